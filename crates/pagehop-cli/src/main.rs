@@ -1,0 +1,2 @@
+//! The `pagehop` command.
+fn main() {}

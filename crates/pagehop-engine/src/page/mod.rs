@@ -1,0 +1,73 @@
+//! The page contract: how the engine asks a host for pages, and hands it new ones.
+//!
+//! A page is 8 KiB. Its first [`HOST_HEADER_BYTES`] belong to the host (checksum and log position in
+//! a file, `PageHeaderData` in PostgreSQL); the engine sees only the body behind them.
+//!
+//! Reading is two calls so that look-ahead needs no async: [`Reader::start`] brings a page near,
+//! [`Reader::finish`] waits for it.
+
+use std::ops::{Deref, Range};
+
+use crate::Error;
+
+/// Bytes of a page, host header included.
+pub const PAGE_BYTES: usize = 8192;
+/// Bytes at the front of each page that belong to the host.
+pub const HOST_HEADER_BYTES: usize = 24;
+/// Bytes of a page that the engine may use.
+pub const BODY_BYTES: usize = PAGE_BYTES - HOST_HEADER_BYTES;
+
+/// Number of a page; page 0 is the meta page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageId(pub u32);
+
+/// A host's pages, shared by any number of threads.
+pub trait Pages: Sync {
+    /// One search's view of the pages.
+    type Reader<'p>: Reader
+    where
+        Self: 'p;
+
+    /// Begins a search. Pages that the reader started and never finished are released with it.
+    fn reader(&self) -> Self::Reader<'_>;
+
+    /// Pages that exist; valid ids are below it.
+    fn page_count(&self) -> u32;
+}
+
+/// One search's view of the pages; belongs to one thread.
+pub trait Reader {
+    /// A page held in place. Derefs to its body, exactly [`BODY_BYTES`] long.
+    type Guard<'r>: Deref<Target = [u8]>
+    where
+        Self: 'r;
+
+    /// Begins to bring `page` near; never blocks, may do nothing, ignores an unknown page.
+    ///
+    /// `bytes` is the part of the body wanted first: a page that is already in memory is prefetched
+    /// into the CPU's cache there.
+    fn start(&self, page: PageId, bytes: Range<usize>);
+
+    /// The page, waiting for it if it must.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] for a page that does not exist or fails its checksum, [`Error::Io`] if
+    /// the system refused.
+    fn finish(&self, page: PageId) -> Result<Self::Guard<'_>, Error>;
+
+    /// Tells the host that no guard is held: `&mut` proves it. Called between hops, so that a host
+    /// may reuse memory that this search could have been looking at.
+    fn release(&mut self);
+
+    /// Pages finished so far that were not in memory when they were first asked for, and pages
+    /// started for nothing: the storage reads this reader caused.
+    fn pages_missed(&self) -> u64;
+}
+
+/// Where a build puts its pages.
+pub trait PageSink {
+    /// Stores `body`, exactly [`BODY_BYTES`] long, as `page`. Pages come in increasing order except
+    /// page 0, which comes last: until then the index does not exist.
+    fn write(&mut self, page: PageId, body: &[u8]) -> Result<(), Error>;
+}

@@ -1,0 +1,1 @@
+//! Pages that misbehave on purpose, for tests.
