@@ -5,12 +5,18 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod graph;
 pub mod index;
+mod metric;
 pub mod page;
+mod quantize;
+mod random;
+mod threads;
 
 pub use error::Error;
 pub use index::{
-    BuildOptions, BuildReport, CheckReport, Hit, Index, Info, Metric, Progress, SearchOptions,
-    SearchResult, Stats, VectorSource, build,
+    BuildOptions, BuildReport, CheckReport, EachChunk, Hit, Index, Info, OnProgress, Progress, SearchOptions,
+    SearchResult, Searcher, Stats, VectorSource, build,
 };
+pub use metric::Metric;
 pub use page::{BODY_BYTES, HOST_HEADER_BYTES, PAGE_BYTES, PageId, PageSink, Pages, Reader};

@@ -1,20 +1,17 @@
 //! What a user does with an index: build, open, search, check.
 
+pub(crate) mod build;
+pub(crate) mod meta;
+mod order;
+mod search;
+
 use std::ops::ControlFlow;
 
-use crate::Error;
-use crate::page::{PageSink, Pages};
-
-/// Rule of closeness; the smaller the distance, the nearer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Metric {
-    /// Squared Euclidean distance.
-    L2,
-    /// Negative inner product.
-    InnerProduct,
-    /// `1 - cosine similarity`.
-    Cosine,
-}
+use crate::page::{PageId, Pages, Reader};
+use crate::{Error, Metric};
+pub use build::build;
+pub use search::Searcher;
+use meta::{Meta, Model};
 
 /// Choices of a bulk build. `Default` is what the README measures.
 #[derive(Clone, Debug)]
@@ -27,6 +24,12 @@ pub struct BuildOptions {
     pub threads: usize,
     /// Seed of everything random. Same vectors, options and seed give the same bytes.
     pub seed: u64,
+}
+
+impl Default for BuildOptions {
+    fn default() -> Self {
+        Self { metric: Metric::L2, memory_bytes: 2 << 30, threads: 0, seed: 1 }
+    }
 }
 
 /// How far a long operation has come.
@@ -70,6 +73,31 @@ pub struct SearchOptions {
     pub search_list: usize,
     /// Most pages asked for at once.
     pub beam_width: usize,
+}
+
+/// Largest `k` and `search_list`.
+pub const SEARCH_LIST_MAX: usize = 100_000;
+/// Largest `beam_width`.
+pub const BEAM_WIDTH_MAX: usize = 64;
+
+impl Default for SearchOptions {
+    fn default() -> Self {
+        Self { search_list: 40, beam_width: 4 }
+    }
+}
+
+impl SearchOptions {
+    fn validate(&self, k: usize) -> Result<(), Error> {
+        let range = |name: &str, value: usize, max: usize| {
+            if (1..=max).contains(&value) {
+                return Ok(());
+            }
+            Err(Error::argument(format!("{name} is {value}, it must be between 1 and {max}")))
+        };
+        range("k", k, SEARCH_LIST_MAX)?;
+        range("search_list", self.search_list, SEARCH_LIST_MAX)?;
+        range("beam_width", self.beam_width, BEAM_WIDTH_MAX)
+    }
 }
 
 /// One row found.
@@ -124,6 +152,8 @@ pub struct Info {
     pub nodes_per_page: usize,
     /// Bits per dimension of an edge code.
     pub edge_bits: usize,
+    /// Dimensions that an edge code covers.
+    pub edge_dims: usize,
     /// Bits per dimension of a node's own code.
     pub own_bits: usize,
     /// Seed of the build.
@@ -146,12 +176,28 @@ pub struct CheckReport {
 /// An open index.
 pub struct Index<P: Pages> {
     pages: P,
+    meta: Meta,
+    model: Model,
 }
 
 impl<P: Pages> Index<P> {
-    /// Reads the meta page and the model. See each error for what is refused.
+    /// Reads the meta page and the model.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Format`] if this is not an index, or one of another version; [`Error::Corrupt`] if the pages
+    /// contradict each other; whatever the host reports.
     pub fn open(pages: P) -> Result<Self, Error> {
-        Ok(Self { pages })
+        let mut reader = pages.reader();
+        let meta = Meta::decode(&reader.finish(PageId(0))?)?;
+        reader.release();
+        if meta.page_count > pages.page_count() {
+            let what = format!("the index has {} pages, {} exist: it is truncated", meta.page_count, pages.page_count());
+            return Err(Error::corrupt(PageId(0), what));
+        }
+        let model = meta::read_model(&meta, &mut reader)?;
+        drop(reader);
+        Ok(Self { pages, meta, model })
     }
 
     /// The host's pages.
@@ -161,13 +207,35 @@ impl<P: Pages> Index<P> {
 
     /// What the index says of itself.
     pub fn info(&self) -> Info {
-        todo!()
+        let layout = &self.meta.layout;
+        Info {
+            format_version: meta::FORMAT_VERSION,
+            metric: self.meta.metric,
+            dim: self.meta.dim,
+            rows: self.meta.rows,
+            pages: self.meta.page_count,
+            max_degree: layout.degree,
+            nodes_per_page: layout.nodes_per_page,
+            edge_bits: layout.edge.bits,
+            edge_dims: layout.edge.dims,
+            own_bits: 12,
+            seed: self.meta.seed,
+        }
+    }
+
+    /// A searcher for one thread, which keeps its buffers from one search to the next.
+    pub fn searcher(&self) -> Searcher<'_, P> {
+        Searcher::new(&self.pages, &self.meta, &self.model)
     }
 
     /// Finds the `k` rows nearest to `query`. Fewer come back only if the index has fewer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dimension`] if `query` has another length than the index; [`Error::Argument`] if the metric
+    /// cannot place it or an option is out of range; [`Error::Corrupt`] if a page contradicts the format.
     pub fn search(&self, query: &[f32], k: usize, options: &SearchOptions) -> Result<SearchResult, Error> {
-        let _ = (query, k, options);
-        todo!()
+        self.searcher().search(query, k, options)
     }
 
     /// Reads every page and proves the structure, or says where it is broken.
@@ -175,15 +243,4 @@ impl<P: Pages> Index<P> {
         let _ = progress;
         todo!()
     }
-}
-
-/// Builds an index over all rows of `source` and writes its pages to `sink`.
-pub fn build(
-    source: &mut dyn VectorSource,
-    options: &BuildOptions,
-    sink: &mut dyn PageSink,
-    progress: OnProgress<'_>,
-) -> Result<BuildReport, Error> {
-    let _ = (source, options, sink, progress);
-    todo!()
 }

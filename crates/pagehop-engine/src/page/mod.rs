@@ -6,6 +6,8 @@
 //! Reading is two calls so that look-ahead needs no async: [`Reader::start`] brings a page near,
 //! [`Reader::finish`] waits for it.
 
+pub(crate) mod layout;
+
 use std::ops::{Deref, Range};
 
 use crate::Error;

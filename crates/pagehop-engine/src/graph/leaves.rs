@@ -1,0 +1,134 @@
+//! Candidate neighbors without any search: partition the rows into small overlapping leaves, then compare all
+//! pairs of each leaf with the densest kernel there is.
+//!
+//! The idea is PiPNN's (2025): random access, which bounds insertion by search, becomes matrix products. Every
+//! row belongs to the leaves of its `fanout` nearest centers, so near rows meet in at least one leaf almost
+//! always; what a leaf border still hides, `refine` finds.
+
+use super::key;
+use crate::quantize::centroids;
+use crate::quantize::codes::Codes;
+use crate::threads;
+
+/// Rows a leaf should have: large enough that neighbors meet, small enough that its high planes stay in the
+/// second-level cache.
+const LEAF_ROWS: usize = 800;
+/// A leaf above this is split again.
+const LEAF_ROWS_MAX: usize = 2 * LEAF_ROWS;
+/// Rows whose products with the whole leaf are computed at once.
+const BLOCK_ROWS: usize = 32;
+/// Rows sampled for each center that is trained.
+const SAMPLE_PER_CENTER: usize = 24;
+const ROUNDS: usize = 3;
+
+/// Rows of each leaf, every row in up to `fanout` leaves.
+pub(crate) fn partition(codes: &Codes, fanout: usize, seed: u64, workers: usize) -> Vec<Vec<u32>> {
+    let all: Vec<u32> = (0..codes.len() as u32).collect();
+    let mut leaves = Vec::new();
+    split(codes, all, fanout, seed, workers, &mut leaves);
+    leaves
+}
+
+fn split(codes: &Codes, rows: Vec<u32>, fanout: usize, seed: u64, workers: usize, leaves: &mut Vec<Vec<u32>>) {
+    if rows.len() <= LEAF_ROWS_MAX {
+        leaves.push(rows);
+        return;
+    }
+    let count = (rows.len() * fanout).div_ceil(LEAF_ROWS);
+    let stride = (rows.len() / (count * SAMPLE_PER_CENTER)).max(1);
+    let sample = codes.gather(rows.iter().step_by(stride).copied());
+    let centers = centroids::train(&sample, count, ROUNDS, seed, workers);
+    let fanout = fanout.min(centers.len());
+    let mut parts = vec![Vec::new(); centers.len()];
+    // The rows are gathered in bounded pieces: a copy of all of them would double the build's memory.
+    for piece in rows.chunks(1 << 14) {
+        let nearest = centroids::assign(&codes.gather(piece.iter().copied()), &centers, fanout, workers);
+        for (row, nearest) in piece.iter().zip(nearest.chunks_exact(fanout)) {
+            nearest.iter().for_each(|center| parts[*center as usize].push(*row));
+        }
+    }
+    for part in parts {
+        if part.len() <= LEAF_ROWS_MAX {
+            leaves.push(part);
+        } else if part.len() * 10 > rows.len() * 9 {
+            // Rows that no center tells apart, identical ones above all.
+            leaves.extend(part.chunks(LEAF_ROWS).map(<[u32]>::to_vec));
+        } else {
+            split(codes, part, 1, seed + 1, workers, leaves);
+        }
+    }
+}
+
+/// The nearest rows of each row among those it shares a leaf with: keys in order, at most `keep`.
+pub(crate) fn candidates(
+    codes: &Codes,
+    leaves: &[Vec<u32>],
+    keep: usize,
+    workers: usize,
+    mut done: impl FnMut(usize) -> Result<(), crate::Error>,
+) -> Result<Vec<Vec<u64>>, crate::Error> {
+    let mut nearest: Vec<Vec<u64>> = vec![Vec::new(); codes.len()];
+    let batch = 8 * workers;
+    for (i, some) in leaves.chunks(batch).enumerate() {
+        let found = threads::map(workers, some.len(), |leaf| leaf_nearest(codes, &some[leaf], keep));
+        for (leaf, found) in some.iter().zip(found) {
+            for (row, keys) in leaf.iter().zip(found) {
+                merge(&mut nearest[*row as usize], keys, keep);
+            }
+        }
+        done((i + 1) * batch)?;
+    }
+    Ok(nearest)
+}
+
+/// For each row of the leaf its `keep` nearest others, in order.
+fn leaf_nearest(codes: &Codes, leaf: &[u32], keep: usize) -> Vec<Vec<u64>> {
+    let gathered = codes.gather(leaf.iter().copied());
+    let dim = codes.dim;
+    let steps: Vec<f32> = (0..leaf.len()).map(|i| gathered.hi_step(i)).collect();
+    let mut dots = vec![0i32; BLOCK_ROWS * leaf.len()];
+    let mut keys = Vec::with_capacity(leaf.len());
+    let mut nearest = Vec::with_capacity(leaf.len());
+    for start in (0..leaf.len()).step_by(BLOCK_ROWS) {
+        let end = leaf.len().min(start + BLOCK_ROWS);
+        let dots = &mut dots[..(end - start) * leaf.len()];
+        pagehop_kernels::dot_i8_block(&gathered.hi[start * dim..end * dim], &gathered.hi, dim, dots);
+        for (i, dots) in (start..end).zip(dots.chunks_exact(leaf.len())) {
+            let (norm, step) = (gathered.hi_norm_sq[i], steps[i]);
+            keys.clear();
+            keys.extend(dots.iter().zip(&gathered.hi_norm_sq).zip(&steps).zip(leaf).map(|(((dot, n), s), id)| {
+                key(norm + n - 2.0 * step * s * *dot as f32, *id)
+            }));
+            keys.swap_remove(i);
+            if keys.len() > keep {
+                keys.select_nth_unstable(keep - 1);
+                keys.truncate(keep);
+            }
+            keys.sort_unstable();
+            nearest.push(keys.clone());
+        }
+    }
+    nearest
+}
+
+/// Merges two ordered lists without repeats into the first, keeping the `keep` smallest.
+fn merge(into: &mut Vec<u64>, from: Vec<u64>, keep: usize) {
+    if into.is_empty() {
+        *into = from;
+        return;
+    }
+    let mut merged = Vec::with_capacity(keep);
+    let (mut a, mut b) = (into.iter().peekable(), from.iter().peekable());
+    while merged.len() < keep {
+        let next = match (a.peek(), b.peek()) {
+            (Some(x), Some(y)) => *x.min(y),
+            (Some(x), None) => *x,
+            (None, Some(y)) => *y,
+            (None, None) => break,
+        };
+        a.next_if_eq(&next);
+        b.next_if_eq(&next);
+        merged.push(*next);
+    }
+    *into = merged;
+}

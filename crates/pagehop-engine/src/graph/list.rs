@@ -1,0 +1,117 @@
+//! The bounded list of best candidates of a search.
+//!
+//! A node has one code, copied into all its in-neighbors, so its estimate is the same from wherever the
+//! search sees it. A node met again therefore lands on its own entry, and one met after it fell off the end
+//! is worse than the worst that stayed: the list itself is the set of seen nodes, and no other is kept.
+
+/// Candidates in order of estimate, then id. The lowest bit says "expanded".
+#[derive(Debug, Default)]
+pub(crate) struct CandidateList {
+    keys: Vec<u64>,
+    capacity: usize,
+    /// No entry before this one is unexpanded.
+    first_open: usize,
+}
+
+const EXPANDED: u64 = 1;
+
+/// Estimates are not negative, so 31 bits order them; then 32 bits of id and the flag.
+#[inline]
+fn entry(estimate: f32, id: u32) -> u64 {
+    u64::from(estimate.max(0.0).to_bits()) << 33 | u64::from(id) << 1
+}
+
+impl CandidateList {
+    /// Empties the list and bounds it.
+    pub(crate) fn reset(&mut self, capacity: usize) {
+        self.keys.clear();
+        self.keys.reserve(capacity + 1);
+        self.capacity = capacity;
+        self.first_open = 0;
+    }
+
+    /// Estimates at or above this are not taken.
+    #[inline]
+    pub(crate) fn bound(&self) -> f32 {
+        if self.keys.len() < self.capacity {
+            f32::INFINITY
+        } else {
+            f32::from_bits((self.keys[self.capacity - 1] >> 33) as u32)
+        }
+    }
+
+    /// Adds a candidate unless it is there, or worse than a full list.
+    pub(crate) fn insert(&mut self, estimate: f32, id: u32) -> bool {
+        let entry = entry(estimate, id);
+        let at = self.keys.partition_point(|key| *key < entry);
+        if at == self.capacity || self.keys.get(at).is_some_and(|key| key & !EXPANDED == entry) {
+            return false;
+        }
+        if self.keys.len() == self.capacity {
+            self.keys.pop();
+        }
+        self.keys.insert(at, entry);
+        self.first_open = self.first_open.min(at);
+        true
+    }
+
+    /// The nearest unexpanded candidate, which then counts as expanded.
+    pub(crate) fn expand(&mut self) -> Option<(f32, u32)> {
+        let at = self.next_open(self.first_open)?;
+        self.first_open = at + 1;
+        self.keys[at] |= EXPANDED;
+        Some(decode(self.keys[at]))
+    }
+
+    /// Unexpanded candidates from the nearest on.
+    pub(crate) fn open(&self) -> impl Iterator<Item = (f32, u32)> {
+        self.keys[self.first_open.min(self.keys.len())..].iter().filter(|key| **key & EXPANDED == 0).map(|key| decode(*key))
+    }
+
+    fn next_open(&self, from: usize) -> Option<usize> {
+        (from..self.keys.len()).find(|at| self.keys[*at] & EXPANDED == 0)
+    }
+
+    /// All candidates in order, expanded or not.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (f32, u32)> {
+        self.keys.iter().map(|key| decode(*key))
+    }
+}
+
+#[inline]
+fn decode(key: u64) -> (f32, u32) {
+    (f32::from_bits((key >> 33) as u32), (key >> 1) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn list_keeps_the_best_and_expands_each_once() {
+        let mut random = Random::new(11, 0);
+        for capacity in [1, 2, 7, 40] {
+            let mut list = CandidateList::default();
+            list.reset(capacity);
+            let mut seen = BTreeSet::new();
+            let mut expanded = BTreeSet::new();
+            for _ in 0..500 {
+                let id = random.below(200) as u32;
+                // The estimate is a function of the id, as the module promises.
+                let estimate = (id * 7919 % 50) as f32;
+                list.insert(estimate, id);
+                seen.insert((estimate as u32, id));
+                if random.below(3) == 0 {
+                    if let Some((estimate, id)) = list.expand() {
+                        assert!(expanded.insert((estimate as u32, id)), "expanded twice");
+                    }
+                }
+            }
+            let best: Vec<_> = seen.into_iter().take(capacity).collect();
+            let kept: Vec<_> = list.all().map(|(e, id)| (e as u32, id)).collect();
+            assert_eq!(kept, best);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Reachability: a graph in which some row cannot be found from the entry points is repaired before it is
+//! written.
+//!
+//! A breadth-first walk marks what is reachable and protects the edge through which each row was first met.
+//! A row that was not met gets an edge from a reachable one near it, in a free slot or in place of an edge that
+//! protects nothing, and the walk goes on from there. Every row protects at most one edge per child, so over all
+//! rows there are always slots left.
+
+use super::Graph;
+use std::collections::VecDeque;
+
+/// Makes every row reachable from `entries`; returns how many had to be attached.
+pub(crate) fn attach_unreachable(graph: &mut Graph, entries: &[u32]) -> usize {
+    let rows = graph.len();
+    let mut walk = Walk { seen: vec![false; rows], parent: vec![u32::MAX; rows], queue: VecDeque::new() };
+    for &entry in entries {
+        walk.meet(entry, u32::MAX);
+    }
+    walk.run(graph);
+    let mut attached = 0;
+    for row in 0..rows as u32 {
+        if !walk.seen[row as usize] {
+            walk.attach(graph, row, entries);
+            walk.run(graph);
+            attached += 1;
+        }
+    }
+    attached
+}
+
+struct Walk {
+    seen: Vec<bool>,
+    /// The row whose edge met this one first: that edge is protected.
+    parent: Vec<u32>,
+    queue: VecDeque<u32>,
+}
+
+impl Walk {
+    fn meet(&mut self, row: u32, parent: u32) {
+        if !std::mem::replace(&mut self.seen[row as usize], true) {
+            self.parent[row as usize] = parent;
+            self.queue.push_back(row);
+        }
+    }
+
+    fn run(&mut self, graph: &Graph) {
+        while let Some(row) = self.queue.pop_front() {
+            for i in 0..graph.neighbors(row as usize).len() {
+                self.meet(graph.neighbors(row as usize)[i], row);
+            }
+        }
+    }
+
+    /// Gives `row` an in-edge from the first row with a slot, walking outward from its own neighbors.
+    fn attach(&mut self, graph: &mut Graph, row: u32, entries: &[u32]) {
+        let mut tried = std::collections::HashSet::new();
+        let mut from: VecDeque<u32> = graph.neighbors(row as usize).iter().copied().collect();
+        from.extend(entries);
+        while let Some(host) = from.pop_front() {
+            if host == row || !tried.insert(host) {
+                continue;
+            }
+            if self.seen[host as usize] && self.take_slot(graph, host, row) {
+                self.meet(row, host);
+                return;
+            }
+            from.extend(graph.neighbors(host as usize));
+        }
+        unreachable!("a spanning forest leaves free slots among the reachable rows");
+    }
+
+    fn take_slot(&self, graph: &mut Graph, host: u32, row: u32) -> bool {
+        if graph.push(host as usize, row) {
+            return true;
+        }
+        let spare = |n: &u32| self.parent[*n as usize] != host;
+        match graph.neighbors(host as usize).iter().rposition(spare) {
+            Some(slot) => {
+                graph.replace(host as usize, slot, row);
+                true
+            }
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Search every row in the graph of leaf neighbors and let what the search met compete for its edges.
+//!
+//! This is DiskANN's second pass, made cheap by edge codes: a hop gathers its neighbors' codes and scores them
+//! as the finished index will, so the candidates are the nodes a query for this row would have met.
+
+use super::list::CandidateList;
+use super::{Graph, key};
+use crate::quantize::codes::Codes;
+use crate::quantize::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape};
+use crate::quantize::estimate::{Centroids, DEGREE_MAX, EdgeCodes, Estimator};
+
+/// Edge codes of every row, before they are copied into the nodes that point to it.
+#[derive(Debug)]
+pub(crate) struct EdgeTable {
+    pub(crate) shape: EdgeShape,
+    pub(crate) words: Vec<u64>,
+    pub(crate) factors: Vec<EdgeFactors>,
+    pub(crate) centroid: Vec<u8>,
+}
+
+impl EdgeTable {
+    /// The code of one row.
+    pub(crate) fn code(&self, row: usize) -> &[u64] {
+        let words = self.shape.words();
+        &self.words[row * words..][..words]
+    }
+}
+
+/// One thread's search over a graph in memory.
+pub(crate) struct Walker<'a> {
+    pub(crate) table: &'a EdgeTable,
+    pub(crate) centroids: &'a Centroids,
+    pub(crate) codes: &'a Codes,
+    estimator: Estimator,
+    list: CandidateList,
+    gathered: Vec<u8>,
+}
+
+impl<'a> Walker<'a> {
+    pub(crate) fn new(table: &'a EdgeTable, centroids: &'a Centroids, codes: &'a Codes) -> Self {
+        Self {
+            table,
+            centroids,
+            codes,
+            estimator: Estimator::default(),
+            list: CandidateList::default(),
+            gathered: Vec::new(),
+        }
+    }
+
+    /// Candidates for `row`: keys, in order, of the nodes its search kept. `starts` are rows to begin at.
+    pub(crate) fn candidates(&mut self, graph: &Graph, row: usize, starts: &[u32], list: usize) -> Vec<u64> {
+        let mut query = vec![0.0; self.codes.dim];
+        self.codes.decode_hi(row, &mut query);
+        self.walk(graph, &query, starts, list);
+        let met = self.list.all().map(|(_, id)| id).filter(|id| *id as usize != row);
+        let mut keys: Vec<u64> = met.map(|id| key(self.codes.hi_distance(row, id as usize), id)).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    fn walk(&mut self, graph: &Graph, query: &[f32], starts: &[u32], list: usize) {
+        self.estimator.prepare(self.table.shape, query);
+        self.list.reset(list);
+        self.score(query, starts);
+        while let Some((_, row)) = self.list.expand() {
+            self.score(query, graph.neighbors(row as usize));
+        }
+    }
+
+    /// Estimates the distance to each of `rows` and offers them to the list.
+    fn score(&mut self, query: &[f32], rows: &[u32]) {
+        for rows in rows.chunks(DEGREE_MAX) {
+            let slots = rows.len().next_multiple_of(BLOCK_EDGES);
+            let table = self.table;
+            self.gathered.clear();
+            self.gathered.resize(slots * table.shape.code_bytes(), 0);
+            let (mut add, mut factor) = ([[0; 4]; DEGREE_MAX], [[0; 4]; DEGREE_MAX]);
+            let mut centroid = [0; DEGREE_MAX];
+            for (slot, row) in rows.iter().enumerate() {
+                let row = *row as usize;
+                edge::interleave(table.shape, table.code(row), slot, slots, &mut self.gathered);
+                add[slot] = table.factors[row].add.to_le_bytes();
+                factor[slot] = table.factors[row].factor.to_le_bytes();
+                centroid[slot] = table.centroid[row];
+            }
+            let edges = EdgeCodes { codes: &self.gathered, add: &add, factor: &factor, centroid: &centroid };
+            let mut estimates = [0.0; DEGREE_MAX];
+            let estimates = &mut estimates[..rows.len()];
+            self.estimator.score(self.centroids, query, edges, estimates).expect("centroids of the table exist");
+            let bound = self.list.bound();
+            for (estimate, row) in estimates.iter().zip(rows) {
+                if *estimate < bound {
+                    self.list.insert(*estimate, *row);
+                }
+            }
+        }
+    }
+}

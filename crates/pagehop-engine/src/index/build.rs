@@ -1,0 +1,444 @@
+//! Bulk build: partition, connect, refine, write.
+//!
+//! ```text
+//! read     first pass: count, mean, longest row, a sample                       (bounded memory)
+//! train    coarse centroids of the sample
+//! encode   second pass: own code and edge code of every row                     (the working set)
+//! connect  leaves -> all pairs -> candidates -> prune -> reverse edges
+//! refine   search every row in that graph, prune again with what was met
+//! write    page mates, node ids, node pages in order, meta page last
+//! ```
+//!
+//! The index depends on the rows, the options and the seed, never on the number of threads: work is cut by
+//! position, and results are joined in order.
+
+use std::ops::ControlFlow;
+
+use super::meta::{self, CENTROIDS_MAX, DIM_MAX, Meta};
+use super::order::page_order;
+use crate::graph::refine::{EdgeTable, Walker};
+use crate::graph::{Graph, connect, leaves, reach};
+use crate::page::layout::{Edge, FLAG_LIVE, NodeHeader, NodeLayout, NodeMut};
+use crate::page::{PageId, PageSink};
+use crate::quantize::codes::Codes;
+use crate::quantize::edge::{self, EdgeFactors};
+use crate::quantize::estimate::Centroids;
+use crate::quantize::prepare::{self, Space, inner_dim};
+use crate::quantize::rotation::Rotation;
+use crate::quantize::{centroids, own};
+use crate::{BuildOptions, BuildReport, Error, Metric, OnProgress, Progress, VectorSource, threads};
+
+/// Rows kept for training.
+const SAMPLE_ROWS: usize = 8192;
+/// Rows of the sample that each centroid should have.
+const SAMPLE_PER_CENTROID: usize = 24;
+const TRAIN_ROUNDS: usize = 6;
+/// Leaves each row belongs to.
+const FANOUT: usize = 2;
+/// Candidates kept from the leaves for each row.
+const LEAF_CANDIDATES: usize = 32;
+/// Candidates kept by the search for each row.
+const REFINE_LIST: usize = 48;
+/// Square of robust prune's slack.
+const ALPHA_SQ: f32 = 1.2;
+/// Rows refined as one unit of work, and between two reports.
+const REFINE_BLOCK: usize = 64;
+
+/// Builds an index over all rows of `source` and writes its pages to `sink`.
+///
+/// The source is scanned twice. Memory stays within `options.memory_bytes`, which must hold about
+/// `2.2 * dim + 1000` bytes a row.
+///
+/// # Errors
+///
+/// [`Error::Argument`] for no rows, a row that the metric cannot place (named by its position), ids that
+/// repeat, or too little memory; [`Error::Interrupted`] if `progress` says so; whatever the source and the
+/// sink report.
+pub fn build(
+    source: &mut dyn VectorSource,
+    options: &BuildOptions,
+    sink: &mut dyn PageSink,
+    progress: OnProgress<'_>,
+) -> Result<BuildReport, Error> {
+    let dim = source.dim();
+    if !(1..=DIM_MAX).contains(&dim) {
+        return Err(Error::argument(format!("vectors have {dim} dimensions, an index takes 1 to {DIM_MAX}")));
+    }
+    let layout = NodeLayout::choose(inner_dim(options.metric, dim));
+    let mut build = Build { options, layout, workers: threads::available(options.threads), report: Report(progress) };
+    let survey = build.survey(source)?;
+    let (space, centers) = build.train(&survey)?;
+    let rows = build.encode(source, &survey, &space, &centers)?;
+    let graph = build.connect(&rows)?;
+    build.write(&survey, &space, &centers, &rows, &graph, sink)
+}
+
+/// Passes progress on and turns its `Break` into an error.
+struct Report<'a>(OnProgress<'a>);
+
+impl Report<'_> {
+    fn step(&mut self, phase: &'static str, done: u64, total: u64) -> Result<(), Error> {
+        match (self.0)(Progress { phase, done, total }) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Interrupted),
+        }
+    }
+}
+
+struct Build<'a> {
+    options: &'a BuildOptions,
+    layout: NodeLayout,
+    workers: usize,
+    report: Report<'a>,
+}
+
+/// What the first pass learns.
+#[derive(Default)]
+struct Survey {
+    row_ids: Vec<u64>,
+    norm_sq_max: f32,
+    sums: Vec<f64>,
+    /// Every `stride`-th row, as the user gave it.
+    sample: Vec<f32>,
+    stride: usize,
+}
+
+/// The working set: everything about every row.
+struct Rows {
+    codes: Codes,
+    table: EdgeTable,
+    centroids: Centroids,
+    /// For each centroid the row nearest to it.
+    entries: Vec<u32>,
+}
+
+impl Build<'_> {
+    fn survey(&mut self, source: &mut dyn VectorSource) -> Result<Survey, Error> {
+        let (metric, dim) = (self.options.metric, source.dim());
+        let mut survey = Survey { sums: vec![0.0; dim], stride: 1, ..Survey::default() };
+        let report = &mut self.report;
+        source.scan(&mut |ids, chunk| {
+            assert_eq!(ids.len() * dim, chunk.len(), "a chunk has one row for each id");
+            for (id, row) in ids.iter().zip(chunk.chunks_exact(dim)) {
+                survey.add(metric, *id, row)?;
+            }
+            report.step("read", survey.row_ids.len() as u64, 0)
+        })?;
+        let count = survey.row_ids.len();
+        if count == 0 {
+            return Err(Error::argument("there are no rows to build an index over"));
+        }
+        let needed = self.memory_needed(count);
+        if needed > self.options.memory_bytes {
+            let what = format!(
+                "a build of {count} rows needs {} MiB of memory, memory is {} MiB",
+                needed.div_ceil(1 << 20),
+                self.options.memory_bytes >> 20
+            );
+            return Err(Error::argument(what));
+        }
+        refuse_repeated_ids(&survey.row_ids)?;
+        Ok(survey)
+    }
+
+    /// Bytes a build of `rows` holds at its widest point.
+    fn memory_needed(&self, rows: usize) -> u64 {
+        let (dim, degree) = (self.layout.inner_dim, self.layout.degree);
+        let table = self.layout.edge.code_bytes() + size_of::<EdgeFactors>() + 1;
+        let candidates = LEAF_CANDIDATES * 8 + 32;
+        let graphs = 3 * (4 * degree + 1);
+        let row = Codes::row_bytes(dim) + table + 8 + candidates.max(graphs) + 4 * degree + 1;
+        let fixed = SAMPLE_ROWS * 2 * 4 * dim + (CENTROIDS_MAX + 4096 * self.workers) * dim + (32 << 20);
+        (rows * row + fixed) as u64
+    }
+
+    /// The space and the coarse centroids.
+    fn train(&mut self, survey: &Survey) -> Result<(Space, Codes), Error> {
+        self.report.step("train", 0, 1)?;
+        let metric = self.options.metric;
+        let dim = survey.sums.len();
+        let inner = self.layout.inner_dim;
+        let count = survey.row_ids.len();
+        let sample: Vec<&[f32]> = survey.sample.chunks_exact(dim).collect();
+        let mut x = vec![0.0; inner];
+        let mut mean: Vec<f32> = survey.sums.iter().map(|s| (s / count as f64) as f32).collect();
+        if metric == Metric::InnerProduct {
+            let mut extra = 0.0f64;
+            for row in &sample {
+                prepare::place(metric, survey.norm_sq_max, row, &mut x)?;
+                extra += f64::from(x[dim]);
+            }
+            mean.push((extra / sample.len() as f64) as f32);
+        }
+        let rotation = Rotation::new(inner, self.options.seed);
+        let space = Space { metric, dim, mean, norm_sq_max: survey.norm_sq_max, rotation };
+        let mut codes = Codes::new(inner);
+        for row in &sample {
+            space.row(row, &mut x)?;
+            codes.push(&x);
+        }
+        let clusters = (codes.len() / SAMPLE_PER_CENTROID).clamp(1, CENTROIDS_MAX);
+        let centers = centroids::train(&codes, clusters, TRAIN_ROUNDS, self.options.seed, self.workers);
+        self.report.step("train", 1, 1)?;
+        Ok((space, centers))
+    }
+
+    fn encode(
+        &mut self,
+        source: &mut dyn VectorSource,
+        survey: &Survey,
+        space: &Space,
+        centers: &Codes,
+    ) -> Result<Rows, Error> {
+        let total = survey.row_ids.len();
+        let (dim, shape) = (source.dim(), self.layout.edge);
+        let mut centroids = Centroids { dim: centers.dim, values: vec![0.0; centers.len() * centers.dim] };
+        for (i, x) in centroids.values.chunks_exact_mut(centers.dim).enumerate() {
+            centers.decode(i, x);
+        }
+        let mut codes = Codes::with_capacity(self.layout.inner_dim, total);
+        let words = Vec::with_capacity(total * shape.words());
+        let mut table = EdgeTable { shape, words, factors: Vec::with_capacity(total), centroid: Vec::with_capacity(total) };
+        let (workers, report) = (self.workers, &mut self.report);
+        source.scan(&mut |ids, chunk| {
+            if codes.len() + ids.len() > total || ids != &survey.row_ids[codes.len()..codes.len() + ids.len()] {
+                return Err(Error::argument("the source gave other rows in its second scan than in its first"));
+            }
+            let part = ids.len().div_ceil(workers * 4).max(1);
+            let parts = threads::map(workers, ids.len().div_ceil(part), |i| {
+                let rows = &chunk[i * part * dim..(((i + 1) * part).min(ids.len())) * dim];
+                encode_part(rows, space, centers, &centroids, shape)
+            });
+            for part in parts {
+                let (more_codes, mut more) = part?;
+                codes.append(more_codes);
+                table.words.append(&mut more.words);
+                table.factors.append(&mut more.factors);
+                table.centroid.append(&mut more.centroid);
+            }
+            report.step("encode", codes.len() as u64, total as u64)
+        })?;
+        if codes.len() != total {
+            return Err(Error::argument("the source gave fewer rows in its second scan than in its first"));
+        }
+        let entries = nearest_rows(&codes, centers, &table.centroid);
+        Ok(Rows { codes, table, centroids, entries })
+    }
+
+    fn connect(&mut self, rows: &Rows) -> Result<Graph, Error> {
+        let (codes, workers, seed) = (&rows.codes, self.workers, self.options.seed);
+        let total = codes.len() as u64;
+        self.report.step("connect", 0, total)?;
+        let fanout: usize = std::env::var("FANOUT").map_or(FANOUT, |v| v.parse().unwrap());
+        let list: usize = std::env::var("REFINE_LIST").map_or(REFINE_LIST, |v| v.parse().unwrap());
+        let alpha: f32 = std::env::var("ALPHA_SQ").map_or(ALPHA_SQ, |v| v.parse().unwrap());
+        let passes: usize = std::env::var("PASSES").map_or(1, |v| v.parse().unwrap());
+        let t = std::time::Instant::now();
+        let leaves = leaves::partition(codes, fanout, seed, workers);
+        eprintln!("partition {:?} leaves {} max {}", t.elapsed(), leaves.len(), leaves.iter().map(|l| l.len()).max().unwrap());
+        let t = std::time::Instant::now();
+        let report = &mut self.report;
+        let candidates = leaves::candidates(codes, &leaves, LEAF_CANDIDATES, workers, |done| {
+            report.step("connect", total * done.min(leaves.len()) as u64 / leaves.len() as u64, total)
+        })?;
+        eprintln!("candidates {:?}", t.elapsed());
+        let t = std::time::Instant::now();
+        let degree = self.layout.degree;
+        let mut graph = connect::connect(codes, |row| candidates[row].clone(), degree, alpha, workers);
+        drop(candidates);
+        eprintln!("prune {:?}", t.elapsed());
+        let t = std::time::Instant::now();
+        for _ in 0..passes {
+        let found = self.refine(rows, &graph, list)?;
+        eprintln!("refine {:?}", t.elapsed());
+        graph = connect::connect(codes, |row| found[row].clone(), degree, alpha, workers);
+        eprintln!("prune {:?}", t.elapsed());
+        }
+        let n = reach::attach_unreachable(&mut graph, &rows.entries);
+        eprintln!("attached {n}");
+        Ok(graph)
+    }
+
+    /// For every row the candidates of its search and its neighbors in `graph`.
+    fn refine(&mut self, rows: &Rows, graph: &Graph, list: usize) -> Result<Vec<Vec<u64>>, Error> {
+        let total = rows.codes.len();
+        let mut found = Vec::with_capacity(total);
+        let batch = REFINE_BLOCK * 8 * self.workers;
+        while found.len() < total {
+            let start = found.len();
+            let count = batch.min(total - start);
+            let parts = threads::map(self.workers, count.div_ceil(REFINE_BLOCK), |block| {
+                let first = start + block * REFINE_BLOCK;
+                let mut walker = Walker::new(&rows.table, &rows.centroids, &rows.codes);
+                let range = first..(first + REFINE_BLOCK).min(start + count);
+                range.map(|row| {
+                    let entry = rows.entries[usize::from(rows.table.centroid[row])];
+                    walker.candidates(graph, row, &[entry], list)
+                }).collect::<Vec<_>>()
+            });
+            found.extend(parts.into_iter().flatten());
+            self.report.step("refine", found.len() as u64, total as u64)?;
+        }
+        Ok(found)
+    }
+
+    fn write(
+        &mut self,
+        survey: &Survey,
+        space: &Space,
+        centers: &Codes,
+        rows: &Rows,
+        graph: &Graph,
+        sink: &mut dyn PageSink,
+    ) -> Result<BuildReport, Error> {
+        let layout = self.layout;
+        let total = rows.codes.len();
+        let order = page_order(graph, layout.nodes_per_page);
+        let mut meta = Meta {
+            metric: space.metric,
+            dim: space.dim,
+            layout,
+            centroids: centers.len(),
+            seed: self.options.seed,
+            rows: total as u64,
+            page_count: 0,
+            norm_sq_max: space.norm_sq_max,
+        };
+        let first = meta.first_node_page();
+        let pages = u64::from(first.0) + order.len() as u64;
+        if pages * layout.nodes_per_page as u64 > u64::from(u32::MAX) {
+            return Err(Error::argument(format!("{total} rows need {pages} pages, more than ids can name")));
+        }
+        meta.page_count = pages as u32;
+        let mut node_of = vec![0u32; total];
+        for (page, mates) in order.iter().enumerate() {
+            for (slot, row) in mates.iter().enumerate() {
+                node_of[*row as usize] = layout.node_id(PageId(first.0 + page as u32), slot);
+            }
+        }
+        let entries: Vec<u32> = rows.entries.iter().map(|row| node_of[*row as usize]).collect();
+        meta::write_model(&space.mean, centers, &entries, sink)?;
+        for (i, mates) in order.iter().enumerate() {
+            let mut body = meta::node_page();
+            for (slot, row) in mates.iter().enumerate() {
+                let row = *row as usize;
+                let mut node = NodeMut::new(&layout, &mut body, slot);
+                write_node(&mut node, survey.row_ids[row], row, rows, graph.neighbors(row), &node_of);
+            }
+            sink.write(PageId(first.0 + i as u32), &body)?;
+            if i % 1024 == 0 {
+                self.report.step("write", i as u64, order.len() as u64)?;
+            }
+        }
+        sink.write(PageId(0), &meta.encode())?;
+        self.report.step("write", order.len() as u64, order.len() as u64)?;
+        Ok(BuildReport { rows: meta.rows, pages: meta.page_count })
+    }
+}
+
+impl Survey {
+    fn add(&mut self, metric: Metric, id: u64, row: &[f32]) -> Result<(), Error> {
+        let position = self.row_ids.len();
+        let norm_sq = prepare::validate(metric, row).map_err(|e| match e {
+            Error::Argument { what } => Error::argument(format!("row {position} (id {id}): {what}")),
+            other => other,
+        })?;
+        self.norm_sq_max = self.norm_sq_max.max(norm_sq);
+        let scale = if metric == Metric::Cosine { 1.0 / norm_sq.sqrt() } else { 1.0 };
+        for (sum, x) in self.sums.iter_mut().zip(row) {
+            *sum += f64::from(x * scale);
+        }
+        if position.is_multiple_of(self.stride) {
+            self.sample.extend_from_slice(row);
+            if self.sample.len() == 2 * SAMPLE_ROWS * row.len() {
+                self.thin(row.len());
+            }
+        }
+        self.row_ids.push(id);
+        Ok(())
+    }
+
+    /// Keeps every other row of the sample.
+    fn thin(&mut self, dim: usize) {
+        for i in 0..SAMPLE_ROWS {
+            self.sample.copy_within(2 * i * dim..(2 * i + 1) * dim, i * dim);
+        }
+        self.sample.truncate(SAMPLE_ROWS * dim);
+        self.stride *= 2;
+    }
+}
+
+fn refuse_repeated_ids(ids: &[u64]) -> Result<(), Error> {
+    let mut sorted = ids.to_vec();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Error::argument(format!("id {} is given to more than one row", pair[0]))),
+        None => Ok(()),
+    }
+}
+
+fn encode_part(
+    rows: &[f32],
+    space: &Space,
+    centers: &Codes,
+    centroids: &Centroids,
+    shape: edge::EdgeShape,
+) -> Result<(Codes, EdgeTable), Error> {
+    let inner = space.inner_dim();
+    let count = rows.len() / space.dim;
+    let mut codes = Codes::with_capacity(inner, count);
+    let mut x = vec![0.0; inner];
+    for row in rows.chunks_exact(space.dim) {
+        space.row(row, &mut x)?;
+        codes.push(&x);
+    }
+    let nearest = centroids::assign(&codes, centers, 1, 1);
+    let centroid: Vec<u8> = nearest.iter().map(|c| *c as u8).collect();
+    let mut words = vec![0; count * shape.words()];
+    let mut factors = Vec::with_capacity(count);
+    for (row, code) in words.chunks_exact_mut(shape.words()).enumerate() {
+        // From the stored code, not from the user's vector: whoever reads the node can encode it again.
+        codes.decode(row, &mut x);
+        factors.push(edge::encode(shape, &x, centroids.get(usize::from(centroid[row])), code));
+    }
+    Ok((codes, EdgeTable { shape, words, factors, centroid }))
+}
+
+/// For each center the row nearest to it among those assigned to it; for one without rows, another's.
+fn nearest_rows(codes: &Codes, centers: &Codes, centroid: &[u8]) -> Vec<u32> {
+    let mut best = vec![(f32::INFINITY, u32::MAX); centers.len()];
+    for (row, center) in centroid.iter().enumerate() {
+        let center = usize::from(*center);
+        let dot = pagehop_kernels::dot_i8(codes.hi(row), centers.hi(center)) as f32;
+        let distance = codes.hi_norm_sq[row] - 2.0 * codes.hi_step(row) * centers.hi_step(center) * dot;
+        if distance < best[center].0 {
+            best[center] = (distance, row as u32);
+        }
+    }
+    let any = best.iter().map(|b| b.1).find(|row| *row != u32::MAX).expect("every row has a center");
+    best.into_iter().map(|(_, row)| if row == u32::MAX { any } else { row }).collect()
+}
+
+fn write_node(node: &mut NodeMut<'_>, row_id: u64, row: usize, rows: &Rows, neighbors: &[u32], node_of: &[u32]) {
+    let own::OwnCode { step, norm_sq } = rows.codes.own[row];
+    node.set_header(&NodeHeader {
+        row_id,
+        norm_sq,
+        step,
+        flags: FLAG_LIVE,
+        generation: 0,
+        degree: neighbors.len() as u8,
+        centroid: rows.table.centroid[row],
+    });
+    node.set_own(rows.codes.hi(row), rows.codes.lo(row));
+    for (slot, neighbor) in neighbors.iter().enumerate() {
+        let target = *neighbor as usize;
+        node.set_edge(slot, &Edge {
+            neighbor: node_of[target],
+            generation: 0,
+            centroid: rows.table.centroid[target],
+            factors: rows.table.factors[target],
+            code: rows.table.code(target),
+        });
+    }
+}

@@ -1,0 +1,230 @@
+//! The meta page and the model: what an index must know before it can read a node.
+
+use crate::page::layout::{NODES_START, NodeId, NodeLayout, PageKind};
+use crate::page::{BODY_BYTES, PageId, PageSink, Reader};
+use crate::quantize::codes::Codes;
+use crate::quantize::edge::EdgeShape;
+use crate::quantize::estimate::Centroids;
+use crate::quantize::own;
+use crate::quantize::prepare::{Space, inner_dim};
+use crate::quantize::rotation::Rotation;
+use crate::{Error, Metric};
+
+/// First bytes of the meta page's body.
+pub(crate) const MAGIC: &[u8; 8] = b"PAGEHOP\0";
+/// Version this build writes, and the only one it reads.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+/// First byte of a model page's body that holds model bytes.
+const MODEL_START: usize = 16;
+const MODEL_BYTES_PER_PAGE: usize = BODY_BYTES - MODEL_START;
+/// Most dimensions a user's vector may have.
+pub(crate) const DIM_MAX: usize = 4096;
+/// Most coarse centroids: an edge names one in a byte.
+pub(crate) const CENTROIDS_MAX: usize = 256;
+
+/// Page 0.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Meta {
+    pub(crate) metric: Metric,
+    pub(crate) dim: usize,
+    pub(crate) layout: NodeLayout,
+    pub(crate) centroids: usize,
+    pub(crate) seed: u64,
+    pub(crate) rows: u64,
+    pub(crate) page_count: u32,
+    pub(crate) norm_sq_max: f32,
+}
+
+impl Meta {
+    /// Pages of the model; they follow the meta page.
+    pub(crate) fn model_pages(&self) -> u32 {
+        model_bytes(self.layout.inner_dim, self.centroids).div_ceil(MODEL_BYTES_PER_PAGE) as u32
+    }
+
+    /// First page of nodes.
+    pub(crate) fn first_node_page(&self) -> PageId {
+        PageId(1 + self.model_pages())
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let l = &self.layout;
+        let mut body = Vec::with_capacity(BODY_BYTES);
+        body.extend_from_slice(MAGIC);
+        body.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        let metric = match self.metric {
+            Metric::L2 => 0,
+            Metric::InnerProduct => 1,
+            Metric::Cosine => 2,
+        };
+        body.extend_from_slice(&[metric, l.edge.bits as u8, 12, 0]);
+        for number in [self.dim, l.edge.dims, l.degree, l.nodes_per_page, self.centroids] {
+            body.extend_from_slice(&(number as u32).to_le_bytes());
+        }
+        body.extend_from_slice(&self.norm_sq_max.to_le_bytes());
+        body.extend_from_slice(&self.seed.to_le_bytes());
+        body.extend_from_slice(&self.rows.to_le_bytes());
+        body.extend_from_slice(&self.page_count.to_le_bytes());
+        body.resize(BODY_BYTES, 0);
+        body
+    }
+
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, Error> {
+        if !body.starts_with(MAGIC) {
+            return Err(Error::Format { what: "this is not a Pagehop index".into() });
+        }
+        let mut fields = Fields { body, at: MAGIC.len() };
+        let version = fields.u32();
+        if version != FORMAT_VERSION {
+            let what = format!("the index has format version {version}; this build reads version {FORMAT_VERSION}");
+            return Err(Error::Format { what });
+        }
+        let [metric, bits, own_bits, reserved] = fields.bytes();
+        let [dim, dims, degree, nodes_per_page, centroids] = std::array::from_fn(|_| fields.u32() as usize);
+        let bad = |what: &str| Error::corrupt(PageId(0), what);
+        let metric = match metric {
+            0 => Metric::L2,
+            1 => Metric::InnerProduct,
+            2 => Metric::Cosine,
+            other => return Err(bad(&format!("metric {other} is not 0, 1 or 2"))),
+        };
+        if own_bits != 12 || reserved != 0 {
+            return Err(bad("own codes have 12 bits and reserved bytes are 0 in this version"));
+        }
+        if !(1..=DIM_MAX).contains(&dim) {
+            return Err(bad(&format!("{dim} dimensions are not between 1 and {DIM_MAX}")));
+        }
+        let edge = EdgeShape { dims, bits: bits.into() };
+        let layout = NodeLayout { inner_dim: inner_dim(metric, dim), degree, edge, nodes_per_page };
+        if !layout.is_valid() || !(1..=CENTROIDS_MAX).contains(&centroids) {
+            return Err(bad(&format!("no node has the shape {layout:?} with {centroids} centroids")));
+        }
+        let norm_sq_max = f32::from_le_bytes(fields.bytes());
+        let seed = fields.u64();
+        let rows = fields.u64();
+        let page_count = fields.u32();
+        let meta = Self { metric, dim, layout, centroids, seed, rows, page_count, norm_sq_max };
+        let node_pages = u64::from(page_count).saturating_sub(u64::from(meta.first_node_page().0));
+        if rows == 0 || rows > node_pages * nodes_per_page as u64 {
+            return Err(bad(&format!("{rows} rows do not fit {node_pages} node pages")));
+        }
+        if !(norm_sq_max >= 0.0 && norm_sq_max.is_finite()) {
+            return Err(bad(&format!("largest squared length {norm_sq_max}")));
+        }
+        Ok(meta)
+    }
+}
+
+/// Numbers from a page, one after the other. The body is long enough for every field there is.
+struct Fields<'a> {
+    body: &'a [u8],
+    at: usize,
+}
+
+impl Fields<'_> {
+    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let bytes = self.body[self.at..self.at + N].try_into().expect("a slice of N bytes");
+        self.at += N;
+        bytes
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.bytes())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.bytes())
+    }
+}
+
+/// What the model pages hold, decoded.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    pub(crate) space: Space,
+    pub(crate) centroids: Centroids,
+    /// For each centroid the node nearest to it: where a search may begin.
+    pub(crate) entries: Vec<NodeId>,
+}
+
+/// Bytes of the model: mean, centroids as own codes (step, high plane, low plane), entries.
+fn model_bytes(inner_dim: usize, centroids: usize) -> usize {
+    4 * inner_dim + centroids * (4 + inner_dim + own::lo_bytes(inner_dim) + 4)
+}
+
+/// Writes the model pages, from page 1 on.
+pub(crate) fn write_model(
+    mean: &[f32],
+    centroids: &Codes,
+    entries: &[NodeId],
+    sink: &mut dyn PageSink,
+) -> Result<(), Error> {
+    let mut bytes = Vec::with_capacity(model_bytes(mean.len(), centroids.len()));
+    for x in mean {
+        bytes.extend_from_slice(&x.to_le_bytes());
+    }
+    for i in 0..centroids.len() {
+        bytes.extend_from_slice(&centroids.own[i].step.to_le_bytes());
+        bytes.extend(centroids.hi(i).iter().map(|v| v.cast_unsigned()));
+        bytes.extend_from_slice(centroids.lo(i));
+    }
+    for entry in entries {
+        bytes.extend_from_slice(&entry.to_le_bytes());
+    }
+    for (page, part) in bytes.chunks(MODEL_BYTES_PER_PAGE).enumerate() {
+        let mut body = vec![0; BODY_BYTES];
+        body[0] = PageKind::Model as u8;
+        body[MODEL_START..MODEL_START + part.len()].copy_from_slice(part);
+        sink.write(PageId(1 + page as u32), &body)?;
+    }
+    Ok(())
+}
+
+/// Reads the model pages.
+pub(crate) fn read_model(meta: &Meta, reader: &mut impl Reader) -> Result<Model, Error> {
+    let dim = meta.layout.inner_dim;
+    let mut bytes = Vec::new();
+    for page in 1..=meta.model_pages() {
+        let guard = reader.finish(PageId(page))?;
+        if guard[0] != PageKind::Model as u8 {
+            return Err(Error::corrupt(PageId(page), format!("a model page has kind 1, this one {}", guard[0])));
+        }
+        bytes.extend_from_slice(&guard[MODEL_START..]);
+        drop(guard);
+        reader.release();
+    }
+    let floats = |part: &[u8]| -> Vec<f32> { part.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect() };
+    let bad = |what| Error::corrupt(PageId(1), what);
+    let (mean, rest) = bytes.split_at(4 * dim);
+    let mean = floats(mean);
+    let code_bytes = 4 + dim + own::lo_bytes(dim);
+    let (codes, rest) = rest.split_at(meta.centroids * code_bytes);
+    let mut centroids = Centroids { dim, values: vec![0.0; meta.centroids * dim] };
+    let (mut hi, mut values) = (vec![0i8; dim], vec![0; dim]);
+    for (code, x) in codes.chunks_exact(code_bytes).zip(centroids.values.chunks_exact_mut(dim)) {
+        let (step, planes) = code.split_at(4);
+        let step = f32::from_le_bytes(step.try_into().expect("four bytes"));
+        for (hi, byte) in hi.iter_mut().zip(planes) {
+            *hi = byte.cast_signed();
+        }
+        own::decode(step, &hi, &planes[dim..], &mut values, x);
+    }
+    if mean.iter().chain(&centroids.values).any(|v| !v.is_finite()) {
+        return Err(bad("the model holds a number that is not finite"));
+    }
+    let first = meta.first_node_page().0;
+    let entries: Vec<NodeId> = rest.as_chunks().0[..meta.centroids].iter().map(|b| NodeId::from_le_bytes(*b)).collect();
+    if entries.iter().any(|node| !(first..meta.page_count).contains(&meta.layout.place(*node).0.0)) {
+        return Err(bad("an entry point lies outside the node pages"));
+    }
+    let rotation = Rotation::new(dim, meta.seed);
+    let space = Space { metric: meta.metric, dim: meta.dim, mean, norm_sq_max: meta.norm_sq_max, rotation };
+    Ok(Model { space, centroids, entries })
+}
+
+/// A body for a page of nodes, without any.
+pub(crate) fn node_page() -> Vec<u8> {
+    let mut body = vec![0; BODY_BYTES];
+    body[0] = PageKind::Node as u8;
+    body
+}
+
+const _: () = assert!(MODEL_START <= NODES_START);

@@ -1,0 +1,93 @@
+//! k-means (Lloyd 1957) on the high planes of own codes, and assignment of rows to the nearest centers.
+
+use super::codes::Codes;
+use crate::random::Random;
+use crate::threads;
+
+const PURPOSE: u64 = 2;
+/// Rows whose products with all centers are computed at once.
+const BLOCK_ROWS: usize = 64;
+
+/// Finds `count` centers of `sample`, fewer if the sample has fewer rows.
+pub(crate) fn train(sample: &Codes, count: usize, rounds: usize, seed: u64, workers: usize) -> Codes {
+    let count = count.min(sample.len());
+    let dim = sample.dim;
+    let mut random = Random::new(seed, PURPOSE);
+    let mut order: Vec<u32> = (0..sample.len() as u32).collect();
+    for i in 0..count {
+        let j = i + random.below((order.len() - i) as u64) as usize;
+        order.swap(i, j);
+    }
+    let mut x = vec![0.0; dim];
+    let mut centers = Codes::new(dim);
+    for &row in &order[..count] {
+        sample.decode_hi(row as usize, &mut x);
+        centers.push(&x);
+    }
+    for _ in 0..rounds {
+        let nearest = assign(sample, &centers, 1, workers);
+        centers = recenter(sample, &nearest, &centers, &mut random);
+    }
+    centers
+}
+
+/// Means of the rows assigned to each center; a center without rows moves to a random row.
+fn recenter(sample: &Codes, nearest: &[u32], old: &Codes, random: &mut Random) -> Codes {
+    let dim = sample.dim;
+    let mut sums = vec![0.0f32; old.len() * dim];
+    let mut counts = vec![0u32; old.len()];
+    for (row, &center) in nearest.iter().enumerate() {
+        counts[center as usize] += 1;
+        let step = sample.hi_step(row);
+        let sum = &mut sums[center as usize * dim..][..dim];
+        for (sum, v) in sum.iter_mut().zip(sample.hi(row)) {
+            *sum += step * f32::from(*v);
+        }
+    }
+    let mut centers = Codes::new(dim);
+    for (sum, &count) in sums.chunks_exact_mut(dim).zip(&counts) {
+        if count == 0 {
+            sample.decode_hi(random.below(sample.len() as u64) as usize, sum);
+        } else {
+            sum.iter_mut().for_each(|v| *v /= count as f32);
+        }
+        centers.push(sum);
+    }
+    centers
+}
+
+/// The `fanout` nearest centers of each row, nearest first: `rows.len() * fanout` indices.
+/// `fanout` must not exceed the number of centers. Equal distances go to the lower index.
+pub(crate) fn assign(rows: &Codes, centers: &Codes, fanout: usize, workers: usize) -> Vec<u32> {
+    assert!(fanout >= 1 && fanout <= centers.len());
+    let blocks = rows.len().div_ceil(BLOCK_ROWS);
+    let parts = threads::map(workers, blocks, |block| {
+        let range = block * BLOCK_ROWS..rows.len().min((block + 1) * BLOCK_ROWS);
+        assign_block(rows, range, centers, fanout)
+    });
+    parts.concat()
+}
+
+fn assign_block(rows: &Codes, range: std::ops::Range<usize>, centers: &Codes, fanout: usize) -> Vec<u32> {
+    let dim = rows.dim;
+    let mut dots = vec![0i32; range.len() * centers.len()];
+    let hi = &rows.hi[range.start * dim..range.end * dim];
+    pagehop_kernels::dot_i8_block(hi, &centers.hi, dim, &mut dots);
+    let mut nearest = Vec::with_capacity(range.len() * fanout);
+    let mut best: Vec<(f32, u32)> = Vec::with_capacity(fanout + 1);
+    for (dots, row) in dots.chunks_exact(centers.len()).zip(range) {
+        let twice_step = 2.0 * rows.hi_step(row);
+        best.clear();
+        for (center, dot) in dots.iter().enumerate() {
+            // The row's own length is the same for every center and left out.
+            let distance = centers.hi_norm_sq[center] - twice_step * centers.hi_step(center) * *dot as f32;
+            if best.len() < fanout || distance < best[fanout - 1].0 {
+                best.truncate(fanout - 1);
+                let at = best.partition_point(|b| b.0 <= distance);
+                best.insert(at, (distance, center as u32));
+            }
+        }
+        nearest.extend(best.iter().map(|b| b.1));
+    }
+    nearest
+}

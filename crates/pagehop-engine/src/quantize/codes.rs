@@ -1,0 +1,110 @@
+//! Own codes of many vectors, as the build holds them: the working set of everything between reading the
+//! rows and writing the pages. The high planes form a matrix of bytes whose products are integer dot
+//! products, so that the dense steps of the build run on the fastest kernel there is.
+
+use super::own::{self, OwnCode};
+
+/// Rows of own codes.
+#[derive(Debug, Default)]
+pub(crate) struct Codes {
+    pub(crate) dim: usize,
+    pub(crate) hi: Vec<i8>,
+    pub(crate) lo: Vec<u8>,
+    pub(crate) own: Vec<OwnCode>,
+    /// Squared length of what the high plane alone decodes to.
+    pub(crate) hi_norm_sq: Vec<f32>,
+}
+
+impl Codes {
+    pub(crate) fn new(dim: usize) -> Self {
+        Self { dim, ..Self::default() }
+    }
+
+    /// Room for `rows` without growing, so that memory is what was promised.
+    pub(crate) fn with_capacity(dim: usize, rows: usize) -> Self {
+        Self {
+            dim,
+            hi: Vec::with_capacity(rows * dim),
+            lo: Vec::with_capacity(rows * own::lo_bytes(dim)),
+            own: Vec::with_capacity(rows),
+            hi_norm_sq: Vec::with_capacity(rows),
+        }
+    }
+
+    /// Bytes one row takes.
+    pub(crate) fn row_bytes(dim: usize) -> usize {
+        dim + own::lo_bytes(dim) + size_of::<OwnCode>() + size_of::<f32>()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.own.len()
+    }
+
+    /// Appends the code of `x`.
+    pub(crate) fn push(&mut self, x: &[f32]) {
+        let (hi_start, lo_start) = (self.hi.len(), self.lo.len());
+        self.hi.resize(hi_start + self.dim, 0);
+        self.lo.resize(lo_start + own::lo_bytes(self.dim), 0);
+        let mut values = vec![0; self.dim];
+        let hi = &mut self.hi[hi_start..];
+        let code = own::encode(x, &mut values, hi, &mut self.lo[lo_start..]);
+        let hi_norm = pagehop_kernels::dot_i8(hi, hi) as f32 * (16.0 * code.step).powi(2);
+        self.own.push(code);
+        self.hi_norm_sq.push(hi_norm);
+    }
+
+    /// Appends all of `other`, which has the same dimension.
+    pub(crate) fn append(&mut self, mut other: Self) {
+        self.hi.append(&mut other.hi);
+        self.lo.append(&mut other.lo);
+        self.own.append(&mut other.own);
+        self.hi_norm_sq.append(&mut other.hi_norm_sq);
+    }
+
+    /// A copy of some rows' high planes, in the order given; their low planes are not copied.
+    pub(crate) fn gather(&self, rows: impl Iterator<Item = u32>) -> Self {
+        let mut some = Self::new(self.dim);
+        for row in rows {
+            let row = row as usize;
+            some.hi.extend_from_slice(self.hi(row));
+            some.own.push(self.own[row]);
+            some.hi_norm_sq.push(self.hi_norm_sq[row]);
+        }
+        some
+    }
+
+    pub(crate) fn hi(&self, row: usize) -> &[i8] {
+        &self.hi[row * self.dim..][..self.dim]
+    }
+
+    pub(crate) fn lo(&self, row: usize) -> &[u8] {
+        let bytes = own::lo_bytes(self.dim);
+        &self.lo[row * bytes..][..bytes]
+    }
+
+    /// Length of one unit of the high plane.
+    pub(crate) fn hi_step(&self, row: usize) -> f32 {
+        16.0 * self.own[row].step
+    }
+
+    /// Squared distance between what the high planes of two rows decode to.
+    #[inline]
+    pub(crate) fn hi_distance(&self, a: usize, b: usize) -> f32 {
+        let dot = pagehop_kernels::dot_i8(self.hi(a), self.hi(b)) as f32;
+        self.hi_norm_sq[a] + self.hi_norm_sq[b] - 2.0 * self.hi_step(a) * self.hi_step(b) * dot
+    }
+
+    /// Decodes a row at full precision.
+    pub(crate) fn decode(&self, row: usize, x: &mut [f32]) {
+        let mut values = vec![0; self.dim];
+        own::decode(self.own[row].step, self.hi(row), self.lo(row), &mut values, x);
+    }
+
+    /// Decodes a row from its high plane alone.
+    pub(crate) fn decode_hi(&self, row: usize, x: &mut [f32]) {
+        let step = self.hi_step(row);
+        for (x, v) in x.iter_mut().zip(self.hi(row)) {
+            *x = step * f32::from(*v);
+        }
+    }
+}

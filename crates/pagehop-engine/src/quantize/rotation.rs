@@ -1,0 +1,97 @@
+//! A random rotation in `O(d log d)`: sign flips, Walsh-Hadamard transforms on a window that is a power
+//! of two, and pairwise mixing for dimensions that are not. After it every coordinate of a vector looks
+//! Gaussian, whatever the data, which is what makes one uniform code fit all coordinates.
+//!
+//! The structured transform is the "fast Johnson-Lindenstrauss" construction (Ailon, Chazelle 2009) with
+//! a Kac walk step for lengths between powers of two, as the RaBitQ library does.
+
+use crate::random::Random;
+
+const PURPOSE: u64 = 1;
+
+/// An orthogonal map of `dim` dimensions, fully determined by `dim` and the seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Rotation {
+    dim: usize,
+    window: usize,
+    /// One run of `dim` signs, each 1 or -1, per round; the last scaled to keep lengths.
+    signs: Vec<Vec<f32>>,
+}
+
+impl Rotation {
+    pub(crate) fn new(dim: usize, seed: u64) -> Self {
+        assert!(dim > 0);
+        let window = if dim.is_power_of_two() { dim } else { dim.next_power_of_two() / 2 };
+        // Between powers of two the window covers only part in each round: more rounds to mix.
+        let rounds = if window == dim { 3 } else { 4 };
+        let mut random = Random::new(seed, PURPOSE);
+        let signs = (0..rounds)
+            .map(|_| {
+                let mut bits = 0;
+                (0..dim)
+                    .map(|i| {
+                        if i % 64 == 0 {
+                            bits = random.next();
+                        }
+                        let sign = if bits & 1 == 0 { 1.0 } else { -1.0 };
+                        bits >>= 1;
+                        sign
+                    })
+                    .collect()
+            })
+            .collect();
+        Self { dim, window, signs }
+    }
+
+    /// Rotates `x` in place; lengths and inner products stay as they were.
+    pub(crate) fn apply(&self, x: &mut [f32]) {
+        assert_eq!(x.len(), self.dim);
+        let scale = 1.0 / (self.window as f32).sqrt();
+        for (round, signs) in self.signs.iter().enumerate() {
+            for (x, s) in x.iter_mut().zip(signs) {
+                *x *= s;
+            }
+            let start = if round % 2 == 0 { 0 } else { self.dim - self.window };
+            let window = &mut x[start..start + self.window];
+            pagehop_kernels::hadamard(window);
+            for x in window {
+                *x *= scale;
+            }
+            if self.window < self.dim {
+                mix_halves(x);
+            }
+        }
+    }
+}
+
+/// Rotates each pair `(i, i + ceil(d / 2))` by 45 degrees, so that what a window left out meets what it took in.
+fn mix_halves(x: &mut [f32]) {
+    let half = x.len() / 2;
+    let (front, back) = x.split_at_mut(x.len() - half);
+    for (a, b) in front.iter_mut().zip(back) {
+        let (sum, difference) = (*a + *b, *a - *b);
+        *a = sum * std::f32::consts::FRAC_1_SQRT_2;
+        *b = difference * std::f32::consts::FRAC_1_SQRT_2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rotation_keeps_lengths_and_spreads_a_unit_vector() {
+        for dim in [1, 2, 3, 5, 31, 64, 100, 384, 784, 1000, 1536, 4096, 4097] {
+            let rotation = Rotation::new(dim, 7);
+            let mut x = vec![0.0; dim];
+            x[dim / 3] = 3.0;
+            rotation.apply(&mut x);
+            let norm: f32 = x.iter().map(|v| v * v).sum();
+            assert!((norm - 9.0).abs() < 1e-3, "dim {dim}: squared length {norm}");
+            if dim >= 64 {
+                let max = x.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+                assert!(max < 3.0 * 6.0 / (dim as f32).sqrt(), "dim {dim}: largest coordinate {max}");
+            }
+        }
+    }
+}
