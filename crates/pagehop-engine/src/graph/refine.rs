@@ -7,7 +7,7 @@ use super::list::CandidateList;
 use super::{Graph, key};
 use crate::quantize::codes::Codes;
 use crate::quantize::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape};
-use crate::quantize::estimate::{Centroids, DEGREE_MAX, EdgeCodes, Estimator};
+use crate::quantize::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
 
 /// Edge codes of every row, before they are copied into the nodes that point to it.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl EdgeTable {
 /// One thread's search over a graph in memory.
 pub(crate) struct Walker<'a> {
     pub(crate) table: &'a EdgeTable,
-    pub(crate) centroids: &'a Centroids,
+    pub(crate) centroids: &'a Codes,
     pub(crate) codes: &'a Codes,
     estimator: Estimator,
     list: CandidateList,
@@ -37,7 +37,7 @@ pub(crate) struct Walker<'a> {
 }
 
 impl<'a> Walker<'a> {
-    pub(crate) fn new(table: &'a EdgeTable, centroids: &'a Centroids, codes: &'a Codes) -> Self {
+    pub(crate) fn new(table: &'a EdgeTable, centroids: &'a Codes, codes: &'a Codes) -> Self {
         Self {
             table,
             centroids,
@@ -62,18 +62,17 @@ impl<'a> Walker<'a> {
     fn walk(&mut self, graph: &Graph, query: &[f32], starts: &[u32], list: usize) {
         self.estimator.prepare(self.table.shape, query);
         self.list.reset(list);
-        self.score(query, starts);
+        self.score(starts);
         while let Some((_, row)) = self.list.expand() {
-            self.score(query, graph.neighbors(row as usize));
+            self.score(graph.neighbors(row as usize));
         }
     }
 
     /// Estimates the distance to each of `rows` and offers them to the list.
-    fn score(&mut self, query: &[f32], rows: &[u32]) {
+    fn score(&mut self, rows: &[u32]) {
         for rows in rows.chunks(DEGREE_MAX) {
             let slots = rows.len().next_multiple_of(BLOCK_EDGES);
             let table = self.table;
-            self.gathered.clear();
             self.gathered.resize(slots * table.shape.code_bytes(), 0);
             let (mut add, mut factor) = ([[0; 4]; DEGREE_MAX], [[0; 4]; DEGREE_MAX]);
             let mut centroid = [0; DEGREE_MAX];
@@ -84,10 +83,10 @@ impl<'a> Walker<'a> {
                 factor[slot] = table.factors[row].factor.to_le_bytes();
                 centroid[slot] = table.centroid[row];
             }
-            let edges = EdgeCodes { codes: &self.gathered, add: &add, factor: &factor, centroid: &centroid };
+            let edges = EdgeCodes { codes: &self.gathered, add: &add, factor: &factor, centroid: &centroid[..slots] };
             let mut estimates = [0.0; DEGREE_MAX];
             let estimates = &mut estimates[..rows.len()];
-            self.estimator.score(self.centroids, query, edges, estimates).expect("centroids of the table exist");
+            self.estimator.score(self.centroids, edges, estimates).expect("centroids of the table exist");
             let bound = self.list.bound();
             for (estimate, row) in estimates.iter().zip(rows) {
                 if *estimate < bound {

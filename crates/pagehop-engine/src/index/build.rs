@@ -18,11 +18,10 @@ use super::meta::{self, CENTROIDS_MAX, DIM_MAX, Meta};
 use super::order::page_order;
 use crate::graph::refine::{EdgeTable, Walker};
 use crate::graph::{Graph, connect, leaves, reach};
-use crate::page::layout::{Edge, FLAG_LIVE, NodeHeader, NodeLayout, NodeMut};
+use crate::page::layout::{Edge, FLAGS_LIVE, NodeHeader, NodeLayout, NodeMut};
 use crate::page::{PageId, PageSink};
 use crate::quantize::codes::Codes;
 use crate::quantize::edge::{self, EdgeFactors};
-use crate::quantize::estimate::Centroids;
 use crate::quantize::prepare::{self, Space, inner_dim};
 use crate::quantize::rotation::Rotation;
 use crate::quantize::{centroids, own};
@@ -70,7 +69,7 @@ pub fn build(
     let (space, centers) = build.train(&survey)?;
     let rows = build.encode(source, &survey, &space, &centers)?;
     let graph = build.connect(&rows)?;
-    build.write(&survey, &space, &centers, &rows, &graph, sink)
+    build.write(&survey, &space, &rows, &graph, sink)
 }
 
 /// Passes progress on and turns its `Break` into an error.
@@ -104,10 +103,10 @@ struct Survey {
 }
 
 /// The working set: everything about every row.
-struct Rows {
+struct Rows<'a> {
     codes: Codes,
     table: EdgeTable,
-    centroids: Centroids,
+    centroids: &'a Codes,
     /// For each centroid the row nearest to it.
     entries: Vec<u32>,
 }
@@ -183,19 +182,16 @@ impl Build<'_> {
         Ok((space, centers))
     }
 
-    fn encode(
+    fn encode<'c>(
         &mut self,
         source: &mut dyn VectorSource,
         survey: &Survey,
         space: &Space,
-        centers: &Codes,
-    ) -> Result<Rows, Error> {
+        centers: &'c Codes,
+    ) -> Result<Rows<'c>, Error> {
         let total = survey.row_ids.len();
         let (dim, shape) = (source.dim(), self.layout.edge);
-        let mut centroids = Centroids { dim: centers.dim, values: vec![0.0; centers.len() * centers.dim] };
-        for (i, x) in centroids.values.chunks_exact_mut(centers.dim).enumerate() {
-            centers.decode(i, x);
-        }
+        let centers_decoded = centers.decode_all();
         let mut codes = Codes::with_capacity(self.layout.inner_dim, total);
         let words = Vec::with_capacity(total * shape.words());
         let mut table = EdgeTable { shape, words, factors: Vec::with_capacity(total), centroid: Vec::with_capacity(total) };
@@ -207,7 +203,7 @@ impl Build<'_> {
             let part = ids.len().div_ceil(workers * 4).max(1);
             let parts = threads::map(workers, ids.len().div_ceil(part), |i| {
                 let rows = &chunk[i * part * dim..(((i + 1) * part).min(ids.len())) * dim];
-                encode_part(rows, space, centers, &centroids, shape)
+                encode_part(rows, space, centers, &centers_decoded, shape)
             });
             for part in parts {
                 let (more_codes, mut more) = part?;
@@ -222,10 +218,10 @@ impl Build<'_> {
             return Err(Error::argument("the source gave fewer rows in its second scan than in its first"));
         }
         let entries = nearest_rows(&codes, centers, &table.centroid);
-        Ok(Rows { codes, table, centroids, entries })
+        Ok(Rows { codes, table, centroids: centers, entries })
     }
 
-    fn connect(&mut self, rows: &Rows) -> Result<Graph, Error> {
+    fn connect(&mut self, rows: &Rows<'_>) -> Result<Graph, Error> {
         let (codes, workers, seed) = (&rows.codes, self.workers, self.options.seed);
         let total = codes.len() as u64;
         self.report.step("connect", 0, total)?;
@@ -260,7 +256,7 @@ impl Build<'_> {
     }
 
     /// For every row the candidates of its search and its neighbors in `graph`.
-    fn refine(&mut self, rows: &Rows, graph: &Graph, list: usize) -> Result<Vec<Vec<u64>>, Error> {
+    fn refine(&mut self, rows: &Rows<'_>, graph: &Graph, list: usize) -> Result<Vec<Vec<u64>>, Error> {
         let total = rows.codes.len();
         let mut found = Vec::with_capacity(total);
         let batch = REFINE_BLOCK * 8 * self.workers;
@@ -269,7 +265,7 @@ impl Build<'_> {
             let count = batch.min(total - start);
             let parts = threads::map(self.workers, count.div_ceil(REFINE_BLOCK), |block| {
                 let first = start + block * REFINE_BLOCK;
-                let mut walker = Walker::new(&rows.table, &rows.centroids, &rows.codes);
+                let mut walker = Walker::new(&rows.table, rows.centroids, &rows.codes);
                 let range = first..(first + REFINE_BLOCK).min(start + count);
                 range.map(|row| {
                     let entry = rows.entries[usize::from(rows.table.centroid[row])];
@@ -286,8 +282,7 @@ impl Build<'_> {
         &mut self,
         survey: &Survey,
         space: &Space,
-        centers: &Codes,
-        rows: &Rows,
+        rows: &Rows<'_>,
         graph: &Graph,
         sink: &mut dyn PageSink,
     ) -> Result<BuildReport, Error> {
@@ -298,7 +293,7 @@ impl Build<'_> {
             metric: space.metric,
             dim: space.dim,
             layout,
-            centroids: centers.len(),
+            centroids: rows.centroids.len(),
             seed: self.options.seed,
             rows: total as u64,
             page_count: 0,
@@ -317,7 +312,7 @@ impl Build<'_> {
             }
         }
         let entries: Vec<u32> = rows.entries.iter().map(|row| node_of[*row as usize]).collect();
-        meta::write_model(&space.mean, centers, &entries, sink)?;
+        meta::write_model(&space.mean, rows.centroids, &entries, sink)?;
         for (i, mates) in order.iter().enumerate() {
             let mut body = meta::node_page();
             for (slot, row) in mates.iter().enumerate() {
@@ -381,7 +376,7 @@ fn encode_part(
     rows: &[f32],
     space: &Space,
     centers: &Codes,
-    centroids: &Centroids,
+    centers_decoded: &[f32],
     shape: edge::EdgeShape,
 ) -> Result<(Codes, EdgeTable), Error> {
     let inner = space.inner_dim();
@@ -399,7 +394,7 @@ fn encode_part(
     for (row, code) in words.chunks_exact_mut(shape.words()).enumerate() {
         // From the stored code, not from the user's vector: whoever reads the node can encode it again.
         codes.decode(row, &mut x);
-        factors.push(edge::encode(shape, &x, centroids.get(usize::from(centroid[row])), code));
+        factors.push(edge::encode(shape, &x, &centers_decoded[usize::from(centroid[row]) * inner..][..inner], code));
     }
     Ok((codes, EdgeTable { shape, words, factors, centroid }))
 }
@@ -419,13 +414,13 @@ fn nearest_rows(codes: &Codes, centers: &Codes, centroid: &[u8]) -> Vec<u32> {
     best.into_iter().map(|(_, row)| if row == u32::MAX { any } else { row }).collect()
 }
 
-fn write_node(node: &mut NodeMut<'_>, row_id: u64, row: usize, rows: &Rows, neighbors: &[u32], node_of: &[u32]) {
+fn write_node(node: &mut NodeMut<'_>, row_id: u64, row: usize, rows: &Rows<'_>, neighbors: &[u32], node_of: &[u32]) {
     let own::OwnCode { step, norm_sq } = rows.codes.own[row];
     node.set_header(&NodeHeader {
         row_id,
         norm_sq,
         step,
-        flags: FLAG_LIVE,
+        flags: FLAGS_LIVE,
         generation: 0,
         degree: neighbors.len() as u8,
         centroid: rows.table.centroid[row],

@@ -4,7 +4,7 @@ use crate::page::layout::{NODES_START, NodeId, NodeLayout, PageKind};
 use crate::page::{BODY_BYTES, PageId, PageSink, Reader};
 use crate::quantize::codes::Codes;
 use crate::quantize::edge::EdgeShape;
-use crate::quantize::estimate::Centroids;
+use crate::quantize::estimate::OriginCodes;
 use crate::quantize::own;
 use crate::quantize::prepare::{Space, inner_dim};
 use crate::quantize::rotation::Rotation;
@@ -140,7 +140,9 @@ impl Fields<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) space: Space,
-    pub(crate) centroids: Centroids,
+    pub(crate) centroids: Codes,
+    /// The centroids once more, as edge codes, to choose an entry point by.
+    pub(crate) entry_codes: OriginCodes,
     /// For each centroid the node nearest to it: where a search may begin.
     pub(crate) entries: Vec<NodeId>,
 }
@@ -197,19 +199,19 @@ pub(crate) fn read_model(meta: &Meta, reader: &mut impl Reader) -> Result<Model,
     let mean = floats(mean);
     let code_bytes = 4 + dim + own::lo_bytes(dim);
     let (codes, rest) = rest.split_at(meta.centroids * code_bytes);
-    let mut centroids = Centroids { dim, values: vec![0.0; meta.centroids * dim] };
-    let (mut hi, mut values) = (vec![0i8; dim], vec![0; dim]);
-    for (code, x) in codes.chunks_exact(code_bytes).zip(centroids.values.chunks_exact_mut(dim)) {
+    let mut centroids = Codes::with_capacity(dim, meta.centroids);
+    for code in codes.chunks_exact(code_bytes) {
         let (step, planes) = code.split_at(4);
         let step = f32::from_le_bytes(step.try_into().expect("four bytes"));
-        for (hi, byte) in hi.iter_mut().zip(planes) {
-            *hi = byte.cast_signed();
+        if !(step >= 0.0 && step < f32::MAX / 4096.0) {
+            return Err(bad("a centroid's step is not a number"));
         }
-        own::decode(step, &hi, &planes[dim..], &mut values, x);
+        centroids.push_stored(step, &planes[..dim], &planes[dim..]);
     }
-    if mean.iter().chain(&centroids.values).any(|v| !v.is_finite()) {
-        return Err(bad("the model holds a number that is not finite"));
+    if mean.iter().any(|v| !v.is_finite()) {
+        return Err(bad("the mean holds a number that is not finite"));
     }
+    let entry_codes = OriginCodes::new(meta.layout.edge, &centroids);
     let first = meta.first_node_page().0;
     let entries: Vec<NodeId> = rest.as_chunks().0[..meta.centroids].iter().map(|b| NodeId::from_le_bytes(*b)).collect();
     if entries.iter().any(|node| !(first..meta.page_count).contains(&meta.layout.place(*node).0.0)) {
@@ -217,7 +219,7 @@ pub(crate) fn read_model(meta: &Meta, reader: &mut impl Reader) -> Result<Model,
     }
     let rotation = Rotation::new(dim, meta.seed);
     let space = Space { metric: meta.metric, dim: meta.dim, mean, norm_sq_max: meta.norm_sq_max, rotation };
-    Ok(Model { space, centroids, entries })
+    Ok(Model { space, centroids, entry_codes, entries })
 }
 
 /// A body for a page of nodes, without any.

@@ -73,6 +73,7 @@ pub struct SearchOptions {
     pub search_list: usize,
     /// Most pages asked for at once.
     pub beam_width: usize,
+ pub slack: f32,
 }
 
 /// Largest `k` and `search_list`.
@@ -82,7 +83,7 @@ pub const BEAM_WIDTH_MAX: usize = 64;
 
 impl Default for SearchOptions {
     fn default() -> Self {
-        Self { search_list: 40, beam_width: 4 }
+        Self { search_list: 40, beam_width: 4, slack: f32::INFINITY }
     }
 }
 

@@ -13,7 +13,7 @@
 use crate::graph::list::CandidateList;
 use crate::graph::{key, key_distance, key_id};
 use crate::index::meta::{Meta, Model};
-use crate::page::layout::{FLAG_LIVE, NodeId, NodeRef, PageKind};
+use crate::page::layout::{FLAGS_LIVE, NodeId, NodeRef};
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::estimate::{DEGREE_MAX, Estimator};
 use crate::{Error, Hit, SearchOptions, SearchResult, Stats};
@@ -32,8 +32,8 @@ pub struct Searcher<'i, P: Pages + 'i> {
 struct State {
     query: Vec<f32>,
     query_norm_sq: f32,
-    /// Sum of the query's components: what a 12-bit code's offset needs.
     estimator: Estimator,
+    entry: NodeId,
     list: CandidateList,
     /// The `k` nearest expanded nodes: keys of distance and position in `rows`.
     nearest: Vec<u64>,
@@ -55,12 +55,13 @@ impl<'i, P: Pages> Searcher<'i, P> {
         let to_distance = self.model.space.query(query, &mut state.query)?;
         let missed_before = self.reader.pages_missed();
         state.begin(self.meta, self.model, k.max(options.search_list));
-        while let Some((_, node)) = state.list.expand() {
+        let slack: f32 = options.slack;
+        while let Some((e, node)) = state.list.expand() {
+            if state.nearest.len() == k && e > key_distance(state.nearest[k-1]) * (1.0 + slack) { break; }
+            // The best of the others is likely the next: its bytes travel while this node is scored.
+            let likely = state.look_ahead(self.meta, &self.reader, None, 1);
             state.expand(self.meta, self.model, &self.reader, node, k)?;
-            for (_, next) in state.list.open().take(options.beam_width) {
-                let (page, slot) = self.meta.layout.place(next);
-                self.reader.start(page, self.meta.layout.slot_bytes(slot));
-            }
+            state.look_ahead(self.meta, &self.reader, likely, options.beam_width);
             self.reader.release();
         }
         let hits = state.hits(|inner| to_distance.apply(inner));
@@ -81,14 +82,24 @@ impl State {
         self.query_norm_sq = kernels::dot_f32(&self.query, &self.query);
         self.estimator.prepare(meta.layout.edge, &self.query);
         self.list.reset(list);
-        let mut best = (f32::INFINITY, 0);
-        for i in 0..model.centroids.len() {
-            let distance = self.estimator.centroid_sq(&model.centroids, &self.query, i as u8);
-            if distance < best.0 {
-                best = (distance, i);
+        self.entry = model.entries[self.estimator.nearest(&model.entry_codes)];
+        self.list.insert(0.0, self.entry);
+    }
+
+    /// Begins to read the pages of the nearest unexpanded candidates, and to bring the bytes of the first of
+    /// them into the CPU's cache unless it is `near` already. Returns the first.
+    fn look_ahead(&self, meta: &Meta, reader: &impl Reader, near: Option<NodeId>, width: usize) -> Option<NodeId> {
+        let mut first = None;
+        for (_, node) in self.list.open().take(width) {
+            let (page, slot) = meta.layout.place(node);
+            if first.is_none() && near != Some(node) {
+                reader.start(page, meta.layout.slot_bytes(slot));
+            } else {
+                reader.start(page, 0..0);
             }
+            first = first.or(Some(node));
         }
-        self.list.insert(best.0, model.entries[best.1]);
+        first
     }
 
     fn expand<R: Reader>(
@@ -102,24 +113,23 @@ impl State {
         let (page, slot) = meta.layout.place(node);
         let guard = reader.finish(page)?;
         let body: &[u8] = &guard;
-        if body[0] != PageKind::Node as u8 {
-            return Err(Error::corrupt(page, format!("an edge leads here, but the page has kind {}", body[0])));
-        }
         let node_ref = NodeRef::new(&meta.layout, body, slot);
         let header = node_ref.header();
         let degree = usize::from(header.degree);
-        if header.flags != FLAG_LIVE || degree > meta.layout.degree {
+        if header.flags != FLAGS_LIVE || degree > meta.layout.degree {
             let what = format!("an edge leads to slot {slot}, which has flags {} and degree {degree}", header.flags);
             return Err(Error::corrupt(page, what));
         }
         let mut estimates = [0.0; DEGREE_MAX];
         let estimates = &mut estimates[..degree];
-        let scored = self.estimator.score(&model.centroids, &self.query, node_ref.edges(), estimates);
+        let scored = self.estimator.score(&model.centroids, node_ref.edges(), estimates);
         scored.ok_or_else(|| Error::corrupt(page, format!("an edge of slot {slot} names an unknown centroid")))?;
         let bound = self.list.bound();
         for (estimate, neighbor) in estimates.iter().zip(node_ref.neighbors()) {
-            if *estimate < bound {
-                self.list.insert(*estimate, NodeId::from_le_bytes(*neighbor));
+            // The entry point stands in the list under an estimate of its own and must not enter twice.
+            let neighbor = NodeId::from_le_bytes(*neighbor);
+            if *estimate < bound && neighbor != self.entry {
+                self.list.insert(*estimate, neighbor);
             }
         }
         let dot = kernels::dot_f32_i12(&self.query, kernels::as_i8(node_ref.hi()), node_ref.lo());

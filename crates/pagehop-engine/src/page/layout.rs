@@ -16,8 +16,9 @@ const NODE_HEADER_BYTES: usize = 32;
 /// Bytes of an edge beside its code: id, `add`, `factor`, centroid, generation.
 const EDGE_BYTES: usize = 4 + 4 + 4 + 1 + 1;
 
-/// Marks a node that holds a row.
-pub(crate) const FLAG_LIVE: u8 = 1;
+/// Flags of a node that holds a row. The high bits mark the byte as flags at all, so that a search which was
+/// led to a page of another kind notices it without touching the page's first cache line.
+pub(crate) const FLAGS_LIVE: u8 = 0xA1;
 
 /// First byte of a page's body: what the page holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

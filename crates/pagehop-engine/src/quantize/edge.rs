@@ -138,33 +138,28 @@ impl QueryPlanes {
         self.per_count = 4.0 * delta;
     }
 
-    /// Weighted disagreements with the codes of whole blocks: `counts.len()` edges.
-    ///
-    /// `codes` holds, bit plane by bit plane of the edge code, blocks of eight interleaved edges.
-    pub(crate) fn count(&self, codes: &[u8], counts: &mut [u32], scratch: &mut [u32]) {
+    /// Weighted disagreements with the first `counts.len()` edges, whole blocks of the `slots` in `codes`.
+    #[inline]
+    pub(crate) fn count(&self, codes: &[u8], slots: usize, counts: &mut [u32]) {
         let shape = self.shape.expect("prepared before it is used");
         let words = shape.plane_words();
-        let plane_bytes = counts.len() * words * 8;
-        kernels::scan_bits(&self.planes, &codes[..plane_bytes], words, counts);
+        let (plane_bytes, counted_bytes) = (slots * words * 8, counts.len() * words * 8);
+        kernels::scan_bits(&self.planes, &codes[..counted_bytes], words, counts);
+        let mut more = [0u32; BLOCK_EDGES];
         for bit in 1..shape.bits {
-            let plane = &codes[bit * plane_bytes..(bit + 1) * plane_bytes];
-            let scratch = &mut scratch[..counts.len()];
-            kernels::scan_bits(&self.planes, plane, words, scratch);
-            for (count, more) in counts.iter_mut().zip(scratch) {
-                *count += *more << bit;
+            let plane = &codes[bit * plane_bytes..][..counted_bytes];
+            let blocks = counts.chunks_exact_mut(BLOCK_EDGES).zip(plane.chunks_exact(BLOCK_EDGES * words * 8));
+            for (counts, block) in blocks {
+                kernels::scan_bits(&self.planes, block, words, &mut more);
+                counts.iter_mut().zip(&more).for_each(|(count, more)| *count += more << bit);
             }
         }
     }
 
-    /// Bytes of one code of the shape prepared for.
-    pub(crate) fn code_bytes(&self) -> usize {
-        self.shape.expect("prepared before it is used").code_bytes()
-    }
-
-    /// `2 <q, x>` from a weighted count.
+    /// `base` and `per_count` of `2 <q, x> = base - per_count * count`.
     #[inline]
-    pub(crate) fn twice_dot(&self, count: u32) -> f32 {
-        self.base - self.per_count * count as f32
+    pub(crate) fn constants(&self) -> (f32, f32) {
+        (self.base, self.per_count)
     }
 }
 

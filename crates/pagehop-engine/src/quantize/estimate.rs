@@ -1,27 +1,12 @@
 //! Estimated distances from one query to the neighbors of one node after another.
 
-use super::edge::{BLOCK_EDGES, EdgeShape, QueryPlanes};
+use super::codes::Codes;
+use super::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape, QueryPlanes};
+use super::own;
 use pagehop_kernels as kernels;
 
 /// Most edges of a node.
 pub(crate) const DEGREE_MAX: usize = 64;
-
-/// The index's coarse centroids, in the rotated space: `count * dim` components.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Centroids {
-    pub(crate) dim: usize,
-    pub(crate) values: Vec<f32>,
-}
-
-impl Centroids {
-    pub(crate) fn len(&self) -> usize {
-        self.values.len() / self.dim
-    }
-
-    pub(crate) fn get(&self, index: usize) -> &[f32] {
-        &self.values[index * self.dim..][..self.dim]
-    }
-}
 
 /// A node's edges as a page holds them, apart from the neighbors' ids.
 #[derive(Clone, Copy, Debug)]
@@ -37,59 +22,112 @@ pub(crate) struct EdgeCodes<'a> {
 }
 
 /// One query, ready to estimate. Reusable: `prepare` starts over.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Estimator {
     planes: QueryPlanes,
+    /// The query's 8-bit code, for distances to centroids.
+    hi: Vec<i8>,
+    hi_step: f32,
+    hi_norm_sq: f32,
     /// Squared distance to each centroid; NaN until it is needed, because a query meets few of them.
-    centroid_sq: Vec<f32>,
+    centroid_sq: [f32; 256],
+}
+
+impl Default for Estimator {
+    fn default() -> Self {
+        let planes = QueryPlanes::default();
+        Self { planes, hi: Vec::new(), hi_step: 0.0, hi_norm_sq: 0.0, centroid_sq: [f32::NAN; 256] }
+    }
 }
 
 impl Estimator {
     /// Takes a query in the rotated space.
     pub(crate) fn prepare(&mut self, shape: EdgeShape, query: &[f32]) {
         self.planes.prepare(shape, query);
-        self.centroid_sq.clear();
-        self.centroid_sq.resize(256, f32::NAN);
+        self.hi.resize(query.len(), 0);
+        self.hi_step = own::encode_hi(query, &mut self.hi);
+        self.hi_norm_sq = kernels::dot_i8(&self.hi, &self.hi) as f32 * self.hi_step * self.hi_step;
+        self.centroid_sq.fill(f32::NAN);
     }
 
-    /// Squared distance from the query to a centroid, which must exist.
+    /// Squared distance from the query to a centroid, between their 8-bit codes: an error far below that of
+    /// an edge code, at a quarter of the memory.
     #[inline]
-    pub(crate) fn centroid_sq(&mut self, centroids: &Centroids, query: &[f32], index: u8) -> f32 {
-        let known = self.centroid_sq[usize::from(index)];
-        if !known.is_nan() {
-            return known;
-        }
-        let distance = kernels::l2sq_f32(query, centroids.get(usize::from(index)));
-        self.centroid_sq[usize::from(index)] = distance;
-        distance
+    fn measure_centroid(&mut self, centroids: &Codes, index: u8) {
+        let index = usize::from(index);
+        let dot = kernels::dot_i8(&self.hi, centroids.hi(index)) as f32;
+        let distance = self.hi_norm_sq + centroids.hi_norm_sq[index] - 2.0 * self.hi_step * centroids.hi_step(index) * dot;
+        self.centroid_sq[index] = distance.max(0.0);
     }
 
-    /// Estimates for the first `estimates.len()` edges, a multiple of the block size being scored.
+    /// Estimates for the first `estimates.len()` edges of `edges`.
     /// `None` if an edge names a centroid that does not exist.
-    pub(crate) fn score(
-        &mut self,
-        centroids: &Centroids,
-        query: &[f32],
-        edges: EdgeCodes<'_>,
-        estimates: &mut [f32],
-    ) -> Option<()> {
+    #[inline]
+    pub(crate) fn score(&mut self, centroids: &Codes, edges: EdgeCodes<'_>, estimates: &mut [f32]) -> Option<()> {
         let mut counts = [0u32; DEGREE_MAX];
-        let mut scratch = [0u32; DEGREE_MAX];
-        let scored = edges.codes.len() / (self.planes.code_bytes() * BLOCK_EDGES) * BLOCK_EDGES;
-        self.planes.count(edges.codes, &mut counts[..scored], &mut scratch);
-        for centroid in &edges.centroid[..estimates.len()] {
-            if self.centroid_sq[usize::from(*centroid)].is_nan() {
+        let scored = estimates.len().next_multiple_of(BLOCK_EDGES);
+        let slots = edges.centroid.len();
+        self.planes.count(edges.codes, slots, &mut counts[..scored]);
+        let mut known = [0.0f32; DEGREE_MAX];
+        for (known, centroid) in known.iter_mut().zip(&edges.centroid[..estimates.len()]) {
+            *known = self.centroid_sq[usize::from(*centroid)];
+            if known.is_nan() {
                 if usize::from(*centroid) >= centroids.len() {
                     return None;
                 }
-                self.centroid_sq(centroids, query, *centroid);
+                self.measure_centroid(centroids, *centroid);
+                *known = self.centroid_sq[usize::from(*centroid)];
             }
         }
-        let edges = edges.centroid.iter().zip(edges.add).zip(edges.factor).zip(&counts);
-        for (estimate, (((centroid, add), factor), count)) in estimates.iter_mut().zip(edges) {
-            let known = self.centroid_sq[usize::from(*centroid)] + f32::from_le_bytes(*add);
-            *estimate = known - f32::from_le_bytes(*factor) * self.planes.twice_dot(*count);
+        let (base, per_count) = self.planes.constants();
+        let edges = edges.add.iter().zip(edges.factor).zip(&known).zip(&counts);
+        for (estimate, (((add, factor), known), count)) in estimates.iter_mut().zip(edges) {
+            let twice_dot = base - per_count * *count as f32;
+            *estimate = known + f32::from_le_bytes(*add) - f32::from_le_bytes(*factor) * twice_dot;
         }
         Some(())
+    }
+
+    /// The index of the smallest of `edges`' estimates when every residual is to the origin, whose squared
+    /// distance to the query is the same for all and left out. Any number of whole blocks.
+    pub(crate) fn nearest(&mut self, edges: &OriginCodes) -> usize {
+        let mut counts = vec![0u32; edges.factors.len().next_multiple_of(BLOCK_EDGES)];
+        let slots = counts.len();
+        self.planes.count(&edges.codes, slots, &mut counts);
+        let (base, per_count) = self.planes.constants();
+        let mut best = (f32::INFINITY, 0);
+        for (i, (factors, count)) in edges.factors.iter().zip(&counts).enumerate() {
+            let estimate = factors.add - factors.factor * (base - per_count * *count as f32);
+            if estimate < best.0 {
+                best = (estimate, i);
+            }
+        }
+        best.1
+    }
+}
+
+/// Edge codes of vectors relative to the origin, in interleaved blocks: the centroids', by which a search
+/// chooses where to begin.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OriginCodes {
+    codes: Vec<u8>,
+    factors: Vec<EdgeFactors>,
+}
+
+impl OriginCodes {
+    pub(crate) fn new(shape: EdgeShape, vectors: &Codes) -> Self {
+        let slots = vectors.len().next_multiple_of(BLOCK_EDGES);
+        let mut codes = vec![0; slots * shape.code_bytes()];
+        let (mut x, origin) = (vec![0.0; vectors.dim], vec![0.0; vectors.dim]);
+        let mut code = vec![0; shape.words()];
+        let factors = (0..vectors.len())
+            .map(|i| {
+                vectors.decode(i, &mut x);
+                let factors = edge::encode(shape, &x, &origin, &mut code);
+                edge::interleave(shape, &code, i, slots, &mut codes);
+                factors
+            })
+            .collect();
+        Self { codes, factors }
     }
 }
