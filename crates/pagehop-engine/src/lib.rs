@@ -15,7 +15,7 @@ mod threads;
 
 pub use error::Error;
 pub use index::{
-    BuildOptions, BuildReport, CheckReport, EachChunk, Hit, Index, Info, OnProgress, Progress, SearchOptions,
+    BuildOptions, BuildReport, CheckReport, Cursor, EachChunk, Hit, Index, Info, OnProgress, Progress, SearchOptions,
     SearchResult, Searcher, Stats, VectorSource, build,
 };
 pub use metric::Metric;

@@ -4,52 +4,71 @@
 use super::prune::prune;
 use super::{Graph, key};
 use crate::quantize::codes::Codes;
-use crate::threads;
+use crate::{Error, threads};
 
 /// Rows pruned as one unit of work.
-const BLOCK_ROWS: usize = 256;
+const BLOCK_ROWS: usize = 128;
 
-/// Prunes `candidates(row)` for every row, then adds reverse edges.
-pub(crate) fn connect(
-    codes: &Codes,
-    candidates: impl Fn(usize) -> Vec<u64> + Sync,
-    degree: usize,
-    alpha_sq: f32,
-    workers: usize,
-) -> Graph {
-    let forward = prune_all(codes, candidates, degree, alpha_sq, workers);
-    let (starts, sources) = reverse(&forward);
-    let both = |row: usize| {
-        let incoming = &sources[starts[row] as usize..starts[row + 1] as usize];
-        let ids = forward.neighbors(row).iter().chain(incoming);
-        let mut keys: Vec<u64> = ids.map(|id| key(codes.hi_distance(row, *id as usize), *id)).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        keys
-    };
-    prune_all(codes, both, degree, alpha_sq, workers)
+/// How to prune: what every step that chooses neighbors shares.
+#[derive(Clone, Copy)]
+pub(crate) struct Pruning<'a> {
+    pub(crate) codes: &'a Codes,
+    pub(crate) degree: usize,
+    /// Square of robust prune's slack.
+    pub(crate) alpha_sq: f32,
+    pub(crate) workers: usize,
 }
 
-fn prune_all(
-    codes: &Codes,
-    candidates: impl Fn(usize) -> Vec<u64> + Sync,
-    degree: usize,
-    alpha_sq: f32,
-    workers: usize,
-) -> Graph {
-    let rows = codes.len();
-    let blocks = threads::map(workers, rows.div_ceil(BLOCK_ROWS), |block| {
-        let range = block * BLOCK_ROWS..rows.min((block + 1) * BLOCK_ROWS);
-        let mut kept = Vec::new();
-        let mut part = Graph::new(range.len(), degree);
-        for (i, row) in range.enumerate() {
-            let distance = |a: u32, b: u32| codes.hi_distance(a as usize, b as usize);
-            prune(&candidates(row), degree, alpha_sq, distance, &mut kept);
-            part.set(i, &kept);
+impl Pruning<'_> {
+    /// The pruned candidates of every row. `candidates` returns [keys](super::key) in order without repeats;
+    /// `scratch` makes what it works with, once for each unit of work. `done` hears how many rows are through.
+    pub(crate) fn forward<S>(
+        self,
+        scratch: impl Fn() -> S + Sync,
+        candidates: impl Fn(&mut S, usize) -> Vec<u64> + Sync,
+        mut done: impl FnMut(usize) -> Result<(), Error>,
+    ) -> Result<Graph, Error> {
+        let rows = self.codes.len();
+        let mut graph = Graph::new(0, self.degree);
+        let batch = BLOCK_ROWS * 8 * self.workers;
+        for start in (0..rows).step_by(batch) {
+            let end = rows.min(start + batch);
+            let blocks = threads::map(self.workers, (end - start).div_ceil(BLOCK_ROWS), |block| {
+                let first = start + block * BLOCK_ROWS;
+                let range = first..end.min(first + BLOCK_ROWS);
+                let mut scratch = scratch();
+                let mut kept = Vec::new();
+                let mut part = Graph::new(range.len(), self.degree);
+                for (i, row) in range.enumerate() {
+                    let distance = |a: u32, b: u32| self.codes.hi_distance(a as usize, b as usize);
+                    prune(&candidates(&mut scratch, row), self.degree, self.alpha_sq, distance, &mut kept);
+                    part.set(i, &kept);
+                }
+                part
+            });
+            blocks.into_iter().for_each(|block| graph.append(block));
+            done(end)?;
         }
-        part
-    });
-    Graph::concat(degree, blocks)
+        Ok(graph)
+    }
+
+    /// Answers every edge by its reverse, pruning where that overflows.
+    pub(crate) fn with_reverse(
+        self,
+        forward: &Graph,
+        done: impl FnMut(usize) -> Result<(), Error>,
+    ) -> Result<Graph, Error> {
+        let (starts, sources) = reverse(forward);
+        let both = |(): &mut (), row: usize| {
+            let incoming = &sources[starts[row] as usize..starts[row + 1] as usize];
+            let ids = forward.neighbors(row).iter().chain(incoming);
+            let mut keys: Vec<u64> = ids.map(|id| key(self.codes.hi_distance(row, *id as usize), *id)).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            keys
+        };
+        self.forward(|| (), both, done)
+    }
 }
 
 /// The rows that point to each row, as one list with the start of each row's share.

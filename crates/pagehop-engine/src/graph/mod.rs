@@ -39,14 +39,10 @@ impl Graph {
         Self { degree, neighbors: vec![0; rows * degree], counts: vec![0; rows] }
     }
 
-    /// Parts of consecutive rows as one graph.
-    pub(crate) fn concat(degree: usize, parts: Vec<Self>) -> Self {
-        let mut whole = Self::new(0, degree);
-        for mut part in parts {
-            whole.neighbors.append(&mut part.neighbors);
-            whole.counts.append(&mut part.counts);
-        }
-        whole
+    /// Adds the rows of `next` behind this graph's.
+    pub(crate) fn append(&mut self, mut next: Self) {
+        self.neighbors.append(&mut next.neighbors);
+        self.counts.append(&mut next.counts);
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -48,21 +48,21 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Candidates for `row`: keys, in order, of the nodes its search kept. `starts` are rows to begin at.
-    pub(crate) fn candidates(&mut self, graph: &Graph, row: usize, starts: &[u32], list: usize) -> Vec<u64> {
+    /// Candidates for `row`: keys, in order, of the nodes its search kept, which begins at `entry`.
+    pub(crate) fn candidates(&mut self, graph: &Graph, row: usize, entry: u32, list: usize) -> Vec<u64> {
         let mut query = vec![0.0; self.codes.dim];
         self.codes.decode_hi(row, &mut query);
-        self.walk(graph, &query, starts, list);
+        self.walk(graph, &query, entry, list);
         let met = self.list.all().map(|(_, id)| id).filter(|id| *id as usize != row);
         let mut keys: Vec<u64> = met.map(|id| key(self.codes.hi_distance(row, id as usize), id)).collect();
         keys.sort_unstable();
         keys
     }
 
-    fn walk(&mut self, graph: &Graph, query: &[f32], starts: &[u32], list: usize) {
+    fn walk(&mut self, graph: &Graph, query: &[f32], entry: u32, list: usize) {
         self.estimator.prepare(self.table.shape, query);
         self.list.reset(list);
-        self.score(starts);
+        self.score(&[entry]);
         while let Some((_, row)) = self.list.expand() {
             self.score(graph.neighbors(row as usize));
         }

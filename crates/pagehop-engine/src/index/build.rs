@@ -17,7 +17,8 @@ use std::ops::ControlFlow;
 use super::meta::{self, CENTROIDS_MAX, DIM_MAX, Meta};
 use super::order::page_order;
 use crate::graph::refine::{EdgeTable, Walker};
-use crate::graph::{Graph, connect, leaves, reach};
+use crate::graph::connect::Pruning;
+use crate::graph::{Graph, leaves, reach};
 use crate::page::layout::{Edge, FLAGS_LIVE, NodeHeader, NodeLayout, NodeMut};
 use crate::page::{PageId, PageSink};
 use crate::quantize::codes::Codes;
@@ -37,11 +38,9 @@ const FANOUT: usize = 2;
 /// Candidates kept from the leaves for each row.
 const LEAF_CANDIDATES: usize = 32;
 /// Candidates kept by the search for each row.
-const REFINE_LIST: usize = 48;
+const BUILD_LIST: usize = 40;
 /// Square of robust prune's slack.
-const ALPHA_SQ: f32 = 1.2;
-/// Rows refined as one unit of work, and between two reports.
-const REFINE_BLOCK: usize = 64;
+const ALPHA_SQ: f32 = 1.15;
 
 /// Builds an index over all rows of `source` and writes its pages to `sink`.
 ///
@@ -221,61 +220,33 @@ impl Build<'_> {
         Ok(Rows { codes, table, centroids: centers, entries })
     }
 
+    /// Leaves, then one pass of search over what they gave.
     fn connect(&mut self, rows: &Rows<'_>) -> Result<Graph, Error> {
-        let (codes, workers, seed) = (&rows.codes, self.workers, self.options.seed);
+        let (codes, workers) = (&rows.codes, self.workers);
         let total = codes.len() as u64;
-        self.report.step("connect", 0, total)?;
-        let fanout: usize = std::env::var("FANOUT").map_or(FANOUT, |v| v.parse().unwrap());
-        let list: usize = std::env::var("REFINE_LIST").map_or(REFINE_LIST, |v| v.parse().unwrap());
-        let alpha: f32 = std::env::var("ALPHA_SQ").map_or(ALPHA_SQ, |v| v.parse().unwrap());
-        let passes: usize = std::env::var("PASSES").map_or(1, |v| v.parse().unwrap());
-        let t = std::time::Instant::now();
-        let leaves = leaves::partition(codes, fanout, seed, workers);
-        eprintln!("partition {:?} leaves {} max {}", t.elapsed(), leaves.len(), leaves.iter().map(|l| l.len()).max().unwrap());
-        let t = std::time::Instant::now();
+        let pruning = Pruning { codes, degree: self.layout.degree, alpha_sq: ALPHA_SQ, workers };
         let report = &mut self.report;
-        let candidates = leaves::candidates(codes, &leaves, LEAF_CANDIDATES, workers, |done| {
+        report.step("connect", 0, total)?;
+        let leaves = leaves::partition(codes, FANOUT, self.options.seed, workers);
+        let nearest = leaves::candidates(codes, &leaves, LEAF_CANDIDATES, workers, |done| {
             report.step("connect", total * done.min(leaves.len()) as u64 / leaves.len() as u64, total)
         })?;
-        eprintln!("candidates {:?}", t.elapsed());
-        let t = std::time::Instant::now();
-        let degree = self.layout.degree;
-        let mut graph = connect::connect(codes, |row| candidates[row].clone(), degree, alpha, workers);
-        drop(candidates);
-        eprintln!("prune {:?}", t.elapsed());
-        let t = std::time::Instant::now();
-        for _ in 0..passes {
-        let found = self.refine(rows, &graph, list)?;
-        eprintln!("refine {:?}", t.elapsed());
-        graph = connect::connect(codes, |row| found[row].clone(), degree, alpha, workers);
-        eprintln!("prune {:?}", t.elapsed());
-        }
-        let n = reach::attach_unreachable(&mut graph, &rows.entries);
-        eprintln!("attached {n}");
+        drop(leaves);
+        let mut prune = |done: usize| report.step("prune", done as u64, total);
+        let forward = pruning.forward(|| (), |(), row| nearest[row].clone(), &mut prune)?;
+        drop(nearest);
+        let leaf_graph = pruning.with_reverse(&forward, &mut prune)?;
+        drop(forward);
+        let walker = || Walker::new(&rows.table, rows.centroids, codes);
+        let met = |walker: &mut Walker<'_>, row: usize| {
+            let entry = rows.entries[usize::from(rows.table.centroid[row])];
+            walker.candidates(&leaf_graph, row, entry, BUILD_LIST)
+        };
+        let forward = pruning.forward(walker, met, |done| report.step("refine", done as u64, total))?;
+        drop(leaf_graph);
+        let mut graph = pruning.with_reverse(&forward, |done| report.step("prune", done as u64, total))?;
+        reach::attach_unreachable(&mut graph, &rows.entries);
         Ok(graph)
-    }
-
-    /// For every row the candidates of its search and its neighbors in `graph`.
-    fn refine(&mut self, rows: &Rows<'_>, graph: &Graph, list: usize) -> Result<Vec<Vec<u64>>, Error> {
-        let total = rows.codes.len();
-        let mut found = Vec::with_capacity(total);
-        let batch = REFINE_BLOCK * 8 * self.workers;
-        while found.len() < total {
-            let start = found.len();
-            let count = batch.min(total - start);
-            let parts = threads::map(self.workers, count.div_ceil(REFINE_BLOCK), |block| {
-                let first = start + block * REFINE_BLOCK;
-                let mut walker = Walker::new(&rows.table, rows.centroids, &rows.codes);
-                let range = first..(first + REFINE_BLOCK).min(start + count);
-                range.map(|row| {
-                    let entry = rows.entries[usize::from(rows.table.centroid[row])];
-                    walker.candidates(graph, row, &[entry], list)
-                }).collect::<Vec<_>>()
-            });
-            found.extend(parts.into_iter().flatten());
-            self.report.step("refine", found.len() as u64, total as u64)?;
-        }
-        Ok(found)
     }
 
     fn write(

@@ -165,7 +165,7 @@ pub(crate) fn write_model(
     }
     for i in 0..centroids.len() {
         bytes.extend_from_slice(&centroids.own[i].step.to_le_bytes());
-        bytes.extend(centroids.hi(i).iter().map(|v| v.cast_unsigned()));
+        bytes.extend_from_slice(bytemuck::cast_slice(centroids.hi(i)));
         bytes.extend_from_slice(centroids.lo(i));
     }
     for entry in entries {

@@ -2,14 +2,18 @@
 
 pub(crate) mod build;
 pub(crate) mod meta;
+mod check;
+mod cursor;
 mod order;
 mod search;
+mod visit;
 
 use std::ops::ControlFlow;
 
 use crate::page::{PageId, Pages, Reader};
 use crate::{Error, Metric};
 pub use build::build;
+pub use cursor::Cursor;
 pub use search::Searcher;
 use meta::{Meta, Model};
 
@@ -73,7 +77,9 @@ pub struct SearchOptions {
     pub search_list: usize,
     /// Most pages asked for at once.
     pub beam_width: usize,
- pub slack: f32,
+    /// Stop when the nearest estimate left is beyond `1 + slack` times the k-th distance found; infinite to
+    /// expand the whole list.
+    pub slack: f32,
 }
 
 /// Largest `k` and `search_list`.
@@ -83,7 +89,7 @@ pub const BEAM_WIDTH_MAX: usize = 64;
 
 impl Default for SearchOptions {
     fn default() -> Self {
-        Self { search_list: 40, beam_width: 4, slack: f32::INFINITY }
+        Self { search_list: 64, slack: 0.1, beam_width: 4 }
     }
 }
 
@@ -97,7 +103,11 @@ impl SearchOptions {
         };
         range("k", k, SEARCH_LIST_MAX)?;
         range("search_list", self.search_list, SEARCH_LIST_MAX)?;
-        range("beam_width", self.beam_width, BEAM_WIDTH_MAX)
+        range("beam_width", self.beam_width, BEAM_WIDTH_MAX)?;
+        if self.slack >= 0.0 {
+            return Ok(());
+        }
+        Err(Error::argument(format!("slack is {}, it must be 0 or more", self.slack)))
     }
 }
 
@@ -239,9 +249,22 @@ impl<P: Pages> Index<P> {
         self.searcher().search(query, k, options)
     }
 
-    /// Reads every page and proves the structure, or says where it is broken.
+    /// A search that hands out rows one by one, for as long as the caller likes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Index::search`].
+    pub fn cursor(&self, query: &[f32], options: &SearchOptions) -> Result<Cursor<'_, P>, Error> {
+        Cursor::new(&self.pages, &self.meta, &self.model, query, options)
+    }
+
+    /// Reads every page and proves the structure.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] at the first contradiction, [`Error::Interrupted`] if `progress` says so. Rows that no
+    /// search can reach are no error here: compare `reachable` with `nodes`.
     pub fn check(&self, progress: OnProgress<'_>) -> Result<CheckReport, Error> {
-        let _ = progress;
-        todo!()
+        check::check(&self.pages, &self.meta, &self.model, progress)
     }
 }

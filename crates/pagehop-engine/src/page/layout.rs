@@ -13,8 +13,6 @@ use crate::quantize::own;
 pub(crate) const NODES_START: usize = 40;
 /// Bytes of a node before its edges.
 const NODE_HEADER_BYTES: usize = 32;
-/// Bytes of an edge beside its code: id, `add`, `factor`, centroid, generation.
-const EDGE_BYTES: usize = 4 + 4 + 4 + 1 + 1;
 
 /// Flags of a node that holds a row. The high bits mark the byte as flags at all, so that a search which was
 /// led to a page of another kind notices it without touching the page's first cache line.
@@ -223,10 +221,10 @@ impl<'a> NodeRef<'a> {
         &self.bytes[self.layout.generation_start()..self.layout.codes_start()]
     }
 
-    /// The own code's high plane, as the bytes of signed integers.
+    /// The own code's high plane.
     #[inline]
-    pub(crate) fn hi(&self) -> &'a [u8] {
-        &self.bytes[self.layout.hi_start()..self.layout.lo_start()]
+    pub(crate) fn hi(&self) -> &'a [i8] {
+        bytemuck::cast_slice(&self.bytes[self.layout.hi_start()..self.layout.lo_start()])
     }
 
     /// The own code's low plane.
@@ -257,9 +255,7 @@ impl<'a> NodeMut<'a> {
 
     pub(crate) fn set_own(&mut self, hi: &[i8], lo: &[u8]) {
         let (hi_start, lo_start) = (self.layout.hi_start(), self.layout.lo_start());
-        for (byte, value) in self.bytes[hi_start..lo_start].iter_mut().zip(hi) {
-            *byte = value.cast_unsigned();
-        }
+        self.bytes[hi_start..lo_start].copy_from_slice(bytemuck::cast_slice(hi));
         self.bytes[lo_start..].copy_from_slice(lo);
     }
 

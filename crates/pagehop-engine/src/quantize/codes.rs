@@ -119,7 +119,7 @@ impl Codes {
 
     /// Appends a code as it was stored.
     pub(crate) fn push_stored(&mut self, step: f32, hi: &[u8], lo: &[u8]) {
-        self.hi.extend(hi.iter().map(|v| v.cast_signed()));
+        self.hi.extend_from_slice(bytemuck::cast_slice(hi));
         self.lo.extend_from_slice(lo);
         let hi = &self.hi[self.hi.len() - self.dim..];
         self.hi_norm_sq.push(pagehop_kernels::dot_i8(hi, hi) as f32 * (16.0 * step).powi(2));

@@ -1,0 +1,81 @@
+//! One hop: read a node, measure its own distance, estimate its neighbors'.
+
+use crate::Error;
+use crate::index::meta::{Meta, Model};
+use crate::page::Reader;
+use crate::page::layout::{FLAGS_LIVE, NodeId, NodeRef};
+use crate::quantize::estimate::{DEGREE_MAX, Estimator};
+use crate::quantize::prepare::ToDistance;
+use pagehop_kernels as kernels;
+
+/// One query, ready to visit nodes. Reusable: `prepare` starts over.
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
+    query: Vec<f32>,
+    norm_sq: f32,
+    estimator: Estimator,
+}
+
+/// What a visit tells of the node itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visited {
+    pub(crate) row_id: u64,
+    /// Squared distance in the inner space.
+    pub(crate) distance: f32,
+    pub(crate) degree: usize,
+}
+
+impl Probe {
+    /// Takes the user's query; says how to read the distances it gets.
+    pub(crate) fn prepare(&mut self, meta: &Meta, model: &Model, query: &[f32]) -> Result<ToDistance, Error> {
+        self.query.resize(model.space.inner_dim(), 0.0);
+        let to_distance = model.space.query(query, &mut self.query)?;
+        self.norm_sq = kernels::dot_f32(&self.query, &self.query);
+        self.estimator.prepare(meta.layout.edge, &self.query);
+        Ok(to_distance)
+    }
+
+    /// The node to begin at.
+    pub(crate) fn entry(&mut self, model: &Model) -> NodeId {
+        model.entries[self.estimator.nearest(&model.entry_codes)]
+    }
+
+    /// Visits `node` and calls `offer` with the estimate and id of each neighbor; `finished` runs once the
+    /// neighbors are through and the node's own distance is still to be computed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if no live node is there or an edge is impossible; whatever the reader reports.
+    #[inline]
+    pub(crate) fn visit<R: Reader>(
+        &mut self,
+        meta: &Meta,
+        model: &Model,
+        reader: &R,
+        node: NodeId,
+        mut offer: impl FnMut(f32, NodeId),
+        finished: impl FnOnce(),
+    ) -> Result<Visited, Error> {
+        let (page, slot) = meta.layout.place(node);
+        let guard = reader.finish(page)?;
+        let node = NodeRef::new(&meta.layout, &guard, slot);
+        let header = node.header();
+        let degree = usize::from(header.degree);
+        if header.flags != FLAGS_LIVE || degree > meta.layout.degree {
+            let what = format!("an edge leads to slot {slot}, which has flags {} and degree {degree}", header.flags);
+            return Err(Error::corrupt(page, what));
+        }
+        let mut estimates = [0.0; DEGREE_MAX];
+        let estimates = &mut estimates[..degree];
+        if self.estimator.score(&model.centroids, node.edges(), estimates).is_none() {
+            return Err(Error::corrupt(page, format!("an edge of slot {slot} names an unknown centroid")));
+        }
+        for (estimate, neighbor) in estimates.iter().zip(node.neighbors()) {
+            offer(*estimate, NodeId::from_le_bytes(*neighbor));
+        }
+        finished();
+        let dot = kernels::dot_f32_i12(&self.query, node.hi(), node.lo());
+        let distance = (self.norm_sq + header.norm_sq - 2.0 * header.step * dot).max(0.0);
+        Ok(Visited { row_id: header.row_id, distance, degree })
+    }
+}

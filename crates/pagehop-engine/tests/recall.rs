@@ -1,0 +1,118 @@
+//! Recall, pages and estimates per query, per metric and code width; counters assert, not seconds.
+
+mod support;
+
+use pagehop_engine::{Metric, SearchOptions};
+use support::{Rows, distance, embeddings, index, no_progress, recall, truth};
+
+#[test]
+fn search_finds_the_nearest_under_every_metric() {
+    for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
+        let rows = Rows::new(96, embeddings(96, 4000, 1));
+        let index = index(&rows, metric);
+        let queries = embeddings(96, 100, 2);
+        let (recall, pages, estimates) = recall(&index, &rows, metric, &queries, &SearchOptions::default());
+        assert!(recall > 0.98, "{metric:?}: recall {recall}");
+        assert!(pages < 40.0, "{metric:?}: {pages} pages");
+        assert!(estimates < 2600.0, "{metric:?}: {estimates} estimates");
+        let report = index.check(&mut no_progress()).unwrap();
+        assert_eq!((report.nodes, report.reachable), (4000, 4000));
+    }
+}
+
+#[test]
+fn every_code_width_reaches_its_recall() {
+    for dim in [1, 2, 3, 17, 64, 100, 200, 400, 784, 1100, 1536, 2000, 3072, 4096] {
+        let count = if dim > 1000 { 600 } else { 2000 };
+        let rows = Rows::new(dim, embeddings(dim, count, 3));
+        let index = index(&rows, Metric::L2);
+        let queries = embeddings(dim, 40, 4);
+        let options = SearchOptions { search_list: 100, slack: 0.5, ..SearchOptions::default() };
+        let (recall, ..) = recall(&index, &rows, Metric::L2, &queries, &options);
+        assert!(recall > 0.99, "{dim} dimensions, {:?}: recall {recall}", index.info());
+        let report = index.check(&mut no_progress()).unwrap();
+        assert_eq!(report.reachable, count as u64, "{dim} dimensions");
+    }
+}
+
+#[test]
+fn distances_are_the_metrics_own() {
+    for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
+        let rows = Rows::new(50, embeddings(50, 500, 5));
+        let index = index(&rows, metric);
+        let query = &embeddings(50, 1, 6)[..];
+        let result = index.search(query, 20, &SearchOptions::default()).unwrap();
+        assert_eq!(result.hits.len(), 20);
+        let mut last = f32::NEG_INFINITY;
+        for hit in &result.hits {
+            let row = rows.ids.iter().position(|id| *id == hit.row_id).unwrap();
+            let exact = distance(metric, query, rows.row(row));
+            let scale = distance(Metric::L2, query, rows.row(row)).max(1e-9);
+            let error = (f64::from(hit.distance) - exact).abs() / if metric == Metric::Cosine { exact } else { scale };
+            assert!(error < 2e-3, "{metric:?}: {} returned, {exact} is true", hit.distance);
+            assert!(hit.distance >= last);
+            last = hit.distance;
+        }
+    }
+}
+
+#[test]
+fn k_beyond_the_rows_returns_every_row_once() {
+    for count in [1, 2, 3, 9, 60] {
+        let rows = Rows::new(24, embeddings(24, count, 7));
+        let index = index(&rows, Metric::L2);
+        let result = index.search(rows.row(0), 100, &SearchOptions::default()).unwrap();
+        let mut ids: Vec<u64> = result.hits.iter().map(|hit| hit.row_id).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, rows.ids, "{count} rows");
+    }
+}
+
+#[test]
+fn identical_rows_are_all_found() {
+    let one = embeddings(32, 1, 8);
+    let mut values = one.repeat(3000);
+    values.extend(embeddings(32, 1000, 9));
+    let rows = Rows::new(32, values);
+    let index = index(&rows, Metric::L2);
+    let report = index.check(&mut no_progress()).unwrap();
+    assert_eq!(report.reachable, 4000);
+    let result = index.search(&one, 50, &SearchOptions::default()).unwrap();
+    assert_eq!(result.hits.len(), 50);
+    assert!(result.hits.iter().all(|hit| hit.distance < 1e-4), "{:?}", result.hits);
+    let (recall, ..) = recall(&index, &rows, Metric::L2, &embeddings(32, 50, 10), &SearchOptions::default());
+    assert!(recall > 0.95, "other rows beside the identical ones: recall {recall}");
+}
+
+#[test]
+fn cursor_hands_out_every_row_once_and_nearly_in_order() {
+    let rows = Rows::new(40, embeddings(40, 1500, 11));
+    let index = index(&rows, Metric::L2);
+    let query = &embeddings(40, 1, 12)[..];
+    let mut cursor = index.cursor(query, &SearchOptions::default()).unwrap();
+    let mut ids = Vec::new();
+    while let Some(hit) = cursor.next_hit().unwrap() {
+        ids.push(hit.row_id);
+    }
+    let first: Vec<u64> = ids.iter().take(100).copied().collect();
+    let truth = truth(&rows, Metric::L2, query, 100);
+    let common = first.iter().filter(|id| truth.contains(id)).count();
+    assert!(common >= 95, "{common} of the 100 nearest came among the first 100");
+    ids.sort_unstable();
+    assert_eq!(ids, rows.ids);
+}
+
+#[test]
+fn build_does_not_depend_on_threads_or_chunks() {
+    let mut rows = Rows::new(48, embeddings(48, 3000, 13));
+    let bytes = |rows: &Rows, threads| {
+        let options = pagehop_engine::BuildOptions { threads, ..support::options(Metric::L2) };
+        let pages = support::built(rows, &options).unwrap();
+        let count = pagehop_engine::Pages::page_count(&pages);
+        (0..count).flat_map(|p| pages.body(pagehop_engine::PageId(p)).to_vec()).collect::<Vec<u8>>()
+    };
+    let one = bytes(&rows, 1);
+    assert!(one == bytes(&rows, 3), "three threads gave another index than one");
+    rows.chunk_rows = 777;
+    assert!(one == bytes(&rows, 2), "other chunks gave another index");
+}

@@ -1,0 +1,174 @@
+//! What is refused, and in which words: the user must learn what, where and what to do.
+
+mod support;
+
+use std::ops::ControlFlow;
+
+use pagehop_engine::{BuildOptions, Error, Index, Metric, PageId, PageSink, Pages, SearchOptions, build};
+use pagehop_sim::MemPages;
+use support::{Noise, Rows, built, embeddings, index, no_progress, options};
+
+fn message<T>(result: Result<T, Error>) -> String {
+    result.err().expect("an error").to_string()
+}
+
+#[test]
+fn bad_rows_are_named() {
+    let mut rows = Rows::new(8, embeddings(8, 300, 1));
+    rows.values[8 * 250 + 3] = f32::NAN;
+    assert_eq!(message(built(&rows, &options(Metric::L2))), "row 250 (id 1000001757): component 3 of the vector is NaN");
+    rows.values[8 * 250 + 3] = f32::NEG_INFINITY;
+    assert!(message(built(&rows, &options(Metric::L2))).contains("component 3 of the vector is -inf"));
+    rows.values[8 * 250 + 3] = 3e19;
+    assert!(message(built(&rows, &options(Metric::L2))).contains("too long"));
+    rows.values[8 * 250..8 * 251].fill(0.0);
+    assert!(message(built(&rows, &options(Metric::Cosine))).contains("zero vector"));
+    built(&rows, &options(Metric::L2)).unwrap();
+    rows.ids[7] = rows.ids[90];
+    assert!(message(built(&rows, &options(Metric::L2))).contains("given to more than one row"));
+}
+
+#[test]
+fn bad_builds_are_refused() {
+    assert!(message(built(&Rows::new(8, vec![]), &options(Metric::L2))).contains("no rows"));
+    assert!(message(built(&Rows::new(5000, vec![0.0; 5000]), &options(Metric::L2))).contains("1 to 4096"));
+    let rows = Rows::new(8, embeddings(8, 300, 1));
+    let small = BuildOptions { memory_bytes: 1 << 20, ..options(Metric::L2) };
+    assert!(message(built(&rows, &small)).contains("memory is 1 MiB"));
+    let stop = &mut |_| ControlFlow::Break(());
+    let result = build(&mut rows.clone(), &options(Metric::L2), &mut MemPages::new(), stop);
+    assert!(matches!(result, Err(Error::Interrupted)));
+}
+
+#[test]
+fn bad_searches_are_refused() {
+    let rows = Rows::new(8, embeddings(8, 300, 1));
+    let ix = index(&rows, Metric::Cosine);
+    let default = SearchOptions::default();
+    assert_eq!(message(ix.search(&[1.0; 7], 10, &default)), "the index has 8 dimensions, the vector has 7");
+    assert!(message(ix.search(&[f32::NAN; 8], 10, &default)).contains("component 0 of the vector is NaN"));
+    assert!(message(ix.search(&[0.0; 8], 10, &default)).contains("zero vector"));
+    assert!(message(ix.search(&[1.0; 8], 0, &default)).contains("k is 0"));
+    let list = SearchOptions { search_list: 1_000_000, ..default.clone() };
+    assert!(message(ix.search(&[1.0; 8], 10, &list)).contains("search_list is 1000000"));
+    let beam = SearchOptions { beam_width: 0, ..default.clone() };
+    assert!(message(ix.search(&[1.0; 8], 10, &beam)).contains("beam_width is 0"));
+    let slack = SearchOptions { slack: f32::NAN, ..default };
+    assert!(message(ix.search(&[1.0; 8], 10, &slack)).contains("slack is NaN"));
+}
+
+#[test]
+fn extreme_scales_still_work() {
+    for scale in [1e-18, 1e-6, 1e6, 1e16] {
+        let mut rows = Rows::new(16, embeddings(16, 800, 2));
+        rows.values.iter_mut().for_each(|v| *v *= scale);
+        for metric in [Metric::L2, Metric::InnerProduct] {
+            let ix = index(&rows, metric);
+            let result = ix.search(rows.row(5), 3, &SearchOptions::default()).unwrap();
+            assert!(result.hits.iter().all(|hit| hit.distance.is_finite()), "scale {scale}: {result:?}");
+            if metric == Metric::L2 && scale > 1e-10 {
+                assert_eq!(result.hits[0].row_id, rows.ids[5], "scale {scale}");
+            }
+        }
+    }
+}
+
+#[test]
+fn another_format_and_another_version_are_named() {
+    let rows = Rows::new(8, embeddings(8, 300, 1));
+    let pages = built(&rows, &options(Metric::L2)).unwrap();
+    let mut newer = pages.clone();
+    newer.body_mut(PageId(0))[8] = 2;
+    assert!(message(Index::open(newer)).contains("format version 2"));
+    let mut other = pages.clone();
+    other.body_mut(PageId(0))[..8].copy_from_slice(b"SQLite f");
+    assert_eq!(message(Index::open(other)), "this is not a Pagehop index");
+    assert!(Index::open(MemPages::new()).is_err());
+}
+
+/// Any bytes in any page give an answer or `Corrupt`: never a panic, a hang, or an endless search.
+#[test]
+fn any_bytes_give_ok_or_corrupt() {
+    let seconds = std::env::var("PAGEHOP_FUZZ_SECONDS").map_or(3, |s| s.parse().expect("a number of seconds"));
+    let seed = std::env::var("PAGEHOP_FUZZ_SEED").map_or(1, |s| s.parse().expect("a seed"));
+    println!("PAGEHOP_FUZZ_SEED={seed} PAGEHOP_FUZZ_SECONDS={seconds}");
+    let mut noise = Noise(seed);
+    let bases: Vec<MemPages> = [(8, Metric::L2), (100, Metric::InnerProduct), (784, Metric::Cosine)]
+        .map(|(dim, metric)| built(&Rows::new(dim, embeddings(dim, 120, 3)), &options(metric)).unwrap())
+        .into();
+    let dims = [8, 100, 784];
+    let start = std::time::Instant::now();
+    let mut rounds = 0u64;
+    let mut refused = 0u64;
+    while start.elapsed().as_secs() < seconds {
+        let which = noise.next() as usize % bases.len();
+        let mut pages = bases[which].clone();
+        for _ in 0..1 + noise.next() % 4 {
+            damage(&mut pages, &mut noise);
+        }
+        let query: Vec<f32> = (0..dims[which]).map(|_| noise.gauss()).collect();
+        refused += u64::from(use_everything(pages, &query).is_err());
+        rounds += 1;
+    }
+    println!("{rounds} damaged indexes, {refused} refused");
+    assert!(rounds > 10 && refused > rounds / 10, "the damage is noticed: {refused} of {rounds}");
+}
+
+fn damage(pages: &mut MemPages, noise: &mut Noise) {
+    let page = PageId((noise.next() % u64::from(pages.page_count())) as u32);
+    // The meta page is small and decides most: it gets more than its share.
+    let page = if noise.next().is_multiple_of(3) { PageId(0) } else { page };
+    let body = pages.body_mut(page);
+    let span = if page == PageId(0) { 64 } else { body.len() as u64 };
+    let start = (noise.next() % span) as usize;
+    match noise.next() % 4 {
+        0 => body[start] = noise.next() as u8,
+        1 => body[start] ^= 1 << (noise.next() % 8),
+        2 => {
+            let end = (start + 1 + (noise.next() % 256) as usize).min(body.len());
+            body[start..end].fill_with(|| noise.next() as u8);
+        }
+        _ => {
+            let other = PageId((noise.next() % u64::from(pages.page_count())) as u32);
+            let copy = pages.body(other).to_vec();
+            pages.body_mut(page).copy_from_slice(&copy);
+        }
+    }
+}
+
+fn use_everything(pages: MemPages, query: &[f32]) -> Result<(), Error> {
+    let ix = Index::open(pages)?;
+    let query: Vec<f32> = query.iter().copied().cycle().take(ix.info().dim).collect();
+    let searched = ix.search(&query, 10, &SearchOptions::default());
+    let mut cursor = ix.cursor(&query, &SearchOptions::default())?;
+    let mut rows = 0;
+    let walked = loop {
+        match cursor.next_hit() {
+            Ok(Some(_)) => rows += 1,
+            Ok(None) => break Ok(()),
+            Err(e) => break Err(e),
+        }
+    };
+    let nodes = u64::from(ix.info().pages) * ix.info().nodes_per_page as u64;
+    assert!(rows <= nodes, "{rows} rows of {nodes} nodes");
+    ix.check(&mut no_progress())?;
+    searched?;
+    walked
+}
+
+#[test]
+fn a_failing_sink_fails_the_build() {
+    struct Full(u32);
+    impl PageSink for Full {
+        fn write(&mut self, page: PageId, _: &[u8]) -> Result<(), Error> {
+            self.0 += 1;
+            if self.0 < 5 {
+                return Ok(());
+            }
+            Err(Error::io(format!("write of page {}", page.0), std::io::ErrorKind::StorageFull.into()))
+        }
+    }
+    let rows = Rows::new(64, embeddings(64, 300, 1));
+    let result = build(&mut rows.clone(), &options(Metric::L2), &mut Full(0), &mut no_progress());
+    assert!(message(result).contains("write of page"));
+}
