@@ -11,7 +11,9 @@ fn search_finds_the_nearest_under_every_metric() {
         let rows = Rows::new(96, embeddings(96, 4000, 1));
         let index = index(&rows, metric);
         let queries = embeddings(96, 100, 2);
-        let (recall, pages, estimates) = recall(&index, &rows, metric, &queries, &SearchOptions::default());
+        let options = SearchOptions { slack: 0.2, ..SearchOptions::default() };
+        let (recall, pages, estimates) = recall(&index, &rows, metric, &queries, &options);
+        println!("{metric:?}: recall {recall}, {pages} pages, {estimates} estimates");
         assert!(recall > 0.98, "{metric:?}: recall {recall}");
         assert!(pages < 40.0, "{metric:?}: {pages} pages");
         assert!(estimates < 2600.0, "{metric:?}: {estimates} estimates");
@@ -29,6 +31,7 @@ fn every_code_width_reaches_its_recall() {
         let queries = embeddings(dim, 40, 4);
         let options = SearchOptions { search_list: 100, slack: 0.5, ..SearchOptions::default() };
         let (recall, ..) = recall(&index, &rows, Metric::L2, &queries, &options);
+        println!("{dim} dimensions: recall {recall}");
         assert!(recall > 0.99, "{dim} dimensions, {:?}: recall {recall}", index.info());
         let report = index.check(&mut no_progress()).unwrap();
         assert_eq!(report.reachable, count as u64, "{dim} dimensions");
@@ -80,7 +83,8 @@ fn identical_rows_are_all_found() {
     let result = index.search(&one, 50, &SearchOptions::default()).unwrap();
     assert_eq!(result.hits.len(), 50);
     assert!(result.hits.iter().all(|hit| hit.distance < 1e-4), "{:?}", result.hits);
-    let (recall, ..) = recall(&index, &rows, Metric::L2, &embeddings(32, 50, 10), &SearchOptions::default());
+    let options = SearchOptions { slack: 0.3, ..SearchOptions::default() };
+    let (recall, ..) = recall(&index, &rows, Metric::L2, &embeddings(32, 50, 10), &options);
     assert!(recall > 0.95, "other rows beside the identical ones: recall {recall}");
 }
 

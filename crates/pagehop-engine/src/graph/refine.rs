@@ -16,6 +16,8 @@ pub(crate) struct EdgeTable {
     pub(crate) words: Vec<u64>,
     pub(crate) factors: Vec<EdgeFactors>,
     pub(crate) centroid: Vec<u8>,
+    /// Digits of a query that these codes deserve.
+    pub(crate) query_digits: usize,
 }
 
 impl EdgeTable {
@@ -60,16 +62,16 @@ impl<'a> Walker<'a> {
     }
 
     fn walk(&mut self, graph: &Graph, query: &[f32], entry: u32, list: usize) {
-        self.estimator.prepare(self.table.shape, query);
+        self.estimator.prepare(self.table.shape, self.table.query_digits, query);
         self.list.reset(list);
-        self.score(&[entry]);
+        self.score(query, &[entry]);
         while let Some((_, row)) = self.list.expand() {
-            self.score(graph.neighbors(row as usize));
+            self.score(query, graph.neighbors(row as usize));
         }
     }
 
     /// Estimates the distance to each of `rows` and offers them to the list.
-    fn score(&mut self, rows: &[u32]) {
+    fn score(&mut self, query: &[f32], rows: &[u32]) {
         for rows in rows.chunks(DEGREE_MAX) {
             let slots = rows.len().next_multiple_of(BLOCK_EDGES);
             let table = self.table;
@@ -86,7 +88,7 @@ impl<'a> Walker<'a> {
             let edges = EdgeCodes { codes: &self.gathered, add: &add, factor: &factor, centroid: &centroid[..slots] };
             let mut estimates = [0.0; DEGREE_MAX];
             let estimates = &mut estimates[..rows.len()];
-            self.estimator.score(self.centroids, edges, estimates).expect("centroids of the table exist");
+            self.estimator.score(self.centroids, query, edges, estimates).expect("centroids of the table exist");
             let bound = self.list.bound();
             for (estimate, row) in estimates.iter().zip(rows) {
                 if *estimate < bound {

@@ -160,13 +160,14 @@ impl Build<'_> {
         let sample: Vec<&[f32]> = survey.sample.chunks_exact(dim).collect();
         let mut x = vec![0.0; inner];
         let mut mean: Vec<f32> = survey.sums.iter().map(|s| (s / count as f64) as f32).collect();
+        mean.resize(inner, 0.0);
         if metric == Metric::InnerProduct {
             let mut extra = 0.0f64;
             for row in &sample {
                 prepare::place(metric, survey.norm_sq_max, row, &mut x)?;
                 extra += f64::from(x[dim]);
             }
-            mean.push((extra / sample.len() as f64) as f32);
+            mean[dim] = (extra / sample.len() as f64) as f32;
         }
         let rotation = Rotation::new(inner, self.options.seed);
         let space = Space { metric, dim, mean, norm_sq_max: survey.norm_sq_max, rotation };
@@ -193,7 +194,13 @@ impl Build<'_> {
         let centers_decoded = centers.decode_all();
         let mut codes = Codes::with_capacity(self.layout.inner_dim, total);
         let words = Vec::with_capacity(total * shape.words());
-        let mut table = EdgeTable { shape, words, factors: Vec::with_capacity(total), centroid: Vec::with_capacity(total) };
+        let mut table = EdgeTable {
+            shape,
+            words,
+            factors: Vec::with_capacity(total),
+            centroid: Vec::with_capacity(total),
+            query_digits: 1,
+        };
         let (workers, report) = (self.workers, &mut self.report);
         source.scan(&mut |ids, chunk| {
             if codes.len() + ids.len() > total || ids != &survey.row_ids[codes.len()..codes.len() + ids.len()] {
@@ -216,6 +223,7 @@ impl Build<'_> {
         if codes.len() != total {
             return Err(Error::argument("the source gave fewer rows in its second scan than in its first"));
         }
+        table.query_digits = query_digits(&codes, centers, &table.centroid);
         let entries = nearest_rows(&codes, centers, &table.centroid);
         Ok(Rows { codes, table, centroids: centers, entries })
     }
@@ -265,6 +273,7 @@ impl Build<'_> {
             dim: space.dim,
             layout,
             centroids: rows.centroids.len(),
+            query_digits: rows.table.query_digits,
             seed: self.options.seed,
             rows: total as u64,
             page_count: 0,
@@ -367,7 +376,24 @@ fn encode_part(
         codes.decode(row, &mut x);
         factors.push(edge::encode(shape, &x, &centers_decoded[usize::from(centroid[row]) * inner..][..inner], code));
     }
-    Ok((codes, EdgeTable { shape, words, factors, centroid }))
+    Ok((codes, EdgeTable { shape, words, factors, centroid, query_digits: 1 }))
+}
+
+/// Two digits if residuals are so much shorter than vectors that a query of one digit would blur them.
+fn query_digits(codes: &Codes, centers: &Codes, centroid: &[u8]) -> usize {
+    const RATIO: f64 = 6.0;
+    let (mut residuals, mut lengths) = (0.0f64, 0.0f64);
+    for row in (0..codes.len()).step_by((codes.len() / SAMPLE_ROWS).max(1)) {
+        residuals += f64::from(center_distance(codes, row, centers, centroid[row].into()).max(0.0));
+        lengths += f64::from(codes.hi_norm_sq[row]);
+    }
+    1 + usize::from(lengths > RATIO * residuals)
+}
+
+/// Squared distance between the high planes of a row and a center.
+fn center_distance(codes: &Codes, row: usize, centers: &Codes, center: usize) -> f32 {
+    let dot = pagehop_kernels::dot_i8(codes.hi(row), centers.hi(center)) as f32;
+    codes.hi_norm_sq[row] + centers.hi_norm_sq[center] - 2.0 * codes.hi_step(row) * centers.hi_step(center) * dot
 }
 
 /// For each center the row nearest to it among those assigned to it; for one without rows, another's.
@@ -375,8 +401,7 @@ fn nearest_rows(codes: &Codes, centers: &Codes, centroid: &[u8]) -> Vec<u32> {
     let mut best = vec![(f32::INFINITY, u32::MAX); centers.len()];
     for (row, center) in centroid.iter().enumerate() {
         let center = usize::from(*center);
-        let dot = pagehop_kernels::dot_i8(codes.hi(row), centers.hi(center)) as f32;
-        let distance = codes.hi_norm_sq[row] - 2.0 * codes.hi_step(row) * centers.hi_step(center) * dot;
+        let distance = center_distance(codes, row, centers, center);
         if distance < best[center].0 {
             best[center] = (distance, row as u32);
         }

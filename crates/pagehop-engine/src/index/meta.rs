@@ -29,6 +29,8 @@ pub(crate) struct Meta {
     pub(crate) dim: usize,
     pub(crate) layout: NodeLayout,
     pub(crate) centroids: usize,
+    /// Digits to which a query is quantized, 1 or 2.
+    pub(crate) query_digits: usize,
     pub(crate) seed: u64,
     pub(crate) rows: u64,
     pub(crate) page_count: u32,
@@ -56,7 +58,7 @@ impl Meta {
             Metric::InnerProduct => 1,
             Metric::Cosine => 2,
         };
-        body.extend_from_slice(&[metric, l.edge.bits as u8, 12, 0]);
+        body.extend_from_slice(&[metric, l.edge.bits as u8, 12, self.query_digits as u8]);
         for number in [self.dim, l.edge.dims, l.degree, l.nodes_per_page, self.centroids] {
             body.extend_from_slice(&(number as u32).to_le_bytes());
         }
@@ -78,7 +80,7 @@ impl Meta {
             let what = format!("the index has format version {version}; this build reads version {FORMAT_VERSION}");
             return Err(Error::Format { what });
         }
-        let [metric, bits, own_bits, reserved] = fields.bytes();
+        let [metric, bits, own_bits, query_digits] = fields.bytes();
         let [dim, dims, degree, nodes_per_page, centroids] = std::array::from_fn(|_| fields.u32() as usize);
         let bad = |what: &str| Error::corrupt(PageId(0), what);
         let metric = match metric {
@@ -87,8 +89,8 @@ impl Meta {
             2 => Metric::Cosine,
             other => return Err(bad(&format!("metric {other} is not 0, 1 or 2"))),
         };
-        if own_bits != 12 || reserved != 0 {
-            return Err(bad("own codes have 12 bits and reserved bytes are 0 in this version"));
+        if own_bits != 12 || !(1..=2).contains(&query_digits) {
+            return Err(bad(&format!("own codes of {own_bits} bits and queries of {query_digits} digits")));
         }
         if !(1..=DIM_MAX).contains(&dim) {
             return Err(bad(&format!("{dim} dimensions are not between 1 and {DIM_MAX}")));
@@ -102,7 +104,7 @@ impl Meta {
         let seed = fields.u64();
         let rows = fields.u64();
         let page_count = fields.u32();
-        let meta = Self { metric, dim, layout, centroids, seed, rows, page_count, norm_sq_max };
+        let meta = Self { metric, dim, layout, centroids, query_digits: query_digits.into(), seed, rows, page_count, norm_sq_max };
         let node_pages = u64::from(page_count).saturating_sub(u64::from(meta.first_node_page().0));
         if rows == 0 || rows > node_pages * nodes_per_page as u64 {
             return Err(bad(&format!("{rows} rows do not fit {node_pages} node pages")));

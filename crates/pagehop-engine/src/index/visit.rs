@@ -12,7 +12,6 @@ use pagehop_kernels as kernels;
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     query: Vec<f32>,
-    norm_sq: f32,
     estimator: Estimator,
 }
 
@@ -30,8 +29,7 @@ impl Probe {
     pub(crate) fn prepare(&mut self, meta: &Meta, model: &Model, query: &[f32]) -> Result<ToDistance, Error> {
         self.query.resize(model.space.inner_dim(), 0.0);
         let to_distance = model.space.query(query, &mut self.query)?;
-        self.norm_sq = kernels::dot_f32(&self.query, &self.query);
-        self.estimator.prepare(meta.layout.edge, &self.query);
+        self.estimator.prepare(meta.layout.edge, meta.query_digits, &self.query);
         Ok(to_distance)
     }
 
@@ -67,7 +65,7 @@ impl Probe {
         }
         let mut estimates = [0.0; DEGREE_MAX];
         let estimates = &mut estimates[..degree];
-        if self.estimator.score(&model.centroids, node.edges(), estimates).is_none() {
+        if self.estimator.score(&model.centroids, &self.query, node.edges(), estimates).is_none() {
             return Err(Error::corrupt(page, format!("an edge of slot {slot} names an unknown centroid")));
         }
         for (estimate, neighbor) in estimates.iter().zip(node.neighbors()) {
@@ -75,7 +73,7 @@ impl Probe {
         }
         finished();
         let dot = kernels::dot_f32_i12(&self.query, node.hi(), node.lo());
-        let distance = (self.norm_sq + header.norm_sq - 2.0 * header.step * dot).max(0.0);
+        let distance = (self.estimator.query_norm_sq() + header.norm_sq - 2.0 * header.step * dot).max(0.0);
         Ok(Visited { row_id: header.row_id, distance, degree })
     }
 }

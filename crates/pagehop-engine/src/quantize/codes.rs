@@ -124,5 +124,9 @@ impl Codes {
         let hi = &self.hi[self.hi.len() - self.dim..];
         self.hi_norm_sq.push(pagehop_kernels::dot_i8(hi, hi) as f32 * (16.0 * step).powi(2));
         self.own.push(OwnCode { step, norm_sq: f32::NAN });
+        let mut x = vec![0.0; self.dim];
+        let row = self.len() - 1;
+        self.decode(row, &mut x);
+        self.own[row].norm_sq = pagehop_kernels::dot_f32(&x, &x);
     }
 }

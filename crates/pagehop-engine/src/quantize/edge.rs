@@ -13,14 +13,16 @@
 //! The estimator is RaBitQ's (Gao, Long 2024; several bits: Gao et al. 2025). Because `c` is shared by the
 //! whole index and not the node that points to `o`, one code serves all in-neighbors: repair copies it.
 //!
-//! The query side is quantized too: `q[i] ~ delta * u[i]` with `u` odd in -15..=15, four bit planes. An odd
-//! number is a sum of `+-1 * 2^j`, so `<q, x>` is a weighted sum of popcounts of `plane XOR code`, without
-//! any correction for the number of set bits.
+//! The query side is quantized too: `q[i] ~ delta * u[i]` with `u` odd in -15..=15, four bit planes, or in
+//! -255..=255, eight. An odd number is a sum of `+-1 * 2^j`, so `<q, x>` is a weighted sum of popcounts of
+//! `plane XOR code`, without any correction for the number of set bits. Four planes add 3% to the variance of a
+//! 1-bit estimate when residuals are about as long as vectors; where they are much shorter, in tight clusters or
+//! few dimensions, the query's error would drown them, and eight are used.
 
 use pagehop_kernels as kernels;
 
-/// Bit planes of a query.
-pub(crate) const QUERY_PLANES: usize = 4;
+/// Bit planes of a query that are counted at once: one hexadecimal digit of it.
+const DIGIT_PLANES: usize = 4;
 /// Edges in one interleaved block of codes.
 pub(crate) const BLOCK_EDGES: usize = 8;
 
@@ -118,7 +120,9 @@ fn levels_per_unit(bits: usize, variance: f32) -> f32 {
 /// A query's side of the estimates: bit planes and the two constants that turn popcounts into estimates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueryPlanes {
+    /// Planes of the low digit, then of the high one if there are two.
     planes: Vec<u64>,
+    digits: usize,
     shape: Option<EdgeShape>,
     /// `2 <q, x>` of a code that agrees with no plane bit counted.
     base: f32,
@@ -127,31 +131,33 @@ pub(crate) struct QueryPlanes {
 }
 
 impl QueryPlanes {
-    /// Quantizes the rotated query.
-    pub(crate) fn prepare(&mut self, shape: EdgeShape, query: &[f32]) {
+    /// Quantizes the rotated query to one or two digits.
+    pub(crate) fn prepare(&mut self, shape: EdgeShape, digits: usize, query: &[f32]) {
         let query = &query[..shape.dims];
         let plane_words = shape.plane_words();
+        let planes = DIGIT_PLANES * digits;
         self.planes.clear();
-        self.planes.resize(QUERY_PLANES * plane_words, 0);
+        self.planes.resize(planes * plane_words, 0);
         self.shape = Some(shape);
+        self.digits = digits;
         let largest = query.iter().fold(0.0f32, |m, v| m.max(v.abs()));
-        // Odd levels -15..=15 in units of delta cover +-16 delta.
-        let delta = largest / 16.0;
+        // Odd numbers up to 2^planes - 1, in units of delta, cover +-2^planes delta.
+        let levels = 1i32 << planes;
+        let delta = largest / levels as f32;
         let inverse = if delta > 0.0 { 0.5 / delta } else { 0.0 };
+        let middle = (levels / 2) as f32;
+        let mut level = [0u8; 64];
         for (word, chunk) in query.chunks(64).enumerate() {
-            let mut planes = [0u64; QUERY_PLANES];
-            for (i, x) in chunk.iter().enumerate() {
-                let level = ((x * inverse + 8.0) as i32).clamp(0, 15) as u64;
-                for (j, plane) in planes.iter_mut().enumerate() {
-                    *plane |= (level >> j & 1) << i;
-                }
+            for (level, x) in level.iter_mut().zip(chunk) {
+                *level = ((x * inverse + middle) as i32).clamp(0, levels - 1) as u8;
             }
-            for (j, plane) in planes.iter().enumerate() {
-                self.planes[j * plane_words + word] = *plane;
+            level[chunk.len()..].fill(0);
+            for plane in 0..planes {
+                self.planes[plane * plane_words + word] = bit_plane(&level, plane);
             }
         }
         let weight = ((1usize << shape.bits) - 1) as f32;
-        self.base = 2.0 * delta * 15.0 * shape.dims as f32 * weight;
+        self.base = 2.0 * delta * (levels - 1) as f32 * shape.dims as f32 * weight;
         self.per_count = 4.0 * delta;
     }
 
@@ -161,14 +167,15 @@ impl QueryPlanes {
         let shape = self.shape.expect("prepared before it is used");
         let words = shape.plane_words();
         let (plane_bytes, counted_bytes) = (slots * words * 8, counts.len() * words * 8);
-        kernels::scan_bits(&self.planes, &codes[..counted_bytes], words, counts);
-        let mut more = [0u32; BLOCK_EDGES];
-        for bit in 1..shape.bits {
+        let (low, high) = self.planes.split_at(DIGIT_PLANES * words);
+        kernels::scan_bits(low, &codes[..counted_bytes], words, counts);
+        for bit in 0..shape.bits {
             let plane = &codes[bit * plane_bytes..][..counted_bytes];
-            let blocks = counts.chunks_exact_mut(BLOCK_EDGES).zip(plane.chunks_exact(BLOCK_EDGES * words * 8));
-            for (counts, block) in blocks {
-                kernels::scan_bits(&self.planes, block, words, &mut more);
-                counts.iter_mut().zip(&more).for_each(|(count, more)| *count += more << bit);
+            if bit > 0 {
+                add_scan(low, plane, words, bit, counts);
+            }
+            if self.digits == 2 {
+                add_scan(high, plane, words, bit + DIGIT_PLANES, counts);
             }
         }
     }
@@ -178,6 +185,27 @@ impl QueryPlanes {
     pub(crate) fn constants(&self) -> (f32, f32) {
         (self.base, self.per_count)
     }
+}
+
+/// Adds the counts of one digit against one bit plane of the codes, times `2^shift`.
+fn add_scan(digit: &[u64], codes: &[u8], words: usize, shift: usize, counts: &mut [u32]) {
+    let mut more = [0u32; BLOCK_EDGES];
+    let blocks = counts.chunks_exact_mut(BLOCK_EDGES).zip(codes.chunks_exact(BLOCK_EDGES * words * 8));
+    for (counts, block) in blocks {
+        kernels::scan_bits(digit, block, words, &mut more);
+        counts.iter_mut().zip(&more).for_each(|(count, more)| *count += more << shift);
+    }
+}
+
+/// Bit `plane` of 64 levels, the first in the lowest bit. Eight levels at a time: the multiplication gathers
+/// one bit of each byte into the top byte.
+fn bit_plane(levels: &[u8; 64], plane: usize) -> u64 {
+    let mut bits = 0;
+    for (i, eight) in levels.as_chunks::<8>().0.iter().enumerate() {
+        let spread = u64::from_le_bytes(*eight) >> plane & 0x0101_0101_0101_0101;
+        bits |= (spread.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i);
+    }
+    bits
 }
 
 /// Writes `code` as edge `slot` of interleaved blocks that hold `degree` edges, a multiple of the block size.

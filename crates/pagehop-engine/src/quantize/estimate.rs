@@ -2,7 +2,6 @@
 
 use super::codes::Codes;
 use super::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape, QueryPlanes};
-use super::own;
 use pagehop_kernels as kernels;
 
 /// Most edges of a node.
@@ -25,45 +24,48 @@ pub(crate) struct EdgeCodes<'a> {
 #[derive(Debug)]
 pub(crate) struct Estimator {
     planes: QueryPlanes,
-    /// The query's 8-bit code, for distances to centroids.
-    hi: Vec<i8>,
-    hi_step: f32,
-    hi_norm_sq: f32,
+    query_norm_sq: f32,
     /// Squared distance to each centroid; NaN until it is needed, because a query meets few of them.
     centroid_sq: [f32; 256],
 }
 
 impl Default for Estimator {
     fn default() -> Self {
-        let planes = QueryPlanes::default();
-        Self { planes, hi: Vec::new(), hi_step: 0.0, hi_norm_sq: 0.0, centroid_sq: [f32::NAN; 256] }
+        Self { planes: QueryPlanes::default(), query_norm_sq: 0.0, centroid_sq: [f32::NAN; 256] }
     }
 }
 
 impl Estimator {
-    /// Takes a query in the rotated space.
-    pub(crate) fn prepare(&mut self, shape: EdgeShape, query: &[f32]) {
-        self.planes.prepare(shape, query);
-        self.hi.resize(query.len(), 0);
-        self.hi_step = own::encode_hi(query, &mut self.hi);
-        self.hi_norm_sq = kernels::dot_i8(&self.hi, &self.hi) as f32 * self.hi_step * self.hi_step;
+    /// Takes a query in the rotated space, to be quantized to one or two digits.
+    pub(crate) fn prepare(&mut self, shape: EdgeShape, digits: usize, query: &[f32]) {
+        self.planes.prepare(shape, digits, query);
+        self.query_norm_sq = kernels::dot_f32(query, query);
         self.centroid_sq.fill(f32::NAN);
     }
 
-    /// Squared distance from the query to a centroid, between their 8-bit codes: an error far below that of
-    /// an edge code, at a quarter of the memory.
+    /// Squared length of the query.
+    pub(crate) fn query_norm_sq(&self) -> f32 {
+        self.query_norm_sq
+    }
+
     #[inline]
-    fn measure_centroid(&mut self, centroids: &Codes, index: u8) {
+    fn measure_centroid(&mut self, centroids: &Codes, query: &[f32], index: u8) {
         let index = usize::from(index);
-        let dot = kernels::dot_i8(&self.hi, centroids.hi(index)) as f32;
-        let distance = self.hi_norm_sq + centroids.hi_norm_sq[index] - 2.0 * self.hi_step * centroids.hi_step(index) * dot;
-        self.centroid_sq[index] = distance.max(0.0);
+        let own = centroids.own[index];
+        let dot = kernels::dot_f32_i12(query, centroids.hi(index), centroids.lo(index));
+        self.centroid_sq[index] = (self.query_norm_sq + own.norm_sq - 2.0 * own.step * dot).max(0.0);
     }
 
     /// Estimates for the first `estimates.len()` edges of `edges`.
     /// `None` if an edge names a centroid that does not exist.
     #[inline]
-    pub(crate) fn score(&mut self, centroids: &Codes, edges: EdgeCodes<'_>, estimates: &mut [f32]) -> Option<()> {
+    pub(crate) fn score(
+        &mut self,
+        centroids: &Codes,
+        query: &[f32],
+        edges: EdgeCodes<'_>,
+        estimates: &mut [f32],
+    ) -> Option<()> {
         let mut counts = [0u32; DEGREE_MAX];
         let scored = estimates.len().next_multiple_of(BLOCK_EDGES);
         let slots = edges.centroid.len();
@@ -75,7 +77,7 @@ impl Estimator {
                 if usize::from(*centroid) >= centroids.len() {
                     return None;
                 }
-                self.measure_centroid(centroids, *centroid);
+                self.measure_centroid(centroids, query, *centroid);
                 *known = self.centroid_sq[usize::from(*centroid)];
             }
         }

@@ -40,18 +40,6 @@ pub(crate) fn encode(x: &[f32], values: &mut [i16], hi: &mut [i8], lo: &mut [u8]
     OwnCode { step, norm_sq: (norm as f64 * f64::from(step) * f64::from(step)) as f32 }
 }
 
-/// Encodes the high plane alone, as an 8-bit code; returns the length of its unit.
-pub(crate) fn encode_hi(x: &[f32], hi: &mut [i8]) -> f32 {
-    let largest = x.iter().fold(0.0f32, |m, v| m.max(v.abs()));
-    let step = largest / 127.0;
-    let inverse = if step > 0.0 { 1.0 / step } else { 0.0 };
-    let (step, inverse) = if inverse.is_finite() { (step, inverse) } else { (0.0, 0.0) };
-    for (hi, x) in hi.iter_mut().zip(x) {
-        *hi = round(x * inverse) as i8;
-    }
-    step
-}
-
 /// Rounds to the nearest integer, ties to even, for magnitudes below 2^22. Two additions that every CPU has
 /// in vector form, where `round_ties_even` is a library call on the oldest that this runs on.
 #[inline]

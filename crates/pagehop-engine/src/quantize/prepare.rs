@@ -34,9 +34,13 @@ impl ToDistance {
     }
 }
 
+/// Fewest components of the inner space: shorter vectors are padded with zeros. The rotation spreads them over
+/// all components, so that an edge code has enough bits, and the query enough of its 4-bit digits, to rank by.
+const INNER_DIM_MIN: usize = 64;
+
 /// Components in the inner space.
 pub(crate) fn inner_dim(metric: Metric, dim: usize) -> usize {
-    dim + usize::from(metric == Metric::InnerProduct)
+    (dim + usize::from(metric == Metric::InnerProduct)).max(INNER_DIM_MIN)
 }
 
 /// Refuses what no metric can place: NaN, infinities, squared lengths beyond `f32`; under cosine the zero
@@ -77,7 +81,7 @@ impl Space {
         let norm_sq = validate(self.metric, x)?;
         let to_distance = match self.metric {
             Metric::L2 => {
-                out.copy_from_slice(x);
+                scale_into(x, 1.0, out);
                 ToDistance { mul: 1.0, add: 0.0, floor: 0.0 }
             }
             Metric::Cosine => {
@@ -88,8 +92,7 @@ impl Space {
                 // The order does not depend on the query's length; precision does: make it the rows'.
                 let scale = (self.norm_sq_max / norm_sq).sqrt();
                 let scale = if scale.is_normal() { scale } else { 1.0 };
-                scale_into(x, scale, &mut out[..self.dim]);
-                out[self.dim] = 0.0;
+                scale_into(x, scale, out);
                 let squares = norm_sq * scale * scale + self.norm_sq_max;
                 ToDistance { mul: 0.5 / scale, add: -0.5 * squares / scale, floor: f32::NEG_INFINITY }
             }
@@ -110,18 +113,21 @@ impl Space {
 pub(crate) fn place(metric: Metric, norm_sq_max: f32, x: &[f32], out: &mut [f32]) -> Result<(), Error> {
     let norm_sq = validate(metric, x)?;
     match metric {
-        Metric::L2 => out.copy_from_slice(x),
+        Metric::L2 => scale_into(x, 1.0, out),
         Metric::Cosine => scale_into(x, 1.0 / norm_sq.sqrt(), out),
         Metric::InnerProduct => {
-            out[..x.len()].copy_from_slice(x);
+            scale_into(x, 1.0, out);
             out[x.len()] = (norm_sq_max - norm_sq).max(0.0).sqrt();
         }
     }
     Ok(())
 }
 
+/// Writes `x`, scaled, and zeros behind it.
 fn scale_into(x: &[f32], scale: f32, out: &mut [f32]) {
-    for (out, x) in out.iter_mut().zip(x) {
+    let (front, back) = out.split_at_mut(x.len());
+    for (out, x) in front.iter_mut().zip(x) {
         *out = x * scale;
     }
+    back.fill(0.0);
 }
