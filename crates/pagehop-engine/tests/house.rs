@@ -27,40 +27,37 @@ const NO_SYSTEM: [&str; 6] = ["fs", "net", "time", "env", "process", "os"];
 
 /// Where `unsafe` is allowed: the files of one instruction set, the dispatch to them, frames and
 /// rings of the store, and all of `postgres/`. A name that ends in `/` stands for a folder.
-const UNSAFE_ALLOWED: [&str; 5] = [
+const UNSAFE_ALLOWED: [&str; 6] = [
+    "crates/pagehop-kernels/benches/", // experiments with kernels, which never ship
     "crates/pagehop-kernels/src/dispatch.rs",
     "crates/pagehop-store/src/buffer.rs",
     "crates/pagehop-store/src/uring.rs",
     "crates/pagehop-store/tests/fork.rs",
     "postgres/",
 ];
-const INSTRUCTION_SETS: [&str; 6] =
-    ["avx2.rs", "avx512.rs", "x86_64.rs", "neon.rs", "aarch64.rs", "sve.rs"];
+const INSTRUCTION_SETS: [&str; 6] = ["avx2.rs", "avx512.rs", "x86_64.rs", "neon.rs", "aarch64.rs", "sve.rs"];
 
 const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES: usize = 70;
-/// Functions that are longer. A ratchet: lower it when one is cut, never raise it.
-const LONG_FUNCTIONS_MAX: usize = 0;
+/// Functions that may be longer, as `path: name`. A ratchet: names leave this list, none enter it.
+const LONG_FUNCTIONS: [&str; 0] = [];
 
 /// Shortest text of an `expect` that can be a reason.
 const REASON_BYTES_MIN: usize = 6;
 
 /// Names that say nothing about what is inside.
-const EMPTY_NAMES: [&str; 8] =
-    ["util", "utils", "helper", "helpers", "common", "misc", "manager", "stuff"];
+const EMPTY_NAMES: [&str; 8] = ["util", "utils", "helper", "helpers", "common", "misc", "manager", "stuff"];
 
 /// Documents whose paths are checked, besides everything in `docs/`.
-const DOCUMENTS: [&str; 5] =
-    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "lab/README.md"];
+const DOCUMENTS: [&str; 5] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "lab/README.md"];
 /// Endings by which a word in backticks is taken for a file of this repository.
-const REPOSITORY_ENDINGS: [&str; 9] =
-    [".rs", ".py", ".pyi", ".md", ".toml", ".sql", ".sh", ".yml", ".lock"];
+const REPOSITORY_ENDINGS: [&str; 9] = [".rs", ".py", ".pyi", ".md", ".toml", ".sql", ".sh", ".yml", ".lock"];
 
 #[test]
 fn rooms_of_the_engine_import_one_way() {
     let sources = sources_in("crates/pagehop-engine/src");
-    let root = fs::read_to_string(repository().join("crates/pagehop-engine/src/lib.rs"))
-        .expect("the engine has a lib.rs");
+    let root =
+        fs::read_to_string(repository().join("crates/pagehop-engine/src/lib.rs")).expect("the engine has a lib.rs");
     let exported = exports(&blank_comments_and_strings(&root));
     let mut wrong = Vec::new();
     for (path, code) in &sources {
@@ -140,9 +137,7 @@ fn unsafe_stays_where_it_is_allowed() {
         let name = path.rsplit('/').next().unwrap_or_default();
         let is_kernel = path.starts_with("crates/pagehop-kernels/src/");
         let allowed = is_kernel && INSTRUCTION_SETS.contains(&name)
-            || UNSAFE_ALLOWED
-                .iter()
-                .any(|place| path == *place || place.ends_with('/') && path.starts_with(place));
+            || UNSAFE_ALLOWED.iter().any(|place| path == *place || place.ends_with('/') && path.starts_with(place));
         if !allowed && has_word(&blank_comments_and_strings(&read(&path)), "unsafe") {
             wrong.push(format!("{path}: unsafe"));
         }
@@ -154,10 +149,7 @@ fn unsafe_stays_where_it_is_allowed() {
 fn names_say_what_is_inside() {
     let wrong: Vec<_> = files(&[".rs", ".py", ".pyi", ".c", ".h"])
         .into_iter()
-        .filter(|path| {
-            path.split('/')
-                .any(|part| EMPTY_NAMES.contains(&part.split('.').next().unwrap_or(part)))
-        })
+        .filter(|path| path.split('/').any(|part| EMPTY_NAMES.contains(&part.split('.').next().unwrap_or(part))))
         .collect();
     assert_none(&wrong);
 }
@@ -191,19 +183,14 @@ fn functions_do_not_get_longer() {
     for (path, code) in shipped_sources() {
         for (name, at) in functions(&code) {
             let lines = code[at.clone()].lines().count();
-            if lines > FUNCTION_LINES {
+            let may_be_long = LONG_FUNCTIONS.contains(&format!("{path}: {name}").as_str());
+            if lines > FUNCTION_LINES && !may_be_long {
                 let number = code[..at.start].lines().count();
                 long.push(format!("{path}:{number}: {name} has {lines} lines"));
             }
         }
     }
-    let count = long.len();
-    println!("{count} functions of more than {FUNCTION_LINES} lines:\n{}", long.join("\n"));
-    assert!(
-        count <= LONG_FUNCTIONS_MAX,
-        "{count} functions are longer than {FUNCTION_LINES} lines, {LONG_FUNCTIONS_MAX} may be:\n{}",
-        long.join("\n"),
-    );
+    assert_none(&long);
 }
 
 #[test]
@@ -215,17 +202,13 @@ fn documents_name_files_that_exist() {
         let end = format!("/{word}");
         let inside = |folder: &str| known.iter().any(|path| path.starts_with(folder));
         match word.strip_suffix('/') {
-            Some(_) => {
-                inside(word) || inside(&beside) || known.iter().any(|path| path.contains(&end))
-            }
-            None => {
-                known.iter().any(|path| path == word || *path == beside || path.ends_with(&end))
-            }
+            Some(_) => inside(word) || inside(&beside) || known.iter().any(|path| path.contains(&end)),
+            None => known.iter().any(|path| path == word || *path == beside || path.ends_with(&end)),
         }
     };
-    let documents = known.iter().filter(|path| {
-        DOCUMENTS.contains(&path.as_str()) || path.starts_with("docs/") && path.ends_with(".md")
-    });
+    let documents = known
+        .iter()
+        .filter(|path| DOCUMENTS.contains(&path.as_str()) || path.starts_with("docs/") && path.ends_with(".md"));
     let mut wrong = Vec::new();
     for document in documents {
         for (number, line) in (1..).zip(read(document).lines()) {
@@ -258,10 +241,7 @@ fn names_a_file(word: &str) -> bool {
 }
 
 fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()
-        .expect("a crate is in crates/")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("a crate is in crates/")
 }
 
 /// Every file whose name ends in one of `endings`, relative to the repository, sorted.
@@ -374,9 +354,8 @@ fn is_word(c: char) -> bool {
 }
 
 fn has_word(code: &str, word: &str) -> bool {
-    code.match_indices(word).any(|(at, _)| {
-        !code[..at].ends_with(is_word) && !code[at + word.len()..].starts_with(is_word)
-    })
+    code.match_indices(word)
+        .any(|(at, _)| !code[..at].ends_with(is_word) && !code[at + word.len()..].starts_with(is_word))
 }
 
 /// Every function with a body: its name, and where it is.

@@ -106,6 +106,10 @@ impl Meta {
         let page_count = fields.u32();
         let meta = Self { metric, dim, layout, centroids, query_digits: query_digits.into(), seed, rows, page_count, norm_sq_max };
         let node_pages = u64::from(page_count).saturating_sub(u64::from(meta.first_node_page().0));
+        if fields.u32() != 0 {
+            let what = "the index has filter columns or edge signatures, which this build does not read";
+            return Err(Error::Format { what: what.into() });
+        }
         if rows == 0 || rows > node_pages * nodes_per_page as u64 {
             return Err(bad(&format!("{rows} rows do not fit {node_pages} node pages")));
         }
