@@ -1,2 +1,50 @@
-//! The `pagehop` command.
-fn main() {}
+//! The `pagehop` command: build an index, search it, look at it.
+//!
+//! Data goes to standard output, talk to standard error. The exit code is 0 if all went well, 2 if
+//! what was asked for cannot be, 1 if it could not be done, and 130 if it was interrupted.
+#![forbid(unsafe_code)]
+
+mod build;
+mod check;
+mod errors;
+mod formats;
+mod info;
+mod interrupt;
+mod output;
+mod progress;
+mod search;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Nearest vectors from one file, however large.
+///
+/// Vectors come as .npy, .fvecs, .bvecs, .fbin, .u8bin or .i8bin; the name says which.
+#[derive(Parser)]
+#[command(name = "pagehop", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Build(build::Args),
+    Search(search::Args),
+    Info(info::Args),
+    Check(check::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Build(args) => build::run(&args),
+        Command::Search(args) => search::run(&args),
+        Command::Info(args) => info::run(&args),
+        Command::Check(args) => check::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.report(),
+    }
+}

@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod error;
+#[cfg(feature = "experiments")]
+pub mod experiment;
 mod graph;
 pub mod index;
 mod metric;
@@ -15,8 +17,8 @@ mod threads;
 
 pub use error::Error;
 pub use index::{
-    BuildOptions, BuildReport, CheckReport, Cursor, EachChunk, Hit, Index, Info, OnProgress, Progress, SearchOptions,
-    SearchResult, Searcher, Stats, VectorSource, build,
+    BuildOptions, BuildReport, CheckReport, Cursor, EachChunk, Hit, Index, Info, OnProgress, Progress,
+    SearchOptions, SearchResult, Searcher, Stats, VectorSource, build,
 };
 pub use metric::Metric;
 pub use page::{BODY_BYTES, HOST_HEADER_BYTES, PAGE_BYTES, PageId, PageSink, Pages, Reader};

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// What each room of the engine may import from it, besides itself.
-const ROOMS: [(&str, &[&str]); 9] = [
+const ROOMS: [(&str, &[&str]); 10] = [
     ("error", &["page"]), // an error names a page
     ("metric", &["error"]),
     ("random", &[]),
@@ -20,6 +20,8 @@ const ROOMS: [(&str, &[&str]); 9] = [
     ("page", &["error", "metric", "quantize"]),
     ("index", &["error", "metric", "random", "threads", "quantize", "graph", "page"]),
     ("lib", &["error", "metric", "random", "threads", "quantize", "graph", "page", "index"]),
+    // only with the feature of its name, for the benches
+    ("experiment", &["error", "metric", "random", "threads", "quantize", "graph", "page", "index"]),
 ];
 
 /// What the engine may not use: it has no files, no clock and no operating system.

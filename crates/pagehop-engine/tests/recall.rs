@@ -11,7 +11,7 @@ fn search_finds_the_nearest_under_every_metric() {
         let rows = Rows::new(96, embeddings(96, 4000, 1));
         let index = index(&rows, metric);
         let queries = embeddings(96, 100, 2);
-        let options = SearchOptions { slack: 0.2, ..SearchOptions::default() };
+        let options = SearchOptions { search_list: 64, ..SearchOptions::default() };
         let (recall, pages, estimates) = recall(&index, &rows, metric, &queries, &options);
         println!("{metric:?}: recall {recall}, {pages} pages, {estimates} estimates");
         assert!(recall > 0.98, "{metric:?}: recall {recall}");
@@ -51,7 +51,8 @@ fn distances_are_the_metrics_own() {
             let row = rows.ids.iter().position(|id| *id == hit.row_id).unwrap();
             let exact = distance(metric, query, rows.row(row));
             let scale = distance(Metric::L2, query, rows.row(row)).max(1e-9);
-            let error = (f64::from(hit.distance) - exact).abs() / if metric == Metric::Cosine { exact } else { scale };
+            let error =
+                (f64::from(hit.distance) - exact).abs() / if metric == Metric::Cosine { exact } else { scale };
             assert!(error < 2e-3, "{metric:?}: {} returned, {exact} is true", hit.distance);
             assert!(hit.distance >= last);
             last = hit.distance;
@@ -86,6 +87,24 @@ fn identical_rows_are_all_found() {
     let options = SearchOptions { slack: 0.3, ..SearchOptions::default() };
     let (recall, ..) = recall(&index, &rows, Metric::L2, &embeddings(32, 50, 10), &options);
     assert!(recall > 0.95, "other rows beside the identical ones: recall {recall}");
+}
+
+#[test]
+fn clusters_that_no_edge_connects_are_all_searched() {
+    let (dim, clusters, each) = (64, 8, 250);
+    let centers = embeddings(dim, clusters, 20);
+    let noise = embeddings(dim, clusters * each, 21);
+    let shift = |i: usize, d: usize| 50.0 * centers[i * dim + d];
+    let values = (0..clusters * each * dim).map(|at| noise[at] + shift(at / dim % clusters, at % dim)).collect();
+    let rows = Rows::new(dim, values);
+    let index = index(&rows, Metric::L2);
+    // Halfway between two clusters the nearest rows belong to both.
+    let between: Vec<f32> = (0..dim).map(|d| (shift(2, d) + shift(5, d)) / 2.0).collect();
+    let options = SearchOptions { search_list: 400, slack: f32::INFINITY, ..SearchOptions::default() };
+    let (found, ..) = recall(&index, &rows, Metric::L2, &between, &options);
+    assert!(found > 0.99, "recall {found} between two clusters");
+    let result = index.search(&between, 2000, &options).unwrap();
+    assert_eq!(result.hits.len(), 2000, "every cluster is reached");
 }
 
 #[test]

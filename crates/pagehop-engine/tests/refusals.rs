@@ -16,7 +16,10 @@ fn message<T>(result: Result<T, Error>) -> String {
 fn bad_rows_are_named() {
     let mut rows = Rows::new(8, embeddings(8, 300, 1));
     rows.values[8 * 250 + 3] = f32::NAN;
-    assert_eq!(message(built(&rows, &options(Metric::L2))), "row 250 (id 1000001757): component 3 of the vector is NaN");
+    assert_eq!(
+        message(built(&rows, &options(Metric::L2))),
+        "row 250 (id 1000001757): component 3 of the vector is NaN"
+    );
     rows.values[8 * 250 + 3] = f32::NEG_INFINITY;
     assert!(message(built(&rows, &options(Metric::L2))).contains("component 3 of the vector is -inf"));
     rows.values[8 * 250 + 3] = 3e19;

@@ -1,1 +1,18 @@
-//! Pages that misbehave on purpose, for tests.
+//! Pages for tests: in memory, and in memory with faults.
+//!
+//! [`MemPages`] is the obvious implementation of the page contract, slow at nothing and kind to its
+//! caller. [`FaultyPages`] wraps it and is unkind on purpose: reads fail, bytes change, look-ahead
+//! completes when it likes. What it does follows from a seed, so a failure can be replayed.
+//!
+//! An integration test of the engine (`tests/`) can use these pages. A unit test inside the engine's
+//! `src` cannot: there the engine under test is another crate, with other traits, than the one this
+//! crate was compiled against.
+#![forbid(unsafe_code)]
+
+mod faulty;
+mod mem;
+mod rng;
+
+pub use faulty::{Calls, Damage, Faults, FaultyPages, FaultyReader, damage};
+pub use mem::{MemPages, MemReader};
+pub use rng::Rng;

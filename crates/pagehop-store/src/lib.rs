@@ -1,1 +1,27 @@
-//! Pages in a file.
+//! Pages in a file: the room that knows the operating system.
+//!
+//! [`open`] and [`build`] are the way in. Behind them, [`FilePages`] implements the engine's page
+//! contract over one file, and [`FileSink`] writes a new one that appears whole or not at all.
+//!
+//! - `header.rs`: the 24 bytes at the front of each page: checksum, page id, log position, version.
+//! - `buffer.rs`: the buffer pool: frames, page table, replacement; readers take no lock and no pin.
+//! - `epoch.rs`: who may still be looking at a frame that was replaced.
+//! - `uring.rs`, `pread.rs`: the two ways to read.
+//! - `reader.rs`: one search's view: look-ahead, waiting, what happens when no frame is free.
+
+mod buffer;
+mod bytes;
+mod epoch;
+mod file;
+mod header;
+mod open;
+mod pread;
+mod reader;
+mod sink;
+mod uring;
+
+pub use bytes::parse_bytes;
+pub use file::{Counters, FilePages};
+pub use open::{Io, OpenOptions, build, open};
+pub use reader::FileReader;
+pub use sink::FileSink;

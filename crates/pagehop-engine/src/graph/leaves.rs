@@ -96,9 +96,13 @@ fn leaf_nearest(codes: &Codes, leaf: &[u32], keep: usize) -> Vec<Vec<u64>> {
         for (i, dots) in (start..end).zip(dots.chunks_exact(leaf.len())) {
             let (norm, step) = (gathered.hi_norm_sq[i], steps[i]);
             keys.clear();
-            keys.extend(dots.iter().zip(&gathered.hi_norm_sq).zip(&steps).zip(leaf).map(|(((dot, n), s), id)| {
-                key(norm + n - 2.0 * step * s * *dot as f32, *id)
-            }));
+            keys.extend(
+                dots.iter()
+                    .zip(&gathered.hi_norm_sq)
+                    .zip(&steps)
+                    .zip(leaf)
+                    .map(|(((dot, n), s), id)| key(norm + n - 2.0 * step * s * *dot as f32, *id)),
+            );
             keys.swap_remove(i);
             if keys.len() > keep {
                 keys.select_nth_unstable(keep - 1);

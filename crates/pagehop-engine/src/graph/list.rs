@@ -65,7 +65,10 @@ impl CandidateList {
 
     /// Unexpanded candidates from the nearest on.
     pub(crate) fn open(&self) -> impl Iterator<Item = (f32, u32)> {
-        self.keys[self.first_open.min(self.keys.len())..].iter().filter(|key| **key & EXPANDED == 0).map(|key| decode(*key))
+        self.keys[self.first_open.min(self.keys.len())..]
+            .iter()
+            .filter(|key| **key & EXPANDED == 0)
+            .map(|key| decode(*key))
     }
 
     fn next_open(&self, from: usize) -> Option<usize> {
@@ -103,10 +106,9 @@ mod tests {
                 let estimate = (id * 7919 % 50) as f32;
                 list.insert(estimate, id);
                 seen.insert((estimate as u32, id));
-                if random.below(3) == 0 {
-                    if let Some((estimate, id)) = list.expand() {
-                        assert!(expanded.insert((estimate as u32, id)), "expanded twice");
-                    }
+                let expand = random.below(3) == 0;
+                if let Some((estimate, id)) = expand.then(|| list.expand()).flatten() {
+                    assert!(expanded.insert((estimate as u32, id)), "expanded twice");
                 }
             }
             let best: Vec<_> = seen.into_iter().take(capacity).collect();

@@ -5,6 +5,7 @@
 
 use super::list::CandidateList;
 use super::{Graph, key};
+use crate::quantize::centroids::Centroids;
 use crate::quantize::codes::Codes;
 use crate::quantize::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape};
 use crate::quantize::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
@@ -31,7 +32,7 @@ impl EdgeTable {
 /// One thread's search over a graph in memory.
 pub(crate) struct Walker<'a> {
     pub(crate) table: &'a EdgeTable,
-    pub(crate) centroids: &'a Codes,
+    pub(crate) centroids: &'a Centroids,
     pub(crate) codes: &'a Codes,
     estimator: Estimator,
     list: CandidateList,
@@ -39,7 +40,7 @@ pub(crate) struct Walker<'a> {
 }
 
 impl<'a> Walker<'a> {
-    pub(crate) fn new(table: &'a EdgeTable, centroids: &'a Codes, codes: &'a Codes) -> Self {
+    pub(crate) fn new(table: &'a EdgeTable, centroids: &'a Centroids, codes: &'a Codes) -> Self {
         Self {
             table,
             centroids,
@@ -85,7 +86,8 @@ impl<'a> Walker<'a> {
                 factor[slot] = table.factors[row].factor.to_le_bytes();
                 centroid[slot] = table.centroid[row];
             }
-            let edges = EdgeCodes { codes: &self.gathered, add: &add, factor: &factor, centroid: &centroid[..slots] };
+            let edges =
+                EdgeCodes { codes: &self.gathered, add: &add, factor: &factor, centroid: &centroid[..slots] };
             let mut estimates = [0.0; DEGREE_MAX];
             let estimates = &mut estimates[..rows.len()];
             self.estimator.score(self.centroids, query, edges, estimates).expect("centroids of the table exist");

@@ -14,33 +14,35 @@
 
 use std::ops::ControlFlow;
 
-use super::meta::{self, CENTROIDS_MAX, DIM_MAX, Meta};
+use super::meta::{self, DIM_MAX, Entry, Meta};
 use super::order::page_order;
-use crate::graph::refine::{EdgeTable, Walker};
 use crate::graph::connect::Pruning;
+use crate::graph::refine::{EdgeTable, Walker};
 use crate::graph::{Graph, leaves, reach};
 use crate::page::layout::{Edge, FLAGS_LIVE, NodeHeader, NodeLayout, NodeMut};
 use crate::page::{PageId, PageSink};
+use crate::quantize::centroids::Centroids;
 use crate::quantize::codes::Codes;
 use crate::quantize::edge::{self, EdgeFactors};
+use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::prepare::{self, Space, inner_dim};
 use crate::quantize::rotation::Rotation;
 use crate::quantize::{centroids, own};
 use crate::{BuildOptions, BuildReport, Error, Metric, OnProgress, Progress, VectorSource, threads};
 
 /// Rows kept for training.
-const SAMPLE_ROWS: usize = 8192;
+pub(crate) const SAMPLE_ROWS: usize = 8192;
 /// Rows of the sample that each centroid should have.
-const SAMPLE_PER_CENTROID: usize = 24;
-const TRAIN_ROUNDS: usize = 6;
+pub(crate) const SAMPLE_PER_CENTROID: usize = 24;
+pub(crate) const TRAIN_ROUNDS: usize = 6;
 /// Leaves each row belongs to.
-const FANOUT: usize = 2;
+pub(crate) const FANOUT: usize = 2;
 /// Candidates kept from the leaves for each row.
-const LEAF_CANDIDATES: usize = 32;
+pub(crate) const LEAF_CANDIDATES: usize = 32;
 /// Candidates kept by the search for each row.
-const BUILD_LIST: usize = 40;
+pub(crate) const BUILD_LIST: usize = 40;
 /// Square of robust prune's slack.
-const ALPHA_SQ: f32 = 1.15;
+pub(crate) const ALPHA_SQ: f32 = 1.15;
 
 /// Builds an index over all rows of `source` and writes its pages to `sink`.
 ///
@@ -63,7 +65,8 @@ pub fn build(
         return Err(Error::argument(format!("vectors have {dim} dimensions, an index takes 1 to {DIM_MAX}")));
     }
     let layout = NodeLayout::choose(inner_dim(options.metric, dim));
-    let mut build = Build { options, layout, workers: threads::available(options.threads), report: Report(progress) };
+    let mut build =
+        Build { options, layout, workers: threads::available(options.threads), report: Report(progress) };
     let survey = build.survey(source)?;
     let (space, centers) = build.train(&survey)?;
     let rows = build.encode(source, &survey, &space, &centers)?;
@@ -102,12 +105,12 @@ struct Survey {
 }
 
 /// The working set: everything about every row.
-struct Rows<'a> {
+struct Rows {
     codes: Codes,
     table: EdgeTable,
-    centroids: &'a Codes,
-    /// For each centroid the row nearest to it.
-    entries: Vec<u32>,
+    centroids: Centroids,
+    /// For each centroid the row nearest to it, as if it were a node, and how near.
+    entries: Vec<Entry>,
 }
 
 impl Build<'_> {
@@ -182,16 +185,17 @@ impl Build<'_> {
         Ok((space, centers))
     }
 
-    fn encode<'c>(
+    fn encode(
         &mut self,
         source: &mut dyn VectorSource,
         survey: &Survey,
         space: &Space,
-        centers: &'c Codes,
-    ) -> Result<Rows<'c>, Error> {
+        centers: &Codes,
+    ) -> Result<Rows, Error> {
         let total = survey.row_ids.len();
         let (dim, shape) = (source.dim(), self.layout.edge);
-        let centers_decoded = centers.decode_all();
+        let centroids = Centroids::from_codes(centers);
+        let centers_decoded = centroids.decode();
         let mut codes = Codes::with_capacity(self.layout.inner_dim, total);
         let words = Vec::with_capacity(total * shape.words());
         let mut table = EdgeTable {
@@ -225,11 +229,11 @@ impl Build<'_> {
         }
         table.query_digits = query_digits(&codes, centers, &table.centroid);
         let entries = nearest_rows(&codes, centers, &table.centroid);
-        Ok(Rows { codes, table, centroids: centers, entries })
+        Ok(Rows { codes, table, centroids, entries })
     }
 
     /// Leaves, then one pass of search over what they gave.
-    fn connect(&mut self, rows: &Rows<'_>) -> Result<Graph, Error> {
+    fn connect(&mut self, rows: &Rows) -> Result<Graph, Error> {
         let (codes, workers) = (&rows.codes, self.workers);
         let total = codes.len() as u64;
         let pruning = Pruning { codes, degree: self.layout.degree, alpha_sq: ALPHA_SQ, workers };
@@ -245,15 +249,16 @@ impl Build<'_> {
         drop(nearest);
         let leaf_graph = pruning.with_reverse(&forward, &mut prune)?;
         drop(forward);
-        let walker = || Walker::new(&rows.table, rows.centroids, codes);
+        let walker = || Walker::new(&rows.table, &rows.centroids, codes);
         let met = |walker: &mut Walker<'_>, row: usize| {
             let entry = rows.entries[usize::from(rows.table.centroid[row])];
-            walker.candidates(&leaf_graph, row, entry, BUILD_LIST)
+            walker.candidates(&leaf_graph, row, entry.node, BUILD_LIST)
         };
         let forward = pruning.forward(walker, met, |done| report.step("refine", done as u64, total))?;
         drop(leaf_graph);
         let mut graph = pruning.with_reverse(&forward, |done| report.step("prune", done as u64, total))?;
-        reach::attach_unreachable(&mut graph, &rows.entries);
+        let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
+        reach::attach_unreachable(&mut graph, &entries);
         Ok(graph)
     }
 
@@ -261,7 +266,7 @@ impl Build<'_> {
         &mut self,
         survey: &Survey,
         space: &Space,
-        rows: &Rows<'_>,
+        rows: &Rows,
         graph: &Graph,
         sink: &mut dyn PageSink,
     ) -> Result<BuildReport, Error> {
@@ -291,8 +296,9 @@ impl Build<'_> {
                 node_of[*row as usize] = layout.node_id(PageId(first.0 + page as u32), slot);
             }
         }
-        let entries: Vec<u32> = rows.entries.iter().map(|row| node_of[*row as usize]).collect();
-        meta::write_model(&space.mean, rows.centroids, &entries, sink)?;
+        let in_place = |entry: &Entry| Entry { node: node_of[entry.node as usize], ..*entry };
+        let entries: Vec<Entry> = rows.entries.iter().map(in_place).collect();
+        meta::write_model(&space.mean, &rows.centroids, &entries, sink)?;
         for (i, mates) in order.iter().enumerate() {
             let mut body = meta::node_page();
             for (slot, row) in mates.iter().enumerate() {
@@ -374,13 +380,18 @@ fn encode_part(
     for (row, code) in words.chunks_exact_mut(shape.words()).enumerate() {
         // From the stored code, not from the user's vector: whoever reads the node can encode it again.
         codes.decode(row, &mut x);
-        factors.push(edge::encode(shape, &x, &centers_decoded[usize::from(centroid[row]) * inner..][..inner], code));
+        factors.push(edge::encode(
+            shape,
+            &x,
+            &centers_decoded[usize::from(centroid[row]) * inner..][..inner],
+            code,
+        ));
     }
     Ok((codes, EdgeTable { shape, words, factors, centroid, query_digits: 1 }))
 }
 
 /// Two digits if residuals are so much shorter than vectors that a query of one digit would blur them.
-fn query_digits(codes: &Codes, centers: &Codes, centroid: &[u8]) -> usize {
+pub(crate) fn query_digits(codes: &Codes, centers: &Codes, centroid: &[u8]) -> usize {
     const RATIO: f64 = 6.0;
     let (mut residuals, mut lengths) = (0.0f64, 0.0f64);
     for row in (0..codes.len()).step_by((codes.len() / SAMPLE_ROWS).max(1)) {
@@ -396,21 +407,21 @@ fn center_distance(codes: &Codes, row: usize, centers: &Codes, center: usize) ->
     codes.hi_norm_sq[row] + centers.hi_norm_sq[center] - 2.0 * codes.hi_step(row) * centers.hi_step(center) * dot
 }
 
-/// For each center the row nearest to it among those assigned to it; for one without rows, another's.
-fn nearest_rows(codes: &Codes, centers: &Codes, centroid: &[u8]) -> Vec<u32> {
-    let mut best = vec![(f32::INFINITY, u32::MAX); centers.len()];
+/// For each center the row nearest to it among those assigned to it; for one without rows, the first center's.
+fn nearest_rows(codes: &Codes, centers: &Codes, centroid: &[u8]) -> Vec<Entry> {
+    let mut best: Vec<Option<Entry>> = vec![None; centers.len()];
     for (row, center) in centroid.iter().enumerate() {
         let center = usize::from(*center);
-        let distance = center_distance(codes, row, centers, center);
-        if distance < best[center].0 {
-            best[center] = (distance, row as u32);
+        let from_centroid_sq = center_distance(codes, row, centers, center).max(0.0);
+        if best[center].is_none_or(|entry| from_centroid_sq < entry.from_centroid_sq) {
+            best[center] = Some(Entry { node: row as u32, from_centroid_sq });
         }
     }
-    let any = best.iter().map(|b| b.1).find(|row| *row != u32::MAX).expect("every row has a center");
-    best.into_iter().map(|(_, row)| if row == u32::MAX { any } else { row }).collect()
+    let any = best.iter().flatten().next().copied().expect("every row has a center");
+    best.into_iter().map(|entry| entry.unwrap_or(any)).collect()
 }
 
-fn write_node(node: &mut NodeMut<'_>, row_id: u64, row: usize, rows: &Rows<'_>, neighbors: &[u32], node_of: &[u32]) {
+fn write_node(node: &mut NodeMut<'_>, row_id: u64, row: usize, rows: &Rows, neighbors: &[u32], node_of: &[u32]) {
     let own::OwnCode { step, norm_sq } = rows.codes.own[row];
     node.set_header(&NodeHeader {
         row_id,
@@ -424,12 +435,15 @@ fn write_node(node: &mut NodeMut<'_>, row_id: u64, row: usize, rows: &Rows<'_>, 
     node.set_own(rows.codes.hi(row), rows.codes.lo(row));
     for (slot, neighbor) in neighbors.iter().enumerate() {
         let target = *neighbor as usize;
-        node.set_edge(slot, &Edge {
-            neighbor: node_of[target],
-            generation: 0,
-            centroid: rows.table.centroid[target],
-            factors: rows.table.factors[target],
-            code: rows.table.code(target),
-        });
+        node.set_edge(
+            slot,
+            &Edge {
+                neighbor: node_of[target],
+                generation: 0,
+                centroid: rows.table.centroid[target],
+                factors: rows.table.factors[target],
+                code: rows.table.code(target),
+            },
+        );
     }
 }

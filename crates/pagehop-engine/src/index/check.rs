@@ -11,7 +11,7 @@ use super::{CheckReport, OnProgress, Progress};
 use crate::Error;
 use crate::page::layout::{FLAGS_LIVE, NodeId, NodeRef, PageKind};
 use crate::page::{PageId, Pages, Reader};
-use crate::quantize::codes::Codes;
+use crate::quantize::centroids::Centroids;
 use crate::quantize::edge::{self, EdgeFactors};
 use crate::quantize::own;
 
@@ -28,8 +28,13 @@ struct Expected {
     factors: EdgeFactors,
 }
 
-const ABSENT: Expected =
-    Expected { live: false, generation: 0, centroid: 0, code_hash: 0, factors: EdgeFactors { add: 0.0, factor: 0.0 } };
+const ABSENT: Expected = Expected {
+    live: false,
+    generation: 0,
+    centroid: 0,
+    code_hash: 0,
+    factors: EdgeFactors { add: 0.0, factor: 0.0 },
+};
 
 /// Holds about `36 + 4 * degree` bytes a node while it works.
 pub(crate) fn check<P: Pages>(
@@ -43,7 +48,7 @@ pub(crate) fn check<P: Pages>(
     let mut check = Check {
         meta,
         centroids: &model.centroids,
-        centroids_decoded: model.centroids.decode_all(),
+        centroids_decoded: model.centroids.decode(),
         first_node: meta.layout.node_id(PageId(first), 0),
         expected: vec![ABSENT; slots],
         neighbors: vec![NodeId::MAX; slots * meta.layout.degree],
@@ -59,20 +64,25 @@ pub(crate) fn check<P: Pages>(
             }
             let page = PageId(page);
             let body = reader.finish(page)?;
-            if pass == 0 { check.nodes(page, &body)? } else { check.edges(page, &body)? }
+            if pass == 0 {
+                check.nodes(page, &body)?
+            } else {
+                check.edges(page, &body)?
+            }
             drop(body);
             reader.release();
         }
     }
     check.rows()?;
-    check.reach(&model.entries)?;
+    let entries = model.entries.iter().map(|entry| entry.node).collect();
+    check.reach(entries)?;
     let _: ControlFlow<()> = progress(Progress { phase: "check", done: total, total });
     Ok(check.report)
 }
 
 struct Check<'a> {
     meta: &'a Meta,
-    centroids: &'a Codes,
+    centroids: &'a Centroids,
     centroids_decoded: Vec<f32>,
     first_node: NodeId,
     expected: Vec<Expected>,
@@ -140,9 +150,11 @@ impl Check<'_> {
             }
             let node = NodeRef::new(layout, body, slot);
             let degree = usize::from(node.header().degree);
-            let mut targets: Vec<NodeId> = node.neighbors()[..degree].iter().map(|n| NodeId::from_le_bytes(*n)).collect();
+            let mut targets: Vec<NodeId> =
+                node.neighbors()[..degree].iter().map(|n| NodeId::from_le_bytes(*n)).collect();
             for (i, target) in targets.iter().enumerate() {
-                let bad = |what: String| Error::corrupt(page, format!("slot {slot}, edge {i} to node {target}: {what}"));
+                let bad =
+                    |what: String| Error::corrupt(page, format!("slot {slot}, edge {i} to node {target}: {what}"));
                 let inside = (self.first_node..).contains(target) && self.at(*target) < self.expected.len();
                 let expected = if inside { self.expected[self.at(*target)] } else { ABSENT };
                 if !expected.live || *target == id {
@@ -181,9 +193,8 @@ impl Check<'_> {
         Err(Error::corrupt(PageId(0), what))
     }
 
-    fn reach(&mut self, entries: &[NodeId]) -> Result<(), Error> {
+    fn reach(&mut self, mut stack: Vec<NodeId>) -> Result<(), Error> {
         let mut seen = vec![false; self.expected.len()];
-        let mut stack = entries.to_vec();
         while let Some(node) = stack.pop() {
             let at = self.at(node);
             if !self.expected[at].live {

@@ -47,7 +47,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
         options.validate(1)?;
         let mut probe = Probe::default();
         let to_distance = probe.prepare(meta, model, query)?;
-        let entry = probe.entry(model);
+        let mut entries = Vec::new();
+        probe.entries(model, model.entries.len(), &mut entries);
         Ok(Self {
             meta,
             model,
@@ -56,8 +57,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
             to_distance,
             slack: options.slack,
             beam_width: options.beam_width,
-            frontier: BinaryHeap::from([Reverse(key(0.0, entry))]),
-            seen: HashSet::from([entry]),
+            frontier: entries.iter().map(|(estimate, entry)| Reverse(key(*estimate, *entry))).collect(),
+            seen: entries.iter().map(|(_, entry)| *entry).collect(),
             waiting: BinaryHeap::new(),
             rows: Vec::new(),
             pages: HashSet::new(),

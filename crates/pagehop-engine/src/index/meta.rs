@@ -2,10 +2,9 @@
 
 use crate::page::layout::{NODES_START, NodeId, NodeLayout, PageKind};
 use crate::page::{BODY_BYTES, PageId, PageSink, Reader};
-use crate::quantize::codes::Codes;
+use crate::quantize::centroids::Centroids;
 use crate::quantize::edge::EdgeShape;
-use crate::quantize::estimate::OriginCodes;
-use crate::quantize::own;
+use crate::quantize::estimate::{CENTROIDS_MAX, CoarseCodes};
 use crate::quantize::prepare::{Space, inner_dim};
 use crate::quantize::rotation::Rotation;
 use crate::{Error, Metric};
@@ -19,8 +18,6 @@ const MODEL_START: usize = 16;
 const MODEL_BYTES_PER_PAGE: usize = BODY_BYTES - MODEL_START;
 /// Most dimensions a user's vector may have.
 pub(crate) const DIM_MAX: usize = 4096;
-/// Most coarse centroids: an edge names one in a byte.
-pub(crate) const CENTROIDS_MAX: usize = 256;
 
 /// Page 0.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,7 +101,17 @@ impl Meta {
         let seed = fields.u64();
         let rows = fields.u64();
         let page_count = fields.u32();
-        let meta = Self { metric, dim, layout, centroids, query_digits: query_digits.into(), seed, rows, page_count, norm_sq_max };
+        let meta = Self {
+            metric,
+            dim,
+            layout,
+            centroids,
+            query_digits: query_digits.into(),
+            seed,
+            rows,
+            page_count,
+            norm_sq_max,
+        };
         let node_pages = u64::from(page_count).saturating_sub(u64::from(meta.first_node_page().0));
         if fields.u32() != 0 {
             let what = "the index has filter columns or edge signatures, which this build does not read";
@@ -113,7 +120,7 @@ impl Meta {
         if rows == 0 || rows > node_pages * nodes_per_page as u64 {
             return Err(bad(&format!("{rows} rows do not fit {node_pages} node pages")));
         }
-        if !(norm_sq_max >= 0.0 && norm_sq_max.is_finite()) {
+        if !norm_sq_max.is_finite() || norm_sq_max < 0.0 {
             return Err(bad(&format!("largest squared length {norm_sq_max}")));
         }
         Ok(meta)
@@ -146,23 +153,31 @@ impl Fields<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) space: Space,
-    pub(crate) centroids: Codes,
-    /// The centroids once more, as edge codes, to choose an entry point by.
-    pub(crate) entry_codes: OriginCodes,
+    pub(crate) centroids: Centroids,
+    /// The centroids once more, as edge codes, to choose entry points by.
+    pub(crate) coarse: CoarseCodes,
     /// For each centroid the node nearest to it: where a search may begin.
-    pub(crate) entries: Vec<NodeId>,
+    pub(crate) entries: Vec<Entry>,
 }
 
-/// Bytes of the model: mean, centroids as own codes (step, high plane, low plane), entries.
+/// Where a search may begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) node: NodeId,
+    /// Squared distance from the node to the centroid it stands for.
+    pub(crate) from_centroid_sq: f32,
+}
+
+/// Bytes of the model: mean, centroids as 8-bit codes (step, plane), entries (node, distance).
 fn model_bytes(inner_dim: usize, centroids: usize) -> usize {
-    4 * inner_dim + centroids * (4 + inner_dim + own::lo_bytes(inner_dim) + 4)
+    4 * inner_dim + centroids * (4 + inner_dim + 4 + 4)
 }
 
 /// Writes the model pages, from page 1 on.
 pub(crate) fn write_model(
     mean: &[f32],
-    centroids: &Codes,
-    entries: &[NodeId],
+    centroids: &Centroids,
+    entries: &[Entry],
     sink: &mut dyn PageSink,
 ) -> Result<(), Error> {
     let mut bytes = Vec::with_capacity(model_bytes(mean.len(), centroids.len()));
@@ -170,12 +185,12 @@ pub(crate) fn write_model(
         bytes.extend_from_slice(&x.to_le_bytes());
     }
     for i in 0..centroids.len() {
-        bytes.extend_from_slice(&centroids.own[i].step.to_le_bytes());
-        bytes.extend_from_slice(bytemuck::cast_slice(centroids.hi(i)));
-        bytes.extend_from_slice(centroids.lo(i));
+        bytes.extend_from_slice(&centroids.step(i).to_le_bytes());
+        bytes.extend_from_slice(bytemuck::cast_slice(centroids.plane(i)));
     }
     for entry in entries {
-        bytes.extend_from_slice(&entry.to_le_bytes());
+        bytes.extend_from_slice(&entry.node.to_le_bytes());
+        bytes.extend_from_slice(&entry.from_centroid_sq.to_le_bytes());
     }
     for (page, part) in bytes.chunks(MODEL_BYTES_PER_PAGE).enumerate() {
         let mut body = vec![0; BODY_BYTES];
@@ -203,29 +218,34 @@ pub(crate) fn read_model(meta: &Meta, reader: &mut impl Reader) -> Result<Model,
     let bad = |what| Error::corrupt(PageId(1), what);
     let (mean, rest) = bytes.split_at(4 * dim);
     let mean = floats(mean);
-    let code_bytes = 4 + dim + own::lo_bytes(dim);
-    let (codes, rest) = rest.split_at(meta.centroids * code_bytes);
-    let mut centroids = Codes::with_capacity(dim, meta.centroids);
-    for code in codes.chunks_exact(code_bytes) {
-        let (step, planes) = code.split_at(4);
+    let (codes, rest) = rest.split_at(meta.centroids * (4 + dim));
+    let mut centroids = Centroids::new(dim);
+    for code in codes.chunks_exact(4 + dim) {
+        let (step, plane) = code.split_at(4);
         let step = f32::from_le_bytes(step.try_into().expect("four bytes"));
-        if !(step >= 0.0 && step < f32::MAX / 4096.0) {
+        if !step.is_finite() || !(0.0..f32::MAX / 4096.0).contains(&step) {
             return Err(bad("a centroid's step is not a number"));
         }
-        centroids.push_stored(step, &planes[..dim], &planes[dim..]);
+        centroids.push(step, bytemuck::cast_slice(plane));
     }
     if mean.iter().any(|v| !v.is_finite()) {
         return Err(bad("the mean holds a number that is not finite"));
     }
-    let entry_codes = OriginCodes::new(meta.layout.edge, &centroids);
+    let coarse = CoarseCodes::new(meta.layout.edge, &centroids);
     let first = meta.first_node_page().0;
-    let entries: Vec<NodeId> = rest.as_chunks().0[..meta.centroids].iter().map(|b| NodeId::from_le_bytes(*b)).collect();
-    if entries.iter().any(|node| !(first..meta.page_count).contains(&meta.layout.place(*node).0.0)) {
-        return Err(bad("an entry point lies outside the node pages"));
-    }
+    let pages = first..meta.page_count;
+    let entries = rest.as_chunks::<8>().0[..meta.centroids].iter().map(|bytes| {
+        let mut fields = Fields { body: bytes, at: 0 };
+        let entry = Entry { node: fields.u32(), from_centroid_sq: f32::from_le_bytes(fields.bytes()) };
+        if !pages.contains(&meta.layout.place(entry.node).0.0) || !entry.from_centroid_sq.is_finite() {
+            return Err(bad("an entry point lies outside the node pages, or nowhere"));
+        }
+        Ok(entry)
+    });
+    let entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
     let rotation = Rotation::new(dim, meta.seed);
     let space = Space { metric: meta.metric, dim: meta.dim, mean, norm_sq_max: meta.norm_sq_max, rotation };
-    Ok(Model { space, centroids, entry_codes, entries })
+    Ok(Model { space, centroids, coarse, entries })
 }
 
 /// A body for a page of nodes, without any.

@@ -1,10 +1,10 @@
 //! What a user does with an index: build, open, search, check.
 
 pub(crate) mod build;
-pub(crate) mod meta;
 mod check;
 mod cursor;
-mod order;
+pub(crate) mod meta;
+pub(crate) mod order;
 mod search;
 mod visit;
 
@@ -14,8 +14,8 @@ use crate::page::{PageId, Pages, Reader};
 use crate::{Error, Metric};
 pub use build::build;
 pub use cursor::Cursor;
-pub use search::Searcher;
 use meta::{Meta, Model};
+pub use search::Searcher;
 
 /// Choices of a bulk build. `Default` is what the README measures.
 #[derive(Clone, Debug)]
@@ -89,11 +89,23 @@ pub const BEAM_WIDTH_MAX: usize = 64;
 
 impl Default for SearchOptions {
     fn default() -> Self {
-        Self { search_list: 64, slack: 0.1, beam_width: 4 }
+        Self { search_list: 100, slack: 0.2, beam_width: 4 }
     }
 }
 
 impl SearchOptions {
+    /// The defaults, with what the user gave. A `search_list` without a `slack` is expanded to its end, so that
+    /// raising it alone raises recall as far as the index can go.
+    pub fn choose(search_list: Option<usize>, slack: Option<f32>, beam_width: Option<usize>) -> Self {
+        let default = Self::default();
+        let to_the_end = search_list.map(|_| f32::INFINITY);
+        Self {
+            search_list: search_list.unwrap_or(default.search_list),
+            slack: slack.or(to_the_end).unwrap_or(default.slack),
+            beam_width: beam_width.unwrap_or(default.beam_width),
+        }
+    }
+
     fn validate(&self, k: usize) -> Result<(), Error> {
         let range = |name: &str, value: usize, max: usize| {
             if (1..=max).contains(&value) {
@@ -203,7 +215,8 @@ impl<P: Pages> Index<P> {
         let meta = Meta::decode(&reader.finish(PageId(0))?)?;
         reader.release();
         if meta.page_count > pages.page_count() {
-            let what = format!("the index has {} pages, {} exist: it is truncated", meta.page_count, pages.page_count());
+            let what =
+                format!("the index has {} pages, {} exist: it is truncated", meta.page_count, pages.page_count());
             return Err(Error::corrupt(PageId(0), what));
         }
         let model = meta::read_model(&meta, &mut reader)?;

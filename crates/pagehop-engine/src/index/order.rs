@@ -36,7 +36,11 @@ pub(crate) fn page_order(graph: &Graph, per_page: usize) -> Vec<Vec<u32>> {
                 page.push(neighbor);
             }
         }
-        next = graph.neighbors(*page.last().expect("a page has a row") as usize).iter().copied().find(|n| !placed[*n as usize]);
+        next = graph
+            .neighbors(*page.last().expect("a page has a row") as usize)
+            .iter()
+            .copied()
+            .find(|n| !placed[*n as usize]);
         if page.len() == per_page {
             pages.push(page);
         } else {

@@ -1,7 +1,7 @@
 //! Best-first search, one page per hop.
 //!
 //! ```text
-//! offer the entry point nearest to the query
+//! offer the entry points nearest to the query
 //! while the nearest unexpanded candidate may still lead to one of the k nearest:
 //!     expand it: its edges give estimates, its own code gives its distance
 //!     offer every neighbor; begin to read the pages of the nearest unexpanded candidates
@@ -11,6 +11,8 @@
 //! "May still" is evidence, not only the length of the list: the search ends when the best estimate left is
 //! beyond `1 + slack` times the k-th distance found. Nodes are expanded in order of estimate, never of arrival,
 //! so the answer does not depend on the storage.
+
+use std::cell::RefCell;
 
 use super::meta::{Meta, Model};
 use super::visit::{Probe, Visited};
@@ -28,8 +30,14 @@ pub struct Searcher<'i, P: Pages + 'i> {
     probe: Probe,
     list: CandidateList,
     nearest: Nearest,
+    /// Entry points that were offered.
+    entries: Vec<(f32, NodeId)>,
+    visited: Vec<NodeId>,
     pages: Vec<PageId>,
 }
+
+/// Fewest entry points of a search; a sixteenth of a long list.
+const ENTRIES_MIN: usize = 4;
 
 impl<'i, P: Pages> Searcher<'i, P> {
     pub(crate) fn new(pages: &'i P, meta: &'i Meta, model: &'i Model) -> Self {
@@ -40,6 +48,8 @@ impl<'i, P: Pages> Searcher<'i, P> {
             probe: Probe::default(),
             list: CandidateList::default(),
             nearest: Nearest::default(),
+            entries: Vec::new(),
+            visited: Vec::new(),
             pages: Vec::new(),
         }
     }
@@ -52,40 +62,64 @@ impl<'i, P: Pages> Searcher<'i, P> {
         let missed_before = self.reader.pages_missed();
         let mut stats = Stats::default();
         self.pages.clear();
+        self.visited.clear();
         self.nearest.reset(k);
-        self.list.reset(k.max(options.search_list));
-        let entry = self.probe.entry(model);
-        self.list.insert(0.0, entry);
-        while let Some((estimate, node)) = self.list.expand() {
-            if self.nearest.is_beyond(estimate, options.slack) {
-                break;
+        let list_size = k.max(options.search_list);
+        self.probe.entries(model, (list_size / 16).max(ENTRIES_MIN), &mut self.entries);
+        self.list.reset(list_size);
+        let others = self.entries.split_off(1);
+        self.list.insert(self.entries[0].0, self.entries[0].1);
+        self.expand_all(options, &mut stats)?;
+        // The others wait until the neighborhood of the first is exhausted: by then most are too far to matter,
+        // or were met.
+        for (estimate, entry) in others {
+            let far = estimate >= self.list.bound() || self.nearest.is_beyond(estimate, options.slack);
+            if !far && !self.visited.contains(&entry) && self.list.all().all(|(_, node)| node != entry) {
+                self.list.insert(estimate, entry);
+                self.entries.push((estimate, entry));
             }
-            // The best of the others is likely the next: its bytes travel while this node is scored.
-            let likely = look_ahead(&self.list, meta, &self.reader, None, 1);
-            let list = std::cell::RefCell::new(&mut self.list);
-            let offer = |estimate: f32, neighbor: NodeId| {
-                let mut list = list.borrow_mut();
-                // The entry point stands in the list under an estimate of its own and must not enter twice.
-                if estimate < list.bound() && neighbor != entry {
-                    list.insert(estimate, neighbor);
-                }
-            };
-            let finished = || {
-                look_ahead(&list.borrow(), meta, &self.reader, likely, options.beam_width);
-            };
-            let visited = self.probe.visit(meta, model, &self.reader, node, offer, finished)?;
-            self.nearest.keep(visited);
-            self.pages.push(meta.layout.place(node).0);
-            stats.hops += 1;
-            stats.estimates += visited.degree as u64;
-            stats.distances += 1;
-            self.reader.release();
         }
+        self.expand_all(options, &mut stats)?;
+        stats.hops = self.visited.len() as u64;
+        stats.distances = stats.hops;
+        self.pages.extend(self.visited.iter().map(|node| meta.layout.place(*node).0));
         self.pages.sort_unstable();
         self.pages.dedup();
         stats.pages_read = self.pages.len() as u64;
         stats.pages_missed = self.reader.pages_missed() - missed_before;
         Ok(SearchResult { hits: self.nearest.hits(to_distance), stats })
+    }
+
+    /// Expands candidates until none is left that may lead to one of the `k` nearest.
+    fn expand_all(&mut self, options: &SearchOptions, stats: &mut Stats) -> Result<(), Error> {
+        let (meta, model) = (self.meta, self.model);
+        while let Some((estimate, node)) = self.list.expand() {
+            if self.nearest.is_beyond(estimate, options.slack) {
+                break;
+            }
+            // The best of the others is likely the next: its bytes travel while this node is scored.
+            let likely = look_ahead(&self.list, meta, &self.reader, None, 1, |_| true);
+            let list = RefCell::new(&mut self.list);
+            let offer = |estimate: f32, neighbor: NodeId| {
+                let mut list = list.borrow_mut();
+                // Entry points stand in the list under estimates of their own and must not enter twice.
+                if estimate < list.bound() && self.entries.iter().all(|(_, entry)| *entry != neighbor) {
+                    list.insert(estimate, neighbor);
+                }
+            };
+            // While the search approaches, what is best now is soon displaced: reads begun for it are wasted.
+            let width = if self.nearest.is_full() { options.beam_width } else { 1 };
+            let matters = |estimate: f32| !self.nearest.is_beyond(estimate, options.slack);
+            let finished = || {
+                look_ahead(&list.borrow(), meta, &self.reader, likely, width, matters);
+            };
+            let visited = self.probe.visit(meta, model, &self.reader, node, offer, finished)?;
+            self.nearest.keep(visited);
+            self.visited.push(node);
+            stats.estimates += visited.degree as u64;
+            self.reader.release();
+        }
+        Ok(())
     }
 }
 
@@ -97,9 +131,10 @@ fn look_ahead(
     reader: &impl Reader,
     near: Option<NodeId>,
     width: usize,
+    matters: impl Fn(f32) -> bool,
 ) -> Option<NodeId> {
     let mut first = None;
-    for (_, node) in list.open().take(width) {
+    for (_, node) in list.open().take(width).take_while(|(estimate, _)| matters(*estimate)) {
         let (page, slot) = meta.layout.place(node);
         let fetch = first.is_none() && near != Some(node);
         reader.start(page, if fetch { meta.layout.slot_bytes(slot) } else { 0..0 });
@@ -121,10 +156,14 @@ impl Nearest {
         self.found.clear();
     }
 
+    fn is_full(&self) -> bool {
+        self.found.len() == self.k
+    }
+
     /// Whether a candidate with this estimate is too far to matter any more.
     #[inline]
     fn is_beyond(&self, estimate: f32, slack: f32) -> bool {
-        self.found.len() == self.k && estimate > self.found[self.k - 1].0 * (1.0 + slack)
+        self.is_full() && estimate > self.found[self.k - 1].0 * (1.0 + slack)
     }
 
     fn keep(&mut self, visited: Visited) {

@@ -1,10 +1,11 @@
 //! One hop: read a node, measure its own distance, estimate its neighbors'.
 
 use crate::Error;
+use crate::graph::{key, key_distance, key_id};
 use crate::index::meta::{Meta, Model};
 use crate::page::Reader;
 use crate::page::layout::{FLAGS_LIVE, NodeId, NodeRef};
-use crate::quantize::estimate::{DEGREE_MAX, Estimator};
+use crate::quantize::estimate::{CENTROIDS_MAX, DEGREE_MAX, Estimator};
 use crate::quantize::prepare::ToDistance;
 use pagehop_kernels as kernels;
 
@@ -33,9 +34,26 @@ impl Probe {
         Ok(to_distance)
     }
 
-    /// The node to begin at.
-    pub(crate) fn entry(&mut self, model: &Model) -> NodeId {
-        model.entries[self.estimator.nearest(&model.entry_codes)]
+    /// Where to begin: up to `count` entry points, those of the nearest centroids, each with its estimated
+    /// distance. Several, because a query may lie between clusters that no edge connects.
+    pub(crate) fn entries(&self, model: &Model, count: usize, entries: &mut Vec<(f32, NodeId)>) {
+        let mut estimates = [f32::INFINITY; CENTROIDS_MAX];
+        self.estimator.coarse(&model.coarse, &mut estimates);
+        let mut keys: Vec<u64> = Vec::with_capacity(model.entries.len());
+        let known = estimates.iter().zip(&model.entries);
+        keys.extend(known.map(|(estimate, entry)| key(estimate + entry.from_centroid_sq, entry.node)));
+        if count < keys.len() {
+            keys.select_nth_unstable(count);
+            keys.truncate(count);
+        }
+        keys.sort_unstable();
+        entries.clear();
+        for key in keys {
+            // Centroids without rows share another's entry point.
+            if entries.iter().all(|(_, node)| *node != key_id(key)) {
+                entries.push((key_distance(key), key_id(key)));
+            }
+        }
     }
 
     /// Visits `node` and calls `offer` with the estimate and id of each neighbor; `finished` runs once the
@@ -60,7 +78,8 @@ impl Probe {
         let header = node.header();
         let degree = usize::from(header.degree);
         if header.flags != FLAGS_LIVE || degree > meta.layout.degree {
-            let what = format!("an edge leads to slot {slot}, which has flags {} and degree {degree}", header.flags);
+            let what =
+                format!("an edge leads to slot {slot}, which has flags {} and degree {degree}", header.flags);
             return Err(Error::corrupt(page, what));
         }
         let mut estimates = [0.0; DEGREE_MAX];

@@ -3,10 +3,65 @@
 use super::codes::Codes;
 use crate::random::Random;
 use crate::threads;
+use pagehop_kernels as kernels;
 
 const PURPOSE: u64 = 2;
 /// Rows whose products with all centers are computed at once.
 const BLOCK_ROWS: usize = 64;
+
+/// The index's coarse centroids: 8 bits per dimension and a step each. What is stored is what they are, so
+/// nothing is lost by it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Centroids {
+    pub(crate) dim: usize,
+    planes: Vec<i8>,
+    steps: Vec<f32>,
+    norms_sq: Vec<f32>,
+}
+
+impl Centroids {
+    pub(crate) fn new(dim: usize) -> Self {
+        Self { dim, ..Self::default() }
+    }
+
+    /// The high planes of trained centers.
+    pub(crate) fn from_codes(codes: &Codes) -> Self {
+        let mut centroids = Self::new(codes.dim);
+        (0..codes.len()).for_each(|i| centroids.push(codes.hi_step(i), codes.hi(i)));
+        centroids
+    }
+
+    pub(crate) fn push(&mut self, step: f32, plane: &[i8]) {
+        self.planes.extend_from_slice(plane);
+        self.steps.push(step);
+        self.norms_sq.push(kernels::dot_i8(plane, plane) as f32 * step * step);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    pub(crate) fn step(&self, index: usize) -> f32 {
+        self.steps[index]
+    }
+
+    pub(crate) fn plane(&self, index: usize) -> &[i8] {
+        &self.planes[index * self.dim..][..self.dim]
+    }
+
+    /// Squared distance from a centroid to a point of known squared length.
+    #[inline]
+    pub(crate) fn distance(&self, index: usize, x: &[f32], norm_sq: f32) -> f32 {
+        let dot = kernels::dot_f32_i8(x, self.plane(index));
+        (norm_sq + self.norms_sq[index] - 2.0 * self.steps[index] * dot).max(0.0)
+    }
+
+    /// All centroids decoded, one after the other.
+    pub(crate) fn decode(&self) -> Vec<f32> {
+        let rows = self.planes.chunks_exact(self.dim).zip(&self.steps);
+        rows.flat_map(|(plane, step)| plane.iter().map(move |v| step * f32::from(*v))).collect()
+    }
+}
 
 /// Finds `count` centers of `sample`, fewer if the sample has fewer rows.
 pub(crate) fn train(sample: &Codes, count: usize, rounds: usize, seed: u64, workers: usize) -> Codes {
@@ -72,7 +127,7 @@ fn assign_block(rows: &Codes, range: std::ops::Range<usize>, centers: &Codes, fa
     let dim = rows.dim;
     let mut dots = vec![0i32; range.len() * centers.len()];
     let hi = &rows.hi[range.start * dim..range.end * dim];
-    pagehop_kernels::dot_i8_block(hi, &centers.hi, dim, &mut dots);
+    kernels::dot_i8_block(hi, &centers.hi, dim, &mut dots);
     let mut nearest = Vec::with_capacity(range.len() * fanout);
     let mut best: Vec<(f32, u32)> = Vec::with_capacity(fanout + 1);
     for (dots, row) in dots.chunks_exact(centers.len()).zip(range) {

@@ -107,26 +107,4 @@ impl Codes {
             *x = step * f32::from(*v);
         }
     }
-
-    /// Decodes every row.
-    pub(crate) fn decode_all(&self) -> Vec<f32> {
-        let mut all = vec![0.0; self.len() * self.dim];
-        for (row, x) in all.chunks_exact_mut(self.dim).enumerate() {
-            self.decode(row, x);
-        }
-        all
-    }
-
-    /// Appends a code as it was stored.
-    pub(crate) fn push_stored(&mut self, step: f32, hi: &[u8], lo: &[u8]) {
-        self.hi.extend_from_slice(bytemuck::cast_slice(hi));
-        self.lo.extend_from_slice(lo);
-        let hi = &self.hi[self.hi.len() - self.dim..];
-        self.hi_norm_sq.push(pagehop_kernels::dot_i8(hi, hi) as f32 * (16.0 * step).powi(2));
-        self.own.push(OwnCode { step, norm_sq: f32::NAN });
-        let mut x = vec![0.0; self.dim];
-        let row = self.len() - 1;
-        self.decode(row, &mut x);
-        self.own[row].norm_sq = pagehop_kernels::dot_f32(&x, &x);
-    }
 }

@@ -1,11 +1,14 @@
 //! Estimated distances from one query to the neighbors of one node after another.
 
-use super::codes::Codes;
+use super::centroids::Centroids;
 use super::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape, QueryPlanes};
 use pagehop_kernels as kernels;
 
 /// Most edges of a node.
 pub(crate) const DEGREE_MAX: usize = 64;
+
+/// Most coarse centroids: an edge names one in a byte.
+pub(crate) const CENTROIDS_MAX: usize = 256;
 
 /// A node's edges as a page holds them, apart from the neighbors' ids.
 #[derive(Clone, Copy, Debug)]
@@ -26,12 +29,12 @@ pub(crate) struct Estimator {
     planes: QueryPlanes,
     query_norm_sq: f32,
     /// Squared distance to each centroid; NaN until it is needed, because a query meets few of them.
-    centroid_sq: [f32; 256],
+    centroid_sq: [f32; CENTROIDS_MAX],
 }
 
 impl Default for Estimator {
     fn default() -> Self {
-        Self { planes: QueryPlanes::default(), query_norm_sq: 0.0, centroid_sq: [f32::NAN; 256] }
+        Self { planes: QueryPlanes::default(), query_norm_sq: 0.0, centroid_sq: [f32::NAN; CENTROIDS_MAX] }
     }
 }
 
@@ -49,11 +52,9 @@ impl Estimator {
     }
 
     #[inline]
-    fn measure_centroid(&mut self, centroids: &Codes, query: &[f32], index: u8) {
-        let index = usize::from(index);
-        let own = centroids.own[index];
-        let dot = kernels::dot_f32_i12(query, centroids.hi(index), centroids.lo(index));
-        self.centroid_sq[index] = (self.query_norm_sq + own.norm_sq - 2.0 * own.step * dot).max(0.0);
+    fn measure_centroid(&mut self, centroids: &Centroids, query: &[f32], index: u8) {
+        let distance = centroids.distance(index.into(), query, self.query_norm_sq);
+        self.centroid_sq[usize::from(index)] = distance;
     }
 
     /// Estimates for the first `estimates.len()` edges of `edges`.
@@ -61,7 +62,7 @@ impl Estimator {
     #[inline]
     pub(crate) fn score(
         &mut self,
-        centroids: &Codes,
+        centroids: &Centroids,
         query: &[f32],
         edges: EdgeCodes<'_>,
         estimates: &mut [f32],
@@ -90,46 +91,39 @@ impl Estimator {
         Some(())
     }
 
-    /// The index of the smallest of `edges`' estimates when every residual is to the origin, whose squared
-    /// distance to the query is the same for all and left out. Any number of whole blocks.
-    pub(crate) fn nearest(&mut self, edges: &OriginCodes) -> usize {
-        let mut counts = vec![0u32; edges.factors.len().next_multiple_of(BLOCK_EDGES)];
-        let slots = counts.len();
-        self.planes.count(&edges.codes, slots, &mut counts);
+    /// Estimated squared distance to each centroid, by codes small enough to stay in the CPU's cache.
+    pub(crate) fn coarse(&self, codes: &CoarseCodes, estimates: &mut [f32; CENTROIDS_MAX]) {
+        let mut counts = [0u32; CENTROIDS_MAX];
+        let slots = codes.factors.len().next_multiple_of(BLOCK_EDGES);
+        self.planes.count(&codes.codes, slots, &mut counts[..slots]);
         let (base, per_count) = self.planes.constants();
-        let mut best = (f32::INFINITY, 0);
-        for (i, (factors, count)) in edges.factors.iter().zip(&counts).enumerate() {
-            let estimate = factors.add - factors.factor * (base - per_count * *count as f32);
-            if estimate < best.0 {
-                best = (estimate, i);
-            }
+        for ((estimate, factors), count) in estimates.iter_mut().zip(&codes.factors).zip(&counts) {
+            let twice_dot = base - per_count * *count as f32;
+            *estimate = (self.query_norm_sq + factors.add - factors.factor * twice_dot).max(0.0);
         }
-        best.1
     }
 }
 
-/// Edge codes of vectors relative to the origin, in interleaved blocks: the centroids', by which a search
-/// chooses where to begin.
+/// Edge codes of the centroids, relative to the origin, in interleaved blocks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OriginCodes {
+pub(crate) struct CoarseCodes {
     codes: Vec<u8>,
     factors: Vec<EdgeFactors>,
 }
 
-impl OriginCodes {
-    pub(crate) fn new(shape: EdgeShape, vectors: &Codes) -> Self {
-        let slots = vectors.len().next_multiple_of(BLOCK_EDGES);
+impl CoarseCodes {
+    pub(crate) fn new(shape: EdgeShape, centroids: &Centroids) -> Self {
+        let slots = centroids.len().next_multiple_of(BLOCK_EDGES);
         let mut codes = vec![0; slots * shape.code_bytes()];
-        let (mut x, origin) = (vec![0.0; vectors.dim], vec![0.0; vectors.dim]);
+        let origin = vec![0.0; centroids.dim];
         let mut code = vec![0; shape.words()];
-        let factors = (0..vectors.len())
-            .map(|i| {
-                vectors.decode(i, &mut x);
-                let factors = edge::encode(shape, &x, &origin, &mut code);
-                edge::interleave(shape, &code, i, slots, &mut codes);
-                factors
-            })
-            .collect();
+        let decoded = centroids.decode();
+        let encode = |(i, x)| {
+            let factors = edge::encode(shape, x, &origin, &mut code);
+            edge::interleave(shape, &code, i, slots, &mut codes);
+            factors
+        };
+        let factors = decoded.chunks_exact(centroids.dim).enumerate().map(encode).collect();
         Self { codes, factors }
     }
 }

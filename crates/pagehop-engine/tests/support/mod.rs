@@ -92,7 +92,8 @@ pub fn distance(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
 
 /// The ids of the `k` nearest rows, by brute force.
 pub fn truth(rows: &Rows, metric: Metric, query: &[f32], k: usize) -> Vec<u64> {
-    let mut all: Vec<(f64, u64)> = (0..rows.ids.len()).map(|i| (distance(metric, query, rows.row(i)), rows.ids[i])).collect();
+    let mut all: Vec<(f64, u64)> =
+        (0..rows.ids.len()).map(|i| (distance(metric, query, rows.row(i)), rows.ids[i])).collect();
     all.sort_by(|a, b| a.partial_cmp(b).unwrap());
     all.into_iter().take(k).map(|(_, id)| id).collect()
 }
@@ -112,7 +113,13 @@ pub fn index(rows: &Rows, metric: Metric) -> Index<MemPages> {
 }
 
 /// Mean recall@k over queries, and mean pages and estimates per query.
-pub fn recall(index: &Index<MemPages>, rows: &Rows, metric: Metric, queries: &[f32], options: &SearchOptions) -> (f64, f64, f64) {
+pub fn recall(
+    index: &Index<MemPages>,
+    rows: &Rows,
+    metric: Metric,
+    queries: &[f32],
+    options: &SearchOptions,
+) -> (f64, f64, f64) {
     let k = 10;
     let (mut found, mut pages, mut estimates) = (0, 0, 0);
     let count = queries.len() / rows.dim;

@@ -1,0 +1,105 @@
+//! What ends the command early, and the exit code it ends with.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use pagehop_engine::Error as EngineError;
+
+/// Why the command ends early.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// What was asked for cannot be.
+    Use(String),
+    /// It could not be done.
+    Failure(String),
+    /// It could not be done, and standard output says so already.
+    Reported,
+    /// Ctrl-C, or a request to terminate.
+    Interrupted,
+    /// Whoever read standard output has seen enough.
+    PipeClosed,
+}
+
+impl Error {
+    /// What the engine said about the file at `path`, with its name if that is not in it already.
+    pub(crate) fn about(path: &Path, error: &EngineError) -> Self {
+        let name = path.display().to_string();
+        let mut text = error.to_string();
+        if !text.contains(&name) {
+            text = format!("{name}: {text}");
+        }
+        Self::classify(error, text)
+    }
+
+    /// What went wrong with writing to standard output.
+    pub(crate) fn output(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::PipeClosed;
+        }
+        Self::Failure(format!("cannot write to standard output: {error}"))
+    }
+
+    /// Says what happened, if anyone needs to be told, and gives the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        let (text, code) = match self {
+            Self::Use(text) => (text.as_str(), 2),
+            Self::Failure(text) => (text.as_str(), 1),
+            Self::Interrupted => ("interrupted, nothing was changed", 130),
+            Self::Reported => return ExitCode::from(1),
+            Self::PipeClosed => return ExitCode::SUCCESS,
+        };
+        // Nowhere is left to complain if this fails.
+        let _ = io::Write::write_all(&mut io::stderr(), format!("error: {text}\n").as_bytes());
+        ExitCode::from(code)
+    }
+
+    fn classify(error: &EngineError, text: String) -> Self {
+        match error {
+            EngineError::Interrupted => Self::Interrupted,
+            EngineError::Argument { .. } | EngineError::Dimension { .. } => Self::Use(text),
+            EngineError::Corrupt { .. } => {
+                Self::Failure(format!("{text}; restore the file from a copy, or build it again"))
+            }
+            _ => Self::Failure(text),
+        }
+    }
+}
+
+/// Errors that name their file themselves: those of reading vectors, ids and true neighbors.
+impl From<EngineError> for Error {
+    fn from(error: EngineError) -> Self {
+        let text = error.to_string();
+        Self::classify(&error, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pagehop_engine::PageId;
+
+    use super::*;
+
+    #[test]
+    fn an_error_names_its_file_once() {
+        let path = Path::new("items.pagehop");
+        let corrupt = EngineError::corrupt(PageId(7), "checksum");
+        let Error::Failure(text) = Error::about(path, &corrupt) else { panic!() };
+        assert!(text.starts_with("items.pagehop: page 7 is corrupt: checksum; restore"), "{text}");
+        let io = EngineError::io("open of items.pagehop", io::ErrorKind::NotFound.into());
+        let Error::Failure(text) = Error::about(path, &io) else { panic!() };
+        assert_eq!(text, "open of items.pagehop: entity not found");
+    }
+
+    #[test]
+    fn wrong_use_is_told_from_failure() {
+        let path = Path::new("x");
+        let wrong = EngineError::argument("k is 0");
+        assert!(matches!(Error::about(path, &wrong), Error::Use(_)));
+        let wrong = EngineError::Dimension { expected: 3, got: 4 };
+        assert!(matches!(Error::about(path, &wrong), Error::Use(_)));
+        let failure = EngineError::Format { what: "not an index".into() };
+        assert!(matches!(Error::about(path, &failure), Error::Failure(_)));
+        assert!(matches!(Error::from(EngineError::Interrupted), Error::Interrupted));
+    }
+}

@@ -1,0 +1,122 @@
+//! Rows of a file, read in chunks: the file is never in memory as a whole.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use pagehop_engine::Error;
+
+use super::layout::refuse;
+use super::{Element, Format, Layout, Shape, bin, npy, read_exact, vecs};
+
+/// Bytes that are read at once, or one row if that is more.
+const CHUNK_BYTES: u64 = 4 << 20;
+
+/// A file of rows.
+#[derive(Debug)]
+pub(crate) struct Table<R = File> {
+    path: PathBuf,
+    file: R,
+    layout: Layout,
+    /// The next row to read.
+    next_row: u64,
+    raw: Vec<u8>,
+}
+
+impl Table {
+    /// Opens `path`, whose name says which format it has.
+    pub(crate) fn open(path: &Path, shape: Shape) -> Result<Self, Error> {
+        let format = Format::of(path)?;
+        let file = open_regular(path)?;
+        let file_bytes = file.metadata().map_err(|error| cannot("look at", path, error))?.len();
+        Self::new(path, file, file_bytes, format, shape)
+    }
+}
+
+impl<R: Read + Seek> Table<R> {
+    /// The rows of `file`, which is `file_bytes` long; `path` is its name in errors.
+    pub(crate) fn new(path: &Path, file: R, file_bytes: u64, format: Format, shape: Shape) -> Result<Self, Error> {
+        // A header is read in several small pieces.
+        let mut file = BufReader::with_capacity(512, file);
+        let layout = match format {
+            Format::Npy => npy::layout(path, &mut file, file_bytes, shape),
+            Format::Fvecs => vecs::layout(path, &mut file, file_bytes, Element::F32),
+            Format::Bvecs => vecs::layout(path, &mut file, file_bytes, Element::U8),
+            Format::Ivecs => vecs::layout(path, &mut file, file_bytes, Element::I32),
+            Format::Fbin => bin::layout(path, &mut file, file_bytes, Element::F32),
+            Format::U8bin => bin::layout(path, &mut file, file_bytes, Element::U8),
+            Format::I8bin => bin::layout(path, &mut file, file_bytes, Element::I8),
+            Format::Ibin => bin::layout(path, &mut file, file_bytes, Element::I32),
+        }?;
+        let path = path.to_owned();
+        let mut table = Self { path, file: file.into_inner(), layout, next_row: 0, raw: Vec::new() };
+        table.rewind()?;
+        Ok(table)
+    }
+
+    /// The name of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the header says.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Rows that were read since the beginning.
+    pub(crate) fn rows_read(&self) -> u64 {
+        self.next_row
+    }
+
+    /// Begins again at the first row.
+    pub(crate) fn rewind(&mut self) -> Result<(), Error> {
+        self.next_row = 0;
+        match self.file.seek(SeekFrom::Start(self.layout.header_bytes)) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(cannot("seek in", &self.path, error)),
+        }
+    }
+
+    /// Reads the next rows and appends their numbers to `out` through `convert`. Gives the number of
+    /// the first row and how many there are; none at the end.
+    pub(crate) fn next_rows<T>(
+        &mut self,
+        out: &mut Vec<T>,
+        convert: impl Fn(Element, &[u8], &mut Vec<T>),
+    ) -> Result<(u64, usize), Error> {
+        let row_bytes = self.layout.row_bytes().expect("the length of the file was checked");
+        let rows_at_once = (CHUNK_BYTES / row_bytes.max(1)).max(1);
+        let rows = rows_at_once.min(self.layout.rows - self.next_row) as usize;
+        let row_bytes = row_bytes as usize;
+        self.raw.resize(rows * row_bytes, 0);
+        read_exact(&self.path, &mut self.file, &mut self.raw)?;
+        let first = self.next_row;
+        self.next_row += rows as u64;
+        let Layout { prefixed, width, element, .. } = self.layout;
+        if !prefixed {
+            convert(element, &self.raw, out);
+            return Ok((first, rows));
+        }
+        for (number, row) in (first..).zip(self.raw.chunks_exact(row_bytes)) {
+            convert(element, vecs::strip_prefix(&self.path, number, width, row)?, out);
+        }
+        Ok((first, rows))
+    }
+}
+
+/// Opens a regular file: anything else cannot be read twice, or would wait forever.
+pub(super) fn open_regular(path: &Path) -> Result<File, Error> {
+    let metadata = std::fs::metadata(path).map_err(|error| cannot("open", path, error))?;
+    if metadata.is_dir() {
+        return refuse(path, "it is a directory, not a file");
+    }
+    if !metadata.is_file() {
+        return refuse(path, "it is not a regular file, and it is read more than once; save it first");
+    }
+    File::open(path).map_err(|error| cannot("open", path, error))
+}
+
+pub(super) fn cannot(verb: &str, path: &Path, source: std::io::Error) -> Error {
+    Error::io(format!("cannot {verb} {}", path.display()), source)
+}

@@ -1,0 +1,76 @@
+//! Vectors from a file, with the ids of another or their row numbers.
+
+use std::path::Path;
+
+use pagehop_engine::index::EachChunk;
+use pagehop_engine::{Error, VectorSource};
+
+use super::ids::Ids;
+use super::{Element, Shape, Table};
+
+/// A file of vectors; read from front to back as often as wanted, in constant memory.
+#[derive(Debug)]
+pub(crate) struct Vectors {
+    table: Table,
+    ids: Option<Ids>,
+    row_ids: Vec<u64>,
+    components: Vec<f32>,
+}
+
+/// Consecutive vectors.
+pub(crate) struct Chunk<'v> {
+    /// The id of each vector.
+    pub(crate) ids: &'v [u64],
+    /// Their components, one vector after the other.
+    pub(crate) components: &'v [f32],
+}
+
+impl Vectors {
+    /// Opens the vectors of `path`; without a file of `ids` a row's number is its id.
+    pub(crate) fn open(path: &Path, ids: Option<&Path>) -> Result<Self, Error> {
+        let table = Table::open(path, Shape::Matrix)?;
+        table.layout().check_vectors(path)?;
+        let rows = table.layout().rows;
+        let ids = ids.map(|ids| Ids::open(ids, rows)).transpose()?;
+        Ok(Self { table, ids, row_ids: Vec::new(), components: Vec::new() })
+    }
+
+    /// Vectors in the file.
+    pub(crate) fn rows(&self) -> u64 {
+        self.table.layout().rows
+    }
+
+    /// The next vectors; none at the end.
+    pub(crate) fn next_chunk(&mut self) -> Result<Option<Chunk<'_>>, Error> {
+        self.components.clear();
+        let (first, count) = self.table.next_rows(&mut self.components, Element::to_components)?;
+        if count == 0 {
+            return Ok(None);
+        }
+        match &mut self.ids {
+            Some(ids) => ids.next(count, &mut self.row_ids)?,
+            None => {
+                self.row_ids.clear();
+                self.row_ids.extend(first..first + count as u64);
+            }
+        }
+        Ok(Some(Chunk { ids: &self.row_ids, components: &self.components }))
+    }
+}
+
+impl VectorSource for Vectors {
+    fn dim(&self) -> usize {
+        self.table.layout().width as usize
+    }
+
+    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
+        self.table.rewind()?;
+        if let Some(ids) = &mut self.ids {
+            ids.rewind()?;
+        }
+        while let Some(Chunk { ids, components }) = self.next_chunk()? {
+            each(ids, components)?;
+        }
+        Ok(())
+    }
+}

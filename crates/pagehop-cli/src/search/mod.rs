@@ -1,0 +1,169 @@
+//! `pagehop search`: the nearest rows of every query of a file.
+
+mod batch;
+mod ids_file;
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use pagehop_engine::index::{BEAM_WIDTH_MAX, SEARCH_LIST_MAX};
+use pagehop_engine::{SearchOptions, VectorSource};
+use pagehop_store::OpenOptions;
+
+use crate::build::{parse_bytes, parse_count, parse_threads, refuse_same_file};
+use crate::errors::Error;
+use crate::formats::{Chunk, Truth, Vectors};
+use crate::output::{Output, say};
+use crate::{info, interrupt};
+
+use ids_file::IdsFile;
+use report::{Summary, Totals};
+
+/// Find the nearest rows of every query of a file.
+///
+/// Prints one line for each row found: query, row id and distance, separated by tabs. Queries are
+/// numbered from 0. A summary goes to standard error; with --json it is the last line.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The index.
+    index: PathBuf,
+    /// File of queries: .npy, .fvecs, .bvecs, .fbin, .u8bin or .i8bin.
+    queries: PathBuf,
+    /// Rows to find for each query.
+    #[arg(short, value_name = "K", default_value_t = 10, value_parser = parse_k)]
+    k: usize,
+    /// Candidates kept while searching; more find more and take longer. Without --slack all of them are
+    /// expanded. [default: 100, and --slack 0.2]
+    #[arg(long, value_name = "N", value_parser = parse_search_list)]
+    search_list: Option<usize>,
+    /// Stop once the best estimate left is beyond 1 + SLACK times the distance of the last row to
+    /// find; `inf` looks at the whole search list.
+    #[arg(long, value_name = "SLACK", value_parser = parse_slack)]
+    slack: Option<f32>,
+    /// Pages asked for at once. [default: 4]
+    #[arg(long, value_name = "N", value_parser = parse_beam_width)]
+    beam_width: Option<usize>,
+    /// Memory for pages of the index, for example 16MiB.
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = parse_bytes)]
+    cache: u64,
+    /// Threads; 0 means one for each core.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]
+    threads: usize,
+    /// File of true neighbors to measure recall against: .ibin, .ivecs or .npy, one row of ids for
+    /// each query, nearest first.
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
+    /// Report as lines of JSON.
+    #[arg(long)]
+    json: bool,
+    /// Put the ids in a .npy matrix instead of printing what was found; -1 where nothing was.
+    #[arg(short, long, value_name = "FILE.npy", value_parser = parse_npy)]
+    output: Option<PathBuf>,
+}
+
+/// Searches.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    interrupt::listen()?;
+    if let Some(output) = &args.output {
+        for input in [&args.index, &args.queries].into_iter().chain(&args.truth) {
+            refuse_same_file(output, input)?;
+        }
+    }
+    let options = OpenOptions { cache_bytes: args.cache, ..OpenOptions::default() };
+    let index = info::open(&args.index, &options)?;
+    let about = index.info();
+    let mut queries = Vectors::open(&args.queries, None)?;
+    check_dim(args, about.dim, queries.dim())?;
+    // An index that holds fewer rows than k has no more to give.
+    let k = usize::try_from(about.rows).map_or(args.k, |rows| args.k.min(rows)).max(1);
+    let truth = args.truth.as_deref().map(|truth| Truth::open(truth, queries.rows(), k)).transpose()?;
+    let mut ids_file = args.output.as_deref().map(|path| IdsFile::create(path, queries.rows(), k)).transpose()?;
+
+    let options = SearchOptions::choose(args.search_list, args.slack, args.beam_width);
+    let threads = thread_count(args.threads);
+    let mut output = Output::new();
+    let mut totals = Totals::default();
+    let mut searching = Duration::ZERO;
+    while let Some(Chunk { ids: numbers, components }) = queries.next_chunk()? {
+        let began = Instant::now();
+        let results = batch::search(&index, components, k, &options, threads)
+            .map_err(|(at, error)| about_query(args, numbers[at], &error))?;
+        searching += began.elapsed();
+        for (&number, result) in numbers.iter().zip(&results) {
+            totals.add(number, result, truth.as_ref());
+            match &mut ids_file {
+                Some(file) => file.write(result)?,
+                None if args.json => output.json(&report::query_line(number, result))?,
+                None => report::print(&mut output, number, result)?,
+            }
+        }
+    }
+    if let Some(file) = ids_file {
+        file.finish()?;
+    }
+    let summary = Summary::new(&totals, k, &options, threads, searching.as_secs_f64());
+    if args.json {
+        output.json(&report::SummaryLine { summary: &summary })?;
+    }
+    output.finish()?;
+    if !args.json {
+        say(format_args!("{summary}"));
+    }
+    Ok(())
+}
+
+fn check_dim(args: &Args, index_dim: usize, query_dim: usize) -> Result<(), Error> {
+    if index_dim == query_dim {
+        return Ok(());
+    }
+    Err(Error::Use(format!(
+        "{} has {query_dim} dimensions, {} has {index_dim}",
+        args.queries.display(),
+        args.index.display(),
+    )))
+}
+
+fn about_query(args: &Args, number: u64, error: &pagehop_engine::Error) -> Error {
+    use pagehop_engine::Error as EngineError;
+    match error {
+        EngineError::Argument { what } => {
+            Error::Use(format!("query {number} of {}: {what}", args.queries.display()))
+        }
+        _ => Error::about(&args.index, error),
+    }
+}
+
+fn thread_count(asked: usize) -> usize {
+    match asked {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        _ => asked,
+    }
+}
+
+fn parse_k(text: &str) -> Result<usize, String> {
+    parse_count(text, 1, SEARCH_LIST_MAX)
+}
+
+fn parse_search_list(text: &str) -> Result<usize, String> {
+    parse_count(text, 1, SEARCH_LIST_MAX)
+}
+
+fn parse_beam_width(text: &str) -> Result<usize, String> {
+    parse_count(text, 1, BEAM_WIDTH_MAX)
+}
+
+fn parse_slack(text: &str) -> Result<f32, String> {
+    match text.parse() {
+        Ok(slack) if slack >= 0.0 => Ok(slack),
+        _ => Err("it must be a number from 0 up, or inf".to_owned()),
+    }
+}
+
+fn parse_npy(text: &str) -> Result<PathBuf, String> {
+    let path = Path::new(text);
+    match path.extension() {
+        Some(extension) if extension.eq_ignore_ascii_case("npy") => Ok(path.to_owned()),
+        _ => Err("its name must end in .npy".to_owned()),
+    }
+}

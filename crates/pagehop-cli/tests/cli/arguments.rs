@@ -1,0 +1,102 @@
+//! Wrong use of the command: exit code 2, standard error names what is wrong, nothing is touched.
+
+use crate::support::{Folder, unchanged, vectors};
+
+#[test]
+fn wrong_words_are_refused_with_code_2() {
+    let folder = Folder::new();
+    for (line, expected) in [
+        ("build", "<VECTORS>"),
+        ("build v.npy", "--output"),
+        ("build v.npy -o i --metric manhattan", "l2, ip, cosine"),
+        ("build v.npy -o i --memory lots", "size \"lots\""),
+        ("build v.npy -o i --memory -1", "-1"),
+        ("build v.npy -o i --threads 1000000", "from 0 to 1024"),
+        ("build v.npy -o i --seed=-3", "-3"),
+        ("search i q.npy -k 0", "from 1 to"),
+        ("search i q.npy -k 99999999999999999999", "from 1 to"),
+        ("search i q.npy --search-list 0", "from 1 to"),
+        ("search i q.npy --slack -1", "-1"),
+        ("search i q.npy --slack=nan", "from 0 up"),
+        ("search i q.npy --beam-width 1000", "from 1 to"),
+        ("search i q.npy --cache 1XB", "unknown unit"),
+        ("search i q.npy --output found.txt", "must end in .npy"),
+        ("search i", "<QUERIES>"),
+        ("info", "<INDEX>"),
+        ("check i --repair", "--repair"),
+        ("frobnicate", "frobnicate"),
+    ] {
+        let error = folder.run(line).error(2);
+        assert!(error.contains(expected), "pagehop {line}: {error}");
+    }
+    assert!(folder.names().is_empty());
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    let folder = Folder::new();
+    let help = folder.run("--help").ok();
+    for word in ["build", "search", "info", "check"] {
+        assert!(help.contains(word), "{help}");
+        assert!(folder.run(&format!("{word} --help")).ok().contains("Usage"));
+    }
+    assert!(folder.run("--version").ok().starts_with("pagehop "));
+}
+
+#[test]
+fn files_that_are_not_there_are_named() {
+    let folder = Folder::new();
+    folder.fbin("v.fbin", &vectors(10, 4, 1));
+    for (line, name) in [
+        ("build missing.npy -o i", "missing.npy"),
+        ("build v.fbin -o i --ids missing.txt", "missing.txt"),
+        ("build v.fbin -o no/such/folder/i", "no/such/folder"),
+        ("search missing.pagehop v.fbin", "missing.pagehop"),
+        ("info missing.pagehop", "missing.pagehop"),
+        ("check missing.pagehop", "missing.pagehop"),
+    ] {
+        let error = folder.run(line).error(1);
+        assert!(error.contains(name), "pagehop {line}: {error}");
+    }
+    assert_eq!(folder.names(), ["v.fbin"]);
+}
+
+#[test]
+fn what_is_there_is_not_overwritten_unasked() {
+    let folder = Folder::new();
+    let v = folder.fbin("v.fbin", &vectors(10, 4, 1));
+    let precious = folder.write("precious", "not to be lost");
+    let error = folder.run("build v.fbin -o precious").error(2);
+    assert!(error.contains("precious exists already; --overwrite"), "{error}");
+    assert!(unchanged(&precious, b"not to be lost"));
+
+    let before = std::fs::read(&v).unwrap();
+    for line in ["build v.fbin -o v.fbin --overwrite", "build v.fbin -o ./../$/v.fbin --overwrite"] {
+        let folder_name = folder.path("");
+        let folder_name = folder_name.file_name().unwrap().to_str().unwrap();
+        let error = folder.run(&line.replace('$', folder_name)).error(2);
+        assert!(error.contains("while it is read"), "{error}");
+    }
+    assert!(unchanged(&v, &before));
+
+    let error = folder.run("build v.fbin -o . --overwrite").error(2);
+    assert!(error.contains("not a file"), "{error}");
+}
+
+#[test]
+fn bad_vectors_end_a_build_before_it_begins() {
+    let folder = Folder::new();
+    folder.write("v.csv", "1,2,3");
+    folder.write("cut.fbin", [1, 0, 0, 0, 4, 0, 0, 0, 0]);
+    folder.fbin("v.fbin", &vectors(3, 4, 1));
+    folder.write("ids.txt", "1\n2\n");
+    for (line, expected) in [
+        ("build v.csv -o i", "must end in .npy"),
+        ("build cut.fbin -o i", "24 bytes in all; the file has 9, 15 fewer"),
+        ("build v.fbin -o i --ids ids.txt", "holds 2 ids for 3 vectors"),
+    ] {
+        let error = folder.run(line).error(1);
+        assert!(error.contains(expected), "pagehop {line}: {error}");
+    }
+    assert!(!folder.path("i").exists());
+}

@@ -1,0 +1,160 @@
+//! What every test of the binary needs: a folder, files of vectors, and a way to run the command.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder of its own for a test; it is removed with it.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// An empty folder.
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("pagehop-cli-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// The name of a file in it.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Puts a file into it.
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// Puts a .fbin file into it.
+    pub(crate) fn fbin(&self, name: &str, vectors: &[Vec<f32>]) -> PathBuf {
+        self.write(name, fbin(vectors))
+    }
+
+    /// The names of all files in it, hidden ones too.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// The command, to be run in this folder.
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pagehop"));
+        command.args(line.split_whitespace()).current_dir(&self.0).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `pagehop` with the words of `line` in this folder.
+    pub(crate) fn run(&self, line: &str) -> Run {
+        Run::of(&mut self.command(line))
+    }
+
+    /// Builds `items.pagehop` over `vectors`.
+    pub(crate) fn index(&self, vectors: &[Vec<f32>], options: &str) -> PathBuf {
+        self.fbin("items.fbin", vectors);
+        self.run(&format!("build items.fbin -o items.pagehop --quiet {options}")).ok();
+        self.path("items.pagehop")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a command said and how it ended.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    /// Runs `command` to its end.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        command.output().unwrap().into()
+    }
+
+    /// Standard output of a run that must have succeeded.
+    #[track_caller]
+    pub(crate) fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.stdout
+    }
+
+    /// Standard error of a run that must have ended with `code`, in one error, without a panic.
+    #[track_caller]
+    pub(crate) fn error(self, code: i32) -> String {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        assert!(self.stderr.starts_with("error: "), "{self:?}");
+        assert!(!self.stderr.contains("panicked"), "{self:?}");
+        self.stderr
+    }
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// `rows` vectors that `seed` decides, around a few centers.
+pub(crate) fn vectors(rows: usize, dim: usize, seed: u64) -> Vec<Vec<f32>> {
+    let mut state = seed;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 24) as f32 - 0.5
+    };
+    let centers: Vec<Vec<f32>> = (0..8).map(|_| (0..dim).map(|_| next() * 4.0).collect()).collect();
+    (0..rows).map(|row| centers[row % 8].iter().map(|&center| center + next()).collect()).collect()
+}
+
+/// The bytes of a .fbin file.
+pub(crate) fn fbin(vectors: &[Vec<f32>]) -> Vec<u8> {
+    let dim = vectors.first().map_or(0, Vec::len);
+    let mut bytes = (vectors.len() as u32).to_le_bytes().to_vec();
+    bytes.extend((dim as u32).to_le_bytes());
+    bytes.extend(vectors.iter().flatten().flat_map(|x| x.to_le_bytes()));
+    bytes
+}
+
+/// The numbers of the `k` vectors nearest to `query`, by squared Euclidean distance.
+pub(crate) fn nearest(vectors: &[Vec<f32>], query: &[f32], k: usize) -> Vec<u64> {
+    let distance = |vector: &[f32]| -> f32 { vector.iter().zip(query).map(|(x, y)| (x - y) * (x - y)).sum() };
+    let mut order: Vec<(f32, u64)> =
+        vectors.iter().zip(0..).map(|(vector, number)| (distance(vector), number)).collect();
+    order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    order.truncate(k);
+    order.into_iter().map(|(_, number)| number).collect()
+}
+
+/// The bytes of a .ibin file.
+pub(crate) fn ibin(rows: &[Vec<u64>]) -> Vec<u8> {
+    let mut bytes = (rows.len() as u32).to_le_bytes().to_vec();
+    bytes.extend((rows[0].len() as u32).to_le_bytes());
+    bytes.extend(rows.iter().flatten().flat_map(|&id| (id as u32).to_le_bytes()));
+    bytes
+}
+
+/// Each line of `text` as JSON.
+pub(crate) fn json_lines(text: &str) -> Vec<serde_json::Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Whether `path` is byte for byte what it was.
+pub(crate) fn unchanged(path: &Path, before: &[u8]) -> bool {
+    fs::read(path).is_ok_and(|now| now == before)
+}

@@ -1,0 +1,301 @@
+//! Pages with faults: the store a search must survive.
+//!
+//! Look-ahead goes through a queue as short as the seed likes: a started page lands at some later
+//! call, in any order, or was never taken on; finishing a page waits for it either way. None of that
+//! may change an answer. Damage is done once, when the pages are taken over, so every search sees
+//! the same damaged page. Failed reads are counted over all searches together.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use pagehop_engine::page::{Pages, Reader};
+use pagehop_engine::{BODY_BYTES, Error, PageId};
+
+use crate::{MemPages, MemReader, Rng};
+
+/// What goes wrong. `Default` is nothing: pages that only look ahead in odd order.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// Decides everything that is not decided here.
+    pub seed: u64,
+    /// The read that fails, counted from 1 over all readers; later reads succeed.
+    pub fail_read: Option<u64>,
+    /// One in so many pages is damaged; 0 means none.
+    pub damage_one_in: usize,
+    /// Started pages that are under way at most; more starts are forgotten.
+    pub in_flight_max: usize,
+}
+
+impl Faults {
+    /// A mix of faults that `seed` chooses: each kind is absent in about half of all mixes.
+    pub fn from_seed(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        Self {
+            seed,
+            fail_read: rng.one_in(2).then(|| 1 + rng.below(64) as u64),
+            damage_one_in: if rng.one_in(2) { 1 + rng.below(200) } else { 0 },
+            in_flight_max: rng.below(17),
+        }
+    }
+}
+
+/// What one page lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// One bit is the other way round.
+    Bit,
+    /// One byte is another.
+    Byte,
+    /// A run of bytes is random.
+    Run,
+    /// From some point on there are only zeros, as after a torn write.
+    Tail,
+    /// Another page's body is in this place.
+    Swapped,
+    /// Nothing but random bytes.
+    Noise,
+}
+
+/// What was asked of [`FaultyPages`], over all readers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Pages asked for ahead of time.
+    pub starts: u64,
+    /// Starts that the queue had no room for.
+    pub starts_dropped: u64,
+    /// Pages waited for.
+    pub finishes: u64,
+    /// Finishes of a page that had landed already.
+    pub finishes_ready: u64,
+    /// Starts and finishes of a page that does not exist.
+    pub unknown: u64,
+    /// Releases.
+    pub releases: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    starts: AtomicU64,
+    starts_dropped: AtomicU64,
+    finishes: AtomicU64,
+    finishes_ready: AtomicU64,
+    unknown: AtomicU64,
+    releases: AtomicU64,
+}
+
+/// [`MemPages`] with faults.
+pub struct FaultyPages {
+    pages: MemPages,
+    faults: Faults,
+    damaged: Vec<(PageId, Damage)>,
+    counters: Counters,
+    readers: AtomicU64,
+}
+
+impl FaultyPages {
+    /// Takes `pages` over and damages what `faults` says.
+    pub fn new(pages: MemPages, faults: Faults) -> Self {
+        let mut faulty =
+            Self { pages, faults, damaged: Vec::new(), counters: Counters::default(), readers: AtomicU64::new(0) };
+        faulty.damage_pages();
+        faulty
+    }
+
+    /// What goes wrong here; print it when a test fails.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// The pages that are not what was written. Damage may by chance have changed nothing that
+    /// matters, never nothing at all.
+    pub fn damaged(&self) -> &[(PageId, Damage)] {
+        &self.damaged
+    }
+
+    /// What was asked so far.
+    pub fn calls(&self) -> Calls {
+        let counters = &self.counters;
+        Calls {
+            starts: counters.starts.load(Relaxed),
+            starts_dropped: counters.starts_dropped.load(Relaxed),
+            finishes: counters.finishes.load(Relaxed),
+            finishes_ready: counters.finishes_ready.load(Relaxed),
+            unknown: counters.unknown.load(Relaxed),
+            releases: counters.releases.load(Relaxed),
+        }
+    }
+
+    /// Fails the test if a page that does not exist was asked for although no page is damaged.
+    ///
+    /// # Panics
+    ///
+    /// In that case.
+    pub fn assert_asked_well(&self) {
+        let calls = self.calls();
+        assert!(
+            calls.unknown == 0 || !self.damaged.is_empty(),
+            "pages that do not exist were asked for: {calls:?}, {:?}",
+            self.faults,
+        );
+    }
+
+    fn damage_pages(&mut self) {
+        let mut rng = Rng::new(self.faults.seed ^ 0xda4a_6e00);
+        let count = self.pages.page_count();
+        for page in (0..count).map(PageId) {
+            if !rng.one_in(self.faults.damage_one_in) || self.pages.get(page).is_none() {
+                continue;
+            }
+            let kinds = [Damage::Bit, Damage::Byte, Damage::Run, Damage::Tail, Damage::Swapped, Damage::Noise];
+            let kind = kinds[rng.below(kinds.len())];
+            let other = PageId(rng.below(count as usize) as u32);
+            let other = self.pages.get(other).map(<[u8]>::to_vec);
+            let before = self.pages.body(page).to_vec();
+            damage(self.pages.body_mut(page), kind, other.as_deref(), &mut rng);
+            if self.pages.body(page) != before {
+                self.damaged.push((page, kind));
+            }
+        }
+    }
+}
+
+/// Does `kind` of damage to `body`, where `rng` says; `other` is what [`Damage::Swapped`] puts there.
+pub fn damage(body: &mut [u8], kind: Damage, other: Option<&[u8]>, rng: &mut Rng) {
+    let at = rng.below(body.len());
+    match kind {
+        Damage::Bit => body[at] ^= 1 << rng.below(8),
+        Damage::Byte => body[at] = body[at].wrapping_add(1 + rng.below(255) as u8),
+        Damage::Run => {
+            let end = (at + 1 + rng.below(64)).min(body.len());
+            fill(&mut body[at..end], rng);
+        }
+        Damage::Tail => body[at..].fill(0),
+        Damage::Swapped => {
+            if let Some(other) = other.filter(|other| other.len() == body.len()) {
+                body.copy_from_slice(other);
+            }
+        }
+        Damage::Noise => fill(body, rng),
+    }
+}
+
+fn fill(bytes: &mut [u8], rng: &mut Rng) {
+    bytes.fill_with(|| rng.next_u64() as u8);
+}
+
+impl Pages for FaultyPages {
+    type Reader<'p> = FaultyReader<'p>;
+
+    fn reader(&self) -> FaultyReader<'_> {
+        let number = self.readers.fetch_add(1, Relaxed);
+        FaultyReader {
+            host: self,
+            inner: self.pages.reader(),
+            queue: RefCell::new(Queue {
+                rng: Rng::new(self.faults.seed ^ (number << 32)),
+                in_flight: Vec::new(),
+                landed: Vec::new(),
+            }),
+        }
+    }
+
+    fn page_count(&self) -> u32 {
+        self.pages.page_count()
+    }
+}
+
+/// One search's view of [`FaultyPages`].
+pub struct FaultyReader<'p> {
+    host: &'p FaultyPages,
+    inner: MemReader<'p>,
+    queue: RefCell<Queue>,
+}
+
+struct Queue {
+    rng: Rng,
+    in_flight: Vec<PageId>,
+    landed: Vec<PageId>,
+}
+
+impl Queue {
+    /// Lets some of the pages under way land, in any order; sometimes none.
+    fn pump(&mut self) {
+        while !self.in_flight.is_empty() && self.rng.one_in(2) {
+            let which = self.rng.below(self.in_flight.len());
+            let page = self.in_flight.swap_remove(which);
+            self.landed.push(page);
+        }
+        if self.rng.one_in(8) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Reader for FaultyReader<'_> {
+    type Guard<'r>
+        = &'r [u8]
+    where
+        Self: 'r;
+
+    /// # Panics
+    ///
+    /// If `bytes` is not a part of a body.
+    fn start(&self, page: PageId, bytes: Range<usize>) {
+        assert!(
+            bytes.start <= bytes.end && bytes.end <= BODY_BYTES,
+            "bytes {bytes:?} of page {} are not a part of its body",
+            page.0,
+        );
+        let counters = &self.host.counters;
+        counters.starts.fetch_add(1, Relaxed);
+        if self.host.pages.get(page).is_none() {
+            counters.unknown.fetch_add(1, Relaxed);
+            return;
+        }
+        let mut queue = self.queue.borrow_mut();
+        queue.pump();
+        if queue.in_flight.len() >= self.host.faults.in_flight_max {
+            counters.starts_dropped.fetch_add(1, Relaxed);
+            return;
+        }
+        queue.in_flight.push(page);
+        self.inner.start(page, bytes);
+    }
+
+    fn finish(&self, page: PageId) -> Result<&[u8], Error> {
+        let counters = &self.host.counters;
+        let number = 1 + counters.finishes.fetch_add(1, Relaxed);
+        if self.host.pages.get(page).is_none() {
+            counters.unknown.fetch_add(1, Relaxed);
+        }
+        let mut queue = self.queue.borrow_mut();
+        queue.pump();
+        if queue.landed.contains(&page) {
+            counters.finishes_ready.fetch_add(1, Relaxed);
+        }
+        queue.landed.retain(|&landed| landed != page);
+        queue.in_flight.retain(|&under_way| under_way != page);
+        drop(queue);
+        if self.host.faults.fail_read == Some(number) {
+            let seed = self.host.faults.seed;
+            return Err(Error::io(
+                format!("read {number}, of page {}, with seed {seed}", page.0),
+                std::io::Error::other("fails on purpose"),
+            ));
+        }
+        self.inner.finish(page)
+    }
+
+    fn release(&mut self) {
+        self.host.counters.releases.fetch_add(1, Relaxed);
+        self.inner.release();
+    }
+
+    fn pages_missed(&self) -> u64 {
+        self.inner.pages_missed()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! The host header: the first 24 bytes of every page of a file, little endian.
+//!
+//! | bytes | type | meaning |
+//! |---|---|---|
+//! | 0..4 | u32 | CRC-32C (Castagnoli, initial value and final xor `0xffff_ffff`) of bytes 4..8192 |
+//! | 4..8 | u32 | id of the page, so that a page written to the wrong place is noticed |
+//! | 8..16 | u64 | log position of the last change; 0 for a page of a bulk build |
+//! | 16..18 | u16 | version of this header, 1 |
+//! | 18..24 | | zero; ignored by a reader of version 1 |
+//!
+//! Page `n` lies at byte `n * 8192` of the file. The body behind the header is the engine's.
+
+use pagehop_engine::{HOST_HEADER_BYTES, PAGE_BYTES, PageId};
+
+use pagehop_kernels::crc32c;
+
+/// Version of the host header that this build writes, and the only one it reads.
+pub(crate) const HEADER_VERSION: u16 = 1;
+
+/// First bytes of the body of page 0 of any index.
+pub(crate) const MAGIC: &[u8; 8] = b"PAGEHOP\0";
+
+const CHECKSUM_BYTES: usize = 4;
+const _: () = assert!(HOST_HEADER_BYTES == 24 && PAGE_BYTES == 8192);
+
+/// Fills in the header of `page`, whose body is complete.
+pub(crate) fn seal(page: PageId, log_position: u64, bytes: &mut [u8; PAGE_BYTES]) {
+    bytes[4..8].copy_from_slice(&page.0.to_le_bytes());
+    bytes[8..16].copy_from_slice(&log_position.to_le_bytes());
+    bytes[16..18].copy_from_slice(&HEADER_VERSION.to_le_bytes());
+    bytes[18..24].fill(0);
+    let checksum = crc32c(&bytes[CHECKSUM_BYTES..], 0);
+    bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// What is wrong with a page that was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The bytes are not those that were written.
+    Checksum { stored: u32, computed: u32 },
+    /// The bytes are whole, but belong to another page.
+    Misdirected { found: u32 },
+    /// The bytes are whole, but of a version this build does not know.
+    Version { found: u16 },
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Checksum { stored, computed } => {
+                write!(f, "stored checksum {stored:#010x}, computed {computed:#010x}")
+            }
+            Self::Misdirected { found } => write!(f, "found page {found} in its place"),
+            Self::Version { found } => {
+                write!(f, "expected page header version {HEADER_VERSION}, found {found}")
+            }
+        }
+    }
+}
+
+/// Proves that `bytes` are what was written as `page`.
+pub(crate) fn verify(page: PageId, bytes: &[u8; PAGE_BYTES]) -> Result<(), Fault> {
+    let stored = u32_at(bytes, 0);
+    let computed = crc32c(&bytes[CHECKSUM_BYTES..], 0);
+    if stored != computed {
+        return Err(Fault::Checksum { stored, computed });
+    }
+    let found = u16::from_le_bytes([bytes[16], bytes[17]]);
+    if found != HEADER_VERSION {
+        return Err(Fault::Version { found });
+    }
+    let found = u32_at(bytes, 4);
+    if found != page.0 {
+        return Err(Fault::Misdirected { found });
+    }
+    Ok(())
+}
+
+/// Whether page 0 calls itself an index. A byte or two may differ: that is damage, not another format.
+pub(crate) fn claims_to_be_an_index(page_0: &[u8]) -> bool {
+    let body = page_0.get(HOST_HEADER_BYTES..).unwrap_or_default();
+    body.len() >= MAGIC.len() && MAGIC.iter().zip(body).filter(|(a, b)| a == b).count() >= 6
+}
+
+fn u32_at(bytes: &[u8; PAGE_BYTES], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_crc32c() {
+        assert_eq!(crc32c(b"123456789", 0), 0xe306_9283);
+    }
+
+    #[test]
+    fn the_bytes_are_where_the_format_says() {
+        let mut bytes = [7; PAGE_BYTES];
+        seal(PageId(0x0403_0201), 0x1817_1615_1413_1211, &mut bytes);
+        assert_eq!(bytes[4..8], [1, 2, 3, 4]);
+        assert_eq!(bytes[8..16], [0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18]);
+        assert_eq!(bytes[16..18], [1, 0]);
+        assert_eq!(bytes[18..24], [0; 6]);
+        assert_eq!(bytes[..4], crc32c(&bytes[4..], 0).to_le_bytes());
+        assert_eq!(verify(PageId(0x0403_0201), &bytes), Ok(()));
+    }
+
+    #[test]
+    fn every_flipped_byte_is_noticed() {
+        let mut bytes = [0; PAGE_BYTES];
+        seal(PageId(5), 0, &mut bytes);
+        for at in 0..PAGE_BYTES {
+            bytes[at] ^= 1 << (at % 8);
+            assert!(matches!(verify(PageId(5), &bytes), Err(Fault::Checksum { .. })), "byte {at}");
+            bytes[at] ^= 1 << (at % 8);
+        }
+    }
+
+    #[test]
+    fn whole_pages_of_elsewhere_are_noticed() {
+        let mut bytes = [0; PAGE_BYTES];
+        seal(PageId(5), 0, &mut bytes);
+        assert_eq!(verify(PageId(6), &bytes), Err(Fault::Misdirected { found: 5 }));
+        bytes[16] = 2;
+        let checksum = crc32c(&bytes[4..], 0);
+        bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(verify(PageId(5), &bytes), Err(Fault::Version { found: 2 }));
+    }
+
+    #[test]
+    fn another_format_is_told_from_a_damaged_index() {
+        let mut bytes = [0; PAGE_BYTES];
+        assert!(!claims_to_be_an_index(&bytes));
+        assert!(!claims_to_be_an_index(b"short"));
+        bytes[24..32].copy_from_slice(MAGIC);
+        assert!(claims_to_be_an_index(&bytes));
+        bytes[25] ^= 0x10;
+        assert!(claims_to_be_an_index(&bytes));
+    }
+}

@@ -1,0 +1,68 @@
+//! The way in: open an index file, build one.
+
+use std::path::Path;
+
+use pagehop_engine::index::OnProgress;
+use pagehop_engine::{BuildOptions, BuildReport, Error, Index, VectorSource};
+
+use crate::file::FilePages;
+use crate::sink::FileSink;
+
+/// How to open an index file.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Bytes for pages kept in memory and the tables that find them; at least 64 pages are kept.
+    pub cache_bytes: u64,
+    /// Whether to read past the system's page cache, where the file system allows it.
+    pub direct: bool,
+    /// How to read.
+    pub io: Io,
+}
+
+impl Default for OpenOptions {
+    /// 256 MiB, past the page cache, by the best way there is.
+    fn default() -> Self {
+        Self { cache_bytes: 256 << 20, direct: true, io: Io::Auto }
+    }
+}
+
+/// A way to read pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    /// [`Io::Uring`] where the system allows it and `PAGEHOP_IO` is not `pread`, else [`Io::Pread`].
+    Auto,
+    /// io_uring: look-ahead keeps many reads in flight. Refused by some containers.
+    Uring,
+    /// One read at a time, as it is needed.
+    Pread,
+}
+
+/// Opens the index at `path`.
+///
+/// # Errors
+///
+/// Those of [`FilePages::open`] and of [`Index::open`].
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Index<FilePages>, Error> {
+    Index::open(FilePages::open(path, options)?)
+}
+
+/// Builds an index over all rows of `source` at `path`.
+///
+/// A build that fails or is killed leaves what was at `path` before, or nothing.
+///
+/// # Errors
+///
+/// Those of [`FileSink::create`], before any work is done; those of [`pagehop_engine::build`];
+/// [`Error::Io`] if the file cannot be written.
+pub fn build(
+    path: &Path,
+    source: &mut dyn VectorSource,
+    options: &BuildOptions,
+    overwrite: bool,
+    progress: OnProgress<'_>,
+) -> Result<BuildReport, Error> {
+    let mut sink = FileSink::create(path, overwrite)?;
+    let report = pagehop_engine::build(source, options, &mut sink, progress)?;
+    sink.finish()?;
+    Ok(report)
+}

@@ -1,0 +1,60 @@
+//! An index that is open while the process forks, as Python's `multiprocessing` does.
+#![allow(unsafe_code, reason = "running code in a forked child is unsafe")]
+
+mod support;
+
+use std::io::Error;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+
+use pagehop_engine::{PageId, Pages, Reader};
+use pagehop_store::FilePages;
+use support::{Random, Scratch, expect_body, open, ways, write_pages};
+
+fn read_some(pages: &FilePages, seed: u64) {
+    let mut random = Random(seed);
+    for _ in 0..100 {
+        let mut reader = pages.reader();
+        for _ in 0..10 {
+            let wanted: Vec<_> = (0..6).map(|_| random.below(1000)).collect();
+            for &page in &wanted {
+                reader.start(PageId(page), 0..64);
+            }
+            for &page in &wanted[..4] {
+                expect_body(page, reader.finish(PageId(page)).unwrap());
+            }
+            reader.release();
+        }
+    }
+}
+
+#[test]
+fn parent_and_child_both_go_on() {
+    let scratch = Scratch::new("fork");
+    let path = scratch.path("pages");
+    write_pages(&path, 1000);
+    for options in ways(64 * 8192) {
+        let pages = Arc::new(open(&path, &options));
+        read_some(&pages, 1);
+        // A reader that is busy, with reads in flight, across the fork.
+        let busy = pages.reader();
+        busy.start(PageId(900), 0..64);
+        expect_body(901, busy.finish(PageId(901)).unwrap());
+        busy.start(PageId(902), 0..64);
+
+        let theirs = Arc::clone(&pages);
+        let search =
+            move || std::panic::catch_unwind(|| read_some(&theirs, 2)).map_err(|_| Error::other("panicked"));
+        let mut command = Command::new("true");
+        // SAFETY: no other thread uses `pages`, so the child finds its locks free; glibc's allocator
+        // works after a fork.
+        unsafe { command.pre_exec(search) };
+        assert!(command.status().expect("the child read its pages").success());
+
+        read_some(&pages, 3);
+        for page in [900, 901, 902] {
+            expect_body(page, busy.finish(PageId(page)).unwrap());
+        }
+    }
+}

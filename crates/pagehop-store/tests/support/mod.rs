@@ -1,0 +1,149 @@
+//! Files of synthetic pages whose every word says which page it belongs to.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::path::{Path, PathBuf};
+
+use pagehop_engine::{BODY_BYTES, HOST_HEADER_BYTES, PAGE_BYTES, PageId, PageSink, Pages, Reader};
+use pagehop_store::{FilePages, FileSink, Io, OpenOptions};
+
+/// A directory that goes away with its owner.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// On the file system of the build, which is a real one: `/tmp` may be memory.
+    pub(crate) fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Names of everything in it.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The body of `page`.
+pub(crate) fn body_of(page: u32) -> Vec<u8> {
+    let words = (0..BODY_BYTES as u64 / 8).flat_map(|at| word_of(page, at).to_le_bytes());
+    let mut body: Vec<u8> = words.collect();
+    if page == 0 {
+        body[..8].copy_from_slice(b"PAGEHOP\0");
+    }
+    body
+}
+
+fn word_of(page: u32, at: u64) -> u64 {
+    (u64::from(page) << 32 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Proves that `body` is that of `page`, looking at some of it.
+#[track_caller]
+pub(crate) fn expect_body(page: u32, body: &[u8]) {
+    assert_eq!(body.len(), BODY_BYTES);
+    for at in [1, 2, 63, 511, 512, 777, BODY_BYTES / 8 - 1] {
+        let word = u64::from_le_bytes(body[at * 8..][..8].try_into().unwrap());
+        assert_eq!(word, word_of(page, at as u64), "page {page}, word {at}");
+    }
+}
+
+/// Writes a file of `pages` pages.
+pub(crate) fn write_pages(path: &Path, pages: u32) {
+    let mut sink = FileSink::create(path, true).unwrap();
+    for page in (1..pages).chain([0]) {
+        sink.write(PageId(page), &body_of(page)).unwrap();
+    }
+    sink.finish().unwrap();
+}
+
+/// Proves that no page stays in flight and no frame is lost: in the second of two scans, every page
+/// finds a frame.
+#[track_caller]
+pub(crate) fn expect_whole(pages: &FilePages) {
+    for round in 0..2 {
+        let before = pages.counters().uncached_reads;
+        let mut reader = pages.reader();
+        for page in 0..pages.page_count() {
+            expect_body(page, reader.finish(PageId(page)).unwrap());
+            reader.release();
+        }
+        if round == 1 {
+            assert_eq!(pages.counters().uncached_reads, before);
+        }
+    }
+}
+
+/// Changes one byte of the file.
+pub(crate) fn flip(path: &Path, page: u32, byte: usize) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    let at = u64::from(page) * PAGE_BYTES as u64 + byte as u64;
+    let mut bytes = [0];
+    file.read_exact_at(&mut bytes, at).unwrap();
+    file.write_all_at(&[bytes[0] ^ 0x40], at).unwrap();
+}
+
+/// Copies the bytes of one page over another.
+pub(crate) fn misdirect(path: &Path, from: u32, to: u32) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    let mut bytes = [0; PAGE_BYTES];
+    file.read_exact_at(&mut bytes, u64::from(from) * PAGE_BYTES as u64).unwrap();
+    file.write_all_at(&bytes, u64::from(to) * PAGE_BYTES as u64).unwrap();
+}
+
+/// Every way to read, with a cache of `cache_bytes`.
+pub(crate) fn ways(cache_bytes: u64) -> [OpenOptions; 4] {
+    [(Io::Uring, true), (Io::Uring, false), (Io::Pread, true), (Io::Pread, false)].map(|(io, direct)| OpenOptions {
+        cache_bytes,
+        direct,
+        io,
+    })
+}
+
+pub(crate) fn open(path: &Path, options: &OpenOptions) -> FilePages {
+    FilePages::open(path, options).unwrap()
+}
+
+/// Numbers that look random and depend on the seed alone.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, end: u32) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        (((z >> 32) * u64::from(end)) >> 32) as u32
+    }
+
+    pub(crate) fn shuffle(&mut self, numbers: &mut [u32]) {
+        for end in (1..numbers.len()).rev() {
+            numbers.swap(end, self.below(end as u32 + 1) as usize);
+        }
+    }
+}
+
+/// Bytes that the process has in memory.
+pub(crate) fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+const _: () = assert!(HOST_HEADER_BYTES.is_multiple_of(8));
