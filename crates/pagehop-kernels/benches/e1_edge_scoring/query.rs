@@ -1,0 +1,81 @@
+//! One query in every form that some layout wants, and the plain sums that check their answers.
+
+use crate::timing::Random;
+
+/// How many dimensions, in how many 64-bit words, of how many edges.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) dims: usize,
+    pub(crate) words: usize,
+    pub(crate) edges: usize,
+}
+
+pub(crate) struct Query {
+    /// Four bits per dimension; zeros behind the last.
+    nibbles: Vec<u8>,
+    /// Eight bits per dimension; zeros behind the last.
+    pub(crate) bytes: Vec<u8>,
+    /// `nibbles` as four bit planes of `words` words, lightest first.
+    pub(crate) planes: Vec<u64>,
+    /// `planes` in vectors of 32 bytes, split into low and high nibbles, zeros behind the last word.
+    pub(crate) split_planes: Vec<[[[u8; 32]; 4]; 2]>,
+    /// For every four dimensions, the sum of `nibbles` for each of 16 choices among them: at most 60.
+    pub(crate) tables: Vec<[u8; 16]>,
+    /// `tables` of one word: for each two bytes, those of their low nibbles and those of their high ones.
+    pub(crate) word_tables: Vec<[[[u8; 32]; 2]; 4]>,
+}
+
+impl Query {
+    pub(crate) fn new(shape: Shape) -> Self {
+        let mut bytes = Random(2).bytes(shape.dims);
+        bytes.resize(shape.words * 64, 0);
+        let nibbles: Vec<u8> = bytes.iter().map(|byte| byte >> 4).collect();
+        let plane_word = |plane: usize, word: usize| {
+            (0..64).fold(0, |bits, bit| bits | u64::from(nibbles[word * 64 + bit] >> plane & 1) << bit)
+        };
+        let planes = (0..4 * shape.words).map(|i| plane_word(i / shape.words, i % shape.words)).collect();
+        let plane_byte = |plane: usize, byte: usize| match byte / 8 {
+            word if word < shape.words => plane_word(plane, word).to_le_bytes()[byte % 8],
+            _ => 0,
+        };
+        let split_planes = (0..shape.words.div_ceil(4))
+            .map(|vector| {
+                [0, 4].map(|shift| {
+                    std::array::from_fn(|plane| {
+                        std::array::from_fn(|byte| plane_byte(plane, vector * 32 + byte) >> shift & 15)
+                    })
+                })
+            })
+            .collect();
+        let table = |dims: &[u8]| {
+            std::array::from_fn(|chosen| (0..4).filter(|dim| chosen >> dim & 1 == 1).map(|dim| dims[dim]).sum())
+        };
+        let tables = nibbles[..shape.dims].chunks_exact(4).map(table).collect();
+        let all_tables: Vec<[u8; 16]> = nibbles.chunks_exact(4).map(table).collect();
+        let two_tables = |word: usize, bytes: usize, nibble: usize| {
+            let at = word * 16 + bytes * 4 + nibble;
+            std::array::from_fn(|entry| all_tables[at + entry / 16 * 2][entry % 16])
+        };
+        let word_tables = (0..shape.words)
+            .map(|word| std::array::from_fn(|bytes| std::array::from_fn(|nibble| two_tables(word, bytes, nibble))))
+            .collect();
+        Self { nibbles, bytes, planes, split_planes, tables, word_tables }
+    }
+
+    /// What bit planes count: a dimension's nibble where the code has no bit, 15 minus it where it has one.
+    pub(crate) fn distance(&self, bit: impl Fn(usize) -> bool) -> u32 {
+        self.nibbles.iter().enumerate().map(|(dim, &q)| u32::from(if bit(dim) { 15 - q } else { q })).sum()
+    }
+
+    /// The nibbles of the dimensions whose bit is set.
+    pub(crate) fn nibble_sum(&self, bit: impl Fn(usize) -> bool) -> u32 {
+        // FastScan has no code bits for the padding, whose nibbles are zero.
+        let dims = self.tables.len() * 4;
+        self.nibbles[..dims].iter().enumerate().filter(|(dim, _)| bit(*dim)).map(|(_, &q)| u32::from(q)).sum()
+    }
+
+    /// The bytes of the dimensions whose bit is set.
+    pub(crate) fn byte_sum(&self, bit: impl Fn(usize) -> bool) -> u32 {
+        self.bytes.iter().enumerate().filter(|(dim, _)| bit(*dim)).map(|(_, &q)| u32::from(q)).sum()
+    }
+}

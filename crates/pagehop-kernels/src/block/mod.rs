@@ -1,0 +1,34 @@
+//! All inner products between two sets of signed-byte vectors: the workhorse of the index build.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+pub(crate) mod portable;
+
+use crate::dispatch::{Kernels, on_tier};
+
+/// All inner products between the `m` rows of `a` and the `n` rows of `b`: `out[i * n + j]` is `<a_i, b_j>`.
+///
+/// Rows are `dim` contiguous values, one after another. Exact up to 65,536 dimensions. Packs `b` as it goes,
+/// so it pays from about eight rows of `a` on, and allocates about `48 * dim` bytes.
+///
+/// # Panics
+///
+/// If `dim` is zero, `a` or `b` is not a whole number of rows, or `out` has another length than `m * n`.
+pub fn dot_i8_block(a: &[i8], b: &[i8], dim: usize, out: &mut [i32]) {
+    Kernels::active().dot_i8_block(a, b, dim, out);
+}
+
+impl Kernels {
+    /// [`dot_i8_block`] on this instruction set.
+    pub fn dot_i8_block(self, a: &[i8], b: &[i8], dim: usize, out: &mut [i32]) {
+        assert!(dim > 0, "vectors of at least one dimension");
+        assert!(a.len().is_multiple_of(dim) && b.len().is_multiple_of(dim), "whole rows");
+        assert_eq!(out.len(), (a.len() / dim) * (b.len() / dim), "one answer per pair of rows");
+        if out.is_empty() {
+            return;
+        }
+        on_tier!(self, dot_i8_block(a, b, dim, out));
+    }
+}

@@ -1,0 +1,23 @@
+//! CRC-32C (Castagnoli), the page checksum: the polynomial x86 and ARM compute in hardware.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+pub(crate) mod portable;
+
+use crate::dispatch::{Kernels, on_tier};
+
+/// CRC-32C of `bytes`, continuing from `seed`: 0 to start, an earlier answer to go on.
+///
+/// `crc32c(b, crc32c(a, 0))` is the checksum of `a` followed by `b`.
+#[inline]
+pub fn crc32c(bytes: &[u8], seed: u32) -> u32 {
+    Kernels::active().crc32c(bytes, seed)
+}
+
+impl Kernels {
+    /// [`crc32c`] on this instruction set.
+    #[inline]
+    pub fn crc32c(self, bytes: &[u8], seed: u32) -> u32 {
+        on_tier!(self, crc32c(bytes, seed))
+    }
+}

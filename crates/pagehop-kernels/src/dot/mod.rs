@@ -1,0 +1,91 @@
+//! Inner product of two vectors of one element type, and the sum of one.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+pub(crate) mod portable;
+
+use crate::dispatch::{Kernels, on_tier};
+
+/// Inner product of two `f32` vectors.
+///
+/// # Panics
+///
+/// If the lengths differ.
+#[inline]
+pub fn dot_f32(a: &[f32], b: &[f32]) -> f32 {
+    Kernels::active().dot_f32(a, b)
+}
+
+/// Inner product of two vectors of IEEE half-precision bits, computed in `f32`.
+///
+/// # Panics
+///
+/// If the lengths differ.
+#[inline]
+pub fn dot_f16(a: &[u16], b: &[u16]) -> f32 {
+    Kernels::active().dot_f16(a, b)
+}
+
+/// Inner product of two vectors of unsigned bytes, exact up to 65,536 dimensions and modulo 2^32 above.
+///
+/// # Panics
+///
+/// If the lengths differ.
+#[inline]
+pub fn dot_u8(a: &[u8], b: &[u8]) -> u32 {
+    Kernels::active().dot_u8(a, b)
+}
+
+/// Inner product of two vectors of signed bytes, exact up to 65,536 dimensions and modulo 2^32 above.
+///
+/// # Panics
+///
+/// If the lengths differ.
+#[inline]
+pub fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
+    Kernels::active().dot_i8(a, b)
+}
+
+/// Sum of signed bytes, exact up to 2^24 of them and modulo 2^32 above.
+#[inline]
+pub fn sum_i8(a: &[i8]) -> i32 {
+    Kernels::active().sum_i8(a)
+}
+
+impl Kernels {
+    /// [`dot_f32`] on this instruction set.
+    #[inline]
+    pub fn dot_f32(self, a: &[f32], b: &[f32]) -> f32 {
+        assert_eq!(a.len(), b.len(), "vectors of one dimension");
+        on_tier!(self, dot_f32(a, b))
+    }
+
+    /// [`dot_f16`] on this instruction set.
+    #[inline]
+    pub fn dot_f16(self, a: &[u16], b: &[u16]) -> f32 {
+        assert_eq!(a.len(), b.len(), "vectors of one dimension");
+        on_tier!(self, dot_f16(a, b))
+    }
+
+    /// [`dot_u8`] on this instruction set.
+    #[inline]
+    pub fn dot_u8(self, a: &[u8], b: &[u8]) -> u32 {
+        assert_eq!(a.len(), b.len(), "vectors of one dimension");
+        on_tier!(self, dot_u8(a, b))
+    }
+
+    /// [`dot_i8`] on this instruction set.
+    #[inline]
+    pub fn dot_i8(self, a: &[i8], b: &[i8]) -> i32 {
+        assert_eq!(a.len(), b.len(), "vectors of one dimension");
+        on_tier!(self, dot_i8(a, b))
+    }
+
+    /// [`sum_i8`] on this instruction set.
+    #[inline]
+    pub fn sum_i8(self, a: &[i8]) -> i32 {
+        on_tier!(self, sum_i8(a))
+    }
+}

@@ -1,0 +1,19 @@
+//! Asks the memory system for bytes that will be read soon.
+
+pub(crate) mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(not(target_arch = "x86_64"))]
+use portable as here;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as here;
+
+/// Starts fetching every cache line of `bytes` into the caches and returns at once.
+///
+/// Costs about one instruction per 64 bytes. A hint without effect on the answer, and no hint at all on CPUs
+/// other than x86-64.
+#[inline]
+pub fn prefetch(bytes: &[u8]) {
+    here::prefetch(bytes);
+}

@@ -1,0 +1,5 @@
+//! No prefetching: for CPUs without a stable intrinsic.
+
+#[cfg_attr(target_arch = "x86_64", expect(dead_code, reason = "x86-64 has its own"))]
+#[inline]
+pub(crate) fn prefetch(_bytes: &[u8]) {}

@@ -1,0 +1,37 @@
+//! Edge scoring in 512-bit registers: one register holds one word of eight edges, so a lane counts for one
+//! edge from first word to last and nothing is ever summed across lanes.
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+
+use super::{SCAN_EDGES, SCAN_PLANES};
+use crate::dispatch::on_evidence;
+use crate::lanes::avx512::{load_u8x64, store_u32x8};
+use crate::lanes::rows;
+
+on_evidence! { Avx512:
+    fn scan_bits(planes: &[u64], codes: &[u8], words: usize, out: &mut [[u32; SCAN_EDGES]]);
+}
+
+#[target_feature(enable = "avx512f,avx512vl,avx512vpopcntdq")]
+fn scan_bits(planes: &[u64], codes: &[u8], words: usize, out: &mut [[u32; SCAN_EDGES]]) {
+    let planes: [&[u64]; SCAN_PLANES] = rows(planes, words);
+    let (code_rows, _) = codes.as_chunks::<64>();
+    // One block after another reads codes in the order in which `prefetch` asked for them. Three or four blocks
+    // side by side share each broadcast of a plane's word, which saves 2 ns of 36 in the cache and costs up to 90
+    // of 280 from memory (`--bench e1_edge_scoring`, 15 words, 24 edges).
+    for (block, out) in code_rows.chunks_exact(words).zip(out) {
+        let mut counts_u64x8 = [_mm512_setzero_si512(); SCAN_PLANES];
+        for (word, codes) in block[..words].iter().enumerate() {
+            let codes = load_u8x64(codes);
+            for plane in 0..SCAN_PLANES {
+                let differing = _mm512_xor_si512(codes, _mm512_set1_epi64(planes[plane][word] as i64));
+                counts_u64x8[plane] = _mm512_add_epi64(counts_u64x8[plane], _mm512_popcnt_epi64(differing));
+            }
+        }
+        let [ones, twos, fours, eights] = counts_u64x8;
+        let light = _mm512_add_epi64(ones, _mm512_slli_epi64::<1>(twos));
+        let heavy = _mm512_add_epi64(fours, _mm512_slli_epi64::<1>(eights));
+        store_u32x8(out, _mm512_cvtepi64_epi32(_mm512_add_epi64(light, _mm512_slli_epi64::<2>(heavy))));
+    }
+}

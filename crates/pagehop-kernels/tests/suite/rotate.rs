@@ -1,0 +1,51 @@
+//! The Walsh-Hadamard transform.
+
+use pagehop_kernels::{HADAMARD_MAX, Isa, Kernels};
+
+use crate::inputs::{OFFSETS, Random, on_every_isa};
+use crate::naive;
+
+fn sizes() -> impl Iterator<Item = usize> {
+    (0..).map(|log| 1 << log).take_while(|&size| size <= HADAMARD_MAX)
+}
+
+#[test]
+fn transform_is_near_its_definition_and_the_same_on_every_isa() {
+    let portable = Kernels::on(Isa::Portable).expect("portable is always there");
+    on_every_isa(|kernels| {
+        let mut random = Random::new(8);
+        for size in sizes() {
+            let x = random.floats(size);
+            let mut want = x.clone();
+            portable.hadamard(&mut want);
+            for offset in OFFSETS {
+                let mut room = vec![7.0; size + 8];
+                let got = &mut room[offset..][..size];
+                got.copy_from_slice(&x);
+                kernels.hadamard(got);
+                assert_eq!(got, want, "{:?}, {size}", kernels.isa());
+                assert!(room[..offset].iter().chain(&room[offset + size..]).all(|&x| x == 7.0));
+            }
+            // The definition costs the square of the size.
+            if size <= 1024 {
+                for (got, want) in want.iter().zip(naive::hadamard(&x)) {
+                    want.assert_near(*got, &format!("{size}"));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn transform_twice_multiplies_by_the_length() {
+    on_every_isa(|kernels| {
+        for size in sizes() {
+            // Small integers: every sum is exact.
+            let x: Vec<f32> = (0..size).map(|i| (i % 17) as f32 - 8.0).collect();
+            let mut twice = x.clone();
+            kernels.hadamard(&mut twice);
+            kernels.hadamard(&mut twice);
+            assert!(twice.iter().zip(&x).all(|(twice, x)| *twice == *x * size as f32), "{:?}", kernels.isa());
+        }
+    });
+}
