@@ -10,15 +10,12 @@
 //!
 //! Page `n` lies at byte `n * 8192` of the file. The body behind the header is the engine's.
 
-use pagehop_engine::{HOST_HEADER_BYTES, PAGE_BYTES, PageId};
+use pagehop_engine::{HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId};
 
 use pagehop_kernels::crc32c;
 
 /// Version of the host header that this build writes, and the only one it reads.
 pub(crate) const HEADER_VERSION: u16 = 1;
-
-/// First bytes of the body of page 0 of any index.
-pub(crate) const MAGIC: &[u8; 8] = b"PAGEHOP\0";
 
 const CHECKSUM_BYTES: usize = 4;
 const _: () = assert!(HOST_HEADER_BYTES == 24 && PAGE_BYTES == 8192);

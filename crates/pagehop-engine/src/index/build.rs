@@ -408,7 +408,7 @@ fn center_distance(codes: &Codes, row: usize, centers: &Codes, center: usize) ->
 }
 
 /// For each center the row nearest to it among those assigned to it; for one without rows, the first center's.
-fn nearest_rows(codes: &Codes, centers: &Codes, centroid: &[u8]) -> Vec<Entry> {
+pub(crate) fn nearest_rows(codes: &Codes, centers: &Codes, centroid: &[u8]) -> Vec<Entry> {
     let mut best: Vec<Option<Entry>> = vec![None; centers.len()];
     for (row, center) in centroid.iter().enumerate() {
         let center = usize::from(*center);

@@ -1,7 +1,7 @@
 //! The meta page and the model: what an index must know before it can read a node.
 
 use crate::page::layout::{NODES_START, NodeId, NodeLayout, PageKind};
-use crate::page::{BODY_BYTES, PageId, PageSink, Reader};
+use crate::page::{BODY_BYTES, MAGIC, PageId, PageSink, Reader};
 use crate::quantize::centroids::Centroids;
 use crate::quantize::edge::EdgeShape;
 use crate::quantize::estimate::{CENTROIDS_MAX, CoarseCodes};
@@ -9,8 +9,6 @@ use crate::quantize::prepare::{Space, inner_dim};
 use crate::quantize::rotation::Rotation;
 use crate::{Error, Metric};
 
-/// First bytes of the meta page's body.
-pub(crate) const MAGIC: &[u8; 8] = b"PAGEHOP\0";
 /// Version this build writes, and the only one it reads.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 /// First byte of a model page's body that holds model bytes.

@@ -19,6 +19,9 @@ pub const HOST_HEADER_BYTES: usize = 24;
 /// Bytes of a page that the engine may use.
 pub const BODY_BYTES: usize = PAGE_BYTES - HOST_HEADER_BYTES;
 
+/// First bytes of the meta page's body: what makes a file an index.
+pub const MAGIC: &[u8; 8] = b"PAGEHOP\0";
+
 /// Number of a page; page 0 is the meta page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId(pub u32);
@@ -58,8 +61,8 @@ pub trait Reader {
     /// the system refused.
     fn finish(&self, page: PageId) -> Result<Self::Guard<'_>, Error>;
 
-    /// Tells the host that no guard is held: `&mut` proves it. Called between hops, so that a host
-    /// may reuse memory that this search could have been looking at.
+    /// Tells the host that no guard is held: `&mut` proves it. Called between hops and before a search pauses,
+    /// so that a host may reuse memory that this search could have been looking at.
     fn release(&mut self);
 
     /// Pages finished so far that were not in memory when they were first asked for, and pages
@@ -69,7 +72,7 @@ pub trait Reader {
 
 /// Where a build puts its pages.
 pub trait PageSink {
-    /// Stores `body`, exactly [`BODY_BYTES`] long, as `page`. Pages come in increasing order except
-    /// page 0, which comes last: until then the index does not exist.
+    /// Stores `body`, exactly [`BODY_BYTES`] long, as `page`. Pages come as 1, 2, 3, ... without gaps, then
+    /// page 0: until then the index does not exist.
     fn write(&mut self, page: PageId, body: &[u8]) -> Result<(), Error>;
 }
