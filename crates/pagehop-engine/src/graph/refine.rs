@@ -8,6 +8,8 @@ use super::{Graph, key};
 use crate::quantize::centroids::Centroids;
 use crate::quantize::codes::Codes;
 use crate::quantize::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape};
+use pagehop_kernels as kernels;
+
 use crate::quantize::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
 
 /// Edge codes of every row, before they are copied into the nodes that point to it.
@@ -26,6 +28,16 @@ impl EdgeTable {
     pub(crate) fn code(&self, row: usize) -> &[u64] {
         let words = self.shape.words();
         &self.words[row * words..][..words]
+    }
+
+    /// Asks for everything that scoring `rows` will read: their codes lie anywhere in memory.
+    fn prefetch(&self, rows: &[u32]) {
+        for row in rows {
+            let row = *row as usize;
+            kernels::prefetch(self.code(row));
+            kernels::prefetch(&self.factors[row..=row]);
+            kernels::prefetch(&self.centroid[row..=row]);
+        }
     }
 }
 
@@ -67,6 +79,10 @@ impl<'a> Walker<'a> {
         self.list.reset(list);
         self.score(query, &[entry]);
         while let Some((_, row)) = self.list.expand() {
+            // The best of the others is likely the next.
+            if let Some((_, next)) = self.list.open().next() {
+                self.table.prefetch(graph.neighbors(next as usize));
+            }
             self.score(query, graph.neighbors(row as usize));
         }
     }
@@ -74,8 +90,8 @@ impl<'a> Walker<'a> {
     /// Estimates the distance to each of `rows` and offers them to the list.
     fn score(&mut self, query: &[f32], rows: &[u32]) {
         for rows in rows.chunks(DEGREE_MAX) {
-            let slots = rows.len().next_multiple_of(BLOCK_EDGES);
             let table = self.table;
+            let slots = rows.len().next_multiple_of(BLOCK_EDGES);
             self.gathered.resize(slots * table.shape.code_bytes(), 0);
             let (mut add, mut factor) = ([[0; 4]; DEGREE_MAX], [[0; 4]; DEGREE_MAX]);
             let mut centroid = [0; DEGREE_MAX];
@@ -90,7 +106,8 @@ impl<'a> Walker<'a> {
                 EdgeCodes { codes: &self.gathered, add: &add, factor: &factor, centroid: &centroid[..slots] };
             let mut estimates = [0.0; DEGREE_MAX];
             let estimates = &mut estimates[..rows.len()];
-            self.estimator.score(self.centroids, query, edges, estimates).expect("centroids of the table exist");
+            let scored = self.estimator.score(self.centroids, query, edges, estimates);
+            scored.expect("centroids of the table exist");
             let bound = self.list.bound();
             for (estimate, row) in estimates.iter().zip(rows) {
                 if *estimate < bound {

@@ -9,11 +9,11 @@ use portable as here;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as here;
 
-/// Starts fetching every cache line of `bytes` into the caches and returns at once.
+/// Starts fetching every cache line of `values` into the caches and returns at once.
 ///
 /// Costs about one instruction per 64 bytes. A hint without effect on the answer, and no hint at all on CPUs
 /// other than x86-64.
 #[inline]
-pub fn prefetch(bytes: &[u8]) {
-    here::prefetch(bytes);
+pub fn prefetch<T>(values: &[T]) {
+    here::prefetch(values);
 }

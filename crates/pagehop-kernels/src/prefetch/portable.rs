@@ -2,4 +2,4 @@
 
 #[cfg_attr(target_arch = "x86_64", expect(dead_code, reason = "x86-64 has its own"))]
 #[inline]
-pub(crate) fn prefetch(_bytes: &[u8]) {}
+pub(crate) fn prefetch<T>(_values: &[T]) {}

@@ -6,13 +6,12 @@ use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 const LINE_BYTES: usize = 64;
 
 #[inline]
-pub(crate) fn prefetch(bytes: &[u8]) {
-    let Some(last) = bytes.last() else { return };
-    for line in bytes.chunks(LINE_BYTES) {
+pub(crate) fn prefetch<T>(values: &[T]) {
+    let start = values.as_ptr().cast::<i8>();
+    let bytes = size_of_val(values);
+    // Steps of a line from the start, and the last byte: an unaligned slice ends in a line no step reaches.
+    for at in (0..bytes).step_by(LINE_BYTES).chain(bytes.checked_sub(1)) {
         // SAFETY: prefetching has no effect a program can observe, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(at)) };
     }
-    // An unaligned slice ends in a cache line that no step of 64 bytes from its start reaches.
-    // SAFETY: as above.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(last).cast()) };
 }
