@@ -108,6 +108,24 @@ fn clusters_that_no_edge_connects_are_all_searched() {
 }
 
 #[test]
+fn look_ahead_changes_no_answer_and_wastes_few_reads() {
+    let rows = Rows::new(96, embeddings(96, 4000, 30));
+    let index = index(&rows, Metric::L2);
+    let (mut read, mut missed) = (0, 0);
+    for query in embeddings(96, 50, 31).chunks_exact(96) {
+        let answers = [1, 4, 16].map(|beam_width| {
+            let options = SearchOptions { beam_width, ..SearchOptions::default() };
+            index.search(query, 10, &options).unwrap()
+        });
+        assert!(answers.iter().all(|answer| answer.hits == answers[0].hits));
+        read += answers[1].stats.pages_read;
+        missed += answers[1].stats.pages_missed;
+    }
+    println!("{read} pages used, {missed} asked for");
+    assert!(missed * 10 < read * 12, "{read} pages used, {missed} asked for");
+}
+
+#[test]
 fn cursor_hands_out_every_row_once_and_nearly_in_order() {
     let rows = Rows::new(40, embeddings(40, 1500, 11));
     let index = index(&rows, Metric::L2);
