@@ -8,7 +8,7 @@
 use super::key;
 use crate::quantize::centroids;
 use crate::quantize::codes::Codes;
-use crate::threads;
+use crate::{Error, threads};
 
 /// Rows a leaf should have: large enough that neighbors meet, small enough that its high planes stay in the
 /// second-level cache.
@@ -20,42 +20,66 @@ const BLOCK_ROWS: usize = 32;
 /// Rows sampled for each center that is trained.
 const SAMPLE_PER_CENTER: usize = 24;
 const ROUNDS: usize = 3;
+/// Rows assigned to leaves between two reports.
+const PIECE_ROWS: usize = 1 << 13;
 
-/// Rows of each leaf, every row in up to `fanout` leaves.
-pub(crate) fn partition(codes: &Codes, fanout: usize, seed: u64, workers: usize) -> Vec<Vec<u32>> {
-    let all: Vec<u32> = (0..codes.len() as u32).collect();
-    let mut leaves = Vec::new();
-    split(codes, all, fanout, seed, workers, &mut leaves);
-    leaves
+/// Rows of each leaf, every row in up to `fanout` leaves. `done` hears how many rows have found their leaves.
+pub(crate) fn partition(
+    codes: &Codes,
+    fanout: usize,
+    seed: u64,
+    workers: usize,
+    done: impl FnMut(usize) -> Result<(), Error>,
+) -> Result<Vec<Vec<u32>>, Error> {
+    let mut partition = Partition { codes, workers, leaves: Vec::new(), done };
+    partition.split((0..codes.len() as u32).collect(), fanout, seed)?;
+    Ok(partition.leaves)
 }
 
-fn split(codes: &Codes, rows: Vec<u32>, fanout: usize, seed: u64, workers: usize, leaves: &mut Vec<Vec<u32>>) {
-    if rows.len() <= LEAF_ROWS_MAX {
-        leaves.push(rows);
-        return;
-    }
-    let count = (rows.len() * fanout).div_ceil(LEAF_ROWS);
-    let stride = (rows.len() / (count * SAMPLE_PER_CENTER)).max(1);
-    let sample = codes.gather(rows.iter().step_by(stride).copied());
-    let centers = centroids::train(&sample, count, ROUNDS, seed, workers);
-    let fanout = fanout.min(centers.len());
-    let mut parts = vec![Vec::new(); centers.len()];
-    // The rows are gathered in bounded pieces: a copy of all of them would double the build's memory.
-    for piece in rows.chunks(1 << 14) {
-        let nearest = centroids::assign(&codes.gather(piece.iter().copied()), &centers, fanout, workers);
-        for (row, nearest) in piece.iter().zip(nearest.chunks_exact(fanout)) {
-            nearest.iter().for_each(|center| parts[*center as usize].push(*row));
+struct Partition<'a, F> {
+    codes: &'a Codes,
+    workers: usize,
+    leaves: Vec<Vec<u32>>,
+    done: F,
+}
+
+impl<F: FnMut(usize) -> Result<(), Error>> Partition<'_, F> {
+    fn split(&mut self, rows: Vec<u32>, fanout: usize, seed: u64) -> Result<(), Error> {
+        if rows.len() <= LEAF_ROWS_MAX {
+            self.leaves.push(rows);
+            return Ok(());
         }
-    }
-    for part in parts {
-        if part.len() <= LEAF_ROWS_MAX {
-            leaves.push(part);
-        } else if part.len() * 10 > rows.len() * 9 {
-            // Rows that no center tells apart, identical ones above all.
-            leaves.extend(part.chunks(LEAF_ROWS).map(<[u32]>::to_vec));
-        } else {
-            split(codes, part, 1, seed + 1, workers, leaves);
+        for part in self.assign(&rows, fanout, seed)? {
+            if part.len() <= LEAF_ROWS_MAX {
+                self.leaves.push(part);
+            } else if part.len() * 10 > rows.len() * 9 {
+                // Rows that no center tells apart, identical ones above all.
+                self.leaves.extend(part.chunks(LEAF_ROWS).map(<[u32]>::to_vec));
+            } else {
+                self.split(part, 1, seed + 1)?;
+            }
         }
+        Ok(())
+    }
+
+    /// The rows of each of the centers trained on `rows`.
+    fn assign(&mut self, rows: &[u32], fanout: usize, seed: u64) -> Result<Vec<Vec<u32>>, Error> {
+        let count = (rows.len() * fanout).div_ceil(LEAF_ROWS);
+        let stride = (rows.len() / (count * SAMPLE_PER_CENTER)).max(1);
+        let sample = self.codes.gather(rows.iter().step_by(stride).copied());
+        let centers = centroids::train(&sample, count, ROUNDS, seed, self.workers);
+        let fanout = fanout.min(centers.len());
+        let mut parts = vec![Vec::new(); centers.len()];
+        // The rows are gathered in bounded pieces: a copy of all of them would double the build's memory.
+        for (i, piece) in rows.chunks(PIECE_ROWS).enumerate() {
+            let gathered = self.codes.gather(piece.iter().copied());
+            let nearest = centroids::assign(&gathered, &centers, fanout, self.workers);
+            for (row, nearest) in piece.iter().zip(nearest.chunks_exact(fanout)) {
+                nearest.iter().for_each(|center| parts[*center as usize].push(*row));
+            }
+            (self.done)(i * PIECE_ROWS + piece.len())?;
+        }
+        Ok(parts)
     }
 }
 
@@ -65,8 +89,8 @@ pub(crate) fn candidates(
     leaves: &[Vec<u32>],
     keep: usize,
     workers: usize,
-    mut done: impl FnMut(usize) -> Result<(), crate::Error>,
-) -> Result<Vec<Vec<u64>>, crate::Error> {
+    mut done: impl FnMut(usize) -> Result<(), Error>,
+) -> Result<Vec<Vec<u64>>, Error> {
     let mut nearest: Vec<Vec<u64>> = vec![Vec::new(); codes.len()];
     let batch = 8 * workers;
     for (i, some) in leaves.chunks(batch).enumerate() {

@@ -47,7 +47,7 @@ pub(crate) const ALPHA_SQ: f32 = 1.15;
 /// Builds an index over all rows of `source` and writes its pages to `sink`.
 ///
 /// The source is scanned twice. Memory stays within `options.memory_bytes`, which must hold about
-/// `2.2 * dim + 1000` bytes a row.
+/// `1.7 * dim + 600` bytes a row.
 ///
 /// # Errors
 ///
@@ -67,8 +67,9 @@ pub fn build(
     let layout = NodeLayout::choose(inner_dim(options.metric, dim));
     let mut build =
         Build { options, layout, workers: threads::available(options.threads), report: Report(progress) };
-    let survey = build.survey(source)?;
+    let mut survey = build.survey(source)?;
     let (space, centers) = build.train(&survey)?;
+    survey.sample = Vec::new();
     let rows = build.encode(source, &survey, &space, &centers)?;
     let graph = build.connect(&rows)?;
     build.write(&survey, &space, &rows, &graph, sink)
@@ -238,8 +239,9 @@ impl Build<'_> {
         let total = codes.len() as u64;
         let pruning = Pruning { codes, degree: self.layout.degree, alpha_sq: ALPHA_SQ, workers };
         let report = &mut self.report;
-        report.step("connect", 0, total)?;
-        let leaves = leaves::partition(codes, FANOUT, self.options.seed, workers);
+        let leaves = leaves::partition(codes, FANOUT, self.options.seed, workers, |done| {
+            report.step("partition", done as u64, total)
+        })?;
         let nearest = leaves::candidates(codes, &leaves, LEAF_CANDIDATES, workers, |done| {
             report.step("connect", total * done.min(leaves.len()) as u64 / leaves.len() as u64, total)
         })?;

@@ -39,7 +39,7 @@ impl Default for BuildOptions {
 /// How far a long operation has come.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// What is being done: `read`, `train`, `encode`, `connect`, `prune`, `write`, `check`.
+    /// What is being done: `read`, `train`, `encode`, `partition`, `connect`, `prune`, `refine`, `write`, `check`.
     pub phase: &'static str,
     /// Steps of the phase that are done.
     pub done: u64,
