@@ -33,12 +33,18 @@ pub const K: usize = 10;
 const SEED: u64 = 1;
 /// Random numbers of [`vamana`] and [`Placement::random`].
 const PURPOSE: u64 = 100;
-/// Entry points of a walk.
-const STARTS: usize = 4;
 /// Candidates a walk keeps: so many that the slack alone ends it.
 const WALK_LIST: usize = 1000;
 /// Hops after which a walk gives up.
 const WALK_HOPS_MAX: usize = 500;
+
+/// Why a build that reports to [`quiet`] cannot fail.
+const QUIET: &str = "nothing interrupts an experiment";
+
+/// Takes progress and says nothing.
+fn quiet(_: usize) -> Result<(), crate::Error> {
+    Ok(())
+}
 
 /// Rows, queries and the true neighbors.
 pub struct Bed {
@@ -176,7 +182,7 @@ impl SharedCodes {
         let center = |row: usize| &decoded[usize::from(centroid[row]) * codes.dim..][..codes.dim];
         let (words, factors) = encode(codes, bits, codes.len(), |i| (i, center(i).to_vec()));
         let digits = query_digits(codes, &centers, &centroid);
-        let entries = build::nearest_rows(codes, &centers, &centroid);
+        let entries = build::nearest_rows(codes, &centers, &centroid).iter().map(|entry| entry.node).collect();
         let table = EdgeTable { shape: shape(codes.dim, bits), words, factors, centroid, query_digits: digits };
         Self { centroids, table, entries }
     }
@@ -190,14 +196,10 @@ impl SharedCodes {
         (0..self.centroids.len()).map(move |c| self.centroids.distance(c, query, query_norm_sq))
     }
 
-    /// Where the engine begins to search: the entry points of the nearest centroids, each with the distance of its
-    /// centroid.
-    fn starts(&self, query: &[f32], query_norm_sq: f32) -> Vec<(f32, u32)> {
-        let mut keys: Vec<u64> =
-            self.distances(query, query_norm_sq).zip(&self.entries).map(|(d, row)| key(d, *row)).collect();
-        keys.sort_unstable();
-        keys.truncate(STARTS);
-        keys.iter().map(|key| (key_distance(*key), key_id(*key))).collect()
+    /// Where the engine begins to search: the entry point of the nearest centroid.
+    fn entry(&self, query: &[f32], query_norm_sq: f32) -> u32 {
+        let nearest = self.distances(query, query_norm_sq).zip(&self.entries).min_by(|a, b| a.0.total_cmp(&b.0));
+        *nearest.expect("there is a centroid").1
     }
 
     /// Mean squared residual over mean squared length of the rows.
@@ -321,11 +323,9 @@ impl Steps {
 ///
 /// Never: nothing here reads or reports.
 pub fn connect(bed: &Bed, shared: &SharedCodes, steps: &Steps) -> Net {
-    const QUIET: &str = "nothing interrupts an experiment";
     let codes = &bed.codes;
-    let quiet = |_: usize| Ok(());
     let pruning = Pruning { codes, degree: steps.degree, alpha_sq: steps.alpha_sq, workers: steps.workers };
-    let leaves = leaves::partition(codes, steps.fanout, SEED, steps.workers);
+    let leaves = leaves::partition(codes, steps.fanout, SEED, steps.workers, quiet).expect(QUIET);
     let nearest = leaves::candidates(codes, &leaves, steps.leaf_candidates, steps.workers, quiet).expect(QUIET);
     let forward = pruning.forward(|| (), |(), row| nearest[row].clone(), quiet).expect(QUIET);
     let mut graph = pruning.with_reverse(&forward, quiet).expect(QUIET);
@@ -440,7 +440,7 @@ impl Placement {
 
     /// Leaf after leaf of the partition, each row in one leaf.
     pub fn leaves(bed: &Bed, per_page: usize) -> Self {
-        let rows: Vec<u32> = leaves::partition(&bed.codes, 1, SEED, 2).concat();
+        let rows: Vec<u32> = leaves::partition(&bed.codes, 1, SEED, 2, quiet).expect(QUIET).concat();
         Self::in_order(&rows, per_page)
     }
 
@@ -543,12 +543,10 @@ impl<'a> Walk<'a> {
         points: &mut [Point],
     ) {
         self.prepare(query);
-        let starts = start.starts(query, self.query_norm_sq);
+        let entry = start.entry(query, self.query_norm_sq);
         let mut list = CandidateList::default();
         list.reset(WALK_LIST);
-        for (estimate, row) in &starts {
-            list.insert(*estimate, *row);
-        }
+        list.insert(0.0, entry);
         let mut nearest = Vec::new();
         let mut pages: Vec<HashSet<u32>> = vec![HashSet::new(); placed.len()];
         let (mut expanded, mut estimated) = (HashSet::new(), 0);
@@ -580,7 +578,7 @@ impl<'a> Walk<'a> {
             let neighbors = self.net.0.neighbors(node as usize);
             self.estimate(query, node as usize, distance, &mut estimates);
             for (estimate, neighbor) in estimates.iter().zip(neighbors) {
-                if *estimate < list.bound() && starts.iter().all(|start| start.1 != *neighbor) {
+                if *estimate < list.bound() && *neighbor != entry {
                     list.insert(*estimate, *neighbor);
                 }
             }

@@ -1,0 +1,79 @@
+"""`python -m pagehop_bench demo | bench | data`; started by `./dev`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+# Before anything loads a library that would read it.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+SECTIONS = ["fashion-mnist", "generated-384", "generated-1536", "cold", "footprint", "million"]
+
+
+def main() -> int:
+    """Does what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="./dev", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("demo")
+    data = commands.add_parser("data")
+    data.add_argument("names", nargs="*", help="sets to make; all but the million without")
+    data.add_argument("--fbin", action="store_true", help="also write them as .fbin and .ibin files")
+    bench = commands.add_parser("bench")
+    bench.add_argument("--only", action="append", choices=SECTIONS, help="a section to measure; can be given again")
+    bench.add_argument("--repeats", type=int, default=5, help="times that each search is measured")
+    bench.add_argument("--build-repeats", type=int, default=2, help="times that each hot index is built")
+    asked = parser.parse_args()
+
+    from pagehop_bench.fashion import NoData
+
+    try:
+        if asked.command == "demo":
+            from pagehop_bench import demo
+
+            demo.run()
+        elif asked.command == "data":
+            _data(asked.names, fbin=asked.fbin)
+        else:
+            return _bench(asked)
+    except NoData as error:
+        print(f"./dev {asked.command}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _data(names: list[str], *, fbin: bool) -> None:
+    from pagehop_bench import datasets
+
+    for name in names or [name for name in datasets.NAMES if not name.endswith("1m")]:
+        if name not in datasets.NAMES:
+            sys.exit(f"./dev data: '{name}' is not one of {', '.join(datasets.NAMES)}")
+        dataset = datasets.load(name)
+        print(f"{name}: {len(dataset.base):,} x {dataset.dim}, {len(dataset.queries):,} queries, truth known")
+        if fbin:
+            print(f"  in {os.path.relpath(datasets.export(dataset))}")
+
+
+def _bench(asked: argparse.Namespace) -> int:
+    from pagehop_bench import cold, footprint, hot
+    from pagehop_bench.report import Report
+
+    report = Report()
+    for section in asked.only or SECTIONS:
+        if section == "cold":
+            cold.run(report, asked.repeats)
+        elif section == "footprint":
+            footprint.run(report)
+        elif section == "million":
+            footprint.million(report)
+        else:
+            hot.run(report, section, asked.repeats, asked.build_repeats)
+    path = report.write()
+    print(report.table())
+    print(f"\nevery sample: {os.path.relpath(path)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Arrays as users have them, to arrays as the engine takes them: checked, never silently rounded."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pagehop import _pagehop
+from pagehop.errors import ArgumentError
+
+Float32: TypeAlias = npt.NDArray[np.float32]
+Int64: TypeAlias = npt.NDArray[np.int64]
+UInt64: TypeAlias = npt.NDArray[np.uint64]
+
+# Every integer up to here is a float32.
+_EXACT_MAX = 1 << 24
+
+
+def as_array(what: str, vectors: Any) -> npt.NDArray[Any]:
+    """`vectors` as an array of numbers, without a copy where it is one. Lists become float32."""
+    if isinstance(vectors, np.ndarray):
+        array = vectors
+    else:
+        listed = isinstance(vectors, (list, tuple))
+        try:
+            array = np.asarray(vectors, dtype=np.float32 if listed else None)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"{what} cannot be made an array of numbers: {error}") from None
+    if np.ma.isMaskedArray(array):
+        raise ArgumentError(f"{what} is a masked array; fill or drop its masked values first")
+    if array.dtype.kind not in "fiu":
+        raise ArgumentError(f"{what} has type {array.dtype}, it must be a float or an integer type")
+    return array
+
+
+def as_float32(what: str, array: npt.NDArray[Any], first_row: int = 0) -> Float32:
+    """`array` as C-contiguous float32 with the same values.
+
+    A value that float32 cannot hold is an error that names it: rounding is the caller's decision.
+    `first_row` is the number of the first row in such an error.
+    """
+    if array.dtype.kind == "f" and array.dtype.itemsize <= 4:
+        return np.ascontiguousarray(array, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        exact: Float32 = np.ascontiguousarray(array, dtype=np.float32)
+    if array.dtype.kind == "f":
+        wrong = (exact != array) & ~np.isnan(array)
+    else:
+        wrong = (array > _EXACT_MAX) if array.dtype.kind == "u" else (abs_above(array, _EXACT_MAX))
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        row = f"row {first_row + at[0]}, " if len(at) == 2 else ""
+        raise ArgumentError(
+            f"{what} has type {array.dtype}, and {row}component {at[-1]} ({array[at]}) is not a float32; "
+            "round it yourself with .astype('float32') if that is what you mean"
+        )
+    return exact
+
+
+def abs_above(array: npt.NDArray[Any], bound: int) -> npt.NDArray[np.bool_]:
+    """Where `array` of a signed integer type is beyond `bound` on either side."""
+    if array.dtype.itemsize < 4:
+        return np.zeros(array.shape, dtype=np.bool_)
+    above: npt.NDArray[np.bool_] = (array > bound) | (array < -bound)
+    return above
+
+
+def as_ids(ids: Any) -> UInt64:
+    """`ids` as row ids: whole numbers from 0 to 2**63 - 1, so that results hold them as int64."""
+    array = np.asarray(ids)
+    if array.size == 0 and array.dtype.kind == "f":
+        array = array.astype(np.uint64)
+    if array.dtype.kind not in "iu":
+        raise ArgumentError(f"ids has type {array.dtype}, it must be an integer type")
+    if array.ndim != 1:
+        raise ArgumentError(f"ids has {array.ndim} dimensions, it must have one")
+    wrong = array < 0 if array.dtype.kind == "i" else array > np.iinfo(np.int64).max
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise ArgumentError(f"ids[{at}] is {array[at]}, it must be between 0 and 2**63 - 1")
+    return np.ascontiguousarray(array, dtype=np.uint64)
+
+
+def as_count(what: str, value: Any, low: int, high: int) -> int:
+    """`value` as a whole number from `low` to `high`."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise ArgumentError(f"{what} is {value!r}, it must be a whole number") from None
+    if not low <= count <= high:
+        raise ArgumentError(f"{what} is {count}, it must be between {low} and {high}")
+    return count
+
+
+def as_number(what: str, value: Any) -> float:
+    """`value` as a number from 0 on, infinity included."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{what} is {value!r}, it must be a number") from None
+    if not number >= 0:
+        raise ArgumentError(f"{what} is {number}, it must be 0 or more")
+    return number
+
+
+def as_bytes(what: str, value: Any) -> int:
+    """`value` as a number of bytes: a whole number, or text such as "256MiB"."""
+    if isinstance(value, str):
+        return _pagehop.parse_bytes(value)
+    return as_count(what, value, 0, (1 << 63) - 1)

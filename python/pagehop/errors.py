@@ -1,0 +1,44 @@
+"""What can go wrong. Every exception of this package is an `Error`."""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """Any failure of an index operation. The index is unchanged by an operation that failed."""
+
+
+class CorruptIndexError(Error):
+    """The bytes of a page contradict the format, the checksum, or another page."""
+
+    def __init__(self, message: str, page: int) -> None:
+        super().__init__(message)
+        self.page = page
+
+
+class FormatError(Error):
+    """Not an index, or an index of a version that this package does not read."""
+
+
+class DimensionError(Error, ValueError):
+    """A vector has another length than the index."""
+
+    def __init__(self, message: str, expected: int, got: int) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.got = got
+
+
+class ArgumentError(Error, ValueError):
+    """An argument is outside what the operation accepts."""
+
+
+class IoError(Error, OSError):
+    """The operating system refused. `errno` is its number for the reason, where it gave one."""
+
+    def __init__(self, message: str, errno: int | None = None) -> None:
+        super().__init__(message)
+        self.errno = errno
+
+
+class Interrupted(Error):  # noqa: N818
+    """The progress callback asked to stop."""

@@ -1,0 +1,35 @@
+"""Seeded vectors, and an index over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pagehop
+from oracle import QUERIES, ROWS, clustered
+from pagehop.arrays import Float32
+
+
+@pytest.fixture(scope="session")
+def vectors() -> Float32:
+    return clustered(seed=7, rows=ROWS)
+
+
+@pytest.fixture(scope="session")
+def queries() -> Float32:
+    return clustered(seed=8, rows=QUERIES)
+
+
+@pytest.fixture(scope="session")
+def index_path(vectors: Float32, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("index") / "items.pagehop"
+    pagehop.build(path, vectors).close()
+    return path
+
+
+@pytest.fixture
+def index(index_path: Path) -> Iterator[pagehop.Index]:
+    with pagehop.open(index_path) as index:
+        yield index

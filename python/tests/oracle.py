@@ -1,0 +1,34 @@
+"""What the tests compare with: exact neighbors, found slowly and obviously."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pagehop.arrays import Float32, Int64
+
+ROWS, DIM, QUERIES = 3000, 48, 50
+
+
+def clustered(seed: int, rows: int) -> Float32:
+    """Rows around common centers, on a small grid: every value is exact in float16 too."""
+    centers = np.random.default_rng(5).normal(0, 40, (30, DIM))
+    random = np.random.default_rng(seed)
+    points = centers[random.integers(len(centers), size=rows)] + random.normal(0, 25, (rows, DIM))
+    return points.round().astype(np.float32) + np.float32(0)  # no negative zeros: integers have none
+
+
+def nearest(vectors: Float32, queries: Float32, k: int, metric: str = "l2") -> Int64:
+    """Exact neighbors, nearest first, by reading every row in float64."""
+    x, q = vectors.astype(np.float64), queries.astype(np.float64)
+    if metric == "cosine":
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        q /= np.linalg.norm(q, axis=1, keepdims=True)
+    distances = -(q @ x.T)
+    if metric == "l2":
+        distances = 2 * distances + (x**2).sum(1)
+    return np.argsort(distances, axis=1, kind="stable")[:, :k]
+
+
+def recall(found: Int64, truth: Int64) -> float:
+    """Share of the true neighbors that were found."""
+    return float(np.mean([len(np.intersect1d(f, t)) / len(t) for f, t in zip(found, truth, strict=True)]))
