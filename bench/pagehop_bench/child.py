@@ -11,16 +11,17 @@ import numpy as np
 
 import pagehop
 from pagehop_bench import machine
+from pagehop_bench.engines.pagehop_file import knobs
 
 
-def search(index: str, queries: str, search_list: int, cache: str) -> dict[str, float]:
+def search(index: str, queries: str, effort: int, cache: str) -> dict[str, float]:
     """Answers all queries with one thread, and says what was resident meanwhile."""
     vectors = np.load(queries)
     machine.forget_peak_memory()
     before = machine.memory("VmRSS")
     with pagehop.open(index, cache=cache) as opened:
         for first in range(0, len(vectors), 100):
-            opened.search(vectors[first : first + 100], k=10, search_list=search_list, threads=1)
+            opened.search(vectors[first : first + 100], k=10, threads=1, **knobs(effort))
         return {"before": before, "peak": machine.memory("VmHWM")}
 
 
@@ -47,8 +48,8 @@ def build(index: str, vectors: str, memory: str) -> dict[str, float]:
 def main(task: str, *arguments: str) -> None:
     """Runs `task` and prints what it says."""
     if task == "search":
-        index, queries, search_list, cache = arguments
-        said = search(index, queries, int(search_list), cache)
+        index, queries, effort, cache = arguments
+        said = search(index, queries, int(effort), cache)
     else:
         said = build(*arguments)
     print(json.dumps(said))

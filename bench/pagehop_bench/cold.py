@@ -14,7 +14,7 @@ from pagehop_bench import datasets, machine
 from pagehop_bench.curve import Bracket, bracket, interpolate, ladder
 from pagehop_bench.datasets import DATA, Dataset
 from pagehop_bench.engines.diskann import BEAM_WIDTH, DiskAnn, NotInstalled
-from pagehop_bench.engines.pagehop_file import PagehopFile
+from pagehop_bench.engines.pagehop_file import PagehopFile, shown
 from pagehop_bench.measure import K, Sample, Spread, at_recall, brackets, counted, timed
 from pagehop_bench.report import Report, Row
 
@@ -49,7 +49,7 @@ def _pages(report: Report, dataset: Dataset, ours: PagehopFile, around: dict[flo
         if between is not None:
             points = [_fresh_reads(report, dataset, ours, effort) for effort in (between.low, between.high)]
             figure = interpolate(target, *((point["recall"], point["missed"]) for point in points))
-            detail = f"search_list {between.low}-{between.high}: " + ", ".join(
+            detail = f"{shown(between.low)} to {shown(between.high)}: " + ", ".join(
                 "{missed:.1f} read ({read:.1f} used) at {recall:.4f}".format(**point) for point in points
             )
         report.add(
@@ -169,7 +169,7 @@ def _compared(
     if max(read) < 1024:
         return _row(target, threads, None, "storage was not read: this file system does not bypass its cache")
     detail = (
-        f"{Spread.of(ours).median:,.0f} (search_list {mine.low}-{mine.high}) against {Spread.of(peers).median:,.0f} "
+        f"{Spread.of(ours).median:,.0f} ({shown(mine.low)} to {shown(mine.high)}) against {Spread.of(peers).median:,.0f} "
         f"(L {theirs.low}-{theirs.high}, beam {BEAM_WIDTH}); ratio {ratio.low:.2f}-{ratio.high:.2f}"
     )
     return _row(target, threads, ratio.median, detail)

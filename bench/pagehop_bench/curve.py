@@ -59,10 +59,15 @@ class Bracket:
 
 
 def bracket(target: float, efforts: list[int], recall_of: Callable[[int], float]) -> Bracket | None:
-    """The efforts around `target`, or None if the most is too little. Recall must not fall with effort."""
-    if recall_of(efforts[-1]) < target:
-        return None
-    low, high = -1, len(efforts) - 1
+    """The efforts around `target`, or None if the most is too little. Recall must not fall with effort.
+
+    Climbs in doubling strides, then halves the last one: great efforts are tried only if little ones fail.
+    """
+    low, high, stride = -1, 0, 1
+    while recall_of(efforts[high]) < target:
+        if high == len(efforts) - 1:
+            return None
+        low, high, stride = high, min(high + stride, len(efforts) - 1), 2 * stride
     while high - low > 1:
         middle = (low + high) // 2
         if recall_of(efforts[middle]) >= target:

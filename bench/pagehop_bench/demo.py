@@ -7,11 +7,12 @@ import time
 from pagehop_bench import datasets, machine
 from pagehop_bench.datasets import Dataset
 from pagehop_bench.engines import Engine
+from pagehop_bench.engines.pagehop_file import shown
 from pagehop_bench.hot import engines
 from pagehop_bench.measure import K, counted
 from pagehop_bench.report import columns
 
-_EFFORTS = {"search_list": [10, 16, 24, 40, 80], "efSearch": [12, 16, 32, 64], "ef": [12, 16, 32, 64]}
+_EFFORTS = {"effort": [10, 30, 60, 100, 200], "efSearch": [12, 16, 32, 64], "ef": [12, 16, 32, 64]}
 _HEAD = ["engine", "effort", f"recall@{K}", "QPS, 1 thread", "pages a query"]
 
 
@@ -45,6 +46,7 @@ def _searches(engine: Engine, dataset: Dataset) -> list[list[str]]:
         seconds = time.perf_counter() - start
         pages = "-" if found.pages_per_query is None else f"{found.pages_per_query:.1f}"
         recall = counted(dataset, found.ids)["recall"]
+        label = shown(effort) if engine.effort_name == "effort" else f"{engine.effort_name} {effort}"
         qps = f"{len(dataset.queries) / seconds:,.0f}"
-        rows.append([engine.name, f"{engine.effort_name}={effort}", f"{recall:.4f}", qps, pages])
+        rows.append([engine.name, label, f"{recall:.4f}", qps, pages])
     return rows

@@ -11,7 +11,7 @@ import numpy as np
 
 from pagehop_bench import datasets, machine
 from pagehop_bench.datasets import DATA
-from pagehop_bench.engines.pagehop_file import HOT, PagehopFile
+from pagehop_bench.engines.pagehop_file import HOT, PagehopFile, shown
 from pagehop_bench.measure import brackets
 from pagehop_bench.report import Report, Row
 
@@ -41,14 +41,14 @@ def run(report: Report) -> None:
 
     queries = DATA / "bench" / "resident-queries.npy"
     np.save(queries, dataset.queries[:_RESIDENT_QUERIES])
-    search_list = around.high if around else 40
-    said = child("search", ours.path, queries, search_list, _RESIDENT_CACHE)
+    effort = around.high if around else 100
+    said = child("search", ours.path, queries, effort, _RESIDENT_CACHE)
     report.extra["resident"] = said
     peak = said["peak"] / _MIB
     report.add(
         Row(
             f"resident while searching, cache={_RESIDENT_CACHE}",
-            f"search_list {search_list}",
+            shown(effort),
             peak,
             *_RESIDENT,
             " MiB",
@@ -74,7 +74,7 @@ def million(report: Report) -> None:
     minutes = said["wall_s"] / 60
     detail = f"{minutes:.1f} min, {said['cpu_s'] / 60:.1f} CPU min, at most {said['peak'] / 2**30:.2f} GiB of its own"
     detail += "" if within else ": OVER the budget"
-    detail += f"; search_list {around.high}" if around else ""
+    detail += f"; {shown(around.high)}" if around else ""
     report.add(
         Row(
             "1M x 768, build within 2 GiB",

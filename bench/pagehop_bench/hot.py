@@ -10,7 +10,7 @@ from pagehop_bench.curve import Bracket
 from pagehop_bench.datasets import DATA, Dataset
 from pagehop_bench.engines import Engine
 from pagehop_bench.engines.faiss_hnsw import FaissHnsw
-from pagehop_bench.engines.pagehop_file import PagehopFile
+from pagehop_bench.engines.pagehop_file import PagehopFile, shown
 from pagehop_bench.measure import WAITED_MAX, Sample, Spread, at_recall, brackets, undisturbed
 from pagehop_bench.report import Report, Row
 
@@ -54,7 +54,7 @@ def run(report: Report, name: str, repeats: int, build_repeats: int) -> None:
     _also(report, name, samples, around)
     report.add(_cheaper(name, builds, around, ours, peer))
     least = around[ours][REACHABLE]
-    report.say(f"{name}: recall {REACHABLE} " + (f"at search_list {least.high}" if least else "NOT reachable"))
+    report.say(f"{name}: recall {REACHABLE} " + (f"at {shown(least.high)}" if least else "NOT reachable"))
 
 
 def _build(report: Report, compared: list[Engine], dataset: Dataset, repeat: int) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _faster(
     ratio = Spread.of([a / b for a, b in zip(*qps, strict=True)])
     by_cpu = Spread.of([a / b for a, b in zip(*cpu, strict=True)])
     detail = (
-        f"{_shown(qps[0])} (search_list {mine.low}-{mine.high}) against "
+        f"{_shown(qps[0])} ({shown(mine.low)} to {shown(mine.high)}) against "
         f"{_shown(qps[1])} (efSearch {theirs.low}-{theirs.high}); "
         f"ratio {ratio.low:.2f}-{ratio.high:.2f}, by CPU seconds {by_cpu.median:.2f}"
     )

@@ -1,7 +1,7 @@
 """Pagehop, as its users have it: an index file, built with default options.
 
-Effort is `search_list`. Up to the default of 100 the search also stops by the default slack; longer
-lists are walked to their end, which is what giving `search_list` alone means.
+Effort is `slack` in thousandths, over the default list of 100. Above 320 it is `search_list` alone, which
+is walked to its end.
 """
 
 from __future__ import annotations
@@ -14,15 +14,26 @@ from pagehop_bench.engines import Float32, Found
 # More than any index measured here: everything searched before stays in memory.
 HOT = "8GiB"
 
-STOPPED_LIST_MAX = 100
-SLACK = 0.2
+SLACK_MAX = 320
+
+
+def knobs(effort: int) -> dict[str, float | int]:
+    """The arguments of a search that an effort stands for."""
+    if effort <= SLACK_MAX:
+        return {"search_list": 100, "slack": effort / 1000}
+    return {"search_list": effort}
+
+
+def shown(effort: int) -> str:
+    """An effort in the words of its arguments."""
+    return f"slack {effort / 1000:g}" if effort <= SLACK_MAX else f"search_list {effort}"
 
 
 class PagehopFile:
     """A file at `path`, and an index over it opened with `cache`."""
 
     name = "pagehop"
-    effort_name = "search_list"
+    effort_name = "effort"
 
     def __init__(self, path: Path, cache: int | str = HOT) -> None:
         self.path = path
@@ -47,8 +58,7 @@ class PagehopFile:
 
     def search(self, queries: Float32, k: int, effort: int, threads: int) -> Found:
         assert self._index is not None, "build or open comes first"
-        slack = SLACK if effort <= STOPPED_LIST_MAX else None
-        hits = self._index.search(queries, k=k, search_list=effort, slack=slack, threads=threads)
+        hits = self._index.search(queries, k=k, threads=threads, **knobs(effort))
         return Found(
             hits.ids,
             pages_per_query=hits.stats.pages_read / len(queries),

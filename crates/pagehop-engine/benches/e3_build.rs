@@ -1,7 +1,8 @@
 //! E3: how should the graph be built? Processor seconds on one thread, and hops to a recall at equal degree.
 //!
 //! `PAGEHOP_DATA=folder cargo bench -p pagehop-engine --features experiments --bench e3_build`; the answer is
-//! `docs/decisions/0003-build.md`. `PAGEHOP_DEGREE` sets the degree (24).
+//! `docs/decisions/0003-build.md`. `PAGEHOP_DEGREE` sets the degree (24); `PAGEHOP_ONLY`
+//! names the rows to print, by parts of their names separated by `|`.
 
 #[path = "sets/mod.rs"]
 mod sets;
@@ -13,7 +14,7 @@ fn main() {
     let bed = sets::load();
     let degree = std::env::var("PAGEHOP_DEGREE").map_or(24, |n| n.parse().expect("PAGEHOP_DEGREE is a number"));
     let shared = SharedCodes::new(&bed, 256, 1);
-    let table = Table { bed: &bed, shared: &shared };
+    let table = Table { bed: &bed, shared: &shared, only: std::env::var("PAGEHOP_ONLY").ok() };
     let engine = Steps::engine(degree);
     println!("degree {degree}; the engine: {engine:?}");
     println!(
@@ -23,18 +24,18 @@ fn main() {
     table.partition("leaves, no refine", &Steps { refines: 0, ..engine });
     table.partition("leaves, 1 refine (the engine)", &engine);
     table.partition("leaves, 2 refines", &Steps { refines: 2, ..engine });
-    for fanout in [1, 3] {
+    for fanout in [1, 3, 4] {
         table.partition(&format!("fanout {fanout}"), &Steps { fanout, ..engine });
         table.partition(&format!("fanout {fanout}, no refine"), &Steps { fanout, refines: 0, ..engine });
     }
+    let wide = Steps { fanout: 3, refines: 0, leaf_candidates: 48, ..engine };
+    table.partition("fanout 3, no refine, 48 candidates", &wide);
+    table.partition("fanout 3, build list 24", &Steps { fanout: 3, build_list: 24, ..engine });
     for build_list in [24, 64, 100] {
         table.partition(&format!("build list {build_list}"), &Steps { build_list, ..engine });
     }
     for alpha_sq in [1.0, 1.4, 2.0] {
         table.partition(&format!("alpha_sq {alpha_sq}"), &Steps { alpha_sq, ..engine });
-    }
-    if std::env::var("PAGEHOP_VAMANA").as_deref() == Ok("0") {
-        return;
     }
     let alpha_sq = engine.alpha_sq;
     table.row("vamana, list 75, 1 pass", || vamana(&bed, &shared, degree, 75, &[alpha_sq]));
@@ -45,6 +46,7 @@ fn main() {
 struct Table<'a> {
     bed: &'a Bed,
     shared: &'a SharedCodes,
+    only: Option<String>,
 }
 
 impl Table<'_> {
@@ -53,6 +55,9 @@ impl Table<'_> {
     }
 
     fn row(&self, name: &str, build: impl FnOnce() -> Net) {
+        if self.only.as_ref().is_some_and(|only| !only.split('|').any(|part| name.contains(part))) {
+            return;
+        }
         let before = cpu_seconds();
         let net = build();
         let seconds = cpu_seconds() - before;
