@@ -73,7 +73,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
         // The others wait until the neighborhood of the first is exhausted: by then most are too far to matter,
         // or were met.
         for (estimate, entry) in others {
-            let far = estimate >= self.list.bound() || self.nearest.is_beyond(estimate, options.slack);
+            let far = estimate >= self.list.bound() || estimate > self.nearest.reach(options.slack);
             if !far && !self.visited.contains(&entry) && self.list.all().all(|(_, node)| node != entry) {
                 self.list.insert(estimate, entry);
                 self.entries.push((estimate, entry));
@@ -94,24 +94,25 @@ impl<'i, P: Pages> Searcher<'i, P> {
     fn expand_all(&mut self, options: &SearchOptions, stats: &mut Stats) -> Result<(), Error> {
         let (meta, model) = (self.meta, self.model);
         while let Some((estimate, node)) = self.list.expand() {
-            if self.nearest.is_beyond(estimate, options.slack) {
+            if estimate > self.nearest.reach(options.slack) {
                 break;
             }
             // The best of the others is likely the next: its bytes travel while this node is scored.
-            let likely = look_ahead(&self.list, meta, &self.reader, None, 1, |_| true);
+            let likely = look_ahead(&self.list, meta, &self.reader, None, 1, f32::INFINITY);
+            // A candidate beyond this would never be expanded: the k-th distance only falls.
+            let reach = self.nearest.reach(options.slack);
             let list = RefCell::new(&mut self.list);
             let offer = |estimate: f32, neighbor: NodeId| {
                 let mut list = list.borrow_mut();
                 // Entry points stand in the list under estimates of their own and must not enter twice.
-                if estimate < list.bound() && self.entries.iter().all(|(_, entry)| *entry != neighbor) {
+                if estimate <= reach && estimate < list.bound() && self.entries.iter().all(|(_, entry)| *entry != neighbor) {
                     list.insert(estimate, neighbor);
                 }
             };
             // While the search approaches, what is best now is soon displaced: reads begun for it are wasted.
             let width = if self.nearest.is_full() { options.beam_width } else { 1 };
-            let matters = |estimate: f32| !self.nearest.is_beyond(estimate, options.slack);
             let finished = || {
-                look_ahead(&list.borrow(), meta, &self.reader, likely, width, matters);
+                look_ahead(&list.borrow(), meta, &self.reader, likely, width, reach);
             };
             let visited = self.probe.visit(meta, model, &self.reader, node, offer, finished)?;
             self.nearest.keep(visited);
@@ -124,17 +125,17 @@ impl<'i, P: Pages> Searcher<'i, P> {
 }
 
 /// Begins to read the pages of the nearest unexpanded candidates, and to bring the bytes of the first of them
-/// into the CPU's cache unless it is `near` already. Returns the first.
+/// into the CPU's cache unless it is `near` already. Returns the first. None beyond `reach` is read for.
 fn look_ahead(
     list: &CandidateList,
     meta: &Meta,
     reader: &impl Reader,
     near: Option<NodeId>,
     width: usize,
-    matters: impl Fn(f32) -> bool,
+    reach: f32,
 ) -> Option<NodeId> {
     let mut first = None;
-    for (_, node) in list.open().take(width).take_while(|(estimate, _)| matters(*estimate)) {
+    for (_, node) in list.open().take(width).take_while(|(estimate, _)| *estimate <= reach) {
         let (page, slot) = meta.layout.place(node);
         let fetch = first.is_none() && near != Some(node);
         reader.start(page, if fetch { meta.layout.slot_bytes(slot) } else { 0..0 });
@@ -160,10 +161,10 @@ impl Nearest {
         self.found.len() == self.k
     }
 
-    /// Whether a candidate with this estimate is too far to matter any more.
+    /// The largest estimate of a candidate that may still matter.
     #[inline]
-    fn is_beyond(&self, estimate: f32, slack: f32) -> bool {
-        self.is_full() && estimate > self.found[self.k - 1].0 * (1.0 + slack)
+    fn reach(&self, slack: f32) -> f32 {
+        if self.is_full() { self.found[self.k - 1].0 * (1.0 + slack) } else { f32::INFINITY }
     }
 
     fn keep(&mut self, visited: Visited) {
