@@ -47,8 +47,9 @@ impl<'i, P: Pages> Cursor<'i, P> {
         options.validate(1)?;
         let mut probe = Probe::default();
         let to_distance = probe.prepare(meta, model, query)?;
-        let mut entries = Vec::new();
-        probe.entries(model, model.entries.len(), &mut entries);
+        let mut seen = HashSet::new();
+        let entries = probe.entries(model).filter(|(_, entry)| seen.insert(*entry));
+        let frontier = entries.map(|(estimate, entry)| Reverse(key(estimate, entry))).collect();
         Ok(Self {
             meta,
             model,
@@ -57,8 +58,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
             to_distance,
             slack: options.slack,
             beam_width: options.beam_width,
-            frontier: entries.iter().map(|(estimate, entry)| Reverse(key(*estimate, *entry))).collect(),
-            seen: entries.iter().map(|(_, entry)| *entry).collect(),
+            frontier,
+            seen,
             waiting: BinaryHeap::new(),
             rows: Vec::new(),
             pages: HashSet::new(),

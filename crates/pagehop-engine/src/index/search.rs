@@ -30,14 +30,12 @@ pub struct Searcher<'i, P: Pages + 'i> {
     probe: Probe,
     list: CandidateList,
     nearest: Nearest,
-    /// Entry points that were offered.
     entries: Vec<(f32, NodeId)>,
+    /// Entry points that were offered under their own estimates.
+    offered: Vec<NodeId>,
     visited: Vec<NodeId>,
     pages: Vec<PageId>,
 }
-
-/// Fewest entry points of a search; a sixteenth of a long list.
-const ENTRIES_MIN: usize = 4;
 
 impl<'i, P: Pages> Searcher<'i, P> {
     pub(crate) fn new(pages: &'i P, meta: &'i Meta, model: &'i Model) -> Self {
@@ -49,6 +47,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
             list: CandidateList::default(),
             nearest: Nearest::default(),
             entries: Vec::new(),
+            offered: Vec::new(),
             visited: Vec::new(),
             pages: Vec::new(),
         }
@@ -64,21 +63,17 @@ impl<'i, P: Pages> Searcher<'i, P> {
         self.pages.clear();
         self.visited.clear();
         self.nearest.reset(k);
-        let list_size = k.max(options.search_list);
-        self.probe.entries(model, (list_size / 16).max(ENTRIES_MIN), &mut self.entries);
-        self.list.reset(list_size);
-        let others = self.entries.split_off(1);
-        self.list.insert(self.entries[0].0, self.entries[0].1);
-        self.expand_all(options, &mut stats)?;
-        // The others wait until the neighborhood of the first is exhausted: by then most are too far to matter,
-        // or were met.
-        for (estimate, entry) in others {
-            let far = estimate >= self.list.bound() || estimate > self.nearest.reach(options.slack);
-            if !far && !self.visited.contains(&entry) && self.list.all().all(|(_, node)| node != entry) {
-                self.list.insert(estimate, entry);
-                self.entries.push((estimate, entry));
-            }
+        self.list.reset(k.max(options.search_list));
+        self.entries.clear();
+        self.entries.extend(self.probe.entries(model));
+        let nearest = self.entries.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
+        self.offered.clear();
+        for (estimate, entry) in nearest {
+            self.list.insert(estimate, entry);
+            self.offered.push(entry);
         }
+        self.expand_all(options, &mut stats)?;
+        self.offer_entries(options);
         self.expand_all(options, &mut stats)?;
         stats.hops = self.visited.len() as u64;
         stats.distances = stats.hops;
@@ -88,6 +83,20 @@ impl<'i, P: Pages> Searcher<'i, P> {
         stats.pages_read = self.pages.len() as u64;
         stats.pages_missed = self.reader.pages_missed() - missed_before;
         Ok(SearchResult { hits: self.nearest.hits(to_distance), stats })
+    }
+
+    /// Offers the entry points that may still matter and were not met. They wait until the neighborhood of the
+    /// nearest one is exhausted: by then most are too far. The rest are for queries between clusters that no
+    /// edge connects.
+    fn offer_entries(&mut self, options: &SearchOptions) {
+        let reach = self.nearest.reach(options.slack);
+        for (estimate, entry) in &self.entries {
+            let near = *estimate <= reach && *estimate < self.list.bound();
+            if near && !self.visited.contains(entry) && self.list.all().all(|(_, node)| node != *entry) {
+                self.list.insert(*estimate, *entry);
+                self.offered.push(*entry);
+            }
+        }
     }
 
     /// Expands candidates until none is left that may lead to one of the `k` nearest.
@@ -105,7 +114,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
             let offer = |estimate: f32, neighbor: NodeId| {
                 let mut list = list.borrow_mut();
                 // Entry points stand in the list under estimates of their own and must not enter twice.
-                if estimate <= reach && estimate < list.bound() && self.entries.iter().all(|(_, entry)| *entry != neighbor) {
+                if estimate <= reach && estimate < list.bound() && !self.offered.contains(&neighbor) {
                     list.insert(estimate, neighbor);
                 }
             };

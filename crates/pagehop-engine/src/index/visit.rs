@@ -1,7 +1,6 @@
 //! One hop: read a node, measure its own distance, estimate its neighbors'.
 
 use crate::Error;
-use crate::graph::{key, key_distance, key_id};
 use crate::index::meta::{Meta, Model};
 use crate::page::Reader;
 use crate::page::layout::{FLAGS_LIVE, NodeId, NodeRef};
@@ -34,26 +33,13 @@ impl Probe {
         Ok(to_distance)
     }
 
-    /// Where to begin: up to `count` entry points, those of the nearest centroids, each with its estimated
-    /// distance. Several, because a query may lie between clusters that no edge connects.
-    pub(crate) fn entries(&self, model: &Model, count: usize, entries: &mut Vec<(f32, NodeId)>) {
+    /// Where a search may begin: every entry point with its estimated distance, in no order. Centroids without
+    /// rows share another's entry point, so a node may come twice.
+    pub(crate) fn entries<'m>(&self, model: &'m Model) -> impl Iterator<Item = (f32, NodeId)> + use<'m> {
         let mut estimates = [f32::INFINITY; CENTROIDS_MAX];
         self.estimator.coarse(&model.coarse, &mut estimates);
-        let mut keys: Vec<u64> = Vec::with_capacity(model.entries.len());
-        let known = estimates.iter().zip(&model.entries);
-        keys.extend(known.map(|(estimate, entry)| key(estimate + entry.from_centroid_sq, entry.node)));
-        if count < keys.len() {
-            keys.select_nth_unstable(count);
-            keys.truncate(count);
-        }
-        keys.sort_unstable();
-        entries.clear();
-        for key in keys {
-            // Centroids without rows share another's entry point.
-            if entries.iter().all(|(_, node)| *node != key_id(key)) {
-                entries.push((key_distance(key), key_id(key)));
-            }
-        }
+        let entries = estimates.into_iter().zip(&model.entries);
+        entries.map(|(estimate, entry)| (estimate + entry.from_centroid_sq, entry.node))
     }
 
     /// Visits `node` and calls `offer` with the estimate and id of each neighbor; `finished` runs once the
