@@ -86,7 +86,7 @@ def _race(report: Report, dataset: Dataset, ours: PagehopFile, repeats: int) -> 
         for target, threads in _cells():
             report.add(_row(target, threads, None, str(error)))
         return
-    some = Dataset(dataset.name, dataset.base, dataset.queries[:_RACED], dataset.truth)
+    some = dataset.first_queries(_RACED)
     with peer:
         report.say("cold: diskannpy builds, which takes minutes the first time")
         peer.build(dataset.base, machine.cores())
@@ -169,8 +169,9 @@ def _compared(
     if max(read) < 1024:
         return _row(target, threads, None, "storage was not read: this file system does not bypass its cache")
     detail = (
-        f"{Spread.of(ours).median:,.0f} ({shown(mine.low)} to {shown(mine.high)}) against {Spread.of(peers).median:,.0f} "
-        f"(L {theirs.low}-{theirs.high}, beam {BEAM_WIDTH}); ratio {ratio.low:.2f}-{ratio.high:.2f}"
+        f"{Spread.of(ours).median:,.0f} ({shown(mine.low)} to {shown(mine.high)}) against "
+        f"{Spread.of(peers).median:,.0f} (L {theirs.low}-{theirs.high}, beam {BEAM_WIDTH}); "
+        f"ratio {ratio.low:.2f}-{ratio.high:.2f}"
     )
     return _row(target, threads, ratio.median, detail)
 

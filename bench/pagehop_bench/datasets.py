@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,11 @@ class Dataset:
     def dim(self) -> int:
         """Components of each vector."""
         return int(self.base.shape[1])
+
+    def first_queries(self, count: int) -> Dataset:
+        """The same set with its first queries only."""
+        truth = Truth(self.truth.ids[:count], self.truth.distances[:count])
+        return replace(self, queries=self.queries[:count], truth=truth)
 
 
 def load(name: str) -> Dataset:

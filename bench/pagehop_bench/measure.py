@@ -71,7 +71,7 @@ class Samples:
 
 def counted(dataset: Dataset, found: Int64) -> dict[str, float]:
     """Both recalls of `found`, by the names of `Sample`."""
-    recall = recall_at(K, found, dataset.truth, dataset.base, dataset.queries[: len(found)])
+    recall = recall_at(K, found, dataset.truth, dataset.base, dataset.queries)
     return {"recall": recall.with_ties, "recall_by_id": recall.by_id}
 
 

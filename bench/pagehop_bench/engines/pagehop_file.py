@@ -7,6 +7,7 @@ is walked to its end.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pagehop
 from pagehop_bench.engines import Float32, Found
@@ -17,7 +18,7 @@ HOT = "8GiB"
 SLACK_MAX = 320
 
 
-def knobs(effort: int) -> dict[str, float | int]:
+def knobs(effort: int) -> dict[str, Any]:
     """The arguments of a search that an effort stands for."""
     if effort <= SLACK_MAX:
         return {"search_list": 100, "slack": effort / 1000}
