@@ -1,10 +1,11 @@
-"""`python -m pagehop_bench demo | bench | data`; started by `./dev`."""
+"""`python -m pagehop_bench demo | bench | data | table`; started by `./dev`."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
+from pathlib import Path
 
 # Before anything loads a library that would read it.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -24,6 +25,8 @@ def main() -> int:
     bench.add_argument("--only", action="append", choices=SECTIONS, help="a section to measure; can be given again")
     bench.add_argument("--repeats", type=int, default=5, help="times that each search is measured")
     bench.add_argument("--build-repeats", type=int, default=2, help="times that each hot index is built")
+    table = commands.add_parser("table")
+    table.add_argument("results", type=Path, help="a file of bench/results")
     asked = parser.parse_args()
 
     from pagehop_bench.fashion import NoData
@@ -35,6 +38,10 @@ def main() -> int:
             demo.run()
         elif asked.command == "data":
             _data(asked.names, fbin=asked.fbin)
+        elif asked.command == "table":
+            from pagehop_bench.report import markdown
+
+            print(markdown(asked.results))
         else:
             return _bench(asked)
     except NoData as error:

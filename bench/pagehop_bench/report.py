@@ -81,6 +81,24 @@ class Report:
         return path
 
 
+def markdown(path: Path) -> str:
+    """A results file as a section for a document: what ran where, then the table, nothing retyped."""
+    content = json.loads(path.read_text())
+    about = content["machine"]
+    where = f"{about['cpu']}, {about['cores']} cores, {about['memory_gib']} GiB, Linux {about['kernel']}"
+    lines = [
+        f"`{' '.join(content['command'])}` on {where}, {content['started'][:10]}, at {content['versions']['commit']};",
+        f"every sample is in bench/results/{path.name}.",
+        "",
+        "| what | at | measured | floor | aim | verdict |",
+        "|---|---|--:|--:|--:|---|",
+    ]
+    for fields in content["rows"]:
+        fields.pop("verdict")
+        lines.append("| " + " | ".join(_cells(Row(**fields))[:-1]) + " |")
+    return "\n".join(lines)
+
+
 def versions() -> dict[str, str]:
     """Versions of what was measured, and of the source."""
     import importlib.metadata

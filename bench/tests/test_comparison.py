@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pagehop_bench import fashion
+from pagehop_bench import fashion, report
 from pagehop_bench.curve import Bracket, bracket, interpolate, ladder
 from pagehop_bench.measure import Sample, Spread, at_recall
 from pagehop_bench.recall import recall_at
-from pagehop_bench.report import Row
+from pagehop_bench.report import Report, Row
 from pagehop_bench.truth import Truth
 
 
@@ -82,6 +82,20 @@ def test_verdicts(figure: float | None, more_is_better: bool, verdict: str) -> N
 def test_verdicts_where_less_is_better() -> None:
     rows = [Row("", "", figure, 35, 22, "", more_is_better=False, detail="") for figure in (20.0, 30.0, 40.0)]
     assert [row.verdict for row in rows] == ["aim", "floor", "MISSED"]
+
+
+def test_a_results_file_becomes_a_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    run = Report()
+    run.add(Row("cold pages", "recall@10 0.95", 40.0, 35, 22, "", more_is_better=False, detail=""))
+    run.add(Row("hot QPS", "recall@10 0.95", None, 2.0, 3.5, "x", more_is_better=True, detail=""))
+    path = run.write()
+    text = report.markdown(path)
+    assert path.name in text
+    assert "| cold pages | recall@10 0.95 | 40.0 | 35.0 | 22.0 | MISSED |" in text
+    assert "| hot QPS | recall@10 0.95 | - | 2.00x | 3.50x | not measured |" in text
+    with pytest.raises(FileExistsError):
+        run.write()
 
 
 def test_wrong_pictures_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

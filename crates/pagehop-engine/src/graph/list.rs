@@ -40,6 +40,12 @@ impl CandidateList {
         }
     }
 
+    /// The estimate of a candidate by its rank.
+    #[inline]
+    pub(crate) fn estimate_at(&self, rank: usize) -> Option<f32> {
+        self.keys.get(rank).map(|key| decode(*key).0)
+    }
+
     /// Adds a candidate unless it is there, or worse than a full list.
     pub(crate) fn insert(&mut self, estimate: f32, id: u32) -> bool {
         let entry = entry(estimate, id);

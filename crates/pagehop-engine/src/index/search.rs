@@ -37,6 +37,9 @@ pub struct Searcher<'i, P: Pages + 'i> {
     pages: Vec<PageId>,
 }
 
+/// How far above the k-th estimate the k-th distance may turn out to be.
+const FORETOLD: f32 = 1.3;
+
 impl<'i, P: Pages> Searcher<'i, P> {
     pub(crate) fn new(pages: &'i P, meta: &'i Meta, model: &'i Model) -> Self {
         Self {
@@ -108,8 +111,10 @@ impl<'i, P: Pages> Searcher<'i, P> {
             }
             // The best of the others is likely the next: its bytes travel while this node is scored.
             let likely = look_ahead(&self.list, meta, &self.reader, None, 1, f32::INFINITY);
-            // A candidate beyond this would never be expanded: the k-th distance only falls.
-            let reach = self.nearest.reach(options.slack);
+            // A candidate beyond this would never be expanded: the k-th distance only falls. Before there is
+            // one, the k-th estimate foretells it, give or take what estimates are off by.
+            let foretold = self.list.estimate_at(self.nearest.k - 1).map(|e| e * (1.0 + options.slack) * FORETOLD);
+            let reach = self.nearest.reach(options.slack).min(foretold.unwrap_or(f32::INFINITY));
             let list = RefCell::new(&mut self.list);
             let offer = |estimate: f32, neighbor: NodeId| {
                 let mut list = list.borrow_mut();
