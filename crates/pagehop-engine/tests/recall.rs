@@ -84,6 +84,9 @@ fn identical_rows_are_all_found() {
     let result = index.search(&one, 50, &SearchOptions::default()).unwrap();
     assert_eq!(result.hits.len(), 50);
     assert!(result.hits.iter().all(|hit| hit.distance < 1e-4), "{:?}", result.hits);
+    let whole_list = SearchOptions::choose(Some(200), None, None);
+    let result = index.search(&one, 60, &whole_list).unwrap();
+    assert!(result.hits.len() == 60 && result.hits.iter().all(|hit| hit.distance < 1e-4), "{:?}", result.hits);
     let options = SearchOptions { slack: 0.3, ..SearchOptions::default() };
     let (recall, ..) = recall(&index, &rows, Metric::L2, &embeddings(32, 50, 10), &options);
     assert!(recall > 0.95, "other rows beside the identical ones: recall {recall}");

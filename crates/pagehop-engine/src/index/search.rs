@@ -113,7 +113,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
             let likely = look_ahead(&self.list, meta, &self.reader, None, 1, f32::INFINITY);
             // A candidate beyond this would never be expanded: the k-th distance only falls. Before there is
             // one, the k-th estimate foretells it, give or take what estimates are off by.
-            let foretold = self.list.estimate_at(self.nearest.k - 1).map(|e| e * (1.0 + options.slack) * FORETOLD);
+            let foretold = self.list.estimate_at(self.nearest.k - 1).map(|e| e * FORETOLD * (1.0 + options.slack));
             let reach = self.nearest.reach(options.slack).min(foretold.unwrap_or(f32::INFINITY));
             let list = RefCell::new(&mut self.list);
             let offer = |estimate: f32, neighbor: NodeId| {
@@ -178,7 +178,8 @@ impl Nearest {
     /// The largest estimate of a candidate that may still matter.
     #[inline]
     fn reach(&self, slack: f32) -> f32 {
-        if self.is_full() { self.found[self.k - 1].0 * (1.0 + slack) } else { f32::INFINITY }
+        // Infinite slack times a distance of 0 is no number, and no bound.
+        if self.is_full() && slack.is_finite() { self.found[self.k - 1].0 * (1.0 + slack) } else { f32::INFINITY }
     }
 
     fn keep(&mut self, visited: Visited) {
