@@ -71,7 +71,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
         self.entries.extend(self.probe.entries(model));
         let nearest = self.entries.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
         self.offered.clear();
-        for (estimate, entry) in nearest {
+        if let Some((estimate, entry)) = nearest {
             self.list.insert(estimate, entry);
             self.offered.push(entry);
         }
