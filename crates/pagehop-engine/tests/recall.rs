@@ -111,6 +111,24 @@ fn clusters_that_no_edge_connects_are_all_searched() {
 }
 
 #[test]
+fn the_single_nearest_row_is_found_too() {
+    let rows = Rows::new(64, embeddings(64, 6000, 40));
+    let index = index(&rows, Metric::L2);
+    let queries = embeddings(64, 200, 41);
+    let (mut found, mut first) = (0, 0);
+    for query in queries.chunks_exact(64) {
+        let nearest = truth(&rows, Metric::L2, query, 1)[0];
+        let hits = index.search(query, 1, &SearchOptions::default()).unwrap().hits;
+        assert_eq!(hits.len(), 1);
+        found += usize::from(hits[0].row_id == nearest);
+        let mut cursor = index.cursor(query, &SearchOptions::default()).unwrap();
+        first += usize::from(cursor.next_hit().unwrap().unwrap().row_id == nearest);
+    }
+    println!("{found} by search, {first} by cursor, of 200");
+    assert!(found >= 194 && first >= 194, "{found} by search, {first} by cursor, of 200");
+}
+
+#[test]
 fn look_ahead_changes_no_answer_and_wastes_few_reads() {
     let rows = Rows::new(96, embeddings(96, 4000, 30));
     let index = index(&rows, Metric::L2);

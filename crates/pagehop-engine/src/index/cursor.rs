@@ -2,13 +2,14 @@
 //! likes, without starting over. This is what a scan with filters or an unknown limit needs.
 //!
 //! The frontier is unbounded. A visited row is handed out once no unexpanded estimate is nearer than `1 + slack`
-//! times its distance, the same evidence on which [`Searcher`](super::search::Searcher) stops; so rows come in
+//! times the distance of the tenth row waiting, the same evidence on which [`Searcher`](super::search::Searcher) stops; so rows come in
 //! order, except that one which its estimate had hidden may come after a farther one.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::{BTreeSet, BinaryHeap, HashSet};
 
 use super::meta::{Meta, Model};
+use super::search::EVIDENCE_ROWS;
 use super::visit::Probe;
 use crate::graph::{key, key_distance, key_id};
 use crate::page::layout::NodeId;
@@ -30,7 +31,7 @@ pub struct Cursor<'i, P: Pages + 'i> {
     /// Every node that was ever offered.
     seen: HashSet<NodeId>,
     /// Visited rows not handed out: keys of distance and position in `rows`.
-    waiting: BinaryHeap<Reverse<u64>>,
+    waiting: BTreeSet<u64>,
     rows: Vec<u64>,
     pages: HashSet<PageId>,
     stats: Stats,
@@ -60,7 +61,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
             beam_width: options.beam_width,
             frontier,
             seen,
-            waiting: BinaryHeap::new(),
+            waiting: BTreeSet::new(),
             rows: Vec::new(),
             pages: HashSet::new(),
             stats: Stats::default(),
@@ -74,13 +75,11 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// As [`Index::search`](crate::Index::search); the cursor must not be used after one.
     pub fn next_hit(&mut self) -> Result<Option<Hit>, Error> {
         loop {
-            if let Some(Reverse(nearest)) = self.waiting.peek().copied() {
-                let reach = key_distance(nearest) * (1.0 + self.slack);
-                if self.frontier.peek().is_none_or(|Reverse(open)| key_distance(*open) > reach) {
-                    self.waiting.pop();
-                    let row_id = self.rows[key_id(nearest) as usize];
-                    return Ok(Some(Hit { row_id, distance: self.to_distance.apply(key_distance(nearest)) }));
-                }
+            if self.nearest_is_certain()
+                && let Some(nearest) = self.waiting.pop_first()
+            {
+                let row_id = self.rows[key_id(nearest) as usize];
+                return Ok(Some(Hit { row_id, distance: self.to_distance.apply(key_distance(nearest)) }));
             }
             match self.frontier.pop() {
                 Some(Reverse(open)) => self.expand(key_id(open))?,
@@ -88,6 +87,13 @@ impl<'i, P: Pages> Cursor<'i, P> {
                 None => {}
             }
         }
+    }
+
+    /// Whether no candidate left may be nearer than the nearest row waiting, by the evidence a search ends on.
+    fn nearest_is_certain(&self) -> bool {
+        let Some(Reverse(open)) = self.frontier.peek() else { return true };
+        let evidence = self.waiting.iter().nth(EVIDENCE_ROWS - 1);
+        evidence.is_some_and(|key| key_distance(*open) > key_distance(*key) * (1.0 + self.slack))
     }
 
     /// What the search has cost so far.
@@ -103,7 +109,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
             }
         };
         let visited = self.probe.visit(self.meta, self.model, &self.reader, node, offer, || ())?;
-        self.waiting.push(Reverse(key(visited.distance, self.rows.len() as u32)));
+        self.waiting.insert(key(visited.distance, self.rows.len() as u32));
         self.rows.push(visited.row_id);
         self.pages.insert(self.meta.layout.place(node).0);
         self.stats.hops += 1;

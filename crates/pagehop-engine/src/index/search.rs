@@ -37,6 +37,9 @@ pub struct Searcher<'i, P: Pages + 'i> {
     pages: Vec<PageId>,
 }
 
+/// The distance that ends a search is at least that of this many rows: the nearest row alone may be so near that
+/// estimates, whose errors do not shrink with it, would be no evidence against the rest.
+pub(super) const EVIDENCE_ROWS: usize = 10;
 /// How far above the k-th estimate the k-th distance may turn out to be.
 const FORETOLD: f32 = 1.3;
 
@@ -65,7 +68,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
         let mut stats = Stats::default();
         self.pages.clear();
         self.visited.clear();
-        self.nearest.reset(k);
+        self.nearest.reset(k.max(EVIDENCE_ROWS));
         self.list.reset(k.max(options.search_list));
         self.entries.clear();
         self.entries.extend(self.probe.entries(model));
@@ -85,7 +88,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
         self.pages.dedup();
         stats.pages_read = self.pages.len() as u64;
         stats.pages_missed = self.reader.pages_missed() - missed_before;
-        Ok(SearchResult { hits: self.nearest.hits(to_distance), stats })
+        Ok(SearchResult { hits: self.nearest.hits(k, to_distance), stats })
     }
 
     /// Offers the entry points that may still matter and were not met. They wait until the neighborhood of the
@@ -195,7 +198,11 @@ impl Nearest {
         self.found.insert(at, entry);
     }
 
-    fn hits(&self, to_distance: ToDistance) -> Vec<Hit> {
-        self.found.iter().map(|(d, row_id)| Hit { row_id: *row_id, distance: to_distance.apply(*d) }).collect()
+    fn hits(&self, k: usize, to_distance: ToDistance) -> Vec<Hit> {
+        self.found
+            .iter()
+            .take(k)
+            .map(|(d, row_id)| Hit { row_id: *row_id, distance: to_distance.apply(*d) })
+            .collect()
     }
 }
