@@ -21,4 +21,4 @@ pub use index::{
     SearchOptions, SearchResult, Searcher, Stats, VectorSource, build,
 };
 pub use metric::Metric;
-pub use page::{BODY_BYTES, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, Reader};
+pub use page::{BODY_BYTES, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, PagesMut, Reader, STEP_PAGES};

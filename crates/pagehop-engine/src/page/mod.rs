@@ -61,6 +61,16 @@ pub trait Reader {
     /// the system refused.
     fn finish(&self, page: PageId) -> Result<Self::Guard<'_>, Error>;
 
+    /// The commit number up to which this reader may see rows: the newest, if `renew`, else the one it took
+    /// last. A row is visible to it if it was added by then and not deleted. Pages may be newer than that.
+    /// `u64::MAX` from hosts without commits.
+    ///
+    /// Until the next renewal, or the end of the reader, no row that it may see is forgotten.
+    fn snapshot(&mut self, renew: bool) -> u64 {
+        let _ = renew;
+        u64::MAX
+    }
+
     /// Tells the host that no guard is held: `&mut` proves it. Called between hops and before a search pauses,
     /// so that a host may reuse memory that this search could have been looking at.
     fn release(&mut self);
@@ -69,6 +79,52 @@ pub trait Reader {
     /// started for nothing: the storage reads this reader caused.
     fn pages_missed(&self) -> u64;
 }
+
+/// Most pages that one step changes: what PostgreSQL's generic WAL makes atomic.
+pub const STEP_PAGES: usize = 4;
+
+/// A host's pages while one writer changes them.
+///
+/// Every structural change is a sequence of *steps*, each of at most [`STEP_PAGES`] pages and each leaving an
+/// index that `check` accepts. A file makes all steps of a transaction durable and visible at its commit;
+/// PostgreSQL each by itself. The engine is correct under both.
+pub trait PagesMut {
+    /// The writer's own view: its steps are in it, committed or not. Its snapshot is `u64::MAX`.
+    type Reader<'w>: Reader
+    where
+        Self: 'w;
+
+    /// Begins to read what is, own steps included.
+    fn reader(&self) -> Self::Reader<'_>;
+
+    /// Pages that exist, allocated ones included; valid ids are below it.
+    fn page_count(&self) -> u32;
+
+    /// The number of this transaction's commit: what rows are stamped with as they are added or deleted.
+    /// Larger than any before; below 2^48; 0 from hosts that decide visibility themselves.
+    fn commit_number(&self) -> u64;
+
+    /// No reader, now or later, has a snapshot below this: rows deleted at or before it are out of sight.
+    fn oldest_snapshot(&self) -> u64;
+
+    /// Makes `count` more pages, all zeros, at the end; returns the first of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] or [`Error::Argument`] if there is no room.
+    fn allocate(&mut self, count: u32) -> Result<PageId, Error>;
+
+    /// Changes up to [`STEP_PAGES`] distinct pages as one. `change` gets their bodies, each [`BODY_BYTES`]
+    /// long, in the order of `pages`; it judges them as they are now. If it fails, nothing has changed.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Reader::finish`]; those of `change`.
+    fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error>;
+}
+
+/// Changes the bodies of a step's pages in place.
+pub type ChangeStep<'a> = &'a mut dyn FnMut(&mut [&mut [u8]]) -> Result<(), Error>;
 
 /// Where a build puts its pages.
 pub trait PageSink {
