@@ -17,8 +17,8 @@ mod threads;
 
 pub use error::Error;
 pub use index::{
-    BuildOptions, BuildReport, CheckReport, Cursor, EachChunk, Hit, Index, Info, OnProgress, Progress,
-    SearchOptions, SearchResult, Searcher, Stats, VectorSource, build,
+    AddReport, BuildOptions, BuildReport, Change, CheckReport, Cursor, DeleteReport, EachChunk, Hit, Index, Info,
+    OnProgress, Progress, SearchOptions, SearchResult, Searcher, Stats, VacuumReport, VectorSource, build, create,
 };
 pub use metric::Metric;
 pub use page::{BODY_BYTES, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, PagesMut, Reader, STEP_PAGES};

@@ -81,8 +81,8 @@ fn another_format_and_another_version_are_named() {
     let rows = Rows::new(8, embeddings(8, 300, 1));
     let pages = built(&rows, &options(Metric::L2)).unwrap();
     let mut newer = pages.clone();
-    newer.body_mut(PageId(0))[8] = 2;
-    assert!(message(Index::open(newer)).contains("format version 2"));
+    newer.body_mut(PageId(0))[8] = 3;
+    assert!(message(Index::open(newer)).contains("format version 3"));
     let mut other = pages.clone();
     other.body_mut(PageId(0))[..8].copy_from_slice(b"SQLite f");
     assert_eq!(message(Index::open(other)), "this is not a Pagehop index");
@@ -141,7 +141,7 @@ fn damage(pages: &mut MemPages, noise: &mut Noise) {
 
 fn use_everything(pages: MemPages, query: &[f32]) -> Result<(), Error> {
     let ix = Index::open(pages)?;
-    let query: Vec<f32> = query.iter().copied().cycle().take(ix.info().dim).collect();
+    let query: Vec<f32> = query.iter().copied().cycle().take(ix.info().unwrap().dim).collect();
     let searched = ix.search(&query, 10, &SearchOptions::default());
     let mut cursor = ix.cursor(&query, &SearchOptions::default())?;
     let mut rows = 0;
@@ -152,7 +152,7 @@ fn use_everything(pages: MemPages, query: &[f32]) -> Result<(), Error> {
             Err(e) => break Err(e),
         }
     };
-    let nodes = u64::from(ix.info().pages) * ix.info().nodes_per_page as u64;
+    let nodes = u64::from(ix.info().unwrap().pages) * ix.info().unwrap().nodes_per_page as u64;
     assert!(rows <= nodes, "{rows} rows of {nodes} nodes");
     ix.check(&mut no_progress())?;
     searched?;

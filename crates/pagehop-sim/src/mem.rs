@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-use pagehop_engine::page::{PageSink, Pages, Reader};
+use pagehop_engine::page::{ChangeStep, PageSink, Pages, PagesMut, Reader, STEP_PAGES};
 use pagehop_engine::{BODY_BYTES, Error, PageId};
 
 type Body = Box<[u8]>;
@@ -16,6 +16,8 @@ type Body = Box<[u8]>;
 #[derive(Clone, Default)]
 pub struct MemPages {
     bodies: Vec<Option<Body>>,
+    /// Number of the last commit; `None` before the first.
+    commit: Option<u64>,
 }
 
 impl MemPages {
@@ -51,6 +53,13 @@ impl MemPages {
             self.bodies.resize(index + 1, None);
         }
         self.bodies[index] = Some(body.into());
+    }
+
+    /// Begins to change pages in place: every step counts at once, as with a host that makes steps durable one by
+    /// one. Readers see rows of the commit only after [`MemWriter::commit`].
+    pub fn writer(&mut self) -> MemWriter<'_> {
+        let number = self.commit.unwrap_or(0) + 1;
+        MemWriter { pages: self, number, oldest: number - 1, after_step: None }
     }
 
     /// Forgets every page from `count` on, like a file cut short.
@@ -101,12 +110,14 @@ pub struct MemReader<'p> {
     /// One bit per page: asked for already.
     asked: RefCell<Vec<u64>>,
     missed: Cell<u64>,
+    /// Whether this is a writer's view, which sees rows of no commit yet.
+    newest: bool,
 }
 
 impl<'p> MemReader<'p> {
     pub(crate) fn new(pages: &'p MemPages) -> Self {
         let words = pages.bodies.len().div_ceil(64);
-        Self { pages, asked: RefCell::new(vec![0; words]), missed: Cell::new(0) }
+        Self { pages, asked: RefCell::new(vec![0; words]), missed: Cell::new(0), newest: false }
     }
 
     fn ask(&self, page: PageId) {
@@ -137,10 +148,96 @@ impl Reader for MemReader<'_> {
         self.pages.get(page).ok_or_else(|| Error::corrupt(page, "the page does not exist"))
     }
 
+    fn snapshot(&mut self, _renew: bool) -> u64 {
+        if self.newest { u64::MAX } else { self.pages.commit.unwrap_or(0) }
+    }
+
     fn release(&mut self) {}
 
     fn pages_missed(&self) -> u64 {
         self.missed.get()
+    }
+}
+
+/// Called after every step with the pages as they are then.
+pub type AfterStep<'p> = Box<dyn FnMut(&MemPages) + 'p>;
+
+/// One transaction on [`MemPages`]. Dropped without a commit it leaves its steps behind, like a host that
+/// crashed between two of them.
+pub struct MemWriter<'p> {
+    pages: &'p mut MemPages,
+    number: u64,
+    oldest: u64,
+    after_step: Option<AfterStep<'p>>,
+}
+
+impl<'p> MemWriter<'p> {
+    /// Plays a reader that still has `snapshot`.
+    pub fn with_oldest_snapshot(mut self, snapshot: u64) -> Self {
+        self.oldest = snapshot;
+        self
+    }
+
+    /// Looks at the pages after every step.
+    pub fn with_after_step(mut self, after_step: AfterStep<'p>) -> Self {
+        self.after_step = Some(after_step);
+        self
+    }
+
+    /// Shows the transaction's rows to readers.
+    pub fn commit(self) {
+        self.pages.commit = Some(self.number);
+    }
+}
+
+impl PagesMut for MemWriter<'_> {
+    type Reader<'w>
+        = MemReader<'w>
+    where
+        Self: 'w;
+
+    fn reader(&self) -> MemReader<'_> {
+        MemReader { newest: true, ..MemReader::new(self.pages) }
+    }
+
+    fn page_count(&self) -> u32 {
+        Pages::page_count(self.pages)
+    }
+
+    fn commit_number(&self) -> u64 {
+        self.number
+    }
+
+    fn oldest_snapshot(&self) -> u64 {
+        self.oldest
+    }
+
+    fn allocate(&mut self, count: u32) -> Result<PageId, Error> {
+        let first = PagesMut::page_count(self);
+        (first..first + count).for_each(|page| self.pages.put(PageId(page), &[0; BODY_BYTES]));
+        Ok(PageId(first))
+    }
+
+    /// # Panics
+    ///
+    /// If the contract of [`PagesMut::step`] is broken: too many pages, or one twice.
+    fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {
+        assert!(pages.len() <= STEP_PAGES, "a step of {} pages", pages.len());
+        let mut copies = Vec::with_capacity(pages.len());
+        for (at, page) in pages.iter().enumerate() {
+            assert!(!pages[..at].contains(page), "a step names page {} twice", page.0);
+            let body = self.pages.get(*page).ok_or_else(|| Error::corrupt(*page, "the page does not exist"))?;
+            copies.push(body.to_vec());
+        }
+        let mut bodies: Vec<&mut [u8]> = copies.iter_mut().map(Vec::as_mut_slice).collect();
+        change(&mut bodies)?;
+        for (page, body) in pages.iter().zip(&copies) {
+            self.pages.put(*page, body);
+        }
+        if let Some(after_step) = &mut self.after_step {
+            after_step(self.pages);
+        }
+        Ok(())
     }
 }
 

@@ -14,12 +14,14 @@
 
 use std::ops::ControlFlow;
 
-use super::meta::{self, DIM_MAX, Entry, Meta};
+use super::ids;
+use super::meta::{ChangeState, DIM_MAX, FORMAT_VERSION, Meta};
+use super::model::{self, Entry};
 use super::order::page_order;
 use crate::graph::connect::Pruning;
 use crate::graph::refine::{EdgeTable, Walker};
 use crate::graph::{Graph, leaves, reach};
-use crate::page::layout::{Edge, FLAGS_LIVE, NodeHeader, NodeLayout, NodeMut};
+use crate::page::layout::{Edge, FLAGS_LIVE, FreeLink, NodeHeader, NodeLayout, NodeMut};
 use crate::page::{PageId, PageSink};
 use crate::quantize::centroids::Centroids;
 use crate::quantize::codes::Codes;
@@ -60,19 +62,52 @@ pub fn build(
     sink: &mut dyn PageSink,
     progress: OnProgress<'_>,
 ) -> Result<BuildReport, Error> {
-    let dim = source.dim();
-    if !(1..=DIM_MAX).contains(&dim) {
-        return Err(Error::argument(format!("vectors have {dim} dimensions, an index takes 1 to {DIM_MAX}")));
+    let meta = build_from(source, options, 1.0, PageId(1), sink, progress)?;
+    sink.write(PageId(0), &meta.encode())?;
+    Ok(BuildReport { rows: meta.rows, pages: meta.page_count })
+}
+
+/// Writes the meta page of an index without rows, which grows by changes.
+///
+/// # Errors
+///
+/// [`Error::Argument`] for a number of dimensions that no index has; whatever the sink reports.
+pub fn create(dim: usize, metric: Metric, seed: u64, sink: &mut dyn PageSink) -> Result<(), Error> {
+    check_dim(dim)?;
+    sink.write(PageId(0), &Meta::empty(metric, dim, seed).encode())
+}
+
+fn check_dim(dim: usize) -> Result<(), Error> {
+    if (1..=DIM_MAX).contains(&dim) {
+        return Ok(());
     }
+    Err(Error::argument(format!("vectors have {dim} dimensions, an index takes 1 to {DIM_MAX}")))
+}
+
+/// Builds model, nodes and row id map on pages from `first` on, one after the other, and returns the meta page
+/// that makes them the index. Rows added later may have `norm_room` times the squared length of the longest.
+pub(crate) fn build_from(
+    source: &mut dyn VectorSource,
+    options: &BuildOptions,
+    norm_room: f32,
+    first: PageId,
+    sink: &mut dyn PageSink,
+    progress: OnProgress<'_>,
+) -> Result<Meta, Error> {
+    let dim = source.dim();
+    check_dim(dim)?;
     let layout = NodeLayout::choose(inner_dim(options.metric, dim));
     let mut build =
         Build { options, layout, workers: threads::available(options.threads), report: Report(progress) };
     let mut survey = build.survey(source)?;
+    survey.norm_sq_max *= norm_room;
     let (space, centers) = build.train(&survey)?;
     survey.sample = Vec::new();
     let rows = build.encode(source, &survey, &space, &centers)?;
     let graph = build.connect(&rows)?;
-    build.write(&survey, &space, &rows, &graph, sink)
+    let meta = build.write(&survey, &space, &rows, &graph, first, sink)?;
+    build.report.step("write", u64::from(meta.page_count), u64::from(meta.page_count))?;
+    Ok(meta)
 }
 
 /// Passes progress on and turns its `Break` into an error.
@@ -270,12 +305,14 @@ impl Build<'_> {
         space: &Space,
         rows: &Rows,
         graph: &Graph,
+        first: PageId,
         sink: &mut dyn PageSink,
-    ) -> Result<BuildReport, Error> {
+    ) -> Result<Meta, Error> {
         let layout = self.layout;
         let total = rows.codes.len();
         let order = page_order(graph, layout.nodes_per_page);
         let mut meta = Meta {
+            version: FORMAT_VERSION,
             metric: space.metric,
             dim: space.dim,
             layout,
@@ -285,37 +322,52 @@ impl Build<'_> {
             rows: total as u64,
             page_count: 0,
             norm_sq_max: space.norm_sq_max,
+            change: ChangeState { model_start: first.0, trained_rows: total as u64, ..ChangeState::default() },
         };
-        let first = meta.first_node_page();
-        let pages = u64::from(first.0) + order.len() as u64;
+        // The entry points' page names nodes, whose pages come behind it.
+        let entries_page = model::write_model(&mut meta, &space.mean, &rows.centroids, sink)?.0 - 1;
+        let first = entries_page + 1;
+        // The map adds a page for 600 rows, and there are never so many pages that this could overflow.
+        let pages = u64::from(first) + order.len() as u64 + total as u64 / 512 + 2;
         if pages * layout.nodes_per_page as u64 > u64::from(u32::MAX) {
             return Err(Error::argument(format!("{total} rows need {pages} pages, more than ids can name")));
         }
-        meta.page_count = pages as u32;
         let mut node_of = vec![0u32; total];
         for (page, mates) in order.iter().enumerate() {
             for (slot, row) in mates.iter().enumerate() {
-                node_of[*row as usize] = layout.node_id(PageId(first.0 + page as u32), slot);
+                node_of[*row as usize] = layout.node_id(PageId(first + page as u32), slot);
             }
         }
         let in_place = |entry: &Entry| Entry { node: node_of[entry.node as usize], ..*entry };
         let entries: Vec<Entry> = rows.entries.iter().map(in_place).collect();
-        meta::write_model(&space.mean, &rows.centroids, &entries, sink)?;
-        for (i, mates) in order.iter().enumerate() {
-            let mut body = meta::node_page();
+        sink.write(PageId(entries_page), &model::entries_page(&entries))?;
+        let anchors = anchors(&rows.codes, graph);
+        let mut page = first;
+        for mates in &order {
+            let mut body = model::node_page();
             for (slot, row) in mates.iter().enumerate() {
                 let row = *row as usize;
                 let mut node = NodeMut::new(&layout, &mut body, slot);
-                write_node(&mut node, survey.row_ids[row], row, rows, graph.neighbors(row), &node_of);
+                write_node(&mut node, survey.row_ids[row], row, rows, graph.neighbors(row), &node_of, &anchors);
             }
-            sink.write(PageId(first.0 + i as u32), &body)?;
-            if i % 1024 == 0 {
-                self.report.step("write", i as u64, order.len() as u64)?;
+            let spare = layout.nodes_per_page - mates.len();
+            if spare > 0 {
+                FreeLink { listed: true, next: meta.change.free_head }.write(&mut body);
+                meta.change.free_head = page;
+                meta.change.free_slots += spare as u32;
+            }
+            sink.write(PageId(page), &body)?;
+            page += 1;
+            if page % 1024 == 0 {
+                self.report.step("write", u64::from(page - first), order.len() as u64)?;
             }
         }
-        sink.write(PageId(0), &meta.encode())?;
-        self.report.step("write", order.len() as u64, order.len() as u64)?;
-        Ok(BuildReport { rows: meta.rows, pages: meta.page_count })
+        let mut id_entries: Vec<(u64, u32)> = survey.row_ids.iter().copied().zip(node_of).collect();
+        id_entries.sort_unstable();
+        let (root, end) = ids::write(&id_entries, PageId(page), sink)?;
+        meta.change.id_root = root.0;
+        meta.page_count = end.0;
+        Ok(meta)
     }
 }
 
@@ -423,7 +475,39 @@ pub(crate) fn nearest_rows(codes: &Codes, centers: &Codes, centroid: &[u8]) -> V
     best.into_iter().map(|entry| entry.unwrap_or(any)).collect()
 }
 
-fn write_node(node: &mut NodeMut<'_>, row_id: u64, row: usize, rows: &Rows, neighbors: &[u32], node_of: &[u32]) {
+/// For each row the nearest of those with an edge to it, if it may promise to keep that edge: no row promises
+/// more than half of its edges.
+fn anchors(codes: &Codes, graph: &Graph) -> Vec<u32> {
+    let mut nearest = vec![(f32::INFINITY, u32::MAX); graph.len()];
+    for row in 0..graph.len() {
+        for neighbor in graph.neighbors(row) {
+            let distance = codes.hi_distance(row, *neighbor as usize);
+            let nearest = &mut nearest[*neighbor as usize];
+            if distance < nearest.0 {
+                *nearest = (distance, row as u32);
+            }
+        }
+    }
+    let mut promised = vec![0; graph.len()];
+    let mut promise = |row: u32| match promised.get_mut(row as usize) {
+        Some(promised) if *promised < graph.degree / 2 => {
+            *promised += 1;
+            row
+        }
+        _ => u32::MAX,
+    };
+    nearest.into_iter().map(|(_, row)| promise(row)).collect()
+}
+
+fn write_node(
+    node: &mut NodeMut<'_>,
+    row_id: u64,
+    row: usize,
+    rows: &Rows,
+    neighbors: &[u32],
+    node_of: &[u32],
+    anchors: &[u32],
+) {
     let own::OwnCode { step, norm_sq } = rows.codes.own[row];
     node.set_header(&NodeHeader {
         row_id,
@@ -433,6 +517,8 @@ fn write_node(node: &mut NodeMut<'_>, row_id: u64, row: usize, rows: &Rows, neig
         generation: 0,
         degree: neighbors.len() as u8,
         centroid: rows.table.centroid[row],
+        added: 0,
+        deleted: 0,
     });
     node.set_own(rows.codes.hi(row), rows.codes.lo(row));
     for (slot, neighbor) in neighbors.iter().enumerate() {
@@ -442,6 +528,7 @@ fn write_node(node: &mut NodeMut<'_>, row_id: u64, row: usize, rows: &Rows, neig
             &Edge {
                 neighbor: node_of[target],
                 generation: 0,
+                anchor: anchors[target] as usize == row,
                 centroid: rows.table.centroid[target],
                 factors: rows.table.factors[target],
                 code: rows.table.code(target),

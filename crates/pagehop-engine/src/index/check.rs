@@ -1,182 +1,215 @@
 //! Reads every page and proves the structure: what the format promises, and what a search relies on.
 //!
 //! Page by page: kinds, headers, own codes whose length is what the header says. Across pages: every edge leads
-//! to another live node of the expected generation, no edge stands twice, and the code an edge carries is the
-//! one its target's own code gives. Then a walk from the entry points counts what a search can reach.
+//! to another node, and if it was meant for the row that is there now, which generations tell, the code it
+//! carries is the one its target's own code gives; no edge stands twice. The map names every living node once,
+//! the list of the dead every dead one, the list of free slots every page that has one. Then a walk from the
+//! entry points counts what a search can reach.
+//!
+//! All of it holds after every single step of a change, so that a crash between two leaves an index too.
 
 use std::ops::ControlFlow;
 
-use super::meta::{Meta, Model};
-use super::{CheckReport, OnProgress, Progress};
+use super::meta::Meta;
+use super::model::Model;
+use super::state::State;
+use super::{CheckReport, OnProgress, Progress, dead, ids};
 use crate::Error;
-use crate::page::layout::{FLAGS_LIVE, NodeId, NodeRef, PageKind};
+use crate::page::layout::{
+    FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FreeLink, Link, NodeHeader, NodeId, NodeRef, PageKind,
+};
 use crate::page::{PageId, Pages, Reader};
-use crate::quantize::centroids::Centroids;
 use crate::quantize::edge::{self, EdgeFactors};
 use crate::quantize::own;
 
 /// Relative difference between two ways to add up the same numbers.
 const TOLERANCE: f32 = 1e-3;
 
-/// What a node's in-neighbors must carry.
-#[derive(Clone, Copy, Debug)]
-struct Expected {
-    live: bool,
+/// What a slot holds, and what its in-neighbors must carry.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// Whether it is a slot of the graph at all.
+    exists: bool,
+    flags: u8,
     generation: u8,
     centroid: u8,
+    /// Whether the map, or the list of the dead, names it.
+    listed: bool,
+    /// Whether its row was added by a commit that is not complete.
+    pending: bool,
+    row_id: u64,
     code_hash: u64,
     factors: EdgeFactors,
 }
 
-const ABSENT: Expected = Expected {
-    live: false,
-    generation: 0,
-    centroid: 0,
-    code_hash: 0,
-    factors: EdgeFactors { add: 0.0, factor: 0.0 },
-};
-
-/// Holds about `36 + 4 * degree` bytes a node while it works.
-pub(crate) fn check<P: Pages>(
-    pages: &P,
-    meta: &Meta,
-    model: &Model,
-    progress: OnProgress<'_>,
-) -> Result<CheckReport, Error> {
-    let first = meta.first_node_page().0;
-    let slots = (meta.page_count - first) as usize * meta.layout.nodes_per_page;
+/// Holds about `40 + 4 * degree` bytes a node while it works.
+pub(crate) fn check<P: Pages>(pages: &P, progress: OnProgress<'_>) -> Result<CheckReport, Error> {
+    let mut reader = pages.reader();
+    let state = State::read(&mut reader, None)?;
+    let (meta, count) = (&state.meta, pages.page_count());
+    let slots = count as usize * meta.layout.nodes_per_page;
     let mut check = Check {
         meta,
-        centroids: &model.centroids,
-        centroids_decoded: model.centroids.decode(),
-        first_node: meta.layout.node_id(PageId(first), 0),
-        expected: vec![ABSENT; slots],
+        model: &state.model,
+        centroids: state.model.centroids.decode(),
+        slots: vec![Slot::default(); slots],
         neighbors: vec![NodeId::MAX; slots * meta.layout.degree],
-        report: CheckReport { pages: meta.page_count, ..CheckReport::default() },
+        links: Vec::new(),
+        report: CheckReport { pages: count, ..CheckReport::default() },
+        visible: 0,
     };
-    let total = u64::from(meta.page_count - first) * 2;
-    let mut reader = pages.reader();
+    let first = check.first_page();
+    let total = u64::from(count - first) * 2;
     for pass in 0..2 {
-        for page in first..meta.page_count {
+        for page in first..count {
             let done = u64::from(page - first) + pass * total / 2;
             if page % 256 == 0 && progress(Progress { phase: "check", done, total }).is_break() {
                 return Err(Error::Interrupted);
             }
             let page = PageId(page);
             let body = reader.finish(page)?;
-            if pass == 0 {
-                check.nodes(page, &body)?
-            } else {
-                check.edges(page, &body)?
+            match (body[0], pass) {
+                (kind, 0) if kind == PageKind::Node as u8 => check.nodes(page, &body)?,
+                (kind, _) if kind == PageKind::Node as u8 => check.edges(page, &body)?,
+                (kind, _) if kind > PageKind::Dead as u8 => {
+                    return Err(Error::corrupt(page, format!("no page has kind {kind}")));
+                }
+                _ => {}
             }
             drop(body);
             reader.release();
         }
     }
     check.rows()?;
-    let entries = model.entries.iter().map(|entry| entry.node).collect();
-    check.reach(entries)?;
+    check.free_list()?;
+    check.map(&mut reader)?;
+    check.dead(&mut reader)?;
+    check.reach(state.entries.iter().map(|entry| entry.node).collect())?;
     let _: ControlFlow<()> = progress(Progress { phase: "check", done: total, total });
     Ok(check.report)
 }
 
 struct Check<'a> {
     meta: &'a Meta,
-    centroids: &'a Centroids,
-    centroids_decoded: Vec<f32>,
-    first_node: NodeId,
-    expected: Vec<Expected>,
+    model: &'a Model,
+    centroids: Vec<f32>,
+    slots: Vec<Slot>,
     neighbors: Vec<NodeId>,
+    /// Pages that say they are in the list of pages with free slots, and what follows them there.
+    links: Vec<(PageId, FreeLink)>,
     report: CheckReport,
+    visible: u64,
 }
 
 impl Check<'_> {
-    fn at(&self, node: NodeId) -> usize {
-        (node - self.first_node) as usize
+    /// Pages before it belong to a graph that was replaced, or to none.
+    fn first_page(&self) -> u32 {
+        self.meta.change.retired_end.max(1)
+    }
+
+    fn slot(&self, node: NodeId) -> Slot {
+        self.slots.get(node as usize).copied().unwrap_or_default()
     }
 
     /// First pass: every node by itself, and what its in-neighbors must carry.
     fn nodes(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
-        let layout = &self.meta.layout;
-        if body[0] != PageKind::Node as u8 {
-            return Err(Error::corrupt(page, format!("a node page has kind 2, this one {}", body[0])));
+        let layout = self.meta.layout;
+        let link = FreeLink::read(body);
+        if link.listed {
+            self.links.push((page, link));
+        }
+        let mut free = 0;
+        for slot in 0..layout.nodes_per_page {
+            let node = NodeRef::new(&layout, body, slot);
+            let header = node.header();
+            let at = layout.node_id(page, slot) as usize;
+            let empty = Slot { exists: true, generation: header.generation, ..Slot::default() };
+            self.slots[at] = match header.flags {
+                FLAGS_FREE => empty,
+                _ => self.node(page, slot, &node, &header)?,
+            };
+            free += u64::from(header.flags == FLAGS_FREE);
+        }
+        // Version 1 kept no list.
+        if free > 0 && !link.listed && self.meta.version > 1 {
+            return Err(Error::corrupt(page, format!("{free} slots are free and not in the list of free slots")));
+        }
+        self.report.free_slots += free;
+        Ok(())
+    }
+
+    fn node(
+        &mut self,
+        page: PageId,
+        slot: usize,
+        node: &NodeRef<'_>,
+        header: &NodeHeader,
+    ) -> Result<Slot, Error> {
+        let layout = self.meta.layout;
+        let bad = |what: String| Error::corrupt(page, format!("slot {slot}: {what}"));
+        if !header.is_valid(&layout) {
+            return Err(bad(format!("flags {:#x}, degree {} of {}", header.flags, header.degree, layout.degree)));
+        }
+        if usize::from(header.centroid) >= self.model.centroids.len() {
+            return Err(bad(format!("centroid {} of {}", header.centroid, self.model.centroids.len())));
+        }
+        if header.flags == FLAGS_DEAD && header.deleted == 0 || header.flags == FLAGS_LIVE && header.deleted > 0 {
+            return Err(bad(format!("flags {:#x} and deleted by commit {}", header.flags, header.deleted)));
         }
         let mut x = vec![0.0; layout.inner_dim];
         let mut values = vec![0; layout.inner_dim];
         let mut code = vec![0; layout.edge.words()];
-        for slot in 0..layout.nodes_per_page {
-            let node = NodeRef::new(layout, body, slot);
-            let header = node.header();
-            let bad = |what: String| Error::corrupt(page, format!("slot {slot}: {what}"));
-            match header.flags {
-                0 => continue,
-                FLAGS_LIVE => {}
-                other => return Err(bad(format!("flags {other:#x}"))),
-            }
-            if usize::from(header.centroid) >= self.centroids.len() {
-                return Err(bad(format!("centroid {} of {}", header.centroid, self.centroids.len())));
-            }
-            if usize::from(header.degree) > layout.degree {
-                return Err(bad(format!("degree {} of at most {}", header.degree, layout.degree)));
-            }
-            own::decode(header.step, node.hi(), node.lo(), &mut values, &mut x);
-            let norm_sq = pagehop_kernels::dot_f32(&x, &x);
-            if !close(norm_sq, header.norm_sq, header.norm_sq) {
-                return Err(bad(format!("squared length {} in the header, {norm_sq} of the code", header.norm_sq)));
-            }
-            let center = &self.centroids_decoded[usize::from(header.centroid) * layout.inner_dim..];
-            let factors = edge::encode(layout.edge, &x, &center[..layout.inner_dim], &mut code);
-            let at = self.at(layout.node_id(page, slot));
-            self.expected[at] = Expected {
-                live: true,
-                generation: header.generation,
-                centroid: header.centroid,
-                code_hash: hash(code.iter().copied()),
-                factors,
-            };
-            self.report.nodes += 1;
+        own::decode(header.step, node.hi(), node.lo(), &mut values, &mut x);
+        let norm_sq = pagehop_kernels::dot_f32(&x, &x);
+        if !close(norm_sq, header.norm_sq, header.norm_sq) {
+            return Err(bad(format!("squared length {} in the header, {norm_sq} of the code", header.norm_sq)));
         }
-        Ok(())
+        let center = &self.centroids[usize::from(header.centroid) * layout.inner_dim..][..layout.inner_dim];
+        let factors = edge::encode(layout.edge, &x, center, &mut code);
+        let commit = self.meta.change.commit;
+        self.visible += u64::from(header.is_visible(commit));
+        self.report.nodes += u64::from(header.flags == FLAGS_LIVE);
+        self.report.dead_nodes += u64::from(header.flags == FLAGS_DEAD);
+        Ok(Slot {
+            exists: true,
+            flags: header.flags,
+            generation: header.generation,
+            centroid: header.centroid,
+            listed: false,
+            pending: header.added > commit,
+            row_id: header.row_id,
+            code_hash: hash(code.iter().copied()),
+            factors,
+        })
     }
 
     /// Second pass: every edge against its target.
     fn edges(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
-        let layout = &self.meta.layout;
-        let mut code = vec![0; layout.edge.words()];
+        let layout = self.meta.layout;
         for slot in 0..layout.nodes_per_page {
             let id = layout.node_id(page, slot);
-            if !self.expected[self.at(id)].live {
+            if self.slot(id).flags == FLAGS_FREE {
                 continue;
             }
-            let node = NodeRef::new(layout, body, slot);
-            let degree = usize::from(node.header().degree);
-            let mut targets: Vec<NodeId> =
-                node.neighbors()[..degree].iter().map(|n| NodeId::from_le_bytes(*n)).collect();
-            for (i, target) in targets.iter().enumerate() {
+            let node = NodeRef::new(&layout, body, slot);
+            let links: Vec<Link> = node.links().collect();
+            for (i, link) in links.iter().enumerate() {
+                let target = link.node;
                 let bad =
-                    |what: String| Error::corrupt(page, format!("slot {slot}, edge {i} to node {target}: {what}"));
-                let inside = (self.first_node..).contains(target) && self.at(*target) < self.expected.len();
-                let expected = if inside { self.expected[self.at(*target)] } else { ABSENT };
-                if !expected.live || *target == id {
-                    return Err(bad("the target is not another live node".into()));
+                    |what: &str| Error::corrupt(page, format!("slot {slot}, edge {i} to node {target}: {what}"));
+                let expected = self.slot(target);
+                if !expected.exists || target == id {
+                    return Err(bad("the target is not another node"));
                 }
-                let edges = node.edges();
-                edge::deinterleave(layout.edge, edges.codes, i, layout.degree, &mut code);
-                let (add, factor) = (f32::from_le_bytes(edges.add[i]), f32::from_le_bytes(edges.factor[i]));
-                let scale = expected.factors.add.abs().max(f32::MIN_POSITIVE);
-                if node.generations()[i] != expected.generation || edges.centroid[i] != expected.centroid {
-                    return Err(bad("generation or centroid is not the target's".into()));
+                if expected.flags == FLAGS_FREE || link.generation != expected.generation {
+                    self.report.stale_edges += 1;
+                    continue;
                 }
-                if hash(code.iter().copied()) != expected.code_hash
-                    || !close(add, expected.factors.add, scale)
-                    || !close(factor, expected.factors.factor, expected.factors.factor)
-                {
-                    return Err(bad("the code is not the target's".into()));
-                }
-                let at = self.at(id) * layout.degree + i;
-                self.neighbors[at] = *target;
+                edge_matches(&layout, &node, i, &expected).map_err(bad)?;
+                self.neighbors[id as usize * layout.degree + i] = target;
             }
-            self.report.edges += degree as u64;
+            self.report.edges += links.len() as u64;
+            let mut targets: Vec<NodeId> = links.iter().map(|link| link.node).collect();
             targets.sort_unstable();
             if targets.windows(2).any(|pair| pair[0] == pair[1]) {
                 return Err(Error::corrupt(page, format!("slot {slot}: an edge stands twice")));
@@ -186,28 +219,120 @@ impl Check<'_> {
     }
 
     fn rows(&self) -> Result<(), Error> {
-        if self.report.nodes == self.meta.rows {
+        if self.visible == self.meta.rows {
             return Ok(());
         }
-        let what = format!("the meta page counts {} rows, the pages hold {}", self.meta.rows, self.report.nodes);
+        let what = format!("the meta page counts {} rows, the pages hold {}", self.meta.rows, self.visible);
         Err(Error::corrupt(PageId(0), what))
     }
 
-    fn reach(&mut self, mut stack: Vec<NodeId>) -> Result<(), Error> {
-        let mut seen = vec![false; self.expected.len()];
-        while let Some(node) = stack.pop() {
-            let at = self.at(node);
-            if !self.expected[at].live {
-                return Err(Error::corrupt(PageId(1), format!("entry point {node} is not a live node")));
+    fn free_list(&mut self) -> Result<(), Error> {
+        let listed = self.meta.change.free_slots.into();
+        if self.meta.version > 1 && self.report.free_slots != listed {
+            let what = format!("the meta page counts {listed} free slots, there are {}", self.report.free_slots);
+            return Err(Error::corrupt(PageId(0), what));
+        }
+        let mut head = self.meta.change.free_head;
+        for _ in 0..self.links.len() {
+            let at = self.links.binary_search_by_key(&PageId(head), |link| link.0);
+            let Ok(at) = at else {
+                return Err(Error::corrupt(PageId(head), "the list of free slots leads to it, it is not in it"));
+            };
+            head = self.links[at].1.next;
+        }
+        if head != 0 {
+            return Err(Error::corrupt(PageId(head), "the list of free slots goes in circles"));
+        }
+        Ok(())
+    }
+
+    /// The map names every living node once, but for those whose commit was not complete.
+    fn map(&mut self, reader: &mut impl Reader) -> Result<(), Error> {
+        if self.meta.change.id_root > 0 {
+            let slots = &mut self.slots;
+            ids::scan(reader, PageId(self.meta.change.id_root), |page, id, node| {
+                let bad = |what| Error::corrupt(page, format!("the row id map has id {id} in node {node}, {what}"));
+                match slots.get_mut(node as usize) {
+                    Some(slot) if slot.flags == FLAGS_LIVE && slot.row_id == id && !slot.listed => {
+                        slot.listed = true;
+                        Ok(())
+                    }
+                    Some(slot) if slot.listed => Err(bad("which is named twice".into())),
+                    Some(slot) => Err(bad(format!("which has flags {:#x} and id {}", slot.flags, slot.row_id))),
+                    None => Err(bad("which does not exist".into())),
+                }
+            })?;
+            let unlisted = |slot: &Slot| slot.flags == FLAGS_LIVE && !slot.listed && !slot.pending;
+            if let Some(node) = self.slots.iter().position(unlisted) {
+                let (page, slot) = self.meta.layout.place(node as NodeId);
+                return Err(Error::corrupt(page, format!("slot {slot}: the row id map does not name it")));
             }
-            if !std::mem::replace(&mut seen[at], true) {
-                self.report.reachable += 1;
-                let neighbors = &self.neighbors[at * self.meta.layout.degree..][..self.meta.layout.degree];
+        }
+        Ok(())
+    }
+
+    /// The list of the dead names every dead node once.
+    fn dead(&mut self, reader: &mut impl Reader) -> Result<(), Error> {
+        let mut listed = 0;
+        let slots = &mut self.slots;
+        dead::scan(reader, self.meta.change.dead_head, |page, node| match slots.get_mut(node as usize) {
+            Some(slot) if slot.flags == FLAGS_DEAD && !slot.listed => {
+                slot.listed = true;
+                listed += 1;
+                Ok(())
+            }
+            _ => Err(Error::corrupt(page, format!("node {node} is in the list of the dead, once too often"))),
+        })?;
+        if listed == self.report.dead_nodes && listed == self.meta.change.dead_rows {
+            return Ok(());
+        }
+        let (counted, found) = (self.meta.change.dead_rows, self.report.dead_nodes);
+        let what = format!("{counted} dead nodes in the meta page, {listed} in their list, {found} in the graph");
+        Err(Error::corrupt(PageId(0), what))
+    }
+
+    /// Counts the living nodes that a walk from the entry points comes to.
+    fn reach(&mut self, mut stack: Vec<NodeId>) -> Result<(), Error> {
+        let mut seen = vec![false; self.slots.len()];
+        while let Some(node) = stack.pop() {
+            let slot = self.slot(node);
+            if !slot.exists {
+                let what = format!("entry point {node} is not a node");
+                return Err(Error::corrupt(PageId(self.meta.change.entries_page), what));
+            }
+            if slot.flags != FLAGS_FREE && !std::mem::replace(&mut seen[node as usize], true) {
+                self.report.reachable += u64::from(slot.flags == FLAGS_LIVE);
+                let neighbors = &self.neighbors[node as usize * self.meta.layout.degree..];
+                let neighbors = &neighbors[..self.meta.layout.degree];
                 stack.extend(neighbors.iter().filter(|n| **n != NodeId::MAX));
             }
         }
         Ok(())
     }
+}
+
+/// Whether an edge carries what its target says it should.
+fn edge_matches(
+    layout: &crate::page::layout::NodeLayout,
+    node: &NodeRef<'_>,
+    at: usize,
+    target: &Slot,
+) -> Result<(), &'static str> {
+    let edges = node.edges();
+    let mut code = vec![0; layout.edge.words()];
+    edge::deinterleave(layout.edge, edges.codes, at, layout.degree, &mut code);
+    let (add, factor) = (f32::from_le_bytes(edges.add[at]), f32::from_le_bytes(edges.factor[at]));
+    if edges.centroid[at] != target.centroid {
+        return Err("the centroid is not the target's");
+    }
+    let scale = target.factors.add.abs().max(f32::MIN_POSITIVE);
+    if hash(code.iter().copied()) != target.code_hash
+        || !close(add, target.factors.add, scale)
+        || !close(factor, target.factors.factor, target.factors.factor)
+    {
+        return Err("the code is not the target's");
+    }
+    Ok(())
 }
 
 fn close(a: f32, b: f32, scale: f32) -> bool {

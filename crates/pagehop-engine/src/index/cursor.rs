@@ -7,9 +7,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashSet};
+use std::sync::Arc;
 
-use super::meta::{Meta, Model};
 use super::search::EVIDENCE_ROWS;
+use super::state::{Newest, State};
 use super::visit::Probe;
 use crate::graph::{key, key_distance, key_id};
 use crate::page::layout::NodeId;
@@ -17,10 +18,10 @@ use crate::page::{PageId, Pages, Reader};
 use crate::quantize::prepare::ToDistance;
 use crate::{Error, Hit, SearchOptions, Stats};
 
-/// A search in progress. Every row comes at most once; when `None` comes, every reachable row has come.
+/// A search in progress. Every row comes at most once; when `None` comes, every reachable row has come. It sees
+/// the rows that were there when it began, however long it lives, and keeps `vacuum` from taking them.
 pub struct Cursor<'i, P: Pages + 'i> {
-    meta: &'i Meta,
-    model: &'i Model,
+    state: Arc<State>,
     reader: P::Reader<'i>,
     probe: Probe,
     to_distance: ToDistance,
@@ -40,21 +41,21 @@ pub struct Cursor<'i, P: Pages + 'i> {
 impl<'i, P: Pages> Cursor<'i, P> {
     pub(crate) fn new(
         pages: &'i P,
-        meta: &'i Meta,
-        model: &'i Model,
+        newest: &Newest,
         query: &[f32],
         options: &SearchOptions,
     ) -> Result<Self, Error> {
         options.validate(1)?;
         let mut probe = Probe::default();
-        let to_distance = probe.prepare(meta, model, query)?;
+        let mut reader = pages.reader();
+        let state = newest.renew(&mut reader)?;
+        let to_distance = probe.prepare(&state.meta, &state.model, query)?;
         let mut seen = HashSet::new();
-        let entries = probe.entries(model).filter(|(_, entry)| seen.insert(*entry));
+        let entries = probe.entries(&state.model, &state.entries).filter(|(_, entry)| seen.insert(*entry));
         let frontier = entries.map(|(estimate, entry)| Reverse(key(estimate, entry))).collect();
         Ok(Self {
-            meta,
-            model,
-            reader: pages.reader(),
+            state,
+            reader,
             probe,
             to_distance,
             slack: options.slack,
@@ -102,22 +103,24 @@ impl<'i, P: Pages> Cursor<'i, P> {
     }
 
     fn expand(&mut self, node: NodeId) -> Result<(), Error> {
-        let Self { frontier, seen, .. } = self;
+        let Self { frontier, seen, state, .. } = self;
         let offer = |estimate: f32, neighbor: NodeId| {
             if seen.insert(neighbor) {
                 frontier.push(Reverse(key(estimate, neighbor)));
             }
         };
-        let visited = self.probe.visit(self.meta, self.model, &self.reader, node, offer, || ())?;
-        self.waiting.insert(key(visited.distance, self.rows.len() as u32));
-        self.rows.push(visited.row_id);
-        self.pages.insert(self.meta.layout.place(node).0);
+        let visited = self.probe.visit(&state.meta, &state.model, &self.reader, node, offer, |_, _| ())?;
+        if visited.header.is_visible(state.snapshot) {
+            self.waiting.insert(key(visited.distance, self.rows.len() as u32));
+            self.rows.push(visited.header.row_id);
+        }
+        self.pages.insert(state.meta.layout.place(node).0);
         self.stats.hops += 1;
-        self.stats.estimates += visited.degree as u64;
+        self.stats.estimates += visited.degree() as u64;
         self.stats.distances += 1;
         // A heap gives its best few only by giving them up; the first levels hold most of them.
         for Reverse(open) in self.frontier.iter().take(self.beam_width) {
-            self.reader.start(self.meta.layout.place(key_id(*open)).0, 0..0);
+            self.reader.start(self.state.meta.layout.place(key_id(*open)).0, 0..0);
         }
         self.reader.release();
         Ok(())

@@ -1,68 +1,137 @@
-//! The meta page and the model: what an index must know before it can read a node.
+//! The meta page: what an index must know before it can read anything else.
 
-use crate::page::layout::{NODES_START, NodeId, NodeLayout, PageKind};
-use crate::page::{BODY_BYTES, MAGIC, PageId, PageSink, Reader};
-use crate::quantize::centroids::Centroids;
+use crate::page::layout::{COMMIT_END, NodeLayout};
+use crate::page::{BODY_BYTES, MAGIC, PageId, Reader};
 use crate::quantize::edge::EdgeShape;
-use crate::quantize::estimate::{CENTROIDS_MAX, CoarseCodes};
-use crate::quantize::prepare::{Space, inner_dim};
-use crate::quantize::rotation::Rotation;
+use crate::quantize::estimate::CENTROIDS_MAX;
+use crate::quantize::prepare::inner_dim;
 use crate::{Error, Metric};
 
-/// Version this build writes, and the only one it reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
-/// First byte of a model page's body that holds model bytes.
-const MODEL_START: usize = 16;
-const MODEL_BYTES_PER_PAGE: usize = BODY_BYTES - MODEL_START;
+/// Version this build writes. It reads this one and all before it.
+pub(crate) const FORMAT_VERSION: u32 = 2;
 /// Most dimensions a user's vector may have.
 pub(crate) const DIM_MAX: usize = 4096;
+/// Bytes of the meta page's body that are in use.
+const META_BYTES: usize = 192;
 
 /// Page 0.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Meta {
+    /// Format version of what is in the file; a change to an index of version 1 makes it one of version 2.
+    pub(crate) version: u32,
     pub(crate) metric: Metric,
     pub(crate) dim: usize,
     pub(crate) layout: NodeLayout,
+    /// 0 as long as the index is empty and has no model.
     pub(crate) centroids: usize,
     /// Digits to which a query is quantized, 1 or 2.
     pub(crate) query_digits: usize,
     pub(crate) seed: u64,
+    /// Rows that a reader of snapshot `commit` sees.
     pub(crate) rows: u64,
+    /// Pages that exist at least.
     pub(crate) page_count: u32,
     pub(crate) norm_sq_max: f32,
+    pub(crate) change: ChangeState,
+}
+
+/// What changes keep account of. All 0 in a file of version 1, but for `model_start`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ChangeState {
+    /// Number of the last commit; 0 after a bulk build.
+    pub(crate) commit: u64,
+    /// First page of the model; 0 if there is none. Another model starts elsewhere.
+    pub(crate) model_start: u32,
+    /// Page of the entry points; 0 if they follow the centroids, as in version 1.
+    pub(crate) entries_page: u32,
+    /// Root of the map from row ids to nodes; 0 if there is none, as in version 1.
+    pub(crate) id_root: u32,
+    /// First page of the list of pages with free slots; 0 if it is empty.
+    pub(crate) free_head: u32,
+    /// Slots that are free.
+    pub(crate) free_slots: u32,
+    /// First page of the list of dead nodes; 0 if it is empty.
+    pub(crate) dead_head: u32,
+    /// Dead nodes.
+    pub(crate) dead_rows: u64,
+    /// Rows that the model was trained on.
+    pub(crate) trained_rows: u64,
+    /// Rows added and rows deleted since then; a replaced row is both.
+    pub(crate) added_rows: u64,
+    pub(crate) deleted_rows: u64,
+    /// Two numbers of the caller's, changed by the commits that say so.
+    pub(crate) mark: [u64; 2],
+    /// Pages from 1 up to this belong to a graph that was replaced by commit `retired_at`; 0 if none do.
+    pub(crate) retired_end: u32,
+    pub(crate) retired_at: u64,
 }
 
 impl Meta {
-    /// Pages of the model; they follow the meta page.
-    pub(crate) fn model_pages(&self) -> u32 {
-        model_bytes(self.layout.inner_dim, self.centroids).div_ceil(MODEL_BYTES_PER_PAGE) as u32
+    /// The meta page of an index without rows.
+    pub(crate) fn empty(metric: Metric, dim: usize, seed: u64) -> Self {
+        Self {
+            version: FORMAT_VERSION,
+            metric,
+            dim,
+            layout: NodeLayout::choose(inner_dim(metric, dim)),
+            centroids: 0,
+            query_digits: 1,
+            seed,
+            rows: 0,
+            page_count: 1,
+            norm_sq_max: 0.0,
+            change: ChangeState::default(),
+        }
     }
 
-    /// First page of nodes.
-    pub(crate) fn first_node_page(&self) -> PageId {
-        PageId(1 + self.model_pages())
+    /// Reads page 0.
+    pub(crate) fn read(reader: &mut impl Reader) -> Result<Self, Error> {
+        let meta = Self::decode(&reader.finish(PageId(0))?)?;
+        reader.release();
+        Ok(meta)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut body = vec![0; BODY_BYTES];
+        self.write(&mut body);
+        body
+    }
+
+    /// Writes the page's body; what is beyond the fields stays.
+    pub(crate) fn write(&self, body: &mut [u8]) {
         let l = &self.layout;
-        let mut body = Vec::with_capacity(BODY_BYTES);
-        body.extend_from_slice(MAGIC);
-        body.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        let mut bytes = Vec::with_capacity(META_BYTES);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&self.version.to_le_bytes());
         let metric = match self.metric {
             Metric::L2 => 0,
             Metric::InnerProduct => 1,
             Metric::Cosine => 2,
         };
-        body.extend_from_slice(&[metric, l.edge.bits as u8, 12, self.query_digits as u8]);
+        bytes.extend_from_slice(&[metric, l.edge.bits as u8, 12, self.query_digits as u8]);
         for number in [self.dim, l.edge.dims, l.degree, l.nodes_per_page, self.centroids] {
-            body.extend_from_slice(&(number as u32).to_le_bytes());
+            bytes.extend_from_slice(&(number as u32).to_le_bytes());
         }
-        body.extend_from_slice(&self.norm_sq_max.to_le_bytes());
-        body.extend_from_slice(&self.seed.to_le_bytes());
-        body.extend_from_slice(&self.rows.to_le_bytes());
-        body.extend_from_slice(&self.page_count.to_le_bytes());
-        body.resize(BODY_BYTES, 0);
-        body
+        bytes.extend_from_slice(&self.norm_sq_max.to_le_bytes());
+        bytes.extend_from_slice(&self.seed.to_le_bytes());
+        bytes.extend_from_slice(&self.rows.to_le_bytes());
+        bytes.extend_from_slice(&self.page_count.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        if self.version > 1 {
+            let c = &self.change;
+            for number in [c.commit, c.dead_rows, c.trained_rows, c.added_rows, c.deleted_rows] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+            for number in [c.mark[0], c.mark[1], c.retired_at] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+            let pages = [c.model_start, c.entries_page, c.id_root, c.free_head, c.dead_head, c.retired_end];
+            for number in pages.into_iter().chain([c.free_slots]) {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+        debug_assert!(bytes.len() <= META_BYTES);
+        body[..bytes.len()].copy_from_slice(&bytes);
     }
 
     pub(crate) fn decode(body: &[u8]) -> Result<Self, Error> {
@@ -71,8 +140,9 @@ impl Meta {
         }
         let mut fields = Fields { body, at: MAGIC.len() };
         let version = fields.u32();
-        if version != FORMAT_VERSION {
-            let what = format!("the index has format version {version}; this build reads version {FORMAT_VERSION}");
+        if !(1..=FORMAT_VERSION).contains(&version) {
+            let what =
+                format!("the index has format version {version}; this build reads versions 1 to {FORMAT_VERSION}");
             return Err(Error::Format { what });
         }
         let [metric, bits, own_bits, query_digits] = fields.bytes();
@@ -92,165 +162,137 @@ impl Meta {
         }
         let edge = EdgeShape { dims, bits: bits.into() };
         let layout = NodeLayout { inner_dim: inner_dim(metric, dim), degree, edge, nodes_per_page };
-        if !layout.is_valid() || !(1..=CENTROIDS_MAX).contains(&centroids) {
+        if !layout.is_valid() || centroids > CENTROIDS_MAX {
             return Err(bad(&format!("no node has the shape {layout:?} with {centroids} centroids")));
         }
         let norm_sq_max = f32::from_le_bytes(fields.bytes());
         let seed = fields.u64();
         let rows = fields.u64();
         let page_count = fields.u32();
-        let meta = Self {
-            metric,
-            dim,
-            layout,
-            centroids,
-            query_digits: query_digits.into(),
-            seed,
-            rows,
-            page_count,
-            norm_sq_max,
-        };
-        let node_pages = u64::from(page_count).saturating_sub(u64::from(meta.first_node_page().0));
         if fields.u32() != 0 {
             let what = "the index has filter columns or edge signatures, which this build does not read";
             return Err(Error::Format { what: what.into() });
         }
-        if rows == 0 || rows > node_pages * nodes_per_page as u64 {
-            return Err(bad(&format!("{rows} rows do not fit {node_pages} node pages")));
-        }
-        if !norm_sq_max.is_finite() || norm_sq_max < 0.0 {
-            return Err(bad(&format!("largest squared length {norm_sq_max}")));
-        }
+        let change = match version {
+            1 => ChangeState { model_start: 1, trained_rows: rows, ..ChangeState::default() },
+            _ => fields.change(),
+        };
+        let query_digits = query_digits.into();
+        let meta = Self {
+            version,
+            metric,
+            dim,
+            layout,
+            centroids,
+            query_digits,
+            seed,
+            rows,
+            page_count,
+            norm_sq_max,
+            change,
+        };
+        meta.validate()?;
         Ok(meta)
+    }
+
+    fn validate(&self) -> Result<(), Error> {
+        let bad = |what: String| Err(Error::corrupt(PageId(0), what));
+        let c = &self.change;
+        if self.rows > u64::from(self.page_count) * self.layout.nodes_per_page as u64 {
+            return bad(format!("{} rows do not fit {} pages", self.rows, self.page_count));
+        }
+        if !self.norm_sq_max.is_finite() || self.norm_sq_max < 0.0 {
+            return bad(format!("largest squared length {}", self.norm_sq_max));
+        }
+        if (self.centroids == 0) != (c.model_start == 0) || self.centroids == 0 && self.rows > 0 {
+            return bad(format!("{} rows with {} centroids from page {}", self.rows, self.centroids, c.model_start));
+        }
+        let pages = [c.model_start, c.entries_page, c.id_root, c.free_head, c.dead_head];
+        if let Some(page) = pages.iter().find(|page| **page >= self.page_count.max(1)) {
+            return bad(format!("it names page {page} of {}", self.page_count));
+        }
+        if c.retired_end > self.page_count || c.commit.max(c.retired_at) >= COMMIT_END {
+            return bad(format!(
+                "commit {}, graph retired by commit {} up to page {}",
+                c.commit, c.retired_at, c.retired_end
+            ));
+        }
+        Ok(())
     }
 }
 
 /// Numbers from a page, one after the other. The body is long enough for every field there is.
-struct Fields<'a> {
-    body: &'a [u8],
-    at: usize,
+pub(crate) struct Fields<'a> {
+    pub(crate) body: &'a [u8],
+    pub(crate) at: usize,
 }
 
 impl Fields<'_> {
-    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+    pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
         let bytes = self.body[self.at..self.at + N].try_into().expect("a slice of N bytes");
         self.at += N;
         bytes
     }
 
-    fn u32(&mut self) -> u32 {
+    pub(crate) fn u32(&mut self) -> u32 {
         u32::from_le_bytes(self.bytes())
     }
 
-    fn u64(&mut self) -> u64 {
+    pub(crate) fn u64(&mut self) -> u64 {
         u64::from_le_bytes(self.bytes())
     }
-}
 
-/// What the model pages hold, decoded.
-#[derive(Clone, Debug)]
-pub(crate) struct Model {
-    pub(crate) space: Space,
-    pub(crate) centroids: Centroids,
-    /// The centroids once more, as edge codes, to choose entry points by.
-    pub(crate) coarse: CoarseCodes,
-    /// For each centroid the node nearest to it: where a search may begin.
-    pub(crate) entries: Vec<Entry>,
-}
-
-/// Where a search may begin.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    pub(crate) node: NodeId,
-    /// Squared distance from the node to the centroid it stands for.
-    pub(crate) from_centroid_sq: f32,
-}
-
-/// Bytes of the model: mean, centroids as 8-bit codes (step, plane), entries (node, distance).
-fn model_bytes(inner_dim: usize, centroids: usize) -> usize {
-    4 * inner_dim + centroids * (4 + inner_dim + 4 + 4)
-}
-
-/// Writes the model pages, from page 1 on.
-pub(crate) fn write_model(
-    mean: &[f32],
-    centroids: &Centroids,
-    entries: &[Entry],
-    sink: &mut dyn PageSink,
-) -> Result<(), Error> {
-    let mut bytes = Vec::with_capacity(model_bytes(mean.len(), centroids.len()));
-    for x in mean {
-        bytes.extend_from_slice(&x.to_le_bytes());
-    }
-    for i in 0..centroids.len() {
-        bytes.extend_from_slice(&centroids.step(i).to_le_bytes());
-        bytes.extend_from_slice(bytemuck::cast_slice(centroids.plane(i)));
-    }
-    for entry in entries {
-        bytes.extend_from_slice(&entry.node.to_le_bytes());
-        bytes.extend_from_slice(&entry.from_centroid_sq.to_le_bytes());
-    }
-    for (page, part) in bytes.chunks(MODEL_BYTES_PER_PAGE).enumerate() {
-        let mut body = vec![0; BODY_BYTES];
-        body[0] = PageKind::Model as u8;
-        body[MODEL_START..MODEL_START + part.len()].copy_from_slice(part);
-        sink.write(PageId(1 + page as u32), &body)?;
-    }
-    Ok(())
-}
-
-/// Reads the model pages.
-pub(crate) fn read_model(meta: &Meta, reader: &mut impl Reader) -> Result<Model, Error> {
-    let dim = meta.layout.inner_dim;
-    let mut bytes = Vec::new();
-    for page in 1..=meta.model_pages() {
-        let guard = reader.finish(PageId(page))?;
-        if guard[0] != PageKind::Model as u8 {
-            return Err(Error::corrupt(PageId(page), format!("a model page has kind 1, this one {}", guard[0])));
+    fn change(&mut self) -> ChangeState {
+        let [commit, dead_rows, trained_rows, added_rows, deleted_rows] = std::array::from_fn(|_| self.u64());
+        let [mark_0, mark_1, retired_at] = std::array::from_fn(|_| self.u64());
+        let [model_start, entries_page, id_root, free_head, dead_head, retired_end, free_slots] =
+            std::array::from_fn(|_| self.u32());
+        ChangeState {
+            commit,
+            model_start,
+            entries_page,
+            id_root,
+            free_head,
+            free_slots,
+            dead_head,
+            dead_rows,
+            trained_rows,
+            added_rows,
+            deleted_rows,
+            mark: [mark_0, mark_1],
+            retired_end,
+            retired_at,
         }
-        bytes.extend_from_slice(&guard[MODEL_START..]);
-        drop(guard);
-        reader.release();
     }
-    let floats = |part: &[u8]| -> Vec<f32> { part.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect() };
-    let bad = |what| Error::corrupt(PageId(1), what);
-    let (mean, rest) = bytes.split_at(4 * dim);
-    let mean = floats(mean);
-    let (codes, rest) = rest.split_at(meta.centroids * (4 + dim));
-    let mut centroids = Centroids::new(dim);
-    for code in codes.chunks_exact(4 + dim) {
-        let (step, plane) = code.split_at(4);
-        let step = f32::from_le_bytes(step.try_into().expect("four bytes"));
-        if !step.is_finite() || !(0.0..f32::MAX / 4096.0).contains(&step) {
-            return Err(bad("a centroid's step is not a number"));
-        }
-        centroids.push(step, bytemuck::cast_slice(plane));
-    }
-    if mean.iter().any(|v| !v.is_finite()) {
-        return Err(bad("the mean holds a number that is not finite"));
-    }
-    let coarse = CoarseCodes::new(meta.layout.edge, &centroids);
-    let first = meta.first_node_page().0;
-    let pages = first..meta.page_count;
-    let entries = rest.as_chunks::<8>().0[..meta.centroids].iter().map(|bytes| {
-        let mut fields = Fields { body: bytes, at: 0 };
-        let entry = Entry { node: fields.u32(), from_centroid_sq: f32::from_le_bytes(fields.bytes()) };
-        if !pages.contains(&meta.layout.place(entry.node).0.0) || !entry.from_centroid_sq.is_finite() {
-            return Err(bad("an entry point lies outside the node pages, or nowhere"));
-        }
-        Ok(entry)
-    });
-    let entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
-    let rotation = Rotation::new(dim, meta.seed);
-    let space = Space { metric: meta.metric, dim: meta.dim, mean, norm_sq_max: meta.norm_sq_max, rotation };
-    Ok(Model { space, centroids, coarse, entries })
 }
 
-/// A body for a page of nodes, without any.
-pub(crate) fn node_page() -> Vec<u8> {
-    let mut body = vec![0; BODY_BYTES];
-    body[0] = PageKind::Node as u8;
-    body
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-const _: () = assert!(MODEL_START <= NODES_START);
+    #[test]
+    fn what_is_written_is_read() {
+        let mut meta = Meta::empty(Metric::Cosine, 384, 7);
+        assert_eq!(Meta::decode(&meta.encode()).expect("an empty index"), meta);
+        meta.rows = 20;
+        meta.centroids = 3;
+        meta.page_count = 100;
+        meta.change = ChangeState {
+            commit: 1 << 40,
+            model_start: 1,
+            entries_page: 2,
+            id_root: 3,
+            free_head: 4,
+            free_slots: 5,
+            dead_head: 6,
+            dead_rows: 7,
+            trained_rows: 8,
+            added_rows: 9,
+            deleted_rows: 10,
+            mark: [11, 12],
+            retired_end: 13,
+            retired_at: 14,
+        };
+        assert_eq!(Meta::decode(&meta.encode()).expect("a whole meta page"), meta);
+    }
+}

@@ -1,21 +1,32 @@
 //! What a user does with an index: build, open, search, check.
 
 pub(crate) mod build;
+mod change;
 mod check;
 mod cursor;
+mod dead;
+mod encode;
+mod ids;
 pub(crate) mod meta;
+pub(crate) mod model;
+mod near;
 pub(crate) mod order;
+mod retrain;
 mod search;
+mod state;
+mod vacuum;
 mod visit;
 
 use std::ops::ControlFlow;
 
-use crate::page::{PageId, Pages, Reader};
+use crate::page::{PageId, Pages, PagesMut};
 use crate::{Error, Metric};
-pub use build::build;
+pub use build::{build, create};
+pub use change::{AddReport, Change, DeleteReport};
 pub use cursor::Cursor;
-use meta::{Meta, Model};
 pub use search::Searcher;
+use state::{Newest, State};
+pub use vacuum::VacuumReport;
 
 /// Choices of a bulk build. `Default` is what the README measures.
 #[derive(Clone, Debug)]
@@ -39,7 +50,8 @@ impl Default for BuildOptions {
 /// How far a long operation has come.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// What is being done: `read`, `train`, `encode`, `partition`, `connect`, `prune`, `refine`, `write`, `check`.
+    /// What is being done: `read`, `train`, `encode`, `partition`, `connect`, `prune`, `refine`, `write`, `check`, `add`,
+    /// `vacuum`.
     pub phase: &'static str,
     /// Steps of the phase that are done.
     pub done: u64,
@@ -181,6 +193,20 @@ pub struct Info {
     pub own_bits: usize,
     /// Seed of the build.
     pub seed: u64,
+    /// Number of the last commit; 0 after a bulk build.
+    pub commit: u64,
+    /// Deleted and replaced rows that vacuum has not taken away yet.
+    pub dead_rows: u64,
+    /// Places of rows that the next rows added will take.
+    pub free_slots: u64,
+    /// Rows that the model (mean, centroids) was trained on.
+    pub trained_rows: u64,
+    /// Rows added since then; a replaced row counts here and among the deleted.
+    pub added_rows: u64,
+    /// Rows deleted since then.
+    pub deleted_rows: u64,
+    /// The caller's mark, set with a commit; 0 if none was.
+    pub mark: [u64; 2],
 }
 
 /// What [`Index::check`] found in an index without contradictions.
@@ -188,19 +214,24 @@ pub struct Info {
 pub struct CheckReport {
     /// Pages read.
     pub pages: u32,
-    /// Nodes found.
+    /// Living nodes found.
     pub nodes: u64,
+    /// Nodes of deleted and replaced rows found.
+    pub dead_nodes: u64,
+    /// Slots without a node.
+    pub free_slots: u64,
     /// Edges found.
     pub edges: u64,
-    /// Nodes that a walk from the entry points reaches.
+    /// Those of `edges` whose target is gone; its slot may hold another row. They cost a search little.
+    pub stale_edges: u64,
+    /// Living nodes that a walk from the entry points reaches.
     pub reachable: u64,
 }
 
 /// An open index.
 pub struct Index<P: Pages> {
     pages: P,
-    meta: Meta,
-    model: Model,
+    newest: Newest,
 }
 
 impl<P: Pages> Index<P> {
@@ -211,17 +242,13 @@ impl<P: Pages> Index<P> {
     /// [`Error::Format`] if this is not an index, or one of another version; [`Error::Corrupt`] if the pages
     /// contradict each other; whatever the host reports.
     pub fn open(pages: P) -> Result<Self, Error> {
-        let mut reader = pages.reader();
-        let meta = Meta::decode(&reader.finish(PageId(0))?)?;
-        reader.release();
-        if meta.page_count > pages.page_count() {
-            let what =
-                format!("the index has {} pages, {} exist: it is truncated", meta.page_count, pages.page_count());
+        let state = State::read(&mut pages.reader(), None)?;
+        let (expected, exist) = (state.meta.page_count, pages.page_count());
+        if expected > exist {
+            let what = format!("the index has {expected} pages, {exist} exist: it is truncated");
             return Err(Error::corrupt(PageId(0), what));
         }
-        let model = meta::read_model(&meta, &mut reader)?;
-        drop(reader);
-        Ok(Self { pages, meta, model })
+        Ok(Self { pages, newest: Newest::new(state) })
     }
 
     /// The host's pages.
@@ -229,27 +256,39 @@ impl<P: Pages> Index<P> {
         &self.pages
     }
 
-    /// What the index says of itself.
-    pub fn info(&self) -> Info {
-        let layout = &self.meta.layout;
-        Info {
-            format_version: meta::FORMAT_VERSION,
-            metric: self.meta.metric,
-            dim: self.meta.dim,
-            rows: self.meta.rows,
-            pages: self.meta.page_count,
+    /// What the index says of itself as of its newest commit.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if the meta page contradicts the format; whatever the host reports.
+    pub fn info(&self) -> Result<Info, Error> {
+        let state = self.newest.renew(&mut self.pages.reader())?;
+        let (meta, layout) = (&state.meta, &state.meta.layout);
+        Ok(Info {
+            format_version: meta.version,
+            metric: meta.metric,
+            dim: meta.dim,
+            rows: meta.rows,
+            pages: meta.page_count,
             max_degree: layout.degree,
             nodes_per_page: layout.nodes_per_page,
             edge_bits: layout.edge.bits,
             edge_dims: layout.edge.dims,
             own_bits: 12,
-            seed: self.meta.seed,
-        }
+            seed: meta.seed,
+            commit: meta.change.commit,
+            dead_rows: meta.change.dead_rows,
+            free_slots: meta.change.free_slots.into(),
+            trained_rows: meta.change.trained_rows,
+            added_rows: meta.change.added_rows,
+            deleted_rows: meta.change.deleted_rows,
+            mark: meta.change.mark,
+        })
     }
 
     /// A searcher for one thread, which keeps its buffers from one search to the next.
     pub fn searcher(&self) -> Searcher<'_, P> {
-        Searcher::new(&self.pages, &self.meta, &self.model)
+        Searcher::new(&self.pages, &self.newest)
     }
 
     /// Finds the `k` rows nearest to `query`. Fewer come back only if the index has fewer.
@@ -268,7 +307,19 @@ impl<P: Pages> Index<P> {
     ///
     /// As [`Index::search`].
     pub fn cursor(&self, query: &[f32], options: &SearchOptions) -> Result<Cursor<'_, P>, Error> {
-        Cursor::new(&self.pages, &self.meta, &self.model, query, options)
+        Cursor::new(&self.pages, &self.newest, query, options)
+    }
+
+    /// Begins to change the index within a transaction of its host. Nothing counts until [`Change::finish`] and
+    /// the host's commit.
+    ///
+    /// An index of an older format is brought up to this one's first, in the same transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if the pages contradict each other; whatever the host reports.
+    pub fn change<'w, W: PagesMut>(&self, pages: &'w mut W) -> Result<Change<'w, W>, Error> {
+        Change::begin(pages, Some(&self.newest.known()))
     }
 
     /// Reads every page and proves the structure.
@@ -278,6 +329,6 @@ impl<P: Pages> Index<P> {
     /// [`Error::Corrupt`] at the first contradiction, [`Error::Interrupted`] if `progress` says so. Rows that no
     /// search can reach are no error here: compare `reachable` with `nodes`.
     pub fn check(&self, progress: OnProgress<'_>) -> Result<CheckReport, Error> {
-        check::check(&self.pages, &self.meta, &self.model, progress)
+        check::check(&self.pages, progress)
     }
 }

@@ -13,19 +13,21 @@
 //! so the answer does not depend on the storage.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
-use super::meta::{Meta, Model};
-use super::visit::{Probe, Visited};
+use super::meta::Meta;
+use super::state::{Newest, State};
+use super::visit::Probe;
 use crate::graph::list::CandidateList;
-use crate::page::layout::NodeId;
+use crate::page::layout::{NodeHeader, NodeId, NodeRef};
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::prepare::ToDistance;
 use crate::{Error, Hit, SearchOptions, SearchResult, Stats};
 
 /// Searches one after the other on one thread, keeping its buffers between them.
 pub struct Searcher<'i, P: Pages + 'i> {
-    meta: &'i Meta,
-    model: &'i Model,
+    newest: &'i Newest,
+    state: Arc<State>,
     reader: P::Reader<'i>,
     probe: Probe,
     list: CandidateList,
@@ -44,10 +46,10 @@ pub(super) const EVIDENCE_ROWS: usize = 10;
 const FORETOLD: f32 = 1.3;
 
 impl<'i, P: Pages> Searcher<'i, P> {
-    pub(crate) fn new(pages: &'i P, meta: &'i Meta, model: &'i Model) -> Self {
+    pub(crate) fn new(pages: &'i P, newest: &'i Newest) -> Self {
         Self {
-            meta,
-            model,
+            newest,
+            state: newest.known(),
             reader: pages.reader(),
             probe: Probe::default(),
             list: CandidateList::default(),
@@ -62,8 +64,11 @@ impl<'i, P: Pages> Searcher<'i, P> {
     /// Finds the `k` rows nearest to `query`; see [`Index::search`](crate::Index::search).
     pub fn search(&mut self, query: &[f32], k: usize, options: &SearchOptions) -> Result<SearchResult, Error> {
         options.validate(k)?;
-        let (meta, model) = (self.meta, self.model);
-        let to_distance = self.probe.prepare(meta, model, query)?;
+        if self.reader.snapshot(true) != self.state.snapshot {
+            self.state = self.newest.renew(&mut self.reader)?;
+        }
+        let state = self.state.clone();
+        let to_distance = self.probe.prepare(&state.meta, &state.model, query)?;
         let missed_before = self.reader.pages_missed();
         let mut stats = Stats::default();
         self.pages.clear();
@@ -71,19 +76,19 @@ impl<'i, P: Pages> Searcher<'i, P> {
         self.nearest.reset(k.max(EVIDENCE_ROWS));
         self.list.reset(k.max(options.search_list));
         self.entries.clear();
-        self.entries.extend(self.probe.entries(model));
+        self.entries.extend(self.probe.entries(&state.model, &state.entries));
         let nearest = self.entries.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
         self.offered.clear();
         if let Some((estimate, entry)) = nearest {
             self.list.insert(estimate, entry);
             self.offered.push(entry);
         }
-        self.expand_all(options, &mut stats)?;
+        self.expand_all(&state, options, &mut stats)?;
         self.offer_entries(options);
-        self.expand_all(options, &mut stats)?;
+        self.expand_all(&state, options, &mut stats)?;
         stats.hops = self.visited.len() as u64;
         stats.distances = stats.hops;
-        self.pages.extend(self.visited.iter().map(|node| meta.layout.place(*node).0));
+        self.pages.extend(self.visited.iter().map(|node| state.meta.layout.place(*node).0));
         self.pages.sort_unstable();
         self.pages.dedup();
         stats.pages_read = self.pages.len() as u64;
@@ -106,8 +111,8 @@ impl<'i, P: Pages> Searcher<'i, P> {
     }
 
     /// Expands candidates until none is left that may lead to one of the `k` nearest.
-    fn expand_all(&mut self, options: &SearchOptions, stats: &mut Stats) -> Result<(), Error> {
-        let (meta, model) = (self.meta, self.model);
+    fn expand_all(&mut self, state: &State, options: &SearchOptions, stats: &mut Stats) -> Result<(), Error> {
+        let (meta, model) = (&state.meta, &*state.model);
         while let Some((estimate, node)) = self.list.expand() {
             if estimate > self.nearest.reach(options.slack) {
                 break;
@@ -128,13 +133,15 @@ impl<'i, P: Pages> Searcher<'i, P> {
             };
             // While the search approaches, what is best now is soon displaced: reads begun for it are wasted.
             let width = if self.nearest.is_full() { options.beam_width } else { 1 };
-            let finished = || {
+            let finished = |_: &NodeRef<'_>, _: &NodeHeader| {
                 look_ahead(&list.borrow(), meta, &self.reader, likely, width, reach);
             };
             let visited = self.probe.visit(meta, model, &self.reader, node, offer, finished)?;
-            self.nearest.keep(visited);
+            if visited.header.is_visible(state.snapshot) {
+                self.nearest.keep((visited.distance, visited.header.row_id));
+            }
             self.visited.push(node);
-            stats.estimates += visited.degree as u64;
+            stats.estimates += visited.degree() as u64;
             self.reader.release();
         }
         Ok(())
@@ -185,16 +192,15 @@ impl Nearest {
         if self.is_full() && slack.is_finite() { self.found[self.k - 1].0 * (1.0 + slack) } else { f32::INFINITY }
     }
 
-    fn keep(&mut self, visited: Visited) {
-        let entry = (visited.distance, visited.row_id);
+    /// A row that two edges reach under different estimates, the older of which was meant for a row before it in
+    /// its slot, is kept once.
+    fn keep(&mut self, entry: (f32, u64)) {
         let nearer = |other: &(f32, u64)| other.0 < entry.0 || other.0 == entry.0 && other.1 < entry.1;
-        if self.found.len() == self.k {
-            if nearer(&self.found[self.k - 1]) {
-                return;
-            }
-            self.found.pop();
-        }
         let at = self.found.partition_point(nearer);
+        if at == self.k || self.found.get(at) == Some(&entry) {
+            return;
+        }
+        self.found.truncate(self.k - 1);
         self.found.insert(at, entry);
     }
 

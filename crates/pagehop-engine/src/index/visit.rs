@@ -1,9 +1,10 @@
 //! One hop: read a node, measure its own distance, estimate its neighbors'.
 
 use crate::Error;
-use crate::index::meta::{Meta, Model};
+use crate::index::meta::Meta;
+use crate::index::model::{Entry, Model};
 use crate::page::Reader;
-use crate::page::layout::{FLAGS_LIVE, NodeId, NodeRef};
+use crate::page::layout::{FLAGS_FREE, NodeHeader, NodeId, NodeRef};
 use crate::quantize::estimate::{CENTROIDS_MAX, DEGREE_MAX, Estimator};
 use crate::quantize::prepare::ToDistance;
 use pagehop_kernels as kernels;
@@ -18,10 +19,16 @@ pub(crate) struct Probe {
 /// What a visit tells of the node itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visited {
-    pub(crate) row_id: u64,
+    pub(crate) header: NodeHeader,
     /// Squared distance in the inner space.
     pub(crate) distance: f32,
-    pub(crate) degree: usize,
+}
+
+impl Visited {
+    /// Edges that were scored.
+    pub(crate) fn degree(&self) -> usize {
+        self.header.degree.into()
+    }
 }
 
 impl Probe {
@@ -33,21 +40,33 @@ impl Probe {
         Ok(to_distance)
     }
 
+    /// Takes a point of the inner space.
+    pub(crate) fn prepare_inner(&mut self, meta: &Meta, point: &[f32]) {
+        self.query.clear();
+        self.query.extend_from_slice(point);
+        self.estimator.prepare(meta.layout.edge, meta.query_digits, &self.query);
+    }
+
     /// Where a search may begin: every entry point with its estimated distance, in no order. Centroids without
     /// rows share another's entry point, so a node may come twice.
-    pub(crate) fn entries<'m>(&self, model: &'m Model) -> impl Iterator<Item = (f32, NodeId)> + use<'m> {
+    pub(crate) fn entries<'m>(
+        &self,
+        model: &Model,
+        entries: &'m [Entry],
+    ) -> impl Iterator<Item = (f32, NodeId)> + use<'m> {
         let mut estimates = [f32::INFINITY; CENTROIDS_MAX];
         self.estimator.coarse(&model.coarse, &mut estimates);
-        let entries = estimates.into_iter().zip(&model.entries);
+        let entries = estimates.into_iter().zip(entries);
         entries.map(|(estimate, entry)| (estimate + entry.from_centroid_sq, entry.node))
     }
 
     /// Visits `node` and calls `offer` with the estimate and id of each neighbor; `finished` runs once the
-    /// neighbors are through and the node's own distance is still to be computed.
+    /// neighbors are through and the node's own distance is still to be computed. The slot may be free by now,
+    /// or hold another row than the edge meant: what is there is what is visited.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if no live node is there or an edge is impossible; whatever the reader reports.
+    /// [`Error::Corrupt`] if no slot is there or an edge is impossible; whatever the reader reports.
     #[inline]
     pub(crate) fn visit<R: Reader>(
         &mut self,
@@ -56,14 +75,14 @@ impl Probe {
         reader: &R,
         node: NodeId,
         mut offer: impl FnMut(f32, NodeId),
-        finished: impl FnOnce(),
+        finished: impl FnOnce(&NodeRef<'_>, &NodeHeader),
     ) -> Result<Visited, Error> {
         let (page, slot) = meta.layout.place(node);
         let guard = reader.finish(page)?;
         let node = NodeRef::new(&meta.layout, &guard, slot);
         let header = node.header();
         let degree = usize::from(header.degree);
-        if header.flags != FLAGS_LIVE || degree > meta.layout.degree {
+        if !header.is_valid(&meta.layout) {
             let what =
                 format!("an edge leads to slot {slot}, which has flags {} and degree {degree}", header.flags);
             return Err(Error::corrupt(page, what));
@@ -76,9 +95,12 @@ impl Probe {
         for (estimate, neighbor) in estimates.iter().zip(node.neighbors()) {
             offer(*estimate, NodeId::from_le_bytes(*neighbor));
         }
-        finished();
+        finished(&node, &header);
+        if header.flags == FLAGS_FREE {
+            return Ok(Visited { header, distance: f32::INFINITY });
+        }
         let dot = kernels::dot_f32_i12(&self.query, node.hi(), node.lo());
         let distance = (self.estimator.query_norm_sq() + header.norm_sq - 2.0 * header.step * dot).max(0.0);
-        Ok(Visited { row_id: header.row_id, distance, degree })
+        Ok(Visited { header, distance })
     }
 }

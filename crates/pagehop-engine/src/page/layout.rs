@@ -14,9 +14,21 @@ pub(crate) const NODES_START: usize = 40;
 /// Bytes of a node before its edges.
 const NODE_HEADER_BYTES: usize = 32;
 
+/// Byte of a node that holds its flags.
+const FLAGS_BYTE: usize = 16;
+/// Flags of an empty slot. Edges may still lead to it: they are older than its last row.
+pub(crate) const FLAGS_FREE: u8 = 0;
 /// Flags of a node that holds a row. The high bits mark the byte as flags at all, so that a search which was
 /// led to a page of another kind notices it without touching the page's first cache line.
 pub(crate) const FLAGS_LIVE: u8 = 0xA1;
+/// Flags of a node whose row was deleted or replaced: it still leads searches on, and older snapshots see it.
+pub(crate) const FLAGS_DEAD: u8 = 0xA2;
+
+/// Bit of an edge's generation byte that makes it an anchor; generations have the others.
+const ANCHOR: u8 = 0x80;
+
+/// Commit numbers are stored in six bytes.
+pub(crate) const COMMIT_END: u64 = 1 << 48;
 
 /// First byte of a page's body: what the page holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +38,32 @@ pub(crate) enum PageKind {
     Model = 1,
     /// Nodes.
     Node = 2,
+    /// Leaf of the map from row ids to nodes.
+    IdLeaf = 3,
+    /// Inner page of that map.
+    IdInner = 4,
+    /// Nodes whose rows were deleted and that wait for vacuum.
+    Dead = 5,
+}
+
+/// A page of nodes in the list of pages with free slots: the header before its first node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FreeLink {
+    /// Whether the page is in the list. It stays in it when its last slot is taken, until it is the first.
+    pub(crate) listed: bool,
+    /// The next page of the list; 0 at its end.
+    pub(crate) next: u32,
+}
+
+impl FreeLink {
+    pub(crate) fn read(body: &[u8]) -> Self {
+        Self { listed: body[1] == 1, next: u32::from_le_bytes(array(body, 4)) }
+    }
+
+    pub(crate) fn write(self, body: &mut [u8]) {
+        body[1] = u8::from(self.listed);
+        body[4..8].copy_from_slice(&self.next.to_le_bytes());
+    }
 }
 
 /// Id of a node: `page * nodes_per_page + slot`.
@@ -111,6 +149,11 @@ impl NodeLayout {
         start..start + self.node_bytes()
     }
 
+    /// The first empty slot of a page's body.
+    pub(crate) fn free_slot(&self, body: &[u8]) -> Option<usize> {
+        (0..self.nodes_per_page).find(|slot| body[NODES_START + slot * self.stride() + FLAGS_BYTE] == FLAGS_FREE)
+    }
+
     /// The default layout for a dimension, by the size rule of `docs/decisions/0005-layout.md`: all bytes
     /// counted, no larger than a 4-byte-float HNSW index with 32 links per node from 512 dimensions up, and
     /// 1.4 times that below.
@@ -176,6 +219,34 @@ pub(crate) struct NodeHeader {
     pub(crate) generation: u8,
     pub(crate) degree: u8,
     pub(crate) centroid: u8,
+    /// Commit that added the row; 0 in a bulk build.
+    pub(crate) added: u64,
+    /// Commit that deleted the row; 0 while it lives.
+    pub(crate) deleted: u64,
+}
+
+impl NodeHeader {
+    /// Whether a reader of `snapshot` sees the row.
+    #[inline]
+    pub(crate) fn is_visible(&self, snapshot: u64) -> bool {
+        self.added <= snapshot && (self.flags == FLAGS_LIVE || self.flags == FLAGS_DEAD && self.deleted > snapshot)
+    }
+
+    /// Whether there is a node, living or dead, or a free slot: whether the flags are flags.
+    #[inline]
+    pub(crate) fn is_valid(&self, layout: &NodeLayout) -> bool {
+        matches!(self.flags, FLAGS_FREE | FLAGS_LIVE | FLAGS_DEAD) && usize::from(self.degree) <= layout.degree
+    }
+}
+
+/// Where an edge leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) node: NodeId,
+    /// Generation of the slot when the edge was made: of any other, its target is gone.
+    pub(crate) generation: u8,
+    /// Whether the target relies on this edge to be found. It is not given up for a better one.
+    pub(crate) anchor: bool,
 }
 
 /// A node on a page, to read.
@@ -199,10 +270,12 @@ impl<'a> NodeRef<'a> {
             row_id: u64::from_le_bytes(array(b, 0)),
             norm_sq: f32::from_le_bytes(array(b, 8)),
             step: f32::from_le_bytes(array(b, 12)),
-            flags: b[16],
+            flags: b[FLAGS_BYTE],
             generation: b[17],
             degree: b[18],
             centroid: b[19],
+            added: u48(b, 20),
+            deleted: u48(b, 26),
         }
     }
 
@@ -223,9 +296,15 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// Generations the edges expect of their neighbors.
-    pub(crate) fn generations(&self) -> &'a [u8] {
-        &self.bytes[self.layout.generation_start()..self.layout.codes_start()]
+    /// Where the edges in use lead.
+    pub(crate) fn links(&self) -> impl Iterator<Item = Link> + use<'a> {
+        let degree = usize::from(self.header().degree).min(self.layout.degree);
+        let generations = &self.bytes[self.layout.generation_start()..self.layout.codes_start()];
+        self.neighbors()[..degree].iter().zip(generations).map(|(id, byte)| Link {
+            node: NodeId::from_le_bytes(*id),
+            generation: byte & !ANCHOR,
+            anchor: byte & ANCHOR != 0,
+        })
     }
 
     /// The own code's high plane.
@@ -258,6 +337,59 @@ impl<'a> NodeMut<'a> {
         b[8..12].copy_from_slice(&header.norm_sq.to_le_bytes());
         b[12..16].copy_from_slice(&header.step.to_le_bytes());
         b[16..20].copy_from_slice(&[header.flags, header.generation, header.degree, header.centroid]);
+        debug_assert!(header.added < COMMIT_END && header.deleted < COMMIT_END);
+        b[20..26].copy_from_slice(&header.added.to_le_bytes()[..6]);
+        b[26..32].copy_from_slice(&header.deleted.to_le_bytes()[..6]);
+    }
+
+    pub(crate) fn as_ref(&self) -> NodeRef<'_> {
+        NodeRef { layout: self.layout, bytes: self.bytes }
+    }
+
+    /// Empties the slot for the next row, whose generation tells it from the last. What was behind the header
+    /// stays, which keeps the log small.
+    pub(crate) fn free(&mut self) {
+        let generation = self.as_ref().header().generation.wrapping_add(1) & !ANCHOR;
+        self.set_header(&NodeHeader { flags: FLAGS_FREE, generation, ..NodeHeader::default() });
+    }
+
+    /// Marks the row as deleted by `commit`.
+    pub(crate) fn bury(&mut self, commit: u64) {
+        let header = self.as_ref().header();
+        self.set_header(&NodeHeader { flags: FLAGS_DEAD, deleted: commit, ..header });
+    }
+
+    /// Copies the edge in one place to another.
+    pub(crate) fn move_edge(&mut self, from: usize, to: usize) {
+        let l = self.layout;
+        let mut code = vec![0; l.edge.words()];
+        let node = self.as_ref();
+        let edges = node.edges();
+        crate::quantize::edge::deinterleave(l.edge, edges.codes, from, l.degree, &mut code);
+        let link = node.links().nth(from).expect("an edge in use");
+        let edge = Edge {
+            neighbor: link.node,
+            generation: link.generation,
+            anchor: link.anchor,
+            centroid: edges.centroid[from],
+            factors: crate::quantize::edge::EdgeFactors {
+                add: f32::from_le_bytes(edges.add[from]),
+                factor: f32::from_le_bytes(edges.factor[from]),
+            },
+            code: &code,
+        };
+        self.set_edge(to, &edge);
+    }
+
+    /// Makes an edge one that stays.
+    pub(crate) fn set_anchor(&mut self, slot: usize) {
+        self.bytes[self.layout.generation_start() + slot] |= ANCHOR;
+    }
+
+    /// Sets how many edges are in use.
+    pub(crate) fn set_degree(&mut self, degree: usize) {
+        let header = self.as_ref().header();
+        self.set_header(&NodeHeader { degree: degree as u8, ..header });
     }
 
     pub(crate) fn set_own(&mut self, hi: &[i8], lo: &[u8]) {
@@ -277,7 +409,7 @@ impl<'a> NodeMut<'a> {
         put(l.add_start(), &edge.factors.add.to_le_bytes());
         put(l.factor_start(), &edge.factors.factor.to_le_bytes());
         put(l.centroid_start(), &[edge.centroid]);
-        put(l.generation_start(), &[edge.generation]);
+        put(l.generation_start(), &[edge.generation | if edge.anchor { ANCHOR } else { 0 }]);
         let codes = &mut self.bytes[l.codes_start()..l.hi_start()];
         crate::quantize::edge::interleave(l.edge, edge.code, slot, l.degree, codes);
     }
@@ -288,6 +420,7 @@ impl<'a> NodeMut<'a> {
 pub(crate) struct Edge<'a> {
     pub(crate) neighbor: NodeId,
     pub(crate) generation: u8,
+    pub(crate) anchor: bool,
     pub(crate) centroid: u8,
     pub(crate) factors: crate::quantize::edge::EdgeFactors,
     pub(crate) code: &'a [u64],
@@ -296,6 +429,12 @@ pub(crate) struct Edge<'a> {
 #[inline]
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes[at..at + N].try_into().expect("a slice of N bytes is an array of N bytes")
+}
+
+#[inline]
+fn u48(bytes: &[u8], at: usize) -> u64 {
+    // The six bytes and the two before them, which are shifted out.
+    u64::from_le_bytes(array(bytes, at - 2)) >> 16
 }
 
 #[inline]

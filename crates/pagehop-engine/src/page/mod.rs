@@ -40,6 +40,21 @@ pub trait Pages: Sync {
     fn page_count(&self) -> u32;
 }
 
+impl<P: Pages> Pages for &P {
+    type Reader<'p>
+        = P::Reader<'p>
+    where
+        Self: 'p;
+
+    fn reader(&self) -> Self::Reader<'_> {
+        (**self).reader()
+    }
+
+    fn page_count(&self) -> u32 {
+        (**self).page_count()
+    }
+}
+
 /// One search's view of the pages; belongs to one thread.
 pub trait Reader {
     /// A page held in place. Derefs to its body, exactly [`BODY_BYTES`] long.

@@ -53,6 +53,21 @@ impl Codes {
         self.hi_norm_sq.push(hi_norm);
     }
 
+    /// Appends a code that exists, without its low plane.
+    pub(crate) fn push_hi(&mut self, own: OwnCode, hi: &[i8]) {
+        self.hi.extend_from_slice(hi);
+        self.own.push(own);
+        self.hi_norm_sq.push(pagehop_kernels::dot_i8(hi, hi) as f32 * (16.0 * own.step).powi(2));
+    }
+
+    /// Forgets all rows.
+    pub(crate) fn clear(&mut self) {
+        self.hi.clear();
+        self.lo.clear();
+        self.own.clear();
+        self.hi_norm_sq.clear();
+    }
+
     /// Appends all of `other`, which has the same dimension.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.hi.append(&mut other.hi);

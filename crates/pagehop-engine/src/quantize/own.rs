@@ -11,7 +11,7 @@ use pagehop_kernels as kernels;
 const VALUE_MAX: f32 = 2032.0;
 
 /// What belongs to a vector beside the two planes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct OwnCode {
     /// Length of one unit of `v`.
     pub(crate) step: f32,

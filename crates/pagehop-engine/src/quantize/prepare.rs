@@ -101,6 +101,16 @@ impl Space {
         Ok(to_distance)
     }
 
+    /// The user's vector of a point that [`Space::row`] made, up to rounding; `point` is used up. Under cosine it
+    /// is of length 1.
+    pub(crate) fn restore<'p>(&self, point: &'p mut [f32]) -> &'p [f32] {
+        self.rotation.undo(point);
+        for (x, mean) in point.iter_mut().zip(&self.mean) {
+            *x += mean;
+        }
+        &point[..self.dim]
+    }
+
     fn center_and_rotate(&self, out: &mut [f32]) {
         for (x, mean) in out.iter_mut().zip(&self.mean) {
             *x -= mean;

@@ -62,6 +62,26 @@ impl Rotation {
             }
         }
     }
+
+    /// Undoes [`Rotation::apply`]: every step of it is its own inverse.
+    pub(crate) fn undo(&self, x: &mut [f32]) {
+        assert_eq!(x.len(), self.dim);
+        let scale = 1.0 / (self.window as f32).sqrt();
+        for (round, signs) in self.signs.iter().enumerate().rev() {
+            if self.window < self.dim {
+                mix_halves(x);
+            }
+            let start = if round % 2 == 0 { 0 } else { self.dim - self.window };
+            let window = &mut x[start..start + self.window];
+            pagehop_kernels::hadamard(window);
+            for x in window {
+                *x *= scale;
+            }
+            for (x, s) in x.iter_mut().zip(signs) {
+                *x *= s;
+            }
+        }
+    }
 }
 
 /// Rotates each pair `(i, i + ceil(d / 2))` by 45 degrees, so that what a window left out meets what it took in.
@@ -88,6 +108,9 @@ mod tests {
             rotation.apply(&mut x);
             let norm: f32 = x.iter().map(|v| v * v).sum();
             assert!((norm - 9.0).abs() < 1e-3, "dim {dim}: squared length {norm}");
+            let mut back = x.clone();
+            rotation.undo(&mut back);
+            assert!(back.iter().enumerate().all(|(i, v)| (v - if i == dim / 3 { 3.0 } else { 0.0 }).abs() < 1e-4));
             if dim >= 64 {
                 let max = x.iter().fold(0.0f32, |m, v| m.max(v.abs()));
                 assert!(max < 3.0 * 6.0 / (dim as f32).sqrt(), "dim {dim}: largest coordinate {max}");

@@ -1,0 +1,580 @@
+//! Rows that come and go.
+//!
+//! ```text
+//! add     encode -> walk to it -> prune whom it met
+//!         step: the node, in a slot near its neighbors          (node page, meta page)
+//!         step: the map names it; the row it replaces is dead    (leaf, old node's page, dead list, meta page)
+//!         one step for each neighbor that takes an edge back     (its page)
+//! delete  step: as above, without a new node
+//! ```
+//!
+//! A step decides on what its pages hold when it runs. Rows are stamped with the commit's number, so a reader of
+//! an older snapshot sees none of it, whichever steps it meets. The insertion is FreshDiskANN's (Singh et al.
+//! 2021): search, robust prune, back-links with prune on overflow.
+
+use std::sync::Arc;
+
+use super::encode::{self, Encoded, Target};
+use super::meta::Meta;
+use super::model::{self, Entry, Model};
+use super::near::{Explorer, Neighborhood, with_node};
+use super::state::State;
+use super::{OnProgress, Progress, build, dead, ids};
+use crate::Error;
+use crate::page::layout::{FLAGS_LIVE, FreeLink, NodeHeader, NodeId, NodeMut, NodeRef, PageKind};
+use crate::page::{PageId, PagesMut, Reader};
+
+/// Candidates that an added row's walk expands.
+const INSERT_LIST: usize = 48;
+/// Nearest candidates beside which a row would like to be, when slots are scarce.
+const MATES: usize = 4;
+/// A page is begun for a row, though slots are free elsewhere, while free slots are fewer than one for so many
+/// rows: page mates are worth that much space.
+const ROWS_PER_FREE_SLOT: u64 = 10;
+
+/// What an addition did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddReport {
+    /// Rows with ids that the index did not have.
+    pub added: u64,
+    /// Rows that replaced one of the same id.
+    pub replaced: u64,
+    /// Rows that the index had with the same vector: nothing was done for them.
+    pub unchanged: u64,
+}
+
+/// What a deletion did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteReport {
+    /// Rows deleted.
+    pub deleted: u64,
+    /// Ids that the index did not have.
+    pub unknown: Vec<u64>,
+}
+
+/// A transaction in progress. Nothing of it counts until [`Change::finish`] and the host's commit.
+pub struct Change<'w, W: PagesMut> {
+    pub(super) pages: &'w mut W,
+    /// As of the last step that changed it.
+    pub(super) meta: Meta,
+    pub(super) model: Arc<Model>,
+    pub(super) entries: Vec<Entry>,
+    pub(super) explorer: Explorer,
+    pub(super) around: Neighborhood,
+    added: u64,
+    deleted: u64,
+    mark: Option<[u64; 2]>,
+}
+
+impl<'w, W: PagesMut> Change<'w, W> {
+    pub(super) fn begin(pages: &'w mut W, known: Option<&State>) -> Result<Self, Error> {
+        let State { meta, model, entries, .. } = State::read(&mut pages.reader(), known)?;
+        let mut change = Self {
+            pages,
+            meta,
+            model,
+            entries,
+            explorer: Explorer::default(),
+            around: Neighborhood::default(),
+            added: 0,
+            deleted: 0,
+            mark: None,
+        };
+        change.upgrade()?;
+        change.sweep_retired()?;
+        Ok(change)
+    }
+
+    /// Adds rows, `vectors` holding their components one row after the other. A row whose id the index has
+    /// replaces that one; of rows with the same id the last counts.
+    ///
+    /// The first rows of an index train its model, and so do later ones each time it has grown eightfold, up to
+    /// about 100,000 rows: then the whole is built anew, within this call.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dimension`] or [`Error::Argument`] for a row that the index cannot place, named by its position and id;
+    /// under the inner product also for one much longer than those it was built for. [`Error::Interrupted`] if `progress` says
+    /// so. Whatever the host reports. The change must then be dropped.
+    pub fn add(&mut self, ids: &[u64], vectors: &[f32], progress: OnProgress<'_>) -> Result<AddReport, Error> {
+        let dim = self.meta.dim;
+        if ids.len() * dim != vectors.len() {
+            let what = format!("{} ids and {} numbers are not rows of {dim} dimensions", ids.len(), vectors.len());
+            return Err(Error::argument(what));
+        }
+        self.validate(ids, vectors)?;
+        let mut report = AddReport::default();
+        if self.wants_training(ids.len(), vectors) {
+            self.train_with(ids, vectors, &mut report, progress)?;
+        } else {
+            for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
+                let step = Progress { phase: "add", done: i as u64, total: ids.len() as u64 };
+                if i % 64 == 0 && progress(step).is_break() {
+                    return Err(Error::Interrupted);
+                }
+                self.add_row(*id, row, &mut report)?;
+            }
+        }
+        self.added += report.added + report.replaced;
+        self.deleted += report.replaced;
+        Ok(report)
+    }
+
+    /// Deletes rows. An id that the index does not have is reported, and no error.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the host reports, and [`Error::Corrupt`]. The change must then be dropped.
+    pub fn delete(&mut self, ids: &[u64]) -> Result<DeleteReport, Error> {
+        let mut report = DeleteReport::default();
+        for id in ids {
+            let found = match self.meta.change.id_root {
+                0 => None,
+                root => ids::find(&self.pages.reader(), PageId(root), *id)?.1,
+            };
+            match found {
+                Some(node) => self.map_row(*id, None, Some(node))?,
+                None => report.unknown.push(*id),
+            }
+            report.deleted += u64::from(found.is_some());
+        }
+        self.deleted += report.deleted;
+        Ok(report)
+    }
+
+    /// Sets the caller's mark, which [`Info`](super::Info) shows: how far an import has come, say. It changes if
+    /// and only if the commit takes place.
+    pub fn set_mark(&mut self, mark: [u64; 2]) {
+        self.mark = Some(mark);
+    }
+
+    /// The last step: counts the rows and names the commit. The host's commit comes next.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the host reports.
+    pub fn finish(mut self) -> Result<(), Error> {
+        let (commit, mark) = (self.pages.commit_number(), self.mark);
+        let (added, deleted) = (self.added, self.deleted);
+        self.step_meta(&[], &mut |meta, _| {
+            meta.rows = meta.rows + added - deleted;
+            meta.change.added_rows += added;
+            meta.change.deleted_rows += deleted;
+            meta.change.commit = commit;
+            meta.change.mark = mark.unwrap_or(meta.change.mark);
+            Ok(())
+        })
+    }
+
+    /// A step over `pages` and the meta page, which `change` gets decoded.
+    pub(super) fn step_meta(
+        &mut self,
+        pages: &[PageId],
+        change: &mut dyn FnMut(&mut Meta, &mut [&mut [u8]]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut all = pages.to_vec();
+        all.push(PageId(0));
+        let page_count = self.pages.page_count();
+        let mut newest = None;
+        self.pages.step(&all, &mut |bodies| {
+            let (meta_body, others) = bodies.split_last_mut().expect("the meta page was asked for");
+            let mut meta = Meta::decode(meta_body)?;
+            meta.page_count = page_count;
+            change(&mut meta, others)?;
+            meta.write(meta_body);
+            newest = Some(meta);
+            Ok(())
+        })?;
+        self.meta = newest.expect("the step ran");
+        Ok(())
+    }
+
+    fn validate(&self, ids: &[u64], vectors: &[f32]) -> Result<(), Error> {
+        for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(self.meta.dim)).enumerate() {
+            crate::quantize::prepare::validate(self.meta.metric, row).map_err(|e| match e {
+                Error::Argument { what } => Error::argument(format!("row {i} (id {id}): {what}")),
+                other => other,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn add_row(&mut self, id: u64, row: &[f32], report: &mut AddReport) -> Result<(), Error> {
+        let encoded = Encoded::new(&self.meta, &self.model, row)?;
+        let (_, old) = ids::find(&self.pages.reader(), PageId(self.meta.change.id_root), id)?;
+        if let Some(old) = old {
+            let same = with_node(&self.meta, &mut self.pages.reader(), old, |node, header| {
+                header.step == encoded.own.step && node.hi() == encoded.hi && node.lo() == encoded.lo
+            })?;
+            if same {
+                report.unchanged += 1;
+                return Ok(());
+            }
+        }
+        let node = self.insert(id, &encoded)?;
+        self.map_row(id, Some(node), old)?;
+        report.added += u64::from(old.is_none());
+        report.replaced += u64::from(old.is_some());
+        Ok(())
+    }
+
+    /// Writes the node and its edges, then those that lead back.
+    fn insert(&mut self, row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
+        let Self { meta, model, entries, explorer, pages, .. } = self;
+        let mut reader = pages.reader();
+        explorer.walk(meta, model, entries, &mut reader, &encoded.point, INSERT_LIST)?;
+        let chosen = explorer.near.choose(meta.layout.degree, build::ALPHA_SQ);
+        let mut targets = Vec::with_capacity(chosen.len());
+        for at in &chosen {
+            let id = explorer.near.nodes[*at as usize].0;
+            let target = with_node(meta, &mut reader, id, |node, _| encode::target(meta, model, id, node))?;
+            targets.push(target.ok_or_else(|| unknown_centroid(meta, id))?);
+            reader.release();
+        }
+        drop(reader);
+        // The more slots are free, the farther from its neighbors a row may go for one.
+        let free = u64::from(meta.change.free_slots) * ROWS_PER_FREE_SLOT;
+        let farther = (INSERT_LIST - MATES) as u64 * free.min(meta.rows) / meta.rows.max(1);
+        let mates = explorer.near.nearest().take(MATES + farther as usize);
+        let mates: Vec<NodeId> = mates.map(|near| near.0).collect();
+        let (node, generation) = self.place(row_id, encoded, &targets, &mates)?;
+        let target = encoded.target(node, generation);
+        let neighbors: Vec<NodeId> = targets.iter().map(|target| target.node).collect();
+        self.anchor(&neighbors, &target)?;
+        for neighbor in neighbors {
+            self.link(neighbor, &target, false)?;
+        }
+        if targets.is_empty() {
+            self.enter_at(&target, encoded)?;
+        }
+        Ok(node)
+    }
+
+    /// Puts a node into a free slot: beside one of `mates` if there is one, in any page if many are free, else
+    /// in a new page. Returns it and its generation.
+    fn place(
+        &mut self,
+        row_id: u64,
+        encoded: &Encoded,
+        targets: &[Target],
+        mates: &[NodeId],
+    ) -> Result<(NodeId, u8), Error> {
+        let (mut page, mut is_new) = (None, false);
+        let layout = self.meta.layout;
+        if self.meta.change.free_slots > 0 {
+            let reader = self.pages.reader();
+            for mate in mates {
+                let candidate = layout.place(*mate).0;
+                if layout.free_slot(&reader.finish(candidate)?).is_some() {
+                    page = Some(candidate);
+                    break;
+                }
+            }
+        }
+        if page.is_none() && u64::from(self.meta.change.free_slots) * ROWS_PER_FREE_SLOT > self.meta.rows {
+            page = self.first_free()?;
+        }
+        let page = match page {
+            Some(page) => page,
+            None => {
+                is_new = true;
+                self.pages.allocate(1)?
+            }
+        };
+        let added = self.pages.commit_number();
+        let mut placed = None;
+        self.step_meta(&[page], &mut |meta, bodies| {
+            let body = &mut *bodies[0];
+            if is_new {
+                body[0] = PageKind::Node as u8;
+                if layout.nodes_per_page > 1 {
+                    FreeLink { listed: true, next: meta.change.free_head }.write(body);
+                    meta.change.free_head = page.0;
+                    meta.change.free_slots += layout.nodes_per_page as u32;
+                }
+            }
+            let slot = layout.free_slot(body).ok_or_else(|| Error::corrupt(page, "its free slot is taken"))?;
+            if layout.nodes_per_page > 1 || !is_new {
+                meta.change.free_slots -= 1;
+            }
+            let mut node = NodeMut::new(&layout, body, slot);
+            let generation = node.as_ref().header().generation;
+            write_node(&mut node, row_id, encoded, targets, NodeHeader { generation, added, ..NodeHeader::default() });
+            placed = Some((layout.node_id(page, slot), generation));
+            Ok(())
+        })?;
+        Ok(placed.expect("the step ran"))
+    }
+
+    /// The first page of the list that has a free slot; pages before it, which are full, leave the list.
+    fn first_free(&mut self) -> Result<Option<PageId>, Error> {
+        let layout = self.meta.layout;
+        while self.meta.change.free_head != 0 {
+            let page = PageId(self.meta.change.free_head);
+            if layout.free_slot(&self.pages.reader().finish(page)?).is_some() {
+                return Ok(Some(page));
+            }
+            self.step_meta(&[page], &mut |meta, bodies| {
+                let link = FreeLink::read(bodies[0]);
+                if !link.listed || layout.free_slot(bodies[0]).is_some() {
+                    return Err(Error::corrupt(page, "it is in the list of free slots and does not say so"));
+                }
+                meta.change.free_head = link.next;
+                FreeLink::default().write(bodies[0]);
+                Ok(())
+            })?;
+        }
+        Ok(None)
+    }
+
+    /// Names `node` in the map, or takes `row_id` out of it; the node that had it is dead.
+    fn map_row(&mut self, row_id: u64, node: Option<NodeId>, old: Option<NodeId>) -> Result<(), Error> {
+        let root = PageId(self.meta.change.id_root);
+        let leaf = match node {
+            Some(_) => ids::make_room(self.pages, root, row_id)?,
+            None => ids::find(&self.pages.reader(), root, row_id)?.0,
+        };
+        let change_leaf = |body: &mut [u8]| {
+            let before = match node {
+                Some(node) => ids::put(leaf, body, row_id, node)?,
+                None => ids::remove(leaf, body, row_id)?,
+            };
+            if before == old {
+                return Ok(());
+            }
+            Err(Error::corrupt(leaf, format!("id {row_id} was in node {old:?} and is in {before:?}")))
+        };
+        let Some(old) = old else {
+            return self.pages.step(&[leaf], &mut |bodies| change_leaf(bodies[0]));
+        };
+        let dead_page = self.dead_page()?;
+        let (layout, commit) = (self.meta.layout, self.pages.commit_number());
+        let (page, slot) = layout.place(old);
+        self.step_meta(&[leaf, page, dead_page], &mut |meta, bodies| {
+            let [leaf_body, node_body, dead_body] = bodies else { unreachable!("three pages were asked for") };
+            change_leaf(leaf_body)?;
+            let mut node = NodeMut::new(&layout, node_body, slot);
+            let header = node.as_ref().header();
+            if header.flags != FLAGS_LIVE || header.row_id != row_id {
+                let what = format!("slot {slot} should hold id {row_id}, has {} {:#x}", header.row_id, header.flags);
+                return Err(Error::corrupt(page, what));
+            }
+            // Hosts without commits need a mark all the same that it is not alive.
+            node.bury(commit.max(1));
+            dead::push(dead_page, dead_body, old)?;
+            meta.change.dead_rows += 1;
+            Ok(())
+        })
+    }
+
+    /// The first page of the list of the dead, with room.
+    fn dead_page(&mut self) -> Result<PageId, Error> {
+        let head = self.meta.change.dead_head;
+        if head != 0 && dead::header(PageId(head), &self.pages.reader().finish(PageId(head))?)?.0 < dead::ENTRIES_MAX {
+            return Ok(PageId(head));
+        }
+        let page = self.pages.allocate(1)?;
+        self.step_meta(&[page], &mut |meta, bodies| {
+            dead::init(bodies[0], meta.change.dead_head);
+            meta.change.dead_head = page.0;
+            Ok(())
+        })?;
+        Ok(page)
+    }
+
+    /// Gives `target` an edge that stays, from the first of `guardians` that has not promised half its edges yet.
+    pub(super) fn anchor(&mut self, guardians: &[NodeId], target: &Target) -> Result<(), Error> {
+        let most = self.meta.layout.degree / 2;
+        for guardian in guardians {
+            let (page, slot) = self.meta.layout.place(*guardian);
+            let (free, present) = with_node(&self.meta, &mut self.pages.reader(), *guardian, |node, _| {
+                let free = node.links().filter(|link| link.anchor).count() < most;
+                (free, node.links().position(|l| l.node == target.node && l.generation == target.generation))
+            })?;
+            if !free {
+                continue;
+            }
+            let layout = self.meta.layout;
+            return match present {
+                Some(at) => self.pages.step(&[page], &mut |bodies| {
+                    NodeMut::new(&layout, bodies[0], slot).set_anchor(at);
+                    Ok(())
+                }),
+                None => self.link(*guardian, target, true),
+            };
+        }
+        Ok(())
+    }
+
+    /// Offers `node` an edge to `target`. It takes it if it has none and has room, if it deserves it more than one
+    /// of the present edges, or if it is to be an anchor.
+    fn link(&mut self, node: NodeId, target: &Target, anchor: bool) -> Result<(), Error> {
+        let layout = self.meta.layout;
+        let (page, slot) = layout.place(node);
+        let (degree, present) = with_node(&self.meta, &mut self.pages.reader(), node, |found, header| {
+            (usize::from(header.degree), found.links().find(|link| link.node == target.node))
+        })?;
+        match present {
+            Some(link) if link.generation == target.generation => Ok(()),
+            None if degree < layout.degree => self.pages.step(&[page], &mut |bodies| {
+                let mut node = NodeMut::new(&layout, bodies[0], slot);
+                node.set_edge(degree, &target.edge(anchor));
+                node.set_degree(degree + 1);
+                Ok(())
+            }),
+            _ => self.reconsider(node, &[target.node], anchor.then_some(target.node), None),
+        }
+    }
+
+    /// Chooses the edges of `node` anew, among those it has and edges to `extras`. Edges to rows that are gone
+    /// go first, with the one to `gone`; anchors stay whatever the choice, and so does an edge to `anchor`, which
+    /// becomes one.
+    pub(super) fn reconsider(
+        &mut self,
+        node: NodeId,
+        extras: &[NodeId],
+        anchor: Option<NodeId>,
+        gone: Option<NodeId>,
+    ) -> Result<(), Error> {
+        let Self { meta, model, around, pages, .. } = self;
+        let layout = meta.layout;
+        let mut reader = pages.reader();
+        if !around.read(meta, &mut reader, node)? {
+            return Ok(());
+        }
+        for extra in extras {
+            around.add(meta, &mut reader, *extra)?;
+        }
+        around.near.measure_from(0, gone);
+        let chosen = choose(around, layout.degree, anchor, gone);
+        // Edges that stay keep their places; a stale edge to a node that is chosen is written anew.
+        let stays: Vec<bool> =
+            around.links.iter().map(|link| chosen.contains(&link.node) && around.is_current(link)).collect();
+        let staying = |id: &NodeId| around.links.iter().zip(&stays).any(|(link, stays)| *stays && link.node == *id);
+        let mut fresh = Vec::new();
+        for id in chosen.iter().filter(|id| !staying(id)) {
+            let target = with_node(meta, &mut reader, *id, |found, _| encode::target(meta, model, *id, found))?;
+            fresh.push((target.ok_or_else(|| unknown_centroid(meta, *id))?, anchor == Some(*id)));
+            reader.release();
+        }
+        drop(reader);
+        if fresh.is_empty() && stays.iter().all(|stays| *stays) {
+            return Ok(());
+        }
+        let (page, slot) = layout.place(node);
+        self.pages.step(&[page], &mut |bodies| {
+            let mut node = NodeMut::new(&layout, bodies[0], slot);
+            rewrite_edges(&mut node, &stays, &fresh);
+            Ok(())
+        })
+    }
+
+    /// Makes a row that met nobody an entry point, in place of all that lead nowhere.
+    fn enter_at(&mut self, target: &Target, encoded: &Encoded) -> Result<(), Error> {
+        for index in 0..self.entries.len() {
+            let entry = self.entries[index];
+            let leads = with_node(&self.meta, &mut self.pages.reader(), entry.node, |_, header| {
+                header.flags == FLAGS_LIVE && entry.node != target.node
+            })?;
+            if !leads {
+                self.set_entry(index, target.node, &encoded.point, encoded.own.norm_sq)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes `node`, which lies at `point`, an entry point.
+    pub(super) fn set_entry(
+        &mut self,
+        index: usize,
+        node: NodeId,
+        point: &[f32],
+        norm_sq: f32,
+    ) -> Result<(), Error> {
+        let entry = Entry { node, from_centroid_sq: self.model.centroids.distance(index, point, norm_sq) };
+        self.entries[index] = entry;
+        self.pages.step(&[PageId(self.meta.change.entries_page)], &mut |bodies| {
+            model::set_entry(bodies[0], index, &entry);
+            Ok(())
+        })
+    }
+}
+
+fn unknown_centroid(meta: &Meta, node: NodeId) -> Error {
+    let (page, slot) = meta.layout.place(node);
+    Error::corrupt(page, format!("slot {slot} names an unknown centroid"))
+}
+
+fn write_node(
+    node: &mut NodeMut<'_>,
+    row_id: u64,
+    encoded: &Encoded,
+    targets: &[Target],
+    stamp: NodeHeader,
+) {
+    node.set_header(&NodeHeader {
+        row_id,
+        norm_sq: encoded.own.norm_sq,
+        step: encoded.own.step,
+        flags: FLAGS_LIVE,
+        degree: targets.len() as u8,
+        centroid: encoded.centroid,
+        ..stamp
+    });
+    node.set_own(&encoded.hi, &encoded.lo);
+    targets.iter().enumerate().for_each(|(slot, target)| node.set_edge(slot, &target.edge(false)));
+}
+
+/// The nodes that deserve an edge, with those that have or get one which stays.
+fn choose(around: &Neighborhood, degree: usize, anchor: Option<NodeId>, gone: Option<NodeId>) -> Vec<NodeId> {
+    let kept = around.near.choose(degree, build::ALPHA_SQ);
+    let mut chosen: Vec<NodeId> = kept.iter().map(|at| around.near.nodes[*at as usize].0).collect();
+    let current = around.links.iter().filter(|link| link.anchor && Some(link.node) != gone && around.is_current(link));
+    let anchors: Vec<NodeId> = current.map(|link| link.node).chain(anchor).collect();
+    for id in &anchors {
+        if chosen.contains(id) || !around.near.contains(*id) {
+            continue;
+        }
+        if chosen.len() == degree {
+            let Some(last) = chosen.iter().rposition(|other| !anchors.contains(other)) else { continue };
+            chosen.remove(last);
+        }
+        chosen.push(*id);
+    }
+    chosen
+}
+
+/// Writes `fresh` edges into the places of those that do not stay, then behind them; what is left of the places
+/// is filled from the end.
+fn rewrite_edges(node: &mut NodeMut<'_>, stays: &[bool], fresh: &[(Target, bool)]) {
+    let mut places: Vec<usize> = (0..stays.len()).filter(|at| !stays[*at]).collect();
+    let mut degree = stays.len();
+    for (target, anchor) in fresh {
+        if places.is_empty() {
+            node.set_edge(degree, &target.edge(*anchor));
+            degree += 1;
+        } else {
+            node.set_edge(places.remove(0), &target.edge(*anchor));
+        }
+    }
+    // The last places first: what moves into a place must be an edge that stays.
+    while let Some(place) = places.pop() {
+        degree -= 1;
+        if place != degree {
+            node.move_edge(degree, place);
+        }
+    }
+    node.set_degree(degree);
+}
+
+impl<W: PagesMut> Change<'_, W> {
+    /// Reads a node into its codes.
+    pub(super) fn point_of(&self, node: NodeId) -> Result<(NodeHeader, Vec<f32>), Error> {
+        let mut point = Vec::new();
+        let header = with_node(&self.meta, &mut self.pages.reader(), node, |found: &NodeRef<'_>, header| {
+            encode::decode(found, header, &mut point);
+            *header
+        })?;
+        Ok((header, point))
+    }
+}

@@ -1,0 +1,108 @@
+//! One row on its way into a node, and one node on its way into the edges that point to it.
+
+use super::meta::Meta;
+use super::model::Model;
+use crate::Error;
+use crate::page::layout::{Edge, NodeHeader, NodeId, NodeRef};
+use crate::quantize::edge::{self, EdgeFactors};
+use crate::quantize::own::{self, OwnCode};
+
+/// A row's codes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Encoded {
+    pub(crate) own: OwnCode,
+    pub(crate) hi: Vec<i8>,
+    pub(crate) lo: Vec<u8>,
+    /// What the own code decodes to.
+    pub(crate) point: Vec<f32>,
+    pub(crate) centroid: u8,
+    pub(crate) factors: EdgeFactors,
+    pub(crate) code: Vec<u64>,
+}
+
+/// What every edge to one node carries.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) node: NodeId,
+    pub(crate) generation: u8,
+    pub(crate) centroid: u8,
+    pub(crate) factors: EdgeFactors,
+    pub(crate) code: Vec<u64>,
+}
+
+impl Target {
+    pub(crate) fn edge(&self, anchor: bool) -> Edge<'_> {
+        Edge {
+            neighbor: self.node,
+            generation: self.generation,
+            anchor,
+            centroid: self.centroid,
+            factors: self.factors,
+            code: &self.code,
+        }
+    }
+}
+
+impl Encoded {
+    /// Encodes the user's vector.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dimension`] or [`Error::Argument`] if the metric cannot place it.
+    pub(crate) fn new(meta: &Meta, model: &Model, row: &[f32]) -> Result<Self, Error> {
+        if row.len() != meta.dim {
+            return Err(Error::Dimension { expected: meta.dim, got: row.len() });
+        }
+        let dim = meta.layout.inner_dim;
+        let mut x = vec![0.0; dim];
+        model.space.row(row, &mut x)?;
+        let mut encoded = Self { hi: vec![0; dim], lo: vec![0; own::lo_bytes(dim)], ..Self::default() };
+        let mut values = vec![0; dim];
+        encoded.own = own::encode(&x, &mut values, &mut encoded.hi, &mut encoded.lo);
+        // From the code, not from the user's vector: whoever reads the node can encode it again.
+        own::decode(encoded.own.step, &encoded.hi, &encoded.lo, &mut values, &mut x);
+        encoded.centroid = nearest_centroid(model, &x, encoded.own.norm_sq);
+        encoded.code = vec![0; meta.layout.edge.words()];
+        encoded.factors = encode_edge(meta, model, &x, encoded.centroid, &mut encoded.code);
+        encoded.point = x;
+        Ok(encoded)
+    }
+
+    /// What an edge to this row carries once it is in `node`.
+    pub(crate) fn target(&self, node: NodeId, generation: u8) -> Target {
+        let (centroid, factors, code) = (self.centroid, self.factors, self.code.clone());
+        Target { node, generation, centroid, factors, code }
+    }
+}
+
+/// Decodes a node's own code.
+pub(crate) fn decode(node: &NodeRef<'_>, header: &NodeHeader, x: &mut Vec<f32>) {
+    let mut values = vec![0; node.hi().len()];
+    x.resize(node.hi().len(), 0.0);
+    own::decode(header.step, node.hi(), node.lo(), &mut values, x);
+}
+
+/// What an edge to the node carries, made from its own code.
+pub(crate) fn target(meta: &Meta, model: &Model, id: NodeId, node: &NodeRef<'_>) -> Option<Target> {
+    let header = node.header();
+    if usize::from(header.centroid) >= model.centroids.len() {
+        return None;
+    }
+    let mut x = Vec::new();
+    decode(node, &header, &mut x);
+    let mut code = vec![0; meta.layout.edge.words()];
+    let factors = encode_edge(meta, model, &x, header.centroid, &mut code);
+    Some(Target { node: id, generation: header.generation, centroid: header.centroid, factors, code })
+}
+
+fn encode_edge(meta: &Meta, model: &Model, x: &[f32], centroid: u8, code: &mut [u64]) -> EdgeFactors {
+    let step = model.centroids.step(centroid.into());
+    let center: Vec<f32> = model.centroids.plane(centroid.into()).iter().map(|v| step * f32::from(*v)).collect();
+    edge::encode(meta.layout.edge, x, &center, code)
+}
+
+/// The nearest centroid; of equally near ones the first.
+fn nearest_centroid(model: &Model, x: &[f32], norm_sq: f32) -> u8 {
+    let distances = (0..model.centroids.len()).map(|i| (model.centroids.distance(i, x, norm_sq), i));
+    distances.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(0, |nearest| nearest.1 as u8)
+}

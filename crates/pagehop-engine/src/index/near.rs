@@ -1,0 +1,235 @@
+//! The neighborhood of a point, as a change needs it: which living nodes are near, how far from each other, and
+//! which of them deserve an edge.
+
+use std::cell::RefCell;
+
+use super::meta::Meta;
+use super::model::{Entry, Model};
+use super::visit::Probe;
+use crate::Error;
+use crate::graph::list::CandidateList;
+use crate::graph::prune::prune;
+use crate::graph::{key, key_id};
+use crate::page::Reader;
+use crate::page::layout::{FLAGS_FREE, FLAGS_LIVE, Link, NodeHeader, NodeId, NodeRef};
+use crate::quantize::codes::Codes;
+use crate::quantize::own::OwnCode;
+
+/// Entry points that a walk begins with.
+const ENTRIES: usize = 2;
+
+/// Nodes with their own codes, close together in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Near {
+    pub(crate) nodes: Vec<(NodeId, NodeHeader)>,
+    codes: Codes,
+    /// Keys of distance to the point and position in `nodes`; in order after a walk.
+    pub(crate) keys: Vec<u64>,
+}
+
+impl Near {
+    pub(crate) fn clear(&mut self, dim: usize) {
+        self.nodes.clear();
+        self.codes.clear();
+        self.codes.dim = dim;
+        self.keys.clear();
+    }
+
+    pub(crate) fn contains(&self, node: NodeId) -> bool {
+        self.nodes.iter().any(|(id, _)| *id == node)
+    }
+
+    /// Adds a node; returns its position.
+    pub(crate) fn push(&mut self, id: NodeId, header: NodeHeader, hi: &[i8]) -> usize {
+        self.nodes.push((id, header));
+        self.codes.push_hi(OwnCode { step: header.step, norm_sq: header.norm_sq }, hi);
+        self.nodes.len() - 1
+    }
+
+    /// Measures every node but the one at `from` and `without`, from there; fills `keys` in order.
+    pub(crate) fn measure_from(&mut self, from: usize, without: Option<NodeId>) {
+        self.keys.clear();
+        let others = (0..self.nodes.len()).filter(|i| *i != from && Some(self.nodes[*i].0) != without);
+        self.keys.extend(others.map(|i| key(self.codes.hi_distance(from, i), i as u32)));
+        self.keys.sort_unstable();
+    }
+
+    /// Positions of at most `degree` of the nodes in `keys`, chosen as the build chooses neighbors.
+    pub(crate) fn choose(&self, degree: usize, alpha_sq: f32) -> Vec<u32> {
+        let distance = |a: u32, b: u32| self.codes.hi_distance(a as usize, b as usize);
+        let mut kept = Vec::with_capacity(degree);
+        prune(&self.keys, degree, alpha_sq, distance, &mut kept);
+        kept
+    }
+
+    /// The nodes in `keys`, nearest first.
+    pub(crate) fn nearest(&self) -> impl Iterator<Item = (NodeId, NodeHeader)> {
+        self.keys.iter().map(|key| self.nodes[key_id(*key) as usize])
+    }
+}
+
+/// Walks to a point and remembers whom it met. Reusable.
+#[derive(Debug, Default)]
+pub(crate) struct Explorer {
+    probe: Probe,
+    list: CandidateList,
+    entries: Vec<(f32, NodeId)>,
+    pub(crate) near: Near,
+    /// Every slot the walk came to, living or not.
+    pub(crate) visited: Vec<NodeId>,
+}
+
+impl Explorer {
+    /// Expands the `capacity` best candidates for `point`; the living nodes met are in `near`, nearest first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if a page contradicts the format; whatever the reader reports.
+    pub(crate) fn walk<R: Reader>(
+        &mut self,
+        meta: &Meta,
+        model: &Model,
+        entries: &[Entry],
+        reader: &mut R,
+        point: &[f32],
+        capacity: usize,
+    ) -> Result<(), Error> {
+        self.near.clear(meta.layout.inner_dim);
+        self.visited.clear();
+        self.list.reset(capacity);
+        self.probe.prepare_inner(meta, point);
+        self.entries.clear();
+        self.entries.extend(self.probe.entries(model, entries));
+        self.entries.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        self.entries.iter().take(ENTRIES).for_each(|(estimate, node)| {
+            self.list.insert(*estimate, *node);
+        });
+        self.expand_all(meta, model, reader)?;
+        if self.near.nodes.is_empty() {
+            // Nothing lives around there: the other entry points may lead to something.
+            self.entries.iter().skip(ENTRIES).for_each(|(estimate, node)| {
+                self.list.insert(*estimate, *node);
+            });
+            self.expand_all(meta, model, reader)?;
+        }
+        self.near.keys.sort_unstable();
+        Ok(())
+    }
+
+    fn expand_all<R: Reader>(&mut self, meta: &Meta, model: &Model, reader: &mut R) -> Result<(), Error> {
+        let Self { probe, near, visited, .. } = self;
+        let list = RefCell::new(&mut self.list);
+        loop {
+            let Some((_, id)) = list.borrow_mut().expand() else { return Ok(()) };
+            // A slot is met twice only if an edge was meant for a row before the one in it.
+            if visited.contains(&id) {
+                continue;
+            }
+            visited.push(id);
+            if let Some((_, next)) = list.borrow().open().next() {
+                let (page, slot) = meta.layout.place(next);
+                reader.start(page, meta.layout.slot_bytes(slot));
+            }
+            let offer = |estimate: f32, neighbor: NodeId| {
+                let mut list = list.borrow_mut();
+                if estimate < list.bound() {
+                    list.insert(estimate, neighbor);
+                }
+            };
+            let mut at = None;
+            let remember = |node: &NodeRef<'_>, header: &NodeHeader| {
+                if header.flags == FLAGS_LIVE {
+                    at = Some(near.push(id, *header, node.hi()));
+                }
+            };
+            let met = probe.visit(meta, model, reader, id, offer, remember)?;
+            if let Some(at) = at {
+                near.keys.push(key(met.distance, at as u32));
+            }
+            reader.release();
+        }
+    }
+}
+
+/// A node's present neighbors, read for a decision about its edges.
+#[derive(Debug, Default)]
+pub(crate) struct Neighborhood {
+    /// The node itself first, then its neighbors that are there, then others that were added.
+    pub(crate) near: Near,
+    /// Present edges.
+    pub(crate) links: Vec<Link>,
+}
+
+impl Neighborhood {
+    /// Reads `node` and the neighbors its edges were meant for. `false` if no living node is there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if a page contradicts the format; whatever the reader reports.
+    pub(crate) fn read<R: Reader>(&mut self, meta: &Meta, reader: &mut R, node: NodeId) -> Result<bool, Error> {
+        self.near.clear(meta.layout.inner_dim);
+        self.links.clear();
+        let Self { near, links } = self;
+        let living = with_node(meta, reader, node, |found, header| {
+            links.extend(found.links());
+            near.push(node, *header, found.hi());
+            header.flags == FLAGS_LIVE
+        })?;
+        if !living {
+            return Ok(false);
+        }
+        for link in &*links {
+            let (page, slot) = meta.layout.place(link.node);
+            reader.start(page, meta.layout.slot_bytes(slot));
+        }
+        for link in &*links {
+            with_node(meta, reader, link.node, |found, header| {
+                if header.flags != FLAGS_FREE && header.generation == link.generation {
+                    near.push(link.node, *header, found.hi());
+                }
+            })?;
+            reader.release();
+        }
+        Ok(true)
+    }
+
+    /// Whether an edge leads to the row it was meant for.
+    pub(crate) fn is_current(&self, link: &Link) -> bool {
+        self.near.nodes[1..].iter().any(|(id, header)| *id == link.node && header.generation == link.generation)
+    }
+
+    /// Adds a node that an edge might lead to, unless it is there or is not living.
+    pub(crate) fn add<R: Reader>(&mut self, meta: &Meta, reader: &mut R, node: NodeId) -> Result<(), Error> {
+        if !self.near.contains(node) {
+            let near = &mut self.near;
+            with_node(meta, reader, node, |found, header| {
+                if header.flags == FLAGS_LIVE {
+                    near.push(node, *header, found.hi());
+                }
+            })?;
+            reader.release();
+        }
+        Ok(())
+    }
+}
+
+/// Looks at one slot.
+pub(crate) fn with_node<R: Reader, T>(
+    meta: &Meta,
+    reader: &mut R,
+    node: NodeId,
+    look: impl FnOnce(&NodeRef<'_>, &NodeHeader) -> T,
+) -> Result<T, Error> {
+    let (page, slot) = meta.layout.place(node);
+    let result = {
+        let guard = reader.finish(page)?;
+        let found = NodeRef::new(&meta.layout, &guard, slot);
+        let header = found.header();
+        if !header.is_valid(&meta.layout) {
+            let what = format!("slot {slot} has flags {} and degree {}", header.flags, header.degree);
+            return Err(Error::corrupt(page, what));
+        }
+        look(&found, &header)
+    };
+    Ok(result)
+}

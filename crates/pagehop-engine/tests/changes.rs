@@ -1,0 +1,205 @@
+//! Rows that come and go: after every operation the structure holds, the rows are those that should be there,
+//! and recall is that of a fresh build.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use pagehop_engine::{AddReport, CheckReport, Index, Metric, SearchOptions, create};
+use pagehop_sim::{MemPages, MemWriter};
+use support::{Noise, Rows, embeddings, no_progress, recall};
+
+const EXPAND_ALL: SearchOptions = SearchOptions { search_list: 100, slack: f32::INFINITY, beam_width: 4 };
+
+fn empty(dim: usize, metric: Metric) -> MemPages {
+    let mut pages = MemPages::new();
+    create(dim, metric, 1, &mut pages).unwrap();
+    pages
+}
+
+/// Runs one transaction.
+fn change<T>(pages: &mut MemPages, work: impl FnOnce(&mut pagehop_engine::Change<'_, MemWriter<'_>>) -> T) -> T {
+    let known = Index::open(pages.clone()).unwrap();
+    let mut writer = pages.writer();
+    let mut change = known.change(&mut writer).unwrap();
+    let result = work(&mut change);
+    change.finish().unwrap();
+    writer.commit();
+    result
+}
+
+fn add(pages: &mut MemPages, ids: &[u64], vectors: &[f32]) -> AddReport {
+    change(pages, |change| change.add(ids, vectors, &mut no_progress()).unwrap())
+}
+
+fn add_in_batches(pages: &mut MemPages, rows: &Rows, batch: usize) {
+    for (ids, vectors) in rows.ids.chunks(batch).zip(rows.values.chunks(batch * rows.dim)) {
+        add(pages, ids, vectors);
+    }
+}
+
+fn vacuum(pages: &mut MemPages) -> pagehop_engine::VacuumReport {
+    change(pages, |change| change.vacuum(u64::MAX, &mut no_progress()).unwrap())
+}
+
+fn check(pages: &MemPages) -> CheckReport {
+    Index::open(pages).unwrap().check(&mut no_progress()).unwrap()
+}
+
+/// Every row of the index by a cursor that is asked for all: id and distance to the origin.
+fn all_rows(pages: &MemPages, dim: usize) -> BTreeMap<u64, f32> {
+    let index = Index::open(pages).unwrap();
+    let mut cursor = index.cursor(&vec![0.25; dim], &EXPAND_ALL).unwrap();
+    let mut rows = BTreeMap::new();
+    while let Some(hit) = cursor.next_hit().unwrap() {
+        assert!(rows.insert(hit.row_id, hit.distance).is_none(), "row {} came twice", hit.row_id);
+    }
+    rows
+}
+
+#[test]
+fn an_empty_index_answers_and_grows_row_by_row() {
+    for (dim, metric) in [(3, Metric::L2), (70, Metric::Cosine), (100, Metric::InnerProduct), (1100, Metric::L2)] {
+        let rows = Rows::new(dim, embeddings(dim, 150, 5));
+        let mut pages = empty(dim, metric);
+        assert!(Index::open(&pages).unwrap().search(rows.row(0), 5, &EXPAND_ALL).unwrap().hits.is_empty());
+        assert_eq!(check(&pages).nodes, 0);
+        for i in 0..rows.ids.len() {
+            let report = add(&mut pages, &rows.ids[i..=i], rows.row(i));
+            assert_eq!(report, AddReport { added: 1, ..AddReport::default() });
+            let found = check(&pages);
+            assert_eq!((found.nodes, found.reachable), (i as u64 + 1, i as u64 + 1), "{dim} {metric:?} row {i}");
+        }
+        let index = Index::open(pages).unwrap();
+        let (recall, ..) = recall(&index, &rows, metric, &embeddings(dim, 20, 6), &EXPAND_ALL);
+        assert!(recall > 0.99, "{dim} {metric:?}: {recall}");
+        assert_eq!(index.info().unwrap().rows, 150);
+    }
+}
+
+/// The index is checked after every step, as a crash would leave it, and read as its last commit left it.
+#[test]
+fn every_step_leaves_an_index() {
+    let dim = 24;
+    let rows = Rows::new(dim, embeddings(dim, 700, 5));
+    let mut pages = empty(dim, Metric::L2);
+    add(&mut pages, &rows.ids[..300], &rows.values[..300 * dim]);
+    let mut steps = 0;
+    let mut noise = Noise(9);
+    for round in 0..3 {
+        let before = all_rows(&pages, dim);
+        let known = Index::open(pages.clone()).unwrap();
+        let mut writer = pages.writer().with_after_step(Box::new(|pages| {
+            steps += 1;
+            check(pages);
+            if steps % 16 == 0 {
+                assert_eq!(all_rows(pages, dim), before, "a reader sees what is not committed");
+            }
+        }));
+        let mut change = known.change(&mut writer).unwrap();
+        let picked: Vec<usize> = (0..12).map(|_| (noise.next() % 700) as usize).collect();
+        for i in &picked {
+            let j = (i + 350 * (round % 2)) % 700;
+            change.add(&rows.ids[*i..=*i], rows.row(j), &mut no_progress()).unwrap();
+        }
+        let gone: Vec<u64> = (0..8).map(|_| rows.ids[(noise.next() % 300) as usize]).collect();
+        change.delete(&gone).unwrap();
+        change.vacuum(6, &mut no_progress()).unwrap();
+        change.finish().unwrap();
+        writer.commit();
+        check(&pages);
+    }
+    assert!(steps > 300, "{steps}");
+}
+
+#[test]
+fn rows_are_replaced_deleted_and_come_back() {
+    let dim = 48;
+    let rows = Rows::new(dim, embeddings(dim, 1000, 5));
+    let mut pages = empty(dim, Metric::L2);
+    add(&mut pages, &rows.ids[..500], &rows.values[..500 * dim]);
+    // The same again is no change; other vectors under the same ids replace.
+    let again = add(&mut pages, &rows.ids[..20], &rows.values[..20 * dim]);
+    assert_eq!(again, AddReport { unchanged: 20, ..AddReport::default() });
+    let other = add(&mut pages, &rows.ids[..20], &rows.values[500 * dim..520 * dim]);
+    assert_eq!(other, AddReport { replaced: 20, ..AddReport::default() });
+    assert_eq!(Index::open(&pages).unwrap().info().unwrap().rows, 500);
+    let hits = Index::open(&pages).unwrap().search(rows.row(503), 1, &EXPAND_ALL).unwrap().hits;
+    assert_eq!(hits[0].row_id, rows.ids[3]);
+    // Unknown ids are reported; one given twice is unknown the second time.
+    let ids = [rows.ids[100], 1, rows.ids[101], rows.ids[100]];
+    let report = change(&mut pages, |change| change.delete(&ids).unwrap());
+    assert_eq!((report.deleted, report.unknown), (2, vec![1, rows.ids[100]]));
+    assert!(!all_rows(&pages, dim).contains_key(&rows.ids[100]));
+    let back = add(&mut pages, &rows.ids[100..102], &rows.values[100 * dim..102 * dim]);
+    assert_eq!(back.added, 2);
+    assert_eq!(all_rows(&pages, dim).len(), 500);
+    assert_eq!(check(&pages).dead_nodes, 22);
+    let report = vacuum(&mut pages);
+    assert_eq!((report.freed, report.waiting), (22, 0));
+    let found = check(&pages);
+    assert_eq!((found.nodes, found.dead_nodes, found.reachable), (500, 0, 500));
+}
+
+#[test]
+fn everything_can_be_deleted_and_added_again() {
+    let dim = 32;
+    let rows = Rows::new(dim, embeddings(dim, 400, 5));
+    let mut pages = empty(dim, Metric::L2);
+    for round in 0..3 {
+        add_in_batches(&mut pages, &rows, 50);
+        assert_eq!(all_rows(&pages, dim).len(), 400, "round {round}");
+        change(&mut pages, |change| change.delete(&rows.ids).unwrap());
+        assert!(all_rows(&pages, dim).is_empty());
+        assert_eq!(vacuum(&mut pages).freed, 400);
+        assert_eq!(check(&pages).nodes, 0);
+    }
+    let before = pagehop_engine::Pages::page_count(&pages);
+    add_in_batches(&mut pages, &rows, 50);
+    assert!(pagehop_engine::Pages::page_count(&pages) <= before + 4, "space is not reused");
+    assert_eq!(check(&pages).reachable, 400);
+}
+
+#[test]
+fn a_reader_of_an_old_snapshot_keeps_its_rows() {
+    let dim = 32;
+    let rows = Rows::new(dim, embeddings(dim, 300, 5));
+    let mut pages = empty(dim, Metric::L2);
+    add(&mut pages, &rows.ids, &rows.values);
+    change(&mut pages, |change| change.delete(&rows.ids[..50]).unwrap());
+    let known = Index::open(pages.clone()).unwrap();
+    let mut writer = pages.writer().with_oldest_snapshot(1);
+    let mut change = known.change(&mut writer).unwrap();
+    let report = change.vacuum(u64::MAX, &mut no_progress()).unwrap();
+    assert_eq!((report.freed, report.waiting), (0, 50));
+    change.finish().unwrap();
+    writer.commit();
+    assert_eq!(vacuum(&mut pages).freed, 50);
+}
+
+/// Recall, pages per query and size after everything was replaced, against a fresh build.
+#[test]
+fn replacing_every_row_ends_with_a_fresh_build() {
+    let (dim, count) = (64, 3000);
+    let queries = embeddings(dim, 200, 7);
+    let old = Rows::new(dim, embeddings(dim, count, 5));
+    let new = Rows::new(dim, embeddings(dim, count, 6));
+    let fresh = support::built(&new, &support::options(Metric::L2)).unwrap();
+    let mut pages = support::built(&old, &support::options(Metric::L2)).unwrap();
+    for (ids, vectors) in new.ids.chunks(100).zip(new.values.chunks(100 * dim)) {
+        assert_eq!(add(&mut pages, ids, vectors).replaced, 100);
+        vacuum(&mut pages);
+    }
+    let found = check(&pages);
+    assert_eq!((found.nodes, found.dead_nodes), (count as u64, 0));
+    assert!(found.reachable + 3 >= found.nodes, "{found:?}");
+    assert!(found.stale_edges * 20 < found.edges, "{found:?}");
+    let sizes = (pagehop_engine::Pages::page_count(&pages), pagehop_engine::Pages::page_count(&fresh));
+    assert!(f64::from(sizes.0) < 1.15 * f64::from(sizes.1), "{sizes:?} {found:?}");
+    let options = SearchOptions { search_list: 100, slack: 0.2, beam_width: 4 };
+    let (fresh, pages) = (Index::open(fresh).unwrap(), Index::open(pages).unwrap());
+    let (fresh_recall, fresh_pages, _) = recall(&fresh, &new, Metric::L2, &queries, &options);
+    let (recall, pages, _) = recall(&pages, &new, Metric::L2, &queries, &options);
+    assert!(recall > fresh_recall - 0.01, "recall {recall}, fresh {fresh_recall}");
+    assert!(pages < 1.15 * fresh_pages, "{pages} pages per query, fresh {fresh_pages}");
+}
