@@ -239,6 +239,8 @@ impl<'w, W: PagesMut> Change<'w, W> {
         let mates: Vec<NodeId> = mates.map(|near| near.0).collect();
         let (node, generation) = self.place(row_id, encoded, &targets, &mates)?;
         let target = encoded.target(node, generation);
+        let header = self.node_header(node)?;
+        self.explorer.near.push(node, header, &encoded.hi);
         let neighbors: Vec<NodeId> = targets.iter().map(|target| target.node).collect();
         self.anchor(&neighbors, &target)?;
         for neighbor in neighbors {
@@ -436,14 +438,14 @@ impl<'w, W: PagesMut> Change<'w, W> {
         anchor: Option<NodeId>,
         gone: Option<NodeId>,
     ) -> Result<(), Error> {
-        let Self { meta, model, around, pages, .. } = self;
+        let Self { meta, model, around, explorer, pages, .. } = self;
         let layout = meta.layout;
         let mut reader = pages.reader();
-        if !around.read(meta, &mut reader, node)? {
+        if !around.read(meta, &mut reader, node, &explorer.near)? {
             return Ok(());
         }
         for extra in extras {
-            around.add(meta, &mut reader, *extra)?;
+            around.add(meta, &mut reader, *extra, &explorer.near)?;
         }
         around.near.measure_from(0, gone);
         let chosen = choose(around, layout.degree, anchor, gone);
@@ -568,6 +570,10 @@ fn rewrite_edges(node: &mut NodeMut<'_>, stays: &[bool], fresh: &[(Target, bool)
 }
 
 impl<W: PagesMut> Change<'_, W> {
+    fn node_header(&self, node: NodeId) -> Result<NodeHeader, Error> {
+        with_node(&self.meta, &mut self.pages.reader(), node, |_, header| *header)
+    }
+
     /// Reads a node into its codes.
     pub(super) fn point_of(&self, node: NodeId) -> Result<(NodeHeader, Vec<f32>), Error> {
         let mut point = Vec::new();

@@ -9,7 +9,7 @@ use super::visit::Probe;
 use crate::Error;
 use crate::graph::list::CandidateList;
 use crate::graph::prune::prune;
-use crate::graph::{key, key_id};
+use crate::graph::{key, key_distance, key_id};
 use crate::page::Reader;
 use crate::page::layout::{FLAGS_FREE, FLAGS_LIVE, Link, NodeHeader, NodeId, NodeRef};
 use crate::quantize::codes::Codes;
@@ -36,7 +36,17 @@ impl Near {
     }
 
     pub(crate) fn contains(&self, node: NodeId) -> bool {
-        self.nodes.iter().any(|(id, _)| *id == node)
+        self.position(node).is_some()
+    }
+
+    pub(crate) fn position(&self, node: NodeId) -> Option<usize> {
+        self.nodes.iter().position(|(id, _)| *id == node)
+    }
+
+    /// Adds a node that `other` has at a position.
+    fn push_from(&mut self, other: &Self, at: usize) {
+        self.nodes.push(other.nodes[at]);
+        self.codes.push_hi_of(&other.codes, at);
     }
 
     /// Adds a node; returns its position.
@@ -56,10 +66,26 @@ impl Near {
 
     /// Positions of at most `degree` of the nodes in `keys`, chosen as the build chooses neighbors.
     pub(crate) fn choose(&self, degree: usize, alpha_sq: f32) -> Vec<u32> {
+        if self.keys.len() == degree + 1 {
+            return self.all_but_one(alpha_sq);
+        }
         let distance = |a: u32, b: u32| self.codes.hi_distance(a as usize, b as usize);
         let mut kept = Vec::with_capacity(degree);
         prune(&self.keys, degree, alpha_sq, distance, &mut kept);
         kept
+    }
+
+    /// Positions of the nodes in `keys` but for the farthest that one nearer than itself stands in the way of; if
+    /// there is none, the farthest. That is whom robust prune would leave out of one too many, unless what
+    /// stands in the way was itself dropped.
+    fn all_but_one(&self, alpha_sq: f32) -> Vec<u32> {
+        let in_the_way = |of: usize, key: u64| {
+            let nearer = self.keys[..of].iter().map(|key| key_id(*key) as usize);
+            nearer.rev().any(|other| alpha_sq * self.codes.hi_distance(other, key_id(key) as usize) <= key_distance(key))
+        };
+        let victim = (1..self.keys.len()).rev().find(|at| in_the_way(*at, self.keys[*at]));
+        let victim = victim.unwrap_or(self.keys.len() - 1);
+        self.keys.iter().enumerate().filter(|(at, _)| *at != victim).map(|(_, key)| key_id(*key)).collect()
     }
 
     /// The nodes in `keys`, nearest first.
@@ -161,12 +187,19 @@ pub(crate) struct Neighborhood {
 }
 
 impl Neighborhood {
-    /// Reads `node` and the neighbors its edges were meant for. `false` if no living node is there.
+    /// Reads `node` and the neighbors its edges were meant for, those in `known` from there. `false` if no living
+    /// node is there.
     ///
     /// # Errors
     ///
     /// [`Error::Corrupt`] if a page contradicts the format; whatever the reader reports.
-    pub(crate) fn read<R: Reader>(&mut self, meta: &Meta, reader: &mut R, node: NodeId) -> Result<bool, Error> {
+    pub(crate) fn read<R: Reader>(
+        &mut self,
+        meta: &Meta,
+        reader: &mut R,
+        node: NodeId,
+        known: &Near,
+    ) -> Result<bool, Error> {
         self.near.clear(meta.layout.inner_dim);
         self.links.clear();
         let Self { near, links } = self;
@@ -178,11 +211,19 @@ impl Neighborhood {
         if !living {
             return Ok(false);
         }
+        let mut unknown = Vec::with_capacity(links.len());
         for link in &*links {
-            let (page, slot) = meta.layout.place(link.node);
-            reader.start(page, meta.layout.slot_bytes(slot));
+            match known.position(link.node) {
+                Some(at) if known.nodes[at].1.generation == link.generation => near.push_from(known, at),
+                Some(_) => {}
+                None => {
+                    let (page, slot) = meta.layout.place(link.node);
+                    reader.start(page, meta.layout.slot_bytes(slot));
+                    unknown.push(*link);
+                }
+            }
         }
-        for link in &*links {
+        for link in &unknown {
             with_node(meta, reader, link.node, |found, header| {
                 if header.flags != FLAGS_FREE && header.generation == link.generation {
                     near.push(link.node, *header, found.hi());
@@ -199,8 +240,16 @@ impl Neighborhood {
     }
 
     /// Adds a node that an edge might lead to, unless it is there or is not living.
-    pub(crate) fn add<R: Reader>(&mut self, meta: &Meta, reader: &mut R, node: NodeId) -> Result<(), Error> {
-        if !self.near.contains(node) {
+    pub(crate) fn add<R: Reader>(
+        &mut self,
+        meta: &Meta,
+        reader: &mut R,
+        node: NodeId,
+        known: &Near,
+    ) -> Result<(), Error> {
+        if let Some(at) = known.position(node).filter(|_| !self.near.contains(node)) {
+            self.near.push_from(known, at);
+        } else if !self.near.contains(node) {
             let near = &mut self.near;
             with_node(meta, reader, node, |found, header| {
                 if header.flags == FLAGS_LIVE {

@@ -60,6 +60,13 @@ impl Codes {
         self.hi_norm_sq.push(pagehop_kernels::dot_i8(hi, hi) as f32 * (16.0 * own.step).powi(2));
     }
 
+    /// Appends a row of `other`, without its low plane.
+    pub(crate) fn push_hi_of(&mut self, other: &Self, row: usize) {
+        self.hi.extend_from_slice(other.hi(row));
+        self.own.push(other.own[row]);
+        self.hi_norm_sq.push(other.hi_norm_sq[row]);
+    }
+
     /// Forgets all rows.
     pub(crate) fn clear(&mut self) {
         self.hi.clear();
