@@ -226,10 +226,9 @@ impl<'w, W: PagesMut> Change<'w, W> {
         let chosen = explorer.near.choose(meta.layout.degree, build::ALPHA_SQ);
         let mut targets = Vec::with_capacity(chosen.len());
         for at in &chosen {
-            let id = explorer.near.nodes[*at as usize].0;
-            let target = with_node(meta, &mut reader, id, |node, _| encode::target(meta, model, id, node))?;
+            let (id, header) = explorer.near.nodes[*at as usize];
+            let target = explorer.target(meta, model, &mut reader, id, header.generation)?;
             targets.push(target.ok_or_else(|| unknown_centroid(meta, id))?);
-            reader.release();
         }
         drop(reader);
         // The more slots are free, the farther from its neighbors a row may go for one.
@@ -424,7 +423,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
                 node.set_degree(degree + 1);
                 Ok(())
             }),
-            _ => self.reconsider(node, &[target.node], anchor.then_some(target.node), None),
+            _ => self.reconsider(node, Extras::One(target), anchor.then_some(target.node), None),
         }
     }
 
@@ -434,18 +433,18 @@ impl<'w, W: PagesMut> Change<'w, W> {
     pub(super) fn reconsider(
         &mut self,
         node: NodeId,
-        extras: &[NodeId],
+        extras: Extras<'_>,
         anchor: Option<NodeId>,
         gone: Option<NodeId>,
     ) -> Result<(), Error> {
         let Self { meta, model, around, explorer, pages, .. } = self;
         let layout = meta.layout;
         let mut reader = pages.reader();
-        if !around.read(meta, &mut reader, node, &explorer.near)? {
+        if !around.read(meta, &mut reader, node, &mut explorer.near)? {
             return Ok(());
         }
-        for extra in extras {
-            around.add(meta, &mut reader, *extra, &explorer.near)?;
+        for extra in extras.nodes() {
+            around.add(meta, &mut reader, extra, &explorer.near)?;
         }
         around.near.measure_from(0, gone);
         let chosen = choose(around, layout.degree, anchor, gone);
@@ -455,7 +454,10 @@ impl<'w, W: PagesMut> Change<'w, W> {
         let staying = |id: &NodeId| around.links.iter().zip(&stays).any(|(link, stays)| *stays && link.node == *id);
         let mut fresh = Vec::new();
         for id in chosen.iter().filter(|id| !staying(id)) {
-            let target = with_node(meta, &mut reader, *id, |found, _| encode::target(meta, model, *id, found))?;
+            let target = match extras {
+                Extras::One(target) if target.node == *id => Some(target.clone()),
+                _ => with_node(meta, &mut reader, *id, |found, _| encode::target(meta, model, *id, found))?,
+            };
             fresh.push((target.ok_or_else(|| unknown_centroid(meta, *id))?, anchor == Some(*id)));
             reader.release();
         }
@@ -499,6 +501,23 @@ impl<'w, W: PagesMut> Change<'w, W> {
             model::set_entry(bodies[0], index, &entry);
             Ok(())
         })
+    }
+}
+
+/// Nodes that are offered to another as neighbors.
+#[derive(Clone, Copy)]
+pub(super) enum Extras<'a> {
+    One(&'a Target),
+    Some(&'a [NodeId]),
+}
+
+impl Extras<'_> {
+    fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        let (one, some) = match self {
+            Self::One(target) => (Some(target.node), &[][..]),
+            Self::Some(nodes) => (None, *nodes),
+        };
+        one.into_iter().chain(some.iter().copied())
     }
 }
 

@@ -104,7 +104,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
 
     fn expand(&mut self, node: NodeId) -> Result<(), Error> {
         let Self { frontier, seen, state, .. } = self;
-        let offer = |estimate: f32, neighbor: NodeId| {
+        let offer = |_, estimate: f32, neighbor: NodeId| {
             if seen.insert(neighbor) {
                 frontier.push(Reverse(key(estimate, neighbor)));
             }

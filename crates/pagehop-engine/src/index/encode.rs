@@ -95,6 +95,20 @@ pub(crate) fn target(meta: &Meta, model: &Model, id: NodeId, node: &NodeRef<'_>)
     Some(Target { node: id, generation: header.generation, centroid: header.centroid, factors, code })
 }
 
+/// What the edge in a place of `node` carries.
+pub(crate) fn copy(meta: &Meta, node: &NodeRef<'_>, place: usize) -> Option<Target> {
+    let link = node.links().nth(place)?;
+    let edges = node.edges();
+    let mut code = vec![0; meta.layout.edge.words()];
+    edge::deinterleave(meta.layout.edge, edges.codes, place, meta.layout.degree, &mut code);
+    let factors = EdgeFactors {
+        add: f32::from_le_bytes(edges.add[place]),
+        factor: f32::from_le_bytes(edges.factor[place]),
+    };
+    let centroid = edges.centroid[place];
+    Some(Target { node: link.node, generation: link.generation, centroid, factors, code })
+}
+
 fn encode_edge(meta: &Meta, model: &Model, x: &[f32], centroid: u8, code: &mut [u64]) -> EdgeFactors {
     let step = model.centroids.step(centroid.into());
     let center: Vec<f32> = model.centroids.plane(centroid.into()).iter().map(|v| step * f32::from(*v)).collect();

@@ -2,7 +2,10 @@
 //! which of them deserve an edge.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
+use super::encode::{self, Target};
 use super::meta::Meta;
 use super::model::{Entry, Model};
 use super::visit::Probe;
@@ -18,10 +21,30 @@ use crate::quantize::own::OwnCode;
 /// Entry points that a walk begins with.
 const ENTRIES: usize = 2;
 
+/// Spreads node ids, which are close together, over a table; they are nobody's choice.
+#[derive(Debug, Default)]
+struct NodeHasher(u64);
+
+impl Hasher for NodeHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, id: u32) {
+        self.0 = (self.0 ^ u64::from(id)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn finish(&self) -> u64 {
+        // The table looks at the lowest and the highest bits.
+        self.0 ^ self.0 >> 32
+    }
+}
+
 /// Nodes with their own codes, close together in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Near {
     pub(crate) nodes: Vec<(NodeId, NodeHeader)>,
+    places: HashMap<NodeId, usize, BuildHasherDefault<NodeHasher>>,
     codes: Codes,
     /// Keys of distance to the point and position in `nodes`; in order after a walk.
     pub(crate) keys: Vec<u64>,
@@ -30,6 +53,7 @@ pub(crate) struct Near {
 impl Near {
     pub(crate) fn clear(&mut self, dim: usize) {
         self.nodes.clear();
+        self.places.clear();
         self.codes.clear();
         self.codes.dim = dim;
         self.keys.clear();
@@ -40,17 +64,19 @@ impl Near {
     }
 
     pub(crate) fn position(&self, node: NodeId) -> Option<usize> {
-        self.nodes.iter().position(|(id, _)| *id == node)
+        self.places.get(&node).copied()
     }
 
     /// Adds a node that `other` has at a position.
     fn push_from(&mut self, other: &Self, at: usize) {
+        self.places.insert(other.nodes[at].0, self.nodes.len());
         self.nodes.push(other.nodes[at]);
         self.codes.push_hi_of(&other.codes, at);
     }
 
     /// Adds a node; returns its position.
     pub(crate) fn push(&mut self, id: NodeId, header: NodeHeader, hi: &[i8]) -> usize {
+        self.places.insert(id, self.nodes.len());
         self.nodes.push((id, header));
         self.codes.push_hi(OwnCode { step: header.step, norm_sq: header.norm_sq }, hi);
         self.nodes.len() - 1
@@ -103,6 +129,8 @@ pub(crate) struct Explorer {
     pub(crate) near: Near,
     /// Every slot the walk came to, living or not.
     pub(crate) visited: Vec<NodeId>,
+    /// For each candidate the node that offered it, and the place of the edge there.
+    origins: Vec<(NodeId, NodeId, usize)>,
 }
 
 impl Explorer {
@@ -122,6 +150,7 @@ impl Explorer {
     ) -> Result<(), Error> {
         self.near.clear(meta.layout.inner_dim);
         self.visited.clear();
+        self.origins.clear();
         self.list.reset(capacity);
         self.probe.prepare_inner(meta, point);
         self.entries.clear();
@@ -142,8 +171,29 @@ impl Explorer {
         Ok(())
     }
 
+    /// What an edge to a node that was met carries: a copy of the edge it was met by, or made anew.
+    pub(crate) fn target<R: Reader>(
+        &self,
+        meta: &Meta,
+        model: &Model,
+        reader: &mut R,
+        id: NodeId,
+        generation: u8,
+    ) -> Result<Option<Target>, Error> {
+        let mut target = None;
+        if let Some((_, from, place)) = self.origins.iter().find(|origin| origin.0 == id) {
+            let copy = |node: &NodeRef<'_>, _: &NodeHeader| encode::copy(meta, node, *place);
+            target = with_node(meta, reader, *from, copy)?.filter(|t| t.node == id && t.generation == generation);
+        }
+        if target.is_none() {
+            target = with_node(meta, reader, id, |node, _| encode::target(meta, model, id, node))?;
+        }
+        reader.release();
+        Ok(target)
+    }
+
     fn expand_all<R: Reader>(&mut self, meta: &Meta, model: &Model, reader: &mut R) -> Result<(), Error> {
-        let Self { probe, near, visited, .. } = self;
+        let Self { probe, near, visited, origins, .. } = self;
         let list = RefCell::new(&mut self.list);
         loop {
             let Some((_, id)) = list.borrow_mut().expand() else { return Ok(()) };
@@ -156,10 +206,10 @@ impl Explorer {
                 let (page, slot) = meta.layout.place(next);
                 reader.start(page, meta.layout.slot_bytes(slot));
             }
-            let offer = |estimate: f32, neighbor: NodeId| {
+            let offer = |place: usize, estimate: f32, neighbor: NodeId| {
                 let mut list = list.borrow_mut();
-                if estimate < list.bound() {
-                    list.insert(estimate, neighbor);
+                if estimate < list.bound() && list.insert(estimate, neighbor) {
+                    origins.push((neighbor, id, place));
                 }
             };
             let mut at = None;
@@ -187,8 +237,8 @@ pub(crate) struct Neighborhood {
 }
 
 impl Neighborhood {
-    /// Reads `node` and the neighbors its edges were meant for, those in `known` from there. `false` if no living
-    /// node is there.
+    /// Reads `node` and the neighbors its edges were meant for, those in `known` from there; the others are known
+    /// from then on. `false` if no living node is there.
     ///
     /// # Errors
     ///
@@ -198,7 +248,7 @@ impl Neighborhood {
         meta: &Meta,
         reader: &mut R,
         node: NodeId,
-        known: &Near,
+        known: &mut Near,
     ) -> Result<bool, Error> {
         self.near.clear(meta.layout.inner_dim);
         self.links.clear();
@@ -218,7 +268,7 @@ impl Neighborhood {
                 Some(_) => {}
                 None => {
                     let (page, slot) = meta.layout.place(link.node);
-                    reader.start(page, meta.layout.slot_bytes(slot));
+                    meta.layout.place_bytes(slot).into_iter().for_each(|bytes| reader.start(page, bytes));
                     unknown.push(*link);
                 }
             }
@@ -226,7 +276,8 @@ impl Neighborhood {
         for link in &unknown {
             with_node(meta, reader, link.node, |found, header| {
                 if header.flags != FLAGS_FREE && header.generation == link.generation {
-                    near.push(link.node, *header, found.hi());
+                    let at = known.push(link.node, *header, found.hi());
+                    near.push_from(known, at);
                 }
             })?;
             reader.release();
@@ -236,7 +287,7 @@ impl Neighborhood {
 
     /// Whether an edge leads to the row it was meant for.
     pub(crate) fn is_current(&self, link: &Link) -> bool {
-        self.near.nodes[1..].iter().any(|(id, header)| *id == link.node && header.generation == link.generation)
+        self.near.position(link.node).is_some_and(|at| self.near.nodes[at].1.generation == link.generation)
     }
 
     /// Adds a node that an edge might lead to, unless it is there or is not living.

@@ -124,7 +124,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
             let foretold = self.list.estimate_at(self.nearest.k - 1).map(|e| e * FORETOLD * (1.0 + options.slack));
             let reach = self.nearest.reach(options.slack).min(foretold.unwrap_or(f32::INFINITY));
             let list = RefCell::new(&mut self.list);
-            let offer = |estimate: f32, neighbor: NodeId| {
+            let offer = |_, estimate: f32, neighbor: NodeId| {
                 let mut list = list.borrow_mut();
                 // Entry points stand in the list under estimates of their own and must not enter twice.
                 if estimate <= reach && estimate < list.bound() && !self.offered.contains(&neighbor) {

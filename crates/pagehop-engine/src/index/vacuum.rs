@@ -5,7 +5,7 @@
 //! 2025). Edges that the walk missed stay behind. Their generation tells them from edges to the slot's next row;
 //! they cost a search a hop now and then, and go when their node next chooses.
 
-use super::change::Change;
+use super::change::{Change, Extras};
 use super::near::with_node;
 use super::{OnProgress, Progress, dead, encode};
 use crate::Error;
@@ -170,7 +170,8 @@ impl<W: PagesMut> Change<'_, W> {
             encode::target(meta, model, ward, node)
         })?;
         let Some(target) = target else { return Ok(()) };
-        let guardians: Vec<NodeId> = near.nearest().take(GUARDIANS).map(|near| near.0).collect();
+        let living = near.nearest().filter(|(_, header)| header.flags == FLAGS_LIVE);
+        let guardians: Vec<NodeId> = living.take(GUARDIANS).map(|near| near.0).collect();
         self.anchor(&guardians, &target)
     }
 
@@ -211,6 +212,6 @@ impl<W: PagesMut> Change<'_, W> {
     /// dead node come first, and a dozen are enough to choose from.
     fn reconsider_without(&mut self, node: NodeId, gone: NodeId, heirs: &[NodeId]) -> Result<(), Error> {
         let extras: Vec<NodeId> = heirs.iter().copied().filter(|heir| *heir != node).take(HEIRS).collect();
-        self.reconsider(node, &extras, None, Some(gone))
+        self.reconsider(node, Extras::Some(&extras), None, Some(gone))
     }
 }

@@ -60,7 +60,7 @@ impl Probe {
         entries.map(|(estimate, entry)| (estimate + entry.from_centroid_sq, entry.node))
     }
 
-    /// Visits `node` and calls `offer` with the estimate and id of each neighbor; `finished` runs once the
+    /// Visits `node` and calls `offer` with the place, estimate and id of each neighbor; `finished` runs once the
     /// neighbors are through and the node's own distance is still to be computed. The slot may be free by now,
     /// or hold another row than the edge meant: what is there is what is visited.
     ///
@@ -74,7 +74,7 @@ impl Probe {
         model: &Model,
         reader: &R,
         node: NodeId,
-        mut offer: impl FnMut(f32, NodeId),
+        mut offer: impl FnMut(usize, f32, NodeId),
         finished: impl FnOnce(&NodeRef<'_>, &NodeHeader),
     ) -> Result<Visited, Error> {
         let (page, slot) = meta.layout.place(node);
@@ -92,8 +92,8 @@ impl Probe {
         if self.estimator.score(&model.centroids, &self.query, node.edges(), estimates).is_none() {
             return Err(Error::corrupt(page, format!("an edge of slot {slot} names an unknown centroid")));
         }
-        for (estimate, neighbor) in estimates.iter().zip(node.neighbors()) {
-            offer(*estimate, NodeId::from_le_bytes(*neighbor));
+        for (place, (estimate, neighbor)) in estimates.iter().zip(node.neighbors()).enumerate() {
+            offer(place, *estimate, NodeId::from_le_bytes(*neighbor));
         }
         finished(&node, &header);
         if header.flags == FLAGS_FREE {

@@ -154,6 +154,12 @@ impl NodeLayout {
         (0..self.nodes_per_page).find(|slot| body[NODES_START + slot * self.stride() + FLAGS_BYTE] == FLAGS_FREE)
     }
 
+    /// The parts of a page's body that place a slot's node in space: its header and its own code's high plane.
+    pub(crate) fn place_bytes(&self, slot: usize) -> [Range<usize>; 2] {
+        let start = NODES_START + slot * self.stride();
+        [start..start + NODE_HEADER_BYTES, start + self.hi_start()..start + self.lo_start()]
+    }
+
     /// The default layout for a dimension, by the size rule of `docs/decisions/0005-layout.md`: all bytes
     /// counted, no larger than a 4-byte-float HNSW index with 32 links per node from 512 dimensions up, and
     /// 1.4 times that below.
