@@ -27,12 +27,13 @@ const ROOMS: [(&str, &[&str]); 10] = [
 /// What the engine may not use: it has no files, no clock and no operating system.
 const NO_SYSTEM: [&str; 6] = ["fs", "net", "time", "env", "process", "os"];
 
-/// Where `unsafe` is allowed: the files of one instruction set, the dispatch to them, frames and
-/// rings of the store, and all of `postgres/`. A name that ends in `/` stands for a folder.
-const UNSAFE_ALLOWED: [&str; 6] = [
+/// Where `unsafe` is allowed: the files of one instruction set, the dispatch to them, frames, rings and
+/// shared memory of the store, and all of `postgres/`. A name that ends in `/` stands for a folder.
+const UNSAFE_ALLOWED: [&str; 7] = [
     "crates/pagehop-kernels/benches/", // experiments with kernels, which never ship
     "crates/pagehop-kernels/src/dispatch.rs",
     "crates/pagehop-store/src/buffer.rs",
+    "crates/pagehop-store/src/mapping.rs",
     "crates/pagehop-store/src/uring.rs",
     "crates/pagehop-store/tests/fork.rs",
     "postgres/",

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use crate::reader::Lane;
+use crate::snapshots::LaneSlot;
 
 /// Published by a slot whose reader looks at nothing.
 const IDLE: u64 = u64::MAX;
@@ -38,6 +39,8 @@ pub(crate) struct Slot {
     /// Whether the lane has reads under way; a hint.
     reading: AtomicBool,
     lane: Mutex<Lane>,
+    /// Where the reader's snapshot stands.
+    pub(crate) snapshot: LaneSlot,
     next: OnceLock<Box<Slot>>,
 }
 
@@ -48,6 +51,7 @@ impl Default for Slot {
             taken: AtomicBool::new(false),
             reading: AtomicBool::new(false),
             lane: Mutex::default(),
+            snapshot: LaneSlot::default(),
             next: OnceLock::new(),
         }
     }

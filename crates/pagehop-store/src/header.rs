@@ -6,7 +6,7 @@
 //! | 4..8 | u32 | id of the page, so that a page written to the wrong place is noticed |
 //! | 8..16 | u64 | log position of the last change; 0 for a page of a bulk build |
 //! | 16..18 | u16 | version of this header, 1 |
-//! | 18..24 | | zero; ignored by a reader of version 1 |
+//! | 18..24 | | of page 0: which index this is, at random, 0 from before there were logs; else zero |
 //!
 //! Page `n` lies at byte `n * 8192` of the file. The body behind the header is the engine's.
 
@@ -14,20 +14,38 @@ use pagehop_engine::{HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId};
 
 use pagehop_kernels::crc32c;
 
+use crate::log::Identity;
+
 /// Version of the host header that this build writes, and the only one it reads.
 pub(crate) const HEADER_VERSION: u16 = 1;
 
 const CHECKSUM_BYTES: usize = 4;
 const _: () = assert!(HOST_HEADER_BYTES == 24 && PAGE_BYTES == 8192);
 
-/// Fills in the header of `page`, whose body is complete.
-pub(crate) fn seal(page: PageId, log_position: u64, bytes: &mut [u8; PAGE_BYTES]) {
+/// Fills in the header of `page`, whose body is complete; the checksum is left for [`seal`].
+pub(crate) fn stamp(page: PageId, log_position: u64, identity: Identity, bytes: &mut [u8; PAGE_BYTES]) {
     bytes[4..8].copy_from_slice(&page.0.to_le_bytes());
     bytes[8..16].copy_from_slice(&log_position.to_le_bytes());
     bytes[16..18].copy_from_slice(&HEADER_VERSION.to_le_bytes());
-    bytes[18..24].fill(0);
+    bytes[18..24].copy_from_slice(if page.0 == 0 { &identity } else { &[0; 6] });
+}
+
+/// Fills in the header of `page` and makes it fit for a file.
+pub(crate) fn seal(page: PageId, log_position: u64, identity: Identity, bytes: &mut [u8; PAGE_BYTES]) {
+    stamp(page, log_position, identity, bytes);
     let checksum = crc32c(&bytes[CHECKSUM_BYTES..], 0);
     bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// The log position in a page's header.
+#[inline]
+pub(crate) fn log_position(bytes: &[u8; PAGE_BYTES]) -> u64 {
+    u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes were taken"))
+}
+
+/// The identity in the header of page 0.
+pub(crate) fn identity(page_0: &[u8; PAGE_BYTES]) -> Identity {
+    page_0[18..24].try_into().expect("six bytes were taken")
 }
 
 /// What is wrong with a page that was read.
@@ -95,19 +113,21 @@ mod tests {
     #[test]
     fn the_bytes_are_where_the_format_says() {
         let mut bytes = [7; PAGE_BYTES];
-        seal(PageId(0x0403_0201), 0x1817_1615_1413_1211, &mut bytes);
+        seal(PageId(0x0403_0201), 0x1817_1615_1413_1211, [9; 6], &mut bytes);
         assert_eq!(bytes[4..8], [1, 2, 3, 4]);
         assert_eq!(bytes[8..16], [0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18]);
         assert_eq!(bytes[16..18], [1, 0]);
         assert_eq!(bytes[18..24], [0; 6]);
         assert_eq!(bytes[..4], crc32c(&bytes[4..], 0).to_le_bytes());
         assert_eq!(verify(PageId(0x0403_0201), &bytes), Ok(()));
+        seal(PageId(0), 7, [1, 2, 3, 4, 5, 6], &mut bytes);
+        assert_eq!((log_position(&bytes), identity(&bytes)), (7, [1, 2, 3, 4, 5, 6]));
     }
 
     #[test]
     fn every_flipped_byte_is_noticed() {
         let mut bytes = [0; PAGE_BYTES];
-        seal(PageId(5), 0, &mut bytes);
+        seal(PageId(5), 0, [0; 6], &mut bytes);
         for at in 0..PAGE_BYTES {
             bytes[at] ^= 1 << (at % 8);
             assert!(matches!(verify(PageId(5), &bytes), Err(Fault::Checksum { .. })), "byte {at}");
@@ -118,7 +138,7 @@ mod tests {
     #[test]
     fn whole_pages_of_elsewhere_are_noticed() {
         let mut bytes = [0; PAGE_BYTES];
-        seal(PageId(5), 0, &mut bytes);
+        seal(PageId(5), 0, [0; 6], &mut bytes);
         assert_eq!(verify(PageId(6), &bytes), Err(Fault::Misdirected { found: 5 }));
         bytes[16] = 2;
         let checksum = crc32c(&bytes[4..], 0);

@@ -11,17 +11,33 @@
 
 mod buffer;
 mod bytes;
+mod changes;
+mod checkpoint;
 mod epoch;
 mod file;
 mod header;
+mod log;
+mod mapping;
 mod open;
 mod pread;
 mod reader;
+mod rebuild;
+mod recover;
+mod shared;
 mod sink;
+mod snapshots;
+mod storage;
+mod storage_sink;
+mod transaction;
 mod uring;
+mod write;
 
 pub use bytes::parse_bytes;
+pub use changes::{add, create, delete, vacuum};
 pub use file::{Counters, FilePages};
-pub use open::{Io, OpenOptions, build, open};
+pub use open::{Durability, Io, OpenOptions, build, open};
 pub use reader::FileReader;
 pub use sink::FileSink;
+pub use storage::{Name, Storage, StorageFile};
+pub use storage_sink::StorageSink;
+pub use transaction::{Transaction, TransactionReader};

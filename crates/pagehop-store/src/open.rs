@@ -17,13 +17,38 @@ pub struct OpenOptions {
     pub direct: bool,
     /// How to read.
     pub io: Io,
+    /// Whether rows may be added and deleted. One process at a time may, others read meanwhile.
+    pub write: bool,
+    /// When a commit is safe from a loss of power.
+    pub durability: Durability,
+    /// Bytes of log beyond which the next transaction starts with a checkpoint.
+    pub log_bytes: u64,
+    /// Most bytes of changed pages that one transaction holds in memory.
+    pub transaction_bytes: u64,
 }
 
 impl Default for OpenOptions {
-    /// 256 MiB, past the page cache, by the best way there is.
+    /// 256 MiB, past the page cache, by the best way there is, for reading; a log of 256 MiB, transactions of 1 GiB.
     fn default() -> Self {
-        Self { cache_bytes: 256 << 20, direct: true, io: Io::Auto }
+        Self {
+            cache_bytes: 256 << 20,
+            direct: true,
+            io: Io::Auto,
+            write: false,
+            durability: Durability::Commit,
+            log_bytes: 256 << 20,
+            transaction_bytes: 1 << 30,
+        }
     }
+}
+
+/// When a commit is safe from a loss of power. It is safe from the end of the process in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When it returns.
+    Commit,
+    /// At the next checkpoint: a loss of power may take the last commits, whole and from the end.
+    Checkpoint,
 }
 
 /// A way to read pages.

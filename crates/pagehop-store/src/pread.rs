@@ -4,11 +4,13 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pagehop_engine::{Error, PAGE_BYTES, PageId};
 use rustix::fs::{Advice, OFlags, fadvise};
 
 use crate::header::{self, Fault};
+use crate::storage::StorageFile;
 
 /// Memory for one page, aligned for direct reads.
 #[repr(C, align(4096))]
@@ -20,9 +22,17 @@ impl PageBuffer {
     }
 }
 
+/// Where pages are read from.
+pub(crate) enum Source {
+    /// A file of the operating system, which rings can read, too.
+    Os(File),
+    /// A file of a simulation.
+    Storage(Arc<dyn StorageFile>),
+}
+
 /// A file of pages, open for reading.
 pub(crate) struct PageFile {
-    pub(crate) file: File,
+    pub(crate) source: Source,
     path: PathBuf,
     direct: bool,
 }
@@ -39,7 +49,35 @@ impl PageFile {
         let file = File::open(path)?;
         // Neighbors of a page are rarely wanted: no read-ahead. Only advice, so no matter if refused.
         let _ = fadvise(&file, 0, None, Advice::Random);
-        Ok(Self { file, path: path.into(), direct: false })
+        Ok(Self { source: Source::Os(file), path: path.into(), direct: false })
+    }
+
+    /// A simulation's `file`, which errors call `name`.
+    pub(crate) fn of_storage(file: Arc<dyn StorageFile>, name: &str) -> Self {
+        Self { source: Source::Storage(file), path: name.into(), direct: false }
+    }
+
+    /// The operating system's file, if it is one.
+    pub(crate) fn os(&self) -> Option<&File> {
+        match &self.source {
+            Source::Os(file) => Some(file),
+            Source::Storage(_) => None,
+        }
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn length(&self) -> io::Result<u64> {
+        match &self.source {
+            Source::Os(file) => Ok(file.metadata()?.len()),
+            Source::Storage(file) => file.length(),
+        }
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        match &self.source {
+            Source::Os(file) => file.read_at(bytes, offset),
+            Source::Storage(file) => file.read_at(bytes, offset),
+        }
     }
 
     fn open_direct(path: &Path) -> io::Result<Self> {
@@ -47,7 +85,7 @@ impl PageFile {
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         // Some file systems accept the flag and refuse the read.
         file.read_at(&mut PageBuffer::new().0, 0)?;
-        Ok(Self { file, path: path.into(), direct: true })
+        Ok(Self { source: Source::Os(file), path: path.into(), direct: true })
     }
 
     /// Whether reads go past the page cache.
@@ -61,9 +99,11 @@ impl PageFile {
 
     /// Asks the system to bring `page` into its cache; does nothing if reads go past it.
     pub(crate) fn advise(&self, page: PageId) {
-        if !self.direct {
+        if !self.direct
+            && let Some(file) = self.os()
+        {
             let length = std::num::NonZeroU64::new(PAGE_BYTES as u64);
-            let _ = fadvise(&self.file, offset(page), length, Advice::WillNeed);
+            let _ = fadvise(file, offset(page), length, Advice::WillNeed);
         }
     }
 
@@ -77,7 +117,7 @@ impl PageFile {
     pub(crate) fn read_unverified(&self, page: PageId, bytes: &mut [u8; PAGE_BYTES]) -> Result<(), Error> {
         let mut have = 0;
         while have < PAGE_BYTES {
-            match self.file.read_at(&mut bytes[have..], offset(page) + have as u64) {
+            match self.read_at(&mut bytes[have..], offset(page) + have as u64) {
                 Ok(0) => return Err(self.truncated(page, have)),
                 Ok(more) => have += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -9,6 +9,10 @@
 //! helped so; after [`PATIENCE`] the page is read once more instead. If no frame is free (all are
 //! recently evicted and some reader has not released since), the page is read into memory of the
 //! reader's own, returned on release: at most [`SPILL_MAX`] pages, 4 MiB.
+//!
+//! **Commits of another process** make pages in this one's cache old. Once there has been one, each page is
+//! compared with the shared table of newest changes when it is asked for; an old one is brought up to date
+//! from its own frame and the log. The writer's own process replaces pages itself and compares nothing.
 
 use std::cell::{Cell, OnceCell};
 use std::ops::Range;
@@ -16,11 +20,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, PageId, Reader};
+use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, PAGE_BYTES, PageId, Reader};
 
 use crate::buffer::{Frame, Frames, Hold, Lookup};
 use crate::file::FilePages;
+use crate::header;
 use crate::pread::PageBuffer;
+use crate::snapshots::{self, Claim};
 use crate::uring::{Completed, Ring};
 use pagehop_kernels::prefetch;
 
@@ -58,6 +64,9 @@ impl Lane {
     }
 }
 
+/// A page with its header.
+type Page = [u8; PAGE_BYTES];
+
 /// One search's view of the pages of a file; belongs to one thread.
 pub struct FileReader<'p> {
     pages: &'p FilePages,
@@ -66,6 +75,9 @@ pub struct FileReader<'p> {
     queued: Cell<bool>,
     missed: Cell<u64>,
     spill: Spill,
+    /// Whether pages in the cache may be old.
+    compares: bool,
+    snapshot: Option<Claim>,
 }
 
 impl<'p> FileReader<'p> {
@@ -76,26 +88,57 @@ impl<'p> FileReader<'p> {
             queued: Cell::new(false),
             missed: Cell::new(0),
             spill: Spill::default(),
+            compares: pages.has_old_frames(),
+            snapshot: None,
         }
     }
 
-    /// `finish` for a page that was not resident.
-    #[cold]
-    fn fetch(&self, page: PageId) -> Result<&[u8], Error> {
-        if let Some(body) = self.spill.get(page) {
-            return Ok(body);
+    /// The page with its header.
+    #[inline]
+    pub(crate) fn page(&self, page: PageId) -> Result<&Page, Error> {
+        let Some(bytes) = self.hold.resident(page.0) else {
+            return self.fetch(page, None);
+        };
+        if self.compares && self.is_old(page, bytes) {
+            return self.fetch(page, Some(bytes));
         }
+        if self.queued.get() {
+            self.keep_going();
+        }
+        Ok(bytes)
+    }
+
+    #[inline]
+    fn is_old(&self, page: PageId, bytes: &Page) -> bool {
+        header::log_position(bytes) < self.pages.shared.newest(page.0)
+    }
+
+    /// `page` for one that was not resident, or whose frame is `old`.
+    #[cold]
+    fn fetch(&self, page: PageId, old: Option<&Page>) -> Result<&Page, Error> {
+        if let Some(bytes) = self.spill.get(page) {
+            return Ok(bytes);
+        }
+        let mut old = old;
         let mut waiting_since = None;
         loop {
             match self.hold.look_up(page.0) {
-                Lookup::Resident(body) => return Ok(body),
+                Lookup::Resident(bytes) if self.compares && self.is_old(page, bytes) => {
+                    self.pages.pool.evict_page(page.0, bytes);
+                    old = Some(bytes);
+                }
+                Lookup::Resident(bytes) => return Ok(bytes),
+                Lookup::Unknown if self.pages.notice_growth() => {}
                 Lookup::Unknown => return Err(self.unknown(page)),
                 Lookup::Pending => {
                     if let Some(outcome) = self.wait(page) {
                         return outcome;
                     }
                     if let Some(frame) = self.pages.take_in_others(Some(page.0)) {
-                        return self.read(page, frame);
+                        if let Some(outcome) = self.read(page, frame, old) {
+                            return outcome;
+                        }
+                        continue;
                     }
                     let since = *waiting_since.get_or_insert_with(Instant::now);
                     if since.elapsed() > PATIENCE {
@@ -106,7 +149,11 @@ impl<'p> FileReader<'p> {
                 Lookup::Absent => {
                     let Some(frame) = self.take_frame() else { return self.read_aside(page) };
                     match self.pages.pool.claim(page.0, frame) {
-                        Ok(frame) => return self.read(page, frame),
+                        Ok(frame) => {
+                            if let Some(outcome) = self.read(page, frame, old) {
+                                return outcome;
+                            }
+                        }
                         Err(frame) => self.pages.pool.give_back(frame),
                     }
                 }
@@ -114,21 +161,32 @@ impl<'p> FileReader<'p> {
         }
     }
 
-    /// Reads `page`, which this reader claimed, into `frame`.
-    fn read(&self, page: PageId, mut frame: Frame) -> Result<&[u8], Error> {
+    /// Reads `page`, which this reader claimed, into `frame`, or makes it of an `old` version. `None` if a newer
+    /// version came meanwhile.
+    fn read(&self, page: PageId, mut frame: Frame, old: Option<&Page>) -> Option<Result<&Page, Error>> {
         self.keep_going();
-        self.count_reads(1);
-        match self.pages.file.read(page, self.pages.pool.frames().bytes_mut(&mut frame)) {
-            Ok(()) => Ok(self.hold.publish(page.0, frame)),
+        let bytes = self.pages.pool.frames().bytes_mut(&mut frame);
+        let base = match old {
+            Some(old) => {
+                bytes.copy_from_slice(old);
+                Ok(())
+            }
+            None => {
+                self.count_reads(1);
+                self.pages.read_base(page.0, bytes)
+            }
+        };
+        match self.pages.complete(page.0, bytes, base) {
+            Ok(()) => self.hold.publish(page.0, frame).map(Ok),
             Err(error) => {
                 self.pages.pool.abandon(page.0, frame);
-                Err(error)
+                Some(Err(error))
             }
         }
     }
 
     /// Reads `page` into memory of this reader's own.
-    fn read_aside(&self, page: PageId) -> Result<&[u8], Error> {
+    fn read_aside(&self, page: PageId) -> Result<&Page, Error> {
         if self.spill.pages().count() == SPILL_MAX {
             return Err(Error::argument(format!(
                 "a cache of {} bytes is too small for a search that holds {SPILL_MAX} more pages",
@@ -140,7 +198,7 @@ impl<'p> FileReader<'p> {
         let mut buffer = spare.unwrap_or_else(PageBuffer::new);
         self.missed.set(self.missed.get() + 1);
         self.pages.count_uncached_read();
-        self.pages.file.read(page, &mut buffer.0)?;
+        self.pages.read_newest(page.0, &mut buffer.0)?;
         Ok(self.spill.add(page, buffer))
     }
 
@@ -156,7 +214,7 @@ impl<'p> FileReader<'p> {
 
     /// Submits what is queued and waits for `page`, if it is in this reader's ring. `None` if it is
     /// not, or not any more: it must be looked up again.
-    fn wait(&self, page: PageId) -> Option<Result<&[u8], Error>> {
+    fn wait(&self, page: PageId) -> Option<Result<&Page, Error>> {
         let mut lane = self.hold.slot().lane();
         let ring = lane.ring()?;
         let mut outcome = None;
@@ -174,10 +232,10 @@ impl<'p> FileReader<'p> {
     }
 
     /// Puts a page that came into the table; the outcome if it is the `wanted` one.
-    fn arrive(&self, read: Completed, wanted: PageId) -> Option<Result<&[u8], Error>> {
+    fn arrive(&self, read: Completed, wanted: PageId) -> Option<Result<&Page, Error>> {
         let is_wanted = read.page == wanted.0;
         match self.pages.settle(read) {
-            Ok((page, frame)) if is_wanted => Some(Ok(self.hold.publish(page, frame))),
+            Ok((page, frame)) if is_wanted => self.hold.publish(page, frame).map(Ok),
             Ok((page, frame)) => {
                 self.pages.pool.publish(page, frame, 0);
                 None
@@ -207,7 +265,7 @@ impl<'p> FileReader<'p> {
     fn submit(&self, ring: &mut Ring, wanted: usize) -> std::io::Result<()> {
         self.count_reads(ring.queued() as u64);
         self.queued.set(false);
-        ring.submit(&self.pages.file.file, wanted)
+        ring.submit(self.pages.file.os().expect("only files of the system are read by rings"), wanted)
     }
 
     fn count_reads(&self, count: u64) {
@@ -219,6 +277,9 @@ impl<'p> FileReader<'p> {
     #[cold]
     fn look_ahead(&self, page: PageId) {
         if self.spill.get(page).is_some() {
+            return;
+        }
+        if !self.pages.has_base(page.0) {
             return;
         }
         if !self.pages.uring.load(Ordering::Relaxed) {
@@ -266,7 +327,8 @@ impl Reader for FileReader<'_> {
     #[inline]
     fn start(&self, page: PageId, bytes: Range<usize>) {
         match self.hold.look_up(page.0) {
-            Lookup::Resident(body) => {
+            Lookup::Resident(bytes_of_page) => {
+                let body = &bytes_of_page[HOST_HEADER_BYTES..];
                 let end = bytes.end.min(BODY_BYTES);
                 prefetch(&body[bytes.start.min(end)..end]);
             }
@@ -277,13 +339,18 @@ impl Reader for FileReader<'_> {
 
     #[inline]
     fn finish(&self, page: PageId) -> Result<&[u8], Error> {
-        let Some(body) = self.hold.resident(page.0) else {
-            return self.fetch(page);
-        };
-        if self.queued.get() {
-            self.keep_going();
+        Ok(&self.page(page)?[HOST_HEADER_BYTES..])
+    }
+
+    fn snapshot(&mut self, renew: bool) -> u64 {
+        if !renew && let Some(claim) = self.snapshot {
+            return claim.commit;
         }
-        Ok(body)
+        let claim = snapshots::take(&self.pages.shared, &self.hold.slot().snapshot, self.snapshot);
+        self.snapshot = Some(claim);
+        // What was read aside, or not compared, may be of before the snapshot.
+        self.release();
+        claim.commit
     }
 
     #[inline]
@@ -292,6 +359,7 @@ impl Reader for FileReader<'_> {
         if !self.spill.is_empty() {
             self.spill.empty_into(&mut self.hold.slot().lane().spare);
         }
+        self.compares = self.pages.has_old_frames();
     }
 
     fn pages_missed(&self) -> u64 {
@@ -301,6 +369,9 @@ impl Reader for FileReader<'_> {
 
 impl Drop for FileReader<'_> {
     fn drop(&mut self) {
+        if let Some(claim) = self.snapshot.take() {
+            snapshots::give_back(&self.pages.shared, claim);
+        }
         let slot = self.hold.slot();
         if self.spill.is_empty() && !slot.is_reading() {
             return;
@@ -338,19 +409,19 @@ impl Spill {
         std::iter::successors(first, |spilled| spilled.next.get().map(Box::as_ref))
     }
 
-    fn get(&self, page: PageId) -> Option<&[u8]> {
+    fn get(&self, page: PageId) -> Option<&Page> {
         let spilled = self.pages().find(|spilled| spilled.page == page)?;
-        Some(&spilled.buffer.0[HOST_HEADER_BYTES..])
+        Some(&spilled.buffer.0)
     }
 
-    /// The body of `page`, which `buffer` holds.
-    fn add(&self, page: PageId, buffer: Box<PageBuffer>) -> &[u8] {
+    /// The bytes of `page`, which `buffer` holds.
+    fn add(&self, page: PageId, buffer: Box<PageBuffer>) -> &Page {
         let mut end = &self.first;
         while let Some(spilled) = end.get() {
             end = &spilled.next;
         }
         let spilled = end.get_or_init(|| Box::new(Spilled { page, buffer, next: OnceCell::new() }));
-        &spilled.buffer.0[HOST_HEADER_BYTES..]
+        &spilled.buffer.0
     }
 
     fn empty_into(&mut self, spare: &mut Vec<Box<PageBuffer>>) {
@@ -369,6 +440,7 @@ mod tests {
     use pagehop_engine::{PageSink, Pages};
 
     use super::*;
+    use crate::pread::Source;
     use crate::{FileSink, Io, OpenOptions};
 
     /// 100 pages, and a file on which every read is refused.
@@ -381,7 +453,7 @@ mod tests {
             sink.write(PageId(page), &body).unwrap();
         }
         sink.finish().unwrap();
-        let options = OpenOptions { cache_bytes: 0, direct: false, io };
+        let options = OpenOptions { cache_bytes: 0, direct: false, io, ..OpenOptions::default() };
         let pages = FilePages::open(&path, &options).unwrap();
         let refusing = std::fs::File::options().write(true).open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
@@ -392,7 +464,7 @@ mod tests {
     fn a_refused_read_is_told_and_can_be_tried_again() {
         for io in [Io::Uring, Io::Pread] {
             let (mut pages, refusing) = pages("refused", io);
-            let readable = std::mem::replace(&mut pages.file.file, refusing);
+            let readable = std::mem::replace(&mut pages.file.source, Source::Os(refusing));
             for _ in 0..200 {
                 let reader = pages.reader();
                 for page in 40..60 {
@@ -404,7 +476,7 @@ mod tests {
                     assert!(matches!(error, Error::Io { .. }), "{error}");
                 }
             }
-            pages.file.file = readable;
+            pages.file.source = readable;
             let mut reader = pages.reader();
             for page in 0..100 {
                 assert_eq!(reader.finish(PageId(page)).unwrap()[100], page as u8);

@@ -8,6 +8,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -19,6 +20,9 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::header;
+use crate::log::Identity;
+use crate::shared::Replacing;
+use crate::storage::{Name, OsStorage, Storage, directory_of};
 
 /// Bytes collected before they are written.
 const WRITE_BYTES: usize = 1 << 20;
@@ -36,6 +40,8 @@ pub struct FileSink {
     written: u64,
     next: u32,
     complete: bool,
+    /// By which a log knows the index it belongs to.
+    identity: Identity,
 }
 
 impl FileSink {
@@ -53,10 +59,7 @@ impl FileSink {
     fn create_in(target: &Path, overwrite: bool, unnamed: bool) -> Result<Self, Error> {
         let target = resolve(target)?;
         check_target(&target, overwrite)?;
-        let directory = match target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
-            _ => PathBuf::from("."),
-        };
+        let directory = directory_of(&target);
         remove_abandoned(&target, &directory);
 
         let refused = |error: io::Error| Error::io(format!("creation of {}", target.display()), error);
@@ -73,25 +76,35 @@ impl FileSink {
         let mut buffer = Vec::with_capacity(WRITE_BYTES + PAGE_BYTES);
         // Page 0 comes last; until then zeros are in its place, which are no index.
         buffer.resize(PAGE_BYTES, 0);
-        Ok(Self { target, directory, overwrite, file, temporary, buffer, written: 0, next: 1, complete: false })
+        let (written, next, complete, identity) = (0, 1, false, new_identity());
+        Ok(Self { target, directory, overwrite, file, temporary, buffer, written, next, complete, identity })
     }
 
     /// Makes the file durable and gives it its name.
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if page 0 was not written; [`Error::Io`] if the system refuses. What was
-    /// at the target before is untouched then.
+    /// [`Error::Argument`] if page 0 was not written, or if another process is writing the index at the target;
+    /// [`Error::Io`] if the system refuses. What was at the target before is untouched then.
     pub fn finish(mut self) -> Result<(), Error> {
         if !self.complete {
             return Err(Error::argument("an index needs a page 0"));
         }
         self.flush()?;
         self.file.sync_all().map_err(|error| self.refused("sync", error))?;
-        self.give_name().map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => exists(&self.target),
-            _ => self.refused("naming", error),
-        })?;
+        // The files beside an old index go with it, but not before it.
+        let old = if self.overwrite && self.target.exists() { Replacing::begin(&self.target)? } else { None };
+        if let Err(error) = self.give_name() {
+            old.into_iter().for_each(Replacing::cancel);
+            return Err(match error.kind() {
+                io::ErrorKind::AlreadyExists => exists(&self.target),
+                _ => self.refused("naming", error),
+            });
+        }
+        old.into_iter().for_each(|old| {
+            // If the log cannot be removed, its identity keeps it from being taken for the new index's.
+            old.finish(|| drop(OsStorage::new(&self.target).remove(Name::Log)));
+        });
         let directory = File::open(&self.directory).and_then(|directory| directory.sync_all());
         match directory {
             // Some file systems cannot sync a directory; their names are durable at once or never.
@@ -157,7 +170,7 @@ impl PageSink for FileSink {
         }
         let mut bytes = [0; PAGE_BYTES];
         bytes[HOST_HEADER_BYTES..].copy_from_slice(body);
-        header::seal(page, 0, &mut bytes);
+        header::seal(page, 0, self.identity, &mut bytes);
         if page.0 == 0 {
             self.complete = true;
             return self.write_page_0(&bytes);
@@ -174,6 +187,14 @@ impl Drop for FileSink {
             let _ = fs::remove_file(name);
         }
     }
+}
+
+/// Six bytes that no other index has; never all 0.
+pub(crate) fn new_identity() -> Identity {
+    // The standard library's only numbers at random are the keys of its hash tables.
+    let number = RandomState::new().hash_one(std::time::SystemTime::now());
+    let [a, b, c, d, e, f, ..] = number.to_le_bytes();
+    [a, b, c, d, e, f | 1]
 }
 
 /// The file that `target` means: a link is followed, so that the link itself stays.

@@ -8,8 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 
-use pagehop_engine::{PageId, Pages, Reader};
-use pagehop_store::FilePages;
+use pagehop_engine::{PageId, Pages, PagesMut, Reader};
+use pagehop_store::{FilePages, OpenOptions};
 use support::{Random, Scratch, expect_body, open, ways, write_pages};
 
 fn read_some(pages: &FilePages, seed: u64) {
@@ -56,5 +56,46 @@ fn parent_and_child_both_go_on() {
         for page in [900, 901, 902] {
             expect_body(page, busy.finish(PageId(page)).unwrap());
         }
+    }
+}
+
+#[test]
+fn the_child_of_a_writer_reads_and_does_not_write() {
+    let scratch = Scratch::new("fork-writer");
+    let path = scratch.path("pages");
+    write_pages(&path, 1000);
+    for options in ways(64 * 8192) {
+        let pages = Arc::new(open(&path, &OpenOptions { write: true, ..options }));
+        let change = |pages: &FilePages| {
+            let mut transaction = pages.begin()?;
+            transaction.step(&[PageId(7)], &mut |bodies| {
+                bodies[0][8000] ^= 1;
+                Ok(())
+            })?;
+            transaction.commit()
+        };
+        change(&pages).unwrap();
+        let mut held = pages.reader();
+        let snapshot = held.snapshot(true);
+        let theirs = Arc::clone(&pages);
+        let child = move || {
+            let read = || {
+                read_some(&theirs, 2);
+                let mut reader = theirs.reader();
+                assert_eq!(reader.snapshot(true), snapshot);
+                drop(reader);
+                assert!(change(&theirs).unwrap_err().to_string().contains("forked"));
+            };
+            std::panic::catch_unwind(read).map_err(|_| Error::other("panicked"))
+        };
+        let mut command = Command::new("true");
+        // SAFETY: as above.
+        unsafe { command.pre_exec(child) };
+        assert!(command.status().expect("the child read its pages").success());
+        change(&pages).unwrap();
+        assert_eq!(pages.begin().unwrap().oldest_snapshot(), snapshot, "the child gave nothing back");
+        drop((held, command));
+        Arc::into_inner(pages).expect("the command is gone").close().unwrap();
+        assert_eq!(scratch.names(), ["pages"]);
     }
 }

@@ -256,6 +256,11 @@ impl<P: Pages> Index<P> {
         &self.pages
     }
 
+    /// Gives the host's pages back, to be closed.
+    pub fn into_pages(self) -> P {
+        self.pages
+    }
+
     /// What the index says of itself as of its newest commit.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
 //! Files of synthetic pages whose every word says which page it belongs to.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod storage;
+
 use std::path::{Path, PathBuf};
 
 use pagehop_engine::{BODY_BYTES, HOST_HEADER_BYTES, PAGE_BYTES, PageId, PageSink, Pages, Reader};
@@ -112,6 +114,7 @@ pub(crate) fn ways(cache_bytes: u64) -> [OpenOptions; 4] {
         cache_bytes,
         direct,
         io,
+        ..OpenOptions::default()
     })
 }
 

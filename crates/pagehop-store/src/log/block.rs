@@ -1,0 +1,249 @@
+//! One transaction in the log: a block that is whole, and committed, or not there.
+//!
+//! The block's header is written last and its checksum covers everything, the checksum of the block before
+//! included: a block left behind by a commit that came to nothing never continues another history.
+
+use std::io;
+use std::sync::Arc;
+
+use pagehop_engine::Error;
+use pagehop_kernels::crc32c;
+
+use super::record::{self, Kind, RECORD_BYTES, RecordHeader};
+use super::{FRONT, Header, Log, u32_at, u64_at};
+use crate::storage::StorageFile;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"PHBK");
+
+/// Bytes in front of a block's records.
+pub(crate) const BLOCK_BYTES: usize = 40;
+
+/// Bytes collected before they are written, or read at once.
+const PIECE: usize = 1 << 20;
+
+/// A record in a block, as recovery needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) page: u32,
+    pub(crate) kind: Kind,
+    pub(crate) lsn: u64,
+}
+
+/// A block that is whole.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// Its position, which is its commit's number.
+    pub(crate) lsn: u64,
+    pub(crate) length: u64,
+    /// Pages of the index after it.
+    pub(crate) page_count: u32,
+    pub(crate) checksum: u32,
+    pub(crate) entries: Vec<Entry>,
+}
+
+struct BlockHeader {
+    lsn: u64,
+    length: u64,
+    page_count: u32,
+    records: u32,
+    before: u32,
+}
+
+impl BlockHeader {
+    /// The header's bytes, of which the first eight are left for the magic and the checksum.
+    fn to_bytes(&self, records_checksum: u32) -> ([u8; BLOCK_BYTES], u32) {
+        let mut bytes = [0; BLOCK_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.lsn.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.length.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.page_count.to_le_bytes());
+        bytes[28..32].copy_from_slice(&self.records.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.before.to_le_bytes());
+        let checksum = crc32c(&bytes[8..], records_checksum);
+        bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
+        (bytes, checksum)
+    }
+
+    fn from_bytes(bytes: &[u8; BLOCK_BYTES]) -> Option<Self> {
+        let header = Self {
+            lsn: u64_at(bytes, 8),
+            length: u64_at(bytes, 16),
+            page_count: u32_at(bytes, 24),
+            records: u32_at(bytes, 28),
+            before: u32_at(bytes, 32),
+        };
+        (u32_at(bytes, 0) == MAGIC && header.length >= BLOCK_BYTES as u64).then_some(header)
+    }
+}
+
+/// Whether something that calls itself a block is where the first one would be.
+pub(super) fn begins_at_front(file: &dyn StorageFile) -> io::Result<bool> {
+    let mut magic = [0; 4];
+    Ok(file.read_at(&mut magic, FRONT)? == 4 && magic == MAGIC.to_le_bytes())
+}
+
+/// Where the blocks of a log end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) lsn: u64,
+    /// Checksum of the last block; 0 without one.
+    pub(crate) checksum: u32,
+    /// The last block's position and page count.
+    pub(crate) last: Option<(u64, u32)>,
+}
+
+impl Log {
+    /// Gives every whole block to `each`, oldest first, up to the first that is not.
+    pub(crate) fn scan(&self, header: &Header, mut each: impl FnMut(&Block)) -> Result<End, Error> {
+        let mut end = End { lsn: header.start, checksum: 0, last: None };
+        let Some(file) = self.file()? else { return Ok(end) };
+        let mut buffer = Vec::new();
+        while let Some(block) = read_block(&*file, header.offset(end.lsn), end, &mut buffer)
+            .map_err(|error| self.refused(&format!("read of position {}", end.lsn), error))?
+        {
+            end = End {
+                lsn: block.lsn + block.length,
+                checksum: block.checksum,
+                last: Some((block.lsn, block.page_count)),
+            };
+            each(&block);
+        }
+        Ok(end)
+    }
+
+    /// Whether there is not one whole block.
+    pub(crate) fn is_empty(&self) -> Result<bool, Error> {
+        let Some(header) = self.read_header()? else { return Ok(true) };
+        let Some(file) = self.file()? else { return Ok(true) };
+        let end = End { lsn: header.start, checksum: 0, last: None };
+        let first = read_block(&*file, FRONT, end, &mut Vec::new());
+        Ok(first.map_err(|error| self.refused("read", error))?.is_none())
+    }
+}
+
+/// The block at `offset` of the file that continues the log from `end` on.
+fn read_block(file: &dyn StorageFile, offset: u64, end: End, buffer: &mut Vec<u8>) -> io::Result<Option<Block>> {
+    let mut bytes = [0; BLOCK_BYTES];
+    if file.read_at(&mut bytes, offset)? < BLOCK_BYTES {
+        return Ok(None);
+    }
+    let Some(header) = BlockHeader::from_bytes(&bytes) else { return Ok(None) };
+    if header.lsn != end.lsn || header.before != end.checksum || header.lsn.checked_add(header.length).is_none() {
+        return Ok(None);
+    }
+    let mut entries = Vec::new();
+    let (mut checksum, mut done) = (0, BLOCK_BYTES as u64);
+    let (mut parsed, mut kept) = (done, 0);
+    while done < header.length {
+        let wanted = usize::try_from(header.length - done).map_or(PIECE, |left| left.min(PIECE));
+        buffer.resize(kept + wanted, 0);
+        if file.read_at(&mut buffer[kept..], offset + done)? < wanted {
+            return Ok(None);
+        }
+        checksum = crc32c(&buffer[kept..], checksum);
+        done += wanted as u64;
+        let Some(used) = parse(buffer, header.lsn + parsed, header.page_count, &mut entries) else {
+            return Ok(None);
+        };
+        parsed += used as u64;
+        buffer.copy_within(used.., 0);
+        kept = buffer.len() - used;
+    }
+    let is_whole = header.to_bytes(checksum).0 == bytes
+        && parsed == header.length
+        && u32::try_from(entries.len()) == Ok(header.records);
+    let checksum = u32_at(&bytes, 4);
+    let Block { lsn, length, page_count, .. } =
+        Block { lsn: header.lsn, length: header.length, page_count: header.page_count, checksum, entries: vec![] };
+    Ok(is_whole.then_some(Block { lsn, length, page_count, checksum, entries }))
+}
+
+/// Takes the whole records at the front of `bytes`, of which the first is at `lsn`; the bytes taken.
+fn parse(bytes: &[u8], lsn: u64, page_count: u32, entries: &mut Vec<Entry>) -> Option<usize> {
+    let mut at = 0;
+    while bytes.len() - at >= RECORD_BYTES {
+        let here = lsn + at as u64;
+        let header = RecordHeader::from_bytes(&bytes[at..], here)?;
+        if header.page >= page_count {
+            return None;
+        }
+        if bytes.len() - at < RECORD_BYTES + header.length {
+            break;
+        }
+        entries.push(Entry { page: header.page, kind: header.kind, lsn: here });
+        at += RECORD_BYTES + header.length;
+    }
+    Some(at)
+}
+
+/// A block on its way into the log.
+pub(crate) struct BlockWriter<'l> {
+    log: &'l Log,
+    file: Arc<dyn StorageFile>,
+    /// Where the block begins, in the log and in the file.
+    lsn: u64,
+    offset: u64,
+    reserved: u64,
+    buffer: Vec<u8>,
+    /// Bytes of records handed to the system, and the checksum of all so far.
+    written: u64,
+    checksum: u32,
+    records: u32,
+}
+
+/// What became of a block.
+pub(crate) struct Written {
+    pub(crate) length: u64,
+    pub(crate) checksum: u32,
+    pub(crate) reserved: u64,
+}
+
+impl<'l> BlockWriter<'l> {
+    /// Begins a block at `lsn`, which lies at `offset` of the file; space is reserved up to `reserved`.
+    pub(crate) fn new(log: &'l Log, file: Arc<dyn StorageFile>, lsn: u64, offset: u64, reserved: u64) -> Self {
+        let buffer = Vec::with_capacity(PIECE / 4);
+        Self { log, file, lsn, offset, reserved, buffer, written: 0, checksum: 0, records: 0 }
+    }
+
+    /// Appends the record of `page`, whose new body is `new`; `old` is its version before and where that is.
+    pub(crate) fn record(&mut self, page: u32, old: Option<(&[u8], u64)>, new: &[u8]) -> Result<Entry, Error> {
+        let lsn = self.lsn + BLOCK_BYTES as u64 + self.written + self.buffer.len() as u64;
+        let kind = record::encode(page, lsn, old, new, &mut self.buffer);
+        self.records += 1;
+        if self.buffer.len() >= PIECE {
+            self.flush()?;
+        }
+        Ok(Entry { page, kind, lsn })
+    }
+
+    /// Writes the block's end and then its front: from now on it is whole, though not yet durable.
+    pub(crate) fn finish(mut self, page_count: u32, before: u32) -> Result<Written, Error> {
+        self.flush()?;
+        let length = BLOCK_BYTES as u64 + self.written;
+        let header = BlockHeader { lsn: self.lsn, length, page_count, records: self.records, before };
+        let (bytes, checksum) = header.to_bytes(self.checksum);
+        self.file.write_all_at(&bytes, self.offset).map_err(|error| self.refused(error))?;
+        Ok(Written { length, checksum, reserved: self.reserved })
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let at = self.offset + BLOCK_BYTES as u64 + self.written;
+        let end = at + self.buffer.len() as u64;
+        self.reserved = self.log.reserve(&*self.file, self.reserved, end);
+        self.file.write_all_at(&self.buffer, at).map_err(|error| self.refused(error))?;
+        self.checksum = crc32c(&self.buffer, self.checksum);
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn refused(&self, error: io::Error) -> Error {
+        self.log.refused("write of a commit to the end", error)
+    }
+}
+
+/// Makes sure that whatever is at `offset` of the file is not a block.
+pub(crate) fn erase(file: &dyn StorageFile, offset: u64) -> io::Result<()> {
+    file.write_all_at(&[0; BLOCK_BYTES], offset)?;
+    file.sync()
+}

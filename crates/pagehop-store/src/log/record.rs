@@ -1,0 +1,158 @@
+//! One page's change, and how the changes of a page lead to each other.
+//!
+//! A record names the position of the record before it of the same page, so that a page is made again from its
+//! newest record alone: back along the chain to a full image or to the version in the index, then forward.
+//! Every [`CHAIN_MAX`]th record of a page is an image, which bounds the way back.
+
+use pagehop_engine::{BODY_BYTES, Error, PageId};
+use pagehop_kernels::crc32c;
+
+use super::{Log, delta, offset, u32_at, u64_at};
+use crate::storage::StorageFile;
+
+/// Bytes in front of a record's payload.
+pub(crate) const RECORD_BYTES: usize = 20;
+
+/// Most records that are read to make a page.
+pub(crate) const CHAIN_MAX: u8 = 64;
+
+/// Read at once: most records are shorter.
+const FIRST_READ: usize = 512;
+
+/// What a record's payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Runs over the page's previous version.
+    Delta = 1,
+    /// Runs over zeros.
+    Image = 2,
+    /// The whole body.
+    Body = 3,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Delta, Self::Image, Self::Body].into_iter().find(|&kind| kind as u8 == byte)
+    }
+}
+
+/// What stands in front of the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordHeader {
+    pub(crate) page: u32,
+    /// Of a delta, the position of the version that it changes, in this log or before it; else 0.
+    pub(crate) previous: u64,
+    pub(crate) kind: Kind,
+    /// Bytes of payload.
+    pub(crate) length: usize,
+}
+
+impl RecordHeader {
+    /// The header at the front of `bytes`; `None` if it is none. The checksum is not looked at.
+    pub(crate) fn from_bytes(bytes: &[u8], lsn: u64) -> Option<Self> {
+        let kind = Kind::from_byte(bytes[18])?;
+        let length = usize::from(u16::from_le_bytes([bytes[16], bytes[17]]));
+        let header = Self { page: u32_at(bytes, 4), previous: u64_at(bytes, 8), kind, length };
+        let is_sane = length <= BODY_BYTES
+            && bytes[19] == 0
+            && header.previous < lsn
+            && (kind == Kind::Delta || header.previous == 0)
+            && (kind != Kind::Body || length == BODY_BYTES);
+        is_sane.then_some(header)
+    }
+}
+
+/// A record that was read and verified.
+pub(crate) struct Record {
+    pub(crate) header: RecordHeader,
+    payload: Vec<u8>,
+}
+
+impl Record {
+    /// Makes `body`, the version before, the version of this record. `None` if the payload is nonsense.
+    pub(crate) fn apply(&self, body: &mut [u8]) -> Option<()> {
+        match self.header.kind {
+            Kind::Delta => delta::apply(&self.payload, body),
+            Kind::Image => {
+                body.fill(0);
+                delta::apply(&self.payload, body)
+            }
+            Kind::Body => {
+                body.copy_from_slice(&self.payload);
+                Some(())
+            }
+        }
+    }
+}
+
+/// Appends a record at position `lsn`: of the runs from `old`, the version at `previous`, if that is given and
+/// shorter than an image.
+pub(crate) fn encode(page: u32, lsn: u64, old: Option<(&[u8], u64)>, new: &[u8], out: &mut Vec<u8>) -> Kind {
+    let at = out.len();
+    out.resize(at + RECORD_BYTES, 0);
+    let (mut kind, mut previous) = (Kind::Image, 0);
+    match old {
+        Some((old, before)) => {
+            (kind, previous) = (Kind::Delta, before);
+            delta::encode(old, new, out);
+        }
+        None => delta::encode(&[0; BODY_BYTES], new, out),
+    }
+    if out.len() - at - RECORD_BYTES >= BODY_BYTES {
+        (kind, previous) = (Kind::Body, 0);
+        out.truncate(at + RECORD_BYTES);
+        out.extend_from_slice(new);
+    }
+    let length = u16::try_from(out.len() - at - RECORD_BYTES).expect("a body is shorter than that");
+    let record = &mut out[at..];
+    record[4..8].copy_from_slice(&page.to_le_bytes());
+    record[8..16].copy_from_slice(&previous.to_le_bytes());
+    record[16..18].copy_from_slice(&length.to_le_bytes());
+    record[18] = kind as u8;
+    let checksum = checksum(record, lsn);
+    record[..4].copy_from_slice(&checksum.to_le_bytes());
+    kind
+}
+
+/// Covers the record and where it is: one left from before a checkpoint is not taken for one of now.
+fn checksum(record: &[u8], lsn: u64) -> u32 {
+    crc32c(&record[4..], crc32c(&lsn.to_le_bytes(), 0))
+}
+
+impl Log {
+    /// The record of `page` at `lsn` in the log that begins at `start`.
+    pub(crate) fn read_record(
+        &self,
+        file: &dyn StorageFile,
+        page: u32,
+        lsn: u64,
+        start: u64,
+    ) -> Result<Record, Error> {
+        let refused = |error| self.refused(&format!("read of position {lsn}"), error);
+        let damaged = || {
+            let what = format!("its record at position {lsn} of {} is damaged", self.name());
+            Error::corrupt(PageId(page), what)
+        };
+        let at = offset(start, lsn);
+        let mut bytes = vec![0; FIRST_READ];
+        let have = file.read_at(&mut bytes, at).map_err(refused)?;
+        if have < RECORD_BYTES {
+            return Err(damaged());
+        }
+        let header = RecordHeader::from_bytes(&bytes, lsn).ok_or_else(damaged)?;
+        let whole = RECORD_BYTES + header.length;
+        bytes.resize(whole, 0);
+        if have < whole {
+            let more = file.read_at(&mut bytes[have..], at + have as u64).map_err(refused)?;
+            if more < whole - have {
+                return Err(damaged());
+            }
+        }
+        if u32_at(&bytes, 0) != checksum(&bytes, lsn) || header.page != page {
+            return Err(damaged());
+        }
+        bytes.drain(..RECORD_BYTES);
+        Ok(Record { header, payload: bytes })
+    }
+}

@@ -1,0 +1,271 @@
+//! A transaction: pages of the writer's own until it commits.
+//!
+//! The first change of a page copies it. The copies are private: no reader sees them, and none reaches the disk
+//! before the commit does. Undoing is dropping them.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::ops::Range;
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use pagehop_engine::page::ChangeStep;
+use pagehop_engine::{
+    BODY_BYTES, Error, HOST_HEADER_BYTES, PAGE_BYTES, PageId, Pages, PagesMut, Reader, STEP_PAGES,
+};
+use pagehop_kernels::prefetch;
+
+use crate::file::FilePages;
+use crate::reader::FileReader;
+use crate::snapshots;
+use crate::write::{PageHasher, State, Writer, ZEROS};
+
+/// The body of a page, changed by a transaction.
+type Body = Box<[u8; BODY_BYTES]>;
+
+/// Pages changed by a transaction.
+#[derive(Default)]
+struct Changes {
+    places: HashMap<u32, u32, BuildHasherDefault<PageHasher>>,
+    bodies: Vec<Body>,
+}
+
+impl Changes {
+    #[inline]
+    fn get(&self, page: u32) -> Option<&[u8]> {
+        if self.bodies.is_empty() {
+            return None;
+        }
+        self.places.get(&page).map(|&place| &self.bodies[place as usize][..])
+    }
+}
+
+/// A writer's changes to an index, which become visible and durable together with [`Transaction::commit`], or
+/// not at all. Dropping it undoes it.
+pub struct Transaction<'p> {
+    pages: &'p FilePages,
+    writer: &'p Writer,
+    state: MutexGuard<'p, State>,
+    changes: Changes,
+    page_count: u32,
+    oldest: OnceCell<u64>,
+    /// Bodies that a step works on before it is known to succeed.
+    copies: Vec<Body>,
+}
+
+impl FilePages {
+    /// Begins a transaction; waits for one that another thread has begun. If the log is longer than it should
+    /// be, a checkpoint comes first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] if the index was not opened for writing, or by the parent of this process;
+    /// [`Error::Io`] if an earlier failure left the log in doubt, or the checkpoint fails.
+    pub fn begin(&self) -> Result<Transaction<'_>, Error> {
+        let writer = self.writer()?;
+        let mut state = writer.state();
+        state.check(self)?;
+        if state.end - state.start > writer.log_bytes {
+            self.checkpoint_of(writer, &mut state)?;
+        }
+        let page_count = self.pool.page_count();
+        let (changes, oldest) = (Changes::default(), OnceCell::new());
+        Ok(Transaction { pages: self, writer, state, changes, page_count, oldest, copies: Vec::new() })
+    }
+}
+
+impl Transaction<'_> {
+    /// Makes all changes visible to every reader, and durable as the index was opened to be.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the disk is full or the system refuses; nothing has changed then. If the system could
+    /// not say whether the log reached the disk, nothing can be committed until the index is opened again, and
+    /// the transaction may then turn out to be there.
+    pub fn commit(mut self) -> Result<(), Error> {
+        let committed = self.committed();
+        if self.changes.bodies.is_empty() && self.page_count == committed {
+            return Ok(());
+        }
+        self.pages.writer()?;
+        // Page 0 is in every transaction: its log position is the highest in the file, and its identity.
+        if self.changes.get(0).is_none() {
+            self.step(&[PageId(0)], &mut |_| Ok(()))?;
+        }
+        let allocated = (committed..self.page_count).filter(|&page| self.changes.get(page).is_none());
+        let mut changed: Vec<u32> = self.changes.places.keys().copied().chain(allocated).collect();
+        changed.sort_unstable();
+        changed.rotate_left(1);
+        let covered = self.pages.shared.cover(self.page_count, true);
+        covered.map_err(|error| {
+            Error::io(format!("space for the table of changes of {}", self.pages.path().display()), error)
+        })?;
+
+        let commit = self.commit_number();
+        let (changes, state) = (&self.changes, &mut *self.state);
+        let body_of = |page| changes.get(page).unwrap_or(&ZEROS);
+        let entries = state.append(self.pages, &changed, self.page_count, body_of)?;
+        state.publish(self.pages, &entries, commit, self.page_count, body_of);
+        self.writer.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn committed(&self) -> u32 {
+        self.pages.pool.page_count()
+    }
+
+    /// Copies the bodies of `pages`, as they are now, to the front of `copies`.
+    fn copy(&mut self, pages: &[PageId]) -> Result<(), Error> {
+        while self.copies.len() < pages.len() {
+            self.copies.push(new_body());
+        }
+        let committed = self.committed();
+        let mut reader = None;
+        for (&page, copy) in pages.iter().zip(&mut self.copies) {
+            if let Some(body) = self.changes.get(page.0) {
+                copy.copy_from_slice(body);
+            } else if page.0 >= committed && page.0 < self.page_count {
+                copy.fill(0);
+            } else {
+                let reader = reader.get_or_insert_with(|| FileReader::new(self.pages));
+                copy.copy_from_slice(reader.finish(page)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn make_room(&self, pages: &[PageId]) -> Result<(), Error> {
+        let more = pages.iter().filter(|page| self.changes.get(page.0).is_none()).count();
+        let bytes = (self.changes.bodies.len() + more) as u64 * PAGE_BYTES as u64;
+        if bytes > self.writer.transaction_bytes {
+            return Err(Error::argument(format!(
+                "one call may change {} bytes of pages (`transaction_bytes`), and this one needs more: change fewer \
+                 rows per call; nothing has changed",
+                self.writer.transaction_bytes,
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn new_body() -> Body {
+    Box::new([0; BODY_BYTES])
+}
+
+impl PagesMut for Transaction<'_> {
+    type Reader<'w>
+        = TransactionReader<'w>
+    where
+        Self: 'w;
+
+    fn reader(&self) -> TransactionReader<'_> {
+        TransactionReader {
+            changes: &self.changes,
+            allocated: self.committed()..self.page_count,
+            reader: self.pages.reader(),
+        }
+    }
+
+    fn page_count(&self) -> u32 {
+        self.page_count
+    }
+
+    fn commit_number(&self) -> u64 {
+        self.state.end
+    }
+
+    fn oldest_snapshot(&self) -> u64 {
+        // It only grows, so the first answer stays true.
+        *self.oldest.get_or_init(|| snapshots::oldest(&self.pages.shared))
+    }
+
+    fn allocate(&mut self, count: u32) -> Result<PageId, Error> {
+        let first = self.page_count;
+        let most = self.pages.pool.capacity().min(u32::MAX - 1);
+        match first.checked_add(count) {
+            Some(pages) if pages <= most => {
+                self.page_count = pages;
+                Ok(PageId(first))
+            }
+            _ => Err(Error::argument(format!(
+                "{} has {first} pages and cannot have {count} more while it is open; close it and open it again, \
+                 up to {} pages",
+                self.pages.path().display(),
+                u32::MAX - 1,
+            ))),
+        }
+    }
+
+    fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {
+        assert!(pages.len() <= STEP_PAGES, "a step has at most {STEP_PAGES} pages");
+        assert!((1..pages.len()).all(|at| !pages[..at].contains(&pages[at])), "a step's pages are distinct");
+        self.make_room(pages)?;
+        self.copy(pages)?;
+        let mut bodies: [&mut [u8]; STEP_PAGES] = Default::default();
+        for (body, copy) in bodies.iter_mut().zip(&mut self.copies[..pages.len()]) {
+            *body = &mut copy[..];
+        }
+        change(&mut bodies[..pages.len()])?;
+        for (&page, copy) in pages.iter().zip(&mut self.copies) {
+            let next = self.changes.bodies.len() as u32;
+            let place = *self.changes.places.entry(page.0).or_insert(next);
+            if place == next {
+                self.changes.bodies.push(new_body());
+            }
+            std::mem::swap(&mut self.changes.bodies[place as usize], copy);
+        }
+        Ok(())
+    }
+}
+
+/// What a transaction reads: its own changes, and what is committed.
+pub struct TransactionReader<'w> {
+    changes: &'w Changes,
+    /// Pages that only this transaction has.
+    allocated: Range<u32>,
+    reader: FileReader<'w>,
+}
+
+impl Reader for TransactionReader<'_> {
+    type Guard<'r>
+        = &'r [u8]
+    where
+        Self: 'r;
+
+    #[inline]
+    fn start(&self, page: PageId, bytes: Range<usize>) {
+        if let Some(body) = self.changes.get(page.0) {
+            let end = bytes.end.min(BODY_BYTES);
+            prefetch(&body[bytes.start.min(end)..end]);
+        } else if !self.allocated.contains(&page.0) {
+            self.reader.start(page, bytes);
+        }
+    }
+
+    #[inline]
+    fn finish(&self, page: PageId) -> Result<&[u8], Error> {
+        if let Some(body) = self.changes.get(page.0) {
+            return Ok(body);
+        }
+        if self.allocated.contains(&page.0) {
+            return Ok(&ZEROS);
+        }
+        self.reader.finish(page)
+    }
+
+    fn snapshot(&mut self, _renew: bool) -> u64 {
+        u64::MAX
+    }
+
+    #[inline]
+    fn release(&mut self) {
+        self.reader.release();
+    }
+
+    fn pages_missed(&self) -> u64 {
+        self.reader.pages_missed()
+    }
+}
+
+const _: () = assert!(BODY_BYTES + HOST_HEADER_BYTES == PAGE_BYTES);
