@@ -21,4 +21,6 @@ pub use index::{
     OnProgress, Progress, SearchOptions, SearchResult, Searcher, Stats, VacuumReport, VectorSource, build, create,
 };
 pub use metric::Metric;
-pub use page::{BODY_BYTES, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, PagesMut, Reader, STEP_PAGES};
+pub use page::{
+    BODY_BYTES, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, PagesMut, Reader, STEP_PAGES,
+};

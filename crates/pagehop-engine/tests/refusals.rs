@@ -122,7 +122,7 @@ fn damage(pages: &mut MemPages, noise: &mut Noise) {
     // The meta page is small and decides most: it gets more than its share.
     let page = if noise.next().is_multiple_of(3) { PageId(0) } else { page };
     let body = pages.body_mut(page);
-    let span = if page == PageId(0) { 64 } else { body.len() as u64 };
+    let span = if page == PageId(0) { 160 } else { body.len() as u64 };
     let start = (noise.next() % span) as usize;
     match noise.next() % 4 {
         0 => body[start] = noise.next() as u8,
@@ -157,6 +157,63 @@ fn use_everything(pages: MemPages, query: &[f32]) -> Result<(), Error> {
     ix.check(&mut no_progress())?;
     searched?;
     walked
+}
+
+/// Changes to a damaged index end too, in whatever way.
+#[test]
+fn any_bytes_let_changes_end() {
+    let seconds = std::env::var("PAGEHOP_FUZZ_SECONDS").map_or(3, |s| s.parse().expect("a number of seconds"));
+    let seed = std::env::var("PAGEHOP_FUZZ_SEED").map_or(2, |s| s.parse().expect("a seed"));
+    println!("PAGEHOP_FUZZ_SEED={seed} PAGEHOP_FUZZ_SECONDS={seconds}");
+    let mut noise = Noise(seed);
+    let bases: Vec<(Rows, MemPages)> = [(8, 900, Metric::L2), (100, 150, Metric::InnerProduct)]
+        .map(|(dim, count, metric)| {
+            let rows = Rows::new(dim, embeddings(dim, count, 3));
+            let mut pages = built(&rows, &options(metric)).unwrap();
+            change_everything(&mut pages, &rows, 0).unwrap();
+            (rows, pages)
+        })
+        .into();
+    let start = std::time::Instant::now();
+    let (mut rounds, mut refused) = (0u64, 0u64);
+    while start.elapsed().as_secs() < seconds {
+        let (rows, base) = &bases[noise.next() as usize % bases.len()];
+        let mut pages = base.clone();
+        for _ in 0..1 + noise.next() % 3 {
+            damage(&mut pages, &mut noise);
+        }
+        refused += u64::from(change_everything(&mut pages, rows, 20).is_err());
+        rounds += 1;
+    }
+    println!("{rounds} damaged indexes, {refused} refused");
+    assert!(rounds > 10 && refused > rounds / 20, "the damage is noticed: {refused} of {rounds}");
+}
+
+/// Replaces, deletes and adds a few rows from `from` on, then vacuums; leaves a few dead.
+fn change_everything(pages: &mut MemPages, rows: &Rows, from: usize) -> Result<(), Error> {
+    let known = Index::open(pages.clone())?;
+    let dim = rows.dim;
+    for vacuums in [false, true, false] {
+        let mut writer = pages.writer();
+        let mut change = known.change(&mut writer)?;
+        change.add(
+            &rows.ids[from..from + 4],
+            &rows.values[(from + 50) * dim..(from + 54) * dim],
+            &mut no_progress(),
+        )?;
+        change.delete(&rows.ids[from + 4..from + 12])?;
+        if vacuums {
+            change.vacuum(10, &mut no_progress())?;
+        }
+        change.add(
+            &rows.ids[from + 4..from + 8],
+            &rows.values[from * dim..(from + 4) * dim],
+            &mut no_progress(),
+        )?;
+        change.finish()?;
+        writer.commit();
+    }
+    Ok(())
 }
 
 #[test]

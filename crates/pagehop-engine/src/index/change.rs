@@ -22,7 +22,7 @@ use super::state::State;
 use super::{OnProgress, Progress, build, dead, ids};
 use crate::Error;
 use crate::page::layout::{FLAGS_LIVE, FreeLink, NodeHeader, NodeId, NodeMut, NodeRef, PageKind};
-use crate::page::{PageId, PagesMut, Reader};
+use crate::page::{self, PageId, PagesMut, Reader};
 
 /// Candidates that an added row's walk expands.
 const INSERT_LIST: usize = 48;
@@ -51,6 +51,9 @@ pub struct DeleteReport {
     /// Ids that the index did not have.
     pub unknown: Vec<u64>,
 }
+
+/// Changes the meta page, decoded, and the bodies of a step's other pages.
+type ChangeWithMeta<'a> = &'a mut dyn FnMut(&mut Meta, &mut [&mut [u8]]) -> Result<(), Error>;
 
 /// A transaction in progress. Nothing of it counts until [`Change::finish`] and the host's commit.
 pub struct Change<'w, W: PagesMut> {
@@ -157,9 +160,10 @@ impl<'w, W: PagesMut> Change<'w, W> {
         let (commit, mark) = (self.pages.commit_number(), self.mark);
         let (added, deleted) = (self.added, self.deleted);
         self.step_meta(&[], &mut |meta, _| {
-            meta.rows = meta.rows + added - deleted;
-            meta.change.added_rows += added;
-            meta.change.deleted_rows += deleted;
+            let rows = (meta.rows + added).checked_sub(deleted);
+            meta.rows = rows.ok_or_else(|| Error::corrupt(PageId(0), "it counts fewer rows than were deleted"))?;
+            meta.change.added_rows = meta.change.added_rows.wrapping_add(added);
+            meta.change.deleted_rows = meta.change.deleted_rows.wrapping_add(deleted);
             meta.change.commit = commit;
             meta.change.mark = mark.unwrap_or(meta.change.mark);
             Ok(())
@@ -167,16 +171,12 @@ impl<'w, W: PagesMut> Change<'w, W> {
     }
 
     /// A step over `pages` and the meta page, which `change` gets decoded.
-    pub(super) fn step_meta(
-        &mut self,
-        pages: &[PageId],
-        change: &mut dyn FnMut(&mut Meta, &mut [&mut [u8]]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    pub(super) fn step_meta(&mut self, pages: &[PageId], change: ChangeWithMeta<'_>) -> Result<(), Error> {
         let mut all = pages.to_vec();
         all.push(PageId(0));
         let page_count = self.pages.page_count();
         let mut newest = None;
-        self.pages.step(&all, &mut |bodies| {
+        page::step(self.pages, &all, &mut |bodies| {
             let (meta_body, others) = bodies.split_last_mut().expect("the meta page was asked for");
             let mut meta = Meta::decode(meta_body)?;
             meta.page_count = page_count;
@@ -279,7 +279,11 @@ impl<'w, W: PagesMut> Change<'w, W> {
             Some(page) => page,
             None => {
                 is_new = true;
-                self.pages.allocate(1)?
+                let page = self.pages.allocate(1)?;
+                if u64::from(page.0 + 1) * layout.nodes_per_page as u64 > u64::from(u32::MAX) {
+                    return Err(Error::argument("the index has as many nodes as ids can name"));
+                }
+                page
             }
         };
         let added = self.pages.commit_number();
@@ -291,16 +295,22 @@ impl<'w, W: PagesMut> Change<'w, W> {
                 if layout.nodes_per_page > 1 {
                     FreeLink { listed: true, next: meta.change.free_head }.write(body);
                     meta.change.free_head = page.0;
-                    meta.change.free_slots += layout.nodes_per_page as u32;
+                    meta.change.add_free_slots(layout.nodes_per_page);
                 }
             }
             let slot = layout.free_slot(body).ok_or_else(|| Error::corrupt(page, "its free slot is taken"))?;
             if layout.nodes_per_page > 1 || !is_new {
-                meta.change.free_slots -= 1;
+                meta.change.take_free_slot()?;
             }
             let mut node = NodeMut::new(&layout, body, slot);
             let generation = node.as_ref().header().generation;
-            write_node(&mut node, row_id, encoded, targets, NodeHeader { generation, added, ..NodeHeader::default() });
+            write_node(
+                &mut node,
+                row_id,
+                encoded,
+                targets,
+                NodeHeader { generation, added, ..NodeHeader::default() },
+            );
             placed = Some((layout.node_id(page, slot), generation));
             Ok(())
         })?;
@@ -352,18 +362,22 @@ impl<'w, W: PagesMut> Change<'w, W> {
         let (layout, commit) = (self.meta.layout, self.pages.commit_number());
         let (page, slot) = layout.place(old);
         self.step_meta(&[leaf, page, dead_page], &mut |meta, bodies| {
+            if node_page_is_none(bodies[1]) {
+                return Err(Error::corrupt(page, "the row id map names it, and it is no page of nodes"));
+            }
             let [leaf_body, node_body, dead_body] = bodies else { unreachable!("three pages were asked for") };
             change_leaf(leaf_body)?;
             let mut node = NodeMut::new(&layout, node_body, slot);
             let header = node.as_ref().header();
             if header.flags != FLAGS_LIVE || header.row_id != row_id {
-                let what = format!("slot {slot} should hold id {row_id}, has {} {:#x}", header.row_id, header.flags);
+                let what =
+                    format!("slot {slot} should hold id {row_id}, has {} {:#x}", header.row_id, header.flags);
                 return Err(Error::corrupt(page, what));
             }
             // Hosts without commits need a mark all the same that it is not alive.
             node.bury(commit.max(1));
             dead::push(dead_page, dead_body, old)?;
-            meta.change.dead_rows += 1;
+            meta.change.dead_rows = meta.change.dead_rows.wrapping_add(1);
             Ok(())
         })
     }
@@ -371,7 +385,9 @@ impl<'w, W: PagesMut> Change<'w, W> {
     /// The first page of the list of the dead, with room.
     fn dead_page(&mut self) -> Result<PageId, Error> {
         let head = self.meta.change.dead_head;
-        if head != 0 && dead::header(PageId(head), &self.pages.reader().finish(PageId(head))?)?.0 < dead::ENTRIES_MAX {
+        if head != 0
+            && dead::header(PageId(head), &self.pages.reader().finish(PageId(head))?)?.0 < dead::ENTRIES_MAX
+        {
             return Ok(PageId(head));
         }
         let page = self.pages.allocate(1)?;
@@ -521,18 +537,16 @@ impl Extras<'_> {
     }
 }
 
+fn node_page_is_none(body: &[u8]) -> bool {
+    body[0] != PageKind::Node as u8
+}
+
 fn unknown_centroid(meta: &Meta, node: NodeId) -> Error {
     let (page, slot) = meta.layout.place(node);
     Error::corrupt(page, format!("slot {slot} names an unknown centroid"))
 }
 
-fn write_node(
-    node: &mut NodeMut<'_>,
-    row_id: u64,
-    encoded: &Encoded,
-    targets: &[Target],
-    stamp: NodeHeader,
-) {
+fn write_node(node: &mut NodeMut<'_>, row_id: u64, encoded: &Encoded, targets: &[Target], stamp: NodeHeader) {
     node.set_header(&NodeHeader {
         row_id,
         norm_sq: encoded.own.norm_sq,
@@ -550,7 +564,8 @@ fn write_node(
 fn choose(around: &Neighborhood, degree: usize, anchor: Option<NodeId>, gone: Option<NodeId>) -> Vec<NodeId> {
     let kept = around.near.choose(degree, build::ALPHA_SQ);
     let mut chosen: Vec<NodeId> = kept.iter().map(|at| around.near.nodes[*at as usize].0).collect();
-    let current = around.links.iter().filter(|link| link.anchor && Some(link.node) != gone && around.is_current(link));
+    let current =
+        around.links.iter().filter(|link| link.anchor && Some(link.node) != gone && around.is_current(link));
     let anchors: Vec<NodeId> = current.map(|link| link.node).chain(anchor).collect();
     for id in &anchors {
         if chosen.contains(id) || !around.near.contains(*id) {

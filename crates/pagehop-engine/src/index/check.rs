@@ -138,13 +138,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn node(
-        &mut self,
-        page: PageId,
-        slot: usize,
-        node: &NodeRef<'_>,
-        header: &NodeHeader,
-    ) -> Result<Slot, Error> {
+    fn node(&mut self, page: PageId, slot: usize, node: &NodeRef<'_>, header: &NodeHeader) -> Result<Slot, Error> {
         let layout = self.meta.layout;
         let bad = |what: String| Error::corrupt(page, format!("slot {slot}: {what}"));
         if !header.is_valid(&layout) {
@@ -250,7 +244,7 @@ impl Check<'_> {
     fn map(&mut self, reader: &mut impl Reader) -> Result<(), Error> {
         if self.meta.change.id_root > 0 {
             let slots = &mut self.slots;
-            ids::scan(reader, PageId(self.meta.change.id_root), |page, id, node| {
+            ids::scan(reader, self.report.pages, PageId(self.meta.change.id_root), |page, id, node| {
                 let bad = |what| Error::corrupt(page, format!("the row id map has id {id} in node {node}, {what}"));
                 match slots.get_mut(node as usize) {
                     Some(slot) if slot.flags == FLAGS_LIVE && slot.row_id == id && !slot.listed => {
@@ -275,13 +269,15 @@ impl Check<'_> {
     fn dead(&mut self, reader: &mut impl Reader) -> Result<(), Error> {
         let mut listed = 0;
         let slots = &mut self.slots;
-        dead::scan(reader, self.meta.change.dead_head, |page, node| match slots.get_mut(node as usize) {
-            Some(slot) if slot.flags == FLAGS_DEAD && !slot.listed => {
-                slot.listed = true;
-                listed += 1;
-                Ok(())
+        dead::scan(reader, self.report.pages, self.meta.change.dead_head, |page, node| {
+            match slots.get_mut(node as usize) {
+                Some(slot) if slot.flags == FLAGS_DEAD && !slot.listed => {
+                    slot.listed = true;
+                    listed += 1;
+                    Ok(())
+                }
+                _ => Err(Error::corrupt(page, format!("node {node} is in the list of the dead, once too often"))),
             }
-            _ => Err(Error::corrupt(page, format!("node {node} is in the list of the dead, once too often"))),
         })?;
         if listed == self.report.dead_nodes && listed == self.meta.change.dead_rows {
             return Ok(());

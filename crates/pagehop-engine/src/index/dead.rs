@@ -71,33 +71,28 @@ pub(crate) fn remove(page: PageId, body: &mut [u8], at: usize, node: NodeId) -> 
     Ok(())
 }
 
-/// Passes every entry to `each`, from the page `head` on.
+/// Passes every entry to `each`, from the page `head` on, in an index of `page_count` pages.
 pub(crate) fn scan(
     reader: &mut impl Reader,
+    page_count: u32,
     head: u32,
     mut each: impl FnMut(PageId, NodeId) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut page = PageId(head);
-    // Every entry is named once, so a list that goes in circles is noticed by who counts; empty pages are not.
-    let mut empty = 0;
-    while page.0 != 0 {
+    for _ in 0..page_count {
+        if page.0 == 0 {
+            return Ok(());
+        }
         let next = {
             let body = reader.finish(page)?;
             let (count, next) = header(page, &body)?;
             for at in 0..count {
                 each(page, entry(&body, at))?;
             }
-            empty = if count == 0 { empty + 1 } else { 0 };
             next
         };
         reader.release();
-        if empty > EMPTY_MAX {
-            return Err(Error::corrupt(page, "the list of the dead goes in circles"));
-        }
         page = PageId(next);
     }
-    Ok(())
+    Err(Error::corrupt(page, "the list of the dead goes in circles"))
 }
-
-/// Pages in a row that may be empty: vacuum leaves the first one.
-const EMPTY_MAX: usize = 1 << 20;

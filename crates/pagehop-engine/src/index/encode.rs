@@ -101,10 +101,8 @@ pub(crate) fn copy(meta: &Meta, node: &NodeRef<'_>, place: usize) -> Option<Targ
     let edges = node.edges();
     let mut code = vec![0; meta.layout.edge.words()];
     edge::deinterleave(meta.layout.edge, edges.codes, place, meta.layout.degree, &mut code);
-    let factors = EdgeFactors {
-        add: f32::from_le_bytes(edges.add[place]),
-        factor: f32::from_le_bytes(edges.factor[place]),
-    };
+    let factors =
+        EdgeFactors { add: f32::from_le_bytes(edges.add[place]), factor: f32::from_le_bytes(edges.factor[place]) };
     let centroid = edges.centroid[place];
     Some(Target { node: link.node, generation: link.generation, centroid, factors, code })
 }

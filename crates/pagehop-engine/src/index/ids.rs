@@ -8,7 +8,7 @@
 
 use crate::Error;
 use crate::page::layout::{NodeId, PageKind};
-use crate::page::{BODY_BYTES, PageId, PageSink, PagesMut, Reader};
+use crate::page::{self, BODY_BYTES, PageId, PageSink, PagesMut, Reader};
 
 /// Entries of a leaf; children of an inner page.
 const ENTRIES_MAX: usize = 677;
@@ -223,7 +223,7 @@ fn halves(page: PageId, body: &[u8], front: &mut [u8], back: &mut [u8]) -> Resul
 fn split_root<W: PagesMut>(pages: &mut W, root: PageId) -> Result<(), Error> {
     let front = pages.allocate(2)?;
     let back = PageId(front.0 + 1);
-    pages.step(&[root, front, back], &mut |bodies| {
+    page::step(pages, &[root, front, back], &mut |bodies| {
         let [root_body, front_body, back_body] = bodies else { unreachable!("three pages were asked for") };
         let middle = halves(root, root_body, front_body, back_body)?;
         write_inner(root_body, &[(0, front.0), (middle, back.0)]);
@@ -234,7 +234,7 @@ fn split_root<W: PagesMut>(pages: &mut W, root: PageId) -> Result<(), Error> {
 /// The upper half of a full child moves to a new page behind it. The parent has room.
 fn split_child<W: PagesMut>(pages: &mut W, parent: PageId, child: usize, full: PageId) -> Result<(), Error> {
     let new = pages.allocate(1)?;
-    pages.step(&[parent, full, new], &mut |bodies| {
+    page::step(pages, &[parent, full, new], &mut |bodies| {
         let [parent_body, full_body, new_body] = bodies else { unreachable!("three pages were asked for") };
         let whole = full_body.to_vec();
         let middle = halves(full, &whole, full_body, new_body)?;
@@ -276,18 +276,19 @@ pub(crate) fn write(
     Ok((PageId(level[0].1), PageId(page)))
 }
 
-/// Passes every entry of the map to `each`, and every page of it to `page_seen`, in no order.
+/// Passes every entry of the map to `each`, with its leaf, in no order, in an index of `page_count` pages.
 pub(crate) fn scan(
     reader: &mut impl Reader,
+    page_count: u32,
     root: PageId,
     mut each: impl FnMut(PageId, u64, NodeId) -> Result<(), Error>,
-) -> Result<u32, Error> {
+) -> Result<(), Error> {
     // Ids that may be below a page: from the first number up to the second.
     let mut stack = vec![(root, 0u64, u64::MAX, 0)];
     let mut seen = 0;
     while let Some((page, least, most, depth)) = stack.pop() {
         let outside = |id| Error::corrupt(page, format!("id {id} is not between {least} and {most}"));
-        if depth == DEPTH_MAX {
+        if depth == DEPTH_MAX || seen == page_count {
             return Err(Error::corrupt(page, "the row id map goes in circles"));
         }
         {
@@ -316,5 +317,5 @@ pub(crate) fn scan(
         reader.release();
         seen += 1;
     }
-    Ok(seen)
+    Ok(())
 }

@@ -205,7 +205,10 @@ impl Meta {
             return bad(format!("largest squared length {}", self.norm_sq_max));
         }
         if (self.centroids == 0) != (c.model_start == 0) || self.centroids == 0 && self.rows > 0 {
-            return bad(format!("{} rows with {} centroids from page {}", self.rows, self.centroids, c.model_start));
+            return bad(format!(
+                "{} rows with {} centroids from page {}",
+                self.rows, self.centroids, c.model_start
+            ));
         }
         let pages = [c.model_start, c.entries_page, c.id_root, c.free_head, c.dead_head];
         if let Some(page) = pages.iter().find(|page| **page >= self.page_count.max(1)) {
@@ -217,6 +220,29 @@ impl Meta {
                 c.commit, c.retired_at, c.retired_end
             ));
         }
+        Ok(())
+    }
+}
+
+impl ChangeState {
+    /// Counts a slot that a node takes.
+    pub(crate) fn take_free_slot(&mut self) -> Result<(), Error> {
+        let slots = self.free_slots.checked_sub(1);
+        self.free_slots =
+            slots.ok_or_else(|| Error::corrupt(PageId(0), "it counts no free slot where there is one"))?;
+        Ok(())
+    }
+
+    /// Counts slots that became free.
+    pub(crate) fn add_free_slots(&mut self, slots: usize) {
+        self.free_slots = self.free_slots.wrapping_add(slots as u32);
+    }
+
+    /// Counts a dead node that is taken out.
+    pub(crate) fn take_dead_row(&mut self) -> Result<(), Error> {
+        let rows = self.dead_rows.checked_sub(1);
+        self.dead_rows =
+            rows.ok_or_else(|| Error::corrupt(PageId(0), "it counts no dead node where there is one"))?;
         Ok(())
     }
 }

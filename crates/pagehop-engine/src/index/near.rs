@@ -14,7 +14,7 @@ use crate::graph::list::CandidateList;
 use crate::graph::prune::prune;
 use crate::graph::{key, key_distance, key_id};
 use crate::page::Reader;
-use crate::page::layout::{FLAGS_FREE, FLAGS_LIVE, Link, NodeHeader, NodeId, NodeRef};
+use crate::page::layout::{FLAGS_FREE, FLAGS_LIVE, Link, NodeHeader, NodeId, NodeRef, PageKind};
 use crate::quantize::codes::Codes;
 use crate::quantize::own::OwnCode;
 
@@ -107,7 +107,9 @@ impl Near {
     fn all_but_one(&self, alpha_sq: f32) -> Vec<u32> {
         let in_the_way = |of: usize, key: u64| {
             let nearer = self.keys[..of].iter().map(|key| key_id(*key) as usize);
-            nearer.rev().any(|other| alpha_sq * self.codes.hi_distance(other, key_id(key) as usize) <= key_distance(key))
+            nearer
+                .rev()
+                .any(|other| alpha_sq * self.codes.hi_distance(other, key_id(key) as usize) <= key_distance(key))
         };
         let victim = (1..self.keys.len()).rev().find(|at| in_the_way(*at, self.keys[*at]));
         let victim = victim.unwrap_or(self.keys.len() - 1);
@@ -323,6 +325,9 @@ pub(crate) fn with_node<R: Reader, T>(
     let (page, slot) = meta.layout.place(node);
     let result = {
         let guard = reader.finish(page)?;
+        if guard[0] != PageKind::Node as u8 {
+            return Err(Error::corrupt(page, format!("a node page has kind 2, this one {}", guard[0])));
+        }
         let found = NodeRef::new(&meta.layout, &guard, slot);
         let header = found.header();
         if !header.is_valid(&meta.layout) {

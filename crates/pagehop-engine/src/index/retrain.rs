@@ -65,7 +65,7 @@ impl<W: PagesMut> Change<'_, W> {
         if self.meta.centroids == 0 {
             return more > 0;
         }
-        let grown = self.meta.rows + more as u64 >= trained * GROWTH && trained < TRAINED_ENOUGH;
+        let grown = self.meta.rows + more as u64 >= trained.saturating_mul(GROWTH) && trained < TRAINED_ENOUGH;
         grown || self.meta.rows < TRAINED_ENOUGH * GROWTH && self.first_too_long(vectors).is_some()
     }
 
@@ -100,12 +100,8 @@ impl<W: PagesMut> Change<'_, W> {
         report.replaced = replaced;
         report.added = last.len() as u64 - replaced;
         let too_long = self.meta.centroids > 0 && self.first_too_long(vectors).is_some();
-        let options = BuildOptions {
-            metric: self.meta.metric,
-            memory_bytes: u64::MAX,
-            threads: 0,
-            seed: self.meta.seed,
-        };
+        let options =
+            BuildOptions { metric: self.meta.metric, memory_bytes: u64::MAX, threads: 0, seed: self.meta.seed };
         let first = PageId(self.pages.page_count());
         let room = if too_long { NORM_ROOM } else { 1.0 };
         let built = build::build_from(&mut source, &options, room, first, &mut Sink(self.pages), progress)?;
@@ -135,7 +131,7 @@ impl<W: PagesMut> Change<'_, W> {
         let mut replaced = 0;
         let mut reader = self.pages.reader();
         if self.meta.change.id_root > 0 {
-            ids::scan(&mut reader, PageId(self.meta.change.id_root), |_, id, node| {
+            ids::scan(&mut reader, self.pages.page_count(), PageId(self.meta.change.id_root), |_, id, node| {
                 match replacing.contains_key(&id) {
                     true => replaced += 1,
                     false => nodes.push((id, node)),
@@ -180,7 +176,7 @@ impl<W: PagesMut> Change<'_, W> {
                 }
                 FreeLink { listed: true, next: meta.change.free_head }.write(body);
                 meta.change.free_head = page.0;
-                meta.change.free_slots += layout.nodes_per_page as u32;
+                meta.change.add_free_slots(layout.nodes_per_page);
                 meta.change.retired_end = page.0;
                 Ok(())
             })?;
@@ -200,7 +196,8 @@ impl<W: PagesMut> Change<'_, W> {
         for page in (1..self.meta.page_count).map(PageId) {
             let body = reader.finish(page)?;
             if body[0] == PageKind::Node as u8 {
-                let nodes = (0..layout.nodes_per_page).map(|slot| (slot, NodeRef::new(&layout, &body, slot).header()));
+                let nodes =
+                    (0..layout.nodes_per_page).map(|slot| (slot, NodeRef::new(&layout, &body, slot).header()));
                 let living = nodes.filter(|(_, header)| header.flags == FLAGS_LIVE);
                 let before = rows.len();
                 rows.extend(living.map(|(slot, header)| (header.row_id, layout.node_id(page, slot))));
@@ -238,7 +235,9 @@ impl<W: PagesMut> Change<'_, W> {
 fn refuse_repeated(rows: &[(u64, NodeId)]) -> Result<(), Error> {
     let mut seen = HashSet::with_capacity(rows.len());
     match rows.iter().find(|(id, _)| !seen.insert(*id)) {
-        Some((id, _)) => Err(Error::argument(format!("id {id} stands for more than one row; build the index anew"))),
+        Some((id, _)) => {
+            Err(Error::argument(format!("id {id} stands for more than one row; build the index anew")))
+        }
         None => Ok(()),
     }
 }

@@ -52,7 +52,12 @@ impl<W: PagesMut> Change<'_, W> {
         let mut report = VacuumReport::default();
         let mut page = PageId(self.meta.change.dead_head);
         let total = self.meta.change.dead_rows.min(most);
+        let mut seen = 0;
         while page.0 != 0 {
+            seen += 1;
+            if seen > self.pages.page_count() {
+                return Err(Error::corrupt(page, "the list of the dead goes in circles"));
+            }
             let (mut at, next) = dead::header(page, &self.pages.reader().finish(page)?)?;
             while at > 0 {
                 at -= 1;
@@ -110,8 +115,8 @@ impl<W: PagesMut> Change<'_, W> {
                 FreeLink { listed: true, next: meta.change.free_head }.write(node_body);
                 meta.change.free_head = page.0;
             }
-            meta.change.free_slots += 1;
-            meta.change.dead_rows -= 1;
+            meta.change.add_free_slots(1);
+            meta.change.take_dead_row()?;
             Ok(())
         })?;
         report.freed += 1;
@@ -202,7 +207,7 @@ impl<W: PagesMut> Change<'_, W> {
             body[0] = PageKind::Node as u8;
             FreeLink { listed: true, next: meta.change.free_head }.write(body);
             meta.change.free_head = page.0;
-            meta.change.free_slots += layout.nodes_per_page as u32;
+            meta.change.add_free_slots(layout.nodes_per_page);
             meta.change.dead_head = next;
             Ok(())
         })

@@ -138,6 +138,14 @@ pub trait PagesMut {
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error>;
 }
 
+/// [`PagesMut::step`] over pages that other pages named: naming one twice is a contradiction, not a mistake.
+pub(crate) fn step<W: PagesMut>(pages: &mut W, ids: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {
+    match ids.iter().enumerate().find(|(at, id)| ids[..*at].contains(id)) {
+        Some((_, id)) => Err(Error::corrupt(*id, "it would have to be two pages at once: another page names it")),
+        None => pages.step(ids, change),
+    }
+}
+
 /// Changes the bodies of a step's pages in place.
 pub type ChangeStep<'a> = &'a mut dyn FnMut(&mut [&mut [u8]]) -> Result<(), Error>;
 
