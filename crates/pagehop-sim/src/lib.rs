@@ -7,12 +7,21 @@
 //! An integration test of the engine (`tests/`) can use these pages. A unit test inside the engine's
 //! `src` cannot: there the engine under test is another crate, with other traits, than the one this
 //! crate was compiled against.
+//!
+//! With the feature `store`, `SimDisk` is a disk for the store that loses power and refuses calls, and
+//! `workload` runs the store on it, a seed at a time.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "store")]
+mod disk;
 mod faulty;
 mod mem;
 mod rng;
+#[cfg(feature = "store")]
+pub mod workload;
 
+#[cfg(feature = "store")]
+pub use disk::{CALLS, Call, Fault, Lie, Refusal, SimDisk};
 pub use faulty::{Calls, Damage, Faults, FaultyPages, FaultyReader, damage};
-pub use mem::{MemPages, MemReader};
+pub use mem::{AfterStep, MemPages, MemReader, MemWriter};
 pub use rng::Rng;

@@ -147,8 +147,8 @@ fn try_faults(sound: &Sound, faults: &Faults) -> Result<bool, String> {
 
 /// Nodes that fit on the pages.
 fn slots<P: Pages>(index: &Index<P>) -> usize {
-    let info = index.info();
-    info.pages as usize * info.nodes_per_page
+    // It is read again if the damage says that commits came; that read may be the one that fails.
+    index.info().map_or(usize::MAX, |info| info.pages as usize * info.nodes_per_page)
 }
 
 /// Whether `error` may be met at all, and then that something went wrong.

@@ -7,6 +7,7 @@ mod cursor;
 mod dead;
 mod encode;
 mod ids;
+mod link;
 pub(crate) mod meta;
 pub(crate) mod model;
 mod near;

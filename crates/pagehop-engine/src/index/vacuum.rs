@@ -5,7 +5,8 @@
 //! 2025). Edges that the walk missed stay behind. Their generation tells them from edges to the slot's next row;
 //! they cost a search a hop now and then, and go when their node next chooses.
 
-use super::change::{Change, Extras};
+use super::change::Change;
+use super::link::Extras;
 use super::near::with_node;
 use super::{OnProgress, Progress, dead, encode};
 use crate::Error;

@@ -1,0 +1,161 @@
+//! Edges that lead back: who takes one to a new node, who chooses anew when it lost one.
+
+use super::change::{Change, unknown_centroid};
+use super::encode::{self, Target};
+use super::near::{Neighborhood, with_node};
+use super::build;
+use crate::Error;
+use crate::page::layout::{NodeId, NodeMut};
+use crate::page::{PagesMut, Reader};
+
+/// Nodes that are offered to another as neighbors.
+#[derive(Clone, Copy)]
+pub(super) enum Extras<'a> {
+    One(&'a Target),
+    Some(&'a [NodeId]),
+}
+
+impl Extras<'_> {
+    fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        let (one, some) = match self {
+            Self::One(target) => (Some(target.node), &[][..]),
+            Self::Some(nodes) => (None, *nodes),
+        };
+        one.into_iter().chain(some.iter().copied())
+    }
+}
+
+impl<W: PagesMut> Change<'_, W> {
+    /// Gives `target` an edge that stays, from the first of `guardians` that has not promised half its edges yet.
+    pub(super) fn anchor(&mut self, guardians: &[NodeId], target: &Target) -> Result<(), Error> {
+        let most = self.meta.layout.degree / 2;
+        for guardian in guardians {
+            let (page, slot) = self.meta.layout.place(*guardian);
+            let (free, present) = with_node(&self.meta, &mut self.pages.reader(), *guardian, |node, _| {
+                let free = node.links().filter(|link| link.anchor).count() < most;
+                (free, node.links().position(|l| l.node == target.node && l.generation == target.generation))
+            })?;
+            if !free {
+                continue;
+            }
+            let layout = self.meta.layout;
+            return match present {
+                Some(at) => self.pages.step(&[page], &mut |bodies| {
+                    NodeMut::new(&layout, bodies[0], slot).set_anchor(at);
+                    Ok(())
+                }),
+                None => self.link(*guardian, target, true),
+            };
+        }
+        Ok(())
+    }
+
+    /// Offers `node` an edge to `target`. It takes it if it has none and has room, if it deserves it more than one
+    /// of the present edges, or if it is to be an anchor.
+    pub(super) fn link(&mut self, node: NodeId, target: &Target, anchor: bool) -> Result<(), Error> {
+        let layout = self.meta.layout;
+        let (page, slot) = layout.place(node);
+        let (degree, present) = with_node(&self.meta, &mut self.pages.reader(), node, |found, header| {
+            (usize::from(header.degree), found.links().find(|link| link.node == target.node))
+        })?;
+        match present {
+            Some(link) if link.generation == target.generation => Ok(()),
+            None if degree < layout.degree => self.pages.step(&[page], &mut |bodies| {
+                let mut node = NodeMut::new(&layout, bodies[0], slot);
+                node.set_edge(degree, &target.edge(anchor));
+                node.set_degree(degree + 1);
+                Ok(())
+            }),
+            _ => self.reconsider(node, Extras::One(target), anchor.then_some(target.node), None),
+        }
+    }
+
+    /// Chooses the edges of `node` anew, among those it has and edges to `extras`. Edges to rows that are gone
+    /// go first, with the one to `gone`; anchors stay whatever the choice, and so does an edge to `anchor`, which
+    /// becomes one.
+    pub(super) fn reconsider(
+        &mut self,
+        node: NodeId,
+        extras: Extras<'_>,
+        anchor: Option<NodeId>,
+        gone: Option<NodeId>,
+    ) -> Result<(), Error> {
+        let Self { meta, model, around, explorer, pages, .. } = self;
+        let layout = meta.layout;
+        let mut reader = pages.reader();
+        if !around.read(meta, &mut reader, node, &mut explorer.near)? {
+            return Ok(());
+        }
+        for extra in extras.nodes() {
+            around.add(meta, &mut reader, extra, &explorer.near)?;
+        }
+        around.near.measure_from(0, gone);
+        let chosen = choose(around, layout.degree, anchor, gone);
+        // Edges that stay keep their places; a stale edge to a node that is chosen is written anew.
+        let stays: Vec<bool> =
+            around.links.iter().map(|link| chosen.contains(&link.node) && around.is_current(link)).collect();
+        let staying = |id: &NodeId| around.links.iter().zip(&stays).any(|(link, stays)| *stays && link.node == *id);
+        let mut fresh = Vec::new();
+        for id in chosen.iter().filter(|id| !staying(id)) {
+            let target = match extras {
+                Extras::One(target) if target.node == *id => Some(target.clone()),
+                _ => with_node(meta, &mut reader, *id, |found, _| encode::target(meta, model, *id, found))?,
+            };
+            fresh.push((target.ok_or_else(|| unknown_centroid(meta, *id))?, anchor == Some(*id)));
+            reader.release();
+        }
+        drop(reader);
+        if fresh.is_empty() && stays.iter().all(|stays| *stays) {
+            return Ok(());
+        }
+        let (page, slot) = layout.place(node);
+        self.pages.step(&[page], &mut |bodies| {
+            let mut node = NodeMut::new(&layout, bodies[0], slot);
+            rewrite_edges(&mut node, &stays, &fresh);
+            Ok(())
+        })
+    }
+}
+
+/// The nodes that deserve an edge, with those that have or get one which stays.
+fn choose(around: &Neighborhood, degree: usize, anchor: Option<NodeId>, gone: Option<NodeId>) -> Vec<NodeId> {
+    let kept = around.near.choose(degree, build::ALPHA_SQ);
+    let mut chosen: Vec<NodeId> = kept.iter().map(|at| around.near.nodes[*at as usize].0).collect();
+    let current =
+        around.links.iter().filter(|link| link.anchor && Some(link.node) != gone && around.is_current(link));
+    let anchors: Vec<NodeId> = current.map(|link| link.node).chain(anchor).collect();
+    for id in &anchors {
+        if chosen.contains(id) || !around.near.contains(*id) {
+            continue;
+        }
+        if chosen.len() == degree {
+            let Some(last) = chosen.iter().rposition(|other| !anchors.contains(other)) else { continue };
+            chosen.remove(last);
+        }
+        chosen.push(*id);
+    }
+    chosen
+}
+
+/// Writes `fresh` edges into the places of those that do not stay, then behind them; what is left of the places
+/// is filled from the end.
+fn rewrite_edges(node: &mut NodeMut<'_>, stays: &[bool], fresh: &[(Target, bool)]) {
+    let mut places: Vec<usize> = (0..stays.len()).filter(|at| !stays[*at]).collect();
+    let mut degree = stays.len();
+    for (target, anchor) in fresh {
+        if places.is_empty() {
+            node.set_edge(degree, &target.edge(*anchor));
+            degree += 1;
+        } else {
+            node.set_edge(places.remove(0), &target.edge(*anchor));
+        }
+    }
+    // The last places first: what moves into a place must be an edge that stays.
+    while let Some(place) = places.pop() {
+        degree -= 1;
+        if place != degree {
+            node.move_edge(degree, place);
+        }
+    }
+    node.set_degree(degree);
+}

@@ -1,0 +1,170 @@
+//! One file: what its process sees, what is on the platter, and what lies between.
+
+use std::ops::Range;
+
+use super::image::{BLOCK_BYTES, Image, sectors};
+use crate::Rng;
+
+/// What happened to a file since it was synced.
+#[derive(Clone)]
+enum Event {
+    Write { offset: u64, bytes: Vec<u8> },
+    Length(u64),
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Inode {
+    seen: Image,
+    /// What was seen when `pending` began. Not what is on the platter if a sync failed and was forgotten.
+    clean: Image,
+    platter: Image,
+    pending: Vec<Event>,
+    /// Bytes from the start that have space whether or not something was written there.
+    reserved: u64,
+}
+
+/// Which of the pending writes reach the platter. A sector holds what it held after one of its writes: the system
+/// writes out whole sectors, whenever it likes.
+enum Luck {
+    /// None or all of them.
+    All(bool),
+    /// Those before one, which is torn.
+    Until(usize),
+    /// All but one, or one alone.
+    Single { event: usize, survives: bool },
+    /// Each with this chance in 8; torn or whole.
+    Each { chance: usize, torn: bool },
+}
+
+impl Luck {
+    fn draw(events: usize, rng: &mut Rng) -> Self {
+        match rng.below(8) {
+            0 => Self::All(false),
+            1 => Self::All(true),
+            2 | 3 => Self::Until(rng.below(events)),
+            4 => Self::Single { event: rng.below(events), survives: rng.one_in(2) },
+            5 | 6 => Self::Each { chance: 1 + rng.below(7), torn: false },
+            _ => Self::Each { chance: 1 + rng.below(7), torn: true },
+        }
+    }
+
+    /// Whether an event happens, and if so, whether each of its sectors does by itself.
+    fn of(&self, at: usize, rng: &mut Rng) -> (bool, bool) {
+        match *self {
+            Self::All(survive) => (survive, false),
+            Self::Until(torn) => (at <= torn, at == torn),
+            Self::Single { event, survives } => ((at == event) == survives, false),
+            Self::Each { chance, torn } => (torn || rng.below(8) < chance, torn),
+        }
+    }
+}
+
+impl Inode {
+    pub(super) fn seen(&self) -> &Image {
+        &self.seen
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8], offset: u64) {
+        if bytes.is_empty() {
+            return;
+        }
+        let end = offset + bytes.len() as u64;
+        if end > self.seen.length() {
+            self.set_length(end);
+        }
+        self.seen.write(bytes, offset);
+        self.pending.push(Event::Write { offset, bytes: bytes.to_vec() });
+    }
+
+    pub(super) fn set_length(&mut self, length: u64) {
+        self.reserved = self.reserved.min(length.max(self.seen.length()));
+        if length < self.seen.length() {
+            self.reserved = self.reserved.min(length);
+        }
+        self.seen.set_length(length);
+        self.pending.push(Event::Length(length));
+    }
+
+    pub(super) fn reserve(&mut self, length: u64) {
+        if length > self.seen.length() {
+            self.set_length(length);
+        }
+        self.reserved = self.reserved.max(length);
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.seen.used() + self.seen.missing(0..self.reserved) * BLOCK_BYTES as u64
+    }
+
+    /// Blocks that need space before `bytes` can be written.
+    pub(super) fn missing(&self, bytes: Range<u64>) -> u64 {
+        self.seen.missing(bytes.start.max(self.reserved)..bytes.end.max(self.reserved))
+    }
+
+    pub(super) fn sync(&mut self) {
+        let lengths = self.pending.len();
+        self.write_out(lengths, &Luck::All(true), &mut Rng::new(0));
+        self.clean = self.seen.clone();
+        self.pending.clear();
+    }
+
+    /// A sync that failed: some of what was pending reached the platter, the rest never will.
+    pub(super) fn forget(&mut self, rng: &mut Rng) {
+        if !self.pending.is_empty() {
+            let luck = Luck::draw(self.pending.len(), rng);
+            // The journal of the file system is another matter than the data.
+            self.write_out(self.pending.len(), &luck, rng);
+            self.clean = self.seen.clone();
+            self.pending.clear();
+        }
+    }
+
+    /// What a loss of power leaves.
+    pub(super) fn lose_power(&mut self, rng: &mut Rng) {
+        if !self.pending.is_empty() {
+            let luck = Luck::draw(self.pending.len(), rng);
+            let lengths = self.pending.iter().filter(|event| matches!(event, Event::Length(_))).count();
+            let survive = match rng.below(4) {
+                0 => 0,
+                1 | 2 => lengths,
+                _ => rng.below(lengths + 1),
+            };
+            self.write_out(survive, &luck, rng);
+            self.pending.clear();
+        }
+        self.reserved = self.reserved.min(self.platter.length());
+        self.seen = self.platter.clone();
+        self.clean = self.platter.clone();
+    }
+
+    /// Lets the first `lengths` changes of the length happen, and of the writes those that `luck` says.
+    fn write_out(&mut self, lengths: usize, luck: &Luck, rng: &mut Rng) {
+        let (mut cache, mut done) = (self.clean.clone(), 0);
+        for (at, event) in self.pending.iter().enumerate() {
+            match event {
+                Event::Length(length) => {
+                    let cuts = *length < cache.length();
+                    if done < lengths {
+                        self.platter.set_length(*length);
+                        done += 1;
+                    } else if cuts {
+                        // What was written after a cut went to other blocks, which nobody will find.
+                        break;
+                    }
+                    cache.set_length(*length);
+                }
+                Event::Write { offset, bytes } => {
+                    cache.write(bytes, *offset);
+                    let (happens, torn) = luck.of(at, rng);
+                    for sector in sectors(*offset, bytes.len()).filter(|_| happens) {
+                        if !torn || rng.one_in(2) {
+                            self.platter.take_sector(&cache, sector);
+                        }
+                    }
+                }
+            }
+        }
+        // Nothing lies behind the end.
+        self.platter.set_length(self.platter.length());
+    }
+}

@@ -1,0 +1,156 @@
+//! What a seed chooses before anything happens: the index, how it is opened, and how often what is done. Every
+//! seed leaves some operations out altogether, so that rare combinations are common somewhere.
+
+use pagehop_engine::Metric;
+use pagehop_store::{Durability, Io, OpenOptions};
+
+use super::data::Cloud;
+use crate::Rng;
+
+/// What can be done while an index is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    /// Adds, deletes and vacuums in one transaction.
+    Change,
+    /// Adds few rows in one transaction.
+    Add,
+    /// Deletes some in one transaction.
+    Delete,
+    /// Takes dead rows out.
+    Vacuum,
+    /// Deletes every row.
+    Clear,
+    Checkpoint,
+    /// A transaction that is dropped, interrupted or refused.
+    Abandon,
+    Search,
+    /// Opens a cursor that later operations must not disturb.
+    OpenCursor,
+    /// Drains the oldest cursor.
+    DrainCursor,
+    Check,
+    /// One of the next calls fails.
+    Fault,
+    /// Space ends soon.
+    Fill,
+    /// What failed works again.
+    Heal,
+    /// Everything stops after some calls.
+    Stop,
+    /// The index is closed.
+    Close,
+    /// The process ends without closing.
+    Exit,
+    Kill,
+    Crash,
+}
+
+const OPERATIONS: [(Operation, usize); 19] = [
+    (Operation::Change, 6),
+    (Operation::Add, 10),
+    (Operation::Delete, 4),
+    (Operation::Vacuum, 3),
+    (Operation::Clear, 1),
+    (Operation::Checkpoint, 2),
+    (Operation::Abandon, 2),
+    (Operation::Search, 3),
+    (Operation::OpenCursor, 2),
+    (Operation::DrainCursor, 1),
+    (Operation::Check, 1),
+    (Operation::Fault, 2),
+    (Operation::Fill, 1),
+    (Operation::Heal, 3),
+    (Operation::Stop, 2),
+    (Operation::Close, 2),
+    (Operation::Exit, 1),
+    (Operation::Kill, 2),
+    (Operation::Crash, 3),
+];
+
+/// What a seed chose.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) dim: usize,
+    pub(super) metric: Metric,
+    /// Rows of the bulk build; `None` for an index that begins empty.
+    pub(super) built: Option<usize>,
+    pub(super) operations: usize,
+    /// Most rows of a batch.
+    pub(super) batch: usize,
+    /// Ids are drawn from so many.
+    pub(super) ids: u64,
+    pub(super) cloud: Cloud,
+    pub(super) cache_bytes: u64,
+    pub(super) log_bytes: u64,
+    pub(super) transaction_bytes: u64,
+    /// `None` if it changes with every opening.
+    durability: Option<Durability>,
+    weights: Vec<(Operation, usize)>,
+    total: usize,
+}
+
+impl Plan {
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        let dim = match rng.below(4) {
+            0 => 3 + rng.below(8),
+            1 => 8 * (1 + rng.below(8)),
+            2 => 3 + rng.below(62),
+            _ => 60 + rng.below(141),
+        };
+        let built = (!rng.one_in(3)).then(|| if rng.one_in(3) { 1 + rng.below(300) } else { 1 + rng.below(60) });
+        let mut weights = Vec::new();
+        for (operation, usual) in OPERATIONS {
+            let weight = match rng.below(5) {
+                0 => 0,
+                1 => usual * 4,
+                _ => usual,
+            };
+            weights.push((operation, weight));
+        }
+        if weights[..4].iter().all(|weight| weight.1 == 0) {
+            weights[1].1 = 10;
+        }
+        let total = weights.iter().map(|weight| weight.1).sum();
+        let kib = 1 << 10;
+        Self {
+            dim,
+            metric: [Metric::L2, Metric::InnerProduct, Metric::Cosine][rng.below(3)],
+            built,
+            operations: 5 + rng.below(40),
+            batch: [1, 4, 12, 40][rng.below(4)],
+            ids: [20, 100, 400, 100_000][rng.below(4)],
+            cloud: Cloud::draw(dim, rng),
+            cache_bytes: [64 * 8 * kib, 1 << 22][rng.below(2)],
+            log_bytes: [0, 20 * kib, 200 * kib, 256 << 20][rng.below(4)],
+            transaction_bytes: if rng.one_in(6) { (100 + rng.below(1000) as u64) * kib } else { 1 << 30 },
+            durability: [Some(Durability::Commit), Some(Durability::Commit), Some(Durability::Checkpoint), None]
+                [rng.below(4)],
+            weights,
+            total,
+        }
+    }
+
+    pub(super) fn operation(&self, rng: &mut Rng) -> Operation {
+        let mut at = rng.below(self.total);
+        for (operation, weight) in &self.weights {
+            if at < *weight {
+                return *operation;
+            }
+            at -= weight;
+        }
+        unreachable!("the weights add up to the total")
+    }
+
+    pub(super) fn open_options(&self, write: bool, rng: &mut Rng) -> OpenOptions {
+        let either = [Durability::Commit, Durability::Checkpoint][rng.below(2)];
+        OpenOptions {
+            cache_bytes: self.cache_bytes,
+            direct: false,
+            io: Io::Pread,
+            write,
+            durability: self.durability.unwrap_or(either),
+            log_bytes: self.log_bytes,
+            transaction_bytes: self.transaction_bytes,
+        }
+    }
+}

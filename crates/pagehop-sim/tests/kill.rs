@@ -1,0 +1,214 @@
+//! A process that writes is killed at any moment, on the real file system: every batch it acknowledged is there
+//! afterwards, and no half one.
+//!
+//! The writer is this test's own binary, started once more with a variable set. What its n-th batch does follows
+//! from n alone, so the parent knows what must be there. `PAGEHOP_KILLS=500` kills so often.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagehop_engine::{Index, Metric, create};
+use pagehop_sim::Rng;
+use pagehop_sim::workload::compare;
+use pagehop_store::{Durability, FilePages, FileSink, OpenOptions};
+
+const CHILD: &str = "PAGEHOP_KILL_CHILD";
+const DIM: usize = 24;
+const KILLS: u64 = 40;
+/// Longest life of a writer.
+const LIFE_US: usize = 80_000;
+/// Now and then one lives so many times longer, or a slow batch would never be finished.
+const LONG_LIFE: usize = 6;
+const VACUUM_MOST: u64 = 40;
+/// Rows do not become fewer than this by deletion.
+const ROWS_MIN: usize = 100;
+const ROWS_MAX: usize = 600;
+
+type Rows = BTreeMap<u64, Arc<[f32]>>;
+
+fn vector(rng: &mut Rng) -> Arc<[f32]> {
+    (0..DIM).map(|_| (rng.next_u64() >> 40) as f32 / (1 << 22) as f32 - 2.0).collect()
+}
+
+/// What a batch does besides counting.
+enum Batch {
+    Add(Vec<u64>, Vec<Arc<[f32]>>),
+    Delete(Vec<u64>),
+    Vacuum,
+}
+
+/// The `number`-th batch, on top of `rows`, which become what they are after it.
+fn batch(number: u64, rows: &mut Rows) -> Batch {
+    let mut rng = Rng::new(number ^ 0x6b11);
+    let kind = if rows.len() < ROWS_MIN { 0 } else { rng.below(6) };
+    let known: Vec<u64> = rows.keys().copied().collect();
+    match kind {
+        0..3 if rows.len() < ROWS_MAX => {
+            let count = 1 + rng.below(30);
+            let ids: Vec<u64> = (0..count).map(|_| rng.below(5000) as u64).collect();
+            let vectors: Vec<_> = ids.iter().map(|_| vector(&mut rng)).collect();
+            rows.extend(ids.iter().copied().zip(vectors.iter().cloned()));
+            Batch::Add(ids, vectors)
+        }
+        5 => Batch::Vacuum,
+        _ => {
+            let ids: Vec<u64> = (0..1 + rng.below(20)).map(|_| known[rng.below(known.len())]).collect();
+            ids.iter().for_each(|id| drop(rows.remove(id)));
+            Batch::Delete(ids)
+        }
+    }
+}
+
+fn options(write: bool, seed: u64) -> OpenOptions {
+    let mut rng = Rng::new(seed);
+    OpenOptions {
+        cache_bytes: [64 << 13, 1 << 24][rng.below(2)],
+        direct: rng.one_in(2),
+        write,
+        durability: [Durability::Commit, Durability::Checkpoint][rng.below(2)],
+        log_bytes: [30 << 10, 200 << 10, 64 << 20][rng.below(3)],
+        ..OpenOptions::default()
+    }
+}
+
+/// The writer: goes on where the index is, and says what it begins and what it has committed.
+#[test]
+fn child() {
+    let Ok(path) = std::env::var(CHILD) else { return };
+    let (path, seed) = path.rsplit_once('#').expect("a path and a seed were given");
+    let seed = seed.parse().unwrap();
+    let mut out = std::io::stdout().lock();
+    let pages = FilePages::open(Path::new(path), &options(true, seed)).unwrap();
+    let index = Index::open(&pages).unwrap();
+    let done = index.info().unwrap().mark[0];
+    let mut rows = Rows::new();
+    (1..=done).for_each(|number| drop(batch(number, &mut rows)));
+    let mut rng = Rng::new(seed ^ 1);
+    for number in done + 1.. {
+        let mut transaction = pages.begin().unwrap();
+        let mut change = index.change(&mut transaction).unwrap();
+        match batch(number, &mut rows) {
+            Batch::Add(ids, vectors) => {
+                let components = vectors.concat();
+                change.add(&ids, &components, &mut |_| ControlFlow::Continue(())).unwrap();
+            }
+            Batch::Delete(ids) => drop(change.delete(&ids).unwrap()),
+            Batch::Vacuum => drop(change.vacuum(VACUUM_MOST, &mut |_| ControlFlow::Continue(())).unwrap()),
+        }
+        change.set_mark([number, seed]);
+        change.finish().unwrap();
+        writeln!(out, "\nbegin {number}").unwrap();
+        transaction.commit().unwrap();
+        writeln!(out, "\ndone {number}").unwrap();
+        if rng.one_in(20) {
+            pages.checkpoint().unwrap();
+        }
+    }
+}
+
+fn spawn(path: &Path, seed: u64) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["child", "--exact", "--nocapture", "--test-threads=1"]);
+    command.env(CHILD, format!("{}#{seed}", path.display()));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap()
+}
+
+/// Lets a writer live for a while; the last batch it began, and the last it acknowledged.
+fn life(path: &Path, seed: u64, rng: &mut Rng) -> (Option<u64>, Option<u64>) {
+    let mut child = spawn(path, seed);
+    let out = child.stdout.take().expect("it is a pipe");
+    let reader = std::thread::spawn(move || {
+        let (mut begun, mut done) = (None, None);
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            let number = |word: &str| line.strip_prefix(word)?.parse().ok();
+            begun = number("begin ").or(begun);
+            done = number("done ").or(done);
+        }
+        (begun, done)
+    });
+    let most = LIFE_US * if rng.one_in(12) { LONG_LIFE } else { 1 };
+    std::thread::sleep(Duration::from_micros(rng.below(most) as u64));
+    let ended = child.try_wait().unwrap();
+    child.kill().unwrap();
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(ended.is_none(), "seed {seed}: the writer ended by itself: {errors}");
+    reader.join().unwrap()
+}
+
+/// The index's last batch, once everything about it was compared. What a writer was about to show everybody when it
+/// was killed may be there in part until the next one looks: rows are right all the same, the structure need not be.
+fn verified(pages: &FilePages, rng: &mut Rng, alone: bool, who: &str) -> u64 {
+    let mark =
+        Index::open(pages).and_then(|index| index.info()).unwrap_or_else(|error| panic!("{who}: {error}")).mark[0];
+    let mut rows = Rows::new();
+    (1..=mark).for_each(|number| drop(batch(number, &mut rows)));
+    let compared = compare(pages, Metric::L2, &vector(rng), mark, &rows, alone);
+    compared.unwrap_or_else(|what| panic!("{who}: batch {mark}: {what}"));
+    mark
+}
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_writer_acknowledged_is_there() {
+    let kills =
+        std::env::var("PAGEHOP_KILLS").map_or(KILLS, |kills| kills.parse().expect("PAGEHOP_KILLS is a number"));
+    let folder = Folder(std::env::temp_dir().join(format!("pagehop-kill-{}", std::process::id())));
+    std::fs::create_dir_all(&folder.0).unwrap();
+    let path = folder.0.join("rows.pagehop");
+    let mut sink = FileSink::create(&path, false).unwrap();
+    create(DIM, Metric::L2, 1, &mut sink).unwrap();
+    sink.finish().unwrap();
+    // What is there, and what may come to light when the next writer looks: the batch that was under way.
+    let (mut newest, mut possible, mut reader, mut rng) = (0, 0, None, Rng::new(7));
+    for kill in 0..kills {
+        if rng.one_in(3) {
+            reader = Some(FilePages::open(&path, &options(false, rng.next_u64())).unwrap());
+        }
+        let seed = rng.next_u64() >> 1;
+        let (begun, done) = life(&path, seed, &mut rng);
+        let context = format!("kill {kill}, writer {seed}, in {}", folder.0.display());
+        let (least, most) = (done.unwrap_or(newest), begun.or(done).unwrap_or(possible));
+        // A reader that lived through it sees what was acknowledged, and not less afterwards.
+        let mut seen = least;
+        if let Some(reader) = &reader {
+            seen = verified(reader, &mut rng, false, &format!("{context}: a reader that was there"));
+            assert!((least..=most).contains(&seen), "{context}: a reader sees {seen}, expected {least} to {most}");
+        }
+        let write = rng.one_in(2);
+        let pages =
+            FilePages::open(&path, &options(write, rng.next_u64())).unwrap_or_else(|e| panic!("{context}: {e}"));
+        newest = verified(&pages, &mut rng, write, &context);
+        assert!(
+            (seen..=most).contains(&newest),
+            "{context}: found {newest}, expected {least} to {most}, {seen} was seen"
+        );
+        possible = if write { newest } else { most };
+        if let Some(reader) = reader.as_ref().filter(|_| write) {
+            let seen = verified(reader, &mut rng, true, &format!("{context}: a reader, after the recovery"));
+            assert_eq!(seen, newest, "{context}: a reader that was there does not see what was recovered");
+        }
+        if rng.one_in(2) {
+            pages.close().unwrap_or_else(|error| panic!("{context}: closing: {error}"));
+        }
+        if rng.one_in(3) {
+            reader = None;
+        }
+    }
+    println!("{kills} kills, {newest} batches");
+    assert!(newest > kills, "{newest} batches in {kills} lives");
+}
