@@ -9,14 +9,17 @@ from pagehop.errors import (
     Interrupted,
     IoError,
 )
-from pagehop.index import CheckReport, Counters, Hits, Index, Info, Stats, build, open
+from pagehop.index import Counters, Hits, Index, Stats, build, create, open
+from pagehop.reports import AddReport, CheckReport, DeleteReport, Info, VacuumReport
 from pagehop.sources import VectorSource, from_hdf5, from_npy, from_parquet
 
 __all__ = [
+    "AddReport",
     "ArgumentError",
     "CheckReport",
     "CorruptIndexError",
     "Counters",
+    "DeleteReport",
     "DimensionError",
     "Error",
     "FormatError",
@@ -26,8 +29,10 @@ __all__ = [
     "Interrupted",
     "IoError",
     "Stats",
+    "VacuumReport",
     "VectorSource",
     "build",
+    "create",
     "from_hdf5",
     "from_npy",
     "from_parquet",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagehop import _pagehop
-from pagehop.errors import ArgumentError
+from pagehop.errors import ArgumentError, DimensionError
 
 Float32: TypeAlias = npt.NDArray[np.float32]
 Int64: TypeAlias = npt.NDArray[np.int64]
@@ -82,6 +82,22 @@ def as_ids(ids: Any) -> UInt64:
         at = int(np.argmax(wrong))
         raise ArgumentError(f"ids[{at}] is {array[at]}, it must be between 0 and 2**63 - 1")
     return np.ascontiguousarray(array, dtype=np.uint64)
+
+
+def as_rows(ids: Any, vectors: Any, dim: int) -> tuple[UInt64, Float32]:
+    """`ids` and `vectors` as rows of `dim` components: one of each, or as many ids as the matrix has rows."""
+    numbers = as_ids(np.atleast_1d(ids))
+    array = as_array("vectors", vectors)
+    if array.ndim not in (1, 2):
+        raise ArgumentError(f"vectors has {array.ndim} dimensions, it must be one vector or a matrix")
+    if array.ndim == 1:
+        array = array.reshape(-1, dim) if array.size == 0 and numbers.size == 0 else array[np.newaxis]
+    if array.shape[1] != dim:
+        what = f"the index has {dim} dimensions, the vectors have {array.shape[1]}"
+        raise DimensionError(what, dim, array.shape[1])
+    if len(numbers) != len(array):
+        raise ArgumentError(f"there are {len(numbers)} ids for {len(array)} vectors")
+    return numbers, as_float32("vectors", array)
 
 
 def as_count(what: str, value: Any, low: int, high: int) -> int:

@@ -1,4 +1,4 @@
-"""Build an index, open it, search it."""
+"""Build or create an index, open it, search it, change it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,29 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from pagehop import _pagehop
-from pagehop.arrays import Float32, Int64, UInt64, as_array, as_bytes, as_count, as_float32, as_number
+from pagehop.arrays import (
+    Float32,
+    Int64,
+    UInt64,
+    as_array,
+    as_bytes,
+    as_count,
+    as_float32,
+    as_ids,
+    as_number,
+    as_rows,
+)
 from pagehop.errors import ArgumentError, DimensionError
+from pagehop.reports import AddReport, CheckReport, DeleteReport, Info, VacuumReport
 from pagehop.sources import PathLike, as_source
 
 Progress: TypeAlias = Callable[[str, int, int], object]
 
 _THREADS_MAX = 4096
+_DIM_MAX = 4096
+_SEED_MAX = (1 << 64) - 1
 _CACHE = "256MiB"
+_LOG = "256MiB"
 
 
 class Counters(NamedTuple):
@@ -91,42 +106,21 @@ class Hits:
     """What the search cost."""
 
 
-class Info(NamedTuple):
-    """What an index says of itself."""
-
-    format_version: int
-    metric: str
-    dim: int
-    rows: int
-    pages: int
-    max_degree: int
-    nodes_per_page: int
-    edge_bits: int
-    edge_dims: int
-    own_bits: int
-    seed: int
-
-
-class CheckReport(NamedTuple):
-    """What `check` found in an index without contradictions."""
-
-    pages: int
-    nodes: int
-    edges: int
-    reachable: int
-
-
 class Index:
-    """An open index, from `build` or `open`. Every method may be called from any thread."""
+    """An open index, from `build`, `create` or `open`. Every method may be called from any thread.
 
-    __slots__ = ("_dim", "_index", "_path", "_rows")
+    One index at a time, in one process, may be open for writing a file; any number read it meanwhile, here and in
+    other processes, and see each change when it is complete. `add`, `delete` and `vacuum` take place altogether or
+    not at all, and what they did is safe when they return, whatever happens to the process. Until a checkpoint part
+    of it is in a file beside the index, so close the index before copying or moving its file.
+    """
+
+    __slots__ = ("_dim", "_index", "_path")
 
     def __init__(self, index: _pagehop.Index, path: str) -> None:
-        info = index.info()
+        self._dim: int = index.dim
         self._index = index
         self._path = path
-        self._dim: int = info["dim"]
-        self._rows: int = info["rows"]
 
     def search(
         self,
@@ -167,22 +161,78 @@ class Index:
         ids = np.empty((len(queries), k), dtype=np.int64)
         distances = np.empty((len(queries), k), dtype=np.float32)
         counters = np.empty((len(queries), len(Counters._fields)), dtype=np.uint64)
-        self._index.search(queries, ids, distances, counters, search_list, slack, beam_width, threads)
+        found = self._index.search(queries, ids, distances, counters, search_list, slack, beam_width, threads)
         if one:
-            found = min(k, self._rows)
             return Hits(ids[0, :found], distances[0, :found], Stats(counters))
         return Hits(ids, distances, Stats(counters))
 
+    def add(self, ids: Any, vectors: Any, progress: Progress | None = None) -> AddReport:
+        """Add rows, or replace those whose ids the index has; in one transaction.
+
+        ids: one whole number per row, each below 2**63, or one number for one vector. Of rows with the same id the
+            last counts.
+        vectors: a matrix, or one vector. Types as for `build`.
+        progress: called with phase, steps done and steps in all (0: unknown); False stops it, and nothing has
+            changed then.
+
+        A few hundred rows or more per call are fastest. The rows must fit in memory; of more, add some at a time.
+        The first rows train the model of an empty index, and so do later ones each time it has grown eightfold, up to
+        about 100,000 rows: such a call takes as long as a build.
+        """
+        self._index.may_change()
+        numbers, array = as_rows(ids, vectors, self._dim)
+        _check_progress(progress)
+        return AddReport(*self._index.add(numbers, array, progress=progress))
+
+    def delete(self, ids: Any) -> DeleteReport:
+        """Delete rows by id, in one transaction. An id that the index does not have is reported, and no error.
+
+        ids: whole numbers, or one; one that is there twice counts once.
+
+        The space of deleted rows is free for others after a `vacuum`.
+        """
+        self._index.may_change()
+        numbers = as_ids(np.atleast_1d(ids))
+        first = np.unique(numbers, return_index=True)[1]
+        deleted, unknown = self._index.delete(numbers[np.sort(first)])
+        return DeleteReport(deleted, np.array(unknown, dtype=np.int64))
+
+    def vacuum(self, progress: Progress | None = None) -> VacuumReport:
+        """Take deleted and replaced rows out of the index, and free their space for the rows to come.
+
+        Call it when `info().dead_rows` has come to a tenth of the rows or so. It is made of many transactions:
+        searches go on meanwhile, and what was done stays done if it is stopped.
+
+        progress: as for `add`.
+        """
+        self._index.may_change()
+        _check_progress(progress)
+        return VacuumReport(*self._index.vacuum(progress=progress))
+
+    def checkpoint(self) -> None:
+        """Bring every commit into the index file, which is then complete without the files beside it.
+
+        It happens by itself when the log has reached its size, and when the index is closed.
+        """
+        self._index.checkpoint()
+
     def check(self) -> CheckReport:
-        """Read every page and prove the structure; `CorruptIndexError` says where it is broken."""
+        """Read every page and prove the structure; `CorruptIndexError` says where it is broken.
+
+        Changes by this index wait meanwhile; if another process changed it, an `ArgumentError` may say so instead.
+        """
         return CheckReport(**self._index.check())
 
     def info(self) -> Info:
-        """What the index says of itself."""
+        """What the index says of itself as of its newest commit, and what was written since it was opened."""
         return Info(**self._index.info())
 
     def close(self) -> None:
-        """Close the file once the searches under way are done; closing twice does nothing."""
+        """Close the file once the searches under way are done; closing twice does nothing.
+
+        If it was open for writing, it waits for changes under way and brings every commit into the index file. An
+        index that is not closed loses nothing: what was committed is found by whoever opens it next.
+        """
         self._index.close()
 
     @property
@@ -191,12 +241,18 @@ class Index:
         return self._dim
 
     @property
+    def writable(self) -> bool:
+        """Whether rows can be added and deleted; not once it is closed."""
+        return self._index.writable
+
+    @property
     def path(self) -> str:
         """The file."""
         return self._path
 
     def __len__(self) -> int:
-        return self._rows
+        """Rows as of the newest commit; of a closed index, as of its end."""
+        return self._index.rows()
 
     def __enter__(self) -> Index:
         return self
@@ -210,8 +266,8 @@ class Index:
         self.close()
 
     def __repr__(self) -> str:
-        state = ", closed" if self._index.closed else ""
-        return f"<pagehop.Index {self._path!r}: {self._rows} rows of {self._dim} dimensions{state}>"
+        state = ", closed" if self._index.closed else ", for writing" if self.writable else ""
+        return f"<pagehop.Index {self._path!r}: {len(self)} rows of {self._dim} dimensions{state}>"
 
 
 def build(
@@ -224,6 +280,8 @@ def build(
     seed: int = 1,
     overwrite: bool = False,
     progress: Progress | None = None,
+    *,
+    write: bool = False,
 ) -> Index:
     """Build an index over all vectors at `path`, and open it.
 
@@ -235,14 +293,13 @@ def build(
     metric: "l2", "ip" (inner product) or "cosine".
     memory: bytes the build may hold at once.
     threads: 0 means one per core. The index does not depend on it.
-    seed: same vectors, options and seed give the same file.
+    seed: same vectors, options and seed give the same file, but for the identity that each file has of its own.
     progress: called with phase, steps done and steps in all (0: unknown); False stops the build.
+    write: open it for adding and deleting rows, as `open` with `write=True` does.
     """
     source = as_source(vectors, ids)
-    if not isinstance(metric, str):
-        raise ArgumentError(f"metric is {metric!r}, it must be one of 'l2', 'ip', 'cosine'")
-    if progress is not None and not callable(progress):
-        raise ArgumentError(f"progress is {progress!r}, it must be callable")
+    _check_metric(metric)
+    _check_progress(progress)
     _pagehop.build(
         _text(path),
         source,
@@ -250,17 +307,89 @@ def build(
         metric=metric,
         memory_bytes=as_bytes("memory", memory),
         threads=as_count("threads", threads, 0, _THREADS_MAX),
-        seed=as_count("seed", seed, 0, (1 << 64) - 1),
+        seed=as_count("seed", seed, 0, _SEED_MAX),
         overwrite=bool(overwrite),
         progress=progress,
     )
-    return open(path)
+    return open(path, write=write)
 
 
-def open(path: PathLike, cache: int | str = _CACHE) -> Index:
-    """Open the index at `path`, keeping at most `cache` bytes of its pages in memory."""
+def create(
+    path: PathLike,
+    dim: int,
+    metric: str = "l2",
+    *,
+    seed: int = 1,
+    overwrite: bool = False,
+    cache: int | str = _CACHE,
+    durability: str = "commit",
+) -> Index:
+    """Create an index without rows at `path`, and open it for writing.
+
+    dim: components of the vectors to come.
+    metric: "l2", "ip" (inner product) or "cosine".
+    seed: of everything random.
+    overwrite: replace what is at `path`.
+    cache, durability: as for `open`.
+
+    An index over vectors that are all there already is built faster by `build`.
+    """
+    _check_metric(metric)
+    cache_bytes = as_bytes("cache", cache)
+    _check_durability(durability)
+    _pagehop.create(
+        _text(path),
+        as_count("dim", dim, 1, _DIM_MAX),
+        metric=metric,
+        seed=as_count("seed", seed, 0, _SEED_MAX),
+        overwrite=bool(overwrite),
+    )
+    return open(path, cache_bytes, write=True, durability=durability)
+
+
+def open(
+    path: PathLike,
+    cache: int | str = _CACHE,
+    *,
+    write: bool = False,
+    durability: str = "commit",
+    log: int | str = _LOG,
+) -> Index:
+    """Open the index at `path`, keeping at most `cache` bytes of its pages in memory.
+
+    write: open it for adding and deleting rows, too. One index at a time, in one process, may write a file; any
+        number read it meanwhile.
+    durability: when a change is safe from a loss of power: "commit", when it returns, or "checkpoint", at the next
+        checkpoint, which is much faster for small changes; a loss of power may then take the last ones, whole and
+        from the end. From the end of the process it is safe in any case.
+    log: bytes of commits kept beside the index before a checkpoint brings them in: more write less in all, and take
+        longer to recover after a crash.
+    """
+    _check_durability(durability)
     text = _text(path)
-    return Index(_pagehop.open(text, as_bytes("cache", cache)), text)
+    index = _pagehop.open(
+        text,
+        as_bytes("cache", cache),
+        write=bool(write),
+        durability=durability,
+        log_bytes=as_bytes("log", log),
+    )
+    return Index(index, text)
+
+
+def _check_metric(metric: object) -> None:
+    if not isinstance(metric, str):
+        raise ArgumentError(f"metric is {metric!r}, it must be one of 'l2', 'ip', 'cosine'")
+
+
+def _check_durability(durability: object) -> None:
+    if durability not in ("commit", "checkpoint"):
+        raise ArgumentError(f"durability is {durability!r}, it must be 'commit' or 'checkpoint'")
+
+
+def _check_progress(progress: object) -> None:
+    if progress is not None and not callable(progress):
+        raise ArgumentError(f"progress is {progress!r}, it must be callable")
 
 
 def _text(path: PathLike) -> str:

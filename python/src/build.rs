@@ -1,17 +1,13 @@
-//! `build`: the engine at work, the interpreter asked now and then whether to go on.
+//! `build` and `create`: how an index file comes to be.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-use pagehop_engine::{BuildOptions, Error, Progress};
+use pagehop_engine::{BuildOptions, Error};
 use pyo3::prelude::*;
 
 use crate::errors;
 use crate::source::PySource;
-
-/// Time between two looks at signals and two calls of the user's callback in one phase.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+use crate::watch::Watch;
 
 /// Builds an index over all rows of `source` at `path`; gives rows and pages.
 ///
@@ -41,48 +37,25 @@ pub(crate) fn build(
     match built {
         Ok(report) => Ok((report.rows, report.pages)),
         Err(Error::Interrupted) => {
-            let raised = source.take_raised().or(watch.raised);
+            let raised = source.take_raised().or(watch.take_raised());
             Err(raised.unwrap_or_else(|| errors::to_python(py, &Error::Interrupted)))
         }
         Err(error) => Err(errors::to_python(py, &error)),
     }
 }
 
-/// Passes progress on, and notices Ctrl-C.
-struct Watch {
-    callback: Option<Py<PyAny>>,
-    phase: &'static str,
-    looked: Instant,
-    raised: Option<PyErr>,
-}
-
-impl Watch {
-    fn new(callback: Option<Py<PyAny>>) -> Self {
-        Self { callback, phase: "", looked: Instant::now(), raised: None }
-    }
-
-    fn look(&mut self, progress: Progress) -> ControlFlow<()> {
-        let milestone = progress.phase != self.phase || progress.done == progress.total;
-        if !milestone && self.looked.elapsed() < LOOK_EVERY {
-            return ControlFlow::Continue(());
-        }
-        self.phase = progress.phase;
-        let answer = Python::attach(|py| {
-            py.check_signals()?;
-            let Some(callback) = &self.callback else {
-                return Ok(true);
-            };
-            let answer = callback.bind(py).call1((progress.phase, progress.done, progress.total))?;
-            Ok(answer.is_none() || answer.is_truthy()?)
-        });
-        self.looked = Instant::now();
-        match answer {
-            Ok(true) => ControlFlow::Continue(()),
-            Ok(false) => ControlFlow::Break(()),
-            Err(error) => {
-                self.raised = Some(error);
-                ControlFlow::Break(())
-            }
-        }
-    }
+/// Makes an index without rows at `path`.
+#[pyfunction]
+#[pyo3(signature = (path, dim, *, metric, seed, overwrite))]
+pub(crate) fn create(
+    py: Python<'_>,
+    path: PathBuf,
+    dim: usize,
+    metric: &str,
+    seed: u64,
+    overwrite: bool,
+) -> PyResult<()> {
+    let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
+    let created = py.detach(|| pagehop_store::create(&path, dim, metric, seed, overwrite));
+    created.map_err(|error| errors::to_python(py, &error))
 }

@@ -8,6 +8,8 @@ mod errors;
 mod index;
 mod search;
 mod source;
+mod turn;
+mod watch;
 
 use pyo3::prelude::*;
 
@@ -15,7 +17,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _pagehop {
     #[pymodule_export]
-    use crate::build::build;
+    use crate::build::{build, create};
     #[pymodule_export]
     use crate::index::{Index, open, parse_bytes};
 

@@ -21,6 +21,13 @@ pub(crate) struct Batch {
     pub(crate) counters: Vec<u64>,
 }
 
+impl Batch {
+    /// Rows found, over all queries.
+    pub(crate) fn found(&self) -> usize {
+        self.ids.iter().filter(|id| **id >= 0).count()
+    }
+}
+
 /// Why a batch ended early.
 pub(crate) enum Stop {
     Engine { row: usize, error: Error },

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pagehop
-from oracle import QUERIES, ROWS, clustered
+from oracle import CHANGING, QUERIES, ROWS, clustered
 from pagehop.arrays import Float32
 
 
@@ -32,4 +32,17 @@ def index_path(vectors: Float32, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture
 def index(index_path: Path) -> Iterator[pagehop.Index]:
     with pagehop.open(index_path) as index:
+        yield index
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a test puts an index of its own."""
+    return tmp_path / "x"
+
+
+@pytest.fixture
+def writer(path: Path) -> Iterator[pagehop.Index]:
+    """An index of the first 500 changing rows, open for writing."""
+    with pagehop.build(path, CHANGING[:500], write=True) as index:
         yield index

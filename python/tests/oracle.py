@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from pagehop.arrays import Float32, Int64
@@ -32,3 +34,17 @@ def nearest(vectors: Float32, queries: Float32, k: int, metric: str = "l2") -> I
 def recall(found: Int64, truth: Int64) -> float:
     """Share of the true neighbors that were found."""
     return float(np.mean([len(np.intersect1d(f, t)) / len(t) for f, t in zip(found, truth, strict=True)]))
+
+
+def content(path: Path) -> bytes:
+    """The bytes of an index, but for the header of page 0: it has an identity of the file, which is random."""
+    return path.read_bytes()[24:]
+
+
+def beside(path: Path) -> list[str]:
+    """Names of the files beside an index."""
+    return sorted(entry.name for entry in path.parent.iterdir() if entry != path)
+
+
+# Rows for indexes that change.
+CHANGING = clustered(seed=21, rows=3000)

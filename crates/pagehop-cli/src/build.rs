@@ -37,7 +37,8 @@ pub(crate) struct Args {
     /// Threads; 0 means one for each core. The index does not depend on it.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
-    /// Seed of everything random: the same input, options and seed give the same bytes.
+    /// Seed of everything random: the same input, options and seed give the same bytes, but for the
+    /// identity that every file has of its own.
     #[arg(long, value_name = "N", default_value_t = BuildOptions::default().seed)]
     seed: u64,
     /// Replace what is at INDEX.
@@ -51,8 +52,9 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
+/// A metric as it is named on the command line.
 #[derive(Clone, Copy, ValueEnum)]
-enum MetricName {
+pub(crate) enum MetricName {
     /// Squared Euclidean distance.
     L2,
     /// Negative inner product.
@@ -89,10 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     for input in std::iter::once(&args.vectors).chain(&args.ids) {
         refuse_same_file(&args.output, input)?;
     }
-    if !args.overwrite && args.output.exists() {
-        let index = args.output.display();
-        return Err(Error::Use(format!("{index} exists already; --overwrite replaces it")));
-    }
+    refuse_to_replace(&args.output, args.overwrite)?;
     let mut vectors = Vectors::open(&args.vectors, args.ids.as_deref())?;
     let dim = vectors.dim();
     let options = BuildOptions {
@@ -132,6 +131,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         output.finish()?;
     }
     Ok(())
+}
+
+/// Refuses to put an index where something is, unless it may `overwrite` that.
+pub(crate) fn refuse_to_replace(index: &Path, overwrite: bool) -> Result<(), Error> {
+    if overwrite || !index.exists() {
+        return Ok(());
+    }
+    Err(Error::Use(format!("{} exists already; --overwrite replaces it", index.display())))
 }
 
 /// Refuses to write a file over one that is read.

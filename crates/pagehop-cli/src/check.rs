@@ -1,19 +1,30 @@
 //! `pagehop check`: proof that an index is sound, or where it is not.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use pagehop_engine::Error as EngineError;
-use pagehop_store::OpenOptions;
+use pagehop_engine::index::OnProgress;
+use pagehop_engine::{CheckReport, Error as EngineError, Index};
+use pagehop_store::{FilePages, OpenOptions};
 use serde::Serialize;
 
 use crate::errors::Error;
+use crate::info::warn_of_the_dead;
 use crate::interrupt;
 use crate::output::{Output, grouped, say};
 use crate::progress::ProgressLine;
+use crate::writing::has_log;
+
+/// One stale edge among so many is worth a word.
+const EDGES_PER_STALE: u64 = 10;
+
+/// How often, and in what time, to look whether a commit comes that explains what looks like damage.
+const LOOKS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Read every page of an index and prove its structure.
 ///
-/// The exit code is 1 if the index is damaged.
+/// The exit code is 1 if the index is damaged, and 2 if that cannot be said because it is being changed.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.
@@ -26,8 +37,23 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Report<'a> {
-    Sound { index: &'a Path, ok: bool, pages: u32, nodes: u64, edges: u64, reachable: u64 },
-    Damaged { index: &'a Path, ok: bool, page: Option<u32>, error: String },
+    Sound {
+        index: &'a Path,
+        ok: bool,
+        pages: u32,
+        nodes: u64,
+        dead_nodes: u64,
+        free_slots: u64,
+        edges: u64,
+        stale_edges: u64,
+        reachable: u64,
+    },
+    Damaged {
+        index: &'a Path,
+        ok: bool,
+        page: Option<u32>,
+        error: String,
+    },
 }
 
 /// Checks it.
@@ -35,33 +61,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     interrupt::listen()?;
     let mut line = ProgressLine::new(false);
     let checked = pagehop_store::open(&args.index, &OpenOptions::default())
-        .and_then(|index| index.check(&mut |progress| line.update(progress)));
+        .and_then(|index| check_still(&index, &mut |progress| line.update(progress)));
     drop(line);
     let mut output = Output::new();
     match checked {
-        Ok(report) if args.json => output.json(&Report::Sound {
-            index: &args.index,
-            ok: true,
-            pages: report.pages,
-            nodes: report.nodes,
-            edges: report.edges,
-            reachable: report.reachable,
-        })?,
+        Ok(report) if args.json => output.json(&sound(&args.index, &report))?,
         Ok(report) => {
-            output.text(format_args!(
-                "{}: sound; {} pages, {} nodes, {} edges, {} nodes reachable\n",
-                args.index.display(),
-                grouped(report.pages.into()),
-                grouped(report.nodes),
-                grouped(report.edges),
-                grouped(report.reachable),
-            ))?;
-            let lost = report.nodes.saturating_sub(report.reachable);
-            if lost > 0 {
-                say(format_args!("warning: {} nodes cannot be found by a search", grouped(lost)));
-            }
+            print(&mut output, &args.index, &report)?;
+            warn(&args.index, &report);
         }
-        Err(EngineError::Interrupted) => return Err(Error::Interrupted),
+        Err(error @ (EngineError::Interrupted | EngineError::Argument { .. })) => {
+            return Err(Error::about(&args.index, &error));
+        }
         Err(error) if args.json => {
             let page = match &error {
                 EngineError::Corrupt { page, .. } => Some(page.0),
@@ -75,4 +86,66 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         Err(error) => return Err(Error::about(&args.index, &error)),
     }
     output.finish()
+}
+
+/// Checks `index`. The engine begins anew if a commit came meanwhile, but cannot know of one that is just becoming
+/// visible, page by page: what looks like damage then is none.
+fn check_still(index: &Index<FilePages>, progress: OnProgress<'_>) -> Result<CheckReport, EngineError> {
+    let before = index.info()?.commit;
+    let checked = index.check(progress);
+    if !matches!(checked, Err(EngineError::Corrupt { .. })) || !has_log(index.pages().path()) {
+        return checked;
+    }
+    for _ in 0..LOOKS {
+        if index.info()?.commit != before {
+            let what = "the index changed while it was checked; check it when nobody writes";
+            return Err(EngineError::argument(what));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    checked
+}
+
+fn sound<'a>(index: &'a Path, report: &CheckReport) -> Report<'a> {
+    Report::Sound {
+        index,
+        ok: true,
+        pages: report.pages,
+        nodes: report.nodes,
+        dead_nodes: report.dead_nodes,
+        free_slots: report.free_slots,
+        edges: report.edges,
+        stale_edges: report.stale_edges,
+        reachable: report.reachable,
+    }
+}
+
+fn print(output: &mut Output, index: &Path, report: &CheckReport) -> Result<(), Error> {
+    output.text(format_args!(
+        "{}: sound; {} pages, {} nodes, {} of dead rows, {} free slots, {} edges, {} of them stale, {} nodes reachable\n",
+        index.display(),
+        grouped(report.pages.into()),
+        grouped(report.nodes),
+        grouped(report.dead_nodes),
+        grouped(report.free_slots),
+        grouped(report.edges),
+        grouped(report.stale_edges),
+        grouped(report.reachable),
+    ))
+}
+
+fn warn(index: &Path, report: &CheckReport) {
+    let lost = report.nodes.saturating_sub(report.reachable);
+    if lost > 0 {
+        say(format_args!("warning: {} nodes cannot be found by a search", grouped(lost)));
+    }
+    warn_of_the_dead(index, report.dead_nodes, report.nodes);
+    if report.stale_edges.saturating_mul(EDGES_PER_STALE) > report.edges {
+        say(format_args!(
+            "warning: {} of {} edges are stale, left over from earlier vacuums, which slows searches down; they \
+             go as rows come and go near them, or with a new build",
+            grouped(report.stale_edges),
+            grouped(report.edges),
+        ));
+    }
 }

@@ -17,6 +17,8 @@ pub(crate) enum Error {
     Reported,
     /// Ctrl-C, or a request to terminate.
     Interrupted,
+    /// The same, when part of the work is done; says how to go on.
+    Stopped(String),
     /// Whoever read standard output has seen enough.
     PipeClosed,
 }
@@ -30,6 +32,16 @@ impl Error {
             text = format!("{name}: {text}");
         }
         Self::classify(error, text)
+    }
+
+    /// This error, followed by what it leaves the user to do.
+    pub(crate) fn and(self, more: &str) -> Self {
+        match self {
+            Self::Use(text) => Self::Use(format!("{text}; {more}")),
+            Self::Failure(text) => Self::Failure(format!("{text}; {more}")),
+            Self::Interrupted => Self::Stopped(format!("interrupted; {more}")),
+            other => other,
+        }
     }
 
     /// What went wrong with writing to standard output.
@@ -46,6 +58,7 @@ impl Error {
             Self::Use(text) => (text.as_str(), 2),
             Self::Failure(text) => (text.as_str(), 1),
             Self::Interrupted => ("interrupted, nothing was changed", 130),
+            Self::Stopped(text) => (text.as_str(), 130),
             Self::Reported => return ExitCode::from(1),
             Self::PipeClosed => return ExitCode::SUCCESS,
         };
@@ -89,6 +102,15 @@ mod tests {
         let io = EngineError::io("open of items.pagehop", io::ErrorKind::NotFound.into());
         let Error::Failure(text) = Error::about(path, &io) else { panic!() };
         assert_eq!(text, "open of items.pagehop: entity not found");
+    }
+
+    #[test]
+    fn an_error_keeps_its_kind_when_more_is_said() {
+        let Error::Use(text) = Error::Use("k is 0".into()).and("try 1") else { panic!() };
+        assert_eq!(text, "k is 0; try 1");
+        let Error::Stopped(text) = Error::Interrupted.and("go on") else { panic!() };
+        assert_eq!(text, "interrupted; go on");
+        assert!(matches!(Error::PipeClosed.and("more"), Error::PipeClosed));
     }
 
     #[test]

@@ -7,7 +7,10 @@ use pagehop_store::{FilePages, OpenOptions};
 use serde::Serialize;
 
 use crate::errors::Error;
-use crate::output::{Output, grouped, human_bytes, metric_name};
+use crate::output::{Output, grouped, human_bytes, metric_name, say};
+
+/// One dead row for so many living ones is worth a word: searches read its page and its edges.
+const LIVING_PER_DEAD: u64 = 10;
 
 /// Show what an index says of itself.
 #[derive(clap::Args)]
@@ -34,11 +37,19 @@ struct Report<'a> {
     edge_dims: usize,
     own_bits: usize,
     seed: u64,
+    commit: u64,
+    dead_rows: u64,
+    free_slots: u64,
+    trained_rows: u64,
+    added_rows: u64,
+    deleted_rows: u64,
+    mark: [u64; 2],
 }
 
 /// Shows it.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    let info = open(&args.index, &OpenOptions::default())?.info();
+    let index = open(&args.index, &OpenOptions::default())?;
+    let info = index.info().map_err(|error| Error::about(&args.index, &error))?;
     let report = Report {
         index: &args.index,
         format_version: info.format_version,
@@ -53,30 +64,67 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         edge_dims: info.edge_dims,
         own_bits: info.own_bits,
         seed: info.seed,
+        commit: info.commit,
+        dead_rows: info.dead_rows,
+        free_slots: info.free_slots,
+        trained_rows: info.trained_rows,
+        added_rows: info.added_rows,
+        deleted_rows: info.deleted_rows,
+        mark: info.mark,
     };
     let mut output = Output::new();
     if args.json {
         output.json(&report)?;
     } else {
-        let bytes_per_row = report.bytes / report.rows.max(1);
+        report.print(&mut output)?;
+        warn_of_the_dead(&args.index, report.dead_rows, report.rows);
+    }
+    output.finish()
+}
+
+impl Report<'_> {
+    fn print(&self, output: &mut Output) -> Result<(), Error> {
+        let bytes_per_row = self.bytes / self.rows.max(1);
+        let trained = match self.trained_rows {
+            0 => "not yet".to_owned(),
+            rows => format!("{} rows", grouped(rows)),
+        };
+        let (added, deleted) = (grouped(self.added_rows), grouped(self.deleted_rows));
         for (name, value) in [
-            ("index", args.index.display().to_string()),
-            ("format version", report.format_version.to_string()),
-            ("metric", report.metric.to_owned()),
-            ("dimensions", report.dim.to_string()),
-            ("rows", grouped(report.rows)),
-            ("size", format!("{}, {bytes_per_row} bytes per row", human_bytes(report.bytes))),
-            ("pages", grouped(report.pages.into())),
-            ("nodes per page", report.nodes_per_page.to_string()),
-            ("neighbors per node", format!("{} at most", report.max_degree)),
-            ("edge code", format!("{} bits of {} dimensions", report.edge_bits, report.edge_dims)),
-            ("own code", format!("{} bits per dimension", report.own_bits)),
-            ("seed", report.seed.to_string()),
+            ("index", self.index.display().to_string()),
+            ("format version", self.format_version.to_string()),
+            ("metric", self.metric.to_owned()),
+            ("dimensions", self.dim.to_string()),
+            ("rows", grouped(self.rows)),
+            ("dead rows", format!("{}, for vacuum to take away", grouped(self.dead_rows))),
+            ("free slots", grouped(self.free_slots)),
+            ("size", format!("{}, {bytes_per_row} bytes per row", human_bytes(self.bytes))),
+            ("pages", grouped(self.pages.into())),
+            ("nodes per page", self.nodes_per_page.to_string()),
+            ("neighbors per node", format!("{} at most", self.max_degree)),
+            ("edge code", format!("{} bits of {} dimensions", self.edge_bits, self.edge_dims)),
+            ("own code", format!("{} bits per dimension", self.own_bits)),
+            ("seed", self.seed.to_string()),
+            ("last commit", self.commit.to_string()),
+            ("model trained on", trained),
+            ("since then", format!("{added} rows added, {deleted} deleted")),
         ] {
             output.text(format_args!("{name:18} {value}\n"))?;
         }
+        Ok(())
     }
-    output.finish()
+}
+
+/// Suggests a vacuum of the index at `path` if many of its rows are dead.
+pub(crate) fn warn_of_the_dead(path: &Path, dead: u64, living: u64) {
+    if dead.saturating_mul(LIVING_PER_DEAD) > living {
+        let path = path.display();
+        say(format_args!(
+            "warning: {} dead rows for {} living ones slow searches down; `pagehop vacuum {path}` takes them away",
+            grouped(dead),
+            grouped(living),
+        ));
+    }
 }
 
 /// Opens the index at `path`.

@@ -1,11 +1,15 @@
-//! The `pagehop` command: build an index, search it, look at it.
+//! The `pagehop` command: build an index, search it, change it, look at it.
 //!
 //! Data goes to standard output, talk to standard error. The exit code is 0 if all went well, 2 if
 //! what was asked for cannot be, 1 if it could not be done, and 130 if it was interrupted.
 #![forbid(unsafe_code)]
 
+mod add;
 mod build;
 mod check;
+mod checkpoint;
+mod create;
+mod delete;
 mod errors;
 mod formats;
 mod info;
@@ -13,6 +17,8 @@ mod interrupt;
 mod output;
 mod progress;
 mod search;
+mod vacuum;
+mod writing;
 
 use std::process::ExitCode;
 
@@ -31,6 +37,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Build(build::Args),
+    Create(create::Args),
+    Add(add::Args),
+    Delete(delete::Args),
+    Vacuum(vacuum::Args),
+    Checkpoint(checkpoint::Args),
     Search(search::Args),
     Info(info::Args),
     Check(check::Args),
@@ -39,6 +50,11 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Build(args) => build::run(&args),
+        Command::Create(args) => create::run(&args),
+        Command::Add(args) => add::run(&args),
+        Command::Delete(args) => delete::run(&args),
+        Command::Vacuum(args) => vacuum::run(&args),
+        Command::Checkpoint(args) => checkpoint::run(&args),
         Command::Search(args) => search::run(&args),
         Command::Info(args) => info::run(&args),
         Command::Check(args) => check::run(&args),

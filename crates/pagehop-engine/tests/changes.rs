@@ -39,7 +39,14 @@ fn add_in_batches(pages: &mut MemPages, rows: &Rows, batch: usize) {
 }
 
 fn vacuum(pages: &mut MemPages) -> pagehop_engine::VacuumReport {
-    change(pages, |change| change.vacuum(u64::MAX, &mut no_progress()).unwrap())
+    let mut report = pagehop_engine::VacuumReport::default();
+    loop {
+        let part = change(pages, |change| change.vacuum(u64::MAX, &mut no_progress()).unwrap());
+        report.add(&part);
+        if part.steps() == 0 {
+            return report;
+        }
+    }
 }
 
 fn check(pages: &MemPages) -> CheckReport {
@@ -205,4 +212,40 @@ fn replacing_every_row_ends_with_a_fresh_build() {
     let (recall, pages, _) = recall(&pages, &new, Metric::L2, &queries, &options);
     assert!(recall > fresh_recall - 0.01, "recall {recall}, fresh {fresh_recall}");
     assert!(pages < 1.15 * fresh_pages, "{pages} pages per query, fresh {fresh_pages}");
+}
+
+/// Whatever comes and goes, a walk from the entry points comes to every row, and a search finds as many as asked.
+#[test]
+fn every_row_stays_within_reach() {
+    for seed in 0..60 {
+        let mut noise = Noise(seed);
+        let dim = 3 + (noise.next() % 20) as usize;
+        let rows = Rows::new(dim, embeddings(dim, 400, seed));
+        let mut pages = empty(dim, Metric::L2);
+        let mut living: Vec<usize> = Vec::new();
+        for operation in 0..25 {
+            match noise.next() % 3 {
+                0 => {
+                    let first = (noise.next() % 370) as usize;
+                    let last = first + 1 + (noise.next() % 30) as usize;
+                    add(&mut pages, &rows.ids[first..last], &rows.values[first * dim..last * dim]);
+                    living.extend((first..last).filter(|row| !living.contains(row)).collect::<Vec<_>>());
+                }
+                1 => {
+                    let count = noise.next() as usize % (living.len() + 1);
+                    let gone: Vec<u64> = living.drain(..count).map(|row| rows.ids[row]).collect();
+                    change(&mut pages, |change| change.delete(&gone).unwrap());
+                }
+                _ => {
+                    let most = if noise.next().is_multiple_of(2) { u64::MAX } else { 5 };
+                    change(&mut pages, |change| change.vacuum(most, &mut no_progress()).unwrap());
+                }
+            }
+            let found = check(&pages);
+            assert_eq!((found.nodes, found.reachable), (living.len() as u64, living.len() as u64), "{seed} {operation}");
+            let index = Index::open(&pages).unwrap();
+            let hits = index.search(rows.row(7), 10, &SearchOptions::default()).unwrap().hits;
+            assert_eq!(hits.len(), living.len().min(10), "{seed} {operation}: {found:?}");
+        }
+    }
 }

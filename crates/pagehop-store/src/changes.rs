@@ -78,7 +78,7 @@ pub fn vacuum(index: &Index<FilePages>, progress: OnProgress<'_>) -> Result<Vacu
         };
         let part = within(index, |change| change.vacuum(VACUUM_NODES, &mut whole))?;
         report.add(&part);
-        if part.freed < VACUUM_NODES {
+        if part.steps() == 0 {
             return Ok(report);
         }
     }

@@ -13,6 +13,14 @@ use super::{Element, Shape, Table};
 /// Longest line of a text file that is read: more than any number has.
 const LINE_BYTES_MAX: u64 = 64;
 
+/// Every id of the file at `path`, in its order. There may be none.
+pub(crate) fn read_ids(path: &Path) -> Result<Vec<u64>, Error> {
+    let (mut ids, count) = Ids::open_counted(path)?;
+    let mut all = Vec::new();
+    ids.next(count as usize, &mut all)?;
+    Ok(all)
+}
+
 /// A file of row ids.
 #[derive(Debug)]
 pub(super) enum Ids {
@@ -23,32 +31,45 @@ pub(super) enum Ids {
 impl Ids {
     /// Opens `path`, which must hold `rows` ids.
     pub(super) fn open(path: &Path, rows: u64) -> Result<Self, Error> {
-        let is_npy = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"));
-        let (ids, found) = if is_npy {
-            let table = Table::open(path, Shape::Column)?;
-            table.layout().check_ids(path)?;
-            let found = table.layout().rows;
-            (Self::Column { table, wide: Vec::new(), taken: 0 }, found)
-        } else {
-            let mut lines = Lines::open(path)?;
-            let found = lines.count()?;
-            (Self::Text(lines), found)
-        };
+        let (ids, found) = Self::open_counted(path)?;
         if found != rows {
             return refuse(path, format!("it holds {found} ids for {rows} vectors"));
         }
         Ok(ids)
     }
 
-    /// Begins again at the first id.
-    pub(super) fn rewind(&mut self) -> Result<(), Error> {
+    /// Opens `path` and says how many ids it holds.
+    fn open_counted(path: &Path) -> Result<(Self, u64), Error> {
+        let is_npy = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"));
+        if is_npy {
+            let table = Table::open(path, Shape::Column)?;
+            let found = table.layout().rows;
+            if found > 0 {
+                table.layout().check_ids(path)?;
+            }
+            Ok((Self::Column { table, wide: Vec::new(), taken: 0 }, found))
+        } else {
+            let mut lines = Lines::open(path)?;
+            let found = lines.count()?;
+            Ok((Self::Text(lines), found))
+        }
+    }
+
+    /// Goes on at id number `row`, which is at most the number of ids.
+    pub(super) fn go_to(&mut self, row: u64) -> Result<(), Error> {
         match self {
             Self::Column { table, wide, taken } => {
                 wide.clear();
                 *taken = 0;
-                table.rewind()
+                table.go_to(row)
             }
-            Self::Text(lines) => lines.rewind(),
+            Self::Text(lines) => {
+                lines.rewind()?;
+                for _ in 0..row {
+                    lines.next()?;
+                }
+                Ok(())
+            }
         }
     }
 

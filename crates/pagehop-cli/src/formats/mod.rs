@@ -23,6 +23,7 @@ use layout::Layout;
 use npy::Shape;
 use table::Table;
 
+pub(crate) use ids::read_ids;
 pub(crate) use npy::int64_header;
 pub(crate) use truth::Truth;
 pub(crate) use vectors::{Chunk, Vectors};

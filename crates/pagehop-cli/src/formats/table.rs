@@ -71,8 +71,14 @@ impl<R: Read + Seek> Table<R> {
 
     /// Begins again at the first row.
     pub(crate) fn rewind(&mut self) -> Result<(), Error> {
-        self.next_row = 0;
-        match self.file.seek(SeekFrom::Start(self.layout.header_bytes)) {
+        self.go_to(0)
+    }
+
+    /// Goes on at `row`, which is at most the number of rows.
+    pub(crate) fn go_to(&mut self, row: u64) -> Result<(), Error> {
+        self.next_row = row;
+        let before = self.row_bytes() * row;
+        match self.file.seek(SeekFrom::Start(self.layout.header_bytes + before)) {
             Ok(_) => Ok(()),
             Err(error) => Err(cannot("seek in", &self.path, error)),
         }
@@ -85,9 +91,19 @@ impl<R: Read + Seek> Table<R> {
         out: &mut Vec<T>,
         convert: impl Fn(Element, &[u8], &mut Vec<T>),
     ) -> Result<(u64, usize), Error> {
-        let row_bytes = self.layout.row_bytes().expect("the length of the file was checked");
+        self.next_rows_up_to(u64::MAX, out, convert)
+    }
+
+    /// [`Table::next_rows`], but no more than `most`.
+    pub(crate) fn next_rows_up_to<T>(
+        &mut self,
+        most: u64,
+        out: &mut Vec<T>,
+        convert: impl Fn(Element, &[u8], &mut Vec<T>),
+    ) -> Result<(u64, usize), Error> {
+        let row_bytes = self.row_bytes();
         let rows_at_once = (CHUNK_BYTES / row_bytes.max(1)).max(1);
-        let rows = rows_at_once.min(self.layout.rows - self.next_row) as usize;
+        let rows = rows_at_once.min(self.layout.rows - self.next_row).min(most) as usize;
         let row_bytes = row_bytes as usize;
         self.raw.resize(rows * row_bytes, 0);
         read_exact(&self.path, &mut self.file, &mut self.raw)?;
@@ -102,6 +118,10 @@ impl<R: Read + Seek> Table<R> {
             convert(element, vecs::strip_prefix(&self.path, number, width, row)?, out);
         }
         Ok((first, rows))
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.layout.row_bytes().expect("the length of the file was checked")
     }
 }
 

@@ -44,6 +44,32 @@ impl Vectors {
     pub(crate) fn next_chunk(&mut self) -> Result<Option<Chunk<'_>>, Error> {
         self.components.clear();
         let (first, count) = self.table.next_rows(&mut self.components, Element::to_components)?;
+        self.chunk(first, count)
+    }
+
+    /// The next `most` vectors, or those that are left; none at the end.
+    pub(crate) fn next_batch(&mut self, most: usize) -> Result<Option<Chunk<'_>>, Error> {
+        self.components.clear();
+        let (first, mut count) = (self.table.rows_read(), 0);
+        while count < most {
+            let left = (most - count) as u64;
+            let (_, more) = self.table.next_rows_up_to(left, &mut self.components, Element::to_components)?;
+            if more == 0 {
+                break;
+            }
+            count += more;
+        }
+        self.chunk(first, count)
+    }
+
+    /// Goes on at vector `row`, which is at most the number of vectors.
+    pub(crate) fn go_to(&mut self, row: u64) -> Result<(), Error> {
+        self.table.go_to(row)?;
+        self.ids.as_mut().map_or(Ok(()), |ids| ids.go_to(row))
+    }
+
+    /// The `count` vectors from `first` on, whose components were read, with their ids.
+    fn chunk(&mut self, first: u64, count: usize) -> Result<Option<Chunk<'_>>, Error> {
         if count == 0 {
             return Ok(None);
         }
@@ -64,10 +90,7 @@ impl VectorSource for Vectors {
     }
 
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
-        self.table.rewind()?;
-        if let Some(ids) = &mut self.ids {
-            ids.rewind()?;
-        }
+        self.go_to(0)?;
         while let Some(Chunk { ids, components }) = self.next_chunk()? {
             each(ids, components)?;
         }

@@ -6,16 +6,16 @@ use pagehop_engine::{Error, Index, Pages, SearchOptions, SearchResult};
 
 use crate::interrupt;
 
-/// Searches every query of `queries`; results are in the order of the queries. An error comes with
+/// Searches every query of `queries`, `dim` components each; results are in the order of the queries. An error comes with
 /// the position of its query, the first among those that were met.
 pub(super) fn search<P: Pages>(
     index: &Index<P>,
     queries: &[f32],
+    dim: usize,
     k: usize,
     options: &SearchOptions,
     threads: usize,
 ) -> Result<Vec<SearchResult>, (usize, Error)> {
-    let dim = index.info().dim;
     let count = queries.len() / dim;
     let per_thread = count.div_ceil(threads).max(1);
     let mut results = vec![SearchResult::default(); count];

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     }
     let options = OpenOptions { cache_bytes: args.cache, ..OpenOptions::default() };
     let index = info::open(&args.index, &options)?;
-    let about = index.info();
+    let about = index.info().map_err(|error| Error::about(&args.index, &error))?;
     let mut queries = Vectors::open(&args.queries, None)?;
     check_dim(args, about.dim, queries.dim())?;
     // An index that holds fewer rows than k has no more to give.
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let mut searching = Duration::ZERO;
     while let Some(Chunk { ids: numbers, components }) = queries.next_chunk()? {
         let began = Instant::now();
-        let results = batch::search(&index, components, k, &options, threads)
+        let results = batch::search(&index, components, about.dim, k, &options, threads)
             .map_err(|(at, error)| about_query(args, numbers[at], &error))?;
         searching += began.elapsed();
         for (&number, result) in numbers.iter().zip(&results) {

@@ -24,6 +24,16 @@ fn wrong_words_are_refused_with_code_2() {
         ("search i", "<QUERIES>"),
         ("info", "<INDEX>"),
         ("check i --repair", "--repair"),
+        ("create i", "--dim"),
+        ("create i --dim 3 --metric manhattan", "l2, ip, cosine"),
+        ("create i --dim 0", "0 dimensions"),
+        ("create i --dim 4097", "4097 dimensions"),
+        ("add i", "<VECTORS>"),
+        ("add i v.npy --batch 0", "from 1 to"),
+        ("add i v.npy --durability never", "commit, checkpoint"),
+        ("delete i", "<IDS>"),
+        ("vacuum", "<INDEX>"),
+        ("checkpoint", "<INDEX>"),
         ("frobnicate", "frobnicate"),
     ] {
         let error = folder.run(line).error(2);
@@ -36,7 +46,7 @@ fn wrong_words_are_refused_with_code_2() {
 fn help_and_version_go_to_standard_output() {
     let folder = Folder::new();
     let help = folder.run("--help").ok();
-    for word in ["build", "search", "info", "check"] {
+    for word in ["build", "create", "add", "delete", "vacuum", "checkpoint", "search", "info", "check"] {
         assert!(help.contains(word), "{help}");
         assert!(folder.run(&format!("{word} --help")).ok().contains("Usage"));
     }
@@ -47,6 +57,7 @@ fn help_and_version_go_to_standard_output() {
 fn files_that_are_not_there_are_named() {
     let folder = Folder::new();
     folder.fbin("v.fbin", &vectors(10, 4, 1));
+    folder.write("ids.txt", "1\n");
     for (line, name) in [
         ("build missing.npy -o i", "missing.npy"),
         ("build v.fbin -o i --ids missing.txt", "missing.txt"),
@@ -54,11 +65,18 @@ fn files_that_are_not_there_are_named() {
         ("search missing.pagehop v.fbin", "missing.pagehop"),
         ("info missing.pagehop", "missing.pagehop"),
         ("check missing.pagehop", "missing.pagehop"),
+        ("create no/such/folder/i --dim 4", "no/such/folder"),
+        ("add missing.pagehop v.fbin", "missing.pagehop"),
+        ("delete missing.pagehop ids.txt", "missing.pagehop"),
+        ("vacuum missing.pagehop", "missing.pagehop"),
+        ("checkpoint missing.pagehop", "missing.pagehop"),
+        ("add v.fbin missing.npy", "missing.npy"),
+        ("delete v.fbin missing.txt", "missing.txt"),
     ] {
         let error = folder.run(line).error(1);
         assert!(error.contains(name), "pagehop {line}: {error}");
     }
-    assert_eq!(folder.names(), ["v.fbin"]);
+    assert_eq!(folder.names(), ["ids.txt", "v.fbin"]);
 }
 
 #[test]
@@ -66,8 +84,10 @@ fn what_is_there_is_not_overwritten_unasked() {
     let folder = Folder::new();
     let v = folder.fbin("v.fbin", &vectors(10, 4, 1));
     let precious = folder.write("precious", "not to be lost");
-    let error = folder.run("build v.fbin -o precious").error(2);
-    assert!(error.contains("precious exists already; --overwrite"), "{error}");
+    for line in ["build v.fbin -o precious", "create precious --dim 4"] {
+        let error = folder.run(line).error(2);
+        assert!(error.contains("precious exists already; --overwrite"), "{error}");
+    }
     assert!(unchanged(&precious, b"not to be lost"));
 
     let before = std::fs::read(&v).unwrap();

@@ -1,6 +1,8 @@
 //! The `pagehop` binary from outside.
 
 mod arguments;
+mod bad_changes;
 mod bad_input;
+mod changes;
 mod commands;
 mod support;

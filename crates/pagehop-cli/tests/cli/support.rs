@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// A folder of its own for a test; it is removed with it.
 pub(crate) struct Folder(PathBuf);
@@ -61,6 +62,60 @@ impl Folder {
         self.fbin("items.fbin", vectors);
         self.run(&format!("build items.fbin -o items.pagehop --quiet {options}")).ok();
         self.path("items.pagehop")
+    }
+
+    /// What `info` says of `index`.
+    pub(crate) fn info(&self, index: &str) -> serde_json::Value {
+        json_lines(&self.run(&format!("info {index} --json")).ok()).remove(0)
+    }
+
+    /// Rows of `index`.
+    pub(crate) fn rows(&self, index: &str) -> u64 {
+        self.info(index)["rows"].as_u64().unwrap()
+    }
+}
+
+/// A command that goes on while the test does something else; it is killed with the test.
+pub(crate) struct Running(Child);
+
+impl Running {
+    /// Starts `line`, which adds to `index`, and waits until `rows` of it are there.
+    pub(crate) fn add(folder: &Folder, line: &str, index: &str, rows: u64) -> Self {
+        let child = folder.command(line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut running = Self(child);
+        let began = Instant::now();
+        while folder.rows(index) < rows {
+            assert!(running.0.try_wait().unwrap().is_none(), "it was over before {rows} rows were seen");
+            assert!(began.elapsed() < Duration::from_secs(60), "{rows} rows did not come");
+        }
+        running
+    }
+
+    /// Sends a signal, such as `-STOP`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap();
+        assert!(sent.success(), "it is over already");
+    }
+
+    /// Kills it with no time for anything.
+    pub(crate) fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// What it said until its end.
+    pub(crate) fn end(mut self) -> Run {
+        let (mut text, mut stderr) = (Vec::new(), self.0.stderr.take().unwrap());
+        std::io::Read::read_to_end(&mut stderr, &mut text).unwrap();
+        let code = self.0.wait().unwrap().code();
+        Run { code, stdout: String::new(), stderr: String::from_utf8(text).unwrap() }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

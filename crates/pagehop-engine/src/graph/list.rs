@@ -30,6 +30,11 @@ impl CandidateList {
         self.first_open = 0;
     }
 
+    /// Whether candidates may have been turned away.
+    pub(crate) fn is_full(&self) -> bool {
+        self.keys.len() == self.capacity
+    }
+
     /// Estimates at or above this are not taken.
     #[inline]
     pub(crate) fn bound(&self) -> f32 {

@@ -341,7 +341,7 @@ impl Build<'_> {
         let in_place = |entry: &Entry| Entry { node: node_of[entry.node as usize], ..*entry };
         let entries: Vec<Entry> = rows.entries.iter().map(in_place).collect();
         sink.write(PageId(entries_page), &model::entries_page(&entries))?;
-        let anchors = anchors(&rows.codes, graph);
+        let anchors = anchors(&rows.codes, graph, &rows.entries);
         let mut page = first;
         for mates in &order {
             let mut body = model::node_page();
@@ -475,28 +475,62 @@ pub(crate) fn nearest_rows(codes: &Codes, centers: &Codes, centroid: &[u8]) -> V
     best.into_iter().map(|entry| entry.unwrap_or(any)).collect()
 }
 
-/// For each row the nearest of those with an edge to it, if it may promise to keep that edge: no row promises
-/// more than half of its edges.
-fn anchors(codes: &Codes, graph: &Graph) -> Vec<u32> {
-    let mut nearest = vec![(f32::INFINITY, u32::MAX); graph.len()];
-    for row in 0..graph.len() {
-        for neighbor in graph.neighbors(row) {
-            let distance = codes.hi_distance(row, *neighbor as usize);
-            let nearest = &mut nearest[*neighbor as usize];
-            if distance < nearest.0 {
-                *nearest = (distance, row as u32);
+/// For each row the one whose edge to it is an anchor: the nearest of those that a walk from the entry points
+/// comes to before it, so that anchors alone lead from the entry points to every row. No row promises more than
+/// half of its edges, as long as another can.
+fn anchors(codes: &Codes, graph: &Graph, entries: &[Entry]) -> Vec<u32> {
+    let order = walk_order(graph, entries);
+    let mut rank = vec![u32::MAX; graph.len()];
+    order.iter().enumerate().for_each(|(at, row)| rank[*row as usize] = at as u32);
+    let mut anchors = vec![u32::MAX; graph.len()];
+    let mut promised = vec![0; graph.len()];
+    // The first round serves nearly all. Who was turned away asks again, at last at those who promised half.
+    let mut most = graph.degree / 2;
+    loop {
+        let mut turned_to_someone = false;
+        let mut nearest = vec![(f32::INFINITY, u32::MAX); graph.len()];
+        for row in order.iter().map(|row| *row as usize).filter(|row| promised[*row] < most) {
+            for neighbor in graph.neighbors(row).iter().map(|neighbor| *neighbor as usize) {
+                if anchors[neighbor] == u32::MAX && rank[row] < rank[neighbor] {
+                    let distance = codes.hi_distance(row, neighbor);
+                    if distance < nearest[neighbor].0 {
+                        nearest[neighbor] = (distance, row as u32);
+                    }
+                }
             }
         }
-    }
-    let mut promised = vec![0; graph.len()];
-    let mut promise = |row: u32| match promised.get_mut(row as usize) {
-        Some(promised) if *promised < graph.degree / 2 => {
-            *promised += 1;
-            row
+        for (anchor, (_, row)) in anchors.iter_mut().zip(nearest) {
+            if row != u32::MAX && promised[row as usize] < most {
+                promised[row as usize] += 1;
+                *anchor = row;
+                turned_to_someone = true;
+            }
         }
-        _ => u32::MAX,
+        if !turned_to_someone && most == graph.degree {
+            return anchors;
+        }
+        if !turned_to_someone {
+            most = graph.degree;
+        }
+    }
+}
+
+/// Rows in the order of a breadth-first walk from the entry points.
+fn walk_order(graph: &Graph, entries: &[Entry]) -> Vec<u32> {
+    let mut seen = vec![false; graph.len()];
+    let mut order = Vec::with_capacity(graph.len());
+    let reach = |row: u32, order: &mut Vec<u32>, seen: &mut Vec<bool>| {
+        if !std::mem::replace(&mut seen[row as usize], true) {
+            order.push(row);
+        }
     };
-    nearest.into_iter().map(|(_, row)| promise(row)).collect()
+    entries.iter().for_each(|entry| reach(entry.node, &mut order, &mut seen));
+    let mut at = 0;
+    while let Some(row) = order.get(at).copied() {
+        graph.neighbors(row as usize).iter().for_each(|neighbor| reach(*neighbor, &mut order, &mut seen));
+        at += 1;
+    }
+    order
 }
 
 fn write_node(

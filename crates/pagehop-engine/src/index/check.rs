@@ -25,6 +25,9 @@ use crate::quantize::own;
 /// Relative difference between two ways to add up the same numbers.
 const TOLERANCE: f32 = 1e-3;
 
+/// Times a check begins, if commits come between.
+const TRIES: usize = 3;
+
 /// What a slot holds, and what its in-neighbors must carry.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
@@ -44,8 +47,25 @@ struct Slot {
 
 /// Holds about `40 + 4 * degree` bytes a node while it works.
 pub(crate) fn check<P: Pages>(pages: &P, progress: OnProgress<'_>) -> Result<CheckReport, Error> {
-    let mut reader = pages.reader();
-    let state = State::read(&mut reader, None)?;
+    // Beside a writer, pages of different commits contradict each other: that says nothing.
+    for _ in 0..TRIES {
+        let mut reader = pages.reader();
+        let state = State::read(&mut reader, None)?;
+        let checked = check_once(pages, &state, reader, progress);
+        let is_same = |now: &Meta| now.change.commit == state.meta.change.commit;
+        if matches!(checked, Err(Error::Interrupted)) || Meta::read(&mut pages.reader()).as_ref().is_ok_and(is_same) {
+            return checked;
+        }
+    }
+    Err(Error::argument("the index changed again and again while it was checked; check it when nobody writes"))
+}
+
+fn check_once<P: Pages>(
+    pages: &P,
+    state: &State,
+    mut reader: P::Reader<'_>,
+    progress: OnProgress<'_>,
+) -> Result<CheckReport, Error> {
     let (meta, count) = (&state.meta, pages.page_count());
     let slots = count as usize * meta.layout.nodes_per_page;
     let mut check = Check {

@@ -1,7 +1,7 @@
 //! The list of the dead: nodes whose rows were deleted or replaced, for vacuum to find.
 //!
-//! A stack of pages; the first takes the next entry. Entry: the node's id. The commit that deleted the row is in
-//! the node.
+//! A stack of pages; the first takes the next entry. Entry: the node's id, and the commit that took it out of its
+//! in-neighbors' edges, 0 while they still have it. The commit that deleted the row is in the node.
 
 use crate::Error;
 use crate::page::layout::{NodeId, PageKind};
@@ -10,8 +10,17 @@ use crate::page::{BODY_BYTES, PageId, Reader};
 const COUNT_AT: usize = 2;
 const NEXT_AT: usize = 4;
 const NODES_AT: usize = 40;
+const ENTRY_BYTES: usize = 12;
 /// Entries of a page.
-pub(crate) const ENTRIES_MAX: usize = (BODY_BYTES - NODES_AT) / 4;
+pub(crate) const ENTRIES_MAX: usize = (BODY_BYTES - NODES_AT) / ENTRY_BYTES;
+
+/// A dead node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dead {
+    pub(crate) node: NodeId,
+    /// Commit that took it out of its in-neighbors' edges; 0 before.
+    pub(crate) unlinked: u64,
+}
 
 /// Makes a body an empty page of the list, before `next`.
 pub(crate) fn init(body: &mut [u8], next: u32) {
@@ -35,12 +44,34 @@ pub(crate) fn header(page: PageId, body: &[u8]) -> Result<(usize, u32), Error> {
 }
 
 /// Entry `at` of a page.
-pub(crate) fn entry(body: &[u8], at: usize) -> NodeId {
-    NodeId::from_le_bytes(body[NODES_AT + 4 * at..][..4].try_into().expect("four bytes"))
+pub(crate) fn entry(body: &[u8], at: usize) -> Dead {
+    let bytes = &body[NODES_AT + ENTRY_BYTES * at..][..ENTRY_BYTES];
+    let (node, unlinked) = bytes.split_at(4);
+    Dead {
+        node: NodeId::from_le_bytes(node.try_into().expect("four bytes")),
+        unlinked: u64::from_le_bytes(unlinked.try_into().expect("eight bytes")),
+    }
 }
 
-fn set(body: &mut [u8], at: usize, node: NodeId) {
-    body[NODES_AT + 4 * at..][..4].copy_from_slice(&node.to_le_bytes());
+fn set(body: &mut [u8], at: usize, dead: Dead) {
+    let bytes = &mut body[NODES_AT + ENTRY_BYTES * at..][..ENTRY_BYTES];
+    bytes[..4].copy_from_slice(&dead.node.to_le_bytes());
+    bytes[4..].copy_from_slice(&dead.unlinked.to_le_bytes());
+}
+
+/// Notes that `commit` takes the node of entry `at` out of its in-neighbors' edges.
+pub(crate) fn set_unlinked(page: PageId, body: &mut [u8], at: usize, node: NodeId, commit: u64) -> Result<(), Error> {
+    expect(page, body, at, node)?;
+    set(body, at, Dead { node, unlinked: commit });
+    Ok(())
+}
+
+fn expect(page: PageId, body: &[u8], at: usize, node: NodeId) -> Result<usize, Error> {
+    let (count, _) = header(page, body)?;
+    if at >= count || entry(body, at).node != node {
+        return Err(Error::corrupt(page, format!("entry {at} of the list of the dead is not node {node}")));
+    }
+    Ok(count)
 }
 
 fn set_count(body: &mut [u8], count: usize) {
@@ -53,20 +84,17 @@ pub(crate) fn push(page: PageId, body: &mut [u8], node: NodeId) -> Result<(), Er
     if count == ENTRIES_MAX {
         return Err(Error::corrupt(page, "the first page of the list of the dead has no room"));
     }
-    set(body, count, node);
+    set(body, count, Dead { node, unlinked: 0 });
     set_count(body, count + 1);
     Ok(())
 }
 
 /// Takes `node` out of entry `at`; the last entry moves there.
 pub(crate) fn remove(page: PageId, body: &mut [u8], at: usize, node: NodeId) -> Result<(), Error> {
-    let (count, _) = header(page, body)?;
-    if at >= count || entry(body, at) != node {
-        return Err(Error::corrupt(page, format!("entry {at} of the list of the dead is not node {node}")));
-    }
+    let count = expect(page, body, at, node)?;
     let last = entry(body, count - 1);
     set(body, at, last);
-    set(body, count - 1, 0);
+    set(body, count - 1, Dead { node: 0, unlinked: 0 });
     set_count(body, count - 1);
     Ok(())
 }
@@ -87,7 +115,7 @@ pub(crate) fn scan(
             let body = reader.finish(page)?;
             let (count, next) = header(page, &body)?;
             for at in 0..count {
-                each(page, entry(&body, at))?;
+                each(page, entry(&body, at).node)?;
             }
             next
         };

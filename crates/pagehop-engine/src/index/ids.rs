@@ -247,6 +247,26 @@ fn split_child<W: PagesMut>(pages: &mut W, parent: PageId, child: usize, full: P
     })
 }
 
+/// The node of some row; `None` if there are no rows.
+pub(crate) fn any(reader: &mut impl Reader, page_count: u32, root: PageId) -> Result<Option<NodeId>, Error> {
+    let mut stack = vec![root];
+    for _ in 0..page_count {
+        let Some(page) = stack.pop() else { return Ok(None) };
+        {
+            let guard = reader.finish(page)?;
+            let map = MapPage::new(page, &guard)?;
+            if map.is_leaf() && map.count() > 0 {
+                return Ok(Some(map.value(0)));
+            }
+            if !map.is_leaf() {
+                stack.extend((0..map.count()).map(|child| PageId(map.value(child))));
+            }
+        }
+        reader.release();
+    }
+    Err(Error::corrupt(root, "the row id map goes in circles"))
+}
+
 /// Writes a map of `entries`, sorted by id, to pages from `first` on; returns its root and the page after it.
 pub(crate) fn write(
     entries: &[(u64, NodeId)],

@@ -26,28 +26,31 @@ impl Extras<'_> {
 }
 
 impl<W: PagesMut> Change<'_, W> {
-    /// Gives `target` an edge that stays, from the first of `guardians` that has not promised half its edges yet.
-    pub(super) fn anchor(&mut self, guardians: &[NodeId], target: &Target) -> Result<(), Error> {
-        let most = self.meta.layout.degree / 2;
-        for guardian in guardians {
-            let (page, slot) = self.meta.layout.place(*guardian);
-            let (free, present) = with_node(&self.meta, &mut self.pages.reader(), *guardian, |node, _| {
-                let free = node.links().filter(|link| link.anchor).count() < most;
-                (free, node.links().position(|l| l.node == target.node && l.generation == target.generation))
-            })?;
-            if !free {
-                continue;
+    /// Gives `target` an edge that stays, from the first of `guardians` that has not promised half its edges yet;
+    /// if all have, from the first that has one left. `false` if there is none.
+    pub(super) fn anchor(&mut self, guardians: &[NodeId], target: &Target) -> Result<bool, Error> {
+        let layout = self.meta.layout;
+        for most in [layout.degree / 2, layout.degree] {
+            for guardian in guardians {
+                let (page, slot) = layout.place(*guardian);
+                let (free, present) = with_node(&self.meta, &mut self.pages.reader(), *guardian, |node, _| {
+                    let free = node.links().filter(|link| link.anchor).count() < most;
+                    (free, node.links().position(|l| l.node == target.node && l.generation == target.generation))
+                })?;
+                if !free {
+                    continue;
+                }
+                match present {
+                    Some(at) => self.pages.step(&[page], &mut |bodies| {
+                        NodeMut::new(&layout, bodies[0], slot).set_anchor(at);
+                        Ok(())
+                    })?,
+                    None => self.link(*guardian, target, true)?,
+                }
+                return Ok(true);
             }
-            let layout = self.meta.layout;
-            return match present {
-                Some(at) => self.pages.step(&[page], &mut |bodies| {
-                    NodeMut::new(&layout, bodies[0], slot).set_anchor(at);
-                    Ok(())
-                }),
-                None => self.link(*guardian, target, true),
-            };
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Offers `node` an edge to `target`. It takes it if it has none and has room, if it deserves it more than one

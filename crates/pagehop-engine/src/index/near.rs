@@ -20,6 +20,9 @@ use crate::quantize::own::OwnCode;
 
 /// Entry points that a walk begins with.
 const ENTRIES: usize = 2;
+/// A walk that met fewer living nodes than this starts over with a longer list, up to the longest.
+const LIVING_MIN: usize = 16;
+const CAPACITY_MAX: usize = 1 << 14;
 
 /// Spreads node ids, which are close together, over a table; they are nobody's choice.
 #[derive(Debug, Default)]
@@ -136,12 +139,33 @@ pub(crate) struct Explorer {
 }
 
 impl Explorer {
-    /// Expands the `capacity` best candidates for `point`; the living nodes met are in `near`, nearest first.
+    /// Expands the `capacity` best candidates for `point`, more where nearly all of them are dead; the living nodes
+    /// met are in `near`, nearest first.
     ///
     /// # Errors
     ///
     /// [`Error::Corrupt`] if a page contradicts the format; whatever the reader reports.
     pub(crate) fn walk<R: Reader>(
+        &mut self,
+        meta: &Meta,
+        model: &Model,
+        entries: &[Entry],
+        reader: &mut R,
+        point: &[f32],
+        capacity: usize,
+    ) -> Result<(), Error> {
+        let mut capacity = capacity;
+        loop {
+            self.walk_once(meta, model, entries, reader, point, capacity)?;
+            let enough = self.near.keys.len() >= LIVING_MIN;
+            if enough || !self.list.is_full() || capacity >= CAPACITY_MAX {
+                return Ok(());
+            }
+            capacity *= 4;
+        }
+    }
+
+    fn walk_once<R: Reader>(
         &mut self,
         meta: &Meta,
         model: &Model,
@@ -240,7 +264,7 @@ pub(crate) struct Neighborhood {
 
 impl Neighborhood {
     /// Reads `node` and the neighbors its edges were meant for, those in `known` from there; the others are known
-    /// from then on. `false` if no living node is there.
+    /// from then on. `false` if no node is there.
     ///
     /// # Errors
     ///
@@ -255,12 +279,12 @@ impl Neighborhood {
         self.near.clear(meta.layout.inner_dim);
         self.links.clear();
         let Self { near, links } = self;
-        let living = with_node(meta, reader, node, |found, header| {
+        let exists = with_node(meta, reader, node, |found, header| {
             links.extend(found.links());
             near.push(node, *header, found.hi());
-            header.flags == FLAGS_LIVE
+            header.flags != FLAGS_FREE
         })?;
-        if !living {
+        if !exists {
             return Ok(false);
         }
         let mut unknown = Vec::with_capacity(links.len());
@@ -292,7 +316,7 @@ impl Neighborhood {
         self.near.position(link.node).is_some_and(|at| self.near.nodes[at].1.generation == link.generation)
     }
 
-    /// Adds a node that an edge might lead to, unless it is there or is not living.
+    /// Adds a node that an edge might lead to, unless it is there or its slot is free.
     pub(crate) fn add<R: Reader>(
         &mut self,
         meta: &Meta,
@@ -305,7 +329,7 @@ impl Neighborhood {
         } else if !self.near.contains(node) {
             let near = &mut self.near;
             with_node(meta, reader, node, |found, header| {
-                if header.flags == FLAGS_LIVE {
+                if header.flags != FLAGS_FREE {
                     near.push(node, *header, found.hi());
                 }
             })?;

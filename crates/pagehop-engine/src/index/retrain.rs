@@ -18,6 +18,8 @@ use crate::{Error, Metric};
 const GROWTH: u64 = 8;
 /// A model trained on so many rows is kept for good.
 const TRAINED_ENOUGH: u64 = 16_384;
+/// Pages of a retired graph that one transaction frees.
+const SWEPT_PAGES: usize = 1024;
 /// Squared length that rows may have after a build for rows too long, over the longest of then.
 const NORM_ROOM: f32 = 2.0;
 
@@ -151,14 +153,17 @@ impl<W: PagesMut> Change<'_, W> {
         Ok(replaced)
     }
 
-    /// Frees the pages of a graph that was replaced, once no reader can be there. From the last to the first,
-    /// the meta page knowing how far it has come.
+    /// Frees pages of a graph that was replaced, once no reader can be there: a thousand in each transaction, from
+    /// the last to the first, the meta page knowing how far it has come.
     pub(super) fn sweep_retired(&mut self) -> Result<(), Error> {
         if self.meta.change.retired_at > self.pages.oldest_snapshot() {
             return Ok(());
         }
         let layout = self.meta.layout;
-        while self.meta.change.retired_end > 0 {
+        for _ in 0..SWEPT_PAGES {
+            if self.meta.change.retired_end == 0 {
+                break;
+            }
             let page = PageId(self.meta.change.retired_end - 1);
             if page.0 == 0 {
                 return self.step_meta(&[], &mut |meta, _| {

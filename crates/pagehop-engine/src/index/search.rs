@@ -22,6 +22,7 @@ use crate::graph::list::CandidateList;
 use crate::page::layout::{NodeHeader, NodeId, NodeRef};
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::prepare::ToDistance;
+use super::SEARCH_LIST_MAX;
 use crate::{Error, Hit, SearchOptions, SearchResult, Stats};
 
 /// Searches one after the other on one thread, keeping its buffers between them.
@@ -72,9 +73,36 @@ impl<'i, P: Pages> Searcher<'i, P> {
         let missed_before = self.reader.pages_missed();
         let mut stats = Stats::default();
         self.pages.clear();
+        let mut capacity = k.max(among_the_dead(options.search_list, &state));
+        loop {
+            self.search_within(capacity, k, &state, options, &mut stats)?;
+            let found = self.nearest.found.len().min(k) as u64;
+            // Rows that this search does not see may have taken the places of those it does.
+            if found >= state.meta.rows.min(k as u64) || !self.list.is_full() || capacity >= SEARCH_LIST_MAX {
+                break;
+            }
+            capacity *= 4;
+        }
+        stats.distances = stats.hops;
+        self.pages.sort_unstable();
+        self.pages.dedup();
+        stats.pages_read = self.pages.len() as u64;
+        stats.pages_missed = self.reader.pages_missed() - missed_before;
+        Ok(SearchResult { hits: self.nearest.hits(k, to_distance), stats })
+    }
+
+    /// One search that keeps `capacity` candidates.
+    fn search_within(
+        &mut self,
+        capacity: usize,
+        k: usize,
+        state: &State,
+        options: &SearchOptions,
+        stats: &mut Stats,
+    ) -> Result<(), Error> {
         self.visited.clear();
         self.nearest.reset(k.max(EVIDENCE_ROWS));
-        self.list.reset(k.max(options.search_list));
+        self.list.reset(capacity);
         self.entries.clear();
         self.entries.extend(self.probe.entries(&state.model, &state.entries));
         let nearest = self.entries.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
@@ -83,17 +111,12 @@ impl<'i, P: Pages> Searcher<'i, P> {
             self.list.insert(estimate, entry);
             self.offered.push(entry);
         }
-        self.expand_all(&state, options, &mut stats)?;
+        self.expand_all(state, options, stats)?;
         self.offer_entries(options);
-        self.expand_all(&state, options, &mut stats)?;
-        stats.hops = self.visited.len() as u64;
-        stats.distances = stats.hops;
+        self.expand_all(state, options, stats)?;
+        stats.hops += self.visited.len() as u64;
         self.pages.extend(self.visited.iter().map(|node| state.meta.layout.place(*node).0));
-        self.pages.sort_unstable();
-        self.pages.dedup();
-        stats.pages_read = self.pages.len() as u64;
-        stats.pages_missed = self.reader.pages_missed() - missed_before;
-        Ok(SearchResult { hits: self.nearest.hits(k, to_distance), stats })
+        Ok(())
     }
 
     /// Offers the entry points that may still matter and were not met. They wait until the neighborhood of the
@@ -121,7 +144,9 @@ impl<'i, P: Pages> Searcher<'i, P> {
             let likely = look_ahead(&self.list, meta, &self.reader, None, 1, f32::INFINITY);
             // A candidate beyond this would never be expanded: the k-th distance only falls. Before there is
             // one, the k-th estimate foretells it, give or take what estimates are off by.
-            let foretold = self.list.estimate_at(self.nearest.k - 1).map(|e| e * FORETOLD * (1.0 + options.slack));
+            // Among dead nodes the k-th candidate foretells nothing.
+            let foretold = if state.meta.change.dead_rows > 0 { None } else { self.list.estimate_at(self.nearest.k - 1) };
+            let foretold = foretold.map(|estimate| estimate * FORETOLD * (1.0 + options.slack));
             let reach = self.nearest.reach(options.slack).min(foretold.unwrap_or(f32::INFINITY));
             let list = RefCell::new(&mut self.list);
             let offer = |_, estimate: f32, neighbor: NodeId| {
@@ -146,6 +171,13 @@ impl<'i, P: Pages> Searcher<'i, P> {
         }
         Ok(())
     }
+}
+
+/// `search_list`, and as many places more as dead nodes will take.
+fn among_the_dead(search_list: usize, state: &State) -> usize {
+    let (rows, dead) = (state.meta.rows.max(1), state.meta.change.dead_rows);
+    let more = (search_list as u64).saturating_mul(dead.min(3 * rows)) / rows;
+    search_list + more as usize
 }
 
 /// Begins to read the pages of the nearest unexpanded candidates, and to bring the bytes of the first of them

@@ -8,9 +8,10 @@
 use super::change::Change;
 use super::link::Extras;
 use super::near::with_node;
-use super::{OnProgress, Progress, dead, encode};
+use super::dead::{self, Dead};
+use super::{OnProgress, Progress, encode, ids};
 use crate::Error;
-use crate::page::layout::{FLAGS_DEAD, FLAGS_LIVE, FreeLink, Link, NodeHeader, NodeId, NodeMut, PageKind};
+use crate::page::layout::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FreeLink, Link, NodeId, NodeMut, PageKind};
 use crate::page::{PageId, PagesMut, Reader};
 
 /// Candidates expanded on the way to a dead node's in-neighbors.
@@ -24,26 +25,35 @@ const GUARDIANS: usize = 8;
 /// What vacuum did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VacuumReport {
-    /// Dead nodes taken out; their slots are free.
+    /// Dead nodes taken out of their slots, which are free.
     pub freed: u64,
-    /// Dead nodes left because some reader may still see their rows.
+    /// Dead nodes taken out of their in-neighbors' edges.
+    pub unlinked: u64,
+    /// Dead nodes left because some reader may still see their rows, or be at them.
     pub waiting: u64,
     /// Nodes that chose their edges anew.
     pub repaired: u64,
 }
 
 impl VacuumReport {
+    /// What was done: nodes unlinked and nodes freed.
+    pub fn steps(&self) -> u64 {
+        self.unlinked + self.freed
+    }
+
     /// Adds up the parts of one vacuum; what waits is what waited last.
     pub fn add(&mut self, part: &Self) {
         self.freed += part.freed;
+        self.unlinked += part.unlinked;
         self.waiting = part.waiting;
         self.repaired += part.repaired;
     }
 }
 
 impl<W: PagesMut> Change<'_, W> {
-    /// Takes out up to `most` dead nodes that no reader can see any more. Fewer are freed only if no more can be:
-    /// call it in transactions of a few hundred until then.
+    /// Takes up to `most` steps towards an index without dead nodes: out of their in-neighbors' edges those whose
+    /// rows no reader can see, out of their slots those that no reader can be at. The second comes in a later
+    /// transaction than the first. When a call does neither, no more can be done.
     ///
     /// # Errors
     ///
@@ -52,7 +62,7 @@ impl<W: PagesMut> Change<'_, W> {
         let oldest = self.pages.oldest_snapshot();
         let mut report = VacuumReport::default();
         let mut page = PageId(self.meta.change.dead_head);
-        let total = self.meta.change.dead_rows.min(most);
+        let total = self.meta.change.dead_rows;
         let mut seen = 0;
         while page.0 != 0 {
             seen += 1;
@@ -62,19 +72,14 @@ impl<W: PagesMut> Change<'_, W> {
             let (mut at, next) = dead::header(page, &self.pages.reader().finish(page)?)?;
             while at > 0 {
                 at -= 1;
-                if report.freed == most {
+                if report.steps() == most {
                     return Ok(report);
                 }
                 if progress(Progress { phase: "vacuum", done: report.freed, total }).is_break() {
                     return Err(Error::Interrupted);
                 }
-                let node = dead::entry(&self.pages.reader().finish(page)?, at);
-                let header = with_node(&self.meta, &mut self.pages.reader(), node, |_, header| *header)?;
-                if header.deleted > oldest {
-                    report.waiting += 1;
-                    continue;
-                }
-                self.free(node, &header, page, at, &mut report)?;
+                let dead = dead::entry(&self.pages.reader().finish(page)?, at);
+                self.take_out(dead, oldest, page, at, &mut report)?;
             }
             self.drop_if_empty(page, next)?;
             page = PageId(next);
@@ -82,34 +87,65 @@ impl<W: PagesMut> Change<'_, W> {
         Ok(report)
     }
 
-    fn free(
+    fn take_out(
         &mut self,
-        node: NodeId,
-        header: &NodeHeader,
+        dead: Dead,
+        oldest: u64,
         dead_page: PageId,
         at: usize,
         report: &mut VacuumReport,
     ) -> Result<(), Error> {
-        let layout = self.meta.layout;
-        let (page, slot) = layout.place(node);
+        let node = dead.node;
+        if dead.unlinked > 0 {
+            if dead.unlinked > oldest {
+                report.waiting += 1;
+                return Ok(());
+            }
+            report.freed += 1;
+            return self.free(node, dead_page, at);
+        }
+        let header = with_node(&self.meta, &mut self.pages.reader(), node, |_, header| *header)?;
         if header.flags != FLAGS_DEAD {
+            let (page, slot) = self.meta.layout.place(node);
             let what = format!("slot {slot} is in the list of the dead and has flags {:#x}", header.flags);
             return Err(Error::corrupt(page, what));
         }
+        if header.deleted > oldest {
+            report.waiting += 1;
+            return Ok(());
+        }
+        report.unlinked += 1;
+        report.repaired += self.unlink(node, header.generation)?;
+        // Hosts without commits need a mark all the same that it is done.
+        let commit = self.pages.commit_number().max(1);
+        self.pages.step(&[dead_page], &mut |bodies| dead::set_unlinked(dead_page, bodies[0], at, node, commit))
+    }
+
+    /// Lets every in-neighbor that is found choose its edges anew. The node keeps its own edges: a search may be
+    /// on its way over it. Returns how many chose.
+    fn unlink(&mut self, node: NodeId, generation: u8) -> Result<u64, Error> {
         let (_, point) = self.point_of(node)?;
         let Self { meta, model, entries, explorer, pages, .. } = self;
         explorer.walk(meta, model, entries, &mut pages.reader(), &point, REPAIR_LIST)?;
         let (heirs, wards) = self.heirs(node)?;
-        for neighbor in self.in_neighbors(node, header.generation, &heirs)? {
+        let (in_neighbors, guardian) = self.in_neighbors(node, generation, &heirs)?;
+        let repaired = in_neighbors.len() as u64;
+        for neighbor in in_neighbors {
             self.reconsider_without(neighbor, node, &heirs)?;
-            report.repaired += 1;
         }
-        self.replace_entries(node)?;
-        for ward in wards {
-            self.anchor_anew(ward, node)?;
-        }
+        let entry = self.replace_entries(node)?;
+        self.anchor_anew(&wards, guardian.or(entry), node)?;
+        Ok(repaired)
+    }
+
+    fn free(&mut self, node: NodeId, dead_page: PageId, at: usize) -> Result<(), Error> {
+        let layout = self.meta.layout;
+        let (page, slot) = layout.place(node);
         self.step_meta(&[page, dead_page], &mut |meta, bodies| {
             let [node_body, dead_body] = bodies else { unreachable!("two pages were asked for") };
+            if node_body[0] != PageKind::Node as u8 {
+                return Err(Error::corrupt(page, "the list of the dead names it, and it is no page of nodes"));
+            }
             dead::remove(dead_page, dead_body, at, node)?;
             NodeMut::new(&layout, node_body, slot).free();
             if !FreeLink::read(node_body).listed {
@@ -117,81 +153,105 @@ impl<W: PagesMut> Change<'_, W> {
                 meta.change.free_head = page.0;
             }
             meta.change.add_free_slots(1);
-            meta.change.take_dead_row()?;
-            Ok(())
-        })?;
-        report.freed += 1;
-        Ok(())
+            meta.change.take_dead_row()
+        })
     }
 
-    /// Living neighbors of a dead node, those that the walk to it met first, nearest first; and those of them that
-    /// rely on its edge to be found.
+    /// Living neighbors of a dead node, those that the walk to it met first, nearest first; and its wards: nodes,
+    /// living or dead, that rely on its edge to be found.
     fn heirs(&mut self, node: NodeId) -> Result<(Vec<NodeId>, Vec<NodeId>), Error> {
         let meta = &self.meta;
         let mut reader = self.pages.reader();
         let links: Vec<Link> = with_node(meta, &mut reader, node, |found, _| found.links().collect())?;
         let (mut heirs, mut wards) = (Vec::with_capacity(links.len()), Vec::new());
         for link in links {
-            let lives = with_node(meta, &mut reader, link.node, |_, header| {
-                header.flags == FLAGS_LIVE && header.generation == link.generation
+            let flags = with_node(meta, &mut reader, link.node, |_, header| {
+                if header.generation == link.generation { header.flags } else { FLAGS_FREE }
             })?;
             reader.release();
-            heirs.extend(lives.then_some(link.node));
-            wards.extend((lives && link.anchor).then_some(link.node));
+            heirs.extend((flags == FLAGS_LIVE).then_some(link.node));
+            wards.extend((flags != FLAGS_FREE && link.anchor).then_some(link.node));
         }
         let rank = |id: &NodeId| self.explorer.near.nearest().position(|near| near.0 == *id).unwrap_or(usize::MAX);
         heirs.sort_by_cached_key(rank);
+        // Where whole neighborhoods died, the nearest that live stand in for them.
+        let met = self.explorer.near.nearest().map(|near| near.0).filter(|id| *id != node).take(HEIRS);
+        for id in met {
+            if heirs.len() < HEIRS && !heirs.contains(&id) {
+                heirs.push(id);
+            }
+        }
         Ok((heirs, wards))
     }
 
-    /// Living nodes with an edge to `node`, of those that the walk met and those that it leads to.
-    fn in_neighbors(&mut self, node: NodeId, generation: u8, heirs: &[NodeId]) -> Result<Vec<NodeId>, Error> {
-        let met = self.explorer.near.nodes.iter().map(|near| near.0);
-        let mut candidates: Vec<NodeId> = met.chain(heirs.iter().copied()).filter(|id| *id != node).collect();
+    /// Living nodes with an edge to `node`, of those that the walk met and those that it leads to; and the node,
+    /// living or dead, whose edge to it is an anchor.
+    fn in_neighbors(
+        &mut self,
+        node: NodeId,
+        generation: u8,
+        heirs: &[NodeId],
+    ) -> Result<(Vec<NodeId>, Option<NodeId>), Error> {
+        let met = self.explorer.visited.iter().chain(heirs).copied();
+        let mut candidates: Vec<NodeId> = met.filter(|id| *id != node).collect();
         candidates.sort_unstable();
         candidates.dedup();
         let meta = &self.meta;
         let mut reader = self.pages.reader();
-        let mut found = Vec::new();
+        let (mut living, mut guardian) = (Vec::new(), None);
         for candidate in candidates {
-            let points = with_node(meta, &mut reader, candidate, |other, header| {
-                let mut links = other.links();
-                header.flags == FLAGS_LIVE && links.any(|l| l.node == node && l.generation == generation)
+            let link = with_node(meta, &mut reader, candidate, |other, header| {
+                let link = other.links().find(|l| l.node == node && l.generation == generation);
+                link.filter(|_| header.flags != FLAGS_FREE).map(|link| (header.flags == FLAGS_LIVE, link.anchor))
             })?;
             reader.release();
-            found.extend(points.then_some(candidate));
+            if let Some((lives, anchor)) = link {
+                living.extend(lives.then_some(candidate));
+                guardian = guardian.or(anchor.then_some(candidate));
+            }
         }
-        Ok(found)
+        Ok((living, guardian))
     }
 
-    /// Gives a node that relied on a dead one's edge another to rely on: of the nodes met the nearest to it that
-    /// may take it.
-    fn anchor_anew(&mut self, ward: NodeId, gone: NodeId) -> Result<(), Error> {
-        let Self { meta, model, explorer, pages, .. } = self;
-        let near = &mut explorer.near;
-        let target = with_node(meta, &mut pages.reader(), ward, |node, header| {
-            let at = near.nodes.iter().position(|(id, _)| *id == ward);
-            let at = at.unwrap_or_else(|| near.push(ward, *header, node.hi()));
-            near.measure_from(at, Some(gone));
-            encode::target(meta, model, ward, node)
-        })?;
-        let Some(target) = target else { return Ok(()) };
-        let living = near.nearest().filter(|(_, header)| header.flags == FLAGS_LIVE);
-        let guardians: Vec<NodeId> = living.take(GUARDIANS).map(|near| near.0).collect();
-        self.anchor(&guardians, &target)
+    /// Gives nodes that relied on the edges of `gone` others to rely on: the node on which it relied itself, or
+    /// the entry point that took its place, and one another. None of them is found through a ward, so anchors go
+    /// on leading from the entry points to every node. If that node is not known, the nearest that lives.
+    fn anchor_anew(&mut self, wards: &[NodeId], guardian: Option<NodeId>, gone: NodeId) -> Result<(), Error> {
+        let is_other = |id: &NodeId| *id != gone && !wards.contains(id);
+        let nearest = self.explorer.near.nearest().map(|near| near.0).filter(is_other).take(GUARDIANS);
+        let nearest: Vec<NodeId> = nearest.collect();
+        let mut guardians: Vec<NodeId> = guardian.into_iter().collect();
+        for ward in wards.iter().filter(|ward| Some(**ward) != guardian) {
+            let Self { meta, model, pages, .. } = self;
+            let target = with_node(meta, &mut pages.reader(), *ward, |node, _| encode::target(meta, model, *ward, node))?;
+            let Some(target) = target else { continue };
+            if !self.anchor(&guardians, &target)? {
+                self.anchor(&nearest, &target)?;
+            }
+            guardians.push(*ward);
+        }
+        Ok(())
     }
 
-    /// Puts living nodes in the place of a dead one where searches begin. If none is near, the slot may be
-    /// taken all the same: an entry point that leads nowhere is passed over.
-    fn replace_entries(&mut self, node: NodeId) -> Result<(), Error> {
-        let Some((heir, _)) = self.explorer.near.nearest().next() else { return Ok(()) };
+    /// Puts a living node in the place of a dead one where searches begin: the nearest, or any. If no row is left,
+    /// the slot may be taken all the same: an entry point that leads nowhere is passed over.
+    fn replace_entries(&mut self, node: NodeId) -> Result<Option<NodeId>, Error> {
+        if self.entries.iter().all(|entry| entry.node != node) {
+            return Ok(None);
+        }
+        let (pages, root) = (self.pages.page_count(), PageId(self.meta.change.id_root));
+        let heir = match self.explorer.near.nearest().next() {
+            Some((heir, _)) => Some(heir),
+            None => ids::any(&mut self.pages.reader(), pages, root)?,
+        };
+        let Some(heir) = heir else { return Ok(None) };
         for index in 0..self.entries.len() {
             if self.entries[index].node == node {
                 let (header, point) = self.point_of(heir)?;
                 self.set_entry(index, heir, &point, header.norm_sq)?;
             }
         }
-        Ok(())
+        Ok(Some(heir))
     }
 
     /// Makes an empty page of the list of the dead a page of nodes, unless it is the only one.

@@ -1,0 +1,66 @@
+//! `pagehop checkpoint`: every commit into the index file, and nothing left beside it.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use pagehop_store::OpenOptions;
+use serde::Serialize;
+
+use crate::errors::Error;
+use crate::output::{Output, human_bytes, say};
+use crate::writing;
+
+/// Bring every commit into the index file, so that it can be copied or moved alone.
+///
+/// After a crash or a kill, the commits that the index file does not have yet are in INDEX-log. This recovers them
+/// and removes the files beside the index, unless another process has it open.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The index.
+    index: PathBuf,
+    /// Report as one line of JSON on standard output.
+    #[arg(long)]
+    json: bool,
+    /// No report on standard error.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    index: &'a Path,
+    log_bytes: u64,
+    page_bytes_written: u64,
+    /// Whether the index is one file now; otherwise others have it open.
+    alone: bool,
+    seconds: f64,
+}
+
+/// Brings them in.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let began = Instant::now();
+    let index = writing::open(&args.index, &OpenOptions::default())?;
+    let log_bytes = index.pages().log_used_bytes();
+    index.pages().checkpoint().map_err(|error| Error::about(&args.index, &error))?;
+    let page_bytes_written = index.pages().counters().page_bytes_written;
+    writing::close(&args.index, index)?;
+    let alone = !writing::has_files_beside(&args.index);
+    let seconds = began.elapsed().as_secs_f64();
+    let report = Report { index: &args.index, log_bytes, page_bytes_written, alone, seconds };
+    if !args.quiet {
+        let name = args.index.display();
+        match report.log_bytes {
+            0 => say(format_args!("{name}: every commit was in it already")),
+            bytes => say(format_args!("{name}: {} of commits brought in, in {seconds:.1} s", human_bytes(bytes))),
+        }
+        if !alone {
+            say(format_args!("another process has it open; the files beside it go when the last one closes it"));
+        }
+    }
+    if args.json {
+        let mut output = Output::new();
+        output.json(&report)?;
+        output.finish()?;
+    }
+    Ok(())
+}

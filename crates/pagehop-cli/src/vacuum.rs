@@ -1,0 +1,85 @@
+//! `pagehop vacuum`: what deleted and replaced rows left behind is taken away.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::errors::Error;
+use crate::interrupt;
+use crate::output::{Output, grouped, say};
+use crate::progress::ProgressLine;
+use crate::writing;
+
+/// Take deleted and replaced rows out of an index, and free their space for the rows to come.
+///
+/// Searches go on meanwhile. If it is stopped, what was done stays done.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The index.
+    index: PathBuf,
+    #[command(flatten)]
+    writing: writing::Options,
+    /// Report as one line of JSON on standard output.
+    #[arg(long)]
+    json: bool,
+    /// No progress and no report on standard error.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    index: &'a Path,
+    freed: u64,
+    waiting: u64,
+    repaired: u64,
+    seconds: f64,
+}
+
+/// Takes them out.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    interrupt::listen()?;
+    let began = Instant::now();
+    let index = args.writing.open(&args.index)?;
+    let before = writing::about(&args.index, &index)?.dead_rows;
+    let mut line = ProgressLine::new(args.quiet);
+    let done = pagehop_store::vacuum(&index, &mut |progress| line.update(progress));
+    drop(line);
+    let done = match done {
+        Ok(done) => done,
+        Err(error) => {
+            let error = Error::about(&args.index, &error);
+            let freed = before.saturating_sub(index.info().map_or(before, |about| about.dead_rows));
+            if matches!(error, Error::Interrupted) {
+                // What is in the log is safe there if this fails.
+                let _ = writing::close(&args.index, index);
+            }
+            let more =
+                format!("{} of {} dead rows are out; the same command goes on", grouped(freed), grouped(before));
+            return Err(if freed == 0 { error } else { error.and(&more) });
+        }
+    };
+    writing::close(&args.index, index)?;
+    let seconds = began.elapsed().as_secs_f64();
+    let report =
+        Report { index: &args.index, freed: done.freed, waiting: done.waiting, repaired: done.repaired, seconds };
+    if !args.quiet {
+        say(format_args!(
+            "{}: {} dead rows taken out in {seconds:.1} s, {} neighbors repaired",
+            args.index.display(),
+            grouped(report.freed),
+            grouped(report.repaired),
+        ));
+        if report.waiting > 0 {
+            let waiting = grouped(report.waiting);
+            say(format_args!("{waiting} more wait for searches that may still see them; vacuum again later"));
+        }
+    }
+    if args.json {
+        let mut output = Output::new();
+        output.json(&report)?;
+        output.finish()?;
+    }
+    Ok(())
+}

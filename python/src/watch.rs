@@ -1,0 +1,59 @@
+//! The interpreter, asked now and then by work that goes on without it.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use pagehop_engine::Progress;
+use pyo3::prelude::*;
+
+/// Time between two looks at signals and two calls of the user's callback in one phase.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Passes progress on, and notices Ctrl-C.
+pub(crate) struct Watch {
+    callback: Option<Py<PyAny>>,
+    phase: &'static str,
+    looked: Instant,
+    raised: Option<PyErr>,
+}
+
+impl Watch {
+    /// Calls `callback`, if there is one, with phase, steps done and steps in all; a false answer that is not
+    /// `None` ends the work.
+    pub(crate) fn new(callback: Option<Py<PyAny>>) -> Self {
+        Self { callback, phase: "", looked: Instant::now(), raised: None }
+    }
+
+    /// The exception that ended the work.
+    pub(crate) fn take_raised(&mut self) -> Option<PyErr> {
+        self.raised.take()
+    }
+
+    /// Says whether to go on.
+    pub(crate) fn look(&mut self, progress: Progress) -> ControlFlow<()> {
+        // Without a callback there is no reason to ask for the interpreter more often than signals need it.
+        let milestone =
+            self.callback.is_some() && (progress.phase != self.phase || progress.done == progress.total);
+        if !milestone && self.looked.elapsed() < LOOK_EVERY {
+            return ControlFlow::Continue(());
+        }
+        self.phase = progress.phase;
+        let answer = Python::attach(|py| {
+            py.check_signals()?;
+            let Some(callback) = &self.callback else {
+                return Ok(true);
+            };
+            let answer = callback.bind(py).call1((progress.phase, progress.done, progress.total))?;
+            Ok(answer.is_none() || answer.is_truthy()?)
+        });
+        self.looked = Instant::now();
+        match answer {
+            Ok(true) => ControlFlow::Continue(()),
+            Ok(false) => ControlFlow::Break(()),
+            Err(error) => {
+                self.raised = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
