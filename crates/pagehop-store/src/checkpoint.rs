@@ -1,9 +1,9 @@
 //! Checkpoint: brings what the log has into the index, and begins the log anew.
 //!
-//! Pages are written in their order, a chunk at a time: first to the double-write area, then, when that is
-//! durable, in place. The sync of the area is one of the whole log, so that no page gets into the index before
-//! the commit that changed it is durable. Until the header says that the log begins at its end, everything in
-//! it still counts, and a checkpoint that failed or was cut short is simply done again.
+//! Pages are written in their order, page 0 last, in place, once. A loss of power may tear them: until the header says that the
+//! log begins at its end, everything in it still counts, and makes them whole again whatever became of them
+//! (`rebuild.rs`). So the log is synced first: no page gets into the index before the commits that changed it are
+//! durable. A checkpoint that failed or was cut short is simply done again.
 
 use std::sync::atomic::Ordering;
 
@@ -11,15 +11,16 @@ use pagehop_engine::{Error, PAGE_BYTES, PageId, Reader};
 
 use crate::file::FilePages;
 use crate::header;
-use crate::log::double::CHUNK_PAGES;
 use crate::log::{FRONT, Header, Identity};
 use crate::reader::FileReader;
-use crate::recover::finish_chunk;
 use crate::storage::StorageFile;
 use crate::write::{State, Writer};
 
 /// Pages that are being read while those before them are copied.
 const AHEAD: usize = 24;
+
+/// Bytes of pages collected before they are written.
+const PIECE: usize = 1 << 20;
 
 impl FilePages {
     /// Brings the pages of all commits into the index file, durably, and empties the log. Readers go on
@@ -39,62 +40,42 @@ impl FilePages {
             return Ok(());
         }
         state.check(self)?;
-        self.shared.begin_checkpoint();
-        let result = self.write_pages(writer, state).and_then(|()| self.restart_log(state));
-        self.shared.end_checkpoint();
-        result?;
+        self.write_pages(writer, state)?;
+        self.restart_log(state)?;
         writer.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Writes every changed page to the index file.
+    /// Writes every changed page to the index file, durably.
     fn write_pages(&self, writer: &Writer, state: &mut State) -> Result<(), Error> {
-        if state.unsettled {
-            finish_chunk(
-                &self.log,
-                self.identity,
-                state.start,
-                &*writer.index,
-                &self.path().display().to_string(),
-            )?;
-        }
-        state.unsettled = true;
+        self.log.existing()?.sync().map_err(|error| {
+            // What the disk has of the log is not known any more.
+            state.broken = Some("a sync of the log failed".into());
+            self.log.refused("sync", error)
+        })?;
         let mut pages: Vec<u32> = state.dirty.keys().copied().collect();
         pages.sort_unstable();
-        if pages[0] == 0 {
-            pages.rotate_left(1);
-        }
-        let log = self.log.existing()?;
-        let base_pages = self.shared.base_pages();
-        let (mut old, mut new) = (Vec::new(), Vec::new());
+        // Page 0 is in every commit. It comes last: an index whose page 0 is the newest needs no log.
+        pages.rotate_left(1);
+        let last = pages.len() - 1;
         let mut reader = FileReader::new(self);
-        for chunk in pages.chunks(CHUNK_PAGES) {
-            old.clear();
-            new.clear();
-            for (at, &page) in chunk.iter().enumerate() {
-                let ahead =
-                    if at == 0 { 0..AHEAD.min(chunk.len()) } else { at + AHEAD - 1..(at + AHEAD).min(chunk.len()) };
-                ahead.for_each(|at| reader.start(PageId(chunk[at]), 0..0));
-                // Pages that were not in the file when the log began are in the log from their first byte on.
-                let images = if page < base_pages { &mut old } else { &mut new };
-                images.extend_from_slice(reader.page(PageId(page))?);
-                seal_last(page, self.identity, images);
-                reader.release();
+        pages.iter().take(AHEAD).for_each(|&page| reader.start(PageId(page), 0..0));
+        let mut images = Vec::with_capacity(PIECE);
+        for (at, &page) in pages.iter().enumerate() {
+            pages.get(at + AHEAD).into_iter().for_each(|&page| reader.start(PageId(page), 0..0));
+            images.extend_from_slice(reader.page(PageId(page))?);
+            seal_last(page, self.identity, &mut images);
+            reader.release();
+            if images.len() == PIECE || at + 1 >= last {
+                if at == last {
+                    writer.index.sync().map_err(|error| self.refused("sync", error))?;
+                }
+                write_in_place(&*writer.index, &images).map_err(|error| self.refused("write", error))?;
+                writer.page_bytes_written.fetch_add(images.len() as u64, Ordering::Relaxed);
+                images.clear();
             }
-            self.log.write_chunk(&*log, self.identity, state.start, &old)?;
-            log.sync().map_err(|error| {
-                // What the disk has of the log is not known any more.
-                state.broken = Some("a sync of the log failed".into());
-                self.log.refused("sync", error)
-            })?;
-            for images in [&old, &new] {
-                write_in_place(&*writer.index, images).map_err(|error| self.refused("write", error))?;
-            }
-            writer.index.sync().map_err(|error| self.refused("sync", error))?;
-            let written = (2 * old.len() + new.len()) as u64;
-            writer.page_bytes_written.fetch_add(written, Ordering::Relaxed);
         }
-        Ok(())
+        writer.index.sync().map_err(|error| self.refused("sync", error))
     }
 
     /// Begins the log anew at its end.
@@ -116,7 +97,6 @@ impl FilePages {
         state.start = header.start;
         state.base_position = header.base_position;
         state.checksum = 0;
-        state.unsettled = false;
         state.dirty.clear();
         state.header = Some(header);
         let writer = self.writer.as_ref().expect("only a writer has a state");

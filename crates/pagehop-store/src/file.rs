@@ -14,7 +14,7 @@ use crate::log::{Identity, Log};
 use crate::open::{Io, OpenOptions};
 use crate::pread::{PageBuffer, PageFile};
 use crate::reader::FileReader;
-use crate::recover::{Found, Recovered, finish_chunk, recover};
+use crate::recover::{Found, Recovered, recover};
 use crate::shared::{Attached, Shared};
 use crate::storage::{Name, OsStorage, Storage, beside};
 use crate::uring::{Completed, Ring};
@@ -65,7 +65,7 @@ pub struct Counters {
     pub log_bytes_written: u64,
     /// Checkpoints that were completed.
     pub checkpoints: u64,
-    /// Bytes of pages that checkpoints wrote: into the index, and before that to the double-write area.
+    /// Bytes of pages that checkpoints wrote into the index.
     pub page_bytes_written: u64,
 }
 
@@ -341,7 +341,6 @@ impl Opening {
             shared.set_base(recovered.end_start(), recovered.base_pages);
             shared.set_page_count(recovered.page_count);
             shared.publish(recovered.commit);
-            shared.end_checkpoint();
             if options.write {
                 writer = Some(open_writer(&*storage, &log, &found, recovered, options)?);
             }
@@ -387,7 +386,7 @@ impl Opening {
     }
 }
 
-/// Opens what a writer needs, and finishes what one before left behind.
+/// Opens what a writer needs, and cuts off what one before left unfinished.
 fn open_writer(
     storage: &dyn Storage,
     log: &Log,
@@ -400,7 +399,6 @@ fn open_writer(
     let index = storage.open(Name::Index, false).map_err(refused)?;
     let index = index.ok_or_else(|| refused(io::ErrorKind::NotFound.into()))?;
     if let Some(header) = &recovered.header {
-        finish_chunk(log, found.identity, header.start, &*index, name)?;
         // What is behind the last whole block came to nothing, and must not follow the next one.
         let (file, end) = (log.existing()?, header.offset(recovered.end.lsn));
         let cut = file.length().and_then(|length| if length > end { file.set_length(end) } else { Ok(()) });

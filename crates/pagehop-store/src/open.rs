@@ -28,7 +28,7 @@ pub struct OpenOptions {
 }
 
 impl Default for OpenOptions {
-    /// 256 MiB, past the page cache, by the best way there is, for reading; a log of 256 MiB, transactions of 1 GiB.
+    /// 256 MiB, past the page cache, by the best way there is, for reading; a log and transactions of 1 GiB.
     fn default() -> Self {
         Self {
             cache_bytes: 256 << 20,
@@ -36,7 +36,7 @@ impl Default for OpenOptions {
             io: Io::Auto,
             write: false,
             durability: Durability::Commit,
-            log_bytes: 256 << 20,
+            log_bytes: 1 << 30,
             transaction_bytes: 1 << 30,
         }
     }

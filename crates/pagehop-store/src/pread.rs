@@ -150,7 +150,8 @@ impl PageFile {
         }
     }
 
-    fn verify(&self, page: PageId, bytes: &[u8; PAGE_BYTES]) -> Result<(), Error> {
+    /// Proves that `bytes`, which were read, are what was written as `page`.
+    pub(crate) fn verify(&self, page: PageId, bytes: &[u8; PAGE_BYTES]) -> Result<(), Error> {
         header::verify(page, bytes).map_err(|fault| self.corrupt(page, &fault))
     }
 

@@ -1,21 +1,37 @@
 //! A page as it is now: what the index file holds of it, and what the log says happened since.
 //!
 //! A page that the table of newest changes says nothing about is as it is in the file. Of others, the chain of
-//! records is read back to an image, or to the version in the file (or in an older frame), and applied forward.
+//! records is read back to an image or to the version at hand, and applied forward. If the version at hand is
+//! none that the chain knows, because a checkpoint is writing the page or was cut short by a loss of power, the
+//! chain is read back to the beginning of the log and all of it is applied:
 //!
-//! Another process may be writing a checkpoint meanwhile, so a page may be half written when it is read, and
-//! a record may be gone because the index has it by now. Both show in the shared words, and mean: once more.
-
-use std::time::{Duration, Instant};
+//! - While a log lasts, only versions that it made are written over the page in the file. Whatever mixture of them
+//!   is read, each byte is from one of them, or from the page as it was when the log began.
+//! - Records are runs of bytes. Where these versions differ, some run of the chain says what the byte is now;
+//!   where no run is, they are all the same.
+//!
+//! So the result is the newest version, whatever was mixed. A record also says what the checksum of the body after
+//! it is: if the result has another, the page was damaged in some other way.
+//!
+//! This holds for bytes that were read, and a chain that was looked up, between two looks at the position where
+//! the log begins that found the same: when another process has ended a checkpoint meanwhile, once more.
 
 use pagehop_engine::{Error, HOST_HEADER_BYTES, PAGE_BYTES, PageId};
+use pagehop_kernels::crc32c;
 
 use crate::file::FilePages;
 use crate::header;
 use crate::log::record::{CHAIN_MAX, Kind};
 
-/// How long to try to read a page that a checkpoint seems to be writing.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// What records are applied to.
+enum Base {
+    /// A whole page, which was read at some time.
+    Whole,
+    /// What is in the file, read since the log began; why it cannot be used as it is, if so.
+    Read(Result<(), Error>),
+    /// Nothing: why.
+    Nothing(Error),
+}
 
 impl FilePages {
     /// Whether the index file has some version of `page` that may be needed.
@@ -42,7 +58,7 @@ impl FilePages {
         if base.is_ok() && header::log_position(bytes) >= self.shared.newest(page) {
             return Ok(());
         }
-        self.rebuild(page, bytes, base)
+        self.rebuild(page, bytes, base.is_ok())
     }
 
     /// Reads the newest version of `page`.
@@ -51,64 +67,56 @@ impl FilePages {
         self.complete(page, bytes, base)
     }
 
+    /// [`FilePages::complete`] for `bytes` that are not the newest version, though perhaps one that `is_whole`.
     #[cold]
-    fn rebuild(&self, page: u32, bytes: &mut [u8; PAGE_BYTES], base: Result<(), Error>) -> Result<(), Error> {
-        let mut base = base;
-        let mut since: Option<Instant> = None;
+    fn rebuild(&self, page: u32, bytes: &mut [u8; PAGE_BYTES], is_whole: bool) -> Result<(), Error> {
+        // Mostly the log leads to the version at hand, or needs none.
+        if is_whole && self.bring_up(page, bytes, self.shared.log_start(), Base::Whole).is_ok() {
+            return Ok(());
+        }
+        let mut may_catch_up = !self.follows_by_itself();
         loop {
-            let (start, phase) = (self.shared.log_start(), self.shared.checkpoint_phase());
-            let Err(error) = self.bring_up(page, bytes, base, start) else { return Ok(()) };
-            // What was read before may be of before the last change.
-            let again = self.read_base(page, bytes);
-            let is_moving = |now: u64| now != phase || now % 2 == 1;
-            let moves = start != self.shared.log_start() || is_moving(self.shared.checkpoint_phase());
-            let first = since.is_none();
-            let began = *since.get_or_insert_with(Instant::now);
-            let goes_on = first || moves && began.elapsed() < PATIENCE;
-            if !goes_on {
-                // Nobody is at it: a checkpoint that was cut short, or damage.
-                return if self.read_image(page, bytes)? {
-                    self.bring_up(page, bytes, Ok(()), self.shared.log_start())
-                } else if self.follows_by_itself() {
-                    Err(error)
-                } else {
-                    self.catch_up_and(page, bytes, error)
-                };
+            let start = self.shared.log_start();
+            let base = self.read_again(page, bytes);
+            let Err(error) = self.bring_up(page, bytes, start, base) else { return Ok(()) };
+            if start != self.shared.log_start() {
+                continue;
             }
-            if !first {
-                std::thread::yield_now();
+            // Without shared words, nobody says that the log has moved on: it is read anew, once.
+            if !may_catch_up || self.catch_up().is_err() {
+                return Err(error);
             }
-            base = again;
+            may_catch_up = false;
         }
     }
 
-    /// Without shared words, nobody says that the log has moved on: it is read anew, once.
-    fn catch_up_and(&self, page: u32, bytes: &mut [u8; PAGE_BYTES], error: Error) -> Result<(), Error> {
-        if self.catch_up().is_err() {
-            return Err(error);
+    fn read_again(&self, page: u32, bytes: &mut [u8; PAGE_BYTES]) -> Base {
+        if !self.has_base(page) {
+            return Base::Nothing(self.without_base(page));
         }
-        let base = self.read_base(page, bytes);
-        self.bring_up(page, bytes, base, self.shared.log_start())
+        match self.file.read_unverified(PageId(page), bytes) {
+            Ok(()) => Base::Read(self.file.verify(PageId(page), bytes)),
+            Err(error) => Base::Nothing(error),
+        }
     }
 
-    /// Applies to `bytes` the records of `page` that are newer, in the log that begins at `start`.
-    fn bring_up(
-        &self,
-        page: u32,
-        bytes: &mut [u8; PAGE_BYTES],
-        base: Result<(), Error>,
-        start: u64,
-    ) -> Result<(), Error> {
+    /// Applies to `bytes`, which is a `base`, the records of `page` that it lacks, in the log that begins at
+    /// `start`. If that fails, `bytes` is anything.
+    fn bring_up(&self, page: u32, bytes: &mut [u8; PAGE_BYTES], start: u64, base: Base) -> Result<(), Error> {
+        // After the base was read: what was in it then is in the table now.
         let newest = self.shared.newest(page);
-        let have = base.as_ref().ok().map(|()| header::log_position(bytes));
+        let have = match &base {
+            Base::Whole | Base::Read(Ok(())) => Some(header::log_position(bytes)),
+            Base::Read(Err(_)) | Base::Nothing(_) => None,
+        };
         if have.is_some_and(|have| have >= newest) {
             return Ok(());
         }
         if newest < start {
-            base?;
-            let found = header::log_position(bytes);
-            let what = format!("expected its version {newest}, found {found}, in {}", self.path().display());
-            return Err(Error::corrupt(PageId(page), what));
+            return Err(match base {
+                Base::Nothing(error) | Base::Read(Err(error)) => error,
+                Base::Whole | Base::Read(Ok(())) => self.other_version(page, newest, have.unwrap_or(0)),
+            });
         }
         let file = self.log.existing()?;
         let mut records = Vec::new();
@@ -117,39 +125,67 @@ impl FilePages {
             let record = self.log.read_record(&*file, page, at, start)?;
             let (kind, previous) = (record.header.kind, record.header.previous);
             records.push(record);
-            if kind != Kind::Delta {
+            if kind != Kind::Delta || have == Some(previous) {
                 break;
             }
-            // A delta is of exactly one version; an older frame or an early read may be of another.
-            if have == Some(previous) {
-                break;
+            if previous < start {
+                match base {
+                    Base::Whole => return Err(self.other_version(page, previous, have.unwrap_or(0))),
+                    Base::Nothing(error) => return Err(error),
+                    // The chain is complete, and goes onto whatever there is.
+                    Base::Read(_) => break,
+                }
             }
-            if previous < start || records.len() == usize::from(CHAIN_MAX) {
+            if records.len() == usize::from(CHAIN_MAX) {
                 let what = format!("its records in {} lead nowhere from position {at}", self.log.name());
-                return base.and(Err(Error::corrupt(PageId(page), what)));
+                return Err(Error::corrupt(PageId(page), what));
             }
             at = previous;
         }
+        if start != self.shared.log_start() {
+            let what = format!("{} began anew while its records were read", self.log.name());
+            return Err(Error::corrupt(PageId(page), what));
+        }
+        let body = &mut bytes[HOST_HEADER_BYTES..];
         for record in records.iter().rev() {
-            record.apply(&mut bytes[HOST_HEADER_BYTES..]).ok_or_else(|| {
+            record.apply(body).ok_or_else(|| {
                 let what = format!("a record of it in {} makes no sense", self.log.name());
                 Error::corrupt(PageId(page), what)
             })?;
         }
+        if crc32c(body, 0) != records[0].header.body_checksum {
+            return Err(self.beyond_repair(page, newest, base));
+        }
         header::stamp(PageId(page), newest, self.identity, bytes);
         Ok(())
-    }
-
-    /// Reads the image of `page` that a checkpoint left in the log; `false` if there is none.
-    fn read_image(&self, page: u32, bytes: &mut [u8; PAGE_BYTES]) -> Result<bool, Error> {
-        let Some(file) = self.log.file()? else { return Ok(false) };
-        let Some(chunk) = self.log.read_chunk(&*file, self.identity)? else { return Ok(false) };
-        let Some(place) = chunk.place_of(page) else { return Ok(false) };
-        Ok(self.log.read_image(&*file, &chunk, place, bytes)?.is_some())
     }
 
     fn without_base(&self, page: u32) -> Error {
         let path = self.path().display();
         Error::corrupt(PageId(page), format!("neither {path} nor its log has a version of it"))
     }
+
+    fn other_version(&self, page: u32, expected: u64, found: u64) -> Error {
+        let path = self.path().display();
+        Error::corrupt(PageId(page), format!("expected its version {expected}, found {found}, in {path}"))
+    }
+
+    /// The error for a page that all of its records do not make what was committed.
+    fn beyond_repair(&self, page: u32, newest: u64, base: Base) -> Error {
+        let (path, log) = (self.path().display(), self.log.name());
+        let fault = match base {
+            Base::Read(Err(Error::Corrupt { what, .. })) => format!("{what}; "),
+            _ => String::new(),
+        };
+        Error::corrupt(
+            PageId(page),
+            format!(
+                "{fault}{path} is damaged, and with the records up to position {newest} of {log} it is still not \
+                 what was committed: bring back a copy of both files of the same time, or build the index anew"
+            ),
+        )
+    }
 }
+
+#[cfg(test)]
+mod tests;

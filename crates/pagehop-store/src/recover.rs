@@ -1,8 +1,8 @@
 //! What an index file and its log say together when nobody has them open.
 //!
 //! Nothing is applied: the log's whole blocks fill the table of newest changes, and pages are made from both
-//! as they are asked for. Only a writer changes files here: it finishes what a checkpoint began, and cuts off
-//! what is behind the last whole block, so that it never comes to life again.
+//! as they are asked for, those that a checkpoint left half written like the others (`rebuild.rs`). Only a writer
+//! changes a file: it cuts off what is behind the log's last whole block, so that it never comes to life again.
 
 use pagehop_engine::{Error, PAGE_BYTES, PageId};
 
@@ -12,13 +12,12 @@ use crate::log::record::Kind;
 use crate::log::{Header, Identity, Log};
 use crate::pread::PageBuffer;
 use crate::shared::Shared;
-use crate::storage::StorageFile;
 use crate::write::Dirty;
 
 /// The file of an index, as it was found.
 pub(crate) struct Found {
     pub(crate) identity: Identity,
-    /// Log position of page 0, unless the page is damaged.
+    /// Log position of page 0, unless the page is torn or damaged.
     pub(crate) position: Option<u64>,
     /// Bytes of the file.
     pub(crate) length: u64,
@@ -48,10 +47,8 @@ fn position_above(position: u64) -> u64 {
 pub(crate) fn recover(found: &Found, log: &Log, shared: &Shared) -> Result<Recovered, Error> {
     let header = log.read_header()?.filter(|header| header.identity == found.identity);
     let Some(header) = header else { return without_log(found, shared) };
-    let position = match found.position {
-        Some(position) => Some(position),
-        None => position_of_image(log, found.identity)?,
-    };
+    // A torn page 0 has its identity, which never changes, but says nothing of its age.
+    let position = found.position;
     if position.is_some_and(|position| position < header.base_position) {
         let (index, log) = (&found.name, log.name());
         return Err(Error::Format {
@@ -116,45 +113,10 @@ fn whole_pages(found: &Found) -> Result<u32, Error> {
     Ok(page_count)
 }
 
-/// Log position of page 0 in the image that a checkpoint left, if it did.
-fn position_of_image(log: &Log, identity: Identity) -> Result<Option<u64>, Error> {
-    let Some(file) = log.file()? else { return Ok(None) };
-    let Some(chunk) = log.read_chunk(&*file, identity)? else { return Ok(None) };
-    let Some(place) = chunk.place_of(0) else { return Ok(None) };
-    let mut image = PageBuffer::new();
-    let page = log.read_image(&*file, &chunk, place, &mut image.0)?;
-    Ok(page.map(|_| crate::header::log_position(&image.0)))
-}
-
 /// Counts the records of a page since its last image.
 pub(crate) fn note(dirty: &mut Dirty, page: u32, kind: Kind) {
     let records = dirty.entry(page).or_insert(0);
     *records = if kind == Kind::Delta { records.saturating_add(1) } else { 1 };
-}
-
-/// Writes the last chunk of a checkpoint that did not end to the index once more: some of its pages may be torn,
-/// and the next checkpoint will need the place of their images.
-pub(crate) fn finish_chunk(
-    log: &Log,
-    identity: Identity,
-    start: u64,
-    index: &dyn StorageFile,
-    name: &str,
-) -> Result<(), Error> {
-    let Some(file) = log.file()? else { return Ok(()) };
-    let Some(chunk) = log.read_chunk(&*file, identity)? else { return Ok(()) };
-    if chunk.start != start {
-        return Ok(());
-    }
-    let refused = |error| Error::io(format!("repair of {name}"), error);
-    let mut image = PageBuffer::new();
-    for place in 0..chunk.len() {
-        // An image that is not whole was never followed by a write to the index.
-        if let Some(page) = log.read_image(&*file, &chunk, place, &mut image.0)? {
-            index.write_all_at(&image.0, u64::from(page) * PAGE_BYTES as u64).map_err(refused)?;
-        }
-    }
-    index.sync().map_err(refused)
 }
 
 impl FilePages {

@@ -50,7 +50,6 @@ const AT_LOG_START: usize = 8;
 const AT_BASE_PAGES: usize = 9;
 const AT_PAGE_COUNT: usize = 16;
 const AT_PUBLISHED: usize = 24;
-const AT_CHECKPOINT: usize = 32;
 
 const LOCK_COMING: u64 = 0;
 const LOCK_WRITER: u64 = 1;
@@ -347,21 +346,6 @@ impl Shared {
 
     pub(crate) fn publish(&self, commit: u64) {
         self.word(AT_PUBLISHED).store(commit, Ordering::SeqCst);
-    }
-
-    /// Counts beginnings and ends of checkpoints: odd while pages of the index may be half written.
-    pub(crate) fn checkpoint_phase(&self) -> u64 {
-        self.word(AT_CHECKPOINT).load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn begin_checkpoint(&self) {
-        let phase = self.checkpoint_phase();
-        self.word(AT_CHECKPOINT).store((phase | 1) + (phase & 1) * 2, Ordering::SeqCst);
-    }
-
-    pub(crate) fn end_checkpoint(&self) {
-        let phase = self.checkpoint_phase();
-        self.word(AT_CHECKPOINT).store(phase + (phase & 1), Ordering::SeqCst);
     }
 }
 

@@ -74,8 +74,6 @@ pub(crate) struct State {
     pub(crate) dirty: Dirty,
     /// Log position of page 0 in the index file.
     pub(crate) base_position: u64,
-    /// Whether a checkpoint began and did not end.
-    pub(crate) unsettled: bool,
     /// Why nothing can be committed any more.
     pub(crate) broken: Option<String>,
 }
@@ -98,7 +96,6 @@ impl Writer {
             reserved,
             dirty: recovered.dirty,
             base_position,
-            unsettled: false,
             broken: None,
         };
         Self {

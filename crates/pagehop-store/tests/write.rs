@@ -289,7 +289,7 @@ fn damage_anywhere_in_a_log_takes_commits_from_the_end_or_is_told() {
     }
     drop(pages);
     let (index, log) = (storage.content(Name::Index).unwrap(), storage.content(Name::Log).unwrap());
-    let front = log.windows(4).rposition(|four| four == b"PHBK").unwrap().min(8_409_088);
+    let front = log.windows(4).rposition(|four| four == b"PHBK").unwrap().min(8192);
     let mut found_at = [0; 5];
     for at in (0..64).chain(4096..4160).chain(front..log.len()) {
         let mut damaged = log.clone();
@@ -355,6 +355,61 @@ fn a_full_disk_in_a_checkpoint_loses_nothing() {
     pages.close().unwrap();
     assert!(storage.content(Name::Log).is_none());
     expect_model(&open(&storage, &OpenOptions::default()), &model);
+}
+
+#[test]
+fn a_checkpoint_writes_each_changed_page_once() {
+    let (storage, _) = new_index(400);
+    let pages = open(&storage, &options());
+    for round in 0..3 {
+        let mut transaction = pages.begin().unwrap();
+        for page in (1..400).step_by(if round == 1 { 1 } else { 3 }) {
+            transaction
+                .step(&[PageId(page)], &mut |bodies| {
+                    bodies[0][usize::try_from(page).unwrap()] ^= 1;
+                    Ok(())
+                })
+                .unwrap();
+        }
+        transaction.commit().unwrap();
+    }
+    pages.checkpoint().unwrap();
+    assert_eq!(pages.counters().page_bytes_written, 400 * 8192);
+    pages.checkpoint().unwrap();
+    assert_eq!((pages.counters().page_bytes_written, pages.counters().checkpoints), (400 * 8192, 1));
+}
+
+#[test]
+fn an_index_with_the_newest_page_0_needs_no_log() {
+    let mut random = Random(15);
+    let (mut complete, mut incomplete) = (0, 0);
+    for round in 0..200 {
+        let (storage, mut model) = new_index(20);
+        let pages = open(&storage, &options());
+        let mut transaction = pages.begin().unwrap();
+        for page in 1..20 {
+            transaction
+                .step(&[PageId(page)], &mut |bodies| {
+                    bodies[0][400 * page as usize] ^= 1;
+                    model[page as usize] = Arc::new(bodies[0].to_vec());
+                    Ok(())
+                })
+                .unwrap();
+        }
+        transaction.commit().unwrap();
+        storage.power_off_after(Some(round % 8));
+        drop(pages.checkpoint());
+        drop(pages);
+        let index = storage.after_a_loss_of_power(&mut random).content(Name::Index).unwrap();
+        // Its log position was 0 before.
+        if index[8..16] == [0; 8] {
+            incomplete += 1;
+            continue;
+        }
+        expect_model(&open(&MemStorage::with([(Name::Index, index)]), &OpenOptions::default()), &model);
+        complete += 1;
+    }
+    assert!(complete > 20 && incomplete > 20, "{complete} and {incomplete}");
 }
 
 #[test]

@@ -1,18 +1,15 @@
 //! The log: what commits changed, until a checkpoint has brought it into the index.
 //!
-//! One file: a header in two copies, a double-write area, then blocks, one per transaction (`docs/log.md` is exact
-//! to the byte). Places in it are *log positions* (LSN): bytes of an endless log, of which the file holds the
-//! part since the last checkpoint. A position is never used twice, so what a checkpoint left behind is not
-//! taken for something new.
+//! One file: a header in two copies, then blocks, one per transaction (`docs/log.md` is exact to the byte). Places
+//! in it are *log positions* (LSN): bytes of an endless log, of which the file holds the part since the last
+//! checkpoint. A position is never used twice, so what a checkpoint left behind is not taken for something new.
 //!
 //! - `delta.rs`: what changed in a page, as runs of bytes.
 //! - `record.rs`: one page's change, and how the changes of a page lead to each other.
 //! - `block.rs`: one transaction, whole or not there.
-//! - `double.rs`: pages on their way into the index, safe from being torn.
 
 pub(crate) mod block;
 mod delta;
-pub(crate) mod double;
 pub(crate) mod record;
 
 use std::io;
@@ -29,9 +26,8 @@ const COPY_BYTES: usize = 64;
 /// The second copy lies in another sector, and another page of every system.
 const COPIES_AT: [u64; 2] = [0, 4096];
 
-/// Where the first block begins: behind the header and the double-write area, which an appended block must not
-/// overwrite, for a checkpoint that failed may need it.
-pub(crate) const FRONT: u64 = double::AT + double::BYTES;
+/// Where the first block begins: behind the header.
+pub(crate) const FRONT: u64 = 8192;
 
 /// Bytes reserved at once.
 const STEP: u64 = 8 << 20;
@@ -47,7 +43,7 @@ pub(crate) struct Header {
     pub(crate) sequence: u64,
     /// Position of the first block.
     pub(crate) start: u64,
-    /// Pages of the index when the log began: only these may be torn, only these are a base for deltas.
+    /// Pages of the index when the log began: only these are a base for deltas.
     pub(crate) base_pages: u32,
     /// Position on page 0 of the index when the log began. An index older than that is not the log's.
     pub(crate) base_position: u64,
@@ -210,4 +206,4 @@ impl Log {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,7 +1,9 @@
 //! One page's change, and how the changes of a page lead to each other.
 //!
 //! A record names the position of the record before it of the same page, so that a page is made again from its
-//! newest record alone: back along the chain to a full image or to the version in the index, then forward.
+//! newest record alone: back along the chain to a full image or to the version at hand, then forward. Of a page that
+//! is not whole, the chain back to an image or to the beginning of the log makes the newest version just the same
+//! (`rebuild.rs` says why); the checksum of the body, which each record carries, proves it.
 //! Every [`CHAIN_MAX`]th record of a page is an image, which bounds the way back.
 
 use pagehop_engine::{BODY_BYTES, Error, PageId};
@@ -11,7 +13,7 @@ use super::{Log, delta, offset, u32_at, u64_at};
 use crate::storage::StorageFile;
 
 /// Bytes in front of a record's payload.
-pub(crate) const RECORD_BYTES: usize = 20;
+pub(crate) const RECORD_BYTES: usize = 24;
 
 /// Most records that are read to make a page.
 pub(crate) const CHAIN_MAX: u8 = 64;
@@ -46,6 +48,8 @@ pub(crate) struct RecordHeader {
     pub(crate) kind: Kind,
     /// Bytes of payload.
     pub(crate) length: usize,
+    /// CRC-32C of the page's body after the change.
+    pub(crate) body_checksum: u32,
 }
 
 impl RecordHeader {
@@ -53,7 +57,8 @@ impl RecordHeader {
     pub(crate) fn from_bytes(bytes: &[u8], lsn: u64) -> Option<Self> {
         let kind = Kind::from_byte(bytes[18])?;
         let length = usize::from(u16::from_le_bytes([bytes[16], bytes[17]]));
-        let header = Self { page: u32_at(bytes, 4), previous: u64_at(bytes, 8), kind, length };
+        let (page, previous, body_checksum) = (u32_at(bytes, 4), u64_at(bytes, 8), u32_at(bytes, 20));
+        let header = Self { page, previous, kind, length, body_checksum };
         let is_sane = length <= BODY_BYTES
             && bytes[19] == 0
             && header.previous < lsn
@@ -110,6 +115,7 @@ pub(crate) fn encode(page: u32, lsn: u64, old: Option<(&[u8], u64)>, new: &[u8],
     record[8..16].copy_from_slice(&previous.to_le_bytes());
     record[16..18].copy_from_slice(&length.to_le_bytes());
     record[18] = kind as u8;
+    record[20..24].copy_from_slice(&crc32c(new, 0).to_le_bytes());
     let checksum = checksum(record, lsn);
     record[..4].copy_from_slice(&checksum.to_le_bytes());
     kind

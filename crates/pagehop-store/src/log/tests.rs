@@ -11,7 +11,7 @@ use super::*;
 
 /// One file in memory.
 #[derive(Clone, Default)]
-struct OneFile(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct OneFile(Arc<Mutex<Vec<u8>>>);
 
 impl Storage for OneFile {
     fn open(&self, _: Name, create: bool) -> io::Result<Option<Arc<dyn StorageFile>>> {
@@ -120,6 +120,7 @@ fn a_page_is_made_again_from_its_records() {
     let mut previous = 0;
     for (version, &lsn) in at.iter().enumerate() {
         let record = log.read_record(&file, 3, lsn, 8192).unwrap();
+        assert_eq!(record.header.body_checksum, crc32c(&bodies[version], 0));
         assert_eq!(record.header.previous, if record.header.kind == Kind::Delta { previous } else { 0 });
         record.apply(&mut body).unwrap();
         assert!(body == bodies[version], "version {version}");
