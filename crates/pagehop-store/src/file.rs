@@ -16,7 +16,7 @@ use crate::pread::{PageBuffer, PageFile};
 use crate::reader::FileReader;
 use crate::recover::{Found, Recovered, recover};
 use crate::shared::{Attached, Shared};
-use crate::storage::{Name, OsStorage, Storage, beside};
+use crate::storage::{Name, OsStorage, Storage, StorageFile, beside};
 use crate::uring::{Completed, Ring};
 use crate::write::Writer;
 
@@ -402,11 +402,30 @@ fn open_writer(
         // What is behind the last whole block came to nothing, and must not follow the next one.
         let (file, end) = (log.existing()?, header.offset(recovered.end.lsn));
         let cut = file.length().and_then(|length| if length > end { file.set_length(end) } else { Ok(()) });
-        cut.and_then(|()| file.sync()).map_err(|error| log.refused("repair", error))?;
+        // A sync that failed may have left what is there in the system's memory alone, and clean: it is written
+        // once more. The name may be as new.
+        cut.and_then(|()| rewrite(&*file, end)).map_err(|error| log.refused("repair", error))?;
+        storage.sync_directory().map_err(|error| log.refused("repair", error))?;
     }
     let base_position = found.position.unwrap_or(0);
     let base_position = recovered.header.as_ref().map_or(base_position, |header| header.base_position);
     Ok(Writer::new(index, recovered, base_position, options))
+}
+
+/// Writes the first `end` bytes of a file over themselves, durably.
+fn rewrite(file: &dyn StorageFile, end: u64) -> io::Result<()> {
+    let mut piece = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < end {
+        let wanted = piece.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+        let have = file.read_at(&mut piece[..wanted], at)?;
+        if have == 0 {
+            break;
+        }
+        file.write_all_at(&piece[..have], at)?;
+        at += have as u64;
+    }
+    file.sync()
 }
 
 fn private(path: &Path) -> Result<Box<Shared>, Error> {

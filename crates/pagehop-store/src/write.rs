@@ -216,9 +216,11 @@ impl State {
         let (pool, shared) = (&pages.pool, &pages.shared);
         pool.grow(page_count);
         let mut left = Vec::with_capacity(RETIRED_AT_ONCE);
-        for entry in entries {
-            if entry.page == 0 {
-                // Page 0 comes last: whoever sees it finds all that it speaks of.
+        // New pages come first, page 0 last: whoever sees a page finds all that it speaks of.
+        let committed = shared.page_count();
+        let (new, old): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(|entry| entry.page >= committed);
+        for (at, entry) in new.iter().chain(&old).enumerate() {
+            if at == new.len() {
                 shared.set_page_count(page_count);
             }
             shared.set_newest(entry.page, entry.lsn);

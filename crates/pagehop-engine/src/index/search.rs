@@ -38,6 +38,8 @@ pub struct Searcher<'i, P: Pages + 'i> {
     offered: Vec<NodeId>,
     visited: Vec<NodeId>,
     pages: Vec<PageId>,
+    /// Whether the k-th estimate bounds what is worth offering.
+    foretells: bool,
 }
 
 /// The distance that ends a search is at least that of this many rows: the nearest row alone may be so near that
@@ -59,6 +61,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
             offered: Vec::new(),
             visited: Vec::new(),
             pages: Vec::new(),
+            foretells: true,
         }
     }
 
@@ -74,13 +77,17 @@ impl<'i, P: Pages> Searcher<'i, P> {
         let mut stats = Stats::default();
         self.pages.clear();
         let mut capacity = k.max(among_the_dead(options.search_list, &state));
+        // Among dead nodes the k-th candidate foretells nothing.
+        self.foretells = state.meta.change.dead_rows == 0;
         loop {
             self.search_within(capacity, k, &state, options, &mut stats)?;
             let found = self.nearest.found.len().min(k) as u64;
-            // Rows that this search does not see may have taken the places of those it does.
-            if found >= state.meta.rows.min(k as u64) || !self.list.is_full() || capacity >= SEARCH_LIST_MAX {
+            let tried_all = !self.foretells && (!self.list.is_full() || capacity >= SEARCH_LIST_MAX);
+            if found >= state.meta.rows.min(k as u64) || tried_all {
                 break;
             }
+            // Slots without a row that this search may see have taken the places of those with one.
+            self.foretells = false;
             capacity *= 4;
         }
         stats.distances = stats.hops;
@@ -144,8 +151,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
             let likely = look_ahead(&self.list, meta, &self.reader, None, 1, f32::INFINITY);
             // A candidate beyond this would never be expanded: the k-th distance only falls. Before there is
             // one, the k-th estimate foretells it, give or take what estimates are off by.
-            // Among dead nodes the k-th candidate foretells nothing.
-            let foretold = if state.meta.change.dead_rows > 0 { None } else { self.list.estimate_at(self.nearest.k - 1) };
+            let foretold = if self.foretells { self.list.estimate_at(self.nearest.k - 1) } else { None };
             let foretold = foretold.map(|estimate| estimate * FORETOLD * (1.0 + options.slack));
             let reach = self.nearest.reach(options.slack).min(foretold.unwrap_or(f32::INFINITY));
             let list = RefCell::new(&mut self.list);
