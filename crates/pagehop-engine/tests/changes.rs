@@ -242,7 +242,11 @@ fn every_row_stays_within_reach() {
                 }
             }
             let found = check(&pages);
-            assert_eq!((found.nodes, found.reachable), (living.len() as u64, living.len() as u64), "{seed} {operation}");
+            assert_eq!(
+                (found.nodes, found.reachable),
+                (living.len() as u64, living.len() as u64),
+                "{seed} {operation}"
+            );
             let index = Index::open(&pages).unwrap();
             let hits = index.search(rows.row(7), 10, &SearchOptions::default()).unwrap().hits;
             assert_eq!(hits.len(), living.len().min(10), "{seed} {operation}: {found:?}");

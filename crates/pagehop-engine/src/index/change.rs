@@ -28,9 +28,9 @@ use crate::page::{self, PageId, PagesMut, Reader};
 const INSERT_LIST: usize = 48;
 /// Nearest candidates beside which a row would like to be, when slots are scarce.
 const MATES: usize = 4;
-/// A page is begun for a row, though slots are free elsewhere, while free slots are fewer than one for so many
-/// rows: page mates are worth that much space.
-const ROWS_PER_FREE_SLOT: u64 = 10;
+/// A page is begun for a row, though slots are free elsewhere, while slots that are free or will be are fewer than one
+/// for so many rows: page mates are worth that much space.
+const ROWS_PER_FREE_SLOT: u64 = 8;
 
 /// What an addition did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -232,7 +232,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
         }
         drop(reader);
         // The more slots are free, the farther from its neighbors a row may go for one.
-        let free = u64::from(meta.change.free_slots) * ROWS_PER_FREE_SLOT;
+        let free = spare_slots(meta) * ROWS_PER_FREE_SLOT;
         let farther = (INSERT_LIST - MATES) as u64 * free.min(meta.rows) / meta.rows.max(1);
         let mates = explorer.near.nearest().take(MATES + farther as usize);
         let mates: Vec<NodeId> = mates.map(|near| near.0).collect();
@@ -272,7 +272,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
                 }
             }
         }
-        if page.is_none() && u64::from(self.meta.change.free_slots) * ROWS_PER_FREE_SLOT > self.meta.rows {
+        if page.is_none() && spare_slots(&self.meta) * ROWS_PER_FREE_SLOT > self.meta.rows {
             page = self.first_free()?;
         }
         let page = match page {
@@ -428,6 +428,11 @@ impl<'w, W: PagesMut> Change<'w, W> {
             Ok(())
         })
     }
+}
+
+/// Slots that are free, and those that vacuum will free.
+fn spare_slots(meta: &Meta) -> u64 {
+    u64::from(meta.change.free_slots).saturating_add(meta.change.dead_rows.min(meta.rows))
 }
 
 fn node_page_is_none(body: &[u8]) -> bool {

@@ -53,7 +53,8 @@ pub(crate) fn check<P: Pages>(pages: &P, progress: OnProgress<'_>) -> Result<Che
         let state = State::read(&mut reader, None)?;
         let checked = check_once(pages, &state, reader, progress);
         let is_same = |now: &Meta| now.change.commit == state.meta.change.commit;
-        if matches!(checked, Err(Error::Interrupted)) || Meta::read(&mut pages.reader()).as_ref().is_ok_and(is_same) {
+        if matches!(checked, Err(Error::Interrupted)) || Meta::read(&mut pages.reader()).as_ref().is_ok_and(is_same)
+        {
             return checked;
         }
     }

@@ -60,7 +60,13 @@ fn set(body: &mut [u8], at: usize, dead: Dead) {
 }
 
 /// Notes that `commit` takes the node of entry `at` out of its in-neighbors' edges.
-pub(crate) fn set_unlinked(page: PageId, body: &mut [u8], at: usize, node: NodeId, commit: u64) -> Result<(), Error> {
+pub(crate) fn set_unlinked(
+    page: PageId,
+    body: &mut [u8],
+    at: usize,
+    node: NodeId,
+    commit: u64,
+) -> Result<(), Error> {
     expect(page, body, at, node)?;
     set(body, at, Dead { node, unlinked: commit });
     Ok(())

@@ -1,9 +1,9 @@
 //! Edges that lead back: who takes one to a new node, who chooses anew when it lost one.
 
+use super::build;
 use super::change::{Change, unknown_centroid};
 use super::encode::{self, Target};
 use super::near::{Neighborhood, with_node};
-use super::build;
 use crate::Error;
 use crate::page::layout::{NodeId, NodeMut};
 use crate::page::{PagesMut, Reader};

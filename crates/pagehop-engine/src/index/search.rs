@@ -15,6 +15,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use super::SEARCH_LIST_MAX;
 use super::meta::Meta;
 use super::state::{Newest, State};
 use super::visit::Probe;
@@ -22,7 +23,6 @@ use crate::graph::list::CandidateList;
 use crate::page::layout::{NodeHeader, NodeId, NodeRef};
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::prepare::ToDistance;
-use super::SEARCH_LIST_MAX;
 use crate::{Error, Hit, SearchOptions, SearchResult, Stats};
 
 /// Searches one after the other on one thread, keeping its buffers between them.

@@ -6,9 +6,9 @@
 //! they cost a search a hop now and then, and go when their node next chooses.
 
 use super::change::Change;
+use super::dead::{self, Dead};
 use super::link::Extras;
 use super::near::with_node;
-use super::dead::{self, Dead};
 use super::{OnProgress, Progress, encode, ids};
 use crate::Error;
 use crate::page::layout::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FreeLink, Link, NodeId, NodeMut, PageKind};
@@ -223,7 +223,8 @@ impl<W: PagesMut> Change<'_, W> {
         let mut guardians: Vec<NodeId> = guardian.into_iter().collect();
         for ward in wards.iter().filter(|ward| Some(**ward) != guardian) {
             let Self { meta, model, pages, .. } = self;
-            let target = with_node(meta, &mut pages.reader(), *ward, |node, _| encode::target(meta, model, *ward, node))?;
+            let target =
+                with_node(meta, &mut pages.reader(), *ward, |node, _| encode::target(meta, model, *ward, node))?;
             let Some(target) = target else { continue };
             if !self.anchor(&guardians, &target)? {
                 self.anchor(&nearest, &target)?;
