@@ -7,11 +7,13 @@ so, and goes on adding until it is killed; every batch that is durable is told b
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -29,7 +31,11 @@ class Writer:
 
     def __init__(self, task: str, *arguments: object) -> None:
         command = [sys.executable, "-m", "pagehop_bench.changes.writer", task, *map(str, arguments)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        # The package may be on the path of this process alone, as it is under pytest.
+        path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+        environment = os.environ | {"PYTHONPATH": path}
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
 
     def line(self) -> dict[str, Any]:
         """What it says next; waits for it."""
