@@ -253,3 +253,21 @@ fn every_row_stays_within_reach() {
         }
     }
 }
+
+/// Under the inner product the added dimension has room for rows as long as the longest: a young index is built anew
+/// for longer ones, and then has room for more.
+#[test]
+fn longer_rows_find_their_place_under_the_inner_product() {
+    let dim = 40;
+    let rows = Rows::new(dim, embeddings(dim, 300, 5));
+    let mut pages = empty(dim, Metric::InnerProduct);
+    add(&mut pages, &rows.ids[..200], &rows.values[..200 * dim]);
+    let longer = Rows { values: rows.values.iter().map(|x| 1.3 * x).collect(), ..rows.clone() };
+    add(&mut pages, &rows.ids[200..], &longer.values[200 * dim..]);
+    check(&pages);
+    let mut all = rows.clone();
+    all.values[200 * dim..].copy_from_slice(&longer.values[200 * dim..]);
+    let index = Index::open(pages).unwrap();
+    let (recall, ..) = recall(&index, &all, Metric::InnerProduct, &embeddings(dim, 30, 6), &EXPAND_ALL);
+    assert!(recall > 0.98, "{recall}");
+}

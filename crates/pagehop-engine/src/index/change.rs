@@ -110,6 +110,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
         if self.wants_training(ids.len(), vectors) {
             self.train_with(ids, vectors, &mut report, progress)?;
         } else {
+            self.refuse_too_long(ids, vectors)?;
             for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
                 let step = Progress { phase: "add", done: i as u64, total: ids.len() as u64 };
                 if i % 64 == 0 && progress(step).is_break() {
@@ -197,6 +198,17 @@ impl<'w, W: PagesMut> Change<'w, W> {
             })?;
         }
         Ok(())
+    }
+
+    fn refuse_too_long(&self, ids: &[u64], vectors: &[f32]) -> Result<(), Error> {
+        let Some((row, norm_sq)) = self.first_too_long(vectors) else { return Ok(()) };
+        let (length, most) = (norm_sq.sqrt(), self.meta.norm_sq_max.sqrt());
+        let what = format!(
+            "row {row} (id {}) has length {length}; under the inner product this index takes rows up to {most}: build it \
+             anew with such rows in it",
+            ids[row]
+        );
+        Err(Error::argument(what))
     }
 
     fn add_row(&mut self, id: u64, row: &[f32], report: &mut AddReport) -> Result<(), Error> {
