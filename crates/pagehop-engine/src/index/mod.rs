@@ -38,7 +38,7 @@ pub struct BuildOptions {
     pub memory_bytes: u64,
     /// Threads to use; 0 means one per core. The index does not depend on it.
     pub threads: usize,
-    /// Seed of everything random. Same vectors, options and seed give the same bytes.
+    /// Seed of everything random. Same vectors, options and seed give the same page bodies.
     pub seed: u64,
 }
 
