@@ -12,7 +12,7 @@ use super::near::with_node;
 use super::{OnProgress, Progress, encode, ids};
 use crate::Error;
 use crate::page::layout::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FreeLink, Link, NodeId, NodeMut, PageKind};
-use crate::page::{PageId, PagesMut, Reader};
+use crate::page::{self, PageId, PagesMut, Reader};
 
 /// Candidates expanded on the way to a dead node's in-neighbors.
 const REPAIR_LIST: usize = 64;
@@ -118,7 +118,14 @@ impl<W: PagesMut> Change<'_, W> {
         report.repaired += self.unlink(node, header.generation)?;
         // Hosts without commits need a mark all the same that it is done.
         let commit = self.pages.commit_number().max(1);
-        self.pages.step(&[dead_page], &mut |bodies| dead::set_unlinked(dead_page, bodies[0], at, node, commit))
+        let layout = self.meta.layout;
+        let (page, slot) = layout.place(node);
+        page::step(self.pages, &[dead_page, page], &mut |bodies| {
+            dead::set_unlinked(dead_page, bodies[0], at, node, commit)?;
+            // Nobody may rely on it any more, nor on being found through it.
+            NodeMut::new(&layout, bodies[1], slot).clear_anchors();
+            Ok(())
+        })
     }
 
     /// Lets every in-neighbor that is found choose its edges anew. The node keeps its own edges: a search may be

@@ -392,6 +392,12 @@ impl<'a> NodeMut<'a> {
         self.bytes[self.layout.generation_start() + slot] |= ANCHOR;
     }
 
+    /// Makes no edge one that stays.
+    pub(crate) fn clear_anchors(&mut self) {
+        let bytes = self.layout.generation_start()..self.layout.codes_start();
+        self.bytes[bytes].iter_mut().for_each(|byte| *byte &= !ANCHOR);
+    }
+
     /// Sets how many edges are in use.
     pub(crate) fn set_degree(&mut self, degree: usize) {
         let header = self.as_ref().header();
