@@ -60,7 +60,7 @@ fn a_seed_decides_everything() {
 /// Whether the tester finds `lie` out, by a seed that finds nothing without it. `known` is one that did; if the code
 /// has changed so much that it does not any more, one of the next will.
 fn assert_caught(lie: Lie, known: u64) {
-    let is_fine = |seed: u64, lie| run(seed, &RunOptions { lie, lenient: true, ..RunOptions::default() }).is_ok();
+    let is_fine = |seed: u64, lie| run(seed, &RunOptions { lie, ..RunOptions::default() }).is_ok();
     let caught = (known..known + SEEDS_FOR_A_LIE).find(|seed| !is_fine(*seed, lie) && is_fine(*seed, Lie::None));
     println!("{lie:?}: seed {caught:?}");
     assert!(caught.is_some(), "{lie:?} goes unnoticed");

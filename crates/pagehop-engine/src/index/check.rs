@@ -16,7 +16,7 @@ use super::state::State;
 use super::{CheckReport, OnProgress, Progress, dead, ids};
 use crate::Error;
 use crate::page::layout::{
-    FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FreeLink, Link, NodeHeader, NodeId, NodeRef, PageKind,
+    FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, FreeLink, Link, NodeHeader, NodeId, NodeRef, PageKind,
 };
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::edge::{self, EdgeFactors};
@@ -40,12 +40,14 @@ struct Slot {
     listed: bool,
     /// Whether its row was added by a commit that is not complete.
     pending: bool,
+    /// Which of its edges are anchors, one bit each.
+    anchors: u64,
     row_id: u64,
     code_hash: u64,
     factors: EdgeFactors,
 }
 
-/// Holds about `40 + 4 * degree` bytes a node while it works.
+/// Holds about `48 + 4 * degree` bytes a node while it works.
 pub(crate) fn check<P: Pages>(pages: &P, progress: OnProgress<'_>) -> Result<CheckReport, Error> {
     // Beside a writer, pages of different commits contradict each other: that says nothing.
     for _ in 0..TRIES {
@@ -105,7 +107,9 @@ fn check_once<P: Pages>(
     check.free_list()?;
     check.map(&mut reader)?;
     check.dead(&mut reader)?;
-    check.reach(state.entries.iter().map(|entry| entry.node).collect())?;
+    let entries: Vec<NodeId> = state.entries.iter().map(|entry| entry.node).collect();
+    check.report.reachable = check.reach(entries.clone(), u64::MAX)?;
+    check.report.anchored = check.reach(entries, 0)?;
     let _: ControlFlow<()> = progress(Progress { phase: "check", done: total, total });
     Ok(check.report)
 }
@@ -168,7 +172,7 @@ impl Check<'_> {
         if usize::from(header.centroid) >= self.model.centroids.len() {
             return Err(bad(format!("centroid {} of {}", header.centroid, self.model.centroids.len())));
         }
-        if header.flags == FLAGS_DEAD && header.deleted == 0 || header.flags == FLAGS_LIVE && header.deleted > 0 {
+        if (header.deleted > 0) == (header.flags == FLAGS_LIVE) {
             return Err(bad(format!("flags {:#x} and deleted by commit {}", header.flags, header.deleted)));
         }
         let mut x = vec![0.0; layout.inner_dim];
@@ -184,7 +188,7 @@ impl Check<'_> {
         let commit = self.meta.change.commit;
         self.visible += u64::from(header.is_visible(commit));
         self.report.nodes += u64::from(header.flags == FLAGS_LIVE);
-        self.report.dead_nodes += u64::from(header.flags == FLAGS_DEAD);
+        self.report.dead_nodes += u64::from(matches!(header.flags, FLAGS_DEAD | FLAGS_UNLINKED));
         Ok(Slot {
             exists: true,
             flags: header.flags,
@@ -192,6 +196,7 @@ impl Check<'_> {
             centroid: header.centroid,
             listed: false,
             pending: header.added > commit,
+            anchors: 0,
             row_id: header.row_id,
             code_hash: hash(code.iter().copied()),
             factors,
@@ -222,6 +227,7 @@ impl Check<'_> {
                 }
                 edge_matches(&layout, &node, i, &expected).map_err(bad)?;
                 self.neighbors[id as usize * layout.degree + i] = target;
+                self.slots[id as usize].anchors |= u64::from(link.anchor) << i;
             }
             self.report.edges += links.len() as u64;
             let mut targets: Vec<NodeId> = links.iter().map(|link| link.node).collect();
@@ -290,14 +296,15 @@ impl Check<'_> {
     fn dead(&mut self, reader: &mut impl Reader) -> Result<(), Error> {
         let mut listed = 0;
         let slots = &mut self.slots;
-        dead::scan(reader, self.report.pages, self.meta.change.dead_head, |page, node| {
-            match slots.get_mut(node as usize) {
-                Some(slot) if slot.flags == FLAGS_DEAD && !slot.listed => {
+        dead::scan(reader, self.report.pages, self.meta.change.dead_head, |page, dead| {
+            let expected = if dead.unlinked > 0 { FLAGS_UNLINKED } else { FLAGS_DEAD };
+            match slots.get_mut(dead.node as usize) {
+                Some(slot) if slot.flags == expected && !slot.listed => {
                     slot.listed = true;
                     listed += 1;
                     Ok(())
                 }
-                _ => Err(Error::corrupt(page, format!("node {node} is in the list of the dead, once too often"))),
+                _ => Err(Error::corrupt(page, format!("{dead:?} does not belong in the list of the dead"))),
             }
         })?;
         if listed == self.report.dead_nodes && listed == self.meta.change.dead_rows {
@@ -308,9 +315,10 @@ impl Check<'_> {
         Err(Error::corrupt(PageId(0), what))
     }
 
-    /// Counts the living nodes that a walk from the entry points comes to.
-    fn reach(&mut self, mut stack: Vec<NodeId>) -> Result<(), Error> {
+    /// Counts the living nodes that a walk from `entries` comes to, over all edges or over anchors alone.
+    fn reach(&self, mut stack: Vec<NodeId>, over: u64) -> Result<u64, Error> {
         let mut seen = vec![false; self.slots.len()];
+        let mut living = 0;
         while let Some(node) = stack.pop() {
             let slot = self.slot(node);
             if !slot.exists {
@@ -318,13 +326,14 @@ impl Check<'_> {
                 return Err(Error::corrupt(PageId(self.meta.change.entries_page), what));
             }
             if slot.flags != FLAGS_FREE && !std::mem::replace(&mut seen[node as usize], true) {
-                self.report.reachable += u64::from(slot.flags == FLAGS_LIVE);
+                living += u64::from(slot.flags == FLAGS_LIVE);
                 let neighbors = &self.neighbors[node as usize * self.meta.layout.degree..];
-                let neighbors = &neighbors[..self.meta.layout.degree];
-                stack.extend(neighbors.iter().filter(|n| **n != NodeId::MAX));
+                let neighbors = neighbors[..self.meta.layout.degree].iter().enumerate();
+                let edges = slot.anchors | over;
+                stack.extend(neighbors.filter(|(i, n)| **n != NodeId::MAX && edges >> i & 1 == 1).map(|(_, n)| *n));
             }
         }
-        Ok(())
+        Ok(living)
     }
 }
 

@@ -110,7 +110,7 @@ pub(crate) fn scan(
     reader: &mut impl Reader,
     page_count: u32,
     head: u32,
-    mut each: impl FnMut(PageId, NodeId) -> Result<(), Error>,
+    mut each: impl FnMut(PageId, Dead) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut page = PageId(head);
     for _ in 0..page_count {
@@ -121,7 +121,7 @@ pub(crate) fn scan(
             let body = reader.finish(page)?;
             let (count, next) = header(page, &body)?;
             for at in 0..count {
-                each(page, entry(&body, at).node)?;
+                each(page, entry(&body, at))?;
             }
             next
         };

@@ -227,6 +227,8 @@ pub struct CheckReport {
     pub stale_edges: u64,
     /// Living nodes that a walk from the entry points reaches.
     pub reachable: u64,
+    /// Those that it reaches over anchors alone, the edges that no choice gives up: all, but in an index of format 1.
+    pub anchored: u64,
 }
 
 /// An open index.

@@ -5,6 +5,8 @@
 //! 2025). Edges that the walk missed stay behind. Their generation tells them from edges to the slot's next row;
 //! they cost a search a hop now and then, and go when their node next chooses.
 
+use std::collections::HashSet;
+
 use super::change::Change;
 use super::dead::{self, Dead};
 use super::link::Extras;
@@ -21,6 +23,8 @@ const HEIRS: usize = 12;
 
 /// Nearest nodes that are asked to give an edge that stays.
 const GUARDIANS: usize = 8;
+/// Nodes looked at to learn who is found through some; beyond, only entry points count as found without them.
+const BELOW_MAX: usize = 1 << 12;
 
 /// What vacuum did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,8 +126,7 @@ impl<W: PagesMut> Change<'_, W> {
         let (page, slot) = layout.place(node);
         page::step(self.pages, &[dead_page, page], &mut |bodies| {
             dead::set_unlinked(dead_page, bodies[0], at, node, commit)?;
-            // Nobody may rely on it any more, nor on being found through it.
-            NodeMut::new(&layout, bodies[1], slot).clear_anchors();
+            NodeMut::new(&layout, bodies[1], slot).unlink();
             Ok(())
         })
     }
@@ -141,7 +144,8 @@ impl<W: PagesMut> Change<'_, W> {
             self.reconsider_without(neighbor, node, &heirs)?;
         }
         let entry = self.replace_entries(node)?;
-        self.anchor_anew(&wards, guardian.or(entry), node)?;
+        // What leads to an entry point may itself be found through it alone.
+        self.anchor_anew(&wards, entry.or(guardian), node)?;
         Ok(repaired)
     }
 
@@ -165,7 +169,7 @@ impl<W: PagesMut> Change<'_, W> {
     }
 
     /// Living neighbors of a dead node, those that the walk to it met first, nearest first; and its wards: nodes,
-    /// living or dead, that rely on its edge to be found.
+    /// living or not yet unlinked, that rely on its edge to be found.
     fn heirs(&mut self, node: NodeId) -> Result<(Vec<NodeId>, Vec<NodeId>), Error> {
         let meta = &self.meta;
         let mut reader = self.pages.reader();
@@ -177,7 +181,7 @@ impl<W: PagesMut> Change<'_, W> {
             })?;
             reader.release();
             heirs.extend((flags == FLAGS_LIVE).then_some(link.node));
-            wards.extend((flags != FLAGS_FREE && link.anchor).then_some(link.node));
+            wards.extend((link.anchor && matches!(flags, FLAGS_LIVE | FLAGS_DEAD)).then_some(link.node));
         }
         let rank = |id: &NodeId| self.explorer.near.nearest().position(|near| near.0 == *id).unwrap_or(usize::MAX);
         heirs.sort_by_cached_key(rank);
@@ -220,25 +224,54 @@ impl<W: PagesMut> Change<'_, W> {
         Ok((living, guardian))
     }
 
-    /// Gives nodes that relied on the edges of `gone` others to rely on: the node on which it relied itself, or
-    /// the entry point that took its place, and one another. None of them is found through a ward, so anchors go
-    /// on leading from the entry points to every node. If that node is not known, the nearest that lives.
+    /// Gives nodes that relied on the edges of `gone` others to rely on: `guardian`, the node on which it relied itself
+    /// or the entry point that took its place, and one another. If that one is not known or has no edge left, the
+    /// nearest living node that is not itself found through them. So anchors go on leading from the entry points
+    /// to every node.
     fn anchor_anew(&mut self, wards: &[NodeId], guardian: Option<NodeId>, gone: NodeId) -> Result<(), Error> {
-        let is_other = |id: &NodeId| *id != gone && !wards.contains(id);
-        let nearest = self.explorer.near.nearest().map(|near| near.0).filter(is_other).take(GUARDIANS);
-        let nearest: Vec<NodeId> = nearest.collect();
         let mut guardians: Vec<NodeId> = guardian.into_iter().collect();
-        for ward in wards.iter().filter(|ward| Some(**ward) != guardian) {
+        for (at, ward) in wards.iter().enumerate() {
+            if self.entries.iter().any(|entry| entry.node == *ward) || Some(*ward) == guardian {
+                continue;
+            }
             let Self { meta, model, pages, .. } = self;
             let target =
                 with_node(meta, &mut pages.reader(), *ward, |node, _| encode::target(meta, model, *ward, node))?;
             let Some(target) = target else { continue };
             if !self.anchor(&guardians, &target)? {
-                self.anchor(&nearest, &target)?;
+                let others = self.found_without(&wards[at..], gone)?;
+                self.anchor(&others, &target)?;
             }
             guardians.push(*ward);
         }
         Ok(())
+    }
+
+    /// Living nodes to which anchors lead without `gone` and without `wards`, nearest first: of those that the walk
+    /// met, those not below the wards; then the entry points, to which nothing need lead.
+    fn found_without(&self, wards: &[NodeId], gone: NodeId) -> Result<Vec<NodeId>, Error> {
+        let mut below: Vec<NodeId> = wards.to_vec();
+        let mut known: HashSet<NodeId> = below.iter().copied().collect();
+        let mut reader = self.pages.reader();
+        while let Some(node) = below.pop()
+            && known.len() < BELOW_MAX
+        {
+            with_node(&self.meta, &mut reader, node, |found, header| {
+                let anchors = found.links().filter(|link| link.anchor && header.flags != FLAGS_FREE);
+                below.extend(anchors.map(|link| link.node).filter(|node| known.insert(*node)));
+            })?;
+            reader.release();
+        }
+        let mut others = Vec::with_capacity(GUARDIANS + self.entries.len());
+        if known.len() < BELOW_MAX {
+            let met = self.explorer.near.nearest().map(|near| near.0);
+            others.extend(met.filter(|id| *id != gone && !known.contains(id)).take(GUARDIANS));
+        }
+        for entry in &self.entries {
+            let lives = with_node(&self.meta, &mut reader, entry.node, |_, header| header.flags == FLAGS_LIVE)?;
+            others.extend((lives && entry.node != gone).then_some(entry.node));
+        }
+        Ok(others)
     }
 
     /// Puts a living node in the place of a dead one where searches begin: the nearest, or any. If no row is left,

@@ -23,6 +23,9 @@ pub(crate) const FLAGS_FREE: u8 = 0;
 pub(crate) const FLAGS_LIVE: u8 = 0xA1;
 /// Flags of a node whose row was deleted or replaced: it still leads searches on, and older snapshots see it.
 pub(crate) const FLAGS_DEAD: u8 = 0xA2;
+/// Flags of a dead node out of sight of every snapshot, whose slot waits until no reader can be at it. None of its
+/// edges is an anchor, and it needs none.
+pub(crate) const FLAGS_UNLINKED: u8 = 0xA3;
 
 /// Bit of an edge's generation byte that makes it an anchor; generations have the others.
 const ANCHOR: u8 = 0x80;
@@ -241,7 +244,8 @@ impl NodeHeader {
     /// Whether there is a node, living or dead, or a free slot: whether the flags are flags.
     #[inline]
     pub(crate) fn is_valid(&self, layout: &NodeLayout) -> bool {
-        matches!(self.flags, FLAGS_FREE | FLAGS_LIVE | FLAGS_DEAD) && usize::from(self.degree) <= layout.degree
+        matches!(self.flags, FLAGS_FREE | FLAGS_LIVE | FLAGS_DEAD | FLAGS_UNLINKED)
+            && usize::from(self.degree) <= layout.degree
     }
 }
 
@@ -392,8 +396,10 @@ impl<'a> NodeMut<'a> {
         self.bytes[self.layout.generation_start() + slot] |= ANCHOR;
     }
 
-    /// Makes no edge one that stays.
-    pub(crate) fn clear_anchors(&mut self) {
+    /// Marks a dead node as one on which nobody relies any more, and that relies on nobody to be found.
+    pub(crate) fn unlink(&mut self) {
+        let header = self.as_ref().header();
+        self.set_header(&NodeHeader { flags: FLAGS_UNLINKED, ..header });
         let bytes = self.layout.generation_start()..self.layout.codes_start();
         self.bytes[bytes].iter_mut().for_each(|byte| *byte &= !ANCHOR);
     }

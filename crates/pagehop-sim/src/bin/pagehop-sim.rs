@@ -13,7 +13,6 @@ const HELP: &str = "pagehop-sim: lives of an index on a disk that fails
   --operations N   stop each after so many operations
   --calls          print every call to the disk
   --lie BUG        play a bug of the disk: log-sync, index-sync, double-write
-  --lenient        count rows that no walk reaches, instead of reporting them
   --keep-going     go on after a violation";
 
 fn main() -> ExitCode {
@@ -35,10 +34,6 @@ fn main() -> ExitCode {
             "--lie" => {
                 let lie = arguments.next().unwrap_or_default();
                 lies.iter().find(|known| known.0 == lie).map(|known| options.lie = known.1)
-            }
-            "--lenient" => {
-                options.lenient = true;
-                Some(())
             }
             "--keep-going" => {
                 keep_going = true;

@@ -33,11 +33,6 @@ pub(super) fn ensure(so: bool, what: impl FnOnce() -> String) -> Result<(), Trou
     if so { Ok(()) } else { Err(Trouble::Violation(what())) }
 }
 
-/// Rows that a walk may fail to reach: a few in a hundred, and one in any case.
-fn tolerated(rows: usize, lenient: bool) -> usize {
-    if lenient { usize::MAX / 2 } else { (rows / 50).max(1) }
-}
-
 impl<'i, 'p> OpenCursor<'i, 'p> {
     pub(super) fn open(
         index: &'i Index<Pages<'p>>,
@@ -62,16 +57,15 @@ impl<'i, 'p> OpenCursor<'i, 'p> {
         Ok(())
     }
 
-    /// Takes all that is left; returns how many rows were missing.
-    pub(super) fn drain(mut self, lenient: bool) -> Result<usize, Trouble> {
+    /// Takes all that is left: every row must have come.
+    pub(super) fn drain(mut self) -> Result<(), Trouble> {
         self.advance(usize::MAX)?;
         let rows = &self.version.rows;
         let missing: Vec<u64> = rows.keys().filter(|id| !self.found.contains(id)).copied().collect();
-        ensure(missing.len() <= tolerated(rows.len(), lenient), || {
+        ensure(missing.is_empty(), || {
             let number = self.version.number;
             format!("a cursor of version {number} missed {} of {} rows: {missing:?}", missing.len(), rows.len())
-        })?;
-        Ok(missing.len())
+        })
     }
 }
 
@@ -111,9 +105,7 @@ pub(super) fn search(
         hits.windows(2).all(|pair| (pair[0].distance, pair[0].row_id) <= (pair[1].distance, pair[1].row_id));
     ensure(ordered, || format!("hits are not in order: {hits:?}"))?;
     let expected = rows.len().min(K);
-    ensure(hits.len() + tolerated(rows.len(), outcome.lenient) >= expected, || {
-        format!("a search for {K} of {} rows found {}", rows.len(), hits.len())
-    })?;
+    ensure(hits.len() == expected, || format!("a search for {K} of {} rows found {}", rows.len(), hits.len()))?;
     outcome.near_wanted += expected as u64;
     Ok(())
 }
@@ -123,14 +115,13 @@ pub(super) fn number_of(index: &Index<Pages<'_>>) -> Result<u64, Error> {
     Ok(index.info()?.mark[0])
 }
 
-/// The counts of the index and its rows against `version`; returns how many no cursor reached.
+/// The counts of the index and its rows against `version`.
 pub(super) fn every_row(
     index: &Index<Pages<'_>>,
     metric: Metric,
     query: &Arc<[f32]>,
     version: &Version,
-    outcome: &mut Outcome,
-) -> Result<usize, Trouble> {
+) -> Result<(), Trouble> {
     let (info, rows) = (index.info()?, version.rows.len());
     ensure(info.mark[0] == version.number, || {
         format!("the index is of version {}, expected {}", info.mark[0], version.number)
@@ -138,7 +129,7 @@ pub(super) fn every_row(
     ensure(info.rows == rows as u64 && info.dim == query.len() && info.metric == metric, || {
         format!("version {} has {rows} rows, the index says {info:?}", version.number)
     })?;
-    OpenCursor::open(index, metric, Arc::clone(query), version)?.drain(outcome.lenient)
+    OpenCursor::open(index, metric, Arc::clone(query), version)?.drain()
 }
 
 /// Everything about the index against `version`: its own check, its counts, and every row.
@@ -149,22 +140,17 @@ pub(super) fn everything(
     version: &Version,
     outcome: &mut Outcome,
 ) -> Result<(), Trouble> {
-    let (info, rows) = (index.info()?, version.rows.len());
+    let info = index.info()?;
     let report = index.check(&mut |_| ControlFlow::Continue(())).map_err(|error| match error {
         Error::Io { .. } => Trouble::Error(error),
         error => Trouble::Violation(format!("check of version {}: {error}", version.number)),
     })?;
     let counts = (report.nodes, report.dead_nodes, report.free_slots);
     ensure(counts == (info.rows, info.dead_rows, info.free_slots), || format!("{report:?} but {info:?}"))?;
-    let unreachable = report.nodes.saturating_sub(report.reachable) as usize;
-    outcome.unreachable = outcome.unreachable.max(unreachable);
-    ensure(unreachable <= tolerated(rows, outcome.lenient), || {
-        format!("{unreachable} of {rows} rows cannot be reached: {report:?}")
+    ensure(report.nodes == report.anchored && report.nodes == report.reachable, || {
+        format!("some rows cannot be reached: {report:?}")
     })?;
-    let missing = every_row(index, metric, query, version, outcome)?;
-    ensure(missing <= unreachable || outcome.lenient, || {
-        format!("a cursor missed {missing} rows, {unreachable} cannot be reached")
-    })?;
+    every_row(index, metric, query, version)?;
     outcome.checks += 1;
     Ok(())
 }
