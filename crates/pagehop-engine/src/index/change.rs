@@ -215,7 +215,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
         let encoded = Encoded::new(&self.meta, &self.model, row)?;
         let (_, old) = ids::find(&self.pages.reader(), PageId(self.meta.change.id_root), id)?;
         if let Some(old) = old {
-            let same = with_node(&self.meta, &mut self.pages.reader(), old, |node, header| {
+            let same = with_node(&self.meta, &self.pages.reader(), old, |node, header| {
                 header.step == encoded.own.step && node.hi() == encoded.hi && node.lo() == encoded.lo
             })?;
             if same {
@@ -415,7 +415,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
     fn enter_at(&mut self, target: &Target, encoded: &Encoded) -> Result<(), Error> {
         for index in 0..self.entries.len() {
             let entry = self.entries[index];
-            let leads = with_node(&self.meta, &mut self.pages.reader(), entry.node, |_, header| {
+            let leads = with_node(&self.meta, &self.pages.reader(), entry.node, |_, header| {
                 header.flags == FLAGS_LIVE && entry.node != target.node
             })?;
             if !leads {
@@ -472,13 +472,13 @@ fn write_node(node: &mut NodeMut<'_>, row_id: u64, encoded: &Encoded, targets: &
 
 impl<W: PagesMut> Change<'_, W> {
     fn node_header(&self, node: NodeId) -> Result<NodeHeader, Error> {
-        with_node(&self.meta, &mut self.pages.reader(), node, |_, header| *header)
+        with_node(&self.meta, &self.pages.reader(), node, |_, header| *header)
     }
 
     /// Reads a node into its codes.
     pub(super) fn point_of(&self, node: NodeId) -> Result<(NodeHeader, Vec<f32>), Error> {
         let mut point = Vec::new();
-        let header = with_node(&self.meta, &mut self.pages.reader(), node, |found: &NodeRef<'_>, header| {
+        let header = with_node(&self.meta, &self.pages.reader(), node, |found: &NodeRef<'_>, header| {
             encode::decode(found, header, &mut point);
             *header
         })?;

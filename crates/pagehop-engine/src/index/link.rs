@@ -33,7 +33,7 @@ impl<W: PagesMut> Change<'_, W> {
         for most in [layout.degree / 2, layout.degree] {
             for guardian in guardians {
                 let (page, slot) = layout.place(*guardian);
-                let (free, present) = with_node(&self.meta, &mut self.pages.reader(), *guardian, |node, _| {
+                let (free, present) = with_node(&self.meta, &self.pages.reader(), *guardian, |node, _| {
                     let free = node.links().filter(|link| link.anchor).count() < most;
                     (free, node.links().position(|l| l.node == target.node && l.generation == target.generation))
                 })?;
@@ -58,7 +58,7 @@ impl<W: PagesMut> Change<'_, W> {
     pub(super) fn link(&mut self, node: NodeId, target: &Target, anchor: bool) -> Result<(), Error> {
         let layout = self.meta.layout;
         let (page, slot) = layout.place(node);
-        let (degree, present) = with_node(&self.meta, &mut self.pages.reader(), node, |found, header| {
+        let (degree, present) = with_node(&self.meta, &self.pages.reader(), node, |found, header| {
             (usize::from(header.degree), found.links().find(|link| link.node == target.node))
         })?;
         match present {
@@ -102,7 +102,7 @@ impl<W: PagesMut> Change<'_, W> {
         for id in chosen.iter().filter(|id| !staying(id)) {
             let target = match extras {
                 Extras::One(target) if target.node == *id => Some(target.clone()),
-                _ => with_node(meta, &mut reader, *id, |found, _| encode::target(meta, model, *id, found))?,
+                _ => with_node(meta, &reader, *id, |found, _| encode::target(meta, model, *id, found))?,
             };
             fresh.push((target.ok_or_else(|| unknown_centroid(meta, *id))?, anchor == Some(*id)));
             reader.release();

@@ -342,23 +342,20 @@ impl Neighborhood {
 /// Looks at one slot.
 pub(crate) fn with_node<R: Reader, T>(
     meta: &Meta,
-    reader: &mut R,
+    reader: &R,
     node: NodeId,
     look: impl FnOnce(&NodeRef<'_>, &NodeHeader) -> T,
 ) -> Result<T, Error> {
     let (page, slot) = meta.layout.place(node);
-    let result = {
-        let guard = reader.finish(page)?;
-        if guard[0] != PageKind::Node as u8 {
-            return Err(Error::corrupt(page, format!("a node page has kind 2, this one {}", guard[0])));
-        }
-        let found = NodeRef::new(&meta.layout, &guard, slot);
-        let header = found.header();
-        if !header.is_valid(&meta.layout) {
-            let what = format!("slot {slot} has flags {} and degree {}", header.flags, header.degree);
-            return Err(Error::corrupt(page, what));
-        }
-        look(&found, &header)
-    };
-    Ok(result)
+    let guard = reader.finish(page)?;
+    if guard[0] != PageKind::Node as u8 {
+        return Err(Error::corrupt(page, format!("a node page has kind 2, this one {}", guard[0])));
+    }
+    let found = NodeRef::new(&meta.layout, &guard, slot);
+    let header = found.header();
+    if !header.is_valid(&meta.layout) {
+        let what = format!("slot {slot} has flags {} and degree {}", header.flags, header.degree);
+        return Err(Error::corrupt(page, what));
+    }
+    Ok(look(&found, &header))
 }

@@ -145,7 +145,7 @@ impl<W: PagesMut> Change<'_, W> {
         nodes.sort_unstable();
         let mut point = Vec::new();
         for (id, node) in nodes {
-            with_node(&self.meta, &mut reader, node, |found, header| encode::decode(found, header, &mut point))?;
+            with_node(&self.meta, &reader, node, |found, header| encode::decode(found, header, &mut point))?;
             reader.release();
             rows.ids.push(id);
             rows.components.extend_from_slice(self.model.space.restore(&mut point));

@@ -5,10 +5,11 @@
 //! 2025). Edges that the walk missed stay behind. Their generation tells them from edges to the slot's next row;
 //! they cost a search a hop now and then, and go when their node next chooses.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use super::change::Change;
 use super::dead::{self, Dead};
+use super::encode::Target;
 use super::link::Extras;
 use super::near::with_node;
 use super::{OnProgress, Progress, encode, ids};
@@ -23,7 +24,7 @@ const HEIRS: usize = 12;
 
 /// Nearest nodes that are asked to give an edge that stays.
 const GUARDIANS: usize = 8;
-/// Nodes looked at to learn who is found through some; beyond, only entry points count as found without them.
+/// Nodes looked at to learn who is found through some.
 const BELOW_MAX: usize = 1 << 12;
 
 /// What vacuum did.
@@ -108,7 +109,7 @@ impl<W: PagesMut> Change<'_, W> {
             report.freed += 1;
             return self.free(node, dead_page, at);
         }
-        let header = with_node(&self.meta, &mut self.pages.reader(), node, |_, header| *header)?;
+        let header = with_node(&self.meta, &self.pages.reader(), node, |_, header| *header)?;
         if header.flags != FLAGS_DEAD {
             let (page, slot) = self.meta.layout.place(node);
             let what = format!("slot {slot} is in the list of the dead and has flags {:#x}", header.flags);
@@ -137,7 +138,7 @@ impl<W: PagesMut> Change<'_, W> {
         let (_, point) = self.point_of(node)?;
         let Self { meta, model, entries, explorer, pages, .. } = self;
         explorer.walk(meta, model, entries, &mut pages.reader(), &point, REPAIR_LIST)?;
-        let (heirs, wards) = self.heirs(node)?;
+        let (heirs, wards) = (self.heirs(node)?, self.wards_of(node)?);
         let (in_neighbors, guardian) = self.in_neighbors(node, generation, &heirs)?;
         let repaired = in_neighbors.len() as u64;
         for neighbor in in_neighbors {
@@ -168,20 +169,18 @@ impl<W: PagesMut> Change<'_, W> {
         })
     }
 
-    /// Living neighbors of a dead node, those that the walk to it met first, nearest first; and its wards: nodes,
-    /// living or not yet unlinked, that rely on its edge to be found.
-    fn heirs(&mut self, node: NodeId) -> Result<(Vec<NodeId>, Vec<NodeId>), Error> {
+    /// Living neighbors of a dead node, those that the walk to it met first, nearest first.
+    fn heirs(&mut self, node: NodeId) -> Result<Vec<NodeId>, Error> {
         let meta = &self.meta;
         let mut reader = self.pages.reader();
-        let links: Vec<Link> = with_node(meta, &mut reader, node, |found, _| found.links().collect())?;
-        let (mut heirs, mut wards) = (Vec::with_capacity(links.len()), Vec::new());
+        let links: Vec<Link> = with_node(meta, &reader, node, |found, _| found.links().collect())?;
+        let mut heirs = Vec::with_capacity(links.len());
         for link in links {
-            let flags = with_node(meta, &mut reader, link.node, |_, header| {
+            let flags = with_node(meta, &reader, link.node, |_, header| {
                 if header.generation == link.generation { header.flags } else { FLAGS_FREE }
             })?;
             reader.release();
             heirs.extend((flags == FLAGS_LIVE).then_some(link.node));
-            wards.extend((link.anchor && matches!(flags, FLAGS_LIVE | FLAGS_DEAD)).then_some(link.node));
         }
         let rank = |id: &NodeId| self.explorer.near.nearest().position(|near| near.0 == *id).unwrap_or(usize::MAX);
         heirs.sort_by_cached_key(rank);
@@ -192,7 +191,7 @@ impl<W: PagesMut> Change<'_, W> {
                 heirs.push(id);
             }
         }
-        Ok((heirs, wards))
+        Ok(heirs)
     }
 
     /// Living nodes with an edge to `node`, of those that the walk met and those that it leads to; and the node,
@@ -211,7 +210,7 @@ impl<W: PagesMut> Change<'_, W> {
         let mut reader = self.pages.reader();
         let (mut living, mut guardian) = (Vec::new(), None);
         for candidate in candidates {
-            let link = with_node(meta, &mut reader, candidate, |other, header| {
+            let link = with_node(meta, &reader, candidate, |other, header| {
                 let link = other.links().find(|l| l.node == node && l.generation == generation);
                 link.filter(|_| header.flags != FLAGS_FREE).map(|link| (header.flags == FLAGS_LIVE, link.anchor))
             })?;
@@ -229,49 +228,74 @@ impl<W: PagesMut> Change<'_, W> {
     /// nearest living node that is not itself found through them. So anchors go on leading from the entry points
     /// to every node.
     fn anchor_anew(&mut self, wards: &[NodeId], guardian: Option<NodeId>, gone: NodeId) -> Result<(), Error> {
+        let is_found =
+            |ward: &NodeId| Some(*ward) == guardian || self.entries.iter().any(|entry| entry.node == *ward);
+        let wards: Vec<NodeId> = wards.iter().copied().filter(|ward| !is_found(ward)).collect();
         let mut guardians: Vec<NodeId> = guardian.into_iter().collect();
         for (at, ward) in wards.iter().enumerate() {
-            if self.entries.iter().any(|entry| entry.node == *ward) || Some(*ward) == guardian {
-                continue;
-            }
             let Self { meta, model, pages, .. } = self;
             let target =
-                with_node(meta, &mut pages.reader(), *ward, |node, _| encode::target(meta, model, *ward, node))?;
+                with_node(meta, &pages.reader(), *ward, |node, _| encode::target(meta, model, *ward, node))?;
             let Some(target) = target else { continue };
             if !self.anchor(&guardians, &target)? {
-                let others = self.found_without(&wards[at..], gone)?;
-                self.anchor(&others, &target)?;
+                self.anchor_to_any(&wards[at..], &target, gone)?;
             }
             guardians.push(*ward);
         }
         Ok(())
     }
 
-    /// Living nodes to which anchors lead without `gone` and without `wards`, nearest first: of those that the walk
-    /// met, those not below the wards; then the entry points, to which nothing need lead.
-    fn found_without(&self, wards: &[NodeId], gone: NodeId) -> Result<Vec<NodeId>, Error> {
-        let mut below: Vec<NodeId> = wards.to_vec();
-        let mut known: HashSet<NodeId> = below.iter().copied().collect();
-        let mut reader = self.pages.reader();
-        while let Some(node) = below.pop()
+    /// Anchors `target`, the first of `wards`, to a node that is not found through `gone` or `wards`: the nearest of
+    /// the living that the walk met, or else the first with an edge left that anchors lead to from the entry points.
+    fn anchor_to_any(&mut self, wards: &[NodeId], target: &Target, gone: NodeId) -> Result<(), Error> {
+        let mut known: HashSet<NodeId> = wards.iter().copied().chain([gone]).collect();
+        let mut below: VecDeque<NodeId> = wards.iter().copied().collect();
+        while let Some(node) = below.pop_front()
             && known.len() < BELOW_MAX
         {
-            with_node(&self.meta, &mut reader, node, |found, header| {
-                let anchors = found.links().filter(|link| link.anchor && header.flags != FLAGS_FREE);
-                below.extend(anchors.map(|link| link.node).filter(|node| known.insert(*node)));
-            })?;
-            reader.release();
+            below.extend(self.wards_of(node)?.into_iter().filter(|ward| known.insert(*ward)));
         }
-        let mut others = Vec::with_capacity(GUARDIANS + self.entries.len());
         if known.len() < BELOW_MAX {
-            let met = self.explorer.near.nearest().map(|near| near.0);
-            others.extend(met.filter(|id| *id != gone && !known.contains(id)).take(GUARDIANS));
+            let met = self.explorer.near.nearest().map(|near| near.0).filter(|id| !known.contains(id));
+            let met: Vec<NodeId> = met.take(GUARDIANS).collect();
+            if self.anchor(&met, target)? {
+                return Ok(());
+            }
         }
-        for entry in &self.entries {
-            let lives = with_node(&self.meta, &mut reader, entry.node, |_, header| header.flags == FLAGS_LIVE)?;
-            others.extend((lives && entry.node != gone).then_some(entry.node));
+        // Down from the entry points, but not past the wards.
+        let mut known: HashSet<NodeId> = wards.iter().copied().chain([gone]).collect();
+        let entries: Vec<NodeId> = self.entries.iter().map(|entry| entry.node).collect();
+        let mut others: VecDeque<NodeId> = entries.into_iter().filter(|entry| known.insert(*entry)).collect();
+        while let Some(node) = others.pop_front() {
+            if self.relies_on_anchors(node)? && self.anchor(&[node], target)? {
+                return Ok(());
+            }
+            others.extend(self.wards_of(node)?.into_iter().filter(|ward| known.insert(*ward)));
         }
-        Ok(others)
+        Ok(())
+    }
+
+    /// Whether a slot holds a node that is to be found: one that lives, or is dead and not unlinked.
+    fn relies_on_anchors(&self, node: NodeId) -> Result<bool, Error> {
+        with_node(&self.meta, &self.pages.reader(), node, |_, header| {
+            matches!(header.flags, FLAGS_LIVE | FLAGS_DEAD)
+        })
+    }
+
+    /// The nodes, living or not yet unlinked, to which anchors of `node` lead.
+    fn wards_of(&self, node: NodeId) -> Result<Vec<NodeId>, Error> {
+        let reader = self.pages.reader();
+        let anchors: Vec<Link> = with_node(&self.meta, &reader, node, |found, header| {
+            found.links().filter(|link| link.anchor && header.flags != FLAGS_FREE).collect()
+        })?;
+        let mut wards = Vec::with_capacity(anchors.len());
+        for link in anchors {
+            let relies = with_node(&self.meta, &reader, link.node, |_, header| {
+                header.generation == link.generation && matches!(header.flags, FLAGS_LIVE | FLAGS_DEAD)
+            })?;
+            wards.extend(relies.then_some(link.node));
+        }
+        Ok(wards)
     }
 
     /// Puts a living node in the place of a dead one where searches begin: the nearest, or any. If no row is left,
