@@ -143,10 +143,12 @@ impl Log {
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Removes the file.
+    /// Removes the file, durably: it may hold what failed to be written and failed to be erased, of which no reader
+    /// saw anything and a loss of power could bring back.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         self.forget();
-        self.storage.remove(Name::Log).map_err(|error| self.refused("removal", error))
+        let removed = self.storage.remove(Name::Log).and_then(|()| self.storage.sync_directory());
+        removed.map_err(|error| self.refused("removal", error))
     }
 
     /// The header. `None` if there is no log, or one whose creation was cut short.
