@@ -28,7 +28,7 @@ pub(crate) fn build(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(u64, u32)> {
     let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
-    let options = BuildOptions { metric, memory_bytes, threads, seed };
+    let options = BuildOptions { metric, memory_bytes, threads, seed, ..BuildOptions::default() };
     let mut source = PySource::new(source, dim);
     let mut watch = Watch::new(progress);
     let built = py.detach(|| {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::errors::Error;
 use crate::formats::Vectors;
 use crate::interrupt;
-use crate::output::{Output, grouped, human_bytes, metric_name, say};
+use crate::output::{grouped, human_bytes, json_line, metric_name, say};
 use crate::progress::ProgressLine;
 
 /// Build an index over the vectors of a file.
@@ -99,6 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         memory_bytes: args.memory,
         threads: args.threads,
         seed: args.seed,
+        ..BuildOptions::default()
     };
     let mut line = ProgressLine::new(args.quiet);
     let built = pagehop_store::build(&args.output, &mut vectors, &options, args.overwrite, &mut |progress| {
@@ -125,12 +126,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             human_bytes(bytes),
         ));
     }
-    if args.json {
-        let mut output = Output::new();
-        output.json(&report)?;
-        output.finish()?;
-    }
-    Ok(())
+    json_line(args.json, &report)
 }
 
 /// Refuses to put an index where something is, unless it may `overwrite` that.

@@ -7,7 +7,7 @@ use pagehop_store::OpenOptions;
 use serde::Serialize;
 
 use crate::errors::Error;
-use crate::output::{Output, human_bytes, say};
+use crate::output::{human_bytes, json_line, say};
 use crate::writing;
 
 /// Bring every commit into the index file, so that it can be copied or moved alone.
@@ -57,10 +57,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             say(format_args!("another process has it open; the files beside it go when the last one closes it"));
         }
     }
-    if args.json {
-        let mut output = Output::new();
-        output.json(&report)?;
-        output.finish()?;
-    }
-    Ok(())
+    json_line(args.json, &report)
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::build::{MetricName, refuse_to_replace};
 use crate::errors::Error;
-use crate::output::{Output, metric_name, say};
+use crate::output::{json_line, metric_name, say};
 
 /// Create an empty index.
 #[derive(clap::Args)]
@@ -52,10 +52,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         let Report { dim, metric, .. } = report;
         say(format_args!("{}: no rows yet, of {dim} dimensions under {metric}", args.index.display()));
     }
-    if args.json {
-        let mut output = Output::new();
-        output.json(&report)?;
-        output.finish()?;
-    }
-    Ok(())
+    json_line(args.json, &report)
 }

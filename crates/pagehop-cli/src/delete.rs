@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::errors::Error;
 use crate::formats::read_ids;
 use crate::interrupt;
-use crate::output::{Output, grouped, say};
+use crate::output::{grouped, json_line, say};
 use crate::progress::ProgressLine;
 use crate::writing::{self, BATCH_ROWS, parse_batch};
 
@@ -81,12 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             unknown_in_words(&report.unknown),
         ));
     }
-    if args.json {
-        let mut output = Output::new();
-        output.json(&report)?;
-        output.finish()?;
-    }
-    Ok(())
+    json_line(args.json, &report)
 }
 
 fn delete(args: &Args, index: &Index<FilePages>, ids: &[u64], report: &mut DeleteReport) -> Result<(), Error> {

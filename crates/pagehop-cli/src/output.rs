@@ -36,6 +36,16 @@ impl Output {
     }
 }
 
+/// The report of a command, as one line of JSON on standard output if it was asked for.
+pub(crate) fn json_line(asked: bool, report: &impl Serialize) -> Result<(), Error> {
+    if !asked {
+        return Ok(());
+    }
+    let mut output = Output::new();
+    output.json(report)?;
+    output.finish()
+}
+
 /// Says `text` on standard error.
 pub(crate) fn say(text: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{text}");

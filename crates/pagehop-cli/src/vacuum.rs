@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::errors::Error;
 use crate::interrupt;
-use crate::output::{Output, grouped, say};
+use crate::output::{grouped, json_line, say};
 use crate::progress::ProgressLine;
 use crate::writing;
 
@@ -76,10 +76,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             say(format_args!("{waiting} more wait for searches that may still see them; vacuum again later"));
         }
     }
-    if args.json {
-        let mut output = Output::new();
-        output.json(&report)?;
-        output.finish()?;
-    }
-    Ok(())
+    json_line(args.json, &report)
 }

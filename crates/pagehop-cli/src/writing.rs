@@ -58,9 +58,7 @@ pub(crate) fn about(path: &Path, index: &Index<FilePages>) -> Result<Info, Error
 
 /// Brings every commit into the index file and closes it; if nobody else has it open, the files beside it go.
 pub(crate) fn close(path: &Path, index: Index<FilePages>) -> Result<(), Error> {
-    let closed = index.pages().checkpoint();
-    drop(index);
-    closed.map_err(|error| {
+    index.into_pages().close().map_err(|error| {
         let path_name = path.display();
         Error::about(path, &error).and(&format!(
             "what was committed is safe in {path_name}-log, which belongs to the index; `pagehop checkpoint \

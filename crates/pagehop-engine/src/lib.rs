@@ -13,14 +13,17 @@ mod metric;
 pub mod page;
 mod quantize;
 mod random;
+mod row_ids;
 mod threads;
 
 pub use error::Error;
 pub use index::{
-    AddReport, BuildOptions, BuildReport, Change, CheckReport, Cursor, DeleteReport, EachChunk, Hit, Index, Info,
-    OnProgress, Progress, SearchOptions, SearchResult, Searcher, Stats, VacuumReport, VectorSource, build, create,
+    AddReport, BuildOptions, BuildReport, Change, CheckReport, Cursor, DeleteReport, EachChunk, Found, Hit, Index,
+    Info, OnProgress, Progress, RemoveReport, SearchOptions, SearchResult, Searcher, Stats, VacuumReport,
+    VectorSource, build, build_memory_bytes, create,
 };
 pub use metric::Metric;
 pub use page::{
     BODY_BYTES, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, PagesMut, Reader, STEP_PAGES,
 };
+pub use row_ids::{RowIds, TID_END, TIDS_MAX};

@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use pagehop_engine::{AddReport, CheckReport, Index, Metric, SearchOptions, create};
+use pagehop_engine::{AddReport, CheckReport, Index, Metric, RowIds, SearchOptions, create};
 use pagehop_sim::{MemPages, MemWriter};
 use support::{Noise, Rows, embeddings, no_progress, recall};
 
@@ -13,7 +13,7 @@ const EXPAND_ALL: SearchOptions = SearchOptions { search_list: 100, slack: f32::
 
 fn empty(dim: usize, metric: Metric) -> MemPages {
     let mut pages = MemPages::new();
-    create(dim, metric, 1, &mut pages).unwrap();
+    create(dim, metric, 1, RowIds::Mapped, &mut pages).unwrap();
     pages
 }
 
@@ -230,6 +230,18 @@ fn vacuum_keeps_every_row_of_noise_within_reach() {
         let all = count as u64;
         assert_eq!((found.nodes, found.reachable, found.anchored), (all, all, all), "{round}: {found:?}");
     }
+}
+
+#[test]
+fn equal_rows_are_all_found() {
+    let (dim, count) = (24, 1500);
+    let rows = Rows::new(dim, vec![0.5; count * dim]);
+    let mut pages = empty(dim, Metric::L2);
+    add_in_batches(&mut pages, &rows, 100);
+    let found = check(&pages);
+    let all = count as u64;
+    assert_eq!((found.nodes, found.reachable, found.anchored), (all, all, all), "{found:?}");
+    assert_eq!(all_rows(&pages, dim).len(), count);
 }
 
 /// Whatever comes and goes, a walk from the entry points comes to every row, and a search finds as many as asked.

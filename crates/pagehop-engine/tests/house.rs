@@ -10,18 +10,19 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// What each room of the engine may import from it, besides itself.
-const ROOMS: [(&str, &[&str]); 10] = [
+const ROOMS: [(&str, &[&str]); 11] = [
     ("error", &["page"]), // an error names a page
     ("metric", &["error"]),
     ("random", &[]),
+    ("row_ids", &[]),
     ("threads", &["error"]),
     ("quantize", &["error", "metric", "random", "threads"]),
     ("graph", &["error", "metric", "random", "threads", "quantize"]),
-    ("page", &["error", "metric", "quantize"]),
-    ("index", &["error", "metric", "random", "threads", "quantize", "graph", "page"]),
-    ("lib", &["error", "metric", "random", "threads", "quantize", "graph", "page", "index"]),
+    ("page", &["error", "metric", "row_ids", "quantize"]),
+    ("index", &["error", "metric", "random", "row_ids", "threads", "quantize", "graph", "page"]),
+    ("lib", &["error", "metric", "random", "row_ids", "threads", "quantize", "graph", "page", "index"]),
     // only with the feature of its name, for the benches
-    ("experiment", &["error", "metric", "random", "threads", "quantize", "graph", "page", "index"]),
+    ("experiment", &["error", "metric", "random", "row_ids", "threads", "quantize", "graph", "page", "index"]),
 ];
 
 /// What the engine may not use: it has no files, no clock and no operating system.

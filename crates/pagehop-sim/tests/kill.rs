@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagehop_engine::{Index, Metric, create};
+use pagehop_engine::{Index, Metric, RowIds, create};
 use pagehop_sim::Rng;
 use pagehop_sim::workload::compare;
 use pagehop_store::{Durability, FilePages, FileSink, OpenOptions};
@@ -171,7 +171,7 @@ fn what_a_killed_writer_acknowledged_is_there() {
     std::fs::create_dir_all(&folder.0).unwrap();
     let path = folder.0.join("rows.pagehop");
     let mut sink = FileSink::create(&path, false).unwrap();
-    create(DIM, Metric::L2, 1, &mut sink).unwrap();
+    create(DIM, Metric::L2, 1, RowIds::Mapped, &mut sink).unwrap();
     sink.finish().unwrap();
     // What is there, and what may come to light when the next writer looks: the batch that was under way.
     let (mut newest, mut possible, mut reader, mut rng) = (0, 0, None, Rng::new(7));

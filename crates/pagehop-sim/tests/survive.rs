@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pagehop_engine::index::EachChunk;
-use pagehop_engine::{BuildOptions, Error, Hit, Index, Metric, Pages, SearchOptions, VectorSource, build};
+use pagehop_engine::{BuildOptions, Error, Found, Hit, Index, Metric, Pages, SearchOptions, VectorSource, build};
 use pagehop_sim::{Faults, FaultyPages, MemPages, Rng};
 
 /// Dimension, rows and metric of each index that is tried: one for each kind of layout.
@@ -59,7 +59,7 @@ struct Sound {
 #[derive(Debug, PartialEq)]
 struct Answer {
     nearest: Vec<Hit>,
-    all: Vec<Hit>,
+    all: Vec<Found>,
 }
 
 impl Answer {

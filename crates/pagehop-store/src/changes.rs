@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use pagehop_engine::index::OnProgress;
-use pagehop_engine::{AddReport, Change, DeleteReport, Error, Index, Metric, Progress, VacuumReport};
+use pagehop_engine::{AddReport, Change, DeleteReport, Error, Index, Metric, Progress, RowIds, VacuumReport};
 
 use crate::file::FilePages;
 use crate::sink::FileSink;
@@ -22,7 +22,7 @@ const VACUUM_NODES: u64 = 256;
 /// [`Error::Io`] if the file cannot be written.
 pub fn create(path: &Path, dim: usize, metric: Metric, seed: u64, overwrite: bool) -> Result<(), Error> {
     let mut sink = FileSink::create(path, overwrite)?;
-    pagehop_engine::create(dim, metric, seed, &mut sink)?;
+    pagehop_engine::create(dim, metric, seed, RowIds::Mapped, &mut sink)?;
     sink.finish()
 }
 

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::errors::Error;
 use crate::formats::{Chunk, Vectors};
 use crate::interrupt;
-use crate::output::{Output, grouped, say};
+use crate::output::{grouped, json_line, say};
 use crate::progress::ProgressLine;
 use crate::writing::{self, BATCH_ROWS, parse_batch};
 
@@ -105,12 +105,7 @@ impl Report<'_> {
                 grouped(rows_per_s as u64),
             ));
         }
-        if args.json {
-            let mut output = Output::new();
-            output.json(self)?;
-            output.finish()?;
-        }
-        Ok(())
+        json_line(args.json, self)
     }
 }
 

@@ -53,13 +53,27 @@ impl CandidateList {
 
     /// Adds a candidate unless it is there, or worse than a full list.
     pub(crate) fn insert(&mut self, estimate: f32, id: u32) -> bool {
+        self.insert_or(estimate, id, |_, _| ())
+    }
+
+    /// As [`CandidateList::insert`]; `turned_away` gets the unexpanded candidate, this one or another, that a full
+    /// list has no room for.
+    #[inline]
+    pub(crate) fn insert_or(&mut self, estimate: f32, id: u32, turned_away: impl FnOnce(f32, u32)) -> bool {
         let entry = entry(estimate, id);
         let at = self.keys.partition_point(|key| *key < entry);
-        if at == self.capacity || self.keys.get(at).is_some_and(|key| key & !EXPANDED == entry) {
+        if at == self.capacity {
+            turned_away(estimate, id);
             return false;
         }
-        if self.keys.len() == self.capacity {
-            self.keys.pop();
+        if self.keys.get(at).is_some_and(|key| key & !EXPANDED == entry) {
+            return false;
+        }
+        if self.keys.len() == self.capacity
+            && let Some(last) = self.keys.pop().filter(|key| key & EXPANDED == 0)
+        {
+            let (estimate, id) = decode(last);
+            turned_away(estimate, id);
         }
         self.keys.insert(at, entry);
         self.first_open = self.first_open.min(at);
@@ -68,10 +82,22 @@ impl CandidateList {
 
     /// The nearest unexpanded candidate, which then counts as expanded.
     pub(crate) fn expand(&mut self) -> Option<(f32, u32)> {
+        self.expand_within(f32::INFINITY)
+    }
+
+    /// The nearest unexpanded candidate, if its estimate is at most `reach`; it then counts as expanded.
+    #[inline]
+    pub(crate) fn expand_within(&mut self, reach: f32) -> Option<(f32, u32)> {
         let at = self.next_open(self.first_open)?;
+        self.first_open = at;
+        let nearest = decode(self.keys[at]);
+        // Infinite estimates, and those that are no numbers, are within an infinite reach.
+        if nearest.0 > reach {
+            return None;
+        }
         self.first_open = at + 1;
         self.keys[at] |= EXPANDED;
-        Some(decode(self.keys[at]))
+        Some(nearest)
     }
 
     /// Unexpanded candidates from the nearest on.
@@ -125,6 +151,27 @@ mod tests {
             let best: Vec<_> = seen.into_iter().take(capacity).collect();
             let kept: Vec<_> = list.all().map(|(e, id)| (e as u32, id)).collect();
             assert_eq!(kept, best);
+        }
+    }
+
+    #[test]
+    fn every_candidate_is_kept_expanded_or_turned_away() {
+        let mut random = Random::new(12, 0);
+        for capacity in [1, 3, 20] {
+            let mut list = CandidateList::default();
+            list.reset(capacity);
+            let (mut offered, mut accounted) = (BTreeSet::new(), BTreeSet::new());
+            for _ in 0..400 {
+                let id = random.below(300) as u32;
+                list.insert_or((id * 7919 % 50) as f32, id, |_, id| {
+                    assert!(accounted.insert(id) || offered.contains(&id))
+                });
+                offered.insert(id);
+                let expand = random.below(4) == 0;
+                accounted.extend(expand.then(|| list.expand()).flatten().map(|(_, id)| id));
+            }
+            accounted.extend(list.open().map(|(_, id)| id));
+            assert_eq!(accounted, offered, "capacity {capacity}");
         }
     }
 }

@@ -15,6 +15,7 @@
 use std::ops::ControlFlow;
 
 use super::ids;
+use super::memory::build_memory_bytes;
 use super::meta::{ChangeState, DIM_MAX, FORMAT_VERSION, Meta};
 use super::model::{self, Entry};
 use super::order::page_order;
@@ -25,12 +26,14 @@ use crate::page::layout::{Edge, FLAGS_LIVE, FreeLink, NodeHeader, NodeLayout, No
 use crate::page::{PageId, PageSink};
 use crate::quantize::centroids::Centroids;
 use crate::quantize::codes::Codes;
-use crate::quantize::edge::{self, EdgeFactors};
+use crate::quantize::edge;
 use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::prepare::{self, Space, inner_dim};
 use crate::quantize::rotation::Rotation;
 use crate::quantize::{centroids, own};
-use crate::{BuildOptions, BuildReport, Error, Metric, OnProgress, Progress, VectorSource, threads};
+use crate::{
+    BuildOptions, BuildReport, Error, Metric, OnProgress, Progress, RowIds, TID_END, VectorSource, threads,
+};
 
 /// Rows kept for training.
 pub(crate) const SAMPLE_ROWS: usize = 8192;
@@ -48,8 +51,8 @@ pub(crate) const ALPHA_SQ: f32 = 1.15;
 
 /// Builds an index over all rows of `source` and writes its pages to `sink`.
 ///
-/// The source is scanned twice. Memory stays within `options.memory_bytes`, which must hold about
-/// `1.7 * dim + 600` bytes a row.
+/// The source is scanned twice. Memory stays within `options.memory_bytes`, which must hold what
+/// [`build_memory_bytes`] says: about `1.7 * dim + 600` bytes a row.
 ///
 /// # Errors
 ///
@@ -72,9 +75,15 @@ pub fn build(
 /// # Errors
 ///
 /// [`Error::Argument`] for a number of dimensions that no index has; whatever the sink reports.
-pub fn create(dim: usize, metric: Metric, seed: u64, sink: &mut dyn PageSink) -> Result<(), Error> {
+pub fn create(
+    dim: usize,
+    metric: Metric,
+    seed: u64,
+    row_ids: RowIds,
+    sink: &mut dyn PageSink,
+) -> Result<(), Error> {
     check_dim(dim)?;
-    sink.write(PageId(0), &Meta::empty(metric, dim, seed).encode())
+    sink.write(PageId(0), &Meta::empty(metric, dim, seed, row_ids).encode())
 }
 
 fn check_dim(dim: usize) -> Result<(), Error> {
@@ -165,7 +174,7 @@ impl Build<'_> {
         if count == 0 {
             return Err(Error::argument("there are no rows to build an index over"));
         }
-        let needed = self.memory_needed(count);
+        let needed = build_memory_bytes(count, dim, metric, self.workers);
         if needed > self.options.memory_bytes {
             let what = format!(
                 "a build of {count} rows needs {} MiB of memory, memory is {} MiB",
@@ -175,18 +184,10 @@ impl Build<'_> {
             return Err(Error::argument(what));
         }
         refuse_repeated_ids(&survey.row_ids)?;
+        if self.options.row_ids == RowIds::Tids {
+            survey.row_ids.iter().try_for_each(|tid| check_tid(*tid))?;
+        }
         Ok(survey)
-    }
-
-    /// Bytes a build of `rows` holds at its widest point.
-    fn memory_needed(&self, rows: usize) -> u64 {
-        let (dim, degree) = (self.layout.inner_dim, self.layout.degree);
-        let table = self.layout.edge.code_bytes() + size_of::<EdgeFactors>() + 1;
-        let candidates = LEAF_CANDIDATES * 8 + 32;
-        let graphs = 3 * (4 * degree + 1);
-        let row = Codes::row_bytes(dim) + table + 8 + candidates.max(graphs) + 4 * degree + 1;
-        let fixed = SAMPLE_ROWS * 2 * 4 * dim + (CENTROIDS_MAX + 4096 * self.workers) * dim + (32 << 20);
-        (rows * row + fixed) as u64
     }
 
     /// The space and the coarse centroids.
@@ -308,8 +309,7 @@ impl Build<'_> {
         first: PageId,
         sink: &mut dyn PageSink,
     ) -> Result<Meta, Error> {
-        let layout = self.layout;
-        let total = rows.codes.len();
+        let (layout, total) = (self.layout, rows.codes.len());
         let order = page_order(graph, layout.nodes_per_page);
         let mut meta = Meta {
             version: FORMAT_VERSION,
@@ -319,6 +319,7 @@ impl Build<'_> {
             centroids: rows.centroids.len(),
             query_digits: rows.table.query_digits,
             seed: self.options.seed,
+            row_ids: self.options.row_ids,
             rows: total as u64,
             page_count: 0,
             norm_sq_max: space.norm_sq_max,
@@ -362,11 +363,11 @@ impl Build<'_> {
                 self.report.step("write", u64::from(page - first), order.len() as u64)?;
             }
         }
-        let mut id_entries: Vec<(u64, u32)> = survey.row_ids.iter().copied().zip(node_of).collect();
-        id_entries.sort_unstable();
-        let (root, end) = ids::write(&id_entries, PageId(page), sink)?;
-        meta.change.id_root = root.0;
-        meta.page_count = end.0;
+        let nodes = survey.row_ids.iter().copied().zip(node_of);
+        meta.page_count = match meta.row_ids {
+            RowIds::Tids => page,
+            RowIds::Mapped => write_map(&mut meta, nodes, page, sink)?,
+        };
         Ok(meta)
     }
 }
@@ -401,6 +402,27 @@ impl Survey {
         self.sample.truncate(SAMPLE_ROWS * dim);
         self.stride *= 2;
     }
+}
+
+/// Writes the map from row ids to nodes on pages from `first` on; returns the page after them.
+fn write_map(
+    meta: &mut Meta,
+    nodes: impl Iterator<Item = (u64, u32)>,
+    first: u32,
+    sink: &mut dyn PageSink,
+) -> Result<u32, Error> {
+    let mut nodes: Vec<(u64, u32)> = nodes.collect();
+    nodes.sort_unstable();
+    let (root, end) = ids::write(&nodes, PageId(first), sink)?;
+    meta.change.id_root = root.0;
+    Ok(end.0)
+}
+
+pub(super) fn check_tid(tid: u64) -> Result<(), Error> {
+    if (1..TID_END).contains(&tid) {
+        return Ok(());
+    }
+    Err(Error::argument(format!("row {tid} cannot be: tids are numbers from 1 to 2^48 - 1")))
 }
 
 fn refuse_repeated_ids(ids: &[u64]) -> Result<(), Error> {

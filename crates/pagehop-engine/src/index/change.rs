@@ -20,12 +20,12 @@ use super::model::{self, Entry, Model};
 use super::near::{Explorer, Neighborhood, with_node};
 use super::state::State;
 use super::{OnProgress, Progress, build, dead, ids};
-use crate::Error;
 use crate::page::layout::{FLAGS_LIVE, FreeLink, NodeHeader, NodeId, NodeMut, NodeRef, PageKind};
 use crate::page::{self, PageId, PagesMut, Reader};
+use crate::{Error, RowIds};
 
 /// Candidates that an added row's walk expands.
-const INSERT_LIST: usize = 48;
+pub(super) const INSERT_LIST: usize = 48;
 /// Nearest candidates beside which a row would like to be, when slots are scarce.
 const MATES: usize = 4;
 /// A page is begun for a row, though slots are free elsewhere, while slots that are free or will be are fewer than one
@@ -84,6 +84,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
             mark: None,
         };
         change.upgrade()?;
+        change.sweep_unfinished()?;
         change.sweep_retired()?;
         Ok(change)
     }
@@ -105,6 +106,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
             let what = format!("{} ids and {} numbers are not rows of {dim} dimensions", ids.len(), vectors.len());
             return Err(Error::argument(what));
         }
+        self.expect(RowIds::Mapped)?;
         self.validate(ids, vectors)?;
         let mut report = AddReport::default();
         if self.wants_training(ids.len(), vectors) {
@@ -130,6 +132,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
     ///
     /// Whatever the host reports, and [`Error::Corrupt`]. The change must then be dropped.
     pub fn delete(&mut self, ids: &[u64]) -> Result<DeleteReport, Error> {
+        self.expect(RowIds::Mapped)?;
         let mut report = DeleteReport::default();
         for id in ids {
             let found = match self.meta.change.id_root {
@@ -152,12 +155,16 @@ impl<'w, W: PagesMut> Change<'w, W> {
         self.mark = Some(mark);
     }
 
-    /// The last step: counts the rows and names the commit. The host's commit comes next.
+    /// The last step: counts the rows and names the commit. The host's commit comes next. Hosts that decide
+    /// visibility themselves have counted with every step, and nothing is left to do.
     ///
     /// # Errors
     ///
     /// Whatever the host reports.
     pub fn finish(mut self) -> Result<(), Error> {
+        if self.meta.row_ids == RowIds::Tids {
+            return Ok(());
+        }
         let (commit, mark) = (self.pages.commit_number(), self.mark);
         let (added, deleted) = (self.added, self.deleted);
         self.step_meta(&[], &mut |meta, _| {
@@ -182,12 +189,21 @@ impl<'w, W: PagesMut> Change<'w, W> {
             let mut meta = Meta::decode(meta_body)?;
             meta.page_count = page_count;
             change(&mut meta, others)?;
+            // Readers look at this number to learn whether what they know still holds.
+            meta.change.commit += u64::from(meta.row_ids == RowIds::Tids);
             meta.write(meta_body);
             newest = Some(meta);
             Ok(())
         })?;
         self.meta = newest.expect("the step ran");
         Ok(())
+    }
+
+    pub(super) fn expect(&self, row_ids: RowIds) -> Result<(), Error> {
+        if self.meta.row_ids == row_ids {
+            return Ok(());
+        }
+        Err(Error::argument(format!("the row ids of this index are {:?}, not {row_ids:?}", self.meta.row_ids)))
     }
 
     fn validate(&self, ids: &[u64], vectors: &[f32]) -> Result<(), Error> {
@@ -200,7 +216,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
         Ok(())
     }
 
-    fn refuse_too_long(&self, ids: &[u64], vectors: &[f32]) -> Result<(), Error> {
+    pub(super) fn refuse_too_long(&self, ids: &[u64], vectors: &[f32]) -> Result<(), Error> {
         let Some((row, norm_sq)) = self.first_too_long(vectors) else { return Ok(()) };
         let (length, most) = (norm_sq.sqrt(), self.meta.norm_sq_max.sqrt());
         let what = format!(
@@ -231,10 +247,21 @@ impl<'w, W: PagesMut> Change<'w, W> {
     }
 
     /// Writes the node and its edges, then those that lead back.
-    fn insert(&mut self, row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
+    pub(super) fn insert(&mut self, row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
+        self.walk_to(encoded, INSERT_LIST)?;
+        self.insert_here(row_id, encoded)
+    }
+
+    /// Meets the neighborhood of a row.
+    pub(super) fn walk_to(&mut self, encoded: &Encoded, capacity: usize) -> Result<(), Error> {
         let Self { meta, model, entries, explorer, pages, .. } = self;
+        explorer.walk(meta, model, entries, &mut pages.reader(), &encoded.point, capacity)
+    }
+
+    /// [`Change::insert`], when the walk has met the neighborhood.
+    pub(super) fn insert_here(&mut self, row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
+        let Self { meta, model, explorer, pages, .. } = self;
         let mut reader = pages.reader();
-        explorer.walk(meta, model, entries, &mut reader, &encoded.point, INSERT_LIST)?;
         let chosen = explorer.near.choose(meta.layout.degree, build::ALPHA_SQ);
         let mut targets = Vec::with_capacity(chosen.len());
         for at in &chosen {
@@ -253,7 +280,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
         let header = self.node_header(node)?;
         self.explorer.near.push(node, header, &encoded.hi);
         let neighbors: Vec<NodeId> = targets.iter().map(|target| target.node).collect();
-        self.anchor(&neighbors, &target)?;
+        self.anchor_or_below(&neighbors, &target)?;
         for neighbor in neighbors {
             self.link(neighbor, &target, false)?;
         }
@@ -298,16 +325,15 @@ impl<'w, W: PagesMut> Change<'w, W> {
                 page
             }
         };
-        let added = self.pages.commit_number();
+        let hosted = self.meta.row_ids == RowIds::Tids;
+        let added = if hosted { 0 } else { self.pages.commit_number() };
         let mut placed = None;
         self.step_meta(&[page], &mut |meta, bodies| {
             let body = &mut *bodies[0];
             if is_new {
                 body[0] = PageKind::Node as u8;
                 if layout.nodes_per_page > 1 {
-                    FreeLink { listed: true, next: meta.change.free_head }.write(body);
-                    meta.change.free_head = page.0;
-                    meta.change.add_free_slots(layout.nodes_per_page);
+                    meta.change.list_free(page, body, layout.nodes_per_page);
                 }
             }
             let slot = layout.free_slot(body).ok_or_else(|| Error::corrupt(page, "its free slot is taken"))?;
@@ -324,6 +350,10 @@ impl<'w, W: PagesMut> Change<'w, W> {
                 NodeHeader { generation, added, ..NodeHeader::default() },
             );
             placed = Some((layout.node_id(page, slot), generation));
+            if hosted {
+                meta.rows += 1;
+                meta.change.added_rows = meta.change.added_rows.wrapping_add(1);
+            }
             Ok(())
         })?;
         Ok(placed.expect("the step ran"))
@@ -395,7 +425,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
     }
 
     /// The first page of the list of the dead, with room.
-    fn dead_page(&mut self) -> Result<PageId, Error> {
+    pub(super) fn dead_page(&mut self) -> Result<PageId, Error> {
         let head = self.meta.change.dead_head;
         if head != 0
             && dead::header(PageId(head), &self.pages.reader().finish(PageId(head))?)?.0 < dead::ENTRIES_MAX
@@ -435,7 +465,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
     ) -> Result<(), Error> {
         let entry = Entry { node, from_centroid_sq: self.model.centroids.distance(index, point, norm_sq) };
         self.entries[index] = entry;
-        self.pages.step(&[PageId(self.meta.change.entries_page)], &mut |bodies| {
+        self.step_meta(&[PageId(self.meta.change.entries_page)], &mut |_, bodies| {
             model::set_entry(bodies[0], index, &entry);
             Ok(())
         })

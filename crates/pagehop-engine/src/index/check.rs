@@ -21,6 +21,7 @@ use crate::page::layout::{
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::edge::{self, EdgeFactors};
 use crate::quantize::own;
+use crate::row_ids::{RowIds, TIDS_MAX};
 
 /// Relative difference between two ways to add up the same numbers.
 const TOLERANCE: f32 = 1e-3;
@@ -82,9 +83,11 @@ fn check_once<P: Pages>(
         visible: 0,
     };
     let first = check.first_page();
-    let total = u64::from(count - first) * 2;
+    // What was never completed is no part of the index.
+    let end = if meta.change.unfinished > 0 { meta.change.unfinished } else { count };
+    let total = u64::from(end.saturating_sub(first)) * 2;
     for pass in 0..2 {
-        for page in first..count {
+        for page in first..end {
             let done = u64::from(page - first) + pass * total / 2;
             if page % 256 == 0 && progress(Progress { phase: "check", done, total }).is_break() {
                 return Err(Error::Interrupted);
@@ -172,8 +175,10 @@ impl Check<'_> {
         if usize::from(header.centroid) >= self.model.centroids.len() {
             return Err(bad(format!("centroid {} of {}", header.centroid, self.model.centroids.len())));
         }
-        if (header.deleted > 0) == (header.flags == FLAGS_LIVE) {
-            return Err(bad(format!("flags {:#x} and deleted by commit {}", header.flags, header.deleted)));
+        let mapped = self.meta.row_ids == RowIds::Mapped;
+        let is_dead = if mapped { header.deleted > 0 } else { header.tids() == [0; TIDS_MAX] };
+        if is_dead == (header.flags == FLAGS_LIVE) {
+            return Err(bad(format!("flags {:#x} and rows or commits {:?}", header.flags, header.tids())));
         }
         let mut x = vec![0.0; layout.inner_dim];
         let mut values = vec![0; layout.inner_dim];
@@ -186,7 +191,7 @@ impl Check<'_> {
         let center = &self.centroids[usize::from(header.centroid) * layout.inner_dim..][..layout.inner_dim];
         let factors = edge::encode(layout.edge, &x, center, &mut code);
         let commit = self.meta.change.commit;
-        self.visible += u64::from(header.is_visible(commit));
+        self.visible += u64::from(if mapped { header.is_visible(commit) } else { !is_dead });
         self.report.nodes += u64::from(header.flags == FLAGS_LIVE);
         self.report.dead_nodes += u64::from(matches!(header.flags, FLAGS_DEAD | FLAGS_UNLINKED));
         Ok(Slot {
@@ -195,7 +200,7 @@ impl Check<'_> {
             generation: header.generation,
             centroid: header.centroid,
             listed: false,
-            pending: header.added > commit,
+            pending: mapped && header.added > commit,
             anchors: 0,
             row_id: header.row_id,
             code_hash: hash(code.iter().copied()),

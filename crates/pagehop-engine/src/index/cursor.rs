@@ -1,128 +1,350 @@
 //! A search that can be asked for more: the rows of an index in order of distance, for as long as the caller
 //! likes, without starting over. This is what a scan with filters or an unknown limit needs.
 //!
-//! The frontier is unbounded. A visited row is handed out once no unexpanded estimate is nearer than `1 + slack`
-//! times the distance of the tenth row waiting, the same evidence on which [`Searcher`](super::search::Searcher) stops; so rows come in
-//! order, except that one which its estimate had hidden may come after a farther one.
+//! ```text
+//! first phase   a Searcher's search for the ten nearest: they are handed out as it found them
+//!               what it turns away is written down, and not looked at again unless more rows are wanted
+//!               then the search goes on for one more, with what may now matter of what was turned away
+//! second phase  after some dozens of rows the frontier is unbounded: all that was written down, less what was visited
+//!               a row is handed out once the evidence is in; until then the nearest candidate is expanded
+//! ```
+//!
+//! The evidence is what ends a search: no unexpanded estimate is nearer than `1 + slack` times the distance of the row. So
+//! rows come in order, except that one which its estimate had hidden may come after a farther one.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashSet};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::search::EVIDENCE_ROWS;
+use super::bound::Bound;
+use super::node_set::NodeSet;
+use super::search::{EVIDENCE_ROWS, Rest, Walk, among_the_dead};
 use super::state::{Newest, State};
-use super::visit::Probe;
+use super::visit::Visited;
 use crate::graph::{key, key_distance, key_id};
 use crate::page::layout::NodeId;
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::prepare::ToDistance;
-use crate::{Error, Hit, SearchOptions, Stats};
+use crate::{Error, Metric, SearchOptions, Stats};
+
+/// Rows that are searched for one by one: it costs a look at all that was turned away, for each of them.
+const WIDENED_ROWS: usize = 40;
+
+/// One row that a cursor found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Found {
+    /// The user's id of the row.
+    pub row_id: u64,
+    /// Distance under the index's metric, as in [`Hit`](crate::Hit).
+    pub distance: f32,
+    /// How far `distance` may be from that of the vector which the user gave; under L2 how far their square roots
+    /// may be apart.
+    pub error: f32,
+}
+
+impl Found {
+    /// The least and the most that the true distance may be; under L2 the distance itself, not its square.
+    ///
+    /// "True" is that of the vectors as they were given, computed exactly or, in whichever order, with 32-bit floats.
+    pub fn range(&self, metric: Metric) -> (f32, f32) {
+        match metric {
+            Metric::L2 => {
+                let distance = self.distance.sqrt();
+                ((distance - self.error).max(0.0), distance + self.error)
+            }
+            Metric::InnerProduct | Metric::Cosine => (self.distance - self.error, self.distance + self.error),
+        }
+    }
+}
 
 /// A search in progress. Every row comes at most once; when `None` comes, every reachable row has come. It sees
 /// the rows that were there when it began, however long it lives, and keeps `vacuum` from taking them.
+///
+/// The first ten rows cost what [`Searcher`](super::Searcher) takes to find them, and so do those after them up to
+/// `search_list`, from which on nothing bounds the candidates that are kept.
 pub struct Cursor<'i, P: Pages + 'i> {
+    newest: &'i Newest,
     state: Arc<State>,
     reader: P::Reader<'i>,
-    probe: Probe,
+    options: SearchOptions,
     to_distance: ToDistance,
-    slack: f32,
-    beam_width: usize,
-    /// Unexpanded candidates, the nearest on top.
-    frontier: BinaryHeap<Reverse<u64>>,
-    /// Every node that was ever offered.
-    seen: HashSet<NodeId>,
-    /// Visited rows not handed out: keys of distance and position in `rows`.
-    waiting: BTreeSet<u64>,
-    rows: Vec<u64>,
-    pages: HashSet<PageId>,
+    bound: Bound,
+    phase: Phase,
+    walk: Walk,
+    met: Met,
+    onward: Onward,
     stats: Stats,
+    missed_before: u64,
+}
+
+/// How far a cursor has come.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Nothing is visited.
+    Begin,
+    /// The walk has ended; so many of its nearest are handed out.
+    First(usize),
+    Second,
 }
 
 impl<'i, P: Pages> Cursor<'i, P> {
     pub(crate) fn new(
         pages: &'i P,
-        newest: &Newest,
+        newest: &'i Newest,
         query: &[f32],
         options: &SearchOptions,
     ) -> Result<Self, Error> {
         options.validate(1)?;
-        let mut probe = Probe::default();
         let mut reader = pages.reader();
+        let mut walk = Walk::default();
         let state = newest.renew(&mut reader)?;
-        let to_distance = probe.prepare(&state.meta, &state.model, query)?;
-        let mut seen = HashSet::new();
-        let entries = probe.entries(&state.model, &state.entries).filter(|(_, entry)| seen.insert(*entry));
-        let frontier = entries.map(|(estimate, entry)| Reverse(key(estimate, entry))).collect();
+        let to_distance = walk.probe.prepare(&state.meta, &state.model, query)?;
+        let bound = Bound::new(&state, query, &walk.probe, to_distance);
+        let missed_before = reader.pages_missed();
         Ok(Self {
+            newest,
             state,
             reader,
-            probe,
+            options: options.clone(),
             to_distance,
-            slack: options.slack,
-            beam_width: options.beam_width,
-            frontier,
-            seen,
-            waiting: BTreeSet::new(),
-            rows: Vec::new(),
-            pages: HashSet::new(),
+            bound,
+            phase: Phase::Begin,
+            walk,
+            met: Met::default(),
+            onward: Onward::default(),
             stats: Stats::default(),
+            missed_before,
         })
+    }
+
+    /// Starts over with another query, as a new cursor with the same options would, in the buffers of this one. It
+    /// sees the rows that are there now.
+    ///
+    /// # Errors
+    ///
+    /// As [`Index::search`](crate::Index::search); the cursor must not be used again until another rescan succeeds.
+    pub fn rescan(&mut self, query: &[f32]) -> Result<(), Error> {
+        self.state = self.newest.renew(&mut self.reader)?;
+        self.to_distance = self.walk.probe.prepare(&self.state.meta, &self.state.model, query)?;
+        self.bound = Bound::new(&self.state, query, &self.walk.probe, self.to_distance);
+        self.phase = Phase::Begin;
+        self.walk.visited.clear();
+        self.stats = Stats::default();
+        self.missed_before = self.reader.pages_missed();
+        Ok(())
     }
 
     /// The next row, or `None` once every reachable row has come.
     ///
     /// # Errors
     ///
-    /// As [`Index::search`](crate::Index::search); the cursor must not be used after one.
-    pub fn next_hit(&mut self) -> Result<Option<Hit>, Error> {
+    /// As [`Index::search`](crate::Index::search); after one only [`Cursor::rescan`] makes the cursor usable again.
+    pub fn next_hit(&mut self) -> Result<Option<Found>, Error> {
         loop {
-            if self.nearest_is_certain()
-                && let Some(nearest) = self.waiting.pop_first()
-            {
-                let row_id = self.rows[key_id(nearest) as usize];
-                return Ok(Some(Hit { row_id, distance: self.to_distance.apply(key_distance(nearest)) }));
-            }
-            match self.frontier.pop() {
-                Some(Reverse(open)) => self.expand(key_id(open))?,
-                None if self.waiting.is_empty() => return Ok(None),
-                None => {}
+            match self.phase {
+                Phase::Begin => self.phase = self.search()?,
+                Phase::First(handed) if handed < self.walk.nearest.found.len() => {
+                    let at = self.met.inside().expect("more rows were met than are out");
+                    self.met.rows[at].is_out = true;
+                    self.phase = Phase::First(handed + 1);
+                    return Ok(Some(self.found(&self.met.rows[at])));
+                }
+                Phase::First(handed) => self.go_on(handed)?,
+                Phase::Second => {
+                    if self.onward.nearest_is_certain(&self.options)
+                        && let Some(nearest) = self.onward.waiting.pop().map(|Reverse(nearest)| nearest)
+                    {
+                        return Ok(Some(self.found(&self.met.rows[key_id(nearest) as usize])));
+                    }
+                    match self.onward.frontier.pop() {
+                        Some(Reverse(open)) => self.expand(key_id(open))?,
+                        None if self.onward.waiting.is_empty() => return Ok(None),
+                        None => {}
+                    }
+                }
             }
         }
     }
 
-    /// Whether no candidate left may be nearer than the nearest row waiting, by the evidence a search ends on.
-    fn nearest_is_certain(&self) -> bool {
-        let Some(Reverse(open)) = self.frontier.peek() else { return true };
-        let evidence = self.waiting.iter().nth(EVIDENCE_ROWS - 1);
-        evidence.is_some_and(|key| key_distance(*open) > key_distance(*key) * (1.0 + self.slack))
+    /// The nearest row that was met and not handed out. One that was not met yet may still come before it.
+    pub fn peek(&self) -> Option<Found> {
+        match self.phase {
+            Phase::Begin => None,
+            Phase::First(_) => self.met.inside().map(|at| self.found(&self.met.rows[at])),
+            Phase::Second => {
+                self.onward.waiting.peek().map(|Reverse(key)| self.found(&self.met.rows[key_id(*key) as usize]))
+            }
+        }
+    }
+
+    /// The first phase has handed out all it has found: it searches for one more, or the second begins.
+    fn go_on(&mut self, handed: usize) -> Result<(), Error> {
+        let Self { state, reader, walk, met, options, stats, .. } = self;
+        let is_short = !walk.nearest.is_full() || handed < EVIDENCE_ROWS;
+        if is_short || handed >= WIDENED_ROWS.min(options.search_list) {
+            self.onward.begin(walk, met);
+            self.phase = Phase::Second;
+            return Ok(());
+        }
+        walk.widen(handed + 1, state, reader, options, met, stats)?;
+        met.forget_repeated();
+        Ok(())
     }
 
     /// What the search has cost so far.
     pub fn stats(&self) -> Stats {
-        Stats { pages_read: self.pages.len() as u64, pages_missed: self.reader.pages_missed(), ..self.stats }
+        let mut pages: Vec<PageId> = self.walk.pages(&self.state.meta).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        Stats {
+            pages_read: pages.len() as u64,
+            pages_missed: self.reader.pages_missed() - self.missed_before,
+            distances: self.stats.hops,
+            ..self.stats
+        }
     }
 
+    /// The first phase, as [`Searcher`](super::Searcher) does it.
+    fn search(&mut self) -> Result<Phase, Error> {
+        let Self { state, walk, met, options, .. } = self;
+        met.turned_away.clear();
+        met.rows.clear();
+        let capacity = among_the_dead(EVIDENCE_ROWS, options, state);
+        walk.begin(state, capacity, EVIDENCE_ROWS, state.meta.change.dead_rows == 0);
+        walk.run(state, &mut self.reader, options, met, &mut self.stats)?;
+        met.forget_repeated();
+        // Too few are no answer: nodes without a row to see took the places of others. The second phase has room.
+        let enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(EVIDENCE_ROWS as u64);
+        Ok(Phase::First(if enough { 0 } else { EVIDENCE_ROWS }))
+    }
+
+    /// One hop of the second phase.
     fn expand(&mut self, node: NodeId) -> Result<(), Error> {
-        let Self { frontier, seen, state, .. } = self;
+        let Self { onward: Onward { frontier, seen, waiting }, state, met, reader, .. } = self;
+        let (meta, model) = (&state.meta, &*state.model);
+        // The nearest of the others is likely the next: its bytes travel while this node is scored.
+        if let Some(Reverse(likely)) = frontier.peek() {
+            let (page, slot) = meta.layout.place(key_id(*likely));
+            reader.start(page, meta.layout.slot_bytes(slot));
+        }
         let offer = |_, estimate: f32, neighbor: NodeId| {
             if seen.insert(neighbor) {
                 frontier.push(Reverse(key(estimate, neighbor)));
             }
         };
-        let visited = self.probe.visit(&state.meta, &state.model, &self.reader, node, offer, |_, _| ())?;
-        if visited.header.is_visible(state.snapshot) {
-            self.waiting.insert(key(visited.distance, self.rows.len() as u32));
-            self.rows.push(visited.header.row_id);
+        let visited = self.walk.probe.visit(meta, model, reader, node, offer, |_, _| ())?;
+        for row_id in visited.header.rows(meta.row_ids, state.snapshot) {
+            waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
+            met.meet(node, row_id, &visited);
         }
-        self.pages.insert(state.meta.layout.place(node).0);
+        self.walk.visited.push(node);
         self.stats.hops += 1;
         self.stats.estimates += visited.degree() as u64;
-        self.stats.distances += 1;
         // A heap gives its best few only by giving them up; the first levels hold most of them.
-        for Reverse(open) in self.frontier.iter().take(self.beam_width) {
-            self.reader.start(self.state.meta.layout.place(key_id(*open)).0, 0..0);
+        for Reverse(open) in frontier.iter().take(self.options.beam_width) {
+            reader.start(meta.layout.place(key_id(*open)).0, 0..0);
         }
-        self.reader.release();
+        reader.release();
         Ok(())
+    }
+
+    fn found(&self, row: &Row) -> Found {
+        let Row { distance, row_id, step, norm_sq, .. } = *row;
+        let error = self.bound.error(distance, step, norm_sq);
+        Found { row_id, distance: self.to_distance.apply(distance), error }
+    }
+}
+
+/// A row that was visited.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) row_id: u64,
+    /// Squared, in the inner space.
+    pub(super) distance: f32,
+    node: NodeId,
+    step: f32,
+    norm_sq: f32,
+    /// Whether the first phase handed it out.
+    is_out: bool,
+}
+
+/// What was met and not handed out.
+#[derive(Debug, Default)]
+pub(super) struct Met {
+    /// Keys of estimate and node: candidates that the walk did not keep, some of them visited, some there twice.
+    pub(super) turned_away: Vec<u64>,
+    /// Rows in the order of visits. A walk may visit a node twice.
+    pub(super) rows: Vec<Row>,
+}
+
+impl Met {
+    /// Where the nearest row is that was not handed out; of rows equally near the first id's.
+    fn inside(&self) -> Option<usize> {
+        let inside = self.rows.iter().enumerate().filter(|(_, row)| !row.is_out);
+        let nearest =
+            inside.min_by(|(_, a), (_, b)| a.distance.total_cmp(&b.distance).then(a.row_id.cmp(&b.row_id)));
+        nearest.map(|(at, _)| at)
+    }
+
+    /// Keeps one of rows that are there twice.
+    fn forget_repeated(&mut self) {
+        self.rows.sort_unstable_by_key(|row| (row.node, row.row_id));
+        self.rows.dedup_by(|row, first| {
+            let is_same = (row.node, row.row_id) == (first.node, first.row_id);
+            first.is_out |= is_same && row.is_out;
+            is_same
+        });
+    }
+}
+
+impl Rest for Met {
+    #[inline]
+    fn turn_away(&mut self, estimate: f32, node: NodeId) {
+        self.turned_away.push(key(estimate, node));
+    }
+
+    #[inline]
+    fn meet(&mut self, node: NodeId, row_id: u64, visited: &Visited) {
+        let Visited { header, distance } = *visited;
+        let (step, norm_sq) = (header.step, header.norm_sq);
+        self.rows.push(Row { row_id, distance, node, step, norm_sq, is_out: false });
+    }
+}
+
+/// The second phase.
+#[derive(Debug, Default)]
+struct Onward {
+    /// Keys of estimate and node: unexpanded candidates, the nearest on top.
+    frontier: BinaryHeap<Reverse<u64>>,
+    /// Every node that was visited or is in the frontier.
+    seen: NodeSet,
+    /// Keys of distance and position in [`Met::rows`]: rows visited and not handed out.
+    waiting: BinaryHeap<Reverse<u64>>,
+}
+
+impl Onward {
+    /// Takes over from the walk.
+    fn begin(&mut self, walk: &Walk, met: &mut Met) {
+        self.waiting.clear();
+        for (at, row) in met.rows.iter().enumerate().filter(|(_, row)| !row.is_out) {
+            self.waiting.push(Reverse(key(row.distance, at as u32)));
+        }
+        self.seen.clear();
+        self.seen.reserve(walk.visited.len() + met.turned_away.len());
+        self.seen.extend(&walk.visited);
+        let mut frontier = std::mem::take(&mut self.frontier).into_vec();
+        frontier.clear();
+        let open = walk.list.open().chain(walk.entries.iter().copied()).map(|(estimate, node)| key(estimate, node));
+        let open = met.turned_away.drain(..).chain(open).filter(|open| self.seen.insert(key_id(*open)));
+        frontier.extend(open.map(Reverse));
+        self.frontier = frontier.into();
+    }
+
+    /// Whether no candidate left may be nearer than the nearest row waiting, by the evidence on which a search for as many
+    /// rows ends. A list that is searched to its end has, beyond its own length, no more slack than none.
+    fn nearest_is_certain(&self, options: &SearchOptions) -> bool {
+        let Some(Reverse(open)) = self.frontier.peek() else { return true };
+        let slack = if options.slack.is_finite() { options.slack } else { 0.0 };
+        self.waiting.peek().is_some_and(|Reverse(key)| key_distance(*open) > key_distance(*key) * (1.0 + slack))
     }
 }

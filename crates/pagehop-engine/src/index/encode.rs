@@ -13,6 +13,8 @@ pub(crate) struct Encoded {
     pub(crate) own: OwnCode,
     pub(crate) hi: Vec<i8>,
     pub(crate) lo: Vec<u8>,
+    /// The row in the inner space.
+    pub(crate) exact: Vec<f32>,
     /// What the own code decodes to.
     pub(crate) point: Vec<f32>,
     pub(crate) centroid: u8,
@@ -59,6 +61,7 @@ impl Encoded {
         let mut encoded = Self { hi: vec![0; dim], lo: vec![0; own::lo_bytes(dim)], ..Self::default() };
         let mut values = vec![0; dim];
         encoded.own = own::encode(&x, &mut values, &mut encoded.hi, &mut encoded.lo);
+        encoded.exact = x.clone();
         // From the code, not from the user's vector: whoever reads the node can encode it again.
         own::decode(encoded.own.step, &encoded.hi, &encoded.lo, &mut values, &mut x);
         encoded.centroid = nearest_centroid(model, &x, encoded.own.norm_sq);

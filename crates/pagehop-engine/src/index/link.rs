@@ -8,6 +8,9 @@ use crate::Error;
 use crate::page::layout::{NodeId, NodeMut};
 use crate::page::{PagesMut, Reader};
 
+/// Anchors followed down from a node that has none to give, before the search for one begins from the top.
+const WAY_DOWN_MAX: usize = 32;
+
 /// Nodes that are offered to another as neighbors.
 #[derive(Clone, Copy)]
 pub(super) enum Extras<'a> {
@@ -51,6 +54,26 @@ impl<W: PagesMut> Change<'_, W> {
             }
         }
         Ok(false)
+    }
+
+    /// [`Change::anchor`]; if all of `guardians` have promised all their edges, as where hundreds of rows are equal, one
+    /// of those found through them gives one.
+    pub(super) fn anchor_or_below(&mut self, guardians: &[NodeId], target: &Target) -> Result<(), Error> {
+        let Some(first) = guardians.first() else { return Ok(()) };
+        if self.anchor(guardians, target)? {
+            return Ok(());
+        }
+        // Another way down for each: then they are a tree, and not a chain.
+        let (mut at, mut way) = (*first, target.node as usize);
+        for _ in 0..WAY_DOWN_MAX {
+            let wards = self.wards_of(at)?;
+            let Some(ward) = wards.get(way % wards.len().max(1)) else { break };
+            if self.anchor(&[*ward], target)? {
+                return Ok(());
+            }
+            (at, way) = (*ward, way / wards.len());
+        }
+        self.anchor_to_any(&[], target, target.node)
     }
 
     /// Offers `node` an edge to `target`. It takes it if it has none and has room, if it deserves it more than one

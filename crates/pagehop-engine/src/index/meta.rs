@@ -1,11 +1,11 @@
 //! The meta page: what an index must know before it can read anything else.
 
-use crate::page::layout::{COMMIT_END, NodeLayout};
+use crate::page::layout::{COMMIT_END, FreeLink, NodeLayout};
 use crate::page::{BODY_BYTES, MAGIC, PageId, Reader};
 use crate::quantize::edge::EdgeShape;
 use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::prepare::inner_dim;
-use crate::{Error, Metric};
+use crate::{Error, Metric, RowIds};
 
 /// Version this build writes. It reads this one and all before it.
 pub(crate) const FORMAT_VERSION: u32 = 2;
@@ -13,6 +13,8 @@ pub(crate) const FORMAT_VERSION: u32 = 2;
 pub(crate) const DIM_MAX: usize = 4096;
 /// Bytes of the meta page's body that are in use.
 const META_BYTES: usize = 192;
+/// Where the number of the last commit is.
+const COMMIT_AT: usize = 64;
 
 /// Page 0.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +29,8 @@ pub(crate) struct Meta {
     /// Digits to which a query is quantized, 1 or 2.
     pub(crate) query_digits: usize,
     pub(crate) seed: u64,
-    /// Rows that a reader of snapshot `commit` sees.
+    pub(crate) row_ids: RowIds,
+    /// Rows that a reader of snapshot `commit` sees; under [`RowIds::Tids`] living nodes.
     pub(crate) rows: u64,
     /// Pages that exist at least.
     pub(crate) page_count: u32,
@@ -38,7 +41,7 @@ pub(crate) struct Meta {
 /// What changes keep account of. All 0 in a file of version 1, but for `model_start`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ChangeState {
-    /// Number of the last commit; 0 after a bulk build.
+    /// Number of the last commit; 0 after a bulk build. Under [`RowIds::Tids`] the number of steps that changed this page.
     pub(crate) commit: u64,
     /// First page of the model; 0 if there is none. Another model starts elsewhere.
     pub(crate) model_start: u32,
@@ -64,11 +67,17 @@ pub(crate) struct ChangeState {
     /// Pages from 1 up to this belong to a graph that was replaced by commit `retired_at`; 0 if none do.
     pub(crate) retired_end: u32,
     pub(crate) retired_at: u64,
+    /// Pages from this one to the end are of a graph that was never completed; 0 if there are none. Only hosts that
+    /// make each step durable by itself leave one.
+    pub(crate) unfinished: u32,
+    /// How far the vectors that the model was trained on may be, in the user's space, from those that the user gave:
+    /// some were read back from codes. Under cosine of vectors of length 1.
+    pub(crate) recoded_error: f32,
 }
 
 impl Meta {
     /// The meta page of an index without rows.
-    pub(crate) fn empty(metric: Metric, dim: usize, seed: u64) -> Self {
+    pub(crate) fn empty(metric: Metric, dim: usize, seed: u64, row_ids: RowIds) -> Self {
         Self {
             version: FORMAT_VERSION,
             metric,
@@ -77,6 +86,7 @@ impl Meta {
             centroids: 0,
             query_digits: 1,
             seed,
+            row_ids,
             rows: 0,
             page_count: 1,
             norm_sq_max: 0.0,
@@ -89,6 +99,13 @@ impl Meta {
         let meta = Self::decode(&reader.finish(PageId(0))?)?;
         reader.release();
         Ok(meta)
+    }
+
+    /// Reads the number of the last commit, from a page that was read as a meta page before.
+    pub(crate) fn read_commit(reader: &mut impl Reader) -> Result<u64, Error> {
+        let commit = Fields { body: &reader.finish(PageId(0))?, at: COMMIT_AT }.u64();
+        reader.release();
+        Ok(commit)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -116,7 +133,7 @@ impl Meta {
         bytes.extend_from_slice(&self.seed.to_le_bytes());
         bytes.extend_from_slice(&self.rows.to_le_bytes());
         bytes.extend_from_slice(&self.page_count.to_le_bytes());
-        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&[0, 0, u8::from(self.row_ids == RowIds::Tids), 0]);
         if self.version > 1 {
             let c = &self.change;
             for number in [c.commit, c.dead_rows, c.trained_rows, c.added_rows, c.deleted_rows] {
@@ -126,9 +143,10 @@ impl Meta {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
             let pages = [c.model_start, c.entries_page, c.id_root, c.free_head, c.dead_head, c.retired_end];
-            for number in pages.into_iter().chain([c.free_slots]) {
+            for number in pages.into_iter().chain([c.free_slots, c.unfinished]) {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
+            bytes.extend_from_slice(&c.recoded_error.to_le_bytes());
         }
         debug_assert!(bytes.len() <= META_BYTES);
         body[..bytes.len()].copy_from_slice(&bytes);
@@ -169,7 +187,8 @@ impl Meta {
         let seed = fields.u64();
         let rows = fields.u64();
         let page_count = fields.u32();
-        if fields.u32() != 0 {
+        let [columns, signatures, row_ids, reserved] = fields.bytes();
+        if columns != 0 || signatures != 0 || row_ids > 1 || reserved != 0 {
             let what = "the index has filter columns or edge signatures, which this build does not read";
             return Err(Error::Format { what: what.into() });
         }
@@ -186,6 +205,7 @@ impl Meta {
             centroids,
             query_digits,
             seed,
+            row_ids: if row_ids == 1 { RowIds::Tids } else { RowIds::Mapped },
             rows,
             page_count,
             norm_sq_max,
@@ -210,11 +230,14 @@ impl Meta {
                 self.rows, self.centroids, c.model_start
             ));
         }
+        if !c.recoded_error.is_finite() || c.recoded_error < 0.0 {
+            return bad(format!("vectors are off by {}", c.recoded_error));
+        }
         let pages = [c.model_start, c.entries_page, c.id_root, c.free_head, c.dead_head];
         if let Some(page) = pages.iter().find(|page| **page >= self.page_count.max(1)) {
             return bad(format!("it names page {page} of {}", self.page_count));
         }
-        if c.retired_end > self.page_count || c.commit.max(c.retired_at) >= COMMIT_END {
+        if c.retired_end.max(c.unfinished) > self.page_count || c.commit.max(c.retired_at) >= COMMIT_END {
             return bad(format!(
                 "commit {}, graph retired by commit {} up to page {}",
                 c.commit, c.retired_at, c.retired_end
@@ -231,6 +254,13 @@ impl ChangeState {
         self.free_slots =
             slots.ok_or_else(|| Error::corrupt(PageId(0), "it counts no free slot where there is one"))?;
         Ok(())
+    }
+
+    /// Puts a page of nodes, of which `slots` became free, at the head of the list of pages with free slots.
+    pub(crate) fn list_free(&mut self, page: PageId, body: &mut [u8], slots: usize) {
+        FreeLink { listed: true, next: self.free_head }.write(body);
+        self.free_head = page.0;
+        self.add_free_slots(slots);
     }
 
     /// Counts slots that became free.
@@ -271,7 +301,7 @@ impl Fields<'_> {
     fn change(&mut self) -> ChangeState {
         let [commit, dead_rows, trained_rows, added_rows, deleted_rows] = std::array::from_fn(|_| self.u64());
         let [mark_0, mark_1, retired_at] = std::array::from_fn(|_| self.u64());
-        let [model_start, entries_page, id_root, free_head, dead_head, retired_end, free_slots] =
+        let [model_start, entries_page, id_root, free_head, dead_head, retired_end, free_slots, unfinished] =
             std::array::from_fn(|_| self.u32());
         ChangeState {
             commit,
@@ -288,6 +318,8 @@ impl Fields<'_> {
             mark: [mark_0, mark_1],
             retired_end,
             retired_at,
+            unfinished,
+            recoded_error: f32::from_le_bytes(self.bytes()),
         }
     }
 }
@@ -298,7 +330,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let mut meta = Meta::empty(Metric::Cosine, 384, 7);
+        let mut meta = Meta::empty(Metric::Cosine, 384, 7, RowIds::Tids);
         assert_eq!(Meta::decode(&meta.encode()).expect("an empty index"), meta);
         meta.rows = 20;
         meta.centroids = 3;
@@ -318,7 +350,11 @@ mod tests {
             mark: [11, 12],
             retired_end: 13,
             retired_at: 14,
+            unfinished: 15,
+            recoded_error: 16.0,
         };
-        assert_eq!(Meta::decode(&meta.encode()).expect("a whole meta page"), meta);
+        let body = meta.encode();
+        assert_eq!(Meta::decode(&body).expect("a whole meta page"), meta);
+        assert_eq!(Fields { body: &body, at: COMMIT_AT }.u64(), 1 << 40);
     }
 }

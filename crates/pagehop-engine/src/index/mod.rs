@@ -1,5 +1,6 @@
 //! What a user does with an index: build, open, search, check.
 
+mod bound;
 pub(crate) mod build;
 mod change;
 mod check;
@@ -8,25 +9,31 @@ mod dead;
 mod encode;
 mod ids;
 mod link;
+mod memory;
 pub(crate) mod meta;
 pub(crate) mod model;
 mod near;
+mod node_set;
 pub(crate) mod order;
 mod retrain;
 mod search;
 mod state;
+mod tids;
 mod vacuum;
 mod visit;
 
 use std::ops::ControlFlow;
 
 use crate::page::{PageId, Pages, PagesMut};
-use crate::{Error, Metric};
+use crate::{Error, Metric, RowIds};
 pub use build::{build, create};
 pub use change::{AddReport, Change, DeleteReport};
-pub use cursor::Cursor;
+pub use cursor::{Cursor, Found};
+pub use memory::build_memory_bytes;
+pub use retrain::TRAINED_ENOUGH;
 pub use search::Searcher;
 use state::{Newest, State};
+pub use tids::RemoveReport;
 pub use vacuum::VacuumReport;
 
 /// Choices of a bulk build. `Default` is what the README measures.
@@ -40,11 +47,13 @@ pub struct BuildOptions {
     pub threads: usize,
     /// Seed of everything random. Same vectors, options and seed give the same page bodies.
     pub seed: u64,
+    /// What the row ids are, fixed for the index's life.
+    pub row_ids: RowIds,
 }
 
 impl Default for BuildOptions {
     fn default() -> Self {
-        Self { metric: Metric::L2, memory_bytes: 2 << 30, threads: 0, seed: 1 }
+        Self { metric: Metric::L2, memory_bytes: 2 << 30, threads: 0, seed: 1, row_ids: RowIds::Mapped }
     }
 }
 

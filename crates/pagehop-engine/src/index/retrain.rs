@@ -7,17 +7,18 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::bound::restored_error;
 use super::change::{AddReport, Change};
 use super::near::with_node;
 use super::{BuildOptions, EachChunk, OnProgress, VectorSource, build, encode, ids, model};
-use crate::page::layout::{FLAGS_LIVE, FreeLink, NodeId, NodeMut, NodeRef, PageKind};
+use crate::page::layout::{FLAGS_LIVE, NodeId, NodeMut, NodeRef, PageKind};
 use crate::page::{PageId, PageSink, PagesMut, Reader};
-use crate::{Error, Metric};
+use crate::{Error, Metric, RowIds};
 
 /// Growth after which the model is trained again.
 const GROWTH: u64 = 8;
-/// A model trained on so many rows is kept for good.
-const TRAINED_ENOUGH: u64 = 16_384;
+/// A model trained on so many rows is kept for good: no addition builds the index anew, unless for a row too long.
+pub const TRAINED_ENOUGH: u64 = 16_384;
 /// Pages of a retired graph that one transaction frees.
 const SWEPT_PAGES: usize = 1024;
 /// Squared length that rows may have after a build for rows too long, over the longest of then.
@@ -92,7 +93,7 @@ impl<W: PagesMut> Change<'_, W> {
         // Of rows with the same id the last counts.
         let last: HashMap<u64, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
         let mut source = Rows { dim, ids: Vec::new(), components: Vec::new() };
-        let replaced = self.read_rows(&mut source, &last)?;
+        let (replaced, recoded_error) = self.read_rows(&mut source, &last)?;
         for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
             if last[id] == i {
                 source.ids.push(*id);
@@ -102,9 +103,17 @@ impl<W: PagesMut> Change<'_, W> {
         report.replaced = replaced;
         report.added = last.len() as u64 - replaced;
         let too_long = self.meta.centroids > 0 && self.first_too_long(vectors).is_some();
-        let options =
-            BuildOptions { metric: self.meta.metric, memory_bytes: u64::MAX, threads: 0, seed: self.meta.seed };
+        let (metric, seed, row_ids) = (self.meta.metric, self.meta.seed, self.meta.row_ids);
+        // A host that decides what is seen may be a process of one thread.
+        let threads = usize::from(row_ids == RowIds::Tids);
+        let options = BuildOptions { metric, memory_bytes: u64::MAX, threads, seed, row_ids };
         let first = PageId(self.pages.page_count());
+        if row_ids == RowIds::Tids {
+            self.step_meta(&[], &mut |meta, _| {
+                meta.change.unfinished = first.0;
+                Ok(())
+            })?;
+        }
         let room = if too_long { NORM_ROOM } else { 1.0 };
         let built = build::build_from(&mut source, &options, room, first, &mut Sink(self.pages), progress)?;
         let commit = self.pages.commit_number();
@@ -112,13 +121,16 @@ impl<W: PagesMut> Change<'_, W> {
             let (before, rows) = (meta.change.clone(), meta.rows);
             let page_count = meta.page_count;
             *meta = built.clone();
-            // `finish` counts the rows that are new.
-            meta.rows = rows;
+            if row_ids == RowIds::Mapped {
+                // `finish` counts the rows that are new.
+                meta.rows = rows;
+            }
             meta.page_count = page_count;
             meta.change.commit = before.commit;
             meta.change.mark = before.mark;
             meta.change.retired_end = first.0;
             meta.change.retired_at = commit;
+            meta.change.recoded_error = recoded_error;
             Ok(())
         })?;
         let mut reader = self.pages.reader();
@@ -127,10 +139,14 @@ impl<W: PagesMut> Change<'_, W> {
         Ok(())
     }
 
-    /// Reads every living row that `replacing` does not name into `rows`; returns how many it names.
-    fn read_rows(&mut self, rows: &mut Rows, replacing: &HashMap<u64, usize>) -> Result<u64, Error> {
+    /// Reads every living row that `replacing` does not name into `rows`; returns how many it names, and how far what was
+    /// read may be from what the user gave.
+    fn read_rows(&mut self, rows: &mut Rows, replacing: &HashMap<u64, usize>) -> Result<(u64, f32), Error> {
         let mut nodes = Vec::new();
         let mut replaced = 0;
+        if self.meta.row_ids == RowIds::Tids {
+            nodes = self.tids()?;
+        }
         let mut reader = self.pages.reader();
         if self.meta.change.id_root > 0 {
             ids::scan(&mut reader, self.pages.page_count(), PageId(self.meta.change.id_root), |_, id, node| {
@@ -143,20 +159,24 @@ impl<W: PagesMut> Change<'_, W> {
         }
         // In an order that does not depend on where the map has them.
         nodes.sort_unstable();
-        let mut point = Vec::new();
+        let mean_sq = pagehop_kernels::dot_f32(&self.model.space.mean, &self.model.space.mean);
+        let (mut point, mut error) = (Vec::new(), 0.0f32);
         for (id, node) in nodes {
-            with_node(&self.meta, &reader, node, |found, header| encode::decode(found, header, &mut point))?;
+            with_node(&self.meta, &reader, node, |found, header| {
+                encode::decode(found, header, &mut point);
+                error = error.max(restored_error(header.step, header.norm_sq, mean_sq, point.len()));
+            })?;
             reader.release();
             rows.ids.push(id);
             rows.components.extend_from_slice(self.model.space.restore(&mut point));
         }
-        Ok(replaced)
+        Ok((replaced, self.meta.change.recoded_error + error))
     }
 
     /// Frees pages of a graph that was replaced, once no reader can be there: a thousand in each transaction, from
     /// the last to the first, the meta page knowing how far it has come.
     pub(super) fn sweep_retired(&mut self) -> Result<(), Error> {
-        if self.meta.change.retired_at > self.pages.oldest_snapshot() {
+        if self.meta.change.retired_end == 0 || self.meta.change.retired_at > self.pages.oldest_snapshot() {
             return Ok(());
         }
         let layout = self.meta.layout;
@@ -179,10 +199,30 @@ impl<W: PagesMut> Change<'_, W> {
                     body.fill(0);
                     body[0] = PageKind::Node as u8;
                 }
-                FreeLink { listed: true, next: meta.change.free_head }.write(body);
-                meta.change.free_head = page.0;
-                meta.change.add_free_slots(layout.nodes_per_page);
+                meta.change.list_free(page, body, layout.nodes_per_page);
                 meta.change.retired_end = page.0;
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Frees the pages of a graph whose building did not end. Nobody has been there.
+    pub(super) fn sweep_unfinished(&mut self) -> Result<(), Error> {
+        while self.meta.change.unfinished != 0 {
+            let page = PageId(self.meta.change.unfinished);
+            if page.0 >= self.pages.page_count() {
+                return self.step_meta(&[], &mut |meta, _| {
+                    meta.change.unfinished = 0;
+                    Ok(())
+                });
+            }
+            let nodes_per_page = self.meta.layout.nodes_per_page;
+            self.step_meta(&[page], &mut |meta, bodies| {
+                bodies[0].fill(0);
+                bodies[0][0] = PageKind::Node as u8;
+                meta.change.list_free(page, bodies[0], nodes_per_page);
+                meta.change.unfinished = page.0 + 1;
                 Ok(())
             })?;
         }
@@ -207,7 +247,7 @@ impl<W: PagesMut> Change<'_, W> {
                 let before = rows.len();
                 rows.extend(living.map(|(slot, header)| (header.row_id, layout.node_id(page, slot))));
                 let free = layout.nodes_per_page - (rows.len() - before);
-                spare.extend((free > 0).then_some((page, free as u32)));
+                spare.extend((free > 0).then_some((page, free)));
             }
             drop(body);
             reader.release();
@@ -222,14 +262,11 @@ impl<W: PagesMut> Change<'_, W> {
             meta.version = super::meta::FORMAT_VERSION;
             meta.change.id_root = root.0;
             meta.change.entries_page = entries_page.0;
-            // Until they are listed, the slots that were left over are lost to `check`: all in one commit.
-            meta.change.free_slots = spare.iter().map(|(_, free)| free).sum();
             Ok(())
         })?;
-        for (page, _) in spare {
+        for (page, free) in spare {
             self.step_meta(&[page], &mut |meta, bodies| {
-                FreeLink { listed: true, next: meta.change.free_head }.write(bodies[0]);
-                meta.change.free_head = page.0;
+                meta.change.list_free(page, bodies[0], free);
                 Ok(())
             })?;
         }

@@ -16,30 +16,24 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::SEARCH_LIST_MAX;
+use super::cursor::Met;
 use super::meta::Meta;
 use super::state::{Newest, State};
-use super::visit::Probe;
+use super::visit::{Probe, Visited};
 use crate::graph::list::CandidateList;
+use crate::graph::{key_distance, key_id};
 use crate::page::layout::{NodeHeader, NodeId, NodeRef};
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::prepare::ToDistance;
-use crate::{Error, Hit, SearchOptions, SearchResult, Stats};
+use crate::{Error, Hit, RowIds, SearchOptions, SearchResult, Stats};
 
 /// Searches one after the other on one thread, keeping its buffers between them.
 pub struct Searcher<'i, P: Pages + 'i> {
     newest: &'i Newest,
     state: Arc<State>,
     reader: P::Reader<'i>,
-    probe: Probe,
-    list: CandidateList,
-    nearest: Nearest,
-    entries: Vec<(f32, NodeId)>,
-    /// Entry points that were offered under their own estimates.
-    offered: Vec<NodeId>,
-    visited: Vec<NodeId>,
+    walk: Walk,
     pages: Vec<PageId>,
-    /// Whether the k-th estimate bounds what is worth offering.
-    foretells: bool,
 }
 
 /// The distance that ends a search is at least that of this many rows: the nearest row alone may be so near that
@@ -50,44 +44,35 @@ const FORETOLD: f32 = 1.3;
 
 impl<'i, P: Pages> Searcher<'i, P> {
     pub(crate) fn new(pages: &'i P, newest: &'i Newest) -> Self {
-        Self {
-            newest,
-            state: newest.known(),
-            reader: pages.reader(),
-            probe: Probe::default(),
-            list: CandidateList::default(),
-            nearest: Nearest::default(),
-            entries: Vec::new(),
-            offered: Vec::new(),
-            visited: Vec::new(),
-            pages: Vec::new(),
-            foretells: true,
-        }
+        Self { newest, state: newest.known(), reader: pages.reader(), walk: Walk::default(), pages: Vec::new() }
     }
 
     /// Finds the `k` rows nearest to `query`; see [`Index::search`](crate::Index::search).
     pub fn search(&mut self, query: &[f32], k: usize, options: &SearchOptions) -> Result<SearchResult, Error> {
         options.validate(k)?;
-        if self.reader.snapshot(true) != self.state.snapshot {
+        if self.state.meta.row_ids == RowIds::Tids || self.reader.snapshot(true) != self.state.snapshot {
             self.state = self.newest.renew(&mut self.reader)?;
         }
         let state = self.state.clone();
-        let to_distance = self.probe.prepare(&state.meta, &state.model, query)?;
+        let walk = &mut self.walk;
+        let to_distance = walk.probe.prepare(&state.meta, &state.model, query)?;
         let missed_before = self.reader.pages_missed();
         let mut stats = Stats::default();
         self.pages.clear();
-        let mut capacity = k.max(among_the_dead(options.search_list, &state));
+        let mut capacity = among_the_dead(k, options, &state);
         // Among dead nodes the k-th candidate foretells nothing.
-        self.foretells = state.meta.change.dead_rows == 0;
+        let mut foretells = state.meta.change.dead_rows == 0;
         loop {
-            self.search_within(capacity, k, &state, options, &mut stats)?;
-            let found = self.nearest.found.len().min(k) as u64;
-            let tried_all = !self.foretells && (!self.list.is_full() || capacity >= SEARCH_LIST_MAX);
+            walk.begin(&state, capacity, k, foretells);
+            walk.run(&state, &mut self.reader, options, &mut Forgotten, &mut stats)?;
+            self.pages.extend(walk.pages(&state.meta));
+            let found = walk.nearest.found.len().min(k) as u64;
+            let tried_all = !foretells && (!walk.list.is_full() || capacity >= SEARCH_LIST_MAX);
             if found >= state.meta.rows.min(k as u64) || tried_all {
                 break;
             }
             // Slots without a row that this search may see have taken the places of those with one.
-            self.foretells = false;
+            foretells = false;
             capacity *= 4;
         }
         stats.distances = stats.hops;
@@ -95,60 +80,148 @@ impl<'i, P: Pages> Searcher<'i, P> {
         self.pages.dedup();
         stats.pages_read = self.pages.len() as u64;
         stats.pages_missed = self.reader.pages_missed() - missed_before;
-        Ok(SearchResult { hits: self.nearest.hits(k, to_distance), stats })
+        Ok(SearchResult { hits: walk.nearest.hits(k, to_distance), stats })
     }
+}
 
-    /// One search that keeps `capacity` candidates.
-    fn search_within(
-        &mut self,
-        capacity: usize,
-        k: usize,
-        state: &State,
-        options: &SearchOptions,
-        stats: &mut Stats,
-    ) -> Result<(), Error> {
+/// Takes what a walk meets and its answer does not need.
+pub(super) trait Rest {
+    /// A candidate that the list does not take, or gives up before it was expanded. The same may come again.
+    fn turn_away(&mut self, estimate: f32, node: NodeId);
+
+    /// A row that was visited, one of the nearest or not. The same may come again.
+    fn meet(&mut self, node: NodeId, row_id: u64, visited: &Visited);
+}
+
+/// A search that ends with its answer remembers nothing else.
+struct Forgotten;
+
+impl Rest for Forgotten {
+    #[inline]
+    fn turn_away(&mut self, _: f32, _: NodeId) {}
+
+    #[inline]
+    fn meet(&mut self, _: NodeId, _: u64, _: &Visited) {}
+}
+
+/// One bounded search; [`Searcher`] and [`Cursor`](super::Cursor) share it. Reusable.
+#[derive(Default)]
+pub(super) struct Walk {
+    pub(super) probe: Probe,
+    pub(super) list: CandidateList,
+    pub(super) nearest: Nearest,
+    /// Every entry point under its own estimate.
+    pub(super) entries: Vec<(f32, NodeId)>,
+    /// Entry points that were offered under their own estimates.
+    offered: Vec<NodeId>,
+    pub(super) visited: Vec<NodeId>,
+    /// Whether the k-th estimate bounds what is worth offering.
+    foretells: bool,
+}
+
+impl Walk {
+    /// Starts over for the query that the probe has, to keep `capacity` candidates.
+    pub(super) fn begin(&mut self, state: &State, capacity: usize, k: usize, foretells: bool) {
+        self.foretells = foretells;
         self.visited.clear();
         self.nearest.reset(k.max(EVIDENCE_ROWS));
         self.list.reset(capacity);
         self.entries.clear();
         self.entries.extend(self.probe.entries(&state.model, &state.entries));
-        let nearest = self.entries.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
         self.offered.clear();
+    }
+
+    /// Searches. What comes neither into the list nor among the nearest goes to `rest`, but for entry points
+    /// that were not offered.
+    pub(super) fn run<R: Reader>(
+        &mut self,
+        state: &State,
+        reader: &mut R,
+        options: &SearchOptions,
+        rest: &mut impl Rest,
+        stats: &mut Stats,
+    ) -> Result<(), Error> {
+        let nearest = self.entries.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
         if let Some((estimate, entry)) = nearest {
             self.list.insert(estimate, entry);
             self.offered.push(entry);
         }
-        self.expand_all(state, options, stats)?;
-        self.offer_entries(options);
-        self.expand_all(state, options, stats)?;
+        self.expand_all(state, reader, options, rest, stats)?;
+        self.offer_entries(options, rest);
+        self.expand_all(state, reader, options, rest, stats)?;
         stats.hops += self.visited.len() as u64;
-        self.pages.extend(self.visited.iter().map(|node| state.meta.layout.place(*node).0));
         Ok(())
+    }
+
+    /// Searches on for `k` rows, more than before. `rest` must have `met` what was met, and `turned_away` what was turned
+    /// away, which comes back if it may now matter.
+    pub(super) fn widen<R: Reader>(
+        &mut self,
+        k: usize,
+        state: &State,
+        reader: &mut R,
+        options: &SearchOptions,
+        rest: &mut Met,
+        stats: &mut Stats,
+    ) -> Result<(), Error> {
+        self.nearest.reset(k);
+        rest.rows.iter().for_each(|row| self.nearest.keep((row.distance, row.row_id)));
+        let before = self.visited.len();
+        self.take_back(self.nearest.reach(options.slack), rest);
+        self.offer_entries(options, rest);
+        self.expand_all(state, reader, options, rest, stats)?;
+        stats.hops += (self.visited.len() - before) as u64;
+        Ok(())
+    }
+
+    /// Offers again what was turned away and is within `reach`.
+    fn take_back(&mut self, reach: f32, rest: &mut Met) {
+        let mut back = Vec::new();
+        rest.turned_away.retain(|key| {
+            let (estimate, node) = (key_distance(*key), key_id(*key));
+            let matters = estimate <= reach && estimate < self.list.bound();
+            if matters && !self.visited.contains(&node) && !self.offered.contains(&node) {
+                back.push((estimate, node));
+            }
+            !matters
+        });
+        for (estimate, node) in back {
+            self.list.insert_or(estimate, node, |estimate, node| rest.turn_away(estimate, node));
+        }
+    }
+
+    /// The pages of the nodes that were visited.
+    pub(super) fn pages(&self, meta: &Meta) -> impl Iterator<Item = PageId> {
+        self.visited.iter().map(|node| meta.layout.place(*node).0)
     }
 
     /// Offers the entry points that may still matter and were not met. They wait until the neighborhood of the
     /// nearest one is exhausted: by then most are too far. The rest are for queries between clusters that no
     /// edge connects.
-    fn offer_entries(&mut self, options: &SearchOptions) {
+    fn offer_entries(&mut self, options: &SearchOptions, rest: &mut impl Rest) {
         let reach = self.nearest.reach(options.slack);
         for (estimate, entry) in &self.entries {
             let near = *estimate <= reach && *estimate < self.list.bound();
             if near && !self.visited.contains(entry) && self.list.all().all(|(_, node)| node != *entry) {
-                self.list.insert(*estimate, *entry);
+                self.list.insert_or(*estimate, *entry, |estimate, node| rest.turn_away(estimate, node));
                 self.offered.push(*entry);
             }
         }
     }
 
     /// Expands candidates until none is left that may lead to one of the `k` nearest.
-    fn expand_all(&mut self, state: &State, options: &SearchOptions, stats: &mut Stats) -> Result<(), Error> {
+    fn expand_all<R: Reader>(
+        &mut self,
+        state: &State,
+        reader: &mut R,
+        options: &SearchOptions,
+        rest: &mut impl Rest,
+        stats: &mut Stats,
+    ) -> Result<(), Error> {
         let (meta, model) = (&state.meta, &*state.model);
-        while let Some((estimate, node)) = self.list.expand() {
-            if estimate > self.nearest.reach(options.slack) {
-                break;
-            }
+        while let Some((_, node)) = self.list.expand_within(self.nearest.reach(options.slack)) {
             // The best of the others is likely the next: its bytes travel while this node is scored.
-            let likely = look_ahead(&self.list, meta, &self.reader, None, 1, f32::INFINITY);
+            let likely = look_ahead(&self.list, meta, reader, None, 1, f32::INFINITY);
             // A candidate beyond this would never be expanded: the k-th distance only falls. Before there is
             // one, the k-th estimate foretells it, give or take what estimates are off by.
             let foretold = if self.foretells { self.list.estimate_at(self.nearest.k - 1) } else { None };
@@ -159,31 +232,34 @@ impl<'i, P: Pages> Searcher<'i, P> {
                 let mut list = list.borrow_mut();
                 // Entry points stand in the list under estimates of their own and must not enter twice.
                 if estimate <= reach && estimate < list.bound() && !self.offered.contains(&neighbor) {
-                    list.insert(estimate, neighbor);
+                    list.insert_or(estimate, neighbor, |estimate, node| rest.turn_away(estimate, node));
+                } else {
+                    rest.turn_away(estimate, neighbor);
                 }
             };
             // While the search approaches, what is best now is soon displaced: reads begun for it are wasted.
             let width = if self.nearest.is_full() { options.beam_width } else { 1 };
             let finished = |_: &NodeRef<'_>, _: &NodeHeader| {
-                look_ahead(&list.borrow(), meta, &self.reader, likely, width, reach);
+                look_ahead(&list.borrow(), meta, reader, likely, width, reach);
             };
-            let visited = self.probe.visit(meta, model, &self.reader, node, offer, finished)?;
-            if visited.header.is_visible(state.snapshot) {
-                self.nearest.keep((visited.distance, visited.header.row_id));
+            let visited = self.probe.visit(meta, model, reader, node, offer, finished)?;
+            for row_id in visited.header.rows(meta.row_ids, state.snapshot) {
+                self.nearest.keep((visited.distance, row_id));
+                rest.meet(node, row_id, &visited);
             }
             self.visited.push(node);
             stats.estimates += visited.degree() as u64;
-            self.reader.release();
+            reader.release();
         }
         Ok(())
     }
 }
 
-/// `search_list`, and as many places more as dead nodes will take.
-fn among_the_dead(search_list: usize, state: &State) -> usize {
+/// Candidates to keep: `search_list`, and as many more as dead nodes will take the places of; at least `k`.
+pub(super) fn among_the_dead(k: usize, options: &SearchOptions, state: &State) -> usize {
     let (rows, dead) = (state.meta.rows.max(1), state.meta.change.dead_rows);
-    let more = (search_list as u64).saturating_mul(dead.min(3 * rows)) / rows;
-    search_list + more as usize
+    let more = (options.search_list as u64).saturating_mul(dead.min(3 * rows)) / rows;
+    k.max(options.search_list + more as usize)
 }
 
 /// Begins to read the pages of the nearest unexpanded candidates, and to bring the bytes of the first of them
@@ -208,9 +284,10 @@ fn look_ahead(
 
 /// The `k` nearest of the nodes visited, nearest first, equal distances in order of row id.
 #[derive(Debug, Default)]
-struct Nearest {
+pub(super) struct Nearest {
     k: usize,
-    found: Vec<(f32, u64)>,
+    /// Squared distances in the inner space, and row ids.
+    pub(super) found: Vec<(f32, u64)>,
 }
 
 impl Nearest {
@@ -219,7 +296,7 @@ impl Nearest {
         self.found.clear();
     }
 
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.found.len() == self.k
     }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::meta::Meta;
 use super::model::{self, Entry, Model};
-use crate::Error;
 use crate::page::Reader;
+use crate::{Error, RowIds};
 
 /// Times that a reader looks again because the meta page was newer than its snapshot. Publishing takes
 /// microseconds; a writer that died in between leaves a commit that is durable and may be seen.
@@ -28,7 +28,7 @@ impl State {
         let mut snapshot = reader.snapshot(true);
         let mut meta = Meta::read(reader)?;
         for _ in 0..RENEWALS_MAX {
-            if meta.change.commit <= snapshot {
+            if meta.change.commit <= snapshot || meta.row_ids == RowIds::Tids {
                 break;
             }
             std::thread::yield_now();
@@ -66,14 +66,17 @@ impl Newest {
 
     /// The state of a snapshot that `reader` takes now.
     pub(crate) fn renew(&self, reader: &mut impl Reader) -> Result<Arc<State>, Error> {
-        let snapshot = reader.snapshot(true);
         let known = self.known();
-        if known.snapshot == snapshot {
+        let same = match known.meta.row_ids {
+            RowIds::Mapped => known.snapshot == reader.snapshot(true),
+            RowIds::Tids => known.meta.change.commit == Meta::read_commit(reader)?,
+        };
+        if same {
             return Ok(known);
         }
         let state = Arc::new(State::read(reader, Some(&known))?);
         let mut newest = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        if newest.snapshot < state.snapshot {
+        if (newest.snapshot, newest.meta.change.commit) < (state.snapshot, state.meta.change.commit) {
             *newest = state.clone();
         }
         Ok(state)

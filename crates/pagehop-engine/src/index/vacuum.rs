@@ -13,9 +13,9 @@ use super::encode::Target;
 use super::link::Extras;
 use super::near::with_node;
 use super::{OnProgress, Progress, encode, ids};
-use crate::Error;
-use crate::page::layout::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FreeLink, Link, NodeId, NodeMut, PageKind};
+use crate::page::layout::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FreeLink, Link, NodeId, NodeMut, NodeRef, PageKind};
 use crate::page::{self, PageId, PagesMut, Reader};
+use crate::{Error, RowIds};
 
 /// Candidates expanded on the way to a dead node's in-neighbors.
 const REPAIR_LIST: usize = 64;
@@ -102,7 +102,8 @@ impl<W: PagesMut> Change<'_, W> {
     ) -> Result<(), Error> {
         let node = dead.node;
         if dead.unlinked > 0 {
-            if dead.unlinked > oldest {
+            // Where the host decides what is seen, readers take whatever row is there now: its place and id are right.
+            if dead.unlinked > oldest && self.meta.row_ids == RowIds::Mapped {
                 report.waiting += 1;
                 return Ok(());
             }
@@ -115,7 +116,7 @@ impl<W: PagesMut> Change<'_, W> {
             let what = format!("slot {slot} is in the list of the dead and has flags {:#x}", header.flags);
             return Err(Error::corrupt(page, what));
         }
-        if header.deleted > oldest {
+        if header.deleted > oldest && self.meta.row_ids == RowIds::Mapped {
             report.waiting += 1;
             return Ok(());
         }
@@ -160,11 +161,10 @@ impl<W: PagesMut> Change<'_, W> {
             }
             dead::remove(dead_page, dead_body, at, node)?;
             NodeMut::new(&layout, node_body, slot).free();
-            if !FreeLink::read(node_body).listed {
-                FreeLink { listed: true, next: meta.change.free_head }.write(node_body);
-                meta.change.free_head = page.0;
+            match FreeLink::read(node_body).listed {
+                true => meta.change.add_free_slots(1),
+                false => meta.change.list_free(page, node_body, 1),
             }
-            meta.change.add_free_slots(1);
             meta.change.take_dead_row()
         })
     }
@@ -247,7 +247,7 @@ impl<W: PagesMut> Change<'_, W> {
 
     /// Anchors `target`, the first of `wards`, to a node that is not found through `gone` or `wards`: the nearest of
     /// the living that the walk met, or else the first with an edge left that anchors lead to from the entry points.
-    fn anchor_to_any(&mut self, wards: &[NodeId], target: &Target, gone: NodeId) -> Result<(), Error> {
+    pub(super) fn anchor_to_any(&mut self, wards: &[NodeId], target: &Target, gone: NodeId) -> Result<(), Error> {
         let mut known: HashSet<NodeId> = wards.iter().copied().chain([gone]).collect();
         let mut below: VecDeque<NodeId> = wards.iter().copied().collect();
         while let Some(node) = below.pop_front()
@@ -267,12 +267,34 @@ impl<W: PagesMut> Change<'_, W> {
         let entries: Vec<NodeId> = self.entries.iter().map(|entry| entry.node).collect();
         let mut others: VecDeque<NodeId> = entries.into_iter().filter(|entry| known.insert(*entry)).collect();
         while let Some(node) = others.pop_front() {
-            if self.relies_on_anchors(node)? && self.anchor(&[node], target)? {
-                return Ok(());
+            let wards = self.wards_of(node)?;
+            if self.relies_on_anchors(node)? {
+                self.forget_spent(node, &wards)?;
+                if self.anchor(&[node], target)? {
+                    return Ok(());
+                }
             }
-            others.extend(self.wards_of(node)?.into_iter().filter(|ward| known.insert(*ward)));
+            others.extend(wards.into_iter().filter(|ward| known.insert(*ward)));
         }
         Ok(())
+    }
+
+    /// Makes anchors of `node` that lead to none of `wards`, its only ones, edges like others.
+    fn forget_spent(&mut self, node: NodeId, wards: &[NodeId]) -> Result<(), Error> {
+        let layout = self.meta.layout;
+        let spent = |found: &NodeRef<'_>| -> Vec<usize> {
+            let links = found.links().enumerate();
+            links.filter(|(_, link)| link.anchor && !wards.contains(&link.node)).map(|(at, _)| at).collect()
+        };
+        if with_node(&self.meta, &self.pages.reader(), node, |found, _| spent(found).is_empty())? {
+            return Ok(());
+        }
+        let (page, slot) = layout.place(node);
+        self.pages.step(&[page], &mut |bodies| {
+            let mut node = NodeMut::new(&layout, bodies[0], slot);
+            spent(&node.as_ref()).into_iter().for_each(|at| node.clear_anchor(at));
+            Ok(())
+        })
     }
 
     /// Whether a slot holds a node that is to be found: one that lives, or is dead and not unlinked.
@@ -283,7 +305,7 @@ impl<W: PagesMut> Change<'_, W> {
     }
 
     /// The nodes, living or not yet unlinked, to which anchors of `node` lead.
-    fn wards_of(&self, node: NodeId) -> Result<Vec<NodeId>, Error> {
+    pub(super) fn wards_of(&self, node: NodeId) -> Result<Vec<NodeId>, Error> {
         let reader = self.pages.reader();
         let anchors: Vec<Link> = with_node(&self.meta, &reader, node, |found, header| {
             found.links().filter(|link| link.anchor && header.flags != FLAGS_FREE).collect()
@@ -331,9 +353,7 @@ impl<W: PagesMut> Change<'_, W> {
             let body = &mut *bodies[0];
             body.fill(0);
             body[0] = PageKind::Node as u8;
-            FreeLink { listed: true, next: meta.change.free_head }.write(body);
-            meta.change.free_head = page.0;
-            meta.change.add_free_slots(layout.nodes_per_page);
+            meta.change.list_free(page, body, layout.nodes_per_page);
             meta.change.dead_head = next;
             Ok(())
         })

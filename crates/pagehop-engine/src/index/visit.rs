@@ -40,6 +40,11 @@ impl Probe {
         Ok(to_distance)
     }
 
+    /// Squared length of the query in the inner space.
+    pub(crate) fn query_norm_sq(&self) -> f32 {
+        self.estimator.query_norm_sq()
+    }
+
     /// Takes a point of the inner space.
     pub(crate) fn prepare_inner(&mut self, meta: &Meta, point: &[f32]) {
         self.query.clear();

@@ -8,6 +8,7 @@ use super::{BODY_BYTES, PAGE_BYTES, PageId};
 use crate::quantize::edge::{BLOCK_EDGES, EdgeShape};
 use crate::quantize::estimate::{DEGREE_MAX, EdgeCodes};
 use crate::quantize::own;
+use crate::row_ids::{RowIds, TIDS_MAX};
 
 /// First byte of the body that a node may use: with the host header, byte 64 of the page, a cache line.
 pub(crate) const NODES_START: usize = 40;
@@ -241,6 +242,21 @@ impl NodeHeader {
         self.added <= snapshot && (self.flags == FLAGS_LIVE || self.flags == FLAGS_DEAD && self.deleted > snapshot)
     }
 
+    /// The rows of the node that a reader of `snapshot` sees, or that the host may see.
+    #[inline]
+    pub(crate) fn rows(&self, row_ids: RowIds, snapshot: u64) -> impl Iterator<Item = u64> + use<> {
+        let rows = match row_ids {
+            RowIds::Mapped => [self.is_visible(snapshot).then_some(self.row_id), None, None],
+            RowIds::Tids => self.tids().map(|tid| (tid > 0).then_some(tid)),
+        };
+        rows.into_iter().flatten()
+    }
+
+    /// Under [`RowIds::Tids`] the rows of the node, 0 for none: two stand where commit numbers would.
+    pub(crate) fn tids(&self) -> [u64; TIDS_MAX] {
+        [self.row_id, self.added, self.deleted]
+    }
+
     /// Whether there is a node, living or dead, or a free slot: whether the flags are flags.
     #[inline]
     pub(crate) fn is_valid(&self, layout: &NodeLayout) -> bool {
@@ -394,6 +410,19 @@ impl<'a> NodeMut<'a> {
     /// Makes an edge one that stays.
     pub(crate) fn set_anchor(&mut self, slot: usize) {
         self.bytes[self.layout.generation_start() + slot] |= ANCHOR;
+    }
+
+    /// Makes it one like others.
+    pub(crate) fn clear_anchor(&mut self, slot: usize) {
+        self.bytes[self.layout.generation_start() + slot] &= !ANCHOR;
+    }
+
+    /// Makes `tids` the rows of the node. Without any it is dead.
+    pub(crate) fn set_tids(&mut self, tids: [u64; TIDS_MAX]) {
+        let [row_id, added, deleted] = tids;
+        let flags = if tids == [0; TIDS_MAX] { FLAGS_DEAD } else { FLAGS_LIVE };
+        let header = self.as_ref().header();
+        self.set_header(&NodeHeader { row_id, added, deleted, flags, ..header });
     }
 
     /// Marks a dead node as one on which nobody relies any more, and that relies on nobody to be found.

@@ -23,7 +23,7 @@ pub(crate) struct Space {
 /// How a squared distance in the inner space becomes the metric's distance: `mul * d + add`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ToDistance {
-    mul: f32,
+    pub(crate) mul: f32,
     add: f32,
     floor: f32,
 }

@@ -15,5 +15,11 @@ use x86_64 as here;
 /// other than x86-64.
 #[inline]
 pub fn prefetch<T>(values: &[T]) {
-    here::prefetch(values);
+    here::prefetch_at(values.as_ptr().cast(), size_of_val(values));
+}
+
+/// [`prefetch`] for `bytes` from an address on that need not be readable: nothing is read there.
+#[inline]
+pub fn prefetch_at(address: *const u8, bytes: usize) {
+    here::prefetch_at(address, bytes);
 }

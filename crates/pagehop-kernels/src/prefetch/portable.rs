@@ -2,4 +2,4 @@
 
 #[cfg_attr(target_arch = "x86_64", expect(dead_code, reason = "x86-64 has its own"))]
 #[inline]
-pub(crate) fn prefetch<T>(_values: &[T]) {}
+pub(crate) fn prefetch_at(_address: *const u8, _bytes: usize) {}

@@ -6,9 +6,8 @@ use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 const LINE_BYTES: usize = 64;
 
 #[inline]
-pub(crate) fn prefetch<T>(values: &[T]) {
-    let start = values.as_ptr().cast::<i8>();
-    let bytes = size_of_val(values);
+pub(crate) fn prefetch_at(address: *const u8, bytes: usize) {
+    let start = address.cast::<i8>();
     // Steps of a line from the start, and the last byte: an unaligned slice ends in a line no step reaches.
     for at in (0..bytes).step_by(LINE_BYTES).chain(bytes.checked_sub(1)) {
         // SAFETY: prefetching has no effect a program can observe, whatever the address.

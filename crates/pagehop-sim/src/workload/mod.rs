@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use pagehop_engine::{BuildOptions, Error, Index, Metric, build, create};
+use pagehop_engine::{BuildOptions, Error, Index, Metric, RowIds, build, create};
 use pagehop_store::{FilePages, OpenOptions, StorageSink};
 
 use crate::{Lie, Rng, SimDisk};
@@ -383,7 +383,7 @@ fn id(plan: &Plan, rng: &mut Rng) -> u64 {
 fn build_on(disk: &SimDisk, plan: &Plan, rows: &Rows, seed: u64) -> Result<(), Error> {
     let mut sink = StorageSink::create(Arc::new(disk.clone()), *b"phsim1")?;
     if plan.built.is_none() {
-        create(plan.dim, plan.metric, seed, &mut sink)?;
+        create(plan.dim, plan.metric, seed, RowIds::Mapped, &mut sink)?;
     } else {
         let options = BuildOptions { metric: plan.metric, threads: 1, seed, ..BuildOptions::default() };
         let mut source = Source { dim: plan.dim, rows };

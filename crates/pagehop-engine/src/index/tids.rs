@@ -1,0 +1,190 @@
+//! Rows that a host names and decides about: PostgreSQL's tids. A node holds the tids of all versions of a row whose
+//! vector did not change, as far as there is room.
+
+use super::bound::is_within;
+use super::change::{Change, INSERT_LIST};
+use super::encode::{self, Encoded};
+use super::near::with_node;
+use super::{OnProgress, dead};
+use crate::page::layout::{FLAGS_LIVE, NodeId, NodeMut, NodeRef, PageKind};
+use crate::page::{self, PageId, PagesMut, Reader};
+use crate::row_ids::{RowIds, TIDS_MAX};
+use crate::{AddReport, Error};
+
+/// Candidates expanded on the way to a node that is known to be there.
+const KNOWN_LIST: usize = 8;
+/// Nearest nodes that are asked whether they have the row's code.
+const ASKED: usize = 8;
+
+/// What a removal of tids did, or saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoveReport {
+    /// Tids that are left.
+    pub left: u64,
+    /// Tids removed.
+    pub removed: u64,
+}
+
+impl<W: PagesMut> Change<'_, W> {
+    /// Adds a row. `is_known` says that an older version of it, with the same vector, is likely in the index: then
+    /// the node is looked for before anything else, which is several times cheaper than an insertion.
+    ///
+    /// An index that has grown eightfold since its model was trained is built anew within this call, as by
+    /// [`Change::add`], on one thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Change::add`]; [`Error::Argument`] if the tid is out of range or the index has row ids of another kind.
+    pub fn insert_tid(
+        &mut self,
+        tid: u64,
+        vector: &[f32],
+        is_known: bool,
+        progress: OnProgress<'_>,
+    ) -> Result<(), Error> {
+        self.expect(RowIds::Tids)?;
+        super::build::check_tid(tid)?;
+        if vector.len() != self.meta.dim {
+            return Err(Error::Dimension { expected: self.meta.dim, got: vector.len() });
+        }
+        crate::quantize::prepare::validate(self.meta.metric, vector)?;
+        if self.wants_training(1, vector) {
+            return self.train_with(&[tid], vector, &mut AddReport::default(), progress);
+        }
+        self.refuse_too_long(&[tid], vector)?;
+        let encoded = Encoded::new(&self.meta, &self.model, vector)?;
+        for capacity in [KNOWN_LIST, INSERT_LIST].into_iter().skip(usize::from(!is_known)) {
+            self.walk_to(&encoded, capacity)?;
+            if self.join(tid, &encoded, is_known)? {
+                return Ok(());
+            }
+        }
+        self.insert_here(tid, &encoded)?;
+        Ok(())
+    }
+
+    /// Gives `tid` to a node that the walk met, if one has room and the row's code, or a code as near to the row as to its own.
+    fn join(&mut self, tid: u64, encoded: &Encoded, is_known: bool) -> Result<bool, Error> {
+        let layout = self.meta.layout;
+        let meta = self.meta.clone();
+        let mut point = Vec::new();
+        let mut may_share = |node: &NodeRef<'_>| {
+            let header = node.header();
+            if header.flags != FLAGS_LIVE || !header.tids().contains(&0) {
+                return false;
+            }
+            let is_same = header.step == encoded.own.step && node.hi() == encoded.hi && node.lo() == encoded.lo;
+            is_same
+                || is_known && {
+                    encode::decode(node, &header, &mut point);
+                    is_within(&meta, pagehop_kernels::l2sq_f32(&encoded.exact, &point), header.step)
+                }
+        };
+        let nearest: Vec<NodeId> = self.explorer.near.nearest().take(ASKED).map(|near| near.0).collect();
+        for node in nearest {
+            if !with_node(&self.meta, &self.pages.reader(), node, |found, _| may_share(found))? {
+                continue;
+            }
+            let (page, slot) = layout.place(node);
+            let mut joined = false;
+            page::step(self.pages, &[page], &mut |bodies| {
+                let mut node = NodeMut::new(&layout, bodies[0], slot);
+                joined = may_share(&node.as_ref());
+                if joined {
+                    let mut tids = node.as_ref().header().tids();
+                    *tids.iter_mut().find(|there| **there == 0).expect("there is room") = tid;
+                    node.set_tids(tids);
+                }
+                Ok(())
+            })?;
+            if joined {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Asks about every tid of the nodes on `pages`, and removes those that are dead; a node without tids waits for
+    /// [`Change::vacuum`]. Pages beyond the end are passed over.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`]; whatever the host reports.
+    pub fn remove_tids(
+        &mut self,
+        pages: std::ops::Range<u32>,
+        is_dead: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<RemoveReport, Error> {
+        self.expect(RowIds::Tids)?;
+        let mut report = RemoveReport::default();
+        let first = self.meta.change.retired_end.max(1).max(pages.start);
+        for page in (first..pages.end.min(self.pages.page_count())).map(PageId) {
+            for (slot, before) in self.tids_on(page)? {
+                let dead = before.map(|tid| tid > 0 && is_dead(tid));
+                let (there, removed) =
+                    (before.iter().filter(|tid| **tid > 0).count(), dead.iter().filter(|d| **d).count());
+                report.left += (there - removed) as u64;
+                report.removed += removed as u64;
+                if removed > 0 {
+                    let dead = std::array::from_fn(|i| if dead[i] { before[i] } else { 0 });
+                    self.remove_from(page, slot, dead, removed == there)?;
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    fn tids_on(&self, page: PageId) -> Result<Vec<(usize, [u64; TIDS_MAX])>, Error> {
+        let layout = &self.meta.layout;
+        let reader = self.pages.reader();
+        let body = reader.finish(page)?;
+        if body[0] != PageKind::Node as u8 {
+            return Ok(Vec::new());
+        }
+        let headers = (0..layout.nodes_per_page).map(|slot| (slot, NodeRef::new(layout, &body, slot).header()));
+        Ok(headers
+            .filter(|(_, header)| header.flags == FLAGS_LIVE)
+            .map(|(slot, header)| (slot, header.tids()))
+            .collect())
+    }
+
+    fn remove_from(&mut self, page: PageId, slot: usize, dead: [u64; TIDS_MAX], all: bool) -> Result<(), Error> {
+        let layout = self.meta.layout;
+        let without = |node: &NodeMut<'_>| {
+            node.as_ref().header().tids().map(|tid| if tid > 0 && dead.contains(&tid) { 0 } else { tid })
+        };
+        if !all {
+            return self.pages.step(&[page], &mut |bodies| {
+                let mut node = NodeMut::new(&layout, bodies[0], slot);
+                let tids = without(&node);
+                node.set_tids(tids);
+                Ok(())
+            });
+        }
+        let dead_page = self.dead_page()?;
+        self.step_meta(&[page, dead_page], &mut |meta, bodies| {
+            let mut node = NodeMut::new(&layout, bodies[0], slot);
+            let tids = without(&node);
+            node.set_tids(tids);
+            dead::push(dead_page, bodies[1], layout.node_id(page, slot))?;
+            meta.change.dead_rows = meta.change.dead_rows.wrapping_add(1);
+            meta.change.deleted_rows = meta.change.deleted_rows.wrapping_add(1);
+            let rows = meta.rows.checked_sub(1);
+            meta.rows = rows.ok_or_else(|| Error::corrupt(PageId(0), "it counts no row where there is one"))?;
+            Ok(())
+        })
+    }
+
+    /// Every tid of the graph with its node.
+    pub(super) fn tids(&self) -> Result<Vec<(u64, NodeId)>, Error> {
+        let mut all = Vec::new();
+        let first = self.meta.change.retired_end.max(1);
+        for page in (first..self.pages.page_count()).map(PageId) {
+            for (slot, tids) in self.tids_on(page)? {
+                let node = self.meta.layout.node_id(page, slot);
+                all.extend(tids.into_iter().filter(|tid| *tid > 0).map(|tid| (tid, node)));
+            }
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,175 @@
+//! The error that a cursor states: no true distance is farther off, whatever the data, and most are near enough for
+//! the statement to be of use.
+
+mod support;
+
+use pagehop_engine::{Cursor, Found, Index, Metric, RowIds, SearchOptions, create};
+use pagehop_sim::MemPages;
+use support::{Noise, Rows, distance, embeddings, index, no_progress};
+
+const METRICS: [Metric; 3] = [Metric::L2, Metric::InnerProduct, Metric::Cosine];
+const EXPAND_ALL: SearchOptions = SearchOptions { search_list: 100, slack: f32::INFINITY, beam_width: 4 };
+
+fn gaussian(dim: usize, count: usize, seed: u64) -> Vec<f32> {
+    let mut noise = Noise(seed);
+    (0..dim * count).map(|_| noise.gauss()).collect()
+}
+
+fn all<P: pagehop_engine::Pages>(mut cursor: Cursor<'_, P>) -> Vec<Found> {
+    let mut rows = Vec::new();
+    while let Some(found) = cursor.next_hit().unwrap() {
+        rows.push(found);
+    }
+    rows
+}
+
+/// The distance as `Found::range` means it.
+fn exact(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
+    let distance = distance(metric, a, b);
+    if metric == Metric::L2 { distance.sqrt() } else { distance }
+}
+
+/// The same with 32-bit floats, one component after the other.
+fn plain(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
+    let sum = |f: fn(f32, f32) -> f32| a.iter().zip(b).fold(0.0, |sum, (a, b)| sum + f(*a, *b));
+    let dot = sum(|a, b| a * b);
+    match metric {
+        Metric::L2 => f64::from(sum(|a, b| (a - b) * (a - b))).sqrt(),
+        Metric::InnerProduct => f64::from(-dot),
+        Metric::Cosine => {
+            let lengths = f64::from(sum(|a, _| a * a)) * f64::from(sum(|_, b| b * b));
+            1.0 - (f64::from(dot) / lengths.sqrt()).clamp(-1.0, 1.0)
+        }
+    }
+}
+
+/// What is stated of one row, and what is so: distance, error stated, error.
+struct Statement {
+    exact: f64,
+    stated: f64,
+    error: f64,
+}
+
+/// Every row of `rows` from each query; fails if one is out of its range.
+fn statements(what: &str, metric: Metric, rows: &Rows, queries: &[f32]) -> Vec<Statement> {
+    let index = index(rows, metric);
+    let mut statements = Vec::new();
+    for query in queries.chunks_exact(rows.dim) {
+        let found = all(index.cursor(query, &EXPAND_ALL).unwrap());
+        assert_eq!(found.len(), rows.ids.len(), "{what} {metric:?}");
+        for found in found {
+            let row = rows.row(rows.ids.binary_search(&found.row_id).unwrap());
+            let (exact, plain) = (exact(metric, query, row), plain(metric, query, row));
+            let (least, most) = found.range(metric);
+            for distance in [exact, plain] {
+                let within = f64::from(least) <= distance && distance <= f64::from(most);
+                assert!(within, "{what} {metric:?} {}: {distance} is not within {least} to {most}", rows.dim);
+            }
+            let of = f64::from(found.distance);
+            let error = (if metric == Metric::L2 { of.sqrt() } else { of } - exact).abs();
+            statements.push(Statement { exact, stated: found.error.into(), error });
+        }
+    }
+    statements
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}
+
+#[test]
+fn the_error_holds_and_is_of_use_in_every_dimension() {
+    for dim in [1, 2, 3, 17, 64, 65, 100, 384, 784, 1536, 4096] {
+        let count = if dim > 1000 { 150 } else { 400 };
+        for metric in METRICS {
+            let rows = Rows::new(dim, gaussian(dim, count, 1));
+            let queries = gaussian(dim, 3, 2);
+            let statements = statements("gaussian", metric, &rows, &queries);
+            // An inner product may be 0: what it is measured by are the lengths.
+            let scale = |s: &Statement| if metric == Metric::InnerProduct { dim as f64 } else { s.exact };
+            let relative = median(statements.iter().map(|s| s.stated / scale(s)).collect());
+            let times = median(statements.iter().map(|s| s.stated / s.error).collect());
+            println!("{dim} {metric:?}: {relative:.5} of the distance, {times:.0} times the error there is");
+            assert!(relative < 0.01, "{dim} {metric:?}: {relative}");
+        }
+    }
+}
+
+#[test]
+fn the_error_holds_whatever_the_data() {
+    for (dim, count) in [(3, 300), (40, 300), (200, 200), (1100, 100)] {
+        let base = embeddings(dim, count, 3);
+        let map = |f: &dyn Fn(usize, f32) -> f32| -> Vec<f32> {
+            base.iter().enumerate().map(|(at, x)| f(at / dim, *x)).collect()
+        };
+        let sets = [
+            ("embeddings", base.clone()),
+            ("far from the origin", map(&|_, x| x + 1000.0)),
+            ("tiny", map(&|_, x| x * 1e-14)),
+            ("as small as numbers get", map(&|_, x| x * 1e-37)),
+            ("huge", map(&|_, x| x * 1e15)),
+            ("of many lengths", map(&|row, x| x * 10f32.powi(row as i32 % 9 - 4))),
+            ("around one far away", map(&|row, x| if row == 7 { 1e6 } else { x })),
+            ("duplicates", map(&|row, _| base[row % 5 * dim])),
+            ("twins", (0..count * dim).map(|at| base[(at / dim / 2) * dim + at % dim]).collect()),
+            ("with zeros", map(&|row, x| if row % 10 == 3 { 0.0 } else { x })),
+        ];
+        for (what, values) in sets {
+            let rows = Rows::new(dim, values);
+            // Queries: a row itself, one nearly it, one elsewhere, a longer one and a shorter one.
+            let mut queries = rows.row(4).to_vec();
+            queries.extend(rows.row(11).iter().map(|x| x * 1.0001));
+            queries.extend(embeddings(dim, 1, 9));
+            queries.extend(rows.row(5).iter().map(|x| x * 50.0));
+            queries.extend(rows.row(6).iter().map(|x| x * 1e-4));
+            for metric in METRICS {
+                let no_direction = what == "with zeros" || what.starts_with("as small");
+                if metric == Metric::Cosine && no_direction {
+                    continue;
+                }
+                statements(what, metric, &rows, &queries);
+            }
+        }
+    }
+}
+
+/// What is left of a row when the model is trained again is its code: nothing is certain of the vector it was made
+/// from. Rows that come after are.
+#[test]
+fn rows_stored_anew_keep_a_bound() {
+    let dim = 24;
+    let rows = Rows::new(dim, embeddings(dim, 600, 5));
+    let mut pages = MemPages::new();
+    create(dim, Metric::L2, 1, RowIds::Mapped, &mut pages).unwrap();
+    let add = |pages: &mut MemPages, at: std::ops::Range<usize>| {
+        let known = Index::open(pages.clone()).unwrap();
+        let mut writer = pages.writer();
+        let mut change = known.change(&mut writer).unwrap();
+        let vectors = &rows.values[at.start * dim..at.end * dim];
+        change.add(&rows.ids[at], vectors, &mut no_progress()).unwrap();
+        change.finish().unwrap();
+        writer.commit();
+    };
+    let bounded = |pages: &MemPages| {
+        let index = Index::open(pages).unwrap();
+        let query = rows.row(3);
+        let mut bounded = 0;
+        for found in all(index.cursor(query, &EXPAND_ALL).unwrap()) {
+            let row = rows.row(rows.ids.binary_search(&found.row_id).unwrap());
+            let (least, most) = found.range(Metric::L2);
+            let exact = exact(Metric::L2, query, row);
+            assert!(f64::from(least) <= exact && exact <= f64::from(most));
+            bounded += usize::from(found.error < 0.05 * found.distance.sqrt());
+        }
+        bounded
+    };
+    add(&mut pages, 0..50);
+    add(&mut pages, 50..60);
+    // All but the row that is the query, which is at no distance at all.
+    assert_eq!(bounded(&pages), 59);
+    add(&mut pages, 60..500);
+    assert_eq!(bounded(&pages), 499, "the second model was trained on what the first had of 60 rows");
+    add(&mut pages, 500..600);
+    assert_eq!(bounded(&pages), 599);
+}

@@ -1,0 +1,175 @@
+//! A cursor: its first rows are a search's at a search's cost, and all others follow, each once.
+
+mod support;
+
+use pagehop_engine::{Change, Cursor, Found, Index, Metric, Pages, SearchOptions, Stats};
+use pagehop_sim::{MemPages, MemWriter};
+use support::{Noise, Rows, embeddings, index, no_progress};
+
+fn options(search_list: usize, slack: f32, beam_width: usize) -> SearchOptions {
+    SearchOptions { search_list, slack, beam_width }
+}
+
+fn take<P: Pages>(cursor: &mut Cursor<'_, P>, most: usize) -> Vec<Found> {
+    let mut rows = Vec::new();
+    while rows.len() < most
+        && let Some(found) = cursor.next_hit().unwrap()
+    {
+        rows.push(found);
+    }
+    rows
+}
+
+fn assert_every_row_comes_once<P: Pages>(cursor: &mut Cursor<'_, P>, ids: &[u64], what: &str) {
+    let mut found: Vec<u64> = take(cursor, usize::MAX).iter().map(|found| found.row_id).collect();
+    found.sort_unstable();
+    assert!(found == ids, "{what}: {} of {} rows", found.len(), ids.len());
+    assert_eq!(cursor.next_hit().unwrap(), None);
+}
+
+/// Runs one transaction.
+fn change<T>(pages: &mut MemPages, work: impl FnOnce(&mut Change<'_, MemWriter<'_>>) -> T) -> T {
+    let known = Index::open(pages.clone()).unwrap();
+    let mut writer = pages.writer();
+    let mut change = known.change(&mut writer).unwrap();
+    let result = work(&mut change);
+    change.finish().unwrap();
+    writer.commit();
+    result
+}
+
+fn vacuum(pages: &mut MemPages) {
+    while change(pages, |change| change.vacuum(u64::MAX, &mut no_progress()).unwrap()).steps() > 0 {}
+}
+
+/// Clusters that no edge connects.
+fn clusters(dim: usize, clusters: usize, each: usize) -> Rows {
+    let centers = embeddings(dim, clusters, 20);
+    let noise = embeddings(dim, clusters * each, 21);
+    let shift = |at: usize| 50.0 * centers[at / dim % clusters * dim + at % dim];
+    Rows::new(dim, noise.iter().enumerate().map(|(at, x)| x + shift(at)).collect())
+}
+
+#[test]
+fn the_first_ten_are_those_of_a_search_at_its_cost() {
+    for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
+        let rows = Rows::new(96, embeddings(96, 3000, 1));
+        let index = index(&rows, metric);
+        let mut searcher = index.searcher();
+        for options in [SearchOptions::default(), options(10, 0.1, 1), options(40, f32::INFINITY, 16)] {
+            for query in embeddings(96, 30, 2).chunks_exact(96) {
+                let expected = searcher.search(query, 10, &options).unwrap();
+                let mut cursor = index.cursor(query, &options).unwrap();
+                let found = take(&mut cursor, 10);
+                let hits = expected.hits.iter().map(|hit| (hit.row_id, hit.distance));
+                assert!(
+                    hits.eq(found.iter().map(|found| (found.row_id, found.distance))),
+                    "{metric:?} {options:?}"
+                );
+                let Stats { hops, pages_read, estimates, distances, .. } = cursor.stats();
+                let stats = Stats { hops, pages_read, estimates, distances, ..expected.stats };
+                assert_eq!(stats, expected.stats, "{metric:?} {options:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_row_comes_once_whatever_the_options() {
+    let (dim, count) = (40, 900);
+    let rows = Rows::new(dim, embeddings(dim, count, 3));
+    let query = &embeddings(dim, 1, 4)[..];
+    let mut sets = vec![("whole", support::built(&rows, &support::options(Metric::L2)).unwrap(), rows.ids.clone())];
+    let mut pages = sets[0].1.clone();
+    let (gone, rest): (Vec<_>, Vec<_>) = rows.ids.iter().partition(|id| **id % 3 > 0);
+    change(&mut pages, |change| change.delete(&gone).unwrap());
+    sets.push(("with dead rows", pages.clone(), rest.clone()));
+    vacuum(&mut pages);
+    sets.push(("after vacuum", pages.clone(), rest));
+    // Others in their slots: edges that were meant for the first lead to them under estimates that are not theirs.
+    let mut pages = sets[0].1.clone();
+    let other = embeddings(dim, count, 5);
+    for (ids, vectors) in rows.ids.chunks(60).zip(other.chunks(60 * dim)) {
+        change(&mut pages, |change| change.add(ids, vectors, &mut no_progress()).unwrap());
+        vacuum(&mut pages);
+    }
+    sets.push(("after all were replaced", pages, rows.ids.clone()));
+    let clusters = clusters(dim, 6, 150);
+    sets.push((
+        "clusters",
+        support::built(&clusters, &support::options(Metric::L2)).unwrap(),
+        clusters.ids.clone(),
+    ));
+    for (what, pages, ids) in sets {
+        let index = Index::open(pages).unwrap();
+        let mut reused = index.cursor(query, &options(1, 0.0, 1)).unwrap();
+        assert_every_row_comes_once(&mut reused, &ids, what);
+        reused.rescan(clusters.row(7)).unwrap();
+        assert_every_row_comes_once(&mut reused, &ids, what);
+        for (search_list, slack) in [(1, 0.2), (12, 0.0), (12, 5.0), (100, 0.2), (100_000, f32::INFINITY)] {
+            let mut cursor = index.cursor(query, &options(search_list, slack, 4)).unwrap();
+            assert_every_row_comes_once(&mut cursor, &ids, &format!("{what}, {search_list}, {slack}"));
+        }
+    }
+}
+
+#[test]
+fn a_few_rows_come_once_too() {
+    for (count, seed) in (1..40).flat_map(|count| [(count, 1), (count, 2)]) {
+        let rows = Rows::new(3, embeddings(3, count, seed));
+        let index = index(&rows, Metric::L2);
+        for options in [options(1, 0.0, 4), options(10, 0.0, 4), options(100, 0.2, 4)] {
+            let mut cursor = index.cursor(rows.row(count / 2), &options).unwrap();
+            assert_every_row_comes_once(&mut cursor, &rows.ids, &format!("{count} rows, {options:?}"));
+        }
+    }
+}
+
+#[test]
+fn a_rescan_is_a_new_cursor() {
+    let dim = 48;
+    let rows = Rows::new(dim, embeddings(dim, 2000, 5));
+    let index = index(&rows, Metric::Cosine);
+    let mut noise = Noise(6);
+    let mut reused = index.cursor(rows.row(0), &SearchOptions::default()).unwrap();
+    for query in embeddings(dim, 60, 7).chunks_exact(dim) {
+        assert!(reused.rescan(&query[1..]).is_err(), "a query of another dimension");
+        reused.rescan(query).unwrap();
+        let mut fresh = index.cursor(query, &SearchOptions::default()).unwrap();
+        let most = [0, 1, 9, 10, 11, 40, 300][(noise.next() % 7) as usize];
+        assert_eq!(take(&mut reused, most), take(&mut fresh, most));
+        let missed = fresh.stats().pages_missed;
+        assert_eq!(Stats { pages_missed: missed, ..reused.stats() }, fresh.stats());
+    }
+}
+
+#[test]
+fn rows_behind_dead_ones_are_found() {
+    let dim = 16;
+    let rows = Rows::new(dim, embeddings(dim, 300, 8));
+    let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
+    // All rows around the query: a list this short is full of dead nodes.
+    let near = support::truth(&rows, Metric::L2, rows.row(0), 280);
+    change(&mut pages, |change| change.delete(&near).unwrap());
+    let index = Index::open(&pages).unwrap();
+    let mut cursor = index.cursor(rows.row(0), &options(10, 0.2, 4)).unwrap();
+    let found = take(&mut cursor, usize::MAX);
+    assert_eq!(found.len(), 20);
+    assert!(found.iter().all(|found| !near.contains(&found.row_id)));
+}
+
+#[test]
+fn rows_after_the_tenth_are_nearly_in_order() {
+    let dim = 64;
+    let rows = Rows::new(dim, embeddings(dim, 4000, 9));
+    let index = index(&rows, Metric::L2);
+    let mut common = 0;
+    for query in embeddings(dim, 20, 10).chunks_exact(dim) {
+        let mut cursor = index.cursor(query, &SearchOptions::default()).unwrap();
+        let found = take(&mut cursor, 100);
+        let truth = support::truth(&rows, Metric::L2, query, 100);
+        common += found.iter().filter(|found| truth.contains(&found.row_id)).count();
+    }
+    println!("{common} of 2000");
+    assert!(common > 1980, "{common} of the 20 times 100 nearest came among the first 100");
+}

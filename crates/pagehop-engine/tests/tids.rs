@@ -1,0 +1,226 @@
+//! Rows that a host names and decides about: a node holds every version of a row, no commit hides anything, and each
+//! step counts at once.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use pagehop_engine::{
+    BuildOptions, Change, CheckReport, Index, Metric, RemoveReport, RowIds, SearchOptions, build, create,
+};
+use pagehop_sim::{MemPages, MemWriter};
+use support::{Noise, Rows, embeddings, no_progress};
+
+const EVERYTHING: SearchOptions = SearchOptions { search_list: 100, slack: f32::INFINITY, beam_width: 4 };
+
+fn change<T>(pages: &mut MemPages, work: impl FnOnce(&mut Change<'_, MemWriter<'_>>) -> T) -> T {
+    let known = Index::open(pages.clone()).unwrap();
+    let mut writer = pages.writer();
+    let mut change = known.change(&mut writer).unwrap();
+    let result = work(&mut change);
+    change.finish().unwrap();
+    result
+}
+
+fn insert(pages: &mut MemPages, tid: u64, vector: &[f32], is_known: bool) {
+    change(pages, |change| change.insert_tid(tid, vector, is_known, &mut no_progress()).unwrap());
+}
+
+fn remove(pages: &mut MemPages, dead: &BTreeSet<u64>) -> RemoveReport {
+    change(pages, |change| change.remove_tids(0..u32::MAX, &mut |tid| dead.contains(&tid)).unwrap())
+}
+
+fn vacuum(pages: &mut MemPages) {
+    while change(pages, |change| change.vacuum(u64::MAX, &mut no_progress()).unwrap()).steps() > 0 {}
+}
+
+fn check(pages: &MemPages) -> CheckReport {
+    Index::open(pages).unwrap().check(&mut no_progress()).unwrap()
+}
+
+/// Every tid that a cursor comes to, each once.
+fn tids(pages: &MemPages, query: &[f32]) -> BTreeSet<u64> {
+    let index = Index::open(pages).unwrap();
+    let mut cursor = index.cursor(query, &EVERYTHING).unwrap();
+    let mut found = BTreeSet::new();
+    while let Some(hit) = cursor.next_hit().unwrap() {
+        assert!(found.insert(hit.row_id), "tid {} came twice", hit.row_id);
+    }
+    found
+}
+
+fn built(rows: &Rows, metric: Metric) -> MemPages {
+    let mut pages = MemPages::new();
+    let options = BuildOptions { row_ids: RowIds::Tids, ..support::options(metric) };
+    build(&mut rows.clone(), &options, &mut pages, &mut no_progress()).unwrap();
+    pages
+}
+
+#[test]
+fn versions_of_a_row_share_a_node() {
+    let dim = 40;
+    let mut rows = Rows::new(dim, embeddings(dim, 300, 5));
+    rows.ids = (1..=300).collect();
+    for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
+        let mut pages = built(&rows, metric);
+        let before = check(&pages);
+        // Two more versions of each of ten rows fit their nodes, a third does not.
+        for version in 1..=3 {
+            for row in 0..10 {
+                insert(&mut pages, 1000 * version + row as u64 + 1, rows.row(row), version != 2);
+            }
+            let found = check(&pages);
+            let more = if version == 3 { 10 } else { 0 };
+            assert_eq!((found.nodes, found.anchored), (before.nodes + more, before.nodes + more), "{metric:?}");
+        }
+        let all: BTreeSet<u64> =
+            (1..=300).chain((1..=3).flat_map(|v| (1..=10).map(move |r| 1000 * v + r))).collect();
+        assert_eq!(tids(&pages, rows.row(0)), all);
+        let index = Index::open(&pages).unwrap();
+        // Under the inner product longer rows may be nearer to a row than itself; its versions are equally near.
+        let hits = index.search(rows.row(4), 50, &EVERYTHING).unwrap().hits;
+        let of_row: Vec<usize> = (0..50).filter(|at| hits[*at].row_id % 1000 == 5).collect();
+        assert_eq!(of_row, (of_row[0]..of_row[0] + 4).collect::<Vec<_>>(), "{metric:?}: {hits:?}");
+        // The first versions go, and some rows altogether.
+        let dead: BTreeSet<u64> = (1..=10).chain(100..=150).collect();
+        let report = remove(&mut pages, &dead);
+        assert_eq!(report, RemoveReport { left: 330 - 61, removed: 61 });
+        assert_eq!(tids(&pages, rows.row(0)), &all - &dead);
+        assert_eq!(check(&pages).dead_nodes, 51);
+        vacuum(&mut pages);
+        let found = check(&pages);
+        assert_eq!((found.nodes, found.dead_nodes, found.anchored), (259, 0, 259));
+        assert_eq!(tids(&pages, rows.row(0)), &all - &dead);
+    }
+}
+
+/// From nothing, row by row: the model is trained anew as the index grows, and what it replaced becomes free.
+#[test]
+fn an_index_grows_row_by_row() {
+    let dim = 20;
+    let rows = Rows::new(dim, embeddings(dim, 700, 5));
+    for metric in [Metric::L2, Metric::InnerProduct] {
+        let mut pages = MemPages::new();
+        create(dim, metric, 1, RowIds::Tids, &mut pages).unwrap();
+        for i in 0..700 {
+            insert(&mut pages, i as u64 + 1, rows.row(i), false);
+            if i % 50 == 0 || i < 20 {
+                let found = check(&pages);
+                assert_eq!((found.nodes, found.anchored), (i as u64 + 1, i as u64 + 1));
+            }
+        }
+        assert_eq!(tids(&pages, rows.row(3)), (1..=700).collect());
+        let info = Index::open(&pages).unwrap().info().unwrap();
+        assert!(info.trained_rows * 8 > 700 && info.rows == 700, "{info:?}");
+    }
+}
+
+/// After every step of a change, training included, the index is whole; a change that ends there leaves pages that
+/// the next one takes.
+#[test]
+fn a_change_may_end_after_any_step() {
+    let dim = 20;
+    let rows = Rows::new(dim, embeddings(dim, 80, 5));
+    let mut before = MemPages::new();
+    create(dim, Metric::L2, 1, RowIds::Tids, &mut before).unwrap();
+    for i in 0..70 {
+        let mut stops = Vec::new();
+        let known = Index::open(before.clone()).unwrap();
+        let mut pages = before.clone();
+        let mut writer = pages.writer().with_after_step(Box::new(|pages| {
+            check(pages);
+            stops.push(pages.clone());
+        }));
+        let mut change = known.change(&mut writer).unwrap();
+        change.insert_tid(i as u64 + 1, rows.row(i), false, &mut no_progress()).unwrap();
+        change.finish().unwrap();
+        drop(writer);
+        before = pages;
+        // The training of the 64th row takes the most steps.
+        if i % 9 == 0 || i == 63 || i < 3 {
+            for mut stopped in stops {
+                insert(&mut stopped, 1000, rows.row(75), false);
+                insert(&mut stopped, 1001, rows.row(75), true);
+                check(&stopped);
+                let found = tids(&stopped, rows.row(0));
+                assert!(found.is_superset(&(1..=i as u64).collect()), "after row {i}: {found:?}");
+                assert!(found.contains(&1000) && found.contains(&1001));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_comes_and_goes_stays_within_reach() {
+    let dim = 12;
+    let rows = Rows::new(dim, embeddings(dim, 600, 9));
+    for seed in 0..20 {
+        let mut noise = Noise(seed);
+        let mut pages = MemPages::new();
+        create(dim, Metric::L2, 1, RowIds::Tids, &mut pages).unwrap();
+        let (mut living, mut next) = (BTreeSet::new(), 1);
+        for _ in 0..12 {
+            for _ in 0..noise.next() % 60 {
+                let row = (noise.next() % 600) as usize;
+                insert(&mut pages, next, rows.row(row), noise.next().is_multiple_of(2));
+                living.insert(next);
+                next += 1;
+            }
+            let dead: BTreeSet<u64> = living.iter().copied().filter(|_| noise.next().is_multiple_of(3)).collect();
+            remove(&mut pages, &dead);
+            living = &living - &dead;
+            if noise.next().is_multiple_of(2) {
+                vacuum(&mut pages);
+            }
+            let found = check(&pages);
+            assert_eq!((found.anchored, found.reachable), (found.nodes, found.nodes), "{seed}: {found:?}");
+            assert_eq!(tids(&pages, rows.row(1)), living, "{seed}");
+        }
+    }
+}
+
+#[test]
+fn rows_of_the_other_kind_are_refused() {
+    let dim = 8;
+    let rows = Rows::new(dim, embeddings(dim, 10, 5));
+    let mut hosted = MemPages::new();
+    create(dim, Metric::L2, 1, RowIds::Tids, &mut hosted).unwrap();
+    let mut mapped = MemPages::new();
+    create(dim, Metric::L2, 1, RowIds::Mapped, &mut mapped).unwrap();
+    change(&mut hosted, |change| {
+        assert!(change.add(&[1], rows.row(0), &mut no_progress()).is_err());
+        assert!(change.delete(&[1]).is_err());
+        for tid in [0, 1 << 48] {
+            assert!(change.insert_tid(tid, rows.row(0), false, &mut no_progress()).is_err());
+        }
+        assert!(change.insert_tid(1, &rows.row(0)[1..], false, &mut no_progress()).is_err());
+        assert!(change.insert_tid(1, &[f32::NAN; 8], false, &mut no_progress()).is_err());
+    });
+    change(&mut mapped, |change| {
+        assert!(change.insert_tid(1, rows.row(0), false, &mut no_progress()).is_err());
+        assert!(change.remove_tids(0..9, &mut |_| true).is_err());
+    });
+}
+
+/// Robust prune leaves a row one edge to many equal ones, and that one has only so many to give back.
+#[test]
+fn a_thousand_equal_rows_are_all_found() {
+    let dim = 24;
+    let row = vec![0.5; dim];
+    let mut pages = MemPages::new();
+    create(dim, Metric::L2, 1, RowIds::Tids, &mut pages).unwrap();
+    (1..=1000).for_each(|tid| insert(&mut pages, tid, &row, false));
+    let found = check(&pages);
+    assert_eq!((found.anchored, found.reachable), (found.nodes, found.nodes), "{found:?}");
+    assert_eq!(tids(&pages, &row), (1..=1000).collect());
+    remove(&mut pages, &(1..=900).collect());
+    loop {
+        let report = change(&mut pages, |change| change.vacuum(1, &mut no_progress()).unwrap());
+        let found = check(&pages);
+        assert_eq!((found.anchored, found.reachable), (found.nodes, found.nodes), "{report:?} {found:?}");
+        if report.steps() == 0 {
+            break;
+        }
+    }
+    assert_eq!(tids(&pages, &row), (901..=1000).collect());
+}

@@ -1,0 +1,52 @@
+//! What ends the command early, and the exit code it ends with.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// Why the command ends early.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// What was asked for cannot be.
+    Use(String),
+    /// It could not be done.
+    Failure(String),
+    /// Ctrl-C, or a request to terminate; what was measured until then has been printed.
+    Interrupted,
+}
+
+impl Error {
+    /// This error with `before` in front: what was being done.
+    pub(crate) fn during(self, before: impl Display) -> Self {
+        match self {
+            Self::Use(text) => Self::Use(format!("{before}: {text}")),
+            Self::Failure(text) => Self::Failure(format!("{before}: {text}")),
+            Self::Interrupted => Self::Interrupted,
+        }
+    }
+
+    /// Says what happened and gives the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        let (text, code) = match self {
+            Self::Use(text) => (text.as_str(), 2),
+            Self::Failure(text) => (text.as_str(), 1),
+            Self::Interrupted => ("interrupted", 130),
+        };
+        // Nowhere is left to complain if this fails.
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("error: {text}\n").as_bytes());
+        ExitCode::from(code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_where_and_keeps_its_kind() {
+        let Error::Use(text) = Error::Use("no k".into()).during("--rows") else { panic!() };
+        assert_eq!(text, "--rows: no k");
+        let Error::Failure(text) = Error::Failure("gone".into()).during("query 3") else { panic!() };
+        assert_eq!(text, "query 3: gone");
+        assert!(matches!(Error::Interrupted.during("x"), Error::Interrupted));
+    }
+}

@@ -1,0 +1,162 @@
+//! Queries as pgvector wants a parameter in binary: `vector` and `halfvec`.
+//!
+//! Both begin with the number of components and an unused number, 16 bits each; a vector's components are
+//! float32, a halfvec's float16, all big-endian. Queries are encoded before the clock starts.
+#![expect(clippy::big_endian_bytes, reason = "the format is big-endian")]
+
+use clap::ValueEnum;
+
+/// Most components that the format can say.
+const DIM_MAX: usize = i16::MAX as usize;
+
+/// A type of parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ParameterType {
+    /// pgvector's float32
+    Vector,
+    /// pgvector's float16
+    Halfvec,
+}
+
+impl ParameterType {
+    /// The name the server knows it by.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Vector => "vector",
+            Self::Halfvec => "halfvec",
+        }
+    }
+
+    /// The type of that name, if it is one of these.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        [Self::Vector, Self::Halfvec].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// Queries of one width, ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    bytes: Vec<u8>,
+    query_bytes: usize,
+}
+
+impl Encoded {
+    /// Encodes rows of `dim` components each.
+    pub(crate) fn new(kind: ParameterType, components: &[f32], dim: usize) -> Result<Self, String> {
+        if !(1..=DIM_MAX).contains(&dim) {
+            return Err(format!("its rows have {dim} components; a {} has 1 to {DIM_MAX}", kind.name()));
+        }
+        let query_bytes = 4 + dim * if kind == ParameterType::Vector { 4 } else { 2 };
+        let mut bytes = Vec::with_capacity(components.len() / dim * query_bytes);
+        for (number, row) in components.chunks_exact(dim).enumerate() {
+            if let Some(bad) = row.iter().find(|x| !x.is_finite()) {
+                return Err(format!("row {number} has the component {bad}"));
+            }
+            bytes.extend((dim as i16).to_be_bytes());
+            bytes.extend([0, 0]);
+            match kind {
+                ParameterType::Vector => bytes.extend(row.iter().flat_map(|x| x.to_be_bytes())),
+                ParameterType::Halfvec => {
+                    for x in row {
+                        let half = f32_to_f16(*x);
+                        if half & 0x7fff == 0x7c00 {
+                            return Err(format!("row {number} has the component {x}, too large for a halfvec"));
+                        }
+                        bytes.extend(half.to_be_bytes());
+                    }
+                }
+            }
+        }
+        Ok(Self { bytes, query_bytes })
+    }
+
+    /// The parameter of query `number`.
+    pub(crate) fn get(&self, number: usize) -> &[u8] {
+        &self.bytes[number * self.query_bytes..][..self.query_bytes]
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() / self.query_bytes
+    }
+}
+
+/// A query as text, `[1,2.5]`, which the server reads as the same numbers.
+pub(crate) fn as_text(components: &[f32]) -> String {
+    let numbers: Vec<String> = components.iter().map(f32::to_string).collect();
+    format!("[{}]", numbers.join(","))
+}
+
+/// The half nearest to a finite `x`, ties to the even one; infinite from 65520 on.
+fn f32_to_f16(x: f32) -> u16 {
+    let sign = (x.to_bits() >> 16) as u16 & 0x8000;
+    let magnitude = x.to_bits() & 0x7fff_ffff;
+    if magnitude >= 0x4780_0000 {
+        return sign | 0x7c00; // 65536 and more
+    }
+    if magnitude < 0x3880_0000 {
+        // Below 2^-14 halves are multiples of 2^-24; adding 0.5 rounds to a multiple of 2^-24.
+        let shifted = f32::from_bits(magnitude) + 0.5;
+        return sign | (shifted.to_bits() - 0x3f00_0000) as u16;
+    }
+    let odd = magnitude >> 13 & 1;
+    let rounded = magnitude - (112 << 23) + 0xfff + odd;
+    sign | (rounded >> 13) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vector_has_these_bytes() {
+        let encoded = Encoded::new(ParameterType::Vector, &[1.0, -2.5, 0.0, 0.1], 2).unwrap();
+        assert_eq!(encoded.len(), 2);
+        assert_eq!(encoded.get(0), [0, 2, 0, 0, 0x3f, 0x80, 0, 0, 0xc0, 0x20, 0, 0]);
+        assert_eq!(encoded.get(1), [0, 2, 0, 0, 0, 0, 0, 0, 0x3d, 0xcc, 0xcc, 0xcd]);
+    }
+
+    #[test]
+    fn a_halfvec_has_these_bytes() {
+        let encoded = Encoded::new(ParameterType::Halfvec, &[1.0, -2.5, 65504.0], 3).unwrap();
+        assert_eq!(encoded.get(0), [0, 3, 0, 0, 0x3c, 0, 0xc1, 0, 0x7b, 0xff]);
+    }
+
+    #[test]
+    fn what_the_server_would_refuse_is_refused() {
+        let encode = |kind, components: &[f32]| Encoded::new(kind, components, 1).unwrap_err();
+        assert!(encode(ParameterType::Vector, &[0.0, f32::NAN]).contains("row 1"));
+        assert!(encode(ParameterType::Halfvec, &[65520.0]).contains("too large"));
+        assert!(Encoded::new(ParameterType::Vector, &[], 0).is_err());
+        assert!(Encoded::new(ParameterType::Vector, &[0.0; 40_000], 40_000).is_err());
+    }
+
+    #[test]
+    fn every_half_and_what_lies_between_is_rounded() {
+        let value = |bits: u16| {
+            let (exponent, mantissa) = (i32::from(bits >> 10), f64::from(bits & 0x3ff));
+            if exponent == 0 { mantissa * 2f64.powi(-24) } else { (1024.0 + mantissa) * 2f64.powi(exponent - 25) }
+        };
+        for bits in 0..0x7bff_u16 {
+            let (low, high) = (value(bits), value(bits + 1));
+            let middle = ((low + high) / 2.0) as f32; // exact: one bit more than a half
+            let even = if bits % 2 == 0 { bits } else { bits + 1 };
+            assert_eq!(f32_to_f16(low as f32), bits);
+            assert_eq!(f32_to_f16(-low as f32), bits | 0x8000);
+            assert_eq!(f32_to_f16(middle), even, "{middle}");
+            assert_eq!(f32_to_f16(f32::from_bits(middle.to_bits() - 1)), bits, "below {middle}");
+            assert_eq!(f32_to_f16(f32::from_bits(middle.to_bits() + 1)), bits + 1, "above {middle}");
+        }
+        assert_eq!(f32_to_f16(65504.0), 0x7bff);
+        assert_eq!(f32_to_f16(65519.9), 0x7bff);
+        assert_eq!(f32_to_f16(65520.0), 0x7c00);
+        assert_eq!(f32_to_f16(1e30), 0x7c00);
+        assert_eq!(f32_to_f16(1e-30), 0);
+    }
+
+    #[test]
+    fn text_reads_back_as_the_same_numbers() {
+        assert_eq!(as_text(&[1.0, -2.5, 0.1]), "[1,-2.5,0.1]");
+        assert_eq!(as_text(&[1e-40]).trim_matches(['[', ']']).parse(), Ok(1e-40_f32));
+    }
+}

@@ -1,0 +1,98 @@
+//! A phase: all connections ask at once, each from a thread, and what they counted is added up.
+
+use std::sync::{Barrier, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::client::{Connection, Trouble};
+use crate::errors::Error;
+use crate::parameter::Encoded;
+use crate::recall::Truth;
+use crate::schedule::{Length, Schedule};
+use crate::tally::Tally;
+use crate::usage;
+
+/// What is asked, and of what an answer is compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work<'w> {
+    pub(crate) queries: Option<&'w Encoded>,
+    pub(crate) truth: Option<&'w Truth>,
+    /// Rows that an answer should have.
+    pub(crate) rows: usize,
+    /// The query of the first request.
+    pub(crate) first_query: usize,
+}
+
+/// What came out of a phase.
+#[derive(Debug)]
+pub(crate) struct Phase {
+    pub(crate) tally: Tally,
+    pub(crate) elapsed: Duration,
+    /// Requests that were due and were never sent.
+    pub(crate) unsent: u64,
+}
+
+/// Runs a phase; the clock starts when every thread is there.
+pub(crate) fn run(
+    connections: &mut [Connection],
+    work: Work<'_>,
+    length: Length,
+    rate: Option<f64>,
+) -> Result<Phase, Error> {
+    let (ready, schedule) = (Barrier::new(connections.len()), OnceLock::new());
+    let tally = thread::scope(|scope| {
+        let spawn = |connection| {
+            let run = || {
+                let before = usage::of_thread();
+                ready.wait();
+                let schedule = schedule.get_or_init(|| Schedule::new(Instant::now(), length, rate));
+                let mut tally = ask_all(connection, schedule, work);
+                tally.end = Instant::now();
+                tally.usage = usage::of_thread().zip(before).map(|(after, before)| after - before);
+                tally
+            };
+            scope.spawn(run)
+        };
+        let threads: Vec<_> = connections.iter_mut().map(spawn).collect();
+        let tallies =
+            threads.into_iter().map(|thread| thread.join().expect("a connection's thread does not panic"));
+        tallies.reduce(|mut all, one| {
+            all.add(one);
+            all
+        })
+    });
+    let (Some(tally), Some(schedule)) = (tally, schedule.get()) else {
+        return Err(Error::Use("there are no connections".to_string()));
+    };
+    let unsent = schedule.unsent(tally.count() + tally.errors, tally.end);
+    Ok(Phase { elapsed: tally.end - schedule.start(), tally, unsent })
+}
+
+/// Sends what the schedule gives until it is over, or the connection is.
+fn ask_all(connection: &mut Connection, schedule: &Schedule, work: Work<'_>) -> Tally {
+    let (mut tally, mut ids) = (Tally::new(), Vec::new());
+    while let Some(ticket) = schedule.next() {
+        let query = work.queries.map_or(0, |queries| (work.first_query + ticket.number as usize) % queries.len());
+        let sent = Instant::now();
+        let answer = connection.execute(work.queries.map(|queries| queries.get(query)), &mut ids);
+        let end = Instant::now();
+        match answer {
+            Ok(()) => {
+                tally.latency.record(end - ticket.due.unwrap_or(sent));
+                tally.service.record(end - sent);
+                tally.rows_short += u64::from(ids.len() < work.rows);
+                if let Some(truth) = work.truth {
+                    tally.neighbors_found += truth.found(query, &ids) as u64;
+                    tally.neighbors_wanted += truth.k() as u64;
+                }
+            }
+            Err(trouble) => {
+                tally.error(|| format!("query {query}: {trouble}"));
+                if matches!(trouble, Trouble::Lost(_)) {
+                    break;
+                }
+            }
+        }
+    }
+    tally
+}

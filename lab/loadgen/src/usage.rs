@@ -1,0 +1,167 @@
+//! CPU time and context switches, as /proc tells them.
+//!
+//! `schedstat` counts nanoseconds on a CPU; where the kernel does not keep it, `stat` counts ticks of 10 ms.
+
+use std::fs;
+use std::ops::{Add, Sub};
+
+/// `stat` is in USER_HZ, which is 100 on every architecture that Linux runs a database on.
+const TICK_S: f64 = 0.01;
+
+/// What a thread or a process has cost so far, or between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Usage {
+    pub(crate) cpu_s: f64,
+    pub(crate) switches: i64,
+    pub(crate) preempted: i64,
+}
+
+impl Sub for Usage {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            cpu_s: self.cpu_s - before.cpu_s,
+            switches: self.switches - before.switches,
+            preempted: self.preempted - before.preempted,
+        }
+    }
+}
+
+impl Add for Usage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            cpu_s: self.cpu_s + other.cpu_s,
+            switches: self.switches + other.switches,
+            preempted: self.preempted + other.preempted,
+        }
+    }
+}
+
+/// The calling thread; none where /proc is not mounted.
+pub(crate) fn of_thread() -> Option<Usage> {
+    of("/proc/thread-self")
+}
+
+/// The process `pid`, which has one thread, as all of PostgreSQL's have.
+pub(crate) fn of_process(pid: u32) -> Option<Usage> {
+    of(&format!("/proc/{pid}"))
+}
+
+/// CPU seconds of a whole server: its first process, the children of that, and those that ended.
+pub(crate) fn server_cpu_s(postmaster: u32) -> Option<f64> {
+    let mut cpu_s = of_process(postmaster)?.cpu_s + ended_children_s(&stat(postmaster)?)?;
+    for entry in fs::read_dir("/proc").ok()?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if parent(pid) == Some(postmaster) {
+            cpu_s += of_process(pid).map_or(0.0, |usage| usage.cpu_s);
+        }
+    }
+    Some(cpu_s)
+}
+
+/// The parent of process `pid`.
+pub(crate) fn parent(pid: u32) -> Option<u32> {
+    // Field 4 of proc(5); two end with the parenthesis.
+    stat(pid)?.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The name of process `pid`.
+pub(crate) fn name(pid: u32) -> Option<String> {
+    Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
+}
+
+/// CPU seconds that the whole machine was busy, and those a hypervisor took.
+pub(crate) fn machine_busy_s() -> Option<f64> {
+    busy_s(fs::read_to_string("/proc/stat").ok()?.lines().next()?)
+}
+
+/// The load averages, as the kernel writes them.
+pub(crate) fn load_average() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
+}
+
+fn of(folder: &str) -> Option<Usage> {
+    let status = fs::read_to_string(format!("{folder}/status")).ok()?;
+    let cpu_s = match fs::read_to_string(format!("{folder}/schedstat")) {
+        Ok(text) => text.split(' ').next()?.parse::<f64>().ok()? * 1e-9,
+        Err(_) => own_s(after_name(&fs::read_to_string(format!("{folder}/stat")).ok()?)?)?,
+    };
+    let counter = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    Some(Usage {
+        cpu_s,
+        switches: counter("voluntary_ctxt_switches:")?,
+        preempted: counter("nonvoluntary_ctxt_switches:")?,
+    })
+}
+
+/// What follows the name of a process in its `stat`.
+fn stat(pid: u32) -> Option<String> {
+    after_name(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?).map(str::to_string)
+}
+
+/// A name is in parentheses and may hold some itself.
+fn after_name(stat: &str) -> Option<&str> {
+    stat.rsplit_once(')').map(|(_, after)| after)
+}
+
+/// Fields 14 and 15 of proc(5): utime and stime.
+fn own_s(after_name: &str) -> Option<f64> {
+    ticks_s(after_name, 11)
+}
+
+/// Fields 16 and 17 of proc(5): cutime and cstime.
+fn ended_children_s(after_name: &str) -> Option<f64> {
+    ticks_s(after_name, 13)
+}
+
+fn ticks_s(after_name: &str, field: usize) -> Option<f64> {
+    let mut fields = after_name.split_whitespace().skip(field);
+    let mut tick = || fields.next()?.parse::<f64>().ok();
+    Some((tick()? + tick()?) * TICK_S)
+}
+
+/// The first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
+fn busy_s(line: &str) -> Option<f64> {
+    let fields: Vec<f64> =
+        line.strip_prefix("cpu ")?.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    let [user, nice, system, _, _, irq, softirq, steal, ..] = fields[..] else { return None };
+    Some((user + nice + system + irq + softirq + steal) * TICK_S)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_counted_behind_a_name_with_parentheses() {
+        let stat = "7 (a) b) S 5 7 7 0 -1 4194560 1 2 3 4 150 50 30 20 20 0 1 0 9";
+        let after = after_name(stat).unwrap();
+        assert_eq!(own_s(after), Some(2.0));
+        assert_eq!(ended_children_s(after), Some(0.5));
+        assert_eq!(after.split_whitespace().nth(1), Some("5"));
+    }
+
+    #[test]
+    fn idle_time_is_not_busy() {
+        assert_eq!(busy_s("cpu  100 0 50 9999 9999 10 20 20 0 0"), Some(2.0));
+        assert_eq!(busy_s("cpu0 1 2"), None);
+    }
+
+    #[test]
+    fn work_shows_in_the_usage_of_its_thread() {
+        let before = of_thread().unwrap();
+        let mut x = 1_u64;
+        while (of_thread().unwrap() - before).cpu_s < 0.02 {
+            x = std::hint::black_box(x.wrapping_mul(3));
+        }
+        assert!(of_process(std::process::id()).is_some());
+        assert_eq!(of_process(u32::MAX), None);
+        assert!(name(std::process::id()).unwrap().starts_with("pagehop"));
+        assert!(parent(std::process::id()).unwrap() > 0);
+        let sum = before + Usage { cpu_s: 1.0, switches: 2, preempted: 3 };
+        assert_eq!((sum - before).switches, 2);
+    }
+}
