@@ -1,4 +1,4 @@
-"""`python -m pagehop_bench demo | bench | changes | data | table`; started by `./dev`."""
+"""`python -m pagehop_bench demo | bench | changes | postgres | data | table`; started by `./dev`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def main() -> int:
     """Does what the command line asks for."""
     from pagehop_bench.changes import command as changes
     from pagehop_bench.fashion import NoData
+    from pagehop_bench.postgres import command as postgres
 
     parser = argparse.ArgumentParser(prog="./dev", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -29,6 +30,7 @@ def main() -> int:
     bench.add_argument("--repeats", type=int, default=5, help="times that each search is measured")
     bench.add_argument("--build-repeats", type=int, default=2, help="times that each hot index is built")
     changes.add_options(commands.add_parser("changes"))
+    postgres.add_options(commands.add_parser("postgres", prog="./dev bench postgres"))
     table = commands.add_parser("table")
     table.add_argument("results", type=Path, help="a file of bench/results")
     asked = parser.parse_args()
@@ -42,6 +44,8 @@ def main() -> int:
             _data(asked.names, fbin=asked.fbin)
         elif asked.command == "changes":
             return changes.run(asked)
+        elif asked.command == "postgres":
+            return postgres.run(asked)
         elif asked.command == "table":
             from pagehop_bench.report import markdown
 

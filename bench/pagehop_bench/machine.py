@@ -63,15 +63,24 @@ def io_counter(name: str, process: int | str = "self") -> int:
     return int(re.findall(rf"^{name}: (\d+)", counters, re.MULTILINE)[0])
 
 
+def device_bytes_read(folder: Path) -> int | None:
+    """Bytes that the disk under `folder` gave to all processes together; None where the kernel does not say."""
+    return _device_bytes(folder, 2)
+
+
 def device_bytes_written(folder: Path) -> int | None:
     """Bytes that all processes together made the disk under `folder` take; None where the kernel does not say."""
+    return _device_bytes(folder, 6)
+
+
+def _device_bytes(folder: Path, field: int) -> int | None:
     device = folder.stat().st_dev
     try:
         fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
     except OSError:
         return None
-    # Sectors written, of 512 bytes whatever the disk has.
-    return 512 * int(fields[6])
+    # Sectors, of 512 bytes whatever the disk has.
+    return 512 * int(fields[field])
 
 
 @contextmanager

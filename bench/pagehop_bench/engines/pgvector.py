@@ -18,9 +18,10 @@ EF_CONSTRUCTION = 64
 Way = Literal["copy", "insert"]
 WAYS: tuple[Way, ...] = ("copy", "insert")
 
+COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+COPY_END = b"\xff\xff"
+
 _INT8_OID = 20
-_COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-_COPY_END = b"\xff\xff"
 _COPIED_AT_ONCE = 1000
 
 
@@ -53,7 +54,7 @@ class PgVector:
         """Adds a batch in one transaction; it is durable on return."""
         if way == "copy":
             with self._connection.cursor() as cursor, cursor.copy("COPY items FROM STDIN (FORMAT binary)") as copy:
-                copy.write(_COPY_HEAD + copy_rows(ids, vectors) + _COPY_END)
+                copy.write(COPY_HEAD + copy_rows(ids, vectors) + COPY_END)
         else:
             self._insert(ids, vectors)
 
@@ -128,19 +129,19 @@ class PgVector:
         return self._connection.execute(query).fetchone()[0]
 
 
-def copy_rows(ids: Int64, vectors: Float32) -> bytes:
-    """Rows in the binary format of COPY, without head and end."""
+def copy_rows(ids: Int64, vectors: Float32, component: str = ">f4") -> bytes:
+    """Rows in the binary format of COPY, without head and end; `>f2` for components of a halfvec."""
     dim = vectors.shape[1]
-    rows = np.zeros(len(ids), dtype=_row_type(dim))
+    rows = np.zeros(len(ids), dtype=_row_type(dim, component))
     rows["fields"], rows["id_bytes"], rows["id"] = 2, 8, ids
-    rows["vector_bytes"] = 4 + 4 * dim
+    rows["vector_bytes"] = rows.dtype["vector"].itemsize
     rows["vector"]["dim"] = dim
     rows["vector"]["values"] = vectors
     return rows.tobytes()
 
 
-def _row_type(dim: int) -> np.dtype[np.void]:
-    vector = [("dim", ">i2"), ("unused", ">i2"), ("values", ">f4", (dim,))]
+def _row_type(dim: int, component: str = ">f4") -> np.dtype[np.void]:
+    vector = [("dim", ">i2"), ("unused", ">i2"), ("values", component, (dim,))]
     return np.dtype(
         [("fields", ">i2"), ("id_bytes", ">i4"), ("id", ">i8"), ("vector_bytes", ">i4"), ("vector", vector)]
     )

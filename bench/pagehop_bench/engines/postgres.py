@@ -112,14 +112,7 @@ class Server:
     def usage(self) -> Usage:
         """CPU and bytes written of all processes of the server; scans /proc, a few milliseconds."""
         assert self._process is not None
-        postmaster = self._process.pid
-        family = _family(postmaster)
-        # What ended children wrote is in their parent's counters already.
-        return Usage(
-            sum(_cpu_seconds(process, with_children=process == postmaster) for process in family),
-            sum(machine.io_counter("wchar", process) for process in family),
-            sum(machine.io_counter("write_bytes", process) for process in family),
-        )
+        return usage_of(self._process.pid)
 
     def stop(self) -> None:
         """Ends the server and removes its folders."""
@@ -162,6 +155,17 @@ class Server:
     def _run(self, name: str, *arguments: object) -> subprocess.CompletedProcess[bytes]:
         command = [str(self._binaries / name), *map(str, arguments)]
         return subprocess.run(command, user=self._user, capture_output=True, check=False)
+
+
+def usage_of(postmaster: int) -> Usage:
+    """What a server has cost so far; scans /proc, a few milliseconds."""
+    family = _family(postmaster)
+    # What ended children wrote is in their parent's counters already.
+    return Usage(
+        sum(_cpu_seconds(process, with_children=process == postmaster) for process in family),
+        sum(machine.io_counter("wchar", process) for process in family),
+        sum(machine.io_counter("write_bytes", process) for process in family),
+    )
 
 
 def _find_binaries() -> Path:

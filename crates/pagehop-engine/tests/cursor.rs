@@ -104,7 +104,7 @@ fn every_row_comes_once_whatever_the_options() {
         let index = Index::open(pages).unwrap();
         let mut reused = index.cursor(query, &options(1, 0.0, 1)).unwrap();
         assert_every_row_comes_once(&mut reused, &ids, what);
-        reused.rescan(clusters.row(7)).unwrap();
+        reused.rescan(clusters.row(7), &SearchOptions::default()).unwrap();
         assert_every_row_comes_once(&mut reused, &ids, what);
         for (search_list, slack) in [(1, 0.2), (12, 0.0), (12, 5.0), (100, 0.2), (100_000, f32::INFINITY)] {
             let mut cursor = index.cursor(query, &options(search_list, slack, 4)).unwrap();
@@ -133,8 +133,8 @@ fn a_rescan_is_a_new_cursor() {
     let mut noise = Noise(6);
     let mut reused = index.cursor(rows.row(0), &SearchOptions::default()).unwrap();
     for query in embeddings(dim, 60, 7).chunks_exact(dim) {
-        assert!(reused.rescan(&query[1..]).is_err(), "a query of another dimension");
-        reused.rescan(query).unwrap();
+        assert!(reused.rescan(&query[1..], &SearchOptions::default()).is_err(), "a query of another dimension");
+        reused.rescan(query, &SearchOptions::default()).unwrap();
         let mut fresh = index.cursor(query, &SearchOptions::default()).unwrap();
         let most = [0, 1, 9, 10, 11, 40, 300][(noise.next() % 7) as usize];
         assert_eq!(take(&mut reused, most), take(&mut fresh, most));

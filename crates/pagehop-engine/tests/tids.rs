@@ -224,3 +224,25 @@ fn a_thousand_equal_rows_are_all_found() {
     }
     assert_eq!(tids(&pages, &row), (901..=1000).collect());
 }
+
+#[test]
+fn an_index_whose_rows_all_died_grows_again() {
+    let dim = 16;
+    let mut rows = Rows::new(dim, embeddings(dim, 400, 5));
+    rows.ids = (1..=400).collect();
+    for steps in [0, 1, 150, 399, 400, 401, 600, u64::MAX] {
+        let mut pages = built(&rows, Metric::L2);
+        assert_eq!(remove(&mut pages, &(1..=400).collect()), RemoveReport { left: 0, removed: 400 });
+        change(&mut pages, |change| change.vacuum(steps, &mut no_progress()).unwrap());
+        assert_eq!((check(&pages).nodes, tids(&pages, rows.row(0)).len()), (0, 0));
+        let again: BTreeSet<u64> = (1001..=1100).collect();
+        for tid in &again {
+            insert(&mut pages, *tid, rows.row(*tid as usize - 1001), false);
+            assert_eq!(check(&pages).reachable, tid - 1000, "{steps} steps, row {tid}");
+        }
+        vacuum(&mut pages);
+        let found = check(&pages);
+        assert_eq!((found.nodes, found.dead_nodes, found.anchored), (100, 0, 100), "{steps} steps: {found:?}");
+        assert_eq!(tids(&pages, rows.row(0)), again, "{steps} steps");
+    }
+}

@@ -117,13 +117,15 @@ impl<'i, P: Pages> Cursor<'i, P> {
         })
     }
 
-    /// Starts over with another query, as a new cursor with the same options would, in the buffers of this one. It
+    /// Starts over, as a new cursor would, in the buffers of this one. It
     /// sees the rows that are there now.
     ///
     /// # Errors
     ///
     /// As [`Index::search`](crate::Index::search); the cursor must not be used again until another rescan succeeds.
-    pub fn rescan(&mut self, query: &[f32]) -> Result<(), Error> {
+    pub fn rescan(&mut self, query: &[f32], options: &SearchOptions) -> Result<(), Error> {
+        options.validate(1)?;
+        self.options = options.clone();
         self.state = self.newest.renew(&mut self.reader)?;
         self.to_distance = self.walk.probe.prepare(&self.state.meta, &self.state.model, query)?;
         self.bound = Bound::new(&self.state, query, &self.walk.probe, self.to_distance);
@@ -175,6 +177,17 @@ impl<'i, P: Pages> Cursor<'i, P> {
                 self.onward.waiting.peek().map(|Reverse(key)| self.found(&self.met.rows[key_id(*key) as usize]))
             }
         }
+    }
+
+    /// Whether its buffers are those of a search, not of a scan that went on and on.
+    pub fn is_small(&self) -> bool {
+        !matches!(self.phase, Phase::Second)
+    }
+
+    /// Row ids that come next, as far as they are known, the nearest first.
+    pub fn ahead(&self) -> impl Iterator<Item = u64> {
+        let handed = if let Phase::First(handed) = self.phase { handed } else { usize::MAX };
+        self.walk.nearest.found.iter().skip(handed).map(|(_, row_id)| *row_id)
     }
 
     /// The first phase has handed out all it has found: it searches for one more, or the second begins.

@@ -175,6 +175,18 @@ impl<W: PagesMut> Change<'_, W> {
         })
     }
 
+    /// The first node that has a tid, if one has.
+    pub(super) fn any_tid(&self) -> Result<Option<NodeId>, Error> {
+        let first = self.meta.change.retired_end.max(1);
+        let pages = if self.meta.rows == 0 { 0 } else { self.pages.page_count() };
+        for page in (first..pages).map(PageId) {
+            if let Some((slot, _)) = self.tids_on(page)?.first() {
+                return Ok(Some(self.meta.layout.node_id(page, *slot)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Every tid of the graph with its node.
     pub(super) fn tids(&self) -> Result<Vec<(u64, NodeId)>, Error> {
         let mut all = Vec::new();

@@ -228,6 +228,10 @@ impl<W: PagesMut> Change<'_, W> {
     /// nearest living node that is not itself found through them. So anchors go on leading from the entry points
     /// to every node.
     fn anchor_anew(&mut self, wards: &[NodeId], guardian: Option<NodeId>, gone: NodeId) -> Result<(), Error> {
+        if self.meta.row_ids == RowIds::Tids && self.meta.rows == 0 {
+            // Nobody is left to be found.
+            return Ok(());
+        }
         let is_found =
             |ward: &NodeId| Some(*ward) == guardian || self.entries.iter().any(|entry| entry.node == *ward);
         let wards: Vec<NodeId> = wards.iter().copied().filter(|ward| !is_found(ward)).collect();
@@ -326,10 +330,9 @@ impl<W: PagesMut> Change<'_, W> {
         if self.entries.iter().all(|entry| entry.node != node) {
             return Ok(None);
         }
-        let (pages, root) = (self.pages.page_count(), PageId(self.meta.change.id_root));
         let heir = match self.explorer.near.nearest().next() {
             Some((heir, _)) => Some(heir),
-            None => ids::any(&mut self.pages.reader(), pages, root)?,
+            None => self.any_row()?,
         };
         let Some(heir) = heir else { return Ok(None) };
         for index in 0..self.entries.len() {
@@ -339,6 +342,17 @@ impl<W: PagesMut> Change<'_, W> {
             }
         }
         Ok(Some(heir))
+    }
+
+    /// The node of some row, if there is one.
+    fn any_row(&self) -> Result<Option<NodeId>, Error> {
+        match self.meta.row_ids {
+            RowIds::Mapped => {
+                let (pages, root) = (self.pages.page_count(), PageId(self.meta.change.id_root));
+                ids::any(&mut self.pages.reader(), pages, root)
+            }
+            RowIds::Tids => self.any_tid(),
+        }
     }
 
     /// Makes an empty page of the list of the dead a page of nodes, unless it is the only one.

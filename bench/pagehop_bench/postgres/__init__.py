@@ -1,0 +1,1 @@
+"""The PostgreSQL extension beside pgvector: `./dev bench postgres`."""

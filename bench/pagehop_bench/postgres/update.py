@@ -1,0 +1,106 @@
+"""One statement that updates another column of many rows, which is indexed: every new version goes into all indexes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from devserver import Server
+from pagehop_bench.measure import K
+from pagehop_bench.postgres import sets, tables
+from pagehop_bench.postgres.changed import metered
+from pagehop_bench.postgres.loadgen import ask
+from pagehop_bench.postgres.scale import Scale
+from pagehop_bench.postgres.servers import Running, memory_for, running
+from pagehop_bench.postgres.sets import Files
+from pagehop_bench.postgres.tables import EF_SEARCH, HALFVEC, PAGEHOP, SIDES, SLACK, VECTOR, Side
+from pagehop_bench.report import Report, Row, columns
+
+# A setting of each engine, to see that what was found before is found afterwards.
+_LOOKED = {"pagehop": (SLACK, 0.1), "pgvector": (EF_SEARCH, 40)}
+
+
+def run(report: Report, scale: Scale, server: Server, name: str) -> None:
+    """Measures one set."""
+    begun = time.perf_counter()
+    dataset = sets.load(name, scale)
+    files = sets.export(dataset, scale, K)
+    updated = min(scale.updated, len(dataset.base))
+    report.say(f"update {name}: {updated:,} of {len(dataset.base):,} rows")
+    runs: dict[str, dict[str, Any]] = {}
+    with running(server, **memory_for(dataset.base)) as served:
+        about = served.about()
+        for side in SIDES:
+            tables.fill(served.connection, side, dataset.base)
+            served.connection.execute(f"CREATE INDEX ON {side.table} (note)")
+            tables.build(served.connection, side, 2)
+            before = _look(served, side, scale, files)
+            size = tables.index_bytes(served.connection, side)
+            with metered(served, updated) as spent:
+                served.connection.execute(f"UPDATE {side.table} SET note = note + 1 WHERE id < {updated}")
+            after = _look(served, side, scale, files)
+            grown = tables.index_bytes(served.connection, side) - size
+            runs[side.name] = spent | {"before": before, "after": after, "index_grew_bytes": grown}
+            report.say(f"  {side.name}: {spent['wall_s']:.2f} s, {spent['cpu_s']:.2f} CPU s")
+    report.extra[f"update {name}"] = {"server": about, "runs": runs}
+    _say_all(report, name, runs)
+    _compare(report, name, updated, runs)
+    report.say(f"update {name}: {time.perf_counter() - begun:.0f} s")
+
+
+def _look(served: Running, side: Side, scale: Scale, files: Files) -> dict[str, float | None]:
+    """Recall and blocks of a search."""
+    family, value = _LOOKED[side.engine]
+    asked = ask(
+        served.cluster,
+        side.search,
+        count=scale.queries,
+        queries=files.queries,
+        truth=files.truth,
+        settings=family.settings(value),
+        index=side.index,
+    )
+    return {"recall": asked.recall, "blocks": asked.hit_blocks + asked.read_blocks}
+
+
+def _compare(report: Report, name: str, updated: int, runs: dict[str, dict[str, Any]]) -> None:
+    for what, key in [("seconds", "wall_s"), ("bytes of log", "wal_bytes")]:
+        peers = {side.name: float(runs[side.name][key]) for side in [VECTOR, HALFVEC]}
+        least = min(peers, key=lambda side: peers[side])
+        ours = float(runs[PAGEHOP.name][key])
+        detail = f"over {least}: " + ", ".join(
+            f"{side} {figure:,.2f}" for side, figure in [(PAGEHOP.name, ours), *peers.items()]
+        )
+        report.add(
+            Row(
+                f"update of another column, {what} over pgvector, {name}",
+                f"{updated:,} rows",
+                ours / peers[least],
+                None,
+                None,
+                "x",
+                more_is_better=False,
+                detail=detail,
+            )
+        )
+
+
+def _say_all(report: Report, name: str, runs: dict[str, dict[str, Any]]) -> None:
+    lines = [
+        ["side", "seconds", "CPU seconds", "log B/row", "without images", "index grew MB", "recall", "blocks a query"]
+    ]
+    for side, one in runs.items():
+        before, after = one["before"], one["after"]
+        lines.append(
+            [
+                side,
+                f"{one['wall_s']:.2f}",
+                f"{one['cpu_s']:.2f}",
+                f"{one['wal_bytes_per_row']:,.0f}",
+                f"{one['wal_record_bytes_per_row']:,.0f}",
+                f"{one['index_grew_bytes'] / 1e6:,.1f}",
+                f"{before['recall']:.4f} to {after['recall']:.4f}",
+                f"{before['blocks']:,.0f} to {after['blocks']:,.0f}",
+            ]
+        )
+    report.say(f"\nupdate {name}\n{columns(lines)}\n")

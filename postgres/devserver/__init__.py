@@ -1,0 +1,19 @@
+"""Private PostgreSQL servers with Pagehop's extension, for development and tests."""
+
+from devserver.cluster import Cluster, Setting, open_clusters
+from devserver.errors import DevServerError
+from devserver.extension import install_extension
+from devserver.servers import DEFAULT, GIVEN, VERSIONS, Server, install
+
+__all__ = [
+    "DEFAULT",
+    "GIVEN",
+    "VERSIONS",
+    "Cluster",
+    "DevServerError",
+    "Server",
+    "Setting",
+    "install",
+    "install_extension",
+    "open_clusters",
+]

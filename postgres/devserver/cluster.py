@@ -1,0 +1,270 @@
+"""A private cluster: a folder of data, a server over it, and what a test wants to do to them.
+
+Everything lies in one temporary folder that only the server's owner (and root) can enter. Its socket is
+in there, too, so who reaches the socket is let in as superuser; on the loopback address a password is asked for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from devserver.errors import DevServerError
+from devserver.processes import children, ended, environment, last_lines, run, server_owner
+from devserver.servers import Server
+
+USER = "postgres"
+
+Setting = str | int | float | bool
+
+_SIGNALS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+_SECONDS_MAX = 120
+_PORT_TRIES = 3
+_SETTINGS_FILE = "pagehop.conf"
+
+_open: list[Cluster] = []
+
+
+def open_clusters() -> list[Cluster]:
+    """All clusters of this process that were not removed yet."""
+    return list(_open)
+
+
+class Cluster:
+    """Data and, while it runs, a server over them. Both go when the context is left, or the process ends."""
+
+    def __init__(self, server: Server, settings: Mapping[str, Setting] | None = None) -> None:
+        """Makes a cluster that does not run yet."""
+        self._prepare(server)
+        password_file = self.folder / "password"
+        password_file.write_text(self.password)
+        server_owner().own(password_file)
+        self._as_owner(
+            "initdb", "-D", self.data, "-U", USER, "--no-locale", "--encoding=UTF8", "--no-sync",
+            "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={password_file}",
+        )  # fmt: skip
+        with (self.data / "postgresql.conf").open("a") as conf:
+            conf.write(f"\ninclude '{_SETTINGS_FILE}'\n")
+        self.configure(settings or {})
+
+    def _prepare(self, server: Server) -> None:
+        self.server = server
+        self.folder = Path(tempfile.mkdtemp(prefix="pagehop-pg-"))
+        server_owner().own(self.folder)
+        self.data = self.folder / "data"
+        self.log = self.folder / "log"
+        self.password = secrets.token_urlsafe(12)
+        self.port = _free_port()
+        self._settings: dict[str, Setting] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        _open.append(self)
+        atexit.register(self.remove)
+
+    def __enter__(self) -> Cluster:
+        if not self.running:
+            self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    # ---- running ----
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The postmaster's process id."""
+        if self._process is None:
+            raise DevServerError("the cluster does not run: start() it")
+        return self._process.pid
+
+    def configure(self, settings: Mapping[str, Setting]) -> None:
+        """Sets what postgresql.conf knows, for the next start, beside what was set before."""
+        self._settings |= settings
+        file = self.data / _SETTINGS_FILE
+        file.write_text("".join(f"{name} = {_quoted(value)}\n" for name, value in self._settings.items()))
+        server_owner().own(file)
+
+    def start(self) -> None:
+        """Starts the server and waits until it takes connections, recovery included."""
+        if self.running:
+            raise DevServerError("the cluster runs already")
+        for attempt in range(1, _PORT_TRIES + 1):
+            logged = self.log.stat().st_size if self.log.exists() else 0
+            self._launch()
+            if self._wait_until_ready():
+                return
+            said = self.log.read_text(errors="replace")[logged:]
+            # Ports are free when they are chosen, and sometimes no more when they are used.
+            if "Address already in use" in said and attempt < _PORT_TRIES:
+                self.port = _free_port()
+                continue
+            raise DevServerError(f"the server of {self.data} did not start; its log ends with\n{last_lines(said)}")
+
+    def stop(self, mode: Literal["fast", "immediate"] = "fast") -> None:
+        """Ends the server: `fast` with a checkpoint, `immediate` without, so that the next start recovers."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.send_signal(_SIGNALS[mode])
+        try:
+            self._process.wait(_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise DevServerError(
+                f"the server of {self.data} did not stop in {_SECONDS_MAX} s and was killed; its log ends with\n"
+                f"{self.log_end()}"
+            ) from None
+        self._process = None
+
+    def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
+        self.stop(mode)
+        self.start()
+
+    def kill(self) -> None:
+        """SIGKILL to the server and to all of its processes: nothing of it gets to do anything any more."""
+        if self._process is None:
+            return
+        # The postmaster first: it would notice that children die.
+        family = children(self._process.pid)
+        self._process.kill()
+        self._process.wait()
+        for child in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        _wait(lambda: all(map(ended, family)), f"the killed processes of {self.data} are still there")
+        self._process = None
+
+    def remove(self) -> None:
+        """Ends the server and removes its folder."""
+        if self not in _open:
+            return
+        _open.remove(self)
+        atexit.unregister(self.remove)
+        try:
+            self.stop("immediate")
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    # ---- asking ----
+
+    def dsn(self, database: str = USER) -> str:
+        """How libpq and psycopg connect over the private socket, as superuser and without a password."""
+        return f"host={self.folder} port={self.port} user={USER} dbname={database}"
+
+    def url(self, database: str = USER) -> str:
+        """How anything connects over the loopback address."""
+        return f"postgresql://{USER}:{self.password}@127.0.0.1:{self.port}/{database}"
+
+    def psql(self, sql: str, database: str = USER) -> str:
+        """What psql prints for `sql`: rows as lines, columns between bars, and nothing else."""
+        flags = ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
+        return run([self.server.bin / "psql", *flags, "-d", self.dsn(database)], stdin=sql).rstrip("\n")
+
+    def log_end(self) -> str:
+        """The last lines of the server's log."""
+        return last_lines(self.log.read_text(errors="replace")) if self.log.exists() else "(empty)"
+
+    # ---- replicas ----
+
+    def basebackup(self, settings: Mapping[str, Setting] | None = None) -> Cluster:
+        """A cluster that does not run yet; once started it streams what happens here."""
+        replica = Cluster.__new__(Cluster)
+        replica._prepare(self.server)
+        # The roles, and so the password, come with the data.
+        replica.password = self.password
+        self._as_owner("pg_basebackup", "-D", replica.data, "-d", self.dsn(), "-R", "-X", "stream", "--checkpoint=fast")
+        replica.configure({**self._settings, **(settings or {})})
+        return replica
+
+    def wait_for_replay(self, replica: Cluster) -> None:
+        """Waits until a replica shows everything that was committed here so far."""
+        here = self.psql("SELECT pg_current_wal_flush_lsn()")
+        there = f"SELECT pg_last_wal_replay_lsn() >= '{here}'"
+        _wait(lambda: replica.psql(there) == "t", f"the replica did not come to {here}; its log ends with", replica)
+
+    # ---- steps ----
+
+    def _as_owner(self, program: str, *arguments: str | Path) -> None:
+        run([self.server.bin / program, *arguments], cwd=self.folder, owner=server_owner())
+
+    def _launch(self) -> None:
+        owner = server_owner()
+        command: list[str | Path] = [
+            self.server.bin / "postgres",
+            "-D",
+            self.data,
+            "-p",
+            str(self.port),
+            "-k",
+            self.folder,
+        ]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C is for us: the server is told by `stop`.
+                start_new_session=True,
+                user=owner.user,
+                group=owner.group,
+                extra_groups=owner.groups,
+            )
+
+    def _wait_until_ready(self) -> bool:
+        """Whether the server takes connections, or ended."""
+        otherwise = f"the server of {self.data} is not ready; its log ends with"
+        _wait(lambda: not self.running or self._ready(), otherwise, self)
+        if self.running:
+            return True
+        self._process = None
+        return False
+
+    def _ready(self) -> bool:
+        """What the postmaster says of itself in line 8 of its file, as pg_ctl reads it."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _quoted(value: Setting) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "'" + str(value).replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _wait(until: Callable[[], bool], otherwise: str, cluster: Cluster | None = None) -> None:
+    late = time.monotonic() + _SECONDS_MAX
+    while not until():
+        if time.monotonic() > late:
+            log = f"\n{cluster.log_end()}" if cluster else ""
+            raise DevServerError(f"waited {_SECONDS_MAX} s: {otherwise}{log}")
+        time.sleep(0.02)

@@ -1,0 +1,7 @@
+"""The one error of this package: it says what went wrong, where, and what to do."""
+
+from __future__ import annotations
+
+
+class DevServerError(Exception):
+    """A server could not be got, built, started or asked."""

@@ -1,0 +1,41 @@
+"""Where servers are kept, and the rule that a half-done one is done again.
+
+Every server has a folder in `.postgres`. A stamp is written into it when everything else is there; a
+folder without the stamp of the recipe that is wanted is emptied and made anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SERVERS = REPOSITORY / ".postgres"
+
+_STAMP = ".complete"
+
+
+def made_once(folder: Path, recipe: str, make: Callable[[Path], None]) -> Path:
+    """`folder` as `make` fills it, from an earlier time if that was complete and by the same recipe.
+
+    One process at a time makes a folder; the others wait for it.
+    """
+    with _locked(folder):
+        stamp = folder / _STAMP
+        if not stamp.is_file() or stamp.read_text() != recipe:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            make(folder)
+            stamp.write_text(recipe)
+    return folder
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,141 @@
+"""Running programs: as whom, with what environment, and what is said when they fail.
+
+A server refuses to run as root. As root, servers and the tools that write their files run as one of the
+users below; otherwise everything runs as the user who called.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from devserver.errors import DevServerError
+
+_UNPRIVILEGED = ["postgres", "nobody"]
+_LINES_SHOWN = 30
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whom the files and processes of a server belong to."""
+
+    name: str
+    uid: int
+    gid: int
+    is_other: bool
+    """Whether this is not the user who called, so that programs must be started as somebody else."""
+
+    @property
+    def user(self) -> int | None:
+        """With `group` and `groups`: what makes `subprocess` start a program as this user."""
+        return self.uid if self.is_other else None
+
+    @property
+    def group(self) -> int | None:
+        return self.gid if self.is_other else None
+
+    @property
+    def groups(self) -> list[int] | None:
+        return [] if self.is_other else None
+
+    def own(self, path: Path) -> None:
+        """Gives `path` to this user, and keeps everybody else out."""
+        path.chmod(0o700 if path.is_dir() else 0o600)
+        os.chown(path, self.uid, self.gid)
+
+
+@cache
+def server_owner() -> Owner:
+    """The user who runs servers here."""
+    if os.geteuid() != 0:
+        own = pwd.getpwuid(os.geteuid())
+        return Owner(own.pw_name, own.pw_uid, own.pw_gid, is_other=False)
+    known = {entry.pw_name: entry for entry in pwd.getpwall()}
+    for name in _UNPRIVILEGED:
+        if name in known:
+            return Owner(name, known[name].pw_uid, known[name].pw_gid, is_other=True)
+    raise DevServerError(f"Postgres does not run as root, and no user {' or '.join(_UNPRIVILEGED)} exists: make one")
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The caller's environment without what would send Postgres programs elsewhere, and with `more`."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG") or name.startswith("PGRX_")}
+    return kept | more
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    owner: Owner | None = None,
+    stdin: str | None = None,
+    advice: str = "",
+) -> str:
+    """What a program wrote to its standard output; its complaints and `advice` in the error if it failed."""
+    try:
+        done = subprocess.run(
+            list(map(str, command)),
+            cwd=cwd,
+            env=environment() if env is None else env,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            user=owner.user if owner else None,
+            group=owner.group if owner else None,
+            extra_groups=owner.groups if owner else None,
+        )
+    except PermissionError:
+        raise _unreachable(Path(command[0]), owner) from None
+    except FileNotFoundError:
+        raise DevServerError(f"{command[0]} is missing{f': {advice}' if advice else ''}") from None
+    if done.returncode != 0:
+        said = last_lines(done.stderr.strip() or done.stdout.strip())
+        shown = " ".join(map(str, command))
+        raise DevServerError("\n".join(filter(None, [shown, f"ended with {done.returncode}: {said}", advice])))
+    return done.stdout
+
+
+def _unreachable(program: Path, owner: Owner | None) -> DevServerError:
+    who = owner.name if owner else pwd.getpwuid(os.geteuid()).pw_name
+    return DevServerError(
+        f"user {who}, as whom Postgres runs here, cannot run {program}: every folder on the way must be open to it "
+        "(chmod o+rx), or work as another user than root"
+    )
+
+
+def last_lines(text: str, count: int = _LINES_SHOWN) -> str:
+    """The end of a long text, where the reason usually is."""
+    return "\n".join(text.splitlines()[-count:])
+
+
+def children(parent: int) -> list[int]:
+    """The processes that a process started, and that run."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        state = _stat(stat)
+        if state and int(state[1]) == parent:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def ended(process: int) -> bool:
+    """Whether a process is gone, or a zombie: nothing but an entry that nobody collects."""
+    state = _stat(Path(f"/proc/{process}/stat"))
+    return state is None or state[0] == "Z"
+
+
+def _stat(file: Path) -> list[str] | None:
+    """The fields of proc(5) from the third, the state, on."""
+    try:
+        return file.read_text().rpartition(")")[2].split()
+    except OSError:
+        return None

@@ -1,0 +1,104 @@
+"""Servers compiled from source, as the machine's own Debian sources have it.
+
+apt fetches the source packages and checks them against Debian's signature. What is compiled is the upstream
+tarball inside them: Debian's patches put libraries into a fixed folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from devserver import packages
+from devserver.errors import DevServerError
+from devserver.processes import run
+
+_APT_SOURCES = Path("/etc/apt")
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_TOOLS = ["build-essential", "bison", "flex", "perl", "pkg-config", "libreadline-dev", "zlib1g-dev"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a server is compiled."""
+
+    package: str
+    suite: str
+    """The Debian release that has the package, now and in the years to come."""
+    with_pgvector: bool
+    """Whether that release's pgvector is compiled, too."""
+    configure: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    """Debian packages, beside those that every server needs."""
+
+
+def build(recipe: Recipe, prefix: Path) -> None:
+    """Compiles a server and installs it in `prefix`: two to three minutes on two cores."""
+    packages.need([*_TOOLS, *recipe.needs])
+    work = prefix / "build"
+    wanted = [recipe.package, *(["pgvector"] if recipe.with_pgvector else [])]
+    _say(f"fetching {' and '.join(wanted)}: sources of Debian {recipe.suite}")
+    server, *pgvector = _fetch(wanted, recipe.suite, work)
+    jobs = f"-j{len(os.sched_getaffinity(0))}"
+    _say(f"compiling {server.name}")
+    run([server / "configure", "-q", f"--prefix={prefix}", "--without-icu", *recipe.configure], cwd=server)
+    run(["make", "-s", jobs, "install"], cwd=server)
+    for extension in pgvector:
+        _say(f"compiling {extension.name}")
+        # Without OPTFLAGS it would be compiled for this very CPU, and a cached server might meet another one.
+        run(["make", "-s", jobs, f"PG_CONFIG={prefix}/bin/pg_config", "OPTFLAGS=", "install"], cwd=extension)
+    shutil.rmtree(work)
+
+
+def _fetch(wanted: list[str], suite: str, folder: Path) -> list[Path]:
+    """The unpacked upstream sources of some packages."""
+    state = folder / "apt"
+    (state / "lists/partial").mkdir(parents=True)
+    (state / "cache/archives/partial").mkdir(parents=True)
+    listed = state / "sources.list"
+    listed.write_text(f"deb-src [signed-by={_KEYRING}] {_debian_uri()} {suite} main\n")
+    apt = [
+        "apt-get", "-qq",
+        "-o", f"Dir::Etc::SourceList={listed}",
+        "-o", "Dir::Etc::SourceParts=/nonexistent",
+        "-o", f"Dir::State::Lists={state}/lists",
+        "-o", f"Dir::Cache={state}/cache",
+        "-o", f"APT::Sandbox::User={'root' if os.geteuid() == 0 else ''}",
+    ]  # fmt: skip
+    run([*apt, "update"], cwd=folder, advice=f"the sources of Debian {suite} could not be read")
+    run([*apt, "source", "--download-only", *wanted], cwd=folder, advice=f"they should be in Debian {suite}")
+    return [_unpack(folder, package) for package in wanted]
+
+
+def _unpack(folder: Path, package: str) -> Path:
+    [tarball] = folder.glob(f"{package}_*.orig.tar.*")
+    unpacked = folder / package
+    unpacked.mkdir()
+    run(["tar", "xf", tarball, "-C", unpacked])
+    [source] = unpacked.iterdir()
+    return source
+
+
+def _debian_uri() -> str:
+    """The first address from which this machine gets Debian."""
+    if not _KEYRING.exists():
+        raise DevServerError(
+            f"{_KEYRING} is missing: servers are compiled from Debian's sources, and this is no Debian; "
+            "PAGEHOP_PG_CONFIG may name the pg_config of a server that is installed"
+        )
+    for file in [*sorted(_APT_SOURCES.glob("sources.list.d/*.sources")), *_APT_SOURCES.glob("sources.list")]:
+        for line in file.read_text().splitlines():
+            found = re.match(r"(?:URIs:|deb(?:-src)?(?: +\[[^]]*\])?) +(https?://\S+)", line)
+            if found and re.search(r"/debian/?$", found[1]):
+                return found[1]
+    raise DevServerError(
+        f"no source in {_APT_SOURCES} has an http or https address of Debian itself (it ends in /debian)"
+    )
+
+
+def _say(what: str) -> None:
+    print(f"== {what}", file=sys.stderr)

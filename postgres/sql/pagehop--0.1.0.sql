@@ -1,0 +1,85 @@
+-- What CREATE EXTENSION pagehop makes. The names of types and operators are pgvector's, so tables and queries stay as they are.
+
+\echo Use "CREATE EXTENSION pagehop CASCADE" to load this file. \quit
+
+CREATE FUNCTION pagehop_handler(internal) RETURNS index_am_handler
+    AS 'MODULE_PATHNAME' LANGUAGE C;
+
+CREATE ACCESS METHOD pagehop TYPE INDEX HANDLER pagehop_handler;
+
+COMMENT ON ACCESS METHOD pagehop IS 'vector index that reads one page per hop';
+
+-- Support function 1 of an operator class: a number that says which metric it is and how its vectors are stored.
+
+CREATE FUNCTION pagehop_vector_l2() RETURNS int4
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+CREATE FUNCTION pagehop_vector_ip() RETURNS int4
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+CREATE FUNCTION pagehop_vector_cosine() RETURNS int4
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+CREATE FUNCTION pagehop_halfvec_l2() RETURNS int4
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+CREATE FUNCTION pagehop_halfvec_ip() RETURNS int4
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+CREATE FUNCTION pagehop_halfvec_cosine() RETURNS int4
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+-- None is the default of its type: an index says which operator it is for.
+
+CREATE OPERATOR CLASS vector_l2_ops FOR TYPE @extschema:vector@.vector USING pagehop AS
+    OPERATOR 1 @extschema:vector@.<-> (@extschema:vector@.vector, @extschema:vector@.vector)
+        FOR ORDER BY pg_catalog.float_ops,
+    FUNCTION 1 pagehop_vector_l2();
+
+CREATE OPERATOR CLASS vector_ip_ops FOR TYPE @extschema:vector@.vector USING pagehop AS
+    OPERATOR 1 @extschema:vector@.<#> (@extschema:vector@.vector, @extschema:vector@.vector)
+        FOR ORDER BY pg_catalog.float_ops,
+    FUNCTION 1 pagehop_vector_ip();
+
+CREATE OPERATOR CLASS vector_cosine_ops FOR TYPE @extschema:vector@.vector USING pagehop AS
+    OPERATOR 1 @extschema:vector@.<=> (@extschema:vector@.vector, @extschema:vector@.vector)
+        FOR ORDER BY pg_catalog.float_ops,
+    FUNCTION 1 pagehop_vector_cosine();
+
+CREATE OPERATOR CLASS halfvec_l2_ops FOR TYPE @extschema:vector@.halfvec USING pagehop AS
+    OPERATOR 1 @extschema:vector@.<-> (@extschema:vector@.halfvec, @extschema:vector@.halfvec)
+        FOR ORDER BY pg_catalog.float_ops,
+    FUNCTION 1 pagehop_halfvec_l2();
+
+CREATE OPERATOR CLASS halfvec_ip_ops FOR TYPE @extschema:vector@.halfvec USING pagehop AS
+    OPERATOR 1 @extschema:vector@.<#> (@extschema:vector@.halfvec, @extschema:vector@.halfvec)
+        FOR ORDER BY pg_catalog.float_ops,
+    FUNCTION 1 pagehop_halfvec_ip();
+
+CREATE OPERATOR CLASS halfvec_cosine_ops FOR TYPE @extschema:vector@.halfvec USING pagehop AS
+    OPERATOR 1 @extschema:vector@.<=> (@extschema:vector@.halfvec, @extschema:vector@.halfvec)
+        FOR ORDER BY pg_catalog.float_ops,
+    FUNCTION 1 pagehop_halfvec_cosine();
+
+-- What an index says of itself. Takes the right to read its table.
+
+CREATE FUNCTION pagehop_info(
+        index regclass,
+        OUT format_version int4, OUT metric text, OUT dimensions int4,
+        OUT nodes int8, OUT dead_nodes int8, OUT free_slots int8, OUT pages int8, OUT bytes int8,
+        OUT max_degree int4, OUT nodes_per_page int4, OUT edge_bits int4,
+        OUT trained_rows int8, OUT added_rows int8, OUT deleted_rows int8)
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pagehop_info(regclass) IS 'size and state of a pagehop index';
+
+-- Reads every page and proves that they agree; what contradicts is an error. Insertions wait until it is over, so it takes
+-- the right to maintain the table.
+
+CREATE FUNCTION pagehop_check(
+        index regclass,
+        OUT pages int8, OUT nodes int8, OUT dead_nodes int8, OUT free_slots int8, OUT edges int8, OUT stale_edges int8,
+        OUT reachable int8, OUT anchored int8)
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pagehop_check(regclass) IS 'verify a pagehop index';

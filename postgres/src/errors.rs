@@ -1,0 +1,72 @@
+//! The engine's errors in PostgreSQL's words: a code that programs can act on, the index by name, a hint for
+//! people.
+
+use pagehop_engine::Error;
+use pgrx::pg_sys;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+/// Raises `error`, met while working on `index`. Unwinds to the callback's `pg_guard`, which hands it to
+/// PostgreSQL.
+///
+/// # Safety
+///
+/// `index` is open.
+pub(crate) unsafe fn raise(index: pg_sys::Relation, error: Error) -> ! {
+    // A cancelled query has a better message of its own, and so has a terminated backend.
+    pgrx::check_for_interrupts!();
+    // SAFETY: the caller has the relation open.
+    let name = unsafe { name(index) };
+    let (code, message, hint) = match error {
+        Error::Corrupt { page, what } => (
+            PgSqlErrorCode::ERRCODE_INDEX_CORRUPTED,
+            format!("index \"{name}\" is corrupt at block {}: {what}", page.0),
+            Some(format!("REINDEX INDEX {name}; makes it anew from the table.")),
+        ),
+        Error::Format { what } => (
+            PgSqlErrorCode::ERRCODE_INDEX_CORRUPTED,
+            format!("index \"{name}\" cannot be read: {what}"),
+            Some(format!("REINDEX INDEX {name}; makes it anew from the table.")),
+        ),
+        Error::Dimension { expected, got } => (
+            PgSqlErrorCode::ERRCODE_DATA_EXCEPTION,
+            format!("different vector dimensions {expected} and {got}"),
+            Some(format!("Index \"{name}\" has vectors of {expected} dimensions.")),
+        ),
+        Error::Argument { what } => {
+            (PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, format!("index \"{name}\": {what}"), None)
+        }
+        Error::Io { what, source } => {
+            (PgSqlErrorCode::ERRCODE_IO_ERROR, format!("index \"{name}\": {what}: {source}"), None)
+        }
+        Error::Interrupted => (PgSqlErrorCode::ERRCODE_QUERY_CANCELED, "canceling statement".to_string(), None),
+        other => (PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, format!("index \"{name}\": {other}"), None),
+    };
+    report(code, message, hint)
+}
+
+/// Raises an error with a hint, which `ereport!` has no place for.
+pub(crate) fn report(code: PgSqlErrorCode, message: String, hint: Option<String>) -> ! {
+    let report = ErrorReport::new(code, message, "pagehop");
+    match hint {
+        Some(hint) => report.set_hint(hint).report(PgLogLevel::ERROR),
+        None => report.report(PgLogLevel::ERROR),
+    }
+    unreachable!("an ERROR does not return")
+}
+
+/// Tells the client something that is no error.
+pub(crate) fn notice(message: String, detail: &str, hint: String) {
+    let code = PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
+    ErrorReport::new(code, message, "pagehop").set_detail(detail).set_hint(hint).report(PgLogLevel::NOTICE);
+}
+
+/// Name of a relation.
+///
+/// # Safety
+///
+/// `relation` is open.
+pub(crate) unsafe fn name(relation: pg_sys::Relation) -> String {
+    // SAFETY: the caller has the relation open, and an open relation has its row of pg_class.
+    pgrx::name_data_to_str(unsafe { &(*(*relation).rd_rel).relname }).to_string()
+}

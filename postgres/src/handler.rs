@@ -1,0 +1,91 @@
+//! What the access method can do and which function does it: PostgreSQL reads it from here.
+
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use crate::{build, cost, insert, opclass, options, progress, scan, vacuum, validate};
+
+/// Indexes of one table are vacuumed beside each other: every part of it takes the writer's lock of its own index only.
+const VACUUM_OPTIONS: u32 = pg_sys::VACUUM_OPTION_PARALLEL_BULKDEL | pg_sys::VACUUM_OPTION_PARALLEL_CLEANUP;
+
+#[doc(hidden)]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pg_finfo_pagehop_handler() -> *const pg_sys::Pg_finfo_record {
+    static RECORD: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+    &raw const RECORD
+}
+
+/// The handler of `CREATE ACCESS METHOD`. Every field is said, so that a new version of PostgreSQL cannot add one
+/// unseen.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pagehop_handler(_call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    let routine = pg_sys::IndexAmRoutine {
+        type_: pg_sys::NodeTag::T_IndexAmRoutine,
+        amstrategies: opclass::ORDER_STRATEGY,
+        amsupport: opclass::KIND_PROC,
+        amoptsprocnum: 0,
+        amcanorder: false,
+        amcanorderbyop: true,
+        #[cfg(feature = "pg18")]
+        amcanhash: false,
+        #[cfg(feature = "pg18")]
+        amconsistentequality: false,
+        #[cfg(feature = "pg18")]
+        amconsistentordering: false,
+        amcanbackward: false,
+        amcanunique: false,
+        amcanmulticol: false,
+        // Scans have no condition on the column, only an order.
+        amoptionalkey: true,
+        amsearcharray: false,
+        amsearchnulls: false,
+        amstorage: false,
+        amclusterable: false,
+        ampredlocks: false,
+        amcanparallel: false,
+        // Builds use threads of the backend, not parallel workers.
+        amcanbuildparallel: false,
+        amcaninclude: false,
+        // For a vacuum of it: that needs none.
+        amusemaintenanceworkmem: false,
+        amsummarizing: false,
+        amparallelvacuumoptions: VACUUM_OPTIONS as u8,
+        amkeytype: pg_sys::InvalidOid,
+        ambuild: Some(build::ambuild),
+        ambuildempty: Some(build::ambuildempty),
+        aminsert: Some(insert::aminsert),
+        aminsertcleanup: None,
+        ambulkdelete: Some(vacuum::ambulkdelete),
+        amvacuumcleanup: Some(vacuum::amvacuumcleanup),
+        amcanreturn: None,
+        amcostestimate: Some(cost::amcostestimate),
+        #[cfg(feature = "pg18")]
+        amgettreeheight: None,
+        amoptions: Some(options::amoptions),
+        amproperty: None,
+        ambuildphasename: Some(progress::ambuildphasename),
+        amvalidate: Some(validate::amvalidate),
+        amadjustmembers: None,
+        ambeginscan: Some(scan::ambeginscan),
+        amrescan: Some(scan::amrescan),
+        amgettuple: Some(scan::amgettuple),
+        amgetbitmap: None,
+        amendscan: Some(scan::amendscan),
+        ammarkpos: None,
+        amrestrpos: None,
+        amestimateparallelscan: None,
+        aminitparallelscan: None,
+        amparallelrescan: None,
+        #[cfg(feature = "pg18")]
+        amtranslatestrategy: None,
+        #[cfg(feature = "pg18")]
+        amtranslatecmptype: None,
+    };
+    // SAFETY: PostgreSQL expects a chunk of its own memory, which it frees.
+    unsafe {
+        let copy = pg_sys::palloc(size_of::<pg_sys::IndexAmRoutine>()).cast::<pg_sys::IndexAmRoutine>();
+        copy.write(routine);
+        pg_sys::Datum::from(copy)
+    }
+}

@@ -1,0 +1,108 @@
+//! What users set: three settings of a search, and no storage parameters.
+
+use std::ffi::CStr;
+
+use pagehop_engine::SearchOptions;
+use pagehop_engine::index::{BEAM_WIDTH_MAX, SEARCH_LIST_MAX};
+use pgrx::prelude::*;
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
+
+use crate::errors;
+
+static SEARCH_LIST: GucSetting<i32> = GucSetting::<i32>::new(0);
+static SLACK: GucSetting<f64> = GucSetting::<f64>::new(-1.0);
+static BEAM_WIDTH: GucSetting<i32> = GucSetting::<i32>::new(0);
+static ORDER: GucSetting<OrderName> = GucSetting::<OrderName>::new(OrderName::strict_order);
+
+/// Values of `pagehop.scan_order`; pgvector's words.
+#[allow(non_camel_case_types, reason = "they are what users write")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, pgrx::PostgresGucEnum)]
+enum OrderName {
+    /// A row that comes too late is left out.
+    strict_order,
+    /// It is returned all the same.
+    relaxed_order,
+}
+
+/// Defines the settings. Called once.
+pub(crate) fn register() {
+    GucRegistry::define_int_guc(
+        c"pagehop.search_list",
+        c"Candidates kept while searching: raise it for recall, lower it for speed.",
+        c"0 stands for the default. A list that is set is searched to its end unless pagehop.slack is set too.",
+        &SEARCH_LIST,
+        0,
+        SEARCH_LIST_MAX as i32,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    GucRegistry::define_float_guc(
+        c"pagehop.slack",
+        c"A search ends when the nearest estimate left is beyond 1 + slack times the distance found.",
+        c"-1 stands for the default.",
+        &SLACK,
+        -1.0,
+        f64::INFINITY,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    GucRegistry::define_int_guc(
+        c"pagehop.beam_width",
+        c"Most pages that a search asks for at once.",
+        c"0 stands for the default.",
+        &BEAM_WIDTH,
+        0,
+        BEAM_WIDTH_MAX as i32,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    GucRegistry::define_enum_guc(
+        c"pagehop.scan_order",
+        c"What becomes of a row that a scan finds after farther ones.",
+        c"strict_order leaves it out, relaxed_order returns it out of order.",
+        &ORDER,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    // SAFETY: the string is static. Misspelled settings are refused from now on.
+    unsafe { pg_sys::MarkGUCPrefixReserved(c"pagehop".as_ptr()) };
+}
+
+/// The options of a search, as the session has them now.
+pub(crate) fn search() -> SearchOptions {
+    let set = |value: i32| usize::try_from(value).ok().filter(|value| *value > 0);
+    let slack = Some(SLACK.get()).filter(|slack| *slack >= 0.0);
+    SearchOptions::choose(set(SEARCH_LIST.get()), slack.map(|slack| slack as f32), set(BEAM_WIDTH.get()))
+}
+
+/// Whether rows must come in order, even if some then do not come at all.
+pub(crate) fn is_order_strict() -> bool {
+    ORDER.get() == OrderName::strict_order
+}
+
+/// `search_list` if the session has set it.
+pub(crate) fn search_list() -> Option<usize> {
+    usize::try_from(SEARCH_LIST.get()).ok().filter(|list| *list > 0)
+}
+
+/// `amoptions`: degree and effort of a build follow from the dimension, so there is nothing to set. A parameter
+/// that would change nothing is refused, not ignored: pgvector's are what people try first.
+#[pg_guard]
+pub(crate) unsafe extern "C-unwind" fn amoptions(given: pg_sys::Datum, validate: bool) -> *mut pg_sys::bytea {
+    if validate && !given.is_null() {
+        // SAFETY: PostgreSQL passes a `text[]` of `name=value`, of which this makes a list of `DefElem`.
+        let first = unsafe {
+            let options = pg_sys::untransformRelOptions(given);
+            (!options.is_null() && (*options).length > 0)
+                .then(|| CStr::from_ptr((*(*(*options).elements).ptr_value.cast::<pg_sys::DefElem>()).defname))
+        };
+        if let Some(name) = first {
+            errors::report(
+                PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("unrecognized parameter \"{}\"", name.to_string_lossy()),
+                Some("A pagehop index has no storage parameters: what a build needs follows from the data.".into()),
+            );
+        }
+    }
+    std::ptr::null_mut()
+}

@@ -1,0 +1,56 @@
+//! Signals while other threads compute.
+//!
+//! The engine builds with threads of its own. A signal for the backend may be taken by any thread that does not
+//! block it, and PostgreSQL's handlers are made for one. New threads inherit the mask of the one that makes them;
+//! so the backend's thread blocks all signals before it calls the engine, and lets them in wherever the engine
+//! calls back: there no thread runs but its own. What came in between is delivered at that moment, so a cancelled
+//! build notices at its next progress report.
+
+use std::mem::MaybeUninit;
+
+/// All signals are blocked while this lives, but within [`Signals::delivered`].
+pub(crate) struct Signals {
+    /// The mask to return to.
+    before: libc::sigset_t,
+}
+
+impl Signals {
+    /// Blocks them.
+    pub(crate) fn block() -> Self {
+        let mut all = MaybeUninit::uninit();
+        // SAFETY: `sigfillset` initializes the set.
+        let all = unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            all.assume_init()
+        };
+        Self { before: set_mask(&all) }
+    }
+
+    /// Runs `call` with signals delivered as they were before, also if it unwinds.
+    pub(crate) fn delivered<R>(&self, call: impl FnOnce() -> R) -> R {
+        struct BlockAgain(libc::sigset_t);
+        impl Drop for BlockAgain {
+            fn drop(&mut self) {
+                set_mask(&self.0);
+            }
+        }
+        let _again = BlockAgain(set_mask(&self.before));
+        call()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        set_mask(&self.before);
+    }
+}
+
+/// Gives this thread another mask; the old one.
+fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
+    let mut old = MaybeUninit::uninit();
+    // SAFETY: both point to sets, and the call initializes the second; it fails only for an unknown first argument.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, mask, old.as_mut_ptr());
+        old.assume_init()
+    }
+}

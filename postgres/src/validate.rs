@@ -1,0 +1,43 @@
+//! `amvalidate`: whether an operator class is one that scans can use.
+
+use std::ffi::CStr;
+
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use crate::opclass::{KIND_PROC, ORDER_STRATEGY};
+
+/// `amvalidate`. Says what is wrong as INFO, as PostgreSQL's own methods do.
+#[pg_guard]
+pub(crate) unsafe extern "C-unwind" fn amvalidate(opclass: pg_sys::Oid) -> bool {
+    // SAFETY: PostgreSQL passes an operator class that exists; cache entries are read before they are given back.
+    unsafe {
+        let class = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::CLAOID as i32, opclass.into());
+        if class.is_null() {
+            error!("cache lookup failed for operator class {}", opclass.to_u32());
+        }
+        let form = pg_sys::heap_tuple_get_struct::<pg_sys::FormData_pg_opclass>(class);
+        let (family, type_, name) =
+            ((*form).opcfamily, (*form).opcintype, pgrx::name_data_to_str(&(*form).opcname).to_string());
+        pg_sys::ReleaseSysCache(class);
+        let function = pg_sys::get_opfamily_proc(family, type_, type_, KIND_PROC as i16);
+        let returns_kind = function != pg_sys::InvalidOid && pg_sys::get_func_rettype(function) == pg_sys::INT4OID;
+        if !returns_kind {
+            info!(
+                "operator class \"{name}\" of access method pagehop lacks support function 1, which says its kind"
+            );
+        }
+        let operator = pg_sys::get_opfamily_member(family, type_, type_, ORDER_STRATEGY as i16);
+        let orders = operator != pg_sys::InvalidOid
+            && pg_sys::get_op_opfamily_sortfamily(operator, family) != pg_sys::InvalidOid;
+        if !orders {
+            let operator = pg_sys::get_opname(operator);
+            let operator = if operator.is_null() { c"none" } else { CStr::from_ptr(operator) };
+            info!(
+                "operator class \"{name}\" of access method pagehop needs an ordering operator as number 1, it has {}",
+                operator.to_string_lossy()
+            );
+        }
+        returns_kind && orders
+    }
+}

@@ -1,0 +1,98 @@
+"""A server with the extension for all tests, a database for each, and clusters of their own for those that break them.
+
+PAGEHOP_PG_VERSIONS chooses the servers, as in `17,18`; PAGEHOP_PG_CONFIG names an installed one instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator
+
+import psycopg
+import pytest
+
+from devserver import DEFAULT, GIVEN, Cluster, Server, Setting, install, install_extension, open_clusters
+
+
+def versions() -> list[str]:
+    if os.environ.get(GIVEN):
+        return ["given"]
+    return os.environ.get("PAGEHOP_PG_VERSIONS", DEFAULT).replace(",", " ").split()
+
+
+@pytest.fixture(scope="session", params=versions())
+def server(request: pytest.FixtureRequest) -> Server:
+    """An installed Postgres with the extension compiled for it."""
+    found = install(request.param)
+    install_extension(found)
+    return found
+
+
+@pytest.fixture(scope="session")
+def cluster(server: Server) -> Iterator[Cluster]:
+    """A running cluster that tests share: they leave it running, and its settings as they are.
+
+    Nothing of it has to survive a loss of power: without syncs a database comes and goes faster.
+    """
+    with started(Cluster(server, {"fsync": False})) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def new_cluster(server: Server) -> Iterator[Callable[..., Cluster]]:
+    """Makes running clusters that a test has to itself; they go after it."""
+    made: list[Cluster] = []
+
+    def make(**settings: Setting) -> Cluster:
+        made.append(Cluster(server, settings))
+        return started(made[-1])
+
+    yield make
+    for cluster in made:
+        cluster.remove()
+
+
+@pytest.fixture
+def database(cluster: Cluster) -> Iterator[str]:
+    """A database of the shared cluster that only this test uses."""
+    name = f"test_{next(_numbers)}"
+    cluster.psql(f"CREATE DATABASE {name}")
+    yield name
+    cluster.psql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def connect(cluster: Cluster, database: str) -> Iterator[Callable[[], psycopg.Connection]]:
+    """Connects to the test's database; each statement is a transaction."""
+    made: list[psycopg.Connection] = []
+
+    def connect() -> psycopg.Connection:
+        made.append(psycopg.connect(cluster.dsn(database), autocommit=True))
+        return made[-1]
+
+    yield connect
+    for connection in made:
+        connection.close()
+
+
+def started(cluster: Cluster) -> Cluster:
+    """Starts a new cluster, with the extension in every database that is or will be."""
+    cluster.start()
+    for database in ["template1", "postgres"]:
+        cluster.psql("CREATE EXTENSION pagehop CASCADE", database)
+    return cluster
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,  # noqa: ARG001
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Shows what the servers said beside a failure."""
+    report = yield
+    if report.failed:
+        for cluster in open_clusters():
+            report.sections.append((f"log of the server on port {cluster.port}", cluster.log_end()))
+    return report
+
+
+_numbers = iter(range(1, 1_000_000))

@@ -1,0 +1,214 @@
+"""Statements that end in the middle: canceled, terminated, or without room on the disk. What they leave is an index."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from devserver import Cluster
+from devserver.processes import server_owner
+from tests.items import Connect, create, everything, fill, number, recall, run, value, vectors
+from tests.test_inspect import ask, check
+from tests.test_maintenance import wait
+from tests.test_memory import ROWS, scatter
+
+# Fast machines are canceled late in a phase and slow ones early: any of them must do.
+TIMEOUTS_MS = [1, 3, 10, 30, 60, 100, 150, 250, 400]
+
+
+def canceled(connection: psycopg.Connection, sql: str, milliseconds: int) -> bool:
+    """Whether a statement was canceled because it took longer."""
+    run(connection, f"SET statement_timeout = {milliseconds}")
+    try:
+        run(connection, sql)
+    except errors.QueryCanceled:
+        return True
+    finally:
+        run(connection, "RESET statement_timeout")
+    return False
+
+
+def assert_no_temporary_files(connection: psycopg.Connection) -> None:
+    assert number(connection, "SELECT count(*) FROM pg_ls_tmpdir()") == 0
+
+
+@pytest.mark.parametrize("memory", ["1MB", "256MB"])
+def test_a_canceled_build_leaves_nothing(connect: Connect, memory: str) -> None:
+    connection = connect()
+    scatter(connection, ROWS)
+    before = number(connection, "SELECT pg_database_size(current_database())")
+    run(connection, f"SET maintenance_work_mem = '{memory}'")
+    index = "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)"
+    assert sum(canceled(connection, index, after) for after in TIMEOUTS_MS if drop(connection)) > 3
+    drop(connection)
+    assert_no_temporary_files(connection)
+    assert number(connection, "SELECT pg_database_size(current_database())") < before + (1 << 20)
+    run(connection, index)
+    # A build that fails leaves the index that was there.
+    rebuilt = sum(canceled(connection, "REINDEX INDEX items_embedding", after) for after in TIMEOUTS_MS)
+    assert rebuilt > 3
+    assert check(connection)["nodes"] == ROWS
+
+
+def drop(connection: psycopg.Connection) -> bool:
+    run(connection, "DROP INDEX IF EXISTS items_embedding")
+    return True
+
+
+def test_a_canceled_concurrent_build_can_be_begun_again(connect: Connect) -> None:
+    connection = connect()
+    scatter(connection, ROWS)
+    index = "CREATE INDEX CONCURRENTLY items_embedding ON items USING pagehop (embedding vector_l2_ops)"
+    assert canceled(connection, index, 100)
+    fill(connection, vectors(10, seed=1), first=ROWS)
+    run(connection, "DELETE FROM items WHERE id < 10")
+    run(connection, "VACUUM items")
+    run(connection, "REINDEX INDEX CONCURRENTLY items_embedding")
+    assert check(connection)["nodes"] == ROWS
+
+
+@pytest.mark.parametrize("phase", ["scanning table", "training", "connecting", "writing", "adding rows"])
+def test_a_session_that_is_terminated_while_it_builds(connect: Connect, phase: str) -> None:
+    connection, other = connect(), connect()
+    scatter(connection, ROWS + 2000)
+    run(connection, "SET maintenance_work_mem = '1MB'; SET max_parallel_maintenance_workers = 4")
+    process = connection.info.backend_pid
+
+    def build() -> None:
+        with suppress(psycopg.Error):
+            run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
+
+    thread = threading.Thread(target=build)
+    thread.start()
+    in_phase = f"SELECT count(*) FROM pg_stat_progress_create_index WHERE pid = {process} AND phase LIKE '%: {phase}%'"
+    # Or it was too fast to be seen.
+    wait(lambda: number(other, in_phase) > 0 or not thread.is_alive())
+    run(other, f"SELECT pg_terminate_backend({process}, 10000)")
+    thread.join()
+    assert_no_temporary_files(other)
+    run(other, "DROP INDEX IF EXISTS items_embedding")
+    run(other, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
+    assert check(other)["nodes"] == ROWS + 2000
+
+
+def test_canceled_insertions_leave_an_index(connect: Connect) -> None:
+    """Among them those that train the model anew: the first, and each time the rows have grown eightfold."""
+    connection = connect()
+    create(connection)
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    run(connection, "CREATE TABLE source (id int, embedding vector)")
+    fill(connection, vectors(6000, seed=1), table="source")
+    add = "INSERT INTO items SELECT id + 10000 * {}, embedding FROM source"
+    stopped = 0
+    for at, after in enumerate([*TIMEOUTS_MS, 600, 900]):
+        stopped += canceled(connection, add.format(at), after)
+        report = ask(connection, "pagehop_check")
+        # The one node whose row was being added may not be linked yet: nobody will miss it.
+        assert report["nodes"] - report["anchored"] <= at + 1
+    assert stopped > 5
+    assert len(everything(connection)) == number(connection, "SELECT count(*) FROM items")
+    run(connection, "VACUUM items")
+    rows = number(connection, "SELECT count(*) FROM items")
+    report = check(connection)
+    assert (report["nodes"], report["dead_nodes"]) == (rows, 0)
+    run(connection, "TRUNCATE source")
+    fill(connection, vectors(6000, seed=2), table="source")
+    run(connection, add.format(99))
+    assert check(connection)["nodes"] == rows + 6000
+    assert recall(connection, vectors(10, seed=5)) > 0.95
+    assert len(everything(connection)) == rows + 6000
+
+
+def test_a_canceled_vacuum_goes_on_next_time(connect: Connect) -> None:
+    connection = connect()
+    create(connection)
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    fill(connection, vectors(3000, seed=1))
+    run(connection, "DELETE FROM items WHERE id % 2 = 0")
+    stopped = 0
+    for after in TIMEOUTS_MS:
+        stopped += canceled(connection, "VACUUM (INDEX_CLEANUP on) items", after)
+        report = ask(connection, "pagehop_check")
+        assert report["nodes"] >= 1500
+        assert report["nodes"] == report["reachable"]
+    assert stopped > 2
+    run(connection, "VACUUM (INDEX_CLEANUP on) items")
+    report = check(connection)
+    assert (report["nodes"], report["dead_nodes"]) == (1500, 0)
+    assert recall(connection) > 0.97
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder for a tablespace, on a disk of 6 MB."""
+    disk = Path(tmp_path / "disk")
+    disk.mkdir()
+    for parent in tmp_path.parents:
+        # The server's user must come through; pytest keeps its folders to itself.
+        if parent.stat().st_uid == os.geteuid() and parent.stat().st_mode & 0o1 == 0:
+            parent.chmod(parent.stat().st_mode | 0o111)
+    tmp_path.chmod(0o711)
+    owner = server_owner()
+    options = f"size=6m,uid={owner.uid},gid={owner.gid},mode=700"
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", disk], check=False, capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("only root may mount a small disk")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+def test_a_full_disk_ends_the_statement_only(new_cluster: Callable[..., Cluster], small_disk: Path) -> None:
+    cluster = new_cluster(autovacuum=False, fsync=False)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        run(connection, f"CREATE TABLESPACE small LOCATION '{small_disk}'")
+        scatter(connection, ROWS)
+        index = "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops) TABLESPACE small"
+        for memory in ["1MB", "256MB"]:
+            run(connection, f"SET maintenance_work_mem = '{memory}'")
+            with pytest.raises(errors.DiskFull):
+                run(connection, index)
+        # Fewer rows have room, until more come.
+        run(connection, "DELETE FROM items WHERE id >= 2000")
+        run(connection, "VACUUM items")
+        run(connection, index)
+        with pytest.raises(errors.DiskFull):
+            fill(connection, vectors(30_000, seed=1), first=100_000)
+        # Nodes of rows that were never committed.
+        assert check(connection)["nodes"] > 2000
+        assert len(everything(connection)) == 2000
+        assert recall(connection) > 0.9
+        # Vacuum makes room, but needs some for its list of the dead: a page for hundreds.
+        subprocess.run(["mount", "-o", "remount,size=6400k", small_disk], check=True)
+        run(connection, "VACUUM items")
+        report = check(connection)
+        assert (report["nodes"], report["dead_nodes"]) == (2000, 0)
+        fill(connection, vectors(400, seed=2), first=50_000)
+        assert check(connection)["nodes"] == 2400
+        assert len(everything(connection)) == 2400
+        assert str(value(connection, "SELECT pg_relation_filepath('items_embedding')")).startswith("pg_tblspc/")
+        run(connection, "DROP TABLE items")
+        run(connection, "DROP TABLESPACE small")
+
+
+def test_no_room_for_temporary_files(new_cluster: Callable[..., Cluster], small_disk: Path) -> None:
+    cluster = new_cluster(autovacuum=False, fsync=False)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        run(connection, f"CREATE TABLESPACE small LOCATION '{small_disk}'")
+        scatter(connection, 3000, dim=1024)
+        run(connection, "SET maintenance_work_mem = '1MB'; SET temp_tablespaces = small")
+        index = "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)"
+        with pytest.raises(errors.DiskFull):
+            run(connection, index)
+        run(connection, "RESET temp_tablespaces")
+        run(connection, index)
+        assert check(connection)["nodes"] == 3000
+        run(connection, "DROP TABLE items")
+        run(connection, "DROP TABLESPACE small")

@@ -1,0 +1,135 @@
+"""Rows that come, change and go: what the index finds is what a scan of the table finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import psycopg
+import pytest
+
+from devserver import Cluster
+from tests.items import (
+    KINDS,
+    QUERIES,
+    RELAXED,
+    Connect,
+    by_index,
+    create,
+    everything,
+    fill,
+    number,
+    only_by_index,
+    recall,
+    run,
+    vectors,
+)
+
+
+@pytest.mark.parametrize(("operators", "kind", "operator"), KINDS)
+def test_an_empty_index_grows_and_keeps_recall(connect: Connect, operators: str, kind: str, operator: str) -> None:
+    connection = connect()
+    create(connection, operators, kind)
+    assert by_index(connection, QUERIES[0], operator=operator) == []
+    fill(connection, vectors(700, seed=1))
+    assert recall(connection, operator=operator) > 0.97
+    run(connection, "DELETE FROM items WHERE id % 3 = 0")
+    assert recall(connection, operator=operator) > 0.97
+    run(connection, "VACUUM items")
+    assert recall(connection, operator=operator) > 0.97
+    fill(connection, vectors(300, seed=2), first=1000)
+    next_one = "SELECT embedding FROM items other WHERE other.id = items.id + 1"
+    run(connection, f"UPDATE items SET embedding = ({next_one}) WHERE id < 100 AND id % 3 = 1")
+    run(connection, "VACUUM items")
+    assert recall(connection, operator=operator) > 0.97
+    ids = [row[0] for row in run(connection, "SELECT id FROM items ORDER BY id")]
+    assert everything(connection, operator) == ids
+
+
+def test_a_row_of_unchanged_vector_takes_no_more_room(connect: Connect) -> None:
+    connection = connect()
+    create(connection)
+    run(connection, "CREATE INDEX ON items (note)")
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    fill(connection, vectors(1000, seed=1))
+    before = number(connection, "SELECT pg_relation_size('items_embedding')")
+    for version in range(2):
+        run(connection, f"UPDATE items SET note = 'version {version}'")
+        assert number(connection, "SELECT pg_relation_size('items_embedding')") == before
+        assert recall(connection) > 0.97
+    run(connection, "VACUUM items")
+    assert recall(connection) > 0.97
+
+
+def test_what_is_rolled_back_is_not_found(connect: Connect) -> None:
+    connection = connect()
+    create(connection)
+    fill(connection, vectors(300, seed=1))
+    with connection.transaction(force_rollback=True):
+        fill(connection, vectors(200, seed=2), first=5000)
+        assert len(everything(connection, where="id >= 5000")) == 200
+    assert everything(connection) == list(range(300))
+    run(connection, "VACUUM items")
+    assert everything(connection) == list(range(300))
+
+
+def test_a_cursor_sees_what_there_was(connect: Connect) -> None:
+    reader, writer = connect(), connect()
+    create(writer)
+    fill(writer, vectors(800, seed=1))
+    with only_by_index(reader):
+        run(reader, RELAXED)
+        run(reader, f"DECLARE near CURSOR FOR SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}'")
+        seen = [row[0] for row in run(reader, "FETCH 20 FROM near")]
+        run(writer, "DELETE FROM items WHERE id % 2 = 0")
+        fill(writer, vectors(800, seed=2), first=1000)
+        run(writer, "VACUUM items")
+        seen += [row[0] for row in run(reader, "FETCH ALL FROM near")]
+    assert len(seen) == 800
+    assert set(seen) == set(range(800))
+
+
+@pytest.mark.parametrize("mode", ["immediate", "kill"])
+def test_committed_rows_survive_a_crash(
+    new_cluster: Callable[..., Cluster], mode: Literal["immediate", "kill"]
+) -> None:
+    cluster = new_cluster(autovacuum=False)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        create(connection)
+        fill(connection, vectors(900, seed=1))
+        run(connection, "CHECKPOINT")
+        fill(connection, vectors(400, seed=2), first=900)
+        run(connection, "DELETE FROM items WHERE id < 200")
+        run(connection, "VACUUM items")
+        run(connection, "UPDATE items SET note = 'x' WHERE id < 300")
+    if mode == "kill":
+        cluster.kill()
+    else:
+        cluster.stop(mode)
+    cluster.start()
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        assert recall(connection) > 0.97
+        assert everything(connection) == list(range(200, 1300))
+        fill(connection, vectors(100, seed=3), first=5000)
+        assert recall(connection) > 0.97
+
+
+def test_a_replica_answers_the_same(new_cluster: Callable[..., Cluster]) -> None:
+    cluster = new_cluster(autovacuum=False, wal_consistency_checking="all")
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        create(connection)
+        fill(connection, vectors(500, seed=1))
+        replica = cluster.basebackup()
+        replica.start()
+        fill(connection, vectors(500, seed=2), first=500)
+        run(connection, "DELETE FROM items WHERE id % 4 = 0")
+        run(connection, "VACUUM items")
+        fill(connection, vectors(200, seed=3), first=1000)
+        run(connection, "UPDATE items SET note = 'x' WHERE id % 4 = 1")
+        cluster.wait_for_replay(replica)
+        with psycopg.connect(replica.dsn(), autocommit=True) as other:
+            for query in QUERIES:
+                assert by_index(other, query) == by_index(connection, query)
+            assert everything(other) == everything(connection)
+            assert len(everything(other)) == 950
+    replica.remove()

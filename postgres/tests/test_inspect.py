@@ -1,0 +1,258 @@
+"""What SQL says of an index: pagehop_info counts, pagehop_check reads every page."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+from psycopg.rows import dict_row
+
+from devserver import Cluster
+from tests.items import DIM, Connect, create, fill, number, run, value, vectors
+
+
+def ask(connection: psycopg.Connection, function: str, index: str = "items_embedding") -> dict[str, Any]:
+    """The row of pagehop_info or pagehop_check."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        query = sql.SQL("SELECT * FROM {}(%s::regclass)").format(sql.Identifier(function))
+        row = cursor.execute(query, [index]).fetchone()
+    assert row is not None
+    return row
+
+
+def check(connection: psycopg.Connection, index: str = "items_embedding") -> dict[str, Any]:
+    """The row of pagehop_check, which must agree with pagehop_info, and every node must be found over anchors."""
+    report, info = ask(connection, "pagehop_check", index), ask(connection, "pagehop_info", index)
+    for count in ["pages", "nodes", "dead_nodes", "free_slots"]:
+        assert report[count] == info[count], (count, report, info)
+    assert report["nodes"] == report["reachable"] == report["anchored"], report
+    return report
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_index_says_what_it_is(connect: Connect, when: str) -> None:
+    connection = connect()
+    if when == "before":
+        create(connection, "vector_cosine_ops")
+    else:
+        run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}))")
+    fill(connection, vectors(1000, seed=1))
+    if when == "after":
+        run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_cosine_ops)")
+    info = ask(connection, "pagehop_info")
+    size = number(connection, "SELECT pg_relation_size('items_embedding')")
+    assert (info["format_version"], info["metric"], info["dimensions"]) == (2, "cosine", DIM)
+    assert (info["nodes"], info["dead_nodes"], info["deleted_rows"]) == (1000, 0, 0)
+    assert (info["bytes"], info["pages"]) == (size, size // 8192)
+    assert info["trained_rows"] + info["added_rows"] == 1000
+    assert (info["added_rows"] == 0) == (when == "after")
+    assert info["max_degree"] >= 16
+    assert info["nodes_per_page"] >= 1
+    assert info["edge_bits"] >= 1
+    report = check(connection)
+    assert (report["nodes"], report["stale_edges"]) == (1000, 0)
+    assert report["edges"] > 1000
+
+
+def test_an_empty_index_has_a_meta_page(connect: Connect) -> None:
+    connection = connect()
+    create(connection)
+    info = ask(connection, "pagehop_info")
+    assert (info["metric"], info["nodes"], info["pages"], info["trained_rows"]) == ("l2", 0, 1, 0)
+    assert check(connection)["nodes"] == 0
+
+
+def test_the_dead_are_counted_until_they_are_gone(connect: Connect) -> None:
+    connection = connect()
+    create(connection, "halfvec_ip_ops", "halfvec")
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    fill(connection, vectors(600, seed=1))
+    assert ask(connection, "pagehop_info")["metric"] == "ip"
+    run(connection, "DELETE FROM items WHERE id % 3 = 0")
+    assert check(connection)["nodes"] == 600
+    run(connection, "VACUUM items")
+    report = check(connection)
+    assert (report["nodes"], report["dead_nodes"]) == (400, 0)
+    assert report["free_slots"] >= 200
+
+
+def test_what_is_no_index_of_ours_is_refused(connect: Connect) -> None:
+    connection = connect()
+    create(connection)
+    run(connection, "CREATE INDEX ON items (note)")
+    run(connection, f"CREATE TABLE parts (id int, embedding vector({DIM})) PARTITION BY HASH (id)")
+    run(connection, "CREATE INDEX parts_embedding ON parts USING pagehop (embedding vector_l2_ops)")
+    for function in ["pagehop_info", "pagehop_check"]:
+        for other in ["items", "items_note_idx"]:
+            with pytest.raises(errors.WrongObjectType, match=f'"{other}" is not a pagehop index'):
+                ask(connection, function, other)
+        with pytest.raises(errors.WrongObjectType, match='index "parts_embedding" is partitioned') as caught:
+            ask(connection, function, "parts_embedding")
+        assert "pg_partition_tree" in (caught.value.diag.message_hint or "")
+        with pytest.raises(errors.WrongObjectType, match='"77777777" is not a pagehop index'):
+            run(connection, f"SELECT {function}(77777777)")
+        assert value(connection, f"SELECT {function}(NULL)") is None
+
+
+def test_a_partition_can_be_asked(connect: Connect) -> None:
+    connection = connect()
+    run(connection, f"CREATE TABLE items (id int, embedding vector({DIM})) PARTITION BY HASH (id)")
+    for part in range(2):
+        run(connection, f"CREATE TABLE part_{part} PARTITION OF items FOR VALUES WITH (MODULUS 2, REMAINDER {part})")
+    run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
+    fill(connection, vectors(300, seed=1))
+    tree = run(connection, "SELECT relid::regclass::text FROM pg_partition_tree('items_embedding') WHERE isleaf")
+    assert sum(check(connection, str(index))["nodes"] for (index,) in tree) == 300
+
+
+def test_a_temporary_index_belongs_to_its_session(connect: Connect) -> None:
+    mine, other = connect(), connect()
+    run(mine, f"CREATE TEMP TABLE items (id int, embedding vector({DIM}))")
+    run(mine, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
+    fill(mine, vectors(100, seed=1))
+    assert check(mine)["nodes"] == 100
+    name = number(mine, "SELECT 'items_embedding'::regclass::oid::int8")
+    for function in ["pagehop_info", "pagehop_check"]:
+        with pytest.raises(errors.FeatureNotSupported, match="of another session"):
+            run(other, f"SELECT {function}({name})")
+
+
+def test_rights_to_read_and_to_maintain_are_needed(connect: Connect, database: str) -> None:
+    connection = connect()
+    create(connection)
+    someone = f"someone_{database}"
+    run(connection, f"CREATE ROLE {someone}")
+    try:
+        run(connection, f"SET ROLE {someone}")
+        with pytest.raises(errors.InsufficientPrivilege, match="permission denied for table items"):
+            ask(connection, "pagehop_info")
+        run(connection, f"RESET ROLE; GRANT SELECT ON items TO {someone}; SET ROLE {someone}")
+        assert ask(connection, "pagehop_info")["nodes"] == 0
+        with pytest.raises(errors.InsufficientPrivilege, match="permission denied for table items"):
+            ask(connection, "pagehop_check")
+        run(connection, f"RESET ROLE; GRANT MAINTAIN ON items TO {someone}; SET ROLE {someone}")
+        assert ask(connection, "pagehop_check")["nodes"] == 0
+    finally:
+        run(connection, f"RESET ROLE; DROP OWNED BY {someone}; DROP ROLE {someone}")
+
+
+def test_rows_can_be_added_after_a_check_in_the_same_transaction(connect: Connect) -> None:
+    checker, writer = connect(), connect()
+    create(checker)
+    fill(checker, vectors(200, seed=1))
+    with checker.transaction():
+        assert ask(checker, "pagehop_check")["nodes"] == 200
+        # The check gave its lock back at once, not at the end of the transaction.
+        fill(writer, vectors(10, seed=2), first=200)
+        assert ask(checker, "pagehop_check")["nodes"] == 210
+
+
+def test_a_check_agrees_with_itself_while_rows_come_and_go(connect: Connect) -> None:
+    """It contradicts itself if the writers do not wait."""
+    checker, writer = connect(), connect()
+    create(checker)
+    fill(checker, vectors(1500, seed=1))
+    done = threading.Event()
+
+    def write() -> None:
+        for round_ in range(40):
+            fill(writer, vectors(25, seed=round_ + 2), first=2000 + 100 * round_)
+            run(writer, f"DELETE FROM items WHERE id % 40 = {round_}")
+            run(writer, "VACUUM items")
+        done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    checks = 0
+    while not done.is_set() and thread.is_alive():
+        report = ask(checker, "pagehop_check")
+        assert report["nodes"] == report["reachable"] == report["anchored"], report
+        checks += 1
+    thread.join()
+    assert done.is_set()
+    assert checks > 3
+
+
+def test_a_check_can_be_canceled(connect: Connect) -> None:
+    connection = connect()
+    create(connection)
+    fill(connection, vectors(2000, seed=1))
+    run(connection, "SET statement_timeout = 1")
+    with pytest.raises(errors.QueryCanceled):
+        run(connection, "SELECT pagehop_check('items_embedding') FROM generate_series(1, 100)")
+    run(connection, "RESET statement_timeout")
+    assert check(connection)["nodes"] == 2000
+
+
+def test_an_index_whose_build_failed_is_refused(connect: Connect) -> None:
+    connection = connect()
+    run(connection, f"CREATE TABLE items (id int, embedding vector({DIM}))")
+    fill(connection, vectors(50, seed=1))
+    run(
+        connection,
+        "CREATE FUNCTION broken(v vector) RETURNS vector IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RAISE $$no$$; END'",
+    )
+    with pytest.raises(errors.RaiseException):
+        run(
+            connection,
+            "CREATE INDEX CONCURRENTLY items_embedding ON items USING pagehop "
+            f"((broken(embedding)::vector({DIM})) vector_l2_ops)",
+        )
+    for function in ["pagehop_info", "pagehop_check"]:
+        with pytest.raises(errors.ObjectNotInPrerequisiteState, match='index "items_embedding" is not valid'):
+            ask(connection, function)
+
+
+def test_a_damaged_page_is_named(new_cluster: Callable[..., Cluster]) -> None:
+    cluster = new_cluster(autovacuum=False, fsync=False, ignore_checksum_failure=True)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        create(connection)
+        fill(connection, vectors(1000, seed=1))
+        run(connection, "CHECKPOINT")
+        path = str(value(connection, "SELECT pg_relation_filepath('items_embedding')"))
+        pages = ask(connection, "pagehop_info")["pages"]
+    cluster.stop()
+    damage(cluster.data / path, page=pages - 1)
+    cluster.start()
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        with pytest.raises(
+            errors.IndexCorrupted, match=f'index "items_embedding" is corrupt at block {pages - 1}'
+        ) as e:
+            ask(connection, "pagehop_check")
+        assert "REINDEX INDEX items_embedding;" in (e.value.diag.message_hint or "")
+        run(connection, "REINDEX INDEX items_embedding")
+        assert check(connection)["nodes"] == 1000
+
+
+def damage(file: Path, page: int) -> None:
+    """Makes it a page of a kind that there is not: the byte behind PostgreSQL's header says which it is."""
+    with file.open("r+b") as pages:
+        pages.seek(page * 8192 + 24)
+        pages.write(b"\xff")
+
+
+def test_a_replica_can_be_asked(new_cluster: Callable[..., Cluster]) -> None:
+    cluster = new_cluster(autovacuum=False, fsync=False)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        create(connection)
+        run(connection, f"CREATE UNLOGGED TABLE passing (id int, embedding vector({DIM}))")
+        run(connection, "CREATE INDEX passing_embedding ON passing USING pagehop (embedding vector_l2_ops)")
+        fill(connection, vectors(300, seed=1))
+        replica = cluster.basebackup()
+        replica.start()
+        fill(connection, vectors(300, seed=2), first=300)
+        run(connection, "DELETE FROM items WHERE id < 200")
+        run(connection, "VACUUM items")
+        # Whose commit takes to the replica what vacuum did.
+        fill(connection, vectors(1, seed=3), first=600)
+        cluster.wait_for_replay(replica)
+        with psycopg.connect(replica.dsn(), autocommit=True) as other:
+            assert check(other) == check(connection)
+            with pytest.raises(errors.FeatureNotSupported, match="during recovery"):
+                ask(other, "pagehop_check", "passing_embedding")
+    replica.remove()

@@ -1,0 +1,207 @@
+"""Builds with little memory: any maintenance_work_mem makes an index as good, only more slowly."""
+
+from __future__ import annotations
+
+import re
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from devserver import Cluster
+from tests.items import DIM, KINDS, Connect, everything, fill, number, recall, run, vectors
+from tests.test_inspect import ask, check
+
+# Beyond the rows that are always built at once.
+ROWS = 18_000
+AT_ONCE = 16_384
+
+
+def notices(connection: psycopg.Connection) -> list[str]:
+    """Where the notices that the connection gets will be."""
+    said: list[str] = []
+    connection.add_notice_handler(
+        lambda notice: said.append(f"{notice.message_primary}\n{notice.message_detail}\n{notice.message_hint}")
+    )
+    return said
+
+
+def scatter(connection: psycopg.Connection, rows: int, kind: str = "vector", dim: int = DIM) -> None:
+    """A table of vectors around centers that come one after the other, and no index."""
+    run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding {kind}({dim}), note text)")
+    run(connection, "SELECT setseed(0.5)")
+    # Every row's components follow from its id: the center from the stretch it lies in.
+    run(
+        connection,
+        "INSERT INTO items SELECT id,"
+        f" array_agg(sin(id / ({rows} / 12) * 7 + d * 3) + random_normal(0, 0.4) ORDER BY d)::{kind}"
+        f" FROM generate_series(0, {rows - 1}) id, generate_series(1, {dim}) d GROUP BY id ORDER BY id",
+    )
+
+
+def queries(connection: psycopg.Connection) -> list[str]:
+    return [str(row[0]) for row in run(connection, "SELECT embedding FROM items WHERE id % 701 = 3 ORDER BY id")]
+
+
+def build(connection: psycopg.Connection, operators: str = "vector_l2_ops") -> None:
+    run(connection, f"CREATE INDEX items_embedding ON items USING pagehop (embedding {operators})")
+
+
+@pytest.mark.parametrize(("operators", "kind", "operator"), [KINDS[0], KINDS[1], KINDS[5]])
+def test_an_index_is_as_good_when_memory_is_not_enough(
+    connect: Connect, operators: str, kind: str, operator: str
+) -> None:
+    connection = connect()
+    said = notices(connection)
+    scatter(connection, ROWS, kind)
+    found = {}
+    for memory in ["1MB", "256MB"]:
+        run(connection, f"SET maintenance_work_mem = '{memory}'")
+        build(connection, operators)
+        found[memory] = recall(connection, queries(connection), operator)
+        report, info = check(connection), ask(connection, "pagehop_info")
+        assert report["nodes"] == ROWS
+        assert info["trained_rows"] in ([ROWS] if memory == "256MB" else [AT_ONCE, AT_ONCE + 1])
+        assert everything(connection, operator) == list(range(ROWS))
+        if memory == "1MB":
+            run(connection, "DROP INDEX items_embedding")
+    assert min(found.values()) > 0.9, found
+    assert found["1MB"] > found["256MB"] - 0.02, found
+    [notice] = said
+    assert f'index "items_embedding" no longer fits into maintenance_work_mem after {AT_ONCE} of {ROWS} rows' in notice
+    assert "significantly more time" in notice
+
+
+def test_the_memory_that_is_asked_for_is_enough(connect: Connect) -> None:
+    connection = connect()
+    said = notices(connection)
+    scatter(connection, ROWS)
+    run(connection, "SET maintenance_work_mem = '1MB'")
+    build(connection)
+    [enough] = re.findall(r"Increase maintenance_work_mem to (\d+) MB to speed up builds", said.pop())
+    for memory, is_enough in [(int(enough) - 1, False), (int(enough), True)]:
+        run(connection, f"SET maintenance_work_mem = '{memory}MB'")
+        run(connection, "REINDEX INDEX items_embedding")
+        assert (said == []) == is_enough
+        said.clear()
+        assert check(connection)["nodes"] == ROWS
+    assert ask(connection, "pagehop_info")["trained_rows"] == ROWS
+
+
+def test_a_long_row_fits_wherever_it_is(connect: Connect) -> None:
+    """Under the inner product no row may be longer than those that the graph is built over."""
+    connection = connect()
+    run(connection, "SET maintenance_work_mem = '1MB'")
+    scatter(connection, ROWS)
+    for id_ in [1, 7777, ROWS - 1]:
+        run(connection, f"UPDATE items SET embedding = array_fill({100 + id_}, '{{{DIM}}}')::vector WHERE id = {id_}")
+    build(connection, "vector_ip_ops")
+    assert check(connection)["nodes"] == ROWS
+    assert ask(connection, "pagehop_info")["trained_rows"] in [AT_ONCE, AT_ONCE + 1]
+    assert recall(connection, queries(connection)[:5], "<#>") > 0.5
+
+
+def test_equal_vectors_share_nodes(connect: Connect) -> None:
+    connection = connect()
+    run(connection, "SET maintenance_work_mem = '1MB'")
+    run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}))")
+    half = ",".join(["1"] * (DIM - 1))
+    run(
+        connection,
+        f"INSERT INTO items SELECT id, ('[' || id % 50 || ',{half}]')::vector FROM generate_series(1, {ROWS}) id",
+    )
+    build(connection)
+    report = check(connection)
+    # Those that were added one by one.
+    assert AT_ONCE <= report["nodes"] < ROWS
+    assert everything(connection) == list(range(1, ROWS + 1))
+
+
+def test_rows_in_files_are_read_when_they_all_fit_the_graph(connect: Connect) -> None:
+    """More dimensions: the vectors do not fit beside the graph, and lie in temporary files meanwhile."""
+    connection = connect()
+    said = notices(connection)
+    scatter(connection, 3000, dim=1024)
+    run(connection, "SET maintenance_work_mem = '4MB'; SET log_temp_files = 0; SET client_min_messages = log")
+    build(connection)
+    assert sum("temporary file" in line for line in said) == 2, said
+    run(connection, "RESET client_min_messages")
+    assert check(connection)["nodes"] == 3000
+    assert recall(connection, queries(connection)) > 0.95
+    run(connection, "SET temp_file_limit = '1MB'")
+    with pytest.raises(errors.ConfigurationLimitExceeded, match="temp_file_limit"):
+        run(connection, "REINDEX INDEX items_embedding")
+    assert check(connection)["nodes"] == 3000
+
+
+@contextmanager
+def processes_limited_to(address_space: int) -> Iterator[None]:
+    """Processes that are started meanwhile get no more memory, as where nothing is overcommitted."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (address_space, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def test_memory_that_the_system_does_not_give_is_an_error(new_cluster: Callable[..., Cluster]) -> None:
+    """Not the end of the server, as it is where Rust's own allocation fails."""
+    cluster = new_cluster(autovacuum=False, fsync=False, maintenance_work_mem="1GB", max_parallel_maintenance_workers=0)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        scatter(connection, 8000, dim=500)
+        status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()
+    [used] = re.findall(r"VmSize:\s*(\d+) kB", status)
+    # Not enough for the rows; enough for the rows, which take 16 MB, but not for the graph.
+    for room in [6, 32]:
+        cluster.stop()
+        with processes_limited_to(int(used) * 1024 + (room << 20)):
+            cluster.start()
+        with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+            with pytest.raises(errors.OutOfMemory) as caught:
+                build(connection)
+            assert "Lower maintenance_work_mem" in (caught.value.diag.message_hint or ""), caught.value.diag
+            assert number(connection, "SELECT count(*) FROM items") == 8000
+    cluster.restart()
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        build(connection)
+        assert check(connection)["nodes"] == 8000
+
+
+def test_an_empty_table_and_a_single_row(connect: Connect) -> None:
+    connection = connect()
+    run(
+        connection,
+        f"SET maintenance_work_mem = '64kB'; CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}))",
+    )
+    build(connection)
+    assert check(connection)["nodes"] == 0
+    fill(connection, vectors(1, seed=1))
+    run(connection, "REINDEX INDEX items_embedding")
+    assert check(connection)["nodes"] == 1
+
+
+def test_a_crash_after_a_build_in_little_memory_loses_nothing(new_cluster: Callable[..., Cluster]) -> None:
+    """Rows that are added one by one are not logged one by one, but all at once."""
+    cluster = new_cluster(autovacuum=False, fsync=False, wal_consistency_checking="all")
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        scatter(connection, ROWS)
+        replica = cluster.basebackup()
+        replica.start()
+        run(connection, "SET maintenance_work_mem = '1MB'")
+        build(connection)
+        fill(connection, vectors(50, seed=1), first=ROWS)
+        cluster.wait_for_replay(replica)
+        with psycopg.connect(replica.dsn(), autocommit=True) as other:
+            assert check(other) == check(connection)
+    cluster.kill()
+    cluster.start()
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        assert check(connection)["nodes"] == ROWS + 50
+        fill(connection, vectors(50, seed=2), first=ROWS + 50)
+        assert check(connection)["nodes"] == ROWS + 100
+    replica.remove()
