@@ -63,8 +63,12 @@ def server_owner() -> Owner:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The caller's environment without what would send Postgres programs elsewhere, and with `more`."""
+    """The caller's environment without what would send Postgres programs elsewhere, and with `more`.
+
+    A server that is asked for backtraces of Rust adds one to each error of the extension, which users do not see.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PG") or name.startswith("PGRX_")}
+    kept.pop("RUST_BACKTRACE", None)
     return kept | more
 
 

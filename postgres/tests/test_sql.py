@@ -348,6 +348,22 @@ def test_the_nearest_rows_are_locked_by_their_ids(connect: Connect, connection: 
         assert free == []
 
 
+def test_rows_in_relaxed_order_are_locked_where_they_are(connect: Connect, connection: psycopg.Connection) -> None:
+    with connection.transaction():
+        run(connection, RELAXED)
+        locked = run(connection, NEAREST + " LIMIT 50 FOR UPDATE")
+        assert len(locked) == 50
+        assert locked[0][0] == by_index(connection, QUERIES[0], 1)[0]
+        places = run(connection, f"SELECT ctid::text FROM ({NEAREST.replace('id,', 'ctid, id,')} LIMIT 50) near")
+        real = {row[0] for row in run(connection, "SELECT ctid::text FROM items")}
+        assert {row[0] for row in places} <= real
+        other = connect()
+        run(other, "SET pagehop.scan_order = relaxed_order")
+        free = run(other, NEAREST + " LIMIT 50 FOR UPDATE SKIP LOCKED")
+        assert len(free) == 50
+        assert not {row[0] for row in free} & {row[0] for row in locked}
+
+
 def test_the_nearest_rows_are_deleted_and_returned(connection: psycopg.Connection) -> None:
     nearest = by_index(connection, QUERIES[0])
     near = f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10"
