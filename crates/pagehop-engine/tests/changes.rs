@@ -301,3 +301,27 @@ fn longer_rows_find_their_place_under_the_inner_product() {
     let (recall, ..) = recall(&index, &all, Metric::InnerProduct, &embeddings(dim, 30, 6), &EXPAND_ALL);
     assert!(recall > 0.98, "{recall}");
 }
+
+/// What a repair costs must not grow with how much has died: hardly a row is left to rely on.
+#[test]
+fn vacuum_is_quick_when_nearly_all_rows_died() {
+    let (dim, count) = (24, 1500);
+    let rows = Rows::new(dim, embeddings(dim, count, 5));
+    let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
+    change(&mut pages, |change| change.delete(&rows.ids[4..]).unwrap());
+    let mut steps = 0u64;
+    loop {
+        let known = Index::open(pages.clone()).unwrap();
+        let mut writer = pages.writer().with_after_step(Box::new(|_| steps += 1));
+        let mut change = known.change(&mut writer).unwrap();
+        let report = change.vacuum(u64::MAX, &mut no_progress()).unwrap();
+        change.finish().unwrap();
+        writer.commit();
+        if report.steps() == 0 {
+            break;
+        }
+    }
+    let found = check(&pages);
+    assert_eq!((found.nodes, found.anchored, found.dead_nodes), (4, 4, 0), "{found:?}");
+    assert!(steps < 40 * count as u64, "{steps} steps");
+}

@@ -63,17 +63,29 @@ impl<W: PagesMut> Change<'_, W> {
         if self.anchor(guardians, target)? {
             return Ok(());
         }
-        // Another way down for each: then they are a tree, and not a chain.
-        let (mut at, mut way) = (*first, target.node as usize);
-        for _ in 0..WAY_DOWN_MAX {
-            let wards = self.wards_of(at)?;
-            let Some(ward) = wards.get(way % wards.len().max(1)) else { break };
-            if self.anchor(&[*ward], target)? {
-                return Ok(());
-            }
-            (at, way) = (*ward, way / wards.len());
+        if self.anchor_down(*first, target, &[])? {
+            return Ok(());
         }
         self.anchor_to_any(&[], target, target.node)
+    }
+
+    /// Anchors `target` to the first node with an edge left on a way down over anchors from `from` on, not by `avoid`. `false`
+    /// if the way ends before. The last nodes of all ways have edges left.
+    pub(super) fn anchor_down(&mut self, from: NodeId, target: &Target, avoid: &[NodeId]) -> Result<bool, Error> {
+        // Another way for each: then they are a tree, and not a chain.
+        let (mut at, mut way) = (from, u64::from(target.node));
+        for _ in 0..WAY_DOWN_MAX {
+            let mut wards = self.wards_of(at)?;
+            self.forget_spent(at, &wards)?;
+            if self.relies_on_anchors(at)? && self.anchor(&[at], target)? {
+                return Ok(true);
+            }
+            wards.retain(|ward| *ward != target.node && !avoid.contains(ward));
+            way = way.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 8;
+            let Some(ward) = wards.get((way % wards.len().max(1) as u64) as usize) else { return Ok(false) };
+            at = *ward;
+        }
+        Ok(false)
     }
 
     /// Offers `node` an edge to `target`. It takes it if it has none and has room, if it deserves it more than one

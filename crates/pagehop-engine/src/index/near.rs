@@ -3,11 +3,12 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
 use super::encode::{self, Target};
 use super::meta::Meta;
 use super::model::{Entry, Model};
+use super::node_set::{NodeHasher, NodeSet};
 use super::visit::Probe;
 use crate::Error;
 use crate::graph::list::CandidateList;
@@ -21,27 +22,8 @@ use crate::quantize::own::OwnCode;
 /// Entry points that a walk begins with.
 const ENTRIES: usize = 2;
 /// A walk that met fewer living nodes than this starts over with a longer list, up to the longest.
-const LIVING_MIN: usize = 16;
+const LIVING_MIN: u64 = 16;
 const CAPACITY_MAX: usize = 1 << 14;
-
-/// Spreads node ids, which are close together, over a table; they are nobody's choice.
-#[derive(Debug, Default)]
-struct NodeHasher(u64);
-
-impl Hasher for NodeHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
-    }
-
-    fn write_u32(&mut self, id: u32) {
-        self.0 = (self.0 ^ u64::from(id)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-
-    fn finish(&self) -> u64 {
-        // The table looks at the lowest and the highest bits.
-        self.0 ^ self.0 >> 32
-    }
-}
 
 /// Nodes with their own codes, close together in memory.
 #[derive(Debug, Default)]
@@ -134,6 +116,8 @@ pub(crate) struct Explorer {
     pub(crate) near: Near,
     /// Every slot the walk came to, living or not.
     pub(crate) visited: Vec<NodeId>,
+    /// The same, to look up.
+    seen: NodeSet,
     /// For each candidate the node that offered it, and the place of the edge there.
     origins: Vec<(NodeId, NodeId, usize)>,
 }
@@ -157,7 +141,7 @@ impl Explorer {
         let mut capacity = capacity;
         loop {
             self.walk_once(meta, model, entries, reader, point, capacity)?;
-            let enough = self.near.keys.len() >= LIVING_MIN;
+            let enough = self.near.keys.len() as u64 >= LIVING_MIN.min(meta.rows);
             if enough || !self.list.is_full() || capacity >= CAPACITY_MAX {
                 return Ok(());
             }
@@ -176,6 +160,7 @@ impl Explorer {
     ) -> Result<(), Error> {
         self.near.clear(meta.layout.inner_dim);
         self.visited.clear();
+        self.seen.clear();
         self.origins.clear();
         self.list.reset(capacity);
         self.probe.prepare_inner(meta, point);
@@ -219,12 +204,12 @@ impl Explorer {
     }
 
     fn expand_all<R: Reader>(&mut self, meta: &Meta, model: &Model, reader: &mut R) -> Result<(), Error> {
-        let Self { probe, near, visited, origins, .. } = self;
+        let Self { probe, near, visited, seen, origins, .. } = self;
         let list = RefCell::new(&mut self.list);
         loop {
             let Some((_, id)) = list.borrow_mut().expand() else { return Ok(()) };
             // A slot is met twice only if an edge was meant for a row before the one in it.
-            if visited.contains(&id) {
+            if !seen.insert(id) {
                 continue;
             }
             visited.push(id);

@@ -241,12 +241,27 @@ impl<W: PagesMut> Change<'_, W> {
             let target =
                 with_node(meta, &pages.reader(), *ward, |node, _| encode::target(meta, model, *ward, node))?;
             let Some(target) = target else { continue };
-            if !self.anchor(&guardians, &target)? {
+            if !self.anchor(&guardians, &target)? && !self.anchor_below(guardian, &target, &wards[at..], gone)? {
                 self.anchor_to_any(&wards[at..], &target, gone)?;
             }
             guardians.push(*ward);
         }
         Ok(())
+    }
+
+    /// Anchors `target`, the first of `wards`, below `guardian`, which leads to them through `gone` only.
+    fn anchor_below(
+        &mut self,
+        guardian: Option<NodeId>,
+        target: &Target,
+        wards: &[NodeId],
+        gone: NodeId,
+    ) -> Result<bool, Error> {
+        let avoid: Vec<NodeId> = wards.iter().copied().chain([gone]).collect();
+        match guardian {
+            Some(guardian) => self.anchor_down(guardian, target, &avoid),
+            None => Ok(false),
+        }
     }
 
     /// Anchors `target`, the first of `wards`, to a node that is not found through `gone` or `wards`: the nearest of
@@ -266,7 +281,13 @@ impl<W: PagesMut> Change<'_, W> {
                 return Ok(());
             }
         }
-        // Down from the entry points, but not past the wards.
+        // Down from the entry points, but not past the wards: some way, then every way.
+        for at in 0..self.entries.len().min(GUARDIANS) {
+            let entry = self.entries[at].node;
+            if entry != gone && !wards.contains(&entry) && self.anchor_below(Some(entry), target, wards, gone)? {
+                return Ok(());
+            }
+        }
         let mut known: HashSet<NodeId> = wards.iter().copied().chain([gone]).collect();
         let entries: Vec<NodeId> = self.entries.iter().map(|entry| entry.node).collect();
         let mut others: VecDeque<NodeId> = entries.into_iter().filter(|entry| known.insert(*entry)).collect();
@@ -284,7 +305,7 @@ impl<W: PagesMut> Change<'_, W> {
     }
 
     /// Makes anchors of `node` that lead to none of `wards`, its only ones, edges like others.
-    fn forget_spent(&mut self, node: NodeId, wards: &[NodeId]) -> Result<(), Error> {
+    pub(super) fn forget_spent(&mut self, node: NodeId, wards: &[NodeId]) -> Result<(), Error> {
         let layout = self.meta.layout;
         let spent = |found: &NodeRef<'_>| -> Vec<usize> {
             let links = found.links().enumerate();
@@ -302,7 +323,7 @@ impl<W: PagesMut> Change<'_, W> {
     }
 
     /// Whether a slot holds a node that is to be found: one that lives, or is dead and not unlinked.
-    fn relies_on_anchors(&self, node: NodeId) -> Result<bool, Error> {
+    pub(super) fn relies_on_anchors(&self, node: NodeId) -> Result<bool, Error> {
         with_node(&self.meta, &self.pages.reader(), node, |_, header| {
             matches!(header.flags, FLAGS_LIVE | FLAGS_DEAD)
         })
