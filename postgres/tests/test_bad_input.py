@@ -193,6 +193,7 @@ def test_vectors_too_long_for_floats_are_refused(connect: Connect) -> None:
     assert everything(connection) == list(range(100))
 
 
+@pytest.mark.xfail(strict=False, reason="hundreds of equal rows are a plateau: docs/decisions/0007-postgres.md")
 def test_tiny_vectors_are_vectors(connect: Connect) -> None:
     connection = connect()
     create(connection)
