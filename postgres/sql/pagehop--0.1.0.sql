@@ -83,3 +83,13 @@ CREATE FUNCTION pagehop_check(
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION pagehop_check(regclass) IS 'verify a pagehop index';
+
+-- What the last scan of this session cost, searches of joins added up: for whoever tunes a query. NULL before there was one.
+
+CREATE FUNCTION pagehop_last_scan(
+        OUT index regclass, OUT searches int8, OUT rows int8,
+        OUT hops int8, OUT pages_read int8, OUT pages_missed int8, OUT estimates int8, OUT distances int8,
+        OUT rechecks int8, OUT ended_by text)
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pagehop_last_scan() IS 'what the last scan of a pagehop index in this session cost';

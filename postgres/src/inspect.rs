@@ -58,7 +58,7 @@ unsafe fn check(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     }
 }
 
-fn bigint(value: u64) -> pg_sys::Datum {
+pub(crate) fn bigint(value: u64) -> pg_sys::Datum {
     pg_sys::Datum::from(value as i64)
 }
 
@@ -244,7 +244,10 @@ fn replayed() -> Option<pg_sys::XLogRecPtr> {
 /// # Safety
 ///
 /// `call` is of a function whose result is a row, and `values` are of its columns' types.
-unsafe fn row<const N: usize>(call: pg_sys::FunctionCallInfo, mut values: [pg_sys::Datum; N]) -> pg_sys::Datum {
+pub(crate) unsafe fn row<const N: usize>(
+    call: pg_sys::FunctionCallInfo,
+    mut values: [pg_sys::Datum; N],
+) -> pg_sys::Datum {
     // SAFETY: the caller's promise; PostgreSQL copies the values, of which there are as many as columns.
     unsafe {
         let mut columns = std::ptr::null_mut();

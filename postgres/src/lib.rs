@@ -6,10 +6,15 @@
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+mod advice;
 mod build;
 mod choice;
 mod cost;
 mod errors;
+#[cfg(feature = "pg18")]
+mod explain;
+#[cfg(feature = "pg18")]
+mod flight;
 mod handler;
 mod heap;
 mod insert;
@@ -24,6 +29,7 @@ mod pages;
 mod progress;
 mod recent;
 mod scan;
+mod scan_stats;
 mod signals;
 mod sink;
 mod spill;
@@ -38,6 +44,8 @@ pgrx::pg_module_magic!(name, version);
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     options::register();
+    #[cfg(feature = "pg18")]
+    explain::register();
 }
 
 /// Exports `fn(FunctionCallInfo) -> Datum` to SQL under the name it has in the extension's script: the function and the record

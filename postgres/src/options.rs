@@ -1,17 +1,21 @@
-//! What users set: three settings of a search, and no storage parameters.
+//! What users set: how a search goes and when a scan ends, and no storage parameters.
 
 use std::ffi::CStr;
 
-use pagehop_engine::SearchOptions;
 use pagehop_engine::index::{BEAM_WIDTH_MAX, SEARCH_LIST_MAX};
+use pagehop_engine::{Cursor, SearchOptions};
 use pgrx::prelude::*;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
 use crate::errors;
+use crate::pages::RelationPages;
+use crate::scan_stats::End;
 
 static SEARCH_LIST: GucSetting<i32> = GucSetting::<i32>::new(0);
 static SLACK: GucSetting<f64> = GucSetting::<f64>::new(-1.0);
 static BEAM_WIDTH: GucSetting<i32> = GucSetting::<i32>::new(0);
+static MAX_SCAN_PAGES: GucSetting<i32> = GucSetting::<i32>::new(0);
+static SCAN_MEM_MULTIPLIER: GucSetting<f64> = GucSetting::<f64>::new(0.0);
 static ORDER: GucSetting<OrderName> = GucSetting::<OrderName>::new(OrderName::strict_order);
 
 /// Values of `pagehop.scan_order`; pgvector's words.
@@ -56,6 +60,26 @@ pub(crate) fn register() {
         GucContext::Userset,
         GucFlags::EXPLAIN,
     );
+    GucRegistry::define_int_guc(
+        c"pagehop.max_scan_pages",
+        c"A scan that has read so many pages of an index returns no more rows.",
+        c"0 stands for no limit.",
+        &MAX_SCAN_PAGES,
+        0,
+        i32::MAX,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    GucRegistry::define_float_guc(
+        c"pagehop.scan_mem_multiplier",
+        c"A scan that needs more memory than so many times work_mem returns no more rows.",
+        c"0 stands for no limit.",
+        &SCAN_MEM_MULTIPLIER,
+        0.0,
+        1000.0,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
     GucRegistry::define_enum_guc(
         c"pagehop.scan_order",
         c"What becomes of a row that a scan finds after farther ones.",
@@ -73,6 +97,33 @@ pub(crate) fn search() -> SearchOptions {
     let set = |value: i32| usize::try_from(value).ok().filter(|value| *value > 0);
     let slack = Some(SLACK.get()).filter(|slack| *slack >= 0.0);
     SearchOptions::choose(set(SEARCH_LIST.get()), slack.map(|slack| slack as f32), set(BEAM_WIDTH.get()))
+}
+
+/// When a scan ends although there are more rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    /// Hops, each of which reads a page.
+    pages: Option<u64>,
+    memory_bytes: Option<usize>,
+}
+
+/// The limits that the session has now.
+pub(crate) fn limits() -> Limits {
+    let pages = u64::try_from(MAX_SCAN_PAGES.get()).ok().filter(|pages| *pages > 0);
+    let multiplier = SCAN_MEM_MULTIPLIER.get();
+    // SAFETY: a setting of this backend, in kilobytes.
+    let work_mem_bytes = unsafe { pg_sys::work_mem } as f64 * 1024.0;
+    Limits { pages, memory_bytes: (multiplier > 0.0).then_some((multiplier * work_mem_bytes) as usize) }
+}
+
+impl Limits {
+    /// The limit that a scan has come to, looked at between rows.
+    #[inline]
+    pub(crate) fn reached(&self, cursor: &Cursor<'_, RelationPages>) -> Option<End> {
+        let exceeds = self.memory_bytes.is_some_and(|most| cursor.memory_bytes() > most);
+        let pages = self.pages.is_some_and(|most| cursor.hops() >= most);
+        pages.then_some(End::Pages).or(exceeds.then_some(End::Memory))
+    }
 }
 
 /// Whether rows must come in order, even if some then do not come at all.

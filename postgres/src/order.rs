@@ -38,9 +38,14 @@ impl Order {
         Self { said: f64::NEG_INFINITY, most: f64::NEG_INFINITY, margin: 0.0, strict }
     }
 
-    /// What to say of the next row, `next` being the nearest that is known to come after it. `None` for one that comes
-    /// too late, and is left out: rows that may be farther were returned before it.
-    pub(crate) fn place(&mut self, found: &Found, next: Option<&Found>, metric: Metric) -> Option<Place> {
+    /// What to say of the next row, `upcoming` being those that are known to come after it, the nearest first. `None` for one that
+    /// comes too late, and is left out: rows that may be farther were returned before it.
+    pub(crate) fn place(
+        &mut self,
+        found: &Found,
+        upcoming: impl Iterator<Item = Found>,
+        metric: Metric,
+    ) -> Option<Place> {
         let (least, most) = interval(found, metric);
         if !most.is_finite() {
             // Only a damaged page has no bound. To look would have the executor read the whole index for the next row.
@@ -57,11 +62,12 @@ impl Order {
         }
         self.margin = self.margin.max(MARGIN * (most - least) / 2.0);
         let meets_last = least <= self.most;
-        let meets_next = next.is_some_and(|next| {
-            let (least, farthest) = interval(next, metric);
-            let margin = self.margin.max(MARGIN * (farthest - least) / 2.0);
-            (least + farthest) / 2.0 - margin <= most
-        });
+        // Of rows whose errors are no larger than is allowed for, only those within the margin can be in its way.
+        let mut near = upcoming.map(|next| interval(&next, metric));
+        let meets_next = near
+            .by_ref()
+            .take_while(|(least, farthest)| (least + farthest) / 2.0 - self.margin <= most)
+            .any(|(least, _)| least <= most);
         self.most = self.most.max(most);
         if meets_last || meets_next {
             self.said = self.said.max(((least + most) / 2.0 - self.margin).min(least));

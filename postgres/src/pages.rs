@@ -12,15 +12,16 @@ use pagehop_engine::page::Reader;
 use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, PageId, Pages};
 use pgrx::pg_sys;
 
-use crate::recent::{self, LONG_WAY, Recent};
+use crate::advice::Advice;
+#[cfg(feature = "pg18")]
+use crate::flight::{Begun, InFlight};
+use crate::recent::{self, Recent};
 
 const _: () = assert!(pg_sys::BLCKSZ as usize == pagehop_engine::PAGE_BYTES);
 const _: () = assert!(std::mem::offset_of!(pg_sys::PageHeaderData, pd_linp) == HOST_HEADER_BYTES);
 
 /// Hits in a row after which a reader takes the index for cached, and trusts what it remembers.
 const WARM_AFTER: u32 = 64;
-/// Pages lately asked for ahead, not to be asked for again.
-const ASKED_MAX: usize = 16;
 
 /// The pages of an index, kept for as long as its model is. Readers read from the relation that is attached at that moment: every
 /// callback attaches its own before it uses the index.
@@ -72,19 +73,27 @@ impl RelationPages {
         }
         block < self.blocks.get()
     }
+
+    /// A reader that may be dropped at any time: it only advises the system of what it will read.
+    pub(crate) fn advising_reader(&self) -> BufferReader<'_> {
+        BufferReader {
+            pages: self,
+            missed: Cell::new(0),
+            hits_in_a_row: Cell::new(WARM_AFTER),
+            ahead: Ahead::Advice(Advice::default()),
+        }
+    }
 }
 
 impl Pages for RelationPages {
     type Reader<'p> = BufferReader<'p>;
 
+    /// Whoever starts pages must pause before the transaction may end.
     fn reader(&self) -> BufferReader<'_> {
-        BufferReader {
-            pages: self,
-            missed: Cell::new(0),
-            hits_in_a_row: Cell::new(WARM_AFTER),
-            reads: Cell::new(0),
-            asked: Cell::new([u32::MAX; ASKED_MAX]),
-        }
+        #[cfg(feature = "pg18")]
+        return BufferReader { ahead: Ahead::InFlight(InFlight::default()), ..self.advising_reader() };
+        #[cfg(not(feature = "pg18"))]
+        return self.advising_reader();
     }
 
     fn page_count(&self) -> u32 {
@@ -98,8 +107,14 @@ pub(crate) struct BufferReader<'p> {
     pages: &'p RelationPages,
     missed: Cell<u64>,
     hits_in_a_row: Cell<u32>,
-    reads: Cell<u32>,
-    asked: Cell<[u32; ASKED_MAX]>,
+    ahead: Ahead,
+}
+
+/// How pages that are in no buffer are read ahead.
+enum Ahead {
+    #[cfg(feature = "pg18")]
+    InFlight(InFlight),
+    Advice(Advice),
 }
 
 impl Reader for BufferReader<'_> {
@@ -127,19 +142,13 @@ impl Reader for BufferReader<'_> {
             return Err(Error::corrupt(page, format!("the index has {} blocks", self.pages.blocks.get())));
         }
         let before = blocks_read();
-        let buffer = self.read_recent(page.0).unwrap_or_else(|| {
-            // SAFETY: the relation is open and the block exists. An error unwinds from here with nothing of ours held.
-            let buffer = unsafe { pg_sys::ReadBuffer(self.pages.relation.get(), page.0) };
-            self.pages.recent.remember(page.0, self.pages.blocks.get(), buffer);
-            buffer
-        });
+        let buffer = self.pin(page.0);
         // SAFETY: the buffer is pinned, and this search holds no other.
         unsafe { pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32) };
         if blocks_read() == before {
             self.hits_in_a_row.set(self.hits_in_a_row.get().saturating_add(1));
         } else {
-            self.missed.set(self.missed.get() + 1);
-            self.hits_in_a_row.set(0);
+            self.count_miss();
         }
         // SAFETY: the buffer is pinned: its page stays where it is.
         let body = unsafe { pg_sys::BufferGetPage(buffer).cast::<u8>().add(HOST_HEADER_BYTES) };
@@ -148,48 +157,65 @@ impl Reader for BufferReader<'_> {
 
     fn release(&mut self) {}
 
+    fn pause(&mut self) {
+        #[cfg(feature = "pg18")]
+        if let Ahead::InFlight(in_flight) = &self.ahead {
+            // SAFETY: whoever attached the relation keeps it open.
+            unsafe { in_flight.settle() };
+        }
+    }
+
     fn pages_missed(&self) -> u64 {
         self.missed.get()
     }
 }
 
 impl BufferReader<'_> {
-    /// Has the system read a block that is in no buffer, if it was not asked to lately; remembers the buffer if it is in one.
+    /// Begins to read a block that seems to be in no buffer; remembers the buffer if it is in one.
     fn ask_for(&self, block: u32) {
-        let mut asked = self.asked.get();
-        if asked.contains(&block) || !self.pages.exists(block) {
+        if !self.pages.exists(block) {
             return;
         }
-        asked.rotate_right(1);
-        asked[0] = block;
-        self.asked.set(asked);
-        // SAFETY: the relation is open and the block exists.
-        let result =
-            unsafe { pg_sys::PrefetchBuffer(self.pages.relation.get(), pg_sys::ForkNumber::MAIN_FORKNUM, block) };
-        self.pages.recent.remember(block, self.pages.blocks.get(), result.recent_buffer);
+        let relation = self.pages.relation.get();
+        let remember = |buffer| self.pages.recent.remember(block, self.pages.blocks.get(), buffer);
+        match &self.ahead {
+            // SAFETY: the relation is open and the block exists.
+            Ahead::Advice(advice) => unsafe { advice.ask_for(relation, block) }.into_iter().for_each(remember),
+            #[cfg(feature = "pg18")]
+            // SAFETY: as above.
+            Ahead::InFlight(in_flight) => match unsafe { in_flight.begin(relation, block) } {
+                Begun::Reading => self.count_miss(),
+                Begun::Present(buffer) => remember(buffer),
+                Begun::Not => {}
+            },
+        }
     }
 
-    /// Pins the buffer that the block was in, if it still is.
+    /// Pins the buffer of a block that exists.
     #[inline]
-    fn read_recent(&self, block: u32) -> Option<pg_sys::Buffer> {
-        let buffer = self.pages.recent.buffer(block);
-        self.reads.set(self.reads.get().wrapping_add(1));
-        if buffer == 0 || self.reads.get().is_multiple_of(LONG_WAY) {
-            return None;
-        }
+    fn pin(&self, block: u32) -> pg_sys::Buffer {
         let relation = self.pages.relation.get();
-        // SAFETY: the relation is open. Its statistics are this backend's, and there if it keeps any; reading the long way counts there, too.
-        unsafe {
-            let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
-            if !pg_sys::ReadRecentBuffer((*relation).rd_locator, fork, block, buffer) {
-                return None;
-            }
-            if let Some(statistics) = (*relation).pgstat_info.as_mut() {
-                statistics.counts.blocks_fetched += 1;
-                statistics.counts.blocks_hit += 1;
-            }
+        #[cfg(feature = "pg18")]
+        if let Ahead::InFlight(in_flight) = &self.ahead
+            // SAFETY: the relation is open.
+            && let Some(buffer) = unsafe { in_flight.take(block) }
+        {
+            self.pages.recent.remember(block, self.pages.blocks.get(), buffer);
+            return buffer;
         }
-        Some(buffer)
+        // SAFETY: the relation is open and the block exists. An error unwinds from here with nothing of ours held.
+        unsafe {
+            self.pages.recent.pin(relation, block).unwrap_or_else(|| {
+                let buffer = pg_sys::ReadBuffer(relation, block);
+                self.pages.recent.remember(block, self.pages.blocks.get(), buffer);
+                buffer
+            })
+        }
+    }
+
+    fn count_miss(&self) {
+        self.missed.set(self.missed.get() + 1);
+        self.hits_in_a_row.set(0);
     }
 }
 

@@ -4,7 +4,7 @@
 //! remembers where it saw the block asks for that buffer, which is checked by its tag (`ReadRecentBuffer`), and knows where to
 //! begin fetching a page that is scored next, long before it is pinned. What is remembered may be out of date: it is a hint.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 use pagehop_engine::HOST_HEADER_BYTES;
@@ -13,12 +13,13 @@ use pgrx::pg_sys;
 /// Most blocks remembered, 4 bytes each; beyond, blocks share a place.
 const PLACES_MAX: usize = 1 << 20;
 /// Of so many reads of remembered buffers one goes the long way, which alone counts as use when buffers are evicted.
-pub(crate) const LONG_WAY: u32 = 16;
+const LONG_WAY: u32 = 16;
 
 /// Buffers by block; 0 for none.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     buffers: RefCell<Vec<pg_sys::Buffer>>,
+    pins: Cell<u32>,
 }
 
 impl Recent {
@@ -37,6 +38,32 @@ impl Recent {
             buffers.resize((blocks as usize).clamp(place + 1, PLACES_MAX), 0);
         }
         buffers[place] = buffer.max(0);
+    }
+
+    /// Pins the buffer that `block` was in, if it still is.
+    ///
+    /// # Safety
+    ///
+    /// `relation` is open.
+    #[inline]
+    pub(crate) unsafe fn pin(&self, relation: pg_sys::Relation, block: u32) -> Option<pg_sys::Buffer> {
+        let buffer = self.buffer(block);
+        self.pins.set(self.pins.get().wrapping_add(1));
+        if buffer == 0 || self.pins.get().is_multiple_of(LONG_WAY) {
+            return None;
+        }
+        // SAFETY: the caller's promise. Its statistics are this backend's, and there if it keeps any; reading the long way counts there, too.
+        unsafe {
+            let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
+            if !pg_sys::ReadRecentBuffer((*relation).rd_locator, fork, block, buffer) {
+                return None;
+            }
+            if let Some(statistics) = (*relation).pgstat_info.as_mut() {
+                statistics.counts.blocks_fetched += 1;
+                statistics.counts.blocks_hit += 1;
+            }
+        }
+        Some(buffer)
     }
 }
 

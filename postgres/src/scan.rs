@@ -12,8 +12,10 @@ use pgrx::{PgRelation, pg_sys};
 use crate::heap::LookAhead;
 use crate::models::{self, OpenIndex};
 use crate::opclass::{self, Kind};
+use crate::options::Limits;
 use crate::order::Order;
 use crate::pages::RelationPages;
+use crate::scan_stats::{End, ScanStats};
 use crate::{errors, options, vector};
 
 /// What a scan keeps between calls.
@@ -23,7 +25,10 @@ struct Scan {
     /// None before the first row is asked for.
     search: Option<Search>,
     order: Order,
+    limits: Limits,
     done: bool,
+    /// Of the searches that have ended.
+    stats: ScanStats,
 }
 
 /// What to search for.
@@ -52,7 +57,9 @@ pub(crate) unsafe extern "C-unwind" fn ambeginscan(
             query: Query::AnyOrder,
             search: None,
             order: Order::new(true),
+            limits: Limits::default(),
             done: true,
+            stats: ScanStats { index: (*index).rd_id, ..ScanStats::default() },
         };
         let callback =
             pg_sys::palloc0(size_of::<pg_sys::MemoryContextCallback>()).cast::<pg_sys::MemoryContextCallback>();
@@ -117,11 +124,15 @@ pub(crate) unsafe extern "C-unwind" fn amrescan(
             }
         }
         state.order = Order::new(options::is_order_strict());
+        state.limits = options::limits();
         state.done = false;
         // A search that was begun is used again: its buffers are.
-        let begun = state.search.as_mut().map(|search| search.begin(scan, &state.query));
-        if let Some(Err(error)) = begun {
-            errors::raise((*scan).indexRelation, error);
+        if let Some(search) = &mut state.search {
+            state.stats.add(&search.cursor.stats());
+            state.stats.searches += 1;
+            if let Err(error) = search.begin(scan, &state.query) {
+                errors::raise((*scan).indexRelation, error);
+            }
         }
     }
 }
@@ -138,6 +149,8 @@ pub(crate) unsafe extern "C-unwind" fn amgettuple(
         let state = state(scan);
         match state.next(scan) {
             Ok(Some(Row { tid, distance, recheck })) => {
+                state.stats.rows += 1;
+                state.stats.rechecks += u64::from(recheck);
                 (*scan).xs_heaptid = tid;
                 (*scan).xs_recheck = false;
                 (*scan).xs_recheckorderby = recheck;
@@ -158,8 +171,31 @@ pub(crate) unsafe extern "C-unwind" fn amgettuple(
 #[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn amendscan(scan: pg_sys::IndexScanDesc) {
     // SAFETY: PostgreSQL passes a scan that `ambeginscan` made.
-    if let Some(search) = unsafe { state(scan).search.take() } {
+    let state = unsafe { state(scan) };
+    if let Some(mut search) = state.search.take() {
+        state.stats.add(&search.cursor.stats());
+        state.stats.publish();
+        // SAFETY: the table, if there is one, is open until the scan has ended.
+        unsafe { search.look_ahead.end() };
         search.retire();
+    }
+}
+
+/// What a scan has cost so far, if it is one of an index of ours.
+///
+/// # Safety
+///
+/// `scan` is null, or a scan of an open index.
+#[cfg(feature = "pg18")]
+pub(crate) unsafe fn stats(scan: pg_sys::IndexScanDesc) -> Option<ScanStats> {
+    // SAFETY: the caller's promise; a scan with this function came from `ambeginscan`.
+    unsafe {
+        let access_method = (*(*scan.as_ref()?.indexRelation).rd_rel).relam;
+        let ours = access_method == pg_sys::get_index_am_oid(c"pagehop".as_ptr(), true);
+        let state = ours.then(|| state(scan))?;
+        let mut stats = state.stats;
+        state.search.iter().for_each(|search| stats.add(&search.cursor.stats()));
+        Some(stats)
     }
 }
 
@@ -185,11 +221,21 @@ impl Scan {
         loop {
             let search = match &mut self.search {
                 Some(search) => search,
-                // SAFETY: the scan keeps its index open.
-                none => none.insert(unsafe { Search::new(scan, &self.query)? }),
+                none => {
+                    self.stats.searches += 1;
+                    // SAFETY: the scan keeps its index open.
+                    none.insert(unsafe { Search::new(scan, &self.query)? })
+                }
             };
+            if let Some(end) = self.limits.reached(&search.cursor) {
+                self.stats.end = end;
+                return Ok(None);
+            }
             // SAFETY: as above.
-            let Some((found, next)) = (unsafe { search.next(scan)? }) else { return Ok(None) };
+            let Some(found) = (unsafe { search.next(scan)? }) else {
+                self.stats.end = End::Exhausted;
+                return Ok(None);
+            };
             let Some(tid) = vector::tid(found.row_id) else {
                 let what = format!("it knows a row {:#x}, which can be in no table", found.row_id);
                 return Err(Error::corrupt(PageId(0), what));
@@ -197,7 +243,7 @@ impl Scan {
             match self.query {
                 Query::AnyOrder => return Ok(Some(Row { tid, distance: None, recheck: false })),
                 Query::Vector(_) => {
-                    if let Some(place) = self.order.place(&found, next.as_ref(), self.kind.metric) {
+                    if let Some(place) = self.order.place(&found, search.cursor.upcoming(), self.kind.metric) {
                         return Ok(Some(Row { tid, distance: Some(place.distance), recheck: place.recheck }));
                     }
                 }
@@ -264,23 +310,23 @@ impl Search {
         unsafe {
             self.index.pages().attach((*scan).indexRelation);
             count_scan(scan);
-            self.look_ahead = LookAhead::default();
+            self.look_ahead.end();
             self.cursor.rescan(&query.vector(scan), &options::search())
         }
     }
 
-    /// The next row, and the nearest that is known to come after it.
+    /// The next row.
     ///
     /// # Safety
     ///
     /// As [`Search::new`], of the same scan.
-    unsafe fn next(&mut self, scan: pg_sys::IndexScanDesc) -> Result<Option<(Found, Option<Found>)>, Error> {
+    unsafe fn next(&mut self, scan: pg_sys::IndexScanDesc) -> Result<Option<Found>, Error> {
         // SAFETY: the caller's promise.
         unsafe { self.index.pages().attach((*scan).indexRelation) };
         let Some(found) = self.cursor.next_hit()? else { return Ok(None) };
         // SAFETY: the caller's promise.
-        unsafe { self.look_ahead.advance(scan, self.index.pages(), found.row_id, self.cursor.ahead()) };
-        Ok(Some((found, self.cursor.peek())))
+        unsafe { self.look_ahead.advance(scan, &self.index.pages().heap, found.row_id, self.cursor.ahead()) };
+        Ok(Some(found))
     }
 }
 

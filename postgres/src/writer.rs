@@ -92,7 +92,7 @@ impl PagesMut for Writer {
     type Reader<'w> = BufferReader<'w>;
 
     fn reader(&self) -> BufferReader<'_> {
-        self.index.pages().reader()
+        self.index.pages().advising_reader()
     }
 
     fn page_count(&self) -> u32 {

@@ -142,14 +142,19 @@ impl<'i, P: Pages> Cursor<'i, P> {
     ///
     /// As [`Index::search`](crate::Index::search); after one only [`Cursor::rescan`] makes the cursor usable again.
     pub fn next_hit(&mut self) -> Result<Option<Found>, Error> {
+        let found = self.advance()?;
+        self.reader.pause();
+        Ok(found)
+    }
+
+    fn advance(&mut self) -> Result<Option<Found>, Error> {
         loop {
             match self.phase {
                 Phase::Begin => self.phase = self.search()?,
                 Phase::First(handed) if handed < self.walk.nearest.found.len() => {
-                    let at = self.met.inside().expect("more rows were met than are out");
-                    self.met.rows[at].is_out = true;
                     self.phase = Phase::First(handed + 1);
-                    return Ok(Some(self.found(&self.met.rows[at])));
+                    let row = *self.met.hand_out().expect("more rows were met than are out");
+                    return Ok(Some(self.found(&row)));
                 }
                 Phase::First(handed) => self.go_on(handed)?,
                 Phase::Second => {
@@ -168,15 +173,18 @@ impl<'i, P: Pages> Cursor<'i, P> {
         }
     }
 
-    /// The nearest row that was met and not handed out. One that was not met yet may still come before it.
-    pub fn peek(&self) -> Option<Found> {
-        match self.phase {
-            Phase::Begin => None,
-            Phase::First(_) => self.met.inside().map(|at| self.found(&self.met.rows[at])),
-            Phase::Second => {
-                self.onward.waiting.peek().map(|Reverse(key)| self.found(&self.met.rows[key_id(*key) as usize]))
-            }
-        }
+    /// Rows that were met and not handed out, the nearest first; in the second phase the nearest alone. One that was not
+    /// met yet may still come before them.
+    pub fn upcoming(&self) -> impl Iterator<Item = Found> {
+        let rows = match self.phase {
+            Phase::Begin => &[],
+            Phase::First(_) => &self.met.rows[self.met.first..],
+            Phase::Second => match self.onward.waiting.peek() {
+                Some(Reverse(key)) => std::slice::from_ref(&self.met.rows[key_id(*key) as usize]),
+                None => &[],
+            },
+        };
+        rows.iter().filter(|row| !row.is_out).map(|row| self.found(row))
     }
 
     /// Whether its buffers are those of a search, not of a scan that went on and on.
@@ -185,7 +193,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     }
 
     /// Row ids that come next, as far as they are known, the nearest first.
-    pub fn ahead(&self) -> impl Iterator<Item = u64> {
+    pub fn ahead(&self) -> impl Iterator<Item = u64> + Clone {
         let handed = if let Phase::First(handed) = self.phase { handed } else { usize::MAX };
         self.walk.nearest.found.iter().skip(handed).map(|(_, row_id)| *row_id)
     }
@@ -200,11 +208,21 @@ impl<'i, P: Pages> Cursor<'i, P> {
             return Ok(());
         }
         walk.widen(handed + 1, state, reader, options, met, stats)?;
-        met.forget_repeated();
+        met.arrange();
         Ok(())
     }
 
-    /// What the search has cost so far.
+    /// Nodes visited so far, each on a page that was read.
+    pub fn hops(&self) -> u64 {
+        self.stats.hops
+    }
+
+    /// Bytes that grow with the search.
+    pub fn memory_bytes(&self) -> usize {
+        self.walk.visited.capacity() * size_of::<NodeId>() + self.met.memory_bytes() + self.onward.memory_bytes()
+    }
+
+    /// What the search has cost so far. It lists the pages to count them: ask once, at the end.
     pub fn stats(&self) -> Stats {
         let mut pages: Vec<PageId> = self.walk.pages(&self.state.meta).collect();
         pages.sort_unstable();
@@ -222,10 +240,11 @@ impl<'i, P: Pages> Cursor<'i, P> {
         let Self { state, walk, met, options, .. } = self;
         met.turned_away.clear();
         met.rows.clear();
+        met.first = 0;
         let capacity = among_the_dead(EVIDENCE_ROWS, options, state);
         walk.begin(state, capacity, EVIDENCE_ROWS, state.meta.change.dead_rows == 0);
         walk.run(state, &mut self.reader, options, met, &mut self.stats)?;
-        met.forget_repeated();
+        met.arrange();
         // Too few are no answer: nodes without a row to see took the places of others. The second phase has room.
         let enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(EVIDENCE_ROWS as u64);
         Ok(Phase::First(if enough { 0 } else { EVIDENCE_ROWS }))
@@ -286,27 +305,35 @@ pub(super) struct Row {
 pub(super) struct Met {
     /// Keys of estimate and node: candidates that the walk did not keep, some of them visited, some there twice.
     pub(super) turned_away: Vec<u64>,
-    /// Rows in the order of visits. A walk may visit a node twice.
+    /// Rows; a walk may visit a node twice. Arranged at the end of a walk, in the order of visits beyond.
     pub(super) rows: Vec<Row>,
+    /// Where the rows begin of which any may be inside yet, as they were arranged.
+    first: usize,
 }
 
 impl Met {
-    /// Where the nearest row is that was not handed out; of rows equally near the first id's.
-    fn inside(&self) -> Option<usize> {
-        let inside = self.rows.iter().enumerate().filter(|(_, row)| !row.is_out);
-        let nearest =
-            inside.min_by(|(_, a), (_, b)| a.distance.total_cmp(&b.distance).then(a.row_id.cmp(&b.row_id)));
-        nearest.map(|(at, _)| at)
+    /// The nearest row that was not handed out, which then is; of rows equally near the first id's.
+    fn hand_out(&mut self) -> Option<&Row> {
+        let at = self.first + self.rows[self.first..].iter().position(|row| !row.is_out)?;
+        self.first = at + 1;
+        self.rows[at].is_out = true;
+        Some(&self.rows[at])
     }
 
-    /// Keeps one of rows that are there twice.
-    fn forget_repeated(&mut self) {
+    /// Sorts what was met, the nearest first, and keeps one of rows that are there twice.
+    fn arrange(&mut self) {
         self.rows.sort_unstable_by_key(|row| (row.node, row.row_id));
         self.rows.dedup_by(|row, first| {
             let is_same = (row.node, row.row_id) == (first.node, first.row_id);
             first.is_out |= is_same && row.is_out;
             is_same
         });
+        self.rows.sort_unstable_by(|a, b| a.distance.total_cmp(&b.distance).then(a.row_id.cmp(&b.row_id)));
+        self.first = 0;
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.turned_away.capacity() * size_of::<u64>() + self.rows.capacity() * size_of::<Row>()
     }
 }
 
@@ -351,6 +378,12 @@ impl Onward {
         let open = met.turned_away.drain(..).chain(open).filter(|open| self.seen.insert(key_id(*open)));
         frontier.extend(open.map(Reverse));
         self.frontier = frontier.into();
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let keys = self.frontier.capacity() + self.waiting.capacity();
+        // A table has a byte of its own for each place.
+        keys * size_of::<u64>() + self.seen.capacity() * (size_of::<NodeId>() + 1)
     }
 
     /// Whether no candidate left may be nearer than the nearest row waiting, by the evidence on which a search for as many

@@ -90,6 +90,9 @@ pub trait Reader {
     /// so that a host may reuse memory that this search could have been looking at.
     fn release(&mut self);
 
+    /// Tells the host that this search goes on later, or never: pages that it started and has not finished may be given up.
+    fn pause(&mut self) {}
+
     /// Pages finished so far that were not in memory when they were first asked for, and pages
     /// started for nothing: the storage reads this reader caused.
     fn pages_missed(&self) -> u64;

@@ -1,0 +1,173 @@
+"""What a scan costs, as SQL tells it; where it ends before its rows do; and reads in flight when it ends early."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+from psycopg.rows import dict_row
+
+from devserver import Cluster, Server
+from tests.items import (
+    QUERIES,
+    Connect,
+    by_index,
+    by_scan,
+    create,
+    fill,
+    ids,
+    number,
+    only_by_index,
+    run,
+    value,
+    vectors,
+)
+
+ROWS = 3000
+
+
+def last_scan(connection: psycopg.Connection) -> dict[str, Any]:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute("SELECT *, index::text AS name FROM pagehop_last_scan()").fetchone()
+    assert row is not None
+    return row
+
+
+def filled(connection: psycopg.Connection, dim: int = 24) -> None:
+    """A table of some hundred blocks with an index of as many."""
+    run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({dim}), note text)")
+    run(connection, "ALTER TABLE items ALTER embedding SET STORAGE PLAIN")
+    fill(connection, vectors(ROWS, seed=1, dim=dim))
+    run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
+
+
+def test_a_session_is_told_what_its_last_scan_cost(connect: Connect) -> None:
+    connection = connect()
+    filled(connection)
+    assert last_scan(connection)["rows"] is None
+    by_index(connection, QUERIES[0])
+    cost = last_scan(connection)
+    assert (cost["name"], cost["searches"], cost["ended_by"]) == ("items_embedding", 1, "executor")
+    assert 10 <= cost["rows"] <= 20
+    assert 10 <= cost["pages_read"] <= cost["hops"] == cost["distances"] < ROWS / 10
+    assert cost["hops"] * 8 <= cost["estimates"] <= cost["hops"] * 64
+    assert 0 <= cost["rechecks"] <= cost["rows"]
+    assert cost["pages_missed"] == 0, "the pages were in memory"
+    assert last_scan(connect())["rows"] is None, "another session's scan"
+
+
+def test_searches_of_a_join_are_added_up(connect: Connect) -> None:
+    connection = connect()
+    filled(connection)
+    by_index(connection, QUERIES[0], 5)
+    one = last_scan(connection)
+    nearest = "SELECT n.id FROM items n ORDER BY n.embedding <-> i.embedding LIMIT 5"
+    with only_by_index(connection):
+        run(connection, f"SELECT * FROM items i, LATERAL ({nearest}) near WHERE i.id < 40")
+    many = last_scan(connection)
+    assert many["searches"] == 40
+    assert many["rows"] >= 200
+    assert many["hops"] > 20 * one["hops"]
+
+
+def test_explain_tells_the_same(connect: Connect, server: Server) -> None:
+    if server.major < 18:
+        pytest.skip("PostgreSQL 17 does not ask extensions")
+    connection = connect()
+    filled(connection)
+    ordered = f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10"
+    with only_by_index(connection):
+        told = json.dumps(value(connection, f"EXPLAIN (ANALYZE, FORMAT json, TIMING off) {ordered}"))
+        untold = value(connection, f"EXPLAIN (FORMAT json) {ordered}")
+    scan = json.loads(told)[0]["Plan"]["Plans"][0]
+    cost = last_scan(connection)
+    counts = [scan[key] for key in ["Hops", "Distance Estimates", "Exact Distances", "Rechecked Distances"]]
+    assert counts == [cost[key] for key in ["hops", "estimates", "distances", "rechecks"]]
+    assert "Hops" not in json.dumps(untold), "nothing has run"
+    other = value(connection, "EXPLAIN (ANALYZE, FORMAT json) SELECT id FROM items WHERE id = 7")
+    assert "Hops" not in json.dumps(other)
+
+
+def test_a_scan_ends_at_its_limit_of_pages(connect: Connect) -> None:
+    connection = connect()
+    filled(connection)
+    run(connection, "SET pagehop.max_scan_pages = 200")
+    found = by_index(connection, QUERIES[0], ROWS)
+    cost = last_scan(connection)
+    assert cost["ended_by"] == "max_scan_pages"
+    # It looks between rows.
+    assert 200 <= cost["hops"] < 260
+    assert 20 < len(found) < 200
+    assert found[:10] == by_index(connection, QUERIES[0]), "what comes before the limit is as without it"
+    run(connection, "SET pagehop.max_scan_pages = 0; SET pagehop.scan_order = relaxed_order")
+    assert len(by_index(connection, QUERIES[0], ROWS + 1)) == ROWS
+    assert last_scan(connection)["ended_by"] == "exhausted"
+
+
+def test_a_scan_ends_at_its_limit_of_memory(connect: Connect) -> None:
+    connection = connect()
+    filled(connection)
+    run(
+        connection,
+        "SET pagehop.scan_order = relaxed_order; SET work_mem = '64kB'; SET pagehop.scan_mem_multiplier = 0.5",
+    )
+    few = len(by_index(connection, QUERIES[0], ROWS))
+    assert last_scan(connection)["ended_by"] == "scan_mem_multiplier"
+    run(connection, "SET pagehop.scan_mem_multiplier = 1.5")
+    more = len(by_index(connection, QUERIES[0], ROWS))
+    assert 10 <= few < more
+    run(connection, "SET pagehop.scan_mem_multiplier = 100")
+    assert len(by_index(connection, QUERIES[0], ROWS)) == ROWS
+
+
+def methods(server: Server) -> list[dict[str, str]]:
+    """Ways to read, each for a cluster."""
+    if server.major < 18:
+        return [{}]
+    has_io_uring = server.name in {"18-source", "18-assert"}
+    return [{"io_method": name} for name in ["sync", "worker", *["io_uring"] * has_io_uring]]
+
+
+def test_reads_in_flight_leave_nothing_behind(new_cluster: Callable[..., Cluster], server: Server) -> None:
+    """With a dozen buffers for hundreds of pages every search reads, and every scan that ends early ends reads, too."""
+    for method in methods(server):
+        cluster = new_cluster(shared_buffers="256kB", max_connections=5, log_min_messages="WARNING", **method)
+        with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+            filled(connection, dim=200)
+            queries = vectors(12, seed=5, dim=200)
+            found = [by_index(connection, query) for query in queries]
+            missed = last_scan(connection)["pages_missed"]
+            assert missed > 3, method
+            matches = sum(len(set(by_scan(connection, q)) & set(f)) for q, f in zip(queries, found, strict=True))
+            assert matches >= 0.9 * 10 * len(queries)
+            _end_early(connection, queries)
+            assert [by_index(connection, query) for query in queries] == found
+            assert number(connection, "SELECT count(*) FROM pagehop_check('items_embedding')") == 1
+        warnings = [line for line in cluster.log.read_text().splitlines() if "WARNING" in line or "PANIC" in line]
+        assert warnings == [], method
+        cluster.remove()
+
+
+def _end_early(connection: psycopg.Connection, queries: list[str]) -> None:
+    """Scans that stop after a row or some, fail, are rolled back, or take turns with others of the same index."""
+    for query, limit in zip(queries, itertools.cycle([1, 2, 3, 7]), strict=False):
+        assert len(by_index(connection, query, limit)) == limit
+    for query in queries:
+        ordered = f"SELECT id FROM items ORDER BY embedding <-> '{query}'"
+        with pytest.raises(errors.DivisionByZero), only_by_index(connection):
+            run(connection, f"SELECT 1 / (20 - row_number() OVER ()) FROM ({ordered}) o")
+        with only_by_index(connection):
+            run(connection, f"DECLARE a CURSOR FOR {ordered}; DECLARE b CURSOR FOR {ordered}")
+            seen = [[*ids(connection, f"FETCH 3 FROM {name}")] for name in "abab"]
+            assert seen[0] == seen[1]
+            assert seen[2] == seen[3]
+            run(connection, "SAVEPOINT s")
+            with pytest.raises(errors.DivisionByZero):
+                run(connection, f"SELECT 1 / 0 FROM ({ordered} LIMIT 5) o")
+            run(connection, "ROLLBACK TO s")
+            assert len(ids(connection, "FETCH 3 FROM a")) == 3
