@@ -18,7 +18,6 @@ from tests.items import (
     Connect,
     by_index,
     by_scan,
-    create,
     fill,
     ids,
     number,
