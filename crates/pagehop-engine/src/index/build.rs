@@ -324,6 +324,7 @@ impl Build<'_> {
             page_count: 0,
             norm_sq_max: space.norm_sq_max,
             change: ChangeState { model_start: first.0, trained_rows: total as u64, ..ChangeState::default() },
+            calibration: None,
         };
         // The entry points' page names nodes, whose pages come behind it.
         let entries_page = model::write_model(&mut meta, &space.mean, &rows.centroids, sink)?.0 - 1;

@@ -1,5 +1,8 @@
 //! The meta page: what an index must know before it can read anything else.
 
+use std::sync::Arc;
+
+use super::calibration::Calibration;
 use crate::page::layout::{COMMIT_END, FreeLink, NodeLayout};
 use crate::page::{BODY_BYTES, MAGIC, PageId, Reader};
 use crate::quantize::edge::EdgeShape;
@@ -36,6 +39,8 @@ pub(crate) struct Meta {
     pub(crate) page_count: u32,
     pub(crate) norm_sq_max: f32,
     pub(crate) change: ChangeState,
+    /// What was measured of it; outlives training.
+    pub(crate) calibration: Option<Arc<Calibration>>,
 }
 
 /// What changes keep account of. All 0 in a file of version 1, but for `model_start`.
@@ -91,6 +96,7 @@ impl Meta {
             page_count: 1,
             norm_sq_max: 0.0,
             change: ChangeState::default(),
+            calibration: None,
         }
     }
 
@@ -150,6 +156,9 @@ impl Meta {
         }
         debug_assert!(bytes.len() <= META_BYTES);
         body[..bytes.len()].copy_from_slice(&bytes);
+        if let Some(calibration) = &self.calibration {
+            calibration.write(body);
+        }
     }
 
     pub(crate) fn decode(body: &[u8]) -> Result<Self, Error> {
@@ -210,6 +219,7 @@ impl Meta {
             page_count,
             norm_sq_max,
             change,
+            calibration: Calibration::read(body)?.map(Arc::new),
         };
         meta.validate()?;
         Ok(meta)

@@ -2,6 +2,8 @@
 
 mod bound;
 pub(crate) mod build;
+mod calibrate;
+mod calibration;
 mod change;
 mod check;
 mod cursor;
@@ -16,6 +18,7 @@ mod near;
 mod node_set;
 pub(crate) mod order;
 mod retrain;
+mod samples;
 mod search;
 mod state;
 mod tids;
@@ -27,6 +30,8 @@ use std::ops::ControlFlow;
 use crate::page::{PageId, Pages, PagesMut};
 use crate::{Error, Metric, RowIds};
 pub use build::{build, create};
+pub use calibrate::{CALIBRATED_ROWS_MIN, RecallReport};
+pub use calibration::{CalibratedK, Calibration, RECALLS, Setting};
 pub use change::{AddReport, Change, DeleteReport};
 pub use cursor::{Cursor, Found};
 pub use memory::build_memory_bytes;
@@ -61,7 +66,7 @@ impl Default for BuildOptions {
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// What is being done: `read`, `train`, `encode`, `partition`, `connect`, `prune`, `refine`, `write`, `check`, `add`,
-    /// `vacuum`.
+    /// `vacuum`, `scan`, `search`.
     pub phase: &'static str,
     /// Steps of the phase that are done.
     pub done: u64,
@@ -301,6 +306,15 @@ impl<P: Pages> Index<P> {
             deleted_rows: meta.change.deleted_rows,
             mark: meta.change.mark,
         })
+    }
+
+    /// What was measured of the index last, if it was calibrated.
+    ///
+    /// # Errors
+    ///
+    /// As [`Index::info`].
+    pub fn calibration(&self) -> Result<Option<Calibration>, Error> {
+        Ok(self.newest.renew(&mut self.pages.reader())?.meta.calibration.as_deref().cloned())
     }
 
     /// A searcher for one thread, which keeps its buffers from one search to the next.

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::bound::restored_error;
 use super::change::{AddReport, Change};
+use super::meta::Meta;
 use super::near::with_node;
 use super::{BuildOptions, EachChunk, OnProgress, VectorSource, build, encode, ids, model};
 use crate::page::layout::{FLAGS_LIVE, NodeId, NodeMut, NodeRef, PageKind};
@@ -118,9 +119,9 @@ impl<W: PagesMut> Change<'_, W> {
         let built = build::build_from(&mut source, &options, room, first, &mut Sink(self.pages), progress)?;
         let commit = self.pages.commit_number();
         self.step_meta(&[], &mut |meta, _| {
-            let (before, rows) = (meta.change.clone(), meta.rows);
+            let (before, rows, calibration) = (meta.change.clone(), meta.rows, meta.calibration.take());
             let page_count = meta.page_count;
-            *meta = built.clone();
+            *meta = Meta { calibration, ..built.clone() };
             if row_ids == RowIds::Mapped {
                 // `finish` counts the rows that are new.
                 meta.rows = rows;

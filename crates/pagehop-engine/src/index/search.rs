@@ -80,6 +80,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
         self.pages.dedup();
         stats.pages_read = self.pages.len() as u64;
         stats.pages_missed = self.reader.pages_missed() - missed_before;
+        self.reader.pause();
         Ok(SearchResult { hits: walk.nearest.hits(k, to_distance), stats })
     }
 }
@@ -94,7 +95,7 @@ pub(super) trait Rest {
 }
 
 /// A search that ends with its answer remembers nothing else.
-struct Forgotten;
+pub(super) struct Forgotten;
 
 impl Rest for Forgotten {
     #[inline]
@@ -117,6 +118,17 @@ pub(super) struct Walk {
     pub(super) visited: Vec<NodeId>,
     /// Whether the k-th estimate bounds what is worth offering.
     foretells: bool,
+    /// A node whose rows are no answer: the one that the query was taken from.
+    pub(super) own: Option<Own>,
+}
+
+/// How a search takes the node that its query was taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    /// It is not visited.
+    Avoided(NodeId),
+    /// It is visited as any other is.
+    Visited(NodeId),
 }
 
 impl Walk {
@@ -220,6 +232,9 @@ impl Walk {
     ) -> Result<(), Error> {
         let (meta, model) = (&state.meta, &*state.model);
         while let Some((_, node)) = self.list.expand_within(self.nearest.reach(options.slack)) {
+            if self.own == Some(Own::Avoided(node)) {
+                continue;
+            }
             // The best of the others is likely the next: its bytes travel while this node is scored.
             let likely = look_ahead(&self.list, meta, reader, None, 1, f32::INFINITY);
             // A candidate beyond this would never be expanded: the k-th distance only falls. Before there is
@@ -243,7 +258,8 @@ impl Walk {
                 look_ahead(&list.borrow(), meta, reader, likely, width, reach);
             };
             let visited = self.probe.visit(meta, model, reader, node, offer, finished)?;
-            for row_id in visited.header.rows(meta.row_ids, state.snapshot) {
+            let counts = self.own != Some(Own::Visited(node));
+            for row_id in visited.header.rows(meta.row_ids, state.snapshot).filter(|_| counts) {
                 self.nearest.keep((visited.distance, row_id));
                 rest.meet(node, row_id, &visited);
             }

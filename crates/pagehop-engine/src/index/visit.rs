@@ -104,8 +104,14 @@ impl Probe {
         if header.flags == FLAGS_FREE {
             return Ok(Visited { header, distance: f32::INFINITY });
         }
-        let dot = kernels::dot_f32_i12(&self.query, node.hi(), node.lo());
-        let distance = (self.estimator.query_norm_sq() + header.norm_sq - 2.0 * header.step * dot).max(0.0);
+        let distance = self.distance(&node, &header);
         Ok(Visited { header, distance })
+    }
+
+    /// Squared distance to a node's own code, in the inner space.
+    #[inline]
+    pub(crate) fn distance(&self, node: &NodeRef<'_>, header: &NodeHeader) -> f32 {
+        let dot = kernels::dot_f32_i12(&self.query, node.hi(), node.lo());
+        (self.estimator.query_norm_sq() + header.norm_sq - 2.0 * header.step * dot).max(0.0)
     }
 }

@@ -1,0 +1,239 @@
+//! What was measured of an index: the settings that reach a recall. They are stored on the meta page.
+
+use super::meta::Fields;
+use super::{SEARCH_LIST_MAX, SearchOptions};
+use crate::Error;
+use crate::page::PageId;
+
+/// Recalls for which settings are stored.
+pub const RECALLS: [f32; 7] = [0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999];
+/// Numbers of neighbors for which they are.
+pub(crate) const KS: [usize; 4] = [1, 10, 100, 1000];
+/// Where the calibration is on the meta page, and its length.
+const CALIBRATION_AT: usize = 256;
+const ENTRY_BYTES: usize = 8 + RECALLS.len() * 12;
+const CALIBRATION_BYTES: usize = 24 + KS.len() * ENTRY_BYTES;
+
+/// The cheapest settings found for each recall, and how well they were known then.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Calibration {
+    /// Rows (nodes, where equal vectors share one) that the index had.
+    pub rows: u64,
+    /// Rows added and deleted since the model was trained, as of then.
+    pub changes: u64,
+    /// Queries that were answered exactly.
+    pub samples: u32,
+    /// For ascending numbers of neighbors.
+    pub entries: Vec<CalibratedK>,
+}
+
+/// Settings for one number of neighbors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CalibratedK {
+    /// Neighbors that are wanted.
+    pub k: usize,
+    /// The highest recall that was measured.
+    pub best: f32,
+    /// For each of [`RECALLS`]; `None` where `best` is less.
+    pub settings: [Option<Setting>; RECALLS.len()],
+}
+
+/// Settings that had a recall.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    /// See [`SearchOptions::slack`].
+    pub slack: f32,
+    /// See [`SearchOptions::search_list`].
+    pub search_list: usize,
+    /// Half the width of the interval in which the recall lies with 95% probability.
+    pub interval: f32,
+}
+
+impl Calibration {
+    /// The settings for the `k` nearest with a mean recall of `recall`, between those that were measured. Below the least
+    /// recall and the least `k` that were, those of that one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] for a recall that is not above 0 and below 1, or that was not reached: it names the best that was.
+    pub fn options(&self, k: usize, recall: f32) -> Result<SearchOptions, Error> {
+        if !(recall > 0.0 && recall < 1.0) {
+            return Err(Error::argument(format!("recall is {recall}, it must be above 0 and below 1")));
+        }
+        let at = self.entries.partition_point(|entry| entry.k < k);
+        let (below, above) = (&self.entries[at.saturating_sub(1)], &self.entries[at.min(self.entries.len() - 1)]);
+        let (low, high) = (below.setting(recall)?, above.setting(recall)?);
+        let share = match (below.k as f32, above.k as f32, k as f32) {
+            (a, b, k) if a < b => ((k / a).ln() / (b / a).ln()).clamp(0.0, 1.0),
+            _ => 1.0,
+        };
+        let search_list = low.search_list.max(high.search_list).max(2 * k).min(SEARCH_LIST_MAX);
+        Ok(SearchOptions { search_list, slack: between(low.slack, high.slack, share), ..SearchOptions::default() })
+    }
+
+    /// What a changed meta page has of it. Bytes of the page that are not its own stay.
+    pub(super) fn write(&self, body: &mut [u8]) {
+        let mut bytes = Vec::with_capacity(CALIBRATION_BYTES);
+        bytes.extend_from_slice(&self.samples.to_le_bytes());
+        bytes.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.rows.to_le_bytes());
+        bytes.extend_from_slice(&self.changes.to_le_bytes());
+        for entry in &self.entries {
+            bytes.extend_from_slice(&(entry.k as u32).to_le_bytes());
+            bytes.extend_from_slice(&entry.best.to_le_bytes());
+            for setting in &entry.settings {
+                let none = Setting { slack: f32::NAN, search_list: 0, interval: 0.0 };
+                let Setting { slack, search_list, interval } = setting.unwrap_or(none);
+                bytes.extend_from_slice(&slack.to_le_bytes());
+                bytes.extend_from_slice(&(search_list as u32).to_le_bytes());
+                bytes.extend_from_slice(&interval.to_le_bytes());
+            }
+        }
+        debug_assert!(bytes.len() <= CALIBRATION_BYTES);
+        body[CALIBRATION_AT..][..bytes.len()].copy_from_slice(&bytes);
+    }
+
+    /// What a meta page has of it, if it has any.
+    pub(super) fn read(body: &[u8]) -> Result<Option<Self>, Error> {
+        let mut fields = Fields { body, at: CALIBRATION_AT };
+        let (samples, entries) = (fields.u32(), fields.u32() as usize);
+        if samples == 0 {
+            return Ok(None);
+        }
+        let (rows, changes) = (fields.u64(), fields.u64());
+        if !(1..=KS.len()).contains(&entries) {
+            return Err(Error::corrupt(PageId(0), format!("it is calibrated for {entries} numbers of neighbors")));
+        }
+        let entries: Vec<_> = (0..entries).map(|_| CalibratedK::read(&mut fields)).collect::<Result<_, _>>()?;
+        if !entries.is_sorted_by(|a, b| a.k < b.k) {
+            return Err(Error::corrupt(PageId(0), "what it is calibrated for is not in order"));
+        }
+        Ok(Some(Self { rows, changes, samples, entries }))
+    }
+}
+
+impl CalibratedK {
+    fn setting(&self, recall: f32) -> Result<Setting, Error> {
+        let at = RECALLS.partition_point(|known| *known < recall);
+        let reached = |at: usize| {
+            self.settings.get(at).copied().flatten().ok_or_else(|| {
+                let most = if at == RECALLS.len() { RECALLS[at - 1].min(self.best) } else { self.best };
+                Error::argument(format!(
+                    "recall {recall} at {} neighbors was not reached when the index was calibrated: the best was {most:.4}",
+                    self.k
+                ))
+            })
+        };
+        let (low, high) = (reached(at.saturating_sub(1))?, reached(at)?);
+        if at == 0 {
+            return Ok(high);
+        }
+        // What is missed falls about as a power of the effort.
+        let missed = |recall: f32| -(1.0 - recall).ln();
+        let share = (missed(recall) - missed(RECALLS[at - 1])) / (missed(RECALLS[at]) - missed(RECALLS[at - 1]));
+        let search_list = if share > 0.0 { low.search_list.max(high.search_list) } else { low.search_list };
+        Ok(Setting {
+            slack: between(low.slack, high.slack, share),
+            search_list,
+            interval: low.interval.max(high.interval),
+        })
+    }
+
+    fn read(fields: &mut Fields<'_>) -> Result<Self, Error> {
+        let k = fields.u32() as usize;
+        let best = f32::from_le_bytes(fields.bytes());
+        let mut settings = [None; RECALLS.len()];
+        for setting in &mut settings {
+            let slack = f32::from_le_bytes(fields.bytes());
+            let search_list = fields.u32() as usize;
+            let interval = f32::from_le_bytes(fields.bytes());
+            *setting = (!slack.is_nan()).then_some(Setting { slack, search_list, interval });
+            let fits = |s: Setting| s.slack >= 0.0 && (1..=SEARCH_LIST_MAX).contains(&s.search_list);
+            if !setting.is_none_or(fits) {
+                let what = format!("it is calibrated to a slack of {slack} with a list of {search_list}");
+                return Err(Error::corrupt(PageId(0), what));
+            }
+        }
+        if !(1..=SEARCH_LIST_MAX).contains(&k) || !(0.0..=1.0).contains(&best) {
+            return Err(Error::corrupt(PageId(0), format!("it is calibrated for {k} neighbors to {best}")));
+        }
+        Ok(Self { k, best, settings })
+    }
+}
+
+/// A share of the way from one slack to another, either of which may be infinite.
+fn between(low: f32, high: f32, share: f32) -> f32 {
+    match low.is_finite() && high.is_finite() {
+        true => low + (high - low) * share,
+        false if share <= 0.0 => low,
+        false if share >= 1.0 => high,
+        false => f32::INFINITY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::BODY_BYTES;
+
+    fn calibration() -> Calibration {
+        let setting = |slack, search_list| Some(Setting { slack, search_list, interval: 0.01 });
+        let entry = |k, more: f32| CalibratedK {
+            k,
+            best: 0.997,
+            settings: [
+                setting(more, 100),
+                setting(more + 0.1, 100),
+                setting(more + 0.2, 100),
+                setting(more + 0.3, 100),
+                setting(more + 0.4, 200),
+                setting(f32::INFINITY, 400),
+                None,
+            ],
+        };
+        Calibration {
+            rows: 7,
+            changes: 8,
+            samples: 9,
+            entries: vec![entry(1, 0.0), entry(10, 0.1), entry(1000, 0.3)],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut body = vec![0; BODY_BYTES];
+        assert_eq!(Calibration::read(&body), Ok(None));
+        calibration().write(&mut body);
+        assert_eq!(Calibration::read(&body), Ok(Some(calibration())));
+        assert!(body[..CALIBRATION_AT].iter().chain(&body[CALIBRATION_AT + CALIBRATION_BYTES..]).all(|b| *b == 0));
+        for at in CALIBRATION_AT..CALIBRATION_AT + CALIBRATION_BYTES {
+            let mut damaged = body.clone();
+            damaged[at] = 0xFF;
+            if let Ok(Some(read)) = Calibration::read(&damaged) {
+                let _ = read.options(10, 0.9);
+            }
+        }
+    }
+
+    #[test]
+    fn settings_lie_between_those_that_were_measured() {
+        let known = calibration();
+        let slack = |k, recall| known.options(k, recall).map(|options| options.slack);
+        assert_eq!(slack(10, 0.9), Ok(0.2));
+        assert_eq!(slack(10, 0.5), Ok(0.1));
+        assert_eq!(slack(1, 0.95), Ok(0.2));
+        assert!((0.2..0.3).contains(&slack(10, 0.93).expect("between")));
+        assert!((0.3..0.5).contains(&slack(100, 0.95).expect("between")));
+        assert_eq!(slack(5000, 0.95), slack(1000, 0.95));
+        assert_eq!(slack(10, 0.995), Ok(f32::INFINITY));
+        assert_eq!(known.options(10, 0.99).map(|o| o.search_list), Ok(200));
+        assert_eq!(known.options(300, 0.9).map(|o| o.search_list), Ok(600));
+        for recall in [0.997, 0.999, 0.9999] {
+            let error = known.options(10, recall).expect_err("not reached").to_string();
+            assert!(error.contains("the best was 0.997"), "{error}");
+        }
+        for recall in [0.0, 1.0, -1.0, 2.0, f32::NAN] {
+            assert!(known.options(10, recall).is_err(), "{recall}");
+        }
+    }
+}
