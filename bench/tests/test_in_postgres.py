@@ -102,11 +102,11 @@ def test_runs_are_whole_passes_of_about_the_wanted_length() -> None:
 def test_ours_is_compared_with_the_better_of_theirs() -> None:
     all_three = [swept(faster=4), swept(VECTOR.name), swept(HALFVEC.name, faster=2)]
     base = {side.name: [asked(1, 1, cpu=10.0)] * 2 for side in SIDES}
-    row = qps._compared("QPS", 0.96, base, all_three)
+    row = qps.compared("QPS", 0.96, base, all_three)
     assert row.figure == pytest.approx(2)
     assert "1,200 by pagehop.slack against 600 of pgvector halfvec" in row.detail
     assert "by server CPU above base 1.00" in row.detail
-    missed = qps._compared("QPS", 0.999, base, all_three)
+    missed = qps.compared("QPS", 0.999, base, all_three)
     assert (missed.figure, missed.detail) == (None, "not reached by pagehop and pgvector")
 
 

@@ -20,7 +20,7 @@ from pagehop_bench.report import Report
 if TYPE_CHECKING:
     from devserver import Server
 
-SECTIONS = ["qps", "build", "insert", "update", "cold"]
+SECTIONS = ["qps", "build", "insert", "update", "cold", "mariadb"]
 
 # Options that are fields of `Scale` of the same name, and what they mean.
 _NUMBERS = {
@@ -103,7 +103,7 @@ def _known_set(name: str) -> str:
 def _measure(report: Report, scale: Scale, asked: argparse.Namespace) -> None:
     # They need a server and psycopg, which other commands do without.
     from devserver import DEFAULT, install
-    from pagehop_bench.postgres import build, insert, loadgen, qps, update
+    from pagehop_bench.postgres import build, insert, loadgen, mariadb, qps, update
     from pagehop_bench.postgres.servers import fingerprint
 
     sections: Sequence[str] = asked.only or SECTIONS
@@ -124,6 +124,8 @@ def _measure(report: Report, scale: Scale, asked: argparse.Namespace) -> None:
                     raise ValueError("another extension was installed in the server meanwhile: measure again")
         if "cold" in sections:
             _cold(report, scale, server, name, asked)
+        if "mariadb" in sections:
+            mariadb.run(report, scale, server, name)
     loads["after"] = os.getloadavg()
     report.say(f"all of it: {time.perf_counter() - begun:.0f} s; load average {loads['after'][0]:.2f}")
 
