@@ -114,6 +114,11 @@ impl From<Trouble> for Error {
     }
 }
 
+/// Says what was being done when the server or the connection said something.
+pub(crate) fn during(what: impl fmt::Display) -> impl FnOnce(Trouble) -> Error {
+    move |trouble| Error::from(trouble).during(what)
+}
+
 /// A socket of either kind.
 #[derive(Debug)]
 pub(crate) enum Socket {

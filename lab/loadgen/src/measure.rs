@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::address::Address;
 use crate::args::Args;
-use crate::client::Client;
+use crate::client::{Client, during};
 use crate::errors::Error;
 use crate::interrupt;
 use crate::parameter::ParameterType;
@@ -12,7 +12,7 @@ use crate::phase::{self, Phase, Work};
 use crate::plan::PlanCounts;
 use crate::report::{Blocks, Cost, QuerySet, Report};
 use crate::schedule::Length;
-use crate::session::{Session, during};
+use crate::session::Session;
 use crate::tally::round;
 use crate::usage::{self, Usage};
 

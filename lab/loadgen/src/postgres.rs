@@ -6,11 +6,10 @@ mod wire;
 
 use crate::address::{Address, Scheme};
 use crate::args::Setting;
-use crate::client::{Client, Column, Prepared, Rows, Trouble};
+use crate::client::{Client, Column, Prepared, Rows, Trouble, during};
 use crate::errors::Error;
 use crate::parameter::{ParameterType, Queries};
 use crate::plan::{Plan, PlanCounts};
-use crate::session::during;
 use crate::usage::{self, Worker};
 
 pub(crate) use client::Connection;

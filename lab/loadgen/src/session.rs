@@ -2,7 +2,7 @@
 
 use crate::address::Address;
 use crate::args::{Args, Setting};
-use crate::client::{Client, Prepared, Trouble};
+use crate::client::{Client, Prepared, during};
 use crate::errors::Error;
 use crate::matrix;
 use crate::parameter::{ParameterType, Queries};
@@ -87,11 +87,6 @@ impl<C: Client> Session<C> {
         }
         Ok(())
     }
-}
-
-/// Says what was being done when the server or the connection said something.
-pub(crate) fn during(what: impl std::fmt::Display) -> impl FnOnce(Trouble) -> Error {
-    move |trouble| Error::from(trouble).during(what)
 }
 
 /// A connection with its settings, which has prepared the statement.

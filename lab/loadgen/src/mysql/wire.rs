@@ -117,6 +117,8 @@ fn text(body: &mut Vec<u8>, text: &str) {
 }
 
 fn length(body: &mut Vec<u8>, bytes: usize) {
+    /// The first length that one byte cannot say: it stands for no value.
+    const NULL_LENGTH: usize = NULL as usize;
     match bytes {
         0..NULL_LENGTH => body.push(bytes as u8),
         NULL_LENGTH..=0xffff => {
@@ -129,8 +131,6 @@ fn length(body: &mut Vec<u8>, bytes: usize) {
         }
     }
 }
-
-const NULL_LENGTH: usize = NULL as usize;
 
 /// Packets from the server.
 #[derive(Debug)]
@@ -281,10 +281,10 @@ pub(super) struct Greeting {
 
 impl Greeting {
     pub(super) fn read(mut body: Fields<'_>) -> Result<Self, String> {
-        let protocol = body.u8()?;
-        if protocol == ERROR {
-            return Err(error_text(Fields { rest: &[&[ERROR], body.rest].concat() })?);
+        if body.rest.first() == Some(&ERROR) {
+            return Err(error_text(body)?);
         }
+        let protocol = body.u8()?;
         if protocol != 10 {
             return Err(format!("the server speaks protocol {protocol}; is this a MariaDB server?"));
         }
