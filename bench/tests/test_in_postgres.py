@@ -222,6 +222,13 @@ def test_sides_are_timed_in_alternating_order(tmp_path: Path) -> None:
     assert {name: len(runs) for name, runs in bases.items()} == {ours[0]: 2, least[0]: 2}
 
 
+def test_the_sides_take_turns() -> None:
+    settings = mariadb._in_turns([PAGEHOP, *mariadb.MARIADB])
+    assert [side.name for side, _, _ in settings[:8]] == 2 * ["pagehop", "pagehop", "mariadb M=8", "mariadb M=16"]
+    families = [SLACK, SEARCH_LIST, mariadb.EF_SEARCH, mariadb.EF_SEARCH]
+    assert len(settings) == len(set(settings)) == sum(len(family.values) for family in families)
+
+
 def test_statements_for_mariadb_are_its_own() -> None:
     assert {side.m for side in mariadb.MARIADB} == {8, 16}
     side = mariadb.MARIADB[0]

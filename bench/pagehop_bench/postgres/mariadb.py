@@ -8,7 +8,9 @@ client; "above base" takes off what each server needs to return ten rows of the 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -87,7 +89,7 @@ def run(report: Report, scale: Scale, server: Server, name: str) -> None:
         told["build"] = {side.name: _make(report, instance, side, dataset) for side in MARIADB}
         qps.make(report, served, dataset)
         sides: list[AnySide] = [*SIDES, *MARIADB]
-        settings = [(side, family, value) for side in sides for family in _families(side) for value in family.values]
+        settings = _in_turns(sides)
         with on_one_core(served.cluster), on_one_core(instance):
 
             def asking(side: AnySide, family: Family, value: float, count: int) -> Asked:
@@ -107,6 +109,12 @@ def run(report: Report, scale: Scale, server: Server, name: str) -> None:
         report.add(qps.compared(f"QPS over MariaDB, {name}", target, base, raced, "mariadb"))
     report.extra[f"mariadb {name}"] = told
     report.say(f"mariadb {name}: {time.perf_counter() - begun:.0f} s")
+
+
+def _in_turns(sides: Sequence[AnySide]) -> list[tuple[AnySide, Family, float]]:
+    """Every setting of every side, the sides in turns: what disturbs the machine for minutes disturbs them all."""
+    each = [[(side, family, value) for value in family.values] for side in sides for family in _families(side)]
+    return [setting for turn in zip_longest(*each) for setting in turn if setting is not None]
 
 
 def _families(side: AnySide) -> tuple[Family, ...]:
