@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from pagehop_bench.engines.pgvector import copy_rows
-from pagehop_bench.postgres import build, cold, command, qps, sets
+from pagehop_bench.postgres import build, cold, command, mariadb, qps, sets
 from pagehop_bench.postgres.changed import read_totals
 from pagehop_bench.postgres.figures import Around, Swept, around, best, passes, ratios
 from pagehop_bench.postgres.loadgen import Asked
 from pagehop_bench.postgres.scale import Scale, smoke
-from pagehop_bench.postgres.tables import EF_SEARCH, HALFVEC, PAGEHOP, SEARCH_LIST, SIDES, SLACK, VECTOR
+from pagehop_bench.postgres.tables import EF_SEARCH, HALFVEC, PAGEHOP, SEARCH_LIST, SIDES, SLACK, VECTOR, Family
 from pagehop_bench.report import Report, Row
 
 SAID: dict[str, Any] = {
@@ -102,11 +102,11 @@ def test_runs_are_whole_passes_of_about_the_wanted_length() -> None:
 def test_ours_is_compared_with_the_better_of_theirs() -> None:
     all_three = [swept(faster=4), swept(VECTOR.name), swept(HALFVEC.name, faster=2)]
     base = {side.name: [asked(1, 1, cpu=10.0)] * 2 for side in SIDES}
-    row = qps._compared("QPS", 0.96, base, all_three)
+    row = qps.compared("QPS", 0.96, base, all_three)
     assert row.figure == pytest.approx(2)
     assert "1,200 by pagehop.slack against 600 of pgvector halfvec" in row.detail
     assert "by server CPU above base 1.00" in row.detail
-    missed = qps._compared("QPS", 0.999, base, all_three)
+    missed = qps.compared("QPS", 0.999, base, all_three)
     assert (missed.figure, missed.detail) == (None, "not reached by pagehop and pgvector")
 
 
@@ -187,3 +187,53 @@ def test_fewer_generated_rows_are_the_first_ones(tmp_path: Path, monkeypatch: py
     assert few.truth.ids.max() < 40
     files = sets.export(few, smoke(tmp_path / "x"), 10)
     assert np.load(files.truth).shape == (5, 10)
+
+
+def test_sides_are_timed_in_alternating_order(tmp_path: Path) -> None:
+    order: list[tuple[str, float, int]] = []
+
+    def asking(side: qps.Searched, _: Family, value: float, count: int) -> Asked:
+        order.append((side.name, value, count))
+        return asked(1_000.0, 0.9)
+
+    def base_of(side: qps.Searched) -> Asked:
+        order.append((side.name, 0, 0))
+        return asked(1_000.0, 1.0)
+
+    maria = mariadb.MARIADB[0]
+    settings: list[tuple[mariadb.AnySide, Family, float]] = [
+        (PAGEHOP, SLACK, 0.1),
+        (maria, mariadb.EF_SEARCH, 10),
+        (maria, mariadb.EF_SEARCH, 20),
+    ]
+    scale = dataclasses.replace(smoke(tmp_path), queries=100, seconds=0.3, repeats=2)
+    bases, found = qps.timed(Report(), scale, settings, asking, base_of)
+    ours, least, more = ((side.name, value) for side, _, value in settings)
+    # A run of all queries brings what is needed into memory and says how many passes take 0.3 s.
+    assert order[:3] == [(*ours, 100), (*least, 100), (*more, 100)]
+    names = [(name, value) for name, value, _ in order[3:]]
+    first = [(ours[0], 0), (least[0], 0), ours, least, more]
+    # What was disturbed is tried again, and all of these were.
+    thrice = [one for one in first for _ in range(3)]
+    again = [one for one in [(least[0], 0), (ours[0], 0), more, least, ours] for _ in range(3)]
+    assert names == thrice + again
+    assert {count for _, value, count in order[3:] if value} == {300}
+    assert [(one.side, list(one.runs)) for one in found] == [(ours[0], [0.1]), (least[0], [10, 20])]
+    assert {name: len(runs) for name, runs in bases.items()} == {ours[0]: 2, least[0]: 2}
+
+
+def test_the_sides_take_turns() -> None:
+    settings = mariadb._in_turns([PAGEHOP, *mariadb.MARIADB])
+    assert [side.name for side, _, _ in settings[:8]] == 2 * ["pagehop", "pagehop", "mariadb M=8", "mariadb M=16"]
+    families = [SLACK, SEARCH_LIST, mariadb.EF_SEARCH, mariadb.EF_SEARCH]
+    assert len(settings) == len(set(settings)) == sum(len(family.values) for family in families)
+
+
+def test_statements_for_mariadb_are_its_own() -> None:
+    assert {side.m for side in mariadb.MARIADB} == {8, 16}
+    side = mariadb.MARIADB[0]
+    assert "FROM items_m8 ORDER BY VEC_DISTANCE_EUCLIDEAN(embedding, ?)" in side.search
+    assert side.index.startswith(side.table)
+    assert mariadb.EF_SEARCH.settings(20) == {"mhnsw_ef_search": "20"}
+    assert mariadb.EF_SEARCH.shown(20) == "mhnsw_ef_search 20"
+    assert EF_SEARCH.shown(20) == "ef_search 20"

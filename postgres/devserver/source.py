@@ -7,18 +7,15 @@ tarball inside them: Debian's patches put libraries into a fixed folder.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from devserver import packages
-from devserver.errors import DevServerError
+from devserver.debian import apt_get
 from devserver.processes import run
 
-_APT_SOURCES = Path("/etc/apt")
-_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _TOOLS = ["build-essential", "bison", "flex", "perl", "pkg-config", "libreadline-dev", "zlib1g-dev"]
 
 
@@ -56,20 +53,8 @@ def build(recipe: Recipe, prefix: Path) -> None:
 
 def _fetch(wanted: list[str], suite: str, folder: Path) -> list[Path]:
     """The unpacked upstream sources of some packages."""
-    state = folder / "apt"
-    (state / "lists/partial").mkdir(parents=True)
-    (state / "cache/archives/partial").mkdir(parents=True)
-    listed = state / "sources.list"
-    listed.write_text(f"deb-src [signed-by={_KEYRING}] {_debian_uri()} {suite} main\n")
-    apt = [
-        "apt-get", "-qq",
-        "-o", f"Dir::Etc::SourceList={listed}",
-        "-o", "Dir::Etc::SourceParts=/nonexistent",
-        "-o", f"Dir::State::Lists={state}/lists",
-        "-o", f"Dir::Cache={state}/cache",
-        "-o", f"APT::Sandbox::User={'root' if os.geteuid() == 0 else ''}",
-    ]  # fmt: skip
-    run([*apt, "update"], cwd=folder, advice=f"the sources of Debian {suite} could not be read")
+    (folder / "apt").mkdir(parents=True)
+    apt = apt_get("deb-src", suite, folder / "apt")
     run([*apt, "source", "--download-only", *wanted], cwd=folder, advice=f"they should be in Debian {suite}")
     return [_unpack(folder, package) for package in wanted]
 
@@ -81,23 +66,6 @@ def _unpack(folder: Path, package: str) -> Path:
     run(["tar", "xf", tarball, "-C", unpacked])
     [source] = unpacked.iterdir()
     return source
-
-
-def _debian_uri() -> str:
-    """The first address from which this machine gets Debian."""
-    if not _KEYRING.exists():
-        raise DevServerError(
-            f"{_KEYRING} is missing: servers are compiled from Debian's sources, and this is no Debian; "
-            "PAGEHOP_PG_CONFIG may name the pg_config of a server that is installed"
-        )
-    for file in [*sorted(_APT_SOURCES.glob("sources.list.d/*.sources")), *_APT_SOURCES.glob("sources.list")]:
-        for line in file.read_text().splitlines():
-            found = re.match(r"(?:URIs:|deb(?:-src)?(?: +\[[^]]*\])?) +(https?://\S+)", line)
-            if found and re.search(r"/debian/?$", found[1]):
-                return found[1]
-    raise DevServerError(
-        f"no source in {_APT_SOURCES} has an http or https address of Debian itself (it ends in /debian)"
-    )
 
 
 def _say(what: str) -> None:

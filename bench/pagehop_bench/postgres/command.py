@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from devserver import Server
 
 SECTIONS = ["qps", "build", "insert", "update", "cold"]
+# Only if asked for: the first time it needs the network.
+MARIADB = "mariadb"
 
 # Options that are fields of `Scale` of the same name, and what they mean.
 _NUMBERS = {
@@ -37,7 +39,7 @@ _NUMBERS = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of `postgres`."""
-    parser.add_argument("--only", action="append", choices=SECTIONS, help="a section; can be given again")
+    parser.add_argument("--only", action="append", choices=[*SECTIONS, MARIADB], help="a section; can be given again")
     parser.add_argument(
         "--set",
         action="append",
@@ -103,7 +105,7 @@ def _known_set(name: str) -> str:
 def _measure(report: Report, scale: Scale, asked: argparse.Namespace) -> None:
     # They need a server and psycopg, which other commands do without.
     from devserver import DEFAULT, install
-    from pagehop_bench.postgres import build, insert, loadgen, qps, update
+    from pagehop_bench.postgres import build, insert, loadgen, mariadb, qps, update
     from pagehop_bench.postgres.servers import fingerprint
 
     sections: Sequence[str] = asked.only or SECTIONS
@@ -124,6 +126,8 @@ def _measure(report: Report, scale: Scale, asked: argparse.Namespace) -> None:
                     raise ValueError("another extension was installed in the server meanwhile: measure again")
         if "cold" in sections:
             _cold(report, scale, server, name, asked)
+        if MARIADB in sections:
+            mariadb.run(report, scale, server, name)
     loads["after"] = os.getloadavg()
     report.say(f"all of it: {time.perf_counter() - begun:.0f} s; load average {loads['after'][0]:.2f}")
 

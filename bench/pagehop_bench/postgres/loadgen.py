@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from devserver import Cluster
+from labservers.mariadb import Instance
 
 VARIABLE = "PAGEHOP_LOADGEN"
 """The environment variable that names a compiled load generator; without it, it is compiled."""
@@ -86,7 +87,7 @@ class Asked:
 
 
 def ask(
-    cluster: Cluster,
+    server: Cluster | Instance,
     statement: str,
     *,
     count: int,
@@ -100,20 +101,26 @@ def ask(
 ) -> Asked:
     """Asks `count` times, from the first query on, with `warmup` seconds before; fails unless `index` is scanned."""
     command: list[str | Path] = [
-        program(), "postgres", "--json", "--server-pid-cpu", "--blocks",
-        "--url", f"postgres://postgres@/postgres?host={cluster.folder}&port={cluster.port}",
-        "--statement", statement,
+        program(), *_protocol(server), "--json", "--server-pid-cpu", "--blocks", "--statement", statement,
         "--count", str(count), "--rows", str(rows), "--connections", str(connections), "--warmup", f"{warmup:g}",
     ]  # fmt: skip
     for flag, value in [("--queries", queries), ("--truth", truth), ("--require-index", index)]:
         command += [flag, value] if value is not None else []
-    # Whether the planner would take the index by itself is another question.
-    for name, setting in {"enable_seqscan": "off", **(settings or {})}.items():
+    for name, setting in (settings or {}).items():
         command += ["--set", f"{name}={setting}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise LoadgenError(f"{statement}\n{done.stderr.strip()}\n{cluster.log_end()}")
+        raise LoadgenError(f"{statement}\n{done.stderr.strip()}\n{server.log_end()}")
     return Asked.of(json.loads(done.stdout))
+
+
+def _protocol(server: Cluster | Instance) -> list[str]:
+    """How the server is reached."""
+    if isinstance(server, Instance):
+        return ["mysql", "--url", server.url()]
+    # Whether the planner would take the index by itself is another question.
+    url = f"postgres://postgres@/postgres?host={server.folder}&port={server.port}"
+    return ["postgres", "--url", url, "--set", "enable_seqscan=off"]
 
 
 @cache

@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from devserver import Server
+from devserver import Cluster, Server
+from labservers.mariadb import Instance
 from pagehop_bench.datasets import Dataset
 from pagehop_bench.engines import Float32
 from pagehop_bench.measure import K, Spread
@@ -33,6 +34,27 @@ _WARMUP_S = 0.3
 Setting = tuple[Side, Family, float]
 
 
+class Searched(Protocol):
+    """A side of a comparison, in whatever server."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def index(self) -> str: ...
+
+    @property
+    def search(self) -> str:
+        """The statement that is measured."""
+
+    @property
+    def base(self) -> str:
+        """As many rows of the same table without a search."""
+
+
+AnySide = TypeVar("AnySide", bound=Searched)
+
+
 def run(report: Report, scale: Scale, server: Server, name: str) -> None:
     """Measures one set."""
     begun = time.perf_counter()
@@ -41,26 +63,26 @@ def run(report: Report, scale: Scale, server: Server, name: str) -> None:
     report.say(f"qps {name}: {len(dataset.base):,} x {dataset.dim}, {len(dataset.queries):,} queries")
     with running(server, **memory_for(dataset.base)) as served:
         told: dict[str, Any] = {"server": served.about()}
-        _make(report, served, dataset, "plain")
+        make(report, served, dataset, "plain")
         settings = [(side, family, value) for side in SIDES for family in side.families for value in family.values]
         base, swept = _swept(report, scale, served, files, dataset.queries[0], settings)
-        told["plain"] = _as_json(base, swept)
-        _say_sweep(report, name, base, swept)
-        _say_targets(report, name, TARGETS, base, swept)
+        told["plain"] = as_json(base, swept)
+        say_sweep(report, name, base, swept)
+        say_targets(report, name, TARGETS, base, swept)
         for target in TARGETS:
-            report.add(_compared(f"QPS over pgvector, {name}", target, base, swept))
+            report.add(compared(f"QPS over pgvector, {name}", target, base, swept))
 
-        _make(report, served, dataset, "default")
+        make(report, served, dataset, "default")
         base, stored = _swept(report, scale, served, files, dataset.queries[0], _around_stored(swept))
-        told["default storage"] = _as_json(base, stored)
-        _say_sweep(report, f"{name}, default storage", base, stored)
-        _say_targets(report, f"{name}, default storage", [_STORED], base, stored)
-        report.add(_compared(f"the same, default storage, {name}", _STORED, base, stored))
+        told["default storage"] = as_json(base, stored)
+        say_sweep(report, f"{name}, default storage", base, stored)
+        say_targets(report, f"{name}, default storage", [_STORED], base, stored)
+        report.add(compared(f"the same, default storage, {name}", _STORED, base, stored))
     report.extra[f"qps {name}"] = told
     report.say(f"qps {name}: {time.perf_counter() - begun:.0f} s")
 
 
-def _make(report: Report, served: Running, dataset: Dataset, storage: Storage) -> None:
+def make(report: Report, served: Running, dataset: Dataset, storage: Storage = "plain") -> None:
     """Fills and indexes the table of every side, as fast as it goes."""
     for side in SIDES:
         tables.fill(served.connection, side, dataset.base, storage)
@@ -74,37 +96,51 @@ def _swept(
     report: Report, scale: Scale, served: Running, files: Files, query: Float32, settings: Sequence[Setting]
 ) -> tuple[dict[str, list[Asked]], list[Swept]]:
     """Times the base statement of each side, and every setting, `repeats` times."""
-    queries = scale.queries
-    base: dict[str, list[Asked]] = {side.name: [] for side in SIDES}
-    runs: dict[Setting, list[Asked]] = {setting: [] for setting in settings}
     with on_one_core(served.cluster):
-        # Brings what they need into shared_buffers, and says how many passes take how long.
-        first = {setting: _search(served, files, setting, queries) for setting in settings}
-        for repeat in range(scale.repeats):
-            forward = repeat % 2 == 0
-            for side in SIDES if forward else SIDES[::-1]:
-                base[side.name].append(_undisturbed(partial(_base, served, side, scale)))
-            for setting in settings if forward else settings[::-1]:
-                count = queries * passes(scale.seconds, queries, first[setting].qps)
-                runs[setting].append(_undisturbed(partial(_search, served, files, setting, count)))
-            report.say(f"  repeat {repeat + 1} of {scale.repeats} done")
-    for setting, asked in runs.items():
-        _look(report, setting, asked)
-        side, family, value = setting
+        asking, base_of = partial(search, served.cluster, files), partial(base, served.cluster, scale)
+        bases, swept = timed(report, scale, settings, asking, base_of)
+    for side, family, value in settings:
         if not tables.uses_index(served.connection, side, family.settings(value), query):
             report.say(f"  {side.name}, {family.shown(value)}: the planner would read the whole table instead")
+    return bases, swept
+
+
+def timed(
+    report: Report,
+    scale: Scale,
+    settings: Sequence[tuple[AnySide, Family, float]],
+    asking: Callable[[AnySide, Family, float, int], Asked],
+    base_of: Callable[[AnySide], Asked],
+) -> tuple[dict[str, list[Asked]], list[Swept]]:
+    """Times the base statement of each side, and `asking` so many queries of every setting, in alternating order."""
+    queries = scale.queries
+    sides = list(dict.fromkeys(side for side, _, _ in settings))
+    bases: dict[str, list[Asked]] = {side.name: [] for side in sides}
+    runs: dict[tuple[AnySide, Family, float], list[Asked]] = {setting: [] for setting in settings}
+    # Brings what they need into the server's buffers, and says how many passes take how long.
+    first = {setting: asking(*setting, queries) for setting in settings}
+    for repeat in range(scale.repeats):
+        forward = repeat % 2 == 0
+        for side in sides if forward else sides[::-1]:
+            bases[side.name].append(_undisturbed(partial(base_of, side)))
+        for setting in settings if forward else settings[::-1]:
+            count = queries * passes(scale.seconds, queries, first[setting].qps)
+            runs[setting].append(_undisturbed(partial(asking, *setting, count)))
+        report.say(f"  repeat {repeat + 1} of {scale.repeats} done")
+    for (side, family, value), asked in runs.items():
+        _look(report, f"  {side.name}, {family.shown(value)}:", asked)
     families = list(dict.fromkeys((side, family) for side, family, _ in settings))
     swept = [
         Swept(side.name, family, {value: runs[s, f, value] for s, f, value in settings if (s, f) == (side, family)})
         for side, family in families
     ]
-    return base, swept
+    return bases, swept
 
 
-def _search(served: Running, files: Files, setting: Setting, count: int) -> Asked:
-    side, family, value = setting
+def search(server: Cluster | Instance, files: Files, side: Searched, family: Family, value: float, count: int) -> Asked:
+    """Asks so many queries with one setting."""
     return ask(
-        served.cluster,
+        server,
         side.search,
         count=count,
         queries=files.queries,
@@ -115,8 +151,9 @@ def _search(served: Running, files: Files, setting: Setting, count: int) -> Aske
     )
 
 
-def _base(served: Running, side: Side, scale: Scale) -> Asked:
-    return ask(served.cluster, side.base, count=int(20_000 * scale.seconds), warmup=_WARMUP_S)
+def base(server: Cluster | Instance, scale: Scale, side: Searched) -> Asked:
+    """Asks the base statement of a side."""
+    return ask(server, side.base, count=int(20_000 * scale.seconds), warmup=_WARMUP_S)
 
 
 def _undisturbed(measure: Callable[[], Asked]) -> Asked:
@@ -129,15 +166,15 @@ def _undisturbed(measure: Callable[[], Asked]) -> Asked:
     return least
 
 
-def _look(report: Report, setting: Setting, asked: Sequence[Asked]) -> None:
+def _look(report: Report, named: str, asked: Sequence[Asked]) -> None:
     """Says what should not be."""
-    side, family, value = setting
-    named = f"  {side.name}, {family.shown(value)}:"
     waited = max(one.waited for one in asked)
     if waited > WAITED_MAX:
         report.say(f"{named} took {waited:.2f} times its CPU time: something else was running")
     if any(one.read_blocks > 0.01 for one in asked):
-        report.say(f"{named} {max(one.read_blocks for one in asked):.2f} blocks a query were not in shared_buffers")
+        report.say(
+            f"{named} {max(one.read_blocks for one in asked):.2f} blocks a query were not in the server's buffers"
+        )
     if any(one.rows_short for one in asked):
         report.say(f"{named} {asked[0].rows_short} of {asked[0].count} answers had fewer than ten rows")
     if any(one.custom_plans for one in asked):
@@ -160,13 +197,15 @@ def _around_stored(swept: Sequence[Swept]) -> list[Setting]:
     return settings
 
 
-def _compared(what: str, target: float, base: dict[str, list[Asked]], swept: Sequence[Swept]) -> Row:
+def compared(
+    what: str, target: float, base: dict[str, list[Asked]], swept: Sequence[Swept], them: str = "pgvector"
+) -> Row:
     """Ours by our better setting over theirs with their better type."""
     at = f"recall@10 {target:g}"
     ours = best([one for one in swept if one.side == tables.PAGEHOP.name], target, lambda asked: asked.qps)
     theirs = best([one for one in swept if one.side != tables.PAGEHOP.name], target, lambda asked: asked.qps)
     if ours is None or theirs is None:
-        missing = " and ".join(name for name, found in [("pagehop", ours), ("pgvector", theirs)] if found is None)
+        missing = " and ".join(name for name, found in [("pagehop", ours), (them, theirs)] if found is None)
         return Row(what, at, None, None, None, "x", more_is_better=True, detail=f"not reached by {missing}")
     ratio = ratios(ours[1], theirs[1])
     cpu = _cpu_above(theirs[0], target, base) / _cpu_above(ours[0], target, base)
@@ -187,7 +226,7 @@ def _median(asked: Sequence[Asked]) -> float:
     return Spread.of([one.server_cpu_us for one in asked]).median
 
 
-def _say_sweep(report: Report, name: str, base: dict[str, list[Asked]], swept: Sequence[Swept]) -> None:
+def say_sweep(report: Report, name: str, base: dict[str, list[Asked]], swept: Sequence[Swept]) -> None:
     """Every setting, in a table of its own."""
     lines = [["side", "setting", "recall@10", "QPS", "range", "CPU us", "above base", "client", "blocks", "waited"]]
     for side, asked in base.items():
@@ -200,7 +239,7 @@ def _say_sweep(report: Report, name: str, base: dict[str, list[Asked]], swept: S
     report.say(f"\n{name}\n{columns(lines)}\n")
 
 
-def _say_targets(
+def say_targets(
     report: Report, name: str, targets: Sequence[float], base: dict[str, list[Asked]], swept: Sequence[Swept]
 ) -> None:
     """QPS and CPU at each wanted recall, with the two values that they lie between."""
@@ -229,7 +268,7 @@ def _cells(asked: Sequence[Asked], base: float | None) -> list[str]:
     ]
 
 
-def _as_json(base: dict[str, list[Asked]], swept: Sequence[Swept]) -> dict[str, Any]:
+def as_json(base: dict[str, list[Asked]], swept: Sequence[Swept]) -> dict[str, Any]:
     return {
         "base": {side: [one.as_json() for one in asked] for side, asked in base.items()},
         "searches": [

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 
@@ -74,16 +74,23 @@ def connected(cluster: Cluster) -> Iterator[Connection]:
         yield connection
 
 
+class HasProcess(Protocol):
+    """A server of any kind: its first thread makes what works for a connection."""
+
+    @property
+    def pid(self) -> int: ...
+
+
 @contextmanager
-def on_one_core(cluster: Cluster) -> Iterator[None]:
+def on_one_core(server: HasProcess) -> Iterator[None]:
     """Keeps this thread, what it starts, and new connections of the server on one core: neither wakes another."""
-    before = os.sched_getaffinity(cluster.pid)
+    before = os.sched_getaffinity(server.pid)
     with machine.pinned():
-        os.sched_setaffinity(cluster.pid, os.sched_getaffinity(0))
+        os.sched_setaffinity(server.pid, os.sched_getaffinity(0))
         try:
             yield
         finally:
-            os.sched_setaffinity(cluster.pid, before)
+            os.sched_setaffinity(server.pid, before)
 
 
 def memory_for(vectors: Any) -> dict[str, Setting]:

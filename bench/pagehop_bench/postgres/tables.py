@@ -37,7 +37,7 @@ class Family:
 
     def shown(self, value: float) -> str:
         """The setting in a few words."""
-        return f"{self.name.partition('.')[2]} {value:g}"
+        return f"{self.name.rpartition('.')[2]} {value:g}"
 
 
 @dataclass(frozen=True)

@@ -1,41 +1,70 @@
-//! Where a server is: `postgres://user:password@host:port/database?host=...`, as libpq reads it.
+//! Where a server is: `postgres://user:password@host:port/database?host=...`, as libpq reads it, or the same with
+//! `mysql://`.
 //!
-//! A host that begins with `/` is the folder of a Unix socket. It may stand in the query part (`?host=/tmp`) or,
-//! with its slashes as `%2F`, before the port.
+//! A host of PostgreSQL that begins with `/` is the folder of a Unix socket. It may stand in the query part
+//! (`?host=/tmp`) or, with its slashes as `%2F`, before the port. MySQL's protocol names the socket: `?socket=/tmp/s.sock`.
 
 use std::fmt;
 
 use crate::errors::Error;
 
-const PORT: u16 = 5432;
+/// The kinds of URLs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Postgres,
+    Mysql,
+}
+
+impl Scheme {
+    /// What a URL may begin with.
+    fn prefixes(self) -> &'static [&'static str] {
+        match self {
+            Self::Postgres => &["postgres://", "postgresql://"],
+            Self::Mysql => &["mysql://", "mariadb://"],
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Self::Postgres => 5432,
+            Self::Mysql => 3306,
+        }
+    }
+
+    /// The environment variables that name the user and the password where the URL does not.
+    pub(crate) fn variables(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Postgres => ("PGUSER", "PGPASSWORD"),
+            Self::Mysql => ("MYSQL_USER", "MYSQL_PWD"),
+        }
+    }
+}
 
 /// A server, a database and who asks.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) host: String,
     pub(crate) port: u16,
+    /// The path of the Unix socket, if it is one.
+    pub(crate) socket: Option<String>,
     pub(crate) user: String,
+    /// May be empty in MySQL's protocol: none is chosen then.
     pub(crate) database: String,
     pub(crate) password: Option<String>,
 }
 
 impl Address {
     /// Reads a URL; `default_user` stands in where it names none.
-    pub(crate) fn parse(url: &str, default_user: Option<&str>) -> Result<Self, Error> {
-        read(url, default_user).map_err(|what| Error::Use(format!("--url: {what}")))
-    }
-
-    /// The path of the Unix socket, if it is one.
-    pub(crate) fn socket_path(&self) -> Option<String> {
-        self.host.starts_with('/').then(|| format!("{}/.s.PGSQL.{}", self.host, self.port))
+    pub(crate) fn parse(scheme: Scheme, url: &str, default_user: Option<&str>) -> Result<Self, Error> {
+        read(scheme, url, default_user).map_err(|what| Error::Use(format!("--url: {what}")))
     }
 }
 
 /// Names the server; never the password.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.socket_path() {
-            Some(path) => f.write_str(&path),
+        match &self.socket {
+            Some(path) => f.write_str(path),
             None => write!(f, "{}:{}", self.host, self.port),
         }
     }
@@ -47,9 +76,9 @@ impl fmt::Debug for Address {
     }
 }
 
-fn read(url: &str, default_user: Option<&str>) -> Result<Address, String> {
-    let rest = ["postgres://", "postgresql://"].into_iter().find_map(|scheme| url.strip_prefix(scheme));
-    let rest = rest.ok_or("it must begin with postgres://")?;
+fn read(scheme: Scheme, url: &str, default_user: Option<&str>) -> Result<Address, String> {
+    let rest = scheme.prefixes().iter().find_map(|prefix| url.strip_prefix(prefix));
+    let rest = rest.ok_or_else(|| format!("it must begin with {}", scheme.prefixes()[0]))?;
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (server, database) = rest.split_once('/').unwrap_or((rest, ""));
     let (person, server) = server.rsplit_once('@').unwrap_or(("", server));
@@ -60,11 +89,13 @@ fn read(url: &str, default_user: Option<&str>) -> Result<Address, String> {
     let (host, port) = split_port(server)?;
     let (mut host, mut port) = (decode(host)?, port.to_string());
     let (mut user, mut password, mut database) = (decode(user)?, password, decode(database)?);
+    let mut socket = None;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').ok_or(format!("{pair:?} has no value"))?;
         let value = decode(value)?;
         match name {
             "host" => host = value,
+            "socket" if scheme == Scheme::Mysql => socket = Some(value),
             "port" => port = value,
             "user" => user = value,
             "dbname" => database = value,
@@ -74,18 +105,23 @@ fn read(url: &str, default_user: Option<&str>) -> Result<Address, String> {
             _ => return Err(format!("the option {name:?} is not known; host, port, user, password, dbname are")),
         }
     }
-    if host.is_empty() {
-        return Err("it names no host: postgres://user@HOST/database, or ?host=/folder/of/socket".to_string());
+    let prefix = scheme.prefixes()[0];
+    if host.is_empty() && socket.is_none() {
+        let other = if scheme == Scheme::Mysql { "?socket=/path/of/socket" } else { "?host=/folder/of/socket" };
+        return Err(format!("it names no host: {prefix}user@HOST/database, or {other}"));
     }
     if user.is_empty() {
-        user = default_user.ok_or("it names no user: postgres://USER@host/database")?.to_string();
+        user = default_user.ok_or_else(|| format!("it names no user: {prefix}USER@host/database"))?.to_string();
     }
-    if database.is_empty() {
-        database.clone_from(&user);
-    }
-    let port = if port.is_empty() { Ok(PORT) } else { port.parse() };
+    let port = if port.is_empty() { Ok(scheme.port()) } else { port.parse() };
     let port = port.map_err(|_| "the port is a number up to 65535")?;
-    Ok(Address { host, port, user, database, password })
+    if scheme == Scheme::Postgres {
+        if database.is_empty() {
+            database.clone_from(&user);
+        }
+        socket = host.starts_with('/').then(|| format!("{host}/.s.PGSQL.{port}"));
+    }
+    Ok(Address { host, port, socket, user, database, password })
 }
 
 /// `host:port`, where the host may be an IPv6 address in brackets.
@@ -119,24 +155,39 @@ fn decode(text: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
+    fn postgres(url: &str, default_user: Option<&str>) -> Result<Address, String> {
+        read(Scheme::Postgres, url, default_user)
+    }
+
+    #[test]
+    fn a_socket_of_mysql_is_named_by_its_path() {
+        let address = read(Scheme::Mysql, "mysql://me@/x?socket=/tmp/s.sock", None).unwrap();
+        assert_eq!((address.to_string(), address.database.as_str()), ("/tmp/s.sock".to_string(), "x"));
+        let address = read(Scheme::Mysql, "mariadb://me:p@host", None).unwrap();
+        assert_eq!(format!("{address:?}"), "me@host:3306/");
+        assert!(read(Scheme::Mysql, "mysql://me@/x", None).unwrap_err().contains("?socket="));
+        assert!(read(Scheme::Mysql, "postgres://me@host", None).unwrap_err().contains("mysql://"));
+        assert!(postgres("postgres://me@host?socket=/x", None).is_err());
+    }
+
     #[test]
     fn every_part_may_be_given_or_left_out() {
-        let full = read("postgres://me:s%40%3A@db.example:5433/items", None).unwrap();
+        let full = postgres("postgres://me:s%40%3A@db.example:5433/items", None).unwrap();
         assert_eq!(format!("{full:?}"), "me@db.example:5433/items");
         assert_eq!(full.password.as_deref(), Some("s@:"));
-        let short = read("postgresql://localhost", Some("me")).unwrap();
+        let short = postgres("postgresql://localhost", Some("me")).unwrap();
         assert_eq!(format!("{short:?}"), "me@localhost:5432/me");
-        assert_eq!(read("postgres://me@[::1]:7/x", None).unwrap().host, "::1");
+        assert_eq!(postgres("postgres://me@[::1]:7/x", None).unwrap().host, "::1");
     }
 
     #[test]
     fn a_folder_is_a_unix_socket() {
         for url in ["postgres://me@/x?host=/tmp/s&port=5433", "postgres://me@%2Ftmp%2Fs:5433/x"] {
-            let address = read(url, None).unwrap();
+            let address = postgres(url, None).unwrap();
             assert_eq!(address.to_string(), "/tmp/s/.s.PGSQL.5433");
             assert_eq!(address.database, "x");
         }
-        assert_eq!(read("postgres://me@localhost/x", None).unwrap().socket_path(), None);
+        assert_eq!(postgres("postgres://me@localhost/x", None).unwrap().socket, None);
     }
 
     #[test]
@@ -151,7 +202,7 @@ mod tests {
             ("postgres://me@host?target=any", "\"target\" is not known"),
             ("postgres://me%4@host", "hexadecimal"),
         ] {
-            let found = read(url, None).unwrap_err();
+            let found = postgres(url, None).unwrap_err();
             assert!(found.contains(what), "{url}: {found}");
         }
     }

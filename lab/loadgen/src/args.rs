@@ -17,7 +17,29 @@ const SECONDS_MAX: f64 = 1e6;
 /// code is 1 if a request failed, 130 after Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PostgresArgs {
-    /// Where the server is: postgres://user@host:port/database, or postgres://user@/database?host=/folder/of/socket
+    #[command(flatten)]
+    pub(crate) args: Args,
+
+    /// The type of $1; the server's choice if not given
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) param_type: Option<ParameterType>,
+}
+
+/// Measure one statement of a MariaDB server, over and over.
+///
+/// As `postgres` does, with `?` for the parameter: SELECT id FROM items ORDER BY VEC_DISTANCE_EUCLIDEAN(embedding, ?)
+/// LIMIT 10. A setting is one of the session, such as mhnsw_ef_search=20; a required index is the key that EXPLAIN names.
+#[derive(Debug, clap::Args)]
+pub(crate) struct MysqlArgs {
+    #[command(flatten)]
+    pub(crate) args: Args,
+}
+
+/// What every kind of server can be asked for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where the server is: postgres://user@host:port/database, or postgres://user@/database?host=/folder/of/socket;
+    /// mysql://user@host:port/database, or mysql://user@/database?socket=/path/of/socket
     #[arg(long)]
     pub(crate) url: String,
 
@@ -25,17 +47,13 @@ pub(crate) struct PostgresArgs {
     #[arg(long)]
     pub(crate) statement: String,
 
-    /// Vectors for $1, one after the other and again: .fbin, .fvecs or .npy of float32
+    /// Vectors for the parameter, one after the other and again: .fbin, .fvecs or .npy of float32
     #[arg(long, value_name = "FILE")]
     pub(crate) queries: Option<PathBuf>,
 
     /// Their true neighbors, for recall of the first column: .ibin, .ivecs or .npy of integers
     #[arg(long, value_name = "FILE", requires = "queries")]
     pub(crate) truth: Option<PathBuf>,
-
-    /// The type of $1; the server's choice if not given
-    #[arg(long, value_name = "TYPE")]
-    pub(crate) param_type: Option<ParameterType>,
 
     /// A setting of every connection; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
@@ -82,7 +100,7 @@ pub(crate) struct PostgresArgs {
     pub(crate) json: bool,
 }
 
-impl PostgresArgs {
+impl Args {
     /// How long to measure.
     pub(crate) fn length(&self) -> Result<Length, Error> {
         match (self.count, self.seconds.unwrap_or(SECONDS)) {
@@ -107,13 +125,6 @@ impl PostgresArgs {
 pub(crate) struct Setting {
     pub(crate) name: String,
     pub(crate) value: String,
-}
-
-impl Setting {
-    /// The statement that makes it so.
-    pub(crate) fn sql(&self) -> String {
-        format!("SET {} = '{}'", self.name, self.value.replace('\'', "''"))
-    }
 }
 
 fn setting(text: &str) -> Result<Setting, String> {
@@ -151,9 +162,13 @@ mod tests {
         args: PostgresArgs,
     }
 
-    fn parse(more: &str) -> Result<PostgresArgs, String> {
+    fn parse_all(more: &str) -> Result<PostgresArgs, String> {
         let words = "x --url postgres://me@host --statement S".split(' ').chain(more.split_whitespace());
         Line::try_parse_from(words).map(|line| line.args).map_err(|error| error.to_string())
+    }
+
+    fn parse(more: &str) -> Result<Args, String> {
+        parse_all(more).map(|all| all.args)
     }
 
     #[test]
@@ -172,10 +187,10 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_quoted() {
+    fn settings_have_a_name_and_a_value() {
         let args = parse("--set hnsw.ef_search=40 --set search_path=a'b").unwrap();
-        let sql: Vec<_> = args.set.iter().map(Setting::sql).collect();
-        assert_eq!(sql, ["SET hnsw.ef_search = '40'", "SET search_path = 'a''b'"]);
+        let set: Vec<_> = args.set.iter().map(|Setting { name, value }| (name.as_str(), value.as_str())).collect();
+        assert_eq!(set, [("hnsw.ef_search", "40"), ("search_path", "a'b")]);
         for wrong in ["--set hnsw.ef_search", "--set =4", "--set a;b=4"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
@@ -193,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_parameter_has_two_types() {
-        assert_eq!(parse("--param-type halfvec").unwrap().param_type, Some(ParameterType::Halfvec));
+        assert_eq!(parse_all("--param-type halfvec").unwrap().param_type, Some(ParameterType::Halfvec));
         assert!(parse("--param-type bit").unwrap_err().contains("vector, halfvec"));
     }
 }

@@ -1,17 +1,88 @@
-//! One connection to PostgreSQL over a blocking socket: as little work for each query as the protocol allows.
-//!
-//! A query is one write (Bind, Execute, Sync) and, for an answer that fits the buffer, one read.
+//! What a measurement needs of a connection, whatever the protocol, and the socket below it.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
-use crate::address::Address;
-use crate::wire::{self, Incoming, Outgoing};
+use crate::address::{Address, Scheme};
+use crate::args::Setting;
+use crate::errors::Error;
+use crate::parameter::{ParameterType, Queries};
+use crate::plan::{Plan, PlanCounts};
+use crate::usage::Worker;
 
-/// The name of the prepared statement, the same on every connection.
-pub(crate) const STATEMENT: &str = "loadgen";
+/// Rows as text; `None` where a value is null.
+pub(crate) type Rows = Vec<Vec<Option<String>>>;
+
+/// A connection that is ready for a query.
+pub(crate) trait Client: Sized + Send {
+    /// The URLs that lead to such a server.
+    const SCHEME: Scheme;
+
+    /// Connects and logs in.
+    fn open(address: &Address) -> Result<Self, Trouble>;
+
+    /// The server's version as it says it.
+    fn server_version(&self) -> &str;
+
+    /// Runs `sql`, without preparing it.
+    fn simple(&mut self, sql: &str) -> Result<Rows, Trouble>;
+
+    /// Prepares the statement; its parameter has the type `wanted`, or the server's choice.
+    fn prepare(&mut self, sql: &str, wanted: Option<ParameterType>) -> Result<Prepared, Error>;
+
+    /// Executes the prepared statement. `ids` becomes the integers of the first column, `None` where it is null
+    /// or another type.
+    fn execute(&mut self, parameter: Option<&[u8]>, ids: &mut Vec<Option<i64>>) -> Result<(), Trouble>;
+
+    /// The statement that makes a setting.
+    fn set_sql(setting: &Setting) -> String;
+
+    /// The statement that gives the setting `name`.
+    fn show_sql(name: &str) -> String;
+
+    /// What the server would do with the prepared statement `sql` and the first of `queries`.
+    fn plan(&mut self, sql: &str, queries: Option<&Queries>) -> Result<Plan, Trouble>;
+
+    /// The plans of this connection so far, where the server counts them.
+    fn plan_counts(&mut self) -> Option<PlanCounts> {
+        None
+    }
+
+    /// Brings what this connection counted to the statistics that everybody sees.
+    fn publish(&mut self) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    /// Blocks that were read so far, and those that were in the server's buffers.
+    fn blocks(&mut self) -> Result<(f64, f64), Trouble>;
+
+    /// What works for this connection in the server; it must run on this machine.
+    fn worker(&mut self) -> Result<Worker, Error>;
+
+    /// Runs `sql` and gives the first column of its first row.
+    fn simple_value(&mut self, sql: &str) -> Result<String, Trouble> {
+        let first = self.simple(sql)?.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+        first.ok_or_else(|| Trouble::Refused(format!("{sql}: no row came back")))
+    }
+}
+
+/// What the server says about a prepared statement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Prepared {
+    /// The type of its parameter, if it has one.
+    pub(crate) parameter: Option<ParameterType>,
+    /// The first column of its rows, if it gives rows.
+    pub(crate) column: Option<Column>,
+}
+
+/// A column of a prepared statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) is_integer: bool,
+}
 
 /// Why something did not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,25 +100,23 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// What the protocol's reader says is the end of a connection.
+/// What a protocol's reader says is the end of a connection.
 impl From<String> for Trouble {
     fn from(text: String) -> Self {
         Self::Lost(text)
     }
 }
 
-/// A column of a prepared statement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Column {
-    pub(crate) name: String,
-    pub(crate) type_oid: u32,
+/// What a server or a connection said, as the end of the command.
+impl From<Trouble> for Error {
+    fn from(trouble: Trouble) -> Self {
+        Self::Failure(trouble.to_string())
+    }
 }
 
-/// What the server says about a prepared statement.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Prepared {
-    pub(crate) parameter_oids: Vec<u32>,
-    pub(crate) columns: Vec<Column>,
+/// Says what was being done when the server or the connection said something.
+pub(crate) fn during(what: impl fmt::Display) -> impl FnOnce(Trouble) -> Error {
+    move |trouble| Error::from(trouble).during(what)
 }
 
 /// A socket of either kind.
@@ -58,20 +127,27 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    fn connect(address: &Address) -> io::Result<Self> {
-        if let Some(path) = address.socket_path() {
+    /// Connects to a server.
+    pub(crate) fn connect(address: &Address) -> Result<Self, Trouble> {
+        Self::open(address).map_err(|error| Trouble::Lost(error.to_string()))
+    }
+
+    /// Sends `bytes`.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        let written = match self {
+            Self::Tcp(stream) => stream.write_all(bytes),
+            Self::Unix(stream) => stream.write_all(bytes),
+        };
+        written.map_err(|error| Trouble::Lost(format!("writing to the server: {error}")))
+    }
+
+    fn open(address: &Address) -> io::Result<Self> {
+        if let Some(path) = &address.socket {
             return UnixStream::connect(path).map(Self::Unix);
         }
         let stream = TcpStream::connect((address.host.as_str(), address.port))?;
         stream.set_nodelay(true)?;
         Ok(Self::Tcp(stream))
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.write_all(bytes),
-            Self::Unix(stream) => stream.write_all(bytes),
-        }
     }
 }
 
@@ -84,205 +160,21 @@ impl Read for Socket {
     }
 }
 
-/// A connection that is ready for a query.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    socket: Socket,
-    incoming: Incoming,
-    outgoing: Outgoing,
-    server_version: String,
-}
-
-impl Connection {
-    /// Connects and logs in.
-    pub(crate) fn open(address: &Address) -> Result<Self, Trouble> {
-        let socket = Socket::connect(address).map_err(|error| Trouble::Lost(error.to_string()))?;
-        Self::log_in(socket, address)
-    }
-
-    /// Logs in over a socket that is open.
-    pub(crate) fn log_in(socket: Socket, address: &Address) -> Result<Self, Trouble> {
-        let (incoming, outgoing) = (Incoming::new(), Outgoing::default());
-        let mut new = Self { socket, incoming, outgoing, server_version: String::new() };
-        new.outgoing.startup(&[
-            ("user", &address.user),
-            ("database", &address.database),
-            ("application_name", "pagehop-loadgen"),
-            ("client_encoding", "UTF8"),
-        ]);
-        new.send()?;
-        loop {
-            match new.incoming.next(&mut new.socket)? {
-                b'R' => new.authenticate(address)?,
-                b'S' => {
-                    let mut body = new.incoming.body();
-                    if body.text()? == "server_version" {
-                        new.server_version = body.text()?;
-                    }
-                }
-                b'E' => return Err(Trouble::Lost(error_text(&new.incoming)?)),
-                b'Z' => return Ok(new),
-                _ => {} // a key to cancel with, a notice
-            }
-        }
-    }
-
-    /// The server's version as it says it.
-    pub(crate) fn server_version(&self) -> &str {
-        &self.server_version
-    }
-
-    /// Runs `sql` by the simple protocol; the rows of all its statements as text.
-    pub(crate) fn simple(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Trouble> {
-        self.outgoing.query(sql);
-        self.send()?;
-        let mut rows = Vec::new();
-        self.until_ready(|tag, incoming| {
-            if tag == b'D' {
-                let mut body = incoming.body();
-                let count = body.i16()?;
-                let value = |_| Ok(body.value()?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()));
-                rows.push((0..count).map(value).collect::<Result<_, String>>()?);
-            }
-            Ok(())
-        })?;
-        Ok(rows)
-    }
-
-    /// Runs `sql` and gives the first column of its first row.
-    pub(crate) fn simple_value(&mut self, sql: &str) -> Result<String, Trouble> {
-        let first = self.simple(sql)?.into_iter().next().and_then(|row| row.into_iter().next().flatten());
-        first.ok_or_else(|| Trouble::Refused(format!("{sql}: no row came back")))
-    }
-
-    /// Prepares the statement; parameter types that are not given are the server's choice.
-    pub(crate) fn prepare(&mut self, sql: &str, parameter_types: &[u32]) -> Result<Prepared, Trouble> {
-        self.outgoing.parse(STATEMENT, sql, parameter_types);
-        self.outgoing.describe(STATEMENT);
-        self.outgoing.sync();
-        self.send()?;
-        let mut prepared = Prepared::default();
-        self.until_ready(|tag, incoming| {
-            let mut body = incoming.body();
-            match tag {
-                b't' => {
-                    let count = body.i16()?;
-                    prepared.parameter_oids = (0..count).map(|_| body.u32()).collect::<Result<_, _>>()?;
-                }
-                b'T' => {
-                    for _ in 0..body.i16()? {
-                        let name = body.text()?;
-                        body.i32()?; // table
-                        body.i16()?; // column of it
-                        let type_oid = body.u32()?;
-                        body.i16()?; // bytes of the type
-                        body.i32()?; // its modifier
-                        body.i16()?; // format
-                        prepared.columns.push(Column { name, type_oid });
-                    }
-                }
-                _ => {}
-            }
-            Ok(())
-        })?;
-        Ok(prepared)
-    }
-
-    /// Executes the prepared statement. `ids` becomes the integers of the first column, `None` where it is null
-    /// or another type.
-    pub(crate) fn execute(&mut self, parameter: Option<&[u8]>, ids: &mut Vec<Option<i64>>) -> Result<(), Trouble> {
-        ids.clear();
-        self.outgoing.bind(STATEMENT, parameter);
-        self.outgoing.execute();
-        self.outgoing.sync();
-        self.send()?;
-        self.until_ready(|tag, incoming| {
-            if tag == b'D' {
-                let mut body = incoming.body();
-                let first = if body.i16()? > 0 { body.value()? } else { None };
-                ids.push(first.and_then(wire::integer));
-            }
-            Ok(())
-        })
-    }
-
-    fn authenticate(&mut self, address: &Address) -> Result<(), Trouble> {
-        let refuse = |text: String| Err(Trouble::Lost(text));
-        match self.incoming.body().i32()? {
-            0 => Ok(()),
-            3 => {
-                let Some(password) = &address.password else {
-                    return refuse(format!("the server asks for a password of user {:?}", address.user));
-                };
-                self.outgoing.password(password);
-                self.send()
-            }
-            kind => {
-                let name = match kind {
-                    5 => "an MD5 password",
-                    10 => "SCRAM",
-                    _ => "a way to log in",
-                };
-                refuse(format!(
-                    "the server asks for {name} (request {kind}); this client knows trust, peer and password in clear \
-                     text: give it such a line in pg_hba.conf"
-                ))
-            }
-        }
-    }
-
-    fn send(&mut self) -> Result<(), Trouble> {
-        let written = self.socket.write_all(self.outgoing.bytes());
-        self.outgoing.clear();
-        written.map_err(|error| Trouble::Lost(format!("writing to the server: {error}")))
-    }
-
-    /// Gives every message to `each` until the server is ready; what it refused is told then.
-    fn until_ready(&mut self, mut each: impl FnMut(u8, &Incoming) -> Result<(), String>) -> Result<(), Trouble> {
-        let mut refused = None;
-        loop {
-            let tag = match self.incoming.next(&mut self.socket) {
-                Ok(tag) => tag,
-                // Its last words say more than the end of the connection.
-                Err(text) => return Err(Trouble::Lost(refused.unwrap_or(text))),
-            };
-            match tag {
-                b'Z' => return refused.map_or(Ok(()), |text| Err(Trouble::Refused(text))),
-                b'E' => refused = Some(error_text(&self.incoming)?),
-                b'G' => return Err(Trouble::Lost("COPY FROM STDIN cannot be measured".to_string())),
-                _ => each(tag, &self.incoming)?,
-            }
-        }
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.outgoing.clear();
-        self.outgoing.terminate();
-        // The server notices a closed socket as well.
-        let _ = self.socket.write_all(self.outgoing.bytes());
-    }
-}
-
-/// What an error message says: severity, code, text, and the details there are.
-fn error_text(incoming: &Incoming) -> Result<String, String> {
-    let (mut severity, mut code, mut message, mut more) =
-        (String::new(), String::new(), String::new(), String::new());
-    let mut body = incoming.body();
-    loop {
-        match body.u8()? {
-            0 => return Ok(format!("{severity} {code}: {message}{more}")),
-            b'S' => severity = body.text()?,
-            b'C' => code = body.text()?,
-            b'M' => message = body.text()?,
-            b'D' => more += &format!("; {}", body.text()?),
-            b'H' => more += &format!("; hint: {}", body.text()?),
-            b'P' => more += &format!(" (at character {})", body.text()?),
-            _ => drop(body.text()?),
-        }
-    }
-}
-
+/// A server that answers each group of bytes that arrives with the next of `answers`; it gives back what it heard.
 #[cfg(test)]
-mod tests;
+pub(crate) fn scripted(answers: &'static [&'static [u8]]) -> (Socket, std::thread::JoinHandle<Vec<Vec<u8>>>) {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    // A script that is too short fails instead of waiting.
+    ours.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+    let server = std::thread::spawn(move || {
+        let mut heard = Vec::new();
+        for answer in answers {
+            let mut buffer = vec![0; 1 << 12];
+            let bytes = theirs.read(&mut buffer).unwrap();
+            heard.push(buffer[..bytes].to_vec());
+            theirs.write_all(answer).unwrap();
+        }
+        heard
+    });
+    (Socket::Unix(ours), server)
+}

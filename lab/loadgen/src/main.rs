@@ -8,8 +8,11 @@ mod address;
 mod args;
 mod client;
 mod errors;
+mod incoming;
 mod interrupt;
 mod matrix;
+mod measure;
+mod mysql;
 mod parameter;
 mod phase;
 mod plan;
@@ -20,7 +23,6 @@ mod schedule;
 mod session;
 mod tally;
 mod usage;
-mod wire;
 
 use std::process::ExitCode;
 
@@ -37,11 +39,15 @@ struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Postgres(Box<args::PostgresArgs>),
+    Mysql(Box<args::MysqlArgs>),
 }
 
 fn main() -> ExitCode {
-    let Command::Postgres(args) = Cli::parse().command;
-    match postgres::run(&args) {
+    let measured = match Cli::parse().command {
+        Command::Postgres(of) => measure::run::<postgres::Connection>(&of.args, of.param_type),
+        Command::Mysql(of) => measure::run::<mysql::Connection>(&of.args, None),
+    };
+    match measured {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => error.report(),
     }

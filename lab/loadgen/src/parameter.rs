@@ -1,10 +1,13 @@
-//! Queries as pgvector wants a parameter in binary: `vector` and `halfvec`.
+//! Queries as a server wants them in binary: pgvector's `vector` and `halfvec`, MariaDB's blob.
 //!
-//! Both begin with the number of components and an unused number, 16 bits each; a vector's components are
-//! float32, a halfvec's float16, all big-endian. Queries are encoded before the clock starts.
-#![expect(clippy::big_endian_bytes, reason = "the format is big-endian")]
+//! pgvector's begin with the number of components and an unused number, 16 bits each; a vector's components are
+//! float32, a halfvec's float16, all big-endian. A blob is nothing but float32, little-endian. Queries are encoded before
+//! the clock starts.
+#![expect(clippy::big_endian_bytes, reason = "pgvector's format is big-endian")]
 
 use clap::ValueEnum;
+
+use crate::matrix::Matrix;
 
 /// Most components that the format can say.
 const DIM_MAX: usize = i16::MAX as usize;
@@ -16,6 +19,9 @@ pub(crate) enum ParameterType {
     Vector,
     /// pgvector's float16
     Halfvec,
+    /// MariaDB's float32, which no one has to ask for
+    #[value(skip)]
+    Blob,
 }
 
 impl ParameterType {
@@ -24,12 +30,31 @@ impl ParameterType {
         match self {
             Self::Vector => "vector",
             Self::Halfvec => "halfvec",
+            Self::Blob => "blob",
         }
     }
 
-    /// The type of that name, if it is one of these.
+    /// pgvector's type of that name, if it is one of these.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         [Self::Vector, Self::Halfvec].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// Parameters that are ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Queries {
+    pub(crate) kind: ParameterType,
+    pub(crate) dim: usize,
+    pub(crate) encoded: Encoded,
+    /// The first one as text, which every server reads.
+    pub(crate) first_text: String,
+}
+
+impl Queries {
+    /// Encodes `vectors`.
+    pub(crate) fn new(kind: ParameterType, vectors: &Matrix<f32>) -> Result<Self, String> {
+        let encoded = Encoded::new(kind, &vectors.values, vectors.width)?;
+        Ok(Self { kind, dim: vectors.width, encoded, first_text: as_text(vectors.row(0)) })
     }
 }
 
@@ -46,15 +71,22 @@ impl Encoded {
         if !(1..=DIM_MAX).contains(&dim) {
             return Err(format!("its rows have {dim} components; a {} has 1 to {DIM_MAX}", kind.name()));
         }
-        let query_bytes = 4 + dim * if kind == ParameterType::Vector { 4 } else { 2 };
+        let query_bytes = match kind {
+            ParameterType::Vector => 4 + 4 * dim,
+            ParameterType::Halfvec => 4 + 2 * dim,
+            ParameterType::Blob => 4 * dim,
+        };
         let mut bytes = Vec::with_capacity(components.len() / dim * query_bytes);
         for (number, row) in components.chunks_exact(dim).enumerate() {
             if let Some(bad) = row.iter().find(|x| !x.is_finite()) {
                 return Err(format!("row {number} has the component {bad}"));
             }
-            bytes.extend((dim as i16).to_be_bytes());
-            bytes.extend([0, 0]);
+            if kind != ParameterType::Blob {
+                bytes.extend((dim as i16).to_be_bytes());
+                bytes.extend([0, 0]);
+            }
             match kind {
+                ParameterType::Blob => bytes.extend(row.iter().flat_map(|x| x.to_le_bytes())),
                 ParameterType::Vector => bytes.extend(row.iter().flat_map(|x| x.to_be_bytes())),
                 ParameterType::Halfvec => {
                     for x in row {
@@ -82,7 +114,7 @@ impl Encoded {
 }
 
 /// A query as text, `[1,2.5]`, which the server reads as the same numbers.
-pub(crate) fn as_text(components: &[f32]) -> String {
+fn as_text(components: &[f32]) -> String {
     let numbers: Vec<String> = components.iter().map(f32::to_string).collect();
     format!("[{}]", numbers.join(","))
 }
@@ -120,6 +152,13 @@ mod tests {
     fn a_halfvec_has_these_bytes() {
         let encoded = Encoded::new(ParameterType::Halfvec, &[1.0, -2.5, 65504.0], 3).unwrap();
         assert_eq!(encoded.get(0), [0, 3, 0, 0, 0x3c, 0, 0xc1, 0, 0x7b, 0xff]);
+    }
+
+    #[test]
+    fn a_blob_has_these_bytes() {
+        let encoded = Encoded::new(ParameterType::Blob, &[1.0, -2.5, 0.0, 0.1], 2).unwrap();
+        assert_eq!((encoded.len(), encoded.get(0)), (2, &[0, 0, 0x80, 0x3f, 0, 0, 0x20, 0xc0][..]));
+        assert_eq!(encoded.get(1), [0, 0, 0, 0, 0xcd, 0xcc, 0xcc, 0x3d]);
     }
 
     #[test]

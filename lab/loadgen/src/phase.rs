@@ -4,7 +4,7 @@ use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::client::{Connection, Trouble};
+use crate::client::{Client, Trouble};
 use crate::errors::Error;
 use crate::parameter::Encoded;
 use crate::recall::Truth;
@@ -33,8 +33,8 @@ pub(crate) struct Phase {
 }
 
 /// Runs a phase; the clock starts when every thread is there.
-pub(crate) fn run(
-    connections: &mut [Connection],
+pub(crate) fn run<C: Client>(
+    connections: &mut [C],
     work: Work<'_>,
     length: Length,
     rate: Option<f64>,
@@ -69,7 +69,7 @@ pub(crate) fn run(
 }
 
 /// Sends what the schedule gives until it is over, or the connection is.
-fn ask_all(connection: &mut Connection, schedule: &Schedule, work: Work<'_>) -> Tally {
+fn ask_all<C: Client>(connection: &mut C, schedule: &Schedule, work: Work<'_>) -> Tally {
     let (mut tally, mut ids) = (Tally::new(), Vec::new());
     while let Some(ticket) = schedule.next() {
         let query = work.queries.map_or(0, |queries| (work.first_query + ticket.number as usize) % queries.len());

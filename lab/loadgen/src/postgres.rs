@@ -1,196 +1,146 @@
-//! The measurement of a PostgreSQL server, from the connections to the report.
+//! PostgreSQL's side of a measurement: the statements that ask it about types, plans, blocks and processes.
 
-use std::time::Duration;
+mod client;
+mod plan;
+mod wire;
 
-use crate::address::Address;
-use crate::args::PostgresArgs;
-use crate::client::{Connection, Trouble};
+use crate::address::{Address, Scheme};
+use crate::args::Setting;
+use crate::client::{Client, Column, Prepared, Rows, Trouble, during};
 use crate::errors::Error;
-use crate::interrupt;
-use crate::phase::{self, Phase, Work};
-use crate::plan::PlanCounts;
-use crate::report::{Blocks, Cost, QuerySet, Report};
-use crate::schedule::Length;
-use crate::session::{Session, failure};
-use crate::tally::round;
-use crate::usage::{self, Usage};
+use crate::parameter::{ParameterType, Queries};
+use crate::plan::{Plan, PlanCounts};
+use crate::usage::{self, Worker};
 
-/// Brings what a connection counted to the statistics that everybody sees; otherwise that takes seconds.
-const FLUSH: &str = "SELECT pg_stat_force_next_flush()";
+pub(crate) use client::Connection;
 
-/// Measures what `args` say and prints it.
-pub(crate) fn run(args: &PostgresArgs) -> Result<(), Error> {
-    let (length, rate) = (args.length()?, args.rate()?);
-    let user = std::env::var("PGUSER").or_else(|_| std::env::var("USER")).ok();
-    let mut address = Address::parse(&args.url, user.as_deref())?;
-    address.password = address.password.or_else(|| std::env::var("PGPASSWORD").ok());
-    interrupt::listen()?;
+use client::STATEMENT;
 
-    let mut session = Session::open(args, &address)?;
-    let mut observer = if args.blocks { Some(observe(&address)?) } else { None };
-    warm_up(args, &mut session)?;
-    let load_average = usage::load_average();
-    let before = Meters::read(args, &mut session, observer.as_mut());
-    let phase = ask(args, &mut session, 0, length, rate)?;
-    let used = Meters::read(args, &mut session, observer.as_mut()).since(before);
+/// smallint, integer and bigint, by their fixed numbers in pg_type.
+const INTEGER_OIDS: [u32; 3] = [21, 23, 20];
 
-    let mut report = report(args, &session, &phase, rate, used);
-    report.cost.load_average = load_average;
-    print(&if args.json { report.json() + "\n" } else { report.text() })?;
-    conclude(&report)
-}
+impl Client for Connection {
+    const SCHEME: Scheme = Scheme::Postgres;
 
-/// Runs a phase that begins with `first_query`.
-fn ask(
-    args: &PostgresArgs,
-    session: &mut Session,
-    first_query: usize,
-    length: Length,
-    rate: Option<f64>,
-) -> Result<Phase, Error> {
-    let Session { connections, queries, truth, .. } = session;
-    let queries = queries.as_ref().map(|queries| &queries.encoded);
-    let work = Work { queries, truth: truth.as_ref(), rows: args.rows, first_query };
-    phase::run(connections, work, length, rate)
-}
-
-/// A connection that reads the statistics of the database.
-fn observe(address: &Address) -> Result<Connection, Error> {
-    let mut observer = Connection::open(address).map_err(|trouble| failure(&trouble).during("--blocks"))?;
-    let known = read_blocks(&mut observer).and_then(|_| observer.simple(FLUSH));
-    known.map_err(|trouble| failure(&trouble).during("--blocks"))?;
-    Ok(observer)
-}
-
-fn warm_up(args: &PostgresArgs, session: &mut Session) -> Result<(), Error> {
-    if args.warmup == 0.0 {
-        return Ok(());
+    fn open(address: &Address) -> Result<Self, Trouble> {
+        Self::connect(address)
     }
-    let middle = session.queries.as_ref().map_or(0, |queries| queries.encoded.len() / 2);
-    let phase = ask(args, session, middle, Length::Time(Duration::from_secs_f64(args.warmup)), None)?;
-    match phase.tally.first_error {
-        Some(text) => Err(Error::Failure(text).during("while warming up")),
-        None if interrupt::requested() => Err(Error::Interrupted),
-        None => Ok(()),
+
+    fn server_version(&self) -> &str {
+        &self.server_version
     }
-}
 
-/// What stands on the meters outside this process. What cannot be read, after a connection was lost, is none.
-#[derive(Clone, Copy, Debug, Default)]
-struct Meters {
-    plans: Option<PlanCounts>,
-    blocks: Option<(f64, f64)>,
-    server: Option<Usage>,
-    server_total_s: Option<f64>,
-    busy_s: Option<f64>,
-}
+    fn simple(&mut self, sql: &str) -> Result<Rows, Trouble> {
+        self.query(sql)
+    }
 
-impl Meters {
-    fn read(args: &PostgresArgs, session: &mut Session, observer: Option<&mut Connection>) -> Self {
-        let plans = PlanCounts::ask(&mut session.connections[0]).ok();
-        let blocks = observer.and_then(|observer| {
-            for connection in &mut session.connections {
-                connection.simple(FLUSH).ok()?;
+    fn prepare(&mut self, sql: &str, wanted: Option<ParameterType>) -> Result<Prepared, Error> {
+        let declared = wanted.map(|kind| type_oid(self, kind)).transpose()?;
+        let described = self.parse(sql, declared.as_slice()).map_err(during("--statement"))?;
+        let parameter = match described.parameter_oids[..] {
+            [] => None,
+            [oid] => Some(parameter_type(self, oid, wanted)?),
+            _ => {
+                let count = described.parameter_oids.len();
+                return Err(Error::Use(format!("--statement: it has {count} parameters; it may have $1 alone")));
             }
-            read_blocks(observer).ok()
-        });
-        let mut read = Self { plans, blocks, busy_s: usage::machine_busy_s(), ..Self::default() };
-        if args.server_pid_cpu {
-            let usages = session.pids.iter().map(|pid| usage::of_process(*pid));
-            read.server = usages.reduce(|sum, one| Some(sum? + one?)).flatten();
-            read.server_total_s = usage::parent(session.pids[0]).and_then(usage::server_cpu_s);
+        };
+        let column = described.columns.into_iter().next();
+        let column =
+            column.map(|field| Column { name: field.name, is_integer: INTEGER_OIDS.contains(&field.type_oid) });
+        Ok(Prepared { parameter, column })
+    }
+
+    fn execute(&mut self, parameter: Option<&[u8]>, ids: &mut Vec<Option<i64>>) -> Result<(), Trouble> {
+        self.ask(parameter, ids)
+    }
+
+    fn set_sql(setting: &Setting) -> String {
+        format!("SET {} = '{}'", setting.name, setting.value.replace('\'', "''"))
+    }
+
+    fn show_sql(name: &str) -> String {
+        format!("SHOW {name}")
+    }
+
+    fn plan(&mut self, _: &str, queries: Option<&Queries>) -> Result<Plan, Trouble> {
+        let parameter = queries.map(|queries| format!("('{}')", queries.first_text)).unwrap_or_default();
+        let rows = self.simple(&format!("EXPLAIN EXECUTE {STATEMENT}{parameter}"))?;
+        let lines: Vec<String> = rows.into_iter().filter_map(|row| row.into_iter().next()?).collect();
+        Ok(plan::read(&lines.join("\n")))
+    }
+
+    fn plan_counts(&mut self) -> Option<PlanCounts> {
+        let sql =
+            format!("SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE name = '{STATEMENT}'");
+        let row = self.simple(&sql).ok()?.into_iter().next().unwrap_or_default();
+        let mut counts = row.into_iter().map(|value| value.and_then(|text| text.parse().ok()).unwrap_or(0));
+        let mut next = || counts.next().unwrap_or(0);
+        Some(PlanCounts { generic_count: next(), custom_count: next() })
+    }
+
+    /// Otherwise that takes seconds.
+    fn publish(&mut self) -> Result<(), Trouble> {
+        self.simple("SELECT pg_stat_force_next_flush()").map(drop)
+    }
+
+    /// Of the whole database.
+    fn blocks(&mut self) -> Result<(f64, f64), Trouble> {
+        let sql = "SELECT blks_read, blks_hit FROM pg_stat_database WHERE datname = current_database()";
+        let row = self.simple(sql)?.into_iter().next().unwrap_or_default();
+        let numbers: Option<Vec<f64>> = row.into_iter().map(|value| value?.parse().ok()).collect();
+        match numbers.as_deref() {
+            Some(&[read, hit]) => Ok((read, hit)),
+            _ => Err(Trouble::Refused("pg_stat_database does not know this database".to_string())),
         }
-        read
     }
 
-    /// What was added since `before`.
-    fn since(self, before: Self) -> Self {
-        Self {
-            plans: self.plans.zip(before.plans).map(|(after, before)| after.since(before)),
-            blocks: self.blocks.zip(before.blocks).map(|(after, before)| (after.0 - before.0, after.1 - before.1)),
-            server: self.server.zip(before.server).map(|(after, before)| after - before),
-            server_total_s: self.server_total_s.zip(before.server_total_s).map(|(after, before)| after - before),
-            busy_s: self.busy_s.zip(before.busy_s).map(|(after, before)| after - before),
+    fn worker(&mut self) -> Result<Worker, Error> {
+        let text = self.simple_value("SELECT pg_backend_pid()")?;
+        let pid = text.parse().map_err(|_| Error::Failure(format!("pg_backend_pid() is {text:?}")))?;
+        let name = usage::name(pid).unwrap_or_else(|| "not there".to_string());
+        if !name.starts_with("postgres") {
+            return Err(Error::Use(format!(
+                "--server-pid-cpu: process {pid} is {name}; the server runs on another machine, or in a container of \
+                 its own"
+            )));
         }
+        Ok(Worker::Process(pid))
     }
 }
 
-/// Blocks of the database that were read, and those that were in the server's buffers.
-fn read_blocks(observer: &mut Connection) -> Result<(f64, f64), Trouble> {
-    let sql = "SELECT blks_read, blks_hit FROM pg_stat_database WHERE datname = current_database()";
-    let row = observer.simple(sql)?.into_iter().next().unwrap_or_default();
-    let numbers: Option<Vec<f64>> = row.into_iter().map(|value| value?.parse().ok()).collect();
-    match numbers.as_deref() {
-        Some(&[read, hit]) => Ok((read, hit)),
-        _ => Err(Trouble::Refused("pg_stat_database does not know this database".to_string())),
+fn type_oid(connection: &mut Connection, kind: ParameterType) -> Result<u32, Error> {
+    let name = kind.name();
+    let found =
+        connection.simple_value(&format!("SELECT '{name}'::regtype::oid")).map_err(during("--param-type"))?;
+    found.parse().map_err(|_| Error::Failure(format!("the type {name} has the number {found:?}")))
+}
+
+/// The type of the statement's parameter, by its number in pg_type.
+fn parameter_type(
+    connection: &mut Connection,
+    oid: u32,
+    wanted: Option<ParameterType>,
+) -> Result<ParameterType, Error> {
+    let found = connection.simple_value(&format!("SELECT typname FROM pg_type WHERE oid = {oid}"));
+    let name = found.map_err(during("the type of $1"))?;
+    match ParameterType::from_name(&name) {
+        Some(kind) if wanted.is_none_or(|wanted| wanted == kind) => Ok(kind),
+        _ => Err(Error::Use(format!(
+            "--statement: its parameter $1 has the type {name}; {} is wanted",
+            wanted.map_or("vector or halfvec, as in $1::vector,", ParameterType::name)
+        ))),
     }
 }
 
-fn report(args: &PostgresArgs, session: &Session, phase: &Phase, rate: Option<f64>, used: Meters) -> Report {
-    let tally = &phase.tally;
-    let (count, elapsed_s) = (tally.count(), phase.elapsed.as_secs_f64());
-    let queries = session.queries.as_ref().zip(args.queries.as_ref());
-    let blocks = used.blocks.filter(|_| count > 0);
-    Report {
-        loadgen_version: env!("CARGO_PKG_VERSION"),
-        server_version: session.connections[0].server_version().to_string(),
-        statement: args.statement.clone(),
-        settings: session.settings.iter().cloned().collect(),
-        queries: queries.map(|(queries, path)| QuerySet {
-            file: path.display().to_string(),
-            count: queries.encoded.len(),
-            dim: queries.dim,
-            param_type: queries.kind.name(),
-        }),
-        connections: session.connections.len(),
-        warmup_s: args.warmup,
-        rate,
-        interrupted: interrupt::requested(),
-        elapsed_s: round(elapsed_s),
-        count,
-        qps: round(count as f64 / elapsed_s),
-        errors: tally.errors,
-        first_error: tally.first_error.clone(),
-        unsent_count: phase.unsent,
-        rows: args.rows,
-        rows_short_count: tally.rows_short,
-        recall: tally.recall(),
-        latency: tally.latency.percentiles(),
-        service: tally.service.percentiles(),
-        cost: Cost::new(count, elapsed_s, tally.usage, used.server, used.server_total_s, used.busy_s),
-        blocks: blocks.map(|(read, hit)| Blocks {
-            read_per_query: round(read / count as f64),
-            hit_per_query: round(hit / count as f64),
-        }),
-        plan: session.plan.clone(),
-        plans: used.plans,
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn print(text: &str) -> Result<(), Error> {
-    let mut stdout = std::io::stdout().lock();
-    let written = std::io::Write::write_all(&mut stdout, text.as_bytes());
-    match written.and_then(|()| std::io::Write::flush(&mut stdout)) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Error::Failure(format!("cannot write to standard output: {error}")))
-        }
-        _ => Ok(()),
+    #[test]
+    fn settings_are_quoted() {
+        let setting = |name: &str, value: &str| Setting { name: name.into(), value: value.into() };
+        assert_eq!(Connection::set_sql(&setting("hnsw.ef_search", "40")), "SET hnsw.ef_search = '40'");
+        assert_eq!(Connection::set_sql(&setting("search_path", "a'b")), "SET search_path = 'a''b'");
     }
-}
-
-/// What the exit code will say.
-fn conclude(report: &Report) -> Result<(), Error> {
-    if let Some(text) = &report.first_error {
-        let all = report.errors + report.count;
-        return Err(Error::Failure(format!("{} of {all} requests failed, the first: {text}", report.errors)));
-    }
-    if report.interrupted {
-        return Err(Error::Interrupted);
-    }
-    if report.unsent_count > 0 {
-        let text =
-            "the server or this machine did not keep up with --rate; latencies are those of the requests sent";
-        eprintln!("note: {} requests were never sent: {text}", report.unsent_count);
-    }
-    Ok(())
 }

@@ -45,13 +45,41 @@ pub(crate) fn of_thread() -> Option<Usage> {
     of("/proc/thread-self")
 }
 
+/// What works for a connection in a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worker {
+    /// A process of its own, with one thread, whose parent is the server's first process.
+    Process(u32),
+    /// A thread of the server's only process.
+    Thread { process: u32, thread: u32 },
+}
+
+impl Worker {
+    /// What it has cost so far; none if it is gone.
+    pub(crate) fn usage(self) -> Option<Usage> {
+        match self {
+            Self::Process(pid) => of_process(pid),
+            Self::Thread { process, thread } => of(&format!("/proc/{process}/task/{thread}")),
+        }
+    }
+
+    /// CPU seconds of the whole server.
+    pub(crate) fn server_cpu_s(self) -> Option<f64> {
+        match self {
+            Self::Process(pid) => parent(pid).and_then(server_cpu_s),
+            // Of all its threads, and those that ended: what schedstat of a process is not.
+            Self::Thread { process, .. } => own_s(&stat(process)?),
+        }
+    }
+}
+
 /// The process `pid`, which has one thread, as all of PostgreSQL's have.
-pub(crate) fn of_process(pid: u32) -> Option<Usage> {
+fn of_process(pid: u32) -> Option<Usage> {
     of(&format!("/proc/{pid}"))
 }
 
 /// CPU seconds of a whole server: its first process, the children of that, and those that ended.
-pub(crate) fn server_cpu_s(postmaster: u32) -> Option<f64> {
+fn server_cpu_s(postmaster: u32) -> Option<f64> {
     let mut cpu_s = of_process(postmaster)?.cpu_s + ended_children_s(&stat(postmaster)?)?;
     for entry in fs::read_dir("/proc").ok()?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
@@ -63,7 +91,7 @@ pub(crate) fn server_cpu_s(postmaster: u32) -> Option<f64> {
 }
 
 /// The parent of process `pid`.
-pub(crate) fn parent(pid: u32) -> Option<u32> {
+fn parent(pid: u32) -> Option<u32> {
     // Field 4 of proc(5); two end with the parenthesis.
     stat(pid)?.split_whitespace().nth(1)?.parse().ok()
 }
@@ -71,6 +99,17 @@ pub(crate) fn parent(pid: u32) -> Option<u32> {
 /// The name of process `pid`.
 pub(crate) fn name(pid: u32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
+}
+
+/// The process that thread `thread` belongs to.
+pub(crate) fn process_of(thread: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
+}
+
+/// The command line of process `pid`, in words.
+pub(crate) fn command_line(pid: u32) -> Option<String> {
+    Some(fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?.replace('\0', " "))
 }
 
 /// CPU seconds that the whole machine was busy, and those a hypervisor took.
@@ -161,6 +200,14 @@ mod tests {
         assert_eq!(of_process(u32::MAX), None);
         assert!(name(std::process::id()).unwrap().starts_with("pagehop"));
         assert!(parent(std::process::id()).unwrap() > 0);
+        let thread = fs::read_link("/proc/thread-self").unwrap();
+        let thread = thread.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        let process = process_of(thread).unwrap();
+        assert_eq!(process, std::process::id());
+        assert!(command_line(process).unwrap().contains("pagehop"));
+        let worker = Worker::Thread { process, thread };
+        assert!(worker.usage().unwrap().cpu_s >= 0.02 && worker.server_cpu_s().unwrap() >= 0.01);
+        assert!(Worker::Process(process).server_cpu_s().is_some());
         let sum = before + Usage { cpu_s: 1.0, switches: 2, preempted: 3 };
         assert_eq!((sum - before).switches, 2);
     }

@@ -200,7 +200,7 @@ fn what_cannot_be_measured_is_said_before_the_clock_starts() {
             "(dim 3): ERROR 22000: different vector dimensions",
         ),
         (vec!["--statement", STATEMENT], 2, "give --queries"),
-        (vec!["--statement", plain, "--queries", &right], 2, "no parameter $1"),
+        (vec!["--statement", plain, "--queries", &right], 2, "the statement has no parameter"),
         (vec!["--statement", plain, "--require-index", "other"], 1, "index other:\n->  Index Scan using items_x"),
         (vec!["--statement", STATEMENT, "--queries", &right, "--param-type", "bit"], 2, "vector, halfvec"),
     ] {

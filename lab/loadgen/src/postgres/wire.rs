@@ -6,6 +6,8 @@
 
 use std::io::Read;
 
+use crate::incoming::{self, Fields};
+
 /// Longest message that is believed.
 const MESSAGE_BYTES_MAX: usize = 1 << 28;
 const PROTOCOL_VERSION: i32 = 3 << 16;
@@ -136,76 +138,35 @@ fn length(body: &mut Vec<u8>, bytes: usize) {
     body.extend(i32::try_from(bytes).expect("no parameter has two gigabytes").to_be_bytes());
 }
 
-/// Messages from the server; holds what was read beyond the current one.
+/// Messages from the server.
 #[derive(Debug)]
-pub(crate) struct Incoming {
-    buffer: Vec<u8>,
-    body: std::ops::Range<usize>,
-    filled: usize,
-}
+pub(crate) struct Incoming(incoming::Incoming);
 
 impl Incoming {
     pub(crate) fn new() -> Self {
-        Self { buffer: vec![0; 1 << 14], body: 0..0, filled: 0 }
+        Self(incoming::Incoming::new())
     }
 
     /// Brings the next message and gives its tag.
     pub(crate) fn next(&mut self, from: &mut impl Read) -> Result<u8, String> {
-        let at = self.body.end;
-        self.body = at..at;
-        let at = self.bring(5, from)?;
-        let mut header = Fields { rest: &self.buffer[at..at + 5] };
-        let (tag, length) = (header.u8()?, header.i32()?);
-        let Some(bytes) = usize::try_from(length).ok().filter(|bytes| (4..=MESSAGE_BYTES_MAX).contains(bytes))
-        else {
-            return Err(format!("a message says that it has {length} bytes; is this a PostgreSQL server?"));
-        };
-        let at = self.bring(1 + bytes, from)?;
-        self.body = at + 5..at + 1 + bytes;
+        let [tag, ..]: [u8; 5] = self.0.next_message(from, |mut header| {
+            header.u8()?; // tag
+            let length = header.i32()?;
+            match usize::try_from(length) {
+                Ok(bytes @ 4..=MESSAGE_BYTES_MAX) => Ok(bytes - 4),
+                _ => Err(format!("a message says that it has {length} bytes; is this a PostgreSQL server?")),
+            }
+        })?;
         Ok(tag)
     }
 
     /// The body of the current message.
     pub(crate) fn body(&self) -> Fields<'_> {
-        Fields { rest: &self.buffer[self.body.clone()] }
+        self.0.body()
     }
-
-    /// Makes `bytes` bytes from the end of the last message on available; gives where they are.
-    fn bring(&mut self, bytes: usize, from: &mut impl Read) -> Result<usize, String> {
-        let start = self.body.start;
-        if self.filled - start >= bytes {
-            return Ok(start);
-        }
-        self.buffer.copy_within(start..self.filled, 0);
-        self.filled -= start;
-        self.body = 0..0;
-        if self.buffer.len() < bytes {
-            self.buffer.resize(bytes, 0);
-        }
-        while self.filled < bytes {
-            match from.read(&mut self.buffer[self.filled..]) {
-                Ok(0) => return Err("the server closed the connection".to_string()),
-                Ok(more) => self.filled += more,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(format!("reading from the server: {error}")),
-            }
-        }
-        Ok(0)
-    }
-}
-
-/// A message's body, read from front to back.
-#[derive(Clone, Debug)]
-pub(crate) struct Fields<'b> {
-    rest: &'b [u8],
 }
 
 impl<'b> Fields<'b> {
-    pub(crate) fn u8(&mut self) -> Result<u8, String> {
-        let [byte] = self.array()?;
-        Ok(byte)
-    }
-
     pub(crate) fn i16(&mut self) -> Result<i16, String> {
         self.array().map(i16::from_be_bytes)
     }
@@ -218,31 +179,12 @@ impl<'b> Fields<'b> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// A text that ends with a zero.
-    pub(crate) fn text(&mut self) -> Result<String, String> {
-        let end = self.rest.iter().position(|&byte| byte == 0).ok_or("a text without an end")?;
-        let text = String::from_utf8_lossy(&self.rest[..end]).into_owned();
-        self.rest = &self.rest[end + 1..];
-        Ok(text)
-    }
-
     /// A column of a row: its length and its bytes; none if it is null.
     pub(crate) fn value(&mut self) -> Result<Option<&'b [u8]>, String> {
         match self.i32()? {
             -1 => Ok(None),
-            bytes => {
-                let bytes = usize::try_from(bytes).map_err(|_| "a value of negative length")?;
-                let (value, rest) = self.rest.split_at_checked(bytes).ok_or("a value that ends early")?;
-                self.rest = rest;
-                Ok(Some(value))
-            }
+            bytes => self.bytes(usize::try_from(bytes).map_err(|_| "a value of negative length")?).map(Some),
         }
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
-        let (value, rest) = self.rest.split_first_chunk().ok_or("a message that ends early")?;
-        self.rest = rest;
-        Ok(*value)
     }
 }
 
@@ -259,6 +201,7 @@ pub(crate) fn integer(value: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::incoming::Drops;
 
     #[test]
     fn a_bind_of_one_binary_parameter_has_these_bytes() {
@@ -288,18 +231,6 @@ mod tests {
         out.password("s");
         out.terminate();
         assert_eq!(out.bytes(), b"D\0\0\0\x07Sq\0Q\0\0\0\x0bSHOW x\0p\0\0\0\x06s\0X\0\0\0\x04");
-    }
-
-    /// Gives one byte for each call, as a slow network would.
-    struct Drops<'b>(&'b [u8]);
-
-    impl Read for Drops<'_> {
-        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-            let Some((first, rest)) = self.0.split_first() else { return Ok(0) };
-            into[0] = *first;
-            self.0 = rest;
-            Ok(1)
-        }
     }
 
     #[test]

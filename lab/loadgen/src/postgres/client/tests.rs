@@ -1,32 +1,13 @@
 //! The client against servers that answer from a script.
 
-use std::thread;
-use std::time::Duration;
-
 use super::*;
+use crate::address::Scheme;
+use crate::client::scripted;
 
 const READY: &[u8] = b"Z\0\0\0\x05I";
 
 fn address() -> Address {
-    Address::parse("postgres://me@localhost/x", None).unwrap()
-}
-
-/// A server that answers each group of bytes that arrives with the next of `answers`.
-fn scripted(answers: &'static [&'static [u8]]) -> (Socket, thread::JoinHandle<Vec<Vec<u8>>>) {
-    let (ours, mut theirs) = UnixStream::pair().unwrap();
-    // A script that is too short fails instead of waiting.
-    ours.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let server = thread::spawn(move || {
-        let mut heard = Vec::new();
-        for answer in answers {
-            let mut buffer = vec![0; 1 << 12];
-            let bytes = theirs.read(&mut buffer).unwrap();
-            heard.push(buffer[..bytes].to_vec());
-            theirs.write_all(answer).unwrap();
-        }
-        heard
-    });
-    (Socket::Unix(ours), server)
+    Address::parse(Scheme::Postgres, "postgres://me@localhost/x", None).unwrap()
 }
 
 const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0S\0\0\0\x18server_version\x0018.4\0Z\0\0\0\x05I";
@@ -37,9 +18,9 @@ fn a_query_brings_the_ids_of_its_rows() {
         D\0\0\0\x0a\0\x01\xff\xff\xff\xffC\0\0\0\x0dSELECT 2\0Z\0\0\0\x05I";
     let (socket, server) = scripted(&[WELCOME, ROWS]);
     let mut connection = Connection::log_in(socket, &address()).unwrap();
-    assert_eq!(connection.server_version(), "18.4");
+    assert_eq!(connection.server_version, "18.4");
     let mut ids = vec![Some(9)];
-    connection.execute(Some(&[1, 2, 3]), &mut ids).unwrap();
+    connection.ask(Some(&[1, 2, 3]), &mut ids).unwrap();
     assert_eq!(ids, [Some(258), None]);
     let heard = server.join().unwrap();
     assert!(heard[0].windows(8).any(|bytes| bytes == b"user\0me\0"));
@@ -52,9 +33,9 @@ fn a_statement_is_described() {
         \0\0\0\x14\0\x08\xff\xff\xff\xff\0\0Z\0\0\0\x05I";
     let (socket, server) = scripted(&[WELCOME, DESCRIBED]);
     let mut connection = Connection::log_in(socket, &address()).unwrap();
-    let prepared = connection.prepare("SELECT id", &[]).unwrap();
+    let prepared = connection.parse("SELECT id", &[]).unwrap();
     assert_eq!(prepared.parameter_oids, [16_000]);
-    assert_eq!(prepared.columns, [Column { name: "id".into(), type_oid: 20 }]);
+    assert_eq!(prepared.columns, [Field { name: "id".into(), type_oid: 20 }]);
     server.join().unwrap();
 }
 
@@ -64,8 +45,8 @@ fn an_error_is_told_and_the_connection_goes_on() {
     let (socket, server) = scripted(&[WELCOME, ERROR, READY]);
     let mut connection = Connection::log_in(socket, &address()).unwrap();
     let text = "ERROR 22000: different; no (at character 7)".to_string();
-    assert_eq!(connection.execute(None, &mut Vec::new()), Err(Trouble::Refused(text)));
-    assert_eq!(connection.simple("SELECT"), Ok(Vec::new()));
+    assert_eq!(connection.ask(None, &mut Vec::new()), Err(Trouble::Refused(text)));
+    assert_eq!(connection.query("SELECT"), Ok(Vec::new()));
     server.join().unwrap();
 }
 
@@ -74,7 +55,7 @@ fn a_connection_that_ends_is_lost() {
     let (socket, server) = scripted(&[WELCOME]);
     let mut connection = Connection::log_in(socket, &address()).unwrap();
     server.join().unwrap();
-    assert!(matches!(connection.execute(None, &mut Vec::new()), Err(Trouble::Lost(_))));
+    assert!(matches!(connection.ask(None, &mut Vec::new()), Err(Trouble::Lost(_))));
 }
 
 #[test]
@@ -83,7 +64,7 @@ fn the_last_words_of_a_server_are_told() {
     let (socket, server) = scripted(&[WELCOME, LAST]);
     let mut connection = Connection::log_in(socket, &address()).unwrap();
     let text = "FATAL 57P01: ended".to_string();
-    assert_eq!(connection.execute(None, &mut Vec::new()), Err(Trouble::Lost(text)));
+    assert_eq!(connection.ask(None, &mut Vec::new()), Err(Trouble::Lost(text)));
     server.join().unwrap();
 }
 

@@ -1,0 +1,1 @@
+"""Private servers of other databases, to be measured beside Pagehop's."""

@@ -1,0 +1,215 @@
+//! One connection to PostgreSQL over a blocking socket: as little work for each query as the protocol allows.
+//!
+//! A query is one write (Bind, Execute, Sync) and, for an answer that fits the buffer, one read.
+
+use super::wire::{self, Incoming, Outgoing};
+use crate::address::Address;
+use crate::client::{Rows, Socket, Trouble};
+
+/// The name of the prepared statement, the same on every connection.
+pub(super) const STATEMENT: &str = "loadgen";
+
+/// A column of a prepared statement, as the server describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) type_oid: u32,
+}
+
+/// What the server says about a prepared statement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Description {
+    pub(super) parameter_oids: Vec<u32>,
+    pub(super) columns: Vec<Field>,
+}
+
+/// A connection that is ready for a query.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    socket: Socket,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    pub(super) server_version: String,
+}
+
+impl Connection {
+    /// Connects and logs in.
+    pub(super) fn connect(address: &Address) -> Result<Self, Trouble> {
+        Self::log_in(Socket::connect(address)?, address)
+    }
+
+    /// Logs in over a socket that is open.
+    pub(super) fn log_in(socket: Socket, address: &Address) -> Result<Self, Trouble> {
+        let (incoming, outgoing) = (Incoming::new(), Outgoing::default());
+        let mut new = Self { socket, incoming, outgoing, server_version: String::new() };
+        new.outgoing.startup(&[
+            ("user", &address.user),
+            ("database", &address.database),
+            ("application_name", "pagehop-loadgen"),
+            ("client_encoding", "UTF8"),
+        ]);
+        new.send()?;
+        loop {
+            match new.incoming.next(&mut new.socket)? {
+                b'R' => new.authenticate(address)?,
+                b'S' => {
+                    let mut body = new.incoming.body();
+                    if body.text()? == "server_version" {
+                        new.server_version = body.text()?;
+                    }
+                }
+                b'E' => return Err(Trouble::Lost(error_text(&new.incoming)?)),
+                b'Z' => return Ok(new),
+                _ => {} // a key to cancel with, a notice
+            }
+        }
+    }
+
+    /// Runs `sql` by the simple protocol; the rows of all its statements as text.
+    pub(super) fn query(&mut self, sql: &str) -> Result<Rows, Trouble> {
+        self.outgoing.query(sql);
+        self.send()?;
+        let mut rows = Vec::new();
+        self.until_ready(|tag, incoming| {
+            if tag == b'D' {
+                let mut body = incoming.body();
+                let count = body.i16()?;
+                let value = |_| Ok(body.value()?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()));
+                rows.push((0..count).map(value).collect::<Result<_, String>>()?);
+            }
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// Prepares the statement; parameter types that are not given are the server's choice.
+    pub(super) fn parse(&mut self, sql: &str, parameter_types: &[u32]) -> Result<Description, Trouble> {
+        self.outgoing.parse(STATEMENT, sql, parameter_types);
+        self.outgoing.describe(STATEMENT);
+        self.outgoing.sync();
+        self.send()?;
+        let mut prepared = Description::default();
+        self.until_ready(|tag, incoming| {
+            let mut body = incoming.body();
+            match tag {
+                b't' => {
+                    let count = body.i16()?;
+                    prepared.parameter_oids = (0..count).map(|_| body.u32()).collect::<Result<_, _>>()?;
+                }
+                b'T' => {
+                    for _ in 0..body.i16()? {
+                        let name = body.text()?;
+                        body.i32()?; // table
+                        body.i16()?; // column of it
+                        let type_oid = body.u32()?;
+                        body.i16()?; // bytes of the type
+                        body.i32()?; // its modifier
+                        body.i16()?; // format
+                        prepared.columns.push(Field { name, type_oid });
+                    }
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(prepared)
+    }
+
+    /// Executes the prepared statement. `ids` becomes the integers of the first column, `None` where it is null
+    /// or another type.
+    pub(super) fn ask(&mut self, parameter: Option<&[u8]>, ids: &mut Vec<Option<i64>>) -> Result<(), Trouble> {
+        ids.clear();
+        self.outgoing.bind(STATEMENT, parameter);
+        self.outgoing.execute();
+        self.outgoing.sync();
+        self.send()?;
+        self.until_ready(|tag, incoming| {
+            if tag == b'D' {
+                let mut body = incoming.body();
+                let first = if body.i16()? > 0 { body.value()? } else { None };
+                ids.push(first.and_then(wire::integer));
+            }
+            Ok(())
+        })
+    }
+
+    fn authenticate(&mut self, address: &Address) -> Result<(), Trouble> {
+        let refuse = |text: String| Err(Trouble::Lost(text));
+        match self.incoming.body().i32()? {
+            0 => Ok(()),
+            3 => {
+                let Some(password) = &address.password else {
+                    return refuse(format!("the server asks for a password of user {:?}", address.user));
+                };
+                self.outgoing.password(password);
+                self.send()
+            }
+            kind => {
+                let name = match kind {
+                    5 => "an MD5 password",
+                    10 => "SCRAM",
+                    _ => "a way to log in",
+                };
+                refuse(format!(
+                    "the server asks for {name} (request {kind}); this client knows trust, peer and password in clear \
+                     text: give it such a line in pg_hba.conf"
+                ))
+            }
+        }
+    }
+
+    fn send(&mut self) -> Result<(), Trouble> {
+        let sent = self.socket.send(self.outgoing.bytes());
+        self.outgoing.clear();
+        sent
+    }
+
+    /// Gives every message to `each` until the server is ready; what it refused is told then.
+    fn until_ready(&mut self, mut each: impl FnMut(u8, &Incoming) -> Result<(), String>) -> Result<(), Trouble> {
+        let mut refused = None;
+        loop {
+            let tag = match self.incoming.next(&mut self.socket) {
+                Ok(tag) => tag,
+                // Its last words say more than the end of the connection.
+                Err(text) => return Err(Trouble::Lost(refused.unwrap_or(text))),
+            };
+            match tag {
+                b'Z' => return refused.map_or(Ok(()), |text| Err(Trouble::Refused(text))),
+                b'E' => refused = Some(error_text(&self.incoming)?),
+                b'G' => return Err(Trouble::Lost("COPY FROM STDIN cannot be measured".to_string())),
+                _ => each(tag, &self.incoming)?,
+            }
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.outgoing.clear();
+        self.outgoing.terminate();
+        // The server notices a closed socket as well.
+        let _ = self.socket.send(self.outgoing.bytes());
+    }
+}
+
+/// What an error message says: severity, code, text, and the details there are.
+fn error_text(incoming: &Incoming) -> Result<String, String> {
+    let (mut severity, mut code, mut message, mut more) =
+        (String::new(), String::new(), String::new(), String::new());
+    let mut body = incoming.body();
+    loop {
+        match body.u8()? {
+            0 => return Ok(format!("{severity} {code}: {message}{more}")),
+            b'S' => severity = body.text()?,
+            b'C' => code = body.text()?,
+            b'M' => message = body.text()?,
+            b'D' => more += &format!("; {}", body.text()?),
+            b'H' => more += &format!("; hint: {}", body.text()?),
+            b'P' => more += &format!(" (at character {})", body.text()?),
+            _ => drop(body.text()?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

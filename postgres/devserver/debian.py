@@ -1,0 +1,53 @@
+"""What Debian has, in any of its releases: apt fetches it and checks it against Debian's signature.
+
+apt's lists and its cache lie in a folder of ours, so neither the machine's sources nor its packages change.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Literal
+
+from devserver.errors import DevServerError
+from devserver.processes import run
+
+_SOURCES = Path("/etc/apt")
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+
+def apt_get(kind: Literal["deb", "deb-src"], suite: str, folder: Path) -> list[str | Path]:
+    """An apt-get that knows the packages of one release and nothing of this machine's; its files are in `folder`."""
+    for part in ["lists/partial", "cache/archives/partial"]:
+        (folder / part).mkdir(parents=True)
+    listed, installed = folder / "sources.list", folder / "status"
+    listed.write_text(f"{kind} [signed-by={_KEYRING}] {_address()} {suite} main\n")
+    installed.touch()
+    command: list[str | Path] = [
+        "apt-get", "-qq",
+        "-o", f"Dir::Etc::SourceList={listed}",
+        "-o", "Dir::Etc::SourceParts=/dev/null",
+        "-o", "Dir::Etc::PreferencesParts=/dev/null",
+        "-o", f"Dir::State::Lists={folder}/lists",
+        "-o", f"Dir::State::Status={installed}",
+        "-o", f"Dir::Cache={folder}/cache",
+        "-o", f"APT::Sandbox::User={'root' if os.geteuid() == 0 else ''}",
+    ]  # fmt: skip
+    run([*command, "update"], cwd=folder, advice=f"the lists of Debian {suite} could not be read")
+    return command
+
+
+def _address() -> str:
+    """The first address from which this machine gets Debian."""
+    if not _KEYRING.exists():
+        raise DevServerError(
+            f"{_KEYRING} is missing: servers are made of Debian's packages, and this is no Debian; for Postgres, "
+            "PAGEHOP_PG_CONFIG may name the pg_config of a server that is installed"
+        )
+    for file in [*sorted(_SOURCES.glob("sources.list.d/*.sources")), *_SOURCES.glob("sources.list")]:
+        for line in file.read_text().splitlines():
+            found = re.match(r"(?:URIs:|deb(?:-src)?(?: +\[[^]]*\])?) +(https?://\S+)", line)
+            if found and re.search(r"/debian/?$", found[1]):
+                return found[1]
+    raise DevServerError(f"no source in {_SOURCES} has an http or https address of Debian itself (it ends in /debian)")
