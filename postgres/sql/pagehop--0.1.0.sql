@@ -93,3 +93,31 @@ CREATE FUNCTION pagehop_last_scan(
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pagehop_last_scan() IS 'what the last scan of a pagehop index in this session cost';
+
+-- Measures which settings reach which recall and stores it, for pagehop.recall; the end of a build does, too. Takes the right to
+-- maintain the table. Settings that are NULL were not reached: best is what was.
+
+CREATE FUNCTION pagehop_calibrate(
+        index regclass,
+        OUT k int4, OUT recall float4, OUT slack float4, OUT search_list int4, OUT "interval" float4, OUT best float4)
+    RETURNS SETOF record
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pagehop_calibrate(regclass) IS 'measure what each recall takes in a pagehop index';
+
+CREATE FUNCTION pagehop_calibration(
+        index regclass,
+        OUT k int4, OUT recall float4, OUT slack float4, OUT search_list int4, OUT "interval" float4, OUT best float4)
+    RETURNS SETOF record
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pagehop_calibration(regclass) IS 'what pagehop_calibrate, or the build, found last';
+
+-- Measures the recall of searches with this session's settings: rows of the index as queries, against a look at every row.
+
+CREATE FUNCTION pagehop_recall(
+        index regclass, k int4 DEFAULT 10, samples int4 DEFAULT 400,
+        OUT recall float4, OUT "interval" float4, OUT queries int4, OUT hops float4)
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pagehop_recall(regclass, int4, int4) IS 'recall of a pagehop index with the settings of this session';

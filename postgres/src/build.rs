@@ -17,7 +17,7 @@ use crate::signals::Signals;
 use crate::sink::{self, BufferSink};
 use crate::spill::Spill;
 use crate::writer::Writer;
-use crate::{errors, memory, models, needs_wal, progress, vector};
+use crate::{errors, memory, models, needs_wal, progress, recall, vector};
 
 /// Most dimensions of a column, the engine's limit.
 const DIM_MAX: usize = 4096;
@@ -179,6 +179,7 @@ unsafe fn write_index(index: pg_sys::Relation, budget: &Budget, mut rows: Spill)
             add_others(index, &mut rows, choice)?;
         }
         drop(rows);
+        recall::calibrate_new(index)?;
         if needs_wal(index) {
             sink::log(index, pg_sys::ForkNumber::MAIN_FORKNUM);
         }

@@ -34,8 +34,8 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
         *selectivity = 1.0;
         *correlation = 0.0;
         *index_pages = pages;
-        if (*path).indexorderbys.is_null() {
-            // Without an order there is nothing to search for.
+        if (*path).indexorderbys.is_null() || options::is_exact() {
+            // Without an order there is nothing to search for, and what is certain is found by looking everywhere.
             (*startup_cost, *total_cost) = (f64::INFINITY, f64::INFINITY);
             #[cfg(feature = "pg18")]
             {

@@ -62,14 +62,14 @@ pub(crate) fn bigint(value: u64) -> pg_sys::Datum {
     pg_sys::Datum::from(value as i64)
 }
 
-fn integer(value: usize) -> pg_sys::Datum {
+pub(crate) fn integer(value: usize) -> pg_sys::Datum {
     pg_sys::Datum::from(value as i32)
 }
 
 /// An index that somebody asks about, and its table, open and locked.
-struct Inspected {
+pub(crate) struct Inspected {
     table: pg_sys::Relation,
-    index: pg_sys::Relation,
+    pub(crate) index: pg_sys::Relation,
 }
 
 impl Inspected {
@@ -78,7 +78,7 @@ impl Inspected {
     /// # Safety
     ///
     /// As [`info`].
-    unsafe fn open(call: pg_sys::FunctionCallInfo, needed: u32) -> Self {
+    pub(crate) unsafe fn open(call: pg_sys::FunctionCallInfo, needed: u32) -> Self {
         // SAFETY: the caller's promise for the argument; the others are calls by value. The table is locked before the index,
         // as everywhere.
         unsafe {
@@ -187,12 +187,22 @@ impl Inspected {
         checked
     }
 
+    /// Raises an error of the index.
+    ///
+    /// # Safety
+    ///
+    /// The index is open.
+    pub(crate) unsafe fn raise(&self, error: Error) -> ! {
+        // SAFETY: the caller's promise.
+        unsafe { errors::raise(self.index, error) }
+    }
+
     /// Closes both and gives the locks back, as other functions that read an index do.
     ///
     /// # Safety
     ///
     /// Nothing that was begun on the index is used any more.
-    unsafe fn close(self) {
+    pub(crate) unsafe fn close(self) {
         // SAFETY: opened by `open`, with these locks.
         unsafe {
             pg_sys::relation_close(self.index, LOCK);

@@ -27,6 +27,7 @@ mod order;
 mod page;
 mod pages;
 mod progress;
+mod recall;
 mod recent;
 mod scan;
 mod scan_stats;

@@ -3,14 +3,16 @@
 use std::ffi::CStr;
 
 use pagehop_engine::index::{BEAM_WIDTH_MAX, SEARCH_LIST_MAX};
-use pagehop_engine::{Cursor, SearchOptions};
+use pagehop_engine::{Cursor, Error, SearchOptions};
 use pgrx::prelude::*;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
 use crate::errors;
+use crate::models::OpenIndex;
 use crate::pages::RelationPages;
 use crate::scan_stats::End;
 
+static RECALL: GucSetting<f64> = GucSetting::<f64>::new(0.0);
 static SEARCH_LIST: GucSetting<i32> = GucSetting::<i32>::new(0);
 static SLACK: GucSetting<f64> = GucSetting::<f64>::new(-1.0);
 static BEAM_WIDTH: GucSetting<i32> = GucSetting::<i32>::new(0);
@@ -28,8 +30,21 @@ enum OrderName {
     relaxed_order,
 }
 
+/// Nearest rows that `pagehop.recall` counts: a scan is not told its LIMIT, and the first ten come from one search.
+const NEIGHBORS: usize = 10;
+
 /// Defines the settings. Called once.
 pub(crate) fn register() {
+    GucRegistry::define_float_guc(
+        c"pagehop.recall",
+        c"Share of the true nearest rows that a scan should find, on average.",
+        c"0 stands for the default of the other settings, 1 for a plan without the index.",
+        &RECALL,
+        0.0,
+        1.0,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
     GucRegistry::define_int_guc(
         c"pagehop.search_list",
         c"Candidates kept while searching: raise it for recall, lower it for speed.",
@@ -92,11 +107,54 @@ pub(crate) fn register() {
     unsafe { pg_sys::MarkGUCPrefixReserved(c"pagehop".as_ptr()) };
 }
 
-/// The options of a search, as the session has them now.
-pub(crate) fn search() -> SearchOptions {
-    let set = |value: i32| usize::try_from(value).ok().filter(|value| *value > 0);
-    let slack = Some(SLACK.get()).filter(|slack| *slack >= 0.0);
-    SearchOptions::choose(set(SEARCH_LIST.get()), slack.map(|slack| slack as f32), set(BEAM_WIDTH.get()))
+/// The options of a search of `index`, as the session has them now. What is set wins over what is calibrated.
+///
+/// # Safety
+///
+/// `relation` is open and what `index` is.
+pub(crate) unsafe fn search(index: &OpenIndex, relation: pg_sys::Relation) -> Result<SearchOptions, Error> {
+    let list = search_list();
+    let slack = Some(SLACK.get()).filter(|slack| *slack >= 0.0).map(|slack| slack as f32);
+    let beam_width = usize::try_from(BEAM_WIDTH.get()).ok().filter(|width| *width > 0);
+    let recall = RECALL.get() as f32;
+    if recall == 0.0 || list.is_some() && slack.is_some() {
+        return Ok(SearchOptions::choose(list, slack, beam_width));
+    }
+    // SAFETY: the caller's promise.
+    let known = unsafe { calibrated(index, relation, recall)? };
+    Ok(SearchOptions {
+        search_list: list.unwrap_or(known.search_list),
+        slack: slack.unwrap_or(known.slack),
+        beam_width: beam_width.unwrap_or(known.beam_width),
+    })
+}
+
+/// What the index is calibrated to.
+///
+/// # Safety
+///
+/// As [`search`].
+unsafe fn calibrated(index: &OpenIndex, relation: pg_sys::Relation, recall: f32) -> Result<SearchOptions, Error> {
+    if is_exact() {
+        let what = "an index scan cannot find every true neighbor, as pagehop.recall = 1 asks for".to_string();
+        let hint = "SET enable_seqscan = on; lets the planner read the whole table instead.".to_string();
+        errors::report(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, what, Some(hint));
+    }
+    match index.tuned(NEIGHBORS, recall)? {
+        Some(options) => Ok(options),
+        None => {
+            // SAFETY: the caller's promise.
+            let name = unsafe { errors::name(relation) };
+            let what = format!("index \"{name}\" was never calibrated, so pagehop.recall has no meaning for it");
+            let hint = format!("SELECT pagehop_calibrate('{name}'); measures what each recall takes.");
+            errors::report(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, what, Some(hint))
+        }
+    }
+}
+
+/// Whether the true neighbors are wanted, which takes a look at every row.
+pub(crate) fn is_exact() -> bool {
+    RECALL.get() >= 1.0
 }
 
 /// When a scan ends although there are more rows.

@@ -10,7 +10,7 @@ use pgrx::prelude::*;
 pub(crate) const SCAN: i64 = 2;
 
 /// The engine's phases and what users read; their numbers follow that of the scan. Number 1 is PostgreSQL's own.
-const PHASES: [(&str, &CStr); 9] = [
+const PHASES: [(&str, &CStr); 11] = [
     ("read", c"surveying rows"),
     ("train", c"training centroids"),
     ("encode", c"encoding rows"),
@@ -20,6 +20,8 @@ const PHASES: [(&str, &CStr); 9] = [
     ("refine", c"refining edges"),
     ("write", c"writing pages"),
     ("add", c"adding rows one by one"),
+    ("scan", c"calibrating: finding true neighbors"),
+    ("search", c"calibrating: searching"),
 ];
 
 /// `ambuildphasename`.

@@ -285,7 +285,8 @@ impl Search {
                 return Ok(search);
             }
             count_scan(scan);
-            let cursor = cursor(&index, &query.vector(scan), &options::search())?;
+            let options = options::search(&index, (*scan).indexRelation)?;
+            let cursor = cursor(&index, &query.vector(scan), &options)?;
             Ok(Self { cursor, index, look_ahead: LookAhead::default() })
         }
     }
@@ -311,7 +312,7 @@ impl Search {
             self.index.pages().attach((*scan).indexRelation);
             count_scan(scan);
             self.look_ahead.end();
-            self.cursor.rescan(&query.vector(scan), &options::search())
+            self.cursor.rescan(&query.vector(scan), &options::search(&self.index, (*scan).indexRelation)?)
         }
     }
 

@@ -124,7 +124,7 @@ def test_the_wrong_operator_does_not_use_the_index(connect: Connect) -> None:
         ("pagehop.slack = 'nan'", "invalid value for parameter"),
         ("pagehop.beam_width = 65", r"outside the valid range for parameter .* \(0 \.\. 64\)"),
         ("pagehop.scan_order = none", 'invalid value for parameter "pagehop.scan_order": "none"'),
-        ("pagehop.recall = 0.9", 'invalid configuration parameter name "pagehop.recall"'),
+        ("pagehop.recall = 1.01", r"outside the valid range for parameter .* \(0 \.\. 1\)"),
         ("pagehop.ef_search = 40", 'invalid configuration parameter name "pagehop.ef_search"'),
     ],
 )
@@ -139,10 +139,10 @@ def test_a_setting_made_before_the_library_is_loaded_is_checked_then(connect: Co
     create(connect())
     connection, said = connect(), list[str]()
     connection.add_notice_handler(lambda notice: said.append(f"{notice.severity}: {notice.message_primary}"))
-    run(connection, "SET pagehop.recall = 0.9; SET pagehop.search_list = -7; SET pagehop.beam_width = 4")
+    run(connection, "SET pagehop.ef_search = 9; SET pagehop.search_list = -7; SET pagehop.beam_width = 4")
     assert said == []
     by_index(connection, QUERIES[0])
-    assert 'WARNING: invalid configuration parameter name "pagehop.recall", removing it' in said
+    assert 'WARNING: invalid configuration parameter name "pagehop.ef_search", removing it' in said
     assert any(said_line.startswith("WARNING: -7 is outside the valid range") for said_line in said), said
     assert value(connection, "SHOW pagehop.search_list") == "0"
     assert value(connection, "SHOW pagehop.beam_width") == "4"

@@ -3,7 +3,7 @@
 //! ```text
 //! choose   some hundred vectors of the data as queries, each of which the search is kept from visiting
 //! scan     the distances of their nearest rows, by a look at every row
-//! search   them with rising slack, then with longer lists, until hardly anything is missed
+//! search   them with rising slack and longer lists, until hardly anything is missed
 //! store    for each recall the settings between the last rung below it and the first above
 //! ```
 //!
@@ -25,9 +25,27 @@ pub const CALIBRATED_ROWS_MIN: u64 = 1000;
 const SAMPLES_MAX: usize = 400;
 /// An index of fewer rows than so many for each of `k` is not calibrated for it.
 const ROWS_PER_NEIGHBOR: u64 = 100;
-/// Rungs of the ladder: slacks, and then lists so many times as long.
-const SLACKS: [f32; 15] = [0.0, 0.01, 0.02, 0.035, 0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.2, 2.0];
-const LONGER: [usize; 4] = [2, 4, 8, 16];
+/// Rungs of the ladder: a slack, and how many times as long as at its foot the list is.
+const RUNGS: [(f32, usize); 18] = [
+    (0.0, 1),
+    (0.01, 1),
+    (0.02, 1),
+    (0.035, 1),
+    (0.05, 1),
+    (0.07, 1),
+    (0.1, 1),
+    (0.14, 1),
+    (0.2, 1),
+    (0.28, 2),
+    (0.4, 2),
+    (0.56, 4),
+    (0.8, 4),
+    (1.2, 8),
+    (2.0, 8),
+    (f32::INFINITY, 8),
+    (f32::INFINITY, 16),
+    (f32::INFINITY, 32),
+];
 /// A ladder ends where so little is missed.
 const ENOUGH: f32 = 0.9995;
 /// What is added to each recall: half of the settings would turn out a little below it else.
@@ -79,6 +97,25 @@ impl<P: Pages> Index<P> {
         }
         let changes = change.added_rows + change.deleted_rows;
         Ok(Some(Calibration { rows, changes, samples: samples.len() as u32, entries }))
+    }
+
+    /// Options with which searches for the `k` nearest have a mean recall of `recall`: those it was calibrated to. An index too
+    /// small to be calibrated is searched to its end. `None` for another that was never calibrated.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Calibration::options`]; whatever the host reports.
+    pub fn tuned(&self, k: usize, recall: f32) -> Result<Option<SearchOptions>, Error> {
+        let state = self.newest.renew(&mut self.pages.reader())?;
+        if let Some(calibration) = &state.meta.calibration {
+            return calibration.options(k, recall).map(Some);
+        }
+        let everything = SearchOptions {
+            search_list: CALIBRATED_ROWS_MIN as usize,
+            slack: f32::INFINITY,
+            ..SearchOptions::default()
+        };
+        Ok((state.meta.rows < CALIBRATED_ROWS_MIN).then_some(everything))
     }
 
     /// Measures the recall at `k` of searches with `options`, for `samples` vectors of the data or, if there are any, for
@@ -143,11 +180,10 @@ fn climb<R: Reader>(
     k: usize,
 ) -> Result<CalibratedK, Error> {
     let list = SearchOptions::default().search_list.max(2 * k);
-    let slacks = SLACKS.into_iter().map(|slack| (slack, list));
-    let longer = LONGER.into_iter().map(|times| (f32::INFINITY, (times * list).min(SEARCH_LIST_MAX)));
     let mut settings = [None; RECALLS.len()];
     let (mut best, mut before) = (0.0f32, None::<(f32, f32)>);
-    for (slack, search_list) in slacks.chain(longer) {
+    for (slack, times) in RUNGS {
+        let search_list = (times * list).min(SEARCH_LIST_MAX);
         let options = SearchOptions { search_list, slack, ..SearchOptions::default() };
         let (recall, interval, _) = measure(state, reader, walk, samples, k, &options)?;
         // Where the next rung is no better, the one before it was luck.

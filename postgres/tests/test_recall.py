@@ -1,0 +1,142 @@
+"""Recall as a setting: calibrated by the build or on demand, met by queries that were never seen, audited."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.items import (
+    QUERIES,
+    Connect,
+    by_index,
+    create,
+    explain,
+    fill,
+    ids,
+    number,
+    recall,
+    run,
+    value,
+    vectors,
+)
+
+CALIBRATED = "SELECT count(*) FROM pagehop_calibration('items_embedding')"
+NEAREST = f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10"
+
+
+def built(connection: psycopg.Connection, rows: int) -> None:
+    run(connection, "CREATE TABLE items (id int PRIMARY KEY, embedding vector(24), note text)")
+    fill(connection, vectors(rows, seed=1))
+    run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
+
+
+def test_what_is_asked_for_is_found(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 5000)
+    assert number(connection, CALIBRATED) == 14, "seven recalls at 1 and at 10 neighbors"
+    hops = []
+    for wanted in [0.9, 0.95, 0.99]:
+        run(connection, f"SET pagehop.recall = {wanted}")
+        found = recall(connection, vectors(150, seed=77))
+        assert abs(found - wanted) < 0.25 * (1 - wanted) + 0.015, (wanted, found)
+        hops.append(value(connection, "SELECT hops FROM pagehop_recall('items_embedding')"))
+    assert hops == sorted(hops)
+    assert hops[0] < hops[2]
+
+
+def test_an_index_that_grew_is_calibrated_on_demand(connect: Connect) -> None:
+    connection = connect()
+    create(connection)
+    fill(connection, vectors(1500, seed=1))
+    assert number(connection, CALIBRATED) == 0
+    run(connection, "SET pagehop.recall = 0.95; SET enable_seqscan = off")
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="never calibrated") as refused:
+        run(connection, NEAREST)
+    assert "pagehop_calibrate('items_embedding')" in str(refused.value.diag.message_hint)
+    run(connection, "SET pagehop.recall = 0")
+    assert len(ids(connection, NEAREST)) == 10
+    made = run(connection, "SELECT * FROM pagehop_calibrate('items_embedding')")
+    assert made == run(connection, "SELECT * FROM pagehop_calibration('items_embedding')")
+    assert len(made) == 14
+    run(connection, "SET pagehop.recall = 0.95")
+    assert recall(connection) > 0.9
+    fill(connection, vectors(3000, seed=2), first=1500)
+    run(connection, "DELETE FROM items WHERE id % 3 = 0")
+    run(connection, "VACUUM items")
+    assert recall(connection) > 0.85
+    assert number(connection, CALIBRATED) == 14, "it is kept until the next"
+
+
+def test_a_small_index_is_searched_to_its_end(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 900)
+    assert number(connection, CALIBRATED) == 0
+    run(connection, "SET pagehop.recall = 0.8")
+    assert recall(connection) == 1.0
+    assert run(connection, "SELECT * FROM pagehop_calibrate('items_embedding')") == []
+
+
+def test_certainty_takes_a_look_at_every_row(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 1200)
+    run(connection, "SET enable_seqscan = off; SET enable_sort = off")
+    assert "Index Scan" in explain(connection, NEAREST)
+    run(connection, "SET pagehop.recall = 1")
+    assert "Seq Scan" in explain(connection, NEAREST)
+    run(connection, "SET pagehop.recall = 0.9")
+    run(connection, f"PREPARE nearest AS {NEAREST}; SET plan_cache_mode = force_generic_plan; EXECUTE nearest")
+    run(connection, "SET pagehop.recall = 1")
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="cannot find every true neighbor"):
+        run(connection, "EXECUTE nearest")
+
+
+def test_what_was_not_reached_is_refused(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 1200)
+    run(connection, "SET pagehop.recall = 0.99999; SET enable_seqscan = off")
+    with pytest.raises(errors.InvalidParameterValue, match=r"recall 0.99999 .* the best was (1|0\.\d+)"):
+        run(connection, NEAREST)
+    for wrong in ["-0.1", "1.1", "'NaN'", "'much'"]:
+        with pytest.raises((errors.InvalidParameterValue, errors.InternalError)):
+            run(connection, f"SET pagehop.recall = {wrong}")
+    # What is set wins.
+    run(connection, "SET pagehop.slack = 0.3; SET pagehop.search_list = 50")
+    assert len(by_index(connection, QUERIES[0])) == 10
+
+
+def test_an_audit_measures_what_the_session_has_set(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 3000)
+    columns = "recall, \"interval\", queries FROM pagehop_recall('items_embedding'"
+    run(connection, "SET pagehop.slack = 0")
+    [(low, interval, queries)] = run(connection, f"SELECT {columns})")
+    assert queries == 400
+    run(connection, "SET pagehop.slack = 1; SET pagehop.search_list = 400")
+    [(high, _, fewer)] = run(connection, f"SELECT {columns}, 20, 50)")
+    assert fewer == 50
+    assert isinstance(low, float)
+    assert isinstance(high, float)
+    assert isinstance(interval, float)
+    assert 0.5 < low < high - interval
+    assert high > 0.99
+    for wrong in ["k => 0", "k => -1", "samples => 0", "k => 1000000"]:
+        with pytest.raises(errors.InvalidParameterValue):
+            run(connection, f"SELECT * FROM pagehop_recall('items_embedding', {wrong})")
+
+
+def test_measuring_takes_rights(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 1200)
+    with pytest.raises(errors.ReadOnlySqlTransaction), connection.transaction():
+        run(connection, "SET TRANSACTION READ ONLY; SELECT * FROM pagehop_calibrate('items_embedding')")
+    role = f"reader_{value(connection, 'SELECT pg_backend_pid()')}"
+    run(connection, f"CREATE ROLE {role}; GRANT SELECT ON items TO {role}; SET ROLE {role}")
+    try:
+        run(connection, "SELECT * FROM pagehop_recall('items_embedding', samples => 5)")
+        with pytest.raises(errors.InsufficientPrivilege):
+            run(connection, "SELECT * FROM pagehop_calibrate('items_embedding')")
+    finally:
+        run(connection, f"RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")
+    with pytest.raises(errors.WrongObjectType):
+        run(connection, "SELECT * FROM pagehop_calibrate('items_pkey')")
