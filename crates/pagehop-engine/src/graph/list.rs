@@ -51,6 +51,13 @@ impl CandidateList {
         self.keys.get(rank).map(|key| decode(*key).0)
     }
 
+    /// The candidates whose estimate is a certain one, to the last bit.
+    pub(crate) fn of_estimate(&self, estimate: f32) -> impl Iterator<Item = u32> {
+        let first = self.keys.partition_point(|key| *key < entry(estimate, 0));
+        let from_there = self.keys[first..].iter().map(|key| decode(*key));
+        from_there.take_while(move |candidate| candidate.0 == estimate).map(|candidate| candidate.1)
+    }
+
     /// Adds a candidate unless it is there, or worse than a full list.
     pub(crate) fn insert(&mut self, estimate: f32, id: u32) -> bool {
         self.insert_or(estimate, id, |_, _| ())
