@@ -75,6 +75,20 @@ pub(crate) fn register() {
         GucContext::Userset,
         GucFlags::EXPLAIN,
     );
+    GucRegistry::define_enum_guc(
+        c"pagehop.scan_order",
+        c"What becomes of a row that a scan finds after farther ones.",
+        c"strict_order leaves it out, relaxed_order returns it out of order.",
+        &ORDER,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    register_limits();
+    // SAFETY: the string is static. Misspelled settings are refused from now on.
+    unsafe { pg_sys::MarkGUCPrefixReserved(c"pagehop".as_ptr()) };
+}
+
+fn register_limits() {
     GucRegistry::define_int_guc(
         c"pagehop.max_scan_pages",
         c"A scan that has read so many pages of an index returns no more rows.",
@@ -95,16 +109,6 @@ pub(crate) fn register() {
         GucContext::Userset,
         GucFlags::EXPLAIN,
     );
-    GucRegistry::define_enum_guc(
-        c"pagehop.scan_order",
-        c"What becomes of a row that a scan finds after farther ones.",
-        c"strict_order leaves it out, relaxed_order returns it out of order.",
-        &ORDER,
-        GucContext::Userset,
-        GucFlags::EXPLAIN,
-    );
-    // SAFETY: the string is static. Misspelled settings are refused from now on.
-    unsafe { pg_sys::MarkGUCPrefixReserved(c"pagehop".as_ptr()) };
 }
 
 /// The options of a search of `index`, as the session has them now. What is set wins over what is calibrated.

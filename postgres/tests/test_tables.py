@@ -169,7 +169,6 @@ def test_duplicates_are_all_found(connect: Connect, operator: str) -> None:
         assert found >= 0.95 * 300
 
 
-@pytest.mark.xfail(strict=False, reason="hundreds of equal rows are a plateau: docs/decisions/0007-postgres.md")
 def test_a_thousand_rows_of_one_vector_are_all_found(connect: Connect) -> None:
     connection = connect()
     create(connection)

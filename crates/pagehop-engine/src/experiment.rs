@@ -42,6 +42,11 @@ const WALK_HOPS_MAX: usize = 500;
 const QUIET: &str = "nothing interrupts an experiment";
 
 /// Takes progress and says nothing.
+/// All rows of a set, none of which are taken for equal.
+fn all(codes: &Codes) -> Vec<u32> {
+    (0..codes.len() as u32).collect()
+}
+
 fn quiet(_: usize) -> Result<(), crate::Error> {
     Ok(())
 }
@@ -325,7 +330,7 @@ impl Steps {
 pub fn connect(bed: &Bed, shared: &SharedCodes, steps: &Steps) -> Net {
     let codes = &bed.codes;
     let pruning = Pruning { codes, degree: steps.degree, alpha_sq: steps.alpha_sq, workers: steps.workers };
-    let leaves = leaves::partition(codes, steps.fanout, SEED, steps.workers, quiet).expect(QUIET);
+    let leaves = leaves::partition(codes, all(codes), steps.fanout, SEED, steps.workers, quiet).expect(QUIET);
     let nearest = leaves::candidates(codes, &leaves, steps.leaf_candidates, steps.workers, quiet).expect(QUIET);
     let forward = pruning.forward(|| (), |(), row| nearest[row].clone(), quiet).expect(QUIET);
     let mut graph = pruning.with_reverse(&forward, quiet).expect(QUIET);
@@ -440,7 +445,8 @@ impl Placement {
 
     /// Leaf after leaf of the partition, each row in one leaf.
     pub fn leaves(bed: &Bed, per_page: usize) -> Self {
-        let rows: Vec<u32> = leaves::partition(&bed.codes, 1, SEED, 2, quiet).expect(QUIET).concat();
+        let rows: Vec<u32> =
+            leaves::partition(&bed.codes, all(&bed.codes), 1, SEED, 2, quiet).expect(QUIET).concat();
         Self::in_order(&rows, per_page)
     }
 

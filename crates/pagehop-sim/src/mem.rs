@@ -59,7 +59,7 @@ impl MemPages {
     /// one. Readers see rows of the commit only after [`MemWriter::commit`].
     pub fn writer(&mut self) -> MemWriter<'_> {
         let number = self.commit.unwrap_or(0) + 1;
-        MemWriter { pages: self, number, oldest: number - 1, after_step: None }
+        MemWriter { pages: self, number, oldest: number - 1, after_step: None, looks: Cell::new(0) }
     }
 
     /// Forgets every page from `count` on, like a file cut short.
@@ -110,14 +110,14 @@ pub struct MemReader<'p> {
     /// One bit per page: asked for already.
     asked: RefCell<Vec<u64>>,
     missed: Cell<u64>,
-    /// Whether this is a writer's view, which sees rows of no commit yet.
-    newest: bool,
+    /// Where a writer counts its looks at pages. Its view sees rows of no commit yet.
+    writer: Option<&'p Cell<u64>>,
 }
 
 impl<'p> MemReader<'p> {
     pub(crate) fn new(pages: &'p MemPages) -> Self {
         let words = pages.bodies.len().div_ceil(64);
-        Self { pages, asked: RefCell::new(vec![0; words]), missed: Cell::new(0), newest: false }
+        Self { pages, asked: RefCell::new(vec![0; words]), missed: Cell::new(0), writer: None }
     }
 
     fn ask(&self, page: PageId) {
@@ -145,11 +145,12 @@ impl Reader for MemReader<'_> {
 
     fn finish(&self, page: PageId) -> Result<&[u8], Error> {
         self.ask(page);
+        self.writer.inspect(|looks| looks.set(looks.get() + 1));
         self.pages.get(page).ok_or_else(|| Error::corrupt(page, "the page does not exist"))
     }
 
     fn snapshot(&mut self, _renew: bool) -> u64 {
-        if self.newest { u64::MAX } else { self.pages.commit.unwrap_or(0) }
+        if self.writer.is_some() { u64::MAX } else { self.pages.commit.unwrap_or(0) }
     }
 
     fn release(&mut self) {}
@@ -169,6 +170,7 @@ pub struct MemWriter<'p> {
     number: u64,
     oldest: u64,
     after_step: Option<AfterStep<'p>>,
+    looks: Cell<u64>,
 }
 
 impl<'p> MemWriter<'p> {
@@ -184,6 +186,11 @@ impl<'p> MemWriter<'p> {
         self
     }
 
+    /// How often the transaction looked at a page: what a change costs, but for what it writes.
+    pub fn looks(&self) -> u64 {
+        self.looks.get()
+    }
+
     /// Shows the transaction's rows to readers.
     pub fn commit(self) {
         self.pages.commit = Some(self.number);
@@ -197,7 +204,7 @@ impl PagesMut for MemWriter<'_> {
         Self: 'w;
 
     fn reader(&self) -> MemReader<'_> {
-        MemReader { newest: true, ..MemReader::new(self.pages) }
+        MemReader { writer: Some(&self.looks), ..MemReader::new(self.pages) }
     }
 
     fn page_count(&self) -> u32 {

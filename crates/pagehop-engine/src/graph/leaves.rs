@@ -23,16 +23,17 @@ const ROUNDS: usize = 3;
 /// Rows assigned to leaves between two reports.
 const PIECE_ROWS: usize = 1 << 13;
 
-/// Rows of each leaf, every row in up to `fanout` leaves. `done` hears how many rows have found their leaves.
+/// Rows of each leaf, each of `rows` in up to `fanout` leaves. `done` hears how many rows have found their leaves.
 pub(crate) fn partition(
     codes: &Codes,
+    rows: Vec<u32>,
     fanout: usize,
     seed: u64,
     workers: usize,
     done: impl FnMut(usize) -> Result<(), Error>,
 ) -> Result<Vec<Vec<u32>>, Error> {
     let mut partition = Partition { codes, workers, leaves: Vec::new(), done };
-    partition.split((0..codes.len() as u32).collect(), fanout, seed)?;
+    partition.split(rows, fanout, seed)?;
     Ok(partition.leaves)
 }
 

@@ -9,6 +9,8 @@
 pub(crate) struct CandidateList {
     keys: Vec<u64>,
     capacity: usize,
+    /// Candidates of one estimate, to the last bit, that it takes: equal rows have it.
+    equals_max: usize,
     /// No entry before this one is unexpanded.
     first_open: usize,
 }
@@ -27,7 +29,14 @@ impl CandidateList {
         self.keys.clear();
         self.keys.reserve(capacity + 1);
         self.capacity = capacity;
+        self.equals_max = usize::MAX;
         self.first_open = 0;
+    }
+
+    /// Takes no more than `most` candidates of one estimate from now on, unless that is 0. A search for `k` rows needs no more than `k` of
+    /// those that are equal, and hundreds of them would leave no room for others.
+    pub(crate) fn limit_equals(&mut self, most: usize) {
+        self.equals_max = most;
     }
 
     /// Whether candidates may have been turned away.
@@ -51,6 +60,13 @@ impl CandidateList {
         self.keys.get(rank).map(|key| decode(*key).0)
     }
 
+    /// The candidates whose estimate is a certain one, to the last bit.
+    pub(crate) fn of_estimate(&self, estimate: f32) -> impl Iterator<Item = u32> {
+        let first = self.keys.partition_point(|key| *key < entry(estimate, 0));
+        let from_there = self.keys[first..].iter().map(|key| decode(*key));
+        from_there.take_while(move |candidate| candidate.0 == estimate).map(|candidate| candidate.1)
+    }
+
     /// Adds a candidate unless it is there, or worse than a full list.
     pub(crate) fn insert(&mut self, estimate: f32, id: u32) -> bool {
         self.insert_or(estimate, id, |_, _| ())
@@ -69,6 +85,10 @@ impl CandidateList {
         if self.keys.get(at).is_some_and(|key| key & !EXPANDED == entry) {
             return false;
         }
+        if self.are_many(at, estimate) {
+            turned_away(estimate, id);
+            return false;
+        }
         if self.keys.len() == self.capacity
             && let Some(last) = self.keys.pop().filter(|key| key & EXPANDED == 0)
         {
@@ -78,6 +98,18 @@ impl CandidateList {
         self.keys.insert(at, entry);
         self.first_open = self.first_open.min(at);
         true
+    }
+
+    /// Whether there are as many candidates of that estimate as there may be, around the place where one more belongs.
+    #[inline]
+    fn are_many(&self, at: usize, estimate: f32) -> bool {
+        let is_same = |key: &&u64| **key >> 33 == u64::from(estimate.to_bits());
+        let before = self.keys[..at].last().filter(|key| is_same(key));
+        if estimate <= 0.0 || before.or(self.keys.get(at)).filter(|key| is_same(key)).is_none() {
+            return false;
+        }
+        let before = self.keys[..at].iter().rev().take_while(is_same).count();
+        before + self.keys[at..].iter().take_while(is_same).count() >= self.equals_max
     }
 
     /// The nearest unexpanded candidate, which then counts as expanded.

@@ -1,6 +1,7 @@
 //! Neighbors: who points to whom, and how a search walks.
 
 pub(crate) mod connect;
+pub(crate) mod equal;
 pub(crate) mod leaves;
 pub(crate) mod list;
 pub(crate) mod prune;

@@ -4,7 +4,7 @@
 //! read     first pass: count, mean, longest row, a sample                       (bounded memory)
 //! train    coarse centroids of the sample
 //! encode   second pass: own code and edge code of every row                     (the working set)
-//! connect  leaves -> all pairs -> candidates -> prune -> reverse edges
+//! connect  the first of equal rows -> leaves -> all pairs -> candidates -> prune -> reverse edges
 //! refine   search every row in that graph, prune again with what was met
 //! write    page mates, node ids, node pages in order, meta page last
 //! ```
@@ -21,7 +21,7 @@ use super::model::{self, Entry};
 use super::order::page_order;
 use crate::graph::connect::Pruning;
 use crate::graph::refine::{EdgeTable, Walker};
-use crate::graph::{Graph, leaves, reach};
+use crate::graph::{Graph, equal, leaves, reach};
 use crate::page::layout::{Edge, FLAGS_LIVE, FreeLink, NodeHeader, NodeLayout, NodeMut};
 use crate::page::{PageId, PageSink};
 use crate::quantize::centroids::Centroids;
@@ -154,6 +154,8 @@ struct Rows {
     codes: Codes,
     table: EdgeTable,
     centroids: Centroids,
+    /// For each row the first that is equal to it, itself if none is.
+    firsts: Vec<u32>,
     /// For each centroid the row nearest to it, as if it were a node, and how near.
     entries: Vec<Entry>,
 }
@@ -216,6 +218,9 @@ impl Build<'_> {
             space.row(row, &mut x)?;
             codes.push(&x);
         }
+        // Equal rows count once: where they are most of the rows, centroids are to tell the others apart.
+        let firsts = equal::firsts(&codes);
+        codes.retain(|row| firsts[row] as usize == row);
         let clusters = (codes.len() / SAMPLE_PER_CENTROID).clamp(1, CENTROIDS_MAX);
         let centers = centroids::train(&codes, clusters, TRAIN_ROUNDS, self.options.seed, self.workers);
         self.report.step("train", 1, 1)?;
@@ -266,7 +271,8 @@ impl Build<'_> {
         }
         table.query_digits = query_digits(&codes, centers, &table.centroid);
         let entries = nearest_rows(&codes, centers, &table.centroid);
-        Ok(Rows { codes, table, centroids, entries })
+        let firsts = equal::firsts(&codes);
+        Ok(Rows { codes, table, centroids, firsts, entries })
     }
 
     /// Leaves, then one pass of search over what they gave.
@@ -275,7 +281,8 @@ impl Build<'_> {
         let total = codes.len() as u64;
         let pruning = Pruning { codes, degree: self.layout.degree, alpha_sq: ALPHA_SQ, workers };
         let report = &mut self.report;
-        let leaves = leaves::partition(codes, FANOUT, self.options.seed, workers, |done| {
+        let some = (0..codes.len() as u32).filter(|row| rows.is_first(*row as usize)).collect();
+        let leaves = leaves::partition(codes, some, FANOUT, self.options.seed, workers, |done| {
             report.step("partition", done as u64, total)
         })?;
         let nearest = leaves::candidates(codes, &leaves, LEAF_CANDIDATES, workers, |done| {
@@ -289,12 +296,16 @@ impl Build<'_> {
         drop(forward);
         let walker = || Walker::new(&rows.table, &rows.centroids, codes);
         let met = |walker: &mut Walker<'_>, row: usize| {
+            if !rows.is_first(row) {
+                return Vec::new();
+            }
             let entry = rows.entries[usize::from(rows.table.centroid[row])];
-            walker.candidates(&leaf_graph, row, entry.node, BUILD_LIST)
+            walker.candidates(&leaf_graph, row, rows.firsts[entry.node as usize], BUILD_LIST)
         };
         let forward = pruning.forward(walker, met, |done| report.step("refine", done as u64, total))?;
         drop(leaf_graph);
         let mut graph = pruning.with_reverse(&forward, |done| report.step("prune", done as u64, total))?;
+        equal::hang(&mut graph, &rows.firsts);
         let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
         reach::attach_unreachable(&mut graph, &entries);
         Ok(graph)
@@ -323,7 +334,7 @@ impl Build<'_> {
             rows: total as u64,
             page_count: 0,
             norm_sq_max: space.norm_sq_max,
-            change: ChangeState { model_start: first.0, trained_rows: total as u64, ..ChangeState::default() },
+            change: rows.counted(first),
             calibration: None,
         };
         // The entry points' page names nodes, whose pages come behind it.
@@ -364,12 +375,25 @@ impl Build<'_> {
                 self.report.step("write", u64::from(page - first), order.len() as u64)?;
             }
         }
-        let nodes = survey.row_ids.iter().copied().zip(node_of);
-        meta.page_count = match meta.row_ids {
-            RowIds::Tids => page,
-            RowIds::Mapped => write_map(&mut meta, nodes, page, sink)?,
-        };
+        meta.page_count = page;
+        if meta.row_ids == RowIds::Mapped {
+            meta.page_count = write_map(&mut meta, survey.row_ids.iter().copied().zip(node_of), page, sink)?;
+        }
         Ok(meta)
+    }
+}
+
+impl Rows {
+    /// A change state that counts rows as trained on, equal ones once.
+    fn counted(&self, first: PageId) -> ChangeState {
+        let trained_rows = (0..self.firsts.len()).filter(|row| self.is_first(*row)).count() as u64;
+        let equal_rows = self.firsts.len() as u64 - trained_rows;
+        ChangeState { model_start: first.0, trained_rows, equal_rows, ..ChangeState::default() }
+    }
+
+    /// Whether no row before this one is equal to it.
+    fn is_first(&self, row: usize) -> bool {
+        self.firsts[row] as usize == row
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::encode::{self, Encoded, Target};
 use super::meta::Meta;
 use super::model::{self, Entry, Model};
-use super::near::{Explorer, Neighborhood, with_node};
+use super::near::{Explorer, Extent, Neighborhood, with_node};
 use super::state::State;
 use super::{OnProgress, Progress, build, dead, ids};
 use crate::page::layout::{FLAGS_LIVE, FreeLink, NodeHeader, NodeId, NodeMut, NodeRef, PageKind};
@@ -255,27 +255,17 @@ impl<'w, W: PagesMut> Change<'w, W> {
     /// Meets the neighborhood of a row.
     pub(super) fn walk_to(&mut self, encoded: &Encoded, capacity: usize) -> Result<(), Error> {
         let Self { meta, model, entries, explorer, pages, .. } = self;
-        explorer.walk(meta, model, entries, &mut pages.reader(), &encoded.point, capacity)
+        explorer.walk(meta, model, entries, &mut pages.reader(), &encoded.point, Extent::of(capacity))
     }
 
     /// [`Change::insert`], when the walk has met the neighborhood.
     pub(super) fn insert_here(&mut self, row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
-        let Self { meta, model, explorer, pages, .. } = self;
-        let mut reader = pages.reader();
-        let chosen = explorer.near.choose(meta.layout.degree, build::ALPHA_SQ);
-        let mut targets = Vec::with_capacity(chosen.len());
-        for at in &chosen {
-            let (id, header) = explorer.near.nodes[*at as usize];
-            let target = explorer.target(meta, model, &mut reader, id, header.generation)?;
-            targets.push(target.ok_or_else(|| unknown_centroid(meta, id))?);
+        if let Some(host) = self.way_to_equals(row_id, encoded)?.last() {
+            return self.insert_below(*host, row_id, encoded);
         }
-        drop(reader);
-        // The more slots are free, the farther from its neighbors a row may go for one.
-        let free = spare_slots(meta) * ROWS_PER_FREE_SLOT;
-        let farther = (INSERT_LIST - MATES) as u64 * free.min(meta.rows) / meta.rows.max(1);
-        let mates = explorer.near.nearest().take(MATES + farther as usize);
-        let mates: Vec<NodeId> = mates.map(|near| near.0).collect();
-        let (node, generation) = self.place(row_id, encoded, &targets, &mates)?;
+        let targets = self.chosen(self.meta.layout.degree)?;
+        let mates = self.mates();
+        let (node, generation) = self.place(row_id, encoded, &targets, &mates, false)?;
         let target = encoded.target(node, generation);
         let header = self.node_header(node)?;
         self.explorer.near.push(node, header, &encoded.hi);
@@ -290,14 +280,35 @@ impl<'w, W: PagesMut> Change<'w, W> {
         Ok(node)
     }
 
+    /// The edges, at most `most`, that a row deserves of those to whom the walk met.
+    pub(super) fn chosen(&self, most: usize) -> Result<Vec<Target>, Error> {
+        let near = &self.explorer.near;
+        let chosen = near.choose(most, build::ALPHA_SQ).into_iter().map(|at| near.nodes[at as usize]);
+        chosen.map(|(id, header)| self.target(id, header.generation)).collect()
+    }
+
+    pub(super) fn target(&self, id: NodeId, generation: u8) -> Result<Target, Error> {
+        let Self { meta, model, explorer, pages, .. } = self;
+        let target = explorer.target(meta, model, &mut pages.reader(), id, generation)?;
+        target.ok_or_else(|| unknown_centroid(meta, id))
+    }
+
+    /// Nodes beside which a row would like to be. The more slots are free, the farther from its neighbors it may go for one.
+    pub(super) fn mates(&self) -> Vec<NodeId> {
+        let free = spare_slots(&self.meta) * ROWS_PER_FREE_SLOT;
+        let farther = (INSERT_LIST - MATES) as u64 * free.min(self.meta.rows) / self.meta.rows.max(1);
+        self.explorer.near.nearest().take(MATES + farther as usize).map(|near| near.0).collect()
+    }
+
     /// Puts a node into a free slot: beside one of `mates` if there is one, in any page if many are free, else
     /// in a new page. Returns it and its generation.
-    fn place(
+    pub(super) fn place(
         &mut self,
         row_id: u64,
         encoded: &Encoded,
         targets: &[Target],
         mates: &[NodeId],
+        is_equal: bool,
     ) -> Result<(NodeId, u8), Error> {
         let (mut page, mut is_new) = (None, false);
         let layout = self.meta.layout;
@@ -349,6 +360,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
                 targets,
                 NodeHeader { generation, added, ..NodeHeader::default() },
             );
+            meta.change.equal_rows = meta.change.equal_rows.wrapping_add(is_equal.into());
             placed = Some((layout.node_id(page, slot), generation));
             if hosted {
                 meta.rows += 1;

@@ -110,6 +110,18 @@ pub(crate) fn copy(meta: &Meta, node: &NodeRef<'_>, place: usize) -> Option<Targ
     Some(Target { node: link.node, generation: link.generation, centroid, factors, code })
 }
 
+/// Whether the edge in a place of `node` carries what an edge to `target` does: they are equal then.
+pub(crate) fn is_edge_to(meta: &Meta, node: &NodeRef<'_>, place: usize, target: &Target) -> bool {
+    let edges = node.edges();
+    let (add, factor) = (target.factors.add.to_le_bytes(), target.factors.factor.to_le_bytes());
+    if (edges.centroid[place], edges.add[place], edges.factor[place]) != (target.centroid, add, factor) {
+        return false;
+    }
+    let mut code = vec![0; meta.layout.edge.words()];
+    edge::deinterleave(meta.layout.edge, edges.codes, place, meta.layout.degree, &mut code);
+    code == target.code
+}
+
 fn encode_edge(meta: &Meta, model: &Model, x: &[f32], centroid: u8, code: &mut [u64]) -> EdgeFactors {
     let step = model.centroids.step(centroid.into());
     let center: Vec<f32> = model.centroids.plane(centroid.into()).iter().map(|v| step * f32::from(*v)).collect();

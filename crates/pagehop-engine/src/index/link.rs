@@ -3,19 +3,51 @@
 use super::build;
 use super::change::{Change, unknown_centroid};
 use super::encode::{self, Target};
+use super::equal::{WAY_DOWN_MAX, has_satellites, next_way};
 use super::near::{Neighborhood, with_node};
 use crate::Error;
-use crate::page::layout::{NodeId, NodeMut};
+use crate::graph::equal::SATELLITES;
+use crate::page::layout::{FLAGS_LIVE, NodeHeader, NodeId, NodeMut};
 use crate::page::{PagesMut, Reader};
-
-/// Anchors followed down from a node that has none to give, before the search for one begins from the top.
-const WAY_DOWN_MAX: usize = 32;
 
 /// Nodes that are offered to another as neighbors.
 #[derive(Clone, Copy)]
 pub(super) enum Extras<'a> {
     One(&'a Target),
     Some(&'a [NodeId]),
+}
+
+/// Present neighbors that get no edge again.
+#[derive(Clone, Copy)]
+pub(super) enum Gone {
+    Nobody,
+    One(NodeId),
+    /// All that do not live, but for those who rely on it.
+    TheDead,
+}
+
+/// How many edges of a node lead to the living, and how many are anchors of others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Edges {
+    pub(super) living: usize,
+    pub(super) promised: usize,
+}
+
+impl Edges {
+    pub(super) fn count(&mut self, lives: bool, is_anchor: bool) {
+        self.living += usize::from(lives);
+        self.promised += usize::from(is_anchor && !lives);
+    }
+}
+
+impl Gone {
+    fn is(self, id: NodeId, header: &NodeHeader) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::One(gone) => id == gone,
+            Self::TheDead => header.flags != FLAGS_LIVE,
+        }
+    }
 }
 
 impl Extras<'_> {
@@ -30,14 +62,15 @@ impl Extras<'_> {
 
 impl<W: PagesMut> Change<'_, W> {
     /// Gives `target` an edge that stays, from the first of `guardians` that has not promised half its edges yet;
-    /// if all have, from the first that has one left. `false` if there is none.
+    /// if all have, from the first that has one left. None has more than a few for equal nodes. `false` if there is none.
     pub(super) fn anchor(&mut self, guardians: &[NodeId], target: &Target) -> Result<bool, Error> {
         let layout = self.meta.layout;
         for most in [layout.degree / 2, layout.degree] {
             for guardian in guardians {
                 let (page, slot) = layout.place(*guardian);
                 let (free, present) = with_node(&self.meta, &self.pages.reader(), *guardian, |node, _| {
-                    let free = node.links().filter(|link| link.anchor).count() < most;
+                    let free = node.links().filter(|link| link.anchor).count() < most
+                        && !has_satellites(&self.meta, node, target);
                     (free, node.links().position(|l| l.node == target.node && l.generation == target.generation))
                 })?;
                 if !free {
@@ -80,8 +113,12 @@ impl<W: PagesMut> Change<'_, W> {
             if self.relies_on_anchors(at)? && self.anchor(&[at], target)? {
                 return Ok(true);
             }
+            let equals = self.equals_below(at, target)?;
+            if equals.len() >= SATELLITES {
+                wards = equals;
+            }
             wards.retain(|ward| *ward != target.node && !avoid.contains(ward));
-            way = way.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 8;
+            way = next_way(way);
             let Some(ward) = wards.get((way % wards.len().max(1) as u64) as usize) else { return Ok(false) };
             at = *ward;
         }
@@ -104,31 +141,39 @@ impl<W: PagesMut> Change<'_, W> {
                 node.set_degree(degree + 1);
                 Ok(())
             }),
-            _ => self.reconsider(node, Extras::One(target), anchor.then_some(target.node), None),
+            _ => {
+                self.reconsider(node, Extras::One(target), anchor.then_some(target.node), Gone::Nobody).map(|_| ())
+            }
         }
     }
 
     /// Chooses the edges of `node` anew, among those it has and edges to `extras`. Edges to rows that are gone
     /// go first, with the one to `gone`; anchors stay whatever the choice, and so does an edge to `anchor`, which
-    /// becomes one.
+    /// becomes one. Returns what edges it has then.
     pub(super) fn reconsider(
         &mut self,
         node: NodeId,
         extras: Extras<'_>,
         anchor: Option<NodeId>,
-        gone: Option<NodeId>,
-    ) -> Result<(), Error> {
+        gone: Gone,
+    ) -> Result<Edges, Error> {
         let Self { meta, model, around, explorer, pages, .. } = self;
         let layout = meta.layout;
         let mut reader = pages.reader();
         if !around.read(meta, &mut reader, node, &mut explorer.near)? {
-            return Ok(());
+            return Ok(Edges::default());
         }
         for extra in extras.nodes() {
             around.add(meta, &mut reader, extra, &explorer.near)?;
         }
-        around.near.measure_from(0, gone);
+        around.near.measure_from(0, |id, header| gone.is(id, header));
         let chosen = choose(around, layout.degree, anchor, gone);
+        let mut edges = Edges::default();
+        for id in &chosen {
+            let is_promised =
+                anchor == Some(*id) || around.links.iter().any(|link| link.anchor && link.node == *id);
+            edges.count(around.near.lives(*id), is_promised);
+        }
         // Edges that stay keep their places; a stale edge to a node that is chosen is written anew.
         let stays: Vec<bool> =
             around.links.iter().map(|link| chosen.contains(&link.node) && around.is_current(link)).collect();
@@ -144,23 +189,24 @@ impl<W: PagesMut> Change<'_, W> {
         }
         drop(reader);
         if fresh.is_empty() && stays.iter().all(|stays| *stays) {
-            return Ok(());
+            return Ok(edges);
         }
         let (page, slot) = layout.place(node);
         self.pages.step(&[page], &mut |bodies| {
             let mut node = NodeMut::new(&layout, bodies[0], slot);
             rewrite_edges(&mut node, &stays, &fresh);
             Ok(())
-        })
+        })?;
+        Ok(edges)
     }
 }
 
 /// The nodes that deserve an edge, with those that have or get one which stays.
-fn choose(around: &Neighborhood, degree: usize, anchor: Option<NodeId>, gone: Option<NodeId>) -> Vec<NodeId> {
+fn choose(around: &Neighborhood, degree: usize, anchor: Option<NodeId>, gone: Gone) -> Vec<NodeId> {
     let kept = around.near.choose(degree, build::ALPHA_SQ);
     let mut chosen: Vec<NodeId> = kept.iter().map(|at| around.near.nodes[*at as usize].0).collect();
-    let current =
-        around.links.iter().filter(|link| link.anchor && Some(link.node) != gone && around.is_current(link));
+    let is_gone = |id: NodeId| matches!(gone, Gone::One(gone) if gone == id);
+    let current = around.links.iter().filter(|link| link.anchor && !is_gone(link.node) && around.is_current(link));
     let anchors: Vec<NodeId> = current.map(|link| link.node).chain(anchor).collect();
     for id in &anchors {
         if chosen.contains(id) || !around.near.contains(*id) {

@@ -62,8 +62,11 @@ pub(crate) struct ChangeState {
     pub(crate) dead_head: u32,
     /// Dead nodes.
     pub(crate) dead_rows: u64,
-    /// Rows that the model was trained on.
+    /// Rows that the model was trained on; equal ones count once.
     pub(crate) trained_rows: u64,
+    /// Rows that were equal to one that was there: of all rows, all but so many lie in places of their own. Those of them that
+    /// went are still counted.
+    pub(crate) equal_rows: u64,
     /// Rows added and rows deleted since then; a replaced row is both.
     pub(crate) added_rows: u64,
     pub(crate) deleted_rows: u64,
@@ -153,6 +156,7 @@ impl Meta {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
             bytes.extend_from_slice(&c.recoded_error.to_le_bytes());
+            bytes.extend_from_slice(&c.equal_rows.to_le_bytes());
         }
         debug_assert!(bytes.len() <= META_BYTES);
         body[..bytes.len()].copy_from_slice(&bytes);
@@ -330,6 +334,7 @@ impl Fields<'_> {
             retired_at,
             unfinished,
             recoded_error: f32::from_le_bytes(self.bytes()),
+            equal_rows: self.u64(),
         }
     }
 }
@@ -362,6 +367,7 @@ mod tests {
             retired_at: 14,
             unfinished: 15,
             recoded_error: 16.0,
+            equal_rows: 17,
         };
         let body = meta.encode();
         assert_eq!(Meta::decode(&body).expect("a whole meta page"), meta);

@@ -9,6 +9,7 @@ mod check;
 mod cursor;
 mod dead;
 mod encode;
+mod equal;
 mod ids;
 mod link;
 mod memory;
@@ -214,7 +215,7 @@ pub struct Info {
     pub dead_rows: u64,
     /// Places of rows that the next rows added will take.
     pub free_slots: u64,
-    /// Rows that the model (mean, centroids) was trained on.
+    /// Rows that the model (mean, centroids) was trained on; equal ones count once.
     pub trained_rows: u64,
     /// Rows added since then; a replaced row counts here and among the deleted.
     pub added_rows: u64,

@@ -1,6 +1,7 @@
 //! The neighborhood of a point, as a change needs it: which living nodes are near, how far from each other, and
 //! which of them deserve an edge.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -11,6 +12,7 @@ use super::model::{Entry, Model};
 use super::node_set::{NodeHasher, NodeSet};
 use super::visit::Probe;
 use crate::Error;
+use crate::graph::equal::SATELLITES;
 use crate::graph::list::CandidateList;
 use crate::graph::prune::prune;
 use crate::graph::{key, key_distance, key_id};
@@ -21,9 +23,15 @@ use crate::quantize::own::OwnCode;
 
 /// Entry points that a walk begins with.
 const ENTRIES: usize = 2;
+/// Nearest nodes that are asked whether they lie in the place of a row: its distance to them is not 0 to the last bit.
+const EQUALS_ASKED: usize = 8;
 /// A walk that met fewer living nodes than this starts over with a longer list, up to the longest.
 const LIVING_MIN: u64 = 16;
 const CAPACITY_MAX: usize = 1 << 14;
+/// Candidates of one estimate, to the last bit, that a walk takes: equal rows have it, and all of them would fill its list.
+const EQUALS_MET: usize = 2;
+/// Edges of a node to others in its own place, beside its anchors: the one it hangs below and those that hang below it.
+const EQUALS_NEAR: usize = 1 + SATELLITES;
 
 /// Nodes with their own codes, close together in memory.
 #[derive(Debug, Default)]
@@ -67,43 +75,100 @@ impl Near {
         self.nodes.len() - 1
     }
 
-    /// Measures every node but the one at `from` and `without`, from there; fills `keys` in order.
-    pub(crate) fn measure_from(&mut self, from: usize, without: Option<NodeId>) {
+    /// Whether a node is there and lives.
+    pub(crate) fn lives(&self, node: NodeId) -> bool {
+        self.position(node).is_some_and(|at| self.nodes[at].1.flags == FLAGS_LIVE)
+    }
+
+    /// Measures every node but the one at `from` and those that are `gone`, from there; fills `keys` in order.
+    pub(crate) fn measure_from(&mut self, from: usize, gone: impl Fn(NodeId, &NodeHeader) -> bool) {
         self.keys.clear();
-        let others = (0..self.nodes.len()).filter(|i| *i != from && Some(self.nodes[*i].0) != without);
+        let is_left = |(id, header): &(NodeId, NodeHeader)| !gone(*id, header);
+        let others = (0..self.nodes.len()).filter(|at| *at != from && is_left(&self.nodes[*at]));
         self.keys.extend(others.map(|i| key(self.codes.hi_distance(from, i), i as u32)));
         self.keys.sort_unstable();
     }
 
     /// Positions of at most `degree` of the nodes in `keys`, chosen as the build chooses neighbors.
     pub(crate) fn choose(&self, degree: usize, alpha_sq: f32) -> Vec<u32> {
-        if self.keys.len() == degree + 1 {
-            return self.all_but_one(alpha_sq);
+        let keys = self.without_equals();
+        if keys.len() == degree + 1 {
+            return self.all_but_one(&keys, alpha_sq);
         }
         let distance = |a: u32, b: u32| self.codes.hi_distance(a as usize, b as usize);
         let mut kept = Vec::with_capacity(degree);
-        prune(&self.keys, degree, alpha_sq, distance, &mut kept);
+        prune(&keys, degree, alpha_sq, distance, &mut kept);
         kept
+    }
+
+    /// The keys, of nodes in one place only the first: an edge to another would lead nowhere else. Of those in the node's
+    /// own place a few.
+    fn without_equals(&self) -> Cow<'_, [u64]> {
+        let is_same = |a: &u64, b: &u64| {
+            let is_as_far = key_distance(*a).to_bits() == key_distance(*b).to_bits();
+            is_as_far && self.codes.is_same(key_id(*a) as usize, key_id(*b) as usize)
+        };
+        let as_far = |pair: &[u64]| key_distance(pair[0]).to_bits() == key_distance(pair[1]).to_bits();
+        if !self.keys.windows(2).any(as_far) {
+            return Cow::Borrowed(&self.keys);
+        }
+        let mut few: Vec<u64> = Vec::with_capacity(self.keys.len());
+        for key in &self.keys {
+            let most = if key_distance(*key) == 0.0 { EQUALS_NEAR } else { 1 };
+            if few.iter().rev().take_while(|other| is_same(other, key)).count() < most {
+                few.push(*key);
+            }
+        }
+        Cow::Owned(few)
+    }
+
+    /// The nearest node that lies in the same place as a code.
+    pub(crate) fn equal_to(&self, own: OwnCode, hi: &[i8]) -> Option<NodeId> {
+        let mut nearest = self.keys.iter().take(EQUALS_ASKED).map(|key| key_id(*key) as usize);
+        nearest.find(|at| self.codes.is_same_as(*at, own, hi)).map(|at| self.nodes[at].0)
+    }
+
+    /// Leaves nodes in the place of a code out of what there is to choose from.
+    pub(crate) fn forget_equals(&mut self, own: OwnCode, hi: &[i8]) {
+        self.keys.retain(|key| !self.codes.is_same_as(key_id(*key) as usize, own, hi));
     }
 
     /// Positions of the nodes in `keys` but for the farthest that one nearer than itself stands in the way of; if
     /// there is none, the farthest. That is whom robust prune would leave out of one too many, unless what
     /// stands in the way was itself dropped.
-    fn all_but_one(&self, alpha_sq: f32) -> Vec<u32> {
+    fn all_but_one(&self, keys: &[u64], alpha_sq: f32) -> Vec<u32> {
         let in_the_way = |of: usize, key: u64| {
-            let nearer = self.keys[..of].iter().map(|key| key_id(*key) as usize);
+            let nearer = keys[..of].iter().map(|key| key_id(*key) as usize);
             nearer
                 .rev()
                 .any(|other| alpha_sq * self.codes.hi_distance(other, key_id(key) as usize) <= key_distance(key))
         };
-        let victim = (1..self.keys.len()).rev().find(|at| in_the_way(*at, self.keys[*at]));
-        let victim = victim.unwrap_or(self.keys.len() - 1);
-        self.keys.iter().enumerate().filter(|(at, _)| *at != victim).map(|(_, key)| key_id(*key)).collect()
+        let victim = (1..keys.len()).rev().find(|at| in_the_way(*at, keys[*at]));
+        let victim = victim.unwrap_or(keys.len() - 1);
+        keys.iter().enumerate().filter(|(at, _)| *at != victim).map(|(_, key)| key_id(*key)).collect()
     }
 
     /// The nodes in `keys`, nearest first.
     pub(crate) fn nearest(&self) -> impl Iterator<Item = (NodeId, NodeHeader)> {
         self.keys.iter().map(|key| self.nodes[key_id(*key) as usize])
+    }
+}
+
+/// How far a walk goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// Candidates that it expands, the best.
+    pub(crate) list: usize,
+    /// As many where nearly all of them are dead.
+    pub(crate) list_max: usize,
+    /// Whether it begins at every entry point where those nearby lead to few that live, not only to none.
+    pub(crate) everywhere: bool,
+}
+
+impl Extent {
+    /// As far as it takes to meet some that live.
+    pub(crate) fn of(list: usize) -> Self {
+        Self { list, list_max: CAPACITY_MAX, everywhere: false }
     }
 }
 
@@ -120,11 +185,56 @@ pub(crate) struct Explorer {
     seen: NodeSet,
     /// For each candidate the node that offered it, and the place of the edge there.
     origins: Vec<(NodeId, NodeId, usize)>,
+    equals: Equals,
+}
+
+/// Tells candidates of one estimate, to the last bit, from one another: so many lie in one place that is enough of them.
+#[derive(Debug, Default)]
+struct Equals {
+    /// Candidates whose estimates are not above 0, as bits: the list does not tell these apart.
+    below: Vec<(u32, NodeId)>,
+    /// Nodes without a row, which do not count: others in their place are to be met.
+    dead: NodeSet,
+    /// Whether some were left out.
+    left_out: bool,
+    /// Whether all are taken.
+    takes_all: bool,
+}
+
+impl Equals {
+    fn clear(&mut self) {
+        self.below.clear();
+        self.dead.clear();
+        self.left_out = false;
+    }
+
+    /// Whether a candidate is to be left out.
+    fn leave_out(&mut self, list: &CandidateList, estimate: f32) -> bool {
+        let leaves = !self.takes_all && self.are_many(list, estimate);
+        self.left_out |= leaves;
+        leaves
+    }
+
+    /// Whether enough candidates of that estimate are in the list.
+    fn are_many(&self, list: &CandidateList, estimate: f32) -> bool {
+        let lives = |id: &NodeId| !self.dead.contains(id);
+        if estimate > 0.0 {
+            return list.of_estimate(estimate).filter(lives).count() >= EQUALS_MET;
+        }
+        let same = self.below.iter().filter(|(bits, _)| *bits == estimate.to_bits());
+        same.filter(|(_, id)| lives(id)).count() >= EQUALS_MET
+    }
+
+    fn take(&mut self, estimate: f32, id: NodeId) {
+        if estimate <= 0.0 {
+            self.below.push((estimate.to_bits(), id));
+        }
+    }
 }
 
 impl Explorer {
-    /// Expands the `capacity` best candidates for `point`, more where nearly all of them are dead; the living nodes
-    /// met are in `near`, nearest first.
+    /// Expands the best candidates for `point`; the living nodes met are in `near`, nearest first. Of equal ones it
+    /// meets two.
     ///
     /// # Errors
     ///
@@ -136,17 +246,25 @@ impl Explorer {
         entries: &[Entry],
         reader: &mut R,
         point: &[f32],
-        capacity: usize,
+        mut extent: Extent,
     ) -> Result<(), Error> {
-        let mut capacity = capacity;
+        self.equals.takes_all = false;
         loop {
-            self.walk_once(meta, model, entries, reader, point, capacity)?;
-            let enough = self.near.keys.len() as u64 >= LIVING_MIN.min(meta.rows);
-            if enough || !self.list.is_full() || capacity >= CAPACITY_MAX {
+            self.walk_once(meta, model, entries, reader, point, extent)?;
+            if self.near.nodes.is_empty() && self.equals.left_out {
+                // Only dead ones were met: of their equals some may live.
+                self.equals.takes_all = true;
+                continue;
+            }
+            if self.has_enough(meta) || !self.list.is_full() || extent.list >= extent.list_max {
                 return Ok(());
             }
-            capacity *= 4;
+            extent.list *= 4;
         }
+    }
+
+    fn has_enough(&self, meta: &Meta) -> bool {
+        self.near.keys.len() as u64 >= LIVING_MIN.min(meta.rows)
     }
 
     fn walk_once<R: Reader>(
@@ -156,13 +274,14 @@ impl Explorer {
         entries: &[Entry],
         reader: &mut R,
         point: &[f32],
-        capacity: usize,
+        extent: Extent,
     ) -> Result<(), Error> {
         self.near.clear(meta.layout.inner_dim);
         self.visited.clear();
         self.seen.clear();
         self.origins.clear();
-        self.list.reset(capacity);
+        self.equals.clear();
+        self.list.reset(extent.list);
         self.probe.prepare_inner(meta, point);
         self.entries.clear();
         self.entries.extend(self.probe.entries(model, entries));
@@ -171,8 +290,8 @@ impl Explorer {
             self.list.insert(*estimate, *node);
         });
         self.expand_all(meta, model, reader)?;
-        if self.near.nodes.is_empty() {
-            // Nothing lives around there: the other entry points may lead to something.
+        if self.near.nodes.is_empty() || extent.everywhere && !self.has_enough(meta) {
+            // Nothing lives around there, or little: the other entry points may lead to something.
             self.entries.iter().skip(ENTRIES).for_each(|(estimate, node)| {
                 self.list.insert(*estimate, *node);
             });
@@ -204,7 +323,7 @@ impl Explorer {
     }
 
     fn expand_all<R: Reader>(&mut self, meta: &Meta, model: &Model, reader: &mut R) -> Result<(), Error> {
-        let Self { probe, near, visited, seen, origins, .. } = self;
+        let Self { probe, near, visited, seen, origins, equals, .. } = self;
         let list = RefCell::new(&mut self.list);
         loop {
             let Some((_, id)) = list.borrow_mut().expand() else { return Ok(()) };
@@ -219,8 +338,10 @@ impl Explorer {
             }
             let offer = |place: usize, estimate: f32, neighbor: NodeId| {
                 let mut list = list.borrow_mut();
-                if estimate < list.bound() && list.insert(estimate, neighbor) {
+                let is_near = estimate < list.bound() && !equals.leave_out(&list, estimate);
+                if is_near && list.insert(estimate, neighbor) {
                     origins.push((neighbor, id, place));
+                    equals.take(estimate, neighbor);
                 }
             };
             let mut at = None;
@@ -230,8 +351,9 @@ impl Explorer {
                 }
             };
             let met = probe.visit(meta, model, reader, id, offer, remember)?;
-            if let Some(at) = at {
-                near.keys.push(key(met.distance, at as u32));
+            match at {
+                Some(at) => near.keys.push(key(met.distance, at as u32)),
+                None => _ = equals.dead.insert(id),
             }
             reader.release();
         }

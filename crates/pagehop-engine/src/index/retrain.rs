@@ -69,8 +69,12 @@ impl<W: PagesMut> Change<'_, W> {
         if self.meta.centroids == 0 {
             return more > 0;
         }
-        let grown = self.meta.rows + more as u64 >= trained.saturating_mul(GROWTH) && trained < TRAINED_ENOUGH;
-        grown || self.meta.rows < TRAINED_ENOUGH * GROWTH && self.first_too_long(vectors).is_some()
+        let (rows, equal_rows) = (self.meta.rows, self.meta.change.equal_rows);
+        let is_small = rows < TRAINED_ENOUGH * GROWTH;
+        // Another of many equal rows teaches nothing; and a few others are not worth it to build all of those anew.
+        let places = (rows + more as u64).saturating_sub(equal_rows);
+        let grown = places >= trained.saturating_mul(GROWTH) && trained < TRAINED_ENOUGH;
+        grown && (is_small || equal_rows < rows / 2) || is_small && self.first_too_long(vectors).is_some()
     }
 
     /// The first row that is longer than the added dimension of the inner product has room for.

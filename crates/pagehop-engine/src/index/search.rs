@@ -138,6 +138,7 @@ impl Walk {
         self.visited.clear();
         self.nearest.reset(k.max(EVIDENCE_ROWS));
         self.list.reset(capacity);
+        self.limit_equals(k.max(EVIDENCE_ROWS), state);
         self.entries.clear();
         self.entries.extend(self.probe.entries(&state.model, &state.entries));
         self.offered.clear();
@@ -177,6 +178,7 @@ impl Walk {
         stats: &mut Stats,
     ) -> Result<(), Error> {
         self.nearest.reset(k);
+        self.limit_equals(k, state);
         rest.rows.iter().for_each(|row| self.nearest.keep((row.distance, row.row_id)));
         let before = self.visited.len();
         self.take_back(self.nearest.reach(options.slack), rest);
@@ -184,6 +186,11 @@ impl Walk {
         self.expand_all(state, reader, options, rest, stats)?;
         stats.hops += (self.visited.len() - before) as u64;
         Ok(())
+    }
+
+    /// Of equal rows, as many as there are places in the answer are enough, and as many more as may be dead.
+    fn limit_equals(&mut self, k: usize, state: &State) {
+        self.list.limit_equals(k.saturating_add(state.meta.change.dead_rows as usize));
     }
 
     /// Offers again what was turned away and is within `reach`.

@@ -80,8 +80,13 @@ impl<W: PagesMut> Change<'_, W> {
                     is_within(&meta, pagehop_kernels::l2sq_f32(&encoded.exact, &point), header.step)
                 }
         };
-        let nearest: Vec<NodeId> = self.explorer.near.nearest().take(ASKED).map(|near| near.0).collect();
-        for node in nearest {
+        let mut asked: Vec<NodeId> = self.explorer.near.nearest().take(ASKED).map(|near| near.0).collect();
+        let way = self.way_to_equals(tid, encoded)?;
+        if let Some(last) = way.last() {
+            asked.extend(self.equals_below(*last, &encoded.target(NodeId::MAX, 0))?);
+        }
+        asked.extend(way);
+        for node in asked {
             if !with_node(&self.meta, &self.pages.reader(), node, |found, _| may_share(found))? {
                 continue;
             }

@@ -10,15 +10,18 @@ use std::collections::{HashSet, VecDeque};
 use super::change::Change;
 use super::dead::{self, Dead};
 use super::encode::Target;
-use super::link::Extras;
-use super::near::with_node;
+use super::link::{Edges, Extras, Gone};
+use super::near::{Extent, with_node};
 use super::{OnProgress, Progress, encode, ids};
 use crate::page::layout::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FreeLink, Link, NodeId, NodeMut, NodeRef, PageKind};
 use crate::page::{self, PageId, PagesMut, Reader};
 use crate::{Error, RowIds};
 
-/// Candidates expanded on the way to a dead node's in-neighbors.
+/// Candidates expanded on the way to a dead node's in-neighbors; and where hardly any of those live, at most.
 const REPAIR_LIST: usize = 64;
+const REPAIR_LIST_MAX: usize = 4 * REPAIR_LIST;
+/// A node with fewer edges to living ones looks for others, however far it has to go.
+const EDGES_MIN: usize = 4;
 /// Neighbors of the dead node, nearest first, that are offered to each of its in-neighbors.
 const HEIRS: usize = 12;
 
@@ -138,17 +141,66 @@ impl<W: PagesMut> Change<'_, W> {
     fn unlink(&mut self, node: NodeId, generation: u8) -> Result<u64, Error> {
         let (_, point) = self.point_of(node)?;
         let Self { meta, model, entries, explorer, pages, .. } = self;
-        explorer.walk(meta, model, entries, &mut pages.reader(), &point, REPAIR_LIST)?;
+        let extent = Extent { list_max: REPAIR_LIST_MAX, ..Extent::of(REPAIR_LIST) };
+        explorer.walk(meta, model, entries, &mut pages.reader(), &point, extent)?;
         let (heirs, wards) = (self.heirs(node)?, self.wards_of(node)?);
         let (in_neighbors, guardian) = self.in_neighbors(node, generation, &heirs)?;
         let repaired = in_neighbors.len() as u64;
+        let mut lonely = Vec::new();
         for neighbor in in_neighbors {
-            self.reconsider_without(neighbor, node, &heirs)?;
+            let edges = self.reconsider_without(neighbor, node, &heirs)?;
+            lonely.extend(self.is_lonely(edges).then_some(neighbor));
         }
         let entry = self.replace_entries(node)?;
         // What leads to an entry point may itself be found through it alone.
         self.anchor_anew(&wards, entry.or(guardian), node)?;
+        lonely.extend(self.lonely_of(&wards)?);
+        lonely.into_iter().try_for_each(|node| self.look_around(node))?;
         Ok(repaired)
+    }
+
+    /// Whether a node with so many edges to the living should have more.
+    fn is_lonely(&self, edges: Edges) -> bool {
+        let room = self.meta.layout.degree.saturating_sub(edges.promised);
+        let others = self.meta.rows.saturating_sub(1);
+        edges.living < EDGES_MIN.min(room).min(others.try_into().unwrap_or(EDGES_MIN))
+    }
+
+    /// The lonely ones of nodes whose guardian died: where most die, walks miss many of those that lose an edge.
+    fn lonely_of(&self, wards: &[NodeId]) -> Result<Vec<NodeId>, Error> {
+        let mut lonely = Vec::new();
+        if self.meta.change.dead_rows < self.meta.rows {
+            return Ok(lonely);
+        }
+        for ward in wards {
+            let mut reader = self.pages.reader();
+            let links: Vec<Link> = with_node(&self.meta, &reader, *ward, |found, header| {
+                found.links().filter(|_| header.flags == FLAGS_LIVE).collect()
+            })?;
+            let mut edges = Edges::default();
+            for link in &links {
+                let lives = with_node(&self.meta, &reader, link.node, |_, header| {
+                    header.flags == FLAGS_LIVE && header.generation == link.generation
+                })?;
+                reader.release();
+                edges.count(lives, link.anchor);
+            }
+            lonely.extend((!links.is_empty() && self.is_lonely(edges)).then_some(*ward));
+        }
+        Ok(lonely)
+    }
+
+    /// Walks from a node until enough living ones are met, and gives it edges to these alone. It then loses no more
+    /// edges to the dead, so it does this once, whatever it costs.
+    fn look_around(&mut self, node: NodeId) -> Result<(), Error> {
+        let (_, point) = self.point_of(node)?;
+        let Self { meta, model, entries, explorer, pages, .. } = self;
+        let extent = Extent { everywhere: true, ..Extent::of(REPAIR_LIST) };
+        explorer.walk(meta, model, entries, &mut pages.reader(), &point, extent)?;
+        let met = explorer.near.nearest().map(|near| near.0).filter(|id| *id != node);
+        let met: Vec<NodeId> = met.take(REPAIR_LIST).collect();
+        self.reconsider(node, Extras::Some(&met), None, Gone::TheDead)?;
+        Ok(())
     }
 
     fn free(&mut self, node: NodeId, dead_page: PageId, at: usize) -> Result<(), Error> {
@@ -202,7 +254,9 @@ impl<W: PagesMut> Change<'_, W> {
         generation: u8,
         heirs: &[NodeId],
     ) -> Result<(Vec<NodeId>, Option<NodeId>), Error> {
-        let met = self.explorer.visited.iter().chain(heirs).copied();
+        let led_to =
+            with_node(&self.meta, &self.pages.reader(), node, |found, _| found.links().collect::<Vec<_>>())?;
+        let met = self.explorer.visited.iter().chain(heirs).copied().chain(led_to.iter().map(|link| link.node));
         let mut candidates: Vec<NodeId> = met.filter(|id| *id != node).collect();
         candidates.sort_unstable();
         candidates.dedup();
@@ -353,7 +407,7 @@ impl<W: PagesMut> Change<'_, W> {
         }
         let heir = match self.explorer.near.nearest().next() {
             Some((heir, _)) => Some(heir),
-            None => self.any_row()?,
+            None => self.any_entry()?.map_or_else(|| self.any_row(), |entry| Ok(Some(entry)))?,
         };
         let Some(heir) = heir else { return Ok(None) };
         for index in 0..self.entries.len() {
@@ -363,6 +417,16 @@ impl<W: PagesMut> Change<'_, W> {
             }
         }
         Ok(Some(heir))
+    }
+
+    /// An entry point that lives, if one does.
+    fn any_entry(&self) -> Result<Option<NodeId>, Error> {
+        for entry in &self.entries {
+            if with_node(&self.meta, &self.pages.reader(), entry.node, |_, header| header.flags == FLAGS_LIVE)? {
+                return Ok(Some(entry.node));
+            }
+        }
+        Ok(None)
     }
 
     /// The node of some row, if there is one.
@@ -396,8 +460,8 @@ impl<W: PagesMut> Change<'_, W> {
 
     /// [`Change::reconsider`], when the edge to `gone` is to be replaced by one of `heirs`: those nearest to the
     /// dead node come first, and a dozen are enough to choose from.
-    fn reconsider_without(&mut self, node: NodeId, gone: NodeId, heirs: &[NodeId]) -> Result<(), Error> {
+    fn reconsider_without(&mut self, node: NodeId, gone: NodeId, heirs: &[NodeId]) -> Result<Edges, Error> {
         let extras: Vec<NodeId> = heirs.iter().copied().filter(|heir| *heir != node).take(HEIRS).collect();
-        self.reconsider(node, Extras::Some(&extras), None, Some(gone))
+        self.reconsider(node, Extras::Some(&extras), None, Gone::One(gone))
     }
 }

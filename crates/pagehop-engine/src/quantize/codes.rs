@@ -67,6 +67,23 @@ impl Codes {
         self.hi_norm_sq.push(other.hi_norm_sq[row]);
     }
 
+    /// Forgets all rows but those that `keeps` says.
+    pub(crate) fn retain(&mut self, keeps: impl Fn(usize) -> bool) {
+        let lo_bytes = own::lo_bytes(self.dim);
+        let mut kept = 0;
+        for row in (0..self.len()).filter(|row| keeps(*row)) {
+            self.hi.copy_within(row * self.dim..(row + 1) * self.dim, kept * self.dim);
+            self.lo.copy_within(row * lo_bytes..(row + 1) * lo_bytes, kept * lo_bytes);
+            self.own[kept] = self.own[row];
+            self.hi_norm_sq[kept] = self.hi_norm_sq[row];
+            kept += 1;
+        }
+        self.hi.truncate(kept * self.dim);
+        self.lo.truncate(kept * lo_bytes);
+        self.own.truncate(kept);
+        self.hi_norm_sq.truncate(kept);
+    }
+
     /// Forgets all rows.
     pub(crate) fn clear(&mut self) {
         self.hi.clear();
@@ -114,6 +131,23 @@ impl Codes {
     pub(crate) fn hi_distance(&self, a: usize, b: usize) -> f32 {
         let dot = pagehop_kernels::dot_i8(self.hi(a), self.hi(b)) as f32;
         self.hi_norm_sq[a] + self.hi_norm_sq[b] - 2.0 * self.hi_step(a) * self.hi_step(b) * dot
+    }
+
+    /// Whether two rows lie in one place, as far as their high planes tell: they have the same, or are so short that
+    /// squares of their components are nothing.
+    pub(crate) fn is_same(&self, a: usize, b: usize) -> bool {
+        self.is_same_as(a, self.own[b], self.hi(b))
+    }
+
+    /// [`Codes::is_same`], for a code from elsewhere.
+    pub(crate) fn is_same_as(&self, row: usize, own: OwnCode, hi: &[i8]) -> bool {
+        self.own[row].step == own.step && self.hi(row) == hi
+            || self.is_nothing(row) && own.norm_sq < f32::MIN_POSITIVE
+    }
+
+    /// Whether a row is so short that its square is nothing.
+    pub(crate) fn is_nothing(&self, row: usize) -> bool {
+        self.own[row].norm_sq < f32::MIN_POSITIVE
     }
 
     /// Decodes a row at full precision.

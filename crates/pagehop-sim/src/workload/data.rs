@@ -28,7 +28,7 @@ impl Cloud {
         let centers = (0..1 + rng.below(8)).map(|_| (0..dim).map(|_| gauss(rng)).collect()).collect();
         let noise = [0.1, 0.5, 1.0, 3.0][rng.below(4)];
         let long_one_in = if rng.one_in(4) { 5 + rng.below(40) } else { 0 };
-        let same_one_in = if rng.one_in(8) { 2 + rng.below(20) } else { 0 };
+        let same_one_in = if rng.one_in(8) { 1 + rng.below(20) } else { 0 };
         Self { dim, centers, noise, long_one_in, same_one_in }
     }
 

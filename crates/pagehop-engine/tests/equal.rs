@@ -1,0 +1,353 @@
+//! Equal rows, hundreds of them: they are all found, they hide nobody, and they cost their neighbors nothing.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use pagehop_engine::{BuildOptions, Change, CheckReport, Index, Metric, RowIds, SearchOptions, build, create};
+use pagehop_sim::{MemPages, MemWriter};
+use support::{Noise, Rows, distance, no_progress};
+
+const DIM: usize = 24;
+const MODES: [RowIds; 2] = [RowIds::Mapped, RowIds::Tids];
+/// What a host uses that asks for no more than ten rows.
+const DEFAULT: SearchOptions = SearchOptions { search_list: 100, slack: 0.2, beam_width: 4 };
+
+/// An index and the rows that should be in it.
+struct Set {
+    pages: MemPages,
+    mode: RowIds,
+    rows: Vec<(u64, Vec<f32>)>,
+    looks: u64,
+}
+
+impl Set {
+    fn empty(mode: RowIds) -> Self {
+        let mut pages = MemPages::new();
+        create(DIM, Metric::L2, 1, mode, &mut pages).unwrap();
+        Self { pages, mode, rows: Vec::new(), looks: 0 }
+    }
+
+    fn built(mode: RowIds, vectors: &[Vec<f32>]) -> Self {
+        let ids: Vec<u64> = (1..=vectors.len() as u64).collect();
+        let rows = Rows { ids: ids.clone(), ..Rows::new(DIM, vectors.concat()) };
+        let mut pages = MemPages::new();
+        let options = BuildOptions { row_ids: mode, ..support::options(Metric::L2) };
+        build(&mut rows.clone(), &options, &mut pages, &mut no_progress()).unwrap();
+        Self { pages, mode, rows: ids.into_iter().zip(vectors.iter().cloned()).collect(), looks: 0 }
+    }
+
+    fn change<T>(&mut self, work: impl FnOnce(&mut Change<'_, MemWriter<'_>>) -> T) -> T {
+        let known = Index::open(self.pages.clone()).unwrap();
+        let mut writer = self.pages.writer();
+        let mut change = known.change(&mut writer).unwrap();
+        let result = work(&mut change);
+        change.finish().unwrap();
+        self.looks += writer.looks();
+        writer.commit();
+        result
+    }
+
+    /// Adds rows one by one.
+    fn add(&mut self, vectors: &[Vec<f32>]) {
+        let first = self.rows.last().map_or(1, |row| row.0 + 1);
+        let fresh: Vec<(u64, Vec<f32>)> = (first..).zip(vectors.iter().cloned()).collect();
+        let mode = self.mode;
+        for some in fresh.chunks(50) {
+            self.change(|change| {
+                for (id, vector) in some {
+                    match mode {
+                        RowIds::Mapped => {
+                            assert_eq!(change.add(&[*id], vector, &mut no_progress()).unwrap().added, 1);
+                        }
+                        RowIds::Tids => change.insert_tid(*id, vector, false, &mut no_progress()).unwrap(),
+                    }
+                }
+            });
+        }
+        self.rows.extend(fresh);
+    }
+
+    /// Deletes rows and takes them out.
+    fn remove(&mut self, gone: impl Fn(u64) -> bool) {
+        self.bury(gone);
+        while self.change(|change| change.vacuum(64, &mut no_progress()).unwrap()).steps() > 0 {}
+    }
+
+    /// Deletes rows.
+    fn bury(&mut self, gone: impl Fn(u64) -> bool) {
+        let ids: Vec<u64> = self.rows.iter().map(|row| row.0).filter(|id| gone(*id)).collect();
+        let mode = self.mode;
+        self.change(|change| match mode {
+            RowIds::Mapped => assert_eq!(change.delete(&ids).unwrap().deleted, ids.len() as u64),
+            RowIds::Tids => {
+                assert_eq!(change.remove_tids(0..u32::MAX, &mut |id| gone(id)).unwrap().removed, ids.len() as u64);
+            }
+        });
+        self.rows.retain(|row| !gone(row.0));
+    }
+
+    fn index(&self) -> Index<&MemPages> {
+        Index::open(&self.pages).unwrap()
+    }
+
+    /// Every row is within reach over anchors, and comes out of a cursor once.
+    fn assert_whole(&self, what: &str) -> CheckReport {
+        let index = self.index();
+        let report = index.check(&mut no_progress()).unwrap();
+        assert_eq!((report.anchored, report.reachable), (report.nodes, report.nodes), "{what}: {report:?}");
+        let all: BTreeSet<u64> = self.rows.iter().map(|row| row.0).collect();
+        for query in [&self.rows[0].1, &self.rows[self.rows.len() - 1].1] {
+            let mut cursor = index.cursor(query, &DEFAULT).unwrap();
+            let mut found = BTreeSet::new();
+            while let Some(row) = cursor.next_hit().unwrap() {
+                assert!(found.insert(row.row_id), "{what}: row {} came twice", row.row_id);
+            }
+            assert_eq!(found, all, "{what}");
+        }
+        report
+    }
+
+    /// Share of the ten nearest that a search finds, any of equally near ones, and hops per query.
+    fn recall(&self, queries: &[Vec<f32>]) -> (f64, f64) {
+        let index = self.index();
+        let (mut found, mut hops) = (0, 0);
+        for query in queries {
+            let mut all: Vec<f64> = self.rows.iter().map(|row| distance(Metric::L2, query, &row.1)).collect();
+            all.sort_by(f64::total_cmp);
+            let result = index.search(query, 10, &DEFAULT).unwrap();
+            let kth = all[9.min(all.len() - 1)] * 1.001 + 1e-9;
+            let near = |id: u64| {
+                let row = self.rows.iter().find(|row| row.0 == id).expect("a row that is there");
+                distance(Metric::L2, query, &row.1) <= kth
+            };
+            found += result.hits.iter().filter(|hit| near(hit.row_id)).count();
+            hops += result.stats.hops;
+        }
+        (found as f64 / (10.min(self.rows.len()) * queries.len()) as f64, hops as f64 / queries.len() as f64)
+    }
+}
+
+/// Rows around a dozen centers, the same for all seeds.
+fn clusters(count: usize, seed: u64) -> Vec<Vec<f32>> {
+    let (mut shared, mut noise) = (Noise(7), Noise(seed));
+    let centers: Vec<Vec<f32>> = (0..12).map(|_| (0..DIM).map(|_| shared.gauss()).collect()).collect();
+    let row = |_| {
+        let center = &centers[(noise.next() % 12) as usize];
+        center.iter().map(|x| x + 0.5 * noise.gauss()).collect()
+    };
+    (0..count).map(row).collect()
+}
+
+/// Rows without structure.
+fn spread(count: usize, seed: u64) -> Vec<Vec<f32>> {
+    let mut noise = Noise(seed);
+    (0..count).map(|_| (0..DIM).map(|_| noise.gauss()).collect()).collect()
+}
+
+fn equal(count: usize, row: &[f32]) -> Vec<Vec<f32>> {
+    vec![row.to_vec(); count]
+}
+
+/// Plateaus by name: at the origin, which is nearer to every row than other rows are, and at a row of the set.
+fn plateaus() -> [(&'static str, Vec<f32>); 2] {
+    [("origin", vec![0.0; DIM]), ("row", clusters(1, 3).remove(0))]
+}
+
+#[test]
+fn rows_that_come_after_hundreds_of_equal_ones_are_found() {
+    for (what, others, queries) in
+        [("clusters", clusters(500, 1), clusters(50, 2)), ("spread", spread(500, 1), spread(50, 2))]
+    {
+        for mode in MODES {
+            let mut alone = Set::empty(mode);
+            alone.add(&others);
+            let (expected, expected_hops) = alone.recall(&queries);
+            for (place, row) in plateaus() {
+                let what = format!("{what} {mode:?} {place}");
+                let mut set = Set::empty(mode);
+                set.add(&equal(500, &row));
+                set.add(&others);
+                let (recall, hops) = set.recall(&queries);
+                println!("{what}: {recall} in {hops}, without {expected} in {expected_hops}");
+                set.assert_whole(&what);
+                assert!(hops < expected_hops + 12.0, "{what}: {hops} hops, without the plateau {expected_hops}");
+                assert!(recall > expected - 0.02, "{what}: {recall}, without the plateau {expected}");
+                let nearest: Vec<Vec<f32>> = others.iter().step_by(10).cloned().collect();
+                let themselves = found_themselves(&set, &nearest);
+                println!(
+                    "{themselves} of 50 find themselves, without the plateau {}",
+                    found_themselves(&alone, &nearest)
+                );
+                assert!(themselves >= 44, "{what}");
+                set.remove(|id| id <= 500 && id % 10 > 0);
+                let (recall, hops) = set.recall(&queries);
+                println!("{what}, after vacuum: {recall} in {hops}");
+                set.assert_whole(&what);
+                assert!(recall > expected - 0.02, "{what}, after vacuum: {recall}, without the plateau {expected}");
+            }
+        }
+    }
+}
+
+/// How many of `rows` a search for the one nearest row finds.
+fn found_themselves(set: &Set, rows: &[Vec<f32>]) -> usize {
+    let index = set.index();
+    let is_found = |row: &&Vec<f32>| {
+        let hits = index.search(row, 1, &DEFAULT).unwrap().hits;
+        hits.first().is_some_and(|hit| hit.distance < 1e-2)
+    };
+    rows.iter().filter(is_found).count()
+}
+
+#[test]
+fn two_plateaus_hide_neither_each_other_nor_the_rest() {
+    let (others, queries) = (clusters(500, 1), clusters(50, 2));
+    let [a, b] = plateaus();
+    for mode in MODES {
+        let mut alone = Set::empty(mode);
+        alone.add(&others);
+        let least = alone.recall(&queries).0 - 0.02;
+        let mut set = Set::empty(mode);
+        set.add(&equal(300, &a.1));
+        set.add(&equal(300, &b.1));
+        set.add(&others);
+        set.assert_whole("whole");
+        let (recall, hops) = set.recall(&queries);
+        println!("{mode:?}: {recall} in {hops}");
+        assert!(recall > least, "{mode:?}: {recall}");
+        assert_eq!(found_themselves(&set, &[a.1.clone(), b.1.clone()]), 2);
+        // The first of each plateau go, on which the others rely, and then nearly all.
+        set.remove(|id| id <= 40 || (301..=340).contains(&id));
+        set.assert_whole("without the first");
+        assert!(set.recall(&queries).0 > least, "{mode:?}: {:?}", set.recall(&queries));
+        set.remove(|id| id <= 600 && id % 40 > 0);
+        set.assert_whole("nearly without plateaus");
+        assert!(set.recall(&queries).0 > least, "{mode:?}: {:?}", set.recall(&queries));
+    }
+}
+
+/// Those that lead to the living are dead, and a walk meets few of many equal ones.
+#[test]
+fn rows_come_after_equal_ones_that_died() {
+    let (others, row) = (clusters(60, 1), clusters(1, 3).remove(0));
+    for mode in MODES {
+        for (first, last) in [(1, 299), (2, 300), (1, 300), (20, 280)] {
+            let mut set = Set::empty(mode);
+            set.add(&equal(300, &row));
+            set.bury(|id| (first..=last).contains(&id));
+            let what = format!("{mode:?}, {first} to {last} died");
+            for rows in [equal(1, &row), others.clone(), equal(80, &row)] {
+                set.add(&rows);
+                set.assert_whole(&what);
+            }
+            assert!(set.recall(&clusters(20, 2)).0 > 0.97, "{what}: {:?}", set.recall(&clusters(20, 2)));
+            while set.change(|change| change.vacuum(64, &mut no_progress()).unwrap()).steps() > 0 {}
+            set.assert_whole(&what);
+        }
+    }
+}
+
+/// Rows so short that the squares of their components are nothing: distances do not tell them apart.
+#[test]
+fn rows_that_distances_do_not_tell_apart_hide_nobody() {
+    let (others, queries) = (clusters(300, 1), clusters(50, 2));
+    for mode in MODES {
+        let mut set = Set::empty(mode);
+        let tiny: Vec<Vec<f32>> = (0..300).map(|at| vec![at as f32 * 1e-30; DIM]).collect();
+        set.add(&tiny);
+        set.assert_whole("tiny rows");
+        for some in others.chunks(100) {
+            set.add(some);
+            set.assert_whole("and others");
+            let (recall, hops) = set.recall(&queries);
+            println!("{mode:?}: {recall} in {hops}");
+            assert!(recall > 0.97, "{mode:?}: {recall}");
+        }
+    }
+}
+
+#[test]
+fn a_build_with_many_equal_rows_finds_all_of_them() {
+    let (others, queries) = (clusters(2000, 1), clusters(50, 2));
+    for mode in MODES {
+        let alone = Set::built(mode, &others);
+        let (expected, expected_hops) = alone.recall(&queries);
+        for (place, row) in plateaus() {
+            // Some before, some after the others.
+            let rows = [equal(400, &row), others.clone(), equal(600, &row)].concat();
+            let mut set = Set::built(mode, &rows);
+            let what = format!("{mode:?} {place}");
+            let (recall, hops) = set.recall(&queries);
+            println!("{what}: {recall} in {hops}, without {expected} in {expected_hops}");
+            set.assert_whole(&what);
+            assert!(recall > expected - 0.01, "{what}: {recall}, without the plateau {expected}");
+            set.remove(|id| (id <= 400 || id > 2400) && id % 20 > 0);
+            set.assert_whole(&what);
+            let (recall, _) = set.recall(&queries);
+            assert!(recall > expected - 0.01, "{what}, after vacuum: {recall}, without the plateau {expected}");
+        }
+    }
+}
+
+/// An equal row joins the others at a cost that does not grow with how many they are, and is no neighbor's business.
+#[test]
+fn another_equal_row_costs_no_more_than_any_row() {
+    for mode in MODES {
+        let mut set = Set::empty(mode);
+        let row = clusters(1, 3).remove(0);
+        set.add(&clusters(600, 1));
+        let before = set.looks;
+        set.add(&clusters(100, 4));
+        let others = set.looks - before;
+        let (mut first, mut last) = (0, 0);
+        for round in 0..10 {
+            let before = set.looks;
+            set.add(&equal(100, &row));
+            last = set.looks - before;
+            first = if round == 0 { last } else { first };
+        }
+        println!("{mode:?}: {others} looks for 100 rows, {first} for the first equal ones, {last} for the last");
+        assert!(first < others && last < others, "{mode:?}: {others}, {first}, {last}");
+        set.assert_whole("plateau last");
+    }
+}
+
+/// Recall and cost of ordinary rows, which the care for equal ones must leave alone.
+#[test]
+fn rows_that_are_not_equal_cost_what_they_did() {
+    // Measured before anything was done for equal rows: 169.1 and 269.2 looks, recall of 0.9985 and 0.9675.
+    for (what, rows, queries, most, least) in [
+        ("clusters", clusters(2000, 1), clusters(200, 2), 171.0, 0.9985),
+        ("spread", spread(2000, 1), spread(200, 2), 272.0, 0.9675),
+    ] {
+        let mut set = Set::empty(RowIds::Mapped);
+        set.add(&rows);
+        let looks = set.looks as f64 / 2000.0;
+        let (recall, hops) = set.recall(&queries);
+        let built = Set::built(RowIds::Mapped, &rows).recall(&queries);
+        println!("{what}: {looks} looks for each, recall {recall} in {hops} hops; built {built:?}");
+        assert!(looks < most && recall > least - 0.005 && built.0 > least - 0.005, "{what}: {looks}, {recall}");
+    }
+}
+
+/// What a vacuum costs grows as the dead do, though nobody is left to take their places.
+#[test]
+fn vacuum_where_nearly_all_died_costs_each_row_the_same() {
+    for mode in MODES {
+        for living in [1, 4, 40] {
+            let cost = |count: usize| {
+                let mut set = Set::built(mode, &clusters(count, 1));
+                set.remove(|id| !(id as usize).is_multiple_of(count.div_ceil(living)));
+                let what = format!("{} of {count}", set.rows.len());
+                set.assert_whole(&what);
+                let (recall, _) = set.recall(&clusters(30, 2));
+                println!("{mode:?} {what}: {} looks for each, recall {recall}", set.looks / count as u64);
+                assert!(recall > 0.99, "{mode:?} {what}: {recall}");
+                set.looks
+            };
+            let (few, many) = (cost(2000), cost(4000));
+            assert!(many * 2 < few * 5, "{mode:?}: {few} looks for 2,000 rows, {many} for 4,000");
+        }
+    }
+}
