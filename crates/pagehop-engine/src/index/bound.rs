@@ -121,7 +121,7 @@ impl Bound {
 }
 
 /// How far a row may be from its own code.
-fn code_error(step: f64, inner_dim: f64) -> f64 {
+pub(super) fn code_error(step: f64, inner_dim: f64) -> f64 {
     HALF_STEP * step * inner_dim.sqrt() + NO_LENGTH
 }
 

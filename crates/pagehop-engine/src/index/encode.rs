@@ -52,6 +52,17 @@ impl Encoded {
     ///
     /// [`Error::Dimension`] or [`Error::Argument`] if the metric cannot place it.
     pub(crate) fn new(meta: &Meta, model: &Model, row: &[f32]) -> Result<Self, Error> {
+        let mut encoded = Self::own_only(meta, model, row)?;
+        encoded.complete(meta, model);
+        Ok(encoded)
+    }
+
+    /// Encodes only what the row's own node has of it: all that it takes to know it again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Encoded::new`].
+    pub(crate) fn own_only(meta: &Meta, model: &Model, row: &[f32]) -> Result<Self, Error> {
         if row.len() != meta.dim {
             return Err(Error::Dimension { expected: meta.dim, got: row.len() });
         }
@@ -59,16 +70,20 @@ impl Encoded {
         let mut x = vec![0.0; dim];
         model.space.row(row, &mut x)?;
         let mut encoded = Self { hi: vec![0; dim], lo: vec![0; own::lo_bytes(dim)], ..Self::default() };
-        let mut values = vec![0; dim];
-        encoded.own = own::encode(&x, &mut values, &mut encoded.hi, &mut encoded.lo);
-        encoded.exact = x.clone();
-        // From the code, not from the user's vector: whoever reads the node can encode it again.
-        own::decode(encoded.own.step, &encoded.hi, &encoded.lo, &mut values, &mut x);
-        encoded.centroid = nearest_centroid(model, &x, encoded.own.norm_sq);
-        encoded.code = vec![0; meta.layout.edge.words()];
-        encoded.factors = encode_edge(meta, model, &x, encoded.centroid, &mut encoded.code);
-        encoded.point = x;
+        encoded.own = own::encode(&x, &mut vec![0; dim], &mut encoded.hi, &mut encoded.lo);
+        encoded.exact = x;
         Ok(encoded)
+    }
+
+    /// Adds what its neighbors have of it.
+    pub(crate) fn complete(&mut self, meta: &Meta, model: &Model) {
+        let mut x = vec![0.0; self.exact.len()];
+        // From the code, not from the user's vector: whoever reads the node can encode it again.
+        own::decode(self.own.step, &self.hi, &self.lo, &mut vec![0; x.len()], &mut x);
+        self.centroid = nearest_centroid(model, &x, self.own.norm_sq);
+        self.code = vec![0; meta.layout.edge.words()];
+        self.factors = encode_edge(meta, model, &x, self.centroid, &mut self.code);
+        self.point = x;
     }
 
     /// What an edge to this row carries once it is in `node`.

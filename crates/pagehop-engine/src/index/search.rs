@@ -92,6 +92,12 @@ pub(super) trait Rest {
 
     /// A row that was visited, one of the nearest or not. The same may come again.
     fn meet(&mut self, node: NodeId, row_id: u64, visited: &Visited);
+
+    /// Whether what was met is all that is wanted.
+    #[inline]
+    fn is_enough(&self) -> bool {
+        false
+    }
 }
 
 /// A search that ends with its answer remembers nothing else.
@@ -160,8 +166,10 @@ impl Walk {
             self.offered.push(entry);
         }
         self.expand_all(state, reader, options, rest, stats)?;
-        self.offer_entries(options, rest);
-        self.expand_all(state, reader, options, rest, stats)?;
+        if !rest.is_enough() {
+            self.offer_entries(options, rest);
+            self.expand_all(state, reader, options, rest, stats)?;
+        }
         stats.hops += self.visited.len() as u64;
         Ok(())
     }
@@ -273,6 +281,9 @@ impl Walk {
             self.visited.push(node);
             stats.estimates += visited.degree() as u64;
             reader.release();
+            if rest.is_enough() {
+                break;
+            }
         }
         Ok(())
     }

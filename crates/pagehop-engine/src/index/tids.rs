@@ -1,11 +1,14 @@
 //! Rows that a host names and decides about: PostgreSQL's tids. A node holds the tids of all versions of a row whose
 //! vector did not change, as far as there is room.
 
-use super::bound::is_within;
+use super::bound::{code_error, is_within};
 use super::change::{Change, INSERT_LIST};
 use super::encode::{self, Encoded};
 use super::near::with_node;
-use super::{OnProgress, dead};
+use super::search::{Rest, Walk};
+use super::state::State;
+use super::visit::Visited;
+use super::{OnProgress, SearchOptions, Stats, dead};
 use crate::page::layout::{FLAGS_LIVE, NodeId, NodeMut, NodeRef, PageKind};
 use crate::page::{self, PageId, PagesMut, Reader};
 use crate::row_ids::{RowIds, TIDS_MAX};
@@ -15,6 +18,30 @@ use crate::{AddReport, Error};
 const KNOWN_LIST: usize = 8;
 /// Nearest nodes that are asked whether they have the row's code.
 const ASKED: usize = 8;
+
+/// Nodes with room that a search for a known row met.
+struct Met {
+    /// A squared distance within which a node lies where the row does.
+    here: f32,
+    /// Whether one was met, with room or without.
+    is_here: bool,
+    nodes: Vec<(f32, NodeId)>,
+}
+
+impl Rest for Met {
+    fn turn_away(&mut self, _: f32, _: NodeId) {}
+
+    fn meet(&mut self, node: NodeId, _: u64, visited: &Visited) {
+        self.is_here |= visited.distance <= self.here;
+        if visited.header.tids().contains(&0) {
+            self.nodes.push((visited.distance, node));
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.is_here
+    }
+}
 
 /// What a removal of tids did, or saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,21 +79,54 @@ impl<W: PagesMut> Change<'_, W> {
             return self.train_with(&[tid], vector, &mut AddReport::default(), progress);
         }
         self.refuse_too_long(&[tid], vector)?;
-        let encoded = Encoded::new(&self.meta, &self.model, vector)?;
-        for capacity in [KNOWN_LIST, INSERT_LIST].into_iter().skip(usize::from(!is_known)) {
-            self.walk_to(&encoded, capacity)?;
-            if self.join(tid, &encoded, is_known)? {
+        let mut encoded = Encoded::own_only(&self.meta, &self.model, vector)?;
+        if is_known {
+            let met = self.search_known(&encoded)?;
+            if self.join_one(tid, &encoded, true, met)? {
                 return Ok(());
             }
         }
-        self.insert_here(tid, &encoded)?;
+        encoded.complete(&self.meta, &self.model);
+        self.walk_to(&encoded, INSERT_LIST)?;
+        if !self.join(tid, &encoded, is_known)? {
+            self.insert_here(tid, &encoded)?;
+        }
         Ok(())
     }
 
-    /// Gives `tid` to a node that the walk met, if one has room and the row's code, or a code as near to the row as to its own.
+    /// Searches for the node of an older version of a row, as for any query: it ends at a node that lies where the row does.
+    /// Returns the nearest nodes with room for a tid.
+    fn search_known(&mut self, encoded: &Encoded) -> Result<Vec<NodeId>, Error> {
+        let (meta, model, entries) = (self.meta.clone(), self.model.clone(), self.entries.clone());
+        let state = State { meta, model, entries, snapshot: u64::MAX };
+        let mut walk = Walk::default();
+        walk.probe.prepare_inner(&state.meta, &encoded.exact);
+        walk.begin(&state, KNOWN_LIST, 1, false);
+        let norms_sq = f64::from(walk.probe.query_norm_sq()) + f64::from(encoded.own.norm_sq);
+        let here = 4.0 * code_error(encoded.own.step.into(), encoded.exact.len() as f64).powi(2) + 1e-5 * norms_sq;
+        let mut met = Met { here: here as f32, is_here: false, nodes: Vec::new() };
+        let options = SearchOptions { search_list: KNOWN_LIST, slack: f32::INFINITY, beam_width: 1 };
+        walk.run(&state, &mut self.pages.reader(), &options, &mut met, &mut Stats::default())?;
+        met.nodes.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        met.nodes.dedup();
+        Ok(met.nodes.into_iter().take(ASKED).map(|(_, node)| node).collect())
+    }
+
+    /// Gives `tid` to a node that the walk met.
     fn join(&mut self, tid: u64, encoded: &Encoded, is_known: bool) -> Result<bool, Error> {
-        let layout = self.meta.layout;
+        let mut asked: Vec<NodeId> = self.explorer.near.nearest().take(ASKED).map(|near| near.0).collect();
+        let way = self.way_to_equals(tid, encoded)?;
+        if let Some(last) = way.last() {
+            asked.extend(self.equals_below(*last, &encoded.target(NodeId::MAX, 0))?);
+        }
+        asked.extend(way);
+        self.join_one(tid, encoded, is_known, asked)
+    }
+
+    /// Gives `tid` to the first of the nodes that has room and the row's code, or a code as near to the row as to its own.
+    fn join_one(&mut self, tid: u64, encoded: &Encoded, is_known: bool, asked: Vec<NodeId>) -> Result<bool, Error> {
         let meta = self.meta.clone();
+        let layout = meta.layout;
         let mut point = Vec::new();
         let mut may_share = |node: &NodeRef<'_>| {
             let header = node.header();
@@ -80,12 +140,6 @@ impl<W: PagesMut> Change<'_, W> {
                     is_within(&meta, pagehop_kernels::l2sq_f32(&encoded.exact, &point), header.step)
                 }
         };
-        let mut asked: Vec<NodeId> = self.explorer.near.nearest().take(ASKED).map(|near| near.0).collect();
-        let way = self.way_to_equals(tid, encoded)?;
-        if let Some(last) = way.last() {
-            asked.extend(self.equals_below(*last, &encoded.target(NodeId::MAX, 0))?);
-        }
-        asked.extend(way);
         for node in asked {
             if !with_node(&self.meta, &self.pages.reader(), node, |found, _| may_share(found))? {
                 continue;
