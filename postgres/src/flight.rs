@@ -12,11 +12,14 @@ use pgrx::pg_sys;
 /// Most reads in flight of one scan.
 const FLIGHTS_MAX: usize = 16;
 
+/// Operations, each in a place of its own: the server writes into one until it has landed.
+#[allow(clippy::vec_box, reason = "they must not move")]
+type Flights = Vec<Box<Flight>>;
+
 /// Reads in flight, the oldest first.
 #[derive(Default)]
 pub(crate) struct InFlight {
-    /// The server writes into an operation until it has landed: each stays in its place.
-    flights: RefCell<Vec<Box<Flight>>>,
+    flights: RefCell<Flights>,
 }
 
 struct Flight {
@@ -130,7 +133,7 @@ unsafe fn land(flight: Box<Flight>) -> pg_sys::Buffer {
 /// # Safety
 ///
 /// `relation` is open.
-unsafe fn has_room(flights: &mut Vec<Box<Flight>>, relation: pg_sys::Relation) -> bool {
+unsafe fn has_room(flights: &mut Flights, relation: pg_sys::Relation) -> bool {
     // SAFETY: the relation is open; calls by value.
     let (concurrency, pins) = unsafe {
         let concurrency = pg_sys::get_tablespace_io_concurrency((*(*relation).rd_rel).reltablespace);

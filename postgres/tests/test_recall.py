@@ -35,12 +35,14 @@ def test_what_is_asked_for_is_found(connect: Connect) -> None:
     connection = connect()
     built(connection, 5000)
     assert number(connection, CALIBRATED) == 14, "seven recalls at 1 and at 10 neighbors"
-    hops = []
+    hops: list[float] = []
     for wanted in [0.9, 0.95, 0.99]:
         run(connection, f"SET pagehop.recall = {wanted}")
         found = recall(connection, vectors(150, seed=77))
         assert abs(found - wanted) < 0.25 * (1 - wanted) + 0.015, (wanted, found)
-        hops.append(value(connection, "SELECT hops FROM pagehop_recall('items_embedding')"))
+        cost = value(connection, "SELECT hops FROM pagehop_recall('items_embedding')")
+        assert isinstance(cost, float)
+        hops.append(cost)
     assert hops == sorted(hops)
     assert hops[0] < hops[2]
 

@@ -33,7 +33,7 @@ fn unseen_queries_are_answered_at_the_recall_that_is_asked_for() {
             println!("{metric:?} {wanted}: {found}, slack {}", options.slack);
             // The interval of each of two samples of 400 is about half of this wide.
             let room = 0.25 * (1.0 - f64::from(wanted)) + 0.01;
-            assert!((f64::from(found) - f64::from(wanted)).abs() < room, "{metric:?} {wanted}: {found}");
+            assert!((found - f64::from(wanted)).abs() < room, "{metric:?} {wanted}: {found}");
             assert!(options.slack >= before, "settings for more recall are no cheaper");
             before = options.slack;
         }
