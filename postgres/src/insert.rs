@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 
 use crate::opclass::Kind;
 use crate::writer::Writer;
-use crate::{errors, vector};
+use crate::{errors, models, vector};
 
 /// `aminsert`. `unchanged` says that the row's vector is that of a version before: its node takes the new version in.
 #[pg_guard]
@@ -44,11 +44,14 @@ pub(crate) unsafe extern "C-unwind" fn aminsert(
 ///
 /// `index` is open and of this access method.
 unsafe fn insert(index: pg_sys::Relation, tid: u64, components: &[f32], unchanged: bool) -> Result<(), Error> {
+    // Before others have to wait for it.
     // SAFETY: the caller keeps the index open.
+    let prepared = unsafe { models::open(index)?.prepare(components, unchanged) };
+    // SAFETY: as above.
     let mut writer = unsafe { Writer::new(index)? };
     let open = writer.index();
     let mut change = open.change(&mut writer)?;
-    change.insert_tid(tid, components, unchanged, &mut |_| {
+    change.insert_prepared(tid, components, prepared, unchanged, &mut |_| {
         pgrx::check_for_interrupts!();
         ControlFlow::Continue(())
     })?;

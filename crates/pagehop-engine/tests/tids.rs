@@ -246,3 +246,43 @@ fn an_index_whose_rows_all_died_grows_again() {
         assert_eq!(tids(&pages, rows.row(0)), again, "{steps} steps");
     }
 }
+
+#[test]
+fn a_row_that_was_encoded_before_goes_where_it_would_have_gone() {
+    let rows = Rows::new(16, embeddings(16, 600, 4));
+    let (mut at_once, mut before) = (built(&rows, Metric::L2), built(&rows, Metric::L2));
+    let others = embeddings(16, 40, 5);
+    for (tid, vector) in (70_000..).zip(others.chunks_exact(16)) {
+        insert(&mut at_once, tid, vector, false);
+        let known = Index::open(before.clone()).unwrap();
+        let prepared = known.prepare(vector, tid % 2 == 0);
+        assert!(prepared.is_some());
+        let mut writer = before.writer();
+        let mut change = known.change(&mut writer).unwrap();
+        change.insert_prepared(tid, vector, prepared, false, &mut no_progress()).unwrap();
+        change.finish().unwrap();
+    }
+    assert!(tids(&at_once, &others[..16]) == tids(&before, &others[..16]));
+    for query in others.chunks_exact(16) {
+        let find = |pages: &MemPages| Index::open(pages).unwrap().search(query, 5, &EVERYTHING).unwrap().hits;
+        assert_eq!(find(&at_once), find(&before));
+    }
+}
+
+#[test]
+fn a_row_that_was_encoded_for_another_model_is_encoded_anew() {
+    let rows = Rows::new(16, embeddings(16, 600, 4));
+    let other = Index::open(built(&Rows::new(16, embeddings(16, 600, 9)), Metric::L2)).unwrap();
+    let mut pages = built(&rows, Metric::L2);
+    let vector = &embeddings(16, 1, 5)[..];
+    change(&mut pages, |change| {
+        let foreign = other.prepare(vector, false);
+        change.insert_prepared(70_000, vector, foreign, false, &mut no_progress()).unwrap();
+    });
+    let hit = Index::open(&pages).unwrap().search(vector, 1, &EVERYTHING).unwrap().hits[0];
+    assert_eq!(hit.row_id, 70_000);
+    assert!(hit.distance < 1e-3, "it lies {} from where it should", hit.distance);
+    let mut empty = MemPages::new();
+    create(16, Metric::L2, 1, RowIds::Tids, &mut empty).unwrap();
+    assert!(Index::open(empty).unwrap().prepare(vector, false).is_none(), "it has no model");
+}

@@ -39,7 +39,7 @@ pub use memory::build_memory_bytes;
 pub use retrain::TRAINED_ENOUGH;
 pub use search::Searcher;
 use state::{Newest, State};
-pub use tids::RemoveReport;
+pub use tids::{Prepared, RemoveReport};
 pub use vacuum::VacuumReport;
 
 /// Choices of a bulk build. `Default` is what the README measures.

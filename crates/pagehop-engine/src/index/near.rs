@@ -285,7 +285,9 @@ impl Explorer {
         self.probe.prepare_inner(meta, point);
         self.entries.clear();
         self.entries.extend(self.probe.entries(model, entries));
-        self.entries.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        if self.entries.len() > ENTRIES {
+            self.entries.select_nth_unstable_by(ENTRIES, |a, b| a.0.total_cmp(&b.0));
+        }
         self.entries.iter().take(ENTRIES).for_each(|(estimate, node)| {
             self.list.insert(*estimate, *node);
         });

@@ -1,16 +1,19 @@
 //! Rows that a host names and decides about: PostgreSQL's tids. A node holds the tids of all versions of a row whose
 //! vector did not change, as far as there is room.
 
+use std::sync::Arc;
+
 use super::bound::{code_error, is_within};
 use super::change::{Change, INSERT_LIST};
 use super::encode::{self, Encoded};
+use super::model::Model;
 use super::near::with_node;
 use super::search::{Rest, Walk};
 use super::state::State;
 use super::visit::Visited;
-use super::{OnProgress, SearchOptions, Stats, dead};
+use super::{Index, OnProgress, SearchOptions, Stats, dead};
 use crate::page::layout::{FLAGS_LIVE, NodeId, NodeMut, NodeRef, PageKind};
-use crate::page::{self, PageId, PagesMut, Reader};
+use crate::page::{self, PageId, Pages, PagesMut, Reader};
 use crate::row_ids::{RowIds, TIDS_MAX};
 use crate::{AddReport, Error};
 
@@ -52,6 +55,28 @@ pub struct RemoveReport {
     pub removed: u64,
 }
 
+/// A row that was encoded before the index may be changed for it: others go on meanwhile.
+pub struct Prepared {
+    model: Arc<Model>,
+    encoded: Encoded,
+}
+
+impl<P: Pages> Index<P> {
+    /// Encodes a row for [`Change::insert_prepared`], with the newest model that is known here; only in part if it `is_known`. `None` if
+    /// that model cannot place it, which the change will judge.
+    pub fn prepare(&self, vector: &[f32], is_known: bool) -> Option<Prepared> {
+        let state = self.newest.known();
+        if state.meta.centroids == 0 {
+            return None;
+        }
+        let mut encoded = Encoded::own_only(&state.meta, &state.model, vector).ok()?;
+        if !is_known {
+            encoded.complete(&state.meta, &state.model);
+        }
+        Some(Prepared { model: state.model.clone(), encoded })
+    }
+}
+
 impl<W: PagesMut> Change<'_, W> {
     /// Adds a row. `is_known` says that an older version of it, with the same vector, is likely in the index: then
     /// the node is looked for before anything else, which is several times cheaper than an insertion.
@@ -69,6 +94,22 @@ impl<W: PagesMut> Change<'_, W> {
         is_known: bool,
         progress: OnProgress<'_>,
     ) -> Result<(), Error> {
+        self.insert_prepared(tid, vector, None, is_known, progress)
+    }
+
+    /// As [`Change::insert_tid`], of a row that was encoded before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Change::insert_tid`].
+    pub fn insert_prepared(
+        &mut self,
+        tid: u64,
+        vector: &[f32],
+        prepared: Option<Prepared>,
+        is_known: bool,
+        progress: OnProgress<'_>,
+    ) -> Result<(), Error> {
         self.expect(RowIds::Tids)?;
         super::build::check_tid(tid)?;
         if vector.len() != self.meta.dim {
@@ -79,14 +120,20 @@ impl<W: PagesMut> Change<'_, W> {
             return self.train_with(&[tid], vector, &mut AddReport::default(), progress);
         }
         self.refuse_too_long(&[tid], vector)?;
-        let mut encoded = Encoded::own_only(&self.meta, &self.model, vector)?;
+        let prepared = prepared.filter(|prepared| Arc::ptr_eq(&prepared.model, &self.model));
+        let mut encoded = match prepared {
+            Some(Prepared { encoded, .. }) => encoded,
+            None => Encoded::own_only(&self.meta, &self.model, vector)?,
+        };
         if is_known {
             let met = self.search_known(&encoded)?;
             if self.join_one(tid, &encoded, true, met)? {
                 return Ok(());
             }
         }
-        encoded.complete(&self.meta, &self.model);
+        if encoded.code.is_empty() {
+            encoded.complete(&self.meta, &self.model);
+        }
         self.walk_to(&encoded, INSERT_LIST)?;
         if !self.join(tid, &encoded, is_known)? {
             self.insert_here(tid, &encoded)?;
