@@ -101,8 +101,8 @@ impl Near {
         kept
     }
 
-    /// The keys, of nodes in one place only the first: an edge to another would lead nowhere else. Of those in the node's
-    /// own place a few.
+    /// The keys, of living nodes in one place only the first: an edge to another would lead nowhere else. Of those in the node's
+    /// own place a few. A dead one takes no place from a living one: a row that was deleted and came back lies where it did.
     fn without_equals(&self) -> Cow<'_, [u64]> {
         let is_same = |a: &u64, b: &u64| {
             let is_as_far = key_distance(*a).to_bits() == key_distance(*b).to_bits();
@@ -112,10 +112,12 @@ impl Near {
         if !self.keys.windows(2).any(as_far) {
             return Cow::Borrowed(&self.keys);
         }
+        let lives = |key: &u64| self.nodes[key_id(*key) as usize].1.flags == FLAGS_LIVE;
         let mut few: Vec<u64> = Vec::with_capacity(self.keys.len());
         for key in &self.keys {
             let most = if key_distance(*key) == 0.0 { EQUALS_NEAR } else { 1 };
-            if few.iter().rev().take_while(|other| is_same(other, key)).count() < most {
+            let equals = few.iter().rev().take_while(|other| is_same(other, key));
+            if !lives(key) || equals.filter(|other| lives(other)).count() < most {
                 few.push(*key);
             }
         }
