@@ -21,7 +21,7 @@ from types import TracebackType
 from devserver import DevServerError
 from devserver.debian import apt_get
 from devserver.folder import REPOSITORY, made_once
-from devserver.processes import environment, last_lines, run, server_owner
+from devserver.processes import last_lines, run, serve, server_owner
 
 FOLDER = REPOSITORY / ".mariadb"
 DATABASE = "lab"
@@ -118,22 +118,8 @@ class Instance:
         """Starts the server and waits until it takes connections."""
         if self.running:
             raise DevServerError("the server runs already")
-        owner = server_owner()
         logged = self.log.stat().st_size if self.log.exists() else 0
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                list(map(str, self._command())),
-                cwd=self.folder,
-                env=environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                # Ctrl-C is for us: the server is told by `stop`.
-                start_new_session=True,
-                user=owner.user,
-                group=owner.group,
-                extra_groups=owner.groups,
-            )
+        self._process = serve(self._command(), self.folder, self.log)
         late = time.monotonic() + _SECONDS_MAX
         while _READY not in self.log.read_text(errors="replace")[logged:]:
             if not self.running or time.monotonic() > late:

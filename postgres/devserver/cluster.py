@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Literal
 
 from devserver.errors import DevServerError
-from devserver.processes import children, ended, environment, last_lines, run, server_owner
+from devserver.processes import children, ended, last_lines, run, serve, server_owner
 from devserver.servers import Server
 
 USER = "postgres"
@@ -206,30 +206,9 @@ class Cluster:
         run([self.server.bin / program, *arguments], cwd=self.folder, owner=server_owner())
 
     def _launch(self) -> None:
-        owner = server_owner()
-        command: list[str | Path] = [
-            self.server.bin / "postgres",
-            "-D",
-            self.data,
-            "-p",
-            str(self.port),
-            "-k",
-            self.folder,
-        ]
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                cwd=self.folder,
-                env=environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                # Ctrl-C is for us: the server is told by `stop`.
-                start_new_session=True,
-                user=owner.user,
-                group=owner.group,
-                extra_groups=owner.groups,
-            )
+        program, port = self.server.bin / "postgres", str(self.port)
+        command = [program, "-D", self.data, "-p", port, "-k", self.folder]
+        self._process = serve(command, self.folder, self.log)
 
     def _wait_until_ready(self) -> bool:
         """Whether the server takes connections, or ended."""

@@ -108,6 +108,25 @@ def run(
     return done.stdout
 
 
+def serve(command: Sequence[str | Path], folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    """Starts a server in `folder`, as its owner; what it says goes to the end of `log`."""
+    owner = server_owner()
+    with log.open("ab") as said:
+        return subprocess.Popen(
+            list(map(str, command)),
+            cwd=folder,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            # Ctrl-C is for us: the server is told by whoever started it.
+            start_new_session=True,
+            user=owner.user,
+            group=owner.group,
+            extra_groups=owner.groups,
+        )
+
+
 def _unreachable(program: Path, owner: Owner | None) -> DevServerError:
     who = owner.name if owner else pwd.getpwuid(os.geteuid()).pw_name
     return DevServerError(

@@ -72,7 +72,8 @@ pub(crate) unsafe extern "C-unwind" fn ambeginscan(
     }
 }
 
-/// Drops a [`Scan`]. No call into PostgreSQL: a search at rest holds nothing of it.
+/// Drops a [`Scan`]. No call into PostgreSQL: what a search at rest still holds of it are reads of the table, after an error alone, and
+/// the end of the transaction gives those back.
 unsafe extern "C-unwind" fn forget_scan(state: *mut c_void) {
     // SAFETY: `ambeginscan` registered it for this box, once.
     drop(unsafe { Box::from_raw(state.cast::<Scan>()) });
@@ -130,6 +131,7 @@ pub(crate) unsafe extern "C-unwind" fn amrescan(
         if let Some(search) = &mut state.search {
             state.stats.add(&search.cursor.stats());
             state.stats.searches += 1;
+            state.stats.end = End::default();
             if let Err(error) = search.begin(scan, &state.query) {
                 errors::raise((*scan).indexRelation, error);
             }
@@ -188,7 +190,7 @@ pub(crate) unsafe extern "C-unwind" fn amendscan(scan: pg_sys::IndexScanDesc) {
 /// `scan` is null, or a scan of an open index.
 #[cfg(feature = "pg18")]
 pub(crate) unsafe fn stats(scan: pg_sys::IndexScanDesc) -> Option<ScanStats> {
-    // SAFETY: the caller's promise; a scan with this function came from `ambeginscan`.
+    // SAFETY: the caller's promise; a scan of an index of ours came from `ambeginscan`.
     unsafe {
         let access_method = (*(*scan.as_ref()?.indexRelation).rd_rel).relam;
         let ours = access_method == pg_sys::get_index_am_oid(c"pagehop".as_ptr(), true);

@@ -72,6 +72,13 @@ def test_searches_of_a_join_are_added_up(connect: Connect) -> None:
     assert many["searches"] == 40
     assert many["rows"] >= 200
     assert many["hops"] > 20 * one["hops"]
+    # The first search comes to its end, the second does not.
+    counted = "SELECT count(*) FROM (SELECT id FROM items ORDER BY embedding <-> i.embedding LIMIT i.id) n"
+    for order, end in [("DESC", "executor"), ("ASC", "exhausted")]:
+        wanted = f"(SELECT id * {2 * ROWS} + 1 AS id, embedding FROM items WHERE id < 2 ORDER BY id {order} OFFSET 0)"
+        with only_by_index(connection):
+            run(connection, f"SET LOCAL pagehop.scan_order = relaxed_order; SELECT ({counted}) FROM {wanted} i")
+        assert (last_scan(connection)["searches"], last_scan(connection)["ended_by"]) == (2, end)
 
 
 def test_explain_tells_the_same(connect: Connect, server: Server) -> None:

@@ -41,12 +41,12 @@ const WALK_HOPS_MAX: usize = 500;
 /// Why a build that reports to [`quiet`] cannot fail.
 const QUIET: &str = "nothing interrupts an experiment";
 
-/// Takes progress and says nothing.
 /// All rows of a set, none of which are taken for equal.
 fn all(codes: &Codes) -> Vec<u32> {
     (0..codes.len() as u32).collect()
 }
 
+/// Takes progress and says nothing.
 fn quiet(_: usize) -> Result<(), crate::Error> {
     Ok(())
 }

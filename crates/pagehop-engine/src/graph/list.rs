@@ -33,7 +33,7 @@ impl CandidateList {
         self.first_open = 0;
     }
 
-    /// Takes no more than `most` candidates of one estimate from now on, unless that is 0. A search for `k` rows needs no more than `k` of
+    /// Takes no more than `most` candidates of one estimate above 0 from now on. A search for `k` rows needs no more than `k` of
     /// those that are equal, and hundreds of them would leave no room for others.
     pub(crate) fn limit_equals(&mut self, most: usize) {
         self.equals_max = most;

@@ -1,14 +1,15 @@
 //! Measuring an index: which settings reach a recall, and what recall settings have.
 //!
 //! ```text
-//! choose   some hundred vectors of the data as queries, each of which the search is kept from visiting
+//! choose   some hundred vectors of the data as queries
 //! scan     the distances of their nearest rows, by a look at every row
 //! search   them with rising slack and longer lists, until hardly anything is missed
 //! store    for each recall the settings between the last rung below it and the first above
 //! ```
 //!
-//! It costs a distance for each row and sample, and some thousand searches.
+//! It costs a distance for each row and sample, and some thousands of searches.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::calibration::{CalibratedK, Calibration, KS, RECALLS, Setting};
@@ -21,8 +22,11 @@ use crate::page::{Pages, PagesMut, Reader};
 
 /// Fewest rows on which settings can be told apart.
 pub const CALIBRATED_ROWS_MIN: u64 = 1000;
-/// Most samples, for the nearest ten; a list of more neighbors says more of each.
+/// Most samples.
 const SAMPLES_MAX: usize = 400;
+/// Fewest, for many neighbors, each of which says something: as many fewer as there are more than so many of them.
+const SAMPLES_MIN: usize = 12;
+const NEIGHBORS_FEW: usize = 25;
 /// An index of fewer rows than so many for each of `k` is not calibrated for it.
 const ROWS_PER_NEIGHBOR: u64 = 100;
 /// Rungs of the ladder: a slack, and how many times as long as at its foot the list is.
@@ -82,17 +86,16 @@ impl<P: Pages> Index<P> {
             return Ok(None);
         };
         samples::scan(&state, &mut reader, &mut samples, *most, progress)?;
-        let mut entries = Vec::new();
-        let mut walk = Walk::default();
-        for (done, k) in ks.iter().enumerate() {
-            let step = Progress { phase: "search", done: done as u64, total: ks.len() as u64 };
-            if progress(step).is_break() {
-                return Err(Error::Interrupted);
-            }
-            // The nearest row is found by the same search as the nearest ten.
-            let share = if *k <= EVIDENCE_ROWS { 1 } else { *k / 25 };
-            let some = &samples[..(samples.len() / share).max(samples.len().min(12))];
-            entries.push(climb(&state, &mut reader, &mut walk, some, *k)?);
+        // The nearest row is found by the same search as the nearest ten.
+        let groups: Vec<&[usize]> = ks.chunk_by(|_, k| *k <= EVIDENCE_ROWS).collect();
+        let (mut entries, mut walk) = (Vec::new(), Walk::default());
+        for (at, ks) in groups.iter().enumerate() {
+            let fewer = samples.len() * NEIGHBORS_FEW / ks[ks.len() - 1];
+            let some = &samples[..fewer.clamp(samples.len().min(SAMPLES_MIN), samples.len())];
+            entries.extend(climb(&state, &mut reader, &mut walk, some, ks, &mut |rung| {
+                let (done, total) = (at * RUNGS.len() + rung, groups.len() * RUNGS.len());
+                progress(Progress { phase: "search", done: done as u64, total: total as u64 })
+            })?);
             reader.pause();
         }
         let changes = change.added_rows + change.deleted_rows;
@@ -150,8 +153,9 @@ impl<P: Pages> Index<P> {
         if samples.is_empty() {
             return Err(Error::argument("there are no rows, or no queries, to measure recall with"));
         }
-        let (recall, interval, hops) = measure(&state, &mut reader, &mut Walk::default(), &samples, k, options)?;
+        let (found, hops) = measure(&state, &mut reader, &mut Walk::default(), &samples, &[k], options)?;
         reader.pause();
+        let (recall, interval) = found[0];
         Ok(RecallReport { recall, interval, samples: samples.len(), hops })
     }
 }
@@ -171,74 +175,90 @@ impl<W: PagesMut> Change<'_, W> {
     }
 }
 
-/// Searches with ever more effort, and takes down what it takes to reach each recall.
+/// Searches with ever more effort, and takes down for each of `ks`, all found by one search, what it takes to reach each recall.
 fn climb<R: Reader>(
     state: &State,
     reader: &mut R,
     walk: &mut Walk,
     samples: &[Sample],
-    k: usize,
-) -> Result<CalibratedK, Error> {
-    let list = SearchOptions::default().search_list.max(2 * k);
-    let mut settings = [None; RECALLS.len()];
-    let (mut best, mut before) = (0.0f32, None::<(f32, f32)>);
-    for (slack, times) in RUNGS {
-        let search_list = (times * list).min(SEARCH_LIST_MAX);
-        let options = SearchOptions { search_list, slack, ..SearchOptions::default() };
-        let (recall, interval, _) = measure(state, reader, walk, samples, k, &options)?;
-        // Where the next rung is no better, the one before it was luck.
-        let recall = recall.max(best);
-        for (setting, wanted) in settings.iter_mut().zip(RECALLS) {
-            let wanted = (wanted + MARGIN).min(ENOUGH);
-            if setting.is_some() || recall < wanted {
-                continue;
-            }
-            let slack = match before {
-                Some((known, below)) if slack.is_finite() && recall > known => {
-                    below + (slack - below) * (wanted - known) / (recall - known)
-                }
-                _ => slack,
-            };
-            *setting = Some(Setting { slack, search_list, interval });
+    ks: &[usize],
+    on_rung: &mut dyn FnMut(usize) -> ControlFlow<()>,
+) -> Result<Vec<CalibratedK>, Error> {
+    let list = SearchOptions::default().search_list.max(2 * ks[ks.len() - 1]);
+    let fresh = |k: &usize| CalibratedK { k: *k, best: 0.0, settings: [None; RECALLS.len()] };
+    let mut entries: Vec<CalibratedK> = ks.iter().map(fresh).collect();
+    let mut below = None;
+    for (rung, (slack, times)) in RUNGS.into_iter().enumerate() {
+        if on_rung(rung).is_break() {
+            return Err(Error::Interrupted);
         }
-        (best, before) = (recall, slack.is_finite().then_some((recall, slack)));
-        if best >= ENOUGH {
+        let options =
+            SearchOptions { search_list: (times * list).min(SEARCH_LIST_MAX), slack, ..SearchOptions::default() };
+        let (found, _) = measure(state, reader, walk, samples, ks, &options)?;
+        entries.iter_mut().zip(found).for_each(|(entry, found)| take_down(entry, found, &options, below));
+        below = slack.is_finite().then_some(slack);
+        if entries.iter().all(|entry| entry.best >= ENOUGH) {
             break;
         }
     }
-    Ok(CalibratedK { k, best, settings })
+    Ok(entries)
 }
 
-/// Recall, its interval, and mean hops.
+/// Takes down the settings for recalls that this rung is the first to reach: between it and the slack of the rung `below`.
+fn take_down(entry: &mut CalibratedK, found: (f32, f32), options: &SearchOptions, below: Option<f32>) {
+    let SearchOptions { slack, search_list, .. } = *options;
+    let (known, interval) = (entry.best, found.1);
+    // Where a rung is no better than the one before it, that was luck.
+    entry.best = found.0.max(known);
+    for (setting, wanted) in entry.settings.iter_mut().zip(RECALLS) {
+        let wanted = (wanted + MARGIN).min(ENOUGH);
+        if setting.is_some() || entry.best < wanted {
+            continue;
+        }
+        let share = (wanted - known) / (entry.best - known);
+        let slack = below.filter(|_| slack.is_finite()).map_or(slack, |below| below + (slack - below) * share);
+        *setting = Some(Setting { slack, search_list, interval });
+    }
+}
+
+/// Recall and its interval for each of `ks`, the last the most, and mean hops.
 fn measure<R: Reader>(
     state: &State,
     reader: &mut R,
     walk: &mut Walk,
     samples: &[Sample],
-    k: usize,
+    ks: &[usize],
     options: &SearchOptions,
-) -> Result<(f32, f32, f32), Error> {
-    let mut stats = Stats::default();
-    let mut shares = Vec::with_capacity(samples.len());
-    let mut searches = 0;
+) -> Result<(Vec<(f32, f32)>, f32), Error> {
+    let k = ks[ks.len() - 1];
+    let capacity = among_the_dead(k, options, state);
+    let (mut stats, mut searches) = (Stats::default(), 0);
+    let mut shares = vec![Vec::with_capacity(samples.len()); ks.len()];
     for sample in samples {
         walk.probe.prepare(&state.meta, &state.model, &sample.query)?;
-        // The ways that lead through a vector's own node are of use to no query that is not in the index; but where they run
-        // there would be others, had it never been there. The truth lies between.
-        let both = |node| [Some(Own::Avoided(node)), Some(Own::Visited(node))];
-        let ways = sample.node.map_or([None; 2], both);
-        let ways = &ways[..1 + usize::from(sample.node.is_some())];
-        let mut found = 0;
-        for own in ways {
-            walk.begin(state, among_the_dead(k, options, state), k, state.meta.change.dead_rows == 0);
+        let ways = ways_of(sample);
+        let mut found = vec![0; ks.len()];
+        for own in &ways {
+            walk.begin(state, capacity, k, state.meta.change.dead_rows == 0);
             walk.own = *own;
             walk.run(state, reader, options, &mut Forgotten, &mut stats)?;
-            found += sample.found(walk.nearest.found.iter().map(|(distance, _)| *distance), k);
+            let distances = || walk.nearest.found.iter().map(|(distance, _)| *distance);
+            found.iter_mut().zip(ks).for_each(|(found, k)| *found += sample.found(distances(), *k));
         }
-        shares.push(found as f32 / (ways.len() * sample.wanted(k)) as f32);
+        for ((shares, found), k) in shares.iter_mut().zip(found).zip(ks) {
+            shares.push(found as f32 / (ways.len() * sample.wanted(*k)) as f32);
+        }
         searches += ways.len();
     }
     walk.own = None;
-    let (recall, interval) = samples::mean(&shares);
-    Ok((recall, interval, stats.hops as f32 / searches as f32))
+    Ok((shares.iter().map(|shares| samples::mean(shares)).collect(), stats.hops as f32 / searches as f32))
+}
+
+/// How a sample is searched for. The ways that lead through a vector's own node are of use to no query that is not in the index; but
+/// where they run there would be others, had it never been there. The truth lies between.
+fn ways_of(sample: &Sample) -> Vec<Option<Own>> {
+    match sample.node {
+        Some(node) => vec![Some(Own::Avoided(node)), Some(Own::Visited(node))],
+        None => vec![None],
+    }
 }
