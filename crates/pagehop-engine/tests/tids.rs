@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 
 use pagehop_engine::{
-    BuildOptions, Change, CheckReport, Index, Metric, RemoveReport, RowIds, SearchOptions, build, create,
+    BuildOptions, Change, CheckReport, Index, Metric, Prepared, RemoveReport, RowIds, SearchOptions, build, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
 use support::{Noise, Rows, embeddings, no_progress};
@@ -285,4 +285,65 @@ fn a_row_that_was_encoded_for_another_model_is_encoded_anew() {
     let mut empty = MemPages::new();
     create(16, Metric::L2, 1, RowIds::Tids, &mut empty).unwrap();
     assert!(Index::open(empty).unwrap().prepare(vector, false).is_none(), "it has no model");
+}
+
+/// An insertion in two parts.
+struct Begun<'v> {
+    known: Index<MemPages>,
+    prepared: Option<Prepared>,
+    vector: &'v [f32],
+}
+
+impl<'v> Begun<'v> {
+    fn new(pages: &MemPages, vector: &'v [f32]) -> Self {
+        let known = Index::open(pages.clone()).unwrap();
+        let prepared = known.prepare(vector, false);
+        assert!(prepared.is_some());
+        Self { known, prepared, vector }
+    }
+
+    fn end(self, pages: &mut MemPages, tid: u64) {
+        let mut writer = pages.writer();
+        let mut change = self.known.change(&mut writer).unwrap();
+        change.insert_prepared(tid, self.vector, self.prepared, false, &mut no_progress()).unwrap();
+        change.finish().unwrap();
+    }
+}
+
+#[test]
+fn two_that_insert_the_same_row_at_once_share_a_node() {
+    let dim = 16;
+    let mut pages = built(&Rows::new(dim, embeddings(dim, 600, 4)), Metric::L2);
+    for (tid, vector) in (10_000..).zip(embeddings(dim, 30, 5).chunks_exact(dim)) {
+        let (one, other) = (Begun::new(&pages, vector), Begun::new(&pages, vector));
+        let before = check(&pages).nodes;
+        one.end(&mut pages, tid);
+        other.end(&mut pages, tid + 10_000);
+        assert_eq!(check(&pages).nodes, before + 1, "row {tid}");
+    }
+}
+
+#[test]
+fn a_row_whose_neighborhood_goes_while_it_is_prepared_is_found() {
+    let dim = 16;
+    let mut rows = Rows::new(dim, embeddings(dim, 600, 4));
+    rows.ids = (1..=600).collect();
+    let mut pages = built(&rows, Metric::L2);
+    for (tid, vector) in (10_000..).zip(embeddings(dim, 40, 5).chunks_exact(dim)) {
+        let begun = Begun::new(&pages, vector);
+        let near = Index::open(&pages).unwrap().search(vector, 8, &EVERYTHING).unwrap().hits;
+        remove(&mut pages, &near.iter().map(|hit| hit.row_id).collect());
+        if tid % 2 == 0 {
+            vacuum(&mut pages);
+            // Others take their slots.
+            let others = embeddings(dim, 8, tid);
+            near.iter().zip(others.chunks_exact(dim)).for_each(|(hit, other)| {
+                insert(&mut pages, 100_000 * tid + hit.row_id, other, false);
+            });
+        }
+        begun.end(&mut pages, tid);
+        check(&pages);
+        let found = Index::open(&pages).unwrap().search(vector, 1, &EVERYTHING).unwrap().hits[0];
+        assert_eq!(found.row_id, tid);
+    }
 }

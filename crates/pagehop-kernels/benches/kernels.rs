@@ -26,6 +26,9 @@ fn main() {
     for dim in [64, 512, 1024, 4096] {
         bench.hadamard(dim);
     }
+    for dim in [128, 784, 1536] {
+        bench.planes(dim);
+    }
     for (words, blocks) in [(2, 4), (6, 4), (12, 4), (13, 3), (15, 3), (24, 4), (13, 6)] {
         bench.scan(words, blocks);
     }
@@ -129,6 +132,18 @@ impl Bench {
             x.borrow()[dim - 1]
         };
         self.each(&format!("hadamard_{dim}"), transform, |a, b| a == b);
+    }
+
+    fn planes(&self, dim: usize) {
+        let mut random = Random(9);
+        let x: Vec<f32> = (0..dim).map(|_| (random.next() >> 40) as f32 / (1 << 24) as f32 - 0.5).collect();
+        let planes = std::cell::RefCell::new(vec![0; 4 * dim.div_ceil(64)]);
+        let cut = |k: Kernels| {
+            let x = black_box(&x);
+            k.level_planes(x, 8.0 / k.max_abs(x), &mut planes.borrow_mut());
+            planes.borrow()[0] as u32
+        };
+        self.each(&format!("max_abs, level_planes_{dim}"), cut, |a, b| a == b);
     }
 
     fn scan(&self, words: usize, blocks: usize) {

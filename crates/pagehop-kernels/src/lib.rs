@@ -17,6 +17,7 @@ mod half;
 mod l2;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
+mod planes;
 mod prefetch;
 mod rotate;
 mod scan;
@@ -28,6 +29,7 @@ pub use dispatch::{Isa, Kernels};
 pub use dot::{dot_f16, dot_f32, dot_i8, dot_u8, sum_i8};
 pub use half::{f16_to_f32, f32_to_f16};
 pub use l2::{l2sq_f16, l2sq_f32, l2sq_u8};
+pub use planes::{LEVEL_BITS_MAX, level_planes, max_abs};
 pub use prefetch::{prefetch, prefetch_at};
 pub use rotate::{HADAMARD_MAX, hadamard};
 pub use scan::{SCAN_EDGES, SCAN_PLANES, scan_bits};

@@ -19,6 +19,7 @@ use super::meta::Meta;
 use super::model::{self, Entry, Model};
 use super::near::{Explorer, Extent, Neighborhood, with_node};
 use super::state::State;
+use super::visit::Probe;
 use super::{OnProgress, Progress, build, dead, ids};
 use crate::page::layout::{FLAGS_LIVE, FreeLink, NodeHeader, NodeId, NodeMut, NodeRef, PageKind};
 use crate::page::{self, PageId, PagesMut, Reader};
@@ -64,6 +65,9 @@ pub struct Change<'w, W: PagesMut> {
     pub(super) entries: Vec<Entry>,
     pub(super) explorer: Explorer,
     pub(super) around: Neighborhood,
+    /// From the node that is offered an edge.
+    pub(super) probe: Probe,
+    pub(super) point: Vec<f32>,
     added: u64,
     deleted: u64,
     mark: Option<[u64; 2]>,
@@ -79,6 +83,8 @@ impl<'w, W: PagesMut> Change<'w, W> {
             entries,
             explorer: Explorer::default(),
             around: Neighborhood::default(),
+            probe: Probe::default(),
+            point: Vec::new(),
             added: 0,
             deleted: 0,
             mark: None,

@@ -141,6 +141,7 @@ impl<W: PagesMut> Change<'_, W> {
                 node.set_degree(degree + 1);
                 Ok(())
             }),
+            None if !anchor && self.offer(node, target)? => Ok(()),
             _ => {
                 self.reconsider(node, Extras::One(target), anchor.then_some(target.node), Gone::Nobody).map(|_| ())
             }

@@ -17,6 +17,7 @@ pub(crate) mod meta;
 pub(crate) mod model;
 mod near;
 mod node_set;
+mod offer;
 pub(crate) mod order;
 mod retrain;
 mod samples;

@@ -2,7 +2,6 @@
 //! which of them deserve an edge.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
@@ -10,7 +9,7 @@ use super::encode::{self, Target};
 use super::meta::Meta;
 use super::model::{Entry, Model};
 use super::node_set::{NodeHasher, NodeSet};
-use super::visit::Probe;
+use super::visit::{Probe, Visited};
 use crate::Error;
 use crate::graph::equal::SATELLITES;
 use crate::graph::list::CandidateList;
@@ -28,6 +27,9 @@ const EQUALS_ASKED: usize = 8;
 /// A walk that met fewer living nodes than this starts over with a longer list, up to the longest.
 const LIVING_MIN: u64 = 16;
 const CAPACITY_MAX: usize = 1 << 14;
+/// Nearest nodes that are looked at again when others may have changed the index since the walk: a row that came to lie by them
+/// has edges from some.
+const SEEN_AGAIN: usize = 8;
 /// Candidates of one estimate, to the last bit, that a walk takes: equal rows have it, and all of them would fill its list.
 const EQUALS_MET: usize = 2;
 /// Edges of a node to others in its own place, beside its anchors: the one it hangs below and those that hang below it.
@@ -78,6 +80,11 @@ impl Near {
     /// Whether a node is there and lives.
     pub(crate) fn lives(&self, node: NodeId) -> bool {
         self.position(node).is_some_and(|at| self.nodes[at].1.flags == FLAGS_LIVE)
+    }
+
+    /// Squared distance between two nodes.
+    pub(crate) fn distance(&self, a: usize, b: usize) -> f32 {
+        self.codes.hi_distance(a, b)
     }
 
     /// Measures every node but the one at `from` and those that are `gone`, from there; fills `keys` in order.
@@ -177,7 +184,7 @@ impl Extent {
 /// Walks to a point and remembers whom it met. Reusable.
 #[derive(Debug, Default)]
 pub(crate) struct Explorer {
-    probe: Probe,
+    pub(crate) probe: Probe,
     list: CandidateList,
     entries: Vec<(f32, NodeId)>,
     pub(crate) near: Near,
@@ -326,41 +333,85 @@ impl Explorer {
         Ok(target)
     }
 
+    /// Brings what a walk met up to date, when others may have changed the index since: the nearest are looked at again, and rows
+    /// that came to lie by them are met. `false` if somebody whom it met has gone meanwhile: then it takes another walk.
+    ///
+    /// # Errors
+    ///
+    /// As [`Explorer::walk`].
+    pub(crate) fn catch_up<R: Reader>(
+        &mut self,
+        meta: &Meta,
+        model: &Model,
+        reader: &mut R,
+    ) -> Result<bool, Error> {
+        if !self.has_enough(meta) {
+            return Ok(false);
+        }
+        for (id, before) in &self.near.nodes {
+            let is_there =
+                |_: &NodeRef<'_>, now: &NodeHeader| now.flags == FLAGS_LIVE && now.generation == before.generation;
+            if !with_node(meta, reader, *id, is_there)? {
+                return Ok(false);
+            }
+            reader.release();
+        }
+        let nearest: Vec<NodeId> = self.near.nearest().take(SEEN_AGAIN).map(|near| near.0).collect();
+        for id in nearest {
+            self.look_at(meta, model, reader, id, |_, _| {})?;
+        }
+        self.expand_all(meta, model, reader)?;
+        self.near.keys.sort_unstable();
+        Ok(true)
+    }
+
     fn expand_all<R: Reader>(&mut self, meta: &Meta, model: &Model, reader: &mut R) -> Result<(), Error> {
-        let Self { probe, near, visited, seen, origins, equals, .. } = self;
-        let list = RefCell::new(&mut self.list);
-        loop {
-            let Some((_, id)) = list.borrow_mut().expand() else { return Ok(()) };
+        while let Some((_, id)) = self.list.expand() {
             // A slot is met twice only if an edge was meant for a row before the one in it.
-            if !seen.insert(id) {
+            if !self.seen.insert(id) {
                 continue;
             }
-            visited.push(id);
-            if let Some((_, next)) = list.borrow().open().next() {
+            self.visited.push(id);
+            if let Some((_, next)) = self.list.open().next() {
                 let (page, slot) = meta.layout.place(next);
                 reader.start(page, meta.layout.slot_bytes(slot));
             }
-            let offer = |place: usize, estimate: f32, neighbor: NodeId| {
-                let mut list = list.borrow_mut();
-                let is_near = estimate < list.bound() && !equals.leave_out(&list, estimate);
-                if is_near && list.insert(estimate, neighbor) {
-                    origins.push((neighbor, id, place));
-                    equals.take(estimate, neighbor);
-                }
-            };
-            let mut at = None;
+            let (mut at, mut near) = (None, std::mem::take(&mut self.near));
             let remember = |node: &NodeRef<'_>, header: &NodeHeader| {
                 if header.flags == FLAGS_LIVE {
                     at = Some(near.push(id, *header, node.hi()));
                 }
             };
-            let met = probe.visit(meta, model, reader, id, offer, remember)?;
+            let met = self.look_at(meta, model, reader, id, remember);
+            self.near = near;
             match at {
-                Some(at) => near.keys.push(key(met.distance, at as u32)),
-                None => _ = equals.dead.insert(id),
+                Some(at) => self.near.keys.push(key(met?.distance, at as u32)),
+                None => _ = self.equals.dead.insert(id),
             }
-            reader.release();
         }
+        Ok(())
+    }
+
+    /// Visits a node, and takes those to whom its edges lead for candidates.
+    fn look_at<R: Reader>(
+        &mut self,
+        meta: &Meta,
+        model: &Model,
+        reader: &mut R,
+        id: NodeId,
+        remember: impl FnOnce(&NodeRef<'_>, &NodeHeader),
+    ) -> Result<Visited, Error> {
+        let Self { probe, list, origins, equals, .. } = self;
+        let offer = |place: usize, estimate: f32, neighbor: NodeId| {
+            let is_near = estimate < list.bound() && !equals.leave_out(list, estimate);
+            if is_near && list.insert(estimate, neighbor) {
+                origins.push((neighbor, id, place));
+                equals.take(estimate, neighbor);
+            }
+        };
+        let met = probe.visit(meta, model, reader, id, offer, remember)?;
+        reader.release();
+        Ok(met)
     }
 }
 

@@ -7,7 +7,7 @@ use super::bound::{code_error, is_within};
 use super::change::{Change, INSERT_LIST};
 use super::encode::{self, Encoded};
 use super::model::Model;
-use super::near::with_node;
+use super::near::{Explorer, Extent, with_node};
 use super::search::{Rest, Walk};
 use super::state::State;
 use super::visit::Visited;
@@ -55,25 +55,34 @@ pub struct RemoveReport {
     pub removed: u64,
 }
 
-/// A row that was encoded before the index may be changed for it: others go on meanwhile.
+/// A row that was encoded, and walked to, before the index may be changed for it: others go on meanwhile.
 pub struct Prepared {
     model: Arc<Model>,
     encoded: Encoded,
+    /// The neighborhood as it was.
+    explorer: Option<Explorer>,
 }
 
 impl<P: Pages> Index<P> {
-    /// Encodes a row for [`Change::insert_prepared`], with the newest model that is known here; only in part if it `is_known`. `None` if
-    /// that model cannot place it, which the change will judge.
+    /// Encodes a row for [`Change::insert_prepared`] and meets its neighborhood; only encodes it, in part, if it `is_known`. `None` if
+    /// that cannot be done, which the change will judge.
     pub fn prepare(&self, vector: &[f32], is_known: bool) -> Option<Prepared> {
-        let state = self.newest.known();
-        if state.meta.centroids == 0 {
+        let mut reader = self.pages.reader();
+        let state = self.newest.renew(&mut reader).ok()?;
+        let State { meta, model, entries, .. } = &*state;
+        if meta.centroids == 0 {
             return None;
         }
-        let mut encoded = Encoded::own_only(&state.meta, &state.model, vector).ok()?;
+        let mut encoded = Encoded::own_only(meta, model, vector).ok()?;
+        let mut explorer = None;
         if !is_known {
-            encoded.complete(&state.meta, &state.model);
+            encoded.complete(meta, model);
+            let mut met = Explorer::default();
+            let walked = met.walk(meta, model, entries, &mut reader, &encoded.point, Extent::of(INSERT_LIST));
+            reader.pause();
+            explorer = walked.is_ok().then_some(met);
         }
-        Some(Prepared { model: state.model.clone(), encoded })
+        Some(Prepared { model: model.clone(), encoded, explorer })
     }
 }
 
@@ -121,9 +130,9 @@ impl<W: PagesMut> Change<'_, W> {
         }
         self.refuse_too_long(&[tid], vector)?;
         let prepared = prepared.filter(|prepared| Arc::ptr_eq(&prepared.model, &self.model));
-        let mut encoded = match prepared {
-            Some(Prepared { encoded, .. }) => encoded,
-            None => Encoded::own_only(&self.meta, &self.model, vector)?,
+        let (mut encoded, explorer) = match prepared {
+            Some(Prepared { encoded, explorer, .. }) => (encoded, explorer),
+            None => (Encoded::own_only(&self.meta, &self.model, vector)?, None),
         };
         if is_known {
             let met = self.search_known(&encoded)?;
@@ -134,11 +143,21 @@ impl<W: PagesMut> Change<'_, W> {
         if encoded.code.is_empty() {
             encoded.complete(&self.meta, &self.model);
         }
-        self.walk_to(&encoded, INSERT_LIST)?;
+        if !self.catch_up(explorer)? {
+            self.walk_to(&encoded, INSERT_LIST)?;
+        }
         if !self.join(tid, &encoded, is_known)? {
             self.insert_here(tid, &encoded)?;
         }
         Ok(())
+    }
+
+    /// Takes up a walk of before, if there was one and it still holds.
+    fn catch_up(&mut self, explorer: Option<Explorer>) -> Result<bool, Error> {
+        let Some(explorer) = explorer else { return Ok(false) };
+        self.explorer = explorer;
+        let Self { meta, model, explorer, pages, .. } = self;
+        explorer.catch_up(meta, model, &mut pages.reader())
     }
 
     /// Searches for the node of an older version of a row, as for any query: it ends at a node that lies where the row does.

@@ -108,6 +108,11 @@ impl Probe {
         Ok(Visited { header, distance })
     }
 
+    /// Estimates the distances to a node's first `estimates.len()` neighbors. `None` if an edge names an unknown centroid.
+    pub(crate) fn estimate(&mut self, model: &Model, node: &NodeRef<'_>, estimates: &mut [f32]) -> Option<()> {
+        self.estimator.score(&model.centroids, &self.query, node.edges(), estimates)
+    }
+
     /// Squared distance to a node's own code, in the inner space.
     #[inline]
     pub(crate) fn distance(&self, node: &NodeRef<'_>, header: &NodeHeader) -> f32 {

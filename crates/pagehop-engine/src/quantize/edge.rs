@@ -78,17 +78,8 @@ pub(crate) fn encode(shape: EdgeShape, o: &[f32], centroid: &[f32], code: &mut [
     let half = (1i32 << (shape.bits - 1)) as f32;
     // Truncation of a number that is not negative is its floor, without the library call.
     let level = |r: &f32| ((r * per_level).clamp(-half, half - 0.5) + half) as i32;
-    let levels: Vec<i32> = residual.iter().map(level).collect();
-    let values: Vec<f32> = levels.iter().map(|level| 2.0 * *level as f32 + 1.0 - 2.0 * half).collect();
-    let plane_words = shape.plane_words();
-    let mut bytes = [0u8; 64];
-    for (word, levels) in levels.chunks(64).enumerate() {
-        bytes.iter_mut().zip(levels).for_each(|(byte, level)| *byte = *level as u8);
-        bytes[levels.len()..].fill(0);
-        for bit in 0..shape.bits {
-            code[bit * plane_words + word] = bit_plane(&bytes, bit);
-        }
-    }
+    let values: Vec<f32> = residual.iter().map(|r| 2.0 * level(r) as f32 + 1.0 - 2.0 * half).collect();
+    kernels::level_planes(&residual, per_level, code);
     let factor = norm_sq / dot(&residual, &values);
     // A vector on its centroid has nothing to code: its distance is the centroid's.
     let factor = if factor.is_finite() { factor } else { 0.0 };
@@ -146,22 +137,12 @@ impl QueryPlanes {
         self.planes.resize(planes * plane_words, 0);
         self.shape = Some(shape);
         self.digits = digits;
-        let largest = query.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+        let largest = kernels::max_abs(query);
         // Odd numbers up to 2^planes - 1, in units of delta, cover +-2^planes delta.
         let levels = 1i32 << planes;
         let delta = largest / levels as f32;
         let inverse = if delta > 0.0 { 0.5 / delta } else { 0.0 };
-        let middle = (levels / 2) as f32;
-        let mut level = [0u8; 64];
-        for (word, chunk) in query.chunks(64).enumerate() {
-            for (level, x) in level.iter_mut().zip(chunk) {
-                *level = ((x * inverse + middle) as i32).clamp(0, levels - 1) as u8;
-            }
-            level[chunk.len()..].fill(0);
-            for plane in 0..planes {
-                self.planes[plane * plane_words + word] = bit_plane(&level, plane);
-            }
-        }
+        kernels::level_planes(query, inverse, &mut self.planes);
         let weight = ((1usize << shape.bits) - 1) as f32;
         self.base = 2.0 * delta * (levels - 1) as f32 * shape.dims as f32 * weight;
         self.per_count = 4.0 * delta;
@@ -201,17 +182,6 @@ fn add_scan(digit: &[u64], codes: &[u8], words: usize, shift: usize, counts: &mu
         kernels::scan_bits(digit, block, words, &mut more);
         counts.iter_mut().zip(&more).for_each(|(count, more)| *count += more << shift);
     }
-}
-
-/// Bit `plane` of 64 levels, the first in the lowest bit. Eight levels at a time: the multiplication gathers
-/// one bit of each byte into the top byte.
-fn bit_plane(levels: &[u8; 64], plane: usize) -> u64 {
-    let mut bits = 0;
-    for (i, eight) in levels.as_chunks::<8>().0.iter().enumerate() {
-        let spread = u64::from_le_bytes(*eight) >> plane & 0x0101_0101_0101_0101;
-        bits |= (spread.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i);
-    }
-    bits
 }
 
 /// Writes `code` as edge `slot` of interleaved blocks that hold `degree` edges, a multiple of the block size.

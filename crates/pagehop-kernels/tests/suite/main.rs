@@ -12,5 +12,6 @@ mod half;
 mod inputs;
 mod integers;
 mod naive;
+mod planes;
 mod rotate;
 mod scan;

@@ -104,3 +104,17 @@ pub(crate) fn scan_bits(planes: &[u64], codes: &[u8], words: usize, edges: usize
     };
     (0..edges).map(|edge| (0..64 * words).map(|dim| weight(edge, dim)).sum()).collect()
 }
+
+/// Bit planes of levels, from their definition.
+pub(crate) fn level_planes(x: &[f32], per_unit: f32, bits: usize) -> Vec<u64> {
+    let words = x.len().div_ceil(64);
+    let mut planes = vec![0; bits * words];
+    for (i, x) in x.iter().enumerate() {
+        let level = (x * per_unit + 2.0f32.powi(bits as i32 - 1)).floor();
+        let level = if level.is_nan() { 0.0 } else { level.clamp(0.0, 2.0f32.powi(bits as i32) - 1.0) } as u64;
+        for plane in 0..bits {
+            planes[plane * words + i / 64] |= (level >> plane & 1) << (i % 64);
+        }
+    }
+    planes
+}
