@@ -42,7 +42,13 @@ impl State {
             Some(state) => state.model.clone(),
             None => Arc::new(model::read_model(&meta, reader)?),
         };
-        let entries = model::read_entries(&meta, reader)?;
+        // Where each step counts by itself, the number says of every change whether there was one.
+        let unchanged =
+            |state: &&Self| meta.row_ids == RowIds::Tids && state.meta.change.commit == meta.change.commit;
+        let entries = match same.filter(unchanged) {
+            Some(state) => state.entries.clone(),
+            None => model::read_entries(&meta, reader)?,
+        };
         let snapshot = snapshot.max(meta.change.commit);
         Ok(Self { meta, model, entries, snapshot })
     }

@@ -26,7 +26,7 @@ pub(crate) fn lo_bytes(dim: usize) -> usize {
 
 /// Encodes `x` into the planes; `values` is scratch of the same length.
 pub(crate) fn encode(x: &[f32], values: &mut [i16], hi: &mut [i8], lo: &mut [u8]) -> OwnCode {
-    let largest = x.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+    let largest = kernels::max_abs(x);
     let step = largest / VALUE_MAX;
     let inverse = if step > 0.0 { 1.0 / step } else { 0.0 };
     // A subnormal `step` has an infinite inverse; such a vector is the zero vector for every purpose.
