@@ -92,13 +92,16 @@ fn the_error_holds_and_is_of_use_in_every_dimension() {
             let times = median(statements.iter().map(|s| s.stated / s.error).collect());
             println!("{dim} {metric:?}: {relative:.5} of the distance, {times:.0} times the error there is");
             assert!(relative < 0.01, "{dim} {metric:?}: {relative}");
+            // Half a step in each component is 1.7 * sqrt(dim) times the error there is.
+            let is_code = [384, 784].contains(&dim) && metric != Metric::InnerProduct;
+            assert!(!is_code || times < 40.0, "{dim} {metric:?}: {times} times");
         }
     }
 }
 
 #[test]
 fn the_error_holds_whatever_the_data() {
-    for (dim, count) in [(3, 300), (40, 300), (200, 200), (1100, 100)] {
+    for (dim, count) in [(3, 300), (40, 300), (128, 300), (200, 200), (1024, 150), (1100, 100)] {
         let base = embeddings(dim, count, 3);
         let map = |f: &dyn Fn(usize, f32) -> f32| -> Vec<f32> {
             base.iter().enumerate().map(|(at, x)| f(at / dim, *x)).collect()
@@ -113,6 +116,11 @@ fn the_error_holds_whatever_the_data() {
             ("around one far away", map(&|row, x| if row == 7 { 1e6 } else { x })),
             ("duplicates", map(&|row, _| base[row % 5 * dim])),
             ("twins", (0..count * dim).map(|at| base[(at / dim / 2) * dim + at % dim]).collect()),
+            // In the basis of these a rounding error could point along an axis, as queries lie: they are rotated before.
+            ("one component each", (0..count * dim).map(|at| f32::from(at / dim % dim == at % dim)).collect()),
+            ("few of two values", (0..count * dim).map(|at| f32::from(at * 7919 % 31 < 2)).collect()),
+            ("signs", base.iter().map(|x| x.signum()).collect()),
+            ("small integers", base.iter().map(|x| (x * 4.0).round()).collect()),
             ("with zeros", map(&|row, x| if row % 10 == 3 { 0.0 } else { x })),
         ];
         for (what, values) in sets {
@@ -124,7 +132,8 @@ fn the_error_holds_whatever_the_data() {
             queries.extend(rows.row(5).iter().map(|x| x * 50.0));
             queries.extend(rows.row(6).iter().map(|x| x * 1e-4));
             for metric in METRICS {
-                let no_direction = what == "with zeros" || what.starts_with("as small");
+                let no_direction = ["with zeros", "as small as numbers get", "few of two values", "small integers"];
+                let no_direction = no_direction.contains(&what);
                 if metric == Metric::Cosine && no_direction {
                     continue;
                 }

@@ -3,8 +3,14 @@
 //! A row lies within half a step of its own code in each of the `n` components of the inner space, so within
 //! `e = step / 2 * sqrt(n)` of it: by the triangle inequality the distance from a query is off by at most `e`. The
 //! mean is taken from row and query alike and a rotation keeps lengths, so that is so in the user's space too.
+//!
+//! That would take an error that points straight at the query. It is made of `n` roundings in a basis that was chosen at
+//! random, which know nothing of where the query lies, so it hardly points there: the part of it that does is more than
+//! `z` steps with a probability of `2 exp(-2 z^2)` (Hoeffding 1963), and no more than that many are allowed for where
+//! that is less than `e`, as it is beyond 81 components.
+//!
 //! What each metric makes of it is in [`Bound::error`]. All else is rounding: worst cases, not what is likely,
-//! because they are small beside `e` but for rows that are nearly the query.
+//! because they are small beside this but for rows that are nearly the query.
 
 use super::meta::Meta;
 use super::state::State;
@@ -19,6 +25,8 @@ const UNDERFLOW: f64 = 1.0 / (1u128 << 126) as f64 * ROUNDING;
 /// Half a step, and what it takes to find the nearest multiple of one: a component over its step is known to three
 /// roundings of at most 2,032, `VALUE_MAX` of `quantize/own.rs`, which no component exceeds: none is cut off.
 const HALF_STEP: f64 = 0.501;
+/// Steps in one direction that the error of a code may have: more has a probability of 5e-18.
+const STEPS: f64 = 4.5 * 2.0 * HALF_STEP;
 /// Length of a vector whose step would be too small for a number and counts as 0.
 const NO_LENGTH: f64 = 1e-33;
 /// Roundings of the mean's subtraction and of at most four rounds of the rotation with 12 passes each, relative to
@@ -75,7 +83,7 @@ impl Bound {
         let cancelled = (2.0 * sum + 8.0 * ROUNDING) * lengths_sq + (self.inner_dim + 64.0) * 8.0 * UNDERFLOW;
         let code = code_error(step, self.inner_dim);
         let turned = TURNS * ROUNDING * (self.query_sq.sqrt() + row_sq.sqrt() + code);
-        let placed = code + turned;
+        let placed = towards(distance.sqrt(), step, code) + turned;
         let error = match self.metric {
             Metric::L2 => self.l2(distance, placed + self.recoded, cancelled),
             // What was read back was brought to length 1 again, which may move it as far once more.
@@ -123,6 +131,17 @@ impl Bound {
 /// How far a row may be from its own code.
 pub(super) fn code_error(step: f64, inner_dim: f64) -> f64 {
     HALF_STEP * step * inner_dim.sqrt() + NO_LENGTH
+}
+
+/// How much nearer or farther a code is than its row, if it is `distance` from the query and `code` from the row at most.
+///
+/// With the row at `d`, `distance^2` is `d^2 + 2 d p + code^2`, where `p` is the part of the error in the query's direction. The
+/// result covers the difference of the squares, too, as [`squares_apart`] makes it of this.
+fn towards(distance: f64, step: f64, code: f64) -> f64 {
+    let part = STEPS * step + NO_LENGTH;
+    let likely = part * (1.0 + code / distance) + code * code / (2.0 * distance - code);
+    // So near that the direction is the error's own.
+    if 2.0 * distance > code { likely.min(code) } else { code }
 }
 
 /// How far a vector that is read back from a code may be from the one that was encoded, `mean_sq` being the squared

@@ -38,7 +38,7 @@ pub struct Found {
     /// Distance under the index's metric, as in [`Hit`](crate::Hit).
     pub distance: f32,
     /// How far `distance` may be from that of the vector which the user gave; under L2 how far their square roots
-    /// may be apart.
+    /// may be apart. More has a probability of 5e-18: `docs/search.md`.
     pub error: f32,
 }
 
