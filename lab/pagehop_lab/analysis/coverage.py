@@ -7,7 +7,7 @@ too: a value of a setting that no point has is the most telling thing that can b
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pagehop_lab.analysis.points import OptionValue
 
@@ -35,6 +35,8 @@ class Coverage:
     """Cells of which nothing is known."""
     lost: Mapping[str, Mapping[str, tuple[OptionValue, ...]]]
     """Of each engine, the values of each option that no present or failed cell has."""
+    told: Mapping[str, str] = field(default_factory=dict)
+    """The failures for people: those of one reason in one line."""
 
     @property
     def complete(self) -> bool:

@@ -1,0 +1,27 @@
+"""How searches are asked, as a process that asks them is told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The load of one point."""
+
+    k: int
+    sessions: int
+    rate: float | None
+    seconds: float
+    seconds_max: float
+    warmup_s: float
+    one_core: bool
+
+    def count(self, qps: float, queries: int) -> int:
+        """Requests of a measurement, from what warming up said: whole passes, unless one alone takes too long."""
+        if self.rate:
+            return max(1, math.ceil(self.rate * self.seconds))
+        if queries > qps * self.seconds_max:
+            return max(1, int(qps * self.seconds_max))
+        return queries * max(1, math.ceil(self.seconds * qps / queries))
