@@ -60,6 +60,12 @@ class Setting:
         return Spread.of(point.qps for point in self.points)
 
     @property
+    def middle(self) -> Point:
+        """The measurement nearest to the middle, which stands for all in links."""
+        median = self.qps.median
+        return min(self.points, key=lambda point: abs(point.qps - median))
+
+    @property
     def label(self) -> str:
         return self.points[0].label
 

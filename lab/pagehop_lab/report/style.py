@@ -37,6 +37,8 @@ figure > svg { width: 100%; height: auto; display: block; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .28rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
+td { white-space: nowrap; }
+td.long { white-space: normal; min-width: 22rem; }
 th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 tbody tr:hover { background: var(--row); }
 .number { text-align: right; white-space: nowrap; }

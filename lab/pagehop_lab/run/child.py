@@ -66,9 +66,12 @@ class Child:
             )
         _living.add(self._process.pid)
         self._said = b""
+        self._end_reason = ""
 
     def ask(self, command: str, timeout_s: float, **request: Any) -> Any:
         """What the engine answers. EngineFailed if it does not, within the time."""
+        if self._end_reason:
+            raise EngineFailed(f"not come to, for {self._end_reason}")
         assert self._process.stdin is not None
         line = json.dumps({"command": command, **request}).encode() + b"\n"
         try:
@@ -88,7 +91,8 @@ class Child:
             left = late - time.monotonic()
             if left <= 0 or not select.select([pipe], [], [], left)[0]:
                 self.end(at_once=True)
-                raise EngineFailed(f"it hung: no answer to {command} in {timeout_s:g} s")
+                self._end_reason = f"it hung: no answer to {command} in {timeout_s:g} s"
+                raise EngineFailed(self._end_reason)
             part = os.read(pipe, 1 << 16)
             if not part:
                 raise self._ended(command)
@@ -104,7 +108,8 @@ class Child:
         how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
         log = self.log_end()
         self.end(at_once=True)
-        return EngineFailed(f"it died during {command}, by {how}" + (f"; its log ends with: {log}" if log else ""))
+        self._end_reason = f"it died during {command}, by {how}"
+        return EngineFailed(self._end_reason + (f"; its log ends with: {log}" if log else ""))
 
     def log_end(self) -> str:
         """The last lines of what the engine printed, where the reason usually is."""

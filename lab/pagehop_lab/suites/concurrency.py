@@ -75,7 +75,7 @@ def _absolute(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], d
     def cell(_: Fixed, __: int, setting: Setting) -> Cell:
         qps, recall = setting.qps, setting.recall.median
         title = f"recall {recall:.4f}, {qps.low:,.0f} to {qps.high:,.0f}"
-        return Cell.of(qps.median, ",.0f", file=setting.points[0].file, title=title)
+        return Cell.of(qps.median, ",.0f", file=setting.middle.file, title=title)
 
     return _by_sessions(
         results, curves, cell, f"qps-{dataset}", "QPS by sessions", "Recall of each is in its raw file."
@@ -88,7 +88,7 @@ def _relative(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], d
 
     def cell(_: Fixed, sessions: int, setting: Setting) -> Cell:
         ratio = relative({sessions: setting.qps.median}, theirs).get(sessions)
-        return Cell.of(ratio, ".2f", file=setting.points[0].file)
+        return Cell.of(ratio, ".2f", file=setting.middle.file)
 
     title = f"QPS relative to {results.title(results.base)}"
     note = "The first setting of that engine is the base; whether recall is equal is for the plan to see to."
@@ -97,7 +97,7 @@ def _relative(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], d
 
 def _each(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], dataset: str) -> Table:
     def cell(_: Fixed, sessions: int, setting: Setting) -> Cell:
-        return Cell.of(per_session([setting])[sessions], ",.1f", file=setting.points[0].file)
+        return Cell.of(per_session([setting])[sessions], ",.1f", file=setting.middle.file)
 
     note = "What one session gets of it. A flat row scales."
     return _by_sessions(results, curves, cell, f"per-session-{dataset}", "QPS of each session", note)
@@ -110,7 +110,7 @@ def _cost(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], datas
         if cpu is None:
             return Cell("-")
         text = f"{cpu.median:,.1f}" + (f" / {switches.median:.2f}" if switches else "")
-        return Cell(text, cpu.median, setting.points[0].file)
+        return Cell(text, cpu.median, setting.middle.file)
 
     note = "CPU microseconds / context switches of the engine for each query."
     return _by_sessions(results, curves, cell, f"cost-{dataset}", "Cost of a query by sessions", note)
@@ -143,7 +143,7 @@ def _chart(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], data
     for fixed, curve in curves.items():
         marks = [
             Mark(n, one.qps.median, f"{one.label}, {n} sessions: {one.qps.median:,.0f} QPS, recall "
-                 f"{one.recall.median:.4f}", one.points[0].file, False, one.qps.low, one.qps.high)
+                 f"{one.recall.median:.4f}", one.middle.file, False, one.qps.low, one.qps.high)
             for n, one in sorted(curve.items())
         ]  # fmt: skip
         words = " ".join(filter(None, [shown(fixed[1]), shown(fixed[2])]))

@@ -52,7 +52,7 @@ def best(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
             if other is not None and engine != results.base:
                 apart = "~" if cannot_tell_apart(setting, other) else ""
                 text += f" ({apart}{setting.qps.median / other.qps.median:.2f}x)"
-            cells.append(Cell(text, setting.qps.median, setting.points[0].file, _told(setting)))
+            cells.append(Cell(text, setting.qps.median, setting.middle.file, _told(setting)))
         rows.append(cells)
     note = f"QPS of the fastest setting with recall@{results.k} at or above the target, and its ratio to "
     note += f"{results.title(results.base)}; ~ where the two cannot be told apart."
@@ -68,12 +68,12 @@ def details(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
             row = [Cell.of(found.target, ".3f"), Cell(results.title(found.engine), found.engine), Cell("not reached")]
             rows.append(row + [Cell("-")] * 7)
             continue
-        build, qps = results.build_of(setting.points[0]), setting.qps
+        build, qps = results.build_of(setting.middle), setting.qps
         cpu = setting.figure(lambda point: point.raw.get("engine_cpu_us_per_query"))
         rows.append([
             Cell.of(found.target, ".3f"),
             Cell(results.title(found.engine), found.engine),
-            Cell.of(qps.median, ",.0f", file=setting.points[0].file),
+            Cell.of(qps.median, ",.0f", file=setting.middle.file),
             Cell(f"{qps.low:,.0f}-{qps.high:,.0f}"),
             Cell.of(setting.recall.median, ".4f", title=_recall_told(setting)),
             Cell(_interval(results, setting)),
@@ -99,7 +99,7 @@ def interpolated(results: Results, targets: Sequence[AtTarget], name: str) -> Ta
         row.append(Cell.of(between.qps, ",.0f"))
         for setting in (between.low, between.high):
             text = f"{setting.label}: {setting.recall.median:.4f}, {setting.qps.median:,.0f}"
-            row.append(Cell(text, text, setting.points[0].file))
+            row.append(Cell(text, text, setting.middle.file))
         rows.append(row)
     note = "Interpolated on one index, along the logarithm of QPS; never beyond what was measured."
     columns = ("recall =", "engine", "QPS", "from: setting, recall, QPS", "to: setting, recall, QPS")
@@ -113,7 +113,7 @@ def chart(results: Results, points: Sequence[Point], name: str) -> Chart:
     for engine in engines_of(points):
         mine = [setting for setting in settings if setting.engine == engine]
         marks = [
-            Mark(one.recall.median, one.qps.median, _told(one), one.points[0].file, False, one.qps.low, one.qps.high)
+            Mark(one.recall.median, one.qps.median, _told(one), one.middle.file, False, one.qps.low, one.qps.high)
             for one in mine
         ]
         marks += [
