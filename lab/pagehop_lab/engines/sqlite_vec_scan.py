@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,9 +20,10 @@ class SqliteVecScan(Library):
 
     @classmethod
     def version(cls) -> str:
+        import apsw
         import sqlite_vec
 
-        return f"{sqlite_vec.__version__.strip('v')} in SQLite {sqlite3.sqlite_version}"
+        return f"{sqlite_vec.__version__.strip('v')} in SQLite {apsw.sqlite_lib_version()}"
 
     def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
         self._path = self.folder / "rows.sqlite"
@@ -32,7 +32,7 @@ class SqliteVecScan(Library):
         connection.execute(f"CREATE VIRTUAL TABLE items USING vec0(id INTEGER PRIMARY KEY, embedding {kind})")
         rows = ((number, np.ascontiguousarray(row).tobytes()) for number, row in enumerate(base))
         with connection:
-            connection.executemany("INSERT INTO items (id, embedding) VALUES (?, ?)", rows)
+            connection.cursor().executemany("INSERT INTO items (id, embedding) VALUES (?, ?)", rows)
         connection.close()
 
     def searcher(self, options: Options, k: int) -> Search:
@@ -54,10 +54,12 @@ class SqliteVecScan(Library):
     def index_used(self) -> bool:
         return False
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> Any:
+        """By apsw: many builds of Python have a SQLite that loads no extension."""
+        import apsw
         import sqlite_vec
 
-        connection = sqlite3.connect(self._path, check_same_thread=False)
+        connection = apsw.Connection(str(self._path))
         connection.enable_load_extension(True)
-        sqlite_vec.load(connection)
+        connection.load_extension(sqlite_vec.loadable_path())
         return connection

@@ -87,6 +87,8 @@ def _recall_ticks(low: float, high: float) -> list[float]:
     """Round recalls around what there is, not too near each other."""
     below = [tick for tick in _RECALL_TICKS if tick <= low]
     first = below[-1] if below else 0.0
+    if first == 1.0:
+        first = below[-2]
     above = [tick for tick in _RECALL_TICKS if tick >= high]
     wanted = [first, *(tick for tick in _RECALL_TICKS if first < tick <= (above[0] if above else 1.0))]
     span = _missing(wanted[-1]) - _missing(first) or 1.0
@@ -106,6 +108,8 @@ def _log_ticks(low: float, high: float) -> list[float]:
     below = [tick for tick in ticks if tick <= low]
     above = [tick for tick in ticks if tick >= high]
     first, last = (below[-1] if below else ticks[0]), (above[0] if above else ticks[-1])
+    if first == last:
+        first, last = ticks[ticks.index(first) - 1], ticks[ticks.index(last) + 1]
     return [tick for tick in ticks if first <= tick <= last]
 
 

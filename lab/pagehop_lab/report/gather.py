@@ -8,7 +8,7 @@ from typing import Any
 
 from pagehop_lab.analysis.coverage import Cell, Coverage, coverage
 from pagehop_lab.analysis.points import Point, options_of
-from pagehop_lab.analysis.verdicts import judge
+from pagehop_lab.analysis.verdicts import judge, looks_like_scans
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import Description
 from pagehop_lab.plan import Plan
@@ -34,9 +34,9 @@ def gather(folder: RunFolder, plan: Plan, machine: str, descriptions: Descriptio
         for spec in specs
         if (key := _cell(spec, plan, facts, machine)) is not None and key in records
     }
-    points = [
-        _point(spec, found[spec.name], plan) for spec in specs if spec.name in found and not found[spec.name].failed
-    ]
+    measured = [spec for spec in specs if spec.name in found and not found[spec.name].failed]
+    betrayed = _scans(measured, found)
+    points = [_point(spec, found[spec.name], plan, betrayed.get(_key(spec.index))) for spec in measured]
     wanted = list(dict.fromkeys(_key(spec.index) for spec in specs))
     indexes = {_key(spec.index): spec.index for spec in specs}
     built = {key: builds.get(_cell(indexes[key], plan, facts, machine) or "") for key in wanted}
@@ -88,13 +88,22 @@ def _options(spec: PointSpec) -> tuple[tuple[str, Any], ...]:
     return (*build, *search, ("sessions", spec.sessions), ("repeat", spec.repeat + 1))
 
 
-def _point(spec: PointSpec, record: Record, plan: Plan) -> Point:
+def _scans(specs: Sequence[PointSpec], found: Mapping[str, Record]) -> dict[str, str | None]:
+    """Indexes that are not used, as all of their searches together betray."""
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for spec in specs:
+        grouped.setdefault(_key(spec.index), []).append({**found[spec.name].raw, "search": spec.search})
+    return {name: looks_like_scans(raws) for name, raws in grouped.items()}
+
+
+def _point(spec: PointSpec, record: Record, plan: Plan, betrayed: str | None) -> Point:
     raw = record.raw
     judged = judge(raw)
+    wrong = (*judged.wrong, betrayed) if betrayed else judged.wrong
     recall = raw["recall"][_RECALLS[plan.recall]] if raw["recall"] else 0.0
     return Point(
         spec.index.dataset.name, spec.index.engine.name, options_of(spec.index.build), options_of(spec.search),
-        recall, raw["qps"], spec.sessions, spec.index.rebuild, spec.repeat, judged.wrong, judged.noted,
+        recall, raw["qps"], spec.sessions, spec.index.rebuild, spec.repeat, wrong, judged.noted,
         record.file, raw,
     )  # fmt: skip
 

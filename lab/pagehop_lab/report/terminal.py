@@ -20,7 +20,7 @@ def text(table: Table) -> str:
     rows = [list(table.columns), *([cell.text for cell in row] for row in table.rows[:_ROWS_MAX])]
     widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(len(table.columns))]
     numeric = [
-        all(row[at].value is None or isinstance(row[at].value, int | float) for row in table.rows if at < len(row))
+        any(isinstance(row[at].value, int | float) for row in table.rows if at < len(row))
         for at in range(len(table.columns))
     ]
     said = [table.title]

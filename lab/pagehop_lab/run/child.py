@@ -48,8 +48,8 @@ class Child:
         """Starts an engine, given as `module:Class`; `paths` are more places where its module may be."""
         adopt_orphans()
         self.folder = Path(tempfile.mkdtemp(prefix="pagehop-lab-"))
-        # Servers run as somebody else, and must get to their folder in here.
-        self.folder.chmod(0o711)
+        # Servers run as somebody else, who makes files in here as in any folder for temporary files.
+        self.folder.chmod(0o1777)
         self._engine = engine
         self._log = self.folder / "log"
         places = os.pathsep.join(map(str, [*_ROOTS, *paths]))

@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+# The whole of what an engine complains of is in its record.
+_LINE_MAX = 600
+
 
 class Progress:
     """Says lines to people; `clock` gives seconds."""
@@ -18,8 +21,11 @@ class Progress:
         self._begun = clock()
 
     def say(self, text: str) -> None:
-        """One line."""
-        print(text, file=self._out, flush=True)
+        """One line; of a long text its beginning and its end."""
+        line = " ".join(text.split()) if "\n" in text else text
+        if len(line) > _LINE_MAX:
+            line = f"{line[: _LINE_MAX // 3]} ... {line[-2 * _LINE_MAX // 3 :]}"
+        print(line, file=self._out, flush=True)
 
     def begin(self, total: int, done: int) -> None:
         """So many points there are in all, and so many are there already."""

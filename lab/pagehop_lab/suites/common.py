@@ -8,7 +8,7 @@ from typing import Any
 from pagehop_lab.analysis.points import Options, Point, shown
 from pagehop_lab.analysis.settings import Spread
 from pagehop_lab.suites.results import Build, Results
-from pagehop_lab.suites.table import Cell, Table
+from pagehop_lab.suites.table import Cell, Table, brief
 
 
 def indexes(results: Results, dataset: str) -> Table:
@@ -87,8 +87,12 @@ def invalid(results: Results, points: Sequence[Point], dataset: str) -> Table:
 def coverage(results: Results) -> Table:
     """What a plan wanted and is not there."""
     found = results.coverage
-    rows = [[Cell("failed"), Cell(name), Cell(reason, reason, "", "", True)] for name, reason in found.told.items()]
-    rows += [[Cell("set"), Cell(name), Cell(why, why, "", "", True)] for name, why in results.missing_datasets.items()]
+    rows = [
+        [Cell("failed"), Cell(name), Cell(brief(reason), reason, "", "", True)] for name, reason in found.told.items()
+    ]
+    rows += [
+        [Cell("set"), Cell(name), Cell(brief(why), why, "", "", True)] for name, why in results.missing_datasets.items()
+    ]
     for engine, options in found.lost.items():
         for option, values in options.items():
             told = f"no point has {option} = {', '.join(map(str, values))}"
@@ -109,7 +113,7 @@ def engines(results: Results) -> Table:
         ceilings = [float(one["qps"]) for one in results.ceilings if one["engine"] == facts.name]
         rows.append([
             Cell(facts.title, facts.name),
-            Cell(facts.version or "-", facts.version) if facts.failed is None else Cell(facts.failed, "", invalid=True),
+            Cell(facts.version or "-", facts.version) if facts.failed is None else Cell(brief(facts.failed), "", invalid=True),
             Cell.of(max(ceilings) if ceilings else None, ",.0f"),
             Cell(facts.source),
         ])  # fmt: skip

@@ -66,6 +66,13 @@ class Results:
         whole = self.coverage.complete and not self.coverage.failed and not self.missing_datasets
         return whole and not self.damaged and all(point.valid for point in self.points)
 
+    @property
+    def sound_where_installed(self) -> bool:
+        """The same, but for engines that are not installed here."""
+        absent = all(reason.startswith("not installed") for reason in self.coverage.failed.values())
+        whole = self.coverage.complete and absent and not self.missing_datasets
+        return whole and bool(self.points) and not self.damaged and all(point.valid for point in self.points)
+
     def title(self, engine: str) -> str:
         """What an engine is called in reports."""
         return next((facts.title for facts in self.engines if facts.name == engine), engine)

@@ -28,6 +28,12 @@ class Cell:
         return Cell(format(value, form), value, **more)  # type: ignore[arg-type]
 
 
+def brief(text: str, most: int = 300) -> str:
+    """A long text in one line: its beginning, and its end, where the reason usually is."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most // 3]} ... {line[-2 * most // 3 :]}"
+
+
 @dataclass(frozen=True)
 class Table:
     """A table, with what a reader must know of it."""
