@@ -41,8 +41,10 @@ class Scaling:
 
     @property
     def peak_sessions(self) -> float:
-        """Where throughput is greatest; infinite if it never falls."""
-        return math.sqrt(max(1 - self.contention, 0) / self.coherence) if self.coherence > 0 else math.inf
+        """Where throughput is greatest: 1 if more sessions only cost, infinite if it never falls."""
+        if self.contention >= 1:
+            return 1.0
+        return max(1.0, math.sqrt((1 - self.contention) / self.coherence)) if self.coherence > 0 else math.inf
 
 
 def fit(qps: Mapping[int, float]) -> Scaling | None:

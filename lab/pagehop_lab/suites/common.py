@@ -111,9 +111,10 @@ def engines(results: Results) -> Table:
     rows = []
     for facts in results.engines:
         ceilings = [float(one["qps"]) for one in results.ceilings if one["engine"] == facts.name]
+        version = Cell(facts.version or "-", facts.version)
         rows.append([
             Cell(facts.title, facts.name),
-            Cell(facts.version or "-", facts.version) if facts.failed is None else Cell(brief(facts.failed), "", invalid=True),
+            version if facts.failed is None else Cell(brief(facts.failed), "", invalid=True),
             Cell.of(max(ceilings) if ceilings else None, ",.0f"),
             Cell(facts.source),
         ])  # fmt: skip
