@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,6 +13,11 @@ RecallBy = Literal["threshold", "ties", "id"]
 
 SUITES = ("equal-recall", "concurrency")
 TARGETS = (1.0, 0.99, 0.98, 0.97, 0.96, 0.95)
+
+
+def without_passwords(text: str) -> str:
+    """A text whose URLs name users and no passwords."""
+    return re.sub(r"(://[^:/@\s]*):[^@/\s]*@", r"\1@", text)
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,11 @@ class EngineSpec:
     search: tuple[Options, ...]
     url: str | None = None
     """A server that runs already."""
+
+    @property
+    def server(self) -> str | None:
+        """The same without a password, for what is kept and shown."""
+        return None if self.url is None else without_passwords(self.url)
 
 
 @dataclass(frozen=True)
@@ -85,4 +96,4 @@ class Plan:
     base: str | None = None
     """The engine that others are compared with; the first without it."""
     text: str = ""
-    """The file as it was read."""
+    """The file as it was read, but for passwords: it is kept with what was measured."""
