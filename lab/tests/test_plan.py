@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pagehop_lab.command import SMOKE, main
+from pagehop_lab.measure import served
 from pagehop_lab.plan import PlanError, read, read_text
 from pagehop_lab.plan.grid import everything, indexes
 
@@ -90,3 +91,15 @@ def test_a_wrong_plan_ends_the_command_with_one_line(tmp_path: Path, capsys: pyt
     assert main(["report", str(tmp_path / "nothing")]) == 1
     assert main(["run", "--check", str(SMOKE)]) == 0
     assert "44 points" in capsys.readouterr().out
+
+
+def test_a_password_is_used_and_not_kept() -> None:
+    url = "postgresql://me:s%40cret@host:5432/x"
+    plan = read_text(PLAN.replace('name = "pgvector"', f'name = "pgvector"\nurl = "{url}"'), "x")
+    engine = plan.engines[0]
+    assert (engine.url, engine.server) == (url, "postgresql://me@host:5432/x")
+    assert "cret" not in plan.text
+    assert served.split_password(url) == ("postgresql://me@host:5432/x", "s@cret")
+    assert served.split_password("mysql://root@/lab?socket=/a/b") == ("mysql://root@/lab?socket=/a/b", None)
+    index = indexes(plan, plan.datasets[0], 0)[0]
+    assert index.identity(plan, {}, "machine", "1")["server"] == "postgresql://me@host:5432/x"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -76,11 +79,20 @@ def _run(question: Question, dataset: Dataset, ask: Ask, more: list[str]) -> dic
 
 
 def _loadgen(question: Question, more: list[str]) -> dict[str, Any]:
-    command = [str(loadgen.program()), question.protocol, "--url", question.url, "--json", *more]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # A password on the command line could be read by everybody on the machine.
+    url, password = split_password(question.url)
+    command = [str(loadgen.program()), question.protocol, "--url", url, "--json", *more]
+    environment = os.environ | ({} if password is None else {"PGPASSWORD": password})
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if not done.stdout:
         raise EngineError(done.stderr.strip() or f"the load generator ended with {done.returncode} and said nothing")
     return dict(json.loads(done.stdout))
+
+
+def split_password(url: str) -> tuple[str, str | None]:
+    """A URL without its password, and the password."""
+    found = re.match(r"(\w+://[^:/@]*):([^@/]*)@(.*)", url)
+    return (f"{found[1]}@{found[3]}", unquote(found[2])) if found else (url, None)
 
 
 def _raw(engine: Served, question: Question, said: dict[str, Any], ask: Ask) -> dict[str, Any]:

@@ -28,6 +28,7 @@ class IndexSpec:
         return {
             "engine": self.engine.name,
             "version": version,
+            "server": self.engine.server,
             "build": self.build,
             "dataset": dict(dataset),
             "machine": machine,

@@ -20,6 +20,7 @@ from pagehop_lab.plan.model import (
     OptionValue,
     Plan,
     RecallBy,
+    without_passwords,
 )  # fmt: skip
 from pagehop_lab.plan.tables import PlanError, Table, choose, listed
 
@@ -61,7 +62,9 @@ def read_text(text: str, name: str) -> Plan:
         raise PlanError(f"targets: {max(targets):g} is no recall, the most is 1")
     if base is not None:
         choose("base", base, [engine.name for engine in engines])
-    return Plan(name, suite, tuple(datasets), tuple(engines), load, seed, recall, targets, base, text)
+    return Plan(
+        name, suite, tuple(datasets), tuple(engines), load, seed, recall, targets, base, without_passwords(text)
+    )
 
 
 def _say_missing(datasets: Sequence[DatasetSpec], engines: Sequence[EngineSpec]) -> None:
