@@ -198,8 +198,29 @@ class Slow(Honest):
         return slowly
 
 
+class Warming(Honest):
+    """Reads from storage when it searches for the first time, and sleeps like the others that are slow."""
+
+    description: ClassVar = describe("warming")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        search, path = super().searcher(options, k), self.folder / f"cold-{options['ef']}"
+        reads = not path.exists()
+        path.write_bytes(bytes(1 << 20))
+
+        def cold(queries: Float32) -> Ids:
+            if reads:
+                with path.open("rb") as file:
+                    os.fdatasync(file.fileno())
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                    file.read()
+            return search(queries)
+
+        return cold
+
+
 ALL: tuple[type[Honest], ...] = (
     Honest, Scanning, QuietlyScanning, Short, Repeating, Unknown, Wrong, Instant, Failing, Missing, Refusing,
-    DyingInBuild, DyingInSearch, Hanging, Slow,
+    DyingInBuild, DyingInSearch, Hanging, Slow, Warming,
 )  # fmt: skip
 BY_NAME: dict[str, type[Library]] = {one.description.name: one for one in ALL}

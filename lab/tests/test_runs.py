@@ -19,7 +19,7 @@ from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.results import Results
 from runs import MACHINE, QUICK, SMALL, fake_engines, plan_of, run
 
-EVERY = [name for name in fakes.BY_NAME if name != "slow"]
+EVERY = [name for name in fakes.BY_NAME if name not in ("slow", "warming")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -186,6 +186,17 @@ def test_a_rate_that_is_not_sustained_makes_the_figure_invalid(tmp_path: Path) -
         assert (reasons(results, "slow") == {"rate"}) == wrong
         late = results.points[0].raw["latency_us"]["p99"]
         assert (late > 50_000) == wrong, "latency counts from when a request was due"
+
+
+def test_a_cache_that_was_not_hot_gets_a_second_chance(tmp_path: Path) -> None:
+    results, _ = run(plan_of("warming", load=QUICK + "repeats = 1\n"), tmp_path)
+    cold = [json.loads(path.read_text()) for path in tmp_path.glob("points/*.json")]
+    read = [one["raw"]["storage_reads_per_query"] for one in cold if one["attempt"] == 1]
+    if max(read) == 0:
+        pytest.skip("nothing here is ever read from storage")
+    assert all(reads > 0.01 for reads in read)
+    assert len(list(tmp_path.glob("points/*.json"))) == 4, "both attempts are kept"
+    assert all(point.valid for point in results.points)
 
 
 def test_sessions_ask_at_once(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pagehop_lab.engines.faiss_sq8 import FaissSq8
 from pagehop_lab.engines.hnswlib_hnsw import HnswlibHnsw
 from pagehop_lab.engines.lancedb_index import LanceDb
 from pagehop_lab.engines.mariadb_vector import MariaDbVector
+from pagehop_lab.engines.milvus_server import MilvusServer
 from pagehop_lab.engines.numpy_scan import NumpyScan
 from pagehop_lab.engines.pagehop_file import PagehopFile
 from pagehop_lab.engines.pagehop_postgres import PagehopPostgres
@@ -24,7 +25,7 @@ from pagehop_lab.engines.usearch_hnsw import UsearchHnsw
 ENGINES: tuple[type[Library | Served], ...] = (
     PagehopFile, PagehopPostgres, PgvectorVector, PgvectorHalfvec, MariaDbVector,
     FaissHnsw, FaissIvfPq, FaissSq8, HnswlibHnsw, UsearchHnsw, SvsVamana, DiskannMemory, DiskannDisk, ScannTree,
-    LanceDb, SqliteVecScan, NumpyScan,
+    LanceDb, MilvusServer, SqliteVecScan, NumpyScan,
 )  # fmt: skip
 
 CATALOG: dict[str, type[Library | Served]] = {engine.description.name: engine for engine in ENGINES}

@@ -68,6 +68,8 @@ class Library(ABC):
     def __init__(self, folder: Path) -> None:
         """An engine without an index; `folder` is empty and its own."""
         self.folder = folder
+        self.load_s: float | None = None
+        """Seconds of the build that were spent before the index; None where rows and index are one."""
 
     @classmethod
     @abstractmethod
@@ -85,6 +87,10 @@ class Library(ABC):
     def index_bytes(self) -> int | None:
         """Bytes of the index, rows included where it has them; None if it cannot say."""
         return None
+
+    def processes(self) -> list[int]:
+        """Processes of its own that answer searches, whose CPU and memory count, too."""
+        return []
 
     def index_used(self) -> bool | None:
         """Whether the searches so far used the index; None if it cannot say."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import time
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,8 +45,10 @@ class LanceDb(Library):
                 vectors = pa.FixedSizeListArray.from_arrays(pa.array(part.ravel()), dim)
                 yield pa.RecordBatch.from_arrays([pa.array(range(start, start + len(part))), vectors], schema=schema)
 
+        begun = time.perf_counter()
         database = lancedb.connect(self.folder / "lance")
         self._table: Any = database.create_table("items", data=batches(), schema=schema)
+        self.load_s = time.perf_counter() - begun
         more = {"m": options["m"], "ef_construction": options["ef_construction"]} if "HNSW" in kind else {}
         self._table.create_index(
             metric={"euclidean": "l2", "angular": "cosine"}[metric],

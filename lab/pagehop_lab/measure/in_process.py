@@ -67,9 +67,10 @@ def measure(
         count = ask.count(warmed.count / warmed.elapsed_s, len(rows))
         gc.collect()
         gc.disable()
-        before = usage.of_this_process()
+        others = engine.processes()
+        before = usage.of_processes(others)
         phase = _phase(searches, rows, count, ask.rate, ask.seconds_max)
-        used = usage.of_this_process() - before
+        used = usage.of_processes(others) - before
         gc.enable()
         ceiling_qps = ceiling(ask)
     answers = _answers(phase, len(rows), ask.k)
@@ -89,9 +90,11 @@ def measure(
         "bytes_read_per_query": used.bytes_read / done,
         "engine_cpu_us_per_query": used.cpu_s * 1e6 / done,
         "switches_per_query": used.switches / done,
-        "memory_bytes": machine.memory("RssAnon"),
+        "memory_bytes": machine.memory("RssAnon") + sum(usage.memory_bytes(one) or 0 for one in others),
         "memory_peak_bytes": machine.memory("VmHWM"),
-        "waited": phase.elapsed_s / used.cpu_s if ask.sessions == 1 and not ask.rate and used.cpu_s else None,
+        "waited": phase.elapsed_s / used.cpu_s
+        if ask.sessions == 1 and not ask.rate and used.cpu_s and not others
+        else None,
         "scan_us_per_query": scan_us,
     }
     return raw | summary(answers, dataset, ask.k), answers

@@ -49,6 +49,7 @@ _RECIPES = {
     "diskann": Recipe(((_BENCH / "diskann.lock", ()),), "its wheels are for Python 3.9 to 3.11"),
     "scann": _one("scann"),
     "lancedb": _one("lancedb"),
+    "milvus": _one("milvus"),
     "sqlite_vec": _one("sqlite_vec"),
 }
 

@@ -64,7 +64,11 @@ class Worker:
         np.asarray(self._dataset.base).sum()
         before, wall, cpu = machine.memory("RssAnon"), time.perf_counter(), machine.cpu_seconds()
         library.build(self._dataset.base, metric, options, threads, seed)
-        took = {"build_s": time.perf_counter() - wall, "build_cpu_s": machine.cpu_seconds() - cpu, "load_s": None}
+        took = {
+            "build_s": time.perf_counter() - wall - (library.load_s or 0),
+            "build_cpu_s": machine.cpu_seconds() - cpu if not library.processes() else None,
+            "load_s": library.load_s,
+        }
         memory = machine.memory("RssAnon") - before
         size = library.index_bytes()
         from pagehop_lab.measure import in_process
