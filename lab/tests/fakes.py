@@ -219,8 +219,44 @@ class Warming(Honest):
         return cold
 
 
+class Cold(Honest):
+    """Reads a page of its file for every search, which the kernel forgets when it is told to."""
+
+    description: ClassVar = describe("cold")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        search, path = super().searcher(options, k), self.folder / "pages"
+        if not path.exists():
+            path.write_bytes(bytes(1 << 20))
+        numbers = iter(range(1_000_000))
+
+        def reading(queries: Float32) -> Ids:
+            with path.open("rb", buffering=0) as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+                file.seek(4096 * (next(numbers) % 256))
+                file.read(4096)
+            return search(queries)
+
+        return reading
+
+    def cool(self) -> None:
+        self.searcher({"ef": 10}, 1)
+        with (self.folder / "pages").open("rb") as file:
+            os.fdatasync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+class Lukewarm(Honest):
+    """Says that its caches are empty, and reads nothing."""
+
+    description: ClassVar = describe("lukewarm")
+
+    def cool(self) -> None:
+        pass
+
+
 ALL: tuple[type[Honest], ...] = (
     Honest, Scanning, QuietlyScanning, Short, Repeating, Unknown, Wrong, Instant, Failing, Missing, Refusing,
-    DyingInBuild, DyingInSearch, Hanging, Slow, Warming,
+    DyingInBuild, DyingInSearch, Hanging, Slow, Warming, Cold, Lukewarm,
 )  # fmt: skip
 BY_NAME: dict[str, type[Library]] = {one.description.name: one for one in ALL}

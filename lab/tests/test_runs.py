@@ -19,7 +19,7 @@ from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.results import Results
 from runs import MACHINE, QUICK, SMALL, fake_engines, plan_of, run
 
-EVERY = [name for name in fakes.BY_NAME if name not in ("slow", "warming")]
+EVERY = [name for name in fakes.BY_NAME if name not in ("slow", "warming", "cold", "lukewarm")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -197,6 +197,24 @@ def test_a_cache_that_was_not_hot_gets_a_second_chance(tmp_path: Path) -> None:
     assert all(reads > 0.01 for reads in read)
     assert len(list(tmp_path.glob("points/*.json"))) == 4, "both attempts are kept"
     assert all(point.valid for point in results.points)
+
+
+def test_a_cold_search_is_proven_by_what_it_reads(tmp_path: Path) -> None:
+    load = QUICK + "repeats = 1\ncold_queries = 20\n"
+    results, _ = run(plan_of("cold", "lukewarm", "honest", load=load, more='suite = "cold"'), tmp_path)
+    assert reasons(results, "lukewarm") == {"cache"}
+    assert failures(results, "honest") == {"it holds everything in memory: it is never cold"}
+    points = points_of(results, "cold")
+    if not any(point.raw["bytes_read_per_query"] for point in points):
+        pytest.skip("nothing here is ever read from storage")
+    assert all(point.valid for point in points)
+    for point in points:
+        assert (point.raw["count"], point.raw["queries_asked"]) == (20, 20), "each query once"
+        assert point.raw["storage_reads_per_query"] >= 0.9
+    (section,) = json.loads((tmp_path / "report/tables.json").read_text())["sections"]
+    table = section["tables"][0]
+    assert table["title"] == "Cold queries"
+    assert [row[0]["value"] for row in table["rows"]] == ["cold", "cold"]
 
 
 def test_sessions_ask_at_once(tmp_path: Path) -> None:

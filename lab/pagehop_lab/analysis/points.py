@@ -17,8 +17,8 @@ def options_of(given: Mapping[str, OptionValue]) -> Options:
 
 
 def shown(options: Options) -> str:
-    """Options in a few words: `m=16 ef_search=40`."""
-    return " ".join(f"{name}={value}" for name, value in options)
+    """Options in a few words, `m=16 ef_search=40`; -1 and nothing stand for what an engine has anyway."""
+    return " ".join(f"{name}={value}" for name, value in options if value not in (-1, ""))
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,9 @@ def _between(index: Sequence[Setting], target: float) -> Between | None:
         (one for one in ordered[:above] if one.recall.median >= ordered[above - 1].recall.median - _SAME),
         key=lambda setting: setting.qps.median,
     )
+    if low.qps.median <= high.qps.median:
+        # Below the target it is no faster: nothing is gained by going there.
+        return Between(high.qps.median, high, high)
     pair = [(setting.recall.median, setting.qps.median) for setting in (low, high)]
     return Between(interpolate(target, pair[0], pair[1]), low, high)
 

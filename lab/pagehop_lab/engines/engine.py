@@ -84,6 +84,10 @@ class Library(ABC):
     def searcher(self, options: Options, k: int) -> Search:
         """A search with these options by one thread. Several may be at work at once, all with the same options."""
 
+    def cool(self) -> None:
+        """Empties every cache; searchers from before are of no use afterwards. EngineError if that cannot be."""
+        raise EngineError("it holds everything in memory: it is never cold")
+
     def index_bytes(self) -> int | None:
         """Bytes of the index, rows included where it has them; None if it cannot say."""
         return None
@@ -151,6 +155,10 @@ class Served(ABC):
     @abstractmethod
     def question(self, options: Options, k: int) -> Question:
         """How one search is asked."""
+
+    def cool(self) -> None:
+        """Empties every cache, the kernel's included. EngineError if that cannot be."""
+        raise EngineError("its caches cannot be emptied")
 
     def pid(self) -> int | None:
         """The server's first process, if it is ours."""

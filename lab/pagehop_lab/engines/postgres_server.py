@@ -30,6 +30,11 @@ _SHOWN = (
 )  # fmt: skip
 
 
+# Of all engines here: -1 and nothing leave what the server has.
+IO_METHOD = {"io_method": ""}
+IO_CONCURRENCY = {"effective_io_concurrency": (-1,)}
+
+
 class PostgresServer(Served):
     """What the engines in PostgreSQL share."""
 
@@ -74,7 +79,7 @@ class PostgresServer(Served):
         if base.shape[1] > _DIM_MAX[self.type]:
             raise EngineError(f"an index over {self.type} has at most {_DIM_MAX[self.type]} dimensions")
         self._metric = metric
-        self._open(base)
+        self._open(base, options)
         connection = self._connection
         connection.execute(f"CREATE EXTENSION IF NOT EXISTS {self.extension} CASCADE")
         begun = time.perf_counter()
@@ -105,11 +110,23 @@ class PostgresServer(Served):
             self._loadgen_url(),
             f"SELECT id FROM {self._table} {ordered} LIMIT {k}",
             f"SELECT id FROM {self._table} ORDER BY id LIMIT {k}",
-            self.settings(options, k),
+            {**self.settings(options, k), **_read_ahead(options)},
             self._index,
             self.type,
             local=self.url is None,
         )
+
+    def cool(self) -> None:
+        if self._cluster is None:
+            raise EngineError("its caches cannot be emptied: it is not the lab's server")
+        from pagehop_bench.postgres.servers import forget_files
+
+        self._connection.close()
+        self._cluster.stop()
+        if refused := forget_files():
+            raise EngineError(refused)
+        self._cluster.start()
+        self._connection = _connect(self._cluster.dsn())
 
     def pid(self) -> int | None:
         return int(self._cluster.pid) if self._cluster is not None else None
@@ -124,14 +141,15 @@ class PostgresServer(Served):
 
     # ---- steps ----
 
-    def _open(self, base: Float32) -> None:
+    def _open(self, base: Float32, options: Options) -> None:
         if self.url is not None:
             self._connection = _connect(self.url)
             return
         from devserver import Cluster
         from pagehop_bench.postgres.servers import SETTINGS, memory_for
 
-        self._cluster = Cluster(_install(), {**SETTINGS, **memory_for(base)})
+        method = {"io_method": options["io_method"]} if options["io_method"] else {}
+        self._cluster = Cluster(_install(), {**SETTINGS, **memory_for(base), **method})
         self._cluster.start()
         self._connection = _connect(self._cluster.dsn())
 
@@ -152,6 +170,12 @@ class PostgresServer(Served):
         if self._cluster is None:
             return re.sub(r"^postgresql:", "postgres:", str(self.url))
         return f"postgres://postgres@/postgres?host={self._cluster.folder}&port={self._cluster.port}"
+
+
+def _read_ahead(options: Options) -> dict[str, str]:
+    """How many reads may be under way, where a plan says so."""
+    depth = options["effective_io_concurrency"]
+    return {} if depth < 0 else {"effective_io_concurrency": str(depth)}
 
 
 def _rows(first: int, vectors: Float32, component: str) -> bytes:

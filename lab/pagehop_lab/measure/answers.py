@@ -93,5 +93,5 @@ def _latency(latency_ns: Int64) -> dict[str, float] | None:
     p50, p95, p99 = np.percentile(latency_ns, [50, 95, 99]) / 1e3
     return {
         "mean": float(latency_ns.mean() / 1e3), "p50": float(p50), "p95": float(p95), "p99": float(p99),
-        "max": float(latency_ns.max() / 1e3),
+        "max": float(latency_ns.max() / 1e3), "stdev": float(latency_ns.std() / 1e3),
     }  # fmt: skip

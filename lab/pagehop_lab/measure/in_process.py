@@ -59,12 +59,10 @@ def measure(
     rows = [dataset.queries[number : number + 1] for number in range(len(dataset.queries))]
     # Threads that a library starts for a search share the core, too.
     with machine.pinned() if ask.one_core and ask.sessions == 1 else nullcontext():
+        if ask.cold_queries is not None:
+            engine.cool()
         searches = [engine.searcher(options, ask.k) for _ in range(ask.sessions)]
-        for search in searches:
-            search(rows[0])
-        middle = rows[len(rows) // 2 :] + rows[: len(rows) // 2]
-        warmed = _phase(searches, middle, None, None, ask.warmup_s)
-        count = ask.count(warmed.count / warmed.elapsed_s, len(rows))
+        count = ask.cold_queries or _warmed(searches, rows, ask)
         gc.collect()
         gc.disable()
         others = engine.processes()
@@ -76,6 +74,8 @@ def measure(
     answers = _answers(phase, len(rows), ask.k)
     errors = [text for one in phase.kept for text in one.errors]
     done = max(phase.count, 1)
+    # One thread with nothing to wait for: what the clock has more than the CPU, others took.
+    alone = ask.sessions == 1 and not ask.rate and not others and ask.cold_queries is None
     raw: dict[str, Any] = {
         "count": phase.count + len(errors),
         "errors": len(errors),
@@ -92,12 +92,19 @@ def measure(
         "switches_per_query": used.switches / done,
         "memory_bytes": machine.memory("RssAnon") + sum(usage.memory_bytes(one) or 0 for one in others),
         "memory_peak_bytes": machine.memory("VmHWM"),
-        "waited": phase.elapsed_s / used.cpu_s
-        if ask.sessions == 1 and not ask.rate and used.cpu_s and not others
-        else None,
+        "waited": phase.elapsed_s / used.cpu_s if alone and used.cpu_s else None,
         "scan_us_per_query": scan_us,
     }
     return raw | summary(answers, dataset, ask.k), answers
+
+
+def _warmed(searches: Sequence[Search], rows: Sequence[Float32], ask: Ask) -> int:
+    """Warms up, with other queries than those that are measured first; how many are to be measured."""
+    for search in searches:
+        search(rows[0])
+    middle = [*rows[len(rows) // 2 :], *rows[: len(rows) // 2]]
+    warmed = _phase(searches, middle, None, None, ask.warmup_s)
+    return ask.count(warmed.count / warmed.elapsed_s, len(rows))
 
 
 def ceiling(ask: Ask) -> float:

@@ -17,6 +17,8 @@ class Ask:
     seconds_max: float
     warmup_s: float
     one_core: bool
+    cold_queries: int | None = None
+    """So many queries, each once, with all caches empty before; None to ask until the time is over, warmed up."""
 
     def count(self, qps: float, queries: int) -> int:
         """Requests of a measurement, from what warming up said: whole passes, unless one alone takes too long."""

@@ -28,6 +28,8 @@ def measure(
 ) -> tuple[dict[str, Any], Answers]:
     """Asks the queries of a set, from a file in `folder` on."""
     question = engine.question(options, ask.k)
+    if ask.cold_queries is not None:
+        return _measure_cold(engine, question, dataset, ask, folder)
     with _place(engine, ask):
         length = ["--seconds", f"{max(ask.warmup_s, 0.1):g}"]
         warmed = _run(question, dataset, ask, [*length, "--warmup", "0"])
@@ -42,6 +44,35 @@ def measure(
     kept = np.load(file)
     answers = Answers(kept[:, 0], kept[:, 1], kept[:, 2:])
     return _raw(engine, question, said, ask) | summary(answers, dataset, ask.k), answers
+
+
+def _measure_cold(
+    engine: Served, question: Question, dataset: Dataset, ask: Ask, folder: Path
+) -> tuple[dict[str, Any], Answers]:
+    """The first queries after all caches were emptied.
+
+    The load generator executes the statement with its first query before the clock; so the first is one more, and what
+    was asked for it does not count.
+    """
+    assert ask.cold_queries is not None
+    count = min(ask.cold_queries, len(dataset.queries) - 1)
+    engine.cool()
+    file = folder / "answers.npy"
+    pid = engine.pid()
+    before = usage.bytes_read(pid) if pid is not None else None
+    with _place(engine, ask):
+        more = ["--count", str(count + 1), "--warmup", "0", "--answers", str(file), "--server-pid-cpu", "--blocks"]
+        said = _run(question, dataset, ask, more)
+    kept = np.load(file)[1:]
+    answers = Answers(kept[:, 0], kept[:, 1], kept[:, 2:])
+    raw = _raw(engine, question, said, ask) | {"count": len(kept), "waited": None}
+    total_s = float(answers.latency_ns.sum()) / 1e9
+    raw |= {"elapsed_s": total_s, "qps": len(kept) / total_s}
+    if pid is not None and before is not None:
+        # The processes of connections are gone with their counters: what they read was added to their parent's.
+        read = usage.bytes_read(pid) - before
+        raw |= {"bytes_read_per_query": read / (count + 1), "storage_reads_per_query": read / 4096 / (count + 1)}
+    return raw | summary(answers, dataset, ask.k), answers
 
 
 def ceiling(engine: Served, options: Options, ask: Ask) -> dict[str, Any]:

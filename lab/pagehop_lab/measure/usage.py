@@ -47,6 +47,11 @@ def of_processes(processes: Sequence[int]) -> Usage:
     )
 
 
+def bytes_read(process: int) -> int:
+    """Bytes that storage delivered to a process and its descendants, those that ended included."""
+    return sum(machine.io_counter("read_bytes", one) for one in family(process))
+
+
 def _cpu_s(process: int) -> float:
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()

@@ -10,8 +10,8 @@ from pagehop_lab.plan.model import DatasetSpec, EngineSpec, Load, Options, Plan
 
 
 def words(options: Options) -> str:
-    """Options as part of a name."""
-    return "-".join(f"{name}={value}" for name, value in options.items())
+    """Options as part of a name; -1 and nothing stand for what an engine has anyway."""
+    return "-".join(f"{name}={value}" for name, value in options.items() if value not in (-1, ""))
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class PointSpec:
                 "k": load.k,
                 "sessions": self.sessions,
                 "rate": load.rate,
+                "cold_queries": plan.cold_queries,
                 "seconds": load.seconds,
                 "one_core": load.one_core,
             },

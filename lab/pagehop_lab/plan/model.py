@@ -11,7 +11,7 @@ Options = dict[str, OptionValue]
 
 RecallBy = Literal["threshold", "ties", "id"]
 
-SUITES = ("equal-recall", "concurrency")
+SUITES = ("equal-recall", "concurrency", "cold")
 TARGETS = (1.0, 0.99, 0.98, 0.97, 0.96, 0.95)
 
 
@@ -73,6 +73,8 @@ class Load:
     """Times that each index is built and measured anew."""
     in_turns: int = 1
     """Indexes that are held at once, and measured in turns."""
+    cold_queries: int = 50
+    """Queries of a measurement in the suite `cold`, each asked once; all caches are empty before the first."""
     build_threads: int = 1
     one_core: bool = True
     """Whether client and engine share one core while one session asks."""
@@ -97,3 +99,8 @@ class Plan:
     """The engine that others are compared with; the first without it."""
     text: str = ""
     """The file as it was read, but for passwords: it is kept with what was measured."""
+
+    @property
+    def cold_queries(self) -> int | None:
+        """Queries of a measurement that begins with empty caches; None where caches are to be hot."""
+        return self.load.cold_queries if self.suite == "cold" else None

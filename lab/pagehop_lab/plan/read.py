@@ -89,6 +89,7 @@ def _load(table: Table) -> Load:
         repeats=table.take("repeats", int, _DEFAULTS.repeats, least=1),
         rebuilds=table.take("rebuilds", int, _DEFAULTS.rebuilds, least=1),
         in_turns=table.take("in_turns", int, _DEFAULTS.in_turns, least=1),
+        cold_queries=table.take("cold_queries", int, _DEFAULTS.cold_queries, least=1),
         build_threads=table.take("build_threads", int, _DEFAULTS.build_threads, least=1),
         one_core=table.take("one_core", bool, _DEFAULTS.one_core),
         build_timeout_s=table.take("build_timeout_s", float, _DEFAULTS.build_timeout_s, least=1),

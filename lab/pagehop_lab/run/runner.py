@@ -206,6 +206,7 @@ class Runner:
         return {
             "k": load.k, "sessions": sessions, "rate": load.rate, "seconds": load.seconds,
             "seconds_max": load.seconds_max, "warmup_s": load.warmup_s, "one_core": load.one_core,
+            "cold_queries": self.plan.cold_queries,
         }  # fmt: skip
 
     def _keep(self, spec: PointSpec, dataset: data.Dataset, child: Child, raw: dict[str, Any]) -> Verdicts:
@@ -216,7 +217,7 @@ class Runner:
             "sessions": spec.sessions,
             "rate": self.plan.load.rate,
             "exact_by_design": description.exact,
-            "cache": "storage" if description.reads_storage else "hot",
+            "cache": "cold" if self.plan.cold_queries else "storage" if description.reads_storage else "hot",
         }
         with np.load(child.folder / "answers.npz") as file:
             arrays = {name: file[name] for name in file.files}
