@@ -14,6 +14,7 @@ from pagehop_lab.analysis import coverage, sessions, targets, uncertainty, verdi
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.analysis.recalls import recalls
 from pagehop_lab.analysis.settings import Setting, Spread, settings_of
+from pagehop_lab.measure.storage import Counters, profile
 
 
 def point(engine: str, ef: int, recall: float, qps: float, m: int = 16, **more: Any) -> Point:
@@ -201,3 +202,15 @@ def test_a_scan_that_nobody_admits_is_betrayed_by_all_of_its_settings() -> None:
     ]
     for change in changes:
         assert verdicts.looks_like_scans([both[0] | change, both[1]]) is None, change
+
+
+def test_what_a_disk_did_is_the_difference_of_its_counters() -> None:
+    before = Counters(100, 1000, 50, 10, 100, 5, 400, 800)
+    after = Counters(300, 2600, 150, 60, 900, 30, 1400, 2800)
+    found = profile(before, after, 2.0)
+    assert (found["reads_per_s"], found["writes_per_s"]) == (100, 25)
+    assert (found["bytes_per_read"], found["bytes_per_write"]) == (4096, 8192)
+    assert (found["ms_per_read"], found["ms_per_write"]) == (0.5, 0.5)
+    assert (found["read_share"], found["queue_depth"], found["busy_share"]) == (0.8, 1.0, 0.5)
+    nothing = profile(after, after, 1.0)
+    assert (nothing["bytes_per_read"], nothing["read_share"], nothing["reads_per_s"]) == (None, None, 0)

@@ -217,6 +217,22 @@ def test_a_cold_search_is_proven_by_what_it_reads(tmp_path: Path) -> None:
     assert [row[0]["value"] for row in table["rows"]] == ["cold", "cold"]
 
 
+def test_phases_say_what_they_took(tmp_path: Path) -> None:
+    load = QUICK + "repeats = 1\nsessions = [1, 3]\n"
+    results, _ = run(plan_of("slow", load=load, more='suite = "phases"'), tmp_path)
+    (build,) = results.builds
+    assert [phase["phase"] for phase in build.raw["phases"]] == ["index"]
+    for point in results.points:
+        (phase,) = point.raw["phases"]
+        assert phase["seconds"] >= point.raw["elapsed_s"]
+        assert phase["cpu_s"] > 0
+    (section,) = json.loads((tmp_path / "report/tables.json").read_text())["sections"]
+    tables = {table["title"]: table for table in section["tables"]}
+    assert [row[2]["value"] for row in tables["Searches"]["rows"]] == [1, 1, 3, 3]
+    named = [row[2]["value"] for row in tables["Phases and what they ask of the disk"]["rows"]]
+    assert named == ["index", "search by 1", "search by 1", "search by 3", "search by 3"]
+
+
 def test_sessions_ask_at_once(tmp_path: Path) -> None:
     load = QUICK + "repeats = 1\nsessions = [1, 2, 4, 8]\n"
     results, _ = run(plan_of("slow", load=load, more='suite = "concurrency"'), tmp_path)

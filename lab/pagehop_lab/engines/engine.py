@@ -60,6 +60,10 @@ class Description:
     """Whether a plan may name a server that runs already."""
 
 
+def _nothing(_: str) -> None:
+    """Nobody wants to know."""
+
+
 class Library(ABC):
     """An engine that answers in this process."""
 
@@ -68,6 +72,8 @@ class Library(ABC):
     def __init__(self, folder: Path) -> None:
         """An engine without an index; `folder` is empty and its own."""
         self.folder = folder
+        self.on_phase: Callable[[str], None] = _nothing
+        """What is told that a phase of a build begins: `load`, `index`."""
         self.load_s: float | None = None
         """Seconds of the build that were spent before the index; None where rows and index are one."""
 
@@ -142,6 +148,8 @@ class Served(ABC):
         """An engine without a server, or at `url`; `folder` is empty and its own."""
         self.folder = folder
         self.url = url
+        self.on_phase: Callable[[str], None] = _nothing
+        """What is told that a phase of a build begins: `load`, `index`."""
 
     @classmethod
     @abstractmethod

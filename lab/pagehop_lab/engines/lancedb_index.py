@@ -45,10 +45,12 @@ class LanceDb(Library):
                 vectors = pa.FixedSizeListArray.from_arrays(pa.array(part.ravel()), dim)
                 yield pa.RecordBatch.from_arrays([pa.array(range(start, start + len(part))), vectors], schema=schema)
 
+        self.on_phase("load")
         begun = time.perf_counter()
         database = lancedb.connect(self.folder / "lance")
         self._table: Any = database.create_table("items", data=batches(), schema=schema)
         self.load_s = time.perf_counter() - begun
+        self.on_phase("index")
         more = {"m": options["m"], "ef_construction": options["ef_construction"]} if "HNSW" in kind else {}
         self._table.create_index(
             metric={"euclidean": "l2", "angular": "cosine"}[metric],

@@ -58,10 +58,12 @@ class MariaDbVector(Served):
         self._instance = mariadb.Instance(mariadb.install(), settings)
         self._instance.start()
         sql = self._instance.sql
+        self.on_phase("load")
         begun = time.perf_counter()
         sql(f"CREATE TABLE items (id int PRIMARY KEY, v vector({base.shape[1]}) NOT NULL)")
         self._load(base)
         loaded = time.perf_counter()
+        self.on_phase("index")
         distance = _DISTANCES[metric].lower()
         sql(f"ALTER TABLE items ADD VECTOR INDEX nearest (v) M={options['m']} DISTANCE={distance}")
         built = time.perf_counter()

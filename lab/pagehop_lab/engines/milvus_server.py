@@ -58,6 +58,7 @@ class MilvusServer(Library):
             FieldSchema("id", DataType.INT64, is_primary=True),
             FieldSchema("embedding", DataType.FLOAT_VECTOR, dim=base.shape[1]),
         ]
+        self.on_phase("load")
         self._collection = Collection("items", CollectionSchema(fields))
         for start in range(0, len(base), _ROWS_AT_ONCE):
             part = np.ascontiguousarray(base[start : start + _ROWS_AT_ONCE])
@@ -65,6 +66,7 @@ class MilvusServer(Library):
         self._collection.flush()
         self._metric = _METRICS[metric]
         self.load_s = time.perf_counter() - begun
+        self.on_phase("index")
         given = {"M": options["m"], "efConstruction": options["ef_construction"]}
         parameters = {"index_type": "HNSW", "metric_type": self._metric, "params": given}
         self._collection.create_index("embedding", parameters, timeout=_TIMEOUT_S)

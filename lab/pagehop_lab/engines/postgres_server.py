@@ -82,6 +82,7 @@ class PostgresServer(Served):
         self._open(base, options)
         connection = self._connection
         connection.execute(f"CREATE EXTENSION IF NOT EXISTS {self.extension} CASCADE")
+        self.on_phase("load")
         begun = time.perf_counter()
         connection.execute(
             f"CREATE TABLE {self._table} (id integer PRIMARY KEY, "
@@ -94,6 +95,7 @@ class PostgresServer(Served):
         connection.execute(f"SET max_parallel_maintenance_workers = {threads - 1}")
         with suppress(Exception):
             connection.execute("CHECKPOINT")
+        self.on_phase("index")
         started = time.perf_counter()
         using = self.using(f"{self.type}_{_CLASSES[metric]}", options)
         connection.execute(f"CREATE INDEX {self._index} ON {self._table} USING {using}")

@@ -11,7 +11,7 @@ Options = dict[str, OptionValue]
 
 RecallBy = Literal["threshold", "ties", "id"]
 
-SUITES = ("equal-recall", "concurrency", "cold")
+SUITES = ("equal-recall", "concurrency", "cold", "phases")
 TARGETS = (1.0, 0.99, 0.98, 0.97, 0.96, 0.95)
 
 

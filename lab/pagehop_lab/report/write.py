@@ -10,7 +10,7 @@ from pagehop_lab.report import files, terminal
 from pagehop_lab.report.gather import Descriptions, gather
 from pagehop_lab.report.page import page
 from pagehop_lab.store import RunFolder, StoreError
-from pagehop_lab.suites import cold, common, concurrency, equal_recall
+from pagehop_lab.suites import cold, common, concurrency, equal_recall, phases
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Section
 
@@ -20,6 +20,7 @@ SUITES: Mapping[str, Callable[[Results], list[Section]]] = {
     "equal-recall": equal_recall.sections,
     "concurrency": concurrency.sections,
     "cold": cold.sections,
+    "phases": phases.sections,
 }
 
 

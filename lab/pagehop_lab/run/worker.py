@@ -23,6 +23,7 @@ import numpy as np
 from pagehop_bench import machine
 from pagehop_lab import data
 from pagehop_lab.engines.engine import Engine, EngineError, Library, NotInstalled, Served
+from pagehop_lab.measure import storage
 from pagehop_lab.measure.load import Ask
 
 _PR_SET_PDEATHSIG = 1
@@ -56,14 +57,18 @@ class Worker:
         if issubclass(self._kind, Served):
             served = self._kind(own, url)
             self._engine = served
+            phases = self._watch("start")
             built = served.build(self._dataset.base, metric, options, threads, seed)
-            return asdict(built) | {"memory_peak_bytes": None}
+            phases.begin(None)
+            return asdict(built) | {"memory_peak_bytes": None, "phases": phases.told}
         library = self._kind(own)
         self._engine = library
         # Rows come from storage before the clock starts.
         np.asarray(self._dataset.base).sum()
         before, wall, cpu = machine.memory("RssAnon"), time.perf_counter(), machine.cpu_seconds()
+        phases = self._watch("index")
         library.build(self._dataset.base, metric, options, threads, seed)
+        phases.begin(None)
         took = {
             "build_s": time.perf_counter() - wall - (library.load_s or 0),
             "build_cpu_s": machine.cpu_seconds() - cpu if not library.processes() else None,
@@ -80,7 +85,24 @@ class Worker:
             "memory_bytes": memory,
             "memory_peak_bytes": machine.memory("VmHWM"),
             "about": {},
+            "phases": phases.told,
         }
+
+    def _watch(self, first: str) -> storage.Phases:
+        """Watches what the engine does, phase by phase; it says when another begins."""
+        engine = self._engine
+        assert engine is not None
+
+        def processes() -> list[int]:
+            if isinstance(engine, Library):
+                return engine.processes()
+            pid = engine.pid()
+            return [] if pid is None else [pid]
+
+        phases = storage.Phases(engine.folder, processes)
+        engine.on_phase = phases.begin
+        phases.begin(first)
+        return phases
 
     def ceiling(self, options: dict[str, Any], ask: dict[str, Any]) -> dict[str, Any]:
         """What the client reaches when the engine does nothing or next to nothing."""
@@ -97,6 +119,7 @@ class Worker:
         """Measures one point; its answers are in `folder` afterwards."""
         assert self._engine is not None, "a build comes first"
         assert self._dataset is not None
+        phases = self._watch("search")
         if isinstance(self._engine, Library):
             from pagehop_lab.measure import in_process
 
@@ -105,6 +128,8 @@ class Worker:
             from pagehop_lab.measure import served
 
             raw, answers = served.measure(self._engine, self._dataset, options, Ask(**ask), Path(folder))
+        phases.begin(None)
+        raw["phases"] = phases.told
         np.savez(Path(folder) / "answers.npz", **answers.as_arrays())  # type: ignore[arg-type]
         return raw
 

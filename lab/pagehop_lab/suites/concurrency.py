@@ -33,7 +33,7 @@ def sections(results: Results) -> list[Section]:
             common.invalid(results, points, dataset),
             common.all_points(results, points, dataset),
         ]
-        found.append(Section(title, [_chart(results, curves, dataset)], tables))
+        found.append(Section(title, [chart(results, settings_of(points), dataset)], tables))
     return found
 
 
@@ -138,7 +138,9 @@ def _laws(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], datas
     return Table(f"scaling-{dataset}", "Scaling", columns, rows, note)
 
 
-def _chart(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], dataset: str) -> Chart:
+def chart(results: Results, settings: Sequence[Setting], dataset: str) -> Chart:
+    """QPS by sessions, a line for each index and setting."""
+    curves = _curves(settings)
     series = []
     for fixed, curve in curves.items():
         marks = [
