@@ -29,7 +29,7 @@ from pagehop_lab.measure.load import Ask
 
 # A measurement that only fails is cut.
 _ERRORS_MAX = 100
-_CEILING_S = 0.1
+_CEILING_S, _CEILINGS = 0.03, 5
 
 
 @dataclass
@@ -117,8 +117,9 @@ def ceiling(ask: Ask) -> float:
         leave()
         return nothing
 
-    phase = _phase([search] * ask.sessions, [row] * 1000, None, None, _CEILING_S)
-    return phase.count / phase.elapsed_s
+    # The best of a few: what others take of the machine is no limit of the client.
+    phases = [_phase([search] * ask.sessions, [row] * 1000, None, None, _CEILING_S) for _ in range(_CEILINGS)]
+    return max(phase.count / phase.elapsed_s for phase in phases)
 
 
 def scan_us(dataset: Dataset) -> float:

@@ -27,7 +27,9 @@ from pagehop_lab.store import RunFolder
 
 _HELLO_TIMEOUT_S = 1800.0
 _CLOSE_TIMEOUT_S = 120.0
-# What was not in memory is, once it was read: a cache that should be hot gets a second chance. Every attempt is kept.
+# What was not in memory is, once it was read, and a client that was kept waiting may be in time: these get a second
+# chance. Every attempt is kept, and the last one counts.
+_PASSING = ("cache:", "client:")
 _ATTEMPTS = 3
 
 
@@ -156,6 +158,7 @@ class Runner:
         plan, identity = self.plan, self._identity(index, dataset.facts)
         try:
             child = stack.enter_context(self._start(index.engine))
+            child.ask("ready", _HELLO_TIMEOUT_S)
             said = child.ask(
                 "build", plan.load.build_timeout_s, folder=str(child.folder), dataset=str(dataset.folder),
                 name=dataset.facts.name, options=index.build, threads=plan.load.build_threads, seed=plan.seed,
@@ -191,7 +194,7 @@ class Runner:
                         ask=self._ask(spec.sessions),
                     )  # fmt: skip
                     judged = self._keep(spec, dataset, child, raw)
-                    if not any(reason.startswith("cache:") for reason in judged.wrong):
+                    if not any(reason.startswith(_PASSING) for reason in judged.wrong):
                         break
             except EngineFailed as error:
                 self.folder.add("points", spec.name, self._identity(spec, dataset.facts), failed=str(error))

@@ -38,6 +38,10 @@ class Worker:
         self._dataset: data.Dataset | None = None
         self._scan_us = 0.0
 
+    def ready(self) -> dict[str, Any]:
+        """Nothing: the process is there, and has loaded what it is made of."""
+        return {}
+
     def hello(self, url: str | None) -> dict[str, Any]:
         """The engine's version, if it is here."""
         version = self._kind.version(url) if issubclass(self._kind, Served) else self._kind.version()
