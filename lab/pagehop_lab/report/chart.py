@@ -151,7 +151,8 @@ def _series(series: Series, number: int, axes: _Axes) -> list[str]:
 
 
 def _class(number: int) -> str:
-    return f"c{number % 10}"
+    """The color; from the eleventh series on lines are dashed."""
+    return f"c{number % 10}" + (" again" if number >= 10 else "")
 
 
 def _shape(x: float, y: float, number: int, hollow: bool) -> str:

@@ -48,6 +48,7 @@ svg .title { font-size: 13px; }
 svg .grid { stroke: var(--line); stroke-width: 1; }
 svg .axis { stroke: var(--soft); stroke-width: 1; }
 .line { fill: none; stroke: var(--c); stroke-width: 2; stroke-linejoin: round; opacity: .85; }
+.again .line { stroke-dasharray: 7 4; }
 .range { stroke: var(--c); stroke-width: 1.5; opacity: .55; }
 .mark { fill: var(--c); stroke: var(--back); stroke-width: 1; }
 .mark.hollow { fill: var(--back); stroke: var(--c); stroke-width: 1.5; stroke-dasharray: 2 1.5; }

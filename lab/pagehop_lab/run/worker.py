@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from dataclasses import asdict
@@ -149,6 +150,7 @@ class Worker:
 def main(name: str) -> None:
     """Answers requests until there are no more."""
     # If the run is killed, its engines end, too; Ctrl-C is for the run to deal with.
+    run = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -174,6 +176,9 @@ def main(name: str) -> None:
     finally:
         if worker is not None:
             worker.close()
+        if os.getppid() != run:
+            # Nobody else is left to remove it.
+            shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
 
 
 if __name__ == "__main__":
