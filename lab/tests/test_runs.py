@@ -247,6 +247,22 @@ def test_sessions_ask_at_once(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_indexes_that_are_built_anew_are_told_apart(tmp_path: Path) -> None:
+    load = QUICK + "repeats = 2\nrebuilds = 2\nin_turns = 2\n"
+    results, _ = run(plan_of("honest", "slow", load=load), tmp_path)
+    assert results.sound
+    assert sorted((build.engine, build.rebuild) for build in results.builds) == [
+        ("honest", 0), ("honest", 1), ("slow", 0), ("slow", 1),
+    ]  # fmt: skip
+    assert len({point.file for point in results.points}) == len(results.points) == 2 * 2 * 2 * 2
+    table = next(
+        table
+        for table in json.loads((tmp_path / "report/tables.json").read_text())["sections"][0]["tables"]
+        if table["title"] == "Indexes"
+    )
+    assert [row[-1]["value"] for row in table["rows"]] == [2, 2]
+
+
 def test_a_set_that_cannot_be_had_leaves_the_others(tmp_path: Path) -> None:
     both = SMALL + '\n[[dataset]]\nname = "nothing"\npath = "/nowhere/nothing.hdf5"\n'
     results, _ = run(plan_of("honest", dataset=both), tmp_path)

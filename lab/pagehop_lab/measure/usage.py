@@ -84,7 +84,10 @@ def memory_bytes(process: int) -> int | None:
     for one in family(process):
         try:
             found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{one}/smaps_rollup").read_text(), re.MULTILINE)
-        except OSError:
+        except PermissionError:
             return None
+        except OSError:
+            # It ended meanwhile.
+            continue
         total += int(found[1]) * 1024 if found else 0
     return total

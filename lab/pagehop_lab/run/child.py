@@ -135,7 +135,7 @@ class Child:
             self._process.kill()
             self._process.wait()
         _living.discard(self._process.pid)
-        end_orphans()
+        end_orphans(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Child:
@@ -152,9 +152,9 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def end_orphans() -> None:
-    """Ends what ended engines left behind: children of this process that it did not start, in sessions not its own."""
-    for one in _orphans():
+def end_orphans(folder: Path) -> None:
+    """Ends what an ended engine left behind: children of this process that work in that engine's folder."""
+    for one in _orphans(folder):
         for process in reversed(family(one)):
             with contextlib.suppress(OSError):
                 os.kill(process, signal.SIGKILL)
@@ -162,16 +162,18 @@ def end_orphans() -> None:
             os.waitpid(one, 0)
 
 
-def _orphans() -> list[int]:
-    own = os.getpid()
+def _orphans(folder: Path) -> list[int]:
+    own, place = os.getpid(), str(folder).encode()
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = stat.read_text().rpartition(")")[2].split()
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            if parent != own or int(stat.parent.name) in _living:
+                continue
+            # The folder is every engine's TMPDIR, and in the command line of a server that has its data there.
+            told = (stat.with_name("environ").read_bytes(), stat.with_name("cmdline").read_bytes())
         except OSError:
             continue
-        process = int(stat.parent.name)
-        # Fields 4 and 6 of proc(5): its parent and its session.
-        if int(fields[1]) == own and int(fields[3]) != os.getsid(0) and process not in _living:
-            found.append(process)
+        if any(place in text for text in told):
+            found.append(int(stat.parent.name))
     return found
