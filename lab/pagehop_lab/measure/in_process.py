@@ -61,6 +61,7 @@ def measure(
     with machine.pinned() if ask.one_core and ask.sessions == 1 else nullcontext():
         if ask.cold_queries is not None:
             engine.cool()
+            engine.on_phase("search")
         searches = [engine.searcher(options, ask.k) for _ in range(ask.sessions)]
         count = ask.cold_queries or _warmed(searches, rows, ask)
         gc.collect()

@@ -57,6 +57,7 @@ def _measure_cold(
     assert ask.cold_queries is not None
     count = min(ask.cold_queries, len(dataset.queries) - 1)
     engine.cool()
+    engine.on_phase("search")
     file = folder / "answers.npy"
     pid = engine.pid()
     before = usage.bytes_read(pid) if pid is not None else None

@@ -124,7 +124,7 @@ class Worker:
         """Measures one point; its answers are in `folder` afterwards."""
         assert self._engine is not None, "a build comes first"
         assert self._dataset is not None
-        phases = self._watch("search")
+        phases = self._watch("search" if ask["cold_queries"] is None else "cool")
         if isinstance(self._engine, Library):
             from pagehop_lab.measure import in_process
 

@@ -47,12 +47,18 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
             Cell.of(_middle(setting, "p99"), ",.2f"),
             Cell.of(_figure(setting, "storage_reads_per_query"), ",.1f"),
             Cell.of(_figure(setting, "bytes_read_per_query", 1 / 1024), ",.1f"),
+            Cell.of(_disk(setting, "bytes_per_read", 1 / 1024), ",.1f"),
+            Cell.of(_disk(setting, "ms_per_read"), ",.3f"),
+            Cell.of(_disk(setting, "queue_depth"), ",.2f"),
         ])  # fmt: skip
-    columns = ("engine", "setting", "recall", "mean ms", "speedup", "stdev ms", "p50 ms", "p99 ms", "reads", "KiB read")
+    columns = (
+        "engine", "setting", "recall", "mean ms", "speedup", "stdev ms", "p50 ms", "p99 ms", "reads", "KiB read",
+        "KiB/request", "ms/request", "in flight",
+    )  # fmt: skip
     count = results.load["cold_queries"]
     note = f"The first {count} queries, each asked once, after every cache was emptied: later ones find some of what "
     note += f"earlier ones read. Speedup is over the same with the least {DEPTH}. Reads are pages of 4 KiB for each "
-    note += "query, with what a server read to connect."
+    note += "query, with what a server read to connect; the last three columns are the disk's own, whoever used it."
     return Table(f"cold-{dataset}", "Cold queries", columns, rows, note)
 
 
@@ -82,4 +88,15 @@ def _middle(setting: Setting, name: str) -> float | None:
 
 def _figure(setting: Setting, name: str, scale: float = 1.0) -> float | None:
     found = setting.figure(lambda point: point.raw.get(name))
+    return found.median * scale if found else None
+
+
+def _disk(setting: Setting, name: str, scale: float = 1.0) -> float | None:
+    """What the disk did while the queries were asked."""
+
+    def of(point: Point) -> float | None:
+        phases = point.raw.get("phases") or [{}]
+        return (phases[-1].get("disk") or {}).get(name)
+
+    found = setting.figure(of)
     return found.median * scale if found else None
