@@ -119,6 +119,7 @@ def test_an_engine_that_dies_in_the_middle_keeps_what_was_measured_before(whole:
     assert [dict(point.search)["ef"] for point in points] == [10]
     found = failures(results, "dying-in-search")
     assert any(reason.startswith("it died during measure, by exit code 7") for reason in found)
+    assert any(reason.startswith("not come to, the same command does; before it, it died") for reason in found)
     assert len([name for name in results.coverage.failed if "dying-in-search" in name]) == 3
 
 
@@ -154,9 +155,14 @@ def test_a_second_run_measures_nothing_again(folder: Path, whole: tuple[Results,
     before = {path: path.stat().st_mtime_ns for path in folder.glob("points/*")}
     load = QUICK + "repeats = 2\nin_turns = 20\nbuild_timeout_s = 2\n"
     results, said = run(plan_of(*EVERY, load=load, more='base = "honest"'), folder)
-    assert {path: path.stat().st_mtime_ns for path in folder.glob("points/*")} == before
-    assert "built in" not in said
+    after = {path: path.stat().st_mtime_ns for path in folder.glob("points/*")}
+    new = [path for path in after if path not in before]
+    assert {path: after[path] for path in before} == before
+    built = [line.partition(": built")[0] for line in said.splitlines() if ": built" in line]
+    assert built == ["generated-16.dying-in-search.m=8"], "only what was never come to is gone on with"
+    assert ["dying-in-search" in path.name for path in new] == [True]
     assert [point.qps for point in results.points] == [point.qps for point in whole[0].points]
+    assert failures(results, "dying-in-search") == failures(whole[0], "dying-in-search")
 
 
 def test_what_failed_is_tried_again_when_asked(tmp_path: Path) -> None:

@@ -64,6 +64,10 @@ def _is_there(record: Record | None) -> bool:
     return record is not None and record.failed is None
 
 
+def _is_failed(record: Record | None) -> bool:
+    return record is not None and record.failed is not None
+
+
 def _latest(records: Sequence[Record]) -> dict[str, Record]:
     """The record of each cell; of several versions of an engine, what was written last."""
     latest: dict[str, Record] = {}
@@ -132,8 +136,9 @@ def _failed_elsewhere(
     facts: Mapping[str, Any],
     sets: Mapping[str, Record],
 ) -> dict[str, str]:
-    """Points that were never come to, because their set, their engine or their index failed."""
+    """Points that were never come to, because their set, their engine, their index or a point before failed."""
     reasons = {facts.name: facts.failed for facts in engines if facts.failed is not None}
+    ended = {_key(spec.index): found[spec.name].failed for spec in specs if _is_failed(found.get(spec.name))}
     failed: dict[str, str] = {}
     for spec in specs:
         dataset, build = spec.index.dataset.name, built[_key(spec.index)]
@@ -145,6 +150,8 @@ def _failed_elsewhere(
             failed[spec.name] = reasons[spec.index.engine.name]
         elif build is not None and build.failed is not None:
             failed[spec.name] = f"no index: {build.failed}"
+        elif ended.get(_key(spec.index)):
+            failed[spec.name] = f"not come to, the same command does; before it, {ended[_key(spec.index)]}"
     return failed
 
 

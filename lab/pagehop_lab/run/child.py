@@ -66,12 +66,11 @@ class Child:
             )
         _living.add(self._process.pid)
         self._said = b""
-        self._end_reason = ""
+        self.ended = False
+        """Whether it died or was ended for hanging: nothing can be asked any more."""
 
     def ask(self, command: str, timeout_s: float, **request: Any) -> Any:
         """What the engine answers. EngineFailed if it does not, within the time."""
-        if self._end_reason:
-            raise EngineFailed(f"not come to, for {self._end_reason}")
         assert self._process.stdin is not None
         line = json.dumps({"command": command, **request}).encode() + b"\n"
         try:
@@ -91,8 +90,7 @@ class Child:
             left = late - time.monotonic()
             if left <= 0 or not select.select([pipe], [], [], left)[0]:
                 self.end(at_once=True)
-                self._end_reason = f"it hung: no answer to {command} in {timeout_s:g} s"
-                raise EngineFailed(self._end_reason)
+                raise EngineFailed(f"it hung: no answer to {command} in {timeout_s:g} s")
             part = os.read(pipe, 1 << 16)
             if not part:
                 raise self._ended(command)
@@ -108,8 +106,7 @@ class Child:
         how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
         log = self.log_end()
         self.end(at_once=True)
-        self._end_reason = f"it died during {command}, by {how}"
-        return EngineFailed(self._end_reason + (f"; its log ends with: {log}" if log else ""))
+        return EngineFailed(f"it died during {command}, by {how}" + (f"; its log ends with: {log}" if log else ""))
 
     def log_end(self) -> str:
         """The last lines of what the engine printed, where the reason usually is."""
@@ -135,6 +132,7 @@ class Child:
             self._process.kill()
             self._process.wait()
         _living.discard(self._process.pid)
+        self.ended = True
         end_orphans(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
 

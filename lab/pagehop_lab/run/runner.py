@@ -146,7 +146,7 @@ class Runner:
             for repeat in range(self.plan.load.repeats):
                 for index, child in held if repeat % 2 == 0 else held[::-1]:
                     self._measure_all(index, child, dataset, repeat)
-            for _, child in held:
+            for child in [child for _, child in held if not child.ended]:
                 try:
                     child.ask("close", _CLOSE_TIMEOUT_S)
                 except EngineFailed:
@@ -186,6 +186,10 @@ class Runner:
         specs = points(index, self.plan.load, repeat)
         for spec in specs if repeat % 2 == 0 else specs[::-1]:
             if not self._wanted(spec, dataset):
+                continue
+            if child.ended:
+                # Not measured and not failed: the same command comes to it with another process.
+                self.progress.skip(1)
                 continue
             try:
                 for _ in range(_ATTEMPTS):
