@@ -71,6 +71,19 @@ def test_a_planner_that_leaves_the_index_alone_makes_the_figures_invalid(tmp_pat
     assert [point.wrong for point in results.points] == [("plan: the index was not used, every row was compared",)] * 2
 
 
+def test_a_distance_may_be_asked_for(tmp_path: Path) -> None:
+    """A search that is to find only rows within a distance, and finds too few of them where that is too near."""
+    plan = PLAN.replace("ef_search = [10, 40]", "ef_search = 40, within = [0.001, 9.0]").replace(
+        "generated-16", "uniform-6"
+    )
+    results = run(plan.format(rows=4000, load="", more=""), tmp_path / "run")[0]
+    near, far = results.points
+    assert [reason.partition(":")[0] for reason in near.wrong] == ["rows"]
+    assert "Filter" in far.raw["plan"]
+    assert far.valid
+    assert far.recall > 0.9
+
+
 def test_a_server_that_runs_already_is_left_as_it_was(tmp_path: Path) -> None:
     with Cluster(install()) as cluster:
         results = measured(tmp_path, 4000, load="rate = 200.0", more=f'url = "{cluster.url()}"')

@@ -62,6 +62,16 @@ def test_a_generated_set_has_the_true_neighbors(metric: str) -> None:
     assert other.facts.checksum != found.facts.checksum
 
 
+def test_uniform_rows_are_the_same_for_the_same_seed() -> None:
+    found = made("uniform-6", rows=3000, queries=10)
+    rows = np.asarray(found.base)
+    assert rows.min() >= 0
+    assert rows.max() < 1
+    assert np.allclose(rows.mean(axis=0), 0.5, atol=0.03)
+    assert made("uniform-6", rows=3000, queries=10).facts == found.facts
+    assert made("uniform-6", rows=3000, queries=10, seed=2).facts.checksum != found.facts.checksum
+
+
 @pytest.mark.parametrize("metric", ["euclidean", "angular"])
 def test_a_file_is_read_with_its_truth(folder: Path, metric: str) -> None:
     found = made("mine", write(folder / "mine.hdf5", metric), queries=7)
@@ -98,7 +108,8 @@ def test_a_file_that_is_wrong_is_refused(folder: Path, changes: dict[str, Any], 
 
 def test_a_set_that_is_not_there_is_said() -> None:
     for name, path, said in [
-        ("fashion", None, "there is no set fashion: fashion-mnist, generated-DIM, or give a path"),
+        ("fashion", None, "there is no set fashion: fashion-mnist, generated-DIM, uniform-DIM, or give a path"),
+        ("generated-0", None, "there is no set generated-0"),
         ("mine", Path("/nowhere/mine.hdf5"), "cannot read /nowhere/mine.hdf5: No such file or directory"),
         ("mine", Path(__file__), "cannot read .*test_sets.py"),
     ]:

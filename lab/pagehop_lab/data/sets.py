@@ -1,7 +1,7 @@
 """Sets made ready once: rows and queries as .npy, truth beside them, in a folder named by what they are made from.
 
-`fashion-mnist` and `generated-DIM` are known by name; any other set is a file in ann-benchmarks' HDF5 layout. A truth
-that came with a file is not believed: some queries are answered again by comparing them with every row.
+`fashion-mnist`, `generated-DIM` and `uniform-DIM` are known by name; any other set is a file in ann-benchmarks' HDF5
+layout. A truth that came with a file is not believed: some queries are answered again by comparing them with every row.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ VARIABLE = "PAGEHOP_LAB_DATA"
 
 DEPTH = 100
 _GENERATED = "generated-"
+# Uniform random rows mislead in many dimensions, where all are equally far; a published comparison has them in six.
+_UNIFORM = "uniform-"
 _GENERATED_ROWS, _GENERATED_QUERIES = 100_000, 1000
 _AT_ONCE = 16384
 
@@ -71,7 +73,8 @@ class Dataset:
 
 def known(name: str) -> bool:
     """Whether a set is known by its name."""
-    return name == "fashion-mnist" or (name.startswith(_GENERATED) and name.removeprefix(_GENERATED).isdigit())
+    kind, _, dim = name.partition("-")
+    return name == "fashion-mnist" or (f"{kind}-" in (_GENERATED, _UNIFORM) and dim.isdigit() and 0 < int(dim) <= 4096)
 
 
 def data_folder() -> Path:
@@ -103,14 +106,15 @@ def load(folder: Path, name: str) -> Dataset:
 
 
 def _is_generated(name: str, path: str | None) -> bool:
-    return path is None and name.startswith(_GENERATED)
+    return path is None and name.startswith((_GENERATED, _UNIFORM))
 
 
 def _source(name: str, path: str | None) -> str:
     """What a set is made from, as it is now."""
     if path is None:
         if not known(name):
-            raise DataError(f"there is no set {name}: fashion-mnist, generated-DIM, or give a path to an HDF5 file")
+            known_names = "fashion-mnist, generated-DIM, uniform-DIM"
+            raise DataError(f"there is no set {name}: {known_names}, or give a path to an HDF5 file")
         return Generator(1).recipe() if _is_generated(name, path) else ""
     try:
         about = Path(path).stat()
@@ -135,6 +139,10 @@ def _fill(
         except fashion.NoData as error:
             raise DataError(str(error)) from None
         base, asked = base[:rows], asked[:queries]
+    elif name.startswith(_UNIFORM):
+        dim, streams = int(name.removeprefix(_UNIFORM)), np.random.default_rng(seed).spawn(2)
+        base = streams[0].random((rows or _GENERATED_ROWS, dim), dtype=np.float32)
+        asked = streams[1].random((queries or _GENERATED_QUERIES, dim), dtype=np.float32)
     else:
         generator = Generator(int(name.removeprefix(_GENERATED)), seed)
         generator.write_npy(folder / "base.npy", rows or _GENERATED_ROWS)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from pagehop_lab.engines.engine import Description, Options
-from pagehop_lab.engines.postgres_server import IO_CONCURRENCY, IO_METHOD, PostgresServer
+from pagehop_lab.engines.postgres_server import BUILD, SEARCH, PostgresServer
 
 
 class PagehopPostgres(PostgresServer):
@@ -14,8 +14,8 @@ class PagehopPostgres(PostgresServer):
 
     description: ClassVar = Description(
         "pagehop-postgres", "Pagehop in PostgreSQL", "main",
-        build=IO_METHOD,
-        search={"slack": (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5), "search_list": (100,), **IO_CONCURRENCY},
+        build=BUILD,
+        search={"slack": (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5), "search_list": (100,), **SEARCH},
         source="docs/postgres.md",
         takes_url=True,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pagehop_lab.engines.engine import Description, Options
 from pagehop_lab.engines.pgvector_vector import GRID, hnsw
-from pagehop_lab.engines.postgres_server import IO_CONCURRENCY, IO_METHOD, PostgresServer
+from pagehop_lab.engines.postgres_server import BUILD, SEARCH, PostgresServer
 
 
 class PgvectorHalfvec(PostgresServer):
@@ -15,8 +15,8 @@ class PgvectorHalfvec(PostgresServer):
 
     description: ClassVar = Description(
         "pgvector-halfvec", "pgvector halfvec", "main",
-        build={"m": 16, "ef_construction": 64, **IO_METHOD},
-        search={"ef_search": GRID, **IO_CONCURRENCY},
+        build={"m": 16, "ef_construction": 64, **BUILD},
+        search={"ef_search": GRID, **SEARCH},
         source="defaults of pgvector; the sweep is that of published comparisons",
         takes_url=True,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from pagehop_lab.engines.engine import Description, Options
-from pagehop_lab.engines.postgres_server import IO_CONCURRENCY, IO_METHOD, PostgresServer
+from pagehop_lab.engines.postgres_server import BUILD, SEARCH, PostgresServer
 
 # fmt: off
 GRID = (10, 20, 30, 40, 80, 120, 200, 300, 400)
@@ -18,8 +18,8 @@ class PgvectorVector(PostgresServer):
 
     description: ClassVar = Description(
         "pgvector", "pgvector vector", "main",
-        build={"m": 16, "ef_construction": 64, **IO_METHOD},
-        search={"ef_search": GRID, **IO_CONCURRENCY},
+        build={"m": 16, "ef_construction": 64, **BUILD},
+        search={"ef_search": GRID, **SEARCH},
         source="defaults of pgvector; the sweep is that of published comparisons",
         takes_url=True,
     )  # fmt: skip

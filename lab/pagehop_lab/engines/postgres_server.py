@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pagehop_lab.engines.engine import Built, EngineError, Float32, NotInstalled, Options, Question, Served
+from pagehop_lab.engines.engine import Built, EngineError, Float32, NotInstalled, Options, OptionValue, Question, Served
 
 _COPIED_AT_ONCE = 1000
 _COMPONENTS = {"vector": ">f4", "halfvec": ">f2"}
@@ -30,9 +30,9 @@ _SHOWN = (
 )  # fmt: skip
 
 
-# Of all engines here: -1 and nothing leave what the server has.
-IO_METHOD = {"io_method": ""}
-IO_CONCURRENCY = {"effective_io_concurrency": (-1,)}
+# Of all engines here: -1 and nothing leave what the server has, and ask for no distance.
+BUILD = {"io_method": ""}
+SEARCH: dict[str, tuple[OptionValue, ...]] = {"effective_io_concurrency": (-1,), "within": (-1.0,)}
 
 
 class PostgresServer(Served):
@@ -106,11 +106,12 @@ class PostgresServer(Served):
         return Built(loaded - begun, built - started, index_bytes, table_bytes, about)
 
     def question(self, options: Options, k: int) -> Question:
-        ordered = f"ORDER BY embedding {_OPERATORS[self._metric]} $1"
+        distance, within = f"embedding {_OPERATORS[self._metric]} $1", options["within"]
+        near = f"WHERE {distance} < {within:g} " if within >= 0 else ""
         return Question(
             "postgres",
             self._loadgen_url(),
-            f"SELECT id FROM {self._table} {ordered} LIMIT {k}",
+            f"SELECT id FROM {self._table} {near}ORDER BY {distance} LIMIT {k}",
             f"SELECT id FROM {self._table} ORDER BY id LIMIT {k}",
             {**self.settings(options, k), **_read_ahead(options)},
             self._index,
