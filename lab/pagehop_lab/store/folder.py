@@ -65,7 +65,9 @@ class RunFolder:
             raise StoreError(f"{path} is no folder of a run")
         for kind in KINDS:
             for file in sorted((path / kind).glob("*.json")):
-                self._read(kind, file)
+                # Somebody else may be writing while this is read.
+                if not file.name.startswith(_UNFINISHED):
+                    self._read(kind, file)
 
     @staticmethod
     @contextlib.contextmanager
