@@ -207,7 +207,7 @@ class Cluster:
 
     def _launch(self) -> None:
         program, port = self.server.bin / "postgres", str(self.port)
-        command = [program, "-D", self.data, "-p", port, "-k", self.folder]
+        command: list[str | Path] = [program, "-D", self.data, "-p", port, "-k", self.folder]
         self._process = serve(command, self.folder, self.log)
 
     def _wait_until_ready(self) -> bool:

@@ -95,6 +95,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     pub(crate) require_index: Option<String>,
 
+    /// Write every request to this .npy file: its query, its latency in nanoseconds, the ids of its answer
+    #[arg(long, value_name = "FILE")]
+    pub(crate) answers: Option<PathBuf>,
+
     /// Print one line of JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod answers;
 mod args;
 mod client;
 mod errors;

@@ -30,26 +30,30 @@ pub(crate) fn run<C: Client>(args: &Args, wanted: Option<ParameterType>) -> Resu
     warm_up(args, &mut session)?;
     let load_average = usage::load_average();
     let before = Meters::read(&mut session, observer.as_mut());
-    let phase = ask(args, &mut session, 0, length, rate)?;
+    let phase = ask(args, &mut session, 0, length, rate, args.answers.is_some())?;
     let used = Meters::read(&mut session, observer.as_mut()).since(before);
 
+    if let Some((path, answers)) = args.answers.as_deref().zip(phase.tally.answers.as_ref()) {
+        answers.write(path, args.rows)?;
+    }
     let mut report = report(args, &session, &phase, rate, used);
     report.cost.load_average = load_average;
     print(&if args.json { report.json() + "\n" } else { report.text() })?;
     conclude(&report)
 }
 
-/// Runs a phase that begins with `first_query`.
+/// Runs a phase that begins with `first_query`, keeping every request if wanted.
 fn ask<C: Client>(
     args: &Args,
     session: &mut Session<C>,
     first_query: usize,
     length: Length,
     rate: Option<f64>,
+    keep: bool,
 ) -> Result<Phase, Error> {
     let Session { connections, queries, truth, .. } = session;
     let queries = queries.as_ref().map(|queries| &queries.encoded);
-    let work = Work { queries, truth: truth.as_ref(), rows: args.rows, first_query };
+    let work = Work { queries, truth: truth.as_ref(), rows: args.rows, first_query, keep };
     phase::run(connections, work, length, rate)
 }
 
@@ -66,7 +70,7 @@ fn warm_up<C: Client>(args: &Args, session: &mut Session<C>) -> Result<(), Error
         return Ok(());
     }
     let middle = session.queries.as_ref().map_or(0, |queries| queries.encoded.len() / 2);
-    let phase = ask(args, session, middle, Length::Time(Duration::from_secs_f64(args.warmup)), None)?;
+    let phase = ask(args, session, middle, Length::Time(Duration::from_secs_f64(args.warmup)), None, false)?;
     match phase.tally.first_error {
         Some(text) => Err(Error::Failure(text).during("while warming up")),
         None if interrupt::requested() => Err(Error::Interrupted),

@@ -4,6 +4,7 @@ use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::answers::Answers;
 use crate::client::{Client, Trouble};
 use crate::errors::Error;
 use crate::parameter::Encoded;
@@ -21,6 +22,8 @@ pub(crate) struct Work<'w> {
     pub(crate) rows: usize,
     /// The query of the first request.
     pub(crate) first_query: usize,
+    /// Whether every request and its answer are kept.
+    pub(crate) keep: bool,
 }
 
 /// What came out of a phase.
@@ -71,6 +74,7 @@ pub(crate) fn run<C: Client>(
 /// Sends what the schedule gives until it is over, or the connection is.
 fn ask_all<C: Client>(connection: &mut C, schedule: &Schedule, work: Work<'_>) -> Tally {
     let (mut tally, mut ids) = (Tally::new(), Vec::new());
+    tally.answers = work.keep.then(Answers::default);
     while let Some(ticket) = schedule.next() {
         let query = work.queries.map_or(0, |queries| (work.first_query + ticket.number as usize) % queries.len());
         let sent = Instant::now();
@@ -78,9 +82,13 @@ fn ask_all<C: Client>(connection: &mut C, schedule: &Schedule, work: Work<'_>) -
         let end = Instant::now();
         match answer {
             Ok(()) => {
-                tally.latency.record(end - ticket.due.unwrap_or(sent));
+                let latency = end - ticket.due.unwrap_or(sent);
+                tally.latency.record(latency);
                 tally.service.record(end - sent);
                 tally.rows_short += u64::from(ids.len() < work.rows);
+                if let Some(answers) = &mut tally.answers {
+                    answers.keep(query, latency, &ids, work.rows);
+                }
                 if let Some(truth) = work.truth {
                     tally.neighbors_found += truth.found(query, &ids) as u64;
                     tally.neighbors_wanted += truth.k() as u64;

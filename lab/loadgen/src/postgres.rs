@@ -2,6 +2,8 @@
 
 mod client;
 mod plan;
+mod scram;
+mod sha256;
 mod wire;
 
 use crate::address::{Address, Scheme};

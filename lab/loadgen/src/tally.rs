@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::answers::Answers;
 use crate::usage::Usage;
 
 /// Longest latency that is told from a longer one.
@@ -24,6 +25,8 @@ pub(crate) struct Tally {
     pub(crate) rows_short: u64,
     pub(crate) neighbors_found: u64,
     pub(crate) neighbors_wanted: u64,
+    /// Every request, if they are kept.
+    pub(crate) answers: Option<Answers>,
     pub(crate) usage: Option<Usage>,
     pub(crate) end: Instant,
 }
@@ -39,6 +42,7 @@ impl Tally {
             rows_short: 0,
             neighbors_found: 0,
             neighbors_wanted: 0,
+            answers: None,
             usage: None,
             end: Instant::now(),
         }
@@ -64,6 +68,9 @@ impl Tally {
         self.rows_short += other.rows_short;
         self.neighbors_found += other.neighbors_found;
         self.neighbors_wanted += other.neighbors_wanted;
+        if let Some((ours, theirs)) = self.answers.as_mut().zip(other.answers) {
+            ours.add(theirs);
+        }
         self.usage = self.usage.zip(other.usage).map(|(ours, theirs)| ours + theirs);
         self.end = self.end.max(other.end);
     }

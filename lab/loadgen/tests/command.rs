@@ -164,6 +164,24 @@ fn a_run_is_reported_in_json() {
 }
 
 #[test]
+fn every_request_is_kept_where_wanted() {
+    let queries = queries("kept.fbin", 2, &[1.0, 2.0, 3.0, 4.0]);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("answers.npy");
+    let answers = path.display().to_string();
+    let more = ["--statement", STATEMENT, "--queries", &queries, "--count", "5", "-k", "11", "--answers", &answers];
+    let output = run(serve(), &more);
+    assert!(output.status.success(), "{output:?}");
+    let bytes = fs::read(path).unwrap();
+    let values: Vec<i64> = bytes.rchunks(8).map(|part| i64::from_le_bytes(part.try_into().unwrap())).collect();
+    let values: Vec<i64> = values[..5 * 13].iter().rev().copied().collect();
+    for (number, row) in values.chunks(13).enumerate() {
+        assert_eq!(row[0], number as i64 % 2, "queries in turns");
+        assert!(row[1] > 0, "a latency");
+        assert_eq!(row[2..], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, -1]);
+    }
+}
+
+#[test]
 fn a_statement_without_a_parameter_is_measured_for_people() {
     let output =
         run(serve(), &["--statement", "SELECT id FROM items ORDER BY id LIMIT 10", "--count", "3", "-k", "11"]);

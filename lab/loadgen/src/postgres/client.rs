@@ -2,6 +2,7 @@
 //!
 //! A query is one write (Bind, Execute, Sync) and, for an answer that fits the buffer, one read.
 
+use super::scram::{self, Scram};
 use super::wire::{self, Incoming, Outgoing};
 use crate::address::Address;
 use crate::client::{Rows, Socket, Trouble};
@@ -144,17 +145,61 @@ impl Connection {
                 self.outgoing.password(password);
                 self.send()
             }
-            kind => {
-                let name = match kind {
-                    5 => "an MD5 password",
-                    10 => "SCRAM",
-                    _ => "a way to log in",
+            10 => {
+                let Some(password) = &address.password else {
+                    return refuse(format!("the server asks for a password of user {:?}", address.user));
                 };
+                self.prove(password)
+            }
+            kind => {
+                let name = if kind == 5 { "an MD5 password" } else { "a way to log in" };
                 refuse(format!(
-                    "the server asks for {name} (request {kind}); this client knows trust, peer and password in clear \
-                     text: give it such a line in pg_hba.conf"
+                    "the server asks for {name} (request {kind}); this client knows trust, peer, SCRAM and password in \
+                     clear text: give it such a line in pg_hba.conf"
                 ))
             }
+        }
+    }
+
+    /// Goes through the conversation of SCRAM-SHA-256, which the server asks for.
+    fn prove(&mut self, password: &str) -> Result<(), Trouble> {
+        let mut mechanisms = self.incoming.body();
+        mechanisms.i32()?;
+        loop {
+            let name = mechanisms.text()?;
+            if name == scram::MECHANISM {
+                break;
+            }
+            if name.is_empty() {
+                return Err(Trouble::Lost(format!("the server knows no {}", scram::MECHANISM)));
+            }
+        }
+        let mut scram = Scram::begin(password)?;
+        self.outgoing.sasl_first(scram::MECHANISM, &scram.first());
+        self.send()?;
+        let asked = self.sasl(11)?;
+        let answer = scram.answer(&asked)?;
+        self.outgoing.sasl_next(&answer);
+        self.send()?;
+        Ok(scram.check(&self.sasl(12)?)?)
+    }
+
+    /// What the server says next in a conversation; `kind` is the message that it should be.
+    fn sasl(&mut self, kind: i32) -> Result<String, Trouble> {
+        match self.incoming.next(&mut self.socket)? {
+            b'E' => return Err(Trouble::Lost(error_text(&self.incoming)?)),
+            b'R' => {}
+            tag => {
+                return Err(Trouble::Lost(format!(
+                    "the server left the log-in with a message {:?}",
+                    char::from(tag)
+                )));
+            }
+        }
+        let mut body = self.incoming.body();
+        match body.i32()? {
+            found if found == kind => Ok(String::from_utf8_lossy(body.rest).into_owned()),
+            other => Err(Trouble::Lost(format!("the server left the log-in with request {other}"))),
         }
     }
 

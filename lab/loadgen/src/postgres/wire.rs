@@ -47,6 +47,20 @@ impl Outgoing {
         self.message(b'p', |body| text(body, password));
     }
 
+    /// What is said first in the conversation of `mechanism`.
+    pub(crate) fn sasl_first(&mut self, mechanism: &str, first: &str) {
+        self.message(b'p', |body| {
+            text(body, mechanism);
+            length(body, first.len());
+            body.extend_from_slice(first.as_bytes());
+        });
+    }
+
+    /// What is said next in it.
+    pub(crate) fn sasl_next(&mut self, next: &str) {
+        self.message(b'p', |body| body.extend_from_slice(next.as_bytes()));
+    }
+
     /// Statements of the simple protocol.
     pub(crate) fn query(&mut self, sql: &str) {
         self.message(b'Q', |body| text(body, sql));

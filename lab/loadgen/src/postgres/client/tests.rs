@@ -70,10 +70,27 @@ fn the_last_words_of_a_server_are_told() {
 
 #[test]
 fn ways_to_log_in_that_are_not_known_are_named() {
-    let (socket, server) = scripted(&[b"R\0\0\0\x0c\0\0\0\x0aSCRA"]);
+    let (socket, server) = scripted(&[b"R\0\0\0\x0c\0\0\0\x05salt"]);
     let Err(Trouble::Lost(text)) = Connection::log_in(socket, &address()) else { panic!() };
-    assert!(text.contains("SCRAM") && text.contains("pg_hba.conf"), "{text}");
+    assert!(text.contains("MD5") && text.contains("pg_hba.conf"), "{text}");
     server.join().unwrap();
+}
+
+#[test]
+fn a_server_that_knows_no_scram_of_ours_is_refused() {
+    const ASKS: &[u8] = b"R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0";
+    const SCRIPTS: [(&[&[u8]], &str); 3] = [
+        (&[b"R\0\0\0\x0f\0\0\0\x0aOTHER\0\0"], "knows no SCRAM-SHA-256"),
+        (&[ASKS, b"R\0\0\0\x0e\0\0\0\x0br=mine"], "SCRAM message \"r=mine\" is none"),
+        (&[ASKS, b"R\0\0\0\x08\0\0\0\0"], "left the log-in with request 0"),
+    ];
+    let with_password = Address::parse(Scheme::Postgres, "postgres://me:secret@localhost/x", None).unwrap();
+    for (script, what) in SCRIPTS {
+        let (socket, server) = scripted(script);
+        let Err(Trouble::Lost(text)) = Connection::log_in(socket, &with_password) else { panic!() };
+        assert!(text.contains(what), "{text}");
+        server.join().unwrap();
+    }
 }
 
 #[test]

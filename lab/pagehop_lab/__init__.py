@@ -1,0 +1,1 @@
+"""The lab: every engine at equal recall, on your data and your machine."""

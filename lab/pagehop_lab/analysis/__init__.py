@@ -1,0 +1,1 @@
+"""What raw points say: pure functions, without files, clocks or engines."""

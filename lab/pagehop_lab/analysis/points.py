@@ -1,0 +1,65 @@
+"""A measured point: one index, one setting of its search, one load; what was found there and how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+OptionValue = str | int | float | bool
+Options = tuple[tuple[str, OptionValue], ...]
+"""Names and values, in the order of the plan."""
+
+
+def options_of(given: Mapping[str, OptionValue]) -> Options:
+    """Options that can be compared and used as keys."""
+    return tuple(given.items())
+
+
+def shown(options: Options) -> str:
+    """Options in a few words, `m=16 ef_search=40`; -1 and nothing stand for what an engine has anyway."""
+    return " ".join(f"{name}={value}" for name, value in options if value not in (-1, ""))
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measurement. Recall is that of the answers that were timed."""
+
+    dataset: str
+    engine: str
+    build: Options
+    search: Options
+    recall: float
+    """As the plan wants it counted: by distance threshold, unless it says otherwise."""
+    qps: float
+    sessions: int = 1
+    rebuild: int = 0
+    repeat: int = 0
+    wrong: tuple[str, ...] = ()
+    """Why the figure is invalid; nothing if it is valid."""
+    noted: tuple[str, ...] = ()
+    """What a reader should know of a valid figure."""
+    file: str = ""
+    """The raw file, relative to the run's folder."""
+    raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """Everything that was measured."""
+
+    @property
+    def valid(self) -> bool:
+        """Whether the figure may be compared."""
+        return not self.wrong
+
+    @property
+    def setting(self) -> Hashable:
+        """What repeats and rebuilds of one measurement share."""
+        return (self.dataset, self.engine, self.build, self.search, self.sessions)
+
+    @property
+    def label(self) -> str:
+        """Build and search options in a few words."""
+        return " ".join(filter(None, [shown(self.build), shown(self.search)]))
+
+
+def engines_of(points: Iterable[Point]) -> list[str]:
+    """The engines, in the order in which they come."""
+    return list(dict.fromkeys(point.engine for point in points))

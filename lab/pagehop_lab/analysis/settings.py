@@ -1,0 +1,93 @@
+"""Repeats and rebuilds of one setting taken together: the middle, and how far they lie apart."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from pagehop_lab.analysis.points import Options, Point, shown
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The middle of several figures, and the least and the greatest."""
+
+    median: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(figures: Iterable[float]) -> Spread:
+        """The spread of figures, which are not none."""
+        kept = sorted(figures)
+        return Spread(statistics.median(kept), kept[0], kept[-1])
+
+    def overlaps(self, other: Spread) -> bool:
+        """Whether a figure of one could be one of the other."""
+        return self.low <= other.high and other.low <= self.high
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One index and one setting of its search under one load, with every valid measurement of it."""
+
+    points: tuple[Point, ...]
+
+    @property
+    def engine(self) -> str:
+        return self.points[0].engine
+
+    @property
+    def build(self) -> Options:
+        return self.points[0].build
+
+    @property
+    def search(self) -> Options:
+        return self.points[0].search
+
+    @property
+    def sessions(self) -> int:
+        return self.points[0].sessions
+
+    @property
+    def recall(self) -> Spread:
+        """Over rebuilds: repeats on one index ask the same queries and mostly find the same."""
+        return Spread.of(point.recall for point in self.points)
+
+    @property
+    def qps(self) -> Spread:
+        return Spread.of(point.qps for point in self.points)
+
+    @property
+    def middle(self) -> Point:
+        """The measurement nearest to the middle, which stands for all in links."""
+        median = self.qps.median
+        return min(self.points, key=lambda point: abs(point.qps - median))
+
+    @property
+    def label(self) -> str:
+        return self.points[0].label
+
+    def figure(self, of: Callable[[Point], float | None]) -> Spread | None:
+        """Any other figure, if every measurement has it."""
+        figures = [of(point) for point in self.points]
+        known = [figure for figure in figures if figure is not None]
+        return Spread.of(known) if len(known) == len(figures) else None
+
+
+def settings_of(points: Iterable[Point]) -> list[Setting]:
+    """Valid points by setting, in the order in which they come."""
+    grouped: dict[object, list[Point]] = {}
+    for point in points:
+        if point.valid:
+            grouped.setdefault(point.setting, []).append(point)
+    return [Setting(tuple(group)) for group in grouped.values()]
+
+
+def indexes_of(settings: Sequence[Setting]) -> dict[tuple[str, str], list[Setting]]:
+    """Settings by engine and build options."""
+    grouped: dict[tuple[str, str], list[Setting]] = {}
+    for setting in settings:
+        grouped.setdefault((setting.engine, shown(setting.build)), []).append(setting)
+    return grouped

@@ -1,0 +1,96 @@
+"""Engines at equal recall: the fastest setting that reaches a target, and what lies exactly at it.
+
+A setting counts with the middle of its repeats. "At or above" takes what was measured; "at" interpolates between two
+neighboring settings of one index, along the logarithm of QPS, and never goes beyond what was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pagehop_bench.curve import interpolate
+from pagehop_lab.analysis.points import Point, engines_of
+from pagehop_lab.analysis.settings import Setting, indexes_of, settings_of
+
+# Recalls that differ by less are one: floating point, not measurement.
+_SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class Between:
+    """QPS at exactly a target, from the settings below and above it on one index; the same twice if both meet it."""
+
+    qps: float
+    low: Setting
+    high: Setting
+
+
+@dataclass(frozen=True)
+class AtTarget:
+    """What one engine reaches."""
+
+    engine: str
+    target: float
+    best: Setting | None
+    """The fastest setting at or above the target; None if there is none."""
+    between: Between | None
+    """The fastest of all interpolations; None if nothing brackets the target."""
+
+
+def best_at(settings: Iterable[Setting], target: float) -> Setting | None:
+    """The fastest setting whose recall is at least `target`; of equally fast ones the first."""
+    reaching = [setting for setting in settings if setting.recall.median >= target - _SAME]
+    return max(reaching, key=lambda setting: setting.qps.median, default=None)
+
+
+def between_at(settings: Sequence[Setting], target: float) -> Between | None:
+    """The fastest QPS at `target`, interpolated on any one index."""
+    found = [_between(group, target) for group in indexes_of(settings).values()]
+    return max((one for one in found if one is not None), key=lambda one: one.qps, default=None)
+
+
+def _between(index: Sequence[Setting], target: float) -> Between | None:
+    """On one index: from the last setting below the target to the first that reaches it."""
+    ordered = sorted(index, key=lambda setting: (setting.recall.median, -setting.qps.median))
+    above = next((at for at, setting in enumerate(ordered) if setting.recall.median >= target - _SAME), None)
+    if above is None:
+        return None
+    high = max(
+        (one for one in ordered[above:] if one.recall.median <= ordered[above].recall.median + _SAME),
+        key=lambda setting: setting.qps.median,
+    )
+    if high.recall.median <= target + _SAME:
+        return Between(high.qps.median, high, high)
+    if above == 0:
+        return None
+    low = max(
+        (one for one in ordered[:above] if one.recall.median >= ordered[above - 1].recall.median - _SAME),
+        key=lambda setting: setting.qps.median,
+    )
+    if low.qps.median <= high.qps.median:
+        # Below the target it is no faster: nothing is gained by going there.
+        return Between(high.qps.median, high, high)
+    pair = [(setting.recall.median, setting.qps.median) for setting in (low, high)]
+    return Between(interpolate(target, pair[0], pair[1]), low, high)
+
+
+def at_targets(points: Iterable[Point], targets: Iterable[float]) -> list[AtTarget]:
+    """Every engine at every target, targets first; points of one dataset and one load."""
+    points = list(points)
+    settings = settings_of(points)
+    found = []
+    for target in targets:
+        for engine in engines_of(points):
+            mine = [setting for setting in settings if setting.engine == engine]
+            found.append(AtTarget(engine, target, best_at(mine, target), between_at(mine, target)))
+    return found
+
+
+def frontier(settings: Iterable[Setting]) -> list[Setting]:
+    """The settings that no other beats in both recall and QPS, in order of recall."""
+    kept: list[Setting] = []
+    for setting in sorted(settings, key=lambda one: (-one.recall.median, -one.qps.median)):
+        if not kept or setting.qps.median > kept[-1].qps.median:
+            kept.append(setting)
+    return kept[::-1]

@@ -1,0 +1,138 @@
+"""Is a figure what it says? One verdict for each way in which it may not be.
+
+A raw measurement has, beside its figures, the counters that tell. What a counter does not say for certain is a note,
+not a verdict: a figure is shown as invalid only for a reason that can be named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Raw = Mapping[str, Any]
+
+# A client that needs more than this share of the time measures itself.
+CLIENT_SHARE_MAX = 0.5
+# An offered rate is sustained if this share of it was answered.
+RATE_SHARE_MIN = 0.95
+# Storage reads for each query that a hot cache may have.
+HOT_READS_MAX = 0.01
+# Wall time over CPU time of one thread; above it, others were running.
+WAITED_MAX = 1.1
+# Exact answers that take this share of a plain scan's time look like a scan.
+SCAN_SHARE = 0.5
+# Settings of a scan take as long as each other, but for noise.
+SCAN_SPREAD = 1.5
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Why a figure is invalid, and what to know of it otherwise; both empty if all is well."""
+
+    wrong: tuple[str, ...]
+    noted: tuple[str, ...]
+
+
+def judge(raw: Raw) -> Verdicts:
+    """The verdicts on a raw measurement."""
+    wrong = [said for said in (check(raw) for check in _WRONG) if said]
+    noted = [said for said in (check(raw) for check in _NOTED) if said]
+    return Verdicts(tuple(wrong), tuple(noted))
+
+
+def _errors(raw: Raw) -> str | None:
+    if not raw["errors"]:
+        return None
+    first = raw.get("first_error")
+    return f"errors: {raw['errors']} of {raw['count']} requests failed" + (f", first with {first}" if first else "")
+
+
+def _rows(raw: Raw) -> str | None:
+    short = raw["rows_short_count"]
+    return f"rows: {short} of {raw['count']} answers had fewer than {raw['k']} rows" if short else None
+
+
+def _unknown_rows(raw: Raw) -> str | None:
+    unknown = raw.get("rows_unknown_count")
+    return f"rows: {unknown} rows were given that are not in the data" if unknown else None
+
+
+def _plan(raw: Raw) -> str | None:
+    if raw["exact_by_design"]:
+        return None
+    return "plan: the index was not used, every row was compared" if raw["index_used"] is False else None
+
+
+def _client(raw: Raw) -> str | None:
+    share = raw["client_share"]
+    if share is None or share <= CLIENT_SHARE_MAX:
+        return None
+    return f"client: saturated, {share:.0%} of the time was its own"
+
+
+def _rate(raw: Raw) -> str | None:
+    rate = raw.get("rate")
+    if rate is None:
+        return None
+    share = raw["qps"] / rate
+    if share >= RATE_SHARE_MIN and not raw.get("unsent_count"):
+        return None
+    return f"rate: {rate:g} requests a second were offered, {share:.0%} of them answered in time"
+
+
+def _cache(raw: Raw) -> str | None:
+    reads, state = raw.get("storage_reads_per_query"), raw["cache"]
+    if reads is None:
+        return None
+    if state == "hot" and reads > HOT_READS_MAX:
+        return f"cache: declared hot, but {reads:.3g} reads a query came from storage"
+    if state == "cold" and reads <= HOT_READS_MAX:
+        return "cache: declared cold, but nothing came from storage"
+    return None
+
+
+def _repeated(raw: Raw) -> str | None:
+    return "interrupted: the measurement was cut short" if raw.get("interrupted") else None
+
+
+def looks_like_scans(raws: Sequence[Raw]) -> str | None:
+    """What betrays an engine that cannot say whether it used its index; `raws` are all searches of one index.
+
+    A scan finds everything, takes as long as a scan, and whatever is set changes neither. Of one setting alone that
+    cannot be said: any index with enough effort finds everything.
+    """
+    known = [raw for raw in raws if raw["recall"] is not None and raw["sessions"] == 1 and not raw["rate"]]
+    if any(raw["exact_by_design"] or raw["index_used"] is not None for raw in known):
+        return None
+    if len({repr(sorted(raw["search"].items())) for raw in known}) < 2:
+        return None
+    scan_us, times_us = known[0]["scan_us_per_query"], [1e6 / raw["qps"] for raw in known]
+    if min(raw["recall"]["with_ties"] for raw in known) < 1 or scan_us is None:
+        return None
+    if min(times_us) < SCAN_SHARE * scan_us or max(times_us) > SCAN_SPREAD * min(times_us):
+        return None
+    told = f"{min(times_us):.0f} to {max(times_us):.0f} us"
+    return f"plan: every setting finds everything in {told}, a scan of all rows takes {scan_us:.0f}: no index is used"
+
+
+def _waited(raw: Raw) -> str | None:
+    waited = raw.get("waited")
+    if waited is None or waited <= WAITED_MAX:
+        return None
+    return f"others were running: the clock went {waited:.2f} times as far as the CPU"
+
+
+def _changing(raw: Raw) -> str | None:
+    changed = raw.get("answers_changed_count")
+    return f"{changed} queries were answered differently when asked again" if changed else None
+
+
+def _exact(raw: Raw) -> str | None:
+    return "compares every row by design" if raw["exact_by_design"] else None
+
+
+_WRONG: tuple[Callable[[Raw], str | None], ...] = (
+    _errors, _rows, _unknown_rows, _plan, _client, _rate, _cache, _repeated,
+)  # fmt: skip
+_NOTED: tuple[Callable[[Raw], str | None], ...] = (_waited, _changing, _exact)

@@ -1,0 +1,123 @@
+"""`pagehop-lab`: smoke, run, report, engines."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from pagehop_bench import machine
+from pagehop_lab import report
+from pagehop_lab.engines.catalog import CATALOG
+from pagehop_lab.plan import PlanError, read
+from pagehop_lab.run.progress import Progress
+from pagehop_lab.run.runner import Runner
+from pagehop_lab.store import RunFolder, StoreError
+
+SMOKE = Path(__file__).parent / "plan" / "smoke.toml"
+RUNS = Path("lab-runs")
+
+INTERRUPTED = 130
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Does what the command line says; gives the exit code."""
+    args = _parser().parse_args(arguments)
+    try:
+        return int(args.does(args))
+    except (PlanError, StoreError) as error:
+        print(f"pagehop-lab: {error}", file=sys.stderr)
+        return 2 if isinstance(error, PlanError) else 1
+    except KeyboardInterrupt:
+        print("\npagehop-lab: interrupted; what was measured is kept, the same command goes on", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the tables has seen enough.
+        sys.stderr.close()
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="pagehop-lab", description="Measure vector indexes at equal recall.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    smoke = commands.add_parser("smoke", help="two minutes: one generated set, Pagehop, faiss, hnswlib, pgvector")
+    smoke.add_argument("--into", type=Path, help="the folder of the run; a new one in lab-runs if not given")
+    smoke.set_defaults(does=_smoke)
+
+    run = commands.add_parser("run", help="measure what a plan says; the same command goes on after a stop")
+    run.add_argument("plan", type=Path, metavar="PLAN.toml")
+    run.add_argument("--into", type=Path, help="the folder of the run; lab-runs/NAME OF THE PLAN if not given")
+    run.add_argument("--retry", action="store_true", help="try again what failed before")
+    run.add_argument("--check", action="store_true", help="read the plan, say how much it is, and measure nothing")
+    run.set_defaults(does=_run)
+
+    shown = commands.add_parser("report", help="tables and a page from a run's folder, also of an unfinished one")
+    shown.add_argument("folder", type=Path, metavar="DIR")
+    shown.add_argument("--quiet", action="store_true", help="write the files, print no tables")
+    shown.set_defaults(does=_report)
+
+    engines = commands.add_parser("engines", help="what can be measured, with which options")
+    engines.set_defaults(does=_engines)
+    return parser
+
+
+def _smoke(args: argparse.Namespace) -> int:
+    into = args.into or RUNS / time.strftime("smoke-%Y%m%dT%H%M%SZ", time.gmtime())
+    return _measure(SMOKE, into, retry=False, strict=True)
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.check:
+        plan = read(args.plan)
+        load = plan.load
+        each = sum(len(engine.build) * len(engine.search) for engine in plan.engines)
+        points = each * len(plan.datasets) * len(load.sessions) * load.repeats * load.rebuilds
+        least = points * (load.seconds + load.warmup_s) / 60
+        print(f"{args.plan}: {points:,} points, at least {least:,.0f} minutes of searches; builds come on top")
+        return 0
+    return _measure(args.plan, args.into, retry=args.retry, strict=False)
+
+
+def _measure(path: Path, into: Path | None, *, retry: bool, strict: bool) -> int:
+    """Measures a plan and reports. With `strict` it is a failure if anything is invalid or failed to run."""
+    plan = read(path)
+    into = into or RUNS / plan.name
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    about = machine.describe() | {"kind": machine.kind()}
+    with RunFolder.writing(into, plan.text, about) as folder:
+        Runner(plan, folder, Progress(), machine.kind(), CATALOG, retry=retry).run()
+    results = report.write(into, quiet=False)
+    print(f"\nthe page is {into / report.PAGE}", file=sys.stderr)
+    if not results.sound:
+        print("pagehop-lab: something is missing or invalid; the tables above say what", file=sys.stderr)
+    return 1 if strict and not results.sound_where_installed else 0
+
+
+def _report(args: argparse.Namespace) -> int:
+    report.write(args.folder, quiet=args.quiet)
+    print(f"\nthe page is {args.folder / report.PAGE}", file=sys.stderr)
+    return 0
+
+
+def _engines(_: argparse.Namespace) -> int:
+    for name, engine in CATALOG.items():
+        about = engine.description
+        print(f"{name:<18}{about.title}" + (" (compares every row)" if about.exact else ""))
+        for what, options in [("build", about.build), ("search", about.search)]:
+            for option, value in options.items():
+                print(f"    {what:<7}{option} = {list(value) if isinstance(value, tuple) else value}")
+        if about.takes_url:
+            print("    url    of a server that runs already")
+    return 0
+
+
+def _as_interrupt(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,210 @@
+"""Sets made ready once: rows and queries as .npy, truth beside them, in a folder named by what they are made from.
+
+`fashion-mnist`, `generated-DIM` and `uniform-DIM` are known by name; any other set is a file in ann-benchmarks' HDF5
+layout. A truth that came with a file is not believed: some queries are answered again by comparing them with every row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagehop_bench import fashion, truth
+from pagehop_bench.generate import Generator
+from pagehop_lab.analysis.recalls import DISTANCES
+from pagehop_lab.data.check import check_truth, check_vectors
+from pagehop_lab.data.errors import DataError
+from pagehop_lab.data.hdf5 import read_hdf5
+
+Float32 = npt.NDArray[np.float32]
+Say = Callable[[str], None]
+
+VARIABLE = "PAGEHOP_LAB_DATA"
+"""The environment variable that names the folder where sets are kept; `data/lab` of the repository without it."""
+
+DEPTH = 100
+_GENERATED = "generated-"
+# Uniform random rows mislead in many dimensions, where all are equally far; a published comparison has them in six.
+_UNIFORM = "uniform-"
+_GENERATED_ROWS, _GENERATED_QUERIES = 100_000, 1000
+_AT_ONCE = 16384
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What tells one set from another, and what a report says of it."""
+
+    name: str
+    metric: str
+    rows: int
+    queries: int
+    dim: int
+    checksum: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A set that is ready."""
+
+    facts: Facts
+    base: Float32
+    """Shape [rows, dim], mapped from a file."""
+    queries: Float32
+    """Shape [queries, dim]."""
+    truth_ids: npt.NDArray[np.int64]
+    """Shape [queries, DEPTH or as many rows as there are], nearest first."""
+    truth_distances: npt.NDArray[np.float64]
+    """The same shape, in the metric's own distance."""
+    folder: Path
+    """Has base.npy, queries.npy and truth.npz."""
+
+
+def known(name: str) -> bool:
+    """Whether a set is known by its name."""
+    kind, _, dim = name.partition("-")
+    return name == "fashion-mnist" or (f"{kind}-" in (_GENERATED, _UNIFORM) and dim.isdigit() and 0 < int(dim) <= 4096)
+
+
+def data_folder() -> Path:
+    """Where sets are kept."""
+    given = os.environ.get(VARIABLE)
+    return Path(given) if given else Path(__file__).resolve().parents[3] / "data" / "lab"
+
+
+def prepare(
+    name: str, path: str | None, rows: int | None, queries: int | None, metric: str | None, seed: int, say: Say
+) -> Dataset:
+    """The set, from the data folder if it is there; made, checked and kept otherwise."""
+    recipe = f"{name} {_source(name, path)} {rows} {queries} {metric} {seed if _is_generated(name, path) else ''} v1"
+    folder = data_folder() / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+    if not folder.exists():
+        say(f"{name}: making the set and its exact neighbors")
+        _make(folder, lambda scratch: _fill(scratch, name, path, rows, queries, metric, seed))
+    return load(folder, name)
+
+
+def load(folder: Path, name: str) -> Dataset:
+    """A set that was made ready."""
+    base = np.load(folder / "base.npy", mmap_mode="r")
+    queries = np.load(folder / "queries.npy")
+    with np.load(folder / "truth.npz") as file:
+        ids, distances, about = file["ids"], file["distances"], {n: str(file[n]) for n in ["metric", "checksum"]}
+    facts = Facts(name, about["metric"], len(base), len(queries), int(base.shape[1]), about["checksum"])
+    return Dataset(facts, base, queries, ids, distances, folder)
+
+
+def _is_generated(name: str, path: str | None) -> bool:
+    return path is None and name.startswith((_GENERATED, _UNIFORM))
+
+
+def _source(name: str, path: str | None) -> str:
+    """What a set is made from, as it is now."""
+    if path is None:
+        if not known(name):
+            known_names = "fashion-mnist, generated-DIM, uniform-DIM"
+            raise DataError(f"there is no set {name}: {known_names}, or give a path to an HDF5 file")
+        return Generator(1).recipe() if _is_generated(name, path) else ""
+    try:
+        about = Path(path).stat()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from None
+    return f"{Path(path).resolve()} {about.st_size} {about.st_mtime_ns}"
+
+
+def _fill(
+    folder: Path, name: str, path: str | None, rows: int | None, queries: int | None, metric: str | None, seed: int
+) -> None:
+    given: tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]] | None = None
+    base: Any
+    if path is not None:
+        base, asked, found_metric, given = read_hdf5(Path(path), rows, queries)
+        if metric not in (None, found_metric):
+            raise DataError(f"{path}: its distance is {found_metric}, the plan says {metric}")
+        metric = found_metric
+    elif name == "fashion-mnist":
+        try:
+            base, asked = fashion.load(data_folder().parent)
+        except fashion.NoData as error:
+            raise DataError(str(error)) from None
+        base, asked = base[:rows], asked[:queries]
+    elif name.startswith(_UNIFORM):
+        dim, streams = int(name.removeprefix(_UNIFORM)), np.random.default_rng(seed).spawn(2)
+        base = streams[0].random((rows or _GENERATED_ROWS, dim), dtype=np.float32)
+        asked = streams[1].random((queries or _GENERATED_QUERIES, dim), dtype=np.float32)
+    else:
+        generator = Generator(int(name.removeprefix(_GENERATED)), seed)
+        generator.write_npy(folder / "base.npy", rows or _GENERATED_ROWS)
+        base = np.load(folder / "base.npy", mmap_mode="r")
+        asked = generator.queries(0, queries or _GENERATED_QUERIES)
+    metric = metric or "euclidean"
+    if not (folder / "base.npy").exists():
+        base = _write(folder / "base.npy", base)
+    check_vectors(name, base, asked)
+    ids, distances = given or _truth(base, asked, metric)
+    check_truth(name, base, asked, ids, distances, metric)
+    np.save(folder / "queries.npy", asked)
+    checksum = _checksum(base, asked, metric)
+    np.savez(folder / "truth.npz", ids=ids, distances=distances, metric=metric, checksum=checksum)
+
+
+def _write(path: Path, rows: Any) -> Float32:
+    """Rows as a file, a part at a time."""
+    out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=tuple(rows.shape))
+    for start in range(0, len(rows), _AT_ONCE):
+        out[start : start + _AT_ONCE] = rows[start : start + _AT_ONCE]
+    out.flush()
+    return np.asarray(np.load(path, mmap_mode="r"))
+
+
+def _truth(base: Float32, queries: Float32, metric: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Exact neighbors; those of angles are those of the rows at unit length."""
+    if metric == "euclidean":
+        found = truth.compute(base, queries, DEPTH)
+        return found.ids, np.sqrt(found.distances)
+    ids = truth.compute(_unit(base), _unit(queries), DEPTH).ids
+    each = np.repeat(np.arange(len(queries)), ids.shape[1])
+    distances = DISTANCES[metric](np.asarray(base[ids.ravel()]), queries[each]).reshape(ids.shape)
+    order = np.argsort(distances, axis=1, kind="stable")
+    return np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1)
+
+
+def _unit(rows: Float32) -> Float32:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.maximum(lengths, np.float32(1e-30)), dtype=np.float32)
+
+
+def _checksum(base: Float32, queries: Float32, metric: str) -> str:
+    digest = hashlib.sha256(metric.encode())
+    for rows in (base, queries):
+        digest.update(str(rows.shape).encode())
+        for start in range(0, len(rows), _AT_ONCE):
+            digest.update(np.ascontiguousarray(rows[start : start + _AT_ONCE]).data)
+    return digest.hexdigest()[:16]
+
+
+def _make(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Fills a folder that gets its name when everything is in it."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".unfinished-"))
+        try:
+            fill(scratch)
+            scratch.chmod(0o755)
+            if not folder.exists():
+                scratch.rename(folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    except OSError as error:
+        raise DataError(f"cannot keep the set in {folder.parent}: {error.strerror or error}") from error

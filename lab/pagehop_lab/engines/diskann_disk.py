@@ -1,0 +1,66 @@
+"""diskannpy's disk index: codes in memory, nodes with full vectors in sectors of 4 KiB, no node cache.
+
+It reads by direct I/O, so a search comes from storage whatever the kernel's cache holds. One code byte for four
+dimensions is what its documentation uses for SIFT.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pagehop_lab.engines.engine import LADDER, Description, Float32, Ids, Library, Options, Search, unit
+
+
+class DiskannDisk(Library):
+    """`diskannpy.StaticDiskIndex`."""
+
+    description: ClassVar = Description(
+        "diskann-disk", "DiskANN on disk", "diskann",
+        build={"graph_degree": 64, "complexity": 100, "dims_per_code_byte": 4},
+        search={"complexity": LADDER, "beam_width": (4,)},
+        source="defaults of diskannpy",
+        reads_storage=True,
+    )  # fmt: skip
+
+    @classmethod
+    def version(cls) -> str:
+        import diskannpy  # noqa: F401
+
+        return importlib.metadata.version("diskannpy")
+
+    def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
+        import diskannpy
+
+        self._angular = metric == "angular"
+        code_bytes = max(1, base.shape[1] // options["dims_per_code_byte"])
+        diskannpy.build_disk_index(
+            data=unit(np.asarray(base)) if self._angular else np.array(base),
+            distance_metric="l2", index_directory=str(self.folder), complexity=options["complexity"],
+            graph_degree=options["graph_degree"], search_memory_maximum=len(base) * (code_bytes + 0.5) / 2**30,
+            build_memory_maximum=8.0, num_threads=threads,
+        )  # fmt: skip
+        # Opened for one thread it waits for ever; a search still says how many threads it uses.
+        self._index: Any = diskannpy.StaticDiskIndex(
+            str(self.folder), num_threads=max(2, threads), num_nodes_to_cache=0, cache_mechanism=0
+        )
+
+    def searcher(self, options: Options, k: int) -> Search:
+        index, angular = self._index, self._angular
+        complexity, beam_width = max(options["complexity"], k), options["beam_width"]
+
+        def search(queries: Float32) -> Ids:
+            asked = unit(queries) if angular else queries
+            rows = [index.search(query, k, complexity, beam_width).identifiers for query in asked]
+            return np.asarray(rows, dtype=np.int64)
+
+        return search
+
+    def cool(self) -> None:
+        """Nothing to do: no search finds a node in memory."""
+
+    def index_bytes(self) -> int:
+        parts = ["disk.index", "pq_compressed.bin", "pq_pivots.bin"]
+        return sum((self.folder / f"ann_{part}").stat().st_size for part in parts)

@@ -1,0 +1,185 @@
+"""What the lab wants of an engine.
+
+A library answers in the process that holds it; a server is asked by the load generator. Both build an index over the
+rows of a set and search it with options that are swept. An engine lives alone in a process, and may crash it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+OptionValue = str | int | float | bool
+Options = Mapping[str, Any]
+Float32 = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
+
+Search = Callable[[Float32], Ids]
+"""Answers queries of shape [n, dim] with ids of shape [n, k], nearest first, -1 where there are no more."""
+
+LADDER = (10, 16, 24, 36, 56, 80, 120, 200, 400)
+"""Candidates that a search keeps, where a plan does not say: no engine takes less than k."""
+
+
+class NotInstalled(Exception):  # noqa: N818
+    """The engine is not here; the text says what to do."""
+
+
+class EngineError(Exception):
+    """The engine cannot do what was asked of it."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is known of an engine before it is started."""
+
+    name: str
+    """As plans call it."""
+    title: str
+    """As reports call it."""
+    environment: str
+    """The Python environment that it runs in; see run/environments.py."""
+    build: Mapping[str, OptionValue]
+    """Options of a build, and where a plan does not say."""
+    search: Mapping[str, tuple[OptionValue, ...]]
+    """Options of a search, and what is swept where a plan does not say."""
+    source: str
+    """Where the settings come from."""
+    metrics: tuple[str, ...] = ("euclidean", "angular")
+    exact: bool = False
+    """Whether it compares every row by design."""
+    reads_storage: bool = False
+    """Whether it goes to storage by design, so that no cache of it is ever hot."""
+    takes_url: bool = False
+    """Whether a plan may name a server that runs already."""
+
+
+def _nothing(_: str) -> None:
+    """Nobody wants to know."""
+
+
+class Library(ABC):
+    """An engine that answers in this process."""
+
+    description: ClassVar[Description]
+
+    def __init__(self, folder: Path) -> None:
+        """An engine without an index; `folder` is empty and its own."""
+        self.folder = folder
+        self.on_phase: Callable[[str], None] = _nothing
+        """What is told that a phase of a build begins: `load`, `index`."""
+        self.load_s: float | None = None
+        """Seconds of the build that were spent before the index; None where rows and index are one."""
+
+    @classmethod
+    @abstractmethod
+    def version(cls) -> str:
+        """The library's version; NotInstalled or ImportError if it is not here."""
+
+    @abstractmethod
+    def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
+        """Builds an index over `base`, a map of a file of shape [rows, dim], and makes it ready."""
+
+    @abstractmethod
+    def searcher(self, options: Options, k: int) -> Search:
+        """A search with these options by one thread. Several may be at work at once, all with the same options."""
+
+    def cool(self) -> None:
+        """Empties every cache; searchers from before are of no use afterwards. EngineError if that cannot be."""
+        raise EngineError("it holds everything in memory: it is never cold")
+
+    def index_bytes(self) -> int | None:
+        """Bytes of the index, rows included where it has them; None if it cannot say."""
+        return None
+
+    def processes(self) -> list[int]:
+        """Processes of its own that answer searches, whose CPU and memory count, too."""
+        return []
+
+    def index_used(self) -> bool | None:
+        """Whether the searches so far used the index; None if it cannot say."""
+        return None
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to let go
+        """Lets everything go."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a server's build took and left."""
+
+    load_s: float
+    build_s: float
+    index_bytes: int
+    table_bytes: int
+    about: Mapping[str, str] = field(default_factory=dict)
+    """Settings that decide, as the server says them."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the load generator is to ask."""
+
+    protocol: Literal["postgres", "mysql"]
+    url: str
+    statement: str
+    base_statement: str
+    """As many rows of the same table without a search: the ceiling."""
+    settings: Mapping[str, str]
+    index: str
+    """The index that the plan must use."""
+    param_type: str | None = None
+    local: bool = True
+    """Whether the server runs on this machine, so that its CPU can be read."""
+
+
+class Served(ABC):
+    """An engine in a server."""
+
+    description: ClassVar[Description]
+
+    def __init__(self, folder: Path, url: str | None = None) -> None:
+        """An engine without a server, or at `url`; `folder` is empty and its own."""
+        self.folder = folder
+        self.url = url
+        self.on_phase: Callable[[str], None] = _nothing
+        """What is told that a phase of a build begins: `load`, `index`."""
+
+    @classmethod
+    @abstractmethod
+    def version(cls, url: str | None = None) -> str:
+        """The version that decides: of the extension and of the server. NotInstalled if it is not here."""
+
+    @abstractmethod
+    def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> Built:
+        """Starts the server, loads a table, ids from 0, and indexes it."""
+
+    @abstractmethod
+    def question(self, options: Options, k: int) -> Question:
+        """How one search is asked."""
+
+    def cool(self) -> None:
+        """Empties every cache, the kernel's included. EngineError if that cannot be."""
+        raise EngineError("its caches cannot be emptied")
+
+    def pid(self) -> int | None:
+        """The server's first process, if it is ours."""
+        return None
+
+    def close(self) -> None:  # noqa: B027 - a server may not be ours
+        """Ends the server, if it is ours, and removes what was made."""
+
+
+Engine = Library | Served
+
+
+def unit(rows: Float32) -> Float32:
+    """Rows at unit length; zeros stay."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.maximum(lengths, np.float32(1e-30)), dtype=np.float32)

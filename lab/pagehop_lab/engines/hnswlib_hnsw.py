@@ -1,0 +1,49 @@
+"""hnswlib, by the authors of HNSW."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pagehop_lab.engines.engine import LADDER, Description, Float32, Ids, Library, Options, Search
+
+
+class HnswlibHnsw(Library):
+    """`hnswlib.Index`."""
+
+    description: ClassVar = Description(
+        "hnswlib", "hnswlib", "hnswlib",
+        build={"m": 32, "ef_construction": 200},
+        search={"ef_search": LADDER},
+        source="github.com/nmslib/hnswlib/blob/master/ALGO_PARAMS.md",
+    )  # fmt: skip
+
+    @classmethod
+    def version(cls) -> str:
+        import hnswlib  # noqa: F401
+
+        return importlib.metadata.version("hnswlib")
+
+    def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
+        import hnswlib
+
+        space = {"euclidean": "l2", "angular": "cosine"}[metric]
+        self._index: Any = hnswlib.Index(space=space, dim=base.shape[1])
+        m, ef_construction = options["m"], options["ef_construction"]
+        self._index.init_index(max_elements=len(base), M=m, ef_construction=ef_construction, random_seed=seed)
+        self._index.add_items(base, num_threads=threads)
+
+    def searcher(self, options: Options, k: int) -> Search:
+        index = self._index
+        index.set_ef(options["ef_search"])
+
+        def search(queries: Float32) -> Ids:
+            ids, _ = index.knn_query(queries, k=k, num_threads=1)
+            return np.asarray(ids, dtype=np.int64)
+
+        return search
+
+    def index_bytes(self) -> int:
+        return int(self._index.index_file_size())

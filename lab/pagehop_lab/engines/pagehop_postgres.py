@@ -1,0 +1,30 @@
+"""Pagehop's extension for PostgreSQL; `slack` and `search_list` as in the embedded one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pagehop_lab.engines.engine import Description, Options
+from pagehop_lab.engines.postgres_server import BUILD, SEARCH, PostgresServer
+
+
+class PagehopPostgres(PostgresServer):
+    """`USING pagehop` over `vector`."""
+
+    description: ClassVar = Description(
+        "pagehop-postgres", "Pagehop in PostgreSQL", "main",
+        build=BUILD,
+        search={"slack": (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5), "search_list": (100,), **SEARCH},
+        source="docs/postgres.md",
+        takes_url=True,
+    )  # fmt: skip
+    extension = "pagehop"
+
+    def using(self, operators: str, options: Options) -> str:
+        return f"pagehop (embedding {operators})"
+
+    def settings(self, options: Options, k: int) -> Mapping[str, str]:
+        chosen = {"pagehop.search_list": str(max(options["search_list"], k))}
+        # The list alone is searched to its end.
+        return chosen | ({"pagehop.slack": f"{options['slack']:g}"} if options["slack"] else {})

@@ -1,0 +1,37 @@
+"""pgvector's HNSW index over float32 vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pagehop_lab.engines.engine import Description, Options
+from pagehop_lab.engines.postgres_server import BUILD, SEARCH, PostgresServer
+
+# fmt: off
+GRID = (10, 20, 30, 40, 80, 120, 200, 300, 400)
+# fmt: on
+
+
+class PgvectorVector(PostgresServer):
+    """`USING hnsw` over `vector`."""
+
+    description: ClassVar = Description(
+        "pgvector", "pgvector vector", "main",
+        build={"m": 16, "ef_construction": 64, **BUILD},
+        search={"ef_search": GRID, **SEARCH},
+        source="defaults of pgvector; the sweep is that of published comparisons",
+        takes_url=True,
+    )  # fmt: skip
+    extension = "vector"
+
+    def using(self, operators: str, options: Options) -> str:
+        return hnsw(operators, options)
+
+    def settings(self, options: Options, k: int) -> Mapping[str, str]:
+        return {"hnsw.ef_search": str(options["ef_search"])}
+
+
+def hnsw(operators: str, options: Options) -> str:
+    """Pgvector's access method."""
+    return f"hnsw (embedding {operators}) WITH (m = {options['m']}, ef_construction = {options['ef_construction']})"

@@ -1,0 +1,222 @@
+"""A table with an index in PostgreSQL: in a private server, or in one that runs already and is reached by URL.
+
+Every engine in PostgreSQL is this with another access method. Vectors stay in their rows (STORAGE PLAIN); rows come
+in by binary COPY, then the index is created, and its seconds are those of CREATE INDEX alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from abc import abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pagehop_lab.engines.engine import Built, EngineError, Float32, NotInstalled, Options, OptionValue, Question, Served
+
+_COPIED_AT_ONCE = 1000
+_COMPONENTS = {"vector": ">f4", "halfvec": ">f2"}
+_DIM_MAX = {"vector": 2000, "halfvec": 4000}
+_OPERATORS = {"euclidean": "<->", "angular": "<=>"}
+_CLASSES = {"euclidean": "l2_ops", "angular": "cosine_ops"}
+_SHOWN = (
+    "server_version", "shared_buffers", "maintenance_work_mem", "max_parallel_maintenance_workers", "fsync",
+    "synchronous_commit", "io_method", "jit", "huge_pages_status",
+)  # fmt: skip
+
+
+# Of all engines here: -1 and nothing leave what the server has, and ask for no distance.
+BUILD = {"io_method": ""}
+SEARCH: dict[str, tuple[OptionValue, ...]] = {"effective_io_concurrency": (-1,), "within": (-1.0,)}
+
+
+class PostgresServer(Served):
+    """What the engines in PostgreSQL share."""
+
+    extension: ClassVar[str]
+    type: ClassVar[str] = "vector"
+
+    def __init__(self, folder: Path, url: str | None = None) -> None:
+        super().__init__(folder, url)
+        self._table = f"pagehop_lab_{os.getpid()}"
+        self._index = f"{self._table}_embedding"
+        self._cluster: Any = None
+        self._connection: Any = None
+        self._metric = ""
+
+    @abstractmethod
+    def using(self, operators: str, options: Options) -> str:
+        """The access method, the column and the options, as CREATE INDEX ... USING wants them."""
+
+    @abstractmethod
+    def settings(self, options: Options, k: int) -> Mapping[str, str]:
+        """What a session sets before it searches."""
+
+    @classmethod
+    def version(cls, url: str | None = None) -> str:
+        if url is not None:
+            with _connect(url) as connection:
+                found = connection.execute(
+                    "SELECT default_version FROM pg_available_extensions WHERE name = %s", (cls.extension,)
+                ).fetchone()
+                if found is None:
+                    raise NotInstalled(f"the server has no extension {cls.extension}")
+                server = connection.execute("SHOW server_version").fetchone()[0].split()[0]
+                return f"{cls.extension} {found[0]} in PostgreSQL {server}"
+        server = _install()
+        if cls.extension == "pagehop":
+            _install_ours(server)
+        control = (server.extension_folder / f"{cls.extension}.control").read_text()
+        found = re.search(r"default_version\s*=\s*'([^']+)'", control)
+        return f"{cls.extension} {found[1] if found else '?'} in PostgreSQL {server.version}"
+
+    def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> Built:
+        if base.shape[1] > _DIM_MAX[self.type]:
+            raise EngineError(f"an index over {self.type} has at most {_DIM_MAX[self.type]} dimensions")
+        self._metric = metric
+        self._open(base, options)
+        connection = self._connection
+        connection.execute(f"CREATE EXTENSION IF NOT EXISTS {self.extension} CASCADE")
+        self.on_phase("load")
+        begun = time.perf_counter()
+        connection.execute(
+            f"CREATE TABLE {self._table} (id integer PRIMARY KEY, "
+            f"embedding {self.type}({base.shape[1]}) STORAGE PLAIN NOT NULL)"
+        )
+        self._copy(base)
+        connection.execute(f"VACUUM (ANALYZE, FREEZE) {self._table}")
+        loaded = time.perf_counter()
+        # The process that asks for the index works, too.
+        connection.execute(f"SET max_parallel_maintenance_workers = {threads - 1}")
+        with suppress(Exception):
+            connection.execute("CHECKPOINT")
+        self.on_phase("index")
+        started = time.perf_counter()
+        using = self.using(f"{self.type}_{_CLASSES[metric]}", options)
+        connection.execute(f"CREATE INDEX {self._index} ON {self._table} USING {using}")
+        built = time.perf_counter()
+        sizes = [f"pg_relation_size('{self._index}')", f"pg_table_size('{self._table}')"]
+        index_bytes, table_bytes = (int(self._one(f"SELECT {size}")) for size in sizes)
+        about = {name: str(self._one(f"SELECT current_setting('{name}', true)")) for name in _SHOWN}
+        return Built(loaded - begun, built - started, index_bytes, table_bytes, about)
+
+    def question(self, options: Options, k: int) -> Question:
+        distance, within = f"embedding {_OPERATORS[self._metric]} $1", options["within"]
+        near = f"WHERE {distance} < {within:g} " if within >= 0 else ""
+        return Question(
+            "postgres",
+            self._loadgen_url(),
+            f"SELECT id FROM {self._table} {near}ORDER BY {distance} LIMIT {k}",
+            f"SELECT id FROM {self._table} ORDER BY id LIMIT {k}",
+            {**self.settings(options, k), **_read_ahead(options)},
+            self._index,
+            self.type,
+            local=self.url is None,
+        )
+
+    def cool(self) -> None:
+        if self._cluster is None:
+            raise EngineError("its caches cannot be emptied: it is not the lab's server")
+        from pagehop_bench.postgres.servers import forget_files
+
+        self._connection.close()
+        self._cluster.stop()
+        if refused := forget_files():
+            raise EngineError(refused)
+        self._cluster.start()
+        self._connection = _connect(self._cluster.dsn())
+
+    def pid(self) -> int | None:
+        return int(self._cluster.pid) if self._cluster is not None else None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with suppress(Exception):
+                self._connection.execute(f"DROP TABLE IF EXISTS {self._table}")
+            self._connection.close()
+        if self._cluster is not None:
+            self._cluster.remove()
+
+    # ---- steps ----
+
+    def _open(self, base: Float32, options: Options) -> None:
+        if self.url is not None:
+            self._connection = _connect(self.url)
+            return
+        from devserver import Cluster
+        from pagehop_bench.postgres.servers import SETTINGS, memory_for
+
+        method = {"io_method": options["io_method"]} if options["io_method"] else {}
+        self._cluster = Cluster(_install(), {**SETTINGS, **memory_for(base), **method})
+        self._cluster.start()
+        self._connection = _connect(self._cluster.dsn())
+
+    def _copy(self, base: Float32) -> None:
+        from pagehop_bench.engines.pgvector import COPY_END, COPY_HEAD
+
+        into = f"COPY {self._table} (id, embedding) FROM STDIN (FORMAT binary)"
+        with self._connection.cursor() as cursor, cursor.copy(into) as copying:
+            copying.write(COPY_HEAD)
+            for start in range(0, len(base), _COPIED_AT_ONCE):
+                copying.write(_rows(start, np.asarray(base[start : start + _COPIED_AT_ONCE]), _COMPONENTS[self.type]))
+            copying.write(COPY_END)
+
+    def _one(self, query: str) -> Any:
+        return self._connection.execute(query).fetchone()[0]
+
+    def _loadgen_url(self) -> str:
+        if self._cluster is None:
+            return re.sub(r"^postgresql:", "postgres:", str(self.url))
+        return f"postgres://postgres@/postgres?host={self._cluster.folder}&port={self._cluster.port}"
+
+
+def _read_ahead(options: Options) -> dict[str, str]:
+    """How many reads may be under way, where a plan says so."""
+    depth = options["effective_io_concurrency"]
+    return {} if depth < 0 else {"effective_io_concurrency": str(depth)}
+
+
+def _rows(first: int, vectors: Float32, component: str) -> bytes:
+    """Rows with ids from `first`, integers of four bytes, in the binary format of COPY."""
+    dim = vectors.shape[1]
+    vector = [("dim", ">i2"), ("unused", ">i2"), ("values", component, (dim,))]
+    kind = [("fields", ">i2"), ("id_bytes", ">i4"), ("id", ">i4"), ("vector_bytes", ">i4"), ("vector", vector)]
+    rows = np.zeros(len(vectors), dtype=np.dtype(kind))
+    rows["fields"], rows["id_bytes"], rows["id"] = 2, 4, np.arange(first, first + len(vectors))
+    rows["vector_bytes"] = rows.dtype["vector"].itemsize
+    rows["vector"]["dim"] = dim
+    rows["vector"]["values"] = vectors
+    return rows.tobytes()
+
+
+def _connect(where: str) -> Any:
+    """A connection where each statement is a transaction."""
+    import psycopg
+
+    try:
+        return psycopg.connect(where, autocommit=True)
+    except psycopg.Error as error:
+        raise NotInstalled(f"cannot connect: {str(error).strip()}") from None
+
+
+def _install() -> Any:
+    from devserver import DEFAULT, DevServerError, install
+
+    try:
+        return install(os.environ.get("PAGEHOP_LAB_POSTGRES", DEFAULT))
+    except DevServerError as error:
+        raise NotInstalled(str(error)) from None
+
+
+def _install_ours(server: Any) -> None:
+    from devserver import DevServerError, install_extension
+
+    try:
+        install_extension(server)
+    except DevServerError as error:
+        raise NotInstalled(str(error)) from None

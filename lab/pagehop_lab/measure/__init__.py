@@ -1,0 +1,1 @@
+"""Asking an engine and taking the time; what comes out is raw."""

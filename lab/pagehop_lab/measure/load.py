@@ -1,0 +1,29 @@
+"""How searches are asked, as a process that asks them is told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The load of one point."""
+
+    k: int
+    sessions: int
+    rate: float | None
+    seconds: float
+    seconds_max: float
+    warmup_s: float
+    one_core: bool
+    cold_queries: int | None = None
+    """So many queries, each once, with all caches empty before; None to ask until the time is over, warmed up."""
+
+    def count(self, qps: float, queries: int) -> int:
+        """Requests of a measurement, from what warming up said: whole passes, unless one alone takes too long."""
+        if self.rate:
+            return max(1, math.ceil(self.rate * self.seconds))
+        if queries > qps * self.seconds_max:
+            return max(1, int(qps * self.seconds_max))
+        return queries * max(1, math.ceil(self.seconds * qps / queries))

@@ -1,0 +1,170 @@
+"""Servers: the load generator asks, in a process of its own, and says what it and the server cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+
+from pagehop_bench.postgres import loadgen
+from pagehop_lab.data import Dataset
+from pagehop_lab.engines.engine import EngineError, Options, Question, Served
+from pagehop_lab.measure import usage
+from pagehop_lab.measure.answers import Answers, summary
+from pagehop_lab.measure.load import Ask
+
+_CEILING_S = 0.5
+
+
+def measure(
+    engine: Served, dataset: Dataset, options: Options, ask: Ask, folder: Path
+) -> tuple[dict[str, Any], Answers]:
+    """Asks the queries of a set, from a file in `folder` on."""
+    question = engine.question(options, ask.k)
+    if ask.cold_queries is not None:
+        return _measure_cold(engine, question, dataset, ask, folder)
+    with _place(engine, ask):
+        length = ["--seconds", f"{max(ask.warmup_s, 0.1):g}"]
+        warmed = _run(question, dataset, ask, [*length, "--warmup", "0"])
+        if warmed["errors"] or not warmed["count"]:
+            raise EngineError(warmed["first_error"] or "no request was answered while warming up")
+        count = ask.count(float(warmed["qps"]), len(dataset.queries))
+        file = folder / "answers.npy"
+        more = ["--count", str(count), "--warmup", f"{ask.warmup_s:g}", "--answers", str(file)]
+        more += ["--rate", f"{ask.rate:g}"] if ask.rate else []
+        more += ["--server-pid-cpu", "--blocks"] if question.local else []
+        said = _run(question, dataset, ask, more)
+    kept = np.load(file)
+    answers = Answers(kept[:, 0], kept[:, 1], kept[:, 2:])
+    return _raw(engine, question, said, ask) | summary(answers, dataset, ask.k), answers
+
+
+def _measure_cold(
+    engine: Served, question: Question, dataset: Dataset, ask: Ask, folder: Path
+) -> tuple[dict[str, Any], Answers]:
+    """The first queries after all caches were emptied.
+
+    The load generator executes the statement with its first query before the clock; so the first is one more, and what
+    was asked for it does not count.
+    """
+    assert ask.cold_queries is not None
+    count = min(ask.cold_queries, len(dataset.queries) - 1)
+    engine.cool()
+    engine.on_phase("search")
+    file = folder / "answers.npy"
+    pid = engine.pid()
+    before = usage.bytes_read(pid) if pid is not None else None
+    with _place(engine, ask):
+        more = ["--count", str(count + 1), "--warmup", "0", "--answers", str(file), "--server-pid-cpu", "--blocks"]
+        said = _run(question, dataset, ask, more)
+    kept = np.load(file)[1:]
+    answers = Answers(kept[:, 0], kept[:, 1], kept[:, 2:])
+    raw = _raw(engine, question, said, ask) | {"count": len(kept), "waited": None}
+    total_s = float(answers.latency_ns.sum()) / 1e9
+    raw |= {"elapsed_s": total_s, "qps": len(kept) / total_s}
+    if pid is not None and before is not None:
+        # The processes of connections are gone with their counters: what they read was added to their parent's.
+        read = usage.bytes_read(pid) - before
+        raw |= {"bytes_read_per_query": read / (count + 1), "storage_reads_per_query": read / 4096 / (count + 1)}
+    return raw | summary(answers, dataset, ask.k), answers
+
+
+def ceiling(engine: Served, options: Options, ask: Ask) -> dict[str, Any]:
+    """What the load generator reaches when the server only returns rows."""
+    question = engine.question(options, ask.k)
+    with _place(engine, ask):
+        words = ["--seconds", f"{_CEILING_S}", "--warmup", "0.1", "--connections", str(ask.sessions)]
+        said = _loadgen(question, [*words, "-k", str(ask.k), "--statement", question.base_statement])
+    return {
+        "sessions": ask.sessions,
+        "statement": question.base_statement,
+        "qps": said["qps"],
+        "client_cpu_us_per_query": said["client_cpu_us_per_query"],
+    }
+
+
+def _place(engine: Served, ask: Ask) -> Any:
+    """One core for client and server while one session asks: neither wakes another."""
+    if not (ask.one_core and ask.sessions == 1 and engine.pid() is not None):
+        return nullcontext()
+    from pagehop_bench.postgres.servers import on_one_core
+
+    class Process:
+        pid = engine.pid() or 0
+
+    return on_one_core(Process())
+
+
+def _run(question: Question, dataset: Dataset, ask: Ask, more: list[str]) -> dict[str, Any]:
+    words = ["--queries", str(dataset.folder / "queries.npy"), "--connections", str(ask.sessions), "-k", str(ask.k)]
+    words += ["--param-type", question.param_type] if question.param_type else []
+    for name, value in question.settings.items():
+        words += ["--set", f"{name}={value}"]
+    return _loadgen(question, [*words, "--statement", question.statement, *more])
+
+
+def _loadgen(question: Question, more: list[str]) -> dict[str, Any]:
+    # A password on the command line could be read by everybody on the machine.
+    url, password = split_password(question.url)
+    command = [str(loadgen.program()), question.protocol, "--url", url, "--json", *more]
+    environment = os.environ | ({} if password is None else {"PGPASSWORD": password})
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if not done.stdout:
+        raise EngineError(done.stderr.strip() or f"the load generator ended with {done.returncode} and said nothing")
+    return dict(json.loads(done.stdout))
+
+
+def split_password(url: str) -> tuple[str, str | None]:
+    """A URL without its password, and the password."""
+    found = re.match(r"(\w+://[^:/@]*):([^@/]*)@(.*)", url)
+    return (f"{found[1]}@{found[3]}", unquote(found[2])) if found else (url, None)
+
+
+def _raw(engine: Served, question: Question, said: dict[str, Any], ask: Ask) -> dict[str, Any]:
+    """What the load generator says, by the names that all raw measurements have."""
+    plan, blocks, pid = said["plan"], said["blocks"] or {}, engine.pid()
+    client_us = said["client_cpu_us_per_query"]
+    busy = said["server_cpu_us_per_query"]
+    one_core = ask.one_core and ask.sessions == 1 and pid is not None
+    waited = None
+    if one_core and not ask.rate and busy is not None and client_us is not None:
+        waited = said["elapsed_s"] * 1e6 / max(said["count"], 1) / (busy + client_us)
+    share = None if client_us is None else client_us * said["qps"] / 1e6 / min(ask.sessions, usage_cores(one_core))
+    return {
+        "count": said["count"] + said["errors"],
+        "errors": said["errors"],
+        "first_error": said["first_error"],
+        "elapsed_s": said["elapsed_s"],
+        "qps": said["qps"],
+        "unsent_count": said["unsent_count"],
+        "index_used": bool(plan["index_scan"]) and question.index in plan["indexes"],
+        "client_share": share,
+        "storage_reads_per_query": blocks.get("read_per_query"),
+        "engine_cpu_us_per_query": busy,
+        "engine_total_cpu_us_per_query": said["server_total_cpu_us_per_query"],
+        "client_cpu_us_per_query": client_us,
+        "switches_per_query": said["server_switches_per_query"],
+        "blocks_hit_per_query": blocks.get("hit_per_query"),
+        "memory_bytes": usage.memory_bytes(pid) if pid is not None else None,
+        "waited": waited,
+        "other_busy_cores": said["other_busy_cores"],
+        "interrupted": said["interrupted"],
+        "plan": plan["text"],
+        "settings": said["settings"],
+        "server_version": said["server_version"],
+        "loadgen": said,
+    }
+
+
+def usage_cores(one_core: bool) -> int:
+    """Cores that a client may be busy on."""
+    from pagehop_bench import machine
+
+    return 1 if one_core else machine.cores()

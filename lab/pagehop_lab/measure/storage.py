@@ -1,0 +1,91 @@
+"""What the disk under a folder does in a phase of the work: requests, sizes, waiting, and how busy it is.
+
+The kernel counts for the whole device, so whatever else uses it is counted, too; it has no counts of single sizes and
+places, which only tracing has. Where a folder is on no disk of its own, nothing is known.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagehop_lab.measure import usage
+
+_SECTOR_BYTES = 512
+
+
+@dataclass(frozen=True)
+class Counters:
+    """The device's counters, as the kernel's documentation of block/stat names them."""
+
+    reads: int
+    read_sectors: int
+    read_ms: int
+    writes: int
+    write_sectors: int
+    write_ms: int
+    busy_ms: int
+    waiting_ms: int
+
+    @staticmethod
+    def of(folder: Path) -> Counters | None:
+        """The counters now; None where the kernel does not say."""
+        device = folder.stat().st_dev
+        try:
+            text = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text()
+        except OSError:
+            return None
+        fields = list(map(int, text.split()))
+        return Counters(fields[0], fields[2], fields[3], fields[4], fields[6], fields[7], fields[9], fields[10])
+
+
+def profile(before: Counters, after: Counters, seconds: float) -> dict[str, float | None]:
+    """What a device did between two looks at its counters."""
+    reads, writes = after.reads - before.reads, after.writes - before.writes
+    read_bytes = (after.read_sectors - before.read_sectors) * _SECTOR_BYTES
+    write_bytes = (after.write_sectors - before.write_sectors) * _SECTOR_BYTES
+    return {
+        "reads_per_s": reads / seconds,
+        "writes_per_s": writes / seconds,
+        "read_bytes_per_s": read_bytes / seconds,
+        "write_bytes_per_s": write_bytes / seconds,
+        "bytes_per_read": read_bytes / reads if reads else None,
+        "bytes_per_write": write_bytes / writes if writes else None,
+        "ms_per_read": (after.read_ms - before.read_ms) / reads if reads else None,
+        "ms_per_write": (after.write_ms - before.write_ms) / writes if writes else None,
+        "read_share": reads / (reads + writes) if reads + writes else None,
+        "queue_depth": (after.waiting_ms - before.waiting_ms) / 1e3 / seconds,
+        "busy_share": min((after.busy_ms - before.busy_ms) / 1e3 / seconds, 1.0),
+    }
+
+
+class Phases:
+    """Phases of some work, one after the other; each ends when the next begins."""
+
+    def __init__(self, folder: Path, processes: Callable[[], Sequence[int]]) -> None:
+        """Watches the disk under `folder`, and the CPU of this process and of `processes`, with their descendants."""
+        self._folder, self._processes = folder, processes
+        self._name: str | None = None
+        self._begun = self._cpu_s = 0.0
+        self._before: Counters | None = None
+        self.told: list[dict[str, Any]] = []
+
+    def begin(self, name: str | None) -> None:
+        """Ends the phase that there is, and begins another if it has a name."""
+        if self._name is not None:
+            self._end(self._name)
+        self._name = name
+        self._begun, self._before = time.perf_counter(), Counters.of(self._folder)
+        self._cpu_s = usage.of_processes(self._processes()).cpu_s
+
+    def _end(self, name: str) -> None:
+        seconds = time.perf_counter() - self._begun
+        after = Counters.of(self._folder)
+        cpu_s = usage.of_processes(self._processes()).cpu_s - self._cpu_s
+        disk = profile(self._before, after, seconds) if self._before and after else None
+        # A server that was started meanwhile brings the CPU that it had before.
+        self.told.append({"phase": name, "seconds": seconds, "cpu_s": max(cpu_s, 0.0), "disk": disk})

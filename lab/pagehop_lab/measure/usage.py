@@ -1,0 +1,93 @@
+"""What processes have cost so far, from /proc: CPU, context switches, bytes from storage, memory."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagehop_bench import machine
+
+PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What this process has cost."""
+
+    cpu_s: float
+    switches: int
+    bytes_read: int
+    """Bytes that storage delivered."""
+
+    def __sub__(self, before: Usage) -> Usage:
+        return Usage(self.cpu_s - before.cpu_s, self.switches - before.switches, self.bytes_read - before.bytes_read)
+
+
+def of_this_process() -> Usage:
+    """The usage of this process with all of its threads; threads that ended are in its CPU, not in its switches."""
+    switches = 0
+    for status in Path("/proc/self/task").glob("*/status"):
+        try:
+            switches += sum(map(int, re.findall(r"ctxt_switches:\s+(\d+)", status.read_text())))
+        except OSError:
+            continue
+    return Usage(machine.cpu_seconds(), switches, machine.bytes_read())
+
+
+def of_processes(processes: Sequence[int]) -> Usage:
+    """The usage of this process and of others, with all that descends from them."""
+    own = of_this_process()
+    others = [one for process in processes for one in family(process)]
+    cpu_s = sum(_cpu_s(one, with_ended=one in processes) for one in others)
+    return Usage(
+        own.cpu_s + cpu_s, own.switches, own.bytes_read + sum(machine.io_counter("read_bytes", one) for one in others)
+    )
+
+
+def bytes_read(process: int) -> int:
+    """Bytes that storage delivered to a process and its descendants, those that ended included."""
+    return sum(machine.io_counter("read_bytes", one) for one in family(process))
+
+
+def _cpu_s(process: int, *, with_ended: bool) -> float:
+    """CPU seconds of a process; with those of its children that ended, if wanted, such as a server's connections."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    # Fields 14 to 17 of proc(5), in ticks: coarse, but a measurement has many.
+    return sum(map(int, fields[11 : 15 if with_ended else 13])) / os.sysconf("SC_CLK_TCK")
+
+
+def family(process: int) -> list[int]:
+    """A process and all that descend from it."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            continue
+        parents.setdefault(parent, []).append(int(stat.parent.name))
+    found, left = [], [process]
+    while left:
+        found.append(left.pop())
+        left += parents.get(found[-1], [])
+    return found
+
+
+def memory_bytes(process: int) -> int | None:
+    """Memory of a process and its descendants; shared pages count once, by their shares. None if it cannot be read."""
+    total = 0
+    for one in family(process):
+        try:
+            found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{one}/smaps_rollup").read_text(), re.MULTILINE)
+        except PermissionError:
+            return None
+        except OSError:
+            # It ended meanwhile.
+            continue
+        total += int(found[1]) * 1024 if found else 0
+    return total

@@ -1,0 +1,106 @@
+"""What a plan says. Every field has the name it has in the file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+OptionValue = str | int | float | bool
+Options = dict[str, OptionValue]
+
+RecallBy = Literal["threshold", "ties", "id"]
+
+SUITES = ("equal-recall", "concurrency", "cold", "phases")
+TARGETS = (1.0, 0.99, 0.98, 0.97, 0.96, 0.95)
+
+
+def without_passwords(text: str) -> str:
+    """A text whose URLs name users and no passwords."""
+    return re.sub(r"(://[^:/@\s]*):[^@/\s]*@", r"\1@", text)
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """A set to measure on."""
+
+    name: str
+    """`fashion-mnist`, `generated-DIM`, or what a file is called in reports."""
+    path: str | None = None
+    """A file in ann-benchmarks' HDF5 layout."""
+    rows: int | None = None
+    """Only the first rows."""
+    queries: int | None = None
+    """Only the first queries."""
+    metric: Literal["euclidean", "angular"] | None = None
+    """What is near; a file says it itself."""
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """An engine with every index to build and every setting to search with."""
+
+    name: str
+    build: tuple[Options, ...]
+    search: tuple[Options, ...]
+    url: str | None = None
+    """A server that runs already."""
+
+    @property
+    def server(self) -> str | None:
+        """The same without a password, for what is kept and shown."""
+        return None if self.url is None else without_passwords(self.url)
+
+
+@dataclass(frozen=True)
+class Load:
+    """How searches are asked and how often."""
+
+    k: int = 10
+    """Neighbors wanted."""
+    sessions: tuple[int, ...] = (1,)
+    """How many ask at once."""
+    rate: float | None = None
+    """Requests a second of all sessions together; without it, each asks again when it has its answer."""
+    seconds: float = 1.0
+    """A measurement takes whole passes over the queries until it took this long."""
+    seconds_max: float = 60.0
+    """A pass that takes longer is cut."""
+    warmup_s: float = 0.3
+    repeats: int = 3
+    """Measurements of each point."""
+    rebuilds: int = 1
+    """Times that each index is built and measured anew."""
+    in_turns: int = 1
+    """Indexes that are held at once, and measured in turns."""
+    cold_queries: int = 50
+    """Queries of a measurement in the suite `cold`, each asked once; all caches are empty before the first."""
+    build_threads: int = 1
+    one_core: bool = True
+    """Whether client and engine share one core while one session asks."""
+    build_timeout_s: float = 7200.0
+    search_timeout_s: float = 600.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole plan."""
+
+    name: str
+    suite: str
+    datasets: tuple[DatasetSpec, ...]
+    engines: tuple[EngineSpec, ...]
+    load: Load = field(default_factory=Load)
+    seed: int = 1
+    recall: RecallBy = "threshold"
+    """How the recall is counted that engines are compared at."""
+    targets: tuple[float, ...] = TARGETS
+    base: str | None = None
+    """The engine that others are compared with; the first without it."""
+    text: str = ""
+    """The file as it was read, but for passwords: it is kept with what was measured."""
+
+    @property
+    def cold_queries(self) -> int | None:
+        """Queries of a measurement that begins with empty caches; None where caches are to be hot."""
+        return self.load.cold_queries if self.suite == "cold" else None

@@ -1,0 +1,155 @@
+"""A plan from its file. What is wrong is said with the key's place and the name that was probably meant."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from pagehop_lab.engines.catalog import CATALOG, NAMES
+from pagehop_lab.engines.engine import Description
+from pagehop_lab.plan.model import (
+    SUITES,
+    TARGETS,
+    DatasetSpec,
+    EngineSpec,
+    Load,
+    Options,
+    OptionValue,
+    Plan,
+    RecallBy,
+    without_passwords,
+)  # fmt: skip
+from pagehop_lab.plan.tables import PlanError, Table, choose, listed
+
+__all__ = ["PlanError", "read", "read_text"]
+
+_DEFAULTS = Load()
+
+
+def read(path: Path) -> Plan:
+    """The plan of a file."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        return read_text(text, path.stem)
+    except PlanError as error:
+        raise PlanError(f"{path}: {error}") from None
+
+
+def read_text(text: str, name: str) -> Plan:
+    """The plan of a text; `name` is what it is called if it does not say."""
+    try:
+        table = Table("", tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(f"this is not TOML: {error}") from None
+    name = table.take("name", str, name)
+    suite = choose("suite", table.take("suite", str, SUITES[0]), SUITES)
+    seed = table.take("seed", int, 1, least=0)
+    recall = cast(RecallBy, choose("recall", table.take("recall", str, "threshold"), get_args(RecallBy)))
+    targets = table.take_list("targets", float, TARGETS, least=0)
+    base = table.take_some("base", str)
+    load = _load(table.take_table("load"))
+    datasets = [_dataset(one) for one in table.take_tables("dataset")]
+    engines = [_engine(one) for one in table.take_tables("engine")]
+    table.refuse_unknown()
+    _say_missing(datasets, engines)
+    if max(targets) > 1:
+        raise PlanError(f"targets: {max(targets):g} is no recall, the most is 1")
+    if base is not None:
+        choose("base", base, [engine.name for engine in engines])
+    return Plan(
+        name, suite, tuple(datasets), tuple(engines), load, seed, recall, targets, base, without_passwords(text)
+    )
+
+
+def _say_missing(datasets: Sequence[DatasetSpec], engines: Sequence[EngineSpec]) -> None:
+    if not datasets:
+        raise PlanError("there is no [[dataset]]")
+    if not engines:
+        raise PlanError("there is no [[engine]]")
+    for what, names in [("dataset", [one.name for one in datasets]), ("engine", [one.name for one in engines])]:
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                raise PlanError(f"{what}[{number + 1}].name: {name} is there twice; give lists of options instead")
+
+
+def _load(table: Table) -> Load:
+    load = Load(
+        k=table.take("k", int, _DEFAULTS.k, least=1),
+        sessions=table.take_list("sessions", int, _DEFAULTS.sessions, least=1),
+        rate=table.take_some("rate", float, least=1e-3),
+        seconds=table.take("seconds", float, _DEFAULTS.seconds, least=0),
+        seconds_max=table.take("seconds_max", float, _DEFAULTS.seconds_max, least=0.1),
+        warmup_s=table.take("warmup_s", float, _DEFAULTS.warmup_s, least=0),
+        repeats=table.take("repeats", int, _DEFAULTS.repeats, least=1),
+        rebuilds=table.take("rebuilds", int, _DEFAULTS.rebuilds, least=1),
+        in_turns=table.take("in_turns", int, _DEFAULTS.in_turns, least=1),
+        cold_queries=table.take("cold_queries", int, _DEFAULTS.cold_queries, least=1),
+        build_threads=table.take("build_threads", int, _DEFAULTS.build_threads, least=1),
+        one_core=table.take("one_core", bool, _DEFAULTS.one_core),
+        build_timeout_s=table.take("build_timeout_s", float, _DEFAULTS.build_timeout_s, least=1),
+        search_timeout_s=table.take("search_timeout_s", float, _DEFAULTS.search_timeout_s, least=1),
+    )
+    table.refuse_unknown()
+    return load
+
+
+def _dataset(table: Table) -> DatasetSpec:
+    path = table.take_some("path", str)
+    name = table.take("name", str, Path(path).stem) if path else table.need("name", str)
+    metric = table.take_some("metric", str)
+    if metric is not None:
+        choose(table.at("metric"), metric, ("euclidean", "angular"))
+    spec = DatasetSpec(
+        name, path, table.take_some("rows", int, 1), table.take_some("queries", int, 1), cast(Any, metric)
+    )
+    table.refuse_unknown()
+    return spec
+
+
+def _engine(table: Table) -> EngineSpec:
+    name = choose(table.at("name"), table.need("name", str), NAMES)
+    description = CATALOG[name].description
+    url = table.take_some("url", str)
+    if url is not None and not description.takes_url:
+        raise PlanError(f"{table.at('url')}: {name} is no server that is reached by a URL")
+    build_given, search_given = table.take_any("build"), table.take_any("search")
+    table.refuse_unknown()
+    defaults: dict[str, Sequence[OptionValue]] = {option: [value] for option, value in description.build.items()}
+    build = _grid(table.at("build"), build_given, defaults, description)
+    search = _grid(table.at("search"), search_given, description.search, description)
+    return EngineSpec(name, build, search, url)
+
+
+def _grid(
+    place: str, given: Any, defaults: Mapping[str, Sequence[OptionValue]], description: Description
+) -> tuple[Options, ...]:
+    """Every combination of a table of lists; of several tables, one after the other."""
+    tables = given if isinstance(given, list) else [given if given is not None else {}]
+    found: list[Options] = []
+    for number, one in enumerate(tables, start=1):
+        table = Table(f"{place}[{number}]" if len(tables) > 1 else place, one)
+        values = {
+            option: listed(table.at(option), value, _kind_of(option, ladder, description))
+            if (value := table.take_any(option)) is not None
+            else tuple(ladder)
+            for option, ladder in defaults.items()
+        }
+        table.refuse_unknown()
+        found += [
+            options
+            for combined in product(*values.values())
+            if (options := dict(zip(values, combined, strict=True))) not in found
+        ]
+    return tuple(found)
+
+
+def _kind_of(option: str, ladder: Sequence[OptionValue], description: Description) -> type[OptionValue]:
+    if not ladder:
+        raise AssertionError(f"{description.name} has no value for {option}")
+    return type(ladder[0])

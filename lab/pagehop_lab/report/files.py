@@ -1,0 +1,66 @@
+"""Tables as CSV, one file each, and all of them as one JSON file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+from pagehop_lab.suites.results import Results
+from pagehop_lab.suites.table import Section, Table
+
+
+def as_csv(table: Table) -> str:
+    """Values, not what people read; beside a figure the raw file that it comes from."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    with_files = [any(row[at].file for row in table.rows if at < len(row)) for at in range(len(table.columns))]
+    writer.writerow([
+        name
+        for column, has_files in zip(table.columns, with_files, strict=True)
+        for name in ([column, f"{column} file"] if has_files else [column])
+    ])  # fmt: skip
+    for row in table.rows:
+        cells: list[Any] = []
+        for cell, has_files in zip(row, with_files, strict=True):
+            cells.append(cell.text if cell.value is None else cell.value)
+            cells += [cell.file] if has_files else []
+        writer.writerow(cells)
+    return out.getvalue()
+
+
+def as_json(results: Results, sections: list[Section], more: list[Table]) -> str:
+    """Every table of a report."""
+    told = {
+        "name": results.name,
+        "suite": results.suite,
+        "machine": results.machine,
+        "load": results.load,
+        "seed": results.seed,
+        "recall_by": results.recall_by,
+        "datasets": results.datasets,
+        "sections": [
+            {"title": section.title, "tables": [_table(table) for table in section.tables]} for section in sections
+        ],
+        "tables": [_table(table) for table in more],
+    }
+    return json.dumps(told, indent=1) + "\n"
+
+
+def _table(table: Table) -> dict[str, Any]:
+    return {
+        "name": table.name,
+        "title": table.title,
+        "note": table.note,
+        "columns": table.columns,
+        "rows": [
+            [
+                {"text": cell.text, "value": cell.value}
+                | ({"file": cell.file} if cell.file else {})
+                | ({"invalid": True} if cell.invalid else {})
+                for cell in row
+            ]
+            for row in table.rows
+        ],
+    }

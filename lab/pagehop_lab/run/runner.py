@@ -1,0 +1,240 @@
+"""A plan, measured: sets first, then indexes in turns. What is in the folder already is not measured again.
+
+Some indexes are held at once; within a repeat each is measured in turn, and every other repeat goes the other way
+round, so that what changes with time changes for all alike. What fails is kept as failed, with the reason, and the
+run goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pagehop_lab import data
+from pagehop_lab.analysis.verdicts import Verdicts, judge
+from pagehop_lab.engines.engine import Library, Served
+from pagehop_lab.plan import DatasetSpec, EngineSpec, Plan
+from pagehop_lab.plan.grid import IndexSpec, PointSpec, everything, indexes, points
+from pagehop_lab.run import environments
+from pagehop_lab.run.child import Child, EngineFailed
+from pagehop_lab.run.progress import Progress
+from pagehop_lab.store import RunFolder
+
+_HELLO_TIMEOUT_S = 1800.0
+_CLOSE_TIMEOUT_S = 120.0
+# What was not in memory is, once it was read, and a client that was kept waiting may be in time: these get a second
+# chance. Every attempt is kept, and the last one counts.
+_PASSING = ("cache:", "client:")
+_ATTEMPTS = 3
+
+
+@dataclass
+class Runner:
+    """A run in a folder; `catalog` has the engines by name, `paths` are more places where their modules may be."""
+
+    plan: Plan
+    folder: RunFolder
+    progress: Progress
+    machine: str
+    catalog: Mapping[str, type[Library | Served]]
+    paths: Sequence[Path] = ()
+    retry: bool = False
+    """Whether what failed before is tried again."""
+    _versions: dict[str, str | None] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Measures everything that is not in the folder yet."""
+        sets = {spec.name: self._prepare(spec) for spec in self.plan.datasets}
+        known = [spec for spec in everything(self.plan) if sets[spec.index.dataset.name] is not None]
+        for engine in self.plan.engines:
+            self._versions[engine.name] = self._probe(engine)
+        present = sum(self._is_done(spec, sets) for spec in known)
+        self.progress.begin(len(known), present)
+        for rebuild in range(self.plan.load.rebuilds):
+            for spec in self.plan.datasets:
+                dataset = sets[spec.name]
+                if dataset is None:
+                    continue
+                whole = indexes(self.plan, spec, rebuild)
+                for index in whole:
+                    if self._versions[index.engine.name] is None:
+                        self.progress.skip(len(_all_points(self.plan, index)))
+                left = [index for index in whole if self._left(index, dataset)]
+                for start in range(0, len(left), self.plan.load.in_turns):
+                    self._measure_together(left[start : start + self.plan.load.in_turns], dataset)
+
+    # ---- before ----
+
+    def _prepare(self, spec: DatasetSpec) -> data.Dataset | None:
+        """The set, or None and a record of why it cannot be had."""
+        plan, said = self.plan, self.progress.say
+        try:
+            dataset = data.prepare(spec.name, spec.path, spec.rows, spec.queries, spec.metric, plan.seed, said)
+            depth = dataset.truth_ids.shape[1]
+            if plan.load.k > depth:
+                raise data.DataError(f"{spec.name}: its truth has {depth} neighbors of each query, k = {plan.load.k}")
+        except data.DataError as error:
+            self.progress.say(f"{spec.name}: {error}")
+            self.folder.add("datasets", spec.name, {"name": spec.name}, failed=str(error))
+            return None
+        identity = {"name": spec.name}
+        before = self.folder.get("datasets", identity)
+        if before is None or before.raw != dataset.facts.as_json():
+            self.folder.add("datasets", spec.name, identity, dataset.facts.as_json())
+        facts = dataset.facts
+        self.progress.say(f"{spec.name}: {facts.rows:,} x {facts.dim}, {facts.queries:,} queries, {facts.metric}")
+        return dataset
+
+    def _probe(self, engine: EngineSpec) -> str | None:
+        """The engine's version, or None and a record of why it does not start."""
+        identity = {"engine": engine.name}
+        try:
+            with self._start(engine) as child:
+                said = child.ask("hello", _HELLO_TIMEOUT_S, url=engine.url)
+        except EngineFailed as error:
+            self.progress.say(f"{engine.name}: {error}")
+            self.folder.add("engines", engine.name, identity, failed=str(error))
+            return None
+        before = self.folder.get("engines", identity)
+        if before is None or before.raw != said:
+            self.folder.add("engines", engine.name, identity, said)
+        self.progress.say(f"{engine.name}: {said['version']}")
+        return str(said["version"])
+
+    def _start(self, engine: EngineSpec) -> Child:
+        kind = self.catalog[engine.name]
+        python = environments.python(kind.description.environment, self.progress.say)
+        return Child(python, f"{kind.__module__}:{kind.__qualname__}", self.paths)
+
+    # ---- what is left ----
+
+    def _identity(self, spec: PointSpec | IndexSpec, facts: data.Facts) -> dict[str, Any]:
+        engine = spec.engine if isinstance(spec, IndexSpec) else spec.index.engine
+        return spec.identity(self.plan, facts.as_json(), self.machine, self._versions[engine.name])
+
+    def _is_done(self, spec: PointSpec, sets: Mapping[str, data.Dataset | None]) -> bool:
+        dataset = sets[spec.index.dataset.name]
+        return dataset is not None and not self._wanted(spec, dataset)
+
+    def _wanted(self, spec: PointSpec, dataset: data.Dataset) -> bool:
+        """Whether a point is to be measured: it is not there, or failed and is to be tried again."""
+        record = self.folder.get("points", self._identity(spec, dataset.facts))
+        return record is None or (self.retry and record.failed is not None)
+
+    def _left(self, index: IndexSpec, dataset: data.Dataset) -> bool:
+        """Whether an index is to be built: something is to be measured on it, and it is not known to fail."""
+        if self._versions[index.engine.name] is None:
+            return False
+        wanted = sum(self._wanted(spec, dataset) for spec in _all_points(self.plan, index))
+        build = self.folder.get("builds", self._identity(index, dataset.facts))
+        if build is not None and build.failed is not None and not self.retry:
+            self.progress.skip(wanted)
+            return False
+        return wanted > 0
+
+    # ---- measuring ----
+
+    def _measure_together(self, batch: Sequence[IndexSpec], dataset: data.Dataset) -> None:
+        """Builds some indexes, holds them all, and measures them in turns."""
+        with ExitStack() as stack:
+            held = [(index, child) for index in batch if (child := self._built(index, dataset, stack)) is not None]
+            for repeat in range(self.plan.load.repeats):
+                for index, child in held if repeat % 2 == 0 else held[::-1]:
+                    self._measure_all(index, child, dataset, repeat)
+            for child in [child for _, child in held if not child.ended]:
+                try:
+                    child.ask("close", _CLOSE_TIMEOUT_S)
+                except EngineFailed:
+                    # Everything was measured; what is left of it is ended with its process.
+                    continue
+
+    def _built(self, index: IndexSpec, dataset: data.Dataset, stack: ExitStack) -> Child | None:
+        """A process with the index, or None and a record of why there is none."""
+        plan, identity = self.plan, self._identity(index, dataset.facts)
+        try:
+            child = stack.enter_context(self._start(index.engine))
+            child.ask("ready", _HELLO_TIMEOUT_S)
+            said = child.ask(
+                "build", plan.load.build_timeout_s, folder=str(child.folder), dataset=str(dataset.folder),
+                name=dataset.facts.name, options=index.build, threads=plan.load.build_threads, seed=plan.seed,
+                url=index.engine.url,
+            )  # fmt: skip
+            self.folder.add("builds", index.name, identity, said)
+            self.progress.say(f"{index.name}: built in {said['build_s']:.1f} s, {_megabytes(said['index_bytes'])}")
+            for sessions in plan.load.sessions:
+                ask = self._ask(sessions)
+                ceiling = child.ask("ceiling", plan.load.search_timeout_s, options=index.engine.search[0], ask=ask)
+                self.folder.add("ceilings", f"{index.name}.s{sessions}", {**identity, "sessions": sessions}, ceiling)
+                self.progress.say(
+                    f"{index.name}: the client's own ceiling is {ceiling['qps']:,.0f} QPS"
+                    + (f" by {sessions} sessions" if sessions > 1 else "")
+                )
+        except EngineFailed as error:
+            self.progress.say(f"{index.name}: {error}")
+            self.folder.add("builds", index.name, identity, failed=str(error))
+            self.progress.skip(sum(self._wanted(spec, dataset) for spec in _all_points(plan, index)))
+            return None
+        return child
+
+    def _measure_all(self, index: IndexSpec, child: Child, dataset: data.Dataset, repeat: int) -> None:
+        """What is left of a repeat; every other repeat goes the other way round."""
+        specs = points(index, self.plan.load, repeat)
+        for spec in specs if repeat % 2 == 0 else specs[::-1]:
+            if not self._wanted(spec, dataset):
+                continue
+            if child.ended:
+                # Not measured and not failed: the same command comes to it with another process.
+                self.progress.skip(1)
+                continue
+            try:
+                for _ in range(_ATTEMPTS):
+                    raw = child.ask(
+                        "measure", self.plan.load.search_timeout_s, folder=str(child.folder), options=spec.search,
+                        ask=self._ask(spec.sessions),
+                    )  # fmt: skip
+                    judged = self._keep(spec, dataset, child, raw)
+                    if not any(reason.startswith(_PASSING) for reason in judged.wrong):
+                        break
+            except EngineFailed as error:
+                self.folder.add("points", spec.name, self._identity(spec, dataset.facts), failed=str(error))
+                self.progress.point(spec.name, f"failed: {error}")
+                continue
+            recall = raw["recall"]["by_threshold"] if raw["recall"] else float("nan")
+            told = f"recall {recall:.4f}  {raw['qps']:,.0f} QPS" + "".join(f"  INVALID {one}" for one in judged.wrong)
+            self.progress.point(spec.name, told)
+
+    def _ask(self, sessions: int) -> dict[str, Any]:
+        load = self.plan.load
+        return {
+            "k": load.k, "sessions": sessions, "rate": load.rate, "seconds": load.seconds,
+            "seconds_max": load.seconds_max, "warmup_s": load.warmup_s, "one_core": load.one_core,
+            "cold_queries": self.plan.cold_queries,
+        }  # fmt: skip
+
+    def _keep(self, spec: PointSpec, dataset: data.Dataset, child: Child, raw: dict[str, Any]) -> Verdicts:
+        """Keeps a measurement, and says what is wrong with it."""
+        description = self.catalog[spec.index.engine.name].description
+        raw |= {
+            "k": self.plan.load.k,
+            "sessions": spec.sessions,
+            "rate": self.plan.load.rate,
+            "exact_by_design": description.exact,
+            "cache": "cold" if self.plan.cold_queries else "storage" if description.reads_storage else "hot",
+        }
+        with np.load(child.folder / "answers.npz") as file:
+            arrays = {name: file[name] for name in file.files}
+        self.folder.add("points", spec.name, self._identity(spec, dataset.facts), raw, arrays=arrays)
+        return judge(raw)
+
+
+def _all_points(plan: Plan, index: IndexSpec) -> list[PointSpec]:
+    return [spec for repeat in range(plan.load.repeats) for spec in points(index, plan.load, repeat)]
+
+
+def _megabytes(size: int | None) -> str:
+    return f"{size / 1e6:,.1f} MB" if size is not None else "of unknown size"

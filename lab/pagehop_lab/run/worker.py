@@ -1,0 +1,185 @@
+"""The process that holds one engine: JSON lines in, JSON lines out. `python -m pagehop_lab.run.worker MODULE:CLASS`.
+
+Whatever the engine does to its process, it does not do it to the run. What it prints goes to the log.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pagehop_bench import machine
+from pagehop_lab import data
+from pagehop_lab.engines.engine import Engine, EngineError, Library, NotInstalled, Served
+from pagehop_lab.measure import storage
+from pagehop_lab.measure.load import Ask
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Worker:
+    """An engine, and what it is asked to do."""
+
+    def __init__(self, kind: type[Engine]) -> None:
+        self._kind = kind
+        self._engine: Engine | None = None
+        self._dataset: data.Dataset | None = None
+        self._scan_us = 0.0
+
+    def ready(self) -> dict[str, Any]:
+        """Nothing: the process is there, and has loaded what it is made of."""
+        return {}
+
+    def hello(self, url: str | None) -> dict[str, Any]:
+        """The engine's version, if it is here."""
+        version = self._kind.version(url) if issubclass(self._kind, Served) else self._kind.version()
+        return {"version": version, "python": sys.version.split()[0], "numpy": np.__version__}
+
+    def build(
+        self, folder: str, dataset: str, name: str, options: dict[str, Any], threads: int, seed: int, url: str | None
+    ) -> dict[str, Any]:
+        """Builds the index, and says what that took."""
+        self._dataset = data.load(Path(dataset), name)
+        metric = self._dataset.facts.metric
+        if metric not in self._kind.description.metrics:
+            raise EngineError(f"it does not know the metric {metric}")
+        own = Path(folder) / "index"
+        own.mkdir()
+        own.chmod(0o711)
+        if issubclass(self._kind, Served):
+            served = self._kind(own, url)
+            self._engine = served
+            phases = self._watch("start")
+            built = served.build(self._dataset.base, metric, options, threads, seed)
+            phases.begin(None)
+            return asdict(built) | {"memory_peak_bytes": None, "phases": phases.told}
+        library = self._kind(own)
+        self._engine = library
+        # Rows come from storage before the clock starts.
+        np.asarray(self._dataset.base).sum()
+        before, wall, cpu = machine.memory("RssAnon"), time.perf_counter(), machine.cpu_seconds()
+        phases = self._watch("index")
+        library.build(self._dataset.base, metric, options, threads, seed)
+        phases.begin(None)
+        took = {
+            "build_s": time.perf_counter() - wall - (library.load_s or 0),
+            "build_cpu_s": machine.cpu_seconds() - cpu if not library.processes() else None,
+            "load_s": library.load_s,
+        }
+        memory = machine.memory("RssAnon") - before
+        size = library.index_bytes()
+        from pagehop_lab.measure import in_process
+
+        self._scan_us = in_process.scan_us(self._dataset)
+        return took | {
+            "index_bytes": size,
+            "table_bytes": None,
+            "memory_bytes": memory,
+            "memory_peak_bytes": machine.memory("VmHWM"),
+            "about": {},
+            "phases": phases.told,
+        }
+
+    def _watch(self, first: str) -> storage.Phases:
+        """Watches what the engine does, phase by phase; it says when another begins."""
+        engine = self._engine
+        assert engine is not None
+
+        def processes() -> list[int]:
+            if isinstance(engine, Library):
+                return engine.processes()
+            pid = engine.pid()
+            return [] if pid is None else [pid]
+
+        phases = storage.Phases(engine.folder, processes)
+        engine.on_phase = phases.begin
+        phases.begin(first)
+        return phases
+
+    def ceiling(self, options: dict[str, Any], ask: dict[str, Any]) -> dict[str, Any]:
+        """What the client reaches when the engine does nothing or next to nothing."""
+        asked = Ask(**ask)
+        if isinstance(self._engine, Served):
+            from pagehop_lab.measure import served
+
+            return served.ceiling(self._engine, options, asked)
+        from pagehop_lab.measure import in_process
+
+        return {"sessions": asked.sessions, "statement": None, "qps": in_process.ceiling(asked)}
+
+    def measure(self, folder: str, options: dict[str, Any], ask: dict[str, Any]) -> dict[str, Any]:
+        """Measures one point; its answers are in `folder` afterwards."""
+        assert self._engine is not None, "a build comes first"
+        assert self._dataset is not None
+        phases = self._watch("search" if ask["cold_queries"] is None else "cool")
+        if isinstance(self._engine, Library):
+            from pagehop_lab.measure import in_process
+
+            raw, answers = in_process.measure(self._engine, self._dataset, options, Ask(**ask), self._scan_us)
+        else:
+            from pagehop_lab.measure import served
+
+            raw, answers = served.measure(self._engine, self._dataset, options, Ask(**ask), Path(folder))
+        phases.begin(None)
+        raw["phases"] = phases.told
+        np.savez(Path(folder) / "answers.npz", **answers.as_arrays())  # type: ignore[arg-type]
+        return raw
+
+    def close(self) -> dict[str, Any]:
+        """Lets the engine go."""
+        if self._engine is not None:
+            self._engine.close()
+            shutil.rmtree(self._engine.folder, ignore_errors=True)
+            self._engine = None
+        return {}
+
+
+def main(name: str) -> None:
+    """Answers requests until there are no more."""
+    # If the run is killed, its engines end, too; Ctrl-C is for the run to deal with.
+    run = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    module, _, kind = name.partition(":")
+    worker: Worker | None = None
+    try:
+        for line in sys.stdin:
+            request = json.loads(line)
+            command = request.pop("command")
+            try:
+                worker = worker or Worker(getattr(importlib.import_module(module), kind))
+                answer = {"ok": getattr(worker, command)(**request)}
+            except (NotInstalled, ImportError) as error:
+                answer = {"failed": f"not installed: {error}"}
+            except EngineError as error:
+                answer = {"failed": str(error)}
+            except Exception as error:
+                traceback.print_exc()
+                answer = {"failed": f"{type(error).__name__}: {error}"}
+            print(json.dumps(answer), file=answers)
+    finally:
+        if worker is not None:
+            worker.close()
+        if os.getppid() != run:
+            # Nobody else is left to remove it.
+            shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,244 @@
+"""A run's folder. Raw files get their name when everything is in them, and are never written again.
+
+A record's identity is everything that decides its figures; its name is a few words and a checksum of the identity. A
+record that failed has the reason and the same identity; measured once more, it is another attempt with a name of its
+own, and the latest counts. One process at a time works in a folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+KINDS = ("points", "builds", "engines", "datasets", "ceilings")
+_VERSION = 1
+_UNFINISHED = ".unfinished-"
+_WORDS_MAX = 90
+
+
+class StoreError(Exception):
+    """The folder cannot be used, or does not take what is written."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A raw file that is there."""
+
+    kind: str
+    file: str
+    """Relative to the run's folder."""
+    attempt: int
+    identity: Mapping[str, Any]
+    raw: Mapping[str, Any]
+    """What was measured; of a failed record, nothing."""
+    failed: str | None
+    """Why there is no measurement."""
+
+    @property
+    def cell(self) -> str:
+        """Tells records apart as a plan does: it does not know versions."""
+        return cell(self.identity)
+
+
+class RunFolder:
+    """The records of a run, by kind and identity."""
+
+    def __init__(self, path: Path) -> None:
+        """The folder at `path`, for reading."""
+        self.path = path
+        self._lock: BinaryIO | None = None
+        self._records: dict[tuple[str, str], Record] = {}
+        self.damaged: list[str] = []
+        """Files that cannot be read; what they hold counts as not measured."""
+        if not path.is_dir():
+            raise StoreError(f"{path} is no folder of a run")
+        for kind in KINDS:
+            for file in sorted((path / kind).glob("*.json")):
+                # Somebody else may be writing while this is read.
+                if not file.name.startswith(_UNFINISHED):
+                    self._read(kind, file)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def writing(path: Path, plan: str, machine: Mapping[str, Any]) -> Iterator[RunFolder]:
+        """The folder at `path`, made if need be, for the run of a plan on this machine."""
+        with _full_disk(path):
+            path.mkdir(parents=True, exist_ok=True)
+        with (path / ".lock").open("wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StoreError(f"another run is at work in {path}") from None
+            for leftover in path.rglob(f"{_UNFINISHED}*"):
+                leftover.unlink()
+            _same_machine(path / "machine.json", machine)
+            _keep_plan(path, plan)
+            folder = RunFolder(path)
+            folder._lock = lock
+            try:
+                yield folder
+            finally:
+                folder._lock = None
+
+    # ---- what is there ----
+
+    @property
+    def plan(self) -> str:
+        """The plan that was run last."""
+        plans = _plans(self.path)
+        if not plans:
+            raise StoreError(f"{self.path} has no plan: it is no folder of a run")
+        return plans[-1].read_text()
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """What the measurements ran on."""
+        return dict(json.loads((self.path / "machine.json").read_text()))
+
+    def get(self, kind: str, identity: Mapping[str, Any]) -> Record | None:
+        """The latest record of an identity."""
+        return self._records.get((kind, checksum(identity)))
+
+    def all(self, kind: str) -> list[Record]:
+        """The latest record of every identity."""
+        return [record for (of, _), record in self._records.items() if of == kind]
+
+    # ---- writing ----
+
+    def add(
+        self,
+        kind: str,
+        words: str,
+        identity: Mapping[str, Any],
+        raw: Mapping[str, Any] | None = None,
+        *,
+        failed: str | None = None,
+        arrays: Mapping[str, npt.NDArray[Any]] | None = None,
+    ) -> Record:
+        """Writes a record: what was measured, or why it failed; `words` begin its name.
+
+        `arrays` go to a file beside it, which the record names as `arrays`.
+        """
+        assert self._lock is not None, "a folder is written to within `writing`"
+        assert (raw is None) != (failed is None)
+        before = self.get(kind, identity)
+        attempt = before.attempt + 1 if before else 1
+        content: dict[str, Any] = {"version": _VERSION, "attempt": attempt, "identity": identity, "failed": failed}
+        with _full_disk(self.path):
+            while True:
+                name = f"{_safe(words)}.{checksum(identity)}" + (f".{attempt}" if attempt > 1 else "")
+                path = self.path / kind / f"{name}.json"
+                if not path.exists():
+                    break
+                # A file that could not be read has the name already.
+                attempt += 1
+                content["attempt"] = attempt
+            path.parent.mkdir(exist_ok=True)
+            if arrays:
+                beside = path.with_suffix(".npz")
+                _publish_arrays(beside, arrays)
+                raw = {**(raw or {}), "arrays": beside.name}
+            content["raw"] = raw
+            _publish(path, json.dumps(content, indent=1, allow_nan=False).encode() + b"\n")
+        self._read(kind, path)
+        return self._records[kind, checksum(identity)]
+
+    def _read(self, kind: str, file: Path) -> None:
+        relative = str(file.relative_to(self.path))
+        try:
+            content = json.loads(file.read_text())
+            identity = content["identity"]
+            read = Record(kind, relative, content["attempt"], identity, content["raw"] or {}, content["failed"])
+        except (OSError, ValueError, KeyError, TypeError):
+            self.damaged.append(relative)
+            return
+        key = (kind, checksum(identity))
+        if key not in self._records or self._records[key].attempt < read.attempt:
+            self._records[key] = read
+
+
+def checksum(identity: Mapping[str, Any]) -> str:
+    """Twelve letters for an identity."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def cell(identity: Mapping[str, Any]) -> str:
+    """Twelve letters for an identity without the engine's version."""
+    return checksum({name: value for name, value in identity.items() if name != "version"})
+
+
+def _safe(words: str) -> str:
+    """Words as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9._=-]+", "-", words)[:_WORDS_MAX].strip("-.")
+
+
+def _publish(path: Path, content: bytes) -> None:
+    """Gives a file its name once it is whole; fails if the name is taken."""
+    unfinished = path.with_name(f"{_UNFINISHED}{path.name}")
+    try:
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _publish_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    unfinished = path.with_name(f"{_UNFINISHED}{path.name}")
+    try:
+        with unfinished.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        # Without its record, which was not written, an array file says nothing.
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _same_machine(path: Path, machine: Mapping[str, Any]) -> None:
+    if not path.exists():
+        with _full_disk(path.parent):
+            _publish(path, json.dumps(machine, indent=1).encode() + b"\n")
+        return
+    known = json.loads(path.read_text())
+    differing = [name for name in machine if known.get(name) != machine[name]]
+    if differing:
+        told = ", ".join(f"{name} was {known.get(name)} and is {machine[name]}" for name in differing)
+        raise StoreError(f"{path.parent} was measured on another machine ({told}): choose another folder with --into")
+
+
+def _keep_plan(path: Path, plan: str) -> None:
+    """Keeps a copy of the plan, unless it is the one that was run last; no plan replaces another."""
+    plans = _plans(path)
+    if plans and plans[-1].read_text() == plan:
+        return
+    with _full_disk(path):
+        _publish(path / f"plan-{len(plans) + 1:03}.toml", plan.encode())
+
+
+def _plans(path: Path) -> list[Path]:
+    return sorted(path.glob("plan-*.toml"))
+
+
+@contextlib.contextmanager
+def _full_disk(path: Path) -> Iterator[None]:
+    """Says in whose folder writing failed; what was measured before is safe."""
+    try:
+        yield
+    except OSError as error:
+        kept = "what was measured before is kept, the same command goes on"
+        raise StoreError(f"cannot write to {path}: {error.strerror or error}; {kept}") from error

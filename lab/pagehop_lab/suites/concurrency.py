@@ -1,0 +1,154 @@
+"""Suite b: what sessions do to throughput, on one fixed index and setting of each engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from pagehop_lab.analysis.points import Options, shown
+from pagehop_lab.analysis.sessions import fit, per_session, relative
+from pagehop_lab.analysis.settings import Setting, settings_of
+from pagehop_lab.suites import common
+from pagehop_lab.suites.results import Results
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
+
+Fixed = tuple[str, Options, Options]
+"""An engine, one index of it, and one setting of its search."""
+
+
+def sections(results: Results) -> list[Section]:
+    """One section for each set."""
+    found = []
+    for dataset, facts in results.datasets.items():
+        points = results.of(dataset)
+        curves = _curves(settings_of(points))
+        title = f"{dataset}: {facts['rows']:,} x {facts['dim']}, {facts['metric']}, {facts['queries']:,} queries"
+        tables = [
+            _absolute(results, curves, dataset),
+            _relative(results, curves, dataset),
+            _each(results, curves, dataset),
+            _cost(results, curves, dataset),
+            _laws(results, curves, dataset),
+            common.indexes(results, dataset),
+            common.invalid(results, points, dataset),
+            common.all_points(results, points, dataset),
+        ]
+        found.append(Section(title, [chart(results, settings_of(points), dataset)], tables))
+    return found
+
+
+def _curves(settings: Sequence[Setting]) -> dict[Fixed, dict[int, Setting]]:
+    curves: dict[Fixed, dict[int, Setting]] = {}
+    for one in settings:
+        curves.setdefault((one.engine, one.build, one.search), {})[one.sessions] = one
+    return curves
+
+
+def _numbers(curves: Mapping[Fixed, Mapping[int, Setting]]) -> list[int]:
+    return sorted({sessions for curve in curves.values() for sessions in curve})
+
+
+def _named(results: Results, fixed: Fixed) -> list[Cell]:
+    engine, build, search = fixed
+    words = " ".join(filter(None, [shown(build), shown(search)]))
+    return [Cell(results.title(engine), engine), Cell(words or "-", words)]
+
+
+def _by_sessions(
+    results: Results,
+    curves: Mapping[Fixed, Mapping[int, Setting]],
+    cell: Callable[[Fixed, int, Setting], Cell],
+    name: str,
+    title: str,
+    note: str,
+) -> Table:
+    """A table with a column for each number of sessions."""
+    numbers = _numbers(curves)
+    rows = [
+        _named(results, fixed) + [cell(fixed, n, curve[n]) if n in curve else Cell("-") for n in numbers]
+        for fixed, curve in curves.items()
+    ]
+    return Table(name, title, ("engine", "setting", *map(str, numbers)), rows, note)
+
+
+def _absolute(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], dataset: str) -> Table:
+    def cell(_: Fixed, __: int, setting: Setting) -> Cell:
+        qps, recall = setting.qps, setting.recall.median
+        title = f"recall {recall:.4f}, {qps.low:,.0f} to {qps.high:,.0f}"
+        return Cell.of(qps.median, ",.0f", file=setting.middle.file, title=title)
+
+    return _by_sessions(
+        results, curves, cell, f"qps-{dataset}", "QPS by sessions", "Recall of each is in its raw file."
+    )
+
+
+def _relative(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], dataset: str) -> Table:
+    base = next((curve for (engine, _, _), curve in curves.items() if engine == results.base), {})
+    theirs = {sessions: setting.qps.median for sessions, setting in base.items()}
+
+    def cell(_: Fixed, sessions: int, setting: Setting) -> Cell:
+        ratio = relative({sessions: setting.qps.median}, theirs).get(sessions)
+        return Cell.of(ratio, ".2f", file=setting.middle.file)
+
+    title = f"QPS relative to {results.title(results.base)}"
+    note = "The first setting of that engine is the base; whether recall is equal is for the plan to see to."
+    return _by_sessions(results, curves, cell, f"relative-{dataset}", title, note)
+
+
+def _each(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], dataset: str) -> Table:
+    def cell(_: Fixed, sessions: int, setting: Setting) -> Cell:
+        return Cell.of(per_session([setting])[sessions], ",.1f", file=setting.middle.file)
+
+    note = "What one session gets of it. A flat row scales."
+    return _by_sessions(results, curves, cell, f"per-session-{dataset}", "QPS of each session", note)
+
+
+def _cost(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], dataset: str) -> Table:
+    def cell(_: Fixed, __: int, setting: Setting) -> Cell:
+        cpu = setting.figure(lambda point: point.raw.get("engine_cpu_us_per_query"))
+        switches = setting.figure(lambda point: point.raw.get("switches_per_query"))
+        if cpu is None:
+            return Cell("-")
+        text = f"{cpu.median:,.1f}" + (f" / {switches.median:.2f}" if switches else "")
+        return Cell(text, cpu.median, setting.middle.file)
+
+    note = "CPU microseconds / context switches of the engine for each query."
+    return _by_sessions(results, curves, cell, f"cost-{dataset}", "Cost of a query by sessions", note)
+
+
+def _laws(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], dataset: str) -> Table:
+    rows = []
+    for fixed, curve in curves.items():
+        law = fit({sessions: setting.qps.median for sessions, setting in curve.items()})
+        if law is None:
+            rows.append([*_named(results, fixed), *[Cell("-")] * 4])
+            continue
+        peak = law.peak_sessions
+        rows.append([
+            *_named(results, fixed),
+            Cell.of(law.scale, ",.0f"),
+            Cell.of(law.contention, ".3f"),
+            Cell.of(law.coherence, ".5f"),
+            Cell("none" if math.isinf(peak) else f"{peak:.0f}"),
+        ])  # fmt: skip
+    note = (
+        "The universal scalability law, fitted to four numbers of sessions at least; extrapolates nothing but its peak."
+    )
+    columns = ("engine", "setting", "QPS of one", "contention", "coherence", "peak at sessions")
+    return Table(f"scaling-{dataset}", "Scaling", columns, rows, note)
+
+
+def chart(results: Results, settings: Sequence[Setting], dataset: str) -> Chart:
+    """QPS by sessions, a line for each index and setting."""
+    curves = _curves(settings)
+    series = []
+    for fixed, curve in curves.items():
+        marks = [
+            Mark(n, one.qps.median, f"{one.label}, {n} sessions: {one.qps.median:,.0f} QPS, recall "
+                 f"{one.recall.median:.4f}", one.middle.file, False, one.qps.low, one.qps.high)
+            for n, one in sorted(curve.items())
+        ]  # fmt: skip
+        words = " ".join(filter(None, [shown(fixed[1]), shown(fixed[2])]))
+        series.append(Series(f"{results.title(fixed[0])} {words}", marks, [(mark.x, mark.y) for mark in marks]))
+    note = "Closed loop: each session asks again when it has its answer. Each mark leads to its raw file."
+    return Chart(f"sessions-{dataset}", "Sessions and throughput", "sessions", "QPS", series, False, note)

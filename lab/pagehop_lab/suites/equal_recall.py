@@ -1,0 +1,156 @@
+"""Suite a: which index, with which settings, gives the most queries at the recall that is needed, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pagehop_lab.analysis.points import Point, engines_of
+from pagehop_lab.analysis.settings import Setting, settings_of
+from pagehop_lab.analysis.targets import AtTarget, at_targets, frontier
+from pagehop_lab.analysis.uncertainty import cannot_tell_apart
+from pagehop_lab.suites import common
+from pagehop_lab.suites.results import Results
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
+
+
+def sections(results: Results) -> list[Section]:
+    """One section for each set, and for each number of sessions if there are several."""
+    found = []
+    for dataset, facts in results.datasets.items():
+        sessions = sorted({point.sessions for point in results.of(dataset)}) or [1]
+        for count in sessions:
+            points = results.of(dataset, count)
+            several = f", {count} sessions" if len(sessions) > 1 else ""
+            name = f"{dataset}-s{count}" if several else dataset
+            title = f"{dataset}: {facts['rows']:,} x {facts['dim']}, {facts['metric']}, {facts['queries']:,} queries"
+            targets = at_targets(points, results.targets)
+            tables = [
+                best(results, targets, name),
+                details(results, targets, name),
+                interpolated(results, targets, name),
+                common.indexes(results, dataset),
+                common.invalid(results, points, name),
+                common.all_points(results, points, name),
+            ]
+            found.append(Section(title + several, [chart(results, points, name)], tables))
+    return found
+
+
+def best(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
+    """QPS of the fastest setting at or above each target, and how that is to the base engine."""
+    wanted = list(dict.fromkeys(found.target for found in targets))
+    rows = []
+    for engine in dict.fromkeys(found.engine for found in targets):
+        mine = {found.target: found for found in targets if found.engine == engine}
+        cells = [Cell(results.title(engine), engine)]
+        for target in wanted:
+            setting, other = mine[target].best, _base(results, targets, target)
+            if setting is None:
+                cells.append(Cell("not reached"))
+                continue
+            text = f"{setting.qps.median:,.0f}"
+            if other is not None and engine != results.base:
+                apart = "~" if cannot_tell_apart(setting, other) else ""
+                text += f" ({apart}{setting.qps.median / other.qps.median:.2f}x)"
+            cells.append(Cell(text, setting.qps.median, setting.middle.file, _told(setting)))
+        rows.append(cells)
+    note = f"QPS of the fastest setting with recall@{results.k} at or above the target, and its ratio to "
+    note += f"{results.title(results.base)}; ~ where the two cannot be told apart."
+    return Table(f"best-{name}", "Best QPS at a recall", ("engine", *(f">= {one:.3f}" for one in wanted)), rows, note)
+
+
+def details(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
+    """The settings behind the best QPS, and what their index takes."""
+    rows = []
+    for found in targets:
+        setting = found.best
+        if setting is None:
+            row = [Cell.of(found.target, ".3f"), Cell(results.title(found.engine), found.engine), Cell("not reached")]
+            rows.append(row + [Cell("-")] * 7)
+            continue
+        build, qps = results.build_of(setting.middle), setting.qps
+        cpu = setting.figure(lambda point: point.raw.get("engine_cpu_us_per_query"))
+        rows.append([
+            Cell.of(found.target, ".3f"),
+            Cell(results.title(found.engine), found.engine),
+            Cell.of(qps.median, ",.0f", file=setting.middle.file),
+            Cell(f"{qps.low:,.0f}-{qps.high:,.0f}"),
+            Cell.of(setting.recall.median, ".4f", title=_recall_told(setting)),
+            Cell(_interval(results, setting)),
+            Cell(setting.label, setting.label),
+            Cell.of(cpu.median if cpu else None, ",.1f"),
+            Cell.of(build.raw["build_s"] if build else None, ",.2f", file=build.file if build else ""),
+            Cell.of(build.raw["index_bytes"] / 1e6 if build and build.raw["index_bytes"] else None, ",.1f"),
+        ])  # fmt: skip
+    columns = ("recall >=", "engine", "QPS", "range", "recall", "95% interval", "setting", "CPU us", "index s", "MB")
+    note = "The range is over repeats and rebuilds. The interval is for other queries of the same kind (bootstrap)."
+    return Table(f"details-{name}", "Which settings these are", columns, rows, note)
+
+
+def interpolated(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
+    """QPS at exactly each target, with both settings that it lies between."""
+    rows = []
+    for found in targets:
+        row = [Cell.of(found.target, ".3f"), Cell(results.title(found.engine), found.engine)]
+        between = found.between
+        if between is None:
+            rows.append([*row, Cell("not bracketed"), Cell("-"), Cell("-")])
+            continue
+        row.append(Cell.of(between.qps, ",.0f"))
+        for setting in (between.low, between.high):
+            text = f"{setting.label}: {setting.recall.median:.4f}, {setting.qps.median:,.0f}"
+            row.append(Cell(text, text, setting.middle.file))
+        rows.append(row)
+    note = "Interpolated on one index, along the logarithm of QPS; never beyond what was measured."
+    columns = ("recall =", "engine", "QPS", "from: setting, recall, QPS", "to: setting, recall, QPS")
+    return Table(f"interpolated-{name}", "QPS at exactly a recall", columns, rows, note)
+
+
+def chart(results: Results, points: Sequence[Point], name: str) -> Chart:
+    """Recall and QPS of every setting; a line through those that no other of the engine beats."""
+    settings = settings_of(points)
+    series = []
+    for engine in engines_of(points):
+        mine = [setting for setting in settings if setting.engine == engine]
+        marks = [
+            Mark(one.recall.median, one.qps.median, _told(one), one.middle.file, False, one.qps.low, one.qps.high)
+            for one in mine
+        ]
+        marks += [
+            Mark(point.recall, point.qps, f"{point.label}: {'; '.join(point.wrong)}", point.file, True)
+            for point in points
+            if point.engine == engine and not point.valid
+        ]
+        line = [(one.recall.median, one.qps.median) for one in frontier(mine)]
+        series.append(Series(results.title(engine), marks, line))
+    note = "Up and to the right is better. Lines go through the settings that no other of the same engine beats; bars "
+    note += "show the range of repeats; hollow marks are invalid. Each mark leads to its raw file."
+    x_title = f"recall@{results.k} {_COUNTED[results.recall_by]}"
+    return Chart(f"recall-{name}", "Recall and throughput", x_title, "QPS", series, x_is_recall=True, note=note)
+
+
+_COUNTED = {"threshold": "by distance threshold", "ties": "with ties", "id": "by id"}
+_RECALLS = {"threshold": "by_threshold", "ties": "with_ties", "id": "by_id"}
+
+
+def _base(results: Results, targets: Sequence[AtTarget], target: float) -> Setting | None:
+    found = [one.best for one in targets if one.engine == results.base and one.target == target]
+    return found[0] if found else None
+
+
+def _told(setting: Setting) -> str:
+    qps = setting.qps
+    spread = f"{qps.low:,.0f} to {qps.high:,.0f} in {len(setting.points)}"
+    return f"{setting.label}: recall {setting.recall.median:.4f}, {qps.median:,.0f} QPS ({spread})"
+
+
+def _recall_told(setting: Setting) -> str:
+    recall = setting.recall
+    return f"{recall.low:.4f} to {recall.high:.4f} over {len({point.rebuild for point in setting.points})} builds"
+
+
+def _interval(results: Results, setting: Setting) -> str:
+    """The widest that repeats and rebuilds give."""
+    found = [(point.raw.get("recall_interval") or {}).get(_RECALLS[results.recall_by]) for point in setting.points]
+    known = [interval for interval in found if interval]
+    return f"{min(low for low, _ in known):.4f}-{max(high for _, high in known):.4f}" if known else "-"

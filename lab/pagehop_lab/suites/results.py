@@ -1,0 +1,91 @@
+"""A run as suites see it: points by set, builds, what failed, what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pagehop_lab.analysis.coverage import Coverage
+from pagehop_lab.analysis.points import Options, Point
+
+
+@dataclass(frozen=True)
+class Build:
+    """An index that was built."""
+
+    dataset: str
+    engine: str
+    options: Options
+    rebuild: int
+    file: str
+    raw: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """What is known of an engine in this run."""
+
+    name: str
+    title: str
+    version: str | None
+    source: str
+    failed: str | None
+    """Why it does not run here."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that a run measured."""
+
+    name: str
+    suite: str
+    k: int
+    seed: int
+    recall_by: str
+    targets: tuple[float, ...]
+    base: str
+    """The engine that others are compared with."""
+    machine: Mapping[str, Any]
+    load: Mapping[str, Any]
+    datasets: Mapping[str, Mapping[str, Any]]
+    """Facts of each set."""
+    missing_datasets: Mapping[str, str]
+    """Sets that could not be had, and why."""
+    engines: Sequence[EngineFacts]
+    points: Sequence[Point]
+    builds: Sequence[Build]
+    ceilings: Sequence[Mapping[str, Any]]
+    coverage: Coverage
+    damaged: Sequence[str]
+    """Files that cannot be read."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether everything was measured and all of it is valid."""
+        whole = self.coverage.complete and not self.coverage.failed and not self.missing_datasets
+        return whole and not self.damaged and all(point.valid for point in self.points)
+
+    @property
+    def sound_where_installed(self) -> bool:
+        """The same, but for engines that are not installed here."""
+        absent = all(reason.startswith("not installed") for reason in self.coverage.failed.values())
+        whole = self.coverage.complete and absent and not self.missing_datasets
+        return whole and bool(self.points) and not self.damaged and all(point.valid for point in self.points)
+
+    def title(self, engine: str) -> str:
+        """What an engine is called in reports."""
+        return next((facts.title for facts in self.engines if facts.name == engine), engine)
+
+    def of(self, dataset: str, sessions: int | None = None) -> list[Point]:
+        """The points of a set, and of so many sessions if that is said."""
+        return [p for p in self.points if p.dataset == dataset and sessions in (None, p.sessions)]
+
+    def build_of(self, point: Point) -> Build | None:
+        """The index on which a point was measured."""
+        for build in self.builds:
+            if (build.dataset, build.engine, build.options, build.rebuild) == (
+                point.dataset, point.engine, point.build, point.rebuild,
+            ):  # fmt: skip
+                return build
+        return None

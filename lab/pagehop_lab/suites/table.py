@@ -1,0 +1,92 @@
+"""Tables and charts before they are shown anywhere: on a page, in a terminal, as CSV or JSON they say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+Value = str | float | int | None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One figure: as people read it, as programs read it, and where it comes from."""
+
+    text: str
+    value: Value = None
+    file: str = ""
+    """The raw file, relative to the run's folder."""
+    title: str = ""
+    """What else is known of it."""
+    invalid: bool = False
+
+    @staticmethod
+    def of(value: Value, form: str = "", **more: str | bool) -> Cell:
+        """A cell for a value, shown by a format such as `,.0f`; nothing is shown as a dash."""
+        if value is None:
+            return Cell("-")
+        return Cell(format(value, form), value, **more)  # type: ignore[arg-type]
+
+
+def brief(text: str, most: int = 300) -> str:
+    """A long text in one line: its beginning, and its end, where the reason usually is."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most // 3]} ... {line[-2 * most // 3 :]}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, with what a reader must know of it."""
+
+    name: str
+    """For files, unique in a report."""
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point of a chart."""
+
+    x: float
+    y: float
+    title: str
+    file: str = ""
+    invalid: bool = False
+    low: float | None = None
+    """The least of its repeats."""
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Series:
+    """The points of one engine, and those of them that a line goes through."""
+
+    name: str
+    marks: Sequence[Mark]
+    line: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of several engines."""
+
+    name: str
+    title: str
+    x_title: str
+    y_title: str
+    series: Sequence[Series]
+    x_is_recall: bool
+    """Whether the axis has recall, where what is near 1 needs the most room."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """What is said of one set under one load."""
+
+    title: str
+    charts: Sequence[Chart] = field(default_factory=tuple)
+    tables: Sequence[Table] = field(default_factory=tuple)

@@ -1,0 +1,262 @@
+"""Engines that do on purpose what engines should not do, one each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pagehop_lab.engines.engine import Description, EngineError, Float32, Ids, Library, NotInstalled, Options, Search
+
+
+def describe(name: str, **more: Any) -> Description:
+    return Description(name, f"the {name} one", "main", {"m": 8}, {"ef": (10, 100)}, "made up", **more)
+
+
+class Honest(Library):
+    """Looks at `ef` percent of the rows, which it says is its index."""
+
+    description: ClassVar = describe("honest")
+
+    @classmethod
+    def version(cls) -> str:
+        return "1.0"
+
+    def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
+        self._base = np.array(base)
+
+    def searcher(self, options: Options, k: int) -> Search:
+        rows = np.flatnonzero(np.arange(len(self._base)) % 100 < options["ef"])
+        base = self._base[rows]
+
+        def search(queries: Float32) -> Ids:
+            distances = ((queries[:, None, :] - base[None, :, :]) ** 2).sum(axis=2)
+            return rows[np.argsort(distances, axis=1)[:, :k]]
+
+        return search
+
+    def index_bytes(self) -> int:
+        return int(self._base.nbytes)
+
+    def index_used(self) -> bool | None:
+        return True
+
+
+class Scanning(Honest):
+    description: ClassVar = describe("scanning")
+
+    def index_used(self) -> bool:
+        return False
+
+
+class QuietlyScanning(Honest):
+    """Compares every row, slowly, and cannot say whether it uses its index."""
+
+    description: ClassVar = describe("quietly-scanning")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        search = super().searcher({"ef": 100}, k)
+
+        def slowly(queries: Float32) -> Ids:
+            time.sleep(0.002)
+            return search(queries)
+
+        return slowly
+
+    def index_used(self) -> None:
+        return None
+
+
+class Short(Honest):
+    description: ClassVar = describe("short")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        return super().searcher(options, k - 1)
+
+
+class Repeating(Honest):
+    """Gives its first row twice."""
+
+    description: ClassVar = describe("repeating")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        search = super().searcher(options, k)
+        return lambda queries: search(queries)[:, [0, *range(k - 1)]]
+
+
+class Unknown(Honest):
+    """Gives rows that are not there."""
+
+    description: ClassVar = describe("unknown")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        search = super().searcher(options, k)
+        return lambda queries: search(queries) + 1_000_000
+
+
+class Wrong(Honest):
+    """Gives rows, but not near ones: nothing is invalid about that, only its recall is low."""
+
+    description: ClassVar = describe("wrong")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        def search(queries: Float32) -> Ids:
+            time.sleep(0.0002)
+            return np.arange(k)[None].repeat(len(queries), axis=0)
+
+        return search
+
+
+class Instant(Honest):
+    """Takes no time: what is measured is the client."""
+
+    description: ClassVar = describe("instant")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        answer = np.arange(k)[None]
+        return lambda _: answer
+
+
+class Failing(Honest):
+    """Fails every other time."""
+
+    description: ClassVar = describe("failing")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        search, asked = super().searcher(options, k), iter(range(1_000_000))
+
+        def sometimes(queries: Float32) -> Ids:
+            if next(asked) % 2:
+                raise RuntimeError("out of luck")
+            return search(queries)
+
+        return sometimes
+
+
+class Missing(Honest):
+    description: ClassVar = describe("missing")
+
+    @classmethod
+    def version(cls) -> str:
+        raise NotInstalled("there is no such library; pip install missing")
+
+
+class Refusing(Honest):
+    description: ClassVar = describe("refusing")
+
+    def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
+        raise EngineError("it takes at most 3 dimensions")
+
+
+class DyingInBuild(Honest):
+    description: ClassVar = describe("dying-in-build")
+
+    def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
+        print("something is very wrong", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class DyingInSearch(Honest):
+    """Dies at ef = 100."""
+
+    description: ClassVar = describe("dying-in-search")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        if options["ef"] == 100:
+            os._exit(7)
+        return super().searcher(options, k)
+
+
+class Hanging(Honest):
+    """Starts a process that nothing would end, and hangs; does not listen to reason."""
+
+    description: ClassVar = describe("hanging")
+
+    def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        subprocess.Popen(["sleep", "98765"], start_new_session=True)
+        time.sleep(1000)
+
+
+class Slow(Honest):
+    """Needs two milliseconds for an answer."""
+
+    description: ClassVar = describe("slow")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        search = super().searcher(options, k)
+
+        def slowly(queries: Float32) -> Ids:
+            time.sleep(0.002)
+            return search(queries)
+
+        return slowly
+
+
+class Warming(Honest):
+    """Reads from storage when it searches for the first time, and sleeps like the others that are slow."""
+
+    description: ClassVar = describe("warming")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        search, path = super().searcher(options, k), self.folder / f"cold-{options['ef']}"
+        reads = not path.exists()
+        path.write_bytes(bytes(1 << 20))
+
+        def cold(queries: Float32) -> Ids:
+            if reads:
+                with path.open("rb") as file:
+                    os.fdatasync(file.fileno())
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                    file.read()
+            return search(queries)
+
+        return cold
+
+
+class Cold(Honest):
+    """Reads a page of its file for every search, which the kernel forgets when it is told to."""
+
+    description: ClassVar = describe("cold")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        search, path = super().searcher(options, k), self.folder / "pages"
+        if not path.exists():
+            path.write_bytes(bytes(1 << 20))
+        numbers = iter(range(1_000_000))
+
+        def reading(queries: Float32) -> Ids:
+            with path.open("rb", buffering=0) as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+                file.seek(4096 * (next(numbers) % 256))
+                file.read(4096)
+            return search(queries)
+
+        return reading
+
+    def cool(self) -> None:
+        self.searcher({"ef": 10}, 1)
+        with (self.folder / "pages").open("rb") as file:
+            os.fdatasync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+class Lukewarm(Honest):
+    """Says that its caches are empty, and reads nothing."""
+
+    description: ClassVar = describe("lukewarm")
+
+    def cool(self) -> None:
+        pass
+
+
+ALL: tuple[type[Honest], ...] = (
+    Honest, Scanning, QuietlyScanning, Short, Repeating, Unknown, Wrong, Instant, Failing, Missing, Refusing,
+    DyingInBuild, DyingInSearch, Hanging, Slow, Warming, Cold, Lukewarm,
+)  # fmt: skip
+BY_NAME: dict[str, type[Library]] = {one.description.name: one for one in ALL}

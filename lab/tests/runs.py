@@ -1,0 +1,53 @@
+"""Running plans with made-up engines, for tests."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import fakes
+from pagehop_lab import report
+from pagehop_lab.data import sets
+from pagehop_lab.engines.catalog import CATALOG
+from pagehop_lab.plan import read_text
+from pagehop_lab.run.progress import Progress
+from pagehop_lab.run.runner import Runner
+from pagehop_lab.store import RunFolder
+from pagehop_lab.suites.results import Results
+
+MACHINE = {
+    "cpu": "a test", "cores": 2, "memory_gib": 1.0, "kernel": "6", "python": "3", "simd": [], "kind": "test",
+}  # fmt: skip
+
+SMALL = """
+[[dataset]]
+name = "generated-16"
+rows = 2000
+queries = 60
+"""
+QUICK = "seconds = 0.02\nwarmup_s = 0.02\nsearch_timeout_s = 20\n"
+
+
+@contextmanager
+def fake_engines(data: Path) -> Iterator[None]:
+    """Plans may name the made-up engines; sets are kept in `data`."""
+    with patch.dict(CATALOG, fakes.BY_NAME), patch.dict("os.environ", {sets.VARIABLE: str(data)}):
+        yield
+
+
+def plan_of(*engines: str, load: str = QUICK + "repeats = 1\n", more: str = "", dataset: str = SMALL) -> str:
+    """The text of a plan."""
+    named = "".join(f'[[engine]]\nname = "{name}"\n' for name in engines)
+    return f"{more}\n[load]\n{load}\n{dataset}\n{named}"
+
+
+def run(text: str, folder: Path, **more: Any) -> tuple[Results, str]:
+    """Runs a plan; what was measured, and what was said meanwhile."""
+    plan, said = read_text(text, "test"), io.StringIO()
+    with RunFolder.writing(folder, plan.text, MACHINE) as into:
+        Runner(plan, into, Progress(said), "test", CATALOG, [Path(__file__).parent], **more).run()
+    return report.write(folder, quiet=True), said.getvalue()

@@ -1,0 +1,216 @@
+"""The analysis on numbers that are known beforehand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pagehop_bench import truth
+from pagehop_bench.recall import recall_at
+from pagehop_lab.analysis import coverage, sessions, targets, uncertainty, verdicts
+from pagehop_lab.analysis.points import Point
+from pagehop_lab.analysis.recalls import recalls
+from pagehop_lab.analysis.settings import Setting, Spread, settings_of
+from pagehop_lab.measure.storage import Counters, profile
+
+
+def point(engine: str, ef: int, recall: float, qps: float, m: int = 16, **more: Any) -> Point:
+    return Point("set", engine, (("m", m),), (("ef", ef),), recall, qps, **more)
+
+
+CURVE = [point("a", 10, 0.90, 1000), point("a", 20, 0.96, 500), point("a", 40, 0.99, 250)]
+
+
+def test_the_best_is_the_fastest_that_reaches_the_target() -> None:
+    settings = settings_of([*CURVE, point("a", 10, 0.955, 600, m=32)])
+
+    def best(target: float) -> float | None:
+        found = targets.best_at(settings, target)
+        return found.qps.median if found else None
+
+    assert [best(target) for target in (0.9, 0.95, 0.96, 0.99, 0.991)] == [1000, 600, 500, 250, None]
+
+
+def test_interpolation_stays_between_two_settings_of_one_index() -> None:
+    settings = settings_of([*CURVE, point("a", 10, 0.999, 10, m=32)])
+    found = targets.between_at(settings, 0.93)
+    assert found is not None
+    assert found.qps == pytest.approx(math.sqrt(1000 * 500))
+    assert [dict(one.search)["ef"] for one in (found.low, found.high)] == [10, 20]
+    exact = targets.between_at(settings, 0.96)
+    assert exact is not None
+    assert (exact.qps, exact.low) == (500, exact.high)
+    for beyond in (0.89, 0.995, 1.0):
+        assert targets.between_at(settings, beyond) is None
+
+
+def test_invalid_points_are_compared_with_nothing() -> None:
+    cheat = point("a", 5, 1.0, 99999, wrong=("plan: the index was not used",))
+    (found,) = targets.at_targets([*CURVE, cheat], [0.95])
+    assert found.best is not None
+    assert found.best.qps.median == 500
+
+
+def test_repeats_count_with_their_middle_and_show_their_range() -> None:
+    (setting,) = settings_of([point("a", 10, 0.9, qps, repeat=at) for at, qps in enumerate([900, 1000, 1400])])
+    assert setting.qps == Spread(1000, 900, 1400)
+    assert setting.middle.qps == 1000
+
+
+def test_the_frontier_has_what_nothing_beats() -> None:
+    beaten = point("a", 15, 0.95, 400)
+    kept = targets.frontier(settings_of([*CURVE, beaten]))
+    assert [one.qps.median for one in kept] == [1000, 500, 250]
+
+
+def test_two_settings_whose_ranges_meet_cannot_be_told_apart() -> None:
+    def of(*figures: float) -> Setting:
+        return Setting(tuple(point("a", 10, 0.9, qps) for qps in figures))
+
+    assert uncertainty.cannot_tell_apart(of(100, 110), of(105, 120))
+    assert not uncertainty.cannot_tell_apart(of(100, 101), of(102, 103))
+    assert uncertainty.cannot_tell_apart(of(100), of(104)), "one measurement each says nothing of their spread"
+    assert not uncertainty.cannot_tell_apart(of(100), of(120))
+
+
+def test_the_bootstrap_gives_the_interval_that_statistics_gives() -> None:
+    random = np.random.default_rng(3)
+    samples = (random.random(2000) < 0.9).astype(np.float64)
+    found = uncertainty.bootstrap_mean(samples)
+    error = 1.96 * samples.std() / math.sqrt(len(samples))
+    assert found.low == pytest.approx(samples.mean() - error, abs=0.002)
+    assert found.high == pytest.approx(samples.mean() + error, abs=0.002)
+    assert found == uncertainty.bootstrap_mean(samples), "the same by the same seed"
+
+
+def test_recall_is_counted_three_ways() -> None:
+    base = np.array([[0], [1], [1], [1.0005], [5]], dtype=np.float32)
+    query = np.zeros((1, 1), dtype=np.float32)
+    ids, distances = np.array([[0, 1]]), np.array([[0.0, 1.0]])
+
+    def count(*found: int) -> tuple[float, float, float]:
+        one = recalls(np.array([found]), ids, distances, base, query, "euclidean", 2)
+        return float(one.by_id[0]), float(one.by_threshold[0]), float(one.with_ties[0])
+
+    assert count(0, 1) == (1, 1, 1)
+    assert count(0, 2) == (0.5, 1, 1), "an equal row is as good, but by its id"
+    assert count(0, 3) == (0.5, 1, 0.5), "a row 0.0005 beyond is only within the threshold"
+    assert count(0, 4) == (0.5, 0.5, 0.5)
+    assert count(0, 0) == (0.5, 0.5, 0.5), "a row given twice counts once"
+    assert count(0, -1) == (0.5, 0.5, 0.5)
+    assert count(99, 1) == (0.5, 0.5, 0.5), "a row that is not there"
+
+
+def test_recall_by_angle_does_not_see_lengths() -> None:
+    base = np.array([[1, 0], [7, 0.01], [0, 1]], dtype=np.float32)
+    found = recalls(
+        np.array([[1]]), np.array([[0]]), np.array([[0.0]]), base, np.array([[2, 0]], np.float32), "angular", 1
+    )
+    assert (found.by_id[0], found.by_threshold[0]) == (0, 1)
+
+
+def test_recall_agrees_with_the_one_of_the_comparison() -> None:
+    random = np.random.default_rng(5)
+    base = random.integers(0, 3, (300, 4)).astype(np.float32)
+    queries = random.standard_normal((40, 4)).astype(np.float32)
+    right = truth.compute(base, queries, 10)
+    found = np.where(random.random((40, 10)) < 0.7, right.ids, random.integers(0, 300, (40, 10)))
+    other = recall_at(10, found, right, base, queries)
+    ours = recalls(found, right.ids, np.sqrt(right.distances), base, queries, "euclidean", 10).means()
+    assert ours["by_id"] == pytest.approx(other.by_id)
+    assert ours["with_ties"] == pytest.approx(other.with_ties)
+
+
+def test_the_law_of_scaling_is_found_again() -> None:
+    law = sessions.Scaling(1000, 0.05, 0.001)
+    found = sessions.fit({n: law.at(n) for n in (1, 2, 4, 8, 16, 32)})
+    assert found is not None
+    assert (found.scale, found.contention, found.coherence) == pytest.approx((1000, 0.05, 0.001))
+    assert found.peak_sessions == pytest.approx(math.sqrt(0.95 / 0.001))
+    linear = sessions.fit({n: 100.0 * n for n in (1, 2, 4, 8)})
+    assert linear is not None
+    assert (linear.contention, linear.coherence) == pytest.approx((0, 0), abs=1e-9)
+    assert sessions.fit({1: 1.0, 2: 2.0, 4: 3.0}) is None, "three points fit anything"
+
+
+def test_a_grid_says_what_is_missing_and_which_values_are_gone() -> None:
+    grid = [coverage.Cell(f"{m}-{ef}", "a", (("m", m), ("ef", ef))) for m in (8, 16) for ef in (10, 20)]
+    found = coverage.coverage(grid, {"8-10"}, {"16-10": "it died"})
+    assert [cell.name for cell in found.missing] == ["8-20", "16-20"]
+    assert found.lost == {"a": {"ef": (20,)}}
+    assert (found.complete, found.failed, found.present_count) == (False, {"16-10": "it died"}, 1)
+    assert coverage.coverage(grid, {cell.name for cell in grid}, {}).complete
+
+
+RAW: dict[str, Any] = {
+    "count": 100, "errors": 0, "k": 10, "rows_short_count": 0, "rows_unknown_count": 0, "exact_by_design": False,
+    "index_used": True, "client_share": 0.1, "qps": 1000.0, "sessions": 1, "cache": "hot",
+    "recall": {"with_ties": 1.0}, "storage_reads_per_query": 0.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ({"errors": 3}, "errors"),
+        ({"rows_short_count": 1}, "rows"),
+        ({"rows_unknown_count": 1}, "rows"),
+        ({"index_used": False}, "plan"),
+        ({"client_share": 0.6}, "client"),
+        ({"rate": 1100.0}, "rate"),
+        ({"rate": 1000.0, "unsent_count": 4}, "rate"),
+        ({"storage_reads_per_query": 0.5}, "cache"),
+        ({"cache": "cold"}, "cache"),
+        ({"interrupted": True}, "interrupted"),
+    ],
+)
+def test_each_counter_has_its_verdict(change: dict[str, Any], kind: str) -> None:
+    assert verdicts.judge(RAW).wrong == ()
+    (found,) = verdicts.judge(RAW | change).wrong
+    assert found.partition(":")[0] == kind
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"index_used": False, "exact_by_design": True},
+        {"index_used": None},
+        {"rate": 1040.0},
+        {"cache": "cold", "storage_reads_per_query": 3.0},
+        {"client_share": None, "storage_reads_per_query": None},
+        {"waited": 2.0},
+    ],
+)
+def test_what_is_no_proof_is_no_verdict(change: dict[str, Any]) -> None:
+    assert verdicts.judge(RAW | change).wrong == ()
+
+
+def test_a_scan_that_nobody_admits_is_betrayed_by_all_of_its_settings() -> None:
+    slow = RAW | {"index_used": None, "scan_us_per_query": 1500.0, "rate": None}
+    both = [slow | {"search": {"ef": 10}}, slow | {"search": {"ef": 20}, "qps": 900.0}]
+    assert "no index is used" in (verdicts.looks_like_scans(both) or "")
+    changes: list[dict[str, Any]] = [
+        {"recall": {"with_ties": 0.999}},
+        {"qps": 2000.0},
+        {"qps": 500.0},
+        {"index_used": True},
+        {"exact_by_design": True},
+        {"search": {"ef": 20}},
+    ]
+    for change in changes:
+        assert verdicts.looks_like_scans([both[0] | change, both[1]]) is None, change
+
+
+def test_what_a_disk_did_is_the_difference_of_its_counters() -> None:
+    before = Counters(100, 1000, 50, 10, 100, 5, 400, 800)
+    after = Counters(300, 2600, 150, 60, 900, 30, 1400, 2800)
+    found = profile(before, after, 2.0)
+    assert (found["reads_per_s"], found["writes_per_s"]) == (100, 25)
+    assert (found["bytes_per_read"], found["bytes_per_write"]) == (4096, 8192)
+    assert (found["ms_per_read"], found["ms_per_write"]) == (0.5, 0.5)
+    assert (found["read_share"], found["queue_depth"], found["busy_share"]) == (0.8, 1.0, 0.5)
+    nothing = profile(after, after, 1.0)
+    assert (nothing["bytes_per_read"], nothing["read_share"], nothing["reads_per_s"]) == (None, None, 0)

@@ -1,0 +1,106 @@
+"""Plans: what they say, and what is said of those that are wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pagehop_lab.command import SMOKE, main
+from pagehop_lab.measure import served
+from pagehop_lab.plan import PlanError, read, read_text
+from pagehop_lab.plan.grid import everything, indexes
+
+PLANS = Path(__file__).parents[1] / "plans"
+
+PLAN = """
+name = "mine"
+[load]
+repeats = 2
+sessions = 4
+[[dataset]]
+name = "fashion-mnist"
+[[engine]]
+name = "pgvector"
+build = [{ m = [8, 16], ef_construction = 32 }, { m = [8, 48], ef_construction = 96 }]
+search = { ef_search = [10, 20] }
+[[engine]]
+name = "hnswlib"
+"""
+
+
+def test_lists_of_options_are_a_grid() -> None:
+    plan = read_text(PLAN, "x")
+    pgvector, hnswlib = plan.engines
+    built = [(build["m"], build["ef_construction"]) for build in pgvector.build]
+    assert built == [(8, 32), (16, 32), (8, 96), (48, 96)]
+    assert [search["ef_search"] for search in pgvector.search] == [10, 20]
+    assert hnswlib.build == ({"m": 32, "ef_construction": 200},), "the engine's own, where a plan does not say"
+    assert plan.load.sessions == (4,)
+    assert len(list(everything(plan))) == 2 * (4 * 2 + len(hnswlib.search))
+    assert len({spec.name for spec in everything(plan)}) == len(list(everything(plan)))
+    order = [index.engine.name for index in indexes(plan, plan.datasets[0], 0)]
+    assert order == ["pgvector", "hnswlib", "pgvector", "pgvector", "pgvector"], "engines in turns"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("repeats = 2", "repeat = 2", "load.repeat: there is no such key; did you mean repeats?"),
+        ("repeats = 2", "repeats = 0", "load.repeats = 0: the least is 1"),
+        ("repeats = 2", 'repeats = "two"', "load.repeats is text, it should be a whole number"),
+        ("repeats = 2", "repeats = true", "load.repeats is true or false, it should be a whole number"),
+        ("sessions = 4", "sessions = []", "load.sessions is an empty list"),
+        ("sessions = 4", "sessions = [1, 1]", "load.sessions has a value twice"),
+        ('name = "pgvector"', 'name = "pg_vector"', "engine[1].name = 'pg_vector': .* did you mean pgvector?"),
+        ("ef_search = [", "ef_serach = [", "engine[1].search.ef_serach: .* did you mean ef_search?"),
+        ("{ m = [8, 48]", "{ M = [8, 48]", "engine[1].build[2].M: there is no such key"),
+        ("ef_search = [10, 20]", "ef_search = [10, 2.5]", "ef_search[2] is a number, it should be a whole number"),
+        ("[[dataset]]", "[[datasets]]", "datasets: there is no such key; did you mean dataset?"),
+        ("[[dataset]]", "[dataset]", "dataset is a table, it should be written as [[dataset]]"),
+        ('name = "fashion-mnist"', 'nam = "fashion-mnist"', "dataset[1].nam: there is no such key; .* mean name?"),
+        ('name = "mine"', 'suite = "equal-recal"', "suite = 'equal-recal': .* did you mean equal-recall?"),
+        ('name = "mine"', "targets = [0.9, 95]", "targets: 95 is no recall"),
+        ('name = "mine"', 'base = "faiss"', "base = 'faiss'"),
+        ('name = "hnswlib"', 'name = "hnswlib"\nurl = "postgres://x"', "engine[2].url: hnswlib is no server"),
+        ('name = "hnswlib"', 'name = "pgvector"', "engine[2].name: pgvector is there twice"),
+        ("repeats = 2", "repeats = = 2", "this is not TOML: .*line 4"),
+    ],
+)
+def test_a_mistake_is_named_with_what_was_probably_meant(right: str, wrong: str, said: str) -> None:
+    assert right in PLAN
+    import re
+
+    pattern = ".*".join(re.escape(part) for part in said.split(".*"))
+    with pytest.raises(PlanError, match=pattern):
+        read_text(PLAN.replace(right, wrong, 1), "x")
+
+
+@pytest.mark.parametrize("path", [SMOKE, *sorted(PLANS.glob("*.toml"))], ids=lambda path: path.name)
+def test_the_plans_that_come_with_the_lab_can_be_read(path: Path) -> None:
+    assert list(everything(read(path)))
+
+
+def test_a_wrong_plan_ends_the_command_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "typo.toml"
+    path.write_text("[laod]\n")
+    assert main(["run", str(path), "--into", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert said == f"pagehop-lab: {path}: laod: there is no such key; did you mean load?\n"
+    assert not (tmp_path / "run").exists()
+    assert main(["run", str(tmp_path / "nothing.toml")]) == 2
+    assert main(["report", str(tmp_path / "nothing")]) == 1
+    assert main(["run", "--check", str(SMOKE)]) == 0
+    assert "44 points" in capsys.readouterr().out
+
+
+def test_a_password_is_used_and_not_kept() -> None:
+    url = "postgresql://me:s%40cret@host:5432/x"
+    plan = read_text(PLAN.replace('name = "pgvector"', f'name = "pgvector"\nurl = "{url}"'), "x")
+    engine = plan.engines[0]
+    assert (engine.url, engine.server) == (url, "postgresql://me@host:5432/x")
+    assert "cret" not in plan.text
+    assert served.split_password(url) == ("postgresql://me@host:5432/x", "s@cret")
+    assert served.split_password("mysql://root@/lab?socket=/a/b") == ("mysql://root@/lab?socket=/a/b", None)
+    index = indexes(plan, plan.datasets[0], 0)[0]
+    assert index.identity(plan, {}, "machine", "1")["server"] == "postgresql://me@host:5432/x"

@@ -1,0 +1,139 @@
+"""The analysis gives the tables that others printed from their raw results, digit for digit.
+
+PAGEHOP_GOLDEN names the folder with those results; without it there is nothing to compare with.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pagehop_lab.analysis import coverage, sessions, targets
+from pagehop_lab.analysis.points import Point, shown
+from pagehop_lab.analysis.settings import settings_of
+from pagehop_lab.published import annbench
+
+VARIABLE = "PAGEHOP_GOLDEN"
+EF_SEARCH = {
+    "MariaDB": [10, 20, 30, 40, 80, 120, 200],
+    "PGVector": [10, 20, 30, 40, 80, 120, 200, 300, 400],
+    "PGVector_halfvec": [10, 20, 30, 40, 80, 120, 200, 300, 400],
+}
+LOST = (30, 300)
+
+
+@pytest.fixture(scope="module")
+def golden() -> Path:
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        pytest.skip(f"{VARIABLE} does not name a folder of published results")
+    return Path(folder) / "vector"
+
+
+@pytest.fixture(scope="module")
+def points(golden: Path) -> list[Point]:
+    found = annbench.read_plot(golden / "dbpedia-openai-1000k-angular.plot")
+    assert len(found) == 405
+    return found
+
+
+def best(points: list[Point], wanted: list[float]) -> dict[str, list[float | None]]:
+    """QPS of each engine at each target."""
+    table: dict[str, list[float | None]] = {}
+    for found in targets.at_targets(points, wanted):
+        table.setdefault(found.engine, []).append(found.best.qps.median if found.best else None)
+    return table
+
+
+def without(points: list[Point], lost: tuple[int, ...]) -> list[Point]:
+    return [point for point in points if dict(point.search)["ef_search"] not in lost]
+
+
+def rounded(table: dict[str, list[float | None]]) -> dict[str, list[str]]:
+    return {engine: [f"{qps:.0f}" if qps else "-" for qps in row] for engine, row in table.items()}
+
+
+def test_the_printed_table_is_reproduced_from_the_settings_it_was_made_of(points: list[Point]) -> None:
+    assert rounded(best(without(points, LOST), [0.99, 0.98, 0.97, 0.96, 0.95])) == {
+        "MariaDB": ["731", "1130", "1130", "1433", "1433"],
+        "PGVector": ["287", "375", "440", "568", "588"],
+        "PGVector_halfvec": ["321", "418", "483", "635", "662"],
+    }
+    # Printed as 20: by way of 19.5.
+    assert best(without(points, LOST), [1.0])["MariaDB"] == [19.499]
+
+
+def test_all_settings_give_other_figures_at_three_of_six_targets(points: list[Point]) -> None:
+    wanted = [1.0, 0.99, 0.98, 0.97, 0.96, 0.95]
+    whole, printed = best(points, wanted), best(without(points, LOST), wanted)
+    assert f"{whole['MariaDB'][0]:.1f}" == "33.3"
+    assert rounded(whole)["PGVector"][3::2] == ["446", "702"]
+    assert rounded(whole)["PGVector_halfvec"][3::2] == ["498", "764"]
+    changed = {at for row in whole for at, target in enumerate(wanted) if whole[row][at] != printed[row][at]}
+    assert [wanted[at] for at in sorted(changed)] == [1.0, 0.97, 0.95]
+
+
+def test_the_grid_check_finds_the_two_values_that_the_print_lost(points: list[Point]) -> None:
+    builds = dict.fromkeys((point.engine, point.build) for point in points)
+    grid = [
+        coverage.Cell(f"{engine} {shown(build)} {ef}", engine, (*build, ("ef_search", ef)))
+        for engine, build in builds
+        for ef in EF_SEARCH[engine]
+    ]
+    names = {f"{point.engine} {shown(point.build)} {dict(point.search)['ef_search']}" for point in points}
+    assert coverage.coverage(grid, names, {}).complete
+
+    kept = {f"{p.engine} {shown(p.build)} {dict(p.search)['ef_search']}" for p in without(points, LOST)}
+    found = coverage.coverage(grid, kept, {})
+    assert not found.complete
+    assert len(found.missing) == 9 + 2 * 2 * 19
+    assert found.lost == {
+        "MariaDB": {"ef_search": (30,)},
+        "PGVector": {"ef_search": (30, 300)},
+        "PGVector_halfvec": {"ef_search": (30, 300)},
+    }
+
+
+def test_qps_of_each_session_is_as_printed(golden: Path) -> None:
+    chosen = {
+        "MariaDB": (("m", 6),),
+        "PGVector_halfvec": (("m", 16), ("ef_construction", 32)),
+        "PGVector": (("m", 16), ("ef_construction", 32)),
+    }
+    measured: list[Point] = []
+    for count in [2, 8, 16, 48]:
+        path = golden / f"fashion-mnist-784-euclidean.sessions{count}.plot"
+        measured += annbench.read_plot(path, sessions=count)
+    mine = [point for point in measured if point.build == chosen[point.engine] and point.search == (("ef_search", 10),)]
+    assert len(mine) == 3 * 4
+    figures = {
+        engine: sessions.per_session(one for one in settings_of(mine) if one.engine == engine) for engine in chosen
+    }
+    shown_at = {count: [f"{figures[engine][count]:.1f}" for engine in chosen] for count in [2, 48]}
+    assert shown_at == {2: ["3376.4", "2405.6", "2327.3"], 48: ["680.1", "495.9", "435.3"]}
+    law = sessions.fit({count: qps * count for count, qps in figures["MariaDB"].items()})
+    assert law is not None
+    assert 3000 < law.scale < 5000
+    assert 0 < law.contention < 0.5
+
+
+def test_every_index_of_the_curve_has_its_seconds(golden: Path, points: list[Point]) -> None:
+    builds = annbench.read_builds(golden / "dbpedia-openai-1000k-angular.ddl")
+    assert len(builds) == 9 + 2 * 19
+    assert builds["PGVector", (("m", 16), ("ef_construction", 64))] == (1144, 7734)
+    assert builds["MariaDB", (("m", 48),)] == (36697, 3980)
+    assert {(point.engine, frozenset(point.build)) for point in points} == {
+        (engine, frozenset(options)) for engine, options in builds
+    }
+
+
+def test_no_other_setting_beats_one_of_the_frontier(points: list[Point]) -> None:
+    for engine in ["MariaDB", "PGVector"]:
+        settings = [one for one in settings_of(points) if one.engine == engine]
+        kept = targets.frontier(settings)
+        assert len(kept) > 5
+        for one in settings:
+            beaten = any(k.recall.median >= one.recall.median and k.qps.median >= one.qps.median for k in kept)
+            assert beaten

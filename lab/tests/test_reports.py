@@ -1,0 +1,175 @@
+"""The report: one page without a network, the same tables everywhere, every figure with its raw file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from pagehop_lab.report import chart, files, terminal, write
+from pagehop_lab.suites.results import Results
+from pagehop_lab.suites.table import Cell, Chart, Mark, Series, Table
+from runs import QUICK, fake_engines, plan_of, run
+
+LOAD = QUICK + "repeats = 2\nin_turns = 9\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with fake_engines(tmp_path_factory.mktemp("data")):
+        yield tmp_path_factory.mktemp("run") / "reported"
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> Results:
+    """A run with engines that are measured, invalid and missing."""
+    plan = plan_of("honest", "slow", "short", "missing", load=LOAD, more="targets = [0.99, 0.05]")
+    return run(plan, folder)[0]
+
+
+class Page(HTMLParser):
+    """What a page links to, loads, and holds."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "a":
+            self.links.append(given.get("href") or "")
+        if tag in ("script", "link", "img", "iframe", "object", "use") or "src" in given or "xlink:href" in given:
+            self.loads.append(tag)
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """A mark of a chart: it loads nothing and holds nothing."""
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.usefixtures("results")
+def test_the_page_needs_nothing_and_leads_to_raw_files(folder: Path) -> None:
+    text = (folder / "report/index.html").read_text()
+    page = Page(text)
+    assert page.loads == []
+    assert page.open == []
+    assert not re.search(r"url\(|@import|https?://", re.sub(r"<td[^>]*>[^<]*</td>", "", text))
+    raw = [link for link in page.links if not link.startswith("#")]
+    assert len(raw) > 20
+    for link in raw:
+        assert (folder / "report" / link).resolve().is_file(), link
+
+
+def test_the_page_says_what_is_invalid_and_missing(folder: Path, results: Results) -> None:
+    text = (folder / "report/index.html").read_text()
+    assert not results.sound
+    assert "12 of 16 points were measured, 4 failed, 4 are invalid" in text
+    assert "not installed: there is no such library" in text
+    assert re.search(r"rows: \d+ of \d+ answers had fewer than 10 rows", text)
+    assert text.count('class="mark hollow"') == 4
+
+
+@pytest.mark.usefixtures("results")
+def test_tables_say_the_same_everywhere(folder: Path) -> None:
+    told = json.loads((folder / "report/tables.json").read_text())
+    tables = {table["name"]: table for section in told["sections"] for table in section["tables"]}
+    best = tables["best-generated-16"]
+    assert best["columns"] == ["engine", ">= 0.990", ">= 0.050"]
+    with (folder / "report/best-generated-16.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["engine"] for row in rows] == ["honest", "slow", "short"]
+    for row, cells in zip(rows, best["rows"], strict=True):
+        for column, cell in zip(best["columns"][1:], cells[1:], strict=True):
+            if cell["value"] is not None:
+                assert float(row[column]) == cell["value"]
+                assert (folder / row[f"{column} file"]).is_file()
+    page = (folder / "report/index.html").read_text()
+    assert best["rows"][0][1]["text"] in page
+    assert rows[2][">= 0.050"] == "not reached", "invalid figures win nothing"
+
+
+@pytest.mark.usefixtures("results")
+def test_a_report_can_be_made_again_from_the_raw_files(folder: Path) -> None:
+    before = (folder / "report/tables.json").read_text()
+    shutil.rmtree(folder / "report")
+    write(folder, quiet=True)
+    assert (folder / "report/tables.json").read_text() == before
+
+
+def test_lost_points_are_found_from_the_files_alone(folder: Path, results: Results, tmp_path: Path) -> None:
+    """Raw files that somebody removed are missed, and so is the value of the option that no point has any more."""
+    assert results.coverage.complete
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    for path in copy.glob("points/*honest*ef=100*.json"):
+        path.unlink()
+    found = write(copy, quiet=True)
+    assert len(found.coverage.missing) == 2
+    assert found.coverage.lost == {"honest": {"ef": (100,)}}
+    assert "no point has ef = 100" in (copy / "report/index.html").read_text()
+
+
+def test_text_in_a_table_is_text(capsys: pytest.CaptureFixture[str]) -> None:
+    from pagehop_lab.report.page import _table
+
+    table = Table("t", "<b>", ("a & b", "n"), [[Cell("<script>"), Cell.of(1.5, ".1f", file='x"y')]])
+    shown = _table(table, is_open=True)
+    assert "<script>" not in shown
+    assert 'href="../x&quot;y"' in shown
+    assert "&lt;b&gt;" in shown
+    print(terminal.text(table))
+    assert capsys.readouterr().out == "<b>\n  a & b       n\n  <script>  1.5\n"
+    assert list(csv.reader(io.StringIO(files.as_csv(table)))) == [["a & b", "n", "n file"], ["<script>", "1.5", 'x"y']]
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        [(1.0, 5.0)],
+        [(0.5, 1.0), (1.0, 1e6)],
+        [(0.0, 0.01), (0.3, 0.02)],
+        [(0.9990, 123.0), (0.9991, 124.0)],
+        [(0.9, 0.0)],
+    ],
+)
+def test_charts_hold_all_points(marks: list[tuple[float, float]]) -> None:
+    series = Series("a", [Mark(x, y, "") for x, y in marks], marks)
+    drawn = chart.svg(Chart("c", "t", "x", "y", [series], x_is_recall=True))
+    if marks == [(0.9, 0.0)]:
+        assert drawn == "", "nothing to draw on a logarithmic axis"
+        return
+    centers = re.findall(r'cx="([\d.-]+)" cy="([\d.-]+)"', drawn)
+    assert len(centers) == len(marks)
+    for x, y in centers:
+        assert 0 < float(x) < chart.WIDTH
+        assert 0 < float(y) < chart.HEIGHT
+    assert len(re.findall('class="tick"', drawn)) >= 3
+
+
+@pytest.mark.usefixtures("results")
+def test_a_browser_shows_the_page(folder: Path) -> None:
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no chromium")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=1000", "--dump-dom"]
+    page = (folder / "report/index.html").resolve().as_uri()
+    profile = f"--user-data-dir={folder / 'profile'}"
+    done = subprocess.run([browser, *flags, profile, page], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Recall and throughput" in done.stdout
+    assert done.stdout.count("<polyline") >= 2

@@ -1,0 +1,318 @@
+"""Whole runs with engines that lie, fail, crash and hang: each is found out, and the others are measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fakes
+from pagehop_lab.analysis.points import Point
+from pagehop_lab.store import RunFolder
+from pagehop_lab.suites.results import Results
+from runs import MACHINE, QUICK, SMALL, fake_engines, plan_of, run
+
+EVERY = [name for name in fakes.BY_NAME if name not in ("slow", "warming", "cold", "lukewarm")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("data")
+    with fake_engines(folder):
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("run") / "all"
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path) -> tuple[Results, str]:
+    """A run of all of them."""
+    load = QUICK + "repeats = 2\nin_turns = 20\nbuild_timeout_s = 2\n"
+    return run(plan_of(*EVERY, load=load, more='base = "honest"'), folder)
+
+
+def points_of(results: Results, engine: str) -> list[Point]:
+    return [point for point in results.points if point.engine == engine]
+
+
+def reasons(results: Results, engine: str) -> set[str]:
+    """The kinds of verdicts on an engine."""
+    return {reason.partition(":")[0] for point in points_of(results, engine) for reason in point.wrong}
+
+
+def failures(results: Results, engine: str) -> set[str]:
+    return {reason for name, reason in results.coverage.failed.items() if f".{engine}." in name}
+
+
+def test_an_honest_engine_is_measured(whole: tuple[Results, str]) -> None:
+    points = points_of(whole[0], "honest")
+    assert [(point.search, point.repeat) for point in points] == [
+        ((("ef", ef),), repeat) for repeat in (0, 1) for ef in (10, 100)
+    ]
+    for point in points:
+        assert point.valid
+        assert point.qps > 0
+        ef = int(dict(point.search)["ef"])
+        assert abs(point.recall - ef / 100) < 0.15
+    assert points[1].recall == 1
+
+
+@pytest.mark.parametrize(
+    ("engine", "kind"),
+    [
+        ("scanning", "plan"),
+        ("quietly-scanning", "plan"),
+        ("short", "rows"),
+        ("repeating", "rows"),
+        ("unknown", "rows"),
+        ("instant", "client"),
+        ("failing", "errors"),
+    ],
+)
+def test_what_an_engine_does_wrong_makes_its_figures_invalid(
+    whole: tuple[Results, str], engine: str, kind: str
+) -> None:
+    results, _ = whole
+    assert len(points_of(results, engine)) == 4
+    assert reasons(results, engine) == {kind}
+    assert all(point.wrong for point in points_of(results, engine))
+
+
+def test_wrong_answers_have_low_recall_and_are_no_winner(whole: tuple[Results, str]) -> None:
+    results, _ = whole
+    points = points_of(results, "wrong")
+    assert all(point.valid and point.recall < 0.1 for point in points)
+
+
+@pytest.mark.parametrize(
+    ("engine", "reason"),
+    [
+        ("missing", "not installed: there is no such library; pip install missing"),
+        ("refusing", "no index: it takes at most 3 dimensions"),
+        ("dying-in-build", "no index: it died during build, by signal SIGSEGV; its log ends with: something is very"),
+        ("hanging", "no index: it hung: no answer to build in 2 s"),
+    ],
+)
+def test_an_engine_that_gives_no_index_is_said_to_be_missing(
+    whole: tuple[Results, str], engine: str, reason: str
+) -> None:
+    results, said = whole
+    assert not points_of(results, engine)
+    (found,) = failures(results, engine)
+    assert found.startswith(reason)
+    assert reason.removeprefix("no index: ") in said
+
+
+def test_an_engine_that_dies_in_the_middle_keeps_what_was_measured_before(whole: tuple[Results, str]) -> None:
+    results, _ = whole
+    points = points_of(results, "dying-in-search")
+    assert [dict(point.search)["ef"] for point in points] == [10]
+    found = failures(results, "dying-in-search")
+    assert any(reason.startswith("it died during measure, by exit code 7") for reason in found)
+    assert any(reason.startswith("not come to, the same command does; before it, it died") for reason in found)
+    assert len([name for name in results.coverage.failed if "dying-in-search" in name]) == 3
+
+
+def test_nothing_is_missing_in_silence(whole: tuple[Results, str]) -> None:
+    results, _ = whole
+    assert results.coverage.configured_count == len(EVERY) * 4
+    assert results.coverage.complete
+    assert results.coverage.present_count + len(results.coverage.failed) == results.coverage.configured_count
+    assert not results.sound
+
+
+@pytest.mark.usefixtures("whole")
+def test_what_a_killed_engine_left_behind_is_ended() -> None:
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert "sleep 98765" not in running
+
+
+@pytest.mark.usefixtures("whole")
+def test_every_request_is_kept(folder: Path) -> None:
+    import numpy as np
+
+    for record in RunFolder(folder).all("points"):
+        if record.failed is not None:
+            continue
+        with np.load(folder / "points" / record.raw["arrays"]) as file:
+            answered = record.raw["count"] - record.raw["errors"]
+            assert file["ids"].shape == (answered, 10)
+            assert file["latency_ns"].shape == file["query"].shape == (answered,)
+            assert len(np.unique(file["query"])) == record.raw["queries_asked"]
+
+
+def test_a_second_run_measures_nothing_again(folder: Path, whole: tuple[Results, str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("points/*")}
+    load = QUICK + "repeats = 2\nin_turns = 20\nbuild_timeout_s = 2\n"
+    results, said = run(plan_of(*EVERY, load=load, more='base = "honest"'), folder)
+    after = {path: path.stat().st_mtime_ns for path in folder.glob("points/*")}
+    new = [path for path in after if path not in before]
+    assert {path: after[path] for path in before} == before
+    built = [line.partition(": built")[0] for line in said.splitlines() if ": built" in line]
+    assert built == ["generated-16.dying-in-search.m=8"], "only what was never come to is gone on with"
+    assert ["dying-in-search" in path.name for path in new] == [True]
+    assert [point.qps for point in results.points] == [point.qps for point in whole[0].points]
+    assert failures(results, "dying-in-search") == failures(whole[0], "dying-in-search")
+
+
+def test_what_failed_is_tried_again_when_asked(tmp_path: Path) -> None:
+    text = plan_of("dying-in-search", "refusing")
+    run(text, tmp_path)
+    results, _ = run(text, tmp_path, retry=True)
+    files = sorted(path.name for path in tmp_path.glob("points/*ef=100*.json"))
+    assert len(files) == 2
+    assert files[0].removesuffix(".json").rpartition(".")[2] == "2"
+    assert len(list(tmp_path.glob("builds/*refusing*"))) == 2
+    assert len(results.coverage.failed) == 3
+
+
+def test_a_plan_that_grew_goes_on_where_it_was(tmp_path: Path) -> None:
+    run(plan_of("honest"), tmp_path)
+    results, said = run(plan_of("honest", "slow"), tmp_path)
+    assert "4 points, 2 of them measured before" in said
+    assert "honest.m=8: built" not in said
+    assert len(results.points) == 4
+    assert [path.name for path in sorted(tmp_path.glob("plan-*"))] == ["plan-001.toml", "plan-002.toml"]
+
+
+def test_a_rate_that_is_not_sustained_makes_the_figure_invalid(tmp_path: Path) -> None:
+    load = "seconds = 0.2\nwarmup_s = 0.02\nrepeats = 1\nseconds_max = 0.3\nrate = {}\n"
+    for rate, wrong in [(50, False), (5000, True)]:
+        results, _ = run(plan_of("slow", load=load.format(rate)), tmp_path / str(rate))
+        assert (reasons(results, "slow") == {"rate"}) == wrong
+        late = results.points[0].raw["latency_us"]["p99"]
+        assert (late > 50_000) == wrong, "latency counts from when a request was due"
+
+
+def test_a_cache_that_was_not_hot_gets_a_second_chance(tmp_path: Path) -> None:
+    results, _ = run(plan_of("warming", load=QUICK + "repeats = 1\n"), tmp_path)
+    cold = [json.loads(path.read_text()) for path in tmp_path.glob("points/*.json")]
+    read = [one["raw"]["storage_reads_per_query"] for one in cold if one["attempt"] == 1]
+    if max(read) == 0:
+        pytest.skip("nothing here is ever read from storage")
+    assert all(reads > 0.01 for reads in read)
+    assert len(list(tmp_path.glob("points/*.json"))) == 4, "both attempts are kept"
+    assert all(point.valid for point in results.points)
+
+
+def test_a_cold_search_is_proven_by_what_it_reads(tmp_path: Path) -> None:
+    load = QUICK + "repeats = 1\ncold_queries = 20\n"
+    results, _ = run(plan_of("cold", "lukewarm", "honest", load=load, more='suite = "cold"'), tmp_path)
+    assert reasons(results, "lukewarm") == {"cache"}
+    assert failures(results, "honest") == {"it holds everything in memory: it is never cold"}
+    points = points_of(results, "cold")
+    if not any(point.raw["bytes_read_per_query"] for point in points):
+        pytest.skip("nothing here is ever read from storage")
+    assert all(point.valid for point in points)
+    for point in points:
+        assert (point.raw["count"], point.raw["queries_asked"]) == (20, 20), "each query once"
+        assert point.raw["storage_reads_per_query"] >= 0.9
+    (section,) = json.loads((tmp_path / "report/tables.json").read_text())["sections"]
+    table = section["tables"][0]
+    assert table["title"] == "Cold queries"
+    assert [row[0]["value"] for row in table["rows"]] == ["cold", "cold"]
+
+
+def test_phases_say_what_they_took(tmp_path: Path) -> None:
+    load = QUICK + "repeats = 1\nsessions = [1, 3]\n"
+    results, _ = run(plan_of("slow", load=load, more='suite = "phases"'), tmp_path)
+    (build,) = results.builds
+    assert [phase["phase"] for phase in build.raw["phases"]] == ["index"]
+    for point in results.points:
+        (phase,) = point.raw["phases"]
+        assert phase["seconds"] >= point.raw["elapsed_s"]
+        assert phase["cpu_s"] > 0
+    (section,) = json.loads((tmp_path / "report/tables.json").read_text())["sections"]
+    tables = {table["title"]: table for table in section["tables"]}
+    assert [row[2]["value"] for row in tables["Searches"]["rows"]] == [1, 1, 3, 3]
+    named = [row[2]["value"] for row in tables["Phases and what they ask of the disk"]["rows"]]
+    assert named == ["index", "search by 1", "search by 1", "search by 3", "search by 3"]
+
+
+def test_sessions_ask_at_once(tmp_path: Path) -> None:
+    load = QUICK + "repeats = 1\nsessions = [1, 2, 4, 8]\n"
+    results, _ = run(plan_of("slow", load=load, more='suite = "concurrency"'), tmp_path)
+    qps = {point.sessions: point.qps for point in results.points if dict(point.search)["ef"] == 10}
+    assert list(qps) == [1, 2, 4, 8]
+    assert qps[4] > 1.8 * qps[1], "an engine that sleeps scales"
+    assert all(point.valid for point in results.points)
+    tables = json.loads((tmp_path / "report/tables.json").read_text())["sections"][0]["tables"]
+    assert [table["title"] for table in tables][:5] == [
+        "QPS by sessions", "QPS relative to the slow one", "QPS of each session", "Cost of a query by sessions",
+        "Scaling",
+    ]  # fmt: skip
+
+
+def test_indexes_that_are_built_anew_are_told_apart(tmp_path: Path) -> None:
+    load = QUICK + "repeats = 2\nrebuilds = 2\nin_turns = 2\n"
+    results, _ = run(plan_of("honest", "slow", load=load), tmp_path)
+    assert results.sound
+    assert sorted((build.engine, build.rebuild) for build in results.builds) == [
+        ("honest", 0), ("honest", 1), ("slow", 0), ("slow", 1),
+    ]  # fmt: skip
+    assert len({point.file for point in results.points}) == len(results.points) == 2 * 2 * 2 * 2
+    table = next(
+        table
+        for table in json.loads((tmp_path / "report/tables.json").read_text())["sections"][0]["tables"]
+        if table["title"] == "Indexes"
+    )
+    assert [row[-1]["value"] for row in table["rows"]] == [2, 2]
+
+
+def test_a_set_that_cannot_be_had_leaves_the_others(tmp_path: Path) -> None:
+    both = SMALL + '\n[[dataset]]\nname = "nothing"\npath = "/nowhere/nothing.hdf5"\n'
+    results, _ = run(plan_of("honest", dataset=both), tmp_path)
+    assert results.missing_datasets == {"nothing": "cannot read /nowhere/nothing.hdf5: No such file or directory"}
+    assert len(results.points) == 2
+    assert not results.sound
+
+
+def test_a_stopped_run_leaves_whole_files_and_goes_on(tmp_path: Path) -> None:
+    """Ctrl-C while a point is measured: engines end, and the same command measures the rest."""
+    text = plan_of("slow", load=QUICK.replace("0.02", "0.5", 1) + "repeats = 4\n")
+    program = (
+        "import sys, pathlib, runs\n"
+        "with runs.fake_engines(pathlib.Path(sys.argv[1])):\n"
+        "    runs.run(sys.argv[2], pathlib.Path(sys.argv[3]))\n"
+    )
+    folder = tmp_path / "stopped"
+    paths = os.pathsep.join(path for path in sys.path if path)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(os.environ["PAGEHOP_LAB_DATA"]), text, str(folder)],
+        env=os.environ | {"PYTHONPATH": paths},
+        stderr=subprocess.DEVNULL,
+    )
+    late = time.monotonic() + 30
+    while not list(folder.glob("points/[!.]*.json")) and time.monotonic() < late:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    process.wait(30)
+    assert process.returncode != 0
+    kept = [json.loads(path.read_text()) for path in folder.glob("points/[!.]*.json")]
+    assert 1 <= len(kept) < 8
+    assert all(one["failed"] is None for one in kept)
+    assert not list(folder.rglob(".unfinished-*"))
+    results, said = run(text, folder)
+    assert f"8 points, {len(kept)} of them measured before" in said
+    assert results.sound
+
+
+def test_two_runs_do_not_work_in_one_folder(tmp_path: Path) -> None:
+    from pagehop_lab.store import StoreError
+
+    with (
+        RunFolder.writing(tmp_path, "", MACHINE),
+        pytest.raises(StoreError, match="another run is at work"),
+        RunFolder.writing(tmp_path, "", MACHINE),
+    ):
+        pass

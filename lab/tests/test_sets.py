@@ -1,0 +1,117 @@
+"""Sets: made once, and refused if they are not what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from pagehop_lab.analysis.recalls import DISTANCES
+from pagehop_lab.data import DataError, Dataset, prepare, sets
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(sets.VARIABLE, str(tmp_path / "data"))
+    return tmp_path
+
+
+def made(name: str, path: Path | None = None, **more: Any) -> Dataset:
+    given: dict[str, Any] = {"rows": None, "queries": None, "metric": None, "seed": 1} | more
+    return prepare(name, str(path) if path else None, say=lambda _: None, **given)
+
+
+def brute(base: Any, queries: Any, metric: str, depth: int) -> tuple[Any, Any]:
+    """The truth, by the plainest way there is."""
+    distances = np.array([
+        DISTANCES[metric](base, np.broadcast_to(query, base.shape)) for query in queries
+    ])  # fmt: skip
+    ids = np.argsort(distances, axis=1, kind="stable")[:, :depth]
+    return ids, np.take_along_axis(distances, ids, axis=1)
+
+
+def write(path: Path, metric: str = "euclidean", **changes: Any) -> Path:
+    """A file in ann-benchmarks' layout, with some of it changed."""
+    random = np.random.default_rng(11)
+    base, queries = (random.standard_normal((count, 5)).astype(np.float32) for count in (400, 30))
+    ids, distances = brute(base, queries, metric, 100)
+    arrays = {"train": base, "test": queries, "neighbors": ids, "distances": distances.astype(np.float32)}
+    with h5py.File(path, "w") as file:
+        file.attrs["distance"] = metric
+        for name, array in (arrays | changes).items():
+            if array is not None:
+                file[name] = array(arrays[name]) if callable(array) else array
+    return path
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "angular"])
+def test_a_generated_set_has_the_true_neighbors(metric: str) -> None:
+    found = made("generated-8", rows=500, queries=20, metric=metric)
+    ids, distances = brute(np.asarray(found.base), found.queries, metric, 100)
+    assert np.allclose(found.truth_distances, distances, atol=1e-6)
+    assert (found.truth_ids[:, 0] == ids[:, 0]).mean() > 0.9, "equal rows may stand in for each other"
+    assert found.facts.as_json() | {"checksum": ""} == {
+        "name": "generated-8", "metric": metric, "rows": 500, "queries": 20, "dim": 8, "checksum": "",
+    }  # fmt: skip
+    again = made("generated-8", rows=500, queries=20, metric=metric)
+    assert again.folder == found.folder
+    other = made("generated-8", rows=500, queries=20, metric=metric, seed=2)
+    assert other.facts.checksum != found.facts.checksum
+
+
+def test_uniform_rows_are_the_same_for_the_same_seed() -> None:
+    found = made("uniform-6", rows=3000, queries=10)
+    rows = np.asarray(found.base)
+    assert rows.min() >= 0
+    assert rows.max() < 1
+    assert np.allclose(rows.mean(axis=0), 0.5, atol=0.03)
+    assert made("uniform-6", rows=3000, queries=10).facts == found.facts
+    assert made("uniform-6", rows=3000, queries=10, seed=2).facts.checksum != found.facts.checksum
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "angular"])
+def test_a_file_is_read_with_its_truth(folder: Path, metric: str) -> None:
+    found = made("mine", write(folder / "mine.hdf5", metric), queries=7)
+    assert (found.facts.rows, found.facts.queries, found.facts.metric) == (400, 7, metric)
+    assert found.truth_ids.shape == (7, 100)
+    part = made("mine", write(folder / "part.hdf5", metric), rows=150)
+    assert part.truth_ids.max() < 150, "of some of the rows the truth is another"
+
+
+def swapped(ids: Any) -> Any:
+    ids = ids.copy()
+    ids[0, 3] = ids[0, 90]
+    return ids
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"neighbors": swapped}, "the truth is wrong. Query 0: neighbor 4 is at"),
+        ({"distances": lambda distances: distances**2}, "the truth is wrong. Query 0: neighbor 1 is at"),
+        ({"neighbors": lambda ids: ids + 1}, "the truth names row 400, there are 400"),
+        ({"neighbors": lambda ids: ids[:, :50]}, "the truth has shapes"),
+        ({"test": lambda queries: queries[:, :4]}, "rows have 5 components, queries have 4"),
+        ({"train": lambda base: np.where(np.arange(400)[:, None] == 7, np.nan, base)}, "row 7 has a component"),
+        ({"train": None}, "has no train: it is not in ann-benchmarks' layout"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused(folder: Path, changes: dict[str, Any], said: str) -> None:
+    path = write(folder / "wrong.hdf5", **changes)
+    with pytest.raises(DataError, match=said):
+        made("wrong", path)
+    assert not list((folder / "data").glob("*")), "nothing half-made is left"
+
+
+def test_a_set_that_is_not_there_is_said() -> None:
+    for name, path, said in [
+        ("fashion", None, "there is no set fashion: fashion-mnist, generated-DIM, uniform-DIM, or give a path"),
+        ("generated-0", None, "there is no set generated-0"),
+        ("mine", Path("/nowhere/mine.hdf5"), "cannot read /nowhere/mine.hdf5: No such file or directory"),
+        ("mine", Path(__file__), "cannot read .*test_sets.py"),
+    ]:
+        with pytest.raises(DataError, match=said):
+            made(name, path)

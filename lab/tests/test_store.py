@@ -1,0 +1,103 @@
+"""The folder of a run: nothing is overwritten, nothing is half-written, nothing is taken for something else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pagehop_lab.store import RunFolder, StoreError, cell, checksum
+from runs import MACHINE
+
+IDENTITY: dict[str, Any] = {"engine": "a", "version": "1", "search": {"ef": 10}}
+
+
+def test_a_record_is_found_by_its_identity(tmp_path: Path) -> None:
+    with RunFolder.writing(tmp_path, "plan", MACHINE) as folder:
+        made = folder.add("points", "a b/c", IDENTITY, {"qps": 5.0}, arrays={"ids": np.arange(3)})
+        assert made.file == f"points/a-b-c.{checksum(IDENTITY)}.json"
+        assert folder.get("points", IDENTITY) == made
+        assert folder.get("points", {**IDENTITY, "version": "2"}) is None
+        assert folder.get("builds", IDENTITY) is None
+    read = RunFolder(tmp_path)
+    assert read.get("points", IDENTITY) == made
+    assert read.plan == "plan"
+    assert cell(IDENTITY) == cell({**IDENTITY, "version": "2"}) != cell({**IDENTITY, "engine": "b"})
+
+
+def test_an_attempt_never_replaces_another(tmp_path: Path) -> None:
+    with RunFolder.writing(tmp_path, "plan", MACHINE) as folder:
+        folder.add("points", "a", IDENTITY, failed="it died")
+        folder.add("points", "a", IDENTITY, {"qps": 1.0})
+        folder.add("points", "a", IDENTITY, {"qps": 2.0})
+    assert len(list(tmp_path.glob("points/*.json"))) == 3
+    latest = RunFolder(tmp_path).get("points", IDENTITY)
+    assert latest is not None
+    assert (latest.attempt, latest.raw, latest.failed) == (3, {"qps": 2.0}, None)
+
+
+def test_a_damaged_file_is_told_and_kept(tmp_path: Path) -> None:
+    with RunFolder.writing(tmp_path, "plan", MACHINE) as folder:
+        made = folder.add("points", "a", IDENTITY, {"qps": 1.0})
+    path = tmp_path / made.file
+    path.write_text(path.read_text()[:50])
+    with RunFolder.writing(tmp_path, "plan", MACHINE) as folder:
+        assert folder.damaged == [made.file]
+        assert folder.get("points", IDENTITY) is None
+        again = folder.add("points", "a", IDENTITY, {"qps": 2.0})
+        assert again.file != made.file
+    assert len(path.read_text()) == 50
+
+
+def test_another_machine_needs_another_folder(tmp_path: Path) -> None:
+    with RunFolder.writing(tmp_path, "plan", MACHINE):
+        pass
+    with (
+        pytest.raises(StoreError, match="cpu was a test and is another"),
+        RunFolder.writing(tmp_path, "plan", MACHINE | {"cpu": "another"}),
+    ):
+        pass
+
+
+def test_a_full_disk_leaves_what_was_there_and_no_half_file(tmp_path: Path) -> None:
+    """The kernel refuses to write beyond 20,000 bytes, as it does on a full disk."""
+    program = (
+        "import resource, sys, pathlib\n"
+        "from pagehop_lab.store import RunFolder, StoreError\n"
+        f"with RunFolder.writing(pathlib.Path(sys.argv[1]), 'plan', {MACHINE!r}) as folder:\n"
+        "    folder.add('points', 'small', {'number': 1}, {'qps': 1.0})\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n"
+        "    try:\n"
+        "        folder.add('points', 'large', {'number': 2}, {'text': 'x' * 50000})\n"
+        "    except StoreError as error:\n"
+        "        print(error)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    paths = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=paths)
+    assert done.stdout.startswith(f"cannot write to {tmp_path}: File too large; what was measured before is kept")
+    assert [path.name.partition(".")[0] for path in tmp_path.glob("points/*")] == ["small"]
+    assert not list(tmp_path.rglob(".unfinished-*"))
+
+
+def test_what_a_killed_run_left_unfinished_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "points").mkdir()
+    (tmp_path / "points/.unfinished-a.json").write_text('{"version"')
+    assert not RunFolder(tmp_path).damaged, "it may belong to a run that is at work"
+    with RunFolder.writing(tmp_path, "plan", MACHINE) as folder:
+        assert not folder.all("points")
+    assert not list(tmp_path.rglob(".unfinished-*"))
+
+
+def test_raw_files_are_json_that_says_everything(tmp_path: Path) -> None:
+    with RunFolder.writing(tmp_path, "plan", MACHINE) as folder:
+        made = folder.add("points", "a", IDENTITY, {"qps": 1.0})
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            folder.add("points", "b", {"number": 2}, {"qps": float("nan")})
+    content = json.loads((tmp_path / made.file).read_text())
+    assert content == {"version": 1, "attempt": 1, "identity": IDENTITY, "failed": None, "raw": {"qps": 1.0}}
