@@ -33,7 +33,7 @@ pub(crate) unsafe fn calibrate_new(index: pg_sys::Relation) -> Result<(), Error>
     // SAFETY: the caller's promise.
     let mut writer = unsafe { Writer::unlogged(index)? };
     let open = writer.index();
-    let Some(found) = open.calibrate(&mut |step| {
+    let Some(found) = open.calibrate(&[], 1, &mut |step| {
         progress::show(step);
         go_on(step)
     })?
@@ -69,7 +69,7 @@ unsafe fn calibrate(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
 unsafe fn measure_and_store(index: pg_sys::Relation) -> Result<Option<Calibration>, Error> {
     // SAFETY: the caller's promise.
     let open = unsafe { models::open(index)? };
-    let Some(found) = open.calibrate(&mut go_on)? else { return Ok(None) };
+    let Some(found) = open.calibrate(&[], 1, &mut go_on)? else { return Ok(None) };
     // SAFETY: as above.
     let mut writer = unsafe { Writer::new(index)? };
     let open = writer.index();
@@ -108,7 +108,7 @@ unsafe fn recall(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
         let inspected = Inspected::open(call, pg_sys::ACL_SELECT);
         let measure = |open: OpenIndex| {
             let options = options::search(&open, inspected.index)?;
-            open.recall(k, samples, &[], &options, &mut go_on)
+            open.recall(k, samples, &[], &options, 1, &mut go_on)
         };
         let report = models::open(inspected.index).and_then(measure);
         let report = report.unwrap_or_else(|error| inspected.raise(error));

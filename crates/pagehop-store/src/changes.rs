@@ -84,7 +84,8 @@ pub fn vacuum(index: &Index<FilePages>, progress: OnProgress<'_>) -> Result<Vacu
     }
 }
 
-fn within<T>(
+/// Changes an index by `work`, in one transaction.
+pub(crate) fn within<T>(
     index: &Index<FilePages>,
     work: impl FnOnce(&mut Change<'_, Transaction<'_>>) -> Result<T, Error>,
 ) -> Result<T, Error> {

@@ -124,6 +124,8 @@ pub(super) struct Walk {
     pub(super) visited: Vec<NodeId>,
     /// Whether the k-th estimate bounds what is worth offering.
     foretells: bool,
+    /// The most slack with which it may go on later: what that makes worth offering is.
+    slack_ahead: f32,
     /// A node whose rows are no answer: the one that the query was taken from.
     pub(super) own: Option<Own>,
 }
@@ -141,6 +143,7 @@ impl Walk {
     /// Starts over for the query that the probe has, to keep `capacity` candidates.
     pub(super) fn begin(&mut self, state: &State, capacity: usize, k: usize, foretells: bool) {
         self.foretells = foretells;
+        self.slack_ahead = 0.0;
         self.visited.clear();
         self.nearest.reset(k.max(EVIDENCE_ROWS));
         self.list.reset(capacity);
@@ -160,17 +163,41 @@ impl Walk {
         rest: &mut impl Rest,
         stats: &mut Stats,
     ) -> Result<(), Error> {
+        self.enter();
+        self.go_on(state, reader, options, rest, stats)
+    }
+
+    /// Prepares to search with rising slack, up to `slack_ahead`: [`Walk::go_on`] with each.
+    pub(super) fn enter_for(&mut self, slack_ahead: f32) {
+        self.slack_ahead = slack_ahead;
+        self.enter();
+    }
+
+    /// Offers the nearest entry point.
+    fn enter(&mut self) {
         let nearest = self.entries.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
         if let Some((estimate, entry)) = nearest {
             self.list.insert(estimate, entry);
             self.offered.push(entry);
         }
+    }
+
+    /// Searches from where it is.
+    pub(super) fn go_on<R: Reader>(
+        &mut self,
+        state: &State,
+        reader: &mut R,
+        options: &SearchOptions,
+        rest: &mut impl Rest,
+        stats: &mut Stats,
+    ) -> Result<(), Error> {
+        let before = self.visited.len();
         self.expand_all(state, reader, options, rest, stats)?;
         if !rest.is_enough() {
             self.offer_entries(options, rest);
             self.expand_all(state, reader, options, rest, stats)?;
         }
-        stats.hops += self.visited.len() as u64;
+        stats.hops += (self.visited.len() - before) as u64;
         Ok(())
     }
 
@@ -246,6 +273,7 @@ impl Walk {
         stats: &mut Stats,
     ) -> Result<(), Error> {
         let (meta, model) = (&state.meta, &*state.model);
+        let slack_ahead = options.slack.max(self.slack_ahead);
         while let Some((_, node)) = self.list.expand_within(self.nearest.reach(options.slack)) {
             if self.own == Some(Own::Avoided(node)) {
                 continue;
@@ -255,8 +283,8 @@ impl Walk {
             // A candidate beyond this would never be expanded: the k-th distance only falls. Before there is
             // one, the k-th estimate foretells it, give or take what estimates are off by.
             let foretold = if self.foretells { self.list.estimate_at(self.nearest.k - 1) } else { None };
-            let foretold = foretold.map(|estimate| estimate * FORETOLD * (1.0 + options.slack));
-            let reach = self.nearest.reach(options.slack).min(foretold.unwrap_or(f32::INFINITY));
+            let foretold = foretold.map(|estimate| estimate * FORETOLD * (1.0 + slack_ahead));
+            let reach = self.nearest.reach(slack_ahead).min(foretold.unwrap_or(f32::INFINITY));
             let list = RefCell::new(&mut self.list);
             let offer = |_, estimate: f32, neighbor: NodeId| {
                 let mut list = list.borrow_mut();
