@@ -37,7 +37,7 @@ mod write;
 pub use bytes::parse_bytes;
 pub use changes::{add, create, delete, vacuum};
 pub use file::{Counters, FilePages};
-pub use measure::{audit, calibrate};
+pub use measure::{calibrate, set_audit, set_calibration};
 pub use open::{Durability, Io, OpenOptions, build, open};
 pub use reader::FileReader;
 pub use sink::FileSink;

@@ -20,9 +20,18 @@ pub fn calibrate(
     threads: usize,
     progress: OnProgress<'_>,
 ) -> Result<Option<Calibration>, Error> {
-    let Some(calibration) = index.calibrate(queries, threads, progress)? else { return Ok(None) };
-    within(index, |change| change.set_calibration(calibration.clone()))?;
-    Ok(Some(calibration))
+    let calibration = index.calibrate(queries, threads, progress)?;
+    calibration.iter().try_for_each(|known| set_calibration(index, known))?;
+    Ok(calibration)
+}
+
+/// Stores what [`Index::calibrate`] measured.
+///
+/// # Errors
+///
+/// Those of [`FilePages::begin`] and of [`Transaction::commit`](crate::Transaction::commit). Nothing has changed then.
+pub fn set_calibration(index: &Index<FilePages>, calibration: &Calibration) -> Result<(), Error> {
+    within(index, |change| change.set_calibration(calibration.clone()))
 }
 
 /// Stores what [`Index::recall`] found of searches for `k` rows, of which `target` were to be found.
@@ -30,7 +39,12 @@ pub fn calibrate(
 /// # Errors
 ///
 /// Those of [`FilePages::begin`] and of [`Transaction::commit`](crate::Transaction::commit). Nothing has changed then.
-pub fn audit(index: &Index<FilePages>, k: usize, target: Option<f32>, report: &RecallReport) -> Result<(), Error> {
+pub fn set_audit(
+    index: &Index<FilePages>,
+    k: usize,
+    target: Option<f32>,
+    report: &RecallReport,
+) -> Result<(), Error> {
     let audit = Audit::of(&index.info()?, k, target, report);
     within(index, |change| change.set_audit(audit))
 }

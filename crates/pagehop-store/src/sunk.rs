@@ -2,6 +2,7 @@
 //!
 //! They were just written, so the system's page cache has them: each read copies one from there, and nothing else is kept.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::ops::{Deref, Range};
 use std::os::unix::fs::FileExt;
@@ -20,17 +21,30 @@ pub(crate) struct SunkPages<'s> {
 }
 
 /// A reader of one thread.
-pub(crate) struct SunkReader<'p>(&'p SunkPages<'p>);
+pub(crate) struct SunkReader<'p> {
+    pages: &'p SunkPages<'p>,
+    /// Memory of pages that were given back.
+    spare: RefCell<Vec<Box<PageBuffer>>>,
+}
 
-/// A page that was read.
-pub(crate) struct SunkPage(Box<PageBuffer>);
+/// A page that was read. Its memory is the reader's again when it is dropped.
+pub(crate) struct SunkPage<'r> {
+    buffer: Option<Box<PageBuffer>>,
+    spare: &'r RefCell<Vec<Box<PageBuffer>>>,
+}
 
-impl Deref for SunkPage {
+impl Deref for SunkPage<'_> {
     type Target = [u8];
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.0.0[HOST_HEADER_BYTES..]
+        &self.buffer.as_ref().expect("it goes with the page").0[HOST_HEADER_BYTES..]
+    }
+}
+
+impl Drop for SunkPage<'_> {
+    fn drop(&mut self) {
+        self.spare.borrow_mut().extend(self.buffer.take());
     }
 }
 
@@ -41,7 +55,7 @@ impl Pages for SunkPages<'_> {
         Self: 'p;
 
     fn reader(&self) -> SunkReader<'_> {
-        SunkReader(self)
+        SunkReader { pages: self, spare: RefCell::default() }
     }
 
     fn page_count(&self) -> u32 {
@@ -51,23 +65,23 @@ impl Pages for SunkPages<'_> {
 
 impl Reader for SunkReader<'_> {
     type Guard<'r>
-        = SunkPage
+        = SunkPage<'r>
     where
         Self: 'r;
 
     fn start(&self, _: PageId, _: Range<usize>) {}
 
-    fn finish(&self, page: PageId) -> Result<SunkPage, Error> {
-        if page.0 >= self.0.page_count {
-            return Err(Error::corrupt(page, format!("there are {} pages", self.0.page_count)));
+    fn finish(&self, page: PageId) -> Result<SunkPage<'_>, Error> {
+        let SunkPages { file, target, page_count } = *self.pages;
+        if page.0 >= page_count {
+            return Err(Error::corrupt(page, format!("there are {page_count} pages")));
         }
-        let mut buffer = PageBuffer::new();
-        let bytes = &mut buffer.0;
-        let read = self.0.file.read_exact_at(bytes, u64::from(page.0) * PAGE_BYTES as u64);
-        let refused = |error| Error::io(format!("read of page {} of {}", page.0, self.0.target.display()), error);
-        read.map_err(refused)?;
-        match header::verify(page, bytes) {
-            Ok(()) => Ok(SunkPage(buffer)),
+        let spare = self.spare.borrow_mut().pop();
+        let mut buffer = spare.unwrap_or_else(PageBuffer::new);
+        let read = file.read_exact_at(&mut buffer.0, u64::from(page.0) * PAGE_BYTES as u64);
+        read.map_err(|error| Error::io(format!("read of page {} of {}", page.0, target.display()), error))?;
+        match header::verify(page, &buffer.0) {
+            Ok(()) => Ok(SunkPage { buffer: Some(buffer), spare: &self.spare }),
             Err(fault) => Err(Error::corrupt(page, format!("{fault} as soon as it was written"))),
         }
     }

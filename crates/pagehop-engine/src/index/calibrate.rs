@@ -27,7 +27,7 @@ pub const CALIBRATED_ROWS_MIN: u64 = 1000;
 /// Fewest queries of a user's by which settings can be told apart.
 pub const CALIBRATION_QUERIES_MIN: usize = 50;
 /// Most samples.
-const SAMPLES_MAX: usize = 1000;
+const SAMPLES_MAX: usize = 800;
 /// Fewest, for many neighbors, each of which says something: as many fewer as there are more than so many of them.
 const SAMPLES_MIN: usize = 24;
 const NEIGHBORS_FEW: usize = 25;

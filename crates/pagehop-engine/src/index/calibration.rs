@@ -105,7 +105,8 @@ impl Calibration {
             )));
         }
         let at = self.entries.partition_point(|entry| entry.k < k);
-        let (below, above) = (&self.entries[at.saturating_sub(1)], &self.entries[at.min(self.entries.len() - 1)]);
+        let above = &self.entries[at];
+        let below = if above.k == k { above } else { &self.entries[at.saturating_sub(1)] };
         let (low, high) = (below.setting(recall)?, above.setting(recall)?);
         let share = match (below.k as f32, above.k as f32, k as f32) {
             (a, b, k) if a < b => ((k / a).ln() / (b / a).ln()).clamp(0.0, 1.0),

@@ -25,6 +25,8 @@ use pagehop_kernels as kernels;
 const BLOCK_ROWS: usize = 128;
 /// Queries that are compared with them at once: both and their products fit the CPU's caches.
 const BLOCK_QUERIES: usize = 128;
+/// Rows whose bounds are computed together.
+const LANES: usize = 16;
 /// Pages between two looks at progress.
 const LOOK_PAGES: u32 = 64;
 /// Pages that are asked for before they are needed.
@@ -77,10 +79,7 @@ struct Block {
     /// Ids of the rows that the reader may see, those of all nodes in one run; where those of each node end.
     row_ids: Vec<u64>,
     ends: Vec<usize>,
-    /// Length of what the high plane leaves out of each.
-    rest: Vec<f32>,
-    /// Length of what the high plane holds of each.
-    lengths: Vec<f32>,
+    bounds: Vec<RowBound>,
     dots: Vec<i32>,
 }
 
@@ -152,19 +151,56 @@ impl<'s> Scan<'s> {
     /// Measures the rows that may be among the nearest of one query, by the products of the high planes.
     fn compare_one(&mut self, query: usize, dots: &[i32]) {
         let (rows, sample, probe) = (&self.rows, &mut self.samples[query], &self.probes[query]);
-        let (norm_sq, step) = (probe.query_norm_sq(), 2.0 * self.queries.hi_step(query));
-        let (length, rest) = (2.0 * norm_sq.sqrt(), 2.0 * self.query_rest[query]);
-        for (row, dot) in dots.iter().enumerate() {
-            let OwnCode { step: row_step, norm_sq: row_norm_sq } = rows.codes.own[row];
-            // <q, o> = <q', o'> + <q - q', o'> + <q, o - o'>, and the last two are at most the products of their lengths.
-            let product = step * 16.0 * row_step * *dot as f32 + rest * rows.lengths[row] + length * rows.rest[row];
-            let sum = norm_sq + row_norm_sq;
-            if sum - product - ROUNDING * sum > sample.farthest() || sample.node == Some(rows.nodes[row]) {
+        let norm_sq = probe.query_norm_sq();
+        let bound = Bounding {
+            norm_sq: norm_sq * (1.0 - ROUNDING),
+            step: self.queries.hi_step(query),
+            length: norm_sq.sqrt(),
+            rest: self.query_rest[query],
+        };
+        for (at, (dots, bounds)) in dots.chunks(LANES).zip(rows.bounds.chunks(LANES)).enumerate() {
+            let farthest = sample.farthest();
+            let may_be_near = |(dot, row): (&i32, &RowBound)| bound.least(*dot, row) <= farthest;
+            // Hardly ever one is, and to look at all of a run without a way out is what processors are good at.
+            if !dots.iter().zip(bounds).map(may_be_near).fold(false, |any, near| any | near) {
                 continue;
             }
-            let distance = probe.distance_to(rows.codes.own[row], rows.codes.hi(row), rows.codes.lo(row));
-            rows.row_ids(row).iter().for_each(|row_id| sample.keep((distance, *row_id)));
+            for (row, (dot, row_bound)) in (at * LANES..).zip(dots.iter().zip(bounds)) {
+                if bound.least(*dot, row_bound) > sample.farthest() || sample.node == Some(rows.nodes[row]) {
+                    continue;
+                }
+                let distance = probe.distance_to(rows.codes.own[row], rows.codes.hi(row), rows.codes.lo(row));
+                rows.row_ids(row).iter().for_each(|row_id| sample.keep((distance, *row_id)));
+            }
         }
+    }
+}
+
+/// What of a query says how near rows are at most.
+struct Bounding {
+    norm_sq: f32,
+    step: f32,
+    length: f32,
+    rest: f32,
+}
+
+/// The same of a row: its squared length, twice one unit of its high plane, twice the length of what that holds, and of what it leaves out.
+#[derive(Clone, Copy)]
+struct RowBound {
+    norm_sq: f32,
+    step: f32,
+    length: f32,
+    rest: f32,
+}
+
+impl Bounding {
+    /// The least that the squared distance to a row may be, by the product of the high planes.
+    ///
+    /// `<q, o> = <q', o'> + <q - q', o'> + <q, o - o'>`, of which the last two are at most the products of their lengths.
+    #[inline(always)]
+    fn least(&self, dot: i32, row: &RowBound) -> f32 {
+        let product = self.step * row.step * dot as f32 + self.rest * row.length + self.length * row.rest;
+        self.norm_sq + row.norm_sq - product
     }
 }
 
@@ -182,8 +218,12 @@ impl Block {
         self.ends.push(self.row_ids.len());
         self.codes.push_hi(OwnCode { step: header.step, norm_sq: header.norm_sq }, node.hi());
         self.codes.lo.extend_from_slice(node.lo());
-        self.rest.push(header.step * (own::lo_sum_sq(node.lo()) as f32).sqrt());
-        self.lengths.push(self.codes.hi_norm_sq[self.nodes.len() - 1].max(0.0).sqrt());
+        self.bounds.push(RowBound {
+            norm_sq: header.norm_sq * (1.0 - ROUNDING),
+            step: 2.0 * 16.0 * header.step,
+            length: 2.0 * self.codes.hi_norm_sq[self.nodes.len() - 1].max(0.0).sqrt(),
+            rest: 2.0 * header.step * (own::lo_sum_sq(node.lo()) as f32).sqrt(),
+        });
         true
     }
 
@@ -197,7 +237,6 @@ impl Block {
         self.nodes.clear();
         self.row_ids.clear();
         self.ends.clear();
-        self.rest.clear();
-        self.lengths.clear();
+        self.bounds.clear();
     }
 }
