@@ -13,8 +13,8 @@ use crate::{Error, Metric, threads};
 
 /// Queries that are answered exactly in one go: each takes some ten bytes a dimension meanwhile.
 const EXACT_QUERIES: usize = 4096;
-/// A recall that is off by so little is not missed: calibrations are no more exact than that.
-const INTERVAL_MIN: f32 = 0.005;
+/// A recall that is so little below what was asked for is not missed: calibrations are no more exact than that.
+const TOLERANCE: f32 = 0.005;
 /// Searches between two looks at progress.
 const LOOK_SEARCHES: usize = 16;
 
@@ -138,9 +138,9 @@ impl<P: Pages> Index<P> {
 }
 
 impl RecallReport {
-    /// Whether a recall of `target` is missed by more than chance explains.
+    /// Whether a recall of `target` is missed by more than chance explains and calibrations promise.
     pub fn misses(&self, target: f32) -> bool {
-        self.recall + self.interval.max(INTERVAL_MIN) < target
+        self.recall + self.interval < target - TOLERANCE
     }
 }
 

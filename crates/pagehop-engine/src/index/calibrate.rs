@@ -28,6 +28,8 @@ pub const CALIBRATED_ROWS_MIN: u64 = 1000;
 pub const CALIBRATION_QUERIES_MIN: usize = 50;
 /// Most samples.
 const SAMPLES_MAX: usize = 800;
+/// One row of so many is a sample, of few rows.
+const ROWS_PER_SAMPLE: u64 = 4;
 /// Fewest, for many neighbors, each of which says something: as many fewer as there are more than so many of them.
 const SAMPLES_MIN: usize = 24;
 const NEIGHBORS_FEW: usize = 25;
@@ -84,7 +86,13 @@ impl<P: Pages> Index<P> {
         let state = self.newest.renew(&mut reader)?;
         let (rows, change) = (state.meta.rows, &state.meta.change);
         let mut samples = match queries {
-            [] => samples::choose(&state, &mut reader, SAMPLES_MAX.min((rows / 20) as usize), 0, change.commit)?,
+            [] => samples::choose(
+                &state,
+                &mut reader,
+                SAMPLES_MAX.min((rows / ROWS_PER_SAMPLE) as usize),
+                0,
+                change.commit,
+            )?,
             _ => samples::given(state.meta.dim, queries, 0)?,
         };
         reader.pause();
