@@ -1,9 +1,8 @@
 //! Measuring what searches find: against a look at every row, for vectors of the data or for a user's queries.
 
-use super::calibrate::ways_of;
 use super::calibration::Audit;
 use super::samples::{self, Sample};
-use super::scan::scan;
+use super::scan::{Bounds, scan};
 use super::search::{EVIDENCE_ROWS, Forgotten, Walk, among_the_dead};
 use super::state::State;
 use super::visit::Probe;
@@ -62,7 +61,7 @@ impl<P: Pages> Index<P> {
             _ => samples::given(state.meta.dim, queries, most)?,
         };
         reader.pause();
-        scan(&state, &self.pages, &mut samples, threads, progress)?;
+        scan(&state, &self.pages, &mut samples, Bounds::Likely, threads, progress)?;
         samples.retain(|sample| !sample.nearest.is_empty());
         if samples.is_empty() {
             return Err(Error::argument("there are no rows, or no queries, to measure recall with"));
@@ -71,13 +70,13 @@ impl<P: Pages> Index<P> {
         let total = length as u64;
         let mut go_on = |done| progress(Progress { phase: "search", done, total });
         let parts = threads::each(samples.chunks(length), &mut go_on, |part, look| {
-            let mut reader = self.pages.reader();
+            let (mut reader, mut walk) = (self.pages.reader(), Walk::default());
             let mut shares = Vec::with_capacity(part.len());
             for (at, sample) in part.iter().enumerate() {
                 if at % LOOK_SEARCHES == 0 {
                     look(at as u64)?;
                 }
-                shares.push(found(&state, &mut reader, &mut Walk::default(), sample, k, options)?);
+                shares.push(found(&state, &mut reader, &mut walk, sample, k, options)?);
             }
             reader.pause();
             Ok(shares)
@@ -123,7 +122,7 @@ impl<P: Pages> Index<P> {
         progress: OnProgress<'_>,
     ) -> Result<Vec<SearchResult>, Error> {
         let mut samples = samples::given(state.meta.dim, queries, k)?;
-        let (nodes, missed) = scan(state, &self.pages, &mut samples, threads, progress)?;
+        let (nodes, missed) = scan(state, &self.pages, &mut samples, Bounds::Certain, threads, progress)?;
         let pages_read = state.node_pages().len() as u64;
         let pages_missed = missed / (samples.len() as u64).max(1);
         let stats = Stats { pages_read, pages_missed, distances: nodes, ..Stats::default() };
@@ -177,16 +176,12 @@ fn found<R: Reader>(
     options: &SearchOptions,
 ) -> Result<(f32, f32), Error> {
     walk.probe.prepare(&state.meta, &state.model, &sample.query)?;
-    let ways = ways_of(sample);
-    let (mut stats, mut found) = (Stats::default(), 0);
-    for own in &ways {
-        walk.begin(state, among_the_dead(k, options, state), k, state.meta.change.dead_rows == 0);
-        walk.own = *own;
-        walk.run(state, reader, options, &mut Forgotten, &mut stats)?;
-        found += sample.found(walk.nearest.found.iter().map(|(distance, _)| *distance), k);
-    }
-    walk.own = None;
-    Ok((found as f32 / (ways.len() * sample.wanted(k)) as f32, stats.hops as f32 / ways.len() as f32))
+    let mut stats = Stats::default();
+    walk.begin(state, among_the_dead(k, options, state), k, state.meta.change.dead_rows == 0);
+    walk.leave_out(sample.node, state, reader)?;
+    walk.run(state, reader, options, &mut Forgotten, &mut stats)?;
+    let found = sample.found(walk.nearest.found.iter().map(|(distance, _)| *distance), k);
+    Ok((found as f32 / sample.wanted(k) as f32, stats.hops as f32))
 }
 
 /// Share of the samples that are far from their nearest rows.

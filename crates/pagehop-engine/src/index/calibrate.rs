@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use super::calibration::{CalibratedK, Calibration, KS, RECALLS, Setting, check_recall};
 use super::samples::{self, Sample};
-use super::scan::scan;
-use super::search::{EVIDENCE_ROWS, Forgotten, Own, Walk, among_the_dead};
+use super::scan::{Bounds, scan};
+use super::search::{EVIDENCE_ROWS, Forgotten, Walk, among_the_dead};
 use super::state::State;
 use super::{Change, Index, OnProgress, Progress, SEARCH_LIST_MAX, SearchOptions, Stats};
 use crate::page::{Pages, PagesMut, Reader};
@@ -112,7 +112,7 @@ impl<P: Pages> Index<P> {
         for (share, ks) in shares.iter().zip(&groups) {
             samples[share.clone()].iter_mut().for_each(|sample| sample.k = ks[ks.len() - 1]);
         }
-        scan(&state, &self.pages, &mut samples, threads, progress)?;
+        scan(&state, &self.pages, &mut samples, Bounds::Likely, threads, progress)?;
         let climbing = Climbing { state: &state, pages: &self.pages, threads: threads::available(threads) };
         let mut entries = Vec::new();
         for (at, (share, ks)) in shares.into_iter().zip(&groups).enumerate() {
@@ -186,10 +186,9 @@ fn far(samples: &[Sample]) -> f32 {
     distances.get(at).or(distances.last()).copied().unwrap_or(f32::INFINITY)
 }
 
-/// One way to search for a sample, and what it found.
-struct Way<'s> {
+/// A sample, and what was found of it.
+struct Sought<'s> {
     sample: &'s Sample,
-    own: Option<Own>,
     /// On each rung of a stage, for each number of neighbors.
     found: Vec<usize>,
     is_complete: bool,
@@ -213,19 +212,16 @@ impl<P: Pages> Climbing<'_, P> {
         let foot = SearchOptions::default().search_list.max(2 * ks[ks.len() - 1]);
         let fresh = |k: &usize| CalibratedK { k: *k, best: 0.0, settings: [None; RECALLS.len()] };
         let mut entries: Vec<CalibratedK> = ks.iter().map(fresh).collect();
-        let way = |sample, own| Way { sample, own, found: Vec::new(), is_complete: false };
-        let mut ways: Vec<Way<'_>> = samples
-            .iter()
-            .flat_map(|sample| ways_of(sample).into_iter().map(move |own| way(sample, own)))
-            .collect();
+        let sought = |sample| Sought { sample, found: Vec::new(), is_complete: false };
+        let mut all: Vec<Sought<'_>> = samples.iter().map(sought).collect();
         let (mut below, mut rung) = (None, 0);
         for stage in RUNGS.chunk_by(|a, b| a.1 == b.1) {
             let search_list = (stage[0].1 * foot).min(SEARCH_LIST_MAX);
-            self.search(&mut ways, ks, search_list, stage, &mut |_| on_rung(rung))?;
+            self.search(&mut all, ks, search_list, stage, &mut |_| on_rung(rung))?;
             for (at, (slack, _)) in stage.iter().enumerate() {
                 let options = SearchOptions { search_list, slack: *slack, ..SearchOptions::default() };
                 for (place, entry) in entries.iter_mut().enumerate() {
-                    let found = recall_of(&ways, entry.k, at * ks.len() + place, ways.len() / samples.len());
+                    let found = recall_of(&all, entry.k, at * ks.len() + place);
                     take_down(entry, found, &options, below);
                 }
                 below = slack.is_finite().then_some(*slack);
@@ -241,20 +237,20 @@ impl<P: Pages> Climbing<'_, P> {
     /// Searches for all that have not found everything yet, with the slacks of a stage one after the other.
     fn search(
         &self,
-        ways: &mut [Way<'_>],
+        all: &mut [Sought<'_>],
         ks: &[usize],
         search_list: usize,
         stage: &[(f32, usize)],
         go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let length = ways.len().div_ceil(self.threads).max(1);
-        threads::each(ways.chunks_mut(length), go_on, |part, look| {
+        let length = all.len().div_ceil(self.threads).max(1);
+        threads::each(all.chunks_mut(length), go_on, |part, look| {
             let (mut reader, mut walk) = (self.pages.reader(), Walk::default());
-            for (at, way) in part.iter_mut().enumerate() {
+            for (at, sought) in part.iter_mut().enumerate() {
                 if at % LOOK_SEARCHES == 0 {
                     look(at as u64)?;
                 }
-                way.search(self.state, &mut reader, &mut walk, ks, search_list, stage)?;
+                sought.search(self.state, &mut reader, &mut walk, ks, search_list, stage)?;
             }
             reader.pause();
             Ok(())
@@ -263,7 +259,7 @@ impl<P: Pages> Climbing<'_, P> {
     }
 }
 
-impl Way<'_> {
+impl Sought<'_> {
     fn search<R: Reader>(
         &mut self,
         state: &State,
@@ -279,7 +275,7 @@ impl Way<'_> {
         if !self.is_complete {
             walk.probe.prepare(&state.meta, &state.model, &self.sample.query)?;
             walk.begin(state, among_the_dead(k, &options, state), k, state.meta.change.dead_rows == 0);
-            walk.own = self.own;
+            walk.leave_out(self.sample.node, state, reader)?;
             walk.enter_for(stage[stage.len() - 1].0);
         }
         for (slack, _) in stage {
@@ -294,19 +290,14 @@ impl Way<'_> {
             let found = &self.found[self.found.len() - ks.len()..];
             self.is_complete = found.iter().zip(ks).all(|(found, k)| *found == self.sample.wanted(*k));
         }
-        walk.own = None;
         Ok(())
     }
 }
 
-/// Mean recall at `k`, and its interval, by what was found in one `place`; so many ways belong to each sample.
-fn recall_of(ways: &[Way<'_>], k: usize, place: usize, ways_of_each: usize) -> (f32, f32) {
-    let share = |ways: &[Way<'_>]| {
-        let (found, wanted) =
-            ways.iter().fold((0, 0), |sum, way| (sum.0 + way.found[place], sum.1 + way.sample.wanted(k)));
-        found as f32 / wanted.max(1) as f32
-    };
-    samples::mean(&ways.chunks(ways_of_each).map(share).collect::<Vec<_>>())
+/// Mean recall at `k`, and its interval, by what was found in one `place`.
+fn recall_of(all: &[Sought<'_>], k: usize, place: usize) -> (f32, f32) {
+    let share = |sought: &Sought<'_>| sought.found[place] as f32 / sought.sample.wanted(k).max(1) as f32;
+    samples::mean(&all.iter().map(share).collect::<Vec<_>>())
 }
 
 /// Takes down the settings for recalls that this rung is the first to reach: between it and the slack of the rung `below`.
@@ -325,14 +316,5 @@ fn take_down(entry: &mut CalibratedK, found: (f32, f32), options: &SearchOptions
         let share = (missed(known) - missed(wanted)) / (missed(known) - missed(entry.best));
         let slack = below.filter(|_| slack.is_finite()).map_or(slack, |below| below + (slack - below) * share);
         *setting = Some(Setting { slack, search_list, interval });
-    }
-}
-
-/// How a sample is searched for. The ways that lead through a vector's own node are of use to no query that is not in the index; but
-/// where they run there would be others, had it never been there. The truth lies between.
-pub(super) fn ways_of(sample: &Sample) -> Vec<Option<Own>> {
-    match sample.node {
-        Some(node) => vec![Some(Own::Avoided(node)), Some(Own::Visited(node))],
-        None => vec![None],
     }
 }

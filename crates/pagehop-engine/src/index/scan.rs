@@ -6,8 +6,7 @@
 //! measure  the few that may be nearer than the k-th row found, by their whole codes
 //! ```
 //!
-//! The bound holds for certain, so the answer is that of the whole codes for every pair; of the pairs a percent or so is
-//! measured. Queries are shared out among threads, each of which reads every page.
+//! Of the pairs a percent or so is measured. Queries are shared out among threads, each of which reads every page.
 
 use super::samples::Sample;
 use super::state::State;
@@ -31,8 +30,20 @@ const LANES: usize = 16;
 const LOOK_PAGES: u32 = 64;
 /// Pages that are asked for before they are needed.
 const PAGES_AHEAD: u32 = 32;
+/// What high planes leave out has a random direction, for codes are of rotated vectors: its product with another vector is beyond
+/// so many standard deviations for hardly one pair in a million million.
+const DEVIATIONS: f32 = 7.0;
 /// What the sums of a bound may be off by, as a share of the squared lengths in it.
 const ROUNDING: f32 = 1e-5;
+
+/// How sure a bound must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bounds {
+    /// It holds, whatever the vectors.
+    Certain,
+    /// It holds but for chance that nobody meets, and is the tighter the more dimensions there are.
+    Likely,
+}
 
 /// Finds the nearest rows of every sample, as many as it wants: `rows * samples.len()` products of bytes. Beside a writer
 /// rows may be missed that are moved meanwhile. Returns the nodes that were looked at, and the pages read from storage.
@@ -44,6 +55,7 @@ pub(crate) fn scan<P: Pages>(
     state: &State,
     pages: &P,
     samples: &mut [Sample],
+    bounds: Bounds,
     threads: usize,
     progress: OnProgress<'_>,
 ) -> Result<(u64, u64), Error> {
@@ -53,7 +65,7 @@ pub(crate) fn scan<P: Pages>(
     let mut go_on = |done| progress(Progress { phase: "scan", done, total });
     let counts = threads::each(samples.chunks_mut(length), &mut go_on, |part, look| {
         let mut reader = pages.reader();
-        let nodes = Scan::new(state, part)?.run(&mut reader, look)?;
+        let nodes = Scan::new(state, part, bounds)?.run(&mut reader, look)?;
         reader.pause();
         Ok((nodes, reader.pages_missed()))
     })?;
@@ -68,6 +80,8 @@ struct Scan<'s> {
     /// The queries' codes, and what of them the high planes leave out.
     queries: Codes,
     query_rest: Vec<f32>,
+    /// How much of the product of two lengths a product of vectors may be.
+    share: f32,
     rows: Block,
 }
 
@@ -84,7 +98,7 @@ struct Block {
 }
 
 impl<'s> Scan<'s> {
-    fn new(state: &'s State, samples: &'s mut [Sample]) -> Result<Self, Error> {
+    fn new(state: &'s State, samples: &'s mut [Sample], bounds: Bounds) -> Result<Self, Error> {
         let dim = state.meta.layout.inner_dim;
         let mut queries = Codes::with_capacity(dim, samples.len());
         let (mut probes, mut query_rest) = (Vec::with_capacity(samples.len()), Vec::new());
@@ -99,7 +113,11 @@ impl<'s> Scan<'s> {
             sample.nearest.clear();
         }
         let rows = Block { codes: Codes::new(dim), ..Block::default() };
-        Ok(Self { state, samples, probes, queries, query_rest, rows })
+        let share = match bounds {
+            Bounds::Certain => 1.0,
+            Bounds::Likely => (DEVIATIONS / (dim as f32).sqrt()).min(1.0),
+        };
+        Ok(Self { state, samples, probes, queries, query_rest, share, rows })
     }
 
     fn run<R: Reader>(mut self, reader: &mut R, look: Look<'_>) -> Result<u64, Error> {
@@ -155,8 +173,8 @@ impl<'s> Scan<'s> {
         let bound = Bounding {
             norm_sq: norm_sq * (1.0 - ROUNDING),
             step: self.queries.hi_step(query),
-            length: norm_sq.sqrt(),
-            rest: self.query_rest[query],
+            length: norm_sq.sqrt() * self.share,
+            rest: self.query_rest[query] * self.share,
         };
         for (at, (dots, bounds)) in dots.chunks(LANES).zip(rows.bounds.chunks(LANES)).enumerate() {
             let farthest = sample.farthest();
@@ -196,7 +214,7 @@ struct RowBound {
 impl Bounding {
     /// The least that the squared distance to a row may be, by the product of the high planes.
     ///
-    /// `<q, o> = <q', o'> + <q - q', o'> + <q, o - o'>`, of which the last two are at most the products of their lengths.
+    /// `<q, o> = <q', o'> + <q - q', o'> + <q, o - o'>`, of which the last two are at most a share of the products of their lengths.
     #[inline(always)]
     fn least(&self, dot: i32, row: &RowBound) -> f32 {
         let product = self.step * row.step * dot as f32 + self.rest * row.length + self.length * row.rest;
