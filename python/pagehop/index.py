@@ -240,7 +240,7 @@ class Index:
         """Measure which settings reach which recall, and store it for `search(..., recall=...)`.
 
         queries: a matrix of queries such as the index is asked, 50 or more: the recall is then that of queries like
-            them. Without any, up to 800 vectors of the index are queries, which stand for others that come from where
+            them. Without any, up to 600 vectors of the index are queries, which stand for others that come from where
             the rows come from.
         threads: 0 means one per core.
         progress: as for `add`.

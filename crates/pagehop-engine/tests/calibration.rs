@@ -22,7 +22,7 @@ fn unseen_queries_are_answered_at_the_recall_that_is_asked_for() {
         let rows = Rows::new(DIM, embeddings(DIM, 12_000, 1));
         let index = index(&rows, metric);
         let calibration = calibrated(&index);
-        assert_eq!((calibration.rows, calibration.samples), (12_000, 800));
+        assert_eq!((calibration.rows, calibration.samples), (12_000, 600));
         let ks: Vec<usize> = calibration.entries.iter().map(|entry| entry.k).collect();
         assert_eq!(ks, [1, 10, 100, 1000]);
         let queries = embeddings(DIM, 400, 2);
@@ -32,7 +32,7 @@ fn unseen_queries_are_answered_at_the_recall_that_is_asked_for() {
             let (found, ..) = recall(&index, &rows, metric, &queries, &options);
             let own = index.recall(10, 600, &[], &options, 2, &mut no_progress()).unwrap();
             println!("{metric:?} {wanted}: {found}, slack {}, audit {}", options.slack, own.recall);
-            // The intervals of two samples of 400 and 800 are about half of this wide.
+            // The intervals of two samples of 400 and 600 are about half of this wide.
             let room = 0.25 * (1.0 - f64::from(wanted)) + 0.01;
             assert!((found - f64::from(wanted)).abs() < room, "{metric:?} {wanted}: {found}");
             assert!(options.slack >= before, "settings for more recall are no cheaper");

@@ -27,7 +27,7 @@ pub const CALIBRATED_ROWS_MIN: u64 = 1000;
 /// Fewest queries of a user's by which settings can be told apart.
 pub const CALIBRATION_QUERIES_MIN: usize = 50;
 /// Most samples.
-const SAMPLES_MAX: usize = 800;
+const SAMPLES_MAX: usize = 600;
 /// One row of so many is a sample, of few rows.
 const ROWS_PER_SAMPLE: u64 = 4;
 /// Fewest, for many neighbors, each of which says something: as many fewer as there are more than so many of them.
@@ -70,7 +70,7 @@ impl<P: Pages> Index<P> {
     /// after the other. Nothing is changed: [`Change::set_calibration`] stores it. `None` for an index of fewer than
     /// [`CALIBRATED_ROWS_MIN`] rows.
     ///
-    /// It reads every page once for each of `threads` (0: one for each core) and takes about as long as a twentieth of a build.
+    /// It reads every page once for each of `threads` (0: one for each core) and takes about as long as a tenth of a build by one thread.
     ///
     /// # Errors
     ///
