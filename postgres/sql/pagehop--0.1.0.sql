@@ -68,7 +68,8 @@ CREATE FUNCTION pagehop_info(
         OUT format_version int4, OUT metric text, OUT dimensions int4,
         OUT nodes int8, OUT dead_nodes int8, OUT free_slots int8, OUT pages int8, OUT bytes int8,
         OUT max_degree int4, OUT nodes_per_page int4, OUT edge_bits int4,
-        OUT trained_rows int8, OUT added_rows int8, OUT deleted_rows int8)
+        OUT trained_rows int8, OUT added_rows int8, OUT deleted_rows int8,
+        OUT calibrated_nodes int8, OUT changes_since_calibration int8)
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pagehop_info(regclass) IS 'size and state of a pagehop index';
@@ -105,6 +106,21 @@ CREATE FUNCTION pagehop_calibrate(
 
 COMMENT ON FUNCTION pagehop_calibrate(regclass) IS 'measure what each recall takes in a pagehop index';
 
+-- The same for real queries, 50 or more: the recall is then that of queries like them. Those that are NULL, or have no place in the
+-- index, are passed over.
+
+CREATE FUNCTION pagehop_calibrate(
+        index regclass, vectors @extschema:vector@.vector[],
+        OUT k int4, OUT recall float4, OUT slack float4, OUT search_list int4, OUT "interval" float4, OUT best float4)
+    RETURNS SETOF record
+    AS 'MODULE_PATHNAME', 'pagehop_calibrate_vectors' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
+CREATE FUNCTION pagehop_calibrate(
+        index regclass, vectors @extschema:vector@.halfvec[],
+        OUT k int4, OUT recall float4, OUT slack float4, OUT search_list int4, OUT "interval" float4, OUT best float4)
+    RETURNS SETOF record
+    AS 'MODULE_PATHNAME', 'pagehop_calibrate_halfvecs' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
 CREATE FUNCTION pagehop_calibration(
         index regclass,
         OUT k int4, OUT recall float4, OUT slack float4, OUT search_list int4, OUT "interval" float4, OUT best float4)
@@ -113,11 +129,23 @@ CREATE FUNCTION pagehop_calibration(
 
 COMMENT ON FUNCTION pagehop_calibration(regclass) IS 'what pagehop_calibrate, or the build, found last';
 
--- Measures the recall of searches with this session's settings: rows of the index as queries, against a look at every row.
+-- Measures the recall of searches with this session's settings: rows of the index as queries, or real ones, against a look at every
+-- row. A pagehop.recall that is missed by more than the interval, and a calibration that much has changed since, are warnings. far
+-- is the share of queries that are farther from the rows than 99 of 100 were when the index was calibrated.
 
 CREATE FUNCTION pagehop_recall(
         index regclass, k int4 DEFAULT 10, samples int4 DEFAULT 400,
-        OUT recall float4, OUT "interval" float4, OUT queries int4, OUT hops float4)
+        OUT recall float4, OUT "interval" float4, OUT queries int4, OUT hops float4, OUT far float4)
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE FUNCTION pagehop_recall(
+        index regclass, k int4, vectors @extschema:vector@.vector[],
+        OUT recall float4, OUT "interval" float4, OUT queries int4, OUT hops float4, OUT far float4)
+    AS 'MODULE_PATHNAME', 'pagehop_recall_vectors' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE FUNCTION pagehop_recall(
+        index regclass, k int4, vectors @extschema:vector@.halfvec[],
+        OUT recall float4, OUT "interval" float4, OUT queries int4, OUT hops float4, OUT far float4)
+    AS 'MODULE_PATHNAME', 'pagehop_recall_halfvecs' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pagehop_recall(regclass, int4, int4) IS 'recall of a pagehop index with the settings of this session';

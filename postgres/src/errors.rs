@@ -61,6 +61,12 @@ pub(crate) fn notice(message: String, detail: &str, hint: String) {
     ErrorReport::new(code, message, "pagehop").set_detail(detail).set_hint(hint).report(PgLogLevel::NOTICE);
 }
 
+/// Warns the client.
+pub(crate) fn warn(message: String, hint: String) {
+    let code = PgSqlErrorCode::ERRCODE_WARNING;
+    ErrorReport::new(code, message, "pagehop").set_hint(hint).report(PgLogLevel::WARNING);
+}
+
 /// Name of a relation.
 ///
 /// # Safety

@@ -138,7 +138,7 @@ impl Inspected {
     /// # Safety
     ///
     /// The index is open.
-    unsafe fn describe(&self) -> Result<[pg_sys::Datum; 14], Error> {
+    unsafe fn describe(&self) -> Result<[Option<pg_sys::Datum>; 16], Error> {
         // SAFETY: the caller's promise.
         let open = unsafe { models::open(self.index)? };
         let info = open.info()?;
@@ -148,7 +148,8 @@ impl Inspected {
             Metric::InnerProduct => "ip",
             Metric::Cosine => "cosine",
         };
-        Ok([
+        let known = info.calibration;
+        let stored = [
             integer(info.format_version as usize),
             metric.into_datum().expect("a text is no null"),
             integer(info.dim),
@@ -163,7 +164,12 @@ impl Inspected {
             bigint(info.trained_rows),
             bigint(info.added_rows),
             bigint(info.deleted_rows),
-        ])
+        ];
+        let mut values = [None; 16];
+        values.iter_mut().zip(stored).for_each(|(value, stored)| *value = Some(stored));
+        values[14] = known.map(|known| bigint(known.rows));
+        values[15] = known.map(|known| bigint(known.changes));
+        Ok(values)
     }
 
     /// Checks the index while nobody changes it.
@@ -256,7 +262,7 @@ fn replayed() -> Option<pg_sys::XLogRecPtr> {
 /// `call` is of a function whose result is a row, and `values` are of its columns' types.
 pub(crate) unsafe fn row<const N: usize>(
     call: pg_sys::FunctionCallInfo,
-    mut values: [pg_sys::Datum; N],
+    values: [impl Into<Option<pg_sys::Datum>>; N],
 ) -> pg_sys::Datum {
     // SAFETY: the caller's promise; PostgreSQL copies the values, of which there are as many as columns.
     unsafe {
@@ -267,7 +273,9 @@ pub(crate) unsafe fn row<const N: usize>(
             let hint = "ALTER EXTENSION pagehop UPDATE; makes the functions those of the library.".to_string();
             errors::report(PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH, what, Some(hint));
         }
-        let mut nulls = [false; N];
+        let values = values.map(Into::into);
+        let mut nulls = values.map(|value| value.is_none());
+        let mut values = values.map(|value| value.unwrap_or(pg_sys::Datum::from(0)));
         let columns = pg_sys::BlessTupleDesc(columns);
         let tuple = pg_sys::heap_form_tuple(columns, values.as_mut_ptr(), nulls.as_mut_ptr());
         pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data)

@@ -156,6 +156,13 @@ unsafe fn calibrated(index: &OpenIndex, relation: pg_sys::Relation, recall: f32)
     }
 }
 
+/// The recall that searches of this session are to have, if it is what says how they go.
+pub(crate) fn target() -> Option<f32> {
+    let recall = RECALL.get() as f32;
+    let is_asked = recall > 0.0 && recall < 1.0 && !(search_list().is_some() && SLACK.get() >= 0.0);
+    is_asked.then_some(recall)
+}
+
 /// Whether the true neighbors are wanted, which takes a look at every row.
 pub(crate) fn is_exact() -> bool {
     RECALL.get() >= 1.0

@@ -1,19 +1,29 @@
-//! Recall as a setting: measured at the end of a build or on demand, stored in the index, looked up by `pagehop.recall`.
+//! Recall as a setting: measured at the end of a build or on demand, stored in the index, looked up by `pagehop.recall`; and
+//! audited. The queries are rows of the index, or real ones.
 
 use std::ops::ControlFlow;
 
 use pagehop_engine::index::RECALLS;
-use pagehop_engine::{Calibration, Error, Progress};
+use pagehop_engine::{Calibration, Error, Info, Measured, Progress, RecallReport};
 use pgrx::pg_sys;
 
 use crate::inspect::{self, Inspected, integer};
 use crate::models::OpenIndex;
+use crate::opclass::{Element, Kind};
 use crate::writer::Writer;
-use crate::{models, options, progress};
+use crate::{errors, models, options, progress};
 
 crate::sql_function!(pagehop_calibrate, pg_finfo_pagehop_calibrate, |call| {
     // SAFETY: PostgreSQL calls it as the extension's script declares it: rows from one argument, a strict `regclass`.
-    unsafe { calibrate(call) }
+    unsafe { calibrate(call, Vec::new()) }
+});
+crate::sql_function!(pagehop_calibrate_vectors, pg_finfo_pagehop_calibrate_vectors, |call| {
+    // SAFETY: as above, and from a second argument, an array of `vector` that is not null.
+    unsafe { calibrate(call, queries(call, 1, Element::F32)) }
+});
+crate::sql_function!(pagehop_calibrate_halfvecs, pg_finfo_pagehop_calibrate_halfvecs, |call| {
+    // SAFETY: the same of `halfvec`.
+    unsafe { calibrate(call, queries(call, 1, Element::F16)) }
 });
 crate::sql_function!(pagehop_calibration, pg_finfo_pagehop_calibration, |call| {
     // SAFETY: as above.
@@ -21,8 +31,22 @@ crate::sql_function!(pagehop_calibration, pg_finfo_pagehop_calibration, |call| {
 });
 crate::sql_function!(pagehop_recall, pg_finfo_pagehop_recall, |call| {
     // SAFETY: PostgreSQL calls it as declared: a row from a `regclass` and two numbers, all strict.
-    unsafe { recall(call) }
+    unsafe {
+        let samples = pgrx::fcinfo::pg_getarg::<i32>(call, 2).and_then(|count| usize::try_from(count).ok());
+        recall(call, samples.unwrap_or(0), Vec::new())
+    }
 });
+crate::sql_function!(pagehop_recall_vectors, pg_finfo_pagehop_recall_vectors, |call| {
+    // SAFETY: PostgreSQL calls it as declared: a row from a `regclass`, a number and an array of `vector`, all strict.
+    unsafe { recall(call, 0, queries(call, 2, Element::F32)) }
+});
+crate::sql_function!(pagehop_recall_halfvecs, pg_finfo_pagehop_recall_halfvecs, |call| {
+    // SAFETY: the same of `halfvec`.
+    unsafe { recall(call, 0, queries(call, 2, Element::F16)) }
+});
+
+/// Real queries.
+type Queries = Vec<Vec<f32>>;
 
 /// Calibrates an index whose build is about to end. One of few rows is not.
 ///
@@ -33,7 +57,7 @@ pub(crate) unsafe fn calibrate_new(index: pg_sys::Relation) -> Result<(), Error>
     // SAFETY: the caller's promise.
     let mut writer = unsafe { Writer::unlogged(index)? };
     let open = writer.index();
-    let Some(found) = open.calibrate(&mut |step| {
+    let Some(found) = open.calibrate(&[], 1, &mut |step| {
         progress::show(step);
         go_on(step)
     })?
@@ -45,19 +69,72 @@ pub(crate) unsafe fn calibrate_new(index: pg_sys::Relation) -> Result<(), Error>
     change.finish()
 }
 
-/// `pagehop_calibrate(regclass)`.
+/// The vectors of an argument; NULL among them is passed over.
 ///
 /// # Safety
 ///
-/// `call` is of a function with one argument, a `regclass` that is not null, and rows as its result.
-unsafe fn calibrate(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+/// `call` is of a function whose argument `at` is an array, not null, of the type that `element` names.
+unsafe fn queries(call: pg_sys::FunctionCallInfo, at: usize, element: Element) -> Queries {
+    // SAFETY: the caller's promise; PostgreSQL allocates the list in the memory context of the call.
+    unsafe {
+        let datum = pgrx::fcinfo::pg_getarg_datum(call, at).expect("the function is strict");
+        let array = pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
+        let (mut length, mut by_value, mut align) = (0, false, 0);
+        pg_sys::get_typlenbyvalalign((*array).elemtype, &raw mut length, &raw mut by_value, &raw mut align);
+        let (mut values, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        pg_sys::deconstruct_array(
+            array,
+            (*array).elemtype,
+            length.into(),
+            by_value,
+            align,
+            &raw mut values,
+            &raw mut nulls,
+            &raw mut count,
+        );
+        let vector = |at| {
+            let mut vector = Vec::new();
+            crate::vector::append(*values.add(at), element, &mut vector);
+            vector
+        };
+        (0..count as usize).filter(|at| !*nulls.add(*at)).map(vector).collect()
+    }
+}
+
+/// Those of `queries` that have a place in an index, one after the other.
+///
+/// # Safety
+///
+/// `index` is open and of this access method.
+unsafe fn placed(index: pg_sys::Relation, dim: usize, queries: &Queries) -> Result<Vec<f32>, Error> {
+    // SAFETY: the caller's promise.
+    let kind = unsafe { Kind::of(index) };
+    let mut placed = Vec::new();
+    for query in queries.iter().filter(|query| kind.has_place(query)) {
+        if query.len() != dim {
+            return Err(Error::Dimension { expected: dim, got: query.len() });
+        }
+        placed.extend_from_slice(query);
+    }
+    if placed.is_empty() && !queries.is_empty() {
+        return Err(Error::argument("none of the queries has a place in it"));
+    }
+    Ok(placed)
+}
+
+/// `pagehop_calibrate(regclass)`, and with `queries`.
+///
+/// # Safety
+///
+/// `call` is of a function with a first argument, a `regclass` that is not null, and rows as its result.
+unsafe fn calibrate(call: pg_sys::FunctionCallInfo, queries: Queries) -> pg_sys::Datum {
     // SAFETY: the caller's promise. The index is open until it is closed. Nobody waits while it is measured: what is
     // stored then is what was there.
     unsafe {
         pg_sys::PreventCommandIfReadOnly(c"pagehop_calibrate()".as_ptr());
         pg_sys::PreventCommandDuringRecovery(c"pagehop_calibrate()".as_ptr());
         let inspected = Inspected::open(call, pg_sys::ACL_MAINTAIN);
-        let found = measure_and_store(inspected.index).unwrap_or_else(|error| inspected.raise(error));
+        let found = measure_and_store(inspected.index, &queries).unwrap_or_else(|error| inspected.raise(error));
         inspected.close();
         rows(call, found)
     }
@@ -66,10 +143,12 @@ unsafe fn calibrate(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
 /// # Safety
 ///
 /// `index` is open and of this access method.
-unsafe fn measure_and_store(index: pg_sys::Relation) -> Result<Option<Calibration>, Error> {
+unsafe fn measure_and_store(index: pg_sys::Relation, queries: &Queries) -> Result<Option<Calibration>, Error> {
     // SAFETY: the caller's promise.
     let open = unsafe { models::open(index)? };
-    let Some(found) = open.calibrate(&mut go_on)? else { return Ok(None) };
+    // SAFETY: as above.
+    let queries = unsafe { placed(index, open.info()?.dim, queries)? };
+    let Some(found) = open.calibrate(&queries, 1, &mut go_on)? else { return Ok(None) };
     // SAFETY: as above.
     let mut writer = unsafe { Writer::new(index)? };
     let open = writer.index();
@@ -83,7 +162,7 @@ unsafe fn measure_and_store(index: pg_sys::Relation) -> Result<Option<Calibratio
 ///
 /// # Safety
 ///
-/// As [`calibrate`].
+/// `call` is of a function with one argument, a `regclass` that is not null, and rows as its result.
 unsafe fn calibration(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // SAFETY: the caller's promise.
     unsafe {
@@ -95,26 +174,51 @@ unsafe fn calibration(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     }
 }
 
-/// `pagehop_recall(regclass, k, samples)`.
+/// `pagehop_recall(regclass, k, samples)`, or with `queries` instead.
 ///
 /// # Safety
 ///
-/// `call` is of a function with three arguments, none of them null, and a row as its result.
-unsafe fn recall(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+/// `call` is of a function with a `regclass` and an `int4` first, neither of them null, and a row as its result.
+unsafe fn recall(call: pg_sys::FunctionCallInfo, samples: usize, queries: Queries) -> pg_sys::Datum {
     // SAFETY: the caller's promise.
     unsafe {
-        let count = |at| pgrx::fcinfo::pg_getarg::<i32>(call, at).and_then(|count| usize::try_from(count).ok());
-        let (k, samples) = (count(1).unwrap_or(0), count(2).unwrap_or(0));
+        let k = pgrx::fcinfo::pg_getarg::<i32>(call, 1).and_then(|k| usize::try_from(k).ok()).unwrap_or(0);
         let inspected = Inspected::open(call, pg_sys::ACL_SELECT);
         let measure = |open: OpenIndex| {
             let options = options::search(&open, inspected.index)?;
-            open.recall(k, samples, &[], &options, &mut go_on)
+            let info = open.info()?;
+            let some = placed(inspected.index, info.dim, &queries)?;
+            let report = open.recall(k, samples, &some, &options, 1, &mut go_on)?;
+            warn(&errors::name(inspected.index), &info, &report, !queries.is_empty());
+            Ok(report)
         };
         let report = models::open(inspected.index).and_then(measure);
         let report = report.unwrap_or_else(|error| inspected.raise(error));
         inspected.close();
-        let numbers = [report.recall, report.interval, report.hops].map(real);
-        inspect::row(call, [numbers[0], numbers[1], integer(report.samples), numbers[2]])
+        let RecallReport { recall, interval, samples, hops, far } = report;
+        let [recall, interval, hops] = [recall, interval, hops].map(real).map(Some);
+        inspect::row(call, [recall, interval, Some(integer(samples)), hops, far.map(real)])
+    }
+}
+
+/// Warns of a recall that this session asks for and does not get, or may not.
+fn warn(name: &str, info: &Info, report: &RecallReport, by_queries: bool) {
+    let Some(target) = options::target() else { return };
+    let with = if by_queries { ", and with queries like these as its second argument by them" } else { "" };
+    let hint = format!("SELECT pagehop_calibrate('{name}'); measures anew what each recall takes{with}.");
+    let RecallReport { recall, interval, .. } = report;
+    if report.misses(target) {
+        let what = format!(
+            "searches of index \"{name}\" with pagehop.recall = {target} find {recall:.4} +- {interval:.4}"
+        );
+        errors::warn(what, hint);
+    } else if let Some(known) = info.calibration.filter(Measured::is_outdated) {
+        let Measured { rows, changes, .. } = known;
+        let what = format!(
+            "{changes} rows were added to index \"{name}\" or deleted since it was calibrated at {rows}: searches may find \
+             less than pagehop.recall"
+        );
+        errors::warn(what, hint);
     }
 }
 

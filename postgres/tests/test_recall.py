@@ -34,7 +34,7 @@ def built(connection: psycopg.Connection, rows: int) -> None:
 def test_what_is_asked_for_is_found(connect: Connect) -> None:
     connection = connect()
     built(connection, 5000)
-    assert number(connection, CALIBRATED) == 14, "seven recalls at 1 and at 10 neighbors"
+    assert number(connection, CALIBRATED) == 21, "seven recalls at 1, 10 and 100 neighbors"
     hops: list[float] = []
     for wanted in [0.9, 0.95, 0.99]:
         run(connection, f"SET pagehop.recall = {wanted}")
@@ -60,14 +60,14 @@ def test_an_index_that_grew_is_calibrated_on_demand(connect: Connect) -> None:
     assert len(ids(connection, NEAREST)) == 10
     made = run(connection, "SELECT * FROM pagehop_calibrate('items_embedding')")
     assert made == run(connection, "SELECT * FROM pagehop_calibration('items_embedding')")
-    assert len(made) == 14
+    assert len(made) == 21
     run(connection, "SET pagehop.recall = 0.95")
     assert recall(connection) > 0.9
     fill(connection, vectors(3000, seed=2), first=1500)
     run(connection, "DELETE FROM items WHERE id % 3 = 0")
     run(connection, "VACUUM items")
     assert recall(connection) > 0.85
-    assert number(connection, CALIBRATED) == 14, "it is kept until the next"
+    assert number(connection, CALIBRATED) == 21, "it is kept until the next"
 
 
 def test_a_small_index_is_searched_to_its_end(connect: Connect) -> None:
@@ -125,6 +125,70 @@ def test_an_audit_measures_what_the_session_has_set(connect: Connect) -> None:
     for wrong in ["k => 0", "k => -1", "samples => 0", "k => 1000000"]:
         with pytest.raises(errors.InvalidParameterValue):
             run(connection, f"SELECT * FROM pagehop_recall('items_embedding', {wrong})")
+
+
+@pytest.mark.parametrize("kind", ["vector", "halfvec"])
+def test_real_queries_are_measured_with_and_calibrated_by(connect: Connect, kind: str) -> None:
+    connection = connect()
+    create(connection, f"{kind}_l2_ops", kind)
+    run(connection, "DROP INDEX items_embedding")
+    fill(connection, vectors(3000, seed=1))
+    run(connection, f"CREATE INDEX items_embedding ON items USING pagehop (embedding {kind}_l2_ops)")
+    run(connection, f"CREATE TABLE asked (query {kind}(24))")
+    with connection.cursor().copy("COPY asked FROM STDIN") as copy:
+        for row in [*vectors(120, seed=5), None]:
+            copy.write_row([row])
+    asked = "(SELECT array_agg(query) FROM asked)"
+    run(connection, "SET pagehop.slack = 0.02; SET pagehop.search_list = 100")
+    audit = f"SELECT recall, queries, far FROM pagehop_recall('items_embedding', 10, {asked})"
+    [(found, queries, far)] = run(connection, audit)
+    assert queries == 120, "NULL asks for nothing"
+    assert isinstance(found, float)
+    assert isinstance(far, float)
+    assert far < 0.1
+    by_hand = recall(connection, vectors(120, seed=5))
+    assert abs(found - by_hand) < 0.01, (found, by_hand)
+    run(connection, "RESET pagehop.slack; RESET pagehop.search_list")
+    made = run(connection, f"SELECT * FROM pagehop_calibrate('items_embedding', {asked})")
+    assert made == run(connection, "SELECT * FROM pagehop_calibration('items_embedding')")
+    run(connection, "SET pagehop.recall = 0.95")
+    [(found, *_)] = run(connection, audit)
+    assert isinstance(found, float)
+    assert abs(found - 0.95) < 0.01, "it was calibrated by these very queries"
+    with pytest.raises(errors.InvalidParameterValue, match="no queries"):
+        run(connection, f"SELECT * FROM pagehop_recall('items_embedding', 10, '{{}}'::{kind}[])")
+    with pytest.raises(errors.DataException, match="different vector dimensions 24 and 2"):
+        run(connection, f"SELECT * FROM pagehop_recall('items_embedding', 10, ARRAY['[1,2]'::{kind}])")
+    with pytest.raises(errors.InvalidParameterValue, match="calibration takes 50"):
+        run(connection, f"SELECT * FROM pagehop_calibrate('items_embedding', ARRAY[{asked}[1]])")
+
+
+def test_a_recall_that_is_missed_and_many_changes_are_warnings(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 2000)
+    told: list[str] = []
+    connection.add_notice_handler(lambda notice: told.append(f"{notice.severity}: {notice.message_primary}"))
+    run(connection, "SET pagehop.recall = 0.5")
+    info = "SELECT calibrated_nodes, changes_since_calibration FROM pagehop_info('items_embedding')"
+    assert run(connection, info) == [(2000, 0)]
+    run(connection, "SELECT * FROM pagehop_recall('items_embedding')")
+    assert told == []
+    fill(connection, vectors(600, seed=9), first=5000)
+    assert run(connection, info) == [(2000, 600)]
+    run(connection, "SELECT * FROM pagehop_recall('items_embedding')")
+    assert len(told) == 1
+    assert told[0].startswith('WARNING: 600 rows were added to index "items_embedding"')
+    run(connection, "SELECT * FROM pagehop_calibrate('items_embedding'); SET pagehop.recall = 0.9")
+    assert run(connection, info) == [(2600, 0)]
+    # Far from all rows, in all directions.
+    strange = "SELECT array_agg(ARRAY(SELECT 8 * sin(i * d) FROM generate_series(1, 24) d)::vector) "
+    strange += "FROM generate_series(1, 200) i"
+    [(found, far)] = run(connection, f"SELECT recall, far FROM pagehop_recall('items_embedding', 10, ({strange}))")
+    assert far == 1.0
+    assert isinstance(found, float)
+    if found < 0.88:
+        assert len(told) == 2
+        assert "with pagehop.recall = 0.9 find 0." in told[1]
 
 
 def test_measuring_takes_rights(connect: Connect) -> None:

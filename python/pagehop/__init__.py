@@ -8,14 +8,28 @@ from pagehop.errors import (
     FormatError,
     Interrupted,
     IoError,
+    RecallWarning,
 )
 from pagehop.index import Counters, Hits, Index, Stats, build, create, open
-from pagehop.reports import AddReport, CheckReport, DeleteReport, Info, VacuumReport
+from pagehop.reports import (
+    AddReport,
+    Audit,
+    Calibration,
+    CheckReport,
+    DeleteReport,
+    Info,
+    Measured,
+    RecallReport,
+    Setting,
+    VacuumReport,
+)
 from pagehop.sources import VectorSource, from_hdf5, from_npy, from_parquet
 
 __all__ = [
     "AddReport",
     "ArgumentError",
+    "Audit",
+    "Calibration",
     "CheckReport",
     "CorruptIndexError",
     "Counters",
@@ -28,6 +42,10 @@ __all__ = [
     "Info",
     "Interrupted",
     "IoError",
+    "Measured",
+    "RecallReport",
+    "RecallWarning",
+    "Setting",
     "Stats",
     "VacuumReport",
     "VectorSource",

@@ -20,8 +20,29 @@ class Index:
         search_list: int | None,
         slack: float | None,
         beam_width: int | None,
+        recall: float | None,
         threads: int,
-    ) -> int: ...
+    ) -> tuple[int, tuple[int, int] | None]: ...
+    def calibrate(
+        self,
+        queries: npt.NDArray[np.float32] | None,
+        threads: int,
+        *,
+        progress: Callable[[str, int, int], object] | None,
+    ) -> dict[str, Any] | None: ...
+    def calibration(self) -> dict[str, Any] | None: ...
+    def recall(
+        self,
+        k: int,
+        samples: int,
+        queries: npt.NDArray[np.float32] | None,
+        *,
+        recall: float | None,
+        search_list: int | None,
+        slack: float | None,
+        threads: int,
+        progress: Callable[[str, int, int], object] | None,
+    ) -> tuple[dict[str, Any], bool]: ...
     def add(
         self,
         ids: npt.NDArray[np.uint64],
@@ -53,6 +74,7 @@ def build(
     memory_bytes: int,
     threads: int,
     seed: int,
+    calibrate: bool,
     overwrite: bool,
     progress: Callable[[str, int, int], object] | None,
 ) -> tuple[int, int]: ...

@@ -122,6 +122,27 @@ def as_number(what: str, value: Any) -> float:
     return number
 
 
+def as_recall(value: Any) -> float:
+    """`value` as a recall: above 0 and at most 1."""
+    recall = as_number("recall", value)
+    if not 0 < recall <= 1:
+        raise ArgumentError(f"recall is {recall}, it must be above 0 and at most 1; 1 looks at every row")
+    return recall
+
+
+def as_queries(what: str, queries: Any, dim: int) -> Float32:
+    """`queries` as a matrix of at least one vector of `dim` components."""
+    array = as_array(what, queries)
+    if array.ndim != 2:
+        raise ArgumentError(f"{what} has {array.ndim} dimensions, it must be a matrix of one query in each row")
+    if array.shape[1] != dim:
+        what = f"the index has {dim} dimensions, {what} have {array.shape[1]}"
+        raise DimensionError(what, dim, array.shape[1])
+    if not len(array):
+        raise ArgumentError(f"{what} has no rows")
+    return as_float32(what, array)
+
+
 def as_bytes(what: str, value: Any) -> int:
     """`value` as a number of bytes: a whole number, or text such as "256MiB"."""
     if isinstance(value, str):

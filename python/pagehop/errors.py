@@ -42,3 +42,7 @@ class IoError(Error, OSError):
 
 class Interrupted(Error):  # noqa: N818
     """The progress callback asked to stop."""
+
+
+class RecallWarning(UserWarning):
+    """Searches may find less than was asked for: an audit says so, or much has changed since the calibration."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -21,10 +22,23 @@ from pagehop.arrays import (
     as_float32,
     as_ids,
     as_number,
+    as_queries,
+    as_recall,
     as_rows,
 )
-from pagehop.errors import ArgumentError, DimensionError
-from pagehop.reports import AddReport, CheckReport, DeleteReport, Info, VacuumReport
+from pagehop.errors import ArgumentError, DimensionError, RecallWarning
+from pagehop.reports import (
+    AddReport,
+    Audit,
+    Calibration,
+    CheckReport,
+    DeleteReport,
+    Info,
+    Measured,
+    RecallReport,
+    Setting,
+    VacuumReport,
+)
 from pagehop.sources import PathLike, as_source
 
 Progress: TypeAlias = Callable[[str, int, int], object]
@@ -32,6 +46,7 @@ Progress: TypeAlias = Callable[[str, int, int], object]
 _THREADS_MAX = 4096
 _DIM_MAX = 4096
 _SEED_MAX = (1 << 64) - 1
+_SAMPLES_MAX = 1_000_000
 _CACHE = "256MiB"
 _LOG = "1GiB"
 
@@ -115,12 +130,13 @@ class Index:
     of it is in a file beside the index, so close the index before copying or moving its file.
     """
 
-    __slots__ = ("_dim", "_index", "_path")
+    __slots__ = ("_dim", "_index", "_path", "_warned")
 
     def __init__(self, index: _pagehop.Index, path: str) -> None:
         self._dim: int = index.dim
         self._index = index
         self._path = path
+        self._warned = False
 
     def search(
         self,
@@ -130,9 +146,14 @@ class Index:
         slack: float | None = None,
         beam_width: int | None = None,
         threads: int = 0,
+        *,
+        recall: float | None = None,
     ) -> Hits:
         """Find the `k` rows nearest to one vector, or to each row of a matrix.
 
+        recall: share of them to find, on average over queries like those the index was calibrated by: search_list
+            and slack are then what `calibrate`, or the build, found to reach it, for `k` up to a tenth of the rows and
+            1,000. 1 looks at every row and finds them all: its time grows with the rows, whatever the data.
         search_list: candidates kept while searching; raise it for recall, lower it for speed. Without
             slack, all of them are expanded. With neither, 100 and a slack of 0.2.
         slack: stop once the best estimate left is beyond 1 + slack times the k-th distance found.
@@ -153,6 +174,8 @@ class Index:
             beam_width = as_count("beam_width", beam_width, 1, _pagehop.BEAM_WIDTH_MAX)
         if slack is not None:
             slack = as_number("slack", slack)
+        if recall is not None:
+            recall = _only_recall(recall, search_list, slack)
         threads = as_count("threads", threads, 0, _THREADS_MAX)
         queries = as_float32("query", array)
         if one:
@@ -161,7 +184,11 @@ class Index:
         ids = np.empty((len(queries), k), dtype=np.int64)
         distances = np.empty((len(queries), k), dtype=np.float32)
         counters = np.empty((len(queries), len(Counters._fields)), dtype=np.uint64)
-        found = self._index.search(queries, ids, distances, counters, search_list, slack, beam_width, threads)
+        found, outdated = self._index.search(
+            queries, ids, distances, counters, search_list, slack, beam_width, recall, threads
+        )
+        if outdated is not None:
+            self._warn_of_changes(*outdated)
         if one:
             return Hits(ids[0, :found], distances[0, :found], Stats(counters))
         return Hits(ids, distances, Stats(counters))
@@ -209,6 +236,105 @@ class Index:
         _check_progress(progress)
         return VacuumReport(*self._index.vacuum(progress=progress))
 
+    def calibrate(self, queries: Any = None, threads: int = 0, progress: Progress | None = None) -> Calibration | None:
+        """Measure which settings reach which recall, and store it for `search(..., recall=...)`.
+
+        queries: a matrix of queries such as the index is asked, 50 or more: the recall is then that of queries like
+            them. Without any, up to 600 vectors of the index are queries, which stand for others that come from where
+            the rows come from.
+        threads: 0 means one per core.
+        progress: as for `add`.
+
+        It reads the index once or so; searches and changes go on meanwhile. None for an index of
+        fewer than 1,000 rows: there is nothing to store, and searches with a recall look through all of it.
+        """
+        self._index.may_change()
+        given = None if queries is None else as_queries("queries", queries, self._dim)
+        _check_progress(progress)
+        threads = as_count("threads", threads, 0, _THREADS_MAX)
+        known = self._index.calibrate(given, threads, progress=progress)
+        self._warned = False
+        return None if known is None else _calibration(known)
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What `calibrate`, or the build, found last; None if the index was never calibrated."""
+        known = self._index.calibration()
+        return None if known is None else _calibration(known)
+
+    def recall(
+        self,
+        k: int = 10,
+        samples: int = 400,
+        queries: Any = None,
+        recall: float | None = None,
+        *,
+        search_list: int | None = None,
+        slack: float | None = None,
+        threads: int = 0,
+        progress: Progress | None = None,
+    ) -> RecallReport:
+        """Measure the recall of searches for `k` rows, against a look at every row.
+
+        samples: how many vectors of the index are queries.
+        queries: a matrix of queries to measure with instead.
+        recall, search_list, slack: as for `search`; a recall that is missed by more than chance explains is a
+            `RecallWarning`, too.
+        threads: 0 means one per core.
+        progress: as for `add`.
+
+        It reads the index once or so, and keeps nobody waiting. If the index is open for writing, `info` shows what
+        was found from then on.
+        """
+        k = as_count("k", k, 1, _pagehop.SEARCH_LIST_MAX)
+        samples = as_count("samples", samples, 1, _SAMPLES_MAX)
+        given = None if queries is None else as_queries("queries", queries, self._dim)
+        if search_list is not None:
+            search_list = as_count("search_list", search_list, 1, _pagehop.SEARCH_LIST_MAX)
+        if slack is not None:
+            slack = as_number("slack", slack)
+        if recall is not None:
+            recall = _only_recall(recall, search_list, slack)
+            if recall == 1:
+                raise ArgumentError("recall is 1, which is what a search is measured against; give one below 1")
+        _check_progress(progress)
+        found, is_missed = self._index.recall(
+            k,
+            samples,
+            given,
+            recall=recall,
+            search_list=search_list,
+            slack=slack,
+            threads=as_count("threads", threads, 0, _THREADS_MAX),
+            progress=progress,
+        )
+        report = RecallReport(**found)
+        if is_missed:
+            self._warn_of_recall(report, given is not None)
+        return report
+
+    def _warn_of_recall(self, report: RecallReport, by_queries: bool) -> None:
+        advice = "calibrate() measures anew what it takes"
+        if by_queries:
+            advice = "calibrate(queries) measures what it takes for queries like these"
+        warnings.warn(
+            f"{self._path}: searches for {report.k} rows with recall={report.target:g} find {report.recall:.4f} +- "
+            f"{report.interval:.4f}; {advice}",
+            RecallWarning,
+            stacklevel=3,
+        )
+
+    def _warn_of_changes(self, changes: int, rows: int) -> None:
+        """Once for each calibration: there may be millions of searches."""
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{self._path}: {changes} rows were added or deleted since the index was calibrated at {rows} rows, so "
+                "searches may find less than their recall; calibrate() measures anew what it takes",
+                RecallWarning,
+                stacklevel=3,
+            )
+
     def checkpoint(self) -> None:
         """Bring every commit into the index file, which is then complete without the files beside it.
 
@@ -225,7 +351,11 @@ class Index:
 
     def info(self) -> Info:
         """What the index says of itself as of its newest commit, and what was written since it was opened."""
-        return Info(**self._index.info())
+        words = self._index.info()
+        calibration, audit = words["calibration"], words["audit"]
+        words["calibration"] = None if calibration is None else Measured(**calibration)
+        words["audit"] = None if audit is None else Audit(**audit)
+        return Info(**words)
 
     def close(self) -> None:
         """Close the file once the searches under way are done; closing twice does nothing.
@@ -282,6 +412,7 @@ def build(
     progress: Progress | None = None,
     *,
     write: bool = False,
+    calibrate: bool = True,
 ) -> Index:
     """Build an index over all vectors at `path`, and open it.
 
@@ -296,6 +427,7 @@ def build(
     seed: same vectors, options and seed give the same file, but for the identity that each file has of its own.
     progress: called with phase, steps done and steps in all (0: unknown); False stops the build.
     write: open it for adding and deleting rows, as `open` with `write=True` does.
+    calibrate: end the build by measuring which settings reach which recall, as `Index.calibrate` does.
     """
     source = as_source(vectors, ids)
     _check_metric(metric)
@@ -308,6 +440,7 @@ def build(
         memory_bytes=as_bytes("memory", memory),
         threads=as_count("threads", threads, 0, _THREADS_MAX),
         seed=as_count("seed", seed, 0, _SEED_MAX),
+        calibrate=bool(calibrate),
         overwrite=bool(overwrite),
         progress=progress,
     )
@@ -375,6 +508,18 @@ def open(
         log_bytes=as_bytes("log", log),
     )
     return Index(index, text)
+
+
+def _calibration(words: dict[str, Any]) -> Calibration:
+    settings = tuple(Setting(*setting) for setting in words["settings"])
+    return Calibration(words["rows"], words["samples"], settings)
+
+
+def _only_recall(recall: Any, search_list: int | None, slack: float | None) -> float:
+    """`recall` as a recall, given without what it stands for."""
+    if search_list is not None or slack is not None:
+        raise ArgumentError("recall stands for search_list and slack: give it, or them")
+    return as_recall(recall)
 
 
 def _check_metric(metric: object) -> None:

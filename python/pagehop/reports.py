@@ -7,6 +7,81 @@ from typing import NamedTuple
 from pagehop.arrays import Int64
 
 
+class Measured(NamedTuple):
+    """An index when it was calibrated, and what has become of it."""
+
+    rows: int
+    """Rows that it had then."""
+    samples: int
+    """Queries that were answered exactly then."""
+    changes: int
+    """Rows added and deleted since; a replaced row counts as both."""
+    outdated: bool
+    """Whether these are a fifth of the rows or more, so that it is to be calibrated again."""
+
+
+class Audit(NamedTuple):
+    """What `Index.recall` found last on an index that was open for writing."""
+
+    k: int
+    recall: float
+    """Mean share of the `k` nearest that searches found."""
+    interval: float
+    """Half the width of the interval in which the recall lies with 95% probability."""
+    target: float | None
+    """The recall that was asked for; None if settings were given instead."""
+    samples: int
+    """Queries that were answered exactly."""
+    rows: int
+    """Rows that the index had."""
+    changes: int
+    """Rows added and deleted since; a replaced row counts as both."""
+
+
+class Setting(NamedTuple):
+    """What reaches a recall. `slack`, `search_list` and `interval` are None if nothing did."""
+
+    k: int
+    """Rows that are searched for."""
+    recall: float
+    slack: float | None
+    search_list: int | None
+    interval: float | None
+    """Half the width of the interval in which the recall lies with 95% probability."""
+    best: float
+    """The highest recall that was measured for `k`."""
+
+
+class Calibration(NamedTuple):
+    """Which settings reach which recall. In between, `Index.search` takes settings in between."""
+
+    rows: int
+    """Rows that the index had."""
+    samples: int
+    """Queries that were answered exactly."""
+    settings: tuple[Setting, ...]
+    """In order of `k` and `recall`."""
+
+
+class RecallReport(NamedTuple):
+    """What `Index.recall` found."""
+
+    k: int
+    recall: float
+    """Mean share of the `k` nearest that searches found."""
+    interval: float
+    """Half the width of the interval in which the recall lies with 95% probability."""
+    target: float | None
+    """The recall that was asked for; None if settings were given instead."""
+    samples: int
+    """Queries that were answered exactly."""
+    hops: float
+    """Nodes that a search expanded, on average."""
+    far: float | None
+    """Share of the queries that are farther from their nearest rows than 99 of 100 of those the index was calibrated
+    by: if it is much more than a hundredth, they come from elsewhere. None without a calibration and under `ip`."""
+
+
 class Info(NamedTuple):
     """What an index says of itself as of its newest commit, and what was written since it was opened."""
 
@@ -35,6 +110,10 @@ class Info(NamedTuple):
     """Rows deleted since then."""
     mark: tuple[int, int]
     """Set by imports of the `pagehop` command, which can be resumed; (0, 0) if none was."""
+    calibration: Measured | None
+    """The index when it was calibrated, and since; None if it never was."""
+    audit: Audit | None
+    """What was found when recall was measured last; None if that was never stored."""
     log_bytes: int
     """Bytes of commits that the next checkpoint brings into the index; 0 unless it is open for writing."""
     log_bytes_written: int

@@ -13,7 +13,7 @@ use crate::watch::Watch;
 ///
 /// `source.chunks()` gives pairs of uint64 ids and C-contiguous float32 vectors, the same each time.
 #[pyfunction]
-#[pyo3(signature = (path, source, dim, *, metric, memory_bytes, threads, seed, overwrite, progress))]
+#[pyo3(signature = (path, source, dim, *, metric, memory_bytes, threads, seed, calibrate, overwrite, progress))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]
 pub(crate) fn build(
     py: Python<'_>,
@@ -24,11 +24,12 @@ pub(crate) fn build(
     memory_bytes: u64,
     threads: usize,
     seed: u64,
+    calibrate: bool,
     overwrite: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(u64, u32)> {
     let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
-    let options = BuildOptions { metric, memory_bytes, threads, seed, ..BuildOptions::default() };
+    let options = BuildOptions { metric, memory_bytes, threads, seed, calibrate, ..BuildOptions::default() };
     let mut source = PySource::new(source, dim);
     let mut watch = Watch::new(progress);
     let built = py.detach(|| {

@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use pagehop_engine::index::OnProgress;
-use pagehop_engine::{CheckReport, Error, SearchOptions};
+use pagehop_engine::{CheckReport, Error};
 use pagehop_store::{Durability, FilePages, OpenOptions};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::errors;
 use crate::search::{self, COUNTERS, Stop};
 use crate::turn::{Held, Turn};
 use crate::watch::{LOOK_EVERY, Watch};
+use crate::{errors, recall};
 
 /// How often to look whether a commit comes that explains what looks like damage.
 const LOOKS: u32 = 20;
@@ -116,7 +116,12 @@ impl Index {
             self.log_bytes.store(index.pages().log_used_bytes(), Ordering::Relaxed);
             done
         });
-        done.map_err(|error| watch.take_raised().unwrap_or_else(|| errors::to_python(py, &error)))
+        let raised = watch.take_raised();
+        match done {
+            Err(error) => Err(raised.unwrap_or_else(|| errors::to_python(py, &error))),
+            // Ctrl-C in what comes after a change is no less meant.
+            Ok(done) => raised.map_or(Ok(done), Err),
+        }
     }
 }
 
@@ -144,7 +149,8 @@ fn check_still(index: &FileIndex, progress: OnProgress<'_>) -> Result<CheckRepor
 #[pymethods]
 impl Index {
     /// Answers every row of `queries` into the rows of the three output arrays; gives how many rows were found
-    /// by all of them. What they leave of the arrays is id -1 and distance infinity.
+    /// by all of them. What they leave of the arrays is id -1 and distance infinity. If `recall` is given and much has changed since the
+    /// index was calibrated, it also gives how many rows, and of how many then.
     #[expect(clippy::too_many_arguments, reason = "arrays in and arrays out of one private call")]
     fn search(
         &self,
@@ -156,8 +162,9 @@ impl Index {
         search_list: Option<usize>,
         slack: Option<f32>,
         beam_width: Option<usize>,
+        recall: Option<f32>,
         threads: usize,
-    ) -> PyResult<usize> {
+    ) -> PyResult<(usize, Option<(u64, u64)>)> {
         let index = self.get(py)?;
         let (&[rows, dim], &[_, k]) = (queries.shape(), ids.shape()) else {
             return Err(errors::argument(py, "queries and ids must be two-dimensional"));
@@ -169,25 +176,95 @@ impl Index {
         if dim != expected {
             return Err(errors::to_python(py, &Error::Dimension { expected, got: dim }));
         }
-        let options = SearchOptions::choose(search_list, slack, beam_width);
         if k == 0 {
             return Err(errors::argument(py, "k is 0, it must be at least 1"));
         }
         let components = queries.to_vec(py)?;
-        let found = py.detach(|| search::batch(&index, &components, dim, k, &options, threads));
+        let found = py.detach(|| {
+            if recall.is_some_and(|recall| recall >= 1.0) {
+                return search::exactly(&index, &components, dim, k, threads).map(|batch| (batch, None));
+            }
+            let failed = |error| Stop::Index { error };
+            let options = recall::options(&index, k, recall, search_list, slack, beam_width).map_err(failed)?;
+            let outdated = match recall {
+                Some(_) => recall::outdated(&index.info().map_err(failed)?),
+                None => None,
+            };
+            Ok((search::batch(&index, &components, dim, k, &options, threads)?, outdated))
+        });
         match found {
-            Ok(batch) => {
+            Ok((batch, outdated)) => {
                 ids.copy_from_slice(py, &batch.ids)?;
                 distances.copy_from_slice(py, &batch.distances)?;
                 counters.copy_from_slice(py, &batch.counters)?;
-                Ok(batch.found())
+                Ok((batch.found(), outdated))
             }
             Err(Stop::Python(error)) => Err(error),
             Err(Stop::Engine { row, error: Error::Argument { what } }) if rows > 1 => {
                 Err(errors::argument(py, format!("query {row}: {what}")))
             }
-            Err(Stop::Engine { error, .. }) => Err(errors::to_python(py, &error)),
+            Err(Stop::Engine { error, .. } | Stop::Index { error }) => Err(errors::to_python(py, &error)),
         }
+    }
+
+    /// Measures which settings reach which recall, by `queries` or, if there are none, by vectors of the index, and stores it; gives
+    /// that, or nothing for an index of too few rows.
+    #[pyo3(signature = (queries, threads, *, progress))]
+    fn calibrate<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Option<PyBuffer<f32>>,
+        threads: usize,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        self.may_change(py)?;
+        let index = self.get(py)?;
+        let queries = queries.map_or(Ok(Vec::new()), |queries| queries.to_vec(py))?;
+        let mut watch = Watch::new(progress);
+        let known = py.detach(|| index.calibrate(&queries, threads, &mut |progress| watch.look(progress)));
+        let known = known.map_err(|error| watch.take_raised().unwrap_or_else(|| errors::to_python(py, &error)))?;
+        let Some(known) = known else { return Ok(None) };
+        // Changes by other threads wait for this only.
+        self.change(py, Watch::new(None), |index, _| pagehop_store::set_calibration(index, &known))?;
+        recall::calibration(py, &known).map(Some)
+    }
+
+    /// What the index is calibrated to, if it is.
+    fn calibration<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let index = self.get(py)?;
+        let known = py.detach(|| index.calibration()).map_err(|error| errors::to_python(py, &error))?;
+        known.map(|known| recall::calibration(py, &known)).transpose()
+    }
+
+    /// Measures what searches for `k` rows find, for `queries` or, if there are none, for `samples` vectors of the index, and stores it
+    /// if the index may be changed; gives that, and whether `recall` is missed.
+    #[pyo3(signature = (k, samples, queries, *, recall, search_list, slack, threads, progress))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]
+    fn recall<'py>(
+        &self,
+        py: Python<'py>,
+        k: usize,
+        samples: usize,
+        queries: Option<PyBuffer<f32>>,
+        recall: Option<f32>,
+        search_list: Option<usize>,
+        slack: Option<f32>,
+        threads: usize,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<(Bound<'py, PyDict>, bool)> {
+        let index = self.get(py)?;
+        let queries = queries.map_or(Ok(Vec::new()), |queries| queries.to_vec(py))?;
+        let mut watch = Watch::new(progress);
+        let measured = py.detach(|| {
+            let options = recall::options(&index, k, recall, search_list, slack, None)?;
+            index.recall(k, samples, &queries, &options, threads, &mut |progress| watch.look(progress))
+        });
+        let report =
+            measured.map_err(|error| watch.take_raised().unwrap_or_else(|| errors::to_python(py, &error)))?;
+        if index.pages().is_writable() && !self.is_forked() {
+            self.change(py, Watch::new(None), |index, _| pagehop_store::set_audit(index, k, recall, &report))?;
+        }
+        recall::report(py, k, recall, &report)
     }
 
     /// Adds rows, or replaces those whose ids the index has; gives how many were added, replaced and unchanged.
@@ -287,6 +364,10 @@ impl Index {
         words.set_item("added_rows", info.added_rows)?;
         words.set_item("deleted_rows", info.deleted_rows)?;
         words.set_item("mark", (info.mark[0], info.mark[1]))?;
+        words.set_item("calibration", info.calibration.map(|known| recall::measured(py, &known)).transpose()?)?;
+        let audit = info.audit.zip(info.audited);
+        let audit = audit.map(|(audit, since)| recall::audit(py, &audit, since.changes)).transpose()?;
+        words.set_item("audit", audit)?;
         words.set_item("log_bytes", self.log_bytes.load(Ordering::Relaxed))?;
         words.set_item("log_bytes_written", counters.log_bytes_written)?;
         words.set_item("page_bytes_written", counters.page_bytes_written)?;

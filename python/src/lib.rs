@@ -6,6 +6,7 @@
 mod build;
 mod errors;
 mod index;
+mod recall;
 mod search;
 mod source;
 mod turn;

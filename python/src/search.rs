@@ -8,6 +8,8 @@ use pagehop_engine::{Error, Index, SearchOptions, SearchResult};
 use pagehop_store::FilePages;
 use pyo3::prelude::*;
 
+use crate::watch::Watch;
+
 /// Counters of one query: hops, pages read, pages missed, estimates, distances.
 pub(crate) const COUNTERS: usize = 5;
 
@@ -22,15 +24,65 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
+    fn new(rows: usize, k: usize) -> Self {
+        Self {
+            ids: vec![-1; rows * k],
+            distances: vec![f32::INFINITY; rows * k],
+            counters: vec![0; rows * COUNTERS],
+        }
+    }
+
+    /// Where the results of each of `queries`, `dim` components long, go.
+    fn rows<'a>(&'a mut self, queries: &'a [f32], dim: usize, k: usize) -> impl Iterator<Item = Row<'a>> {
+        queries
+            .chunks_exact(dim)
+            .zip(self.ids.chunks_exact_mut(k))
+            .zip(self.distances.chunks_exact_mut(k))
+            .zip(self.counters.chunks_exact_mut(COUNTERS))
+            .enumerate()
+            .map(|(row, (((query, ids), distances), counters))| Row { row, query, ids, distances, counters })
+    }
+
     /// Rows found, over all queries.
     pub(crate) fn found(&self) -> usize {
         self.ids.iter().filter(|id| **id >= 0).count()
     }
 }
 
+/// Answers `queries` by a look at every row, with `threads` threads (0: one per core).
+///
+/// Must be called without the interpreter; the calling thread takes part and looks at signals.
+pub(crate) fn exactly(
+    index: &Index<FilePages>,
+    queries: &[f32],
+    dim: usize,
+    k: usize,
+    threads: usize,
+) -> Result<Batch, Stop> {
+    let mut watch = Watch::new(None);
+    let results = index.search_exactly(queries, k, threads, &mut |progress| watch.look(progress));
+    let results = results.map_err(|error| match watch.take_raised() {
+        Some(raised) => Stop::Python(raised),
+        None => Stop::Engine { row: 0, error },
+    })?;
+    let mut batch = Batch::new(queries.len() / dim, k);
+    batch
+        .rows(queries, dim, k)
+        .zip(&results)
+        .try_for_each(|(mut row, result)| row.fill(result).map_err(|error| Stop::Engine { row: row.row, error }))?;
+    Ok(batch)
+}
+
 /// Why a batch ended early.
 pub(crate) enum Stop {
-    Engine { row: usize, error: Error },
+    Engine {
+        row: usize,
+        error: Error,
+    },
+    /// Before any query was asked.
+    Index {
+        error: Error,
+    },
     Python(PyErr),
 }
 
@@ -75,22 +127,11 @@ pub(crate) fn batch(
     threads: usize,
 ) -> Result<Batch, Stop> {
     let rows = queries.len() / dim;
-    let mut batch = Batch {
-        ids: vec![-1; rows * k],
-        distances: vec![f32::INFINITY; rows * k],
-        counters: vec![0; rows * COUNTERS],
-    };
+    let mut batch = Batch::new(rows, k);
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if threads == 0 { cores() } else { threads }.min(rows);
 
-    let work = queries
-        .chunks_exact(dim)
-        .zip(batch.ids.chunks_exact_mut(k))
-        .zip(batch.distances.chunks_exact_mut(k))
-        .zip(batch.counters.chunks_exact_mut(COUNTERS))
-        .enumerate()
-        .map(|(row, (((query, ids), distances), counters))| Row { row, query, ids, distances, counters });
-    let work = Mutex::new(work);
+    let work = Mutex::new(batch.rows(queries, dim, k));
     let stopped = AtomicBool::new(false);
     let next = || work.lock().expect("no worker panics while it takes a row").next();
 
@@ -127,5 +168,6 @@ pub(crate) fn batch(
         }
         answered
     })?;
+    drop(work);
     Ok(batch)
 }

@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// identity that every file has of its own.
     #[arg(long, value_name = "N", default_value_t = BuildOptions::default().seed)]
     seed: u64,
+    /// Do not end by measuring which settings reach which recall; `pagehop calibrate` can do it later.
+    #[arg(long)]
+    no_calibrate: bool,
     /// Replace what is at INDEX.
     #[arg(long)]
     overwrite: bool,
@@ -99,6 +102,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         memory_bytes: args.memory,
         threads: args.threads,
         seed: args.seed,
+        calibrate: !args.no_calibrate,
         ..BuildOptions::default()
     };
     let mut line = ProgressLine::new(args.quiet);

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::errors::Error;
 use crate::output::{Output, grouped, human_bytes, metric_name, say};
+use crate::recall::{short, warn_of_changes};
 
 /// One dead row for so many living ones is worth a word: searches read its page and its edges.
 const LIVING_PER_DEAD: u64 = 10;
@@ -44,6 +45,27 @@ struct Report<'a> {
     added_rows: u64,
     deleted_rows: u64,
     mark: [u64; 2],
+    calibration: Option<MeasuredReport>,
+    audit: Option<AuditReport>,
+}
+
+#[derive(Serialize)]
+struct MeasuredReport {
+    rows: u64,
+    samples: u32,
+    changes: u64,
+    outdated: bool,
+}
+
+#[derive(Serialize)]
+struct AuditReport {
+    k: usize,
+    recall: f32,
+    interval: f32,
+    target: Option<f64>,
+    samples: u32,
+    rows: u64,
+    changes: u64,
 }
 
 /// Shows it.
@@ -71,6 +93,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         added_rows: info.added_rows,
         deleted_rows: info.deleted_rows,
         mark: info.mark,
+        calibration: info.calibration.map(|known| MeasuredReport {
+            rows: known.rows,
+            samples: known.samples,
+            changes: known.changes,
+            outdated: known.is_outdated(),
+        }),
+        audit: info.audit.zip(info.audited).map(|(audit, since)| AuditReport {
+            k: audit.k,
+            recall: audit.recall,
+            interval: audit.interval,
+            target: audit.target.map(short),
+            samples: audit.samples,
+            rows: audit.rows,
+            changes: since.changes,
+        }),
     };
     let mut output = Output::new();
     if args.json {
@@ -78,6 +115,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     } else {
         report.print(&mut output)?;
         warn_of_the_dead(&args.index, report.dead_rows, report.rows);
+        warn_of_changes(&args.index, &info);
     }
     output.finish()
 }
@@ -108,10 +146,26 @@ impl Report<'_> {
             ("last commit", self.commit.to_string()),
             ("model trained on", trained),
             ("since then", format!("{added} rows added, {deleted} deleted")),
+            ("calibrated", self.calibrated()),
+            ("last audit", self.audited()),
         ] {
             output.text(format_args!("{name:18} {value}\n"))?;
         }
         Ok(())
+    }
+
+    fn calibrated(&self) -> String {
+        let Some(known) = &self.calibration else { return "never".to_owned() };
+        let (samples, rows) = (grouped(known.samples.into()), grouped(known.rows));
+        format!("by {samples} queries at {rows} rows, {} added or deleted since", grouped(known.changes))
+    }
+
+    fn audited(&self) -> String {
+        let Some(audit) = &self.audit else { return "none was stored".to_owned() };
+        let AuditReport { k, recall, interval, .. } = audit;
+        let target = audit.target.map_or(String::new(), |target| format!(" for {target}"));
+        let changes = grouped(audit.changes);
+        format!("recall@{k} {recall:.4} +- {interval:.4}{target}, {changes} rows added or deleted since")
     }
 }
 

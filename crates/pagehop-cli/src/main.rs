@@ -6,6 +6,7 @@
 
 mod add;
 mod build;
+mod calibrate;
 mod check;
 mod checkpoint;
 mod create;
@@ -16,6 +17,7 @@ mod info;
 mod interrupt;
 mod output;
 mod progress;
+mod recall;
 mod search;
 mod vacuum;
 mod writing;
@@ -43,6 +45,8 @@ enum Command {
     Vacuum(vacuum::Args),
     Checkpoint(checkpoint::Args),
     Search(search::Args),
+    Calibrate(calibrate::Args),
+    Recall(recall::Args),
     Info(info::Args),
     Check(check::Args),
 }
@@ -56,6 +60,8 @@ fn main() -> ExitCode {
         Command::Vacuum(args) => vacuum::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args),
         Command::Search(args) => search::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
+        Command::Recall(args) => recall::run(&args),
         Command::Info(args) => info::run(&args),
         Command::Check(args) => check::run(&args),
     };

@@ -18,9 +18,9 @@ mod threads;
 
 pub use error::Error;
 pub use index::{
-    AddReport, BuildOptions, BuildReport, Calibration, Change, CheckReport, Cursor, DeleteReport, EachChunk, Found,
-    Hit, Index, Info, OnProgress, Prepared, Progress, RecallReport, RemoveReport, SearchOptions, SearchResult,
-    Searcher, Stats, VacuumReport, VectorSource, build, build_memory_bytes, create,
+    AddReport, Audit, BuildOptions, BuildReport, Calibration, Change, CheckReport, Cursor, DeleteReport, EachChunk,
+    Found, Hit, Index, Info, Measured, OnProgress, Prepared, Progress, RecallReport, RemoveReport, SearchOptions,
+    SearchResult, Searcher, Stats, VacuumReport, VectorSource, build, build_memory_bytes, create,
 };
 pub use metric::Metric;
 pub use page::{

@@ -1,6 +1,9 @@
 //! Work spread over a fixed number of threads, with results that do not depend on how many.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::Error;
 
 /// `f(0), f(1), ... f(count - 1)` in order, computed by up to `threads` threads.
 pub(crate) fn map<R: Send>(threads: usize, count: usize, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
@@ -32,6 +35,46 @@ pub(crate) fn map<R: Send>(threads: usize, count: usize, f: impl Fn(usize) -> R 
         }
     });
     results.into_iter().map(|r| r.expect("every index was taken by one worker")).collect()
+}
+
+/// Called now and then by a thread's part of the work with how far it is; an error ends the part.
+pub(crate) type Look<'a> = &'a mut dyn FnMut(u64) -> Result<(), Error>;
+
+/// `f` of each of `parts`, in order, each on a thread of its own but for the first, which this one does: it alone asks
+/// `go_on`. `Break`, and the first part that fails, end all.
+pub(crate) fn each<T: Send, R: Send>(
+    parts: impl IntoIterator<Item = T>,
+    go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    f: impl Fn(T, Look<'_>) -> Result<R, Error> + Sync,
+) -> Result<Vec<R>, Error> {
+    let ended = AtomicBool::new(false);
+    let run = |part: T, go_on: &mut dyn FnMut(u64) -> ControlFlow<()>| {
+        let done = f(part, &mut |done| match ended.load(Ordering::Relaxed) || go_on(done).is_break() {
+            true => Err(Error::Interrupted),
+            false => Ok(()),
+        });
+        ended.fetch_or(done.is_err(), Ordering::Relaxed);
+        done
+    };
+    let mut parts = parts.into_iter();
+    let Some(first) = parts.next() else { return Ok(Vec::new()) };
+    let results = std::thread::scope(|scope| {
+        let run = &run;
+        let others: Vec<_> =
+            parts.map(|part| scope.spawn(move || run(part, &mut |_| ControlFlow::Continue(())))).collect();
+        let mut results = vec![run(first, go_on)];
+        let join = |other: std::thread::ScopedJoinHandle<'_, _>| {
+            other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        results.extend(others.into_iter().map(join));
+        results
+    });
+    // What made one part fail says more than that others were told to end.
+    let cause = results.iter().position(|result| matches!(result, Err(e) if !matches!(e, Error::Interrupted)));
+    match cause {
+        Some(at) => results.into_iter().nth(at).into_iter().collect(),
+        None => results.into_iter().collect(),
+    }
 }
 
 /// Cores the process may use, for a thread count of 0.

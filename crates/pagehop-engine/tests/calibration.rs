@@ -13,7 +13,7 @@ use support::{Rows, embeddings, index, no_progress, recall, truth};
 const DIM: usize = 48;
 
 fn calibrated(index: &Index<MemPages>) -> Calibration {
-    index.calibrate(&mut no_progress()).unwrap().expect("there are enough rows")
+    index.calibrate(&[], 2, &mut no_progress()).unwrap().expect("there are enough rows")
 }
 
 #[test]
@@ -22,16 +22,17 @@ fn unseen_queries_are_answered_at_the_recall_that_is_asked_for() {
         let rows = Rows::new(DIM, embeddings(DIM, 12_000, 1));
         let index = index(&rows, metric);
         let calibration = calibrated(&index);
-        assert_eq!((calibration.rows, calibration.samples), (12_000, 400));
+        assert_eq!((calibration.rows, calibration.samples), (12_000, 600));
         let ks: Vec<usize> = calibration.entries.iter().map(|entry| entry.k).collect();
-        assert_eq!(ks, [1, 10, 100]);
+        assert_eq!(ks, [1, 10, 100, 1000]);
         let queries = embeddings(DIM, 400, 2);
         let mut before = 0.0;
         for wanted in [0.9, 0.95, 0.98, 0.99] {
             let options = calibration.options(10, wanted).unwrap();
             let (found, ..) = recall(&index, &rows, metric, &queries, &options);
-            println!("{metric:?} {wanted}: {found}, slack {}", options.slack);
-            // The interval of each of two samples of 400 is about half of this wide.
+            let own = index.recall(10, 600, &[], &options, 2, &mut no_progress()).unwrap();
+            println!("{metric:?} {wanted}: {found}, slack {}, audit {}", options.slack, own.recall);
+            // The intervals of two samples of 400 and 600 are about half of this wide.
             let room = 0.25 * (1.0 - f64::from(wanted)) + 0.01;
             assert!((found - f64::from(wanted)).abs() < room, "{metric:?} {wanted}: {found}");
             assert!(options.slack >= before, "settings for more recall are no cheaper");
@@ -47,7 +48,7 @@ fn an_audit_says_what_searches_by_hand_say() {
     let queries = embeddings(DIM, 60, 2);
     for slack in [0.0, 0.1] {
         let options = SearchOptions { slack, ..SearchOptions::default() };
-        let report = index.recall(10, 0, &queries, &options, &mut no_progress()).unwrap();
+        let report = index.recall(10, 0, &queries, &options, 2, &mut no_progress()).unwrap();
         let by_hand = queries.chunks_exact(DIM).map(|query| {
             let nearest: HashSet<u64> = truth(&rows, Metric::L2, query, 10).into_iter().collect();
             let hits = index.search(query, 10, &options).unwrap().hits;
@@ -60,7 +61,7 @@ fn an_audit_says_what_searches_by_hand_say() {
         assert_eq!(report.samples, 60);
     }
     let everything = SearchOptions { search_list: 3000, slack: f32::INFINITY, beam_width: 4 };
-    let report = index.recall(100, 50, &[], &everything, &mut no_progress()).unwrap();
+    let report = index.recall(100, 50, &[], &everything, 2, &mut no_progress()).unwrap();
     assert_eq!((report.recall, report.samples), (1.0, 50));
     assert!(report.interval > 0.0, "fifty samples are no proof");
 }
@@ -70,8 +71,8 @@ fn rows_that_were_sampled_are_as_hard_to_find_as_others() {
     let rows = Rows::new(DIM, embeddings(DIM, 12_000, 1));
     let index = index(&rows, Metric::L2);
     let options = SearchOptions { slack: 0.02, ..SearchOptions::default() };
-    let own = index.recall(10, 600, &[], &options, &mut no_progress()).unwrap();
-    let others = index.recall(10, 0, &embeddings(DIM, 600, 2), &options, &mut no_progress()).unwrap();
+    let own = index.recall(10, 600, &[], &options, 2, &mut no_progress()).unwrap();
+    let others = index.recall(10, 0, &embeddings(DIM, 600, 2), &options, 2, &mut no_progress()).unwrap();
     println!("own {own:?}, others {others:?}");
     assert!((own.recall - others.recall).abs() < own.interval + others.interval, "own {own:?}, others {others:?}");
 }
@@ -94,23 +95,129 @@ fn what_is_stored_is_there_for_whoever_opens_the_index() {
     opened.check(&mut no_progress()).unwrap();
     let error = calibration.options(10, 1.0).unwrap_err();
     assert!(matches!(error, Error::Argument { .. }));
+    let error = calibration.options(101, 0.9).unwrap_err().to_string();
+    assert!(error.contains("up to 100 neighbors of its 2000 rows"), "{error}");
+}
+
+#[test]
+fn a_look_at_every_row_finds_what_brute_force_finds() {
+    for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
+        // Far from each other, the clusters are so tight that bounds cannot tell their rows apart.
+        let mut values = embeddings(DIM, 1500, 1);
+        for (i, row) in values.chunks_exact_mut(DIM).enumerate() {
+            let scale = if i % 3 == 0 { 0.02 } else { 1.0 };
+            row.iter_mut().for_each(|x| *x = *x * scale + [1.0, 0.2, -3.0][i % 3]);
+        }
+        let rows = Rows::new(DIM, values);
+        let index = index(&rows, metric);
+        let queries: Vec<f32> = rows.values[..DIM * 30].iter().map(|x| x * 1.01).collect();
+        for (k, threads) in [(1, 1), (10, 1), (40, 3), (2000, 2)] {
+            let answers = index.search_exactly(&queries, k, threads, &mut no_progress()).unwrap();
+            let everything = SearchOptions { search_list: 2000, slack: f32::INFINITY, beam_width: 4 };
+            for (query, answer) in queries.chunks_exact(DIM).zip(answers) {
+                let searched = index.search(query, k, &everything).unwrap().hits;
+                assert_eq!(answer.hits, searched, "{metric:?}, k {k}");
+                assert_eq!(answer.stats.distances, 1500);
+            }
+        }
+        let answers = index.search_exactly(&queries, 10, 2, &mut no_progress()).unwrap();
+        let right = queries.chunks_exact(DIM).zip(&answers).map(|(query, answer)| {
+            let truth = truth(&rows, metric, query, 10);
+            answer.hits.iter().filter(|hit| truth.contains(&hit.row_id)).count()
+        });
+        let right = right.sum::<usize>();
+        assert!(right >= 285, "{metric:?}: codes of 12 bits swap few of 300 neighbors, here {}", 300 - right);
+    }
+}
+
+#[test]
+fn measuring_does_not_depend_on_threads() {
+    let rows = Rows::new(DIM, embeddings(DIM, 3000, 1));
+    let index = index(&rows, Metric::Cosine);
+    let (queries, options) = (embeddings(DIM, 70, 2), SearchOptions { slack: 0.02, ..SearchOptions::default() });
+    let measure = |threads| {
+        let calibration = index.calibrate(&queries, threads, &mut no_progress()).unwrap();
+        (calibration, index.recall(10, 77, &[], &options, threads, &mut no_progress()).unwrap())
+    };
+    let alone = measure(1);
+    assert_eq!(alone, measure(2));
+    assert_eq!(alone, measure(5));
+}
+
+#[test]
+fn queries_from_elsewhere_take_settings_of_their_own_and_are_called_far() {
+    let rows = Rows::new(DIM, embeddings(DIM, 6000, 1));
+    let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
+    let known = Index::open(pages.clone()).unwrap();
+    // Between the rows, and not where they are.
+    let mut noise = support::Noise(5);
+    let strange: Vec<f32> = embeddings(DIM, 600, 2).iter().map(|x| x + 0.8 * noise.gauss()).collect();
+    let (seen, unseen) = strange.split_at(300 * DIM);
+    let own = calibrated(&known).options(10, 0.95).unwrap();
+    let theirs = known.calibrate(seen, 2, &mut no_progress()).unwrap().expect("enough rows");
+    assert_eq!(theirs.samples, 300);
+    let theirs = theirs.options(10, 0.95).unwrap();
+    let mut writer = pages.writer();
+    let mut change = known.change(&mut writer).unwrap();
+    change.set_calibration(calibrated(&known)).unwrap();
+    change.finish().unwrap();
+    drop(writer);
+    let opened = Index::open(pages.clone()).unwrap();
+    let measure = |queries: &[f32], options| opened.recall(10, 0, queries, options, 2, &mut no_progress()).unwrap();
+    let (with_own, with_theirs) = (measure(unseen, &own), measure(unseen, &theirs));
+    println!("strange queries: {with_own:?} as calibrated by rows, {with_theirs:?} by queries like them");
+    assert!((with_theirs.recall - 0.95).abs() < with_theirs.interval + 0.02, "{with_theirs:?}");
+    assert!(with_own.far.unwrap() > 0.5, "{with_own:?}");
+    let usual = measure(&embeddings(DIM, 300, 3), &own);
+    assert!(usual.far.unwrap() < 0.05, "{usual:?}");
+}
+
+#[test]
+fn changes_since_are_counted_also_when_the_model_is_trained_anew() {
+    let rows = Rows::new(DIM, embeddings(DIM, 2000, 1));
+    let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
+    let add = |pages: &mut MemPages, first: u64, count: usize| {
+        let known = Index::open(pages.clone()).unwrap();
+        let (ids, more): (Vec<u64>, _) = ((first..first + count as u64).collect(), embeddings(DIM, count, first));
+        let mut writer = pages.writer();
+        let mut change = known.change(&mut writer).unwrap();
+        change.add(&ids, &more, &mut no_progress()).unwrap();
+        change.finish().unwrap();
+    };
+    add(&mut pages, 10, 300);
+    let known = Index::open(pages.clone()).unwrap();
+    let calibration = calibrated(&known);
+    let mut writer = pages.writer();
+    let mut change = known.change(&mut writer).unwrap();
+    change.set_calibration(calibration).unwrap();
+    change.finish().unwrap();
+    drop(writer);
+    let since = |pages: &MemPages| Index::open(pages.clone()).unwrap().info().unwrap().calibration.unwrap().changes;
+    assert_eq!(since(&pages), 0);
+    add(&mut pages, 10_000, 200);
+    assert_eq!(since(&pages), 200);
+    let trained = |pages: &MemPages| Index::open(pages.clone()).unwrap().info().unwrap().trained_rows;
+    let before = trained(&pages);
+    add(&mut pages, 20_000, 14_000);
+    assert!(trained(&pages) > before, "so many rows train the model");
+    assert_eq!(since(&pages), 14_200);
 }
 
 #[test]
 fn too_few_rows_and_impatient_callers_are_told_so() {
     let rows = Rows::new(DIM, embeddings(DIM, CALIBRATED_ROWS_MIN as usize - 1, 1));
-    assert_eq!(index(&rows, Metric::L2).calibrate(&mut no_progress()).unwrap(), None);
+    assert_eq!(index(&rows, Metric::L2).calibrate(&[], 2, &mut no_progress()).unwrap(), None);
     let rows = Rows::new(DIM, embeddings(DIM, CALIBRATED_ROWS_MIN as usize, 1));
     let index = index(&rows, Metric::L2);
-    assert!(index.calibrate(&mut no_progress()).unwrap().is_some());
+    assert!(index.calibrate(&[], 2, &mut no_progress()).unwrap().is_some());
     let mut calls = 0;
-    let stopped = index.calibrate(&mut |_| {
+    let stopped = index.calibrate(&[], 2, &mut |_| {
         calls += 1;
         if calls > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     assert!(matches!(stopped, Err(Error::Interrupted)));
     let options = SearchOptions::default();
     for (k, samples, queries) in [(0, 5, vec![]), (10, 0, vec![]), (10, 0, vec![0.0; DIM + 1])] {
-        assert!(index.recall(k, samples, &queries, &options, &mut no_progress()).is_err());
+        assert!(index.recall(k, samples, &queries, &options, 2, &mut no_progress()).is_err());
     }
 }

@@ -3,10 +3,11 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use pagehop_engine::index::OnProgress;
-use pagehop_engine::{AddReport, Change, DeleteReport, Error, Index, Metric, Progress, RowIds, VacuumReport};
+use pagehop_engine::index::{CALIBRATED_ROWS_MIN, OnProgress};
+use pagehop_engine::{AddReport, Change, DeleteReport, Error, Index, Info, Metric, Progress, RowIds, VacuumReport};
 
 use crate::file::FilePages;
+use crate::measure::calibrate;
 use crate::sink::FileSink;
 use crate::transaction::Transaction;
 
@@ -29,6 +30,10 @@ pub fn create(path: &Path, dim: usize, metric: Metric, seed: u64, overwrite: boo
 /// Adds rows, replacing those of the same ids; see [`Change::add`]. With a `mark`, the index carries it from then
 /// on ([`pagehop_engine::Info`]): an import that notes how far it is can go on after a crash where it was.
 ///
+/// Where the rows trained the model anew, or made an index large enough for it, it is calibrated as at the end of a build, once they
+/// are in: that is a transaction of its own, and nobody's loss if it does not come to be, because `progress` says so or for any
+/// other reason.
+///
 /// # Errors
 ///
 /// Those of [`FilePages::begin`], of [`Change::add`] and of [`Transaction::commit`]. Nothing has changed then.
@@ -39,12 +44,22 @@ pub fn add(
     mark: Option<[u64; 2]>,
     progress: OnProgress<'_>,
 ) -> Result<AddReport, Error> {
-    within(index, |change| {
+    let before = index.info()?;
+    let report = within(index, |change| {
         if let Some(mark) = mark {
             change.set_mark(mark);
         }
         change.add(ids, vectors, progress)
-    })
+    })?;
+    let wants_calibration = |now: &Info| {
+        let is_first = now.calibration.is_none() && before.rows < CALIBRATED_ROWS_MIN;
+        now.rows >= CALIBRATED_ROWS_MIN && (is_first || now.trained_rows != before.trained_rows)
+    };
+    if index.info().is_ok_and(|now| wants_calibration(&now)) {
+        // The rows are in. Whatever keeps them from being measured is for the next search to meet.
+        let _ = calibrate(index, &[], 0, progress);
+    }
+    Ok(report)
 }
 
 /// Deletes rows; ids that the index does not have are reported. With a `mark` as in [`add`].
@@ -84,7 +99,8 @@ pub fn vacuum(index: &Index<FilePages>, progress: OnProgress<'_>) -> Result<Vacu
     }
 }
 
-fn within<T>(
+/// Changes an index by `work`, in one transaction.
+pub(crate) fn within<T>(
     index: &Index<FilePages>,
     work: impl FnOnce(&mut Change<'_, Transaction<'_>>) -> Result<T, Error>,
 ) -> Result<T, Error> {

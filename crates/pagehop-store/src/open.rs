@@ -77,8 +77,8 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Index<FilePages>, Erro
 ///
 /// # Errors
 ///
-/// Those of [`FileSink::create`], before any work is done; those of [`pagehop_engine::build`];
-/// [`Error::Io`] if the file cannot be written.
+/// Those of [`FileSink::create`], before any work is done; those of [`pagehop_engine::build`] and of
+/// [`Index::calibrate`]; [`Error::Io`] if the file cannot be written.
 pub fn build(
     path: &Path,
     source: &mut dyn VectorSource,
@@ -88,6 +88,9 @@ pub fn build(
 ) -> Result<BuildReport, Error> {
     let mut sink = FileSink::create(path, overwrite)?;
     let report = pagehop_engine::build(source, options, &mut sink, progress)?;
+    if options.calibrate {
+        sink.calibrate(options.threads, progress)?;
+    }
     sink.finish()?;
     Ok(report)
 }

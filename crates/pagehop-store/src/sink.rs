@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, PAGE_BYTES, PageId, PageSink};
+use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, Index, OnProgress, PAGE_BYTES, PageId, PageSink};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
@@ -23,6 +23,7 @@ use crate::header;
 use crate::log::Identity;
 use crate::shared::Replacing;
 use crate::storage::{Name, OsStorage, Storage, directory_of};
+use crate::sunk::SunkPages;
 
 /// Bytes collected before they are written.
 const WRITE_BYTES: usize = 1 << 20;
@@ -113,6 +114,21 @@ impl FileSink {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Measures what was written, and puts the calibration on page 0.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Index::calibrate`]; [`Error::Io`] if the file cannot be written.
+    pub(crate) fn calibrate(&mut self, threads: usize, progress: OnProgress<'_>) -> Result<(), Error> {
+        self.flush()?;
+        let pages = SunkPages { file: &self.file, target: &self.target, page_count: self.next };
+        let index = Index::open(pages)?;
+        let Some(calibration) = index.calibrate(&[], threads, progress)? else { return Ok(()) };
+        let body = index.calibrated_meta_page(calibration)?;
+        self.complete = false;
+        self.write(PageId(0), &body)
     }
 
     fn give_name(&mut self) -> io::Result<()> {
@@ -227,7 +243,7 @@ fn exists(target: &Path) -> Error {
 
 /// A file without a name, or `None` where the file system has none.
 fn open_unnamed(directory: &Path) -> io::Result<Option<File>> {
-    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::open(directory, flags, Mode::from_raw_mode(0o666)) {
         // Without /proc the file could not be named later.
         Ok(file) if Path::new(&handle(file.as_raw_fd())).exists() => Ok(Some(file.into())),
@@ -239,7 +255,7 @@ fn open_unnamed(directory: &Path) -> io::Result<Option<File>> {
 fn open_named(target: &Path, directory: &Path) -> io::Result<(File, PathBuf)> {
     let mut opened = None;
     let name = free_name(target, directory, |name| {
-        opened = Some(File::create_new(name)?);
+        opened = Some(File::options().read(true).write(true).create_new(true).open(name)?);
         Ok(())
     })?;
     Ok((opened.expect("a name was found because it opened"), name))

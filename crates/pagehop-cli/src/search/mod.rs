@@ -15,6 +15,7 @@ use crate::build::{parse_bytes, parse_count, parse_threads, refuse_same_file};
 use crate::errors::Error;
 use crate::formats::{Chunk, Truth, Vectors};
 use crate::output::{Output, say};
+use crate::recall::{options_for, parse_recall};
 use crate::{info, interrupt};
 
 use ids_file::IdsFile;
@@ -33,6 +34,10 @@ pub(crate) struct Args {
     /// Rows to find for each query.
     #[arg(short, value_name = "K", default_value_t = 10, value_parser = parse_k)]
     k: usize,
+    /// Share of the true nearest rows to find, on average: search list and slack are what the index was calibrated to.
+    /// 1 looks at every row, and finds them all.
+    #[arg(long, value_name = "SHARE", value_parser = parse_recall, conflicts_with_all = ["search_list", "slack"])]
+    recall: Option<f32>,
     /// Candidates kept while searching; more find more and take longer. Without --slack all of them are
     /// expanded. [default: 100, and --slack 0.2]
     #[arg(long, value_name = "N", value_parser = parse_search_list)]
@@ -74,21 +79,28 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let index = info::open(&args.index, &options)?;
     let about = index.info().map_err(|error| Error::about(&args.index, &error))?;
     let mut queries = Vectors::open(&args.queries, None)?;
-    check_dim(args, about.dim, queries.dim())?;
+    check_dim((&args.index, about.dim), (&args.queries, queries.dim()))?;
     // An index that holds fewer rows than k has no more to give.
     let k = usize::try_from(about.rows).map_or(args.k, |rows| args.k.min(rows)).max(1);
     let truth = args.truth.as_deref().map(|truth| Truth::open(truth, queries.rows(), k)).transpose()?;
     let mut ids_file = args.output.as_deref().map(|path| IdsFile::create(path, queries.rows(), k)).transpose()?;
 
-    let options = SearchOptions::choose(args.search_list, args.slack, args.beam_width);
+    let chosen = SearchOptions::choose(args.search_list, args.slack, args.beam_width);
+    let options = match args.recall {
+        Some(recall) if recall >= 1.0 => None,
+        recall => Some(options_for(&index, &args.index, k, recall, chosen)?),
+    };
     let threads = thread_count(args.threads);
     let mut output = Output::new();
     let mut totals = Totals::default();
     let mut searching = Duration::ZERO;
     while let Some(Chunk { ids: numbers, components }) = queries.next_chunk()? {
         let began = Instant::now();
-        let results = batch::search(&index, components, about.dim, k, &options, threads)
-            .map_err(|(at, error)| about_query(args, numbers[at], &error))?;
+        let results = match &options {
+            Some(options) => batch::search(&index, components, about.dim, k, options, threads),
+            None => index.search_exactly(components, k, threads, &mut |_| interrupt::poll()).map_err(|e| (0, e)),
+        };
+        let results = results.map_err(|(at, error)| about_query(args, numbers[at], &error))?;
         searching += began.elapsed();
         for (&number, result) in numbers.iter().zip(&results) {
             totals.add(number, result, truth.as_ref());
@@ -102,7 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     if let Some(file) = ids_file {
         file.finish()?;
     }
-    let summary = Summary::new(&totals, k, &options, threads, searching.as_secs_f64());
+    let summary = Summary::new(&totals, k, options.as_ref(), threads, searching.as_secs_f64());
     if args.json {
         output.json(&report::SummaryLine { summary: &summary })?;
     }
@@ -113,14 +125,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_dim(args: &Args, index_dim: usize, query_dim: usize) -> Result<(), Error> {
-    if index_dim == query_dim {
+/// Refuses a file of queries of another dimension than the index: each with its own.
+pub(crate) fn check_dim(index: (&Path, usize), queries: (&Path, usize)) -> Result<(), Error> {
+    if index.1 == queries.1 {
         return Ok(());
     }
     Err(Error::Use(format!(
-        "{} has {query_dim} dimensions, {} has {index_dim}",
-        args.queries.display(),
-        args.index.display(),
+        "{} has {} dimensions, {} has {}",
+        queries.0.display(),
+        queries.1,
+        index.0.display(),
+        index.1,
     )))
 }
 
@@ -141,11 +156,13 @@ fn thread_count(asked: usize) -> usize {
     }
 }
 
-fn parse_k(text: &str) -> Result<usize, String> {
+/// A number that the option of that name takes.
+pub(crate) fn parse_k(text: &str) -> Result<usize, String> {
     parse_count(text, 1, SEARCH_LIST_MAX)
 }
 
-fn parse_search_list(text: &str) -> Result<usize, String> {
+/// A number that the option of that name takes.
+pub(crate) fn parse_search_list(text: &str) -> Result<usize, String> {
     parse_count(text, 1, SEARCH_LIST_MAX)
 }
 
@@ -153,7 +170,8 @@ fn parse_beam_width(text: &str) -> Result<usize, String> {
     parse_count(text, 1, BEAM_WIDTH_MAX)
 }
 
-fn parse_slack(text: &str) -> Result<f32, String> {
+/// A number that the option of that name takes.
+pub(crate) fn parse_slack(text: &str) -> Result<f32, String> {
     match text.parse() {
         Ok(slack) if slack >= 0.0 => Ok(slack),
         _ => Err("it must be a number from 0 up, or inf".to_owned()),

@@ -74,9 +74,10 @@ impl Totals {
 pub(super) struct Summary {
     queries: u64,
     k: usize,
-    search_list: usize,
-    slack: f32,
-    beam_width: usize,
+    /// None if every row was looked at.
+    search_list: Option<usize>,
+    slack: Option<f32>,
+    beam_width: Option<usize>,
     threads: usize,
     hits: u64,
     seconds: f64,
@@ -98,14 +99,20 @@ pub(super) struct SummaryLine<'s> {
 
 impl Summary {
     /// The summary of `totals`, which took `seconds` of searching.
-    pub(super) fn new(totals: &Totals, k: usize, options: &SearchOptions, threads: usize, seconds: f64) -> Self {
+    pub(super) fn new(
+        totals: &Totals,
+        k: usize,
+        options: Option<&SearchOptions>,
+        threads: usize,
+        seconds: f64,
+    ) -> Self {
         let mean = |sum: u64| sum as f64 / totals.queries.max(1) as f64;
         Self {
             queries: totals.queries,
             k,
-            search_list: options.search_list,
-            slack: options.slack,
-            beam_width: options.beam_width,
+            search_list: options.map(|options| options.search_list),
+            slack: options.map(|options| options.slack),
+            beam_width: options.map(|options| options.beam_width),
             threads,
             hits: totals.hits,
             seconds,

@@ -21,6 +21,13 @@ fn wrong_words_are_refused_with_code_2() {
         ("search i q.npy --beam-width 1000", "from 1 to"),
         ("search i q.npy --cache 1XB", "unknown unit"),
         ("search i q.npy --output found.txt", "must end in .npy"),
+        ("search i q.npy --recall 0", "above 0 and at most 1"),
+        ("search i q.npy --recall 1.1", "above 0 and at most 1"),
+        ("search i q.npy --recall 0.9 --slack 0.1", "cannot be used with"),
+        ("recall i --recall 1", "above 0 and below 1"),
+        ("recall i --samples 0", "from 1 to"),
+        ("recall i --samples 5 --queries q.npy", "cannot be used with"),
+        ("calibrate", "<INDEX>"),
         ("search i", "<QUERIES>"),
         ("info", "<INDEX>"),
         ("check i --repair", "--repair"),
@@ -46,7 +53,19 @@ fn wrong_words_are_refused_with_code_2() {
 fn help_and_version_go_to_standard_output() {
     let folder = Folder::new();
     let help = folder.run("--help").ok();
-    for word in ["build", "create", "add", "delete", "vacuum", "checkpoint", "search", "info", "check"] {
+    for word in [
+        "build",
+        "create",
+        "add",
+        "delete",
+        "vacuum",
+        "checkpoint",
+        "search",
+        "calibrate",
+        "recall",
+        "info",
+        "check",
+    ] {
         assert!(help.contains(word), "{help}");
         assert!(folder.run(&format!("{word} --help")).ok().contains("Usage"));
     }

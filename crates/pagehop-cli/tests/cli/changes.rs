@@ -71,6 +71,7 @@ fn rows_come_and_go() {
     assert_eq!((&check["nodes"], &check["reachable"]), (&json!(2000), &json!(2000)));
     assert_eq!((&check["dead_nodes"], &check["free_slots"]), (&json!(0), &info["free_slots"]));
     assert!(check["stale_edges"].is_u64(), "{check}");
+    folder.run("calibrate i --quiet").ok();
     let said = folder.run("info i");
     assert_eq!(said.stderr, "", "{said:?}");
 

@@ -5,4 +5,5 @@ mod bad_changes;
 mod bad_input;
 mod changes;
 mod commands;
+mod recall;
 mod support;

@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 
 use super::ids;
 use super::memory::build_memory_bytes;
-use super::meta::{ChangeState, DIM_MAX, FORMAT_VERSION, Meta};
+use super::meta::{ChangeState, DIM_MAX, Meta};
 use super::model::{self, Entry};
 use super::order::page_order;
 use crate::graph::connect::Pruning;
@@ -323,19 +323,12 @@ impl Build<'_> {
         let (layout, total) = (self.layout, rows.codes.len());
         let order = page_order(graph, layout.nodes_per_page);
         let mut meta = Meta {
-            version: FORMAT_VERSION,
-            metric: space.metric,
-            dim: space.dim,
-            layout,
             centroids: rows.centroids.len(),
             query_digits: rows.table.query_digits,
-            seed: self.options.seed,
-            row_ids: self.options.row_ids,
             rows: total as u64,
-            page_count: 0,
             norm_sq_max: space.norm_sq_max,
             change: rows.counted(first),
-            calibration: None,
+            ..Meta::empty(space.metric, space.dim, self.options.seed, self.options.row_ids)
         };
         // The entry points' page names nodes, whose pages come behind it.
         let entries_page = model::write_model(&mut meta, &space.mean, &rows.centroids, sink)?.0 - 1;

@@ -1,34 +1,40 @@
-//! Measuring an index: which settings reach a recall, and what recall settings have.
+//! Measuring an index: which settings reach a recall.
 //!
 //! ```text
 //! choose   some hundred vectors of the data as queries
-//! scan     the distances of their nearest rows, by a look at every row
+//! scan     their nearest rows, by a look at every row
 //! search   them with rising slack and longer lists, until hardly anything is missed
 //! store    for each recall the settings between the last rung below it and the first above
 //! ```
 //!
-//! It costs a distance for each row and sample, and some thousands of searches.
+//! A search with more slack goes on where one with less ends, so one search tells of every slack up to its own; and a query that has
+//! found all there is to find is not asked again.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use super::calibration::{CalibratedK, Calibration, KS, RECALLS, Setting};
+use super::calibration::{CalibratedK, Calibration, KS, RECALLS, Setting, check_recall};
 use super::samples::{self, Sample};
-use super::search::{EVIDENCE_ROWS, Forgotten, Own, Walk, among_the_dead};
+use super::scan::{Bounds, scan};
+use super::search::{EVIDENCE_ROWS, Forgotten, Walk, among_the_dead};
 use super::state::State;
 use super::{Change, Index, OnProgress, Progress, SEARCH_LIST_MAX, SearchOptions, Stats};
-use crate::Error;
 use crate::page::{Pages, PagesMut, Reader};
+use crate::{Error, threads};
 
 /// Fewest rows on which settings can be told apart.
 pub const CALIBRATED_ROWS_MIN: u64 = 1000;
+/// Fewest queries of a user's by which settings can be told apart.
+pub const CALIBRATION_QUERIES_MIN: usize = 50;
 /// Most samples.
-const SAMPLES_MAX: usize = 400;
+const SAMPLES_MAX: usize = 600;
+/// One row of so many is a sample, of few rows.
+const ROWS_PER_SAMPLE: u64 = 4;
 /// Fewest, for many neighbors, each of which says something: as many fewer as there are more than so many of them.
-const SAMPLES_MIN: usize = 12;
+const SAMPLES_MIN: usize = 24;
 const NEIGHBORS_FEW: usize = 25;
 /// An index of fewer rows than so many for each of `k` is not calibrated for it.
-const ROWS_PER_NEIGHBOR: u64 = 100;
+const ROWS_PER_NEIGHBOR: u64 = 10;
 /// Rungs of the ladder: a slack, and how many times as long as at its foot the list is.
 const RUNGS: [(f32, usize); 18] = [
     (0.0, 1),
@@ -54,52 +60,80 @@ const RUNGS: [(f32, usize); 18] = [
 const ENOUGH: f32 = 0.9995;
 /// What is added to each recall: half of the settings would turn out a little below it else.
 const MARGIN: f32 = 0.001;
-
-/// What an audit found.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RecallReport {
-    /// Mean share of the `k` nearest that searches found.
-    pub recall: f32,
-    /// Half the width of the interval in which the recall lies with 95% probability.
-    pub interval: f32,
-    /// Queries that were answered exactly.
-    pub samples: usize,
-    /// Mean hops of a search.
-    pub hops: f32,
-}
+/// Searches between two looks at progress.
+const LOOK_SEARCHES: usize = 16;
+/// Share of the samples that are nearer to their neighbors than a query that is called far.
+const NEAR_SHARE: f32 = 0.99;
 
 impl<P: Pages> Index<P> {
-    /// Measures which settings reach which recall. Nothing is changed: [`Change::set_calibration`]
-    /// stores it. `None` for an index of fewer than [`CALIBRATED_ROWS_MIN`] rows.
+    /// Measures which settings reach which recall: for vectors of the data or, if there are any, for `queries`, the user's, one
+    /// after the other. Nothing is changed: [`Change::set_calibration`] stores it. `None` for an index of fewer than
+    /// [`CALIBRATED_ROWS_MIN`] rows.
+    ///
+    /// It reads every page once for each of `threads` (0: one for each core) and takes about as long as a tenth of a build by one thread.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] if `progress` says so; whatever the host reports.
-    pub fn calibrate(&self, progress: OnProgress<'_>) -> Result<Option<Calibration>, Error> {
+    /// [`Error::Argument`] for fewer than [`CALIBRATION_QUERIES_MIN`] queries, but for none; those of [`Index::search`] for one that
+    /// cannot be placed. [`Error::Interrupted`] if `progress` says so; whatever the host reports.
+    pub fn calibrate(
+        &self,
+        queries: &[f32],
+        threads: usize,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<Calibration>, Error> {
         let mut reader = self.pages.reader();
         let state = self.newest.renew(&mut reader)?;
         let (rows, change) = (state.meta.rows, &state.meta.change);
-        let count = SAMPLES_MAX.min((rows / 20) as usize);
-        let mut samples = samples::choose(&state, &mut reader, count, change.commit)?;
-        let ks: Vec<usize> = KS.into_iter().filter(|k| *k as u64 * ROWS_PER_NEIGHBOR <= rows).collect();
-        let Some(most) = ks.last().filter(|_| rows >= CALIBRATED_ROWS_MIN && !samples.is_empty()) else {
-            return Ok(None);
+        let mut samples = match queries {
+            [] => samples::choose(
+                &state,
+                &mut reader,
+                SAMPLES_MAX.min((rows / ROWS_PER_SAMPLE) as usize),
+                0,
+                change.commit,
+            )?,
+            _ => samples::given(state.meta.dim, queries, 0)?,
         };
-        samples::scan(&state, &mut reader, &mut samples, *most, progress)?;
+        reader.pause();
+        if !queries.is_empty() && samples.len() < CALIBRATION_QUERIES_MIN {
+            let count = samples.len();
+            let what = format!("there are {count} queries, a calibration takes {CALIBRATION_QUERIES_MIN} at least");
+            return Err(Error::argument(what));
+        }
+        if rows < CALIBRATED_ROWS_MIN || samples.is_empty() {
+            return Ok(None);
+        }
+        let ks: Vec<usize> = KS.into_iter().filter(|k| *k as u64 * ROWS_PER_NEIGHBOR <= rows).collect();
         // The nearest row is found by the same search as the nearest ten.
         let groups: Vec<&[usize]> = ks.chunk_by(|_, k| *k <= EVIDENCE_ROWS).collect();
-        let (mut entries, mut walk) = (Vec::new(), Walk::default());
-        for (at, ks) in groups.iter().enumerate() {
-            let fewer = samples.len() * NEIGHBORS_FEW / ks[ks.len() - 1];
-            let some = &samples[..fewer.clamp(samples.len().min(SAMPLES_MIN), samples.len())];
-            entries.extend(climb(&state, &mut reader, &mut walk, some, ks, &mut |rung| {
-                let (done, total) = (at * RUNGS.len() + rung, groups.len() * RUNGS.len());
-                progress(Progress { phase: "search", done: done as u64, total: total as u64 })
-            })?);
-            reader.pause();
+        let some = |ks: &[usize]| some_of(samples.len(), ks[ks.len() - 1]);
+        let shares: Vec<Range<usize>> = groups.iter().map(|ks| some(ks)).collect();
+        for (share, ks) in shares.iter().zip(&groups) {
+            samples[share.clone()].iter_mut().for_each(|sample| sample.k = ks[ks.len() - 1]);
         }
-        let changes = change.added_rows + change.deleted_rows;
-        Ok(Some(Calibration { rows, changes, samples: samples.len() as u32, entries }))
+        scan(&state, &self.pages, &mut samples, Bounds::Likely, threads, progress)?;
+        let climbing = Climbing { state: &state, pages: &self.pages, threads: threads::available(threads) };
+        let mut entries = Vec::new();
+        for (at, (share, ks)) in shares.into_iter().zip(&groups).enumerate() {
+            let (done, total) = (at * RUNGS.len(), groups.len() * RUNGS.len());
+            entries.extend(climbing.climb(&samples[share], ks, &mut |rung| {
+                progress(Progress { phase: "search", done: (done + rung) as u64, total: total as u64 })
+            })?);
+        }
+        let changes = change.added_rows.wrapping_add(change.deleted_rows);
+        Ok(Some(Calibration { rows, changes, samples: samples.len() as u32, far: far(&samples), entries }))
+    }
+
+    /// The body of the meta page with a calibration on it: for a host that is about to make an index of what was built.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the host reports.
+    pub fn calibrated_meta_page(&self, calibration: Calibration) -> Result<Vec<u8>, Error> {
+        let mut meta = self.newest.renew(&mut self.pages.reader())?.meta.clone();
+        meta.calibration = Some(Arc::new(calibration));
+        Ok(meta.encode())
     }
 
     /// Options with which searches for the `k` nearest have a mean recall of `recall`: those it was calibrated to. An index too
@@ -113,50 +147,13 @@ impl<P: Pages> Index<P> {
         if let Some(calibration) = &state.meta.calibration {
             return calibration.options(k, recall).map(Some);
         }
+        check_recall(recall)?;
         let everything = SearchOptions {
             search_list: CALIBRATED_ROWS_MIN as usize,
             slack: f32::INFINITY,
             ..SearchOptions::default()
         };
         Ok((state.meta.rows < CALIBRATED_ROWS_MIN).then_some(everything))
-    }
-
-    /// Measures the recall at `k` of searches with `options`, for `samples` vectors of the data or, if there are any, for
-    /// `queries`, the user's, one after the other. Nobody is kept waiting; rows that move meanwhile may count as missed.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Index::search`] and [`Index::calibrate`]; [`Error::Argument`] if there is nothing to ask or to find.
-    pub fn recall(
-        &self,
-        k: usize,
-        samples: usize,
-        queries: &[f32],
-        options: &SearchOptions,
-        progress: OnProgress<'_>,
-    ) -> Result<RecallReport, Error> {
-        options.validate(k)?;
-        let mut reader = self.pages.reader();
-        let state = self.newest.renew(&mut reader)?;
-        let mut samples = match queries {
-            [] => samples::choose(&state, &mut reader, samples, state.meta.change.commit)?,
-            _ if !queries.len().is_multiple_of(state.meta.dim) => {
-                return Err(Error::Dimension { expected: state.meta.dim, got: queries.len() % state.meta.dim });
-            }
-            _ => {
-                let query = |query: &[f32]| Sample { query: query.to_vec(), node: None, nearest: Vec::new() };
-                queries.chunks_exact(state.meta.dim).map(query).collect()
-            }
-        };
-        samples::scan(&state, &mut reader, &mut samples, k, progress)?;
-        samples.retain(|sample| !sample.nearest.is_empty());
-        if samples.is_empty() {
-            return Err(Error::argument("there are no rows, or no queries, to measure recall with"));
-        }
-        let (found, hops) = measure(&state, &mut reader, &mut Walk::default(), &samples, &[k], options)?;
-        reader.pause();
-        let (recall, interval) = found[0];
-        Ok(RecallReport { recall, interval, samples: samples.len(), hops })
     }
 }
 
@@ -175,33 +172,132 @@ impl<W: PagesMut> Change<'_, W> {
     }
 }
 
-/// Searches with ever more effort, and takes down for each of `ks`, all found by one search, what it takes to reach each recall.
-fn climb<R: Reader>(
-    state: &State,
-    reader: &mut R,
-    walk: &mut Walk,
-    samples: &[Sample],
-    ks: &[usize],
-    on_rung: &mut dyn FnMut(usize) -> ControlFlow<()>,
-) -> Result<Vec<CalibratedK>, Error> {
-    let list = SearchOptions::default().search_list.max(2 * ks[ks.len() - 1]);
-    let fresh = |k: &usize| CalibratedK { k: *k, best: 0.0, settings: [None; RECALLS.len()] };
-    let mut entries: Vec<CalibratedK> = ks.iter().map(fresh).collect();
-    let mut below = None;
-    for (rung, (slack, times)) in RUNGS.into_iter().enumerate() {
-        if on_rung(rung).is_break() {
-            return Err(Error::Interrupted);
+/// Of `count` samples those by which an index is calibrated for `k` neighbors.
+fn some_of(count: usize, k: usize) -> Range<usize> {
+    0..(count * NEIGHBORS_FEW / k).clamp(count.min(SAMPLES_MIN), count)
+}
+
+/// Squared distance beyond which the tenth row is for hardly any sample.
+fn far(samples: &[Sample]) -> f32 {
+    let tenth = |sample: &Sample| sample.nearest.get(EVIDENCE_ROWS - 1).map(|(distance, _)| *distance);
+    let mut distances: Vec<f32> = samples.iter().filter_map(tenth).collect();
+    distances.sort_unstable_by(f32::total_cmp);
+    let at = (distances.len() as f32 * NEAR_SHARE) as usize;
+    distances.get(at).or(distances.last()).copied().unwrap_or(f32::INFINITY)
+}
+
+/// A sample, and what was found of it.
+struct Sought<'s> {
+    sample: &'s Sample,
+    /// On each rung of a stage, for each number of neighbors.
+    found: Vec<usize>,
+    is_complete: bool,
+}
+
+/// Searching with ever more effort.
+struct Climbing<'a, P> {
+    state: &'a State,
+    pages: &'a P,
+    threads: usize,
+}
+
+impl<P: Pages> Climbing<'_, P> {
+    /// Takes down for each of `ks`, all found by one search, what it takes to reach each recall.
+    fn climb(
+        &self,
+        samples: &[Sample],
+        ks: &[usize],
+        on_rung: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<Vec<CalibratedK>, Error> {
+        let foot = SearchOptions::default().search_list.max(2 * ks[ks.len() - 1]);
+        let fresh = |k: &usize| CalibratedK { k: *k, best: 0.0, settings: [None; RECALLS.len()] };
+        let mut entries: Vec<CalibratedK> = ks.iter().map(fresh).collect();
+        let sought = |sample| Sought { sample, found: Vec::new(), is_complete: false };
+        let mut all: Vec<Sought<'_>> = samples.iter().map(sought).collect();
+        let (mut below, mut rung) = (None, 0);
+        for stage in RUNGS.chunk_by(|a, b| a.1 == b.1) {
+            let search_list = (stage[0].1 * foot).min(SEARCH_LIST_MAX);
+            self.search(&mut all, ks, search_list, stage, &mut |_| on_rung(rung))?;
+            for (at, (slack, _)) in stage.iter().enumerate() {
+                let options = SearchOptions { search_list, slack: *slack, ..SearchOptions::default() };
+                for (place, entry) in entries.iter_mut().enumerate() {
+                    let found = recall_of(&all, entry.k, at * ks.len() + place);
+                    take_down(entry, found, &options, below);
+                }
+                below = slack.is_finite().then_some(*slack);
+            }
+            rung += stage.len();
+            if entries.iter().all(|entry| entry.best >= ENOUGH) {
+                break;
+            }
         }
-        let options =
-            SearchOptions { search_list: (times * list).min(SEARCH_LIST_MAX), slack, ..SearchOptions::default() };
-        let (found, _) = measure(state, reader, walk, samples, ks, &options)?;
-        entries.iter_mut().zip(found).for_each(|(entry, found)| take_down(entry, found, &options, below));
-        below = slack.is_finite().then_some(slack);
-        if entries.iter().all(|entry| entry.best >= ENOUGH) {
-            break;
-        }
+        Ok(entries)
     }
-    Ok(entries)
+
+    /// Searches for all that have not found everything yet, with the slacks of a stage one after the other.
+    fn search(
+        &self,
+        all: &mut [Sought<'_>],
+        ks: &[usize],
+        search_list: usize,
+        stage: &[(f32, usize)],
+        go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let length = all.len().div_ceil(self.threads).max(1);
+        threads::each(all.chunks_mut(length), go_on, |part, look| {
+            let (mut reader, mut walk) = (self.pages.reader(), Walk::default());
+            for (at, sought) in part.iter_mut().enumerate() {
+                if at % LOOK_SEARCHES == 0 {
+                    look(at as u64)?;
+                }
+                sought.search(self.state, &mut reader, &mut walk, ks, search_list, stage)?;
+            }
+            reader.pause();
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+impl Sought<'_> {
+    fn search<R: Reader>(
+        &mut self,
+        state: &State,
+        reader: &mut R,
+        walk: &mut Walk,
+        ks: &[usize],
+        search_list: usize,
+        stage: &[(f32, usize)],
+    ) -> Result<(), Error> {
+        self.found.clear();
+        let k = ks[ks.len() - 1];
+        let mut options = SearchOptions { search_list, ..SearchOptions::default() };
+        if !self.is_complete {
+            walk.probe.prepare(&state.meta, &state.model, &self.sample.query)?;
+            walk.begin(state, among_the_dead(k, &options, state), k, state.meta.change.dead_rows == 0);
+            walk.leave_out(self.sample.node, state, reader)?;
+            walk.enter_for(stage[stage.len() - 1].0);
+        }
+        for (slack, _) in stage {
+            if self.is_complete {
+                self.found.extend(ks.iter().map(|k| self.sample.wanted(*k)));
+                continue;
+            }
+            options.slack = *slack;
+            walk.go_on(state, reader, &options, &mut Forgotten, &mut Stats::default())?;
+            let distances = || walk.nearest.found.iter().map(|(distance, _)| *distance);
+            self.found.extend(ks.iter().map(|k| self.sample.found(distances(), *k)));
+            let found = &self.found[self.found.len() - ks.len()..];
+            self.is_complete = found.iter().zip(ks).all(|(found, k)| *found == self.sample.wanted(*k));
+        }
+        Ok(())
+    }
+}
+
+/// Mean recall at `k`, and its interval, by what was found in one `place`.
+fn recall_of(all: &[Sought<'_>], k: usize, place: usize) -> (f32, f32) {
+    let share = |sought: &Sought<'_>| sought.found[place] as f32 / sought.sample.wanted(k).max(1) as f32;
+    samples::mean(&all.iter().map(share).collect::<Vec<_>>())
 }
 
 /// Takes down the settings for recalls that this rung is the first to reach: between it and the slack of the rung `below`.
@@ -215,50 +311,10 @@ fn take_down(entry: &mut CalibratedK, found: (f32, f32), options: &SearchOptions
         if setting.is_some() || entry.best < wanted {
             continue;
         }
-        let share = (wanted - known) / (entry.best - known);
+        // What is missed falls about as a power of the effort.
+        let missed = |recall: f32| (1.0 - recall).max(1.0 - ENOUGH).ln();
+        let share = (missed(known) - missed(wanted)) / (missed(known) - missed(entry.best));
         let slack = below.filter(|_| slack.is_finite()).map_or(slack, |below| below + (slack - below) * share);
         *setting = Some(Setting { slack, search_list, interval });
-    }
-}
-
-/// Recall and its interval for each of `ks`, the last the most, and mean hops.
-fn measure<R: Reader>(
-    state: &State,
-    reader: &mut R,
-    walk: &mut Walk,
-    samples: &[Sample],
-    ks: &[usize],
-    options: &SearchOptions,
-) -> Result<(Vec<(f32, f32)>, f32), Error> {
-    let k = ks[ks.len() - 1];
-    let capacity = among_the_dead(k, options, state);
-    let (mut stats, mut searches) = (Stats::default(), 0);
-    let mut shares = vec![Vec::with_capacity(samples.len()); ks.len()];
-    for sample in samples {
-        walk.probe.prepare(&state.meta, &state.model, &sample.query)?;
-        let ways = ways_of(sample);
-        let mut found = vec![0; ks.len()];
-        for own in &ways {
-            walk.begin(state, capacity, k, state.meta.change.dead_rows == 0);
-            walk.own = *own;
-            walk.run(state, reader, options, &mut Forgotten, &mut stats)?;
-            let distances = || walk.nearest.found.iter().map(|(distance, _)| *distance);
-            found.iter_mut().zip(ks).for_each(|(found, k)| *found += sample.found(distances(), *k));
-        }
-        for ((shares, found), k) in shares.iter_mut().zip(found).zip(ks) {
-            shares.push(found as f32 / (ways.len() * sample.wanted(*k)) as f32);
-        }
-        searches += ways.len();
-    }
-    walk.own = None;
-    Ok((shares.iter().map(|shares| samples::mean(shares)).collect(), stats.hops as f32 / searches as f32))
-}
-
-/// How a sample is searched for. The ways that lead through a vector's own node are of use to no query that is not in the index; but
-/// where they run there would be others, had it never been there. The truth lies between.
-fn ways_of(sample: &Sample) -> Vec<Option<Own>> {
-    match sample.node {
-        Some(node) => vec![Some(Own::Avoided(node)), Some(Own::Visited(node))],
-        None => vec![None],
     }
 }

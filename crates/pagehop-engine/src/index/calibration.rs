@@ -1,4 +1,6 @@
-//! What was measured of an index: the settings that reach a recall. They are stored on the meta page.
+//! What was measured of an index: the settings that reach a recall, and what an audit found. They are stored on the meta page.
+
+use std::sync::Arc;
 
 use super::meta::Fields;
 use super::{SEARCH_LIST_MAX, SearchOptions};
@@ -13,16 +15,24 @@ pub(crate) const KS: [usize; 4] = [1, 10, 100, 1000];
 const CALIBRATION_AT: usize = 256;
 const ENTRY_BYTES: usize = 8 + RECALLS.len() * 12;
 const CALIBRATION_BYTES: usize = 24 + KS.len() * ENTRY_BYTES;
+/// What was added later: where it is and its length.
+const FAR_AT: usize = CALIBRATION_AT + CALIBRATION_BYTES;
+const AUDIT_AT: usize = FAR_AT + 4;
+#[cfg(test)]
+const AUDIT_BYTES: usize = 40;
 
 /// The cheapest settings found for each recall, and how well they were known then.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibration {
     /// Rows (nodes, where equal vectors share one) that the index had.
     pub rows: u64,
-    /// Rows added and deleted since the model was trained, as of then.
+    /// What [`Info`](super::Info) counted as added and deleted then, together. Since then there were as many changes as the two
+    /// have grown by, modulo 2^64: they begin anew when the model is trained.
     pub changes: u64,
     /// Queries that were answered exactly.
     pub samples: u32,
+    /// Squared distance, in the inner space, beyond which the tenth row was for one sample of a hundred; infinite if unknown.
+    pub far: f32,
     /// For ascending numbers of neighbors.
     pub entries: Vec<CalibratedK>,
 }
@@ -49,19 +59,54 @@ pub struct Setting {
     pub interval: f32,
 }
 
+/// What was found when searches were last measured against exact answers, and the answer stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Audit {
+    /// Neighbors that were wanted.
+    pub k: usize,
+    /// Mean share of them that was found.
+    pub recall: f32,
+    /// Half the width of the interval in which the recall lies with 95% probability.
+    pub interval: f32,
+    /// The recall that was asked for; `None` if settings were given instead.
+    pub target: Option<f32>,
+    /// Queries that were answered exactly.
+    pub samples: u32,
+    /// Rows that the index had.
+    pub rows: u64,
+    /// As [`Calibration::changes`], as of then.
+    pub changes: u64,
+}
+
+/// Refuses a recall that no settings have.
+pub(super) fn check_recall(recall: f32) -> Result<(), Error> {
+    if recall > 0.0 && recall < 1.0 {
+        return Ok(());
+    }
+    Err(Error::argument(format!("recall is {recall}, it must be above 0 and below 1")))
+}
+
 impl Calibration {
     /// The settings for the `k` nearest with a mean recall of `recall`, between those that were measured. Below the least
-    /// recall and the least `k` that were, those of that one.
+    /// recall that was, those of that one.
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] for a recall that is not above 0 and below 1, or that was not reached: it names the best that was.
+    /// [`Error::Argument`] for a recall that is not above 0 and below 1, or that was not reached: it names the best that was; for a
+    /// `k` above the most it was calibrated for, a tenth of the rows and at most 1,000.
     pub fn options(&self, k: usize, recall: f32) -> Result<SearchOptions, Error> {
-        if !(recall > 0.0 && recall < 1.0) {
-            return Err(Error::argument(format!("recall is {recall}, it must be above 0 and below 1")));
+        check_recall(recall)?;
+        let most = self.entries[self.entries.len() - 1].k;
+        if k > most {
+            return Err(Error::argument(format!(
+                "k is {k}, and the index is calibrated for up to {most} neighbors of its {} rows: give search_list \
+                 or slack instead of recall, or a recall of 1",
+                self.rows
+            )));
         }
         let at = self.entries.partition_point(|entry| entry.k < k);
-        let (below, above) = (&self.entries[at.saturating_sub(1)], &self.entries[at.min(self.entries.len() - 1)]);
+        let above = &self.entries[at];
+        let below = if above.k == k { above } else { &self.entries[at.saturating_sub(1)] };
         let (low, high) = (below.setting(recall)?, above.setting(recall)?);
         let share = match (below.k as f32, above.k as f32, k as f32) {
             (a, b, k) if a < b => ((k / a).ln() / (b / a).ln()).clamp(0.0, 1.0),
@@ -69,6 +114,11 @@ impl Calibration {
         };
         let search_list = low.search_list.max(high.search_list).max(2 * k).min(SEARCH_LIST_MAX);
         Ok(SearchOptions { search_list, slack: between(low.slack, high.slack, share), ..SearchOptions::default() })
+    }
+
+    /// It itself, for counts of changes that stood at `counted` and are 0 from now on.
+    pub(super) fn counted_anew(&self, counted: u64) -> Arc<Self> {
+        Arc::new(Self { changes: self.changes.wrapping_sub(counted), ..self.clone() })
     }
 
     /// What a changed meta page has of it. Bytes of the page that are not its own stay.
@@ -91,6 +141,8 @@ impl Calibration {
         }
         debug_assert!(bytes.len() <= CALIBRATION_BYTES);
         body[CALIBRATION_AT..][..bytes.len()].copy_from_slice(&bytes);
+        let far = if self.far.is_finite() { self.far } else { 0.0 };
+        body[FAR_AT..][..4].copy_from_slice(&far.to_le_bytes());
     }
 
     /// What a meta page has of it, if it has any.
@@ -108,7 +160,43 @@ impl Calibration {
         if !entries.is_sorted_by(|a, b| a.k < b.k) {
             return Err(Error::corrupt(PageId(0), "what it is calibrated for is not in order"));
         }
-        Ok(Some(Self { rows, changes, samples, entries }))
+        let far = f32::from_le_bytes(Fields { body, at: FAR_AT }.bytes());
+        // An older program knew nothing of it.
+        let far = if far > 0.0 { far } else { f32::INFINITY };
+        Ok(Some(Self { rows, changes, samples, far, entries }))
+    }
+}
+
+impl Audit {
+    /// What a changed meta page has of it.
+    pub(super) fn write(&self, body: &mut [u8]) {
+        let mut bytes = Vec::new();
+        for number in [self.samples, self.k as u32] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in [self.rows, self.changes] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in [self.recall, self.interval, self.target.unwrap_or(0.0)] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        body[AUDIT_AT..][..bytes.len()].copy_from_slice(&bytes);
+    }
+
+    /// What a meta page has of it, if it has any.
+    pub(super) fn read(body: &[u8]) -> Result<Option<Self>, Error> {
+        let mut fields = Fields { body, at: AUDIT_AT };
+        let (samples, k) = (fields.u32(), fields.u32() as usize);
+        if samples == 0 {
+            return Ok(None);
+        }
+        let (rows, changes) = (fields.u64(), fields.u64());
+        let [recall, interval, target] = std::array::from_fn(|_| f32::from_le_bytes(fields.bytes()));
+        if [recall, interval, target].iter().any(|share| !(0.0..=1.0).contains(share)) || k == 0 {
+            return Err(Error::corrupt(PageId(0), format!("an audit found a recall of {recall} at {k}")));
+        }
+        let target = (target > 0.0).then_some(target);
+        Ok(Some(Self { k, recall, interval, target, samples, rows, changes }))
     }
 }
 
@@ -195,6 +283,7 @@ mod tests {
             rows: 7,
             changes: 8,
             samples: 9,
+            far: 10.0,
             entries: vec![entry(1, 0.0), entry(10, 0.1), entry(1000, 0.3)],
         }
     }
@@ -205,13 +294,20 @@ mod tests {
         assert_eq!(Calibration::read(&body).expect("none"), None);
         calibration().write(&mut body);
         assert_eq!(Calibration::read(&body).expect("one"), Some(calibration()));
-        assert!(body[..CALIBRATION_AT].iter().chain(&body[CALIBRATION_AT + CALIBRATION_BYTES..]).all(|b| *b == 0));
-        for at in CALIBRATION_AT..CALIBRATION_AT + CALIBRATION_BYTES {
+        assert_eq!(Audit::read(&body).expect("none"), None);
+        let audit =
+            Audit { k: 10, recall: 0.9, interval: 0.01, target: Some(0.95), samples: 11, rows: 12, changes: 13 };
+        audit.write(&mut body);
+        assert_eq!(Audit::read(&body).expect("one"), Some(audit));
+        let end = AUDIT_AT + AUDIT_BYTES;
+        assert!(body[..CALIBRATION_AT].iter().chain(&body[end..]).all(|b| *b == 0));
+        for at in CALIBRATION_AT..end {
             let mut damaged = body.clone();
             damaged[at] = 0xFF;
             if let Ok(Some(read)) = Calibration::read(&damaged) {
                 let _ = read.options(10, 0.9);
             }
+            let _ = Audit::read(&damaged);
         }
     }
 
@@ -224,7 +320,8 @@ mod tests {
         assert_eq!(slack(1, 0.95), 0.2);
         assert!((0.2..0.3).contains(&slack(10, 0.93)));
         assert!((0.3..0.5).contains(&slack(100, 0.95)));
-        assert_eq!(slack(5000, 0.95), slack(1000, 0.95));
+        let error = known.options(1001, 0.95).expect_err("more than was tried").to_string();
+        assert!(error.contains("up to 1000 neighbors"), "{error}");
         assert_eq!(slack(10, 0.995), f32::INFINITY);
         let list = |k, recall| known.options(k, recall).expect("reached").search_list;
         assert_eq!((list(10, 0.99), list(300, 0.9)), (200, 600));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::calibration::Calibration;
+use super::calibration::{Audit, Calibration};
 use crate::page::layout::{COMMIT_END, FreeLink, NodeLayout};
 use crate::page::{BODY_BYTES, MAGIC, PageId, Reader};
 use crate::quantize::edge::EdgeShape;
@@ -41,6 +41,8 @@ pub(crate) struct Meta {
     pub(crate) change: ChangeState,
     /// What was measured of it; outlives training.
     pub(crate) calibration: Option<Arc<Calibration>>,
+    /// What was found when searches were measured last; outlives training.
+    pub(crate) audit: Option<Audit>,
 }
 
 /// What changes keep account of. All 0 in a file of version 1, but for `model_start`.
@@ -100,6 +102,7 @@ impl Meta {
             norm_sq_max: 0.0,
             change: ChangeState::default(),
             calibration: None,
+            audit: None,
         }
     }
 
@@ -163,6 +166,9 @@ impl Meta {
         if let Some(calibration) = &self.calibration {
             calibration.write(body);
         }
+        if let Some(audit) = &self.audit {
+            audit.write(body);
+        }
     }
 
     pub(crate) fn decode(body: &[u8]) -> Result<Self, Error> {
@@ -224,6 +230,7 @@ impl Meta {
             norm_sq_max,
             change,
             calibration: Calibration::read(body)?.map(Arc::new),
+            audit: Audit::read(body)?,
         };
         meta.validate()?;
         Ok(meta)

@@ -1,5 +1,6 @@
 //! What a user does with an index: build, open, search, check.
 
+mod audit;
 mod bound;
 pub(crate) mod build;
 mod calibrate;
@@ -21,6 +22,7 @@ mod offer;
 pub(crate) mod order;
 mod retrain;
 mod samples;
+mod scan;
 mod search;
 mod state;
 mod tids;
@@ -31,9 +33,10 @@ use std::ops::ControlFlow;
 
 use crate::page::{PageId, Pages, PagesMut};
 use crate::{Error, Metric, RowIds};
+pub use audit::RecallReport;
 pub use build::{build, create};
-pub use calibrate::{CALIBRATED_ROWS_MIN, RecallReport};
-pub use calibration::{CalibratedK, Calibration, RECALLS, Setting};
+pub use calibrate::{CALIBRATED_ROWS_MIN, CALIBRATION_QUERIES_MIN};
+pub use calibration::{Audit, CalibratedK, Calibration, RECALLS, Setting};
 pub use change::{AddReport, Change, DeleteReport};
 pub use cursor::{Cursor, Found};
 pub use memory::build_memory_bytes;
@@ -56,11 +59,20 @@ pub struct BuildOptions {
     pub seed: u64,
     /// What the row ids are, fixed for the index's life.
     pub row_ids: RowIds,
+    /// Whether a host is to end the build by [`Index::calibrate`].
+    pub calibrate: bool,
 }
 
 impl Default for BuildOptions {
     fn default() -> Self {
-        Self { metric: Metric::L2, memory_bytes: 2 << 30, threads: 0, seed: 1, row_ids: RowIds::Mapped }
+        Self {
+            metric: Metric::L2,
+            memory_bytes: 2 << 30,
+            threads: 0,
+            seed: 1,
+            row_ids: RowIds::Mapped,
+            calibrate: true,
+        }
     }
 }
 
@@ -111,6 +123,8 @@ pub struct SearchOptions {
     pub slack: f32,
 }
 
+/// One of so many rows added or deleted makes what was measured outdated.
+const OUTDATED_SHARE: u64 = 5;
 /// Largest `k` and `search_list`.
 pub const SEARCH_LIST_MAX: usize = 100_000;
 /// Largest `beam_width`.
@@ -224,6 +238,30 @@ pub struct Info {
     pub deleted_rows: u64,
     /// The caller's mark, set with a commit; 0 if none was.
     pub mark: [u64; 2],
+    /// What has become of the index since it was calibrated; `None` if it never was.
+    pub calibration: Option<Measured>,
+    /// What searches were found to find when that was measured and stored last.
+    pub audit: Option<Audit>,
+    /// What has become of the index since `audit`.
+    pub audited: Option<Measured>,
+}
+
+/// The index when something was measured, and since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Rows (nodes, where equal vectors share one) that it had.
+    pub rows: u64,
+    /// Queries by which it was measured.
+    pub samples: u32,
+    /// Rows added and deleted since; a replaced row counts as both.
+    pub changes: u64,
+}
+
+impl Measured {
+    /// Whether so much has changed since, a fifth of the rows or more, that it is to be measured again.
+    pub fn is_outdated(&self) -> bool {
+        self.changes.saturating_mul(OUTDATED_SHARE) >= self.rows.max(1)
+    }
 }
 
 /// What [`Index::check`] found in an index without contradictions.
@@ -288,6 +326,8 @@ impl<P: Pages> Index<P> {
     pub fn info(&self) -> Result<Info, Error> {
         let state = self.newest.renew(&mut self.pages.reader())?;
         let (meta, layout) = (&state.meta, &state.meta.layout);
+        let counted = meta.change.added_rows.wrapping_add(meta.change.deleted_rows);
+        let measured = |rows, samples, changes| Measured { rows, samples, changes: counted.wrapping_sub(changes) };
         Ok(Info {
             format_version: meta.version,
             metric: meta.metric,
@@ -307,6 +347,9 @@ impl<P: Pages> Index<P> {
             added_rows: meta.change.added_rows,
             deleted_rows: meta.change.deleted_rows,
             mark: meta.change.mark,
+            calibration: meta.calibration.as_ref().map(|c| measured(c.rows, c.samples, c.changes)),
+            audit: meta.audit,
+            audited: meta.audit.map(|audit| measured(audit.rows, audit.samples, audit.changes)),
         })
     }
 

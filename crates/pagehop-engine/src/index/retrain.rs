@@ -111,7 +111,7 @@ impl<W: PagesMut> Change<'_, W> {
         let (metric, seed, row_ids) = (self.meta.metric, self.meta.seed, self.meta.row_ids);
         // A host that decides what is seen may be a process of one thread.
         let threads = usize::from(row_ids == RowIds::Tids);
-        let options = BuildOptions { metric, memory_bytes: u64::MAX, threads, seed, row_ids };
+        let options = BuildOptions { metric, memory_bytes: u64::MAX, threads, seed, row_ids, calibrate: false };
         let first = PageId(self.pages.page_count());
         if row_ids == RowIds::Tids {
             self.step_meta(&[], &mut |meta, _| {
@@ -124,8 +124,12 @@ impl<W: PagesMut> Change<'_, W> {
         let commit = self.pages.commit_number();
         self.step_meta(&[], &mut |meta, _| {
             let (before, rows, calibration) = (meta.change.clone(), meta.rows, meta.calibration.take());
-            let page_count = meta.page_count;
-            *meta = Meta { calibration, ..built.clone() };
+            let (page_count, mut audit) = (meta.page_count, meta.audit);
+            // Changes are counted from 0 again; how many there were since is not forgotten.
+            let counted = before.added_rows.wrapping_add(before.deleted_rows);
+            let calibration = calibration.map(|known| known.counted_anew(counted));
+            audit.iter_mut().for_each(|known| known.changes = known.changes.wrapping_sub(counted));
+            *meta = Meta { calibration, audit, ..built.clone() };
             if row_ids == RowIds::Mapped {
                 // `finish` counts the rows that are new.
                 meta.rows = rows;

@@ -1,14 +1,11 @@
-//! Queries whose answers are known: vectors of the index itself, or a user's, and the distances of their nearest rows by
-//! a look at every row.
+//! Queries whose answers are known: vectors of the index itself, or a user's. `scan.rs` finds their nearest rows.
 //!
 //! A vector of the data finds itself, so its own node is left out, of the truth as of the searches that are judged by it.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 
+use super::encode;
 use super::state::State;
-use super::visit::Probe;
-use super::{OnProgress, Progress, encode};
 use crate::Error;
 use crate::page::layout::{FLAGS_LIVE, NodeId, NodeRef, PageKind};
 use crate::page::{PageId, Reader};
@@ -26,14 +23,16 @@ pub(crate) struct Sample {
     pub(crate) query: Vec<f32>,
     /// The node that the query was taken from.
     pub(crate) node: Option<NodeId>,
-    /// Squared distances of the nearest rows in the inner space, ascending.
-    pub(crate) nearest: Vec<f32>,
+    /// How many of the nearest rows there are to find.
+    pub(crate) k: usize,
+    /// The nearest rows in order: squared distances in the inner space, and ids.
+    pub(crate) nearest: Vec<(f32, u64)>,
 }
 
 impl Sample {
     /// How many of `found`, ascending squared distances, belong to the nearest `k`. Rows equally far as the k-th are as good.
     pub(crate) fn found(&self, found: impl Iterator<Item = f32>, k: usize) -> usize {
-        let Some(farthest) = self.nearest.get(k - 1).or(self.nearest.last()) else { return 0 };
+        let Some((farthest, _)) = self.nearest.get(k - 1).or(self.nearest.last()) else { return 0 };
         found.take(k).filter(|distance| distance <= farthest).count()
     }
 
@@ -43,15 +42,36 @@ impl Sample {
     }
 }
 
-/// Chooses up to `count` living rows at random: the same of the same pages, `seed` being the caller's.
+impl Sample {
+    /// Farther rows than this are none of the nearest.
+    #[inline]
+    pub(crate) fn farthest(&self) -> f32 {
+        self.nearest.get(self.k - 1).map_or(f32::INFINITY, |(distance, _)| *distance)
+    }
+
+    /// Takes a row if it is among the nearest so far.
+    #[inline]
+    pub(crate) fn keep(&mut self, row: (f32, u64)) {
+        let nearer = |other: &(f32, u64)| other.0 < row.0 || other.0 == row.0 && other.1 < row.1;
+        let at = self.nearest.partition_point(nearer);
+        if at < self.k {
+            self.nearest.truncate(self.k - 1);
+            self.nearest.insert(at, row);
+        }
+    }
+}
+
+/// Chooses up to `count` living rows at random, of which the nearest `k` others are to be found: the same of the same pages,
+/// `seed` being the caller's.
 pub(crate) fn choose<R: Reader>(
     state: &State,
     reader: &mut R,
     count: usize,
+    k: usize,
     seed: u64,
 ) -> Result<Vec<Sample>, Error> {
     let (meta, layout) = (&state.meta, &state.meta.layout);
-    let pages = node_pages(state);
+    let pages = state.node_pages();
     let slots = u64::from(pages.end.saturating_sub(pages.start)) * layout.nodes_per_page as u64;
     let mut random = Random::new(meta.seed ^ seed, PURPOSE);
     let (mut samples, mut looked, mut point) = (Vec::new(), HashSet::new(), Vec::new());
@@ -72,7 +92,7 @@ pub(crate) fn choose<R: Reader>(
             if header.flags == FLAGS_LIVE && header.rows(meta.row_ids, state.snapshot).next().is_some() {
                 encode::decode(&node, &header, &mut point);
                 let query = state.model.space.restore(&mut point).to_vec();
-                samples.push(Sample { query, node: Some(layout.node_id(page, slot)), nearest: Vec::new() });
+                samples.push(Sample { query, node: Some(layout.node_id(page, slot)), k, nearest: Vec::new() });
             }
         }
         drop(body);
@@ -81,68 +101,17 @@ pub(crate) fn choose<R: Reader>(
     Ok(samples)
 }
 
-/// Finds the nearest `k` rows of every sample by looking at every row: `rows * samples.len()` distances, over pages in order.
-/// Beside a writer rows may be missed that are moved meanwhile.
+/// A user's queries, one after the other, of which the nearest `k` rows are to be found.
 ///
 /// # Errors
 ///
-/// [`Error::Interrupted`] if `progress` says so; those of a query that cannot be placed; whatever the reader reports.
-pub(crate) fn scan<R: Reader>(
-    state: &State,
-    reader: &mut R,
-    samples: &mut [Sample],
-    k: usize,
-    progress: OnProgress<'_>,
-) -> Result<(), Error> {
-    let (meta, layout) = (&state.meta, &state.meta.layout);
-    let mut probes = Vec::with_capacity(samples.len());
-    for sample in samples.iter_mut() {
-        let mut probe = Probe::default();
-        probe.prepare(meta, &state.model, &sample.query)?;
-        probes.push(probe);
-        sample.nearest.clear();
+/// [`Error::Dimension`] if they are no vectors of `dim` components.
+pub(crate) fn given(dim: usize, queries: &[f32], k: usize) -> Result<Vec<Sample>, Error> {
+    if !queries.len().is_multiple_of(dim) {
+        return Err(Error::Dimension { expected: dim, got: queries.len() % dim });
     }
-    let pages = node_pages(state);
-    for page in pages.clone() {
-        let (done, total) = (u64::from(page - pages.start), u64::from(pages.end - pages.start));
-        if page % 64 == 0 && progress(Progress { phase: "scan", done, total }) == ControlFlow::Break(()) {
-            return Err(Error::Interrupted);
-        }
-        let body = reader.finish(PageId(page))?;
-        for slot in 0..layout.nodes_per_page * usize::from(body[0] == PageKind::Node as u8) {
-            let node = NodeRef::new(layout, &body, slot);
-            let header = node.header();
-            let rows = header.rows(meta.row_ids, state.snapshot).count();
-            if rows == 0 {
-                continue;
-            }
-            let id = layout.node_id(PageId(page), slot);
-            for (sample, probe) in samples.iter_mut().zip(&probes).filter(|(sample, _)| sample.node != Some(id)) {
-                let distance = probe.distance(&node, &header);
-                (0..rows).for_each(|_| keep(&mut sample.nearest, k, distance));
-            }
-        }
-        drop(body);
-        reader.release();
-    }
-    Ok(())
-}
-
-/// Pages that may hold nodes of the index as it is.
-fn node_pages(state: &State) -> std::ops::Range<u32> {
-    let change = &state.meta.change;
-    let end = if change.unfinished > 0 { change.unfinished } else { state.meta.page_count };
-    change.retired_end.max(1)..end
-}
-
-#[inline]
-fn keep(nearest: &mut Vec<f32>, k: usize, distance: f32) {
-    if nearest.len() == k && nearest[k - 1] <= distance {
-        return;
-    }
-    nearest.truncate(k - 1);
-    let at = nearest.partition_point(|other| *other <= distance);
-    nearest.insert(at, distance);
+    let query = |query: &[f32]| Sample { query: query.to_vec(), node: None, k, nearest: Vec::new() };
+    Ok(queries.chunks_exact(dim).map(query).collect())
 }
 
 /// The mean of shares, and half the width of the interval in which the true mean lies with 95% probability: that of a normal

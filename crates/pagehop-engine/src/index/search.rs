@@ -124,23 +124,19 @@ pub(super) struct Walk {
     pub(super) visited: Vec<NodeId>,
     /// Whether the k-th estimate bounds what is worth offering.
     foretells: bool,
-    /// A node whose rows are no answer: the one that the query was taken from.
-    pub(super) own: Option<Own>,
-}
-
-/// How a search takes the node that its query was taken from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Own {
-    /// It is not visited.
-    Avoided(NodeId),
-    /// It is visited as any other is.
-    Visited(NodeId),
+    /// The most slack with which it may go on later: what that makes worth offering is.
+    slack_ahead: f32,
+    /// A node that it does as if it were not there: the one that the query was taken from.
+    absent: Option<NodeId>,
+    /// Where edges to that one would lead, one of these each.
+    stand_ins: Vec<(f32, NodeId)>,
 }
 
 impl Walk {
     /// Starts over for the query that the probe has, to keep `capacity` candidates.
     pub(super) fn begin(&mut self, state: &State, capacity: usize, k: usize, foretells: bool) {
         self.foretells = foretells;
+        self.slack_ahead = 0.0;
         self.visited.clear();
         self.nearest.reset(k.max(EVIDENCE_ROWS));
         self.list.reset(capacity);
@@ -160,17 +156,60 @@ impl Walk {
         rest: &mut impl Rest,
         stats: &mut Stats,
     ) -> Result<(), Error> {
+        self.enter();
+        self.go_on(state, reader, options, rest, stats)
+    }
+
+    /// Searches from now on, until another [`Walk::leave_out`], as if `node` were not there, to whose place the probe is
+    /// prepared. What has an edge to it would have one to something else near it: for most, any of its own neighbors stands in.
+    pub(super) fn leave_out<R: Reader>(
+        &mut self,
+        node: Option<NodeId>,
+        state: &State,
+        reader: &mut R,
+    ) -> Result<(), Error> {
+        self.absent = node;
+        self.stand_ins.clear();
+        if let Some(node) = node {
+            let stand_ins = &mut self.stand_ins;
+            let offer = |_, estimate, neighbor| stand_ins.push((estimate, neighbor));
+            self.probe.visit(&state.meta, &state.model, reader, node, offer, |_, _| ())?;
+            reader.release();
+        }
+        Ok(())
+    }
+
+    /// Prepares to search with rising slack, up to `slack_ahead`: [`Walk::go_on`] with each.
+    pub(super) fn enter_for(&mut self, slack_ahead: f32) {
+        self.slack_ahead = slack_ahead;
+        self.enter();
+    }
+
+    /// Offers the nearest entry point.
+    fn enter(&mut self) {
         let nearest = self.entries.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
         if let Some((estimate, entry)) = nearest {
             self.list.insert(estimate, entry);
             self.offered.push(entry);
         }
+    }
+
+    /// Searches from where it is.
+    pub(super) fn go_on<R: Reader>(
+        &mut self,
+        state: &State,
+        reader: &mut R,
+        options: &SearchOptions,
+        rest: &mut impl Rest,
+        stats: &mut Stats,
+    ) -> Result<(), Error> {
+        let before = self.visited.len();
         self.expand_all(state, reader, options, rest, stats)?;
         if !rest.is_enough() {
             self.offer_entries(options, rest);
             self.expand_all(state, reader, options, rest, stats)?;
         }
-        stats.hops += self.visited.len() as u64;
+        stats.hops += (self.visited.len() - before) as u64;
         Ok(())
     }
 
@@ -246,8 +285,9 @@ impl Walk {
         stats: &mut Stats,
     ) -> Result<(), Error> {
         let (meta, model) = (&state.meta, &*state.model);
+        let slack_ahead = options.slack.max(self.slack_ahead);
         while let Some((_, node)) = self.list.expand_within(self.nearest.reach(options.slack)) {
-            if self.own == Some(Own::Avoided(node)) {
+            if self.absent == Some(node) {
                 continue;
             }
             // The best of the others is likely the next: its bytes travel while this node is scored.
@@ -255,10 +295,13 @@ impl Walk {
             // A candidate beyond this would never be expanded: the k-th distance only falls. Before there is
             // one, the k-th estimate foretells it, give or take what estimates are off by.
             let foretold = if self.foretells { self.list.estimate_at(self.nearest.k - 1) } else { None };
-            let foretold = foretold.map(|estimate| estimate * FORETOLD * (1.0 + options.slack));
-            let reach = self.nearest.reach(options.slack).min(foretold.unwrap_or(f32::INFINITY));
+            let foretold = foretold.map(|estimate| estimate * FORETOLD * (1.0 + slack_ahead));
+            let reach = self.nearest.reach(slack_ahead).min(foretold.unwrap_or(f32::INFINITY));
             let list = RefCell::new(&mut self.list);
+            let stand_in = stand_in(&self.stand_ins, node);
             let offer = |_, estimate: f32, neighbor: NodeId| {
+                let is_absent = self.absent == Some(neighbor);
+                let (estimate, neighbor) = stand_in.filter(|_| is_absent).unwrap_or((estimate, neighbor));
                 let mut list = list.borrow_mut();
                 // Entry points stand in the list under estimates of their own and must not enter twice.
                 if estimate <= reach && estimate < list.bound() && !self.offered.contains(&neighbor) {
@@ -273,8 +316,7 @@ impl Walk {
                 look_ahead(&list.borrow(), meta, reader, likely, width, reach);
             };
             let visited = self.probe.visit(meta, model, reader, node, offer, finished)?;
-            let counts = self.own != Some(Own::Visited(node));
-            for row_id in visited.header.rows(meta.row_ids, state.snapshot).filter(|_| counts) {
+            for row_id in visited.header.rows(meta.row_ids, state.snapshot) {
                 self.nearest.keep((visited.distance, row_id));
                 rest.meet(node, row_id, &visited);
             }
@@ -287,6 +329,14 @@ impl Walk {
         }
         Ok(())
     }
+}
+
+/// Which of `stand_ins` the edge of a node leads to: always the same, and none in particular. One edge of four leads nowhere:
+/// `docs/search.md` says what is found so, beside what is found of vectors that were never there.
+#[inline]
+fn stand_in(stand_ins: &[(f32, NodeId)], node: NodeId) -> Option<(f32, NodeId)> {
+    let at = (node.wrapping_mul(0x9E37_79B1) >> 8) as usize;
+    stand_ins.get(at.checked_rem(stand_ins.len())?).copied().filter(|_| at & 0x1800 != 0)
 }
 
 /// Candidates to keep: `search_list`, and as many more as dead nodes will take the places of; at least `k`.

@@ -52,6 +52,13 @@ impl State {
         let snapshot = snapshot.max(meta.change.commit);
         Ok(Self { meta, model, entries, snapshot })
     }
+
+    /// Numbers of the pages that may hold nodes of the index as it is.
+    pub(crate) fn node_pages(&self) -> std::ops::Range<u32> {
+        let change = &self.meta.change;
+        let end = if change.unfinished > 0 { change.unfinished } else { self.meta.page_count };
+        change.retired_end.max(1)..end
+    }
 }
 
 /// The newest state that anybody needed.

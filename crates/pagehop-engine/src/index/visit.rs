@@ -6,6 +6,7 @@ use crate::index::model::{Entry, Model};
 use crate::page::Reader;
 use crate::page::layout::{FLAGS_FREE, NodeHeader, NodeId, NodeRef};
 use crate::quantize::estimate::{CENTROIDS_MAX, DEGREE_MAX, Estimator};
+use crate::quantize::own::OwnCode;
 use crate::quantize::prepare::ToDistance;
 use pagehop_kernels as kernels;
 
@@ -38,6 +39,11 @@ impl Probe {
         let to_distance = model.space.query(query, &mut self.query)?;
         self.estimator.prepare(meta.layout.edge, meta.query_digits, &self.query);
         Ok(to_distance)
+    }
+
+    /// The query in the inner space.
+    pub(crate) fn query(&self) -> &[f32] {
+        &self.query
     }
 
     /// Squared length of the query in the inner space.
@@ -116,7 +122,13 @@ impl Probe {
     /// Squared distance to a node's own code, in the inner space.
     #[inline]
     pub(crate) fn distance(&self, node: &NodeRef<'_>, header: &NodeHeader) -> f32 {
-        let dot = kernels::dot_f32_i12(&self.query, node.hi(), node.lo());
-        (self.estimator.query_norm_sq() + header.norm_sq - 2.0 * header.step * dot).max(0.0)
+        self.distance_to(OwnCode { step: header.step, norm_sq: header.norm_sq }, node.hi(), node.lo())
+    }
+
+    /// Squared distance to an own code that was read before.
+    #[inline]
+    pub(crate) fn distance_to(&self, own: OwnCode, hi: &[i8], lo: &[u8]) -> f32 {
+        let dot = kernels::dot_f32_i12(&self.query, hi, lo);
+        (self.estimator.query_norm_sq() + own.norm_sq - 2.0 * own.step * dot).max(0.0)
     }
 }

@@ -24,6 +24,15 @@ pub(crate) fn lo_bytes(dim: usize) -> usize {
     dim.div_ceil(2)
 }
 
+/// Squared length of what a low plane holds, in units of the step; of an odd dimension perhaps a little more.
+pub(crate) fn lo_sum_sq(lo: &[u8]) -> u32 {
+    let square = |nibble: u8| {
+        let value = i32::from(nibble) - 8;
+        (value * value) as u32
+    };
+    lo.iter().map(|pair| square(pair & 15) + square(pair >> 4)).sum()
+}
+
 /// Encodes `x` into the planes; `values` is scratch of the same length.
 pub(crate) fn encode(x: &[f32], values: &mut [i16], hi: &mut [i8], lo: &mut [u8]) -> OwnCode {
     let largest = kernels::max_abs(x);

@@ -1,0 +1,111 @@
+//! Recall as a setting: `build` and `calibrate` measure it, `search` is asked for it, `recall` audits it, `info` shows it.
+
+use crate::support::{Folder, ibin, json_lines, nearest, vectors};
+
+const DIM: usize = 16;
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    let mut items = vectors(3000, DIM, 7);
+    let queries = items.split_off(2900);
+    folder.index(&items, "");
+    folder.fbin("queries.fbin", &queries);
+    let truth: Vec<_> = queries.iter().map(|query| nearest(&items, query, 10)).collect();
+    folder.write("truth.ibin", ibin(&truth));
+    folder
+}
+
+/// Recall and hops of a search with `options`.
+fn searched(folder: &Folder, options: &str) -> (f64, f64) {
+    let line = format!("search items.pagehop queries.fbin --truth truth.ibin --json {options}");
+    let lines = json_lines(&folder.run(&line).ok());
+    let summary = &lines.last().unwrap()["summary"];
+    (summary["recall"].as_f64().unwrap(), summary["hops"].as_f64().unwrap())
+}
+
+#[test]
+fn a_search_is_asked_for_a_share_of_the_nearest() {
+    let folder = folder();
+    let (mut before, mut hops_before) = (0.0, 0.0);
+    for recall in [0.9, 0.95, 0.99] {
+        let (found, hops) = searched(&folder, &format!("--recall {recall}"));
+        assert!(found > recall - 0.03 && found >= before && hops >= hops_before, "{recall}: {found}, {hops} hops");
+        (before, hops_before) = (found, hops);
+    }
+    let (found, hops) = searched(&folder, "--recall 1");
+    assert!(found > 0.99 && hops == 0.0, "{found}, {hops} hops");
+}
+
+#[test]
+fn a_build_that_is_not_calibrated_is_calibrated_later() {
+    let folder = folder();
+    let known = folder.info("items.pagehop")["calibration"].clone();
+    assert_eq!((&known["rows"], &known["samples"]), (&2900.into(), &600.into()), "{known}");
+    folder.run("build items.fbin -o later.pagehop --no-calibrate").ok();
+    assert!(folder.info("later.pagehop")["calibration"].is_null());
+    let error = folder.run("search later.pagehop queries.fbin --recall 0.9").error(2);
+    assert!(
+        error.contains("later.pagehop was never calibrated") && error.contains("pagehop calibrate later.pagehop")
+    );
+    let report = json_lines(&folder.run("calibrate later.pagehop --json").ok()).remove(0);
+    assert_eq!(report["samples"], 600);
+    assert_eq!(folder.info("later.pagehop")["calibration"], known);
+    let text = folder.run("calibrate later.pagehop --queries queries.fbin").ok();
+    assert_eq!(text.lines().count(), 21, "three numbers of neighbors, seven recalls: {text}");
+    assert_eq!(folder.info("later.pagehop")["calibration"]["samples"], 100);
+}
+
+#[test]
+fn an_audit_tells_and_warns_and_is_shown_if_it_is_stored() {
+    let folder = folder();
+    let run = folder.run("recall items.pagehop --queries queries.fbin --recall 0.9 --json");
+    let report = json_lines(&run.ok()).remove(0);
+    let (found, _) = searched(&folder, "--recall 0.9");
+    assert!((report["recall"].as_f64().unwrap() - found).abs() < 0.01, "{report}, {found} by hand");
+    assert_eq!((&report["samples"], &report["k"], &report["target"]), (&100.into(), &10.into(), &0.9.into()));
+    assert!(folder.info("items.pagehop")["audit"].is_null());
+    let text = folder.run("recall items.pagehop --samples 50 --slack 0 --store").ok();
+    assert!(text.starts_with("recall@10 0.") && text.contains(" of 50 queries"), "{text}");
+    let audit = folder.info("items.pagehop")["audit"].clone();
+    assert_eq!((&audit["samples"], &audit["changes"]), (&50.into(), &0.into()), "{audit}");
+    assert!(audit["target"].is_null());
+}
+
+#[test]
+fn much_change_is_warned_of() {
+    let folder = folder();
+    let gone: String = (0..600).map(|id| format!("{id}\n")).collect();
+    folder.write("gone.txt", gone);
+    folder.run("delete items.pagehop gone.txt").ok();
+    let expected = "600 rows were added or deleted since the index was calibrated at 2,900 rows";
+    for line in ["search items.pagehop queries.fbin --recall 0.9", "info items.pagehop"] {
+        let run = folder.run(line);
+        assert!(run.stderr.contains(expected), "{line}: {run:?}");
+    }
+    let run = folder.run("search items.pagehop queries.fbin");
+    assert!(!run.stderr.contains("warning"), "{run:?}");
+    folder.run("calibrate items.pagehop --quiet").ok();
+    let run = folder.run("info items.pagehop");
+    assert!(!run.stderr.contains(expected), "{run:?}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_said() {
+    let folder = Folder::new();
+    folder.index(&vectors(300, DIM, 1), "");
+    let run = folder.run("calibrate items.pagehop");
+    assert!(run.stderr.contains("300 rows are too few to calibrate"), "{run:?}");
+    folder.fbin("queries.fbin", &vectors(20, DIM, 2));
+    folder.run("search items.pagehop queries.fbin --recall 0.9").ok();
+    let folder = self::folder();
+    let error = folder.run("search items.pagehop queries.fbin -k 101 --recall 0.9").error(2);
+    assert!(error.contains("k is 101") && error.contains("up to 100 neighbors of its 2900 rows"), "{error}");
+    folder.fbin("few.fbin", &vectors(49, DIM, 2));
+    let error = folder.run("calibrate items.pagehop --queries few.fbin").error(2);
+    assert!(error.contains("there are 49 queries, a calibration takes 50"), "{error}");
+    folder.fbin("wrong.fbin", &vectors(60, DIM + 1, 2));
+    for command in ["calibrate", "recall"] {
+        let error = folder.run(&format!("{command} items.pagehop --queries wrong.fbin")).error(2);
+        assert!(error.contains("wrong.fbin has 17 dimensions, items.pagehop has 16"), "{error}");
+    }
+}

@@ -1,0 +1,196 @@
+"""Recall as a setting: calibrated by the build, asked for by a search, audited, and warned of."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pagehop
+from pagehop.arrays import Float32, Int64
+
+DIM = 32
+ROWS = 6000
+
+
+def rows(count: int, seed: int) -> Float32:
+    """Near a curved surface of few dimensions, as embeddings are."""
+    latent = np.random.default_rng(seed).normal(size=(count, 6))
+    plane = np.random.default_rng(99).normal(size=(6, DIM))
+    noise = 0.05 * np.random.default_rng(seed + 1000).normal(size=(count, DIM))
+    return np.asarray(np.sin(latent @ plane) + noise, dtype=np.float32)
+
+
+def truth(vectors: Float32, queries: Float32, k: int) -> Int64:
+    """The positions of the `k` nearest, by brute force."""
+    distances = ((queries[:, np.newaxis, :].astype(np.float64) - vectors[np.newaxis]) ** 2).sum(axis=2)
+    return np.argsort(distances, axis=1)[:, :k]
+
+
+def share(found: Int64, right: Int64) -> float:
+    """Mean share of the right ids that were found."""
+    return float(np.mean([len(np.intersect1d(a, b)) for a, b in zip(found, right, strict=True)]) / right.shape[1])
+
+
+@pytest.fixture(scope="module")
+def vectors() -> Float32:
+    return rows(ROWS, 1)
+
+
+@pytest.fixture(scope="module")
+def path(vectors: Float32, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recall") / "items.pagehop"
+    pagehop.build(path, vectors).close()
+    return path
+
+
+def test_a_search_finds_the_share_it_is_asked_for(path: Path, vectors: Float32) -> None:
+    queries = rows(300, 2)
+    right = truth(vectors, queries, 10)
+    with pagehop.open(path) as index:
+        hops = 0
+        for recall in [0.9, 0.95, 0.98, 0.99]:
+            hits = index.search(queries, recall=recall)
+            # Beside the two samples of 300, their own intervals.
+            assert abs(share(hits.ids, right) - recall) < 0.2 * (1 - recall) + 0.012
+            assert hits.stats.hops >= hops
+            hops = hits.stats.hops
+        exact = index.search(queries, recall=1.0)
+        # Codes may swap the tenth and the eleventh.
+        assert share(exact.ids, right) > 0.995
+        assert exact.stats.per_query.distances.tolist() == [ROWS] * len(queries)
+        np.testing.assert_array_equal(exact.ids, index.search(queries, search_list=ROWS).ids)
+        np.testing.assert_array_equal(index.search(queries[7], k=3, recall=1).ids, exact.ids[7, :3])
+
+
+def test_a_build_calibrates_unless_told_not_to(path: Path, vectors: Float32, tmp_path: Path) -> None:
+    phases = []
+    with pagehop.build(tmp_path / "same", vectors, progress=lambda *step: phases.append(step[0])) as index:
+        known = index.calibration
+        assert known is not None
+        assert (known.rows, known.samples) == (ROWS, 600)
+        assert sorted({setting.k for setting in known.settings}) == [1, 10, 100]
+        assert index.info().calibration == pagehop.Measured(ROWS, 600, 0, False)
+    assert phases[-1] == "search"
+    assert "scan" in phases
+    with pagehop.open(path) as index:
+        assert index.calibration == known, "the same rows and seed give the same"
+    with pagehop.build(tmp_path / "without", vectors, calibrate=False) as index:
+        assert index.calibration is None
+        assert index.info().calibration is None
+        with pytest.raises(pagehop.ArgumentError, match=r"never calibrated.*calibrate\(\)"):
+            index.search(vectors[0], recall=0.9)
+        with pytest.raises(pagehop.ArgumentError, match="open for reading"):
+            index.calibrate()
+    with pagehop.open(tmp_path / "without", write=True) as index:
+        assert index.calibrate() == known
+    with pagehop.open(tmp_path / "without") as index:
+        assert index.calibration == known
+
+
+def test_a_build_stopped_while_it_is_measured_leaves_nothing(vectors: Float32, tmp_path: Path) -> None:
+    with pytest.raises(pagehop.Interrupted):
+        pagehop.build(tmp_path / "items", vectors, progress=lambda phase, *_: phase != "scan")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_audit_says_what_searches_by_hand_say(path: Path, vectors: Float32) -> None:
+    queries = rows(200, 3)
+    with pagehop.open(path) as index:
+        by_hand = share(index.search(queries, search_list=30).ids, truth(vectors, queries, 10))
+        report = index.recall(10, queries=queries, search_list=30)
+        assert abs(report.recall - by_hand) < 0.004
+        assert (report.k, report.target, report.samples) == (10, None, 200)
+        assert 0 < report.interval < 0.05
+        report = index.recall(5, 150, recall=0.9)
+        assert (report.k, report.target, report.samples) == (5, 0.9, 150)
+        assert index.info().audit is None, "it is open for reading"
+
+
+def test_changes_and_a_missed_recall_are_warned_of_until_it_is_calibrated_again(
+    vectors: Float32, tmp_path: Path
+) -> None:
+    path = tmp_path / "items"
+    strange = 3 * np.random.default_rng(4).normal(size=(400, DIM)).astype(np.float32)
+    with pagehop.build(path, vectors, write=True) as index, pagehop.open(path) as reader:
+        with pytest.warns(pagehop.RecallWarning, match=r"recall=0\.9 find 0\.\d+ .* calibrate\(queries\)"):
+            index.recall(10, queries=strange, recall=0.9)
+        audit = index.info().audit
+        assert audit is not None
+        assert (audit.k, audit.target, audit.samples, audit.changes) == (10, 0.9, 400, 0)
+        assert reader.info().audit == audit
+        index.delete(range(500))
+        audit, measured = index.info().audit, index.info().calibration
+        assert audit is not None
+        assert measured is not None
+        assert (audit.changes, measured.changes, measured.outdated) == (500, 500, False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            reader.search(vectors[0], recall=0.9)
+            index.delete(range(500, 1300))
+            reader.search(vectors[0], search_list=50)
+        for asked in [reader, index]:
+            with pytest.warns(pagehop.RecallWarning, match="1300 rows were added or deleted"):
+                asked.search(vectors[0], recall=0.9)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                asked.search(vectors[0], recall=0.9)
+        known = index.calibrate()
+        assert known is not None
+        assert known.rows == ROWS - 1300
+        assert reader.calibration == known
+        assert index.info().calibration == pagehop.Measured(ROWS - 1300, known.samples, 0, False)
+        index.calibrate(strange)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            index.recall(10, queries=3 * rows(1, 5).repeat(50, axis=0) + strange[:50], recall=0.9)
+
+
+def test_rows_that_train_the_model_have_it_calibrated(vectors: Float32, tmp_path: Path) -> None:
+    with pagehop.create(tmp_path / "items", DIM) as index:
+        index.add(range(700), vectors[:700])
+        assert index.info().calibration is None
+        # So few are searched through.
+        right = truth(vectors[:700], vectors[:20], 10)
+        assert share(index.search(vectors[:20], recall=0.99).ids, right) > 0.99
+        assert index.calibrate() is None
+        index.add(range(700, 1100), vectors[700:1100])
+        measured = index.info().calibration
+        assert measured is not None
+        assert measured.rows == 1100, "now there are enough"
+        index.add(range(1100, ROWS), vectors[1100:])
+        assert index.info().trained_rows == ROWS
+        measured = index.info().calibration
+        assert measured is not None
+        assert (measured.rows, measured.changes) == (ROWS, 0)
+
+
+def test_what_cannot_be_is_an_error_that_says_what_can(path: Path, vectors: Float32) -> None:
+    with pagehop.open(path, write=True) as index:
+        query = vectors[0]
+        for recall in [0, -0.5, 1.01, float("nan"), "much"]:
+            with pytest.raises(pagehop.ArgumentError, match="recall is"):
+                index.search(query, recall=recall)  # type: ignore[arg-type]
+        with pytest.raises(pagehop.ArgumentError, match="recall stands for search_list and slack"):
+            index.search(query, recall=0.9, slack=0.1)
+        with pytest.raises(pagehop.ArgumentError, match=r"k is 101, .* up to 100 neighbors of its 6000 rows"):
+            index.search(query, k=101, recall=0.9)
+        assert len(index.search(query, k=101, recall=1).ids) == 101
+        with pytest.raises(pagehop.ArgumentError, match=r"recall 0\.99999 at 10 neighbors was not reached.* the best"):
+            index.search(query, recall=0.99999)
+        with pytest.raises(pagehop.ArgumentError, match="recall is 1, which is what"):
+            index.recall(recall=1)
+        with pytest.raises(pagehop.ArgumentError, match="there are 49 queries, a calibration takes 50"):
+            index.calibrate(vectors[:49])
+        with pytest.raises(pagehop.DimensionError):
+            index.calibrate(vectors[:50, 1:])
+        for queries in [query, vectors[:0]]:
+            with pytest.raises(pagehop.ArgumentError, match="queries has"):
+                index.recall(queries=queries)
+        for samples in [0, -1, 2.5]:
+            with pytest.raises(pagehop.ArgumentError, match="samples is"):
+                index.recall(10, samples)  # type: ignore[arg-type]
+        with pytest.raises(pagehop.Interrupted):
+            index.calibrate(progress=lambda *_: False)
