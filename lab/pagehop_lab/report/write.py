@@ -10,7 +10,7 @@ from pagehop_lab.report import files, terminal
 from pagehop_lab.report.gather import Descriptions, gather
 from pagehop_lab.report.page import page
 from pagehop_lab.store import RunFolder, StoreError
-from pagehop_lab.suites import cold, common, concurrency, equal_recall, phases
+from pagehop_lab.suites import cold, concurrency, equal_recall, every_suite, phases
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Section
 
@@ -30,7 +30,7 @@ def write(path: Path, *, quiet: bool, descriptions: Descriptions | None = None) 
     plan = read_text(folder.plan, path.name)
     results = gather(folder, plan, folder.machine["kind"], descriptions)
     sections = SUITES[plan.suite](results)
-    of_the_run = [common.coverage(results), common.engines(results)]
+    of_the_run = [every_suite.coverage(results), every_suite.engines(results)]
     target = path / PAGE.parent
     try:
         target.mkdir(exist_ok=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pagehop_lab.analysis.points import OptionValue, Point, shown
 from pagehop_lab.analysis.settings import Setting, settings_of
-from pagehop_lab.suites import common, equal_recall
+from pagehop_lab.suites import equal_recall, every_suite
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Section, Table
 
@@ -22,9 +22,9 @@ def sections(results: Results) -> list[Section]:
         title = f"{dataset}: {facts['rows']:,} x {facts['dim']}, {facts['metric']}, cold"
         tables = [
             latencies(results, settings_of(points), dataset),
-            common.indexes(results, dataset),
-            common.invalid(results, points, dataset),
-            common.all_points(results, points, dataset),
+            every_suite.indexes(results, dataset),
+            every_suite.invalid(results, points, dataset),
+            every_suite.all_points(results, points, dataset),
         ]
         found.append(Section(title, [equal_recall.chart(results, points, dataset)], tables))
     return found

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pagehop_lab.analysis.points import Options, shown
 from pagehop_lab.analysis.sessions import fit, per_session, relative
 from pagehop_lab.analysis.settings import Setting, settings_of
-from pagehop_lab.suites import common
+from pagehop_lab.suites import every_suite
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
 
@@ -29,9 +29,9 @@ def sections(results: Results) -> list[Section]:
             _each(results, curves, dataset),
             _cost(results, curves, dataset),
             _laws(results, curves, dataset),
-            common.indexes(results, dataset),
-            common.invalid(results, points, dataset),
-            common.all_points(results, points, dataset),
+            every_suite.indexes(results, dataset),
+            every_suite.invalid(results, points, dataset),
+            every_suite.all_points(results, points, dataset),
         ]
         found.append(Section(title, [chart(results, settings_of(points), dataset)], tables))
     return found

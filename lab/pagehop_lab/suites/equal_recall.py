@@ -8,7 +8,7 @@ from pagehop_lab.analysis.points import Point, engines_of
 from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.analysis.targets import AtTarget, at_targets, frontier
 from pagehop_lab.analysis.uncertainty import cannot_tell_apart
-from pagehop_lab.suites import common
+from pagehop_lab.suites import every_suite
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
 
@@ -28,9 +28,9 @@ def sections(results: Results) -> list[Section]:
                 best(results, targets, name),
                 details(results, targets, name),
                 interpolated(results, targets, name),
-                common.indexes(results, dataset),
-                common.invalid(results, points, name),
-                common.all_points(results, points, name),
+                every_suite.indexes(results, dataset),
+                every_suite.invalid(results, points, name),
+                every_suite.all_points(results, points, name),
             ]
             found.append(Section(title + several, [chart(results, points, name)], tables))
     return found

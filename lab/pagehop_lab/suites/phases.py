@@ -7,7 +7,7 @@ from typing import Any
 
 from pagehop_lab.analysis.points import Point, shown
 from pagehop_lab.analysis.settings import Setting, settings_of
-from pagehop_lab.suites import common, concurrency
+from pagehop_lab.suites import concurrency, every_suite
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Section, Table
 
@@ -24,9 +24,9 @@ def sections(results: Results) -> list[Section]:
         tables = [
             searches(results, settings, dataset),
             profiles(results, dataset),
-            common.indexes(results, dataset),
-            common.invalid(results, points, dataset),
-            common.all_points(results, points, dataset),
+            every_suite.indexes(results, dataset),
+            every_suite.invalid(results, points, dataset),
+            every_suite.all_points(results, points, dataset),
         ]
         found.append(Section(title, [concurrency.chart(results, settings, dataset)], tables))
     return found
