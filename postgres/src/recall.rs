@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use pagehop_engine::index::RECALLS;
+use pagehop_engine::index::{CALIBRATED_ROWS_MIN, RECALLS};
 use pagehop_engine::{Calibration, Error, Info, Measured, Progress, RecallReport};
 use pgrx::pg_sys;
 
@@ -15,7 +15,7 @@ use crate::{errors, models, options, progress};
 
 crate::sql_function!(pagehop_calibrate, pg_finfo_pagehop_calibrate, |call| {
     // SAFETY: PostgreSQL calls it as the extension's script declares it: rows from one argument, a strict `regclass`.
-    unsafe { calibrate(call, Vec::new()) }
+    unsafe { calibrate(call, None) }
 });
 crate::sql_function!(pagehop_calibrate_vectors, pg_finfo_pagehop_calibrate_vectors, |call| {
     // SAFETY: as above, and from a second argument, an array of `vector` that is not null.
@@ -33,7 +33,7 @@ crate::sql_function!(pagehop_recall, pg_finfo_pagehop_recall, |call| {
     // SAFETY: PostgreSQL calls it as declared: a row from a `regclass` and two numbers, all strict.
     unsafe {
         let samples = pgrx::fcinfo::pg_getarg::<i32>(call, 2).and_then(|count| usize::try_from(count).ok());
-        recall(call, samples.unwrap_or(0), Vec::new())
+        recall(call, samples.unwrap_or(0), None)
     }
 });
 crate::sql_function!(pagehop_recall_vectors, pg_finfo_pagehop_recall_vectors, |call| {
@@ -45,8 +45,8 @@ crate::sql_function!(pagehop_recall_halfvecs, pg_finfo_pagehop_recall_halfvecs, 
     unsafe { recall(call, 0, queries(call, 2, Element::F16)) }
 });
 
-/// Real queries.
-type Queries = Vec<Vec<f32>>;
+/// Real queries, if rows are not to stand for them.
+type Queries = Option<Vec<Vec<f32>>>;
 
 /// Calibrates an index whose build is about to end. One of few rows is not.
 ///
@@ -97,11 +97,11 @@ unsafe fn queries(call: pg_sys::FunctionCallInfo, at: usize, element: Element) -
             crate::vector::append(*values.add(at), element, &mut vector);
             vector
         };
-        (0..count as usize).filter(|at| !*nulls.add(*at)).map(vector).collect()
+        Some((0..count as usize).filter(|at| !*nulls.add(*at)).map(vector).collect())
     }
 }
 
-/// Those of `queries` that have a place in an index, one after the other.
+/// Those of `queries` that have a place in an index, one after the other; there is one, if there are queries.
 ///
 /// # Safety
 ///
@@ -110,14 +110,15 @@ unsafe fn placed(index: pg_sys::Relation, dim: usize, queries: &Queries) -> Resu
     // SAFETY: the caller's promise.
     let kind = unsafe { Kind::of(index) };
     let mut placed = Vec::new();
+    let Some(queries) = queries else { return Ok(placed) };
     for query in queries.iter().filter(|query| kind.has_place(query)) {
         if query.len() != dim {
             return Err(Error::Dimension { expected: dim, got: query.len() });
         }
         placed.extend_from_slice(query);
     }
-    if placed.is_empty() && !queries.is_empty() {
-        return Err(Error::argument("none of the queries has a place in it"));
+    if placed.is_empty() {
+        return Err(Error::argument("there is no query that has a place in it"));
     }
     Ok(placed)
 }
@@ -135,6 +136,12 @@ unsafe fn calibrate(call: pg_sys::FunctionCallInfo, queries: Queries) -> pg_sys:
         pg_sys::PreventCommandDuringRecovery(c"pagehop_calibrate()".as_ptr());
         let inspected = Inspected::open(call, pg_sys::ACL_MAINTAIN);
         let found = measure_and_store(inspected.index, &queries).unwrap_or_else(|error| inspected.raise(error));
+        if found.is_none() {
+            let name = errors::name(inspected.index);
+            pgrx::notice!(
+                "index \"{name}\" has fewer than {CALIBRATED_ROWS_MIN} rows: with pagehop.recall it is searched to its end"
+            );
+        }
         inspected.close();
         rows(call, found)
     }
@@ -189,7 +196,7 @@ unsafe fn recall(call: pg_sys::FunctionCallInfo, samples: usize, queries: Querie
             let info = open.info()?;
             let some = placed(inspected.index, info.dim, &queries)?;
             let report = open.recall(k, samples, &some, &options, 1, &mut go_on)?;
-            warn(&errors::name(inspected.index), &info, &report, !queries.is_empty());
+            warn(&errors::name(inspected.index), &info, &report, queries.is_some());
             Ok(report)
         };
         let report = models::open(inspected.index).and_then(measure);

@@ -76,7 +76,10 @@ def test_a_small_index_is_searched_to_its_end(connect: Connect) -> None:
     assert number(connection, CALIBRATED) == 0
     run(connection, "SET pagehop.recall = 0.8")
     assert recall(connection) == 1.0
+    said: list[str] = []
+    connection.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
     assert run(connection, "SELECT * FROM pagehop_calibrate('items_embedding')") == []
+    assert said == ['index "items_embedding" has fewer than 1000 rows: with pagehop.recall it is searched to its end']
 
 
 def test_certainty_takes_a_look_at_every_row(connect: Connect) -> None:
@@ -155,8 +158,10 @@ def test_real_queries_are_measured_with_and_calibrated_by(connect: Connect, kind
     [(found, *_)] = run(connection, audit)
     assert isinstance(found, float)
     assert abs(found - 0.95) < 0.01, "it was calibrated by these very queries"
-    with pytest.raises(errors.InvalidParameterValue, match="no queries"):
-        run(connection, f"SELECT * FROM pagehop_recall('items_embedding', 10, '{{}}'::{kind}[])")
+    for none in [f"'{{}}'::{kind}[]", f"'{{NULL}}'::{kind}[]"]:
+        for asking in [f"recall('items_embedding', 10, {none})", f"calibrate('items_embedding', {none})"]:
+            with pytest.raises(errors.InvalidParameterValue, match="there is no query"):
+                run(connection, f"SELECT * FROM pagehop_{asking}")
     with pytest.raises(errors.DataException, match="different vector dimensions 24 and 2"):
         run(connection, f"SELECT * FROM pagehop_recall('items_embedding', 10, ARRAY['[1,2]'::{kind}])")
     with pytest.raises(errors.InvalidParameterValue, match="calibration takes 50"):
