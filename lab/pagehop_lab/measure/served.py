@@ -159,7 +159,8 @@ def _raw(engine: Served, question: Question, said: dict[str, Any], ask: Ask) -> 
         "plan": plan["text"],
         "settings": said["settings"],
         "server_version": said["server_version"],
-        "loadgen": said,
+        # Results are shown to others: where the queries lay on this machine is nobody's business.
+        "loadgen": said | {"queries": said["queries"] | {"file": Path(said["queries"]["file"]).name}},
     }
 
 
