@@ -5,8 +5,10 @@ mod support;
 
 use std::collections::BTreeSet;
 
+use pagehop_engine::page::Pages;
 use pagehop_engine::{
-    BuildOptions, Change, CheckReport, Index, Metric, Prepared, RemoveReport, RowIds, SearchOptions, build, create,
+    BuildOptions, Change, CheckReport, Error, Index, Metric, PageId, Prepared, RemoveReport, RowIds, SearchOptions,
+    build, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
 use support::{Noise, Rows, embeddings, no_progress};
@@ -346,4 +348,40 @@ fn a_row_whose_neighborhood_goes_while_it_is_prepared_is_found() {
         let found = Index::open(&pages).unwrap().search(vector, 1, &EVERYTHING).unwrap().hits[0];
         assert_eq!(found.row_id, tid);
     }
+}
+
+/// Damage on the way of an insertion is told: it ends with an error, or as if there were none.
+#[test]
+fn a_row_is_not_inserted_by_way_of_damage() {
+    let dim = 16;
+    let pages = built(&Rows::new(dim, embeddings(dim, 300, 4)), Metric::L2);
+    let vector = embeddings(dim, 1, 5);
+    let insert = |pages: &mut MemPages| -> Result<(), Error> {
+        let known = Index::open(pages.clone())?;
+        let mut writer = pages.writer();
+        let mut change = known.change(&mut writer)?;
+        let prepared = known.prepare(&vector, false);
+        change.insert_prepared(9, &vector, prepared, false, &mut no_progress())?;
+        change.finish().map(drop)
+    };
+    let mut sound = pages.clone();
+    insert(&mut sound).unwrap();
+    let (mut refused, mut untouched) = (0, 0);
+    // The kind of a page of nodes: docs/format.md.
+    let nodes = (0..pages.page_count()).map(PageId).filter(|page| pages.body(*page)[0] == 2);
+    for page in nodes {
+        let mut damaged = pages.clone();
+        damaged.body_mut(page)[1..].fill(0xFF);
+        match insert(&mut damaged) {
+            Ok(()) => {
+                untouched += 1;
+                (0..sound.page_count()).map(PageId).filter(|other| *other != page).for_each(|other| {
+                    assert!(damaged.body(other) == sound.body(other), "page {} with damage in {}", other.0, page.0);
+                });
+            }
+            Err(Error::Corrupt { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(refused > 0 && untouched > 0, "{refused} {untouched}");
 }

@@ -9,7 +9,7 @@ use super::encode::{self, Target};
 use super::meta::Meta;
 use super::model::{Entry, Model};
 use super::node_set::{NodeHasher, NodeSet};
-use super::visit::{Probe, Visited};
+use super::visit::Probe;
 use crate::Error;
 use crate::graph::equal::SATELLITES;
 use crate::graph::list::CandidateList;
@@ -358,7 +358,7 @@ impl Explorer {
         }
         let nearest: Vec<NodeId> = self.near.nearest().take(SEEN_AGAIN).map(|near| near.0).collect();
         for id in nearest {
-            self.look_at(meta, model, reader, id, |_, _| {})?;
+            self.look_at(meta, model, reader, id, false)?;
         }
         self.expand_all(meta, model, reader)?;
         self.near.keys.sort_unstable();
@@ -376,32 +376,21 @@ impl Explorer {
                 let (page, slot) = meta.layout.place(next);
                 reader.start(page, meta.layout.slot_bytes(slot));
             }
-            let (mut at, mut near) = (None, std::mem::take(&mut self.near));
-            let remember = |node: &NodeRef<'_>, header: &NodeHeader| {
-                if header.flags == FLAGS_LIVE {
-                    at = Some(near.push(id, *header, node.hi()));
-                }
-            };
-            let met = self.look_at(meta, model, reader, id, remember);
-            self.near = near;
-            match at {
-                Some(at) => self.near.keys.push(key(met?.distance, at as u32)),
-                None => _ = self.equals.dead.insert(id),
-            }
+            self.look_at(meta, model, reader, id, true)?;
         }
         Ok(())
     }
 
-    /// Visits a node, and takes those to whom its edges lead for candidates.
+    /// Visits a node, and takes those to whom its edges lead for candidates; remembers one that `is_new`.
     fn look_at<R: Reader>(
         &mut self,
         meta: &Meta,
         model: &Model,
         reader: &mut R,
         id: NodeId,
-        remember: impl FnOnce(&NodeRef<'_>, &NodeHeader),
-    ) -> Result<Visited, Error> {
-        let Self { probe, list, origins, equals, .. } = self;
+        is_new: bool,
+    ) -> Result<(), Error> {
+        let Self { probe, list, near, origins, equals, .. } = self;
         let offer = |place: usize, estimate: f32, neighbor: NodeId| {
             let is_near = estimate < list.bound() && !equals.leave_out(list, estimate);
             if is_near && list.insert(estimate, neighbor) {
@@ -409,9 +398,20 @@ impl Explorer {
                 equals.take(estimate, neighbor);
             }
         };
+        let mut at = None;
+        let remember = |node: &NodeRef<'_>, header: &NodeHeader| {
+            if is_new && header.flags == FLAGS_LIVE {
+                at = Some(near.push(id, *header, node.hi()));
+            }
+        };
         let met = probe.visit(meta, model, reader, id, offer, remember)?;
         reader.release();
-        Ok(met)
+        match at {
+            Some(at) => near.keys.push(key(met.distance, at as u32)),
+            None if is_new => _ = equals.dead.insert(id),
+            None => {}
+        }
+        Ok(())
     }
 }
 

@@ -40,9 +40,7 @@ impl Sample {
     pub(crate) fn wanted(&self, k: usize) -> usize {
         self.nearest.len().min(k)
     }
-}
 
-impl Sample {
     /// Farther rows than this are none of the nearest.
     #[inline]
     pub(crate) fn farthest(&self) -> f32 {
