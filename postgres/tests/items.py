@@ -132,9 +132,12 @@ def by_scan(
     *,
     column: str = "embedding",
     where: str = "true",
+    with_ties: bool = False,
 ) -> list[int]:
-    """Ids that there are to find."""
-    ordered = f"SELECT id FROM items WHERE {where} ORDER BY {column} {operator} '{query}', id LIMIT {limit}"
+    """Ids that there are to find; of equal distances those of the smallest ids, or all."""
+    order = f"{column} {operator} '{query}'"
+    order += f" FETCH FIRST {limit} ROWS WITH TIES" if with_ties else f", id LIMIT {limit}"
+    ordered = f"SELECT id FROM items WHERE {where} ORDER BY {order}"
     with connection.transaction():
         run(connection, "SET LOCAL enable_indexscan = off; SET LOCAL enable_seqscan = on; SET LOCAL enable_sort = on")
         return ids(connection, ordered)
@@ -149,11 +152,11 @@ def recall(
     column: str = "embedding",
     where: str = "true",
 ) -> float:
-    """Share of the nearest ten that the index finds."""
+    """Share of the nearest ten that the index finds, any of those that are equally far."""
     found = wanted = 0
     for query in queries:
-        truth = by_scan(connection, query, operator=operator, column=column, where=where)
-        wanted += len(truth)
+        truth = by_scan(connection, query, operator=operator, column=column, where=where, with_ties=True)
+        wanted += min(len(truth), 10)
         rows = by_index(connection, query, operator=operator, index=index, column=column, where=where)
         found += len(set(truth) & set(rows))
     return found / wanted

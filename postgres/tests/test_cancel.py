@@ -123,7 +123,7 @@ def test_canceled_insertions_leave_an_index(connect: Connect) -> None:
     fill(connection, vectors(6000, seed=2), table="source")
     run(connection, add.format(99))
     assert check(connection)["nodes"] == rows + 6000
-    assert recall(connection, vectors(10, seed=5)) > 0.95
+    assert recall(connection, vectors(100, seed=5)) > 0.95
     assert len(everything(connection)) == rows + 6000
 
 

@@ -96,6 +96,34 @@ fn versions_of_a_row_share_a_node() {
     }
 }
 
+/// A search goes as far among rows that are there twice as among the same rows once: equal ones are no evidence.
+#[test]
+fn versions_of_a_row_are_no_evidence() {
+    let dim = 40;
+    let mut rows = Rows::new(dim, embeddings(dim, 2000, 5));
+    rows.ids = (1..=2000).collect();
+    let once = built(&rows, Metric::L2);
+    let mut twice = once.clone();
+    (0..2000).for_each(|row| insert(&mut twice, 10_001 + row as u64, rows.row(row), true));
+    assert_eq!(check(&twice).nodes, 2000);
+    let (once, twice) = (Index::open(&once).unwrap(), Index::open(&twice).unwrap());
+    let options = SearchOptions { slack: 0.1, ..SearchOptions::default() };
+    for query in embeddings(dim, 50, 6).chunks_exact(dim) {
+        let (one, other) = (once.search(query, 10, &options).unwrap(), twice.search(query, 10, &options).unwrap());
+        assert_eq!(one.stats.hops, other.stats.hops);
+        let both: Vec<u64> = one.hits[..5].iter().flat_map(|hit| [hit.row_id, hit.row_id + 10_000]).collect();
+        assert_eq!(other.hits.iter().map(|hit| hit.row_id).collect::<Vec<_>>(), both);
+        let (mut one, mut other) = (once.cursor(query, &options).unwrap(), twice.cursor(query, &options).unwrap());
+        for rank in 1..=30 {
+            let row = one.next_hit().unwrap().unwrap();
+            for version in [0, 10_000] {
+                assert_eq!(other.next_hit().unwrap().unwrap().row_id, row.row_id + version);
+            }
+            assert_eq!(one.hops(), other.hops(), "{rank}");
+        }
+    }
+}
+
 /// From nothing, row by row: the model is trained anew as the index grows, and what it replaced becomes free.
 #[test]
 fn an_index_grows_row_by_row() {

@@ -180,7 +180,7 @@ fn found<R: Reader>(
     walk.begin(state, among_the_dead(k, options, state), k, state.meta.change.dead_rows == 0);
     walk.leave_out(sample.node, state, reader)?;
     walk.run(state, reader, options, &mut Forgotten, &mut stats)?;
-    let found = sample.found(walk.nearest.found.iter().map(|(distance, _)| *distance), k);
+    let found = sample.found(walk.nearest.found.iter().map(|near| near.distance), k);
     Ok((found as f32 / sample.wanted(k) as f32, stats.hops as f32))
 }
 

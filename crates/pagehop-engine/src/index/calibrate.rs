@@ -285,7 +285,7 @@ impl Sought<'_> {
             }
             options.slack = *slack;
             walk.go_on(state, reader, &options, &mut Forgotten, &mut Stats::default())?;
-            let distances = || walk.nearest.found.iter().map(|(distance, _)| *distance);
+            let distances = || walk.nearest.found.iter().map(|near| near.distance);
             self.found.extend(ks.iter().map(|k| self.sample.found(distances(), *k)));
             let found = &self.found[self.found.len() - ks.len()..];
             self.is_complete = found.iter().zip(ks).all(|(found, k)| *found == self.sample.wanted(*k));

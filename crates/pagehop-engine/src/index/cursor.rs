@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::bound::Bound;
 use super::node_set::NodeSet;
-use super::search::{EVIDENCE_ROWS, Rest, Walk, among_the_dead};
+use super::search::{EVIDENCE_ROWS, Near, Rest, Walk, among_the_dead};
 use super::state::{Newest, State};
 use super::visit::Visited;
 use crate::graph::{key, key_distance, key_id};
@@ -195,19 +195,19 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// Row ids that come next, as far as they are known, the nearest first.
     pub fn ahead(&self) -> impl Iterator<Item = u64> + Clone {
         let handed = if let Phase::First(handed) = self.phase { handed } else { usize::MAX };
-        self.walk.nearest.found.iter().skip(handed).map(|(_, row_id)| *row_id)
+        self.walk.nearest.found.iter().skip(handed).map(|near| near.row_id)
     }
 
     /// The first phase has handed out all it has found: it searches for one more, or the second begins.
     fn go_on(&mut self, handed: usize) -> Result<(), Error> {
         let Self { state, reader, walk, met, options, stats, .. } = self;
-        let is_short = !walk.nearest.is_full() || handed < EVIDENCE_ROWS;
-        if is_short || handed >= WIDENED_ROWS.min(options.search_list) {
+        let (k, is_short) = (walk.nearest.k(), !walk.nearest.is_full() || handed < EVIDENCE_ROWS);
+        if is_short || k >= WIDENED_ROWS.min(options.search_list) {
             self.onward.begin(walk, met);
             self.phase = Phase::Second;
             return Ok(());
         }
-        walk.widen(handed + 1, state, reader, options, met, stats)?;
+        walk.widen(k + 1, state, reader, options, met, stats)?;
         met.arrange();
         Ok(())
     }
@@ -265,9 +265,9 @@ impl<'i, P: Pages> Cursor<'i, P> {
             }
         };
         let visited = self.walk.probe.visit(meta, model, reader, node, offer, |_, _| ())?;
-        for row_id in visited.header.rows(meta.row_ids, state.snapshot) {
+        for (at, row_id) in visited.header.rows(meta.row_ids, state.snapshot).enumerate() {
             waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
-            met.meet(node, row_id, &visited);
+            met.meet(node, Near { distance: visited.distance, row_id, is_first: at == 0 }, &visited);
         }
         self.walk.visited.push(node);
         self.stats.hops += 1;
@@ -281,7 +281,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     }
 
     fn found(&self, row: &Row) -> Found {
-        let Row { distance, row_id, step, norm_sq, .. } = *row;
+        let Row { near: Near { distance, row_id, .. }, step, norm_sq, .. } = *row;
         let error = self.bound.error(distance, step, norm_sq);
         Found { row_id, distance: self.to_distance.apply(distance), error }
     }
@@ -290,9 +290,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
 /// A row that was visited.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
-    pub(super) row_id: u64,
-    /// Squared, in the inner space.
-    pub(super) distance: f32,
+    pub(super) near: Near,
     node: NodeId,
     step: f32,
     norm_sq: f32,
@@ -322,13 +320,15 @@ impl Met {
 
     /// Sorts what was met, the nearest first, and keeps one of rows that are there twice.
     fn arrange(&mut self) {
-        self.rows.sort_unstable_by_key(|row| (row.node, row.row_id));
+        self.rows.sort_unstable_by_key(|row| (row.node, row.near.row_id));
         self.rows.dedup_by(|row, first| {
-            let is_same = (row.node, row.row_id) == (first.node, first.row_id);
+            let is_same = (row.node, row.near.row_id) == (first.node, first.near.row_id);
             first.is_out |= is_same && row.is_out;
             is_same
         });
-        self.rows.sort_unstable_by(|a, b| a.distance.total_cmp(&b.distance).then(a.row_id.cmp(&b.row_id)));
+        self.rows.sort_unstable_by(|Row { near: a, .. }, Row { near: b, .. }| {
+            a.distance.total_cmp(&b.distance).then(a.row_id.cmp(&b.row_id))
+        });
         self.first = 0;
     }
 
@@ -344,10 +344,9 @@ impl Rest for Met {
     }
 
     #[inline]
-    fn meet(&mut self, node: NodeId, row_id: u64, visited: &Visited) {
-        let Visited { header, distance } = *visited;
-        let (step, norm_sq) = (header.step, header.norm_sq);
-        self.rows.push(Row { row_id, distance, node, step, norm_sq, is_out: false });
+    fn meet(&mut self, node: NodeId, near: Near, visited: &Visited) {
+        let (step, norm_sq) = (visited.header.step, visited.header.norm_sq);
+        self.rows.push(Row { near, node, step, norm_sq, is_out: false });
     }
 }
 
@@ -367,7 +366,7 @@ impl Onward {
     fn begin(&mut self, walk: &Walk, met: &mut Met) {
         self.waiting.clear();
         for (at, row) in met.rows.iter().enumerate().filter(|(_, row)| !row.is_out) {
-            self.waiting.push(Reverse(key(row.distance, at as u32)));
+            self.waiting.push(Reverse(key(row.near.distance, at as u32)));
         }
         self.seen.clear();
         self.seen.reserve(walk.visited.len() + met.turned_away.len());

@@ -36,7 +36,7 @@ pub struct Searcher<'i, P: Pages + 'i> {
     pages: Vec<PageId>,
 }
 
-/// The distance that ends a search is at least that of this many rows: the nearest row alone may be so near that
+/// The distance that ends a search is at least that of this many nodes: the nearest row alone may be so near that
 /// estimates, whose errors do not shrink with it, would be no evidence against the rest.
 pub(super) const EVIDENCE_ROWS: usize = 10;
 /// How far above the k-th estimate the k-th distance may turn out to be.
@@ -91,7 +91,7 @@ pub(super) trait Rest {
     fn turn_away(&mut self, estimate: f32, node: NodeId);
 
     /// A row that was visited, one of the nearest or not. The same may come again.
-    fn meet(&mut self, node: NodeId, row_id: u64, visited: &Visited);
+    fn meet(&mut self, node: NodeId, row: Near, visited: &Visited);
 
     /// Whether what was met is all that is wanted.
     #[inline]
@@ -108,7 +108,7 @@ impl Rest for Forgotten {
     fn turn_away(&mut self, _: f32, _: NodeId) {}
 
     #[inline]
-    fn meet(&mut self, _: NodeId, _: u64, _: &Visited) {}
+    fn meet(&mut self, _: NodeId, _: Near, _: &Visited) {}
 }
 
 /// One bounded search; [`Searcher`] and [`Cursor`](super::Cursor) share it. Reusable.
@@ -213,7 +213,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Searches on for `k` rows, more than before. `rest` must have `met` what was met, and `turned_away` what was turned
+    /// Searches on for the rows of `k` nodes, more than before. `rest` must have `met` what was met, and `turned_away` what was turned
     /// away, which comes back if it may now matter.
     pub(super) fn widen<R: Reader>(
         &mut self,
@@ -226,7 +226,7 @@ impl Walk {
     ) -> Result<(), Error> {
         self.nearest.reset(k);
         self.limit_equals(k, state);
-        rest.rows.iter().for_each(|row| self.nearest.keep((row.distance, row.row_id)));
+        rest.rows.iter().for_each(|row| self.nearest.keep(row.near));
         let before = self.visited.len();
         self.take_back(self.nearest.reach(options.slack), rest);
         self.offer_entries(options, rest);
@@ -316,9 +316,10 @@ impl Walk {
                 look_ahead(&list.borrow(), meta, reader, likely, width, reach);
             };
             let visited = self.probe.visit(meta, model, reader, node, offer, finished)?;
-            for row_id in visited.header.rows(meta.row_ids, state.snapshot) {
-                self.nearest.keep((visited.distance, row_id));
-                rest.meet(node, row_id, &visited);
+            for (at, row_id) in visited.header.rows(meta.row_ids, state.snapshot).enumerate() {
+                let row = Near { distance: visited.distance, row_id, is_first: at == 0 };
+                self.nearest.keep(row);
+                rest.meet(node, row, &visited);
             }
             self.visited.push(node);
             stats.estimates += visited.degree() as u64;
@@ -366,48 +367,78 @@ fn look_ahead(
     first
 }
 
-/// The `k` nearest of the nodes visited, nearest first, equal distances in order of row id.
+/// Rows of the `k` nearest of the nodes visited, nearest first, equal distances in order of row id.
+///
+/// Rows of one vector share a node. They count once for what ends a search: the second of them is no evidence
+/// against what lies beyond the first.
 #[derive(Debug, Default)]
 pub(super) struct Nearest {
     k: usize,
-    /// Squared distances in the inner space, and row ids.
-    pub(super) found: Vec<(f32, u64)>,
+    /// How many nodes `found` has rows of.
+    nodes: usize,
+    pub(super) found: Vec<Near>,
+}
+
+/// A row among the nearest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Near {
+    /// Squared, in the inner space.
+    pub(super) distance: f32,
+    pub(super) row_id: u64,
+    /// Whether it is the one that counts, of the rows of its node.
+    pub(super) is_first: bool,
 }
 
 impl Nearest {
     fn reset(&mut self, k: usize) {
         self.k = k;
+        self.nodes = 0;
         self.found.clear();
     }
 
+    /// How many nodes it keeps the rows of.
+    pub(super) fn k(&self) -> usize {
+        self.k
+    }
+
     pub(super) fn is_full(&self) -> bool {
-        self.found.len() == self.k
+        self.nodes == self.k
     }
 
     /// The largest estimate of a candidate that may still matter.
     #[inline]
     fn reach(&self, slack: f32) -> f32 {
-        // Infinite slack times a distance of 0 is no number, and no bound.
-        if self.is_full() && slack.is_finite() { self.found[self.k - 1].0 * (1.0 + slack) } else { f32::INFINITY }
+        match self.found.last() {
+            // Infinite slack times a distance of 0 is no number, and no bound.
+            Some(last) if self.is_full() && slack.is_finite() => last.distance * (1.0 + slack),
+            _ => f32::INFINITY,
+        }
     }
 
     /// A row that two edges reach under different estimates, the older of which was meant for a row before it in
     /// its slot, is kept once.
-    fn keep(&mut self, entry: (f32, u64)) {
-        let nearer = |other: &(f32, u64)| other.0 < entry.0 || other.0 == entry.0 && other.1 < entry.1;
+    fn keep(&mut self, row: Near) {
+        let nearer = |other: &Near| {
+            other.distance < row.distance || other.distance == row.distance && other.row_id < row.row_id
+        };
         let at = self.found.partition_point(nearer);
-        if at == self.k || self.found.get(at) == Some(&entry) {
+        let is_there =
+            self.found.get(at).is_some_and(|other| other.row_id == row.row_id && other.distance == row.distance);
+        // Another row of the last node is inside.
+        let is_inside = |last: &Near| !row.is_first && last.distance == row.distance;
+        let is_beyond = at == self.found.len() && self.is_full() && !self.found.last().is_some_and(is_inside);
+        if is_there || is_beyond {
             return;
         }
-        self.found.truncate(self.k - 1);
-        self.found.insert(at, entry);
+        self.found.insert(at, row);
+        self.nodes += usize::from(row.is_first);
+        while self.nodes > self.k {
+            self.nodes -= usize::from(self.found.pop().is_some_and(|last| last.is_first));
+        }
     }
 
     fn hits(&self, k: usize, to_distance: ToDistance) -> Vec<Hit> {
-        self.found
-            .iter()
-            .take(k)
-            .map(|(d, row_id)| Hit { row_id: *row_id, distance: to_distance.apply(*d) })
-            .collect()
+        let hit = |near: &Near| Hit { row_id: near.row_id, distance: to_distance.apply(near.distance) };
+        self.found.iter().take(k).map(hit).collect()
     }
 }

@@ -8,7 +8,7 @@ use super::change::{Change, INSERT_LIST};
 use super::encode::{self, Encoded};
 use super::model::Model;
 use super::near::{Explorer, Extent, with_node};
-use super::search::{Rest, Walk};
+use super::search::{Near, Rest, Walk};
 use super::state::State;
 use super::visit::Visited;
 use super::{Index, OnProgress, SearchOptions, Stats, dead};
@@ -34,7 +34,7 @@ struct Met {
 impl Rest for Met {
     fn turn_away(&mut self, _: f32, _: NodeId) {}
 
-    fn meet(&mut self, node: NodeId, _: u64, visited: &Visited) {
+    fn meet(&mut self, node: NodeId, _: Near, visited: &Visited) {
         self.is_here |= visited.distance <= self.here;
         if visited.header.tids().contains(&0) {
             self.nodes.push((visited.distance, node));
