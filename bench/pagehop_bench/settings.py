@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pagehop
-from pagehop_bench import datasets, fashion
+from pagehop_bench import datasets, fashion, truth
 from pagehop_bench.generate import Generator
 
 Float32 = npt.NDArray[np.float32]
@@ -55,7 +55,7 @@ def measure(name: str, rows: Float32, queries: Float32, path: Path) -> None:
     end = time.process_time()
     share = (end - began["scan"]) / (end - start)
     say(name, "build", rows=count, dim=rows.shape[1], cpu_seconds=end - start, calibration=share)
-    right = truth(base, queries)
+    right = truth.compute(base, queries, K).ids
     for recall in RECALLS:
         compare(name, index, queries, right, recall)
     start = time.perf_counter()
@@ -66,7 +66,7 @@ def measure(name: str, rows: Float32, queries: Float32, path: Path) -> None:
     index.add(replaced, more)
     now = np.array(base)
     now[replaced] = more
-    right = truth(now, queries)
+    right = truth.compute(now, queries, K).ids
     say(name, "replaced", **{f"at {recall}": found(index, queries, right, recall) for recall in RECALLS})
     start = time.perf_counter()
     index.calibrate(threads=2)
@@ -103,19 +103,6 @@ def found(index: pagehop.Index, queries: Float32, right: Int64, recall: float) -
 
 def share_of(ids: Int64, right: Int64) -> float:
     return float((ids[:, :, np.newaxis] == right[:, np.newaxis, :]).sum() / right.size)
-
-
-def truth(rows: Float32, queries: Float32) -> Int64:
-    """The nearest `K` of each query, by brute force."""
-    lengths = (rows**2).sum(axis=1)
-    nearest = []
-    for some in np.array_split(queries, max(1, len(queries) // 100)):
-        far = lengths - 2 * (some @ rows.T)
-        few = np.argpartition(far, 4 * K, axis=1)[:, : 4 * K]
-        # In double precision, where squared lengths cancel.
-        exact = ((some[:, np.newaxis].astype(np.float64) - rows[few]) ** 2).sum(axis=2)
-        nearest.append(np.take_along_axis(few, np.argsort(exact, axis=1)[:, :K], axis=1))
-    return np.concatenate(nearest)
 
 
 def say(name: str, what: str, **numbers: float) -> None:

@@ -74,6 +74,22 @@ impl RelationPages {
         block < self.blocks.get()
     }
 
+    /// Pins the buffer of a block.
+    ///
+    /// # Safety
+    ///
+    /// `relation` is this index, and open; the block exists. An error unwinds from here with nothing of ours held.
+    pub(crate) unsafe fn pin(&self, relation: pg_sys::Relation, block: u32) -> pg_sys::Buffer {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.recent.pin(relation, block).unwrap_or_else(|| {
+                let buffer = pg_sys::ReadBuffer(relation, block);
+                self.recent.remember(block, self.blocks.get(), buffer);
+                buffer
+            })
+        }
+    }
+
     /// A reader that may be dropped at any time: it only advises the system of what it will read.
     pub(crate) fn advising_reader(&self) -> BufferReader<'_> {
         BufferReader {
@@ -203,14 +219,8 @@ impl BufferReader<'_> {
             self.pages.recent.remember(block, self.pages.blocks.get(), buffer);
             return buffer;
         }
-        // SAFETY: the relation is open and the block exists. An error unwinds from here with nothing of ours held.
-        unsafe {
-            self.pages.recent.pin(relation, block).unwrap_or_else(|| {
-                let buffer = pg_sys::ReadBuffer(relation, block);
-                self.pages.recent.remember(block, self.pages.blocks.get(), buffer);
-                buffer
-            })
-        }
+        // SAFETY: the relation is open and the block exists.
+        unsafe { self.pages.pin(relation, block) }
     }
 
     fn count_miss(&self) {

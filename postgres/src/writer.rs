@@ -70,7 +70,7 @@ impl Writer {
             // SAFETY: the relation is open and the block exists. An error unwinds to the end of the transaction, which gives back
             // pins and locks.
             unsafe {
-                buffers[*at] = pg_sys::ReadBuffer(self.relation, pages[*at].0);
+                buffers[*at] = self.index.pages().pin(self.relation, pages[*at].0);
                 pg_sys::LockBuffer(buffers[*at], pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
             }
         }
@@ -147,7 +147,7 @@ impl PagesMut for Writer {
             let record = Record::begin(self);
             let mut bodies: [&mut [u8]; STEP_PAGES] = Default::default();
             for (buffer, body) in buffers.iter().zip(&mut bodies) {
-                let page = record.page(*buffer, 0);
+                let page = record.page(*buffer, image_flag(*buffer));
                 page::close_hole(page);
                 *body = std::slice::from_raw_parts_mut(page.cast::<u8>().add(HOST_HEADER_BYTES), BODY_BYTES);
             }
@@ -164,6 +164,23 @@ impl PagesMut for Writer {
         }
         changed
     }
+}
+
+/// Says to log the page of a buffer whole, if the first record after a checkpoint does so anyway: then nobody needs to look for what
+/// changed in it.
+///
+/// # Safety
+///
+/// The buffer is pinned and locked.
+unsafe fn image_flag(buffer: pg_sys::Buffer) -> u32 {
+    let (mut redo, mut writes_images) = (0, false);
+    // SAFETY: the caller's promise; both are written to. They are this backend's, which may be behind: then an image that comes is
+    // not foreseen.
+    let is_due = unsafe {
+        pg_sys::GetFullPageWriteInfo(&raw mut redo, &raw mut writes_images);
+        writes_images && pg_sys::PageGetLSN(pg_sys::BufferGetPage(buffer)) <= redo
+    };
+    if is_due { pg_sys::GENERIC_XLOG_FULL_IMAGE } else { 0 }
 }
 
 /// A record of the log in the making, which changes copies of pages; or, where nothing is logged, the pages themselves: what
