@@ -19,9 +19,9 @@ from pathlib import Path
 from types import TracebackType
 
 from devserver import DevServerError
-from devserver.debian import apt_get
-from devserver.folder import REPOSITORY, made_once
+from devserver.folder import REPOSITORY
 from devserver.processes import last_lines, run, serve, server_owner
+from labservers.tree import Tree, unpacked
 
 FOLDER = REPOSITORY / ".mariadb"
 DATABASE = "lab"
@@ -36,43 +36,19 @@ _SECONDS_MAX = 120
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Tree):
     """An unpacked MariaDB."""
 
-    root: Path
-    """What would be `/` where it is installed."""
-    loader: Path
-    """What starts programs of its release, beside the libraries they need."""
     version: str
     """As the server says it, such as 11.8.6-MariaDB."""
-
-    def program(self, path: str) -> list[str | Path]:
-        """How a program in `usr/` is started."""
-        return [self.loader, "--library-path", self.loader.parent, self.root / "usr" / path]
 
 
 def install() -> Server:
     """The server, unpacked if it is not there: 16 MB come over the network."""
-    root = made_once(FOLDER / _SUITE, f"{_PACKAGES} of {_SUITE}", _unpack) / "root"
-    loaders = list(root.glob("usr/lib/*-linux-gnu*/ld-linux-*.so.*"))
-    if len(loaders) != 1:
-        raise DevServerError(f"{root} has no loader for programs: remove {FOLDER}, it is made anew")
-    server = Server(root, loaders[0], "")
-    advice = f"the server does not run here; every folder above {root} must be open to its user"
-    said = run([*server.program("sbin/mariadbd"), "--version"], owner=server_owner(), advice=advice)
-    return Server(root, loaders[0], said.partition(" Ver ")[2].split("-MariaDB")[0])
-
-
-def _unpack(folder: Path) -> None:
-    apt = apt_get("deb", _SUITE, folder)
-    # Nothing counts as installed, so all that they depend on comes along, the C library included.
-    wanted = ["install", "--yes", "--download-only", "--no-install-recommends", *_PACKAGES]
-    run([*apt, *wanted], cwd=folder, advice=f"{' and '.join(_PACKAGES)} should be in Debian {_SUITE}")
-    (folder / "root").mkdir()
-    for package in sorted((folder / "cache/archives").glob("*.deb")):
-        run(["dpkg-deb", "--extract", package, folder / "root"])
-    for scratch in ["cache", "lists"]:
-        shutil.rmtree(folder / scratch)
+    tree = unpacked(FOLDER / _SUITE, _SUITE, _PACKAGES)
+    advice = f"the server does not run here; every folder above {tree.root} must be open to its user"
+    said = run([*tree.program("sbin/mariadbd"), "--version"], owner=server_owner(), advice=advice)
+    return Server(tree.root, tree.loader, said.partition(" Ver ")[2].split("-MariaDB")[0])
 
 
 class Instance:

@@ -52,8 +52,8 @@ class Cluster:
         password_file.write_text(self.password)
         server_owner().own(password_file)
         self._as_owner(
-            "initdb", "-D", self.data, "-U", USER, "--no-locale", "--encoding=UTF8", "--no-sync",
-            "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={password_file}",
+            "initdb", "-D", self.data, "-U", USER, "--no-locale", "--encoding=UTF8", "-N",
+            "--auth-local=trust", f"--auth-host={'scram-sha-256' if server.major >= 10 else 'md5'}", f"--pwfile={password_file}",
         )  # fmt: skip
         with (self.data / "postgresql.conf").open("a") as conf:
             conf.write(f"\ninclude '{_SETTINGS_FILE}'\n")

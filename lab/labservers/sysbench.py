@@ -1,0 +1,23 @@
+"""sysbench as Debian has it, with the drivers for PostgreSQL and MySQL."""
+
+from __future__ import annotations
+
+from labservers.releases import FOLDER
+from labservers.tree import Tree, unpacked
+
+_SUITE = "trixie"
+
+
+def install() -> Tree:
+    """The program, unpacked if it is not there: 12 MB come over the network."""
+    return unpacked(FOLDER / "sysbench", _SUITE, ["sysbench"])
+
+
+def command(tree: Tree) -> list[str]:
+    """How it is started."""
+    return list(map(str, tree.program("bin/sysbench")))
+
+
+def environment(tree: Tree) -> dict[str, str]:
+    """Where it finds the ways in which newer servers want passwords."""
+    return {"MARIADB_PLUGIN_DIR": str(tree.loader.parent / "libmariadb3/plugin")}

@@ -1,0 +1,52 @@
+"""Programs of another release of Debian, unpacked into a folder: they run with their own C library, on any Debian.
+
+apt checks what it fetches against Debian's signature. Nothing is installed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from devserver import DevServerError
+from devserver.debian import apt_get
+from devserver.folder import made_once
+from devserver.processes import run
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Unpacked packages."""
+
+    root: Path
+    """What would be `/` where they are installed."""
+    loader: Path
+    """What starts programs of their release, beside the libraries they need."""
+
+    def program(self, path: str) -> list[str | Path]:
+        """How a program in `usr/` is started."""
+        return [self.loader, "--library-path", self.loader.parent, self.root / "usr" / path]
+
+
+def unpacked(folder: Path, suite: str, packages: Sequence[str]) -> Tree:
+    """Packages of a release with all that they depend on, in `folder`; fetched if they are not there."""
+    wanted = list(packages)
+    root = made_once(folder, f"{wanted} of {suite}", lambda into: _unpack(into, suite, wanted)) / "root"
+    loaders = list(root.glob("usr/lib/*-linux-gnu*/ld-linux-*.so.*"))
+    if len(loaders) != 1:
+        raise DevServerError(f"{root} has no loader for programs: remove {folder}, it is made anew")
+    return Tree(root, loaders[0])
+
+
+def _unpack(folder: Path, suite: str, packages: Sequence[str]) -> None:
+    apt = apt_get("deb", suite, folder)
+    # Nothing counts as installed, so all that they depend on comes along, the C library included.
+    wanted = ["install", "--yes", "--download-only", "--no-install-recommends", *packages]
+    run([*apt, *wanted], cwd=folder, advice=f"{' and '.join(packages)} should be in Debian {suite}")
+    (folder / "root").mkdir()
+    for package in sorted((folder / "cache/archives").glob("*.deb")):
+        run(["dpkg-deb", "--extract", package, folder / "root"])
+    for scratch in ["cache", "lists"]:
+        shutil.rmtree(folder / scratch)
