@@ -67,7 +67,7 @@ def _postgres(wanted: Configuration, version: Version) -> Settings:
     return settings
 
 
-def _innodb(wanted: Configuration, version: Version) -> Settings:
+def _innodb(wanted: Configuration) -> Settings:
     settings = {
         "innodb_buffer_pool_size": f"{wanted.cache_mib}M",
         "innodb_flush_log_at_trx_commit": _FLUSH[wanted.durability],
@@ -83,12 +83,12 @@ def _innodb(wanted: Configuration, version: Version) -> Settings:
 def _mariadb(wanted: Configuration, version: Version) -> Settings:
     largest = 65536 if version >= (10, 1) else 16384
     _check_page("mariadb", wanted, version, largest)
-    return _innodb(wanted, version) | {"innodb_log_file_size": "1G"}
+    return _innodb(wanted) | {"innodb_log_file_size": "1G"}
 
 
 def _mysql(wanted: Configuration, version: Version) -> Settings:
     _check_page("mysql", wanted, version, 65536 if version >= (5, 7) else 16384)
-    settings = _innodb(wanted, version)
+    settings = _innodb(wanted)
     if version >= (8, 0, 30):
         settings["innodb_redo_log_capacity"] = "2G"
     else:

@@ -1,4 +1,4 @@
-"""PostgreSQL by major version, from binaries without headers, made for tests: 9.6 to 18, a server and nothing beside it."""
+"""PostgreSQL by major version, 9.6 to 18: binaries that were made for tests, a server without headers or clients."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from devserver import DevServerError
 from devserver.cluster import USER, Cluster
 from devserver.processes import run, serve, server_owner
 from devserver.servers import Server
@@ -59,10 +60,15 @@ class Instance(Cluster):
         """Executes statements by themselves, outside of a transaction; gives the rows of the last one."""
         import psycopg
 
-        with psycopg.connect(self.dsn(), autocommit=True) as connection:
-            for statement in statements:
-                cursor = connection.execute(statement)
-            return cursor.fetchall() if cursor.description else []
+        rows: list[Any] = []
+        try:
+            with psycopg.connect(self.dsn(), autocommit=True) as connection:
+                for statement in statements:
+                    cursor = connection.execute(statement)
+                    rows = cursor.fetchall() if cursor.description else []
+        except psycopg.Error as error:
+            raise DevServerError(f"postgres {self.server.version}: {str(error).strip()}") from None
+        return rows
 
     def settle(self) -> None:
         """Cleans up what was changed, counts anew, and writes everything to its files."""
@@ -71,4 +77,3 @@ class Instance(Cluster):
     def data_bytes(self) -> int:
         """Bytes of all tables and indexes."""
         return int(self.execute(f"SELECT pg_database_size('{USER}')")[0][0])
-

@@ -1,4 +1,4 @@
-"""`pagehop-lab`: smoke, run, report, engines."""
+"""`pagehop-lab`: smoke, run, versions, report, engines."""
 
 from __future__ import annotations
 
@@ -13,8 +13,19 @@ from pagehop_bench import machine
 from pagehop_lab import report
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.plan import PlanError, read
+from pagehop_lab.plan.servers import (
+    PRODUCTS,
+    ServersPlan,
+    everything,
+    is_servers_plan,
+    needed_bytes,
+    read_servers,
+    versions_plan,
+)
+from pagehop_lab.run import products
 from pagehop_lab.run.progress import Progress
 from pagehop_lab.run.runner import Runner
+from pagehop_lab.run.servers import RunError, ServersRunner
 from pagehop_lab.store import RunFolder, StoreError
 
 SMOKE = Path(__file__).parent / "plan" / "smoke.toml"
@@ -22,13 +33,16 @@ RUNS = Path("lab-runs")
 
 INTERRUPTED = 130
 
+# Suites as the method names them, for `versions`.
+SUITE_LETTERS = {"h": "oltp"}
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Does what the command line says; gives the exit code."""
     args = _parser().parse_args(arguments)
     try:
         return int(args.does(args))
-    except (PlanError, StoreError) as error:
+    except (PlanError, StoreError, RunError) as error:
         print(f"pagehop-lab: {error}", file=sys.stderr)
         return 2 if isinstance(error, PlanError) else 1
     except KeyboardInterrupt:
@@ -60,6 +74,17 @@ def _parser() -> argparse.ArgumentParser:
     shown.add_argument("--quiet", action="store_true", help="write the files, print no tables")
     shown.set_defaults(does=_report)
 
+    versions = commands.add_parser("versions", help="versions of a server side by side, from nothing to the report")
+    versions.add_argument("product", metavar="SERVER", help=", ".join(PRODUCTS))
+    versions.add_argument("versions", metavar="VERSIONS", help="such as 12..18 or 12,16")
+    versions.add_argument("--suite", choices=SUITE_LETTERS, default="h", help="h: 42 OLTP microbenchmarks")
+    versions.add_argument(
+        "--repeat", type=int, default=3, metavar="N", help="times with new servers and data; 3 by default"
+    )
+    versions.add_argument("--into", type=Path, help="the folder of the run; in lab-runs if not given")
+    versions.add_argument("--retry", action="store_true", help="try again what failed before")
+    versions.set_defaults(does=_versions)
+
     engines = commands.add_parser("engines", help="what can be measured, with which options")
     engines.set_defaults(does=_engines)
     return parser
@@ -71,6 +96,10 @@ def _smoke(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    text = args.plan.read_text() if args.plan.is_file() else ""
+    if is_servers_plan(text):
+        servers = read_servers(text, args.plan.stem)
+        return _check_servers(servers) if args.check else _measure_servers(servers, args.into, retry=args.retry)
     if args.check:
         plan = read(args.plan)
         load = plan.load
@@ -97,8 +126,39 @@ def _measure(path: Path, into: Path | None, *, retry: bool, strict: bool) -> int
     return 1 if strict and not results.sound_where_installed else 0
 
 
+def _versions(args: argparse.Namespace) -> int:
+    if args.repeat < 1:
+        raise PlanError("--repeat: the least is 1")
+    text = versions_plan(args.product, args.versions, args.repeat, SUITE_LETTERS[args.suite])
+    return _measure_servers(read_servers(text, args.product), args.into, retry=args.retry)
+
+
+def _check_servers(plan: ServersPlan) -> int:
+    points = len(list(everything(plan)))
+    least = points * (plan.load.seconds + plan.load.warmup_s) / 60
+    print(f"{plan.name}: {points:,} points, at least {least:,.0f} minutes; {needed_bytes(plan) / 1e9:.1f} GB at once")
+    return 0
+
+
+def _measure_servers(plan: ServersPlan, into: Path | None, *, retry: bool) -> int:
+    """Measures a plan of servers and reports."""
+    into = into or RUNS / plan.name
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    about = machine.describe() | {"kind": machine.kind()}
+    with RunFolder.writing(into, plan.text, about) as folder:
+        ServersRunner(plan, folder, Progress(), machine.kind(), products.PRODUCTS, products.Sysbench(), retry).run()
+    results = report.write_servers(into, quiet=False)
+    print(f"\nthe page is {into / report.PAGE}", file=sys.stderr)
+    if not results.sound:
+        print("pagehop-lab: something is missing or invalid; the tables above say what", file=sys.stderr)
+    return 0
+
+
 def _report(args: argparse.Namespace) -> int:
-    report.write(args.folder, quiet=args.quiet)
+    if report.is_of_servers(args.folder):
+        report.write_servers(args.folder, quiet=args.quiet)
+    else:
+        report.write(args.folder, quiet=args.quiet)
     print(f"\nthe page is {args.folder / report.PAGE}", file=sys.stderr)
     return 0
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.plan.model import SUITES
+from pagehop_lab.plan.servers import SUITES as SERVER_SUITES
+from pagehop_lab.report.write import SERVER_SUITES as SERVERS_REPORTED
 from pagehop_lab.report.write import SUITES as REPORTED
 from pagehop_lab.run import environments
 
@@ -18,7 +20,7 @@ MAY_IMPORT = {
     "store": set(),
     "engines": set(),
     "data": {"analysis"},
-    "plan": {"engines"},
+    "plan": {"analysis", "engines"},
     "measure": {"analysis", "data", "engines"},
     "run": {"analysis", "data", "engines", "measure", "plan", "store"},
     "suites": {"analysis"},
@@ -62,3 +64,5 @@ def test_every_engine_has_an_environment_and_says_where_its_settings_come_from()
 
 def test_every_suite_of_a_plan_has_a_report() -> None:
     assert set(SUITES) == set(REPORTED)
+    assert set(SERVER_SUITES) == set(SERVERS_REPORTED)
+    assert not set(SUITES) & set(SERVER_SUITES)

@@ -51,9 +51,11 @@ class Cluster:
         password_file = self.folder / "password"
         password_file.write_text(self.password)
         server_owner().own(password_file)
+        # 9.6 knows no other, and no long name of -N.
+        method = "scram-sha-256" if server.major >= 10 else "md5"
         self._as_owner(
             "initdb", "-D", self.data, "-U", USER, "--no-locale", "--encoding=UTF8", "-N",
-            "--auth-local=trust", f"--auth-host={'scram-sha-256' if server.major >= 10 else 'md5'}", f"--pwfile={password_file}",
+            "--auth-local=trust", f"--auth-host={method}", f"--pwfile={password_file}",
         )  # fmt: skip
         with (self.data / "postgresql.conf").open("a") as conf:
             conf.write(f"\ninclude '{_SETTINGS_FILE}'\n")

@@ -56,7 +56,14 @@ def coverage(grid: Sequence[Cell], present: Collection[str], failed: Mapping[str
             lost.setdefault(engine, {})[option] = gone
     present_count = sum(cell.name in present for cell in grid)
     reasons = {cell.name: failed[cell.name] for cell in grid if cell.name in failed and cell.name not in present}
-    return Coverage(len(grid), present_count, reasons, missing, lost)
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        by_reason.setdefault(reason, []).append(name)
+    told = {
+        names[0] if len(names) == 1 else f"{len(names)} points, such as {names[0]}": reason
+        for reason, names in by_reason.items()
+    }
+    return Coverage(len(grid), present_count, reasons, missing, lost, told)
 
 
 def _values(cells: Iterable[Cell]) -> dict[tuple[str, str], list[OptionValue]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pagehop_lab.suites.results import Results
@@ -30,9 +31,21 @@ def as_csv(table: Table) -> str:
     return out.getvalue()
 
 
-def as_json(results: Results, sections: list[Section], more: list[Table]) -> str:
-    """Every table of a report."""
+def as_json(about: Mapping[str, Any], sections: list[Section], more: list[Table]) -> str:
+    """Every table of a report, after what it is about."""
     told = {
+        **about,
+        "sections": [
+            {"title": section.title, "tables": [_table(table) for table in section.tables]} for section in sections
+        ],
+        "tables": [_table(table) for table in more],
+    }
+    return json.dumps(told, indent=1) + "\n"
+
+
+def about(results: Results) -> dict[str, Any]:
+    """What a run of engines is about."""
+    return {
         "name": results.name,
         "suite": results.suite,
         "machine": results.machine,
@@ -40,12 +53,7 @@ def as_json(results: Results, sections: list[Section], more: list[Table]) -> str
         "seed": results.seed,
         "recall_by": results.recall_by,
         "datasets": results.datasets,
-        "sections": [
-            {"title": section.title, "tables": [_table(table) for table in section.tables]} for section in sections
-        ],
-        "tables": [_table(table) for table in more],
     }
-    return json.dumps(told, indent=1) + "\n"
 
 
 def _table(table: Table) -> dict[str, Any]:

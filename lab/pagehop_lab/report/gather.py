@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pagehop_lab.analysis.coverage import Cell, Coverage, coverage
+from pagehop_lab.analysis.coverage import Cell, coverage
 from pagehop_lab.analysis.points import Point, options_of
 from pagehop_lab.analysis.verdicts import judge, looks_like_scans
 from pagehop_lab.engines.catalog import CATALOG
@@ -44,7 +44,7 @@ def gather(folder: RunFolder, plan: Plan, machine: str, descriptions: Descriptio
     failed = {name: record.failed for name, record in found.items() if record.failed is not None}
     failed |= _failed_elsewhere(specs, found, built, engines, facts, sets)
     grid = [Cell(spec.name, spec.index.engine.name, _options(spec)) for spec in specs]
-    covered = _covered(grid, [name for name, record in found.items() if record.failed is None], failed)
+    covered = coverage(grid, [name for name, record in found.items() if record.failed is None], failed)
     missing = {
         spec.name: (sets[spec.name].failed or "") if spec.name in sets else "it was not come to"
         for spec in plan.datasets
@@ -153,16 +153,3 @@ def _failed_elsewhere(
         elif ended.get(_key(spec.index)):
             failed[spec.name] = f"not come to, the same command does; before it, {ended[_key(spec.index)]}"
     return failed
-
-
-def _covered(grid: Sequence[Cell], present: Sequence[str], failed: Mapping[str, str]) -> Coverage:
-    """The coverage, with failures that have one reason in one line."""
-    found = coverage(grid, present, failed)
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in found.failed.items():
-        by_reason.setdefault(reason, []).append(name)
-    told = {
-        names[0] if len(names) == 1 else f"{len(names)} points, such as {names[0]}": reason
-        for reason, names in by_reason.items()
-    }
-    return Coverage(found.configured_count, found.present_count, found.failed, found.missing, found.lost, told)

@@ -5,8 +5,12 @@ Only the links to raw files lead out of it, to the folder that it lies in.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from html import escape
+from typing import Any
 
+from pagehop_lab.analysis.coverage import Coverage
 from pagehop_lab.report.chart import legend, svg
 from pagehop_lab.report.style import STYLE
 from pagehop_lab.suites.results import Results
@@ -16,49 +20,85 @@ from pagehop_lab.suites.table import Cell, Chart, Section, Table
 _LONG = 70
 
 
-def page(results: Results, sections: list[Section], more: list[Table]) -> str:
+@dataclass(frozen=True)
+class Head:
+    """What a page says first, and last."""
+
+    name: str
+    subject: str
+    """What is compared."""
+    lead: str
+    state: tuple[str, ...]
+    """What was measured, and what is missing or invalid."""
+    is_sound: bool
+    """Whether all of it can be relied on."""
+    about: tuple[str, ...]
+    """How it was measured."""
+
+
+def page(head: Head, sections: list[Section], more: list[Table]) -> str:
     """The whole page."""
     body = [
-        f"<h1>{escape(results.name)}</h1>",
-        f"<p class=lead>{escape(_lead(results))}</p>",
-        _state(results),
+        f"<h1>{escape(head.name)}</h1>",
+        f"<p class=lead>{escape(head.lead)}</p>",
+        _state(head),
         *(_section(section) for section in sections),
         "<section><h2>Of the run</h2>",
         *(_table(table, is_open=True) for table in more),
-        _about(results),
+        _about(head),
         "</section>",
     ]
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(results.name)}: engines at equal recall</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{escape(head.name)}: {escape(head.subject)}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n"
         + "\n".join(body)
         + "\n</body>\n</html>\n"
     )
 
 
-def _lead(results: Results) -> str:
+def head_of(results: Results) -> Head:
+    """The head of a run of engines."""
     machine = results.machine
     repeats, rebuilds = results.load["repeats"], results.load["rebuilds"]
-    return (
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']:.0f} GiB, Linux {machine['kernel']}. "
-        f"k = {results.k}; {repeats} repeats of {rebuilds} build{'s' if rebuilds > 1 else ''}; "
+    lead = (
+        f"{on_machine(machine)} k = {results.k}; {repeats} repeats of {rebuilds} build{'s' if rebuilds > 1 else ''}; "
         f"suite {results.suite}, seed {results.seed}."
     )
+    wrong = sum(not point.valid for point in results.points)
+    load = ", ".join(f"{name} = {value}" for name, value in results.load.items())
+    about = (
+        "Recall and time are those of the same requests. Every request with its latency and the ids that came is in a "
+        "raw file, which each figure leads to. A figure is invalid, and compared with nothing, if a request failed, "
+        "rows were missing, the index was not used, the client was busy for more than half of the time, the offered "
+        "rate was not answered, or the cache was not in the state it was said to be in."
+    )
+    state = state_of(results.coverage, wrong)
+    return Head(results.name, "engines at equal recall", lead, state, results.sound, (about, f"Load: {load}."))
 
 
-def _state(results: Results) -> str:
-    """In one line, whether all of this can be relied on."""
-    found, wrong = results.coverage, sum(not point.valid for point in results.points)
+def on_machine(machine: Mapping[str, Any]) -> str:
+    """What it was measured on, in one sentence."""
+    memory = f"{machine['memory_gib']:.0f} GiB"
+    return f"{machine['cpu']}, {machine['cores']} cores, {memory}, Linux {machine['kernel']}."
+
+
+def state_of(found: Coverage, wrong: int) -> tuple[str, ...]:
+    """How much of a plan was measured, and how much of that is invalid."""
     parts = [f"{found.present_count:,} of {found.configured_count:,} points were measured"]
     if found.failed:
         parts.append(f"{len(found.failed):,} failed")
     if found.missing:
         parts.append(f"{len(found.missing):,} are missing")
     parts.append(f"{wrong:,} are invalid" if wrong else "all of them valid")
-    kind = "good" if results.sound else "bad"
-    more = "" if results.sound else ' (<a href="#coverage">what is missing</a>)'
-    return f'<p class="state {kind}">{escape(", ".join(parts))}{more}</p>'
+    return tuple(parts)
+
+
+def _state(head: Head) -> str:
+    """In one line, whether all of this can be relied on."""
+    kind = "good" if head.is_sound else "bad"
+    more = "" if head.is_sound else ' (<a href="#coverage">what is missing</a>)'
+    return f'<p class="state {kind}">{escape(", ".join(head.state))}{more}</p>'
 
 
 def _section(section: Section) -> str:
@@ -111,12 +151,6 @@ def _class(is_number: bool, invalid: bool = False, is_long: bool = False) -> str
     return f' class="{names}"' if names else ""
 
 
-def _about(results: Results) -> str:
-    load = ", ".join(f"{name} = {value}" for name, value in results.load.items())
-    return (
-        "<details><summary>How it was measured</summary><p class=note>Recall and time are those of the same requests. "
-        "Every request with its latency and the ids that came is in a raw file, which each figure leads to. A figure "
-        "is invalid, and compared with nothing, if a request failed, rows were missing, the index was not used, the "
-        "client was busy for more than half of the time, the offered rate was not answered, or the cache was not in "
-        f"the state it was said to be in.</p><p class=note>Load: {escape(load)}.</p></details>"
-    )
+def _about(head: Head) -> str:
+    said = "".join(f"<p class=note>{escape(text)}</p>" for text in head.about)
+    return f"<details><summary>How it was measured</summary>{said}</details>"

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pagehop_lab.plan import read_text
+from pagehop_lab.plan.servers import is_servers_plan, read_servers
 from pagehop_lab.report import files, terminal
 from pagehop_lab.report.gather import Descriptions, gather
-from pagehop_lab.report.page import page
+from pagehop_lab.report.gather_servers import gather_servers, servers_head
+from pagehop_lab.report.page import Head, head_of, page
 from pagehop_lab.store import RunFolder, StoreError
-from pagehop_lab.suites import cold, concurrency, equal_recall, every_suite, phases
+from pagehop_lab.suites import cold, concurrency, equal_recall, every_suite, oltp, phases
 from pagehop_lab.suites.results import Results
-from pagehop_lab.suites.table import Section
+from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.table import Section, Table
 
 PAGE = Path("report") / "index.html"
 
@@ -22,6 +27,17 @@ SUITES: Mapping[str, Callable[[Results], list[Section]]] = {
     "cold": cold.sections,
     "phases": phases.sections,
 }
+SERVER_SUITES: Mapping[str, Callable[[ServerResults], list[Section]]] = {"oltp": oltp.sections}
+
+
+@dataclass(frozen=True)
+class _Report:
+    """Everything that is to be written."""
+
+    head: Head
+    about: Mapping[str, Any]
+    sections: list[Section]
+    of_the_run: list[Table]
 
 
 def write(path: Path, *, quiet: bool, descriptions: Descriptions | None = None) -> Results:
@@ -29,23 +45,43 @@ def write(path: Path, *, quiet: bool, descriptions: Descriptions | None = None) 
     folder = RunFolder(path)
     plan = read_text(folder.plan, path.name)
     results = gather(folder, plan, folder.machine["kind"], descriptions)
-    sections = SUITES[plan.suite](results)
     of_the_run = [every_suite.coverage(results), every_suite.engines(results)]
+    report = _Report(head_of(results), files.about(results), SUITES[plan.suite](results), of_the_run)
+    _write(path, report, quiet=quiet)
+    return results
+
+
+def write_servers(path: Path, *, quiet: bool) -> ServerResults:
+    """The same for a run of servers."""
+    folder = RunFolder(path)
+    plan = read_servers(folder.plan, path.name)
+    results = gather_servers(folder, plan, folder.machine["kind"])
+    report = _Report(servers_head(results), results.about, SERVER_SUITES[plan.suite](results), oltp.of_the_run(results))
+    _write(path, report, quiet=quiet)
+    return results
+
+
+def is_of_servers(path: Path) -> bool:
+    """Whether the run at `path` is one of servers."""
+    return is_servers_plan(RunFolder(path).plan)
+
+
+def _write(path: Path, report: _Report, *, quiet: bool) -> None:
     target = path / PAGE.parent
+    tables = [*(table for section in report.sections for table in section.tables), *report.of_the_run]
     try:
         target.mkdir(exist_ok=True)
-        for table in [*(table for section in sections for table in section.tables), *of_the_run]:
+        for table in tables:
             _replace(target / f"{table.name}.csv", files.as_csv(table))
-        _replace(target / "tables.json", files.as_json(results, sections, of_the_run))
-        _replace(path / PAGE, page(results, sections, of_the_run))
+        _replace(target / "tables.json", files.as_json(report.about, report.sections, report.of_the_run))
+        _replace(path / PAGE, page(report.head, report.sections, report.of_the_run))
     except OSError as error:
         raise StoreError(f"cannot write the report to {target}: {error.strerror or error}") from error
     if not quiet:
-        for section in sections:
+        for section in report.sections:
             print(f"\n{terminal.lines(section)}")
-        for table in of_the_run:
+        for table in report.of_the_run:
             print(f"\n{terminal.text(table)}\n  {table.note}")
-    return results
 
 
 def _replace(path: Path, text: str) -> None:

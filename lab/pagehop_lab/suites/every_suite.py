@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pagehop_lab.analysis.coverage import Coverage
 from pagehop_lab.analysis.points import Options, Point, shown
 from pagehop_lab.analysis.settings import Spread
 from pagehop_lab.suites.results import Build, Results
@@ -86,19 +87,23 @@ def invalid(results: Results, points: Sequence[Point], dataset: str) -> Table:
 
 def coverage(results: Results) -> Table:
     """What a plan wanted and is not there."""
-    found = results.coverage
+    return not_there(results.coverage, results.damaged, results.title, results.missing_datasets)
+
+
+def not_there(
+    found: Coverage, damaged: Sequence[str], title: Callable[[str], str], missing_datasets: Mapping[str, str]
+) -> Table:
+    """What failed, what is missing, and what cannot be read; `title` is what an engine or a server is called."""
     rows = [
         [Cell("failed"), Cell(name), Cell(brief(reason), reason, "", "", True)] for name, reason in found.told.items()
     ]
-    rows += [
-        [Cell("set"), Cell(name), Cell(brief(why), why, "", "", True)] for name, why in results.missing_datasets.items()
-    ]
+    rows += [[Cell("set"), Cell(name), Cell(brief(why), why, "", "", True)] for name, why in missing_datasets.items()]
     for engine, options in found.lost.items():
         for option, values in options.items():
             told = f"no point has {option} = {', '.join(map(str, values))}"
-            rows.append([Cell("lost values"), Cell(results.title(engine)), Cell(told, told, "", "", True)])
+            rows.append([Cell("lost values"), Cell(title(engine)), Cell(told, told, "", "", True)])
     rows += [[Cell("missing"), Cell(cell.name), Cell("not measured", "", "", "", True)] for cell in found.missing[:200]]
-    rows += [[Cell("damaged"), Cell(name), Cell("cannot be read", "", "", "", True)] for name in results.damaged]
+    rows += [[Cell("damaged"), Cell(name), Cell("cannot be read", "", "", "", True)] for name in damaged]
     note = f"{found.configured_count:,} points were planned: {found.present_count:,} measured, {len(found.failed):,} "
     note += f"failed, {len(found.missing):,} not measured."
     if len(found.missing) > 200:

@@ -1,0 +1,34 @@
+"""Is a figure of a whole server what it says? Verdicts on raw measurements of OLTP tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pagehop_lab.analysis.verdicts import HOT_READS_MAX, Verdicts
+
+# A load generator that takes more of the machine's CPU is part of what it measures.
+CLIENT_SHARE_MAX = 0.2
+OTHERS_MAX = 0.1
+CLOCK_JUMP_MAX_S = 0.1
+FEW = 10
+
+
+def judge_load(raw: Mapping[str, Any]) -> Verdicts:
+    """Why a figure is invalid, and what is to be known of it otherwise."""
+    wrong, noted = [], []
+    if raw["errors"]:
+        wrong.append(f"errors: {raw['errors']} queries failed")
+    if raw["client_share_of_machine"] > CLIENT_SHARE_MAX:
+        wrong.append(f"client: it took {raw['client_share_of_machine']:.0%} of the machine's CPU")
+    if raw["storage_reads_per_query"] > HOT_READS_MAX:
+        wrong.append(f"cache: declared hot, but {raw['storage_reads_per_query']:.3g} reads a query came from storage")
+    if raw["other_busy_cores"] > OTHERS_MAX:
+        noted.append(f"others were running: {raw['other_busy_cores']:.2f} cores were busy with something else")
+    if abs(raw["clock_jump_s"]) > CLOCK_JUMP_MAX_S:
+        noted.append(f"the clock was set by {raw['clock_jump_s']:+.1f} s meanwhile; another one was measured by")
+    if raw["count"] < FEW:
+        noted.append(f"few: {raw['count']} queries were asked")
+    if raw["slowed"]:
+        noted.append(f"slowed on purpose by {raw['slowed']:.0%}")
+    return Verdicts(tuple(wrong), tuple(noted))

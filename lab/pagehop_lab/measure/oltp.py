@@ -1,0 +1,193 @@
+"""One OLTP microbenchmark: sysbench asks, what it and the server cost is read whenever it says how far it is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from labservers import sysbench
+from labservers.tree import Tree
+from pagehop_bench.postgres.servers import on_one_core
+from pagehop_lab.measure.processes import Cost, cost, machine_busy_s
+from pagehop_lab.measure.slowed import slowed
+from pagehop_lab.measure.usage import family
+
+SCRIPT = Path(__file__).with_name("oltp.lua")
+# Lines come so often while it goes on, and never later than this unless one query takes longer.
+_INTERVAL_S = 0.1
+_SILENCE_MAX_S = 120.0
+
+
+class MeasureError(Exception):
+    """A test could not be measured; says why."""
+
+
+class Subject(Protocol):
+    """A server that runs."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def sysbench_options(self) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class Ask:
+    """How a test is asked."""
+
+    script: str
+    range: int
+    rows: int
+    clients: int
+    warmup_s: float
+    seconds: float
+    seed: int
+    slowed: float = 0.0
+    """Share of the time in which the server is kept from running: a regression that is known."""
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What there was to see at one moment."""
+
+    at_s: float
+    wall_s: float
+    """By the clock that people set."""
+    server: Cost
+    client: Cost
+    busy_s: float
+
+
+def load(tree: Tree, subject: Subject, rows: int, seed: int, timeout_s: float) -> float:
+    """Makes the table with its index; seconds that it took."""
+    begun = time.monotonic()
+    command = [*_command(tree, subject, rows, seed), "--threads=1", "prepare"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False, env=_env(tree))
+    except subprocess.TimeoutExpired:
+        raise MeasureError(f"the table of {rows} rows was not loaded in {timeout_s:g} s") from None
+    if done.returncode != 0:
+        raise MeasureError(f"the table could not be loaded: {_reason(done.stdout + done.stderr)}")
+    return time.monotonic() - begun
+
+
+def measure(tree: Tree, subject: Subject, ask: Ask) -> dict[str, Any]:
+    """Queries a second of one test, and what a query cost the server and the client."""
+    words = [f"--case={ask.script}", f"--range={ask.range}", f"--threads={ask.clients}", f"--interval={_INTERVAL_S}"]
+    command = [*_command(tree, subject, ask.rows, ask.seed), *words, "--time=0", "run"]
+    with _place(subject, ask):
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_env(tree), start_new_session=True
+        )
+        try:
+            with slowed(lambda: family(subject.pid), ask.slowed):
+                return _watch(process, subject, ask)
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def _watch(process: subprocess.Popen[bytes], subject: Subject, ask: Ask) -> dict[str, Any]:
+    """Waits until it is warm, then as long as it is to be measured."""
+    told: dict[int, list[tuple[float, int, int]]] = {thread: [] for thread in range(ask.clients)}
+    first: _Look | None = None
+    late = time.monotonic() + ask.warmup_s + ask.seconds + _SILENCE_MAX_S
+    members: list[int] = []
+    for thread, at_s, events, queries in _lines(process, late):
+        if not members:
+            # Connections are open before the first event, and stay.
+            members = family(subject.pid)
+            begun_s = at_s
+        if first is None:
+            if at_s - begun_s < ask.warmup_s:
+                continue
+            first = _look(members, process.pid)
+        told[thread].append((at_s, events, queries))
+        if time.monotonic() - first.at_s >= ask.seconds and all(len(lines) > 1 for lines in told.values()):
+            return _raw(told, first, _look(members, process.pid), ask)
+    raise AssertionError("lines end with an error")
+
+
+def _lines(process: subprocess.Popen[bytes], late: float) -> Iterator[tuple[int, float, int, int]]:
+    """What the script says; MeasureError when it ends, or says nothing until it is too late."""
+    assert process.stdout is not None
+    pipe, kept, complaints = process.stdout.fileno(), b"", b""
+    while True:
+        left = late - time.monotonic()
+        if left <= 0 or not select.select([pipe], [], [], left)[0]:
+            raise MeasureError("it hung: sysbench said nothing, and neither did the server")
+        part = os.read(pipe, 1 << 16)
+        if not part:
+            said = complaints + kept + process.communicate()[1]
+            raise MeasureError(_reason(said.decode(errors="replace")))
+        *lines, kept = (kept + part).split(b"\n")
+        for line in lines:
+            words = line.split()
+            if len(words) == 5 and words[0] == b"tell":
+                yield int(words[1]), float(words[2]), int(words[3]), int(words[4])
+            else:
+                complaints += line + b"\n"
+
+
+def _look(members: Sequence[int], client: int) -> _Look:
+    return _Look(time.monotonic(), time.time(), cost(members), cost([client]), machine_busy_s())
+
+
+def _raw(told: dict[int, list[tuple[float, int, int]]], first: _Look, last: _Look, ask: Ask) -> dict[str, Any]:
+    """Rates are between the first and the last line of each thread, costs between two looks near to those."""
+    elapsed_s = last.at_s - first.at_s
+    ends = [(lines[0], lines[-1]) for lines in told.values()]
+    each = [(end[0] - begin[0], end[1] - begin[1], end[2] - begin[2]) for begin, end in ends]
+    qps = sum(queries / seconds for seconds, _, queries in each)
+    server, client = last.server - first.server, last.client - first.client
+    queries = qps * elapsed_s
+    # Not those that this process may use just now: it shares one with the client.
+    cores = os.cpu_count() or 1
+    return {
+        "errors": 0,
+        "count": sum(queries for _, _, queries in each),
+        "events": sum(events for _, events, _ in each),
+        "elapsed_s": elapsed_s,
+        "qps": qps,
+        "server_cpu_us_per_query": server.cpu_s / queries * 1e6,
+        "client_cpu_us_per_query": client.cpu_s / queries * 1e6,
+        "server_switches_per_query": server.switches / queries,
+        "bytes_read_per_query": server.bytes_read / queries,
+        "bytes_written_per_query": server.bytes_written / queries,
+        "storage_reads_per_query": server.bytes_read / 4096 / queries,
+        "client_share_of_machine": client.cpu_s / elapsed_s / cores,
+        "other_busy_cores": max((last.busy_s - first.busy_s - server.cpu_s - client.cpu_s) / elapsed_s, 0.0),
+        "clock_jump_s": (last.wall_s - first.wall_s) - elapsed_s,
+        "slowed": ask.slowed,
+        "lines": {str(thread): lines for thread, lines in told.items()},
+    }
+
+
+def _place(subject: Subject, ask: Ask) -> contextlib.AbstractContextManager[None]:
+    """One client and its connection on one core: neither wakes another. What the server does besides may use all."""
+    if ask.clients > 1:
+        return contextlib.nullcontext()
+    return on_one_core(subject)
+
+
+def _command(tree: Tree, subject: Subject, rows: int, seed: int) -> list[str]:
+    options = [f"--rows={rows}", f"--rand-seed={seed + 1}", "--verbosity=1"]
+    return [*sysbench.command(tree), str(SCRIPT), *subject.sysbench_options(), *options]
+
+
+def _env(tree: Tree) -> dict[str, str]:
+    return {**os.environ, **sysbench.environment(tree)}
+
+
+def _reason(said: str) -> str:
+    """What is wrong, of what sysbench said."""
+    lines = [line.strip() for line in said.splitlines() if "FATAL" in line or "error" in line.lower()]
+    told = " | ".join(dict.fromkeys(lines)) or " ".join(said.split()) or "it ended and said nothing"
+    return f"sysbench: {told[:600]}"

@@ -1,0 +1,66 @@
+"""What some processes have cost so far, to the nanosecond: ticks are too long for what takes a second."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagehop_bench import machine
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What processes have cost; differences are those of two looks at the same ones."""
+
+    cpu_s: float
+    switches: int
+    bytes_read: int
+    """From storage."""
+    bytes_written: int
+    """To storage."""
+
+    def __sub__(self, before: Cost) -> Cost:
+        return Cost(
+            self.cpu_s - before.cpu_s, self.switches - before.switches,
+            self.bytes_read - before.bytes_read, self.bytes_written - before.bytes_written,
+        )  # fmt: skip
+
+
+def cost(processes: Iterable[int]) -> Cost:
+    """The cost of processes with all of their threads; what has ended costs nothing more."""
+    cpu_s, switches, bytes_read, bytes_written = 0.0, 0, 0, 0
+    for process in processes:
+        cpu_s += cpu_seconds(process)
+        switches += _switches(process)
+        bytes_read += machine.io_counter("read_bytes", process)
+        bytes_written += machine.io_counter("write_bytes", process)
+    return Cost(cpu_s, switches, bytes_read, bytes_written)
+
+
+def cpu_seconds(process: int) -> float:
+    """CPU seconds of a process, by its own clock; 0 once it is gone."""
+    try:
+        # clock_getcpuclockid(3), which Python has for threads only.
+        return time.clock_gettime((~process << 3) | 2)
+    except OSError:
+        return 0.0
+
+
+def _switches(process: int) -> int:
+    total = 0
+    for status in Path(f"/proc/{process}/task").glob("*/status"):
+        try:
+            total += sum(map(int, re.findall(r"ctxt_switches:\s+(\d+)", status.read_text())))
+        except OSError:
+            continue
+    return total
+
+
+def machine_busy_s() -> float:
+    """Seconds in which any core was busy with anything, of all cores together."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split(maxsplit=9)[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")

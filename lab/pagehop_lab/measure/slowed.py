@@ -1,0 +1,56 @@
+"""A regression that is known: a server that is kept from running for a share of the time.
+
+It stands still for some milliseconds out of every fifty, so whoever waits for it sees that share less of it. With it a
+run shows what it would have noticed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+PERIOD_S = 0.05
+_LOOK_S = 0.5
+
+
+@contextlib.contextmanager
+def slowed(processes: Callable[[], Sequence[int]], share: float) -> Iterator[None]:
+    """Slows processes by a share of the time; 0 does nothing. They run when the context is left."""
+    if share == 0:
+        yield
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_work, args=(processes, share, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _work(processes: Callable[[], Sequence[int]], share: float, over: threading.Event) -> None:
+    # Whoever starts this may be on the server's own core, which is busy; a sleeper is woken there, too, but late.
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    members: Sequence[int] = []
+    looked = 0.0
+    while not over.is_set():
+        if time.monotonic() - looked > _LOOK_S:
+            members, looked = processes(), time.monotonic()
+        time.sleep(PERIOD_S * (1 - share))
+        begun = time.perf_counter()
+        try:
+            _tell(members, signal.SIGSTOP)
+            time.sleep(max(PERIOD_S * share - (time.perf_counter() - begun), 0))
+        finally:
+            _tell(members, signal.SIGCONT)
+
+
+def _tell(members: Sequence[int], what: signal.Signals) -> None:
+    for process in members:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, what)

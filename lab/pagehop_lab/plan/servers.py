@@ -1,0 +1,232 @@
+"""Plans whose subject is a server of some version with a configuration, and not an engine with an index."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, cast
+
+from labservers.configuration import DURABILITIES, Configuration, Durability
+from labservers.releases import releases
+from pagehop_lab.analysis.oltp import BY_NAME, CASES, Case
+from pagehop_lab.plan.tables import PlanError, Table, choose, nearest
+
+SUITES = ("oltp",)
+PRODUCTS = ("postgres",)
+
+
+@dataclass(frozen=True)
+class ServerSpec:
+    """A server to measure."""
+
+    product: str
+    version: str
+    """What the lab calls it, such as 16."""
+    slowed: float = 0.0
+    """Share of the time in which it is kept from running: a regression that is known."""
+
+    @property
+    def name(self) -> str:
+        """A few words, for people and files."""
+        return f"{self.product} {self.version}" + (f" slowed {self.slowed:g}" if self.slowed else "")
+
+
+@dataclass(frozen=True)
+class ServersLoad:
+    """How tests are asked and how often."""
+
+    rows: int = 100_000
+    clients: int = 1
+    seconds: float = 1.0
+    warmup_s: float = 0.3
+    repeats: int = 3
+    """Each with new servers and new data; every other one goes the other way round."""
+    load_timeout_s: float = 600.0
+
+
+@dataclass(frozen=True)
+class ServersPlan:
+    """A whole plan."""
+
+    name: str
+    suite: str
+    servers: tuple[ServerSpec, ...]
+    cases: tuple[Case, ...] = CASES
+    load: ServersLoad = field(default_factory=ServersLoad)
+    configuration: Configuration = field(default_factory=Configuration)
+    base: str = ""
+    """The server that others are compared with."""
+    seed: int = 1
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class CaseSpec:
+    """A measurement to make."""
+
+    server: ServerSpec
+    case: Case
+    repeat: int
+
+    @property
+    def name(self) -> str:
+        """A few words, for people and files."""
+        return f"{self.server.name.replace(' ', '-')}.{self.case.name}.r{self.repeat + 1}"
+
+    def identity(self, plan: ServersPlan, machine: str, version: str | None) -> dict[str, Any]:
+        """All that decides its figures."""
+        return {
+            "suite": plan.suite,
+            "server": self.server.name,
+            "version": version,
+            "configuration": asdict(plan.configuration),
+            "case": self.case.name,
+            "load": {name: value for name, value in asdict(plan.load).items() if name != "repeats"},
+            "machine": machine,
+            "seed": plan.seed,
+            "repeat": self.repeat,
+        }
+
+
+def everything(plan: ServersPlan) -> Iterator[CaseSpec]:
+    """Every measurement of a plan."""
+    for repeat in range(plan.load.repeats):
+        for server in plan.servers:
+            for case in plan.cases:
+                yield CaseSpec(server, case, repeat)
+
+
+def is_servers_plan(text: str) -> bool:
+    """Whether a plan is one of these; what is no TOML is not."""
+    try:
+        return tomllib.loads(text).get("suite") in SUITES
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+def read_servers(text: str, name: str) -> ServersPlan:
+    """The plan of a text."""
+    table = Table("", tomllib.loads(text))
+    name = table.take("name", str, name)
+    suite = choose("suite", table.take("suite", str, SUITES[0]), SUITES)
+    seed = table.take("seed", int, 1, least=0)
+    cases = _cases(table.take_list("cases", str, ()))
+    load = _load(table.take_table("load"))
+    configuration = _configuration(table.take_table("configuration"))
+    servers = [server for one in table.take_tables("server") for server in _servers(one)]
+    base = table.take_some("base", str)
+    table.refuse_unknown()
+    names = [server.name for server in servers]
+    if not servers:
+        raise PlanError("there is no [[server]]")
+    for server in names:
+        if names.count(server) > 1:
+            raise PlanError(f"server: {server} is there twice")
+    return ServersPlan(
+        name, suite, tuple(servers), cases, load, configuration,
+        choose("base", base, names) if base is not None else names[0], seed, text,
+    )  # fmt: skip
+
+
+def versions_plan(product: str, versions: str, repeats: int, suite: str) -> str:
+    """The text of a plan for versions such as `12..18`."""
+    choose("server", product, PRODUCTS)
+    wanted = expanded(product, versions)
+    listed = ", ".join(f'"{version}"' for version in wanted)
+    name = f"{product}-{versions.replace('..', '-to-').replace(',', '-')}-{suite}"
+    return f"""name = "{name}"
+suite = "{suite}"
+
+[load]
+repeats = {repeats}
+
+[[server]]
+product = "{product}"
+version = [{listed}]
+"""
+
+
+def expanded(product: str, versions: str) -> list[str]:
+    """Versions from `12..18` or `12,14..16`; both ends of a range must be among those that can be had."""
+    known = list(releases(product))
+    found: list[str] = []
+    for part in versions.split(","):
+        first, is_range, last = part.strip().partition("..")
+        if not is_range:
+            found.append(first)
+            continue
+        for end in (first, last):
+            if end not in known:
+                raise PlanError(f"{part}: there is no {product} {end} to be had here: there are {', '.join(known)}")
+        start, end_at = known.index(first), known.index(last)
+        if start > end_at:
+            raise PlanError(f"{part}: {last} is older than {first}")
+        found += known[start : end_at + 1]
+    return list(dict.fromkeys(found))
+
+
+def _cases(names: Sequence[str]) -> tuple[Case, ...]:
+    """The named cases in the order in which they are run; all of them if none is named."""
+    for name in names:
+        if name not in BY_NAME:
+            meant = nearest(name, BY_NAME)
+            raise PlanError(f"cases: there is no {name!r}" + (f"; did you mean {meant}?" if meant else ""))
+    return tuple(case for case in CASES if not names or case.name in names)
+
+
+def _load(table: Table) -> ServersLoad:
+    known = ServersLoad()
+    load = ServersLoad(
+        rows=table.take("rows", int, known.rows, least=1000),
+        clients=table.take("clients", int, known.clients, least=1),
+        seconds=table.take("seconds", float, known.seconds, least=0.2),
+        warmup_s=table.take("warmup_s", float, known.warmup_s, least=0),
+        repeats=table.take("repeats", int, known.repeats, least=1),
+        load_timeout_s=table.take("load_timeout_s", float, known.load_timeout_s, least=1),
+    )
+    table.refuse_unknown()
+    return load
+
+
+def _configuration(table: Table) -> Configuration:
+    known = Configuration()
+    durability = choose(table.at("durability"), table.take("durability", str, known.durability), DURABILITIES)
+    found = Configuration(
+        cache_mib=table.take("cache_mib", int, known.cache_mib, least=8),
+        durability=cast(Durability, durability),
+        page_bytes=table.take_some("page_bytes", int, least=512),
+        direct_io=table.take("direct_io", bool, known.direct_io),
+    )
+    table.refuse_unknown()
+    return found
+
+
+def _servers(table: Table) -> list[ServerSpec]:
+    product = choose(table.at("product"), table.need("product", str), PRODUCTS)
+    versions = table.take_list("version", str, ())
+    slowed = table.take("slowed", float, 0.0, least=0)
+    table.refuse_unknown()
+    if not versions:
+        raise PlanError(f"{table.at('version')} is missing: there are {', '.join(releases(product))}")
+    if slowed > 0.5:
+        raise PlanError(f"{table.at('slowed')} = {slowed:g}: the most is 0.5")
+    return [ServerSpec(product, version, slowed) for version in versions]
+
+
+def needed_bytes(plan: ServersPlan) -> int:
+    """Room on disk that the servers of one repeat take together: tables, indexes, and logs of what is written."""
+    written_s = sum(case.writes for case in plan.cases) * (plan.load.seconds + plan.load.warmup_s)
+    each = _EMPTY_BYTES + plan.load.rows * _ROW_BYTES + int(written_s * _LOG_BYTES_PER_S)
+    return each * len(plan.servers)
+
+
+# A new server with its first log; a row with its index entries, twice, for updates; what a core writes into its log.
+_EMPTY_BYTES = 100 << 20
+_ROW_BYTES = 800
+_LOG_BYTES_PER_S = 50 << 20
+
+
+def told(plan: ServersPlan) -> Mapping[str, Any]:
+    """The load and the configuration, for reports."""
+    return {**asdict(plan.load), **asdict(plan.configuration)}

@@ -1,0 +1,96 @@
+"""From the raw files of a run of servers to what its suites see. Verdicts are given here anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pagehop_lab.analysis.coverage import Cell, coverage
+from pagehop_lab.analysis.load_verdicts import judge_load
+from pagehop_lab.plan.servers import CaseSpec, ServersPlan, everything, told
+from pagehop_lab.report.page import Head, on_machine, state_of
+from pagehop_lab.store import Record, RunFolder, cell
+from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
+
+
+def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> ServerResults:
+    """What was measured of a plan; other records in the folder are left alone."""
+    specs = list(everything(plan))
+    records = _by_cell(folder)
+    found = {spec.name: records[key] for spec in specs if (key := cell(spec.identity(plan, machine, None))) in records}
+    measured = [_measured(spec, found[spec.name]) for spec in specs if _is_there(found.get(spec.name))]
+    servers = _facts(folder, plan)
+    failed = {name: record.failed for name, record in found.items() if record.failed is not None}
+    reasons = {facts.name: facts.failed for facts in servers if facts.failed is not None}
+    unknown = [spec for spec in specs if spec.name not in found]
+    failed |= {spec.name: reasons[spec.server.name] for spec in unknown if spec.server.name in reasons}
+    grid = [Cell(spec.name, spec.server.name, _options(spec)) for spec in specs]
+    covered = coverage(grid, [name for name, record in found.items() if record.failed is None], failed)
+    return ServerResults(
+        plan.name, plan.suite, plan.seed, plan.base, folder.machine, told(plan),
+        {case.name: case.group for case in plan.cases}, servers, measured, covered, folder.damaged,
+    )  # fmt: skip
+
+
+def servers_head(results: ServerResults) -> Head:
+    """The head of the page."""
+    load = results.load
+    lead = (
+        f"{on_machine(results.machine)} {load['rows']:,} rows, {load['clients']} client(s), {load['repeats']} repeats"
+    )
+    lead += f"; suite {results.suite}, seed {results.seed}; compared with {results.base}."
+    about = (
+        "Every repeat has new servers with new data; all servers are held at once, and each test is asked of one after "
+        "the other, every other time the other way round. Rates are between the first and the last time that a client "
+        "said how far it was, so that no query is cut. CPU is by the clocks of the processes themselves. A figure is "
+        "invalid, and compared with nothing, if a query failed, the client took more than 20% of the machine's CPU, or "
+        "storage was read."
+    )
+    wrong = sum(not one.valid for one in results.measured)
+    told = ", ".join(f"{name} = {value}" for name, value in load.items())
+    state = state_of(results.coverage, wrong)
+    return Head(results.name, "servers by version", lead, state, results.sound, (about, f"Load: {told}."))
+
+
+def _by_cell(folder: RunFolder) -> dict[str, Record]:
+    """The record of each cell; what was measured wins over what failed, what was written later over what was before."""
+    latest: dict[str, Record] = {}
+    for record in sorted(folder.all("points"), key=lambda one: (one.failed is None, one.file)):
+        latest[record.cell] = record
+    return latest
+
+
+def _is_there(record: Record | None) -> bool:
+    return record is not None and record.failed is None
+
+
+def _options(spec: CaseSpec) -> tuple[tuple[str, str | int], ...]:
+    """By what a reader would miss a measurement."""
+    return (("test", spec.case.name), ("repeat", spec.repeat + 1))
+
+
+def _measured(spec: CaseSpec, record: Record) -> Measured:
+    judged = judge_load(record.raw)
+    return Measured(
+        spec.server.name,
+        spec.case.name,
+        spec.repeat,
+        record.raw["qps"],
+        judged.wrong,
+        judged.noted,
+        record.file,
+        record.raw,
+    )
+
+
+def _facts(folder: RunFolder, plan: ServersPlan) -> list[ServerFacts]:
+    engines: Mapping[str, Record] = {record.identity["server"]: record for record in folder.all("engines")}
+    found = []
+    for server in plan.servers:
+        record = engines.get(server.name)
+        builds = [one for one in folder.all("builds") if one.identity["server"] == server.name]
+        failed = record.failed if record is not None else None
+        failed = failed or next((one.failed for one in builds if one.failed), None)
+        raw = record.raw if record is not None else {}
+        loads = [one.raw for one in builds if one.failed is None]
+        found.append(ServerFacts(server.name, raw.get("version"), raw.get("settings", {}), failed, loads))
+    return found

@@ -1,0 +1,219 @@
+"""A plan of servers, measured: all of them at once, one test after the other, each test by every server in turn.
+
+Each repeat has new servers with new data. What is in the folder already is not measured again; but writes whose effect
+later tests want are executed again, and their figures left as they were. A server that does not come, does not start
+or dies takes its own figures with it and no others.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from devserver import DevServerError
+from labservers.configuration import Configuration
+from pagehop_lab.analysis.load_verdicts import judge_load
+from pagehop_lab.analysis.oltp import CASES, Case
+from pagehop_lab.measure.oltp import Ask, MeasureError
+from pagehop_lab.plan.servers import CaseSpec, ServerSpec, ServersPlan, everything, needed_bytes
+from pagehop_lab.run.progress import Progress
+from pagehop_lab.store import RunFolder
+
+
+class RunError(Exception):
+    """The run cannot begin; says what it needs."""
+
+
+class Instance(Protocol):
+    """A server with its data."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def running(self) -> bool: ...
+
+    def start(self) -> None: ...
+
+    def settle(self) -> None: ...
+
+    def data_bytes(self) -> int: ...
+
+    def remove(self) -> None: ...
+
+    def sysbench_options(self) -> list[str]: ...
+
+
+class Product(Protocol):
+    """Servers of one kind."""
+
+    def version(self, name: str) -> str:
+        """The exact version, once it is here. DevServerError if it cannot be had."""
+
+    def settings(self, name: str, configuration: Configuration) -> dict[str, str]:
+        """The configuration by that version's names. DevServerError if it has none."""
+
+    def new(self, name: str, configuration: Configuration) -> Instance:
+        """A server with new data that does not run yet."""
+
+
+class Bench(Protocol):
+    """What loads tables and asks queries."""
+
+    def load(self, instance: Instance, rows: int, seed: int, timeout_s: float) -> float: ...
+
+    def measure(self, instance: Instance, ask: Ask) -> dict[str, Any]: ...
+
+
+@dataclass
+class ServersRunner:
+    """A run in a folder."""
+
+    plan: ServersPlan
+    folder: RunFolder
+    progress: Progress
+    machine: str
+    products: Mapping[str, Product]
+    bench: Bench
+    retry: bool = False
+    """Whether what failed before is tried again."""
+    _versions: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Measures everything that is not in the folder yet."""
+        for server in self.plan.servers:
+            self._probe(server)
+        here = [spec for spec in everything(self.plan) if spec.server.name in self._versions]
+        self.progress.begin(len(here), sum(not self._wanted(spec) for spec in here))
+        if any(self._wanted(spec) for spec in here):
+            self._check_disk()
+        for repeat in range(self.plan.load.repeats):
+            self._round(repeat)
+
+    # ---- before ----
+
+    def _probe(self, server: ServerSpec) -> None:
+        """Gets the server, or keeps a record of why it cannot be had."""
+        product = self.products[server.product]
+        try:
+            version = product.version(server.version)
+            said = {"version": version, "settings": product.settings(server.version, self.plan.configuration)}
+        except DevServerError as error:
+            self.progress.say(f"{server.name}: {error}")
+            self.folder.add("engines", server.name, {"server": server.name}, failed=str(error))
+            return
+        self._versions[server.name] = version
+        before = self.folder.get("engines", {"server": server.name})
+        if before is None or before.raw != said:
+            self.folder.add("engines", server.name, {"server": server.name}, said)
+        self.progress.say(f"{server.name}: {version}")
+
+    def _check_disk(self) -> None:
+        place = tempfile.gettempdir()
+        free, needed = shutil.disk_usage(place).free, needed_bytes(self.plan)
+        if free < needed:
+            raise RunError(
+                f"the servers of this plan need {needed / 1e9:.1f} GB in {place}, where {free / 1e9:.1f} are free: "
+                "make room, name another folder by TMPDIR, or plan fewer rows, seconds or servers"
+            )
+
+    # ---- what is left ----
+
+    def _identity(self, spec: CaseSpec) -> dict[str, Any]:
+        return spec.identity(self.plan, self.machine, self._versions[spec.server.name])
+
+    def _wanted(self, spec: CaseSpec) -> bool:
+        record = self.folder.get("points", self._identity(spec))
+        return record is None or (self.retry and record.failed is not None)
+
+    # ---- measuring ----
+
+    def _round(self, repeat: int) -> None:
+        """One repeat with whatever servers have something left in it."""
+        specs = {
+            server: [CaseSpec(server, case, repeat) for case in self.plan.cases]
+            for server in self.plan.servers
+            if server.name in self._versions
+        }
+        wanted = {server: [spec for spec in theirs if self._wanted(spec)] for server, theirs in specs.items()}
+        with ExitStack() as stack:
+            held: dict[ServerSpec, Instance] = {}
+            for server, left in wanted.items():
+                if left and (instance := self._loaded(server, repeat, stack)) is not None:
+                    held[server] = instance
+                elif left:
+                    self.progress.skip(len(left))
+            settled = False
+            for number, case in enumerate(self.plan.cases):
+                if held and not settled and not case.first and not case.writes:
+                    self._settle(held)
+                    settled = True
+                order = list(held) if (repeat + number) % 2 == 0 else list(held)[::-1]
+                for server in order:
+                    self._case(CaseSpec(server, case, repeat), wanted[server], held)
+
+    def _loaded(self, server: ServerSpec, repeat: int, stack: ExitStack) -> Instance | None:
+        """A server with its table, or None and a record of why there is none."""
+        load = self.plan.load
+        identity = {"server": server.name, "repeat": repeat, "rows": load.rows, "machine": self.machine}
+        words = f"{server.name.replace(' ', '-')}.r{repeat + 1}"
+        try:
+            instance = self.products[server.product].new(server.version, self.plan.configuration)
+            stack.callback(instance.remove)
+            instance.start()
+            load_s = self.bench.load(instance, load.rows, self.plan.seed, load.load_timeout_s)
+            instance.settle()
+            ceiling = self.bench.measure(instance, self._ask("ceiling", 1, 0.0))
+            said = {"load_s": load_s, "data_bytes": instance.data_bytes(), "ceiling": ceiling}
+        except (DevServerError, MeasureError) as error:
+            self.progress.say(f"{words}: {error}")
+            self.folder.add("builds", words, identity, failed=str(error))
+            return None
+        self.folder.add("builds", words, identity, said)
+        self.progress.say(f"{words}: loaded in {load_s:.1f} s; the client's ceiling is {ceiling['qps']:,.0f} QPS")
+        return instance
+
+    def _settle(self, held: dict[ServerSpec, Instance]) -> None:
+        """Cleans up after the writes; a server that cannot is one of those that die."""
+        for server, instance in held.items():
+            try:
+                instance.settle()
+            except Exception as error:
+                self.progress.say(f"{server.name}: {type(error).__name__}: {error}")
+
+    def _case(self, spec: CaseSpec, wanted: Sequence[CaseSpec], held: dict[ServerSpec, Instance]) -> None:
+        """Measures one test of one server, if it is wanted or others want what it writes."""
+        server, case, instance = spec.server, spec.case, held[spec.server]
+        is_wanted = spec in wanted
+        if not is_wanted and not (case.writes and _any_later(case, wanted)):
+            return
+        if not instance.running:
+            # Not measured and not failed: the same command comes to it with another server.
+            self.progress.skip(int(is_wanted))
+            return
+        try:
+            raw = self.bench.measure(instance, self._ask(case.script, case.range, server.slowed))
+        except MeasureError as error:
+            reason = str(error) if instance.running else f"the server died: {error}"
+            if is_wanted:
+                self.folder.add("points", spec.name, self._identity(spec), failed=reason)
+                self.progress.point(spec.name, f"failed: {reason}")
+            return
+        if is_wanted:
+            self.folder.add("points", spec.name, self._identity(spec), raw)
+            judged = judge_load(raw)
+            told = f"{raw['qps']:,.1f} QPS" + "".join(f"  INVALID {one}" for one in judged.wrong)
+            self.progress.point(spec.name, told)
+
+    def _ask(self, script: str, length: int, slowed: float) -> Ask:
+        load = self.plan.load
+        return Ask(script, length, load.rows, load.clients, load.warmup_s, load.seconds, self.plan.seed, slowed)
+
+
+def _any_later(case: Case, wanted: Sequence[CaseSpec]) -> bool:
+    """Whether anything that is wanted comes after a test, and so finds what it wrote."""
+    return any(CASES.index(spec.case) > CASES.index(case) for spec in wanted)

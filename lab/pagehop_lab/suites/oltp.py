@@ -1,0 +1,221 @@
+"""Suite h: OLTP microbenchmarks across versions. Relative throughput, what explains it, and where it changed."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+from pagehop_lab.analysis.changes import LEVEL, can_tell, changes
+from pagehop_lab.analysis.oltp import GROUPS
+from pagehop_lab.analysis.relative import by_group, ratio
+from pagehop_lab.suites import every_suite
+from pagehop_lab.suites.server_results import Measured, ServerResults
+from pagehop_lab.suites.table import Cell, Section, Table, brief
+
+Medians = Mapping[str, Mapping[str, float]]
+"""By server, then by test."""
+
+
+def sections(results: ServerResults) -> list[Section]:
+    """Groups first, single tests after them."""
+    qps = _medians(results, lambda one: one.qps)
+    tables = [
+        groups(results, qps),
+        found_changes(results, qps),
+        relative(results, qps),
+        absolute(results, qps),
+        costs(results, "server_cpu_us_per_query", "cpu", "Server CPU of a query, microseconds", ",.2f"),
+        costs(results, "server_switches_per_query", "switches", "Context switches of the server for a query", ",.3f"),
+        invalid(results),
+        points(results),
+    ]
+    return [Section(f"{len(results.groups)} tests, {len(results.names)} servers", (), tables)]
+
+
+def of_the_run(results: ServerResults) -> list[Table]:
+    """What is missing, and what was measured."""
+    return [every_suite.not_there(results.coverage, results.damaged, str, {}), servers(results)]
+
+
+def _medians(results: ServerResults, of: Callable[[Measured], float]) -> Medians:
+    """The middle of the valid repeats of each test."""
+    found: dict[str, dict[str, float]] = {}
+    for server in results.names:
+        for case in results.groups:
+            figures = [of(one) for one in results.of(server, case)]
+            if figures:
+                found.setdefault(server, {})[case] = statistics.median(figures)
+    return found
+
+
+def groups(results: ServerResults, qps: Medians) -> Table:
+    """The five numbers of each group."""
+    rows = []
+    base = qps.get(results.base, {})
+    for server in results.names:
+        five = by_group(qps.get(server, {}), base, results.groups)
+        for group in GROUPS:
+            if group in five and server != results.base:
+                shown = five[group].shown()
+                rows.append([Cell(server), Cell(group), *(Cell(text, float(text)) for text in shown)])
+    note = f"QPS over that of {results.base}, rounded to two decimals for each test before it is summed up; "
+    note += "stdev is a sample's."
+    return Table(
+        "groups", "Relative QPS by group", ("server", "group", "min", "max", "avg", "median", "stdev"), rows, note
+    )
+
+
+def relative(results: ServerResults, qps: Medians) -> Table:
+    """QPS of each test over the base's."""
+    base = qps.get(results.base, {})
+
+    def cell(server: str, case: str) -> Cell:
+        if case not in base or case not in qps.get(server, {}):
+            return Cell("-")
+        return Cell.of(
+            ratio(qps[server][case], base[case]),
+            ".2f",
+            file=_middle(results, server, case),
+            title=_spread(results, server, case),
+        )
+
+    note = f"The middle of the repeats over that of {results.base}; it leads to the raw file nearest to the middle."
+    return _by_case(results, "relative", "Relative QPS", cell, note)
+
+
+def absolute(results: ServerResults, qps: Medians) -> Table:
+    """QPS of each test."""
+
+    def cell(server: str, case: str) -> Cell:
+        figure = qps.get(server, {}).get(case)
+        return Cell.of(figure, ",.1f", file=_middle(results, server, case), title=_spread(results, server, case))
+
+    return _by_case(results, "qps", "QPS", cell, "The middle of the repeats; pointing at a figure shows its range.")
+
+
+def costs(results: ServerResults, name: str, table: str, title: str, form: str) -> Table:
+    """What a query costs, which explains throughput that changed."""
+    figures = _medians(results, lambda one: one.raw[name])
+    return _by_case(
+        results,
+        table,
+        title,
+        lambda server, case: Cell.of(figures.get(server, {}).get(case), form),
+        "The middle of the repeats.",
+    )
+
+
+def found_changes(results: ServerResults, qps: Medians) -> Table:
+    """Tests whose throughput changed from one server to the next, with what a query costs on both sides."""
+    cpu = _medians(results, lambda one: one.raw["server_cpu_us_per_query"])
+    switches = _medians(results, lambda one: one.raw["server_switches_per_query"])
+    rows, short = [], 0
+    for case in results.groups:
+        names = [server for server in results.names if results.of(server, case)]
+        series = [[one.qps for one in results.of(server, case)] for server in names]
+        short += not can_tell([len(repeats) for repeats in series])
+        for change in changes(series):
+            before, after = names[change.at - 1], names[change.at]
+            rows.append([
+                Cell(case), Cell(before), Cell(after),
+                Cell.of((change.ratio - 1) * 100, "+.1f", file=_middle(results, after, case)),
+                Cell.of(_percent(qps, before, after, case), "+.1f"),
+                Cell.of(_percent(cpu, before, after, case), "+.1f"),
+                Cell.of(_percent(switches, before, after, case), "+.1f"),
+                Cell.of(change.p, ".3f"),
+            ])  # fmt: skip
+    note = (
+        "E-divisive over all repeats in the order of the servers. Change is from all servers before to all from there "
+    )
+    note += (
+        "on, each side up to its next change; the three columns after it compare the two neighbors. p is how often a "
+    )
+    note += f"random order differs as much: at {LEVEL:g}, about one test in {1 / LEVEL:.0f} is here by chance."
+    if short:
+        note += f" {short} tests have too few repeats for any change to be told from chance."
+    columns = ("test", "before", "after", "change %", "QPS %", "CPU/query %", "switches/query %", "p")
+    # A table without rows is not shown; that nothing changed is worth a line.
+    shown = rows or [
+        [Cell("no test changed" if not short else "nothing can be told"), *[Cell("-")] * (len(columns) - 1)]
+    ]
+    return Table("changes", "Changes from one server to the next", columns, shown, note)
+
+
+def invalid(results: ServerResults) -> Table:
+    """Measurements that say nothing, and why."""
+    rows = [
+        [Cell(one.server), Cell(one.case), Cell(reason, reason, one.file, "", True)]
+        for one in results.measured
+        for reason in one.wrong
+    ]
+    return Table("invalid", "Invalid", ("server", "test", "why"), rows, "None of these are compared.")
+
+
+def points(results: ServerResults) -> Table:
+    """Every measurement."""
+    rows = []
+    for one in results.measured:
+        raw, verdict = one.raw, "; ".join(one.wrong) or "; ".join(one.noted) or "valid"
+        rows.append([
+            Cell(one.server), Cell(one.case), Cell.of(one.repeat + 1, "d"),
+            Cell.of(one.qps, ",.1f", file=one.file, invalid=not one.valid, title=verdict),
+            Cell.of(raw["server_cpu_us_per_query"], ",.2f"),
+            Cell.of(raw["client_cpu_us_per_query"], ",.2f"),
+            Cell.of(raw["client_share_of_machine"], ".1%"),
+            Cell.of(raw["server_switches_per_query"], ",.3f"),
+            Cell.of(raw["bytes_written_per_query"], ",.0f"),
+            Cell(verdict, verdict, invalid=not one.valid),
+        ])  # fmt: skip
+    columns = (
+        "server", "test", "repeat", "QPS", "server CPU us", "client CPU us", "client's share", "switches",
+        "bytes written", "verdict",
+    )  # fmt: skip
+    note = "CPU, context switches and bytes are for each query; the client's share is of the whole machine's CPU."
+    return Table("points-servers", "All measurements", columns, rows, note)
+
+
+def servers(results: ServerResults) -> Table:
+    """Versions, and what loading their table took."""
+    rows = []
+    for facts in results.servers:
+        loads = facts.loads
+        version = Cell(facts.version or "-", facts.version)
+        rows.append([
+            Cell(facts.name),
+            version if facts.failed is None else Cell(brief(facts.failed), facts.failed, invalid=True),
+            Cell.of(statistics.median(one["load_s"] for one in loads) if loads else None, ",.1f"),
+            Cell.of(loads[0]["data_bytes"] / 1e6 if loads else None, ",.1f"),
+            Cell.of(max(one["ceiling"]["qps"] for one in loads) if loads else None, ",.0f"),
+            Cell(" ".join(f"{name}={value}" for name, value in facts.settings.items()) or "-"),
+        ])  # fmt: skip
+    note = "Ceiling: QPS of SELECT 1, by which the client is measured."
+    columns = ("server", "version", "load s", "MB", "ceiling QPS", "settings")
+    return Table("servers", "Servers", columns, rows, note)
+
+
+def _by_case(results: ServerResults, name: str, title: str, cell: Callable[[str, str], Cell], note: str) -> Table:
+    """A table with a row for each test and a column for each server."""
+    rows = [
+        [Cell(case), Cell(group), *(cell(server, case) for server in results.names)]
+        for case, group in results.groups.items()
+    ]
+    return Table(name, title, ("test", "group", *results.names), rows, note)
+
+
+def _middle(results: ServerResults, server: str, case: str) -> str:
+    """The raw file nearest to the middle of the repeats."""
+    repeats = results.of(server, case)
+    if not repeats:
+        return ""
+    middle = statistics.median(one.qps for one in repeats)
+    return min(repeats, key=lambda one: abs(one.qps - middle)).file
+
+
+def _spread(results: ServerResults, server: str, case: str) -> str:
+    figures: Sequence[float] = [one.qps for one in results.of(server, case)]
+    return f"{min(figures):,.1f} to {max(figures):,.1f} QPS, {len(figures)} repeats" if figures else ""
+
+
+def _percent(figures: Medians, before: str, after: str, case: str) -> float | None:
+    old, new = figures[before][case], figures[after][case]
+    return (new / old - 1) * 100 if old else None

@@ -1,0 +1,81 @@
+"""A run of servers as suites see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pagehop_lab.analysis.coverage import Coverage
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One test of one server, once."""
+
+    server: str
+    case: str
+    repeat: int
+    qps: float
+    wrong: tuple[str, ...]
+    noted: tuple[str, ...]
+    file: str
+    raw: Mapping[str, Any]
+
+    @property
+    def valid(self) -> bool:
+        """Whether the figure may be compared."""
+        return not self.wrong
+
+
+@dataclass(frozen=True)
+class ServerFacts:
+    """What is known of a server in this run."""
+
+    name: str
+    version: str | None
+    settings: Mapping[str, str]
+    failed: str | None
+    """Why it does not run here."""
+    loads: Sequence[Mapping[str, Any]]
+    """What was seen before the tests, in each repeat."""
+
+
+@dataclass(frozen=True)
+class ServerResults:
+    """Everything that a run measured."""
+
+    name: str
+    suite: str
+    seed: int
+    base: str
+    machine: Mapping[str, Any]
+    load: Mapping[str, Any]
+    groups: Mapping[str, str]
+    """The group of each test, in the order of the tests."""
+    servers: Sequence[ServerFacts]
+    measured: Sequence[Measured]
+    coverage: Coverage
+    damaged: Sequence[str]
+
+    @property
+    def sound(self) -> bool:
+        """Whether everything was measured and all of it is valid."""
+        whole = self.coverage.complete and not self.coverage.failed and not self.damaged
+        return whole and all(one.valid for one in self.measured)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the run is about."""
+        names = ("name", "suite", "machine", "load", "seed", "base")
+        return {name: getattr(self, name) for name in names}
+
+    def of(self, server: str, case: str) -> list[Measured]:
+        """Valid repeats of one test of one server."""
+        return [one for one in self.measured if one.valid and (one.server, one.case) == (server, case)]
+
+    @property
+    def names(self) -> list[str]:
+        """Servers of which anything was measured, in the order of the plan."""
+        seen = {one.server for one in self.measured}
+        return [facts.name for facts in self.servers if facts.name in seen]

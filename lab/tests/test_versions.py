@@ -1,0 +1,77 @@
+"""What figures of versions say: relative throughput, five numbers, and where something changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from pagehop_lab.analysis.changes import can_tell, changes
+from pagehop_lab.analysis.oltp import BY_NAME, CASES, GROUPS
+from pagehop_lab.analysis.relative import Five, by_group, ratio
+
+NOISE = 0.01
+
+
+def series(
+    random: np.random.Generator, versions: int, repeats: int, at: int = 0, step: float = 1.0
+) -> list[list[float]]:
+    """Throughput in 1% noise, with a step from version `at` on."""
+    return [
+        list(1000 * (step if version >= at > 0 else 1) * (1 + NOISE * random.standard_normal(repeats)))
+        for version in range(versions)
+    ]
+
+
+def test_there_are_the_42_tests_in_their_groups() -> None:
+    assert Counter(case.group for case in CASES) == dict(zip(GROUPS, (11, 6, 8, 7, 10), strict=True))
+    assert len(BY_NAME) == 42
+
+
+def test_reads_come_before_and_after_the_writes_and_what_moves_rows_comes_last() -> None:
+    kinds = ["w" if case.writes and not case.changes_keys else "k" if case.changes_keys else "r" for case in CASES]
+    assert "".join(kinds) == "r" * 15 + "w" * 8 + "r" * 17 + "kk"
+    assert [case.first for case in CASES] == [True] * 15 + [False] * 27
+
+
+@pytest.mark.parametrize("repeats", [3, 5])
+@pytest.mark.parametrize("at", [1, 3, 6])
+@pytest.mark.parametrize("step", [0.95, 1.05])
+def test_a_step_of_5_percent_in_1_percent_noise_is_found_where_it_is(repeats: int, at: int, step: float) -> None:
+    random = np.random.default_rng(100 * repeats + at)
+    hits = 0
+    for _ in range(20):
+        found = changes(series(random, 7, repeats, at, step))
+        hits += any(one.at == at and abs(one.ratio / step - 1) < 0.02 for one in found)
+    assert hits >= 19
+
+
+@pytest.mark.parametrize(("versions", "repeats"), [(7, 3), (7, 5), (3, 4), (12, 1)])
+def test_fewer_than_one_in_twelve_flat_series_give_an_alarm(versions: int, repeats: int) -> None:
+    random = np.random.default_rng(versions * 10 + repeats)
+    alarms = sum(bool(changes(series(random, versions, repeats))) for _ in range(120))
+    assert alarms < 120 / 12
+
+
+def test_two_steps_are_two() -> None:
+    random = np.random.default_rng(9)
+    made = series(random, 4, 4, 2, 0.95) + series(random, 4, 4, 4, 1.0)
+    assert [one.at for one in changes(made)] == [2, 4]
+
+
+def test_few_repeats_cannot_tell() -> None:
+    assert not can_tell([3, 3])
+    assert can_tell([5, 5])
+    assert can_tell([3] * 7)
+    assert changes(series(np.random.default_rng(1), 2, 3, 1, 0.5)) == []
+    assert changes([[1.0]]) == []
+
+
+def test_ratios_are_rounded_before_their_spread_is_taken() -> None:
+    assert ratio(1.046, 1.0) == 1.05
+    group_of = dict.fromkeys(["a", "b", "c"], "reads")
+    found = by_group({"a": 1.004, "b": 1.006, "c": 2.0, "d": 1.0}, {"a": 1.0, "b": 1.0}, group_of)
+    assert list(found) == ["reads"]
+    assert found["reads"].shown() == ("1.00", "1.01", "1.00", "1.00", "0.01")
+    assert Five.of([1.25]).shown() == ("1.25", "1.25", "1.25", "1.25", "0.00")
