@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from pagehop_lab.analysis import coverage, sessions, targets
+from pagehop_lab.analysis.oltp import BY_NAME
 from pagehop_lab.analysis.points import Point, shown
+from pagehop_lab.analysis.relative import by_group
 from pagehop_lab.analysis.settings import settings_of
-from pagehop_lab.published import annbench
+from pagehop_lab.published import annbench, sysbench
 
 VARIABLE = "PAGEHOP_GOLDEN"
 EF_SEARCH = {
@@ -24,12 +26,25 @@ EF_SEARCH = {
 LOST = (30, 300)
 
 
+POSTGRES_10_PLUS = ["10.23", "11.22", "12.17", "13.13", "14.11", "15.6", "16.2"]
+POSTGRES_9_TOO = ["9.0.23", "9.1.24", "9.2.24", "9.3.25", "9.4.26", "9.5.25", "9.6.24", *POSTGRES_10_PLUS]
+
+
+def published(folder: str) -> Path:
+    named = os.environ.get(VARIABLE)
+    if not named:
+        pytest.skip(f"{VARIABLE} does not name a folder of published results")
+    return Path(named) / folder
+
+
 @pytest.fixture(scope="module")
 def golden() -> Path:
-    folder = os.environ.get(VARIABLE)
-    if not folder:
-        pytest.skip(f"{VARIABLE} does not name a folder of published results")
-    return Path(folder) / "vector"
+    return published("vector")
+
+
+@pytest.fixture(scope="module")
+def oltp() -> Path:
+    return published("oltp")
 
 
 @pytest.fixture(scope="module")
@@ -137,3 +152,26 @@ def test_no_other_setting_beats_one_of_the_frontier(points: list[Point]) -> None
         for one in settings:
             beaten = any(k.recall.median >= one.recall.median and k.qps.median >= one.qps.median for k in kept)
             assert beaten
+
+
+@pytest.mark.parametrize(
+    ("file", "versions"),
+    [("qps.abs.pg10plus.csv", POSTGRES_10_PLUS), ("qps.abs.pglatest.csv", POSTGRES_9_TOO)],
+)
+def test_the_five_numbers_of_each_group_are_as_printed(oltp: Path, file: str, versions: list[str]) -> None:
+    figures = sysbench.read_qps(oltp / file, versions)
+    group_of = {name: case.group for name, case in BY_NAME.items()}
+    assert all(set(of_version) == set(BY_NAME) for of_version in figures.values())
+    table = by_group(figures["16.2"], figures["10.23"], group_of)
+    assert {group: " ".join(five.shown()) for group, five in table.items()} == {
+        "point-1": "1.02 1.11 1.07 1.08 0.03",
+        "point-2": "1.04 1.08 1.06 1.06 0.01",
+        "range-1": "1.07 1.13 1.10 1.10 0.02",
+        "range-2": "1.04 1.09 1.06 1.05 0.02",
+        "writes": "1.02 1.15 1.08 1.06 0.04",
+    }
+
+
+def test_a_published_table_with_another_number_of_versions_is_refused(oltp: Path) -> None:
+    with pytest.raises(annbench.FormatError, match="7 figures for 6 versions"):
+        sysbench.read_qps(oltp / "qps.abs.pg10plus.csv", POSTGRES_10_PLUS[:-1])

@@ -25,11 +25,14 @@ class ServerSpec:
     """What the lab calls it, such as 16."""
     slowed: float = 0.0
     """Share of the time in which it is kept from running: a regression that is known."""
+    label: str = ""
+    """What else it is called, where one version is measured more than once."""
 
     @property
     def name(self) -> str:
         """A few words, for people and files."""
-        return f"{self.product} {self.version}" + (f" slowed {self.slowed:g}" if self.slowed else "")
+        words = [self.product, self.version, self.label, f"slowed {self.slowed:g}" if self.slowed else ""]
+        return " ".join(filter(None, words))
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ def read_servers(text: str, name: str) -> ServersPlan:
         raise PlanError("there is no [[server]]")
     for server in names:
         if names.count(server) > 1:
-            raise PlanError(f"server: {server} is there twice")
+            raise PlanError(f"server: {server} is there twice: give one of them a label")
     return ServersPlan(
         name, suite, tuple(servers), cases, load, configuration,
         choose("base", base, names) if base is not None else names[0], seed, text,
@@ -206,12 +209,13 @@ def _servers(table: Table) -> list[ServerSpec]:
     product = choose(table.at("product"), table.need("product", str), PRODUCTS)
     versions = table.take_list("version", str, ())
     slowed = table.take("slowed", float, 0.0, least=0)
+    label = table.take("label", str, "")
     table.refuse_unknown()
     if not versions:
         raise PlanError(f"{table.at('version')} is missing: there are {', '.join(releases(product))}")
     if slowed > 0.5:
         raise PlanError(f"{table.at('slowed')} = {slowed:g}: the most is 0.5")
-    return [ServerSpec(product, version, slowed) for version in versions]
+    return [ServerSpec(product, version, slowed, label) for version in versions]
 
 
 def needed_bytes(plan: ServersPlan) -> int:

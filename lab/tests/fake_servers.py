@@ -1,0 +1,122 @@
+"""Servers that are made up, and a bench that asks them nothing: what a run of servers does is tested without either."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labservers.configuration import Configuration
+from labservers.releases import ServerMissingError
+from pagehop_lab import report
+from pagehop_lab.analysis.oltp import BY_NAME
+from pagehop_lab.measure.oltp import Ask, MeasureError
+from pagehop_lab.plan.servers import read_servers
+from pagehop_lab.run.progress import Progress
+from pagehop_lab.run.servers import ServersRunner
+from pagehop_lab.store import RunFolder
+from pagehop_lab.suites.server_results import ServerResults
+from runs import MACHINE
+
+HONEST: Mapping[str, Any] = {
+    "errors": 0, "count": 1000, "events": 1000, "elapsed_s": 1.0, "qps": 1000.0, "server_cpu_us_per_query": 10.0,
+    "client_cpu_us_per_query": 2.0, "server_switches_per_query": 1.0, "bytes_read_per_query": 0.0,
+    "bytes_written_per_query": 0.0, "storage_reads_per_query": 0.0, "client_share_of_machine": 0.1,
+    "other_busy_cores": 0.0, "clock_jump_s": 0.0, "slowed": 0.0, "lines": {},
+}  # fmt: skip
+
+
+class FakeInstance:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.running = False
+        self.removed = False
+        self.settled = 0
+        self.pid = 1
+
+    def start(self) -> None:
+        if self.name == "stillborn":
+            raise ServerMissingError("the server did not start; its log ends with: no")
+        self.running = True
+
+    def settle(self) -> None:
+        self.settled += 1
+
+    def data_bytes(self) -> int:
+        return 1000
+
+    def remove(self) -> None:
+        self.running, self.removed = False, True
+
+    def sysbench_options(self) -> list[str]:
+        return []
+
+
+class FakeProduct:
+    """Versions `old`, `new` and so on; `stillborn` does not start, `lost` is nowhere."""
+
+    def __init__(self) -> None:
+        self.made: list[FakeInstance] = []
+
+    def version(self, name: str) -> str:
+        if name == "lost":
+            raise ServerMissingError("there is no postgres lost to be had here: there are old, new")
+        return f"{name}.1"
+
+    def settings(self, name: str, configuration: Configuration) -> dict[str, str]:
+        return {"shared_buffers": f"{configuration.cache_mib}MB"}
+
+    def new(self, name: str, configuration: Configuration) -> FakeInstance:
+        self.made.append(FakeInstance(name))
+        return self.made[-1]
+
+
+class FakeBench:
+    """Figures in 1% noise, slower where that is planted; `on` may do anything before a figure is given."""
+
+    def __init__(self, on: Callable[[FakeInstance, Ask], Mapping[str, Any] | None] | None = None) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self._on = on
+        self._random = np.random.default_rng(5)
+
+    def load(self, instance: Any, rows: int, seed: int, timeout_s: float) -> float:
+        return 0.5
+
+    def measure(self, instance: Any, ask: Ask) -> dict[str, Any]:
+        if ask.script != "ceiling":
+            self.asked.append((instance.name, ask.script))
+        told = (self._on(instance, ask) if self._on else None) or {}
+        noise = 1 + 0.01 * self._random.standard_normal()
+        return {**HONEST, "qps": 1000 * (1 - ask.slowed) * noise, "slowed": ask.slowed, **told}
+
+
+def dying(name: str, script: str) -> Callable[[FakeInstance, Ask], None]:
+    """Kills one server when a test is asked of it."""
+
+    def on(instance: FakeInstance, ask: Ask) -> None:
+        if (instance.name, ask.script) == (name, script):
+            instance.running = False
+            raise MeasureError("sysbench: FATAL: the connection was lost")
+
+    return on
+
+
+CASES = ("point-query.pre_range=100", "update-index_range=100", "point-query_range=100", "insert_range=100")
+
+
+def plan_of(*versions: str, repeats: int = 1, cases: tuple[str, ...] = CASES, more: str = "") -> str:
+    assert all(case in BY_NAME for case in cases)
+    servers = "".join(f'[[server]]\nproduct = "postgres"\nversion = "{one}"\n' for one in versions)
+    listed = ", ".join(f'"{case}"' for case in cases)
+    return f'suite = "oltp"\ncases = [{listed}]\n[load]\nrepeats = {repeats}\n{servers}{more}'
+
+
+def run(text: str, folder: Path, bench: FakeBench, product: FakeProduct, **more: Any) -> tuple[ServerResults, str]:
+    """Runs a plan; what was measured, and what was said meanwhile."""
+    plan, said = read_servers(text, "test"), io.StringIO()
+    with RunFolder.writing(folder, plan.text, MACHINE) as into:
+        ServersRunner(plan, into, Progress(said), "test", {"postgres": product}, bench, **more).run()
+    return report.write_servers(folder, quiet=True), said.getvalue()

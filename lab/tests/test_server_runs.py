@@ -1,0 +1,161 @@
+"""Whole runs of made-up servers that are missing, die, or are measured wrongly: each is found out, the others go on."""
+
+from __future__ import annotations
+
+import json
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fake_servers import CASES, FakeBench, FakeInstance, FakeProduct, dying, plan_of, run
+from pagehop_lab.measure.oltp import Ask
+from pagehop_lab.run import servers
+from pagehop_lab.store import RunFolder
+from pagehop_lab.suites.server_results import ServerResults
+
+
+@pytest.fixture
+def product() -> FakeProduct:
+    return FakeProduct()
+
+
+def measured(results: ServerResults, server: str) -> list[str]:
+    return [one.case for one in results.measured if one.server == f"postgres {server}"]
+
+
+def test_a_run_measures_everything_once_in_turns(tmp_path: Path, product: FakeProduct) -> None:
+    bench = FakeBench()
+    results, said = run(plan_of("old", "new", repeats=2), tmp_path / "run", bench, product)
+    assert results.sound
+    assert len(results.measured) == 2 * 2 * len(CASES)
+    assert [name for name, _ in bench.asked[:4]] == ["old", "new", "new", "old"]
+    assert [name for name, _ in bench.asked[8:12]] == ["new", "old", "old", "new"]
+    assert len(product.made) == 4
+    assert all(one.removed for one in product.made)
+    # After loading, and after the writes.
+    assert {one.settled for one in product.made} == {2}
+    assert "[16/16]" in said
+
+
+def test_what_is_there_is_not_measured_again(tmp_path: Path, product: FakeProduct) -> None:
+    run(plan_of("old"), tmp_path / "run", FakeBench(), product)
+    bench = FakeBench()
+    results, _ = run(plan_of("old"), tmp_path / "run", bench, product)
+    assert not bench.asked
+    assert results.sound
+    # One repeat more is only that.
+    results, _ = run(plan_of("old", repeats=2), tmp_path / "run", bench, product)
+    assert len(bench.asked) == len(CASES)
+    assert results.sound
+
+
+def test_a_version_that_is_nowhere_or_does_not_start_is_said_and_others_go_on(
+    tmp_path: Path, product: FakeProduct
+) -> None:
+    results, said = run(plan_of("lost", "stillborn", "old"), tmp_path / "run", FakeBench(), product)
+    assert measured(results, "old") == list(CASES)
+    assert not results.sound
+    assert {facts.name: facts.failed for facts in results.servers} == {
+        "postgres lost": "there is no postgres lost to be had here: there are old, new",
+        "postgres stillborn": "the server did not start; its log ends with: no",
+        "postgres old": None,
+    }
+    assert len(results.coverage.failed) == 2 * len(CASES)
+    assert results.coverage.complete
+    assert "there are old, new" in said
+    page = (tmp_path / "run/report/index.html").read_text()
+    assert "its log ends with: no" in page
+
+
+def test_a_server_that_is_killed_loses_only_what_it_was_asked(tmp_path: Path, product: FakeProduct) -> None:
+    bench = FakeBench(dying("old", "update-index"))
+    results, said = run(plan_of("old", "new"), tmp_path / "run", bench, product)
+    assert measured(results, "new") == list(CASES)
+    assert measured(results, "old") == [CASES[0]]
+    assert "the server died: sysbench: FATAL" in said
+    assert len(results.coverage.missing) == 2
+    # The same command does the rest, on a server to which the writes were done again; --retry what failed, too.
+    bench = FakeBench()
+    results, _ = run(plan_of("old", "new"), tmp_path / "run", bench, product)
+    assert bench.asked == [("old", "update-index"), ("old", "point-query"), ("old", "insert")]
+    assert results.coverage.complete
+    assert measured(results, "old") == [CASES[0], *CASES[2:]]
+    results, _ = run(plan_of("old", "new"), tmp_path / "run", bench, product, retry=True)
+    assert results.sound
+
+
+def test_after_ctrl_c_nothing_is_lost_and_no_server_is_left(tmp_path: Path, product: FakeProduct) -> None:
+    def interrupt(_: FakeInstance, ask: Ask) -> None:
+        if ask.script == "insert":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(plan_of("old"), tmp_path / "run", FakeBench(interrupt), product)
+    assert all(one.removed for one in product.made)
+    kept = {record.file: record.raw for record in RunFolder(tmp_path / "run").all("points")}
+    assert len(kept) == 3
+    bench = FakeBench()
+    results, _ = run(plan_of("old"), tmp_path / "run", bench, product)
+    assert results.sound
+    # The writes are done again for what comes after them, and their figure stays as it was.
+    assert bench.asked == [("old", "update-index"), ("old", "insert")]
+    assert {one.file: one.raw for one in results.measured}.items() >= kept.items()
+
+
+def test_a_disk_that_is_too_small_is_said_before(
+    tmp_path: Path, product: FakeProduct, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage(10**9, 0, 10**8))
+    with pytest.raises(servers.RunError, match=r"need 0\.\d GB in .*, where 0\.1 are free"):
+        run(plan_of("old", "new"), tmp_path / "run", FakeBench(), product)
+    assert not product.made
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ({"client_share_of_machine": 0.21}, "client"),
+        ({"errors": 3}, "errors"),
+        ({"storage_reads_per_query": 0.5}, "cache"),
+    ],
+)
+def test_what_is_wrong_makes_a_figure_invalid(
+    tmp_path: Path, product: FakeProduct, told: dict[str, Any], kind: str
+) -> None:
+    bench = FakeBench(lambda instance, _: told if instance.name == "new" else None)
+    results, _ = run(plan_of("old", "new"), tmp_path / "run", bench, product)
+    wrong = {one.server: [reason.partition(":")[0] for reason in one.wrong] for one in results.measured}
+    assert wrong == {"postgres old": [], "postgres new": [kind]}
+    tables = json.loads((tmp_path / "run/report/tables.json").read_text())
+    (groups,) = [table for table in tables["sections"][0]["tables"] if table["name"] == "groups"]
+    assert groups["rows"] == []
+
+
+@pytest.mark.parametrize(
+    ("told", "note"),
+    [
+        ({"clock_jump_s": -3600.0}, "the clock was set by -3600.0 s"),
+        ({"other_busy_cores": 0.5}, "others were running"),
+        ({"count": 3}, "few"),
+    ],
+)
+def test_what_is_to_be_known_is_noted_and_the_figure_stands(
+    tmp_path: Path, product: FakeProduct, told: dict[str, Any], note: str
+) -> None:
+    results, _ = run(plan_of("old"), tmp_path / "run", FakeBench(lambda *_: told), product)
+    assert results.sound
+    assert all(one.noted[0].startswith(note) for one in results.measured)
+
+
+def test_a_planted_step_is_found_and_no_other(tmp_path: Path, product: FakeProduct) -> None:
+    labels = ('label = "A"\n', 'label = "B"\n', 'label = "C"\nslowed = 0.05\n')
+    more = "".join(f'[[server]]\nproduct = "postgres"\nversion = "old"\n{label}' for label in labels)
+    run(plan_of(repeats=5, more=more), tmp_path / "run", FakeBench(), product)
+    tables = json.loads((tmp_path / "run/report/tables.json").read_text())
+    (changes,) = [table for table in tables["sections"][0]["tables"] if table["name"] == "changes"]
+    found = [[cell["text"] for cell in row[:3]] for row in changes["rows"]]
+    assert found == [[case, "postgres old B", "postgres old C slowed 0.05"] for case in CASES]
+    assert all(abs(row[3]["value"] + 5) < 1.5 for row in changes["rows"])

@@ -1,0 +1,86 @@
+"""Plans of servers: ranges of versions, configurations of each version, and mistakes."""
+
+from __future__ import annotations
+
+import pytest
+
+from labservers.configuration import Configuration
+from labservers.releases import ServerMissingError, release, releases
+from pagehop_lab.plan import PlanError
+from pagehop_lab.plan.servers import expanded, is_servers_plan, needed_bytes, read_servers, versions_plan
+
+POSTGRES = '[[server]]\nproduct = "postgres"\nversion = ["12", "16"]\n'
+
+
+def test_every_major_version_of_postgres_can_be_had() -> None:
+    assert list(releases("postgres")) == ["9.6", *map(str, range(10, 19))]
+    assert all(len(one.sha256) == 64 for one in releases("postgres").values())
+    with pytest.raises(ServerMissingError, match=r"no postgres 9\.0 to be had here: there are 9\.6, 10, .*18"):
+        release("postgres", "9.0")
+
+
+def test_versions_are_ranges_and_lists() -> None:
+    assert expanded("postgres", "12..14") == ["12", "13", "14"]
+    assert expanded("postgres", "9.6..10,18") == ["9.6", "10", "18"]
+    # What is not there is said when it is wanted, so that the others are measured.
+    assert expanded("postgres", "19") == ["19"]
+    with pytest.raises(PlanError, match=r"12\.\.19: there is no postgres 19 .* there are 9\.6"):
+        expanded("postgres", "12..19")
+    with pytest.raises(PlanError, match="12 is older than 14"):
+        expanded("postgres", "14..12")
+
+
+def test_the_command_makes_a_plan_that_can_be_read() -> None:
+    text = versions_plan("postgres", "12..18", 5, "oltp")
+    plan = read_servers(text, "any")
+    assert is_servers_plan(text)
+    assert plan.name == "postgres-12-to-18-oltp"
+    assert [server.name for server in plan.servers] == [f"postgres {major}" for major in range(12, 19)]
+    assert (plan.base, plan.load.repeats, len(plan.cases)) == ("postgres 12", 5, 42)
+    assert 10**9 < needed_bytes(plan) < 10**10
+    with pytest.raises(PlanError, match="'oracle'"):
+        versions_plan("oracle", "12", 1, "oltp")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("[load]\nsecond = 1", r"load\.second: there is no such key; did you mean seconds\?"),
+        ('cases = ["point-qery_range=100"]', r"did you mean point-query_range=100\?"),
+        ('[configuration]\ndurability = "maybe"', r"configuration\.durability = 'maybe'"),
+        ('[[server]]\nproduct = "postgres"', r"version is missing: there are 9\.6"),
+        ('[[server]]\nproduct = "postgres"\nversion = "12"', "postgres 12 is there twice: give one of them a label"),
+        ('[[server]]\nproduct = "postgres"\nversion = "12"\nslowed = 0.9', "the most is 0.5"),
+        ('base = "postgres 9.6"', "base"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(more: str, said: str) -> None:
+    text = f'suite = "oltp"\n{more}\n{POSTGRES}' if "[[" not in more else f'suite = "oltp"\n{POSTGRES}\n{more}'
+    with pytest.raises(PlanError, match=said):
+        read_servers(text, "test")
+
+
+def test_a_configuration_is_told_to_each_version_by_its_own_names() -> None:
+    new, old = (Configuration().settings("postgres", version) for version in ("18.6", "9.6.24"))
+    assert new["shared_buffers"] == old["shared_buffers"] == "256MB"
+    assert (new.get("jit"), old.get("jit")) == ("off", None)
+    safe = Configuration(durability="commit").settings("postgres", "12.22")
+    assert (safe["fsync"], safe["synchronous_commit"]) == ("on", "on")
+    innodb = Configuration(cache_mib=64, page_bytes=8192, direct_io=True)
+    assert innodb.settings("mysql", "5.6.24")["innodb_log_file_size"] == "1G"
+    modern = innodb.settings("mysql", "9.7.0")
+    assert modern["innodb_redo_log_capacity"] == "2G"
+    assert (modern["innodb_page_size"], modern["innodb_flush_method"]) == ("8192", "O_DIRECT")
+
+
+@pytest.mark.parametrize(
+    ("product", "version", "asked", "said"),
+    [
+        ("postgres", "15.19", Configuration(direct_io=True), "no direct I/O: 16 is the first"),
+        ("postgres", "16.15", Configuration(page_bytes=4096), "compiled with pages of 8192"),
+        ("mysql", "5.6.24", Configuration(page_bytes=32768), "no pages of 32768 bytes, but 4096, 8192, 16384"),
+    ],
+)
+def test_what_a_version_cannot_do_is_said(product: str, version: str, asked: Configuration, said: str) -> None:
+    with pytest.raises(ServerMissingError, match=said):
+        asked.settings(product, version)
