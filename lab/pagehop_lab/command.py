@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     shown.set_defaults(does=_report)
 
     versions = commands.add_parser("versions", help="versions of a server side by side, from nothing to the report")
-    versions.add_argument("product", metavar="SERVER", help=", ".join(PRODUCTS))
+    versions.add_argument("product", metavar="SERVER", help=", ".join(PRODUCTS["oltp"]))
     versions.add_argument("versions", metavar="VERSIONS", help="such as 12..18 or 12,16")
     versions.add_argument("--suite", choices=SUITE_LETTERS, default="h", help="h: 42 OLTP microbenchmarks")
     versions.add_argument(
@@ -146,7 +146,7 @@ def _measure_servers(plan: ServersPlan, into: Path | None, *, retry: bool) -> in
     signal.signal(signal.SIGTERM, _as_interrupt)
     about = machine.describe() | {"kind": machine.kind()}
     with RunFolder.writing(into, plan.text, about) as folder:
-        ServersRunner(plan, folder, Progress(), machine.kind(), products.PRODUCTS, products.Sysbench(), retry).run()
+        ServersRunner(plan, folder, Progress(), machine.kind(), products.PRODUCTS, products.bench(plan), retry).run()
     results = report.write_servers(into, quiet=False)
     print(f"\nthe page is {into / report.PAGE}", file=sys.stderr)
     if not results.sound:

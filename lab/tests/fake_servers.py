@@ -12,9 +12,9 @@ import numpy as np
 from labservers.configuration import Configuration
 from labservers.releases import ServerMissingError
 from pagehop_lab import report
-from pagehop_lab.analysis.oltp import BY_NAME
-from pagehop_lab.measure.oltp import Ask, MeasureError
-from pagehop_lab.plan.servers import read_servers
+from pagehop_lab.analysis.oltp import BY_NAME, Case
+from pagehop_lab.measure.oltp import MeasureError
+from pagehop_lab.plan.servers import ServerSpec, read_servers
 from pagehop_lab.run.progress import Progress
 from pagehop_lab.run.servers import ServersRunner
 from pagehop_lab.store import RunFolder
@@ -61,43 +61,43 @@ class FakeProduct:
     def __init__(self) -> None:
         self.made: list[FakeInstance] = []
 
-    def version(self, name: str) -> str:
-        if name == "lost":
+    def version(self, server: ServerSpec) -> str:
+        if server.version == "lost":
             raise ServerMissingError("there is no postgres lost to be had here: there are old, new")
-        return f"{name}.1"
+        return f"{server.version}.1"
 
-    def settings(self, name: str, configuration: Configuration) -> dict[str, str]:
+    def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:
         return {"shared_buffers": f"{configuration.cache_mib}MB"}
 
-    def new(self, name: str, configuration: Configuration) -> FakeInstance:
-        self.made.append(FakeInstance(name))
+    def new(self, server: ServerSpec, configuration: Configuration) -> FakeInstance:
+        self.made.append(FakeInstance(server.version))
         return self.made[-1]
 
 
 class FakeBench:
     """Figures in 1% noise, slower where that is planted; `on` may do anything before a figure is given."""
 
-    def __init__(self, on: Callable[[FakeInstance, Ask], Mapping[str, Any] | None] | None = None) -> None:
+    def __init__(self, on: Callable[[FakeInstance, Case], Mapping[str, Any] | None] | None = None) -> None:
         self.asked: list[tuple[str, str]] = []
         self._on = on
         self._random = np.random.default_rng(5)
 
-    def load(self, instance: Any, rows: int, seed: int, timeout_s: float) -> float:
-        return 0.5
+    def load(self, instance: Any) -> dict[str, Any]:
+        instance.settle()
+        return {"load_s": 0.5, "ceiling": HONEST}
 
-    def measure(self, instance: Any, ask: Ask) -> dict[str, Any]:
-        if ask.script != "ceiling":
-            self.asked.append((instance.name, ask.script))
-        told = (self._on(instance, ask) if self._on else None) or {}
+    def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
+        self.asked.append((instance.name, case.script))
+        told = (self._on(instance, case) if self._on else None) or {}
         noise = 1 + 0.01 * self._random.standard_normal()
-        return {**HONEST, "qps": 1000 * (1 - ask.slowed) * noise, "slowed": ask.slowed, **told}
+        return {**HONEST, "qps": 1000 * (1 - slowed) * noise, "slowed": slowed, **told}
 
 
-def dying(name: str, script: str) -> Callable[[FakeInstance, Ask], None]:
+def dying(name: str, script: str) -> Callable[[FakeInstance, Case], None]:
     """Kills one server when a test is asked of it."""
 
-    def on(instance: FakeInstance, ask: Ask) -> None:
-        if (instance.name, ask.script) == (name, script):
+    def on(instance: FakeInstance, case: Case) -> None:
+        if (instance.name, case.script) == (name, script):
             instance.running = False
             raise MeasureError("sysbench: FATAL: the connection was lost")
 

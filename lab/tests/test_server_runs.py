@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fake_servers import CASES, FakeBench, FakeInstance, FakeProduct, dying, plan_of, run
-from pagehop_lab.measure.oltp import Ask
+from pagehop_lab.analysis.oltp import Case
 from pagehop_lab.run import servers
 from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.server_results import ServerResults
@@ -87,8 +87,8 @@ def test_a_server_that_is_killed_loses_only_what_it_was_asked(tmp_path: Path, pr
 
 
 def test_after_ctrl_c_nothing_is_lost_and_no_server_is_left(tmp_path: Path, product: FakeProduct) -> None:
-    def interrupt(_: FakeInstance, ask: Ask) -> None:
-        if ask.script == "insert":
+    def interrupt(_: FakeInstance, case: Case) -> None:
+        if case.script == "insert":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -12,6 +12,8 @@ CLIENT_SHARE_MAX = 0.2
 # Reads that take a tenth of a millisecond each then take 1% of the time.
 HOT_READS_PER_S_MAX = 100
 OTHERS_MAX = 0.1
+# A step whose writes fall behind more has failed, and its queries say nothing.
+WRITE_SHARE_MIN = 0.95
 CLOCK_JUMP_MAX_S = 0.1
 FEW = 10
 
@@ -26,6 +28,15 @@ def judge_load(raw: Mapping[str, Any]) -> Verdicts:
     reads_per_s = raw["storage_reads_per_query"] * raw["qps"]
     if reads_per_s > HOT_READS_PER_S_MAX:
         wrong.append(f"cache: declared hot, but {reads_per_s:,.0f} reads a second came from storage")
+    if raw.get("write_target") and raw["rows_per_s"] < WRITE_SHARE_MIN * raw["write_target"]:
+        share = raw["rows_per_s"] / raw["write_target"]
+        wrong.append(f"rate: {share:.0%} of {raw['write_target']:g} rows a second were written")
+    if raw.get("index_used") is False:
+        wrong.append("plan: the index was not used")
+    if raw.get("rows_short_count"):
+        wrong.append(f"rows: {raw['rows_short_count']} answers had fewer rows than wanted")
+    if raw.get("rows_gone_count"):
+        wrong.append(f"rows: {raw['rows_gone_count']} rows were given that were not there")
     if raw["other_busy_cores"] > OTHERS_MAX:
         noted.append(f"others were running: {raw['other_busy_cores']:.2f} cores were busy with something else")
     if abs(raw["clock_jump_s"]) > CLOCK_JUMP_MAX_S:

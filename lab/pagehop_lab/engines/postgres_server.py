@@ -163,7 +163,9 @@ class PostgresServer(Served):
         with self._connection.cursor() as cursor, cursor.copy(into) as copying:
             copying.write(COPY_HEAD)
             for start in range(0, len(base), _COPIED_AT_ONCE):
-                copying.write(_rows(start, np.asarray(base[start : start + _COPIED_AT_ONCE]), _COMPONENTS[self.type]))
+                copying.write(
+                    rows_in_binary(start, np.asarray(base[start : start + _COPIED_AT_ONCE]), _COMPONENTS[self.type])
+                )
             copying.write(COPY_END)
 
     def _one(self, query: str) -> Any:
@@ -181,7 +183,7 @@ def _read_ahead(options: Options) -> dict[str, str]:
     return {} if depth < 0 else {"effective_io_concurrency": str(depth)}
 
 
-def _rows(first: int, vectors: Float32, component: str) -> bytes:
+def rows_in_binary(first: int, vectors: Float32, component: str) -> bytes:
     """Rows with ids from `first`, integers of four bytes, in the binary format of COPY."""
     dim = vectors.shape[1]
     vector = [("dim", ">i2"), ("unused", ">i2"), ("values", component, (dim,))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -9,11 +10,13 @@ from typing import Any, cast
 
 from labservers.configuration import DURABILITIES, Configuration, Durability
 from labservers.releases import releases
-from pagehop_lab.analysis.oltp import BY_NAME, CASES, Case
+from pagehop_lab.analysis.inserts import STEPS
+from pagehop_lab.analysis.oltp import CASES, Case
+from pagehop_lab.plan.model import OptionValue
 from pagehop_lab.plan.tables import PlanError, Table, choose, nearest
 
-SUITES = ("oltp",)
-PRODUCTS = ("postgres",)
+SUITES = ("oltp", "vector-inserts")
+PRODUCTS = {"oltp": ("postgres",), "vector-inserts": ("pgvector", "pagehop-postgres")}
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,15 @@ class ServerSpec:
     """Share of the time in which it is kept from running: a regression that is known."""
     label: str = ""
     """What else it is called, where one version is measured more than once."""
+    options: tuple[tuple[str, OptionValue], ...] = ()
+    """Of an index and its searches."""
 
     @property
     def name(self) -> str:
         """A few words, for people and files."""
-        words = [self.product, self.version, self.label, f"slowed {self.slowed:g}" if self.slowed else ""]
+        options = " ".join(f"{name}={value}" for name, value in self.options)
+        slowed = f"slowed {self.slowed:g}" if self.slowed else ""
+        words = [self.product, self.version, options, self.label, slowed]
         return " ".join(filter(None, words))
 
 
@@ -46,6 +53,17 @@ class ServersLoad:
     repeats: int = 3
     """Each with new servers and new data; every other one goes the other way round."""
     load_timeout_s: float = 600.0
+
+
+@dataclass(frozen=True)
+class VectorLoad(ServersLoad):
+    """The same for vectors."""
+
+    rows: int = 20_000
+    seconds: float = 20.0
+    repeats: int = 1
+    dataset: str = "generated-384"
+    queries: int = 1000
 
 
 @dataclass(frozen=True)
@@ -114,10 +132,10 @@ def read_servers(text: str, name: str) -> ServersPlan:
     name = table.take("name", str, name)
     suite = choose("suite", table.take("suite", str, SUITES[0]), SUITES)
     seed = table.take("seed", int, 1, least=0)
-    cases = _cases(table.take_list("cases", str, ()))
-    load = _load(table.take_table("load"))
+    cases = _cases(table.take_list("cases", str, ()), CASES if suite == "oltp" else STEPS)
+    load = _load(table.take_table("load"), suite)
     configuration = _configuration(table.take_table("configuration"))
-    servers = [server for one in table.take_tables("server") for server in _servers(one)]
+    servers = [server for one in table.take_tables("server") for server in _servers(one, suite)]
     base = table.take_some("base", str)
     table.refuse_unknown()
     names = [server.name for server in servers]
@@ -134,7 +152,7 @@ def read_servers(text: str, name: str) -> ServersPlan:
 
 def versions_plan(product: str, versions: str, repeats: int, suite: str) -> str:
     """The text of a plan for versions such as `12..18`."""
-    choose("server", product, PRODUCTS)
+    choose("server", product, PRODUCTS[suite])
     wanted = expanded(product, versions)
     listed = ", ".join(f'"{version}"' for version in wanted)
     name = f"{product}-{versions.replace('..', '-to-').replace(',', '-')}-{suite}"
@@ -169,25 +187,36 @@ def expanded(product: str, versions: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _cases(names: Sequence[str]) -> tuple[Case, ...]:
+def _cases(names: Sequence[str], known: Sequence[Case]) -> tuple[Case, ...]:
     """The named cases in the order in which they are run; all of them if none is named."""
     for name in names:
-        if name not in BY_NAME:
-            meant = nearest(name, BY_NAME)
+        if name not in [case.name for case in known]:
+            meant = nearest(name, [case.name for case in known])
             raise PlanError(f"cases: there is no {name!r}" + (f"; did you mean {meant}?" if meant else ""))
-    return tuple(case for case in CASES if not names or case.name in names)
+    return tuple(case for case in known if not names or case.name in names)
 
 
-def _load(table: Table) -> ServersLoad:
-    known = ServersLoad()
-    load = ServersLoad(
-        rows=table.take("rows", int, known.rows, least=1000),
-        clients=table.take("clients", int, known.clients, least=1),
-        seconds=table.take("seconds", float, known.seconds, least=0.2),
-        warmup_s=table.take("warmup_s", float, known.warmup_s, least=0),
-        repeats=table.take("repeats", int, known.repeats, least=1),
-        load_timeout_s=table.take("load_timeout_s", float, known.load_timeout_s, least=1),
-    )
+def _load(table: Table, suite: str) -> ServersLoad:
+    known: ServersLoad = ServersLoad() if suite == "oltp" else VectorLoad()
+    common: dict[str, Any] = {
+        "rows": table.take("rows", int, known.rows, least=1000),
+        "clients": table.take("clients", int, known.clients, least=1),
+        "seconds": table.take("seconds", float, known.seconds, least=0.2),
+        "warmup_s": table.take("warmup_s", float, known.warmup_s, least=0),
+        "repeats": table.take("repeats", int, known.repeats, least=1),
+        "load_timeout_s": table.take("load_timeout_s", float, known.load_timeout_s, least=1),
+    }
+    if not isinstance(known, VectorLoad):
+        table.refuse_unknown()
+        return ServersLoad(**common)
+    dataset = table.take("dataset", str, known.dataset)
+    if not re.fullmatch(r"generated-[1-9]\d*", dataset):
+        raise PlanError(
+            f"{table.at('dataset')} = {dataset!r}: it should be generated-DIM, of which there is any number"
+        )
+    load = VectorLoad(**common, dataset=dataset, queries=table.take("queries", int, known.queries, least=1))
+    if load.clients != 1 or load.warmup_s != known.warmup_s:
+        raise PlanError(f"{table.place}: {suite} has one client of each kind and does not warm up")
     table.refuse_unknown()
     return load
 
@@ -205,23 +234,29 @@ def _configuration(table: Table) -> Configuration:
     return found
 
 
-def _servers(table: Table) -> list[ServerSpec]:
-    product = choose(table.at("product"), table.need("product", str), PRODUCTS)
-    versions = table.take_list("version", str, ())
-    slowed = table.take("slowed", float, 0.0, least=0)
+def _servers(table: Table, suite: str) -> list[ServerSpec]:
+    product = choose(table.at("product"), table.need("product", str), PRODUCTS[suite])
+    known = list(releases(product)) or ["18"]
+    versions = table.take_list("version", str, () if suite == "oltp" else ("18",))
+    slowed = table.take("slowed", float, 0.0, least=0) if suite == "oltp" else 0.0
+    options = tuple(table.take_table("options").rest().items()) if suite != "oltp" else ()
     label = table.take("label", str, "")
     table.refuse_unknown()
     if not versions:
-        raise PlanError(f"{table.at('version')} is missing: there are {', '.join(releases(product))}")
+        raise PlanError(f"{table.at('version')} is missing: there are {', '.join(known)}")
     if slowed > 0.5:
         raise PlanError(f"{table.at('slowed')} = {slowed:g}: the most is 0.5")
-    return [ServerSpec(product, version, slowed, label) for version in versions]
+    return [ServerSpec(product, version, slowed, label, options) for version in versions]
 
 
 def needed_bytes(plan: ServersPlan) -> int:
     """Room on disk that the servers of one repeat take together: tables, indexes, and logs of what is written."""
     written_s = sum(case.writes for case in plan.cases) * (plan.load.seconds + plan.load.warmup_s)
-    each = _EMPTY_BYTES + plan.load.rows * _ROW_BYTES + int(written_s * _LOG_BYTES_PER_S)
+    row_bytes = _ROW_BYTES
+    if isinstance(plan.load, VectorLoad):
+        row_bytes += 4 * _COPIES * int(plan.load.dataset.rpartition("-")[2])
+        written_s = len(plan.cases) * plan.load.seconds
+    each = _EMPTY_BYTES + plan.load.rows * row_bytes + int(written_s * _LOG_BYTES_PER_S)
     return each * len(plan.servers)
 
 
@@ -229,6 +264,8 @@ def needed_bytes(plan: ServersPlan) -> int:
 _EMPTY_BYTES = 100 << 20
 _ROW_BYTES = 800
 _LOG_BYTES_PER_S = 50 << 20
+# A vector is in its table, in its index, and in both once more before what was deleted is cleaned up.
+_COPIES = 6
 
 
 def told(plan: ServersPlan) -> Mapping[str, Any]:

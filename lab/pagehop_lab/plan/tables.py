@@ -72,6 +72,11 @@ class Table:
         self._known.append(name)
         return self._left.pop(name, None)
 
+    def rest(self) -> dict[str, Any]:
+        """Everything that nobody took: names that only somebody else knows."""
+        taken, self._left = self._left, {}
+        return taken
+
     def refuse_unknown(self, so_far: bool = False) -> None:
         """Fails if there is a key that nobody took; with `so_far` only if it looks like one that was wanted."""
         for name in self._left:

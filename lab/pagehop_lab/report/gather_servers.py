@@ -38,17 +38,28 @@ def servers_head(results: ServerResults) -> Head:
         f"{on_machine(results.machine)} {load['rows']:,} rows, {load['clients']} client(s), {load['repeats']} repeats"
     )
     lead += f"; suite {results.suite}, seed {results.seed}; compared with {results.base}."
-    about = (
+    about = _HOW[results.suite]
+    wrong = sum(not one.valid for one in results.measured)
+    told = ", ".join(f"{name} = {value}" for name, value in load.items())
+    state = state_of(results.coverage, wrong)
+    return Head(results.name, "servers", lead, state, results.sound, (about, f"Load: {told}."))
+
+
+_HOW = {
+    "oltp": (
         "Every repeat has new servers with new data; all servers are held at once, and each test is asked of one after "
         "the other, every other time the other way round. Rates are between the first and the last time that a client "
         "said how far it was, so that no query is cut. CPU is by the clocks of the processes themselves. A figure is "
         "invalid, and compared with nothing, if a query failed, the client took more than 20% of the machine's CPU, or "
         "storage was read."
-    )
-    wrong = sum(not one.valid for one in results.measured)
-    told = ", ".join(f"{name} = {value}" for name, value in load.items())
-    state = state_of(results.coverage, wrong)
-    return Head(results.name, "servers by version", lead, state, results.sound, (about, f"Load: {told}."))
+    ),
+    "vector-inserts": (
+        "Every server has new data, its index, and clients in processes of their own: one inserts, one deletes as "
+        "much, one asks. Recall and time are those of the same requests. A figure is invalid, and compared with "
+        "nothing, if anything failed, the clients took more than 20% of the machine's CPU, less than 95% of the rows "
+        "were written, the index was not used, or rows were missing or given that were not there."
+    ),
+}
 
 
 def _by_cell(folder: RunFolder) -> dict[str, Record]:

@@ -14,12 +14,14 @@ from pagehop_lab.report.gather import Descriptions, gather
 from pagehop_lab.report.gather_servers import gather_servers, servers_head
 from pagehop_lab.report.page import Head, head_of, page
 from pagehop_lab.store import RunFolder, StoreError
-from pagehop_lab.suites import cold, concurrency, equal_recall, every_suite, oltp, phases
+from pagehop_lab.suites import cold, concurrency, equal_recall, every_suite, oltp, phases, vector_inserts
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.table import Section, Table
 
 PAGE = Path("report") / "index.html"
+
+ServerSuite = tuple[Callable[[ServerResults], list[Section]], Callable[[ServerResults], list[Table]]]
 
 SUITES: Mapping[str, Callable[[Results], list[Section]]] = {
     "equal-recall": equal_recall.sections,
@@ -27,7 +29,10 @@ SUITES: Mapping[str, Callable[[Results], list[Section]]] = {
     "cold": cold.sections,
     "phases": phases.sections,
 }
-SERVER_SUITES: Mapping[str, Callable[[ServerResults], list[Section]]] = {"oltp": oltp.sections}
+SERVER_SUITES: Mapping[str, ServerSuite] = {
+    "oltp": (oltp.sections, oltp.of_the_run),
+    "vector-inserts": (vector_inserts.sections, vector_inserts.of_the_run),
+}
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,8 @@ def write_servers(path: Path, *, quiet: bool) -> ServerResults:
     folder = RunFolder(path)
     plan = read_servers(folder.plan, path.name)
     results = gather_servers(folder, plan, folder.machine["kind"])
-    report = _Report(servers_head(results), results.about, SERVER_SUITES[plan.suite](results), oltp.of_the_run(results))
+    sections, of_the_run = SERVER_SUITES[plan.suite]
+    report = _Report(servers_head(results), results.about, sections(results), of_the_run(results))
     _write(path, report, quiet=quiet)
     return results
 

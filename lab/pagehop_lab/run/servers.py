@@ -17,8 +17,8 @@ from typing import Any, Protocol
 from devserver import DevServerError
 from labservers.configuration import Configuration
 from pagehop_lab.analysis.load_verdicts import judge_load
-from pagehop_lab.analysis.oltp import CASES, Case
-from pagehop_lab.measure.oltp import Ask, MeasureError
+from pagehop_lab.analysis.oltp import Case
+from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.plan.servers import CaseSpec, ServerSpec, ServersPlan, everything, needed_bytes
 from pagehop_lab.run.progress import Progress
 from pagehop_lab.store import RunFolder
@@ -45,28 +45,28 @@ class Instance(Protocol):
 
     def remove(self) -> None: ...
 
-    def sysbench_options(self) -> list[str]: ...
-
 
 class Product(Protocol):
     """Servers of one kind."""
 
-    def version(self, name: str) -> str:
+    def version(self, server: ServerSpec) -> str:
         """The exact version, once it is here. DevServerError if it cannot be had."""
 
-    def settings(self, name: str, configuration: Configuration) -> dict[str, str]:
+    def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:
         """The configuration by that version's names. DevServerError if it has none."""
 
-    def new(self, name: str, configuration: Configuration) -> Instance:
+    def new(self, server: ServerSpec, configuration: Configuration) -> Instance:
         """A server with new data that does not run yet."""
 
 
 class Bench(Protocol):
-    """What loads tables and asks queries."""
+    """What loads tables and asks queries, as a plan says."""
 
-    def load(self, instance: Instance, rows: int, seed: int, timeout_s: float) -> float: ...
+    def load(self, instance: Any) -> dict[str, Any]:
+        """Makes the tables: what that took, `load_s` among it."""
 
-    def measure(self, instance: Instance, ask: Ask) -> dict[str, Any]: ...
+    def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
+        """One measurement; what is in `arrays` is kept in a file beside it. MeasureError if it cannot be."""
 
 
 @dataclass
@@ -100,8 +100,8 @@ class ServersRunner:
         """Gets the server, or keeps a record of why it cannot be had."""
         product = self.products[server.product]
         try:
-            version = product.version(server.version)
-            said = {"version": version, "settings": product.settings(server.version, self.plan.configuration)}
+            version = product.version(server)
+            said = {"version": version, "settings": product.settings(server, self.plan.configuration)}
         except DevServerError as error:
             self.progress.say(f"{server.name}: {error}")
             self.folder.add("engines", server.name, {"server": server.name}, failed=str(error))
@@ -158,23 +158,20 @@ class ServersRunner:
 
     def _loaded(self, server: ServerSpec, repeat: int, stack: ExitStack) -> Instance | None:
         """A server with its table, or None and a record of why there is none."""
-        load = self.plan.load
-        identity = {"server": server.name, "repeat": repeat, "rows": load.rows, "machine": self.machine}
+        identity = {"server": server.name, "repeat": repeat, "rows": self.plan.load.rows, "machine": self.machine}
         words = f"{server.name.replace(' ', '-')}.r{repeat + 1}"
         try:
-            instance = self.products[server.product].new(server.version, self.plan.configuration)
+            instance = self.products[server.product].new(server, self.plan.configuration)
             stack.callback(instance.remove)
             instance.start()
-            load_s = self.bench.load(instance, load.rows, self.plan.seed, load.load_timeout_s)
-            instance.settle()
-            ceiling = self.bench.measure(instance, self._ask("ceiling", 1, 0.0))
-            said = {"load_s": load_s, "data_bytes": instance.data_bytes(), "ceiling": ceiling}
+            said = self.bench.load(instance)
+            said["data_bytes"] = instance.data_bytes()
         except (DevServerError, MeasureError) as error:
             self.progress.say(f"{words}: {error}")
             self.folder.add("builds", words, identity, failed=str(error))
             return None
         self.folder.add("builds", words, identity, said)
-        self.progress.say(f"{words}: loaded in {load_s:.1f} s; the client's ceiling is {ceiling['qps']:,.0f} QPS")
+        self.progress.say(f"{words}: loaded in {said['load_s']:.1f} s")
         return instance
 
     def _settle(self, held: dict[ServerSpec, Instance]) -> None:
@@ -189,14 +186,14 @@ class ServersRunner:
         """Measures one test of one server, if it is wanted or others want what it writes."""
         server, case, instance = spec.server, spec.case, held[spec.server]
         is_wanted = spec in wanted
-        if not is_wanted and not (case.writes and _any_later(case, wanted)):
+        if not is_wanted and not (case.writes and _any_later(case, self.plan.cases, wanted)):
             return
         if not instance.running:
             # Not measured and not failed: the same command comes to it with another server.
             self.progress.skip(int(is_wanted))
             return
         try:
-            raw = self.bench.measure(instance, self._ask(case.script, case.range, server.slowed))
+            raw = self.bench.measure(instance, case, server.slowed)
         except MeasureError as error:
             reason = str(error) if instance.running else f"the server died: {error}"
             if is_wanted:
@@ -204,16 +201,14 @@ class ServersRunner:
                 self.progress.point(spec.name, f"failed: {reason}")
             return
         if is_wanted:
-            self.folder.add("points", spec.name, self._identity(spec), raw)
+            arrays = raw.pop("arrays", None)
+            self.folder.add("points", spec.name, self._identity(spec), raw, arrays=arrays)
             judged = judge_load(raw)
-            told = f"{raw['qps']:,.1f} QPS" + "".join(f"  INVALID {one}" for one in judged.wrong)
+            recall = f"recall {raw['recall']:.4f}  " if "recall" in raw else ""
+            told = f"{recall}{raw['qps']:,.1f} QPS" + "".join(f"  INVALID {one}" for one in judged.wrong)
             self.progress.point(spec.name, told)
 
-    def _ask(self, script: str, length: int, slowed: float) -> Ask:
-        load = self.plan.load
-        return Ask(script, length, load.rows, load.clients, load.warmup_s, load.seconds, self.plan.seed, slowed)
 
-
-def _any_later(case: Case, wanted: Sequence[CaseSpec]) -> bool:
+def _any_later(case: Case, cases: Sequence[Case], wanted: Sequence[CaseSpec]) -> bool:
     """Whether anything that is wanted comes after a test, and so finds what it wrote."""
-    return any(CASES.index(spec.case) > CASES.index(case) for spec in wanted)
+    return any(cases.index(spec.case) > cases.index(case) for spec in wanted)

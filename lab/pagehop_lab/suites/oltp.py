@@ -34,7 +34,12 @@ def sections(results: ServerResults) -> list[Section]:
 
 def of_the_run(results: ServerResults) -> list[Table]:
     """What is missing, and what was measured."""
-    return [every_suite.not_there(results.coverage, results.damaged, str, {}), servers(results)]
+    return [missing(results), servers(results)]
+
+
+def missing(results: ServerResults) -> Table:
+    """What a plan wanted and is not there."""
+    return every_suite.not_there(results.coverage, results.damaged, str, {})
 
 
 def _medians(results: ServerResults, of: Callable[[Measured], float]) -> Medians:
