@@ -25,7 +25,7 @@ def judge_load(raw: Mapping[str, Any]) -> Verdicts:
         wrong.append(f"errors: {raw['errors']} queries failed")
     if raw["client_share_of_machine"] > CLIENT_SHARE_MAX:
         wrong.append(f"client: it took {raw['client_share_of_machine']:.0%} of the machine's CPU")
-    reads_per_s = raw["storage_reads_per_query"] * raw["qps"]
+    reads_per_s = (raw["storage_reads_per_query"] or 0.0) * raw["qps"]
     if reads_per_s > HOT_READS_PER_S_MAX:
         wrong.append(f"cache: declared hot, but {reads_per_s:,.0f} reads a second came from storage")
     if raw.get("write_target") and raw["rows_per_s"] < WRITE_SHARE_MIN * raw["write_target"]:

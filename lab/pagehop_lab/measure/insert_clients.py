@@ -35,8 +35,8 @@ class Where:
     """Where a client leaves what it did, a .npy."""
 
 
-def insert(where: Where, first: int, commit_rows: int, rate: float, shared: Any) -> None:
-    """Inserts rows from id `first` on, so many in a commit; `rate` rows a second, 0 for as many as it can."""
+def insert(where: Where, first: int, commit_rows: int, rate: float, rows_max: int, shared: Any) -> None:
+    """Inserts rows from id `first` on; `rate` rows a second and `rows_max` rows in all are limits if they are not 0."""
     base = np.load(where.base, mmap_mode="r")
     connection = _connect(where.dsn)
     into = f"COPY {where.table} (id, embedding) FROM STDIN (FORMAT binary)"
@@ -45,7 +45,8 @@ def insert(where: Where, first: int, commit_rows: int, rate: float, shared: Any)
     begun_s = time.monotonic()
     while not shared.stop.is_set():
         due_s = begun_s + len(batches) * commit_rows / rate if rate else 0.0
-        if time.monotonic() < due_s:
+        is_enough = rows_max and len(batches) * commit_rows >= rows_max
+        if is_enough or time.monotonic() < due_s:
             time.sleep(_PAUSE_S)
             continue
         at = first + len(batches) * commit_rows

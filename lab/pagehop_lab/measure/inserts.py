@@ -81,6 +81,8 @@ def write(tables: Tables, dataset: Dataset, state: State, commit_rows: int, seco
     moved = _run(tables, dataset, state, commit_rows=commit_rows, seconds=seconds)
     rows = len(moved.inserted) * commit_rows
     return _raw(moved, rows) | {
+        # Whoever writes reads the log's old files, too: no cache was declared.
+        "storage_reads_per_query": None,
         "rows_per_s": rows / moved.spent.elapsed_s,
         "deleted_per_s": len(moved.deleted) * commit_rows / moved.spent.elapsed_s,
         "commit_ms": _percentiles((moved.inserted[:, 1] - moved.inserted[:, 0]) * 1e3),
@@ -158,7 +160,7 @@ def _run(
     tables: Tables, dataset: Dataset, state: State, *, commit_rows: int, seconds: float, rate: float | None = None,
     until_rows: int = 0, deletes: bool = True, asks: bool = False,
 ) -> _Moved:  # fmt: skip
-    """Lets clients work for so many seconds, or until so many rows are there; `rate` is 0 rows a second or more."""
+    """Lets clients work for so many seconds, or until so many rows came; at a rate, if that is given, 0 is no rows."""
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="pagehop-inserts-") as folder:
         place = Path(folder)
@@ -168,7 +170,7 @@ def _run(
 
         works: list[tuple[Any, tuple[Any, ...]]] = []
         if rate != 0:
-            works.append((insert_clients.insert, (where("inserted"), state.high, commit_rows, rate or 0.0)))
+            works.append((insert_clients.insert, (where("inserted"), state.high, commit_rows, rate or 0.0, until_rows)))
             if deletes:
                 works.append((insert_clients.delete, (where("deleted"), state.low, commit_rows)))
         if asks:
