@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -32,7 +34,7 @@ def test_recall_counts_what_was_there_all_the_time() -> None:
     went = moves(7, [5.0])
     asked = np.array([[10.0]], dtype=np.float32)
 
-    def recall(found: list[int], start: float = 5.1, end: float = 5.2) -> tuple[float, int, int]:
+    def recall(found: list[int], start: float = 5.1, end: float = 5.2) -> tuple[Any, int, int]:
         result = recall_while_moving(np.array([found]), np.array([start]), np.array([end]), asked, base, came, went)
         return float(result.recall[0]), result.gone_count, result.short_count
 

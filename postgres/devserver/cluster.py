@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Literal, Self
 
 from devserver.errors import DevServerError
 from devserver.processes import children, ended, last_lines, run, serve, server_owner
@@ -74,7 +74,7 @@ class Cluster:
         _open.append(self)
         atexit.register(self.remove)
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         if not self.running:
             self.start()
         return self

@@ -87,14 +87,14 @@ def measure(tree: Tree, subject: Subject, ask: Ask) -> dict[str, Any]:
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_env(tree), start_new_session=True
         )
         try:
-            with slowed(lambda: family(subject.pid), ask.slowed):
-                return _watch(process, subject, ask)
+            with contextlib.ExitStack() as stack:
+                return _watch(process, subject, ask, stack)
         finally:
             process.kill()
             process.communicate()
 
 
-def _watch(process: subprocess.Popen[bytes], subject: Subject, ask: Ask) -> dict[str, Any]:
+def _watch(process: subprocess.Popen[bytes], subject: Subject, ask: Ask, stack: contextlib.ExitStack) -> dict[str, Any]:
     """Waits until it is warm, then as long as it is to be measured."""
     told: dict[int, list[tuple[float, int, int]]] = {thread: [] for thread in range(ask.clients)}
     first: _Look | None = None
@@ -104,6 +104,7 @@ def _watch(process: subprocess.Popen[bytes], subject: Subject, ask: Ask) -> dict
         if not members:
             # Connections are open before the first event, and stay.
             members = family(subject.pid)
+            stack.enter_context(slowed(members, ask.slowed))
             begun_s = at_s
         if first is None:
             if at_s - begun_s < ask.warmup_s:

@@ -11,14 +11,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 PERIOD_S = 0.05
-_LOOK_S = 0.5
 
 
 @contextlib.contextmanager
-def slowed(processes: Callable[[], Sequence[int]], share: float) -> Iterator[None]:
+def slowed(processes: Sequence[int], share: float) -> Iterator[None]:
     """Slows processes by a share of the time; 0 does nothing. They run when the context is left."""
     if share == 0:
         yield
@@ -33,21 +32,17 @@ def slowed(processes: Callable[[], Sequence[int]], share: float) -> Iterator[Non
         thread.join()
 
 
-def _work(processes: Callable[[], Sequence[int]], share: float, over: threading.Event) -> None:
+def _work(processes: Sequence[int], share: float, over: threading.Event) -> None:
     # Whoever starts this may be on the server's own core, which is busy; a sleeper is woken there, too, but late.
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    members: Sequence[int] = []
-    looked = 0.0
     while not over.is_set():
-        if time.monotonic() - looked > _LOOK_S:
-            members, looked = processes(), time.monotonic()
         time.sleep(PERIOD_S * (1 - share))
         begun = time.perf_counter()
         try:
-            _tell(members, signal.SIGSTOP)
+            _tell(processes, signal.SIGSTOP)
             time.sleep(max(PERIOD_S * share - (time.perf_counter() - begun), 0))
         finally:
-            _tell(members, signal.SIGCONT)
+            _tell(processes, signal.SIGCONT)
 
 
 def _tell(members: Sequence[int], what: signal.Signals) -> None:

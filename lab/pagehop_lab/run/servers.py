@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.plan.servers import CaseSpec, ServerSpec, ServersPlan, everything, needed_bytes
 from pagehop_lab.run.progress import Progress
 from pagehop_lab.store import RunFolder
+
+_GRACE_S = 1.0
 
 
 class RunError(Exception):
@@ -195,6 +198,8 @@ class ServersRunner:
         try:
             raw = self.bench.measure(instance, case, server.slowed)
         except MeasureError as error:
+            # A server that dies takes a moment to be gone.
+            time.sleep(_GRACE_S)
             reason = str(error) if instance.running else f"the server died: {error}"
             if is_wanted:
                 self.folder.add("points", spec.name, self._identity(spec), failed=reason)
