@@ -13,6 +13,7 @@ from pagehop_bench import machine
 from pagehop_lab import report
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.plan import PlanError, read
+from pagehop_lab.plan.grid import everything
 from pagehop_lab.run.progress import Progress
 from pagehop_lab.run.runner import Runner
 from pagehop_lab.store import RunFolder, StoreError
@@ -74,8 +75,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.check:
         plan = read(args.plan)
         load = plan.load
-        each = sum(len(engine.build) * len(engine.search) for engine in plan.engines)
-        points = each * len(plan.datasets) * len(load.sessions) * load.repeats * load.rebuilds
+        points = len(list(everything(plan)))
         least = points * (load.seconds + load.warmup_s) / 60
         print(f"{args.plan}: {points:,} points, at least {least:,.0f} minutes of searches; builds come on top")
         return 0

@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "analysis": set(),
     "published": {"analysis"},
     "store": set(),
-    "engines": set(),
+    "engines": {"analysis"},
     "data": {"analysis"},
     "plan": {"engines"},
     "measure": {"analysis", "data", "engines"},

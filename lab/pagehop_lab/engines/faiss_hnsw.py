@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pagehop_lab.engines.engine import LADDER, Description, Float32, Ids, Library, Options, Search, unit
+from pagehop_lab.analysis.recalls import unit
+from pagehop_lab.engines.engine import LADDER, Description, Float32, Ids, Kept, Library, Options, Search
 
 
 class FaissHnsw(Library):
@@ -38,12 +39,20 @@ class FaissHnsw(Library):
         faiss.omp_set_num_threads(1)
 
     def searcher(self, options: Options, k: int) -> Search:
+        return self._searcher(options, k)
+
+    def filtered(self, options: Options, k: int, kept: Kept) -> Search:
+        import faiss
+
+        return self._searcher(options, k, sel=faiss.IDSelectorBitmap(np.packbits(kept, bitorder="little")))
+
+    def _searcher(self, options: Options, k: int, **more: Any) -> Search:
         import faiss
 
         # The setting is of each thread.
         faiss.omp_set_num_threads(1)
         index, angular = self._index, self._angular
-        parameters = faiss.SearchParametersHNSW(efSearch=options["ef_search"])
+        parameters = faiss.SearchParametersHNSW(efSearch=options["ef_search"], **more)
 
         def search(queries: Float32) -> Ids:
             _, ids = index.search(unit(queries) if angular else queries, k, params=parameters)
