@@ -1,4 +1,4 @@
-"""`pagehop-lab`: smoke, run, report, engines."""
+"""`pagehop-lab`: smoke, run, report, compare, engines."""
 
 from __future__ import annotations
 
@@ -61,6 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     shown.add_argument("--quiet", action="store_true", help="write the files, print no tables")
     shown.set_defaults(does=_report)
 
+    compared = commands.add_parser("compare", help="whether two runs of one plan agree; exit code 1 if they do not")
+    compared.add_argument("first", type=Path, metavar="DIR")
+    compared.add_argument("second", type=Path, metavar="DIR")
+    compared.set_defaults(does=_compare)
+
     engines = commands.add_parser("engines", help="what can be measured, with which options")
     engines.set_defaults(does=_engines)
     return parser
@@ -101,6 +106,12 @@ def _report(args: argparse.Namespace) -> int:
     report.write(args.folder, quiet=args.quiet)
     print(f"\nthe page is {args.folder / report.PAGE}", file=sys.stderr)
     return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    counts = report.compare(args.first, args.second)
+    print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()), file=sys.stderr)
+    return 1 if counts.get("differ") or counts.get("only one reaches it") or not counts else 0
 
 
 def _engines(_: argparse.Namespace) -> int:

@@ -305,8 +305,23 @@ class Costly(Honest):
         return called
 
 
+class Drifting(Honest):
+    """Needs as many milliseconds for an answer as DRIFT_MS says."""
+
+    description: ClassVar = describe("drifting")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        search, seconds = super().searcher(options, k), float(os.environ.get("DRIFT_MS", "2")) / 1e3
+
+        def slowly(queries: Float32) -> Ids:
+            time.sleep(seconds)
+            return search(queries)
+
+        return slowly
+
+
 ALL: tuple[type[Honest], ...] = (
     Honest, Scanning, QuietlyScanning, Short, Repeating, Unknown, Wrong, Instant, Failing, Missing, Refusing,
-    DyingInBuild, DyingInSearch, Hanging, Slow, Warming, Cold, Lukewarm, Filtering, Leaking, Costly,
+    DyingInBuild, DyingInSearch, Hanging, Slow, Warming, Cold, Lukewarm, Filtering, Leaking, Costly, Drifting,
 )  # fmt: skip
 BY_NAME: dict[str, type[Library]] = {one.description.name: one for one in ALL}

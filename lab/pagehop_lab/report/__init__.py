@@ -3,6 +3,6 @@
 Everything here is made from the raw files and can be made again; only here may files be replaced.
 """
 
-from pagehop_lab.report.write import PAGE, write
+from pagehop_lab.report.write import PAGE, compare, write
 
-__all__ = ["PAGE", "write"]
+__all__ = ["PAGE", "compare", "write"]

@@ -10,7 +10,7 @@ from pagehop_lab.report import files, terminal
 from pagehop_lab.report.gather import Descriptions, gather
 from pagehop_lab.report.page import page
 from pagehop_lab.store import RunFolder, StoreError
-from pagehop_lab.suites import cold, concurrency, equal_recall, every_suite, phases
+from pagehop_lab.suites import agreement, cold, concurrency, equal_recall, every_suite, phases
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Section
 
@@ -26,10 +26,8 @@ SUITES: Mapping[str, Callable[[Results], list[Section]]] = {
 
 def write(path: Path, *, quiet: bool, descriptions: Descriptions | None = None) -> Results:
     """Writes the report of the run at `path`, and prints its tables unless `quiet`."""
-    folder = RunFolder(path)
-    plan = read_text(folder.plan, path.name)
-    results = gather(folder, plan, folder.machine["kind"], descriptions)
-    sections = SUITES[plan.suite](results)
+    results = _read(path, descriptions)
+    sections = SUITES[results.suite](results)
     of_the_run = [every_suite.coverage(results), every_suite.engines(results)]
     target = path / PAGE.parent
     try:
@@ -46,6 +44,27 @@ def write(path: Path, *, quiet: bool, descriptions: Descriptions | None = None) 
         for table in of_the_run:
             print(f"\n{terminal.text(table)}\n  {table.note}")
     return results
+
+
+def compare(first: Path, second: Path, descriptions: Descriptions | None = None) -> dict[str, int]:
+    """Prints and writes beside the second run whether it agrees with the first; how many figures do and do not."""
+    one, other = (_read(path, descriptions) for path in (first, second))
+    table, counts = agreement.agreement(one, other)
+    target = second / PAGE.parent / f"agreement-with-{first.resolve().name}.csv"
+    try:
+        target.parent.mkdir(exist_ok=True)
+        _replace(target, files.as_csv(table))
+    except OSError as error:
+        raise StoreError(f"cannot write {target}: {error.strerror or error}") from error
+    print(f"{terminal.text(table)}\n  {table.note}")
+    for told in agreement.differences(one, other):
+        print(f"  not alike: {told}")
+    return counts
+
+
+def _read(path: Path, descriptions: Descriptions | None) -> Results:
+    folder = RunFolder(path)
+    return gather(folder, read_text(folder.plan, path.name), folder.machine["kind"], descriptions)
 
 
 def _replace(path: Path, text: str) -> None:
