@@ -73,7 +73,7 @@ def _ask_few(
     and what was asked for it does not count.
     """
     question, file = engine.question(options, ask.k), folder / "answers.npy"
-    more = ["--answers", str(file), "--server-pid-cpu", "--blocks"]
+    more: list[str] = []
     uncounted = int(ask.cache == "cold")
     count = min(ask.cold_queries or 0, len(dataset.queries) - uncounted)
     one = folder / "query.npy"
@@ -81,13 +81,14 @@ def _ask_few(
         np.save(one, dataset.queries[:1])
         more += ["--queries", str(one)]
     if not uncounted:
-        # Other queries than those that are measured, and in a run of their own: what they read is not counted.
+        # In a run of its own: what it reads is not counted. It begins in the middle of the file.
         with _place(engine, ask):
-            _run(question, dataset, ask, ["--seconds", f"{ask.warmup_s:g}", "--warmup", f"{ask.warmup_s:g}"])
+            _run(question, dataset, ask, ["--count", "1", "--warmup", f"{ask.warmup_s:g}", *more])
     engine.on_phase("search")
     pid = engine.pid()
     before = usage.bytes_read(pid) if pid is not None else None
     with _place(engine, ask):
+        more += ["--answers", str(file), "--server-pid-cpu", "--blocks"]
         said = _run(question, dataset, ask, ["--count", str(count + uncounted), "--warmup", "0", *more])
     kept = np.load(file)[uncounted:]
     answers = Answers(kept[:, 0], kept[:, 1], kept[:, 2:])
