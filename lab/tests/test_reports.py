@@ -76,6 +76,21 @@ def test_the_page_needs_nothing_and_leads_to_raw_files(folder: Path) -> None:
         assert (folder / "report" / link).resolve().is_file(), link
 
 
+RESULTS = sorted(path.parent for path in (Path(__file__).parents[1] / "results").glob("*/machine.json"))
+
+
+@pytest.mark.parametrize("kept", RESULTS, ids=lambda path: path.name)
+def test_the_report_of_a_kept_run_can_be_made_again(kept: Path, tmp_path: Path) -> None:
+    """What the lab calls a point must not change, or no old run could be read or gone on with."""
+    again = tmp_path / kept.name
+    shutil.copytree(kept, again, ignore=shutil.ignore_patterns("report"))
+    results = write.write(again, quiet=True)
+    assert results.coverage.complete
+    assert results.coverage.present_count == len(list(kept.glob("points/*.json")))
+    old, new = (json.loads((path / "report/tables.json").read_text()) for path in (kept, again))
+    assert old["sections"][0]["tables"][0] == new["sections"][0]["tables"][0]
+
+
 def test_two_runs_agree_or_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:

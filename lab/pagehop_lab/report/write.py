@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pagehop_lab.plan import read_text
@@ -50,7 +51,8 @@ def compare(first: Path, second: Path, descriptions: Descriptions | None = None)
     """Prints and writes beside the second run whether it agrees with the first; how many figures do and do not."""
     one, other = (_read(path, descriptions) for path in (first, second))
     table, counts = agreement.agreement(one, other)
-    target = second / PAGE.parent / f"agreement-with-{first.resolve().name}.csv"
+    table = replace(table, name=f"agreement-with-{first.resolve().name}")
+    target = second / PAGE.parent / f"{table.name}.csv"
     try:
         target.parent.mkdir(exist_ok=True)
         _replace(target, files.as_csv(table))
