@@ -84,9 +84,8 @@ def test_the_report_of_a_kept_run_can_be_made_again(kept: Path, tmp_path: Path) 
     """What the lab calls a point must not change, or no old run could be read or gone on with."""
     again = tmp_path / kept.name
     shutil.copytree(kept, again, ignore=shutil.ignore_patterns("report"))
-    results = write.write(again, quiet=True)
+    results = write(again, quiet=True)
     assert results.coverage.complete
-    assert results.coverage.present_count == len(list(kept.glob("points/*.json")))
     old, new = (json.loads((path / "report/tables.json").read_text()) for path in (kept, again))
     assert old["sections"][0]["tables"][0] == new["sections"][0]["tables"][0]
 

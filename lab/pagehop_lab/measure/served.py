@@ -73,7 +73,8 @@ def _ask_few(
     and what was asked for it does not count.
     """
     question, file = engine.question(options, ask.k), folder / "answers.npy"
-    more: list[str] = []
+    # What the server reads to tell of itself belongs to the warming up, too.
+    more = ["--server-pid-cpu", "--blocks"]
     uncounted = int(ask.cache == "cold")
     count = min(ask.cold_queries or 0, len(dataset.queries) - uncounted)
     one = folder / "query.npy"
@@ -88,8 +89,8 @@ def _ask_few(
     pid = engine.pid()
     before = usage.bytes_read(pid) if pid is not None else None
     with _place(engine, ask):
-        more += ["--answers", str(file), "--server-pid-cpu", "--blocks"]
-        said = _run(question, dataset, ask, ["--count", str(count + uncounted), "--warmup", "0", *more])
+        length = ["--count", str(count + uncounted), "--warmup", "0"]
+        said = _run(question, dataset, ask, [*length, "--answers", str(file), *more])
     kept = np.load(file)[uncounted:]
     answers = Answers(kept[:, 0], kept[:, 1], kept[:, 2:])
     raw = _raw(engine, question, said, ask) | {"count": len(kept), "waited": None}

@@ -18,6 +18,8 @@ from pagehop_lab.data import Dataset
 from pagehop_lab.engines.engine import EngineError, Float32, Served
 
 _TRANSACTIONS_PER_S = 10
+# Of a transaction, whatever the rate: what cannot be kept up is to be seen, not to take for ever.
+_ROWS_MAX = 1000
 _SHARE_OF_ANOTHER = np.float32(0.1)
 
 
@@ -30,6 +32,7 @@ class Stream:
         self._random = np.random.default_rng(seed)
         self._rows: list[Float32] = []
         self._seconds = 0.0
+        """Until the last row was in."""
         self._failed: Exception | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._insert)
@@ -55,7 +58,8 @@ class Stream:
         if self._inserter is None:
             return {}
         inserted = sum(map(len, self._rows))
-        return {"insert_rate": self._rate, "inserted_per_s": inserted / self._seconds, "inserted_count": inserted}
+        per_s = inserted / self._seconds if inserted else 0.0
+        return {"insert_rate": self._rate, "inserted_per_s": per_s, "inserted_count": inserted}
 
     def dataset(self) -> Dataset:
         """The set with what came. Its truth has old rows only.
@@ -75,14 +79,14 @@ class Stream:
             while not self._stop.is_set():
                 due = int((time.perf_counter() - begun) * self._rate) + 1 - (first - len(self._dataset.base))
                 if due > 0:
-                    rows = self._made(due)
+                    rows = self._made(min(due, _ROWS_MAX))
                     self._inserter.insert(first, rows)
                     self._rows.append(rows)
                     first += len(rows)
+                    self._seconds = time.perf_counter() - begun
                 self._stop.wait(1 / _TRANSACTIONS_PER_S)
         except Exception as error:
             self._failed = error
-        self._seconds = time.perf_counter() - begun
 
     def _made(self, count: int) -> Float32:
         one, another = (self._random.integers(len(self._dataset.base), size=count) for _ in range(2))
