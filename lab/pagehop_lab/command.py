@@ -1,4 +1,4 @@
-"""`pagehop-lab`: smoke, run, versions, report, engines."""
+"""`pagehop-lab`: smoke, run, versions, report, compare, engines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import FrameType
 from pagehop_bench import machine
 from pagehop_lab import report
 from pagehop_lab.engines.catalog import CATALOG
-from pagehop_lab.plan import PlanError, read
+from pagehop_lab.plan import PlanError, grid, read
 from pagehop_lab.plan.servers import (
     PRODUCTS,
     ServersPlan,
@@ -85,6 +85,11 @@ def _parser() -> argparse.ArgumentParser:
     versions.add_argument("--retry", action="store_true", help="try again what failed before")
     versions.set_defaults(does=_versions)
 
+    compared = commands.add_parser("compare", help="whether two runs of one plan agree; exit code 1 if they do not")
+    compared.add_argument("first", type=Path, metavar="DIR")
+    compared.add_argument("second", type=Path, metavar="DIR")
+    compared.set_defaults(does=_compare)
+
     engines = commands.add_parser("engines", help="what can be measured, with which options")
     engines.set_defaults(does=_engines)
     return parser
@@ -103,8 +108,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.check:
         plan = read(args.plan)
         load = plan.load
-        each = sum(len(engine.build) * len(engine.search) for engine in plan.engines)
-        points = each * len(plan.datasets) * len(load.sessions) * load.repeats * load.rebuilds
+        points = len(list(grid.everything(plan)))
         least = points * (load.seconds + load.warmup_s) / 60
         print(f"{args.plan}: {points:,} points, at least {least:,.0f} minutes of searches; builds come on top")
         return 0
@@ -161,6 +165,12 @@ def _report(args: argparse.Namespace) -> int:
         report.write(args.folder, quiet=args.quiet)
     print(f"\nthe page is {args.folder / report.PAGE}", file=sys.stderr)
     return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    counts = report.compare(args.first, args.second)
+    print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()), file=sys.stderr)
+    return 1 if counts.get("differ") or counts.get("only one reaches it") or not counts else 0
 
 
 def _engines(_: argparse.Namespace) -> int:

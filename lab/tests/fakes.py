@@ -11,7 +11,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pagehop_lab.engines.engine import Description, EngineError, Float32, Ids, Library, NotInstalled, Options, Search
+from pagehop_lab.engines.engine import (
+    Description,
+    EngineError,
+    Float32,
+    Ids,
+    Kept,
+    Library,
+    NotInstalled,
+    Options,
+    Search,
+)  # fmt: skip
 
 
 def describe(name: str, **more: Any) -> Description:
@@ -255,8 +265,63 @@ class Lukewarm(Honest):
         pass
 
 
+class Filtering(Honest):
+    """Compares the rows that a filter leaves."""
+
+    description: ClassVar = describe("filtering")
+
+    def filtered(self, options: Options, k: int, kept: Kept) -> Search:
+        rows = np.flatnonzero(kept)
+        base = self._base[rows]
+
+        def search(queries: Float32) -> Ids:
+            distances = ((queries[:, None, :] - base[None, :, :]) ** 2).sum(axis=2)
+            return rows[np.argsort(distances, axis=1)[:, :k]]
+
+        return search
+
+
+class Leaking(Honest):
+    """Gives rows that the filter leaves out."""
+
+    description: ClassVar = describe("leaking")
+
+    def filtered(self, options: Options, k: int, kept: Kept) -> Search:
+        return self.searcher(options, k)
+
+
+class Costly(Honest):
+    """Half a millisecond for each call, whatever is asked in it."""
+
+    description: ClassVar = describe("costly")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        search = super().searcher(options, k)
+
+        def called(queries: Float32) -> Ids:
+            time.sleep(0.0005)
+            return search(queries)
+
+        return called
+
+
+class Drifting(Honest):
+    """Needs as many milliseconds for an answer as DRIFT_MS says."""
+
+    description: ClassVar = describe("drifting")
+
+    def searcher(self, options: Options, k: int) -> Search:
+        search, seconds = super().searcher(options, k), float(os.environ.get("DRIFT_MS", "2")) / 1e3
+
+        def slowly(queries: Float32) -> Ids:
+            time.sleep(seconds)
+            return search(queries)
+
+        return slowly
+
+
 ALL: tuple[type[Honest], ...] = (
     Honest, Scanning, QuietlyScanning, Short, Repeating, Unknown, Wrong, Instant, Failing, Missing, Refusing,
-    DyingInBuild, DyingInSearch, Hanging, Slow, Warming, Cold, Lukewarm,
+    DyingInBuild, DyingInSearch, Hanging, Slow, Warming, Cold, Lukewarm, Filtering, Leaking, Costly, Drifting,
 )  # fmt: skip
 BY_NAME: dict[str, type[Library]] = {one.description.name: one for one in ALL}

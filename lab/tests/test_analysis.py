@@ -10,7 +10,7 @@ import pytest
 
 from pagehop_bench import truth
 from pagehop_bench.recall import recall_at
-from pagehop_lab.analysis import coverage, sessions, targets, uncertainty, verdicts
+from pagehop_lab.analysis import agreement, coverage, sessions, targets, uncertainty, verdicts
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.analysis.recalls import recalls
 from pagehop_lab.analysis.settings import Setting, Spread, settings_of
@@ -32,6 +32,25 @@ def test_the_best_is_the_fastest_that_reaches_the_target() -> None:
         return found.qps.median if found else None
 
     assert [best(target) for target in (0.9, 0.95, 0.96, 0.99, 0.991)] == [1000, 600, 500, 250, None]
+
+
+def test_runs_agree_within_a_tenth_and_where_repeats_overlap_nothing_is_told() -> None:
+    def found(first: list[float], second: list[float], recall: float = 0.99) -> str:
+        one, other = (
+            [point("a", 10, of, qps, repeat=number) for number, qps in enumerate(figures)]
+            for of, figures in ((0.99, first), (recall, second))
+        )
+        (pair,) = agreement.pairs(one, other, [0.99])
+        return pair.verdict
+
+    assert found([1000, 1010], [1090, 1095]) == "agree"
+    assert found([1000, 1010], [1200, 1210]) == "differ"
+    assert found([1210, 1200], [1010, 1000]) == "differ", "whichever is first"
+    assert found([900, 1300], [1200, 1400]) == "cannot tell", "the ranges overlap"
+    assert found([1000], [1200, 1210]) == "cannot tell", "of one measurement the range is not known"
+    assert found([1000, 1010], [1000, 1010], recall=0.98) == "only one reaches it"
+    (neither,) = agreement.pairs([point("a", 10, 0.9, 1)], [], [0.99])
+    assert (neither.verdict, neither.ratio) == ("neither reaches it", None)
 
 
 def test_interpolation_stays_between_two_settings_of_one_index() -> None:

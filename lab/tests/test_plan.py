@@ -64,6 +64,11 @@ def test_lists_of_options_are_a_grid() -> None:
         ('name = "mine"', 'base = "faiss"', "base = 'faiss'"),
         ('name = "hnswlib"', 'name = "hnswlib"\nurl = "postgres://x"', "engine[2].url: hnswlib is no server"),
         ('name = "hnswlib"', 'name = "pgvector"', "engine[2].name: pgvector is there twice"),
+        ("repeats = 2", "batch = 100", "load.batch: pgvector is a server, which takes one query at a time; add 1"),
+        ("repeats = 2", "batch = [1, 9]\nrate = 5.0", "load.batch: a rate is of single queries"),
+        ("repeats = 2", "matching = 1.5", "load.matching: 1.5 is no share of the rows"),
+        ("repeats = 2", 'caches = "hot"', "load.caches: the suite equal-recall has none, cold has"),
+        ("repeats = 2", 'caches = "warm"', "load.caches = 'warm': there is no such choice; there are cold, hot, limi"),
         ("repeats = 2", "repeats = = 2", "this is not TOML: .*line 4"),
     ],
 )
@@ -74,6 +79,20 @@ def test_a_mistake_is_named_with_what_was_probably_meant(right: str, wrong: str,
     pattern = ".*".join(re.escape(part) for part in said.split(".*"))
     with pytest.raises(PlanError, match=pattern):
         read_text(PLAN.replace(right, wrong, 1), "x")
+
+
+def test_loads_are_multiplied_and_servers_take_no_batches() -> None:
+    load = "repeats = 1\nbatch = [1, 100]\nmatching = [1.0, 0.01]"
+    plan = read_text(PLAN.replace("repeats = 2", load), "x")
+    asked = {engine.name: [] for engine in plan.engines}  # type: dict[str, list[object]]
+    for spec in everything(plan):
+        if spec.asked not in asked[spec.index.engine.name]:
+            asked[spec.index.engine.name].append(spec.asked)
+    assert asked["pgvector"] == [{}, {"matching": 0.01}]
+    assert asked["hnswlib"] == [{}, {"matching": 0.01}, {"batch": 100}, {"batch": 100, "matching": 0.01}]
+    assert len({spec.name for spec in everything(plan)}) == len(list(everything(plan)))
+    plain = next(everything(plan)).identity(plan, {}, "machine", "1")["load"]
+    assert "batch" not in plain, "results from before there were batches keep their identity"
 
 
 @pytest.mark.parametrize("path", [SMOKE, *sorted(PLANS.glob("*.toml"))], ids=lambda path: path.name)

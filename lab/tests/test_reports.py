@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pagehop_lab.command import main
 from pagehop_lab.report import chart, files, terminal, write
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Chart, Mark, Series, Table
@@ -73,6 +74,41 @@ def test_the_page_needs_nothing_and_leads_to_raw_files(folder: Path) -> None:
     assert len(raw) > 20
     for link in raw:
         assert (folder / "report" / link).resolve().is_file(), link
+
+
+RESULTS = sorted(path.parent for path in (Path(__file__).parents[1] / "results").glob("*/machine.json"))
+
+
+@pytest.mark.parametrize("kept", RESULTS, ids=lambda path: path.name)
+def test_the_report_of_a_kept_run_can_be_made_again(kept: Path, tmp_path: Path) -> None:
+    """What the lab calls a point must not change, or no old run could be read or gone on with."""
+    again = tmp_path / kept.name
+    shutil.copytree(kept, again, ignore=shutil.ignore_patterns("report"))
+    results = write(again, quiet=True)
+    assert results.coverage.complete
+    old, new = (json.loads((path / "report/tables.json").read_text()) for path in (kept, again))
+    assert old["sections"][0]["tables"][0] == new["sections"][0]["tables"][0]
+
+
+def test_two_runs_agree_or_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    plan = plan_of("slow", "drifting", load=LOAD, more="targets = [0.99, 0.05]")
+    run(plan, tmp_path / "one")
+    monkeypatch.setenv("DRIFT_MS", "6")
+    run(plan, tmp_path / "other")
+    assert main(["compare", str(tmp_path / "one"), str(tmp_path / "one")]) == 0
+    assert main(["compare", str(tmp_path / "one"), str(tmp_path / "other")]) == 1
+    assert "not alike" not in capsys.readouterr().out
+    rows = list(csv.DictReader((tmp_path / "other/report/agreement-with-one.csv").open()))
+    assert [(row["engine"], row["recall >="]) for row in rows] == [
+        ("slow", "0.99"), ("slow", "0.05"), ("drifting", "0.99"), ("drifting", "0.05"),
+    ]  # fmt: skip
+    verdicts = [row["verdict"] for row in rows]
+    assert set(verdicts[:2]) <= {"agree", "cannot tell"}
+    assert verdicts[2:] == ["differ"] * 2
+    assert main(["compare", str(tmp_path / "one"), str(folder)]) == 1, "engines that only one of them has"
+    assert main(["compare", str(tmp_path / "one"), str(tmp_path / "nothing")]) == 1
 
 
 def test_the_page_says_what_is_invalid_and_missing(folder: Path, results: Results) -> None:

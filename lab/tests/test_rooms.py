@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "analysis": set(),
     "published": {"analysis"},
     "store": set(),
-    "engines": set(),
+    "engines": {"analysis"},
     "data": {"analysis"},
     "plan": {"analysis", "engines"},
     "measure": {"analysis", "data", "engines"},

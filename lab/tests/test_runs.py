@@ -19,7 +19,8 @@ from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.results import Results
 from runs import MACHINE, QUICK, SMALL, fake_engines, plan_of, run
 
-EVERY = [name for name in fakes.BY_NAME if name not in ("slow", "warming", "cold", "lukewarm")]
+SPECIAL = ("slow", "warming", "cold", "lukewarm", "filtering", "leaking", "costly", "drifting")
+EVERY = [name for name in fakes.BY_NAME if name not in SPECIAL]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -219,8 +220,72 @@ def test_a_cold_search_is_proven_by_what_it_reads(tmp_path: Path) -> None:
         assert point.raw["storage_reads_per_query"] >= 0.9
     (section,) = json.loads((tmp_path / "report/tables.json").read_text())["sections"]
     table = section["tables"][0]
-    assert table["title"] == "Cold queries"
+    assert table["title"] == "Searches by the state of caches"
     assert [row[0]["value"] for row in table["rows"]] == ["cold", "cold"]
+
+
+def test_hot_searches_ask_one_query_and_read_nothing(tmp_path: Path) -> None:
+    load = QUICK + 'repeats = 1\ncold_queries = 20\ncaches = ["hot", "cold"]\n'
+    results, _ = run(plan_of("cold", "lukewarm", load=load, more='suite = "cold"'), tmp_path)
+    states = {(point.engine, dict(point.asked).get("cache", "cold")): point for point in results.points}
+    assert set(states) == {(engine, state) for engine in ("cold", "lukewarm") for state in ("cold", "hot")}
+    for (_, state), point in states.items():
+        assert point.raw["queries_asked"] == (1 if state == "hot" else 20)
+        assert point.raw["count"] == 20
+    assert states["lukewarm", "hot"].valid
+    assert states["cold", "hot"].raw["cache"] == "hot"
+    (section,) = json.loads((tmp_path / "report/tables.json").read_text())["sections"]
+    assert {row[2]["text"] for row in section["tables"][0]["rows"]} == {"hot", "cold"}
+
+
+def test_a_limit_of_memory_is_kept_or_said_to_be_impossible(tmp_path: Path) -> None:
+    """An engine of which nothing comes from storage though its memory is limited has more than it needs."""
+    load = QUICK + 'repeats = 1\ncold_queries = 20\ncaches = "limited"\nmemory_mib = 512\n'
+    results, _ = run(plan_of("lukewarm", load=load, more='suite = "cold"'), tmp_path)
+    if not results.points:
+        assert {reason[:28] for reason in failures(results, "lukewarm")} == {"memory cannot be limited her"}
+        pytest.skip("memory cannot be limited here")
+    for point in results.points:
+        assert point.wrong == ("cache: declared limited, but nothing came from storage",)
+        assert point.raw["memory_limit"]["mib"] == 512
+        assert 0 < point.raw["memory_limit"]["peak_bytes"] <= 512 << 20
+
+
+def test_batches_spare_calls_and_have_no_latencies(tmp_path: Path) -> None:
+    load = QUICK + "repeats = 1\nbatch = [1, 16]\n"
+    results, _ = run(plan_of("costly", "honest", load=load), tmp_path)
+    assert results.sound, [point.wrong for point in results.points]
+    for ef in (10, 100):
+        one, many = (
+            next(p for p in points_of(results, "costly") if p.asked == asked and p.search == (("ef", ef),))
+            for asked in ((), (("batch", 16),))
+        )
+        assert one.recall == many.recall, "the last batch of a pass is shorter"
+        assert many.raw["queries_asked"] == 60
+        assert many.qps > 2 * one.qps
+        assert one.raw["latency_us"] is not None
+        assert many.raw["latency_us"] is None
+    sections = json.loads((tmp_path / "report/tables.json").read_text())["sections"]
+    assert [section["title"].partition("queries, ")[2] for section in sections] == [
+        "one query at a time", "16 queries a call",
+    ]  # fmt: skip
+    names = [table["name"] for section in sections for table in section["tables"]]
+    assert len(set(names)) == len(names), "each has a file of its own"
+
+
+def test_filters_have_a_truth_of_their_own(tmp_path: Path) -> None:
+    load = QUICK + "repeats = 1\nmatching = [1.0, 0.1]\n"
+    results, _ = run(plan_of("filtering", "leaking", "honest", load=load), tmp_path)
+    filtered = [point for point in results.points if point.asked == (("matching", 0.1),)]
+    assert {point.engine for point in filtered} == {"filtering", "leaking"}
+    for point in filtered:
+        if point.engine == "filtering":
+            assert point.valid
+            assert point.recall == 1
+        else:
+            assert [reason.partition("given that")[2] for reason in point.wrong] == [" the filter leaves out"]
+    assert failures(results, "honest") == {"the lab knows no filter of it"}
+    assert all(point.valid for point in results.points if not point.asked)
 
 
 def test_phases_say_what_they_took(tmp_path: Path) -> None:

@@ -84,6 +84,45 @@ def test_a_distance_may_be_asked_for(tmp_path: Path) -> None:
     assert far.recall > 0.9
 
 
+def test_a_filter_is_a_condition_and_has_a_truth_of_its_own(tmp_path: Path) -> None:
+    results = measured(tmp_path, 4000, load="matching = [0.1, 1.0]")
+    assert results.sound, [point.wrong for point in results.points]
+    for point in results.points:
+        assert point.recall > 0.8
+        assert ("% 1000) < 100" in point.raw["plan"]) == bool(point.asked)
+        assert ("hnsw.iterative_scan" in point.raw["settings"]) == bool(point.asked)
+
+
+def test_rows_come_in_while_others_are_searched_and_are_gone_afterwards(tmp_path: Path) -> None:
+    text = PLAN.format(rows=2000, load="insert_rate = [100.0, 1e6]", more="").replace("[10, 40]", "40")
+    steady, too_many = run(text.replace("seconds = 0.1", "seconds = 0.5", 1), tmp_path / "run")[0].points
+    assert steady.asked == (("insert_rate", 100.0),)
+    assert steady.valid, steady.wrong
+    assert steady.raw["inserted_count"] > 10
+    assert 95 <= steady.raw["inserted_per_s"] < 130
+    recall = steady.raw["recall"]
+    assert 0.7 < recall["by_id"] <= recall["by_threshold"]
+    assert [reason.partition(" were")[0] for reason in too_many.wrong] == ["inserts: 1e+06 rows a second"]
+
+
+def test_caches_are_cold_scarce_and_hot(tmp_path: Path) -> None:
+    """Empties the kernel's caches and limits memory, which takes root; without it every point says so."""
+    load = 'cold_queries = 30\ncaches = ["cold", "limited", "hot"]\nmemory_mib = 64\n'
+    text = PLAN.format(rows=20000, load=load, more="").replace("generated-16", "generated-384")
+    results = run('suite = "cold"\n' + text.replace("[10, 40]", "40"), tmp_path / "run")[0]
+    if not results.points:
+        assert all("be root" in reason for reason in results.coverage.failed.values())
+        pytest.skip("caches cannot be emptied here")
+    states = {dict(point.asked).get("cache", "cold"): point for point in results.points}
+    assert states["cold"].valid
+    assert states["hot"].valid, states["hot"].wrong
+    assert states["cold"].raw["bytes_read_per_query"] > states["hot"].raw["bytes_read_per_query"]
+    assert states["hot"].raw["queries_asked"] == 1
+    if "limited" in states:
+        assert states["limited"].raw["memory_limit"]["peak_bytes"] <= 64 << 20
+        assert states["limited"].valid, states["limited"].wrong
+
+
 def test_a_server_that_runs_already_is_left_as_it_was(tmp_path: Path) -> None:
     with Cluster(install()) as cluster:
         results = measured(tmp_path, 4000, load="rate = 200.0", more=f'url = "{cluster.url()}"')

@@ -3,7 +3,6 @@
 mod client;
 mod plan;
 mod scram;
-mod sha256;
 mod wire;
 
 use crate::address::{Address, Scheme};

@@ -21,6 +21,20 @@ def shown(options: Options) -> str:
     return " ".join(f"{name}={value}" for name, value in options if value not in (-1, ""))
 
 
+_TOLD = {
+    "batch": "{} queries a call",
+    "cache": "caches {}",
+    "memory_mib": "{} MiB",
+    "matching": "a filter leaves {:.3g} of the rows",
+    "insert_rate": "{:g} rows a second inserted",
+}
+
+
+def told(asked: Options) -> str:
+    """What is not plain about a load, for a title."""
+    return ", ".join(_TOLD[name].format(value) for name, value in asked)
+
+
 @dataclass(frozen=True)
 class Point:
     """One measurement. Recall is that of the answers that were timed."""
@@ -41,6 +55,8 @@ class Point:
     """What a reader should know of a valid figure."""
     file: str = ""
     """The raw file, relative to the run's folder."""
+    asked: Options = ()
+    """What else there is to the load, where it is not the plain one."""
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """Everything that was measured."""
 
@@ -52,12 +68,12 @@ class Point:
     @property
     def setting(self) -> Hashable:
         """What repeats and rebuilds of one measurement share."""
-        return (self.dataset, self.engine, self.build, self.search, self.sessions)
+        return (self.dataset, self.engine, self.build, self.search, self.sessions, self.asked)
 
     @property
     def label(self) -> str:
-        """Build and search options in a few words."""
-        return " ".join(filter(None, [shown(self.build), shown(self.search)]))
+        """Build and search options, and what is not plain about the load, in a few words."""
+        return " ".join(filter(None, [shown(self.build), shown(self.search), shown(self.asked)]))
 
 
 def engines_of(points: Iterable[Point]) -> list[str]:

@@ -17,6 +17,9 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
 
+RECALL_NAMES = {"threshold": "by_threshold", "ties": "with_ties", "id": "by_id"}
+"""The three counts, as plans call them and as raw measurements do."""
+
 THRESHOLD = 1e-3
 # A distance this close to the k-th true one, relatively or at the scale of rounding, is the same distance.
 _TIE = 1e-6
@@ -52,6 +55,12 @@ def angular(rows: Float32, queries: Float32) -> Float64:
     products = np.einsum("ij,ij->i", wide, asked)
     lengths = np.linalg.norm(wide, axis=1) * np.linalg.norm(asked, axis=1)
     return np.asarray(1 - np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0))
+
+
+def unit(rows: Float32) -> Float32:
+    """Rows at unit length; zeros stay. Among them the order by L2 is the order by angle."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.maximum(lengths, np.float32(1e-30)), dtype=np.float32)
 
 
 DISTANCES: dict[str, Callable[[Float32, Float32], Float64]] = {"euclidean": euclidean, "angular": angular}

@@ -51,6 +51,10 @@ class Setting:
         return self.points[0].sessions
 
     @property
+    def asked(self) -> Options:
+        return self.points[0].asked
+
+    @property
     def recall(self) -> Spread:
         """Over rebuilds: repeats on one index ask the same queries and mostly find the same."""
         return Spread.of(point.recall for point in self.points)

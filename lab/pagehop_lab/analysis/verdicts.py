@@ -54,8 +54,11 @@ def _rows(raw: Raw) -> str | None:
 
 
 def _unknown_rows(raw: Raw) -> str | None:
-    unknown = raw.get("rows_unknown_count")
-    return f"rows: {unknown} rows were given that are not in the data" if unknown else None
+    for name, told in [("unknown", "are not in the data"), ("left_out", "the filter leaves out")]:
+        count = raw.get(f"rows_{name}_count")
+        if count:
+            return f"rows: {count} rows were given that {told}"
+    return None
 
 
 def _plan(raw: Raw) -> str | None:
@@ -87,9 +90,17 @@ def _cache(raw: Raw) -> str | None:
         return None
     if state == "hot" and reads > HOT_READS_MAX:
         return f"cache: declared hot, but {reads:.3g} reads a query came from storage"
-    if state == "cold" and reads <= HOT_READS_MAX:
-        return "cache: declared cold, but nothing came from storage"
+    if state in ("cold", "limited") and reads <= HOT_READS_MAX:
+        return f"cache: declared {state}, but nothing came from storage"
     return None
+
+
+def _inserts(raw: Raw) -> str | None:
+    """Whether rows were inserted meanwhile as fast as they were to be."""
+    wanted = raw.get("insert_rate")
+    if not wanted or raw["inserted_per_s"] >= RATE_SHARE_MIN * wanted:
+        return None
+    return f"inserts: {wanted:g} rows a second were to go in, {raw['inserted_per_s']:.0f} did"
 
 
 def _repeated(raw: Raw) -> str | None:
@@ -133,6 +144,6 @@ def _exact(raw: Raw) -> str | None:
 
 
 _WRONG: tuple[Callable[[Raw], str | None], ...] = (
-    _errors, _rows, _unknown_rows, _plan, _client, _rate, _cache, _repeated,
+    _errors, _rows, _unknown_rows, _plan, _client, _rate, _inserts, _cache, _repeated,
 )  # fmt: skip
 _NOTED: tuple[Callable[[Raw], str | None], ...] = (_waited, _changing, _exact)

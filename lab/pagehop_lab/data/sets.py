@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from pagehop_bench import fashion, truth
 from pagehop_bench.generate import Generator
-from pagehop_lab.analysis.recalls import DISTANCES
+from pagehop_lab.analysis.recalls import DISTANCES, unit
 from pagehop_lab.data.check import check_truth, check_vectors
 from pagehop_lab.data.errors import DataError
 from pagehop_lab.data.hdf5 import read_hdf5
@@ -69,6 +69,8 @@ class Dataset:
     """The same shape, in the metric's own distance."""
     folder: Path
     """Has base.npy, queries.npy and truth.npz."""
+    kept: npt.NDArray[np.bool_] | None = None
+    """Of each row, whether a filter leaves it; the truth is that of these rows. None without a filter."""
 
 
 def known(name: str) -> bool:
@@ -103,6 +105,21 @@ def load(folder: Path, name: str) -> Dataset:
         ids, distances, about = file["ids"], file["distances"], {n: str(file[n]) for n in ["metric", "checksum"]}
     facts = Facts(name, about["metric"], len(base), len(queries), int(base.shape[1]), about["checksum"])
     return Dataset(facts, base, queries, ids, distances, folder)
+
+
+def filtered(dataset: Dataset, kept: npt.NDArray[np.bool_], name: str) -> Dataset:
+    """The set as a filter leaves it, with the truth of the rows that are kept; that is kept as `name`, too."""
+    path = dataset.folder / f"truth-{name}.npz"
+    if not path.exists():
+        rows = np.flatnonzero(kept)
+        if not len(rows):
+            raise DataError(f"{dataset.facts.name}: the filter {name} leaves no row")
+        among, distances = _truth(np.asarray(dataset.base[rows]), dataset.queries, dataset.facts.metric)
+        unfinished = path.with_name(f".unfinished-{os.getpid()}-{path.name}")
+        np.savez(unfinished, ids=rows[among], distances=distances)
+        unfinished.replace(path)
+    with np.load(path) as file:
+        return replace(dataset, kept=kept, truth_ids=file["ids"], truth_distances=file["distances"])
 
 
 def _is_generated(name: str, path: str | None) -> bool:
@@ -173,16 +190,11 @@ def _truth(base: Float32, queries: Float32, metric: str) -> tuple[npt.NDArray[np
     if metric == "euclidean":
         found = truth.compute(base, queries, DEPTH)
         return found.ids, np.sqrt(found.distances)
-    ids = truth.compute(_unit(base), _unit(queries), DEPTH).ids
+    ids = truth.compute(unit(base), unit(queries), DEPTH).ids
     each = np.repeat(np.arange(len(queries)), ids.shape[1])
     distances = DISTANCES[metric](np.asarray(base[ids.ravel()]), queries[each]).reshape(ids.shape)
     order = np.argsort(distances, axis=1, kind="stable")
     return np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1)
-
-
-def _unit(rows: Float32) -> Float32:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.maximum(lengths, np.float32(1e-30)), dtype=np.float32)
 
 
 def _checksum(base: Float32, queries: Float32, metric: str) -> str:

@@ -19,6 +19,8 @@ OptionValue = str | int | float | bool
 Options = Mapping[str, Any]
 Float32 = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
+Kept = npt.NDArray[np.bool_]
+"""Of each row, whether a filter leaves it."""
 
 Search = Callable[[Float32], Ids]
 """Answers queries of shape [n, dim] with ids of shape [n, k], nearest first, -1 where there are no more."""
@@ -74,6 +76,8 @@ class Library(ABC):
         self.folder = folder
         self.on_phase: Callable[[str], None] = _nothing
         """What is told that a phase of a build begins: `load`, `index`."""
+        self.memory_mib = 0
+        """Where not 0, all that it may hold after it is next made cold: caches are to leave room for the rest."""
         self.load_s: float | None = None
         """Seconds of the build that were spent before the index; None where rows and index are one."""
 
@@ -89,6 +93,10 @@ class Library(ABC):
     @abstractmethod
     def searcher(self, options: Options, k: int) -> Search:
         """A search with these options by one thread. Several may be at work at once, all with the same options."""
+
+    def filtered(self, options: Options, k: int, kept: Kept) -> Search:
+        """The same, over the rows that a filter leaves. EngineError if it knows no filters."""
+        raise EngineError("the lab knows no filter of it")
 
     def cool(self) -> None:
         """Empties every cache; searchers from before are of no use afterwards. EngineError if that cannot be."""
@@ -139,6 +147,27 @@ class Question:
     """Whether the server runs on this machine, so that its CPU can be read."""
 
 
+FILTER_PARTS = 1000
+"""A filter leaves the rows whose id modulo this is below some number: ids say nothing of where a row lies."""
+
+
+def condition(matching: float) -> str:
+    """The filter that leaves this share of the rows."""
+    return f"id % {FILTER_PARTS} < {round(FILTER_PARTS * matching)}"
+
+
+class Inserter(ABC):
+    """A connection that inserts rows into a table that is searched."""
+
+    @abstractmethod
+    def insert(self, first: int, rows: Float32) -> None:
+        """Rows with ids from `first`, in one transaction."""
+
+    @abstractmethod
+    def close(self, first: int) -> None:
+        """Removes the rows with ids from `first`, from table and index, and ends the connection."""
+
+
 class Served(ABC):
     """An engine in a server."""
 
@@ -150,6 +179,8 @@ class Served(ABC):
         self.url = url
         self.on_phase: Callable[[str], None] = _nothing
         """What is told that a phase of a build begins: `load`, `index`."""
+        self.memory_mib = 0
+        """Where not 0, all that it may hold after it is next made cold: caches are to leave room for the rest."""
 
     @classmethod
     @abstractmethod
@@ -161,8 +192,12 @@ class Served(ABC):
         """Starts the server, loads a table, ids from 0, and indexes it."""
 
     @abstractmethod
-    def question(self, options: Options, k: int) -> Question:
-        """How one search is asked."""
+    def question(self, options: Options, k: int, matching: float = 1.0) -> Question:
+        """How one search is asked, over the rows that `condition(matching)` leaves."""
+
+    def inserter(self) -> Inserter:
+        """What inserts rows while others search. EngineError if the lab knows no way."""
+        raise EngineError("the lab knows no way to insert rows into it meanwhile")
 
     def cool(self) -> None:
         """Empties every cache, the kernel's included. EngineError if that cannot be."""
@@ -177,9 +212,3 @@ class Served(ABC):
 
 
 Engine = Library | Served
-
-
-def unit(rows: Float32) -> Float32:
-    """Rows at unit length; zeros stay."""
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.maximum(lengths, np.float32(1e-30)), dtype=np.float32)

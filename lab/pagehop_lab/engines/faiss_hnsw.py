@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pagehop_lab.engines.engine import LADDER, Description, Float32, Ids, Library, Options, Search, unit
+from pagehop_lab.engines.engine import LADDER, Description, Kept, Options, Search
+from pagehop_lab.engines.faiss_index import FaissIndex
 
 
-class FaissHnsw(Library):
+class FaissHnsw(FaissIndex):
     """`IndexHNSWFlat`."""
 
     description: ClassVar = Description(
@@ -19,39 +20,22 @@ class FaissHnsw(Library):
         source="github.com/facebookresearch/faiss/wiki/Guidelines-to-choose-an-index (M=32)",
     )  # fmt: skip
 
-    @classmethod
-    def version(cls) -> str:
+    def make(self, rows: int, dim: int, options: Options, seed: int) -> Any:
         import faiss
 
-        return str(faiss.__version__)
+        index = faiss.IndexHNSWFlat(dim, options["m"])
+        index.hnsw.efConstruction = options["ef_construction"]
+        index.hnsw.rng = faiss.RandomGenerator(seed)
+        return index
 
-    def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
+    def parameters(self, options: Options) -> Any:
         import faiss
 
-        faiss.omp_set_num_threads(threads)
-        self._angular = metric == "angular"
-        self._index: Any = faiss.IndexHNSWFlat(base.shape[1], options["m"])
-        self._index.hnsw.efConstruction = options["ef_construction"]
-        self._index.hnsw.rng = faiss.RandomGenerator(seed)
-        # At unit length the order by L2 is the order by angle.
-        self._index.add(unit(np.asarray(base)) if self._angular else np.ascontiguousarray(base))
-        faiss.omp_set_num_threads(1)
+        return faiss.SearchParametersHNSW(efSearch=options["ef_search"])
 
-    def searcher(self, options: Options, k: int) -> Search:
+    def filtered(self, options: Options, k: int, kept: Kept) -> Search:
         import faiss
 
-        # The setting is of each thread.
-        faiss.omp_set_num_threads(1)
-        index, angular = self._index, self._angular
-        parameters = faiss.SearchParametersHNSW(efSearch=options["ef_search"])
-
-        def search(queries: Float32) -> Ids:
-            _, ids = index.search(unit(queries) if angular else queries, k, params=parameters)
-            return np.asarray(ids)
-
-        return search
-
-    def index_bytes(self) -> int:
-        import faiss
-
-        return len(faiss.serialize_index(self._index))
+        parameters = self.parameters(options)
+        parameters.sel = faiss.IDSelectorBitmap(np.packbits(kept, bitorder="little"))
+        return self._searcher(parameters, k)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
+from pagehop_lab.engines.engine import Description, EngineError, Options
+from pagehop_lab.engines.faiss_index import FaissIndex
 
-from pagehop_lab.engines.engine import Description, EngineError, Float32, Ids, Library, Options, Search, unit
 
-
-class FaissIvfPq(Library):
+class FaissIvfPq(FaissIndex):
     """`IndexIVFPQFastScan` within `IndexRefineFlat`."""
 
     description: ClassVar = Description(
@@ -22,47 +21,21 @@ class FaissIvfPq(Library):
         source="github.com/facebookresearch/faiss/wiki/Fast-accumulation-of-PQ-and-AQ-codes-(FastScan)",
     )  # fmt: skip
 
-    @classmethod
-    def version(cls) -> str:
+    def make(self, rows: int, dim: int, options: Options, seed: int) -> Any:
         import faiss
 
-        return str(faiss.__version__)
-
-    def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
-        import faiss
-
-        faiss.omp_set_num_threads(threads)
-        self._angular = metric == "angular"
-        rows, dim = base.shape
         lists = options["nlist"] or max(16, min(int(4 * rows**0.5), rows // 40))
         codes, left = divmod(dim, options["dims_per_code"])
         if left:
             raise EngineError(f"dims_per_code = {options['dims_per_code']} does not divide {dim} dimensions")
-        data = unit(np.asarray(base)) if self._angular else np.ascontiguousarray(base)
-        self._index: Any = faiss.index_factory(dim, f"IVF{lists},PQ{codes}x4fs,RFlat")
-        inner = faiss.downcast_index(self._index.base_index)
-        inner.cp.seed = seed
-        self._index.train(data)
-        self._index.add(data)
-        faiss.omp_set_num_threads(1)
+        index = faiss.index_factory(dim, f"IVF{lists},PQ{codes}x4fs,RFlat")
+        faiss.downcast_index(index.base_index).cp.seed = seed
+        return index
 
-    def searcher(self, options: Options, k: int) -> Search:
+    def parameters(self, options: Options) -> Any:
         import faiss
 
-        faiss.omp_set_num_threads(1)
-        index, angular = self._index, self._angular
-        parameters = faiss.IndexRefineSearchParameters(
+        return faiss.IndexRefineSearchParameters(
             k_factor=options["refine_factor"],
             base_index_params=faiss.SearchParametersIVF(nprobe=options["nprobe"]),
         )
-
-        def search(queries: Float32) -> Ids:
-            _, ids = index.search(unit(queries) if angular else queries, k, params=parameters)
-            return np.asarray(ids)
-
-        return search
-
-    def index_bytes(self) -> int:
-        import faiss
-
-        return len(faiss.serialize_index(self._index))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pagehop_lab.engines.engine import LADDER, Description, Float32, Ids, Library, Options, Search
+from pagehop_lab.engines.engine import LADDER, Description, Float32, Ids, Kept, Library, Options, Search
 
 
 class HnswlibHnsw(Library):
@@ -36,11 +36,19 @@ class HnswlibHnsw(Library):
         self._index.add_items(base, num_threads=threads)
 
     def searcher(self, options: Options, k: int) -> Search:
+        return self._searcher(options, k)
+
+    def filtered(self, options: Options, k: int, kept: Kept) -> Search:
+        # It calls back for every row that it looks at, as its users' Python does.
+        leaves = kept.tolist()
+        return self._searcher(options, k, filter=lambda row: leaves[row])
+
+    def _searcher(self, options: Options, k: int, **more: Any) -> Search:
         index = self._index
         index.set_ef(options["ef_search"])
 
         def search(queries: Float32) -> Ids:
-            ids, _ = index.knn_query(queries, k=k, num_threads=1)
+            ids, _ = index.knn_query(queries, k=k, num_threads=1, **more)
             return np.asarray(ids, dtype=np.int64)
 
         return search

@@ -8,7 +8,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pagehop_lab.engines.engine import Built, Description, EngineError, Float32, NotInstalled, Options, Question, Served
+from pagehop_lab.engines.engine import (
+    Built,
+    Description,
+    EngineError,
+    Float32,
+    NotInstalled,
+    Options,
+    Question,
+    Served,
+    condition,
+)  # fmt: skip
 
 # Buffers hold the table, the index's own cache holds the index. A new thread of a connection runs where the first does.
 _SETTINGS = {"innodb_log_file_size": "2G", "thread_cache_size": "0"}
@@ -73,11 +83,12 @@ class MariaDbVector(Served):
         about = dict(zip(_SHOWN, said, strict=True))
         return Built(loaded - begun, built - loaded, index_bytes, table_bytes, about)
 
-    def question(self, options: Options, k: int) -> Question:
+    def question(self, options: Options, k: int, matching: float = 1.0) -> Question:
+        where = f"WHERE {condition(matching)} " if matching < 1 else ""
         return Question(
             "mysql",
             self._instance.url(),
-            f"SELECT id FROM items ORDER BY VEC_DISTANCE_{_DISTANCES[self._metric]}(v, ?) LIMIT {k}",
+            f"SELECT id FROM items {where}ORDER BY VEC_DISTANCE_{_DISTANCES[self._metric]}(v, ?) LIMIT {k}",
             f"SELECT id FROM items ORDER BY id LIMIT {k}",
             {"mhnsw_ef_search": str(options["ef_search"])},
             "nearest",

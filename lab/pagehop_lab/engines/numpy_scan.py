@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pagehop_lab.engines.engine import Description, Float32, Ids, Library, Options, Search, unit
+from pagehop_lab.analysis.recalls import unit
+from pagehop_lab.engines.engine import Description, Float32, Ids, Library, Options, Search
 
 
 class NumpyScan(Library):

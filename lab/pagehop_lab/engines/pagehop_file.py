@@ -57,7 +57,9 @@ class PagehopFile(Library):
 
         self._index.close()
         machine.drop_page_cache(self._path)
-        self._index = pagehop.open(self._path, cache=_CACHE)
+        # The rest is for a search and the interpreter.
+        cache = f"{self.memory_mib // 2}MiB" if self.memory_mib else _CACHE
+        self._index = pagehop.open(self._path, cache=cache)
 
     def close(self) -> None:
         self._index.close()

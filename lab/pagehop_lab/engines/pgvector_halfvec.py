@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from pagehop_lab.engines.engine import Description, Options
-from pagehop_lab.engines.pgvector_vector import GRID, hnsw
+from pagehop_lab.engines.pgvector_vector import GRID, ITERATIVE, hnsw
 from pagehop_lab.engines.postgres_server import BUILD, SEARCH, PostgresServer
 
 
@@ -28,3 +28,6 @@ class PgvectorHalfvec(PostgresServer):
 
     def settings(self, options: Options, k: int) -> Mapping[str, str]:
         return {"hnsw.ef_search": str(options["ef_search"])}
+
+    def settings_filtered(self) -> Mapping[str, str]:
+        return ITERATIVE

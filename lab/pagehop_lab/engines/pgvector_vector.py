@@ -11,6 +11,8 @@ from pagehop_lab.engines.postgres_server import BUILD, SEARCH, PostgresServer
 # fmt: off
 GRID = (10, 20, 30, 40, 80, 120, 200, 300, 400)
 # fmt: on
+# A search goes on until the filter has left enough rows; without it most answers would be short.
+ITERATIVE = {"hnsw.iterative_scan": "strict_order"}
 
 
 class PgvectorVector(PostgresServer):
@@ -30,6 +32,9 @@ class PgvectorVector(PostgresServer):
 
     def settings(self, options: Options, k: int) -> Mapping[str, str]:
         return {"hnsw.ef_search": str(options["ef_search"])}
+
+    def settings_filtered(self) -> Mapping[str, str]:
+        return ITERATIVE
 
 
 def hnsw(operators: str, options: Options) -> str:

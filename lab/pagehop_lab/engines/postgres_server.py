@@ -17,7 +17,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pagehop_lab.engines.engine import Built, EngineError, Float32, NotInstalled, Options, OptionValue, Question, Served
+from pagehop_lab.engines.engine import (
+    FILTER_PARTS,
+    Built,
+    EngineError,
+    Float32,
+    Inserter,
+    NotInstalled,
+    Options,
+    OptionValue,
+    Question,
+    Served,
+    condition,
+)  # fmt: skip
 
 _COPIED_AT_ONCE = 1000
 _COMPONENTS = {"vector": ">f4", "halfvec": ">f2"}
@@ -57,6 +69,10 @@ class PostgresServer(Served):
     def settings(self, options: Options, k: int) -> Mapping[str, str]:
         """What a session sets before it searches."""
 
+    def settings_filtered(self) -> Mapping[str, str]:
+        """What it sets more where a filter leaves some of the rows."""
+        return {}
+
     @classmethod
     def version(cls, url: str | None = None) -> str:
         if url is not None:
@@ -88,7 +104,7 @@ class PostgresServer(Served):
             f"CREATE TABLE {self._table} (id integer PRIMARY KEY, "
             f"embedding {self.type}({base.shape[1]}) STORAGE PLAIN NOT NULL)"
         )
-        self._copy(base)
+        _copy(connection, self._table, 0, base, _COMPONENTS[self.type])
         connection.execute(f"VACUUM (ANALYZE, FREEZE) {self._table}")
         loaded = time.perf_counter()
         # The process that asks for the index works, too.
@@ -105,15 +121,21 @@ class PostgresServer(Served):
         about = {name: str(self._one(f"SELECT current_setting('{name}', true)")) for name in _SHOWN}
         return Built(loaded - begun, built - started, index_bytes, table_bytes, about)
 
-    def question(self, options: Options, k: int) -> Question:
+    def question(self, options: Options, k: int, matching: float = 1.0) -> Question:
         distance, within = f"embedding {_OPERATORS[self._metric]} $1", options["within"]
-        near = f"WHERE {distance} < {within:g} " if within >= 0 else ""
+        conditions = [f"{distance} < {within:g}"] if within >= 0 else []
+        more: Mapping[str, str] = {}
+        if matching < 1:
+            self._describe_filter()
+            conditions.append(condition(matching))
+            more = self.settings_filtered()
+        where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
         return Question(
             "postgres",
             self._loadgen_url(),
-            f"SELECT id FROM {self._table} {near}ORDER BY {distance} LIMIT {k}",
+            f"SELECT id FROM {self._table} {where}ORDER BY {distance} LIMIT {k}",
             f"SELECT id FROM {self._table} ORDER BY id LIMIT {k}",
-            {**self.settings(options, k), **_read_ahead(options)},
+            {**self.settings(options, k), **_read_ahead(options), **more},
             self._index,
             self.type,
             local=self.url is None,
@@ -124,6 +146,9 @@ class PostgresServer(Served):
             raise EngineError("its caches cannot be emptied: it is not the lab's server")
         from pagehop_bench.postgres.servers import forget_files
 
+        # Half of what it may hold is left to the kernel's cache of files, a quarter to its processes.
+        buffers = f"SET shared_buffers = '{self.memory_mib // 4}MB'" if self.memory_mib else "RESET shared_buffers"
+        self._connection.execute(f"ALTER SYSTEM {buffers}")
         self._connection.close()
         self._cluster.stop()
         if refused := forget_files():
@@ -142,6 +167,9 @@ class PostgresServer(Served):
         if self._cluster is not None:
             self._cluster.remove()
 
+    def inserter(self) -> Inserter:
+        return _Inserter(_connect(self.url or self._cluster.dsn()), self._table, _COMPONENTS[self.type])
+
     # ---- steps ----
 
     def _open(self, base: Float32, options: Options) -> None:
@@ -156,17 +184,12 @@ class PostgresServer(Served):
         self._cluster.start()
         self._connection = _connect(self._cluster.dsn())
 
-    def _copy(self, base: Float32) -> None:
-        from pagehop_bench.engines.pgvector import COPY_END, COPY_HEAD
-
-        into = f"COPY {self._table} (id, embedding) FROM STDIN (FORMAT binary)"
-        with self._connection.cursor() as cursor, cursor.copy(into) as copying:
-            copying.write(COPY_HEAD)
-            for start in range(0, len(base), _COPIED_AT_ONCE):
-                copying.write(
-                    rows_in_binary(start, np.asarray(base[start : start + _COPIED_AT_ONCE]), _COMPONENTS[self.type])
-                )
-            copying.write(COPY_END)
+    def _describe_filter(self) -> None:
+        """Lets the planner know how many rows a filter leaves, as it knows of a column."""
+        name = f"{self._table}_filter"
+        if self._one(f"SELECT count(*) FROM pg_statistic_ext WHERE stxname = '{name}'") == 0:
+            self._connection.execute(f"CREATE STATISTICS {name} ON (id % {FILTER_PARTS}) FROM {self._table}")
+            self._connection.execute(f"ANALYZE {self._table}")
 
     def _one(self, query: str) -> Any:
         return self._connection.execute(query).fetchone()[0]
@@ -181,6 +204,33 @@ def _read_ahead(options: Options) -> dict[str, str]:
     """How many reads may be under way, where a plan says so."""
     depth = options["effective_io_concurrency"]
     return {} if depth < 0 else {"effective_io_concurrency": str(depth)}
+
+
+class _Inserter(Inserter):
+    """COPY on a connection of its own."""
+
+    def __init__(self, connection: Any, table: str, component: str) -> None:
+        self._connection, self._table, self._component = connection, table, component
+
+    def insert(self, first: int, rows: Float32) -> None:
+        _copy(self._connection, self._table, first, rows, self._component)
+
+    def close(self, first: int) -> None:
+        self._connection.execute(f"DELETE FROM {self._table} WHERE id >= {first}")
+        self._connection.execute(f"VACUUM {self._table}")
+        self._connection.close()
+
+
+def _copy(connection: Any, table: str, first: int, rows: Float32, component: str) -> None:
+    """Brings rows in, with ids from `first`, in one transaction."""
+    from pagehop_bench.engines.pgvector import COPY_END, COPY_HEAD
+
+    into = f"COPY {table} (id, embedding) FROM STDIN (FORMAT binary)"
+    with connection.cursor() as cursor, cursor.copy(into) as copying:
+        copying.write(COPY_HEAD)
+        for start in range(0, len(rows), _COPIED_AT_ONCE):
+            copying.write(rows_in_binary(first + start, np.asarray(rows[start : start + _COPIED_AT_ONCE]), component))
+        copying.write(COPY_END)
 
 
 def rows_in_binary(first: int, vectors: Float32, component: str) -> bytes:

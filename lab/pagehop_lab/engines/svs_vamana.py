@@ -1,4 +1,8 @@
-"""Intel's Scalable Vector Search: a Vamana graph over float32 vectors."""
+"""Intel's Scalable Vector Search: a Vamana graph over its own codes (LVQ), or over float32 vectors.
+
+`bits` is `8` for codes of a byte a component, `4x8` for 4 bits that find candidates and 8 more that order them, `32`
+for none. The wheel has the codes in it; they are not in the open source.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pagehop_lab.engines.engine import LADDER, Description, Float32, Ids, Library, Options, Search, unit
+from pagehop_lab.analysis.recalls import unit
+from pagehop_lab.engines.engine import LADDER, Description, EngineError, Float32, Ids, Library, Options, Search
+
+# Bits of a component, in the codes that find candidates and in those that order them.
+_CODES = {"8": (8, 0), "4x8": (4, 8), "8x8": (8, 8)}
 
 
 class SvsVamana(Library):
@@ -15,9 +23,9 @@ class SvsVamana(Library):
 
     description: ClassVar = Description(
         "svs", "Scalable Vector Search", "svs",
-        build={"graph_max_degree": 64, "window_size": 128, "alpha": 1.2},
+        build={"graph_max_degree": 64, "window_size": 128, "alpha": 1.2, "bits": "8"},
         search={"search_window_size": LADDER},
-        source="intel.github.io/ScalableVectorSearch (getting started)",
+        source="intel.github.io/ScalableVectorSearch (getting started, vector compression)",
     )  # fmt: skip
 
     @classmethod
@@ -36,8 +44,24 @@ class SvsVamana(Library):
             graph_max_degree=options["graph_max_degree"],
             window_size=options["window_size"],
         )
-        self._index: Any = svs.Vamana.build(parameters, data, svs.DistanceType.L2, num_threads=threads)
+        coded = self._coded(data, options["bits"])
+        self._index: Any = svs.Vamana.build(parameters, coded, svs.DistanceType.L2, num_threads=threads)
         self._index.num_threads = 1
+
+    def _coded(self, data: Float32, bits: str) -> Any:
+        """Vectors as they are, or what makes codes of them; that wants a file."""
+        import svs
+
+        if bits == "32":
+            return data
+        try:
+            primary, residual = _CODES[bits]
+        except KeyError:
+            raise EngineError(f"bits = {bits}: there are {', '.join(['32', *_CODES])}") from None
+        path = str(self.folder / "rows.fvecs")
+        svs.write_vecs(data, path)
+        rows = svs.VectorDataLoader(path, svs.DataType.float32, dims=data.shape[1])
+        return svs.LVQLoader(rows, primary=primary, residual=residual)
 
     def searcher(self, options: Options, k: int) -> Search:
         index, angular = self._index, self._angular
@@ -53,4 +77,4 @@ class SvsVamana(Library):
         for part in ("config", "graph", "data"):
             (self.folder / part).mkdir()
         self._index.save(*(str(self.folder / part) for part in ("config", "graph", "data")))
-        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
+        return sum(file.stat().st_size for file in self.folder.glob("*/**/*") if file.is_file())

@@ -41,6 +41,7 @@ def summary(answers: Answers, dataset: Dataset, k: int) -> dict[str, Any]:
     told: dict[str, Any] = {
         "rows_short_count": _short(answers.ids),
         "rows_unknown_count": int((answers.ids >= dataset.facts.rows).sum()),
+        "rows_left_out_count": _left_out(answers.ids, dataset),
         "latency_us": _latency(answers.latency_ns),
         "queries_asked": len(np.unique(answers.query)),
         "answers_changed_count": 0,
@@ -65,6 +66,14 @@ def summary(answers: Answers, dataset: Dataset, k: int) -> dict[str, Any]:
         for interval in [bootstrap_mean(_by_query(answers.query[kept], samples))]
     }  # fmt: skip
     return told
+
+
+def _left_out(ids: Int64, dataset: Dataset) -> int:
+    """Rows that came although the filter leaves them out."""
+    if dataset.kept is None:
+        return 0
+    known = ids[(ids >= 0) & (ids < len(dataset.kept))]
+    return int((~dataset.kept[known]).sum())
 
 
 def _recalls(answers: Answers, kept: Int64, dataset: Dataset, k: int) -> Recalls:

@@ -1,4 +1,4 @@
-"""Libraries: sessions are threads of this process, each asks one query at a time.
+"""Libraries: sessions are threads of this process, each asks one query at a time, or one batch.
 
 The first search of every session is made before the clock. Requests come from one counter: in a closed loop each
 session takes the next when it has its answer; at a rate a request is due at a fixed time and its latency counts from
@@ -11,6 +11,7 @@ import ctypes
 import gc
 import itertools
 import math
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -22,9 +23,10 @@ import numpy as np
 
 from pagehop_bench import machine
 from pagehop_lab.data import Dataset
-from pagehop_lab.engines.engine import Float32, Ids, Library, Options, Search
+from pagehop_lab.engines.engine import EngineError, Float32, Ids, Library, Options, Search
 from pagehop_lab.measure import usage
 from pagehop_lab.measure.answers import Answers, summary
+from pagehop_lab.measure.limit import limited
 from pagehop_lab.measure.load import Ask
 
 # A measurement that only fails is cut.
@@ -37,6 +39,7 @@ class _Kept:
     """What one session did."""
 
     numbers: list[int] = field(default_factory=list)
+    """Of its calls."""
     latencies: list[int] = field(default_factory=list)
     ids: list[Ids] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -48,7 +51,7 @@ class _Phase:
     kept: list[_Kept]
 
     @property
-    def count(self) -> int:
+    def calls(self) -> int:
         return sum(len(one.numbers) for one in self.kept)
 
 
@@ -56,14 +59,14 @@ def measure(
     engine: Library, dataset: Dataset, options: Options, ask: Ask, scan_us: float
 ) -> tuple[dict[str, Any], Answers]:
     """Asks the queries of a set; `scan_us` is what a comparison with every row takes here."""
-    rows = [dataset.queries[number : number + 1] for number in range(len(dataset.queries))]
+    if ask.insert_rate:
+        raise EngineError("the lab inserts rows into servers only while they are searched")
     # Threads that a library starts for a search share the core, too.
-    with machine.pinned() if ask.one_core and ask.sessions == 1 else nullcontext():
-        if ask.cold_queries is not None:
-            engine.cool()
-            engine.on_phase("search")
-        searches = [engine.searcher(options, ask.k) for _ in range(ask.sessions)]
-        count = ask.cold_queries or _warmed(searches, rows, ask)
+    place = machine.pinned() if ask.one_core and ask.sessions == 1 else nullcontext()
+    with place, limited(ask.memory_mib) as limit:
+        if limit is not None:
+            limit.enter([os.getpid()])
+        searches, rows, count = _ready(engine, dataset, options, ask)
         gc.collect()
         gc.disable()
         others = engine.processes()
@@ -71,22 +74,24 @@ def measure(
         phase = _phase(searches, rows, count, ask.rate, ask.seconds_max)
         used = usage.of_processes(others) - before
         gc.enable()
-        ceiling_qps = ceiling(ask)
-    answers = _answers(phase, len(rows), ask.k)
+        limit_told = limit.told() if limit is not None else None
+        ceiling_calls_per_s = ceiling(ask)
+    answers = _answers(phase, rows, ask.k)
     errors = [text for one in phase.kept for text in one.errors]
-    done = max(phase.count, 1)
+    queries = len(answers.query)
+    done = max(queries, 1)
     # One thread with nothing to wait for: what the clock has more than the CPU, others took.
     alone = ask.sessions == 1 and not ask.rate and not others and ask.cold_queries is None
     raw: dict[str, Any] = {
-        "count": phase.count + len(errors),
+        "count": queries + len(errors),
         "errors": len(errors),
         "first_error": errors[0] if errors else None,
         "elapsed_s": phase.elapsed_s,
-        "qps": phase.count / phase.elapsed_s,
-        "unsent_count": max(count - phase.count - len(errors), 0) if ask.rate else 0,
+        "qps": queries / phase.elapsed_s,
+        "unsent_count": max(count - phase.calls - len(errors), 0) if ask.rate else 0,
         "index_used": engine.index_used(),
-        "client_share": phase.count / phase.elapsed_s / ceiling_qps,
-        "ceiling_qps": ceiling_qps,
+        "client_share": phase.calls / phase.elapsed_s / ceiling_calls_per_s,
+        "ceiling_qps": ceiling_calls_per_s * ask.batch,
         "storage_reads_per_query": used.bytes_read / usage.PAGE_BYTES / done,
         "bytes_read_per_query": used.bytes_read / done,
         "engine_cpu_us_per_query": used.cpu_s * 1e6 / done,
@@ -96,20 +101,51 @@ def measure(
         "waited": phase.elapsed_s / used.cpu_s if alone and used.cpu_s else None,
         "scan_us_per_query": scan_us,
     }
-    return raw | summary(answers, dataset, ask.k), answers
+    if limit_told is not None:
+        raw["memory_limit"] = limit_told
+    raw |= summary(answers, dataset, ask.k)
+    if ask.batch > 1:
+        # It is the call's, which none of its queries has alone.
+        raw["latency_us"] = None
+    return raw, answers
+
+
+def _ready(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tuple[list[Search], list[Float32], int]:
+    """Searches with their caches in the wanted state, the queries of each call, and how many calls to measure."""
+    queries = dataset.queries[:1] if ask.cache == "hot" else dataset.queries
+    rows = [queries[first : first + ask.batch] for first in range(0, len(queries), ask.batch)]
+    if ask.cold_queries is not None:
+        engine.memory_mib = ask.memory_mib
+        engine.cool()
+    if dataset.kept is None:
+        searches = [engine.searcher(options, ask.k) for _ in range(ask.sessions)]
+    else:
+        searches = [engine.filtered(options, ask.k, dataset.kept) for _ in range(ask.sessions)]
+    if ask.cold_queries is None:
+        return searches, rows, _warmed(searches, rows, ask)
+    if ask.cache == "hot":
+        _warmed(searches, rows, ask)
+    if ask.cache == "limited":
+        # What a steady state holds: the measured queries find what others left.
+        _phase(searches, _other_half_first(rows), None, None, ask.warmup_s)
+    engine.on_phase("search")
+    return searches, rows, ask.cold_queries
 
 
 def _warmed(searches: Sequence[Search], rows: Sequence[Float32], ask: Ask) -> int:
-    """Warms up, with other queries than those that are measured first; how many are to be measured."""
+    """Warms up, with other queries than those that are measured first; how many calls are to be measured."""
     for search in searches:
         search(rows[0])
-    middle = [*rows[len(rows) // 2 :], *rows[: len(rows) // 2]]
-    warmed = _phase(searches, middle, None, None, ask.warmup_s)
-    return ask.count(warmed.count / warmed.elapsed_s, len(rows))
+    warmed = _phase(searches, _other_half_first(rows), None, None, ask.warmup_s)
+    return ask.count(warmed.calls / warmed.elapsed_s, len(rows))
+
+
+def _other_half_first(rows: Sequence[Float32]) -> list[Float32]:
+    return [*rows[len(rows) // 2 :], *rows[: len(rows) // 2]]
 
 
 def ceiling(ask: Ask) -> float:
-    """QPS of this very loop with a search that does nothing but leave the interpreter to others, as libraries do."""
+    """Calls a second of this very loop, with a search that does nothing but leave the interpreter, as libraries do."""
     nothing = np.arange(ask.k, dtype=np.int64)[None]
     row = np.zeros((1, 1), dtype=np.float32)
     leave = ctypes.CDLL(None).sched_yield
@@ -120,7 +156,7 @@ def ceiling(ask: Ask) -> float:
 
     # The best of a few: what others take of the machine is no limit of the client.
     phases = [_phase([search] * ask.sessions, [row] * 1000, None, None, _CEILING_S) for _ in range(_CEILINGS)]
-    return max(phase.count / phase.elapsed_s for phase in phases)
+    return max(phase.calls / phase.elapsed_s for phase in phases)
 
 
 def scan_us(dataset: Dataset) -> float:
@@ -183,15 +219,19 @@ def _phase(
     return _Phase((time.perf_counter_ns() - start) / 1e9, kept)
 
 
-def _answers(phase: _Phase, amount: int, k: int) -> Answers:
-    """All sessions together, in the order of their requests."""
-    number = np.array([number for one in phase.kept for number in one.numbers], dtype=np.int64)
-    latency = np.array([latency for one in phase.kept for latency in one.latencies], dtype=np.int64)
-    ids = np.full((len(number), k), -1, dtype=np.int64)
-    for at, answer in enumerate(answer for one in phase.kept for answer in one.ids):
-        found = np.asarray(answer).reshape(-1)[:k]
-        ids[at, : len(found)] = found
+def _answers(phase: _Phase, rows: Sequence[Float32], k: int) -> Answers:
+    """All sessions together, in the order of their calls; each query of a call has the call's latency."""
+    each = (call for one in phase.kept for call in zip(one.numbers, one.latencies, one.ids, strict=True))
+    calls = sorted(each, key=lambda call: call[0])
+    sizes = np.array([len(rows[number % len(rows)]) for number, _, _ in calls], dtype=np.int64)
+    firsts = np.array([number % len(rows) for number, _, _ in calls], dtype=np.int64) * len(rows[0])
+    ends = np.cumsum(sizes)
+    query = np.repeat(firsts - (ends - sizes), sizes) + np.arange(sizes.sum())
+    latency = np.repeat(np.array([latency for _, latency, _ in calls], dtype=np.int64), sizes)
+    ids = np.full((len(query), k), -1, dtype=np.int64)
+    for end, size, (_, _, answer) in zip(ends, sizes, calls, strict=True):
+        found = np.asarray(answer).reshape(size, -1)[:, :k]
+        ids[end - size : end, : found.shape[1]] = found
     # Unsigned ids of libraries say nothing found with their greatest number.
     ids[ids > 2**62] = -1
-    order = np.argsort(number)
-    return Answers(number[order] % max(amount, 1), latency[order], ids[order])
+    return Answers(query, latency, ids)

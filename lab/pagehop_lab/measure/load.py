@@ -18,7 +18,17 @@ class Ask:
     warmup_s: float
     one_core: bool
     cold_queries: int | None = None
-    """So many queries, each once, with all caches empty before; None to ask until the time is over, warmed up."""
+    """In the suite `cold`, so many queries; None to ask until the time is over, warmed up."""
+    cache: str = "cold"
+    """With `cold_queries`: `cold`, `limited` or `hot`, as plans say it."""
+    memory_mib: int = 0
+    """What the engine may hold where caches are `limited`."""
+    batch: int = 1
+    """Queries of one call of a library."""
+    matching: float = 1.0
+    """Share of the rows that a filter leaves."""
+    insert_rate: float = 0.0
+    """Rows a second that are inserted meanwhile."""
 
     def count(self, qps: float, queries: int) -> int:
         """Requests of a measurement, from what warming up said: whole passes, unless one alone takes too long."""

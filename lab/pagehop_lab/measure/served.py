@@ -18,7 +18,9 @@ from pagehop_lab.data import Dataset
 from pagehop_lab.engines.engine import EngineError, Options, Question, Served
 from pagehop_lab.measure import usage
 from pagehop_lab.measure.answers import Answers, summary
+from pagehop_lab.measure.limit import limited
 from pagehop_lab.measure.load import Ask
+from pagehop_lab.measure.stream import Stream
 
 _CEILING_S = 0.5
 
@@ -27,10 +29,10 @@ def measure(
     engine: Served, dataset: Dataset, options: Options, ask: Ask, folder: Path
 ) -> tuple[dict[str, Any], Answers]:
     """Asks the queries of a set, from a file in `folder` on."""
-    question = engine.question(options, ask.k)
     if ask.cold_queries is not None:
-        return _measure_cold(engine, question, dataset, ask, folder)
-    with _place(engine, ask):
+        return _measure_in_state(engine, dataset, options, ask, folder)
+    question = engine.question(options, ask.k, ask.matching)
+    with Stream(engine, dataset, ask.insert_rate) as stream, _place(engine, ask):
         length = ["--seconds", f"{max(ask.warmup_s, 0.1):g}"]
         warmed = _run(question, dataset, ask, [*length, "--warmup", "0"])
         if warmed["errors"] or not warmed["count"]:
@@ -43,37 +45,62 @@ def measure(
         said = _run(question, dataset, ask, more)
     kept = np.load(file)
     answers = Answers(kept[:, 0], kept[:, 1], kept[:, 2:])
-    return _raw(engine, question, said, ask) | summary(answers, dataset, ask.k), answers
+    raw = _raw(engine, question, said, ask) | stream.told()
+    return raw | summary(answers, stream.dataset(), ask.k), answers
 
 
-def _measure_cold(
-    engine: Served, question: Question, dataset: Dataset, ask: Ask, folder: Path
+def _measure_in_state(
+    engine: Served, dataset: Dataset, options: Options, ask: Ask, folder: Path
 ) -> tuple[dict[str, Any], Answers]:
-    """The first queries after all caches were emptied.
-
-    The load generator executes the statement with its first query before the clock; so the first is one more, and what
-    was asked for it does not count.
-    """
+    """A few queries, with caches in the state that is asked for. Every state begins with empty ones."""
     assert ask.cold_queries is not None
-    count = min(ask.cold_queries, len(dataset.queries) - 1)
+    engine.memory_mib = ask.memory_mib
     engine.cool()
+    pid = engine.pid()
+    with limited(ask.memory_mib) as limit:
+        if limit is not None and pid is not None:
+            limit.enter(usage.family(pid))
+        raw, answers = _ask_few(engine, dataset, options, ask, folder)
+        if limit is not None:
+            raw["memory_limit"] = limit.told()
+    return raw | summary(answers, dataset, ask.k), answers
+
+
+def _ask_few(
+    engine: Served, dataset: Dataset, options: Options, ask: Ask, folder: Path
+) -> tuple[dict[str, Any], Answers]:
+    """Cold, the load generator executes the statement with its first query before the clock; so the first is one more,
+    and what was asked for it does not count.
+    """
+    question, file = engine.question(options, ask.k), folder / "answers.npy"
+    # What the server reads to tell of itself belongs to the warming up, too.
+    more = ["--server-pid-cpu", "--blocks"]
+    uncounted = int(ask.cache == "cold")
+    count = min(ask.cold_queries or 0, len(dataset.queries) - uncounted)
+    one = folder / "query.npy"
+    if ask.cache == "hot":
+        np.save(one, dataset.queries[:1])
+        more += ["--queries", str(one)]
+    if not uncounted:
+        # In a run of its own: what it reads is not counted. It begins in the middle of the file.
+        with _place(engine, ask):
+            _run(question, dataset, ask, ["--count", "1", "--warmup", f"{ask.warmup_s:g}", *more])
     engine.on_phase("search")
-    file = folder / "answers.npy"
     pid = engine.pid()
     before = usage.bytes_read(pid) if pid is not None else None
     with _place(engine, ask):
-        more = ["--count", str(count + 1), "--warmup", "0", "--answers", str(file), "--server-pid-cpu", "--blocks"]
-        said = _run(question, dataset, ask, more)
-    kept = np.load(file)[1:]
+        length = ["--count", str(count + uncounted), "--warmup", "0"]
+        said = _run(question, dataset, ask, [*length, "--answers", str(file), *more])
+    kept = np.load(file)[uncounted:]
     answers = Answers(kept[:, 0], kept[:, 1], kept[:, 2:])
     raw = _raw(engine, question, said, ask) | {"count": len(kept), "waited": None}
     total_s = float(answers.latency_ns.sum()) / 1e9
     raw |= {"elapsed_s": total_s, "qps": len(kept) / total_s}
     if pid is not None and before is not None:
         # The processes of connections are gone with their counters: what they read was added to their parent's.
-        read = usage.bytes_read(pid) - before
-        raw |= {"bytes_read_per_query": read / (count + 1), "storage_reads_per_query": read / 4096 / (count + 1)}
-    return raw | summary(answers, dataset, ask.k), answers
+        read = (usage.bytes_read(pid) - before) / (count + uncounted)
+        raw |= {"bytes_read_per_query": read, "storage_reads_per_query": read / usage.PAGE_BYTES}
+    return raw, answers
 
 
 def ceiling(engine: Served, options: Options, ask: Ask) -> dict[str, Any]:
@@ -92,7 +119,7 @@ def ceiling(engine: Served, options: Options, ask: Ask) -> dict[str, Any]:
 
 def _place(engine: Served, ask: Ask) -> Any:
     """One core for client and server while one session asks: neither wakes another."""
-    if not (ask.one_core and ask.sessions == 1 and engine.pid() is not None):
+    if not (ask.one_core and ask.sessions == 1 and not ask.insert_rate and engine.pid() is not None):
         return nullcontext()
     from pagehop_bench.postgres.servers import on_one_core
 
@@ -103,7 +130,8 @@ def _place(engine: Served, ask: Ask) -> Any:
 
 
 def _run(question: Question, dataset: Dataset, ask: Ask, more: list[str]) -> dict[str, Any]:
-    words = ["--queries", str(dataset.folder / "queries.npy"), "--connections", str(ask.sessions), "-k", str(ask.k)]
+    words = ["--connections", str(ask.sessions), "-k", str(ask.k)]
+    words += [] if "--queries" in more else ["--queries", str(dataset.folder / "queries.npy")]
     words += ["--param-type", question.param_type] if question.param_type else []
     for name, value in question.settings.items():
         words += ["--set", f"{name}={value}"]
@@ -132,7 +160,7 @@ def _raw(engine: Served, question: Question, said: dict[str, Any], ask: Ask) -> 
     plan, blocks, pid = said["plan"], said["blocks"] or {}, engine.pid()
     client_us = said["client_cpu_us_per_query"]
     busy = said["server_cpu_us_per_query"]
-    one_core = ask.one_core and ask.sessions == 1 and pid is not None
+    one_core = ask.one_core and ask.sessions == 1 and not ask.insert_rate and pid is not None
     waited = None
     if one_core and not ask.rate and busy is not None and client_us is not None:
         waited = said["elapsed_s"] * 1e6 / max(said["count"], 1) / (busy + client_us)

@@ -1,7 +1,7 @@
 """What the disk under a folder does in a phase of the work: requests, sizes, waiting, and how busy it is.
 
-The kernel counts for the whole device, so whatever else uses it is counted, too; it has no counts of single sizes and
-places, which only tracing has. Where a folder is on no disk of its own, nothing is known.
+The kernel counts for the whole device, so whatever else uses it is counted, too. Single sizes and places are from its
+trace, where there is one. Where a folder is on no disk of its own, nothing is known.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pagehop_lab.measure import usage
+from pagehop_lab.measure.tracing import Trace
 
 _SECTOR_BYTES = 512
 
@@ -46,9 +47,12 @@ class Counters:
 def profile(before: Counters, after: Counters, seconds: float) -> dict[str, float | None]:
     """What a device did between two looks at its counters."""
     reads, writes = after.reads - before.reads, after.writes - before.writes
+    waiting_s, busy_s = (after.waiting_ms - before.waiting_ms) / 1e3, (after.busy_ms - before.busy_ms) / 1e3
     read_bytes = (after.read_sectors - before.read_sectors) * _SECTOR_BYTES
     write_bytes = (after.write_sectors - before.write_sectors) * _SECTOR_BYTES
     return {
+        "reads": reads,
+        "writes": writes,
         "reads_per_s": reads / seconds,
         "writes_per_s": writes / seconds,
         "read_bytes_per_s": read_bytes / seconds,
@@ -58,17 +62,26 @@ def profile(before: Counters, after: Counters, seconds: float) -> dict[str, floa
         "ms_per_read": (after.read_ms - before.read_ms) / reads if reads else None,
         "ms_per_write": (after.write_ms - before.write_ms) / writes if writes else None,
         "read_share": reads / (reads + writes) if reads + writes else None,
-        "queue_depth": (after.waiting_ms - before.waiting_ms) / 1e3 / seconds,
-        "busy_share": min((after.busy_ms - before.busy_ms) / 1e3 / seconds, 1.0),
+        "queue_depth": waiting_s / seconds,
+        # In flight while anything is: what reading ahead makes greater, whatever the CPU does in between.
+        "queue_depth_busy": waiting_s / busy_s if busy_s else None,
+        "busy_share": min(busy_s / seconds, 1.0),
     }
 
 
 class Phases:
     """Phases of some work, one after the other; each ends when the next begins."""
 
-    def __init__(self, folder: Path, processes: Callable[[], Sequence[int]]) -> None:
+    def __init__(self, folder: Path, processes: Callable[[], Sequence[int]], traced: bool = False) -> None:
         """Watches the disk under `folder`, and the CPU of this process and of `processes`, with their descendants."""
         self._folder, self._processes = folder, processes
+        self._trace: Trace | None = None
+        self._untraced: str | None = None
+        if traced:
+            try:
+                self._trace = Trace(folder.stat().st_dev)
+            except OSError as error:
+                self._untraced = f"no trace of the disk: {error.strerror or error}"
         self._name: str | None = None
         self._begun = self._cpu_s = 0.0
         self._before: Counters | None = None
@@ -79,6 +92,11 @@ class Phases:
         if self._name is not None:
             self._end(self._name)
         self._name = name
+        if self._trace is not None:
+            if name is None:
+                self._trace.close()
+                return
+            self._trace.clear()
         self._begun, self._before = time.perf_counter(), Counters.of(self._folder)
         self._cpu_s = usage.of_processes(self._processes()).cpu_s
 
@@ -86,6 +104,12 @@ class Phases:
         seconds = time.perf_counter() - self._begun
         after = Counters.of(self._folder)
         cpu_s = usage.of_processes(self._processes()).cpu_s - self._cpu_s
-        disk = profile(self._before, after, seconds) if self._before and after else None
+        disk: dict[str, Any] | None = None
+        if self._before and after:
+            disk = {**profile(self._before, after, seconds)}
+        if disk is not None and self._trace is not None:
+            disk |= {"requests": self._trace.read()}
+        elif disk is not None and self._untraced is not None:
+            disk |= {"untraced": self._untraced}
         # A server that was started meanwhile brings the CPU that it had before.
         self.told.append({"phase": name, "seconds": seconds, "cpu_s": max(cpu_s, 0.0), "disk": disk})

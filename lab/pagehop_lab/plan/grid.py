@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from pagehop_lab.plan.model import DatasetSpec, EngineSpec, Load, Options, Plan
@@ -52,6 +53,8 @@ class PointSpec:
     search: Options
     sessions: int
     repeat: int
+    asked: Options = field(default_factory=dict)
+    """What else there is to the load, where it is not the plain one: see `asked`."""
 
     def identity(self, plan: Plan, dataset: Mapping[str, Any], machine: str, version: str | None) -> dict[str, Any]:
         """All that decides what a search takes; `dataset` is what is known of the set."""
@@ -65,6 +68,7 @@ class PointSpec:
                 "cold_queries": plan.cold_queries,
                 "seconds": load.seconds,
                 "one_core": load.one_core,
+                **self.asked,
             },
             "repeat": self.repeat,
         }
@@ -73,7 +77,8 @@ class PointSpec:
     def name(self) -> str:
         """A few words, for people and files."""
         sessions = f"s{self.sessions}" if self.sessions > 1 else ""
-        return ".".join(filter(None, [self.index.name, words(self.search), sessions, f"r{self.repeat + 1}"]))
+        parts = [self.index.name, words(self.search), sessions, words(self.asked), f"r{self.repeat + 1}"]
+        return ".".join(filter(None, parts))
 
 
 def indexes(plan: Plan, dataset: DatasetSpec, rebuild: int) -> list[IndexSpec]:
@@ -83,9 +88,31 @@ def indexes(plan: Plan, dataset: DatasetSpec, rebuild: int) -> list[IndexSpec]:
     return [specs[at] for at in range(longest) for specs in each if at < len(specs)]
 
 
+def asked(engine: EngineSpec, load: Load) -> list[Options]:
+    """Every load of an engine beside the number of sessions; what is plain about one is not named.
+
+    Filters and inserts are not combined: of a row that came meanwhile no filter's truth knows.
+    """
+    batches = [1] if engine.served else load.batch
+    plain: Options = {"batch": 1, "cache": "cold", "memory_mib": 0, "matching": 1.0, "insert_rate": 0.0}
+    found = []
+    for batch, cache, matching, rate in product(batches, load.caches, load.matching, load.insert_rate):
+        if matching < 1 and rate > 0:
+            continue
+        limit = load.memory_mib if cache == "limited" else 0
+        values: Options = dict(zip(plain, (batch, cache, limit, matching, rate), strict=True))
+        found.append({name: value for name, value in values.items() if value != plain[name]})
+    return found
+
+
 def points(index: IndexSpec, load: Load, repeat: int) -> list[PointSpec]:
     """What is measured on an index in one repeat."""
-    return [PointSpec(index, search, count, repeat) for count in load.sessions for search in index.engine.search]
+    return [
+        PointSpec(index, search, count, repeat, more)
+        for more in asked(index.engine, load)
+        for count in load.sessions
+        for search in index.engine.search
+    ]
 
 
 def everything(plan: Plan) -> Iterator[PointSpec]:

@@ -12,6 +12,8 @@ Options = dict[str, OptionValue]
 RecallBy = Literal["threshold", "ties", "id"]
 
 SUITES = ("equal-recall", "concurrency", "cold", "phases")
+CACHES = ("cold", "limited", "hot")
+"""All empty; too small for the index, by a limit of the engine's memory; one query, asked over and over."""
 TARGETS = (1.0, 0.99, 0.98, 0.97, 0.96, 0.95)
 
 
@@ -45,6 +47,8 @@ class EngineSpec:
     search: tuple[Options, ...]
     url: str | None = None
     """A server that runs already."""
+    served: bool = False
+    """Whether it is a server, which takes one query at a time."""
 
     @property
     def server(self) -> str | None:
@@ -60,6 +64,12 @@ class Load:
     """Neighbors wanted."""
     sessions: tuple[int, ...] = (1,)
     """How many ask at once."""
+    batch: tuple[int, ...] = (1,)
+    """Queries of one call of a library. A query among others has no latency of its own."""
+    matching: tuple[float, ...] = (1.0,)
+    """Shares of the rows that a filter leaves; 1 is no filter."""
+    insert_rate: tuple[float, ...] = (0.0,)
+    """Rows a second that are inserted meanwhile."""
     rate: float | None = None
     """Requests a second of all sessions together; without it, each asks again when it has its answer."""
     seconds: float = 1.0
@@ -75,6 +85,10 @@ class Load:
     """Indexes that are held at once, and measured in turns."""
     cold_queries: int = 50
     """Queries of a measurement in the suite `cold`, each asked once; all caches are empty before the first."""
+    caches: tuple[str, ...] = ("cold",)
+    """States of the suite `cold`; see CACHES."""
+    memory_mib: int = 256
+    """Memory that the engine has where caches are `limited`."""
     build_threads: int = 1
     one_core: bool = True
     """Whether client and engine share one core while one session asks."""

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from pagehop_lab.engines.catalog import CATALOG, NAMES
-from pagehop_lab.engines.engine import Description
+from pagehop_lab.engines.engine import Description, Served
 from pagehop_lab.plan.model import (
+    CACHES,
     SUITES,
     TARGETS,
     DatasetSpec,
@@ -58,6 +59,7 @@ def read_text(text: str, name: str) -> Plan:
     engines = [_engine(one) for one in table.take_tables("engine")]
     table.refuse_unknown()
     _say_missing(datasets, engines)
+    _say_impossible(suite, load, engines)
     if max(targets) > 1:
         raise PlanError(f"targets: {max(targets):g} is no recall, the most is 1")
     if base is not None:
@@ -78,10 +80,30 @@ def _say_missing(datasets: Sequence[DatasetSpec], engines: Sequence[EngineSpec])
                 raise PlanError(f"{what}[{number + 1}].name: {name} is there twice; give lists of options instead")
 
 
+def _say_impossible(suite: str, load: Load, engines: Sequence[EngineSpec]) -> None:
+    """Loads that there cannot be."""
+    served = [engine.name for engine in engines if engine.served]
+    if 1 not in load.batch and served:
+        raise PlanError(f"load.batch: {served[0]} is a server, which takes one query at a time; add 1")
+    if max(load.batch) > 1 and load.rate is not None:
+        raise PlanError("load.batch: a rate is of single queries; leave one of both out")
+    if max(load.matching) > 1:
+        raise PlanError(f"load.matching: {max(load.matching):g} is no share of the rows, the most is 1")
+    if suite == "cold":
+        for name in ("batch", "matching", "insert_rate"):
+            if getattr(load, name) != getattr(_DEFAULTS, name):
+                raise PlanError(f"load.{name}: the suite cold has none")
+    elif load.caches != _DEFAULTS.caches:
+        raise PlanError(f"load.caches: the suite {suite} has none, cold has")
+
+
 def _load(table: Table) -> Load:
     load = Load(
         k=table.take("k", int, _DEFAULTS.k, least=1),
         sessions=table.take_list("sessions", int, _DEFAULTS.sessions, least=1),
+        batch=table.take_list("batch", int, _DEFAULTS.batch, least=1),
+        matching=table.take_list("matching", float, _DEFAULTS.matching, least=1e-3),
+        insert_rate=table.take_list("insert_rate", float, _DEFAULTS.insert_rate, least=0),
         rate=table.take_some("rate", float, least=1e-3),
         seconds=table.take("seconds", float, _DEFAULTS.seconds, least=0),
         seconds_max=table.take("seconds_max", float, _DEFAULTS.seconds_max, least=0.1),
@@ -90,12 +112,16 @@ def _load(table: Table) -> Load:
         rebuilds=table.take("rebuilds", int, _DEFAULTS.rebuilds, least=1),
         in_turns=table.take("in_turns", int, _DEFAULTS.in_turns, least=1),
         cold_queries=table.take("cold_queries", int, _DEFAULTS.cold_queries, least=1),
+        caches=table.take_list("caches", str, _DEFAULTS.caches),
+        memory_mib=table.take("memory_mib", int, _DEFAULTS.memory_mib, least=16),
         build_threads=table.take("build_threads", int, _DEFAULTS.build_threads, least=1),
         one_core=table.take("one_core", bool, _DEFAULTS.one_core),
         build_timeout_s=table.take("build_timeout_s", float, _DEFAULTS.build_timeout_s, least=1),
         search_timeout_s=table.take("search_timeout_s", float, _DEFAULTS.search_timeout_s, least=1),
     )
     table.refuse_unknown()
+    for state in load.caches:
+        choose(table.at("caches"), state, CACHES)
     return load
 
 
@@ -123,7 +149,7 @@ def _engine(table: Table) -> EngineSpec:
     defaults: dict[str, Sequence[OptionValue]] = {option: [value] for option, value in description.build.items()}
     build = _grid(table.at("build"), build_given, defaults, description)
     search = _grid(table.at("search"), search_given, description.search, description)
-    return EngineSpec(name, build, search, url)
+    return EngineSpec(name, build, search, url, issubclass(CATALOG[name], Served))
 
 
 def _grid(

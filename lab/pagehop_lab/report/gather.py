@@ -8,6 +8,7 @@ from typing import Any
 
 from pagehop_lab.analysis.coverage import Cell, coverage
 from pagehop_lab.analysis.points import Point, options_of
+from pagehop_lab.analysis.recalls import RECALL_NAMES
 from pagehop_lab.analysis.verdicts import judge, looks_like_scans
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import Description
@@ -15,8 +16,6 @@ from pagehop_lab.plan import Plan
 from pagehop_lab.plan.grid import IndexSpec, PointSpec, everything
 from pagehop_lab.store import Record, RunFolder, cell
 from pagehop_lab.suites.results import Build, EngineFacts, Results
-
-_RECALLS = {"threshold": "by_threshold", "ties": "with_ties", "id": "by_id"}
 
 Descriptions = Mapping[str, Description]
 
@@ -89,7 +88,8 @@ def _options(spec: PointSpec) -> tuple[tuple[str, Any], ...]:
     """Options by which a reader would miss a point; those of a build apart from those of a search."""
     build = tuple((f"build {name}", value) for name, value in spec.index.build.items())
     search = tuple(spec.search.items())
-    return (*build, *search, ("sessions", spec.sessions), ("repeat", spec.repeat + 1))
+    load = (("sessions", spec.sessions), *spec.asked.items())
+    return (*build, *search, *load, ("repeat", spec.repeat + 1))
 
 
 def _scans(specs: Sequence[PointSpec], found: Mapping[str, Record]) -> dict[str, str | None]:
@@ -104,11 +104,11 @@ def _point(spec: PointSpec, record: Record, plan: Plan, betrayed: str | None) ->
     raw = record.raw
     judged = judge(raw)
     wrong = (*judged.wrong, betrayed) if betrayed else judged.wrong
-    recall = raw["recall"][_RECALLS[plan.recall]] if raw["recall"] else 0.0
+    recall = raw["recall"][RECALL_NAMES[plan.recall]] if raw["recall"] else 0.0
     return Point(
         spec.index.dataset.name, spec.index.engine.name, options_of(spec.index.build), options_of(spec.search),
         recall, raw["qps"], spec.sessions, spec.index.rebuild, spec.repeat, wrong, judged.noted,
-        record.file, raw,
+        record.file, options_of(spec.asked), raw,
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pagehop_lab.report.gather import Descriptions, gather
 from pagehop_lab.report.gather_servers import gather_servers, servers_head
 from pagehop_lab.report.page import Head, head_of, page
 from pagehop_lab.store import RunFolder, StoreError
-from pagehop_lab.suites import cold, concurrency, equal_recall, every_suite, oltp, phases, vector_inserts
+from pagehop_lab.suites import agreement, cold, concurrency, equal_recall, every_suite, oltp, phases, vector_inserts
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.table import Section, Table
@@ -47,11 +47,9 @@ class _Report:
 
 def write(path: Path, *, quiet: bool, descriptions: Descriptions | None = None) -> Results:
     """Writes the report of the run at `path`, and prints its tables unless `quiet`."""
-    folder = RunFolder(path)
-    plan = read_text(folder.plan, path.name)
-    results = gather(folder, plan, folder.machine["kind"], descriptions)
+    results = _read(path, descriptions)
     of_the_run = [every_suite.coverage(results), every_suite.engines(results)]
-    report = _Report(head_of(results), files.about(results), SUITES[plan.suite](results), of_the_run)
+    report = _Report(head_of(results), files.about(results), SUITES[results.suite](results), of_the_run)
     _write(path, report, quiet=quiet)
     return results
 
@@ -88,6 +86,28 @@ def _write(path: Path, report: _Report, *, quiet: bool) -> None:
             print(f"\n{terminal.lines(section)}")
         for table in report.of_the_run:
             print(f"\n{terminal.text(table)}\n  {table.note}")
+
+
+def compare(first: Path, second: Path, descriptions: Descriptions | None = None) -> dict[str, int]:
+    """Prints and writes beside the second run whether it agrees with the first; how many figures do and do not."""
+    one, other = (_read(path, descriptions) for path in (first, second))
+    table, counts = agreement.agreement(one, other)
+    table = replace(table, name=f"agreement-with-{first.resolve().name}")
+    target = second / PAGE.parent / f"{table.name}.csv"
+    try:
+        target.parent.mkdir(exist_ok=True)
+        _replace(target, files.as_csv(table))
+    except OSError as error:
+        raise StoreError(f"cannot write {target}: {error.strerror or error}") from error
+    print(f"{terminal.text(table)}\n  {table.note}")
+    for told in agreement.differences(one, other):
+        print(f"  not alike: {told}")
+    return counts
+
+
+def _read(path: Path, descriptions: Descriptions | None) -> Results:
+    folder = RunFolder(path)
+    return gather(folder, read_text(folder.plan, path.name), folder.machine["kind"], descriptions)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from pagehop_lab.measure import tracing
 from pagehop_lab.measure.usage import family
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -134,6 +135,7 @@ class Child:
         _living.discard(self._process.pid)
         self.ended = True
         end_orphans(self.folder)
+        tracing.forget(self._process.pid)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Child:

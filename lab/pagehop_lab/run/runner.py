@@ -20,6 +20,7 @@ from pagehop_lab.analysis.verdicts import Verdicts, judge
 from pagehop_lab.engines.engine import Library, Served
 from pagehop_lab.plan import DatasetSpec, EngineSpec, Plan
 from pagehop_lab.plan.grid import IndexSpec, PointSpec, everything, indexes, points
+from pagehop_lab.plan.model import Options
 from pagehop_lab.run import environments
 from pagehop_lab.run.child import Child, EngineFailed
 from pagehop_lab.run.progress import Progress
@@ -162,12 +163,12 @@ class Runner:
             said = child.ask(
                 "build", plan.load.build_timeout_s, folder=str(child.folder), dataset=str(dataset.folder),
                 name=dataset.facts.name, options=index.build, threads=plan.load.build_threads, seed=plan.seed,
-                url=index.engine.url,
+                url=index.engine.url, traced=plan.suite in ("cold", "phases"),
             )  # fmt: skip
             self.folder.add("builds", index.name, identity, said)
             self.progress.say(f"{index.name}: built in {said['build_s']:.1f} s, {_megabytes(said['index_bytes'])}")
             for sessions in plan.load.sessions:
-                ask = self._ask(sessions)
+                ask = self._ask(sessions, {})
                 ceiling = child.ask("ceiling", plan.load.search_timeout_s, options=index.engine.search[0], ask=ask)
                 self.folder.add("ceilings", f"{index.name}.s{sessions}", {**identity, "sessions": sessions}, ceiling)
                 self.progress.say(
@@ -195,7 +196,7 @@ class Runner:
                 for _ in range(_ATTEMPTS):
                     raw = child.ask(
                         "measure", self.plan.load.search_timeout_s, folder=str(child.folder), options=spec.search,
-                        ask=self._ask(spec.sessions),
+                        ask=self._ask(spec.sessions, spec.asked),
                     )  # fmt: skip
                     judged = self._keep(spec, dataset, child, raw)
                     if not any(reason.startswith(_PASSING) for reason in judged.wrong):
@@ -208,23 +209,24 @@ class Runner:
             told = f"recall {recall:.4f}  {raw['qps']:,.0f} QPS" + "".join(f"  INVALID {one}" for one in judged.wrong)
             self.progress.point(spec.name, told)
 
-    def _ask(self, sessions: int) -> dict[str, Any]:
+    def _ask(self, sessions: int, asked: Options) -> dict[str, Any]:
         load = self.plan.load
         return {
             "k": load.k, "sessions": sessions, "rate": load.rate, "seconds": load.seconds,
             "seconds_max": load.seconds_max, "warmup_s": load.warmup_s, "one_core": load.one_core,
-            "cold_queries": self.plan.cold_queries,
+            "cold_queries": self.plan.cold_queries, **asked,
         }  # fmt: skip
 
     def _keep(self, spec: PointSpec, dataset: data.Dataset, child: Child, raw: dict[str, Any]) -> Verdicts:
         """Keeps a measurement, and says what is wrong with it."""
         description = self.catalog[spec.index.engine.name].description
+        cache = "storage" if description.reads_storage else "hot"
         raw |= {
             "k": self.plan.load.k,
             "sessions": spec.sessions,
             "rate": self.plan.load.rate,
             "exact_by_design": description.exact,
-            "cache": "cold" if self.plan.cold_queries else "storage" if description.reads_storage else "hot",
+            "cache": spec.asked.get("cache", "cold") if self.plan.cold_queries else cache,
         }
         with np.load(child.folder / "answers.npz") as file:
             arrays = {name: file[name] for name in file.files}

@@ -23,7 +23,7 @@ import numpy as np
 
 from pagehop_bench import machine
 from pagehop_lab import data
-from pagehop_lab.engines.engine import Engine, EngineError, Library, NotInstalled, Served
+from pagehop_lab.engines.engine import FILTER_PARTS, Engine, EngineError, Library, NotInstalled, Served
 from pagehop_lab.measure import storage
 from pagehop_lab.measure.load import Ask
 
@@ -38,6 +38,7 @@ class Worker:
         self._engine: Engine | None = None
         self._dataset: data.Dataset | None = None
         self._scan_us = 0.0
+        self._traced = False
 
     def ready(self) -> dict[str, Any]:
         """Nothing: the process is there, and has loaded what it is made of."""
@@ -49,9 +50,18 @@ class Worker:
         return {"version": version, "python": sys.version.split()[0], "numpy": np.__version__}
 
     def build(
-        self, folder: str, dataset: str, name: str, options: dict[str, Any], threads: int, seed: int, url: str | None
+        self,
+        folder: str,
+        dataset: str,
+        name: str,
+        options: dict[str, Any],
+        threads: int,
+        seed: int,
+        url: str | None,
+        traced: bool,
     ) -> dict[str, Any]:
-        """Builds the index, and says what that took."""
+        """Builds the index, and says what that took; with `traced` all requests to the disk are looked at."""
+        self._traced = traced
         self._dataset = data.load(Path(dataset), name)
         metric = self._dataset.facts.metric
         if metric not in self._kind.description.metrics:
@@ -104,7 +114,7 @@ class Worker:
             pid = engine.pid()
             return [] if pid is None else [pid]
 
-        phases = storage.Phases(engine.folder, processes)
+        phases = storage.Phases(engine.folder, processes, self._traced)
         engine.on_phase = phases.begin
         phases.begin(first)
         return phases
@@ -124,15 +134,20 @@ class Worker:
         """Measures one point; its answers are in `folder` afterwards."""
         assert self._engine is not None, "a build comes first"
         assert self._dataset is not None
-        phases = self._watch("search" if ask["cold_queries"] is None else "cool")
+        asked, dataset = Ask(**ask), self._dataset
+        if asked.matching < 1:
+            parts = round(FILTER_PARTS * asked.matching)
+            kept = np.arange(len(dataset.base)) % FILTER_PARTS < parts
+            dataset = data.filtered(dataset, kept, f"{parts}-of-{FILTER_PARTS}")
+        phases = self._watch("search" if asked.cold_queries is None else "cool")
         if isinstance(self._engine, Library):
             from pagehop_lab.measure import in_process
 
-            raw, answers = in_process.measure(self._engine, self._dataset, options, Ask(**ask), self._scan_us)
+            raw, answers = in_process.measure(self._engine, dataset, options, asked, self._scan_us)
         else:
             from pagehop_lab.measure import served
 
-            raw, answers = served.measure(self._engine, self._dataset, options, Ask(**ask), Path(folder))
+            raw, answers = served.measure(self._engine, dataset, options, asked, Path(folder))
         phases.begin(None)
         raw["phases"] = phases.told
         np.savez(Path(folder) / "answers.npz", **answers.as_arrays())  # type: ignore[arg-type]

@@ -1,10 +1,10 @@
-"""Suite c: the first queries after every cache was emptied, and what reading ahead makes of them."""
+"""Suite c: queries with empty, scarce and hot caches, and what reading ahead makes of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pagehop_lab.analysis.points import OptionValue, Point, shown
+from pagehop_lab.analysis.points import Options, Point, shown, told
 from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.suites import equal_recall, every_suite
 from pagehop_lab.suites.results import Results
@@ -19,15 +19,21 @@ def sections(results: Results) -> list[Section]:
     found = []
     for dataset, facts in results.datasets.items():
         points = results.of(dataset)
-        title = f"{dataset}: {facts['rows']:,} x {facts['dim']}, {facts['metric']}, cold"
+        title = f"{dataset}: {facts['rows']:,} x {facts['dim']}, {facts['metric']}, {_states(results)}"
+        # Settings of one state only lie on one curve.
+        drawn = results.by_load(dataset)[min(results.by_load(dataset))]
         tables = [
             latencies(results, settings_of(points), dataset),
             every_suite.indexes(results, dataset),
             every_suite.invalid(results, points, dataset),
             every_suite.all_points(results, points, dataset),
         ]
-        found.append(Section(title, [equal_recall.chart(results, points, dataset)], tables))
+        found.append(Section(title, [equal_recall.chart(results, drawn, dataset)], tables))
     return found
+
+
+def _states(results: Results) -> str:
+    return " and ".join(results.load["caches"])
 
 
 def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Table:
@@ -36,30 +42,36 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
     for setting in settings:
         base, mean = _base(setting, settings), _middle(setting, "mean")
         theirs = _middle(base, "mean") if base is not None and base is not setting else None
+        label = " ".join(filter(None, [shown(setting.build), shown(setting.search)]))
         rows.append([
             Cell(results.title(setting.engine), setting.engine),
-            Cell(setting.label, setting.label),
+            Cell(label, label),
+            Cell(told(setting.asked).removeprefix("caches ") or "cold"),
             Cell.of(setting.recall.median, ".4f"),
             Cell.of(mean, ",.2f", file=setting.middle.file),
             Cell.of(theirs / mean if theirs and mean else None, ".2f"),
             Cell.of(_middle(setting, "stdev"), ",.2f"),
             Cell.of(_middle(setting, "p50"), ",.2f"),
             Cell.of(_middle(setting, "p99"), ",.2f"),
-            Cell.of(_figure(setting, "storage_reads_per_query"), ",.1f"),
             Cell.of(_figure(setting, "bytes_read_per_query", 1 / 1024), ",.1f"),
+            Cell.of(_requests(setting), ",.1f"),
             Cell.of(_disk(setting, "bytes_per_read", 1 / 1024), ",.1f"),
             Cell.of(_disk(setting, "ms_per_read"), ",.3f"),
+            Cell.of(_disk(setting, "queue_depth_busy"), ",.2f"),
             Cell.of(_disk(setting, "queue_depth"), ",.2f"),
         ])  # fmt: skip
     columns = (
-        "engine", "setting", "recall", "mean ms", "speedup", "stdev ms", "p50 ms", "p99 ms", "reads", "KiB read",
-        "KiB/request", "ms/request", "in flight",
+        "engine", "setting", "caches", "recall", "mean ms", "speedup", "stdev ms", "p50 ms", "p99 ms", "KiB read",
+        "reads", "KiB/read", "ms/read", "in flight", "of all time",
     )  # fmt: skip
     count = results.load["cold_queries"]
-    note = f"The first {count} queries, each asked once, after every cache was emptied: later ones find some of what "
-    note += f"earlier ones read. Speedup is over the same with the least {DEPTH}. Reads are pages of 4 KiB for each "
-    note += "query, with what a server read to connect; the last three columns are the disk's own, whoever used it."
-    return Table(f"cold-{dataset}", "Cold queries", columns, rows, note)
+    note = f"Cold: the first {count} queries, each asked once, after every cache was emptied; later ones find some of "
+    note += f"what earlier ones read. Limited: the same when others were asked before, in {results.load['memory_mib']} "
+    note += "MiB for server, caches and kernel's cache. Hot: one of them, over and over. Speedup is over the same with "
+    note += f"the least {DEPTH}. KiB are what the engine's processes read for each query, with what a server read to "
+    note += "connect; reads are the requests that the disk got for it, whoever made them, and in flight is how many "
+    note += "there were at once while there was any, or of all the time."
+    return Table(f"cold-{dataset}", "Searches by the state of caches", columns, rows, note)
 
 
 def _base(setting: Setting, settings: Sequence[Setting]) -> Setting | None:
@@ -70,9 +82,9 @@ def _base(setting: Setting, settings: Sequence[Setting]) -> Setting | None:
     return min(alike, key=lambda one: float(dict(one.search)[DEPTH]))
 
 
-def _rest(setting: Setting) -> tuple[str, str, tuple[tuple[str, OptionValue], ...]]:
+def _rest(setting: Setting) -> tuple[str, Options, Options, Options]:
     rest = tuple(option for option in setting.search if option[0] != DEPTH)
-    return setting.engine, shown(setting.build), rest
+    return setting.engine, setting.build, rest, setting.asked
 
 
 def _middle(setting: Setting, name: str) -> float | None:
@@ -89,6 +101,17 @@ def _middle(setting: Setting, name: str) -> float | None:
 def _figure(setting: Setting, name: str, scale: float = 1.0) -> float | None:
     found = setting.figure(lambda point: point.raw.get(name))
     return found.median * scale if found else None
+
+
+def _requests(setting: Setting) -> float | None:
+    """Requests that the disk got for a query."""
+
+    def of(point: Point) -> float | None:
+        reads = ((point.raw.get("phases") or [{}])[-1].get("disk") or {}).get("reads")
+        return None if reads is None else reads / max(point.raw["count"], 1)
+
+    found = setting.figure(of)
+    return found.median if found else None
 
 
 def _disk(setting: Setting, name: str, scale: float = 1.0) -> float | None:

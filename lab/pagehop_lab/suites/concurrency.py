@@ -13,7 +13,7 @@ from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
 
 Fixed = tuple[str, Options, Options]
-"""An engine, one index of it, and one setting of its search."""
+"""An engine, one index of it, and one setting of its search, with what is not plain about the load."""
 
 
 def sections(results: Results) -> list[Section]:
@@ -40,7 +40,7 @@ def sections(results: Results) -> list[Section]:
 def _curves(settings: Sequence[Setting]) -> dict[Fixed, dict[int, Setting]]:
     curves: dict[Fixed, dict[int, Setting]] = {}
     for one in settings:
-        curves.setdefault((one.engine, one.build, one.search), {})[one.sessions] = one
+        curves.setdefault((one.engine, one.build, one.search + one.asked), {})[one.sessions] = one
     return curves
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pagehop_lab.analysis.points import Point, engines_of
+from pagehop_lab.analysis.points import Point, engines_of, told
+from pagehop_lab.analysis.recalls import RECALL_NAMES
 from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.analysis.targets import AtTarget, at_targets, frontier
 from pagehop_lab.analysis.uncertainty import cannot_tell_apart
@@ -14,48 +15,58 @@ from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
 
 
 def sections(results: Results) -> list[Section]:
-    """One section for each set, and for each number of sessions if there are several."""
+    """One section for each set and each load."""
     found = []
     for dataset, facts in results.datasets.items():
-        sessions = sorted({point.sessions for point in results.of(dataset)}) or [1]
-        for count in sessions:
-            points = results.of(dataset, count)
-            several = f", {count} sessions" if len(sessions) > 1 else ""
-            name = f"{dataset}-s{count}" if several else dataset
+        loads = results.by_load(dataset)
+        for number, ((sessions, asked), points) in enumerate(loads.items()):
             title = f"{dataset}: {facts['rows']:,} x {facts['dim']}, {facts['metric']}, {facts['queries']:,} queries"
+            words = [title]
+            if len({count for count, _ in loads}) > 1:
+                words.append(f"{sessions} sessions" if sessions > 1 else "one session")
+            if any(more for _, more in loads):
+                words.append(told(asked) or _PLAIN)
+            name = f"{dataset}-{number + 1}" if len(loads) > 1 else dataset
             targets = at_targets(points, results.targets)
             tables = [
                 best(results, targets, name),
                 details(results, targets, name),
                 interpolated(results, targets, name),
-                every_suite.indexes(results, dataset),
+                every_suite.indexes(results, dataset, name),
                 every_suite.invalid(results, points, name),
                 every_suite.all_points(results, points, name),
             ]
-            found.append(Section(title + several, [chart(results, points, name)], tables))
+            found.append(Section(", ".join(words), [chart(results, points, name)], tables))
     return found
+
+
+_PLAIN = "one query at a time"
 
 
 def best(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
     """QPS of the fastest setting at or above each target, and how that is to the base engine."""
     wanted = list(dict.fromkeys(found.target for found in targets))
+    engines = list(dict.fromkeys(found.engine for found in targets))
+    # Where libraries alone are compared, a server cannot be the base.
+    base = results.base if results.base in engines else next(iter(engines), results.base)
     rows = []
-    for engine in dict.fromkeys(found.engine for found in targets):
+    for engine in engines:
         mine = {found.target: found for found in targets if found.engine == engine}
         cells = [Cell(results.title(engine), engine)]
         for target in wanted:
-            setting, other = mine[target].best, _base(results, targets, target)
+            setting = mine[target].best
+            other = next((one.best for one in targets if (one.engine, one.target) == (base, target)), None)
             if setting is None:
                 cells.append(Cell("not reached"))
                 continue
             text = f"{setting.qps.median:,.0f}"
-            if other is not None and engine != results.base:
+            if other is not None and engine != base:
                 apart = "~" if cannot_tell_apart(setting, other) else ""
                 text += f" ({apart}{setting.qps.median / other.qps.median:.2f}x)"
             cells.append(Cell(text, setting.qps.median, setting.middle.file, _told(setting)))
         rows.append(cells)
     note = f"QPS of the fastest setting with recall@{results.k} at or above the target, and its ratio to "
-    note += f"{results.title(results.base)}; ~ where the two cannot be told apart."
+    note += f"{results.title(base)}; ~ where the two cannot be told apart."
     return Table(f"best-{name}", "Best QPS at a recall", ("engine", *(f">= {one:.3f}" for one in wanted)), rows, note)
 
 
@@ -130,12 +141,6 @@ def chart(results: Results, points: Sequence[Point], name: str) -> Chart:
 
 
 _COUNTED = {"threshold": "by distance threshold", "ties": "with ties", "id": "by id"}
-_RECALLS = {"threshold": "by_threshold", "ties": "with_ties", "id": "by_id"}
-
-
-def _base(results: Results, targets: Sequence[AtTarget], target: float) -> Setting | None:
-    found = [one.best for one in targets if one.engine == results.base and one.target == target]
-    return found[0] if found else None
 
 
 def _told(setting: Setting) -> str:
@@ -151,6 +156,6 @@ def _recall_told(setting: Setting) -> str:
 
 def _interval(results: Results, setting: Setting) -> str:
     """The widest that repeats and rebuilds give."""
-    found = [(point.raw.get("recall_interval") or {}).get(_RECALLS[results.recall_by]) for point in setting.points]
+    found = [(point.raw.get("recall_interval") or {}).get(RECALL_NAMES[results.recall_by]) for point in setting.points]
     known = [interval for interval in found if interval]
     return f"{min(low for low, _ in known):.4f}-{max(high for _, high in known):.4f}" if known else "-"

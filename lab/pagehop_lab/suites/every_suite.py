@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pagehop_lab.analysis.coverage import Coverage
-from pagehop_lab.analysis.points import Options, Point, shown
+from pagehop_lab.analysis.points import Options, Point, shown, told
+from pagehop_lab.analysis.recalls import RECALL_NAMES
 from pagehop_lab.analysis.settings import Spread
 from pagehop_lab.suites.results import Build, Results
 from pagehop_lab.suites.table import Cell, Table, brief
 
 
-def indexes(results: Results, dataset: str) -> Table:
-    """Seconds and bytes of every index; the middle of its rebuilds."""
+def indexes(results: Results, dataset: str, name: str = "") -> Table:
+    """Seconds and bytes of every index; the middle of its rebuilds. `name` tells sections of one set apart."""
     grouped: dict[tuple[str, Options], list[Build]] = {}
     for build in results.builds:
         if build.dataset == dataset:
@@ -37,15 +38,16 @@ def indexes(results: Results, dataset: str) -> Table:
     note += (
         "where the engine keeps them in its index, as all libraries do; peak MB are the most a library held resident."
     )
-    return Table(f"indexes-{dataset}", "Indexes", columns, rows, note)
+    return Table(f"indexes-{name or dataset}", "Indexes", columns, rows, note)
 
 
 def all_points(results: Results, points: Sequence[Point], dataset: str) -> Table:
     """Every point that was measured, valid or not."""
     rows = [_point_row(results, point) for point in points]
     columns = (
-        "engine", "index", "search", "sessions", "run", "recall by id", "by threshold", "with ties", "95% interval",
-        "QPS", "p50 us", "p95 us", "p99 us", "engine CPU us", "client CPU us", "switches", "reads", "MB", "verdict",
+        "engine", "index", "search", "sessions", "load", "run", "recall by id", "by threshold", "with ties",
+        "95% interval", "QPS", "p50 us", "p95 us", "p99 us", "engine CPU us", "client CPU us", "switches", "reads",
+        "MB", "verdict",
     )  # fmt: skip
     note = "Every measurement; QPS leads to its raw file. CPU, context switches and reads from storage are for each "
     note += "query. A library's CPU has the client's in it; MB is what the engine's processes held meanwhile."
@@ -54,13 +56,14 @@ def all_points(results: Results, points: Sequence[Point], dataset: str) -> Table
 
 def _point_row(results: Results, point: Point) -> list[Cell]:
     raw, recall, latency = point.raw, point.raw["recall"] or {}, point.raw["latency_us"] or {}
-    interval = (raw["recall_interval"] or {}).get(_RECALLS[results.recall_by])
+    interval = (raw["recall_interval"] or {}).get(RECALL_NAMES[results.recall_by])
     verdict = "; ".join(point.wrong) or "; ".join(point.noted) or "valid"
     return [
         Cell(results.title(point.engine), point.engine),
         Cell(shown(point.build) or "-", shown(point.build)),
         Cell(shown(point.search) or "-", shown(point.search)),
         Cell.of(point.sessions, "d"),
+        Cell(told(point.asked) or "plain", told(point.asked)),
         Cell(f"{point.rebuild + 1}.{point.repeat + 1}"),
         *(Cell.of(recall.get(name), ".4f") for name in ("by_id", "by_threshold", "with_ties")),
         Cell(f"{interval[0]:.4f}-{interval[1]:.4f}" if interval else "-"),
@@ -126,9 +129,6 @@ def engines(results: Results) -> Table:
     note = "Ceiling: QPS of the same client when the engine does nothing (libraries) or returns as many rows of the "
     note += "table in the order of their ids (servers)."
     return Table("engines", "Engines", ("engine", "version", "ceiling QPS", "settings after"), rows, note)
-
-
-_RECALLS = {"threshold": "by_threshold", "ties": "with_ties", "id": "by_id"}
 
 
 def _figures(builds: Sequence[Build], name: str) -> list[float]:

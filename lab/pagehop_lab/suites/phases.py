@@ -11,7 +11,7 @@ from pagehop_lab.suites import concurrency, every_suite
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Section, Table
 
-Disk = Mapping[str, float | None]
+Disk = Mapping[str, Any]
 
 
 def sections(results: Results) -> list[Section]:
@@ -62,12 +62,12 @@ def profiles(results: Results, dataset: str) -> Table:
             rows += [[*named, *_phase(_named(phase, point), point.file)] for phase in point.raw.get("phases", [])]
     columns = (
         "engine", "setting", "phase", "seconds", "cores", "reads/s", "writes/s", "KiB/read", "KiB/write",
-        "reads of all", "queue", "disk busy",
+        "KiB of reads", "KiB of writes", "random reads", "reads of all", "queue", "disk busy",
     )  # fmt: skip
-    note = (
-        "Cores are those that the engine kept busy. The disk is the one under the engine's files, with whatever else "
-    )
-    note += "uses it; sizes are means. A search's phase has its warming up, and the start of a client, in it."
+    note = "Cores are those that the engine kept busy. The disk is the one under the engine's files, with whatever "
+    note += "else uses it. KiB of reads and of writes are the requests by size, brought down to powers of two, the "
+    note += "most frequent first; a read is random if it does not begin where one of the last 32 ended. Both are from "
+    note += "the kernel's trace, which takes root. The phase of a search has its warming up, and the start of a client."
     return Table(f"profiles-{dataset}", "Phases and what they ask of the disk", columns, rows, note)
 
 
@@ -85,10 +85,30 @@ def _phase(phase: Mapping[str, Any], file: str) -> list[Cell]:
         Cell.of(disk.get("writes_per_s"), ",.1f"),
         Cell.of(_kib(disk, "bytes_per_read"), ",.1f"),
         Cell.of(_kib(disk, "bytes_per_write"), ",.1f"),
+        *(_requests(disk, kind) for kind in ("reads", "writes")),
+        Cell.of(_random_share(disk), ".0%"),
         Cell.of(disk.get("read_share"), ".0%"),
         Cell.of(disk.get("queue_depth"), ".2f"),
         Cell.of(disk.get("busy_share"), ".0%"),
     ]
+
+
+def _requests(disk: Disk, kind: str) -> Cell:
+    """Requests by size, those that are a hundredth of them at least."""
+    traced = disk.get("requests")
+    if traced is None:
+        return Cell("-", None, "", str(disk.get("untraced") or ""))
+    sizes = {int(size): count for size, count in traced[kind]["sizes"].items()}
+    total = sum(sizes.values())
+    shares = sorted(((count / total, size) for size, count in sizes.items()), reverse=True)
+    text = ", ".join(f"{size / 1024:g}: {share:.0%}" for share, size in shares if share >= 0.01)
+    lost = f"{traced['lost']} events did not fit into the trace" if traced["lost"] else ""
+    return Cell(text or "-", text, "", lost)
+
+
+def _random_share(disk: Disk) -> float | None:
+    traced = disk.get("requests")
+    return None if traced is None else traced["reads"]["random_share"]
 
 
 def _kib(disk: Disk, name: str) -> float | None:

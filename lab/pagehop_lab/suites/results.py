@@ -77,9 +77,16 @@ class Results:
         """What an engine is called in reports."""
         return next((facts.title for facts in self.engines if facts.name == engine), engine)
 
-    def of(self, dataset: str, sessions: int | None = None) -> list[Point]:
-        """The points of a set, and of so many sessions if that is said."""
-        return [p for p in self.points if p.dataset == dataset and sessions in (None, p.sessions)]
+    def of(self, dataset: str) -> list[Point]:
+        """The points of a set."""
+        return [point for point in self.points if point.dataset == dataset]
+
+    def by_load(self, dataset: str) -> dict[tuple[int, Options], list[Point]]:
+        """The points of a set by the number of sessions and what else there is to the load; at least one group."""
+        grouped: dict[tuple[int, Options], list[Point]] = {}
+        for point in self.of(dataset):
+            grouped.setdefault((point.sessions, point.asked), []).append(point)
+        return dict(sorted(grouped.items())) or {(1, ()): []}
 
     def build_of(self, point: Point) -> Build | None:
         """The index on which a point was measured."""

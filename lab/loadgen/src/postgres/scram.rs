@@ -6,7 +6,10 @@
 use std::fs::File;
 use std::io::Read;
 
-use super::sha256::{Hash, hmac, key_of, sha256, xor};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
 
 /// The mechanism's name.
 pub(super) const MECHANISM: &str = "SCRAM-SHA-256";
@@ -14,6 +17,8 @@ pub(super) const MECHANISM: &str = "SCRAM-SHA-256";
 const HEADER: &str = "n,,";
 const ROUNDS_MAX: u32 = 10_000_000;
 const NONCE_BYTES: usize = 18;
+
+type Hash = [u8; 32];
 
 /// A conversation that has begun.
 #[derive(Debug)]
@@ -30,7 +35,7 @@ impl Scram {
         let mut nonce = [0; NONCE_BYTES];
         let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut nonce));
         read.map_err(|error| format!("no random numbers from /dev/urandom: {error}"))?;
-        Ok(Self::with_nonce(password, "", &base64(&nonce)))
+        Ok(Self::with_nonce(password, "", &BASE64.encode(nonce)))
     }
 
     /// PostgreSQL knows the user already, and passes over the name.
@@ -47,24 +52,25 @@ impl Scram {
     pub(super) fn answer(&mut self, asked: &str) -> Result<String, String> {
         let wrong = || format!("the server's SCRAM message {asked:?} is none");
         let field = |name: &str| asked.split(',').find_map(|part| part.strip_prefix(name)).ok_or_else(wrong);
-        let (nonce, salt) = (field("r=")?, unbase64(field("s=")?).ok_or_else(wrong)?);
+        let (nonce, salt) = (field("r=")?, BASE64.decode(field("s=")?).map_err(|_| wrong())?);
         let rounds: u32 = field("i=")?.parse().map_err(|_| wrong())?;
         let ours = self.first.rsplit_once("r=").map_or("", |(_, nonce)| nonce);
         if !nonce.starts_with(ours) || nonce.len() == ours.len() || !(1..=ROUNDS_MAX).contains(&rounds) {
             return Err(wrong());
         }
-        let key = key_of(&self.password, &salt, rounds);
-        let last = format!("c={},r={nonce}", base64(HEADER.as_bytes()));
+        let key: Hash = pbkdf2::pbkdf2_hmac_array::<Sha256, 32>(self.password.as_bytes(), &salt, rounds);
+        let last = format!("c={},r={nonce}", BASE64.encode(HEADER));
         let said = format!("{},{asked},{last}", self.first);
         let client_key = hmac(&key, b"Client Key");
-        let proof = xor(client_key, hmac(&sha256(&client_key), said.as_bytes()));
+        let signature = hmac(&Sha256::digest(client_key), said.as_bytes());
+        let proof: Vec<u8> = client_key.iter().zip(signature).map(|(key, signed)| key ^ signed).collect();
         self.server_proof = Some(hmac(&hmac(&key, b"Server Key"), said.as_bytes()));
-        Ok(format!("{last},p={}", base64(&proof)))
+        Ok(format!("{last},p={}", BASE64.encode(proof)))
     }
 
     /// Whether the server knows the password, too.
     pub(super) fn check(&self, said: &str) -> Result<(), String> {
-        let proof = said.strip_prefix("v=").and_then(unbase64);
+        let proof = said.strip_prefix("v=").and_then(|text| BASE64.decode(text).ok());
         match (&self.server_proof, proof) {
             (Some(wanted), Some(proof)) if proof == wanted => Ok(()),
             _ => Err("the server does not prove that it knows the password".to_string()),
@@ -72,34 +78,11 @@ impl Scram {
     }
 }
 
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-fn base64(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for part in bytes.chunks(3) {
-        let group = (0..3).fold(0_usize, |group, at| group << 8 | usize::from(part.get(at).copied().unwrap_or(0)));
-        for digit in 0..4 {
-            let known = digit <= part.len();
-            text.push(if known { char::from(DIGITS[group >> (18 - 6 * digit) & 63]) } else { '=' });
-        }
-    }
-    text
-}
-
-fn unbase64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let text = text.trim_end_matches('=');
-    let (mut group, mut bits) = (0_usize, 0);
-    for digit in text.bytes() {
-        group = group << 6 | DIGITS.iter().position(|known| *known == digit)?;
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push(u8::try_from(group >> bits & 0xff).ok()?);
-            group &= (1 << bits) - 1;
-        }
-    }
-    Some(bytes)
+/// A message's proof that its sender knows `key`.
+fn hmac(key: &[u8], message: &[u8]) -> Hash {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.update(message);
+    mac.finalize().into_bytes().into()
 }
 
 #[cfg(test)]
@@ -130,12 +113,22 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_back_from_base64() {
-        for length in 0..40 {
-            let bytes: Vec<u8> = (0..length).map(|at: u8| at.wrapping_mul(37).wrapping_add(200)).collect();
-            assert_eq!(unbase64(&base64(&bytes)), Some(bytes));
-        }
-        assert_eq!(base64(b"n,,"), "biws");
+    fn each_conversation_has_its_own_nonce() {
         assert_ne!(Scram::begin("x").unwrap().first(), Scram::begin("x").unwrap().first());
+    }
+
+    /// Which algorithms these crates are, by the vectors of RFC 4231 and of RFC 7914.
+    #[test]
+    fn proofs_and_keys_are_those_of_the_standards() {
+        fn hex(bytes: &[u8]) -> String {
+            bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        }
+        let proof = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!(hex(&hmac(b"Jefe", b"what do ya want for nothing?")), proof);
+        let proof = "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54";
+        let message = b"Test Using Larger Than Block-Size Key - Hash Key First";
+        assert_eq!(hex(&hmac(&[0xaa; 131], message)), proof);
+        let key = "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc";
+        assert_eq!(hex(&pbkdf2::pbkdf2_hmac_array::<Sha256, 32>(b"passwd", b"salt", 1)), key);
     }
 }

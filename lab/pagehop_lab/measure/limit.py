@@ -1,0 +1,91 @@
+"""A limit of the memory that processes may hold, the kernel's cache of their files included: a control group.
+
+Version 1 of control groups, and version 2 where the root group may hand memory on; either takes root. What a process
+held before it came under the limit stays with the group it came from: caches are to be emptied before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pagehop_lab.engines.engine import EngineError
+
+_MIB = 2**20
+_ROOT, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+class MemoryLimit:
+    """A control group with so much memory and no swap."""
+
+    def __init__(self, mib: int, root: Path = _ROOT, own: Path = _OWN) -> None:
+        """EngineError where the machine does not let us."""
+        self._mib = mib
+        try:
+            self._parent, self._version = _place(root, own.read_text())
+            self._group = self._parent / f"pagehop-lab-{os.getpid()}"
+            self._group.mkdir(exist_ok=True)
+            limit, swap = _LIMITS[self._version]
+            (self._group / limit).write_text(str(mib * _MIB))
+            with contextlib.suppress(OSError):
+                (self._group / swap).write_text("0")
+        except OSError as error:
+            raise EngineError(f"memory cannot be limited here ({error.strerror}: {error.filename}): be root") from None
+
+    def enter(self, processes: Sequence[int]) -> None:
+        """Takes processes in; what they start later is in, too."""
+        _move(processes, self._group)
+
+    def told(self) -> dict[str, Any]:
+        """The limit and the most that was held, for the raw measurement."""
+        peak = _PEAKS[self._version]
+        with contextlib.suppress(OSError, ValueError):
+            return {"mib": self._mib, "peak_bytes": int((self._group / peak).read_text())}
+        return {"mib": self._mib, "peak_bytes": None}
+
+    def close(self) -> None:
+        """Lets everybody out, to where this process came from, and ends the group."""
+        with contextlib.suppress(OSError):
+            _move([int(one) for one in (self._group / "cgroup.procs").read_text().split()], self._parent)
+        with contextlib.suppress(OSError):
+            self._group.rmdir()
+
+
+@contextlib.contextmanager
+def limited(mib: int) -> Iterator[MemoryLimit | None]:
+    """A limit that ends with the context; none of 0 MiB."""
+    if not mib:
+        yield None
+        return
+    limit = MemoryLimit(mib)
+    try:
+        yield limit
+    finally:
+        limit.close()
+
+
+_LIMITS = {1: ("memory.limit_in_bytes", "memory.swappiness"), 2: ("memory.max", "memory.swap.max")}
+_PEAKS = {1: "memory.max_usage_in_bytes", 2: "memory.peak"}
+
+
+def _place(root: Path, own: str) -> tuple[Path, int]:
+    """The group to make ours in, and the version of control groups."""
+    first = re.search(r"^\d+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.*)$", own, re.MULTILINE)
+    if first and (root / "memory").is_dir():
+        return root / "memory" / first[1].lstrip("/"), 1
+    # In version 2 a group with processes hands nothing on, but for the root.
+    if "memory" not in (root / "cgroup.controllers").read_text().split():
+        raise EngineError("memory cannot be limited here: control groups have no memory controller")
+    (root / "cgroup.subtree_control").write_text("+memory")
+    return root, 2
+
+
+def _move(processes: Sequence[int], group: Path) -> None:
+    for process in processes:
+        # It may have ended meanwhile.
+        with contextlib.suppress(ProcessLookupError):
+            (group / "cgroup.procs").write_text(str(process))

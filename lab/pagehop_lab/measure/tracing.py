@@ -1,0 +1,95 @@
+"""Every request that a disk is given, from the kernel's own trace: sizes and places, which its counters do not have.
+
+Takes root and a kernel with tracefs, which is mounted where it belongs if it is not. The trace is a buffer of its own
+(an instance), so that it disturbs no other. Requests are whoever's the disk was given them from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+from collections import Counter, deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+TRACEFS = Path("/sys/kernel/tracing")
+_BUFFER_KIB = 16384
+_SECTOR_BYTES = 512
+# A request that begins where one of the last few ended goes on with it: several streams are each in order.
+_STREAMS = 32
+_ISSUED = re.compile(r"block_rq_issue: \d+,\d+ (?P<kind>\S+) (?P<bytes>\d+) \(.*?\) (?P<sector>\d+) \+ (?P<count>\d+) ")
+
+
+class Trace:
+    """The requests to one disk, from `clear` to `read`."""
+
+    def __init__(self, device: int) -> None:
+        """OSError where the kernel or our rights do not let us; `device` is a number as `st_dev` has it."""
+        if not (TRACEFS / "instances").is_dir():
+            subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACEFS], check=False, capture_output=True)
+        self._folder = _instance(os.getpid())
+        self._folder.mkdir(exist_ok=True)
+        event = self._folder / "events/block/block_rq_issue"
+        # As the kernel has it, not as user space does.
+        number = os.major(device) << 20 | os.minor(device)
+        (self._folder / "buffer_size_kb").write_text(str(_BUFFER_KIB))
+        (event / "filter").write_text(f"dev == {number}")
+        (event / "enable").write_text("1")
+
+    def clear(self) -> None:
+        """Forgets what there was."""
+        (self._folder / "trace").write_text("")
+
+    def read(self) -> dict[str, Any]:
+        """What `requests` says of everything since, and how many events did not fit into the buffer."""
+        with (self._folder / "trace").open() as lines:
+            told = requests(lines)
+        lost = 0
+        for stats in self._folder.glob("per_cpu/cpu*/stats"):
+            lost += sum(map(int, re.findall(r"^overrun: (\d+)", stats.read_text(), re.MULTILINE)))
+        return told | {"lost": lost}
+
+    def close(self) -> None:
+        """Ends the trace."""
+        forget(os.getpid())
+
+
+def forget(process: int) -> None:
+    """Ends the trace of a process that cannot do it itself."""
+    with contextlib.suppress(OSError):
+        _instance(process).rmdir()
+
+
+def _instance(process: int) -> Path:
+    return TRACEFS / "instances" / f"pagehop-lab-{process}"
+
+
+def requests(lines: Iterable[str]) -> dict[str, Any]:
+    """Requests by size in bytes, and the share of them that go on nowhere, for `reads` and `writes`.
+
+    Sizes are brought down to powers of two, and are text, as keys of JSON are.
+    """
+    sizes: dict[str, Counter[int]] = {"reads": Counter(), "writes": Counter()}
+    random = dict.fromkeys(sizes, 0)
+    ends: dict[str, deque[int]] = {kind: deque(maxlen=_STREAMS) for kind in sizes}
+    for line in lines:
+        found = _ISSUED.search(line)
+        if found is None or not int(found["count"]):
+            continue
+        kind = "reads" if "R" in found["kind"] else "writes" if "W" in found["kind"] else None
+        if kind is None:
+            continue
+        sector, count = int(found["sector"]), int(found["count"])
+        sizes[kind][1 << ((count * _SECTOR_BYTES).bit_length() - 1)] += 1
+        random[kind] += sector not in ends[kind]
+        ends[kind].append(sector + count)
+    return {
+        kind: {
+            "sizes": {str(size): sizes[kind][size] for size in sorted(sizes[kind])},
+            "random_share": random[kind] / sizes[kind].total() if sizes[kind] else None,
+        }
+        for kind in sizes
+    }
