@@ -22,7 +22,7 @@ fn unseen_queries_are_answered_at_the_recall_that_is_asked_for() {
         let rows = Rows::new(DIM, embeddings(DIM, 12_000, 1));
         let index = index(&rows, metric);
         let calibration = calibrated(&index);
-        assert_eq!((calibration.rows, calibration.samples), (12_000, 600));
+        assert_eq!((calibration.rows, calibration.samples), (12_000, 400));
         let ks: Vec<usize> = calibration.entries.iter().map(|entry| entry.k).collect();
         assert_eq!(ks, [1, 10, 100, 1000]);
         let queries = embeddings(DIM, 400, 2);

@@ -18,8 +18,10 @@ const CALIBRATION_BYTES: usize = 24 + KS.len() * ENTRY_BYTES;
 /// What was added later: where it is and its length.
 const FAR_AT: usize = CALIBRATION_AT + CALIBRATION_BYTES;
 const AUDIT_AT: usize = FAR_AT + 4;
-#[cfg(test)]
 const AUDIT_BYTES: usize = 40;
+const QUERIES_AT: usize = AUDIT_AT + AUDIT_BYTES;
+#[cfg(test)]
+const QUERIES_BYTES: usize = 4;
 
 /// The cheapest settings found for each recall, and how well they were known then.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +33,8 @@ pub struct Calibration {
     pub changes: u64,
     /// Queries that were answered exactly.
     pub samples: u32,
+    /// Whether they were a user's, and not vectors of the data.
+    pub by_queries: bool,
     /// Squared distance, in the inner space, beyond which the tenth row was for one sample of a hundred; infinite if unknown.
     pub far: f32,
     /// For ascending numbers of neighbors.
@@ -143,6 +147,9 @@ impl Calibration {
         body[CALIBRATION_AT..][..bytes.len()].copy_from_slice(&bytes);
         let far = if self.far.is_finite() { self.far } else { 0.0 };
         body[FAR_AT..][..4].copy_from_slice(&far.to_le_bytes());
+        // How many queries were a user's: an older program, which knows nothing of it, measures with another number of its own.
+        let given = if self.by_queries { self.samples } else { 0 };
+        body[QUERIES_AT..][..4].copy_from_slice(&given.to_le_bytes());
     }
 
     /// What a meta page has of it, if it has any.
@@ -163,7 +170,8 @@ impl Calibration {
         let far = f32::from_le_bytes(Fields { body, at: FAR_AT }.bytes());
         // An older program knew nothing of it.
         let far = if far > 0.0 { far } else { f32::INFINITY };
-        Ok(Some(Self { rows, changes, samples, far, entries }))
+        let by_queries = Fields { body, at: QUERIES_AT }.u32() == samples;
+        Ok(Some(Self { rows, changes, samples, by_queries, far, entries }))
     }
 }
 
@@ -283,6 +291,7 @@ mod tests {
             rows: 7,
             changes: 8,
             samples: 9,
+            by_queries: true,
             far: 10.0,
             entries: vec![entry(1, 0.0), entry(10, 0.1), entry(1000, 0.3)],
         }
@@ -299,7 +308,7 @@ mod tests {
             Audit { k: 10, recall: 0.9, interval: 0.01, target: Some(0.95), samples: 11, rows: 12, changes: 13 };
         audit.write(&mut body);
         assert_eq!(Audit::read(&body).expect("one"), Some(audit));
-        let end = AUDIT_AT + AUDIT_BYTES;
+        let end = QUERIES_AT + QUERIES_BYTES;
         assert!(body[..CALIBRATION_AT].iter().chain(&body[end..]).all(|b| *b == 0));
         for at in CALIBRATION_AT..end {
             let mut damaged = body.clone();

@@ -71,6 +71,8 @@ pub struct Change<'w, W: PagesMut> {
     added: u64,
     deleted: u64,
     mark: Option<[u64; 2]>,
+    /// Whether the model was trained anew.
+    pub(super) is_trained: bool,
 }
 
 impl<'w, W: PagesMut> Change<'w, W> {
@@ -88,6 +90,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
             added: 0,
             deleted: 0,
             mark: None,
+            is_trained: false,
         };
         change.upgrade()?;
         change.sweep_unfinished()?;

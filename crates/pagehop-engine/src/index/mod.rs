@@ -1,5 +1,6 @@
 //! What a user does with an index: build, open, search, check.
 
+mod absent;
 mod audit;
 mod bound;
 pub(crate) mod build;
@@ -253,6 +254,8 @@ pub struct Measured {
     pub rows: u64,
     /// Queries by which it was measured.
     pub samples: u32,
+    /// Whether they were a user's, and not vectors of the data. Not known of an audit.
+    pub by_queries: bool,
     /// Rows added and deleted since; a replaced row counts as both.
     pub changes: u64,
 }
@@ -327,7 +330,12 @@ impl<P: Pages> Index<P> {
         let state = self.newest.renew(&mut self.pages.reader())?;
         let (meta, layout) = (&state.meta, &state.meta.layout);
         let counted = meta.change.added_rows.wrapping_add(meta.change.deleted_rows);
-        let measured = |rows, samples, changes| Measured { rows, samples, changes: counted.wrapping_sub(changes) };
+        let measured = |rows, samples, by_queries, changes| Measured {
+            rows,
+            samples,
+            by_queries,
+            changes: counted.wrapping_sub(changes),
+        };
         Ok(Info {
             format_version: meta.version,
             metric: meta.metric,
@@ -347,9 +355,9 @@ impl<P: Pages> Index<P> {
             added_rows: meta.change.added_rows,
             deleted_rows: meta.change.deleted_rows,
             mark: meta.change.mark,
-            calibration: meta.calibration.as_ref().map(|c| measured(c.rows, c.samples, c.changes)),
+            calibration: meta.calibration.as_ref().map(|c| measured(c.rows, c.samples, c.by_queries, c.changes)),
             audit: meta.audit,
-            audited: meta.audit.map(|audit| measured(audit.rows, audit.samples, audit.changes)),
+            audited: meta.audit.map(|audit| measured(audit.rows, audit.samples, false, audit.changes)),
         })
     }
 

@@ -73,11 +73,17 @@ pub(crate) fn choose<R: Reader>(
     let slots = u64::from(pages.end.saturating_sub(pages.start)) * layout.nodes_per_page as u64;
     let mut random = Random::new(meta.seed ^ seed, PURPOSE);
     let (mut samples, mut looked, mut point) = (Vec::new(), HashSet::new(), Vec::new());
-    for _ in 0..count.saturating_mul(LOOKS).min(4 * slots as usize) {
+    // Rows that are near each other lie near each other: one look in each stretch of the file, and again where no row was, spreads samples
+    // over the data. Stretches come in such an order that those of the first samples are spread as all are.
+    let mut stretches: Vec<u64> = (0..count as u64).collect();
+    stretches.sort_unstable_by_key(|stretch| stretch.reverse_bits());
+    let looks = count.saturating_mul(LOOKS).min(4 * slots as usize);
+    for stretch in stretches.iter().cycle().take(looks) {
         if samples.len() == count {
             break;
         }
-        let slot = random.below(slots);
+        let [start, end] = [*stretch, stretch + 1].map(|at| at * slots / count as u64);
+        let slot = start + random.below((end - start).max(1));
         if !looked.insert(slot) {
             continue;
         }

@@ -93,7 +93,7 @@ struct Block {
     /// Ids of the rows that the reader may see, those of all nodes in one run; where those of each node end.
     row_ids: Vec<u64>,
     ends: Vec<usize>,
-    bounds: Vec<RowBound>,
+    bounds: RowBounds,
     dots: Vec<i32>,
 }
 
@@ -176,15 +176,15 @@ impl<'s> Scan<'s> {
             length: norm_sq.sqrt() * self.share,
             rest: self.query_rest[query] * self.share,
         };
-        for (at, (dots, bounds)) in dots.chunks(LANES).zip(rows.bounds.chunks(LANES)).enumerate() {
-            let farthest = sample.farthest();
-            let may_be_near = |(dot, row): (&i32, &RowBound)| bound.least(*dot, row) <= farthest;
-            // Hardly ever one is, and to look at all of a run without a way out is what processors are good at.
-            if !dots.iter().zip(bounds).map(may_be_near).fold(false, |any, near| any | near) {
+        for (at, dots) in dots.chunks(LANES).enumerate() {
+            let (first, farthest) = (at * LANES, sample.farthest());
+            // Hardly ever one is near, and to look at all of a run without a way out is what processors are good at.
+            if !bound.any_within(farthest, dots, &rows.bounds, first) {
                 continue;
             }
-            for (row, (dot, row_bound)) in (at * LANES..).zip(dots.iter().zip(bounds)) {
-                if bound.least(*dot, row_bound) > sample.farthest() || sample.node == Some(rows.nodes[row]) {
+            for (row, dot) in (first..).zip(dots) {
+                let least = bound.least(*dot, rows.bounds.at(row));
+                if least > sample.farthest() || sample.node == Some(rows.nodes[row]) {
                     continue;
                 }
                 let distance = probe.distance_to(rows.codes.own[row], rows.codes.hi(row), rows.codes.lo(row));
@@ -202,13 +202,24 @@ struct Bounding {
     rest: f32,
 }
 
-/// The same of a row: its squared length, twice one unit of its high plane, twice the length of what that holds, and of what it leaves out.
-#[derive(Clone, Copy)]
-struct RowBound {
-    norm_sq: f32,
-    step: f32,
-    length: f32,
-    rest: f32,
+/// The same of rows: their squared lengths, twice one unit of their high planes, twice the lengths of what these hold, and of what they
+/// leave out.
+#[derive(Default)]
+struct RowBounds {
+    norm_sq: Vec<f32>,
+    step: Vec<f32>,
+    length: Vec<f32>,
+    rest: Vec<f32>,
+}
+
+impl RowBounds {
+    fn at(&self, row: usize) -> [f32; 4] {
+        [self.norm_sq[row], self.step[row], self.length[row], self.rest[row]]
+    }
+
+    fn clear(&mut self) {
+        [&mut self.norm_sq, &mut self.step, &mut self.length, &mut self.rest].into_iter().for_each(Vec::clear);
+    }
 }
 
 impl Bounding {
@@ -216,9 +227,21 @@ impl Bounding {
     ///
     /// `<q, o> = <q', o'> + <q - q', o'> + <q, o - o'>`, of which the last two are at most a share of the products of their lengths.
     #[inline(always)]
-    fn least(&self, dot: i32, row: &RowBound) -> f32 {
-        let product = self.step * row.step * dot as f32 + self.rest * row.length + self.length * row.rest;
-        self.norm_sq + row.norm_sq - product
+    fn least(&self, dot: i32, [norm_sq, step, length, rest]: [f32; 4]) -> f32 {
+        let product = self.step * step * dot as f32 + self.rest * length + self.length * rest;
+        self.norm_sq + norm_sq - product
+    }
+
+    /// Whether one of a run of rows may be as near as `farthest`.
+    #[inline(always)]
+    fn any_within(&self, farthest: f32, dots: &[i32], rows: &RowBounds, first: usize) -> bool {
+        let within = first..first + dots.len();
+        let pairs = rows.norm_sq[within.clone()].iter().zip(&rows.step[within.clone()]);
+        let rests = rows.length[within.clone()].iter().zip(&rows.rest[within]);
+        let near = dots.iter().zip(pairs).zip(rests).map(|((dot, (norm_sq, step)), (length, rest))| {
+            u32::from(self.least(*dot, [*norm_sq, *step, *length, *rest]) <= farthest)
+        });
+        near.fold(0, |any, near| any | near) != 0
     }
 }
 
@@ -236,12 +259,10 @@ impl Block {
         self.ends.push(self.row_ids.len());
         self.codes.push_hi(OwnCode { step: header.step, norm_sq: header.norm_sq }, node.hi());
         self.codes.lo.extend_from_slice(node.lo());
-        self.bounds.push(RowBound {
-            norm_sq: header.norm_sq * (1.0 - ROUNDING),
-            step: 2.0 * 16.0 * header.step,
-            length: 2.0 * self.codes.hi_norm_sq[self.nodes.len() - 1].max(0.0).sqrt(),
-            rest: 2.0 * header.step * (own::lo_sum_sq(node.lo()) as f32).sqrt(),
-        });
+        self.bounds.norm_sq.push(header.norm_sq * (1.0 - ROUNDING));
+        self.bounds.step.push(2.0 * 16.0 * header.step);
+        self.bounds.length.push(2.0 * self.codes.hi_norm_sq[self.nodes.len() - 1].max(0.0).sqrt());
+        self.bounds.rest.push(2.0 * header.step * (own::lo_sum_sq(node.lo()) as f32).sqrt());
         true
     }
 

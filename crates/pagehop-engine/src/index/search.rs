@@ -12,10 +12,11 @@
 //! beyond `1 + slack` times the k-th distance found. Nodes are expanded in order of estimate, never of arrival,
 //! so the answer does not depend on the storage.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use super::SEARCH_LIST_MAX;
+use super::absent::Absent;
 use super::cursor::Met;
 use super::meta::Meta;
 use super::state::{Newest, State};
@@ -39,8 +40,6 @@ pub struct Searcher<'i, P: Pages + 'i> {
 /// The distance that ends a search is at least that of this many nodes: the nearest row alone may be so near that
 /// estimates, whose errors do not shrink with it, would be no evidence against the rest.
 pub(super) const EVIDENCE_ROWS: usize = 10;
-/// How far above the k-th estimate the k-th distance may turn out to be.
-const FORETOLD: f32 = 1.3;
 
 impl<'i, P: Pages> Searcher<'i, P> {
     pub(crate) fn new(pages: &'i P, newest: &'i Newest) -> Self {
@@ -122,19 +121,20 @@ pub(super) struct Walk {
     /// Entry points that were offered under their own estimates.
     offered: Vec<NodeId>,
     pub(super) visited: Vec<NodeId>,
-    /// Whether the k-th estimate bounds what is worth offering.
+    /// Visited nodes without a row to see.
+    unseen: usize,
+    /// Whether there are none, so that the k-th estimate bounds what is worth offering.
     foretells: bool,
     /// The most slack with which it may go on later: what that makes worth offering is.
     slack_ahead: f32,
-    /// A node that it does as if it were not there: the one that the query was taken from.
-    absent: Option<NodeId>,
-    /// Where edges to that one would lead, one of these each.
-    stand_ins: Vec<(f32, NodeId)>,
+    /// The node that the query was taken from: it does as if that one were not there.
+    absent: Absent,
 }
 
 impl Walk {
     /// Starts over for the query that the probe has, to keep `capacity` candidates.
     pub(super) fn begin(&mut self, state: &State, capacity: usize, k: usize, foretells: bool) {
+        self.unseen = 0;
         self.foretells = foretells;
         self.slack_ahead = 0.0;
         self.visited.clear();
@@ -160,23 +160,14 @@ impl Walk {
         self.go_on(state, reader, options, rest, stats)
     }
 
-    /// Searches from now on, until another [`Walk::leave_out`], as if `node` were not there, to whose place the probe is
-    /// prepared. What has an edge to it would have one to something else near it: for most, any of its own neighbors stands in.
+    /// Searches from now on, until another [`Walk::leave_out`], as if `node` were not there, to whose place the probe is prepared.
     pub(super) fn leave_out<R: Reader>(
         &mut self,
         node: Option<NodeId>,
         state: &State,
         reader: &mut R,
     ) -> Result<(), Error> {
-        self.absent = node;
-        self.stand_ins.clear();
-        if let Some(node) = node {
-            let stand_ins = &mut self.stand_ins;
-            let offer = |_, estimate, neighbor| stand_ins.push((estimate, neighbor));
-            self.probe.visit(&state.meta, &state.model, reader, node, offer, |_, _| ())?;
-            reader.release();
-        }
-        Ok(())
+        self.absent.become_node(node, &mut self.probe, state, reader)
     }
 
     /// Prepares to search with rising slack, up to `slack_ahead`: [`Walk::go_on`] with each.
@@ -286,41 +277,47 @@ impl Walk {
     ) -> Result<(), Error> {
         let (meta, model) = (&state.meta, &*state.model);
         let slack_ahead = options.slack.max(self.slack_ahead);
-        while let Some((_, node)) = self.list.expand_within(self.nearest.reach(options.slack)) {
-            if self.absent == Some(node) {
+        while let Some((_, node)) = self.list.expand_within(self.reach(options.slack)) {
+            if self.absent.node == Some(node) {
                 continue;
             }
             // The best of the others is likely the next: its bytes travel while this node is scored.
             let likely = look_ahead(&self.list, meta, reader, None, 1, f32::INFINITY);
-            // A candidate beyond this would never be expanded: the k-th distance only falls. Before there is
-            // one, the k-th estimate foretells it, give or take what estimates are off by.
-            let foretold = if self.foretells { self.list.estimate_at(self.nearest.k - 1) } else { None };
-            let foretold = foretold.map(|estimate| estimate * FORETOLD * (1.0 + slack_ahead));
-            let reach = self.nearest.reach(slack_ahead).min(foretold.unwrap_or(f32::INFINITY));
-            let list = RefCell::new(&mut self.list);
-            let stand_in = stand_in(&self.stand_ins, node);
-            let offer = |_, estimate: f32, neighbor: NodeId| {
-                let is_absent = self.absent == Some(neighbor);
-                let (estimate, neighbor) = stand_in.filter(|_| is_absent).unwrap_or((estimate, neighbor));
+            // A candidate beyond this would never be expanded: the reach only falls, but where nodes turn out to be dead.
+            let reach = if self.foretells { self.reach(slack_ahead) } else { self.nearest.reach(slack_ahead) };
+            let (list, offered) = (RefCell::new(&mut self.list), &self.offered);
+            let mut take = |estimate: f32, neighbor: NodeId| {
                 let mut list = list.borrow_mut();
                 // Entry points stand in the list under estimates of their own and must not enter twice.
-                if estimate <= reach && estimate < list.bound() && !self.offered.contains(&neighbor) {
+                if estimate <= reach && estimate < list.bound() && !offered.contains(&neighbor) {
                     list.insert_or(estimate, neighbor, |estimate, node| rest.turn_away(estimate, node));
                 } else {
                     rest.turn_away(estimate, neighbor);
                 }
             };
+            let (leads_to_absent, mut heir) = (Cell::new(false), None);
+            let offer = |_, estimate: f32, neighbor: NodeId| match self.absent.node == Some(neighbor) {
+                true => leads_to_absent.set(true),
+                false => take(estimate, neighbor),
+            };
             // While the search approaches, what is best now is soon displaced: reads begun for it are wasted.
             let width = if self.nearest.is_full() { options.beam_width } else { 1 };
-            let finished = |_: &NodeRef<'_>, _: &NodeHeader| {
+            let finished = |found: &NodeRef<'_>, header: &NodeHeader| {
                 look_ahead(&list.borrow(), meta, reader, likely, width, reach);
+                if leads_to_absent.get() {
+                    heir = self.absent.heir_for(node, found, header);
+                }
             };
             let visited = self.probe.visit(meta, model, reader, node, offer, finished)?;
+            heir.into_iter().for_each(|(estimate, heir)| take(estimate, heir));
+            let mut is_seen = false;
             for (at, row_id) in visited.header.rows(meta.row_ids, state.snapshot).enumerate() {
                 let row = Near { distance: visited.distance, row_id, is_first: at == 0 };
                 self.nearest.keep(row);
                 rest.meet(node, row, &visited);
+                is_seen = true;
             }
+            self.unseen += usize::from(!is_seen);
             self.visited.push(node);
             stats.estimates += visited.degree() as u64;
             reader.release();
@@ -330,14 +327,18 @@ impl Walk {
         }
         Ok(())
     }
-}
 
-/// Which of `stand_ins` the edge of a node leads to: always the same, and none in particular. One edge of four leads nowhere:
-/// `docs/search.md` says what is found so, beside what is found of vectors that were never there.
-#[inline]
-fn stand_in(stand_ins: &[(f32, NodeId)], node: NodeId) -> Option<(f32, NodeId)> {
-    let at = (node.wrapping_mul(0x9E37_79B1) >> 8) as usize;
-    stand_ins.get(at.checked_rem(stand_ins.len())?).copied().filter(|_| at & 0x1800 != 0)
+    /// The largest estimate of a candidate that may still matter, by the k-th distance and the k-th estimate of those that have a row to
+    /// see, as far as that is known. There is none while candidates are fewer.
+    #[inline]
+    fn reach(&self, slack: f32) -> f32 {
+        let by_distance = self.nearest.reach(slack);
+        match self.list.estimate_at(self.nearest.k - 1 + self.unseen) {
+            // An estimate of 0 is one below 0, and no evidence.
+            Some(estimate) if slack.is_finite() && estimate > 0.0 => by_distance.min(estimate * (1.0 + slack)),
+            _ => by_distance,
+        }
+    }
 }
 
 /// Candidates to keep: `search_list`, and as many more as dead nodes will take the places of; at least `k`.
