@@ -1,4 +1,4 @@
-"""`python -m pagehop_bench demo | bench | changes | postgres | data | table`; started by `./dev`."""
+"""`python -m pagehop_bench demo | bench | changes | postgres | recall | data | table`; started by `./dev`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ SECTIONS = ["fashion-mnist", "generated-384", "generated-1536", "cold", "footpri
 
 def main() -> int:
     """Does what the command line asks for."""
+    from pagehop_bench import settings
     from pagehop_bench.changes import command as changes
     from pagehop_bench.fashion import NoData
     from pagehop_bench.postgres import command as postgres
@@ -31,6 +32,7 @@ def main() -> int:
     bench.add_argument("--build-repeats", type=int, default=2, help="times that each hot index is built")
     changes.add_options(commands.add_parser("changes"))
     postgres.add_options(commands.add_parser("postgres", prog="./dev bench postgres"))
+    settings.add_options(commands.add_parser("recall", prog="./dev bench recall"))
     table = commands.add_parser("table")
     table.add_argument("results", type=Path, help="a file of bench/results")
     asked = parser.parse_args()
@@ -46,6 +48,8 @@ def main() -> int:
             return changes.run(asked)
         elif asked.command == "postgres":
             return postgres.run(asked)
+        elif asked.command == "recall":
+            return settings.run(asked)
         elif asked.command == "table":
             from pagehop_bench.report import markdown
 

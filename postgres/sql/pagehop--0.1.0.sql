@@ -69,7 +69,9 @@ CREATE FUNCTION pagehop_info(
         OUT nodes int8, OUT dead_nodes int8, OUT free_slots int8, OUT pages int8, OUT bytes int8,
         OUT max_degree int4, OUT nodes_per_page int4, OUT edge_bits int4,
         OUT trained_rows int8, OUT added_rows int8, OUT deleted_rows int8,
-        OUT calibrated_nodes int8, OUT changes_since_calibration int8)
+        OUT calibrated_nodes int8, OUT changes_since_calibration int8, OUT calibrated_by text,
+        OUT audited_recall float4, OUT audited_interval float4, OUT audited_k int4, OUT audited_target float4,
+        OUT changes_since_audit int8)
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pagehop_info(regclass) IS 'size and state of a pagehop index';
@@ -131,21 +133,22 @@ COMMENT ON FUNCTION pagehop_calibration(regclass) IS 'what pagehop_calibrate, or
 
 -- Measures the recall of searches with this session's settings: rows of the index as queries, or real ones, against a look at every
 -- row. A pagehop.recall that is missed by more than the interval, and a calibration that much has changed since, are warnings. far
--- is the share of queries that are farther from the rows than 99 of 100 were when the index was calibrated.
+-- is the share of queries that are farther from the rows than 99 of 100 were when the index was calibrated. For whom may maintain the
+-- table, pagehop_info shows what was found last.
 
 CREATE FUNCTION pagehop_recall(
         index regclass, k int4 DEFAULT 10, samples int4 DEFAULT 400,
         OUT recall float4, OUT "interval" float4, OUT queries int4, OUT hops float4, OUT far float4)
-    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 CREATE FUNCTION pagehop_recall(
         index regclass, k int4, vectors @extschema:vector@.vector[],
         OUT recall float4, OUT "interval" float4, OUT queries int4, OUT hops float4, OUT far float4)
-    AS 'MODULE_PATHNAME', 'pagehop_recall_vectors' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+    AS 'MODULE_PATHNAME', 'pagehop_recall_vectors' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 CREATE FUNCTION pagehop_recall(
         index regclass, k int4, vectors @extschema:vector@.halfvec[],
         OUT recall float4, OUT "interval" float4, OUT queries int4, OUT hops float4, OUT far float4)
-    AS 'MODULE_PATHNAME', 'pagehop_recall_halfvecs' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+    AS 'MODULE_PATHNAME', 'pagehop_recall_halfvecs' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION pagehop_recall(regclass, int4, int4) IS 'recall of a pagehop index with the settings of this session';

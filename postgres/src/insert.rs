@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 
 use crate::opclass::Kind;
 use crate::writer::Writer;
-use crate::{errors, models, vector};
+use crate::{errors, models, recall, vector};
 
 /// `aminsert`. `unchanged` says that the row's vector is that of a version before: its node takes the new version in.
 #[pg_guard]
@@ -55,5 +55,12 @@ unsafe fn insert(index: pg_sys::Relation, tid: u64, components: &[f32], unchange
         pgrx::check_for_interrupts!();
         ControlFlow::Continue(())
     })?;
-    change.finish()
+    let wants_calibration = change.wants_calibration();
+    change.finish()?;
+    drop(writer);
+    if wants_calibration {
+        // SAFETY: as above.
+        unsafe { recall::calibrate_grown(index)? };
+    }
+    Ok(())
 }

@@ -6,11 +6,12 @@
 
 use std::ops::ControlFlow;
 
-use pagehop_engine::{CheckReport, Error, Index, Metric, Pages};
+use pagehop_engine::{Audit, CheckReport, Error, Index, Metric, Pages};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::pages::RelationPages;
+use crate::recall::real;
 use crate::writer::Writer;
 use crate::{errors, models};
 
@@ -23,6 +24,8 @@ crate::sql_function!(pagehop_check, pg_finfo_pagehop_check, |call| {
     unsafe { check(call) }
 });
 
+/// Columns of `pagehop_info`.
+const COLUMNS: usize = 22;
 /// Lock under which an index is read, as by any query.
 const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
 
@@ -138,7 +141,7 @@ impl Inspected {
     /// # Safety
     ///
     /// The index is open.
-    unsafe fn describe(&self) -> Result<[Option<pg_sys::Datum>; 16], Error> {
+    unsafe fn describe(&self) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> {
         // SAFETY: the caller's promise.
         let open = unsafe { models::open(self.index)? };
         let info = open.info()?;
@@ -165,10 +168,19 @@ impl Inspected {
             bigint(info.added_rows),
             bigint(info.deleted_rows),
         ];
-        let mut values = [None; 16];
+        let mut values = [None; COLUMNS];
         values.iter_mut().zip(stored).for_each(|(value, stored)| *value = Some(stored));
         values[14] = known.map(|known| bigint(known.rows));
         values[15] = known.map(|known| bigint(known.changes));
+        values[16] = known.and_then(|known| if known.by_queries { "queries" } else { "rows" }.into_datum());
+        if let Some((audit, since)) = info.audit.zip(info.audited) {
+            let Audit { k, recall, interval, target, .. } = audit;
+            values[17] = Some(real(recall));
+            values[18] = Some(real(interval));
+            values[19] = Some(integer(k));
+            values[20] = target.map(real);
+            values[21] = Some(bigint(since.changes));
+        }
         Ok(values)
     }
 
@@ -191,6 +203,20 @@ impl Inspected {
             errors::report(PgSqlErrorCode::ERRCODE_OBJECT_IN_USE, what, Some(hint));
         }
         checked
+    }
+
+    /// Whether what was measured of the index may be stored in it: by this user, in this transaction, on this server.
+    ///
+    /// # Safety
+    ///
+    /// The index is open.
+    pub(crate) unsafe fn may_store(&self) -> bool {
+        // SAFETY: the caller's promise; a look into the catalogs and reads of this backend's state.
+        unsafe {
+            let (table, user) = ((*self.table).rd_id, pg_sys::GetUserId());
+            let allowed = pg_sys::pg_class_aclcheck(table, user, pg_sys::ACL_MAINTAIN.into());
+            allowed == pg_sys::AclResult::ACLCHECK_OK && !in_recovery() && !pg_sys::XactReadOnly
+        }
     }
 
     /// Raises an error of the index.

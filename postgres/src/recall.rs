@@ -3,8 +3,8 @@
 
 use std::ops::ControlFlow;
 
-use pagehop_engine::index::{CALIBRATED_ROWS_MIN, RECALLS};
-use pagehop_engine::{Calibration, Error, Info, Measured, Progress, RecallReport};
+use pagehop_engine::index::{CALIBRATED_ROWS_MIN, OnProgress, RECALLS};
+use pagehop_engine::{Audit, Calibration, Error, Info, Measured, Progress, RecallReport};
 use pgrx::pg_sys;
 
 use crate::inspect::{self, Inspected, integer};
@@ -67,6 +67,37 @@ pub(crate) unsafe fn calibrate_new(index: pg_sys::Relation) -> Result<(), Error>
     let mut change = open.change(&mut writer)?;
     change.set_calibration(found)?;
     change.finish()
+}
+
+/// Calibrates an index that has grown by an insertion: it became large enough, or its model was trained anew.
+///
+/// # Safety
+///
+/// `index` is open and of this access method, and this backend is not its writer.
+pub(crate) unsafe fn calibrate_grown(index: pg_sys::Relation) -> Result<(), Error> {
+    // SAFETY: the caller's promise.
+    unsafe { measure_and_store(index, &None, &mut go_on).map(|_| ()) }
+}
+
+/// Calibrates an index if it never was and is large enough, or if much has changed since. One that was calibrated by a user's queries is
+/// left as it is: rows are no substitute for them.
+///
+/// # Safety
+///
+/// As [`calibrate_grown`]; `wait` may be called in between.
+pub(crate) unsafe fn calibrate_changed(index: pg_sys::Relation, wait: &mut dyn FnMut()) -> Result<(), Error> {
+    // SAFETY: the caller's promise.
+    let info = unsafe { models::open(index)?.info()? };
+    let is_due = info.calibration.is_none_or(|known| known.is_outdated() && !known.by_queries);
+    if info.rows < CALIBRATED_ROWS_MIN || !is_due {
+        return Ok(());
+    }
+    let mut wait_and_go_on = |_| {
+        wait();
+        ControlFlow::Continue(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { measure_and_store(index, &None, &mut wait_and_go_on).map(|_| ()) }
 }
 
 /// The vectors of an argument; NULL among them is passed over.
@@ -135,7 +166,8 @@ unsafe fn calibrate(call: pg_sys::FunctionCallInfo, queries: Queries) -> pg_sys:
         pg_sys::PreventCommandIfReadOnly(c"pagehop_calibrate()".as_ptr());
         pg_sys::PreventCommandDuringRecovery(c"pagehop_calibrate()".as_ptr());
         let inspected = Inspected::open(call, pg_sys::ACL_MAINTAIN);
-        let found = measure_and_store(inspected.index, &queries).unwrap_or_else(|error| inspected.raise(error));
+        let found =
+            measure_and_store(inspected.index, &queries, &mut go_on).unwrap_or_else(|error| inspected.raise(error));
         if found.is_none() {
             let name = errors::name(inspected.index);
             pgrx::notice!(
@@ -150,12 +182,16 @@ unsafe fn calibrate(call: pg_sys::FunctionCallInfo, queries: Queries) -> pg_sys:
 /// # Safety
 ///
 /// `index` is open and of this access method.
-unsafe fn measure_and_store(index: pg_sys::Relation, queries: &Queries) -> Result<Option<Calibration>, Error> {
+unsafe fn measure_and_store(
+    index: pg_sys::Relation,
+    queries: &Queries,
+    progress: OnProgress<'_>,
+) -> Result<Option<Calibration>, Error> {
     // SAFETY: the caller's promise.
     let open = unsafe { models::open(index)? };
     // SAFETY: as above.
     let queries = unsafe { placed(index, open.info()?.dim, queries)? };
-    let Some(found) = open.calibrate(&queries, 1, &mut go_on)? else { return Ok(None) };
+    let Some(found) = open.calibrate(&queries, 1, progress)? else { return Ok(None) };
     // SAFETY: as above.
     let mut writer = unsafe { Writer::new(index)? };
     let open = writer.index();
@@ -196,6 +232,9 @@ unsafe fn recall(call: pg_sys::FunctionCallInfo, samples: usize, queries: Querie
             let info = open.info()?;
             let some = placed(inspected.index, info.dim, &queries)?;
             let report = open.recall(k, samples, &some, &options, 1, &mut go_on)?;
+            if inspected.may_store() {
+                store(inspected.index, Audit::of(&info, k, options::target(), &report))?;
+            }
             warn(&errors::name(inspected.index), &info, &report, queries.is_some());
             Ok(report)
         };
@@ -206,6 +245,20 @@ unsafe fn recall(call: pg_sys::FunctionCallInfo, samples: usize, queries: Querie
         let [recall, interval, hops] = [recall, interval, hops].map(real).map(Some);
         inspect::row(call, [recall, interval, Some(integer(samples)), hops, far.map(real)])
     }
+}
+
+/// Stores what an audit found, for `pagehop_info`.
+///
+/// # Safety
+///
+/// `index` is open, of this access method, and may be changed.
+unsafe fn store(index: pg_sys::Relation, audit: Audit) -> Result<(), Error> {
+    // SAFETY: the caller's promise.
+    let mut writer = unsafe { Writer::new(index)? };
+    let open = writer.index();
+    let mut change = open.change(&mut writer)?;
+    change.set_audit(audit)?;
+    change.finish()
 }
 
 /// Warns of a recall that this session asks for and does not get, or may not.
@@ -266,7 +319,7 @@ unsafe fn rows(call: pg_sys::FunctionCallInfo, calibration: Option<Calibration>)
     pg_sys::Datum::from(0)
 }
 
-fn real(value: f32) -> pg_sys::Datum {
+pub(crate) fn real(value: f32) -> pg_sys::Datum {
     pg_sys::Datum::from(value.to_bits())
 }
 

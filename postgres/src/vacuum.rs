@@ -1,5 +1,7 @@
 //! `ambulkdelete` and `amvacuumcleanup`: dead rows leave their nodes, nodes without rows leave the graph.
 //!
+//! An index of which much has changed since it was calibrated is calibrated again.
+//!
 //! Both work in small parts, each under the writer's lock, so that insertions wait for milliseconds, not for the vacuum.
 
 use std::ffi::c_void;
@@ -10,7 +12,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::writer::Writer;
-use crate::{errors, vector};
+use crate::{errors, recall, vector};
 
 /// Pages looked at under one lock.
 const PAGES: u32 = 32;
@@ -82,6 +84,7 @@ pub(crate) unsafe extern "C-unwind" fn amvacuumcleanup(
         }
         let index = (*info).index;
         let blocks = repair(index).unwrap_or_else(|error| errors::raise(index, error));
+        recall::calibrate_changed(index, &mut delay).unwrap_or_else(|error| errors::raise(index, error));
         let stats = if stats.is_null() {
             let stats = no_stats();
             // Nothing was counted: the table's number is as good a guess as any.

@@ -47,27 +47,57 @@ def test_what_is_asked_for_is_found(connect: Connect) -> None:
     assert hops[0] < hops[2]
 
 
-def test_an_index_that_grew_is_calibrated_on_demand(connect: Connect) -> None:
+def test_an_index_that_grows_is_calibrated_as_it_does(connect: Connect) -> None:
     connection = connect()
     create(connection)
-    fill(connection, vectors(1500, seed=1))
+    fill(connection, vectors(999, seed=1))
     assert number(connection, CALIBRATED) == 0
     run(connection, "SET pagehop.recall = 0.95; SET enable_seqscan = off")
-    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="never calibrated") as refused:
-        run(connection, NEAREST)
-    assert "pagehop_calibrate('items_embedding')" in str(refused.value.diag.message_hint)
-    run(connection, "SET pagehop.recall = 0")
-    assert len(ids(connection, NEAREST)) == 10
+    assert len(ids(connection, NEAREST)) == 10, "it is searched to its end"
+    fill(connection, vectors(1, seed=2), first=999)
+    assert number(connection, CALIBRATED) == 21
     made = run(connection, "SELECT * FROM pagehop_calibrate('items_embedding')")
     assert made == run(connection, "SELECT * FROM pagehop_calibration('items_embedding')")
-    assert len(made) == 21
-    run(connection, "SET pagehop.recall = 0.95")
     assert recall(connection) > 0.9
-    fill(connection, vectors(3000, seed=2), first=1500)
-    run(connection, "DELETE FROM items WHERE id % 3 = 0")
+    fill(connection, vectors(3200, seed=3), first=1000)
+    nodes = "SELECT calibrated_nodes FROM pagehop_info('items_embedding')"
+    assert number(connection, nodes) == 4096, "where the model was trained anew"
+    assert recall(connection) > 0.9
+
+
+def test_vacuum_calibrates_where_much_has_changed(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 2000)
+    info = "SELECT calibrated_nodes, changes_since_calibration, calibrated_by FROM pagehop_info('items_embedding')"
+    fill(connection, vectors(300, seed=2), first=2000)
     run(connection, "VACUUM items")
-    assert recall(connection) > 0.85
-    assert number(connection, CALIBRATED) == 21, "it is kept until the next"
+    assert run(connection, info) == [(2000, 300, "rows")], "not yet much"
+    fill(connection, vectors(300, seed=3), first=2300)
+    run(connection, "VACUUM items")
+    assert run(connection, info) == [(2600, 0, "rows")]
+    asked = f"ARRAY[{','.join(repr(vector) for vector in vectors(60, seed=4))}]::vector[]"
+    run(connection, f"SELECT * FROM pagehop_calibrate('items_embedding', {asked})")
+    run(connection, "DELETE FROM items WHERE id < 1000")
+    run(connection, "VACUUM items")
+    assert run(connection, info) == [(2600, 1000, "queries")], "rows are no substitute for queries"
+
+
+def test_an_audit_is_shown_by_info(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 1500)
+    info = "SELECT audited_recall, audited_interval, audited_k, audited_target, changes_since_audit "
+    info += "FROM pagehop_info('items_embedding')"
+    assert run(connection, info) == [(None, None, None, None, None)]
+    with connection.transaction():
+        run(connection, "SET TRANSACTION READ ONLY; SELECT * FROM pagehop_recall('items_embedding')")
+    assert run(connection, info) == [(None, None, None, None, None)], "who may not write may ask"
+    run(connection, "SET pagehop.recall = 0.9")
+    [(found, interval)] = run(connection, "SELECT recall, \"interval\" FROM pagehop_recall('items_embedding', 20, 100)")
+    fill(connection, vectors(2, seed=2), first=1500)
+    [(shown, width, k, target, changes)] = run(connection, info)
+    assert (shown, width, k, changes) == (found, interval, 20, 2)
+    assert isinstance(target, float)
+    assert abs(target - 0.9) < 1e-6
 
 
 def test_a_small_index_is_searched_to_its_end(connect: Connect) -> None:

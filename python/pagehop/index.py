@@ -240,12 +240,13 @@ class Index:
         """Measure which settings reach which recall, and store it for `search(..., recall=...)`.
 
         queries: a matrix of queries such as the index is asked, 50 or more: the recall is then that of queries like
-            them. Without any, up to 600 vectors of the index are queries, which stand for others that come from where
+            them. Without any, up to 2,000 vectors of the index are queries, which stand for others that come from where
             the rows come from.
         threads: 0 means one per core.
         progress: as for `add`.
 
-        It reads the index once or so; searches and changes go on meanwhile. None for an index of
+        A calibration by queries stays until the next one: rows that are added do not bring about another, as they else do where
+        they train the index anew. It reads the index once or so; searches and changes go on meanwhile. None for an index of
         fewer than 1,000 rows: there is nothing to store, and searches with a recall look through all of it.
         """
         self._index.may_change()
@@ -512,7 +513,7 @@ def open(
 
 def _calibration(words: dict[str, Any]) -> Calibration:
     settings = tuple(Setting(*setting) for setting in words["settings"])
-    return Calibration(words["rows"], words["samples"], settings)
+    return Calibration(words["rows"], words["samples"], words["by_queries"], settings)
 
 
 def _only_recall(recall: Any, search_list: int | None, slack: float | None) -> float:

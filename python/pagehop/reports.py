@@ -14,6 +14,8 @@ class Measured(NamedTuple):
     """Rows that it had then."""
     samples: int
     """Queries that were answered exactly then."""
+    by_queries: bool
+    """Whether they were a user's, and not vectors of the index."""
     changes: int
     """Rows added and deleted since; a replaced row counts as both."""
     outdated: bool
@@ -59,6 +61,8 @@ class Calibration(NamedTuple):
     """Rows that the index had."""
     samples: int
     """Queries that were answered exactly."""
+    by_queries: bool
+    """Whether they were a user's, and not vectors of the index."""
     settings: tuple[Setting, ...]
     """In order of `k` and `recall`."""
 

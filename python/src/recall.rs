@@ -47,6 +47,7 @@ pub(crate) fn calibration<'py>(py: Python<'py>, known: &Calibration) -> PyResult
     let words = PyDict::new(py);
     words.set_item("rows", known.rows)?;
     words.set_item("samples", known.samples)?;
+    words.set_item("by_queries", known.by_queries)?;
     words.set_item("settings", settings)?;
     Ok(words)
 }
@@ -56,6 +57,7 @@ pub(crate) fn measured<'py>(py: Python<'py>, known: &Measured) -> PyResult<Bound
     let words = PyDict::new(py);
     words.set_item("rows", known.rows)?;
     words.set_item("samples", known.samples)?;
+    words.set_item("by_queries", known.by_queries)?;
     words.set_item("changes", known.changes)?;
     words.set_item("outdated", known.is_outdated())?;
     Ok(words)

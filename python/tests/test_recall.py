@@ -70,9 +70,9 @@ def test_a_build_calibrates_unless_told_not_to(path: Path, vectors: Float32, tmp
     with pagehop.build(tmp_path / "same", vectors, progress=lambda *step: phases.append(step[0])) as index:
         known = index.calibration
         assert known is not None
-        assert (known.rows, known.samples) == (ROWS, 600)
+        assert (known.rows, known.samples) == (ROWS, 400)
         assert sorted({setting.k for setting in known.settings}) == [1, 10, 100]
-        assert index.info().calibration == pagehop.Measured(ROWS, 600, 0, False)
+        assert index.info().calibration == pagehop.Measured(ROWS, 400, False, 0, False)
     assert phases[-1] == "search"
     assert "scan" in phases
     with pagehop.open(path) as index:
@@ -141,7 +141,7 @@ def test_changes_and_a_missed_recall_are_warned_of_until_it_is_calibrated_again(
         assert known is not None
         assert known.rows == ROWS - 1300
         assert reader.calibration == known
-        assert index.info().calibration == pagehop.Measured(ROWS - 1300, known.samples, 0, False)
+        assert index.info().calibration == pagehop.Measured(ROWS - 1300, known.samples, False, 0, False)
         index.calibrate(strange)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -165,6 +165,25 @@ def test_rows_that_train_the_model_have_it_calibrated(vectors: Float32, tmp_path
         measured = index.info().calibration
         assert measured is not None
         assert (measured.rows, measured.changes) == (ROWS, 0)
+
+
+def test_a_calibration_by_queries_stays_until_the_next(vectors: Float32, tmp_path: Path) -> None:
+    with pagehop.create(tmp_path / "items", DIM) as index:
+        index.add(range(400), vectors[:400])
+        index.add(range(400, 1100), vectors[400:1100])
+        by_queries = index.calibrate(vectors[:60] + 1)
+        assert by_queries is not None
+        assert by_queries.by_queries
+        before = index.info().trained_rows
+        index.add(range(1100, ROWS), vectors[1100:])
+        assert index.info().trained_rows > before, "so many rows train the model"
+        measured = index.info().calibration
+        assert measured == pagehop.Measured(1100, 60, True, ROWS - 1100, True)
+        assert index.calibration == by_queries
+        with pytest.warns(pagehop.RecallWarning, match=f"{ROWS - 1100} rows were added or deleted"):
+            index.search(vectors[0], recall=0.9)
+        index.calibrate()
+        assert not index.info().calibration.by_queries
 
 
 def test_what_cannot_be_is_an_error_that_says_what_can(path: Path, vectors: Float32) -> None:

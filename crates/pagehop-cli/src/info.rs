@@ -53,6 +53,7 @@ struct Report<'a> {
 struct MeasuredReport {
     rows: u64,
     samples: u32,
+    by_queries: bool,
     changes: u64,
     outdated: bool,
 }
@@ -96,6 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         calibration: info.calibration.map(|known| MeasuredReport {
             rows: known.rows,
             samples: known.samples,
+            by_queries: known.by_queries,
             changes: known.changes,
             outdated: known.is_outdated(),
         }),
@@ -157,7 +159,8 @@ impl Report<'_> {
     fn calibrated(&self) -> String {
         let Some(known) = &self.calibration else { return "never".to_owned() };
         let (samples, rows) = (grouped(known.samples.into()), grouped(known.rows));
-        format!("by {samples} queries at {rows} rows, {} added or deleted since", grouped(known.changes))
+        let whose = if known.by_queries { "queries" } else { "of its vectors" };
+        format!("by {samples} {whose} at {rows} rows, {} added or deleted since", grouped(known.changes))
     }
 
     fn audited(&self) -> String {

@@ -32,7 +32,8 @@ pub fn create(path: &Path, dim: usize, metric: Metric, seed: u64, overwrite: boo
 ///
 /// Where the rows trained the model anew, or made an index large enough for it, it is calibrated as at the end of a build, once they
 /// are in: that is a transaction of its own, and nobody's loss if it does not come to be, because `progress` says so or for any
-/// other reason.
+/// other reason. A calibration by a user's queries stays, for vectors of the data are no substitute for them; [`Info`] says how much has
+/// changed since.
 ///
 /// # Errors
 ///
@@ -53,7 +54,9 @@ pub fn add(
     })?;
     let wants_calibration = |now: &Info| {
         let is_first = now.calibration.is_none() && before.rows < CALIBRATED_ROWS_MIN;
-        now.rows >= CALIBRATED_ROWS_MIN && (is_first || now.trained_rows != before.trained_rows)
+        let is_anew =
+            now.trained_rows != before.trained_rows && !now.calibration.is_some_and(|known| known.by_queries);
+        now.rows >= CALIBRATED_ROWS_MIN && (is_first || is_anew)
     };
     if index.info().is_ok_and(|now| wants_calibration(&now)) {
         // The rows are in. Whatever keeps them from being measured is for the next search to meet.
