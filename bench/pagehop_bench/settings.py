@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pagehop
-from pagehop_bench import datasets, fashion
+from pagehop_bench import datasets, fashion, truth
 from pagehop_bench.generate import Generator
 from pagehop_bench.report import Report, Row
 
@@ -75,7 +75,8 @@ class Task:
         self.replaced = np.random.default_rng(1).permutation(count)[: len(self.more)]
         now = np.array(self.base)
         now[self.replaced] = self.more
-        self.before, self.after = truth(self.base, self.queries), truth(now, self.queries)
+        self.before = truth.compute(self.base, self.queries, K).ids
+        self.after = truth.compute(now, self.queries, K).ids
 
     @staticmethod
     def of(name: str) -> Task:
@@ -149,19 +150,6 @@ def found(index: pagehop.Index, queries: Float32, right: Int64, recall: float) -
 
 def share_of(ids: Int64, right: Int64) -> float:
     return float((ids[:, :, np.newaxis] == right[:, np.newaxis, :]).sum() / right.size)
-
-
-def truth(rows: Float32, queries: Float32) -> Int64:
-    """The nearest `K` of each query, by brute force."""
-    lengths = (rows**2).sum(axis=1)
-    nearest = []
-    for some in np.array_split(queries, max(1, len(queries) // 100)):
-        far = lengths - 2 * (some @ rows.T)
-        few = np.argpartition(far, 4 * K, axis=1)[:, : 4 * K]
-        # In double precision, where squared lengths cancel.
-        exact = ((some[:, np.newaxis].astype(np.float64) - rows[few]) ** 2).sum(axis=2)
-        nearest.append(np.take_along_axis(few, np.argsort(exact, axis=1)[:, :K], axis=1))
-    return np.concatenate(nearest)
 
 
 def generated(dim: int, rows: int) -> Callable[[], tuple[Float32, Float32]]:

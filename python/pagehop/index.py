@@ -156,7 +156,7 @@ class Index:
             1,000. 1 looks at every row and finds them all: its time grows with the rows, whatever the data.
         search_list: candidates kept while searching; raise it for recall, lower it for speed. Without
             slack, all of them are expanded. With neither, 100 and a slack of 0.2.
-        slack: stop once the best estimate left is beyond 1 + slack times the k-th distance found.
+        slack: stop once the best estimate left is beyond 1 + slack times the k-th distance found or estimated.
         beam_width: most pages asked for at once.
         threads: for a matrix; 0 means one per core.
         """
@@ -245,8 +245,8 @@ class Index:
         threads: 0 means one per core.
         progress: as for `add`.
 
-        A calibration by queries stays until the next one: rows that are added do not bring about another, as they else do where
-        they train the index anew. It reads the index once or so; searches and changes go on meanwhile. None for an index of
+        A calibration by queries stays until the next one; one by vectors of the index is renewed where rows that are
+        added train the index anew. It reads the index once or so; searches and changes go on meanwhile. None for an index of
         fewer than 1,000 rows: there is nothing to store, and searches with a recall look through all of it.
         """
         self._index.may_change()

@@ -12,7 +12,7 @@ from pagehop_bench.settings import RECALLS, Float32, Int64, K, Task, accuracy, s
 
 
 def run(report: Report, task: Task) -> None:
-    """After the build, and when 30% of the rows were updated, vacuumed and calibrated again."""
+    """After the build, and when 30% of the rows were updated and the index was calibrated again."""
     server = install(DEFAULT)
     install_extension(server)
     with running(server, **memory_for(task.base)) as server_running:

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! "May still" is evidence, not only the length of the list: the search ends when the best estimate left is
-//! beyond `1 + slack` times the k-th distance found. Nodes are expanded in order of estimate, never of arrival,
+//! beyond `1 + slack` times the k-th distance found, or the k-th estimate. Nodes are expanded in order of estimate, never of arrival,
 //! so the answer does not depend on the storage.
 
 use std::cell::{Cell, RefCell};
