@@ -245,9 +245,9 @@ class Index:
         threads: 0 means one per core.
         progress: as for `add`.
 
-        A calibration by queries stays until the next one; one by vectors of the index is renewed where rows that are
-        added train the index anew. It reads the index once or so; searches and changes go on meanwhile. None for an index of
-        fewer than 1,000 rows: there is nothing to store, and searches with a recall look through all of it.
+        A calibration by queries stays until the next one; one by vectors of the index is renewed where rows that
+        are added train the index anew. It reads the index once or so; searches and changes go on meanwhile. None for
+        an index of fewer than 1,000 rows: there is nothing to store, and searches with a recall look through all of it.
         """
         self._index.may_change()
         given = None if queries is None else as_queries("queries", queries, self._dim)
