@@ -156,7 +156,7 @@ class Index:
             1,000. 1 looks at every row and finds them all: its time grows with the rows, whatever the data.
         search_list: candidates kept while searching; raise it for recall, lower it for speed. Without
             slack, all of them are expanded. With neither, 100 and a slack of 0.2.
-        slack: stop once the best estimate left is beyond 1 + slack times the k-th distance found or estimated.
+        slack: stop once the best estimate left is beyond 1 + slack times the k-th distance found.
         beam_width: most pages asked for at once.
         threads: for a matrix; 0 means one per core.
         """

@@ -119,8 +119,7 @@ pub struct SearchOptions {
     pub search_list: usize,
     /// Most pages asked for at once.
     pub beam_width: usize,
-    /// Stop when the nearest estimate left is beyond `1 + slack` times the k-th distance found, or the k-th estimate; infinite to
-    /// expand the whole list.
+    /// Stop when the nearest estimate left is beyond `1 + slack` times the k-th distance found; infinite to expand the whole list.
     pub slack: f32,
 }
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! "May still" is evidence, not only the length of the list: the search ends when the best estimate left is
-//! beyond `1 + slack` times the k-th distance found, or the k-th estimate. Nodes are expanded in order of estimate, never of arrival,
+//! beyond `1 + slack` times the k-th distance found. Nodes are expanded in order of estimate, never of arrival,
 //! so the answer does not depend on the storage.
 
 use std::cell::{Cell, RefCell};
@@ -40,6 +40,8 @@ pub struct Searcher<'i, P: Pages + 'i> {
 /// The distance that ends a search is at least that of this many nodes: the nearest row alone may be so near that
 /// estimates, whose errors do not shrink with it, would be no evidence against the rest.
 pub(super) const EVIDENCE_ROWS: usize = 10;
+/// How far above the k-th estimate the k-th distance may turn out to be.
+const FORETOLD: f32 = 1.3;
 
 impl<'i, P: Pages> Searcher<'i, P> {
     pub(crate) fn new(pages: &'i P, newest: &'i Newest) -> Self {
@@ -121,9 +123,7 @@ pub(super) struct Walk {
     /// Entry points that were offered under their own estimates.
     offered: Vec<NodeId>,
     pub(super) visited: Vec<NodeId>,
-    /// Visited nodes without a row to see.
-    unseen: usize,
-    /// Whether there are none, so that the k-th estimate bounds what is worth offering.
+    /// Whether the k-th estimate bounds what is worth offering.
     foretells: bool,
     /// The most slack with which it may go on later: what that makes worth offering is.
     slack_ahead: f32,
@@ -134,7 +134,6 @@ pub(super) struct Walk {
 impl Walk {
     /// Starts over for the query that the probe has, to keep `capacity` candidates.
     pub(super) fn begin(&mut self, state: &State, capacity: usize, k: usize, foretells: bool) {
-        self.unseen = 0;
         self.foretells = foretells;
         self.slack_ahead = 0.0;
         self.visited.clear();
@@ -277,14 +276,17 @@ impl Walk {
     ) -> Result<(), Error> {
         let (meta, model) = (&state.meta, &*state.model);
         let slack_ahead = options.slack.max(self.slack_ahead);
-        while let Some((_, node)) = self.list.expand_within(self.reach(options.slack)) {
+        while let Some((_, node)) = self.list.expand_within(self.nearest.reach(options.slack)) {
             if self.absent.node == Some(node) {
                 continue;
             }
             // The best of the others is likely the next: its bytes travel while this node is scored.
             let likely = look_ahead(&self.list, meta, reader, None, 1, f32::INFINITY);
-            // A candidate beyond this would never be expanded: the reach only falls, but where nodes turn out to be dead.
-            let reach = if self.foretells { self.reach(slack_ahead) } else { self.nearest.reach(slack_ahead) };
+            // A candidate beyond this would never be expanded: the k-th distance only falls. Before there is
+            // one, the k-th estimate foretells it, give or take what estimates are off by.
+            let foretold = if self.foretells { self.list.estimate_at(self.nearest.k - 1) } else { None };
+            let foretold = foretold.map(|estimate| estimate * FORETOLD * (1.0 + slack_ahead));
+            let reach = self.nearest.reach(slack_ahead).min(foretold.unwrap_or(f32::INFINITY));
             let (list, offered) = (RefCell::new(&mut self.list), &self.offered);
             let mut take = |estimate: f32, neighbor: NodeId| {
                 let mut list = list.borrow_mut();
@@ -310,14 +312,11 @@ impl Walk {
             };
             let visited = self.probe.visit(meta, model, reader, node, offer, finished)?;
             heir.into_iter().for_each(|(estimate, heir)| take(estimate, heir));
-            let mut is_seen = false;
             for (at, row_id) in visited.header.rows(meta.row_ids, state.snapshot).enumerate() {
                 let row = Near { distance: visited.distance, row_id, is_first: at == 0 };
                 self.nearest.keep(row);
                 rest.meet(node, row, &visited);
-                is_seen = true;
             }
-            self.unseen += usize::from(!is_seen);
             self.visited.push(node);
             stats.estimates += visited.degree() as u64;
             reader.release();
@@ -326,18 +325,6 @@ impl Walk {
             }
         }
         Ok(())
-    }
-
-    /// The largest estimate of a candidate that may still matter, by the k-th distance and the k-th estimate of those that have a row to
-    /// see, as far as that is known. There is none while candidates are fewer.
-    #[inline]
-    fn reach(&self, slack: f32) -> f32 {
-        let by_distance = self.nearest.reach(slack);
-        match self.list.estimate_at(self.nearest.k - 1 + self.unseen) {
-            // An estimate of 0 is one below 0, and no evidence.
-            Some(estimate) if slack.is_finite() && estimate > 0.0 => by_distance.min(estimate * (1.0 + slack)),
-            _ => by_distance,
-        }
     }
 }
 
