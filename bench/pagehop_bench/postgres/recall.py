@@ -26,6 +26,8 @@ def run(report: Report, task: Task) -> None:
         connection.execute("CREATE TEMP TABLE others (LIKE items)")
         fill(connection, "others", task.replaced, task.more)
         connection.execute("UPDATE items SET embedding = others.embedding FROM others WHERE items.id = others.id")
+        # As autovacuum would by then: dead versions take places of living rows.
+        connection.execute("VACUUM items")
         connection.execute("SELECT count(*) FROM pagehop_calibrate('items_embedding')")
         for recall in RECALLS:
             share = found(connection, task.queries, task.after, recall)
