@@ -183,7 +183,9 @@ def test_a_calibration_by_queries_stays_until_the_next(vectors: Float32, tmp_pat
         with pytest.warns(pagehop.RecallWarning, match=f"{ROWS - 1100} rows were added or deleted"):
             index.search(vectors[0], recall=0.9)
         index.calibrate()
-        assert not index.info().calibration.by_queries
+        anew = index.info().calibration
+        assert anew is not None
+        assert not anew.by_queries
 
 
 def test_what_cannot_be_is_an_error_that_says_what_can(path: Path, vectors: Float32) -> None:
