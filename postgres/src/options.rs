@@ -38,7 +38,7 @@ pub(crate) fn register() {
     GucRegistry::define_float_guc(
         c"pagehop.recall",
         c"Share of the true nearest rows that a scan should find, on average.",
-        c"0 stands for the default of the other settings, 1 for a plan without the index.",
+        c"0 stands for 0.98 where the index was calibrated, 1 for a plan without the index.",
         &RECALL,
         0.0,
         1.0,
@@ -121,11 +121,15 @@ pub(crate) unsafe fn search(index: &OpenIndex, relation: pg_sys::Relation) -> Re
     let slack = Some(SLACK.get()).filter(|slack| *slack >= 0.0).map(|slack| slack as f32);
     let beam_width = usize::try_from(BEAM_WIDTH.get()).ok().filter(|width| *width > 0);
     let recall = RECALL.get() as f32;
-    if recall == 0.0 || list.is_some() && slack.is_some() {
+    let is_said = list.is_some() && slack.is_some() || recall == 0.0 && (list.is_some() || slack.is_some());
+    if is_said {
         return Ok(SearchOptions::choose(list, slack, beam_width));
     }
-    // SAFETY: the caller's promise.
-    let known = unsafe { calibrated(index, relation, recall)? };
+    let known = match recall {
+        0.0 => index.tuned_or_default(NEIGHBORS)?,
+        // SAFETY: the caller's promise.
+        _ => unsafe { calibrated(index, relation, recall)? },
+    };
     Ok(SearchOptions {
         search_list: list.unwrap_or(known.search_list),
         slack: slack.unwrap_or(known.slack),

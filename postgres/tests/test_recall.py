@@ -47,6 +47,33 @@ def test_what_is_asked_for_is_found(connect: Connect) -> None:
     assert hops[0] < hops[2]
 
 
+def test_who_asks_for_nothing_gets_a_recall(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 5000)
+
+    def hops() -> int:
+        run(connection, "SET enable_seqscan = off")
+        asked = "SELECT id FROM items ORDER BY embedding <-> '{}' LIMIT 10"
+        total = 0
+        for query in QUERIES:
+            run(connection, asked.format(query))
+            total += number(connection, "SELECT hops FROM pagehop_last_scan()")
+        return total
+
+    unasked = hops()
+    run(connection, "SET pagehop.recall = 0.98")
+    assert hops() == unasked
+    run(connection, "RESET pagehop.recall; SET pagehop.slack = 0.2")
+    assert hops() != unasked
+    # An index that was never calibrated has a fixed slack.
+    run(connection, "RESET pagehop.slack; TRUNCATE items")
+    fill(connection, vectors(900, seed=1))
+    assert number(connection, CALIBRATED) == 0
+    unasked = hops()
+    run(connection, "SET pagehop.slack = 0.2")
+    assert hops() == unasked
+
+
 def test_an_index_that_grows_is_calibrated_as_it_does(connect: Connect) -> None:
     connection = connect()
     create(connection)

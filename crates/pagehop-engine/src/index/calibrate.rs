@@ -17,7 +17,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use super::calibration::{CalibratedK, Calibration, KS, RECALLS, Setting, check_recall};
+use super::calibration::{CalibratedK, Calibration, KS, RECALL_DEFAULT, RECALLS, Setting, check_recall};
 use super::samples::{self, Sample};
 use super::scan::{Bounds, scan};
 use super::search::{EVIDENCE_ROWS, Forgotten, Walk, among_the_dead};
@@ -160,6 +160,19 @@ impl<P: Pages> Index<P> {
             ..SearchOptions::default()
         };
         Ok((state.meta.rows < CALIBRATED_ROWS_MIN).then_some(everything))
+    }
+
+    /// Options of searches for the `k` nearest where nothing is asked for: those with a mean recall of [`RECALL_DEFAULT`], or of the highest
+    /// below it that was measured. The fixed ones of [`SearchOptions::default`] where none was.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the host reports.
+    pub fn tuned_or_default(&self, k: usize) -> Result<SearchOptions, Error> {
+        let state = self.newest.renew(&mut self.pages.reader())?;
+        let Some(calibration) = &state.meta.calibration else { return Ok(SearchOptions::default()) };
+        let lower = RECALLS.iter().rev().copied().filter(|recall| *recall <= RECALL_DEFAULT);
+        Ok(lower.filter_map(|recall| calibration.options(k, recall).ok()).next().unwrap_or_default())
     }
 }
 

@@ -9,6 +9,8 @@ use crate::page::PageId;
 
 /// Recalls for which settings are stored.
 pub const RECALLS: [f32; 7] = [0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999];
+/// The recall that searches have where a host lets nothing be asked for; one of [`RECALLS`].
+pub const RECALL_DEFAULT: f32 = 0.98;
 /// Numbers of neighbors for which they are.
 pub(crate) const KS: [usize; 4] = [1, 10, 100, 1000];
 /// Where the calibration is on the meta page, and its length.

@@ -37,7 +37,7 @@ use crate::{Error, Metric, RowIds};
 pub use audit::RecallReport;
 pub use build::{build, create};
 pub use calibrate::{CALIBRATED_ROWS_MIN, CALIBRATION_QUERIES_MIN};
-pub use calibration::{Audit, CalibratedK, Calibration, RECALLS, Setting};
+pub use calibration::{Audit, CalibratedK, Calibration, RECALL_DEFAULT, RECALLS, Setting};
 pub use change::{AddReport, Change, DeleteReport};
 pub use cursor::{Cursor, Found};
 pub use memory::build_memory_bytes;
