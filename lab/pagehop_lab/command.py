@@ -34,7 +34,7 @@ RUNS = Path("lab-runs")
 INTERRUPTED = 130
 
 # Suites as the method names them, for `versions`.
-SUITE_LETTERS = {"h": "oltp"}
+SUITE_LETTERS = {"h": "oltp", "i": "inserts"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -77,7 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     versions = commands.add_parser("versions", help="versions of a server side by side, from nothing to the report")
     versions.add_argument("product", metavar="SERVER", help=", ".join(PRODUCTS["oltp"]))
     versions.add_argument("versions", metavar="VERSIONS", help="such as 12..18 or 12,16")
-    versions.add_argument("--suite", choices=SUITE_LETTERS, default="h", help="h: 42 OLTP microbenchmarks")
+    versions.add_argument(
+        "--suite", choices=SUITE_LETTERS, default="h", help="h: 42 OLTP microbenchmarks; i: Insert Benchmark"
+    )
     versions.add_argument(
         "--repeat", type=int, default=3, metavar="N", help="times with new servers and data; 3 by default"
     )
@@ -150,7 +152,8 @@ def _measure_servers(plan: ServersPlan, into: Path | None, *, retry: bool) -> in
     signal.signal(signal.SIGTERM, _as_interrupt)
     about = machine.describe() | {"kind": machine.kind()}
     with RunFolder.writing(into, plan.text, about) as folder:
-        ServersRunner(plan, folder, Progress(), machine.kind(), products.PRODUCTS, products.bench(plan), retry).run()
+        bench, servers = products.bench(plan), products.of_plan(plan)
+        ServersRunner(plan, folder, Progress(), machine.kind(), servers, bench, retry).run()
     results = report.write_servers(into, quiet=False)
     print(f"\nthe page is {into / report.PAGE}", file=sys.stderr)
     if not results.sound:

@@ -77,14 +77,19 @@ class FakeProduct:
 class FakeBench:
     """Figures in 1% noise, slower where that is planted; `on` may do anything before a figure is given."""
 
-    def __init__(self, on: Callable[[FakeInstance, Case], Mapping[str, Any] | None] | None = None) -> None:
+    def __init__(
+        self,
+        on: Callable[[FakeInstance, Case], Mapping[str, Any] | None] | None = None,
+        loaded: Mapping[str, Any] | None = None,
+    ) -> None:
         self.asked: list[tuple[str, str]] = []
         self._on = on
+        self._loaded = loaded or {}
         self._random = np.random.default_rng(5)
 
     def load(self, instance: Any) -> dict[str, Any]:
         instance.settle()
-        return {"load_s": 0.5, "ceiling": HONEST}
+        return {"load_s": 0.5, "ceiling": HONEST, **self._loaded}
 
     def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
         self.asked.append((instance.name, case.script))

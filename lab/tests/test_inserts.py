@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fake_servers import HONEST
-from pagehop_lab.analysis.inserts import STEPS, Moves, recall_while_moving
+from pagehop_lab.analysis.inserts import VECTOR_STEPS, Moves, recall_while_moving
 from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.plan import PlanError
 from pagehop_lab.plan.servers import read_servers
@@ -89,7 +89,7 @@ def test_a_step_that_falls_behind_or_answers_wrongly_is_invalid(told: dict[str, 
 
 def test_a_plan_of_vectors_has_its_steps_and_options() -> None:
     plan = read_servers(PLAN + "options = { ef_search = 40 }", "test")
-    assert plan.cases == STEPS
+    assert plan.cases == VECTOR_STEPS
     assert [server.name for server in plan.servers] == ["pgvector 18 ef_search=40"]
     with pytest.raises(PlanError, match="'fashion-mnist': it should be generated-DIM"):
         read_servers(PLAN.replace("[[", '[load]\ndataset = "fashion-mnist"\n[[', 1), "test")

@@ -15,6 +15,8 @@ from pagehop_lab.run import servers
 from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.server_results import ServerResults
 
+LATENCY = {"p50": 1.0, "p95": 2.0, "p99": 3.0, "max": 4.0}
+
 
 @pytest.fixture
 def product() -> FakeProduct:
@@ -159,3 +161,42 @@ def test_a_planted_step_is_found_and_no_other(tmp_path: Path, product: FakeProdu
     found = [[cell["text"] for cell in row[:3]] for row in changes["rows"]]
     assert found == [[case, "postgres old B", "postgres old C slowed 0.05"] for case in CASES]
     assert all(abs(row[3]["value"] + 5) < 1.5 for row in changes["rows"])
+
+
+def test_the_insert_benchmark_is_relative_and_a_step_that_falls_behind_is_void(
+    tmp_path: Path, product: FakeProduct
+) -> None:
+    def on(instance: FakeInstance, case: Case) -> dict[str, Any]:
+        rate = {"range": case.range, "point": case.range}.get(case.script)
+        # The new one writes faster, and falls behind beside queries.
+        qps = 1100.0 if (instance.name, case.script) == ("new", "write") else 1000.0
+        behind = instance.name == "new" and case.name == "qp1000"
+        told: dict[str, Any] = {
+            "qps": qps, "rows_per_s": qps if rate is None else rate * (0.94 if behind else 1.0), "deleted_per_s": qps,
+            "per_second": {"inserted": [100, 90, 100]}, "commit_ms": LATENCY, "latency_ms": LATENCY,
+            "rows_per_answer": 10.0,
+        }  # fmt: skip
+        return told if rate is None else {**told, "write_target": rate}
+
+    text = 'suite = "inserts"\n' + "".join(
+        f'[[server]]\nproduct = "postgres"\nversion = "{one}"\n' for one in ("old", "new")
+    )
+    bench = FakeBench(on, {"rows": 1000, "load_rows_per_s": 1000.0, "index_s": 0.5, "index_bytes": 10**6})
+    results, said = run(text, tmp_path / "run", bench, product)
+    assert "qp1000.r1  1,000.0 QPS  INVALID rate: 94% of 1000 rows a second were written" in said
+    assert [one.case for one in results.measured if not one.valid] == ["qp1000"]
+    # After loading, the writes, and before the first query.
+    assert {one.settled for one in product.made} == {2}
+    tables = {
+        one["name"]: one
+        for one in json.loads((tmp_path / "run/report/tables.json").read_text())["sections"][0]["tables"]
+    }
+    shown = {row[0]["text"]: [cell["text"] for cell in row[1:]] for row in tables["relative"]["rows"]}
+    assert shown["l.i0"] == shown["l.x"] == shown["qr100"] == ["1.00", "1.00"]
+    assert shown["l.i1"] == ["1.00", "1.10"]
+    assert shown["qp1000"] == ["1.00", "-"]
+    assert [row[:2] for row in tables["queries"]["rows"] if row[1]["text"] == "qp1000"] == [
+        [{"text": "postgres old", "value": None}, {"text": "qp1000", "value": None}]
+    ]
+    page = (tmp_path / "run/report/index.html").read_text()
+    assert '<td class="number better" title="1,100.0 a second">1.10</td>' in page

@@ -9,7 +9,7 @@ import pytest
 
 from pagehop_lab.analysis.changes import can_tell, changes
 from pagehop_lab.analysis.oltp import BY_NAME, CASES, GROUPS
-from pagehop_lab.analysis.relative import Five, by_group, ratio
+from pagehop_lab.analysis.relative import Five, by_group, ratio, tone
 
 NOISE = 0.01
 
@@ -66,6 +66,10 @@ def test_few_repeats_cannot_tell() -> None:
     assert can_tell([3] * 7)
     assert changes(series(np.random.default_rng(1), 2, 3, 1, 0.5)) == []
     assert changes([[1.0]]) == []
+
+
+def test_colours_begin_beyond_5_percent() -> None:
+    assert [tone(over) for over in (0.94, 0.95, 1.0, 1.05, 1.06)] == ["worse", "", "", "", "better"]
 
 
 def test_ratios_are_rounded_before_their_spread_is_taken() -> None:

@@ -1,4 +1,4 @@
-"""The vector variant of the Insert Benchmark: its steps, and recall while rows come and go.
+"""The steps of the Insert Benchmark and of its vector variant, and recall while rows come and go.
 
 Rows come in the order of their ids and go in the same order, so at any time the table is a window of ids. A query sees
 some moment between its start and its end: rows that were there all that time are sure, rows that came or went
@@ -22,14 +22,23 @@ Ids = npt.NDArray[np.int64]
 _TIE = 1e-5
 _AT_ONCE = 64
 
-RATES = (0, 100, 500, 1000)
+_WRITES = (Case("l.i1", "writes", "write", 50, writes=True), Case("l.i2", "writes", "write", 5, writes=True))
 
-STEPS: tuple[Case, ...] = (
-    Case("l.i1", "writes", "write", 50, writes=True),
-    Case("l.i2", "writes", "write", 5, writes=True),
-    *(Case(f"qv{rate}", "queries", "query", rate) for rate in RATES),
+VECTOR_STEPS: tuple[Case, ...] = (
+    *_WRITES,
+    *(Case(f"qv{rate}", "queries", "query", rate) for rate in (0, 100, 500, 1000)),
 )
 """After loading (l.i0) and creating the index (l.x); `range` is rows of a commit, or a second beside queries."""
+
+STEPS: tuple[Case, ...] = (
+    *_WRITES,
+    *(
+        Case(f"{name}{rate}", "queries", kind, rate)
+        for rate in (100, 500, 1000)
+        for name, kind in (("qr", "range"), ("qp", "point"))
+    ),
+)
+"""The classic ones: queries of ranges that an index covers, and of rows by their keys."""
 
 
 @dataclass(frozen=True)

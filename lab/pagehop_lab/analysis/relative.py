@@ -15,6 +15,11 @@ def ratio(figure: float, base: float) -> float:
     return round(figure / base, 2)
 
 
+def tone(over: float) -> str:
+    """Whether a ratio is told by a colour, as published tables do: below 0.95 and above 1.05."""
+    return "worse" if over < 0.95 else "better" if over > 1.05 else ""
+
+
 @dataclass(frozen=True)
 class Five:
     """Ratios of a group of tests."""

@@ -10,13 +10,13 @@ from typing import Any, cast
 
 from labservers.configuration import DURABILITIES, Configuration, Durability
 from labservers.releases import releases
-from pagehop_lab.analysis.inserts import STEPS
+from pagehop_lab.analysis.inserts import STEPS, VECTOR_STEPS
 from pagehop_lab.analysis.oltp import CASES, Case
 from pagehop_lab.plan.model import OptionValue
 from pagehop_lab.plan.tables import PlanError, Table, choose, nearest
 
-SUITES = ("oltp", "vector-inserts")
-PRODUCTS = {"oltp": ("postgres",), "vector-inserts": ("pgvector", "pagehop-postgres")}
+SUITES = ("oltp", "inserts", "vector-inserts")
+PRODUCTS = {"oltp": ("postgres",), "inserts": ("postgres",), "vector-inserts": ("pgvector", "pagehop-postgres")}
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,29 @@ class ServersLoad:
 
 
 @dataclass(frozen=True)
-class VectorLoad(ServersLoad):
+class InsertsLoad(ServersLoad):
+    """How long each step of the Insert Benchmark is, and how large its table."""
+
+    rows: int = 200_000
+    seconds: float = 20.0
+    repeats: int = 1
+
+
+@dataclass(frozen=True)
+class VectorLoad(InsertsLoad):
     """The same for vectors."""
 
     rows: int = 20_000
-    seconds: float = 20.0
-    repeats: int = 1
     dataset: str = "generated-384"
     queries: int = 1000
+
+
+_LOADS: Mapping[str, ServersLoad] = {
+    "oltp": ServersLoad(),
+    "inserts": InsertsLoad(),
+    "vector-inserts": VectorLoad(),
+}
+_CASES: Mapping[str, tuple[Case, ...]] = {"oltp": CASES, "inserts": STEPS, "vector-inserts": VECTOR_STEPS}
 
 
 @dataclass(frozen=True)
@@ -132,7 +147,7 @@ def read_servers(text: str, name: str) -> ServersPlan:
     name = table.take("name", str, name)
     suite = choose("suite", table.take("suite", str, SUITES[0]), SUITES)
     seed = table.take("seed", int, 1, least=0)
-    cases = _cases(table.take_list("cases", str, ()), CASES if suite == "oltp" else STEPS)
+    cases = _cases(table.take_list("cases", str, ()), _CASES[suite])
     load = _load(table.take_table("load"), suite)
     configuration = _configuration(table.take_table("configuration"))
     servers = [server for one in table.take_tables("server") for server in _servers(one, suite)]
@@ -197,7 +212,7 @@ def _cases(names: Sequence[str], known: Sequence[Case]) -> tuple[Case, ...]:
 
 
 def _load(table: Table, suite: str) -> ServersLoad:
-    known: ServersLoad = ServersLoad() if suite == "oltp" else VectorLoad()
+    known = _LOADS[suite]
     common: dict[str, Any] = {
         "rows": table.take("rows", int, known.rows, least=1000),
         "clients": table.take("clients", int, known.clients, least=1),
@@ -206,17 +221,17 @@ def _load(table: Table, suite: str) -> ServersLoad:
         "repeats": table.take("repeats", int, known.repeats, least=1),
         "load_timeout_s": table.take("load_timeout_s", float, known.load_timeout_s, least=1),
     }
+    if isinstance(known, InsertsLoad) and (common["clients"] != 1 or common["warmup_s"] != known.warmup_s):
+        raise PlanError(f"{table.place}: {suite} has one client of each kind and does not warm up")
     if not isinstance(known, VectorLoad):
         table.refuse_unknown()
-        return ServersLoad(**common)
+        return type(known)(**common)
     dataset = table.take("dataset", str, known.dataset)
     if not re.fullmatch(r"generated-[1-9]\d*", dataset):
         raise PlanError(
             f"{table.at('dataset')} = {dataset!r}: it should be generated-DIM, of which there is any number"
         )
     load = VectorLoad(**common, dataset=dataset, queries=table.take("queries", int, known.queries, least=1))
-    if load.clients != 1 or load.warmup_s != known.warmup_s:
-        raise PlanError(f"{table.place}: {suite} has one client of each kind and does not warm up")
     table.refuse_unknown()
     return load
 
@@ -237,9 +252,9 @@ def _configuration(table: Table) -> Configuration:
 def _servers(table: Table, suite: str) -> list[ServerSpec]:
     product = choose(table.at("product"), table.need("product", str), PRODUCTS[suite])
     known = list(releases(product)) or ["18"]
-    versions = table.take_list("version", str, () if suite == "oltp" else ("18",))
+    versions = table.take_list("version", str, ("18",) if suite == "vector-inserts" else ())
     slowed = table.take("slowed", float, 0.0, least=0) if suite == "oltp" else 0.0
-    options = tuple(table.take_table("options").rest().items()) if suite != "oltp" else ()
+    options = tuple(table.take_table("options").rest().items()) if suite == "vector-inserts" else ()
     label = table.take("label", str, "")
     table.refuse_unknown()
     if not versions:

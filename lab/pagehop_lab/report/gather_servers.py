@@ -53,6 +53,12 @@ _HOW = {
         "invalid, and compared with nothing, if a query failed, the client took more than 20% of the machine's CPU, or "
         "storage was read."
     ),
+    "inserts": (
+        "Every server has new data, three secondary indexes, and clients in processes of their own: one inserts, one "
+        "deletes as much, one asks. A figure is invalid, and compared with nothing, if anything failed, the clients "
+        "took more than 20% of the machine's CPU, less than 95% of the rows were written, an index was not used, or an "
+        "answer was empty."
+    ),
     "vector-inserts": (
         "Every server has new data, its index, and clients in processes of their own: one inserts, one deletes as "
         "much, one asks. Recall and time are those of the same requests. A figure is invalid, and compared with "

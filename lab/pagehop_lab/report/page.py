@@ -142,11 +142,11 @@ def _cell(cell: Cell, is_number: bool) -> str:
     if cell.file:
         text = f'<a href="../{escape(cell.file)}">{text}</a>'
     title = f' title="{escape(cell.title)}"' if cell.title else ""
-    return f"<td{_class(is_number, cell.invalid, len(cell.text) > _LONG)}{title}>{text}</td>"
+    return f"<td{_class(is_number, cell.invalid, len(cell.text) > _LONG, cell.tone)}{title}>{text}</td>"
 
 
-def _class(is_number: bool, invalid: bool = False, is_long: bool = False) -> str:
-    wanted = [("number", is_number), ("invalid", invalid), ("long", is_long)]
+def _class(is_number: bool, invalid: bool = False, is_long: bool = False, tone: str = "") -> str:
+    wanted = [("number", is_number), ("invalid", invalid), ("long", is_long), (tone, bool(tone))]
     names = " ".join(name for name, is_so in wanted if is_so)
     return f' class="{names}"' if names else ""
 

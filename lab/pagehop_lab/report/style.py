@@ -43,6 +43,8 @@ th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 tbody tr:hover { background: var(--row); }
 .number { text-align: right; white-space: nowrap; }
 td.invalid, td.invalid a { color: var(--bad); }
+td.better { color: var(--good); font-weight: 600; }
+td.worse { color: var(--bad); background: var(--bad-back); font-weight: 600; }
 svg text { fill: var(--soft); font-size: 12px; font-family: inherit; }
 svg .title { font-size: 13px; }
 svg .grid { stroke: var(--line); stroke-width: 1; }

@@ -14,7 +14,17 @@ from pagehop_lab.report.gather import Descriptions, gather
 from pagehop_lab.report.gather_servers import gather_servers, servers_head
 from pagehop_lab.report.page import Head, head_of, page
 from pagehop_lab.store import RunFolder, StoreError
-from pagehop_lab.suites import agreement, cold, concurrency, equal_recall, every_suite, oltp, phases, vector_inserts
+from pagehop_lab.suites import (
+    agreement,
+    cold,
+    concurrency,
+    equal_recall,
+    every_suite,
+    inserts,
+    oltp,
+    phases,
+    vector_inserts,
+)
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.table import Section, Table
@@ -31,6 +41,7 @@ SUITES: Mapping[str, Callable[[Results], list[Section]]] = {
 }
 SERVER_SUITES: Mapping[str, ServerSuite] = {
     "oltp": (oltp.sections, oltp.of_the_run),
+    "inserts": (inserts.sections, inserts.of_the_run),
     "vector-inserts": (vector_inserts.sections, vector_inserts.of_the_run),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,30 +12,40 @@ from labservers.configuration import Configuration
 from labservers.tree import Tree
 from pagehop_lab import data
 from pagehop_lab.analysis.oltp import Case
-from pagehop_lab.measure import inserts, oltp
+from pagehop_lab.measure import oltp, sales, vector_inserts
+from pagehop_lab.measure.steps import State
 from pagehop_lab.plan.servers import ServerSpec, ServersPlan, VectorLoad
 from pagehop_lab.run.servers import Bench, Instance, Product
-from pagehop_lab.run.vector_servers import VectorProduct
+from pagehop_lab.run.vector_servers import CLEANING, VectorProduct
 
 
 class Postgres:
-    """PostgreSQL by major version."""
+    """PostgreSQL by major version, with settings beside those of the configuration."""
+
+    def __init__(self, **more: str) -> None:
+        self._more = more
 
     def version(self, server: ServerSpec) -> str:
         return postgres.install(server.version).version
 
     def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:
-        return configuration.settings(postgres.PRODUCT, self.version(server))
+        return configuration.settings(postgres.PRODUCT, self.version(server)) | self._more
 
     def new(self, server: ServerSpec, configuration: Configuration) -> Instance:
         return postgres.Instance(postgres.install(server.version), self.settings(server, configuration))
 
 
-PRODUCTS: dict[str, Product] = {
+_PRODUCTS: dict[str, Product] = {
     "postgres": Postgres(),
     "pgvector": VectorProduct("pgvector"),
     "pagehop-postgres": VectorProduct("pagehop-postgres"),
 }
+
+
+def of_plan(plan: ServersPlan) -> Mapping[str, Product]:
+    """The servers that a plan may name."""
+    # What rows leave behind as they come and go is to be cleaned up meanwhile, as in real life.
+    return _PRODUCTS if plan.suite == "oltp" else {**_PRODUCTS, "postgres": Postgres(**CLEANING)}
 
 
 @dataclass
@@ -62,11 +73,32 @@ class Sysbench:
 
 
 @dataclass
-class VectorInserts:
-    """The vector Insert Benchmark; rows that come are those after the ones that are there, round and round."""
+class Inserts:
+    """The Insert Benchmark on its own table."""
 
     plan: ServersPlan
-    _states: dict[int, inserts.State] = field(default_factory=dict)
+    _states: dict[int, State] = field(default_factory=dict)
+
+    def load(self, instance: Any) -> dict[str, Any]:
+        load = self.plan.load
+        said = sales.load(instance, load.rows, self.plan.seed, load.load_timeout_s)
+        self._states[id(instance)] = State(0, said["rows"])
+        return said
+
+    def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
+        assert not slowed
+        state, seconds, seed = self._states[id(instance)], self.plan.load.seconds, self.plan.seed
+        if case.script == "write":
+            return sales.write(instance, seed, state, case.range, seconds)
+        return sales.query(instance, seed, state, case.script, case.range, seconds)
+
+
+@dataclass
+class VectorInserts:
+    """The same on a table of vectors; rows that come are those after the ones that are there, round and round."""
+
+    plan: ServersPlan
+    _states: dict[int, State] = field(default_factory=dict)
 
     @cached_property
     def _dataset(self) -> data.Dataset:
@@ -77,18 +109,25 @@ class VectorInserts:
 
     def load(self, instance: Any) -> dict[str, Any]:
         load = self.plan.load
-        said = inserts.load(instance, self._dataset, load.rows, load.load_timeout_s)
-        self._states[id(instance)] = inserts.State(0, load.rows)
+        said = vector_inserts.load(instance, self._dataset, load.rows, load.load_timeout_s)
+        self._states[id(instance)] = State(0, said["rows"])
         return said
 
     def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
         assert not slowed
         state, seconds = self._states[id(instance)], self.plan.load.seconds
         if case.script == "write":
-            return inserts.write(instance, self._dataset, state, case.range, seconds)
-        return inserts.query(instance, self._dataset, state, case.range, seconds)
+            return vector_inserts.write(instance, self._dataset, state, case.range, seconds)
+        return vector_inserts.query(instance, self._dataset, state, case.range, seconds)
+
+
+_BENCHES: Mapping[str, Callable[[ServersPlan], Bench]] = {
+    "oltp": Sysbench,
+    "inserts": Inserts,
+    "vector-inserts": VectorInserts,
+}
 
 
 def bench(plan: ServersPlan) -> Bench:
     """What measures a plan."""
-    return Sysbench(plan) if plan.suite == "oltp" else VectorInserts(plan)
+    return _BENCHES[plan.suite](plan)

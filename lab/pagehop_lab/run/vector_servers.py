@@ -18,6 +18,8 @@ from pagehop_lab.engines.postgres_server import PostgresServer
 from pagehop_lab.plan.servers import ServerSpec
 
 _VERSION = "18"
+# Rows go as fast as they come, and what is left of them is to be cleaned up meanwhile, as in real life.
+CLEANING = {"autovacuum": "on", "autovacuum_naptime": "5s"}
 
 
 class VectorProduct:
@@ -35,8 +37,7 @@ class VectorProduct:
 
     def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:
         settings = configuration.settings(postgres.PRODUCT, self._server(server).version)
-        # Here rows go as fast as they come, and what is left of them is to be cleaned up meanwhile, as in real life.
-        return settings | {"autovacuum": "on", "autovacuum_naptime": "5s", "maintenance_work_mem": "512MB"}
+        return settings | CLEANING | {"maintenance_work_mem": "512MB"}
 
     def new(self, server: ServerSpec, configuration: Configuration) -> VectorInstance:
         options = dict(server.options)

@@ -19,6 +19,8 @@ class Cell:
     title: str = ""
     """What else is known of it."""
     invalid: bool = False
+    tone: str = ""
+    """`worse` or `better` than what it is compared with, where that is beyond a limit."""
 
     @staticmethod
     def of(value: Value, form: str = "", **more: str | bool) -> Cell:

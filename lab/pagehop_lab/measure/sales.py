@@ -1,0 +1,175 @@
+"""The Insert Benchmark's own table: what shops sold, three secondary indexes, and queries that use them or the key."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from pagehop_lab.measure import inserts
+from pagehop_lab.measure.steps import State
+from pagehop_lab.measure.wires import PostgresNumbers, PostgresWire
+
+TABLE = "sales"
+_COLUMNS = "transactionid, dateandtime, cashregisterid, customerid, productid, price, data"
+_CREATE = (
+    f"CREATE TABLE {TABLE} (transactionid bigint NOT NULL PRIMARY KEY, dateandtime timestamp NOT NULL, "
+    "cashregisterid integer NOT NULL, customerid integer NOT NULL, productid integer NOT NULL, price integer NOT NULL, "
+    "data varchar(4000))"
+)
+INDEXES = {
+    "marketsegment": ("productid", "customerid", "price"),
+    "registersegment": ("cashregisterid", "customerid", "price"),
+    "pdc": ("price", "dateandtime", "customerid"),
+}
+# How many there are of each.
+_MOST = {"cashregisterid": 1_000, "customerid": 100_000, "productid": 10_000, "price": 500}
+_DATA_BYTES = 10
+ANSWER_ROWS = 10
+# So many different rows come, with new keys, round and round; making them takes no time of a step.
+_POOL_ROWS = 100_000
+_POOL_RANDOM = 65_536
+
+
+class Tables(Protocol):
+    """A server that takes the table."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def dsn(self) -> str: ...
+
+    def execute(self, *statements: str) -> list[Any]: ...
+
+
+def load(tables: Tables, rows: int, seed: int, timeout_s: float) -> dict[str, Any]:
+    """Rows without secondary indexes, 100 in a commit (l.i0), then the three indexes, one after the other (l.x)."""
+    tables.execute(_CREATE)
+    said = inserts.fill(tables.pid, Sales(tables.dsn(), seed, "range"), rows, timeout_s)
+    seconds: dict[str, float] = {}
+    for name, columns in INDEXES.items():
+        begun = time.monotonic()
+        tables.execute(f"CREATE INDEX {name} ON {TABLE} ({', '.join(columns)})")
+        seconds[name] = time.monotonic() - begun
+    sizes = [int(tables.execute(f"SELECT pg_relation_size('{name}')")[0][0]) for name in INDEXES]
+    tables.execute(f"VACUUM (ANALYZE) {TABLE}", "CHECKPOINT")
+    return said | {"index_s": sum(seconds.values()), "index_seconds": seconds, "index_bytes": sum(sizes)}
+
+
+def write(tables: Tables, seed: int, state: State, commit_rows: int, seconds: float) -> dict[str, Any]:
+    """Inserts and deletes as fast as they go (l.i1, l.i2)."""
+    # Other rows come than those that are there.
+    return inserts.write(tables.pid, Sales(tables.dsn(), seed + 1, "range"), state, commit_rows, seconds)
+
+
+def query(tables: Tables, seed: int, state: State, kind: str, rate: float, seconds: float) -> dict[str, Any]:
+    """Queries that an index covers (`range`, qr) or by key (`point`, qp) beside rows that come and go."""
+    rows = Sales(tables.dsn(), seed + 2, kind)
+    plans = {name: "\n".join(row[0] for row in tables.execute(f"EXPLAIN {text}")) for name, text in rows.samples()}
+    raw, moved = inserts.query(tables.pid, rows, state, rate, seconds)
+    given = moved.asked[:, 2]
+    return raw | {
+        "rows_per_answer": float(given.mean()),
+        "rows_short_count": int((given == 0).sum()),
+        "index_used": all(
+            f"Index Only Scan using {name}" in plan or f"{name}_pkey" in plan for name, plan in plans.items()
+        ),
+        "plan": "\n\n".join(plans.values()),
+        "arrays": inserts.arrays_of(moved),
+    }
+
+
+@dataclass(frozen=True)
+class Sales:
+    """The table, for clients."""
+
+    dsn: str
+    seed: int
+    kind: str
+    """Which queries are asked, `range` or `point`."""
+
+    @property
+    def kept(self) -> int:
+        """Rows of an answer."""
+        return 1
+
+    def open(self) -> SalesConnection:
+        return SalesConnection(self)
+
+    def samples(self) -> list[tuple[str, str]]:
+        """One query of each kind, by the index that it is to use."""
+        if self.kind == "point":
+            return [(TABLE, _by_key().replace("$", "").replace("ANY", ""))]
+        return [(name, _covered(columns).replace("$1", "1")) for name, columns in INDEXES.items()]
+
+
+class SalesConnection:
+    """A client's connection."""
+
+    def __init__(self, rows: Sales) -> None:
+        self._rows = rows
+        self._wire = PostgresWire(rows.dsn)
+        self._random = np.random.default_rng(rows.seed)
+        self._forms: dict[int, list[str]] = {}
+
+    def insert(self, first: int, count: int) -> None:
+        forms = self._forms.get(count) or self._forms.setdefault(count, _forms(self._random, count))
+        form = forms[first // count % len(forms)]
+        self._wire.execute((form % tuple(range(first, first + count))).encode())
+
+    def delete(self, first: int, count: int) -> None:
+        last = first + count - 1
+        self._wire.execute(b"DELETE FROM sales WHERE transactionid BETWEEN %d AND %d" % (first, last))
+
+    def ask(self, number: int, low: int, high: int) -> Sequence[int]:
+        if self._rows.kind == "point":
+            statement, shares = self._points
+            at, width = number * ANSWER_ROWS % _POOL_RANDOM, high - low
+            return [statement.ask(tuple([low + int(share * width) for share in shares[at : at + ANSWER_ROWS]]))]
+        statement, pool = self._ranges[number % len(self._ranges)]
+        return [statement.ask(pool[number % _POOL_RANDOM])]
+
+    # Once one of these is wanted, this is a session that asks.
+
+    @cached_property
+    def _points(self) -> tuple[PostgresNumbers, list[float]]:
+        shares = self._random.random(_POOL_RANDOM + ANSWER_ROWS).tolist()
+        return self._wire.numbers(b"point", _by_key(), ANSWER_ROWS), shares
+
+    @cached_property
+    def _ranges(self) -> list[tuple[PostgresNumbers, list[tuple[int]]]]:
+        found = []
+        for name, columns in INDEXES.items():
+            # The last few have fewer rows after them than wanted.
+            drawn = self._random.integers(_MOST[columns[0]] * 99 // 100, size=_POOL_RANDOM).tolist()
+            found.append((self._wire.numbers(name.encode(), _covered(columns), 1), [(one,) for one in drawn]))
+        return found
+
+
+def _covered(columns: Sequence[str]) -> str:
+    """The next rows of an index, which has all that is wanted of them."""
+    listed = ", ".join(columns)
+    return f"SELECT {listed} FROM {TABLE} WHERE {columns[0]} >= $1 ORDER BY {listed} LIMIT {ANSWER_ROWS}"
+
+
+def _by_key() -> str:
+    numbers = ", ".join(f"${number}" for number in range(1, ANSWER_ROWS + 1))
+    return f"SELECT transactionid, productid, data FROM {TABLE} WHERE transactionid IN ({numbers})"
+
+
+def _forms(random: np.random.Generator, count: int) -> list[str]:
+    """Statements that insert `count` rows each and want but their keys."""
+    commits = max(_POOL_ROWS // count, 1)
+    drawn = {name: random.integers(most, size=commits * count).tolist() for name, most in _MOST.items()}
+    # Half of it is the same in every row.
+    texts = ["a" * (_DATA_BYTES // 2) + f"{one:05x}" for one in random.integers(16**5, size=commits * count).tolist()]
+    rows = [
+        f"(%d,CURRENT_TIMESTAMP,{register},{customer},{product},{price},'{text}')"
+        for register, customer, product, price, text in zip(*drawn.values(), texts, strict=True)
+    ]
+    head = f"INSERT INTO {TABLE} ({_COLUMNS}) VALUES "
+    return [head + ",".join(rows[at : at + count]) for at in range(0, len(rows), count)]

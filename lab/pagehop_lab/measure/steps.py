@@ -1,0 +1,204 @@
+"""One step of a benchmark: clients begin together, and what that costs is read around it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagehop_bench.postgres.servers import on_one_core
+from pagehop_lab.measure import clients
+from pagehop_lab.measure.clients import Rows
+from pagehop_lab.measure.oltp import MeasureError
+from pagehop_lab.measure.processes import Cost, cost, machine_busy_s
+from pagehop_lab.measure.usage import family
+
+_READY_S = 60.0
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass
+class State:
+    """The table as it is: ids from `low` on, below `high`."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """What clients are to do."""
+
+    seconds: float
+    commit_rows: int = 0
+    """Rows of a commit; 0 is no rows."""
+    rate: float = 0.0
+    """Rows a second; 0 is as fast as it goes."""
+    until_rows: int = 0
+    """It ends when so many came, if that is before."""
+    deletes: bool = True
+    """Whether as many go."""
+    asks: bool = False
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a step cost, and when it was."""
+
+    begun_s: float
+    elapsed_s: float
+    server: Cost
+    client: Cost
+    busy_s: float
+    clock_jump_s: float
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What clients did, and what that cost."""
+
+    step: Step
+    spent: Spent
+    inserted: Float64
+    """Begin and end of each commit."""
+    deleted: Float64
+    asked: Float64
+    """Begin, end and what was kept of each request."""
+
+    @property
+    def inserted_per_s(self) -> float:
+        return len(self.inserted) * self.step.commit_rows / self.spent.elapsed_s
+
+    @property
+    def deleted_per_s(self) -> float:
+        return len(self.deleted) * self.step.commit_rows / self.spent.elapsed_s
+
+
+@dataclass(frozen=True)
+class _Served:
+    """A server by its first process, whose affinity new connections have."""
+
+    pid: int
+
+
+class _Shared:
+    """What the clients of a step have in common."""
+
+    def __init__(self, context: Any, count: int) -> None:
+        self.ready = context.Barrier(count + 1)
+        self.stop = context.Event()
+        self.inserted = context.Value("q", 0, lock=False)
+        self.deleted = context.Value("q", 0, lock=False)
+
+
+def carry_out(server: int, rows: Rows, state: State, step: Step) -> Moved:
+    """Lets clients work on the table of the server with this process id. MeasureError if one of them fails."""
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory(prefix="pagehop-steps-") as folder:
+        place = Path(folder)
+        inserted, deleted, asked = (place / f"{name}.npy" for name in ("inserted", "deleted", "asked"))
+        works: list[tuple[Any, tuple[Any, ...]]] = []
+        if step.asks:
+            works.append((clients.ask, (rows, asked, state.low, state.high)))
+        if step.commit_rows:
+            told = (rows, inserted, state.high, step.commit_rows, step.rate, step.until_rows)
+            works.append((clients.insert, told))
+            if step.deletes:
+                works.append((clients.delete, (rows, deleted, state.low, step.commit_rows)))
+        shared = _Shared(context, len(works))
+        processes = [context.Process(target=target, args=(*args, shared), daemon=True) for target, args in works]
+        try:
+            if step.asks:
+                # Who asks and who answers take turns: on one core neither has to wake another.
+                with on_one_core(_Served(server)):
+                    _begin(processes[:1], shared, 1)
+            _begin(processes[int(step.asks) :], shared, len(processes))
+            spent = _watch(server, processes, shared, step)
+        finally:
+            shared.stop.set()
+            for process in processes:
+                if process.pid is not None:
+                    process.join(_READY_S)
+                    process.kill()
+        if any(process.exitcode for process in processes):
+            raise MeasureError("a client failed: the server refused, or died")
+        moved = Moved(step, spent, _done(inserted, 2), _done(deleted, 2), _done(asked, 2 + rows.kept))
+        state.high += len(moved.inserted) * step.commit_rows
+        state.low += len(moved.deleted) * step.commit_rows
+        return moved
+
+
+def _begin(processes: Sequence[Any], shared: _Shared, waiting: int) -> None:
+    """Starts clients, and waits until so many are ready in all."""
+    late = time.monotonic() + _READY_S
+    for process in processes:
+        process.start()
+    while shared.ready.n_waiting < waiting:
+        if time.monotonic() > late or any(process.exitcode is not None for process in processes):
+            raise MeasureError("a client did not begin: it could not connect, or the server does not answer")
+        time.sleep(0.01)
+
+
+def _watch(server: int, processes: Sequence[Any], shared: _Shared, step: Step) -> Spent:
+    members, own = family(server), [process.pid for process in processes]
+    spent, used, busy_s, wall_s = cost(members), cost(own), machine_busy_s(), time.time()
+    shared.ready.wait()
+    begun_s = time.monotonic()
+    while time.monotonic() - begun_s < step.seconds:
+        if step.until_rows and shared.inserted.value >= step.until_rows:
+            break
+        if any(process.exitcode is not None for process in processes):
+            raise MeasureError("a client failed in the middle: the server refused, or died")
+        time.sleep(0.01)
+    elapsed_s = time.monotonic() - begun_s
+    spent, used, busy_s = cost(members) - spent, cost(own) - used, machine_busy_s() - busy_s
+    shared.stop.set()
+    return Spent(begun_s, elapsed_s, spent, used, busy_s, time.time() - wall_s - elapsed_s)
+
+
+def raw_of(moved: Moved, count: int) -> dict[str, Any]:
+    """What every step has; `count` are the queries, or the rows where nothing is asked."""
+    if not count:
+        raise MeasureError("no query was answered" if moved.step.asks else "no row came")
+    spent = moved.spent
+    return {
+        "errors": 0,
+        "count": count,
+        "elapsed_s": spent.elapsed_s,
+        "qps": count / spent.elapsed_s,
+        "server_cpu_us_per_query": spent.server.cpu_s / count * 1e6,
+        "client_cpu_us_per_query": spent.client.cpu_s / count * 1e6,
+        "server_switches_per_query": spent.server.switches / count,
+        "bytes_written_per_query": spent.server.bytes_written / count,
+        "storage_reads_per_query": spent.server.bytes_read / 4096 / count,
+        "client_share_of_machine": spent.client.cpu_s / spent.elapsed_s / (os.cpu_count() or 1),
+        "other_busy_cores": max((spent.busy_s - spent.server.cpu_s - spent.client.cpu_s) / spent.elapsed_s, 0.0),
+        "clock_jump_s": spent.clock_jump_s,
+        "slowed": 0.0,
+    }
+
+
+def percentiles(values: Float64) -> dict[str, float]:
+    """The middle, the tail, and the most."""
+    names = {"p50": 50, "p95": 95, "p99": 99}
+    return {name: float(np.percentile(values, at)) for name, at in names.items()} | {"max": float(values.max())}
+
+
+def per_second(ends: Float64, begun_s: float, each: int) -> list[int]:
+    """How much was done in each second."""
+    if not len(ends):
+        return []
+    return [int(count) * each for count in np.bincount((ends - begun_s).clip(0).astype(int))]
+
+
+def _done(file: Path, columns: int) -> Float64:
+    return np.asarray(np.load(file)) if file.exists() else np.zeros((0, columns))

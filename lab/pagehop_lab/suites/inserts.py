@@ -1,0 +1,234 @@
+"""Suite i: the steps of the Insert Benchmark, absolute and relative, and what each second did."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+
+from pagehop_lab.analysis.relative import ratio, tone
+from pagehop_lab.suites import oltp
+from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, brief
+
+Figure = Callable[[Measured], float | None]
+
+
+def sections(results: ServerResults) -> list[Section]:
+    """Loading, writing, asking beside writing."""
+    tables = [
+        relative(results),
+        loads(results),
+        writes(results),
+        queries(results),
+        seconds(results),
+        oltp.invalid(results),
+        points(results),
+    ]
+    return [Section(f"A window of {results.load['rows']:,} rows", [chart(results)], tables)]
+
+
+def of_the_run(results: ServerResults) -> list[Table]:
+    """What is missing, and what was measured."""
+    return [oltp.missing(results), servers(results)]
+
+
+def chart(results: ServerResults) -> Chart:
+    """Queries beside writes."""
+    series = []
+    for server in results.names:
+        for kind in dict.fromkeys(one.case.rstrip("0123456789") for one in _asked(results, server)):
+            found = [one for one in _asked(results, server) if one.case.startswith(kind)]
+            marks = [Mark(one.raw["rows_per_s"], one.qps, _told(one), one.file, not one.valid) for one in found]
+            valid = sorted((mark.x, mark.y) for mark in marks if not mark.invalid)
+            series.append(Series(f"{server} {kind}", marks, valid))
+    note = "Every step; hollow marks are invalid."
+    return Chart("beside", "Queries beside writes", "rows inserted, and deleted, a second", "QPS", series, False, note)
+
+
+def relative(results: ServerResults) -> Table:
+    """Each step's rate over that of the base."""
+    rows = []
+    for step, of in (("l.i0", "load_rows_per_s"), ("l.x", "index_rows_per_s")):
+        figures = {
+            facts.name: _load_rate(facts, of, results.load["rows"])
+            for facts in results.servers
+            if facts.name in results.names
+        }
+        rows.append([Cell(step), *_over_base(results, figures)])
+    for step in results.groups:
+        found = {server: results.of(server, step) for server in results.names}
+        qps = {server: statistics.median(one.qps for one in ones) if ones else None for server, ones in found.items()}
+        rows.append([Cell(step), *_over_base(results, qps)])
+    note = f"Rows, or queries, a second over those of {results.base}; below 0.95 and above 1.05 they have a colour. "
+    note += "A dash is a step that failed: its writes fell under 95% of their rate, or it is invalid otherwise."
+    return Table("relative", "Relative rates", ("step", *results.names), rows, note)
+
+
+def _over_base(results: ServerResults, figures: dict[str, float | None]) -> list[Cell]:
+    base = figures.get(results.base)
+    cells = []
+    for server in results.names:
+        figure = figures.get(server)
+        if not base or figure is None:
+            cells.append(Cell("-"))
+            continue
+        over = ratio(figure, base)
+        cells.append(Cell.of(over, ".2f", tone=tone(over), title=f"{figure:,.1f} a second"))
+    return cells
+
+
+def _load_rate(facts: ServerFacts, name: str, rows: int) -> float | None:
+    if not facts.loads:
+        return None
+    if name == "index_rows_per_s":
+        return float(statistics.median(rows / one["index_s"] for one in facts.loads))
+    return float(statistics.median(one[name] for one in facts.loads))
+
+
+def loads(results: ServerResults) -> Table:
+    """Rows without an index, and the indexes."""
+    rows = [
+        [
+            Cell(facts.name),
+            _middle(facts, "load_rows_per_s", ",.0f"),
+            _middle(facts, "load_client_share", ".1%"),
+            _middle(facts, "index_s", ",.2f"),
+            Cell.of(statistics.median(one["index_bytes"] for one in facts.loads) / 1e6, ",.1f"),
+        ]
+        for facts in results.servers
+        if facts.loads
+    ]
+    columns = ("server", "l.i0 rows/s", "clients' share", "l.x s", "index MB")
+    note = "l.i0: one client, 100 rows in a commit, no index. l.x: CREATE INDEX alone."
+    return Table("loads", "Loading", columns, rows, note)
+
+
+def writes(results: ServerResults) -> Table:
+    """Inserting and deleting at the same rate, as fast as it goes."""
+    rows = []
+    for server in results.names:
+        for step in ("l.i1", "l.i2"):
+            found = results.of(server, step)
+            if found:
+                rows.append([
+                    Cell(server), Cell(step),
+                    figure(found, lambda one: one.raw["rows_per_s"], ",.0f"),
+                    figure(found, lambda one: one.raw["deleted_per_s"], ",.0f"),
+                    *(figure(found, of_dict("commit_ms", name), ",.2f") for name in ("p50", "p99", "max")),
+                    figure(found, lambda one: one.raw["server_cpu_us_per_query"], ",.1f"),
+                    figure(found, lambda one: one.raw["bytes_written_per_query"], ",.0f"),
+                    figure(found, lambda one: one.raw["client_share_of_machine"], ".1%"),
+                ])  # fmt: skip
+    columns = (
+        "server", "step", "inserted rows/s", "deleted rows/s", "commit p50 ms", "p99 ms", "max ms", "CPU us/row",
+        "bytes/row", "clients' share",
+    )  # fmt: skip
+    note = (
+        "l.i1: 50 rows in a commit, l.i2: 5. The oldest rows go as new ones come, so the table stays as large. CPU and "
+    )
+    note += "bytes written are those of the server's processes, for each row that came and the one that went for it."
+    return Table("writes", "Writing as fast as it goes", columns, rows, note)
+
+
+def queries(results: ServerResults) -> Table:
+    """One client that asks at full speed, beside rows that come and go at a rate."""
+    rows = []
+    for server in results.names:
+        for step in results.groups:
+            found = [one for one in results.of(server, step) if one.raw.get("write_target") is not None]
+            if found:
+                rows.append([
+                    Cell(server), Cell(step),
+                    figure(found, lambda one: one.raw["rows_per_s"], ",.0f"),
+                    Cell.of(statistics.median(one.qps for one in found), ",.1f", file=found[0].file),
+                    *(figure(found, of_dict("latency_ms", name), ",.3f") for name in ("p50", "p95", "p99", "max")),
+                    figure(found, lambda one: one.raw["server_cpu_us_per_query"], ",.1f"),
+                    figure(found, lambda one: one.raw["rows_per_answer"], ",.2f"),
+                    figure(found, lambda one: one.raw["client_share_of_machine"], ".1%"),
+                ])  # fmt: skip
+    columns = (
+        "server", "step", "rows/s", "QPS", "p50 ms", "p95 ms", "p99 ms", "max ms", "CPU us", "rows an answer",
+        "clients' share",
+    )  # fmt: skip
+    note = (
+        "N rows a second are inserted, and as many deleted, 10 in a commit. qrN: the next ten rows of an index, which "
+    )
+    note += (
+        "has all that is wanted. qpN: ten rows by their keys. A step that wrote less than 95% failed and is not here."
+    )
+    return Table("queries", "Asking beside writes", columns, rows, note)
+
+
+def seconds(results: ServerResults) -> Table:
+    """What was done in each second: stalls show here."""
+    rows = []
+    for one in results.measured:
+        for what, series in one.raw["per_second"].items():
+            whole = series[:-1] if len(series) > 1 else series
+            if whole:
+                told = " ".join(map(str, series))
+                rows.append([
+                    Cell(one.server), Cell(one.case), Cell.of(one.repeat + 1, "d"), Cell(what),
+                    Cell.of(min(whole), ",d", file=one.file), Cell.of(statistics.median(whole), ",.0f"),
+                    Cell.of(max(whole), ",d"), Cell(brief(told), told),
+                ])  # fmt: skip
+    columns = ("server", "step", "repeat", "what", "least", "median", "most", "in each second")
+    note = "The last second may be a part of one."
+    return Table("seconds", "In each second", columns, rows, note)
+
+
+def points(results: ServerResults) -> Table:
+    """Every measurement."""
+    rows = []
+    for one in results.measured:
+        verdict = "; ".join(one.wrong) or "; ".join(one.noted) or "valid"
+        rows.append([
+            Cell(one.server), Cell(one.case), Cell.of(one.repeat + 1, "d"),
+            Cell.of(one.qps, ",.1f", file=one.file, invalid=not one.valid, title=verdict),
+            Cell.of(one.raw.get("recall"), ".4f"),
+            Cell.of(one.raw["client_share_of_machine"], ".1%"),
+            Cell(verdict, verdict, invalid=not one.valid),
+        ])  # fmt: skip
+    columns = ("server", "step", "repeat", "a second", "recall@10", "clients' share", "verdict")
+    return Table(
+        "points-inserts", "All measurements", columns, rows, "Queries a second, or rows where nothing is asked."
+    )
+
+
+def servers(results: ServerResults) -> Table:
+    """Versions and settings."""
+    rows = []
+    for facts in results.servers:
+        version = Cell(facts.version or "-", facts.version)
+        settings = " ".join(f"{name}={value}" for name, value in facts.settings.items())
+        failed = facts.failed
+        shown = version if failed is None else Cell(brief(failed), failed, invalid=True)
+        rows.append([Cell(facts.name), shown, Cell(settings or "-")])
+    note = "What rows leave behind is cleaned up meanwhile, by the servers themselves."
+    return Table("servers", "Servers", ("server", "version", "settings"), rows, note)
+
+
+def figure(found: Sequence[Measured], of: Figure, form: str) -> Cell:
+    """The middle of the repeats."""
+    figures = [one for one in map(of, found) if one is not None]
+    return Cell.of(statistics.median(figures) if figures else None, form)
+
+
+def of_dict(name: str, key: str) -> Figure:
+    """One of several figures of the same."""
+    return lambda one: float(one.raw[name][key])
+
+
+def _asked(results: ServerResults, server: str) -> list[Measured]:
+    """All steps with queries, valid or not."""
+    return [one for one in results.measured if one.server == server and "write_target" in one.raw]
+
+
+def _told(one: Measured) -> str:
+    recall = f" at recall {one.raw['recall']:.4f}" if "recall" in one.raw else ""
+    return f"{one.raw['rows_per_s']:,.0f} rows/s: {one.qps:,.1f} QPS{recall}"
+
+
+def _middle(facts: ServerFacts, name: str, form: str) -> Cell:
+    figures = [one[name] for one in facts.loads if name in one]
+    return Cell.of(statistics.median(figures) if figures else None, form)

@@ -1,0 +1,81 @@
+"""The Insert Benchmark on a real server: rows come and go as said, answers are whole, a server that dies is found out.
+
+Skipped where the server is not there already: nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from labservers import postgres
+from labservers.releases import FOLDER
+from pagehop_lab.measure import sales
+from pagehop_lab.measure.oltp import MeasureError
+from pagehop_lab.measure.steps import State
+from pagehop_lab.measure.wires import PostgresWire
+
+VERSION = "18"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[postgres.Instance]:
+    if importlib.util.find_spec("psycopg") is None or not (FOLDER / f"postgres-{VERSION}").is_dir():
+        pytest.skip(f"no PostgreSQL {VERSION} in {FOLDER}")
+    instance = postgres.Instance(postgres.install(VERSION), {"shared_buffers": "32MB"})
+    try:
+        instance.start()
+        yield instance
+    finally:
+        instance.remove()
+
+
+def counted(server: postgres.Instance) -> tuple[int, int, int]:
+    """Rows, and the first and the last key."""
+    rows: tuple[int, int, int] = server.execute("SELECT count(*), min(transactionid), max(transactionid) FROM sales")[0]
+    return rows
+
+
+def test_a_window_of_rows_moves_and_is_asked(server: postgres.Instance) -> None:
+    said = sales.load(server, 2000, 1, 60)
+    assert counted(server) == (2000, 0, 1999)
+    assert set(said["index_seconds"]) == set(sales.INDEXES)
+    assert said["index_bytes"] > 3 * 2000 * 16
+    state = State(0, said["rows"])
+    raw = sales.write(server, 1, state, 50, 0.3)
+    # What was inserted and not yet deleted when they were told to stop.
+    assert 0 <= state.high - state.low - 2000 <= 200
+    assert counted(server) == (state.high - state.low, state.low, state.high - 1)
+    assert raw["rows_per_s"] > 500
+    for kind in ("range", "point"):
+        raw = sales.query(server, 1, state, kind, 200, 0.5)
+        assert raw["count"] > 50
+        assert raw["rows_short_count"] == 0
+        assert raw["rows_per_answer"] > 9.5
+        assert 150 <= raw["rows_per_s"] <= 300
+        assert sum(raw["per_second"]["asked"]) == raw["count"]
+    assert counted(server) == (state.high - state.low, state.low, state.high - 1)
+
+
+def test_what_a_server_refuses_is_said(server: postgres.Instance) -> None:
+    wire = PostgresWire(server.dsn())
+    assert wire.numbers(b"one", "SELECT $1::int WHERE $1::int > $2::int", 2).ask((7, 6)) == 1
+    assert wire.numbers(b"none", "SELECT $1::int WHERE $1::int > $2::int", 2).ask((6, 7)) == 0
+    with pytest.raises(RuntimeError, match="division by zero"):
+        wire.numbers(b"wrong", "SELECT 1 / $1::int", 1).ask((0,))
+    with pytest.raises(RuntimeError, match="nowhere"):
+        wire.execute(b"SELECT * FROM nowhere")
+
+
+def test_a_server_that_dies_in_the_middle_fails_the_step(server: postgres.Instance) -> None:
+    low, high = counted(server)[1:]
+    killer = threading.Timer(1.5, lambda: os.kill(server.pid, signal.SIGQUIT))
+    killer.start()
+    with pytest.raises(MeasureError, match=r"the server refused, or died|does not answer"):
+        sales.write(server, 1, State(low, high + 1), 50, 60.0)
+    killer.join()
