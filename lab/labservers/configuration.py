@@ -18,6 +18,9 @@ DURABILITIES = ("commit", "second", "none")
 Settings = dict[str, str]
 Version = tuple[int, ...]
 
+REDO_MIB = 1024
+"""Of InnoDB, all files together; they are made when a server begins."""
+
 _SYNC = {"commit": "on", "second": "off", "none": "off"}
 _FLUSH = {"commit": "1", "second": "2", "none": "0"}
 
@@ -52,7 +55,7 @@ def _postgres(wanted: Configuration, version: Version) -> Settings:
         "checkpoint_timeout": "30min",
         # What happens by itself happens to one measurement and not to its neighbor.
         "autovacuum": "off",
-        "max_connections": "50",
+        "max_connections": "60",
         "huge_pages": "off",
         # One process does the work of one statement: its cost is that of the statement.
         "max_parallel_workers_per_gather": "0",
@@ -73,7 +76,14 @@ def _innodb(wanted: Configuration) -> Settings:
         "innodb_flush_log_at_trx_commit": _FLUSH[wanted.durability],
         "innodb_flush_method": "O_DIRECT" if wanted.direct_io else "fsync",
         "innodb_stats_persistent": "1",
-        "max_connections": "50",
+        "max_connections": "60",
+        # A new connection runs where the server's first thread does, as a process of PostgreSQL would.
+        "thread_cache_size": "0",
+        # MySQL has it on, MariaDB has not.
+        "performance_schema": "0",
+        # Texts of bytes, as PostgreSQL has them without a locale.
+        "character_set_server": "latin1",
+        "collation_server": "latin1_bin",
     }
     if wanted.page_bytes is not None:
         settings["innodb_page_size"] = str(wanted.page_bytes)
@@ -83,17 +93,20 @@ def _innodb(wanted: Configuration) -> Settings:
 def _mariadb(wanted: Configuration, version: Version) -> Settings:
     largest = 65536 if version >= (10, 1) else 16384
     _check_page("mariadb", wanted, version, largest)
-    return _innodb(wanted) | {"innodb_log_file_size": "1G"}
+    # Two files before 10.5, of one size together.
+    return _innodb(wanted) | {"innodb_log_file_size": f"{REDO_MIB if version >= (10, 5) else REDO_MIB // 2}M"}
 
 
 def _mysql(wanted: Configuration, version: Version) -> Settings:
     _check_page("mysql", wanted, version, 65536 if version >= (5, 7) else 16384)
     settings = _innodb(wanted)
     if version >= (8, 0, 30):
-        settings["innodb_redo_log_capacity"] = "2G"
+        settings["innodb_redo_log_capacity"] = f"{REDO_MIB}M"
     else:
-        settings["innodb_log_file_size"] = "1G"
+        settings["innodb_log_file_size"] = f"{REDO_MIB // 2}M"
     if version >= (8,):
+        # Another protocol on a port of its own.
+        settings["mysqlx"] = "0"
         # MariaDB and older MySQL have it off by themselves.
         settings["disable_log_bin"] = "1"
     return settings

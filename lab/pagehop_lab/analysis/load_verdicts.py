@@ -37,7 +37,7 @@ def judge_load(raw: Mapping[str, Any]) -> Verdicts:
         wrong.append(f"rows: {raw['rows_short_count']} answers had fewer rows than wanted")
     if raw.get("rows_gone_count"):
         wrong.append(f"rows: {raw['rows_gone_count']} rows were given that were not there")
-    if raw["other_busy_cores"] > OTHERS_MAX:
+    if raw["other_busy_cores"] is not None and raw["other_busy_cores"] > OTHERS_MAX:
         noted.append(f"others were running: {raw['other_busy_cores']:.2f} cores were busy with something else")
     if abs(raw["clock_jump_s"]) > CLOCK_JUMP_MAX_S:
         noted.append(f"the clock was set by {raw['clock_jump_s']:+.1f} s meanwhile; another one was measured by")

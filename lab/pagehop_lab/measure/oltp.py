@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from labservers import sysbench
 from labservers.tree import Tree
-from pagehop_bench.postgres.servers import on_one_core
+from pagehop_bench.postgres.servers import HasProcess, on_one_core
 from pagehop_lab.measure.processes import Cost, cost, machine_busy_s
 from pagehop_lab.measure.slowed import slowed
 from pagehop_lab.measure.usage import family
@@ -33,7 +33,8 @@ class Subject(Protocol):
     """A server that runs."""
 
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int | None:
+        """Its first process; None where its processes are not known."""
 
     def sysbench_options(self) -> list[str]: ...
 
@@ -100,10 +101,11 @@ def _watch(process: subprocess.Popen[bytes], subject: Subject, ask: Ask, stack: 
     first: _Look | None = None
     late = time.monotonic() + ask.warmup_s + ask.seconds + _SILENCE_MAX_S
     members: list[int] = []
+    begun_s: float | None = None
     for thread, at_s, events, queries in _lines(process, late):
-        if not members:
+        if begun_s is None:
             # Connections are open before the first event, and stay.
-            members = family(subject.pid)
+            members = [] if subject.pid is None else family(subject.pid)
             stack.enter_context(slowed(members, ask.slowed))
             begun_s = at_s
         if first is None:
@@ -112,7 +114,7 @@ def _watch(process: subprocess.Popen[bytes], subject: Subject, ask: Ask, stack: 
             first = _look(members, process.pid)
         told[thread].append((at_s, events, queries))
         if time.monotonic() - first.at_s >= ask.seconds and all(len(lines) > 1 for lines in told.values()):
-            return _raw(told, first, _look(members, process.pid), ask)
+            return _raw(told, first, _look(members, process.pid), ask, known=bool(members))
     raise AssertionError("lines end with an error")
 
 
@@ -141,7 +143,9 @@ def _look(members: Sequence[int], client: int) -> _Look:
     return _Look(time.monotonic(), time.time(), cost(members), cost([client]), machine_busy_s())
 
 
-def _raw(told: dict[int, list[tuple[float, int, int]]], first: _Look, last: _Look, ask: Ask) -> dict[str, Any]:
+def _raw(
+    told: dict[int, list[tuple[float, int, int]]], first: _Look, last: _Look, ask: Ask, *, known: bool
+) -> dict[str, Any]:
     """Rates are between the first and the last line of each thread, costs between two looks near to those."""
     elapsed_s = last.at_s - first.at_s
     ends = [(lines[0], lines[-1]) for lines in told.values()]
@@ -151,20 +155,23 @@ def _raw(told: dict[int, list[tuple[float, int, int]]], first: _Look, last: _Loo
     queries = qps * elapsed_s
     # Not those that this process may use just now: it shares one with the client.
     cores = os.cpu_count() or 1
-    return {
+    others = max((last.busy_s - first.busy_s - server.cpu_s - client.cpu_s) / elapsed_s, 0.0)
+    costs = {
+        "server_cpu_us_per_query": server.cpu_s / queries * 1e6,
+        "server_switches_per_query": server.switches / queries,
+        "bytes_read_per_query": server.bytes_read / queries,
+        "bytes_written_per_query": server.bytes_written / queries,
+        "storage_reads_per_query": server.bytes_read / 4096 / queries,
+        "other_busy_cores": others,
+    }
+    return (costs if known else dict.fromkeys(costs)) | {
         "errors": 0,
         "count": sum(queries for _, _, queries in each),
         "events": sum(events for _, events, _ in each),
         "elapsed_s": elapsed_s,
         "qps": qps,
-        "server_cpu_us_per_query": server.cpu_s / queries * 1e6,
         "client_cpu_us_per_query": client.cpu_s / queries * 1e6,
-        "server_switches_per_query": server.switches / queries,
-        "bytes_read_per_query": server.bytes_read / queries,
-        "bytes_written_per_query": server.bytes_written / queries,
-        "storage_reads_per_query": server.bytes_read / 4096 / queries,
         "client_share_of_machine": client.cpu_s / elapsed_s / cores,
-        "other_busy_cores": max((last.busy_s - first.busy_s - server.cpu_s - client.cpu_s) / elapsed_s, 0.0),
         "clock_jump_s": (last.wall_s - first.wall_s) - elapsed_s,
         "slowed": ask.slowed,
         "lines": {str(thread): lines for thread, lines in told.items()},
@@ -173,9 +180,9 @@ def _raw(told: dict[int, list[tuple[float, int, int]]], first: _Look, last: _Loo
 
 def _place(subject: Subject, ask: Ask) -> contextlib.AbstractContextManager[None]:
     """One client and its connection on one core: neither wakes another. What the server does besides may use all."""
-    if ask.clients > 1:
+    if ask.clients > 1 or subject.pid is None:
         return contextlib.nullcontext()
-    return on_one_core(subject)
+    return on_one_core(cast(HasProcess, subject))
 
 
 def _command(tree: Tree, subject: Subject, rows: int, seed: int) -> list[str]:

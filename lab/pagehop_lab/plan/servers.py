@@ -8,15 +8,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
-from labservers.configuration import DURABILITIES, Configuration, Durability
+from labservers.configuration import DURABILITIES, REDO_MIB, Configuration, Durability
 from labservers.releases import releases
 from pagehop_lab.analysis.inserts import STEPS, VECTOR_STEPS
 from pagehop_lab.analysis.oltp import CASES, Case
-from pagehop_lab.plan.model import OptionValue
+from pagehop_lab.plan.model import OptionValue, without_passwords
 from pagehop_lab.plan.tables import PlanError, Table, choose, nearest
 
 SUITES = ("oltp", "inserts", "vector-inserts")
-PRODUCTS = {"oltp": ("postgres",), "inserts": ("postgres",), "vector-inserts": ("pgvector", "pagehop-postgres")}
+BY_URL = "by-url"
+"""What a server that runs already is called instead of a version."""
+PRODUCTS = {
+    "oltp": ("postgres", "mariadb", "mysql"),
+    "inserts": ("postgres",),
+    "vector-inserts": ("pgvector", "pagehop-postgres"),
+}
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,8 @@ class ServerSpec:
     """What else it is called, where one version is measured more than once."""
     options: tuple[tuple[str, OptionValue], ...] = ()
     """Of an index and its searches."""
+    url: str | None = None
+    """Of a server that runs already, with settings of its own."""
 
     @property
     def name(self) -> str:
@@ -112,7 +120,8 @@ class CaseSpec:
 
     def identity(self, plan: ServersPlan, machine: str, version: str | None) -> dict[str, Any]:
         """All that decides its figures."""
-        return {
+        given = {} if self.server.url is None else {"url": without_passwords(self.server.url)}
+        return given | {
             "suite": plan.suite,
             "server": self.server.name,
             "version": version,
@@ -161,7 +170,7 @@ def read_servers(text: str, name: str) -> ServersPlan:
             raise PlanError(f"server: {server} is there twice: give one of them a label")
     return ServersPlan(
         name, suite, tuple(servers), cases, load, configuration,
-        choose("base", base, names) if base is not None else names[0], seed, text,
+        choose("base", base, names) if base is not None else names[0], seed, without_passwords(text),
     )  # fmt: skip
 
 
@@ -252,16 +261,20 @@ def _configuration(table: Table) -> Configuration:
 def _servers(table: Table, suite: str) -> list[ServerSpec]:
     product = choose(table.at("product"), table.need("product", str), PRODUCTS[suite])
     known = list(releases(product)) or ["18"]
-    versions = table.take_list("version", str, ("18",) if suite == "vector-inserts" else ())
+    url = table.take_some("url", str) if suite == "oltp" else None
+    usual = (BY_URL,) if url is not None else ("18",) if suite == "vector-inserts" else ()
+    versions = table.take_list("version", str, usual)
     slowed = table.take("slowed", float, 0.0, least=0) if suite == "oltp" else 0.0
     options = tuple(table.take_table("options").rest().items()) if suite == "vector-inserts" else ()
     label = table.take("label", str, "")
     table.refuse_unknown()
     if not versions:
         raise PlanError(f"{table.at('version')} is missing: there are {', '.join(known)}")
+    if url is not None and (versions != (BY_URL,) or slowed):
+        raise PlanError(f"{table.at('url')}: a server that runs already has its own version, and nobody slows it")
     if slowed > 0.5:
         raise PlanError(f"{table.at('slowed')} = {slowed:g}: the most is 0.5")
-    return [ServerSpec(product, version, slowed, label, options) for version in versions]
+    return [ServerSpec(product, version, slowed, label, options, url) for version in versions]
 
 
 def needed_bytes(plan: ServersPlan) -> int:
@@ -272,7 +285,8 @@ def needed_bytes(plan: ServersPlan) -> int:
         row_bytes += 4 * _COPIES * int(plan.load.dataset.rpartition("-")[2])
         written_s = len(plan.cases) * plan.load.seconds
     each = _EMPTY_BYTES + plan.load.rows * row_bytes + int(written_s * _LOG_BYTES_PER_S)
-    return each * len(plan.servers)
+    ours = [server for server in plan.servers if server.url is None]
+    return each * len(ours) + (REDO_MIB << 20) * sum(server.product in ("mariadb", "mysql") for server in ours)
 
 
 # A new server with its first log; a row with its index entries, twice, for updates; what a core writes into its log.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from labservers import postgres, sysbench
+from labservers import innodb, mariadb, mysql, postgres, running, sysbench
 from labservers.configuration import Configuration
 from labservers.tree import Tree
 from pagehop_lab import data
@@ -35,8 +35,43 @@ class Postgres:
         return postgres.Instance(postgres.install(server.version), self.settings(server, configuration))
 
 
+@dataclass(frozen=True)
+class InnoDb:
+    """MariaDB or MySQL by version."""
+
+    product: str
+    install: Callable[[str], innodb.Program]
+
+    def version(self, server: ServerSpec) -> str:
+        return self.install(server.version).version
+
+    def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:
+        return configuration.settings(self.product, self.version(server))
+
+    def new(self, server: ServerSpec, configuration: Configuration) -> Instance:
+        return innodb.Instance(self.install(server.version), self.settings(server, configuration))
+
+
+@dataclass(frozen=True)
+class OrRunning:
+    """A product of which a server may run already."""
+
+    ours: Product
+
+    def version(self, server: ServerSpec) -> str:
+        return self.ours.version(server) if server.url is None else running.Instance(server.url).version()
+
+    def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:
+        return self.ours.settings(server, configuration) if server.url is None else {"settings": "its own"}
+
+    def new(self, server: ServerSpec, configuration: Configuration) -> Instance:
+        return self.ours.new(server, configuration) if server.url is None else running.Instance(server.url)
+
+
 _PRODUCTS: dict[str, Product] = {
-    "postgres": Postgres(),
+    "postgres": OrRunning(Postgres()),
+    "mariadb": OrRunning(InnoDb(mariadb.PRODUCT, mariadb.of_version)),
+    "mysql": OrRunning(InnoDb(mysql.PRODUCT, mysql.install)),
     "pgvector": VectorProduct("pgvector"),
     "pagehop-postgres": VectorProduct("pagehop-postgres"),
 }

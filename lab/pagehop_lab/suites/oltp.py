@@ -42,12 +42,12 @@ def missing(results: ServerResults) -> Table:
     return every_suite.not_there(results.coverage, results.damaged, str, {})
 
 
-def _medians(results: ServerResults, of: Callable[[Measured], float]) -> Medians:
+def _medians(results: ServerResults, of: Callable[[Measured], float | None]) -> Medians:
     """The middle of the valid repeats of each test."""
     found: dict[str, dict[str, float]] = {}
     for server in results.names:
         for case in results.groups:
-            figures = [of(one) for one in results.of(server, case)]
+            figures = [figure for one in results.of(server, case) if (figure := of(one)) is not None]
             if figures:
                 found.setdefault(server, {})[case] = statistics.median(figures)
     return found
@@ -222,5 +222,5 @@ def _spread(results: ServerResults, server: str, case: str) -> str:
 
 
 def _percent(figures: Medians, before: str, after: str, case: str) -> float | None:
-    old, new = figures[before][case], figures[after][case]
-    return (new / old - 1) * 100 if old else None
+    old, new = (figures.get(server, {}).get(case) for server in (before, after))
+    return (new / old - 1) * 100 if old and new is not None else None

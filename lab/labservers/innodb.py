@@ -1,0 +1,261 @@
+"""Private servers that speak MySQL's protocol, MariaDB and MySQL of any version: made, started, asked and ended alike.
+
+A server's data and its socket are in a temporary folder that only its owner (and root) can enter; it is reached there
+as `root`, without a password.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from devserver import DevServerError
+from devserver.processes import last_lines, run, serve, server_owner
+
+DATABASE = "lab"
+USER = "root"
+
+# What describes users and settings is made of these; MariaDB renamed them in 10.11.
+_SYSTEM_TABLES = ("system_tables.sql", "performance_tables.sql", "system_tables_data.sql")
+_READY = "ready for connections"
+_SECONDS_MAX = 120
+_SETTLE_S = 60.0
+_LOOK_S = 0.3
+_PAGES_BUSY = 8
+
+
+@dataclass(frozen=True)
+class Program:
+    """A server that is here."""
+
+    product: str
+    """mariadb or mysql."""
+    version: str
+    """As the server says it, such as 11.8.6."""
+    command: tuple[str | Path, ...]
+    """What starts it."""
+    base: Path
+    share: Path
+    """Where its messages and the tables of a new server are."""
+    initializes: bool = False
+    """Whether it makes the data of a new server itself, as MySQL does from 5.7 on."""
+
+
+def checked(product: str, command: tuple[str | Path, ...], base: Path, share: Path) -> Program:
+    """The program, if it runs here; DevServerError with what it says if not."""
+    advice = f"the server does not run here; every folder above {base} must be open to its user"
+    said = run([*command, "--version"], owner=server_owner(), advice=advice)
+    version = said.partition(" Ver ")[2].split()[0].split("-")[0]
+    return Program(product, version, command, base, share, product == "mysql" and _numbers(version) >= (5, 7, 6))
+
+
+class Instance:
+    """Data and, while it runs, a server over them. Both go when the context is left, or the process ends."""
+
+    def __init__(self, program: Program, settings: Mapping[str, str] | None = None) -> None:
+        """Makes the data of a server that does not run yet; `settings` are its options without their dashes."""
+        self.program = program
+        self.folder = Path(tempfile.mkdtemp(prefix=f"pagehop-{program.product}-"))
+        self.data = self.folder / "data"
+        self.log = self.folder / "log"
+        self.socket = self.folder / "socket"
+        self._first = self.folder / "first.sql"
+        self._settings = dict(settings or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        atexit.register(self.remove)
+        self.data.mkdir()
+        self._first.write_text(f"CREATE DATABASE IF NOT EXISTS {DATABASE};\n")
+        for path in [self.folder, self.data, self._first]:
+            server_owner().own(path)
+        self._fill()
+
+    def __enter__(self) -> Self:
+        if not self.running:
+            self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    # ---- running ----
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server."""
+        if self._process is None:
+            raise DevServerError("the server does not run: start() it")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Starts the server and waits until it takes connections."""
+        if self.running:
+            raise DevServerError("the server runs already")
+        logged = self.log.stat().st_size if self.log.exists() else 0
+        # It ends when this process does, however that is.
+        ending = ["setpriv", "--pdeathsig", "KILL"]
+        self._process = serve([*ending, *self._command(), f"--init-file={self._first}"], self.folder, self.log)
+        late = time.monotonic() + _SECONDS_MAX
+        while _READY not in self.log.read_text(errors="replace")[logged:]:
+            if not self.running or time.monotonic() > late:
+                self._end(signal.SIGKILL)
+                raise DevServerError(f"the server of {self.data} did not start; its log ends with\n{self.log_end()}")
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Ends the server in order: everything is in its files."""
+        try:
+            self._end(signal.SIGTERM)
+        except subprocess.TimeoutExpired:
+            self._end(signal.SIGKILL)
+            raise DevServerError(
+                f"the server of {self.data} did not stop in {_SECONDS_MAX} s and was killed; its log ends with\n"
+                f"{self.log_end()}"
+            ) from None
+
+    def restart(self) -> None:
+        """Stops the server and starts it again over the same data."""
+        self.stop()
+        self.start()
+
+    def remove(self) -> None:
+        """Ends the server and removes its folder."""
+        atexit.unregister(self.remove)
+        try:
+            # Nobody wants its files any more.
+            self._end(signal.SIGKILL)
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    # ---- asking ----
+
+    def url(self) -> str:
+        """How the load generator connects."""
+        return f"mysql://{USER}@/{DATABASE}?socket={self.socket}"
+
+    def sysbench_options(self) -> list[str]:
+        """How sysbench connects."""
+        where = {"socket": self.socket, "user": USER, "db": DATABASE}
+        return ["--db-driver=mysql", *(f"--mysql-{name}={value}" for name, value in where.items())]
+
+    def connect(self) -> Any:
+        """A connection of PyMySQL that commits by itself."""
+        import pymysql
+
+        return pymysql.connect(unix_socket=str(self.socket), user=USER, database=DATABASE, autocommit=True)
+
+    def execute(self, *statements: str) -> list[Any]:
+        """Executes statements by themselves, outside of a transaction; gives the rows of the last one."""
+        return executed(self.connect, f"{self.program.product} {self.program.version}", statements)
+
+    def settle(self) -> None:
+        """Cleans up what was changed, counts anew, and writes everything to its files."""
+        settle(self.execute)
+
+    def data_bytes(self) -> int:
+        """Bytes of all tables and indexes."""
+        return sum(path.stat().st_size for path in (self.data / DATABASE).rglob("*") if path.is_file())
+
+    def log_end(self) -> str:
+        """The last lines of the server's log."""
+        return last_lines(self.log.read_text(errors="replace")) if self.log.exists() else "(empty)"
+
+    # ---- steps ----
+
+    def _fill(self) -> None:
+        """Makes the tables that describe users and settings, as the product's own script does."""
+        advice = "the data of a new server could not be made"
+        if self.program.initializes:
+            more, text = ["--initialize-insecure"], None
+        else:
+            tables = "".join(_system_table(self.program.share, name) for name in _SYSTEM_TABLES)
+            text = f"CREATE DATABASE mysql;\nUSE mysql;\nSET @auth_root_socket = NULL;\n{tables}"
+            more = ["--bootstrap"]
+        run([*self._command(), *more], cwd=self.folder, owner=server_owner(), stdin=text, advice=advice)
+
+    def _command(self) -> list[str | Path]:
+        return [
+            *self.program.command,
+            # The first option, or files of this machine are read.
+            "--no-defaults",
+            f"--basedir={self.program.base}",
+            f"--datadir={self.data}",
+            f"--lc-messages-dir={self.program.share}",
+            f"--socket={self.socket}",
+            f"--pid-file={self.folder / 'pid'}",
+            f"--tmpdir={self.folder}",
+            # Debian's MySQL would want a folder of the machine's.
+            f"--secure-file-priv={self.folder}",
+            "--skip-networking",
+            *(f"--{name.replace('_', '-')}={value}" for name, value in self._settings.items()),
+        ]
+
+    def _end(self, by: signal.Signals) -> None:
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(by)
+        self._process.wait(_SECONDS_MAX)
+        self._process = None
+
+
+def executed(connect: Any, name: str, statements: tuple[str, ...]) -> list[Any]:
+    """The rows of the last of some statements; DevServerError if one fails."""
+    import pymysql
+
+    rows: list[Any] = []
+    try:
+        with contextlib.closing(connect()) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+                rows = list(cursor.fetchall()) if cursor.description else []
+    except (pymysql.Error, OSError) as error:
+        raise DevServerError(f"{name}: {error}") from None
+    return rows
+
+
+def settle(execute: Any) -> None:
+    """Waits until what was deleted is gone and what was written is in its files, a minute at most; counts anew."""
+    for (table,) in execute("SHOW TABLES"):
+        execute(f"ANALYZE TABLE {table}")
+    ((percent,),) = execute("SELECT @@global.innodb_max_dirty_pages_pct")
+    execute("SET GLOBAL innodb_max_dirty_pages_pct = 0")
+    late, before = time.monotonic() + _SETTLE_S, -1
+    while time.monotonic() < late:
+        dirty = int(execute("SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'")[0][1])
+        old = int(
+            execute("SELECT count FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len'")[0][0]
+        )
+        # A page or two are always busy; old versions that nobody wants are gone long before they are no more counted.
+        if dirty <= _PAGES_BUSY and old == before:
+            break
+        before = old
+        time.sleep(_LOOK_S)
+    execute(f"SET GLOBAL innodb_max_dirty_pages_pct = {percent}")
+
+
+def _system_table(share: Path, name: str) -> str:
+    for prefix in ("mariadb", "mysql"):
+        path = share / f"{prefix}_{name}"
+        if path.exists():
+            return path.read_text()
+    return ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

@@ -1,0 +1,30 @@
+"""MySQL by version: 5.6 as npm has it, 9 as Debian has it."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+from labservers import innodb
+from labservers.releases import DEBIAN, FOLDER, release, unpacked
+from labservers.tree import unpacked as debian
+
+PRODUCT = "mysql"
+
+
+def install(name: str) -> innodb.Program:
+    """The server of a version, fetched if it is not there: 30 to 60 MB come over the network."""
+    of = release(PRODUCT, name)
+    if of.registry == DEBIAN:
+        tree = debian(FOLDER / f"{PRODUCT}-{name}", *of.packages)
+        usr = tree.root / "usr"
+        return innodb.checked(PRODUCT, tuple(tree.program("sbin/mysqld")), usr, usr / "share/mysql")
+    base = unpacked(of, _unpack) / "package/server"
+    # It brings a library that not every system has.
+    command = ("env", f"LD_LIBRARY_PATH={base}", base / "mysqld")
+    return innodb.checked(PRODUCT, command, base, base / "share")
+
+
+def _unpack(file: Path, folder: Path) -> None:
+    with tarfile.open(file, mode="r:gz") as tar:
+        tar.extractall(folder, filter="tar")

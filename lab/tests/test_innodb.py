@@ -1,0 +1,128 @@
+"""Servers of MariaDB and MySQL that are here already, made, asked and ended; others are not fetched for a test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devserver import DevServerError
+from labservers import innodb, mariadb, mysql, running, sysbench
+from labservers.configuration import Configuration
+from labservers.releases import FOLDER, releases
+from pagehop_lab.measure.oltp import Ask, MeasureError, load, measure
+
+pytest.importorskip("pymysql")
+
+ROWS = 2000
+SCRIPTS = ("point-query", "points-covered-si", "range-notcovered-pk", "scan", "update-inlist", "read-write", "insert")
+
+
+# Those that a machine has are tested where that is asked for: a minute and more.
+ALL = "PAGEHOP_LAB_ALL_SERVERS"
+
+
+def is_here(product: str, name: str) -> bool:
+    folder = mariadb.FOLDER / "trixie" if (product, name) == ("mariadb", "11.8") else FOLDER / f"{product}-{name}"
+    return (folder / ".complete").is_file()
+
+
+HERE = [(product, name) for product in ("mariadb", "mysql") for name in releases(product) if is_here(product, name)]
+HERE = HERE if os.environ.get(ALL) else [one for one in HERE if one == ("mariadb", "11.8")]
+
+
+def program(product: str, name: str) -> innodb.Program:
+    try:
+        return mariadb.of_version(name) if product == "mariadb" else mysql.install(name)
+    except DevServerError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module", params=HERE, ids=lambda one: "-".join(one))
+def instance(request: pytest.FixtureRequest) -> Iterator[innodb.Instance]:
+    found = program(*request.param)
+    settings = Configuration(cache_mib=32).settings(found.product, found.version)
+    with innodb.Instance(found, settings) as instance:
+        try:
+            load(sysbench.install(), instance, ROWS, 1, 60)
+        except DevServerError as error:
+            pytest.skip(f"no sysbench: {error}")
+        instance.settle()
+        yield instance
+
+
+def test_every_version_is_measured_and_settled(instance: innodb.Instance) -> None:
+    tree = sysbench.install()
+    for script in SCRIPTS:
+        raw = measure(tree, instance, Ask(script, 10, ROWS, 1, 0.05, 0.1, 1))
+        assert raw["qps"] > 10, script
+        assert raw["server_cpu_us_per_query"] > 0
+    instance.settle()
+    ((rows,),) = instance.execute("SELECT count(*) FROM items")
+    assert rows > ROWS
+    assert instance.data_bytes() > ROWS * 180
+    ((version, cache),) = instance.execute("SELECT version(), @@innodb_buffer_pool_size")
+    assert version.startswith(instance.program.version)
+    assert cache == 32 << 20
+    instance.restart()
+    assert instance.execute("SELECT count(*) FROM items") == [(rows,)]
+    with pytest.raises(DevServerError, match="Unknown column"):
+        instance.execute("SELECT missing FROM items")
+
+
+def test_a_server_that_is_killed_ends_its_measurement(instance: innodb.Instance) -> None:
+    os.kill(instance.pid, signal.SIGKILL)
+    with pytest.raises(MeasureError, match="sysbench: "):
+        measure(sysbench.install(), instance, Ask("scan", 10, ROWS, 1, 0.05, 5, 1))
+    late = time.monotonic() + 10
+    while instance.running and time.monotonic() < late:
+        time.sleep(0.05)
+    assert not instance.running
+    # And comes again with what was committed.
+    instance.start()
+    assert instance.execute("SELECT count(*) >= 2000 FROM items") == [(1,)]
+
+
+def test_a_server_that_runs_already_is_left_as_it_was(instance: innodb.Instance) -> None:
+    """By URL: what it costs is not known, and our table is dropped in the end."""
+    instance.execute("CREATE DATABASE IF NOT EXISTS other")
+    given = running.Instance(instance.url().replace("/lab?", "/other?"))
+    # The same name in another database of the server counts, too.
+    with pytest.raises(DevServerError, match="has a table items already"):
+        given.start()
+    instance.execute("DROP TABLE items")
+    given.start()
+    tree = sysbench.install()
+    load(tree, given, ROWS, 1, 60)
+    given.settle()
+    raw = measure(tree, given, Ask("point-query", 10, ROWS, 1, 0.05, 0.1, 1))
+    assert raw["qps"] > 10
+    assert raw["server_cpu_us_per_query"] is None
+    assert given.version() == instance.program.version.split("-")[0]
+    assert given.running
+    given.remove()
+    assert instance.execute("SHOW TABLES FROM other") == []
+
+
+@pytest.mark.skipif(not HERE, reason="no MariaDB or MySQL is here")
+def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+    found = program(*HERE[0])
+    with (
+        pytest.raises(DevServerError, match="unknown variable 'no-such-option"),
+        innodb.Instance(found, {"no_such_option": "1"}),
+    ):
+        raise AssertionError(tmp_path)
+
+
+def test_a_url_that_leads_nowhere_is_said() -> None:
+    with pytest.raises(DevServerError, match="write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE"):
+        running.Instance("oracle://me:secret@there/db")
+    nobody = running.Instance("mysql://me:secret@127.0.0.1:1/db")
+    with pytest.raises(DevServerError, match=r"^mysql://me@127\.0\.0\.1:1/db: ") as raised:
+        nobody.start()
+    assert "secret" not in str(raised.value)
+    assert not nobody.running
