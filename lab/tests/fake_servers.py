@@ -29,6 +29,9 @@ HONEST: Mapping[str, Any] = {
 }  # fmt: skip
 
 
+ROUNDS = 8
+
+
 class FakeInstance:
     def __init__(self, name: str) -> None:
         self.name = name
@@ -96,6 +99,28 @@ class FakeBench:
         told = (self._on(instance, case) if self._on else None) or {}
         noise = 1 + 0.01 * self._random.standard_normal()
         return {**HONEST, "qps": 1000 * (1 - slowed) * noise, "slowed": slowed, **told}
+
+    def in_turns(self, asked: Mapping[ServerSpec, Any], case: Case) -> dict[ServerSpec, dict[str, Any] | MeasureError]:
+        """The same in weather: a factor that wanders by several percent from round to round, one for all servers."""
+        found: dict[ServerSpec, dict[str, Any] | MeasureError] = {}
+        token = f"{len(self.asked)}"
+        weather = np.exp(0.08 * self._random.standard_normal() + 0.06 * self._random.standard_normal(ROUNDS).cumsum())
+        for server, instance in asked.items():
+            try:
+                raw = self.measure(instance, case, server.slowed)
+            except MeasureError as error:
+                found[server] = error
+                continue
+            noise = 1 + 0.02 * self._random.standard_normal((2, ROUNDS))
+            qps = raw["qps"] / (1 + server.doubled) * weather * noise[0]
+            # A disturbed machine costs CPU, too, but less of it.
+            cpu = 10.0 * (1 + server.doubled) * weather**-0.3 * noise[1]
+            rounds = [{"qps": one, "server_cpu_us_per_query": other} for one, other in zip(qps, cpu, strict=True)]
+            found[server] = {
+                **raw, "qps": float(qps.mean()), "server_cpu_us_per_query": float(cpu.mean()), "rounds": rounds,
+                "together": token, "doubled": server.doubled,
+            }  # fmt: skip
+        return found
 
 
 def dying(name: str, script: str) -> Callable[[FakeInstance, Case], None]:

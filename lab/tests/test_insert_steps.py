@@ -51,13 +51,14 @@ def test_a_window_of_rows_moves_and_is_asked(server: postgres.Instance) -> None:
     # What was inserted and not yet deleted when they were told to stop.
     assert 0 <= state.high - state.low - 2000 <= 200
     assert counted(server) == (state.high - state.low, state.low, state.high - 1)
-    assert raw["rows_per_s"] > 500
+    assert raw["count"] == state.high - said["rows"]
     for kind in ("range", "point"):
         raw = sales.query(server, 1, state, kind, 200, 0.5)
-        assert raw["count"] > 50
+        assert raw["count"] > 0
         assert raw["rows_short_count"] == 0
         assert raw["rows_per_answer"] > 9.5
-        assert 150 <= raw["rows_per_s"] <= 300
+        # A busy machine may be late, and never too early: ten rows at once begin the second.
+        assert 0 < raw["rows_per_s"] <= 240
         assert sum(raw["per_second"]["asked"]) == raw["count"]
     assert counted(server) == (state.high - state.low, state.low, state.high - 1)
 

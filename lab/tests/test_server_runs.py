@@ -11,6 +11,8 @@ import pytest
 
 from fake_servers import CASES, FakeBench, FakeInstance, FakeProduct, dying, plan_of, run
 from pagehop_lab.analysis.oltp import Case
+from pagehop_lab.plan import PlanError
+from pagehop_lab.plan.servers import everything, read_servers
 from pagehop_lab.run import servers
 from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.server_results import ServerResults
@@ -200,3 +202,64 @@ def test_the_insert_benchmark_is_relative_and_a_step_that_falls_behind_is_void(
     ]
     page = (tmp_path / "run/report/index.html").read_text()
     assert '<td class="number better" title="1,100.0 a second">1.10</td>' in page
+
+
+def changed(folder: Path, name: str) -> list[list[Any]]:
+    """Tests, servers before and after, and percent, as a report of changes has them."""
+    tables = json.loads((folder / "report/tables.json").read_text())
+    (found,) = [table for table in tables["sections"][0]["tables"] if table["name"] == name]
+    return [[cell["text"] for cell in row[:3]] + [row[3].get("value")] for row in found["rows"]]
+
+
+def labelled(*more: str) -> str:
+    return "".join(
+        f'[[server]]\nproduct = "postgres"\nversion = "old"\nlabel = "{label}"\n{one}\n'
+        for label, one in zip("ABC", more, strict=True)
+    )
+
+
+def test_in_turns_a_planted_step_is_found_in_weather_and_no_other(tmp_path: Path, product: FakeProduct) -> None:
+    load = "[load]\nrounds = 8\nrepeats = 6\n"
+    text = plan_of(repeats=6, more=labelled("", "", "slowed = 0.05")).replace("[load]\nrepeats = 6\n", load)
+    results, _ = run(text, tmp_path / "slowed", FakeBench(), product)
+    assert results.sound
+    steps = changed(tmp_path / "slowed", "changes")
+    assert [row[:3] for row in steps] == [[case, "postgres old B", "postgres old C slowed 0.05"] for case in CASES]
+    assert all(abs(row[3] + 5) < 2 for row in steps)
+    # Who stands still costs no CPU; one in twenty is found by chance.
+    assert len(changed(tmp_path / "slowed", "changes-cpu")) <= 1
+
+    run(text.replace("slowed", "doubled"), tmp_path / "doubled", FakeBench(), product)
+    for table, percent in (("changes", -4.8), ("changes-cpu", 5.0)):
+        steps = changed(tmp_path / "doubled", table)
+        assert [row[2] for row in steps] == ["postgres old C doubled 0.05"] * len(CASES)
+        assert all(abs(row[3] - percent) < 2 for row in steps)
+
+    run(text.replace("slowed = 0.05", ""), tmp_path / "flat", FakeBench(), product)
+    assert len(changed(tmp_path / "flat", "changes")) <= 1
+
+
+def test_in_turns_a_server_that_dies_leaves_the_others_and_is_come_to_again(
+    tmp_path: Path, product: FakeProduct
+) -> None:
+    text = plan_of("old", "new").replace("[load]\n", "[load]\nrounds = 8\n")
+    results, said = run(text, tmp_path / "run", FakeBench(dying("old", "update-index")), product)
+    assert measured(results, "new") == list(CASES)
+    assert measured(results, "old") == [CASES[0]]
+    assert "the server died: sysbench: FATAL" in said
+    bench = FakeBench()
+    results, _ = run(text, tmp_path / "run", bench, product, retry=True)
+    assert results.sound
+    # Both are asked again, and what was there stays.
+    assert ("new", "update-index") in bench.asked
+    assert len(list((tmp_path / "run/points").glob("*new*"))) == len(CASES)
+
+
+def test_what_was_measured_without_rounds_is_found_again() -> None:
+    plan = read_servers(plan_of("old"), "test")
+    (spec, *_) = everything(plan)
+    assert "rounds" not in spec.identity(plan, "machine", None)["load"]
+    turns = read_servers(plan_of("old").replace("[load]", "[load]\nrounds = 8"), "test")
+    assert spec.identity(turns, "machine", None)["load"]["rounds"] == 8
+    with pytest.raises(PlanError, match="doubled where servers are asked in turns"):
+        read_servers(plan_of(more=labelled("", "", "doubled = 0.05")), "test")

@@ -5,7 +5,8 @@ alpha = 1. The two sides of a boundary differ by the energy distance of their me
 random assignment of the same measurements to places seldom differs as much. Each side is searched again.
 
 Here a change can only be where a version begins, so only those boundaries are tried. Measurements are taken by their
-logarithm: 5% are 5% of anything.
+logarithm: 5% are 5% of anything. Where each repeat has one measurement of every version, taken in turns, a repeat is a
+block: what all of its measurements have in common says nothing, and the random orders are those within each repeat.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ Float64 = npt.NDArray[np.float64]
 
 LEVEL = 0.05
 _SHUFFLES = 199
+# Few repeats have few orders within them, so that p is near to the level.
+_SHUFFLES_IN_BLOCKS = 999
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,20 @@ class Change:
     """How often a random order differs as much."""
 
 
-def changes(series: Sequence[Sequence[float]], seed: int = 1, level: float = LEVEL) -> list[Change]:
-    """The changes in measurements by version, in order; `series[version]` has its repeats, at least one each."""
+def changes(
+    series: Sequence[Sequence[float]], seed: int = 1, level: float = LEVEL, *, in_blocks: bool = False
+) -> list[Change]:
+    """The changes in measurements by version, in order; `series[version]` has its repeats, at least one each.
+
+    With `in_blocks` all versions have the same repeats in the same order.
+    """
     logs = [np.log(np.asarray(repeats, dtype=np.float64)) for repeats in series]
     random = np.random.default_rng(seed)
     found: dict[int, float] = {}
     left = [(0, len(logs))]
     while left:
         start, end = left.pop()
-        split = _split(logs[start:end], random)
+        split = _split(logs[start:end], random, in_blocks)
         if split is not None and split[1] <= level:
             at = start + split[0]
             found[at] = split[1]
@@ -57,16 +65,22 @@ def changes(series: Sequence[Sequence[float]], seed: int = 1, level: float = LEV
     ]
 
 
-def can_tell(counts: Sequence[int], level: float = LEVEL) -> bool:
+def can_tell(counts: Sequence[int], level: float = LEVEL, *, in_blocks: bool = False) -> bool:
     """Whether so many repeats of each version are enough for any change to be told from chance."""
+    if in_blocks:
+        versions = len(counts)
+        orders = [math.comb(versions, at) ** counts[0] / (2 if 2 * at == versions else 1) for at in range(1, versions)]
+        return counts[0] > 1 and max(orders, default=1) * level / 2 >= 1
     whole, ends = sum(counts), np.cumsum(counts)[:-1]
     usable = [int(end) for end in ends if 2 <= end <= whole - 2]
     # A boundary in the middle looks the same from both sides.
     return any((2 if 2 * end == whole else 1) / math.comb(whole, end) <= level / 2 for end in usable)
 
 
-def _split(logs: Sequence[Float64], random: np.random.Generator) -> tuple[int, float] | None:
+def _split(logs: Sequence[Float64], random: np.random.Generator, in_blocks: bool) -> tuple[int, float] | None:
     """The best boundary and its p; None if there is none with two measurements on either side."""
+    if in_blocks:
+        logs = np.asarray(logs) - np.mean(logs, axis=0)
     whole = np.concatenate(logs)
     ends = np.cumsum([len(one) for one in logs])[:-1]
     usable = [(place + 1, int(end)) for place, end in enumerate(ends) if 2 <= end <= len(whole) - 2]
@@ -76,12 +90,18 @@ def _split(logs: Sequence[Float64], random: np.random.Generator) -> tuple[int, f
     apart = np.abs(whole[:, None] - whole[None, :])
     energies = _energies(apart, sizes)
     best = int(np.argmax(energies))
-    beaten = 0
-    for _ in range(_SHUFFLES):
-        order = random.permutation(len(whole))
+    beaten, shuffles = 0, _SHUFFLES_IN_BLOCKS if in_blocks else _SHUFFLES
+    for _ in range(shuffles):
+        order = _order(random, len(logs), len(logs[0])) if in_blocks else random.permutation(len(whole))
         # Rounding must not make a draw a win.
         beaten += bool(_energies(apart[np.ix_(order, order)], sizes).max() >= energies[best] * (1 - 1e-9))
-    return usable[best][0], (1 + beaten) / (1 + _SHUFFLES)
+    return usable[best][0], (1 + beaten) / (1 + shuffles)
+
+
+def _order(random: np.random.Generator, versions: int, repeats: int) -> npt.NDArray[np.int64]:
+    """A random order of the versions within each repeat, of measurements that lie by version."""
+    places = np.arange(versions * repeats).reshape(versions, repeats)
+    return random.permuted(places, axis=0).ravel()
 
 
 def _energies(apart: Float64, sizes: npt.NDArray[np.int64]) -> Float64:

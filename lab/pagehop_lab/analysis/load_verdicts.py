@@ -45,4 +45,6 @@ def judge_load(raw: Mapping[str, Any]) -> Verdicts:
         noted.append(f"few: {raw['count']} queries were asked")
     if raw["slowed"]:
         noted.append(f"slowed on purpose by {raw['slowed']:.0%}")
+    if raw.get("doubled"):
+        noted.append(f"{raw['doubled']:.0%} of the events were executed twice on purpose")
     return Verdicts(tuple(wrong), tuple(noted))

@@ -14,6 +14,8 @@ sysbench.cmdline.options = {
   rows = { "Rows of the table", 100000 },
   range = { "Rows that a query is about", 100 },
   interval = { "Seconds between two lines", 0.25 },
+  turns = { "Whether to wait for a line of input before each interval", false },
+  again = { "Every so many events one is executed twice and counted once; 0 is none", 0 },
 }
 
 local INT, CHAR = sysbench.sql.type.INT, sysbench.sql.type.CHAR
@@ -237,6 +239,7 @@ end
 
 local execute
 local events, queries, next_told = 0, 0, 0
+local waits, again
 
 function thread_init()
   connection = sysbench.sql.driver():connect()
@@ -246,16 +249,29 @@ function thread_init()
   if make == nil then error("there is no test '" .. sysbench.opt.case .. "'") end
   execute = make()
   next_told = now()
+  waits, again = false, sysbench.opt.again
+end
+
+local function tell(at)
+  io.write(string.format("tell %d %.6f %d %d\n", sysbench.tid, at, events, queries))
+  io.flush()
+  next_told = at + sysbench.opt.interval
 end
 
 function event()
+  if waits then
+    -- Between two turns nothing is on its way: who is asked next has the machine for itself.
+    if io.read("*l") == nil then error("nobody gives turns any more") end
+    tell(now())
+    waits = false
+  end
   queries = queries + execute()
   events = events + 1
+  if again > 0 and events % again == 0 then execute() end
   local at = now()
   if at >= next_told then
-    io.write(string.format("tell %d %.6f %d %d\n", sysbench.tid, at, events, queries))
-    io.flush()
-    next_told = at + sysbench.opt.interval
+    tell(at)
+    waits = sysbench.opt.turns
   end
 end
 

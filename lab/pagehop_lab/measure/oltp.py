@@ -52,10 +52,12 @@ class Ask:
     seed: int
     slowed: float = 0.0
     """Share of the time in which the server is kept from running: a regression that is known."""
+    doubled: float = 0.0
+    """Share of the events that are executed twice and counted once: one that costs CPU."""
 
 
 @dataclass(frozen=True)
-class _Look:
+class Look:
     """What there was to see at one moment."""
 
     at_s: float
@@ -81,12 +83,8 @@ def load(tree: Tree, subject: Subject, rows: int, seed: int, timeout_s: float) -
 
 def measure(tree: Tree, subject: Subject, ask: Ask) -> dict[str, Any]:
     """Queries a second of one test, and what a query cost the server and the client."""
-    words = [f"--case={ask.script}", f"--range={ask.range}", f"--threads={ask.clients}", f"--interval={_INTERVAL_S}"]
-    command = [*_command(tree, subject, ask.rows, ask.seed), *words, "--time=0", "run"]
-    with _place(subject, ask):
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_env(tree), start_new_session=True
-        )
+    with place(subject, ask):
+        process = begin(tree, subject, ask, _INTERVAL_S, [])
         try:
             with contextlib.ExitStack() as stack:
                 return _watch(process, subject, ask, stack)
@@ -95,14 +93,24 @@ def measure(tree: Tree, subject: Subject, ask: Ask) -> dict[str, Any]:
             process.communicate()
 
 
+def begin(tree: Tree, subject: Subject, ask: Ask, interval_s: float, more: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Starts sysbench on a test, which it runs until it is killed."""
+    words = [f"--case={ask.script}", f"--range={ask.range}", f"--threads={ask.clients}", f"--interval={interval_s}"]
+    command = [*_command(tree, subject, ask.rows, ask.seed), *words, *more, "--time=0", "run"]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_env(tree),
+        start_new_session=True,
+    )  # fmt: skip
+
+
 def _watch(process: subprocess.Popen[bytes], subject: Subject, ask: Ask, stack: contextlib.ExitStack) -> dict[str, Any]:
     """Waits until it is warm, then as long as it is to be measured."""
     told: dict[int, list[tuple[float, int, int]]] = {thread: [] for thread in range(ask.clients)}
-    first: _Look | None = None
+    first: Look | None = None
     late = time.monotonic() + ask.warmup_s + ask.seconds + _SILENCE_MAX_S
     members: list[int] = []
     begun_s: float | None = None
-    for thread, at_s, events, queries in _lines(process, late):
+    for thread, at_s, events, queries in lines(process, late):
         if begun_s is None:
             # Connections are open before the first event, and stay.
             members = [] if subject.pid is None else family(subject.pid)
@@ -111,14 +119,14 @@ def _watch(process: subprocess.Popen[bytes], subject: Subject, ask: Ask, stack: 
         if first is None:
             if at_s - begun_s < ask.warmup_s:
                 continue
-            first = _look(members, process.pid)
+            first = look(members, process.pid)
         told[thread].append((at_s, events, queries))
         if time.monotonic() - first.at_s >= ask.seconds and all(len(lines) > 1 for lines in told.values()):
-            return _raw(told, first, _look(members, process.pid), ask, known=bool(members))
+            return _raw(told, first, look(members, process.pid), ask, known=bool(members))
     raise AssertionError("lines end with an error")
 
 
-def _lines(process: subprocess.Popen[bytes], late: float) -> Iterator[tuple[int, float, int, int]]:
+def lines(process: subprocess.Popen[bytes], late: float) -> Iterator[tuple[int, float, int, int]]:
     """What the script says; MeasureError when it ends, or says nothing until it is too late."""
     assert process.stdout is not None
     pipe, kept, complaints = process.stdout.fileno(), b"", b""
@@ -139,12 +147,12 @@ def _lines(process: subprocess.Popen[bytes], late: float) -> Iterator[tuple[int,
                 complaints += line + b"\n"
 
 
-def _look(members: Sequence[int], client: int) -> _Look:
-    return _Look(time.monotonic(), time.time(), cost(members), cost([client]), machine_busy_s())
+def look(members: Sequence[int], client: int) -> Look:
+    return Look(time.monotonic(), time.time(), cost(members), cost([client]), machine_busy_s())
 
 
 def _raw(
-    told: dict[int, list[tuple[float, int, int]]], first: _Look, last: _Look, ask: Ask, *, known: bool
+    told: dict[int, list[tuple[float, int, int]]], first: Look, last: Look, ask: Ask, *, known: bool
 ) -> dict[str, Any]:
     """Rates are between the first and the last line of each thread, costs between two looks near to those."""
     elapsed_s = last.at_s - first.at_s
@@ -156,15 +164,8 @@ def _raw(
     # Not those that this process may use just now: it shares one with the client.
     cores = os.cpu_count() or 1
     others = max((last.busy_s - first.busy_s - server.cpu_s - client.cpu_s) / elapsed_s, 0.0)
-    costs = {
-        "server_cpu_us_per_query": server.cpu_s / queries * 1e6,
-        "server_switches_per_query": server.switches / queries,
-        "bytes_read_per_query": server.bytes_read / queries,
-        "bytes_written_per_query": server.bytes_written / queries,
-        "storage_reads_per_query": server.bytes_read / 4096 / queries,
-        "other_busy_cores": others,
-    }
-    return (costs if known else dict.fromkeys(costs)) | {
+    spent = costs(server, queries, others)
+    return (spent if known else dict.fromkeys(spent)) | {
         "errors": 0,
         "count": sum(queries for _, _, queries in each),
         "events": sum(events for _, events, _ in each),
@@ -178,7 +179,19 @@ def _raw(
     }
 
 
-def _place(subject: Subject, ask: Ask) -> contextlib.AbstractContextManager[None]:
+def costs(server: Cost, queries: float, others: float) -> dict[str, float | None]:
+    """What is known of a server of ours."""
+    return {
+        "server_cpu_us_per_query": server.cpu_s / queries * 1e6,
+        "server_switches_per_query": server.switches / queries,
+        "bytes_read_per_query": server.bytes_read / queries,
+        "bytes_written_per_query": server.bytes_written / queries,
+        "storage_reads_per_query": server.bytes_read / 4096 / queries,
+        "other_busy_cores": others,
+    }
+
+
+def place(subject: Subject, ask: Ask) -> contextlib.AbstractContextManager[None]:
     """One client and its connection on one core: neither wakes another. What the server does besides may use all."""
     if ask.clients > 1 or subject.pid is None:
         return contextlib.nullcontext()

@@ -34,6 +34,8 @@ class ServerSpec:
     """What the lab calls it, such as 16."""
     slowed: float = 0.0
     """Share of the time in which it is kept from running: a regression that is known."""
+    doubled: float = 0.0
+    """Share of the events that are executed twice and counted once: one that costs CPU."""
     label: str = ""
     """What else it is called, where one version is measured more than once."""
     options: tuple[tuple[str, OptionValue], ...] = ()
@@ -46,7 +48,8 @@ class ServerSpec:
         """A few words, for people and files."""
         options = " ".join(f"{name}={value}" for name, value in self.options)
         slowed = f"slowed {self.slowed:g}" if self.slowed else ""
-        words = [self.product, self.version, options, self.label, slowed]
+        doubled = f"doubled {self.doubled:g}" if self.doubled else ""
+        words = [self.product, self.version, options, self.label, slowed, doubled]
         return " ".join(filter(None, words))
 
 
@@ -60,6 +63,8 @@ class ServersLoad:
     warmup_s: float = 0.3
     repeats: int = 3
     """Each with new servers and new data; every other one goes the other way round."""
+    rounds: int = 1
+    """In each all servers are asked in turns, each for its part of `seconds`; 1 asks one after the other."""
     load_timeout_s: float = 600.0
 
 
@@ -127,7 +132,12 @@ class CaseSpec:
             "version": version,
             "configuration": asdict(plan.configuration),
             "case": self.case.name,
-            "load": {name: value for name, value in asdict(plan.load).items() if name != "repeats"},
+            # Plans had no rounds once: what was measured without them is what it was.
+            "load": {
+                name: value
+                for name, value in asdict(plan.load).items()
+                if name != "repeats" and (name, value) != ("rounds", 1)
+            },
             "machine": machine,
             "seed": plan.seed,
             "repeat": self.repeat,
@@ -162,6 +172,10 @@ def read_servers(text: str, name: str) -> ServersPlan:
     servers = [server for one in table.take_tables("server") for server in _servers(one, suite)]
     base = table.take_some("base", str)
     table.refuse_unknown()
+    if load.rounds == 1 and any(server.doubled for server in servers):
+        raise PlanError(
+            "server.doubled: events are doubled where servers are asked in turns: set load.rounds, such as 8"
+        )
     names = [server.name for server in servers]
     if not servers:
         raise PlanError("there is no [[server]]")
@@ -228,6 +242,7 @@ def _load(table: Table, suite: str) -> ServersLoad:
         "seconds": table.take("seconds", float, known.seconds, least=0.2),
         "warmup_s": table.take("warmup_s", float, known.warmup_s, least=0),
         "repeats": table.take("repeats", int, known.repeats, least=1),
+        "rounds": table.take("rounds", int, known.rounds, least=1) if suite == "oltp" else 1,
         "load_timeout_s": table.take("load_timeout_s", float, known.load_timeout_s, least=1),
     }
     if isinstance(known, InsertsLoad) and (common["clients"] != 1 or common["warmup_s"] != known.warmup_s):
@@ -265,6 +280,7 @@ def _servers(table: Table, suite: str) -> list[ServerSpec]:
     usual = (BY_URL,) if url is not None else ("18",) if suite == "vector-inserts" else ()
     versions = table.take_list("version", str, usual)
     slowed = table.take("slowed", float, 0.0, least=0) if suite == "oltp" else 0.0
+    doubled = table.take("doubled", float, 0.0, least=0) if suite == "oltp" else 0.0
     options = tuple(table.take_table("options").rest().items()) if suite == "vector-inserts" else ()
     label = table.take("label", str, "")
     table.refuse_unknown()
@@ -272,9 +288,10 @@ def _servers(table: Table, suite: str) -> list[ServerSpec]:
         raise PlanError(f"{table.at('version')} is missing: there are {', '.join(known)}")
     if url is not None and (versions != (BY_URL,) or slowed):
         raise PlanError(f"{table.at('url')}: a server that runs already has its own version, and nobody slows it")
-    if slowed > 0.5:
-        raise PlanError(f"{table.at('slowed')} = {slowed:g}: the most is 0.5")
-    return [ServerSpec(product, version, slowed, label, options, url) for version in versions]
+    for name, share in (("slowed", slowed), ("doubled", doubled)):
+        if share > 0.5:
+            raise PlanError(f"{table.at(name)} = {share:g}: the most is 0.5")
+    return [ServerSpec(product, version, slowed, doubled, label, options, url) for version in versions]
 
 
 def needed_bytes(plan: ServersPlan) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,8 @@ from labservers.configuration import Configuration
 from labservers.tree import Tree
 from pagehop_lab import data
 from pagehop_lab.analysis.oltp import Case
-from pagehop_lab.measure import oltp, sales, vector_inserts
+from pagehop_lab.measure import oltp, oltp_turns, sales, vector_inserts
+from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.steps import State
 from pagehop_lab.plan.servers import ServerSpec, ServersPlan, VectorLoad
 from pagehop_lab.run.servers import Bench, Instance, Product
@@ -101,6 +102,14 @@ class Sysbench:
 
     def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
         return oltp.measure(self._tree, instance, self._ask(case.script, case.range, slowed))
+
+    def in_turns(self, asked: Mapping[ServerSpec, Any], case: Case) -> dict[ServerSpec, dict[str, Any] | MeasureError]:
+        """All servers in rounds of short turns."""
+        told = [
+            (instance, replace(self._ask(case.script, case.range, server.slowed), doubled=server.doubled))
+            for server, instance in asked.items()
+        ]
+        return dict(zip(asked, oltp_turns.in_turns(self._tree, told, self.plan.load.rounds), strict=True))
 
     def _ask(self, script: str, length: int, slowed: float) -> oltp.Ask:
         load = self.plan.load

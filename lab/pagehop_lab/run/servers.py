@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from devserver import DevServerError
 from labservers.configuration import Configuration
@@ -70,6 +70,16 @@ class Bench(Protocol):
 
     def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
         """One measurement; what is in `arrays` is kept in a file beside it. MeasureError if it cannot be."""
+
+
+@runtime_checkable
+class TurnsBench(Bench, Protocol):
+    """One that can ask several servers in turns; wanted where a plan has more than one round."""
+
+    def in_turns(
+        self, asked: Mapping[ServerSpec, Any], case: Case
+    ) -> Mapping[ServerSpec, dict[str, Any] | MeasureError]:
+        """One measurement of each server, in rounds of short turns; or why it could not be."""
 
 
 @dataclass
@@ -143,10 +153,11 @@ class ServersRunner:
             if server.name in self._versions
         }
         wanted = {server: [spec for spec in theirs if self._wanted(spec)] for server, theirs in specs.items()}
+        together = self.plan.load.rounds > 1 and any(wanted.values())
         with ExitStack() as stack:
             held: dict[ServerSpec, Instance] = {}
             for server, left in wanted.items():
-                if left and (instance := self._loaded(server, repeat, stack)) is not None:
+                if (left or together) and (instance := self._loaded(server, repeat, stack)) is not None:
                     held[server] = instance
                 elif left:
                     self.progress.skip(len(left))
@@ -156,6 +167,9 @@ class ServersRunner:
                     self._settle(held)
                     settled = True
                 order = list(held) if (repeat + number) % 2 == 0 else list(held)[::-1]
+                if together:
+                    self._in_turns([CaseSpec(server, case, repeat) for server in order], wanted, held)
+                    continue
                 for server in order:
                     self._case(CaseSpec(server, case, repeat), wanted[server], held)
 
@@ -196,21 +210,48 @@ class ServersRunner:
             self.progress.skip(int(is_wanted))
             return
         try:
-            raw = self.bench.measure(instance, case, server.slowed)
+            measured: dict[str, Any] | MeasureError = self.bench.measure(instance, case, server.slowed)
         except MeasureError as error:
+            measured = error
+        self._keep(spec, measured, instance, is_wanted)
+
+    def _in_turns(
+        self,
+        specs: Sequence[CaseSpec],
+        wanted: Mapping[ServerSpec, Sequence[CaseSpec]],
+        held: Mapping[ServerSpec, Instance],
+    ) -> None:
+        """Measures one test of all servers in turns, if it is wanted of any, or others want what it writes."""
+        case = specs[0].case
+        is_wanted = {spec.server: spec in wanted[spec.server] for spec in specs}
+        later = case.writes and any(_any_later(case, self.plan.cases, wanted[spec.server]) for spec in specs)
+        if not any(is_wanted.values()) and not later:
+            return
+        asked = {spec.server: held[spec.server] for spec in specs if held[spec.server].running}
+        self.progress.skip(sum(is_wanted[spec.server] for spec in specs if spec.server not in asked))
+        assert isinstance(self.bench, TurnsBench)
+        measured = self.bench.in_turns(asked, case) if asked else {}
+        for spec in specs:
+            if spec.server in asked:
+                self._keep(spec, measured[spec.server], asked[spec.server], is_wanted[spec.server])
+
+    def _keep(
+        self, spec: CaseSpec, measured: dict[str, Any] | MeasureError, instance: Instance, is_wanted: bool
+    ) -> None:
+        """Keeps what was measured, or why it could not be, if it is wanted."""
+        if isinstance(measured, MeasureError):
             # A server that dies takes a moment to be gone.
             time.sleep(_GRACE_S)
-            reason = str(error) if instance.running else f"the server died: {error}"
+            reason = str(measured) if instance.running else f"the server died: {measured}"
             if is_wanted:
                 self.folder.add("points", spec.name, self._identity(spec), failed=reason)
                 self.progress.point(spec.name, f"failed: {reason}")
-            return
-        if is_wanted:
-            arrays = raw.pop("arrays", None)
-            self.folder.add("points", spec.name, self._identity(spec), raw, arrays=arrays)
-            judged = judge_load(raw)
-            recall = f"recall {raw['recall']:.4f}  " if "recall" in raw else ""
-            told = f"{recall}{raw['qps']:,.1f} QPS" + "".join(f"  INVALID {one}" for one in judged.wrong)
+        elif is_wanted:
+            arrays = measured.pop("arrays", None)
+            self.folder.add("points", spec.name, self._identity(spec), measured, arrays=arrays)
+            judged = judge_load(measured)
+            recall = f"recall {measured['recall']:.4f}  " if "recall" in measured else ""
+            told = f"{recall}{measured['qps']:,.1f} QPS" + "".join(f"  INVALID {one}" for one in judged.wrong)
             self.progress.point(spec.name, told)
 
 

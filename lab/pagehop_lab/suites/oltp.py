@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pagehop_lab.analysis.changes import LEVEL, can_tell, changes
 from pagehop_lab.analysis.oltp import GROUPS
+from pagehop_lab.analysis.paired import without_weather
 from pagehop_lab.analysis.relative import by_group, ratio
 from pagehop_lab.suites import every_suite
 from pagehop_lab.suites.server_results import Measured, ServerResults
@@ -21,7 +22,8 @@ def sections(results: ServerResults) -> list[Section]:
     qps = _medians(results, lambda one: one.qps)
     tables = [
         groups(results, qps),
-        found_changes(results, qps),
+        found_changes(results, "qps", "changes", "Changes of QPS from one server to the next"),
+        found_changes(results, "server_cpu_us_per_query", "changes-cpu", "Changes of the server's CPU for a query"),
         relative(results, qps),
         absolute(results, qps),
         costs(results, "server_cpu_us_per_query", "cpu", "Server CPU of a query, microseconds", ",.2f"),
@@ -110,23 +112,28 @@ def costs(results: ServerResults, name: str, table: str, title: str, form: str) 
     )
 
 
-def found_changes(results: ServerResults, qps: Medians) -> Table:
-    """Tests whose throughput changed from one server to the next, with what a query costs on both sides."""
-    cpu = _medians(results, lambda one: one.raw["server_cpu_us_per_query"])
-    switches = _medians(results, lambda one: one.raw["server_switches_per_query"])
-    rows, short = [], 0
+def found_changes(results: ServerResults, name: str, table: str, title: str) -> Table:
+    """Tests of which a figure changed from one server to the next, with what else changed between the two."""
+    figures = {
+        "QPS %": _medians(results, lambda one: one.qps),
+        "CPU/query %": _medians(results, lambda one: one.raw["server_cpu_us_per_query"]),
+        "switches/query %": _medians(results, lambda one: one.raw["server_switches_per_query"]),
+    }
+    rows, short, in_turns = [], 0, 0
     for case in results.groups:
         names = [server for server in results.names if results.of(server, case)]
-        series = [[one.qps for one in results.of(server, case)] for server in names]
-        short += not can_tell([len(repeats) for repeats in series])
-        for change in changes(series):
+        # What a server that is not ours costs is not known.
+        if len(names) < 2 or any(one.raw[name] is None for server in names for one in results.of(server, case)):
+            continue
+        series, in_blocks = _series(results, names, case, name)
+        in_turns += in_blocks
+        short += not can_tell([len(repeats) for repeats in series], in_blocks=in_blocks)
+        for change in changes(series, in_blocks=in_blocks):
             before, after = names[change.at - 1], names[change.at]
             rows.append([
                 Cell(case), Cell(before), Cell(after),
                 Cell.of((change.ratio - 1) * 100, "+.1f", file=_middle(results, after, case)),
-                Cell.of(_percent(qps, before, after, case), "+.1f"),
-                Cell.of(_percent(cpu, before, after, case), "+.1f"),
-                Cell.of(_percent(switches, before, after, case), "+.1f"),
+                *(Cell.of(_percent(each, before, after, case), "+.1f") for each in figures.values()),
                 Cell.of(change.p, ".3f"),
             ])  # fmt: skip
     note = (
@@ -136,14 +143,27 @@ def found_changes(results: ServerResults, qps: Medians) -> Table:
         "on, each side up to its next change; the three columns after it compare the two neighbors. p is how often a "
     )
     note += f"random order differs as much: at {LEVEL:g}, about one test in {1 / LEVEL:.0f} is here by chance."
+    if in_turns:
+        note += f" {in_turns} tests were asked in turns: what befell all servers in a round is taken away."
     if short:
         note += f" {short} tests have too few repeats for any change to be told from chance."
-    columns = ("test", "before", "after", "change %", "QPS %", "CPU/query %", "switches/query %", "p")
+    columns = ("test", "before", "after", "change %", *figures, "p")
     # A table without rows is not shown; that nothing changed is worth a line.
     shown = rows or [
         [Cell("no test changed" if not short else "nothing can be told"), *[Cell("-")] * (len(columns) - 1)]
     ]
-    return Table("changes", "Changes from one server to the next", columns, shown, note)
+    return Table(table, title, columns, shown, note)
+
+
+def _series(results: ServerResults, names: Sequence[str], case: str, name: str) -> tuple[list[list[float]], bool]:
+    """A figure of each server in each repeat; without the weather, where all were asked together, in turns."""
+    repeats = [results.of(server, case) for server in names]
+    together = [{one.raw.get("together"): one for one in ones} for ones in repeats]
+    common = [token for token in together[0] if token and all(token in ones for ones in together)]
+    if not common:
+        return [[one.raw[name] for one in ones] for ones in repeats], False
+    rounds = [[[turn[name] for turn in ones[token].raw["rounds"]] for token in common] for ones in together]
+    return without_weather(rounds), True
 
 
 def invalid(results: ServerResults) -> Table:

@@ -1,0 +1,177 @@
+"""One OLTP microbenchmark of several servers in turns of a fraction of a second: the weather hits all of them alike.
+
+Every server has its own sysbench, connected and warm, which does nothing until it is its turn. A round is one turn of
+each; every other round goes the other way round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from labservers.tree import Tree
+from pagehop_lab.analysis.paired import turn_order
+from pagehop_lab.measure import oltp
+from pagehop_lab.measure.oltp import Ask, Look, MeasureError, Subject
+from pagehop_lab.measure.processes import Cost
+from pagehop_lab.measure.slowed import slowed
+from pagehop_lab.measure.usage import family
+
+_SILENCE_MAX_S = 120.0
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """What was done in a turn, and what that cost."""
+
+    queries: int
+    events: int
+    qps: float
+    seconds: float
+    server: Cost
+    client: Cost
+    busy_s: float
+    clock_jump_s: float
+
+
+@dataclass
+class _Client:
+    """A sysbench that waits for its turn."""
+
+    subject: Subject
+    ask: Ask
+    process: subprocess.Popen[bytes]
+    lines: Any
+    """What it says, line by line."""
+    members: list[int] = field(default_factory=list)
+    turns: list[_Turn] = field(default_factory=list)
+
+    def turn(self) -> _Turn:
+        """Lets it ask for an interval. MeasureError if it ends, or says nothing for too long."""
+        assert self.process.stdin is not None
+        first = self._look()
+        # If it has ended, why is in what it said.
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(b"go\n" * self.ask.clients)
+            self.process.stdin.flush()
+        told: dict[int, list[tuple[float, int, int]]] = {}
+        while len(told) < self.ask.clients or any(len(ends) < 2 for ends in told.values()):
+            thread, at_s, events, queries = next(self.lines)
+            told.setdefault(thread, []).append((at_s, events, queries))
+        return _turn(list(told.values()), first, self._look())
+
+    def _look(self) -> Look:
+        return oltp.look(self.members, self.process.pid)
+
+
+Found = dict[str, Any] | MeasureError
+
+
+def in_turns(tree: Tree, asked: Sequence[tuple[Subject, Ask]], rounds: int) -> list[Found]:
+    """What each server has done in its turns together, and what it did in each; or why it could not be measured.
+
+    Seconds are those of all turns of a server. Warming up is a turn, too.
+    """
+    together, found = f"{time.time_ns():x}", dict[int, Found]()
+    with contextlib.ExitStack() as stack:
+        clients: dict[int, _Client] = {}
+        for place, (subject, ask) in enumerate(asked):
+            try:
+                clients[place] = _begun(tree, subject, ask, rounds, stack)
+            except MeasureError as error:
+                found[place] = error
+        for number in range(rounds + 1):
+            for place in turn_order(len(asked), number):
+                if place not in clients:
+                    continue
+                try:
+                    done = clients[place].turn()
+                except MeasureError as error:
+                    # The others go on without it.
+                    found[place] = error
+                    del clients[place]
+                    continue
+                if number > 0:
+                    clients[place].turns.append(done)
+        found |= {place: _raw(client) | {"together": together} for place, client in clients.items()}
+    return [found[place] for place in range(len(asked))]
+
+
+def _begun(tree: Tree, subject: Subject, ask: Ask, rounds: int, stack: contextlib.ExitStack) -> _Client:
+    """A client whose connections are open, and warm."""
+    turn_s = ask.seconds / rounds
+    more = ["--turns=on", f"--again={round(1 / ask.doubled) if ask.doubled else 0}"]
+    late = time.monotonic() + _SILENCE_MAX_S + 60 * ask.seconds
+    with oltp.place(subject, ask):
+        process = oltp.begin(tree, subject, ask, turn_s, more)
+        stack.callback(_end, process)
+        client = _Client(subject, ask, process, oltp.lines(process, late))
+        # Threads say so once at their first event, and then wait for turns.
+        for _ in range(ask.clients):
+            next(client.lines)
+        # Connections are open now, and stay; of a server that is not ours nothing is known.
+        client.members = [] if subject.pid is None else family(subject.pid)
+        warm = time.monotonic() + ask.warmup_s
+        while time.monotonic() < warm:
+            client.turn()
+    stack.enter_context(slowed(client.members, ask.slowed))
+    return client
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.communicate()
+
+
+def _turn(ends: Sequence[Sequence[tuple[float, int, int]]], first: Look, last: Look) -> _Turn:
+    each = [(end[0] - begin[0], end[1] - begin[1], end[2] - begin[2]) for begin, end in ends]
+    seconds = last.at_s - first.at_s
+    return _Turn(
+        sum(queries for _, _, queries in each),
+        sum(events for _, events, _ in each),
+        sum(queries / took for took, _, queries in each),
+        sum(took for took, _, _ in each) / len(each),
+        last.server - first.server,
+        last.client - first.client,
+        last.busy_s - first.busy_s,
+        last.wall_s - first.wall_s - seconds,
+    )
+
+
+def _raw(client: _Client) -> dict[str, Any]:
+    """The turns of a server together; each alone is in `rounds`."""
+    turns, cores = client.turns, os.cpu_count() or 1
+    elapsed_s = sum(turn.seconds for turn in turns)
+    queries = sum(turn.queries for turn in turns)
+    server, used = _sum([turn.server for turn in turns]), _sum([turn.client for turn in turns])
+    busy_s = sum(turn.busy_s for turn in turns)
+    jump_s: float = max([turn.clock_jump_s for turn in turns], key=abs)
+    known = oltp.costs(server, queries, max((busy_s - server.cpu_s - used.cpu_s) / elapsed_s, 0.0))
+    return (known if client.members else dict.fromkeys(known)) | {
+        "errors": 0,
+        "count": queries,
+        "events": sum(turn.events for turn in turns),
+        "elapsed_s": elapsed_s,
+        "qps": sum(turn.qps * turn.seconds for turn in turns) / elapsed_s,
+        "client_cpu_us_per_query": used.cpu_s / queries * 1e6,
+        "client_share_of_machine": used.cpu_s / elapsed_s / cores,
+        "clock_jump_s": jump_s,
+        "slowed": client.ask.slowed,
+        "doubled": client.ask.doubled,
+        "rounds": [
+            {"qps": turn.qps, "server_cpu_us_per_query": turn.server.cpu_s / turn.queries * 1e6 or None}
+            for turn in turns
+        ],
+    }
+
+
+def _sum(costs: Sequence[Cost]) -> Cost:
+    return Cost(
+        sum(one.cpu_s for one in costs), sum(one.switches for one in costs),
+        sum(one.bytes_read for one in costs), sum(one.bytes_written for one in costs),
+    )  # fmt: skip
