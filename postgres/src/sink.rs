@@ -105,9 +105,9 @@ unsafe fn fill(buffer: pg_sys::Buffer, body: &[u8]) {
     unsafe {
         let page = pg_sys::BufferGetPage(buffer);
         page::init(page);
-        page::close_hole(page);
         let target = page.cast::<u8>().add(HOST_HEADER_BYTES);
         std::ptr::copy_nonoverlapping(body.as_ptr(), target, BODY_BYTES);
+        page::fit_hole(page);
         pg_sys::MarkBufferDirty(buffer);
     }
 }

@@ -146,14 +146,17 @@ impl PagesMut for Writer {
         let changed = unsafe {
             let record = Record::begin(self);
             let mut bodies: [&mut [u8]; STEP_PAGES] = Default::default();
-            for (buffer, body) in buffers.iter().zip(&mut bodies) {
-                let page = record.page(*buffer, image_flag(*buffer));
-                page::close_hole(page);
+            let mut changing = [std::ptr::null_mut(); STEP_PAGES];
+            for ((buffer, body), page) in buffers.iter().zip(&mut bodies).zip(&mut changing) {
+                *page = record.page(*buffer, image_flag(*buffer));
                 *body = std::slice::from_raw_parts_mut(page.cast::<u8>().add(HOST_HEADER_BYTES), BODY_BYTES);
             }
             let changed = change(&mut bodies[..pages.len()]);
             match changed {
-                Ok(()) => record.finish(buffers),
+                Ok(()) => {
+                    changing[..pages.len()].iter().for_each(|page| page::fit_hole(*page));
+                    record.finish(buffers);
+                }
                 Err(_) => record.give_up(),
             }
             changed
