@@ -26,7 +26,9 @@ pub(crate) unsafe fn raise(index: pg_sys::Relation, error: Error) -> ! {
         Error::Format { what } => (
             PgSqlErrorCode::ERRCODE_INDEX_CORRUPTED,
             format!("index \"{name}\" cannot be read: {what}"),
-            Some(format!("REINDEX INDEX {name}; makes it anew from the table.")),
+            Some(format!(
+                "A newer extension may have made it: install that one. REINDEX INDEX {name}; makes it anew from the table."
+            )),
         ),
         Error::Dimension { expected, got } => (
             PgSqlErrorCode::ERRCODE_DATA_EXCEPTION,

@@ -252,7 +252,9 @@ def test_a_damaged_block_is_named_and_the_server_stays_up(new_cluster: Callable[
         said = r'index "items_embedding" (is corrupt at block \d+|cannot be read): '
         with pytest.raises(psycopg.errors.IndexCorrupted, match=said) as raised:
             everything(connection)
-        assert raised.value.diag.message_hint == "REINDEX INDEX items_embedding; makes it anew from the table."
+        assert str(raised.value.diag.message_hint).endswith(
+            "REINDEX INDEX items_embedding; makes it anew from the table."
+        )
         run(connection, "DELETE FROM items WHERE id < 10")
         for change in [f"INSERT INTO items (id, embedding) VALUES (-1, '{QUERIES[0]}')", "VACUUM items"]:
             with pytest.raises(psycopg.errors.IndexCorrupted, match=said):
@@ -264,6 +266,20 @@ def test_a_damaged_block_is_named_and_the_server_stays_up(new_cluster: Callable[
         assert recall(connection) > 0.95
     assert "PANIC" not in cluster.log.read_text()
     assert "terminated by signal" not in cluster.log.read_text()
+
+
+def test_an_index_of_a_newer_extension_is_refused(new_cluster: Callable[..., Cluster]) -> None:
+    cluster = without_checksums(new_cluster)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        path = str(value(connection, "SELECT pg_relation_filepath('items_embedding')"))
+    damage(cluster, path, [0], 24 + 8, (9).to_bytes(4, "little"))
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        with pytest.raises(psycopg.errors.IndexCorrupted, match="has format version 9; this build reads") as raised:
+            everything(connection)
+        assert "A newer extension may have made it: install that one." in str(raised.value.diag.message_hint)
+        with pytest.raises(psycopg.errors.IndexCorrupted):
+            fill(connection, vectors(1, seed=2), first=1000)
+        assert value(connection, "SELECT count(*) FROM items") == 600
 
 
 def test_a_file_that_was_cut_short_is_an_error(new_cluster: Callable[..., Cluster]) -> None:
