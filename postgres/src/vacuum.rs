@@ -51,16 +51,18 @@ pub(crate) unsafe extern "C-unwind" fn ambulkdelete(
 ///
 /// `index` is open and of this access method.
 unsafe fn remove(index: pg_sys::Relation, is_dead: &mut dyn FnMut(u64) -> bool) -> Result<RemoveReport, Error> {
-    let mut total = RemoveReport::default();
+    // SAFETY: the caller's promise, here and below.
+    let removed = unsafe { settle(index, is_dead)? };
+    let mut total = RemoveReport { left: 0, removed };
     let mut page = 0;
     loop {
         delay();
-        // SAFETY: the caller keeps the index open.
+        // SAFETY: as above.
         let mut writer = unsafe { Writer::new(index)? };
         let open = writer.index();
         // A graph that was built anew meanwhile lies at the end, dead rows and all.
         if page >= open.pages().page_count() {
-            return Ok(total);
+            break;
         }
         let mut change = open.change(&mut writer)?;
         let part = change.remove_tids(page..page.saturating_add(PAGES), is_dead)?;
@@ -69,6 +71,24 @@ unsafe fn remove(index: pg_sys::Relation, is_dead: &mut dyn FnMut(u64) -> bool) 
         total.removed += part.removed;
         page += PAGES;
     }
+    // SAFETY: as above.
+    unsafe { settle(index, is_dead)? };
+    Ok(total)
+}
+
+/// Takes dead rows out of the list of those that wait for their nodes, and those that came into them; returns how many were dead.
+///
+/// # Safety
+///
+/// As [`remove`].
+unsafe fn settle(index: pg_sys::Relation, is_dead: &mut dyn FnMut(u64) -> bool) -> Result<u64, Error> {
+    // SAFETY: the caller keeps the index open.
+    let mut writer = unsafe { Writer::new(index)? };
+    let open = writer.index();
+    let mut change = open.change(&mut writer)?;
+    let removed = change.settle_tids(is_dead)?;
+    change.finish()?;
+    Ok(removed)
 }
 
 /// `amvacuumcleanup`: repairs the graph around dead nodes and frees their slots.

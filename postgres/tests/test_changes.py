@@ -55,10 +55,36 @@ def test_a_row_of_unchanged_vector_takes_no_more_room(connect: Connect) -> None:
     before = number(connection, "SELECT pg_relation_size('items_embedding')")
     for version in range(2):
         run(connection, f"UPDATE items SET note = 'version {version}'")
-        assert number(connection, "SELECT pg_relation_size('items_embedding')") == before
+        assert number(connection, "SELECT pg_relation_size('items_embedding')") == before + 8192, "the list"
         assert recall(connection) > 0.97
     run(connection, "VACUUM items")
     assert recall(connection) > 0.97
+
+
+def test_many_versions_of_a_row_make_no_new_node(connect: Connect) -> None:
+    connection, reader = connect(), connect()
+    create(connection)
+    run(connection, "CREATE INDEX ON items (note)")
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    fill(connection, vectors(1000, seed=1))
+    nodes = "SELECT nodes FROM pagehop_info('items_embedding')"
+    for version in range(6):
+        run(connection, f"UPDATE items SET note = 'version {version}' WHERE id < 100")
+        # A session that knows the list sees what came, and one that does not.
+        assert everything(reader) == everything(connect()) == list(range(1000))
+    assert number(connection, nodes) == 1000
+    with connection.transaction(force_rollback=True):
+        run(connection, "UPDATE items SET note = 'gone' WHERE id < 10")
+    run(connection, "DELETE FROM items WHERE id BETWEEN 50 AND 59")
+    for statement in ["SELECT * FROM pagehop_check('items_embedding')", "VACUUM items"] * 2:
+        run(connection, statement)
+    alive = [*range(50), *range(60, 1000)]
+    assert everything(reader) == everything(connect()) == alive
+    assert number(connection, nodes) == 990
+    run(connection, "UPDATE items SET note = 'again' WHERE id < 300")
+    assert everything(reader) == alive
+    run(connection, "REINDEX INDEX items_embedding; UPDATE items SET note = 'and again' WHERE id < 300")
+    assert everything(reader) == alive
 
 
 def test_what_is_rolled_back_is_not_found(connect: Connect) -> None:

@@ -81,8 +81,8 @@ fn another_format_and_another_version_are_named() {
     let rows = Rows::new(8, embeddings(8, 300, 1));
     let pages = built(&rows, &options(Metric::L2)).unwrap();
     let mut newer = pages.clone();
-    newer.body_mut(PageId(0))[8] = 3;
-    assert!(message(Index::open(newer)).contains("format version 3"));
+    newer.body_mut(PageId(0))[8] = 4;
+    assert!(message(Index::open(newer)).contains("format version 4"));
     let mut other = pages.clone();
     other.body_mut(PageId(0))[..8].copy_from_slice(b"SQLite f");
     assert_eq!(message(Index::open(other)), "this is not a Pagehop index");

@@ -6,57 +6,10 @@ mod support;
 use std::collections::BTreeSet;
 
 use pagehop_engine::page::Pages;
-use pagehop_engine::{
-    BuildOptions, Change, CheckReport, Error, Index, Metric, PageId, Prepared, RemoveReport, RowIds, SearchOptions,
-    build, create,
-};
-use pagehop_sim::{MemPages, MemWriter};
+use pagehop_engine::{Error, Index, Metric, PageId, Prepared, RemoveReport, RowIds, SearchOptions, create};
+use pagehop_sim::MemPages;
+use support::hosted::{EVERYTHING, built, change, check, insert, remove, tids, vacuum};
 use support::{Noise, Rows, embeddings, no_progress};
-
-const EVERYTHING: SearchOptions = SearchOptions { search_list: 100, slack: f32::INFINITY, beam_width: 4 };
-
-fn change<T>(pages: &mut MemPages, work: impl FnOnce(&mut Change<'_, MemWriter<'_>>) -> T) -> T {
-    let known = Index::open(pages.clone()).unwrap();
-    let mut writer = pages.writer();
-    let mut change = known.change(&mut writer).unwrap();
-    let result = work(&mut change);
-    change.finish().unwrap();
-    result
-}
-
-fn insert(pages: &mut MemPages, tid: u64, vector: &[f32], is_known: bool) {
-    change(pages, |change| change.insert_tid(tid, vector, is_known, &mut no_progress()).unwrap());
-}
-
-fn remove(pages: &mut MemPages, dead: &BTreeSet<u64>) -> RemoveReport {
-    change(pages, |change| change.remove_tids(0..u32::MAX, &mut |tid| dead.contains(&tid)).unwrap())
-}
-
-fn vacuum(pages: &mut MemPages) {
-    while change(pages, |change| change.vacuum(u64::MAX, &mut no_progress()).unwrap()).steps() > 0 {}
-}
-
-fn check(pages: &MemPages) -> CheckReport {
-    Index::open(pages).unwrap().check(&mut no_progress()).unwrap()
-}
-
-/// Every tid that a cursor comes to, each once.
-fn tids(pages: &MemPages, query: &[f32]) -> BTreeSet<u64> {
-    let index = Index::open(pages).unwrap();
-    let mut cursor = index.cursor(query, &EVERYTHING).unwrap();
-    let mut found = BTreeSet::new();
-    while let Some(hit) = cursor.next_hit().unwrap() {
-        assert!(found.insert(hit.row_id), "tid {} came twice", hit.row_id);
-    }
-    found
-}
-
-fn built(rows: &Rows, metric: Metric) -> MemPages {
-    let mut pages = MemPages::new();
-    let options = BuildOptions { row_ids: RowIds::Tids, ..support::options(metric) };
-    build(&mut rows.clone(), &options, &mut pages, &mut no_progress()).unwrap();
-    pages
-}
 
 #[test]
 fn versions_of_a_row_share_a_node() {
@@ -66,10 +19,10 @@ fn versions_of_a_row_share_a_node() {
     for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
         let mut pages = built(&rows, metric);
         let before = check(&pages);
-        // Two more versions of each of ten rows fit their nodes, a third does not.
+        // Two more versions of each of ten rows fit their nodes, a third has none unless it waits for one.
         for version in 1..=3 {
             for row in 0..10 {
-                insert(&mut pages, 1000 * version + row as u64 + 1, rows.row(row), version != 2);
+                insert(&mut pages, 1000 * version + row as u64 + 1, rows.row(row), false);
             }
             let found = check(&pages);
             let more = if version == 3 { 10 } else { 0 };

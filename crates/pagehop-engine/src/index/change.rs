@@ -18,6 +18,7 @@ use super::encode::{self, Encoded, Target};
 use super::meta::Meta;
 use super::model::{self, Entry, Model};
 use super::near::{Explorer, Extent, Neighborhood, with_node};
+use super::pending::Pending;
 use super::state::State;
 use super::visit::Probe;
 use super::{OnProgress, Progress, build, dead, ids};
@@ -63,6 +64,8 @@ pub struct Change<'w, W: PagesMut> {
     pub(super) meta: Meta,
     pub(super) model: Arc<Model>,
     pub(super) entries: Vec<Entry>,
+    /// Tids that waited for their nodes when it began.
+    pub(super) pending: Option<Arc<Pending>>,
     pub(super) explorer: Explorer,
     pub(super) around: Neighborhood,
     /// From the node that is offered an edge.
@@ -77,12 +80,13 @@ pub struct Change<'w, W: PagesMut> {
 
 impl<'w, W: PagesMut> Change<'w, W> {
     pub(super) fn begin(pages: &'w mut W, known: Option<&State>) -> Result<Self, Error> {
-        let State { meta, model, entries, .. } = State::read(&mut pages.reader(), known)?;
+        let State { meta, model, entries, pending, .. } = State::read(&mut pages.reader(), known)?;
         let mut change = Self {
             pages,
             meta,
             model,
             entries,
+            pending,
             explorer: Explorer::default(),
             around: Neighborhood::default(),
             probe: Probe::default(),

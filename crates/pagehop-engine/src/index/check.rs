@@ -8,12 +8,13 @@
 //!
 //! All of it holds after every single step of a change, so that a crash between two leaves an index too.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::meta::Meta;
 use super::model::Model;
 use super::state::State;
-use super::{CheckReport, OnProgress, Progress, dead, ids};
+use super::{CheckReport, OnProgress, Progress, dead, ids, pending};
 use crate::Error;
 use crate::page::layout::{
     FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, FreeLink, Link, NodeHeader, NodeId, NodeRef, PageKind,
@@ -97,7 +98,7 @@ fn check_once<P: Pages>(
             match (body[0], pass) {
                 (kind, 0) if kind == PageKind::Node as u8 => check.nodes(page, &body)?,
                 (kind, _) if kind == PageKind::Node as u8 => check.edges(page, &body)?,
-                (kind, _) if kind > PageKind::Dead as u8 => {
+                (kind, _) if kind > PageKind::Pending as u8 => {
                     return Err(Error::corrupt(page, format!("no page has kind {kind}")));
                 }
                 _ => {}
@@ -110,6 +111,7 @@ fn check_once<P: Pages>(
     check.free_list()?;
     check.map(&mut reader)?;
     check.dead(&mut reader)?;
+    check.pending_tids(&mut reader)?;
     let entries: Vec<NodeId> = state.entries.iter().map(|entry| entry.node).collect();
     check.report.reachable = check.reach(entries.clone(), u64::MAX)?;
     check.report.anchored = check.reach(entries, 0)?;
@@ -318,6 +320,20 @@ impl Check<'_> {
         let (counted, found) = (self.meta.change.dead_rows, self.report.dead_nodes);
         let what = format!("{counted} dead nodes in the meta page, {listed} in their list, {found} in the graph");
         Err(Error::corrupt(PageId(0), what))
+    }
+
+    /// Tids wait for living nodes, each for one.
+    fn pending_tids(&self, reader: &mut impl Reader) -> Result<(), Error> {
+        let mut seen = HashSet::new();
+        pending::scan(reader, self.meta.change.pending_head, &mut |page, entries| {
+            for entry in entries {
+                let is_tid = super::build::check_tid(entry.tid).is_ok();
+                if !is_tid || self.slot(entry.node).flags != FLAGS_LIVE || !seen.insert(entry.tid) {
+                    return Err(Error::corrupt(page, format!("{entry:?} waits for no node, or twice")));
+                }
+            }
+            Ok(true)
+        })
     }
 
     /// Counts the living nodes that a walk from `entries` comes to, over all edges or over anchors alone.

@@ -265,7 +265,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
             }
         };
         let visited = self.walk.probe.visit(meta, model, reader, node, offer, |_, _| ())?;
-        for (at, row_id) in visited.header.rows(meta.row_ids, state.snapshot).enumerate() {
+        for (at, row_id) in state.rows(node, &visited.header).enumerate() {
             waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
             met.meet(node, Near { distance: visited.distance, row_id, is_first: at == 0 }, &visited);
         }

@@ -52,31 +52,38 @@ impl Encoded {
     ///
     /// [`Error::Dimension`] or [`Error::Argument`] if the metric cannot place it.
     pub(crate) fn new(meta: &Meta, model: &Model, row: &[f32]) -> Result<Self, Error> {
-        let mut encoded = Self::own_only(meta, model, row)?;
+        let mut encoded = Self::uncoded(meta, model, row)?;
         encoded.complete(meta, model);
         Ok(encoded)
     }
 
-    /// Encodes only what the row's own node has of it: all that it takes to know it again.
+    /// Brings the vector into the inner space: all that it takes to find its place. There is no code yet.
     ///
     /// # Errors
     ///
     /// As [`Encoded::new`].
-    pub(crate) fn own_only(meta: &Meta, model: &Model, row: &[f32]) -> Result<Self, Error> {
+    pub(crate) fn uncoded(meta: &Meta, model: &Model, row: &[f32]) -> Result<Self, Error> {
         if row.len() != meta.dim {
             return Err(Error::Dimension { expected: meta.dim, got: row.len() });
         }
         let dim = meta.layout.inner_dim;
         let mut x = vec![0.0; dim];
         model.space.row(row, &mut x)?;
-        let mut encoded = Self { hi: vec![0; dim], lo: vec![0; own::lo_bytes(dim)], ..Self::default() };
-        encoded.own = own::encode(&x, &mut vec![0; dim], &mut encoded.hi, &mut encoded.lo);
-        encoded.exact = x;
-        Ok(encoded)
+        Ok(Self { own: own::foretell(&x), exact: x, ..Self::default() })
     }
 
-    /// Adds what its neighbors have of it.
+    /// Adds what its own node has of it, unless it is there.
+    pub(crate) fn encode_own(&mut self) {
+        if self.hi.is_empty() {
+            let dim = self.exact.len();
+            (self.hi, self.lo) = (vec![0; dim], vec![0; own::lo_bytes(dim)]);
+            self.own = own::encode(&self.exact, &mut vec![0; dim], &mut self.hi, &mut self.lo);
+        }
+    }
+
+    /// Adds that and what its neighbors have of it.
     pub(crate) fn complete(&mut self, meta: &Meta, model: &Model) {
+        self.encode_own();
         let mut x = vec![0.0; self.exact.len()];
         // From the code, not from the user's vector: whoever reads the node can encode it again.
         own::decode(self.own.step, &self.hi, &self.lo, &mut vec![0; x.len()], &mut x);

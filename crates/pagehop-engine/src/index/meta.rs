@@ -10,8 +10,10 @@ use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::prepare::inner_dim;
 use crate::{Error, Metric, RowIds};
 
-/// Version this build writes. It reads this one and all before it.
+/// Version of an index that this build makes, and of one of version 1 that it changes.
 pub(crate) const FORMAT_VERSION: u32 = 2;
+/// Version of an index with a list of pending tids: the newest that this build reads.
+pub(crate) const PENDING_VERSION: u32 = 3;
 /// Most dimensions a user's vector may have.
 pub(crate) const DIM_MAX: usize = 4096;
 /// Bytes of the meta page's body that are in use.
@@ -80,6 +82,10 @@ pub(crate) struct ChangeState {
     /// Pages from this one to the end are of a graph that was never completed; 0 if there are none. Only hosts that
     /// make each step durable by itself leave one.
     pub(crate) unfinished: u32,
+    /// First page of the list of pending tids; 0 if there is none.
+    pub(crate) pending_head: u32,
+    /// `commit` of the time that entries left that list last.
+    pub(crate) pending_since: u64,
     /// How far the vectors that the model was trained on may be, in the user's space, from those that the user gave:
     /// some were read back from codes. Under cosine of vectors of length 1.
     pub(crate) recoded_error: f32,
@@ -160,6 +166,8 @@ impl Meta {
             }
             bytes.extend_from_slice(&c.recoded_error.to_le_bytes());
             bytes.extend_from_slice(&c.equal_rows.to_le_bytes());
+            bytes.extend_from_slice(&c.pending_head.to_le_bytes());
+            bytes.extend_from_slice(&c.pending_since.to_le_bytes());
         }
         debug_assert!(bytes.len() <= META_BYTES);
         body[..bytes.len()].copy_from_slice(&bytes);
@@ -177,9 +185,9 @@ impl Meta {
         }
         let mut fields = Fields { body, at: MAGIC.len() };
         let version = fields.u32();
-        if !(1..=FORMAT_VERSION).contains(&version) {
+        if !(1..=PENDING_VERSION).contains(&version) {
             let what =
-                format!("the index has format version {version}; this build reads versions 1 to {FORMAT_VERSION}");
+                format!("the index has format version {version}; this build reads versions 1 to {PENDING_VERSION}");
             return Err(Error::Format { what });
         }
         let [metric, bits, own_bits, query_digits] = fields.bytes();
@@ -254,7 +262,7 @@ impl Meta {
         if !c.recoded_error.is_finite() || c.recoded_error < 0.0 {
             return bad(format!("vectors are off by {}", c.recoded_error));
         }
-        let pages = [c.model_start, c.entries_page, c.id_root, c.free_head, c.dead_head];
+        let pages = [c.model_start, c.entries_page, c.id_root, c.free_head, c.dead_head, c.pending_head];
         if let Some(page) = pages.iter().find(|page| **page >= self.page_count.max(1)) {
             return bad(format!("it names page {page} of {}", self.page_count));
         }
@@ -342,6 +350,8 @@ impl Fields<'_> {
             unfinished,
             recoded_error: f32::from_le_bytes(self.bytes()),
             equal_rows: self.u64(),
+            pending_head: self.u32(),
+            pending_since: self.u64(),
         }
     }
 }
@@ -375,6 +385,8 @@ mod tests {
             unfinished: 15,
             recoded_error: 16.0,
             equal_rows: 17,
+            pending_head: 18,
+            pending_since: 19,
         };
         let body = meta.encode();
         assert_eq!(Meta::decode(&body).expect("a whole meta page"), meta);

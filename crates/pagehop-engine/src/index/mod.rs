@@ -21,6 +21,7 @@ mod near;
 mod node_set;
 mod offer;
 pub(crate) mod order;
+mod pending;
 mod retrain;
 mod samples;
 mod scan;

@@ -12,12 +12,12 @@ use super::samples::Sample;
 use super::state::State;
 use super::visit::Probe;
 use super::{OnProgress, Progress};
+use crate::Error;
 use crate::page::layout::{NodeId, NodeRef, PageKind};
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::codes::Codes;
 use crate::quantize::own::{self, OwnCode};
 use crate::threads::{self, Look};
-use crate::{Error, TIDS_MAX};
 use pagehop_kernels as kernels;
 
 /// Nodes that are gathered before they are compared with the queries.
@@ -250,8 +250,7 @@ impl Block {
     fn gather(&mut self, state: &State, node: &NodeRef<'_>, id: NodeId) -> bool {
         let header = node.header();
         let before = self.row_ids.len();
-        self.row_ids.extend(header.rows(state.meta.row_ids, state.snapshot));
-        debug_assert!(self.row_ids.len() <= before + TIDS_MAX);
+        self.row_ids.extend(state.rows(id, &header));
         if self.row_ids.len() == before {
             return false;
         }

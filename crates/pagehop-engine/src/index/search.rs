@@ -312,7 +312,7 @@ impl Walk {
             };
             let visited = self.probe.visit(meta, model, reader, node, offer, finished)?;
             heir.into_iter().for_each(|(estimate, heir)| take(estimate, heir));
-            for (at, row_id) in visited.header.rows(meta.row_ids, state.snapshot).enumerate() {
+            for (at, row_id) in state.rows(node, &visited.header).enumerate() {
                 let row = Near { distance: visited.distance, row_id, is_first: at == 0 };
                 self.nearest.keep(row);
                 rest.meet(node, row, &visited);

@@ -5,7 +5,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::meta::Meta;
 use super::model::{self, Entry, Model};
+use super::pending::Pending;
 use crate::page::Reader;
+use crate::page::layout::{NodeHeader, NodeId};
 use crate::{Error, RowIds};
 
 /// Times that a reader looks again because the meta page was newer than its snapshot. Publishing takes
@@ -18,6 +20,8 @@ pub(crate) struct State {
     pub(crate) meta: Meta,
     pub(crate) model: Arc<Model>,
     pub(crate) entries: Vec<Entry>,
+    /// Tids that wait for their nodes; another process may add to them at any time.
+    pub(crate) pending: Option<Arc<Pending>>,
     /// Commit number up to which rows are seen.
     pub(crate) snapshot: u64,
 }
@@ -35,6 +39,16 @@ impl State {
             snapshot = reader.snapshot(true);
             meta = Meta::read(reader)?;
         }
+        let known_pending = known.and_then(|state| state.pending.as_ref());
+        let mut pending = Pending::read(reader, &meta, known_pending);
+        for _ in 0..RENEWALS_MAX {
+            if pending.is_ok() || Meta::read_commit(reader)? == meta.change.commit {
+                break;
+            }
+            // Pages that leave the list serve another purpose at once.
+            meta = Meta::read(reader)?;
+            pending = Pending::read(reader, &meta, known_pending);
+        }
         let same = known.filter(|state| {
             state.meta.change.model_start == meta.change.model_start && state.meta.centroids == meta.centroids
         });
@@ -50,7 +64,14 @@ impl State {
             None => model::read_entries(&meta, reader)?,
         };
         let snapshot = snapshot.max(meta.change.commit);
-        Ok(Self { meta, model, entries, snapshot })
+        Ok(Self { meta, model, entries, pending: pending?, snapshot })
+    }
+
+    /// The rows of a node that this state sees, or that the host may see.
+    #[inline]
+    pub(crate) fn rows(&self, node: NodeId, header: &NodeHeader) -> impl Iterator<Item = u64> + use<> {
+        let waiting = self.pending.as_ref().map(|pending| pending.of(node, &header.tids()));
+        header.rows(self.meta.row_ids, self.snapshot).chain(waiting.into_iter().flatten())
     }
 
     /// Numbers of the pages that may hold nodes of the index as it is.
@@ -84,7 +105,11 @@ impl Newest {
             RowIds::Mapped => known.snapshot == reader.snapshot(true),
             RowIds::Tids => known.meta.change.commit == Meta::read_commit(reader)?,
         };
-        if same {
+        let is_caught_up = |pending: &Arc<Pending>, reader: &mut _| {
+            // What cannot be read is not what it was when the number was looked at, or damaged: the new state tells.
+            pending.catch_up(reader, known.meta.change.pending_head).is_ok()
+        };
+        if same && known.pending.as_ref().is_none_or(|pending| is_caught_up(pending, reader)) {
             return Ok(known);
         }
         let state = Arc::new(State::read(reader, Some(&known))?);

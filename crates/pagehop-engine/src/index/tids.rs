@@ -12,21 +12,21 @@ use super::search::{Near, Rest, Walk};
 use super::state::State;
 use super::visit::Visited;
 use super::{Index, OnProgress, SearchOptions, Stats, dead};
-use crate::page::layout::{FLAGS_LIVE, NodeId, NodeMut, NodeRef, PageKind};
+use crate::page::layout::{FLAGS_LIVE, NodeHeader, NodeId, NodeMut, NodeRef, PageKind};
 use crate::page::{self, PageId, Pages, PagesMut, Reader};
 use crate::row_ids::{RowIds, TIDS_MAX};
-use crate::{AddReport, Error};
+use crate::{AddReport, Error, Metric};
 
 /// Candidates expanded on the way to a node that is known to be there.
 const KNOWN_LIST: usize = 8;
 /// Nearest nodes that are asked whether they have the row's code.
 const ASKED: usize = 8;
 
-/// Nodes with room that a search for a known row met.
+/// Nodes that a search for a known row met.
 struct Met {
     /// A squared distance within which a node lies where the row does.
     here: f32,
-    /// Whether one was met, with room or without.
+    /// Whether one was met.
     is_here: bool,
     nodes: Vec<(f32, NodeId)>,
 }
@@ -36,9 +36,7 @@ impl Rest for Met {
 
     fn meet(&mut self, node: NodeId, _: Near, visited: &Visited) {
         self.is_here |= visited.distance <= self.here;
-        if visited.header.tids().contains(&0) {
-            self.nodes.push((visited.distance, node));
-        }
+        self.nodes.push((visited.distance, node));
     }
 
     fn is_enough(&self) -> bool {
@@ -64,7 +62,7 @@ pub struct Prepared {
 }
 
 impl<P: Pages> Index<P> {
-    /// Encodes a row for [`Change::insert_prepared`] and meets its neighborhood; only encodes it, in part, if it `is_known`. `None` if
+    /// Encodes a row for [`Change::insert_prepared`] and meets its neighborhood; only brings it into the inner space if it `is_known`. `None` if
     /// that cannot be done, which the change will judge.
     pub fn prepare(&self, vector: &[f32], is_known: bool) -> Option<Prepared> {
         let mut reader = self.pages.reader();
@@ -73,7 +71,7 @@ impl<P: Pages> Index<P> {
         if meta.centroids == 0 {
             return None;
         }
-        let mut encoded = Encoded::own_only(meta, model, vector).ok()?;
+        let mut encoded = Encoded::uncoded(meta, model, vector).ok()?;
         let mut explorer = None;
         if !is_known {
             encoded.complete(meta, model);
@@ -132,9 +130,13 @@ impl<W: PagesMut> Change<'_, W> {
         let prepared = prepared.filter(|prepared| Arc::ptr_eq(&prepared.model, &self.model));
         let (mut encoded, explorer) = match prepared {
             Some(Prepared { encoded, explorer, .. }) => (encoded, explorer),
-            None => (Encoded::own_only(&self.meta, &self.model, vector)?, None),
+            None => (Encoded::uncoded(&self.meta, &self.model, vector)?, None),
         };
         if is_known {
+            if self.meta.metric == Metric::InnerProduct {
+                // There a row is known by its code alone: `is_within` cannot tell.
+                encoded.encode_own();
+            }
             let met = self.search_known(&encoded)?;
             if self.join_one(tid, &encoded, true, met)? {
                 return Ok(());
@@ -161,10 +163,10 @@ impl<W: PagesMut> Change<'_, W> {
     }
 
     /// Searches for the node of an older version of a row, as for any query: it ends at a node that lies where the row does.
-    /// Returns the nearest nodes with room for a tid.
+    /// Returns the nearest nodes.
     fn search_known(&mut self, encoded: &Encoded) -> Result<Vec<NodeId>, Error> {
         let (meta, model, entries) = (self.meta.clone(), self.model.clone(), self.entries.clone());
-        let state = State { meta, model, entries, snapshot: u64::MAX };
+        let state = State { meta, model, entries, pending: None, snapshot: u64::MAX };
         let mut walk = Walk::default();
         walk.probe.prepare_inner(&state.meta, &encoded.exact);
         walk.begin(&state, KNOWN_LIST, 1, false);
@@ -189,14 +191,15 @@ impl<W: PagesMut> Change<'_, W> {
         self.join_one(tid, encoded, is_known, asked)
     }
 
-    /// Gives `tid` to the first of the nodes that has room and the row's code, or a code as near to the row as to its own.
+    /// Gives `tid` to the first of the nodes that has room and the row's code, or a code as near to the row as to its own. That of a row
+    /// that is known waits for its node, room or not, while the list has room.
     fn join_one(&mut self, tid: u64, encoded: &Encoded, is_known: bool, asked: Vec<NodeId>) -> Result<bool, Error> {
         let meta = self.meta.clone();
         let layout = meta.layout;
         let mut point = Vec::new();
         let mut may_share = |node: &NodeRef<'_>| {
             let header = node.header();
-            if header.flags != FLAGS_LIVE || !header.tids().contains(&0) {
+            if header.flags != FLAGS_LIVE {
                 return false;
             }
             let is_same = header.step == encoded.own.step && node.hi() == encoded.hi && node.lo() == encoded.lo;
@@ -207,18 +210,24 @@ impl<W: PagesMut> Change<'_, W> {
                 }
         };
         for node in asked {
-            if !with_node(&self.meta, &self.pages.reader(), node, |found, _| may_share(found))? {
+            let look = |found: &NodeRef<'_>, header: &NodeHeader| (may_share(found), header.tids().contains(&0));
+            let (may, has_room) = with_node(&self.meta, &self.pages.reader(), node, look)?;
+            if may && is_known && self.wait_for(node, tid)? {
+                return Ok(true);
+            }
+            if !may || !has_room {
                 continue;
             }
             let (page, slot) = layout.place(node);
             let mut joined = false;
             page::step(self.pages, &[page], &mut |bodies| {
                 let mut node = NodeMut::new(&layout, bodies[0], slot);
-                joined = may_share(&node.as_ref());
-                if joined {
-                    let mut tids = node.as_ref().header().tids();
-                    *tids.iter_mut().find(|there| **there == 0).expect("there is room") = tid;
+                let mut tids = node.as_ref().header().tids();
+                let room = tids.iter_mut().find(|there| **there == 0);
+                if let Some(room) = room.filter(|_| may_share(&node.as_ref())) {
+                    *room = tid;
                     node.set_tids(tids);
+                    joined = true;
                 }
                 Ok(())
             })?;
@@ -230,7 +239,8 @@ impl<W: PagesMut> Change<'_, W> {
     }
 
     /// Asks about every tid of the nodes on `pages`, and removes those that are dead; a node without tids waits for
-    /// [`Change::vacuum`]. Pages beyond the end are passed over.
+    /// [`Change::vacuum`]. Tids that wait for a node come into it, as far as there is room. Pages beyond the end are passed over. When all
+    /// pages are through, [`Change::settle_tids`] brings the list of those that wait up to date.
     ///
     /// # Errors
     ///
@@ -245,14 +255,15 @@ impl<W: PagesMut> Change<'_, W> {
         let first = self.meta.change.retired_end.max(1).max(pages.start);
         for page in (first..pages.end.min(self.pages.page_count())).map(PageId) {
             for (slot, before) in self.tids_on(page)? {
-                let dead = before.map(|tid| tid > 0 && is_dead(tid));
-                let (there, removed) =
-                    (before.iter().filter(|tid| **tid > 0).count(), dead.iter().filter(|d| **d).count());
-                report.left += (there - removed) as u64;
-                report.removed += removed as u64;
-                if removed > 0 {
-                    let dead = std::array::from_fn(|i| if dead[i] { before[i] } else { 0 });
-                    self.remove_from(page, slot, dead, removed == there)?;
+                let waiting = self.waiting_for(self.meta.layout.node_id(page, slot), &before);
+                let there: Vec<u64> = before.into_iter().filter(|tid| *tid > 0).chain(waiting).collect();
+                let left: Vec<u64> = there.iter().copied().filter(|tid| !is_dead(*tid)).collect();
+                report.left += left.len() as u64;
+                report.removed += (there.len() - left.len()) as u64;
+                let mut after = [0; TIDS_MAX];
+                after.iter_mut().zip(&left).for_each(|(after, tid)| *after = *tid);
+                if after != before {
+                    self.set_tids(page, slot, after)?;
                 }
             }
         }
@@ -273,24 +284,18 @@ impl<W: PagesMut> Change<'_, W> {
             .collect())
     }
 
-    fn remove_from(&mut self, page: PageId, slot: usize, dead: [u64; TIDS_MAX], all: bool) -> Result<(), Error> {
+    /// Gives a node the tids that it has from now on; without any it is dead.
+    fn set_tids(&mut self, page: PageId, slot: usize, tids: [u64; TIDS_MAX]) -> Result<(), Error> {
         let layout = self.meta.layout;
-        let without = |node: &NodeMut<'_>| {
-            node.as_ref().header().tids().map(|tid| if tid > 0 && dead.contains(&tid) { 0 } else { tid })
-        };
-        if !all {
+        if tids != [0; TIDS_MAX] {
             return self.pages.step(&[page], &mut |bodies| {
-                let mut node = NodeMut::new(&layout, bodies[0], slot);
-                let tids = without(&node);
-                node.set_tids(tids);
+                NodeMut::new(&layout, bodies[0], slot).set_tids(tids);
                 Ok(())
             });
         }
         let dead_page = self.dead_page()?;
         self.step_meta(&[page, dead_page], &mut |meta, bodies| {
-            let mut node = NodeMut::new(&layout, bodies[0], slot);
-            let tids = without(&node);
-            node.set_tids(tids);
+            NodeMut::new(&layout, bodies[0], slot).set_tids(tids);
             dead::push(dead_page, bodies[1], layout.node_id(page, slot))?;
             meta.change.dead_rows = meta.change.dead_rows.wrapping_add(1);
             meta.change.deleted_rows = meta.change.deleted_rows.wrapping_add(1);
@@ -312,14 +317,15 @@ impl<W: PagesMut> Change<'_, W> {
         Ok(None)
     }
 
-    /// Every tid of the graph with its node.
+    /// Every tid of the graph with its node, those included that wait for it.
     pub(super) fn tids(&self) -> Result<Vec<(u64, NodeId)>, Error> {
         let mut all = Vec::new();
         let first = self.meta.change.retired_end.max(1);
         for page in (first..self.pages.page_count()).map(PageId) {
             for (slot, tids) in self.tids_on(page)? {
                 let node = self.meta.layout.node_id(page, slot);
-                all.extend(tids.into_iter().filter(|tid| *tid > 0).map(|tid| (tid, node)));
+                let waiting = self.waiting_for(node, &tids);
+                all.extend(tids.into_iter().filter(|tid| *tid > 0).chain(waiting).map(|tid| (tid, node)));
             }
         }
         Ok(all)

@@ -48,6 +48,8 @@ pub(crate) enum PageKind {
     IdInner = 4,
     /// Nodes whose rows were deleted and that wait for vacuum.
     Dead = 5,
+    /// Tids that wait for their nodes to take them in.
+    Pending = 6,
 }
 
 /// A page of nodes in the list of pages with free slots: the header before its first node.

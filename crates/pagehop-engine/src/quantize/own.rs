@@ -33,13 +33,22 @@ pub(crate) fn lo_sum_sq(lo: &[u8]) -> u32 {
     lo.iter().map(|pair| square(pair & 15) + square(pair >> 4)).sum()
 }
 
-/// Encodes `x` into the planes; `values` is scratch of the same length.
-pub(crate) fn encode(x: &[f32], values: &mut [i16], hi: &mut [i8], lo: &mut [u8]) -> OwnCode {
-    let largest = kernels::max_abs(x);
-    let step = largest / VALUE_MAX;
+/// The step of the code of `x`, and its inverse.
+fn step(x: &[f32]) -> (f32, f32) {
+    let step = kernels::max_abs(x) / VALUE_MAX;
     let inverse = if step > 0.0 { 1.0 / step } else { 0.0 };
     // A subnormal `step` has an infinite inverse; such a vector is the zero vector for every purpose.
-    let (step, inverse) = if inverse.is_finite() { (step, inverse) } else { (0.0, 0.0) };
+    if inverse.is_finite() { (step, inverse) } else { (0.0, 0.0) }
+}
+
+/// What is about the code of `x` without the code: its step is exact.
+pub(crate) fn foretell(x: &[f32]) -> OwnCode {
+    OwnCode { step: step(x).0, norm_sq: kernels::dot_f32(x, x) }
+}
+
+/// Encodes `x` into the planes; `values` is scratch of the same length.
+pub(crate) fn encode(x: &[f32], values: &mut [i16], hi: &mut [i8], lo: &mut [u8]) -> OwnCode {
+    let (step, inverse) = step(x);
     let mut norm = 0i64;
     for (value, x) in values.iter_mut().zip(x) {
         *value = round(x * inverse) as i16;

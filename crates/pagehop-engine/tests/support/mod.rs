@@ -1,6 +1,8 @@
 //! Seeded data, brute force and shortcuts that the engine's tests share.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod hosted;
+
 use std::ops::ControlFlow;
 
 use pagehop_engine::{BuildOptions, EachChunk, Error, Index, Metric, SearchOptions, VectorSource, build};
