@@ -115,29 +115,28 @@ fn versions_wait_for_vacuum() {
 #[test]
 fn a_list_of_waiting_versions_has_an_end() {
     let dim = 16;
-    let mut rows = Rows::new(dim, embeddings(dim, 6000, 5));
-    rows.ids = (1..=6000).collect();
+    let mut rows = Rows::new(dim, embeddings(dim, 2000, 5));
+    rows.ids = (1..=2000).collect();
     let mut pages = built(&rows, Metric::L2);
     let nodes = check(&pages).nodes;
     let known = Index::open(pages.clone()).unwrap();
-    let (mut all, mut first_page) = ((1..=6000).collect::<BTreeSet<u64>>(), 0);
+    let mut all = (1..=2000).collect::<BTreeSet<u64>>();
     let mut writer = pages.writer();
     for tid in 10_000..14_000 {
         let mut change = known.change(&mut writer).unwrap();
         change.insert_tid(tid, rows.row(tid as usize % 100), true, &mut no_progress()).unwrap();
         change.finish().unwrap();
         all.insert(tid);
-        first_page += usize::from(tid < 10_677);
     }
     drop(writer);
     let found = check(&pages);
-    assert_eq!(first_page, 677);
-    assert!(found.nodes > nodes && found.anchored == found.nodes, "{found:?}");
+    // Some 2,000 wait, two more are in each of 100 nodes, and three in each new one.
+    assert!((nodes + 300..nodes + 600).contains(&found.nodes) && found.anchored == found.nodes, "{found:?}");
     assert_eq!(tids(&pages, rows.row(1)), all);
     // What a process knows of the list grows with it, page after page, and begins anew after a vacuum.
     let mut later = pages.clone();
     remove(&mut later, &(10_000..13_990).collect());
-    assert_eq!(tids(&later, rows.row(1)), (1..=6000).chain(13_990..14_000).collect());
+    assert_eq!(tids(&later, rows.row(1)), (1..=2000).chain(13_990..14_000).collect());
     assert!(check(&later).anchored == check(&later).nodes);
 }
 

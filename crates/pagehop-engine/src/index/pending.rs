@@ -26,10 +26,8 @@ const ENTRIES_AT: usize = 40;
 const ENTRY_BYTES: usize = 12;
 /// Entries of a page.
 const ENTRIES_MAX: usize = (BODY_BYTES - ENTRIES_AT) / ENTRY_BYTES;
-/// Pages of the list at most, whatever the index has: a new process reads them all.
+/// Pages of the list at most: a new process reads them all. Nor has it room for more tids than there are rows, but for a page.
 const PAGES_MAX: usize = 64;
-/// Of so many rows one may wait.
-const ROWS_PER_ENTRY: usize = 4;
 
 /// A tid and the node that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,7 +205,7 @@ impl<W: PagesMut> Change<'_, W> {
             }
             depth = head.depth;
         }
-        let most = (self.meta.rows as usize / ROWS_PER_ENTRY / ENTRIES_MAX).clamp(1, PAGES_MAX);
+        let most = (self.meta.rows as usize).div_ceil(ENTRIES_MAX).clamp(1, PAGES_MAX);
         if depth >= most {
             return Ok(false);
         }
