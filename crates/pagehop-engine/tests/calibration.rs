@@ -204,6 +204,37 @@ fn changes_since_are_counted_also_when_the_model_is_trained_anew() {
 }
 
 #[test]
+fn a_change_that_makes_an_index_large_enough_or_trains_it_wants_it_calibrated() {
+    let few = CALIBRATED_ROWS_MIN - 1;
+    let rows = Rows::new(DIM, embeddings(DIM, few as usize, 1));
+    let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
+    let mut add = |ids: std::ops::Range<u64>, calibration: Option<Calibration>| {
+        let known = Index::open(pages.clone()).unwrap();
+        let vectors = embeddings(DIM, (ids.end - ids.start) as usize, ids.start);
+        let mut writer = pages.writer();
+        let mut change = known.change(&mut writer).unwrap();
+        change.add(&ids.collect::<Vec<_>>(), &vectors, &mut no_progress()).unwrap();
+        calibration.into_iter().for_each(|found| change.set_calibration(found).unwrap());
+        let wants = change.wants_calibration();
+        change.finish().unwrap();
+        drop(writer);
+        (wants, Index::open(pages.clone()).unwrap())
+    };
+    let old = rows.ids[0];
+    assert!(!add(old..old + 1, None).0, "a row that replaces another is not one more");
+    let (wants, large) = add(few..few + 1, None);
+    assert!(wants, "now there are enough");
+    let by_queries = large.calibrate(&embeddings(DIM, 60, 2), 2, &mut no_progress()).unwrap();
+    let (wants, large) = add(few + 1..few + 2, None);
+    assert!(!wants, "nobody calibrated it when it became large enough: that is no reason to try at every row");
+    assert!(add(10_000..18_000, None).0, "so many train the model");
+    let by_rows = calibrated(&large);
+    assert!(!add(20_000..20_001, by_queries).0);
+    assert!(!add(30_000..94_000, None).0, "it was calibrated by a user's queries");
+    assert!(!add(20_000..20_001, Some(by_rows)).0);
+}
+
+#[test]
 fn too_few_rows_and_impatient_callers_are_told_so() {
     let rows = Rows::new(DIM, embeddings(DIM, CALIBRATED_ROWS_MIN as usize - 1, 1));
     assert_eq!(index(&rows, Metric::L2).calibrate(&[], 2, &mut no_progress()).unwrap(), None);

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use pagehop_engine::index::{CALIBRATED_ROWS_MIN, OnProgress};
-use pagehop_engine::{AddReport, Change, DeleteReport, Error, Index, Info, Metric, Progress, RowIds, VacuumReport};
+use pagehop_engine::index::OnProgress;
+use pagehop_engine::{AddReport, Change, DeleteReport, Error, Index, Metric, Progress, RowIds, VacuumReport};
 
 use crate::file::FilePages;
 use crate::measure::calibrate;
@@ -32,8 +32,8 @@ pub fn create(path: &Path, dim: usize, metric: Metric, seed: u64, overwrite: boo
 ///
 /// Where the rows trained the model anew, or made an index large enough for it, it is calibrated as at the end of a build, once they
 /// are in: that is a transaction of its own, and nobody's loss if it does not come to be, because `progress` says so or for any
-/// other reason. A calibration by a user's queries stays, for vectors of the data are no substitute for them; [`Info`] says how much has
-/// changed since.
+/// other reason. A calibration by a user's queries stays, for vectors of the data are no substitute for them;
+/// [`pagehop_engine::Info`] says how much has changed since.
 ///
 /// # Errors
 ///
@@ -45,20 +45,14 @@ pub fn add(
     mark: Option<[u64; 2]>,
     progress: OnProgress<'_>,
 ) -> Result<AddReport, Error> {
-    let before = index.info()?;
-    let report = within(index, |change| {
+    let (report, wants_calibration) = within(index, |change| {
         if let Some(mark) = mark {
             change.set_mark(mark);
         }
-        change.add(ids, vectors, progress)
+        let report = change.add(ids, vectors, progress)?;
+        Ok((report, change.wants_calibration()))
     })?;
-    let wants_calibration = |now: &Info| {
-        let is_first = now.calibration.is_none() && before.rows < CALIBRATED_ROWS_MIN;
-        let is_anew =
-            now.trained_rows != before.trained_rows && !now.calibration.is_some_and(|known| known.by_queries);
-        now.rows >= CALIBRATED_ROWS_MIN && (is_first || is_anew)
-    };
-    if index.info().is_ok_and(|now| wants_calibration(&now)) {
+    if wants_calibration {
         // The rows are in. Whatever keeps them from being measured is for the next search to meet.
         let _ = calibrate(index, &[], 0, progress);
     }

@@ -177,15 +177,13 @@ impl<P: Pages> Index<P> {
 }
 
 impl<W: PagesMut> Change<'_, W> {
-    /// Whether the index is to be calibrated once this change has taken place: it has just become large enough, or its model was trained
+    /// Whether the index is to be calibrated once this change has taken place: the change makes it large enough, or has trained its model
     /// anew. Not if it was calibrated by a user's queries, for which vectors of the data are no substitute.
     pub fn wants_calibration(&self) -> bool {
-        let rows = self.meta.rows;
-        let is_young = (CALIBRATED_ROWS_MIN..2 * CALIBRATED_ROWS_MIN).contains(&rows);
-        match &self.meta.calibration {
-            None => is_young || self.is_trained && rows >= CALIBRATED_ROWS_MIN,
-            Some(known) => self.is_trained && !known.by_queries,
-        }
+        let known = self.meta.calibration.as_deref();
+        let is_grown = known.is_none() && self.rows_before < CALIBRATED_ROWS_MIN;
+        let is_trained = self.meta.change.model_start != self.model_before;
+        self.rows() >= CALIBRATED_ROWS_MIN && (is_grown || is_trained && known.is_none_or(|known| !known.by_queries))
     }
 
     /// Stores what [`Index::calibrate`] measured, in place of what was measured before.

@@ -74,8 +74,9 @@ pub struct Change<'w, W: PagesMut> {
     added: u64,
     deleted: u64,
     mark: Option<[u64; 2]>,
-    /// Whether the model was trained anew.
-    pub(super) is_trained: bool,
+    /// Rows before the change, and where the model was.
+    pub(super) rows_before: u64,
+    pub(super) model_before: u32,
 }
 
 impl<'w, W: PagesMut> Change<'w, W> {
@@ -83,6 +84,8 @@ impl<'w, W: PagesMut> Change<'w, W> {
         let State { meta, model, entries, pending, .. } = State::read(&mut pages.reader(), known)?;
         let mut change = Self {
             pages,
+            rows_before: meta.rows,
+            model_before: meta.change.model_start,
             meta,
             model,
             entries,
@@ -94,7 +97,6 @@ impl<'w, W: PagesMut> Change<'w, W> {
             added: 0,
             deleted: 0,
             mark: None,
-            is_trained: false,
         };
         change.upgrade()?;
         change.sweep_unfinished()?;
@@ -166,6 +168,12 @@ impl<'w, W: PagesMut> Change<'w, W> {
     /// and only if the commit takes place.
     pub fn set_mark(&mut self, mark: [u64; 2]) {
         self.mark = Some(mark);
+    }
+
+    /// Rows there are once it has taken place.
+    pub(super) fn rows(&self) -> u64 {
+        // Those that a host which decides visibility itself added are counted already; nothing else is.
+        (self.meta.rows + self.added).saturating_sub(self.deleted)
     }
 
     /// The last step: counts the rows and names the commit. The host's commit comes next. Hosts that decide

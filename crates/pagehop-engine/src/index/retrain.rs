@@ -142,7 +142,6 @@ impl<W: PagesMut> Change<'_, W> {
             meta.change.recoded_error = recoded_error;
             Ok(())
         })?;
-        self.is_trained = true;
         let mut reader = self.pages.reader();
         self.model = model::read_model(&self.meta, &mut reader)?.into();
         self.entries = model::read_entries(&self.meta, &mut reader)?;
