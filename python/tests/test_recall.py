@@ -70,9 +70,9 @@ def test_a_build_calibrates_unless_told_not_to(path: Path, vectors: Float32, tmp
     with pagehop.build(tmp_path / "same", vectors, progress=lambda *step: phases.append(step[0])) as index:
         known = index.calibration
         assert known is not None
-        assert (known.rows, known.samples) == (ROWS, 400)
+        assert (known.rows, known.samples) == (ROWS, 256)
         assert sorted({setting.k for setting in known.settings}) == [1, 10, 100]
-        assert index.info().calibration == pagehop.Measured(ROWS, 400, False, 0, False)
+        assert index.info().calibration == pagehop.Measured(ROWS, 256, False, 0, False)
     assert phases[-1] == "search"
     assert "scan" in phases
     with pagehop.open(path) as index:

@@ -82,6 +82,38 @@ impl<T: Word> Drop for Words<T> {
     }
 }
 
+/// Bytes of a file, to be looked at.
+pub(crate) struct Bytes {
+    base: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: nobody writes to the bytes, and the mapping belongs to no thread.
+unsafe impl Send for Bytes {}
+// SAFETY: as above.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    /// The first `length` bytes of `file`, at least one: it is at least so long, and nobody writes to it or cuts it while they are mapped.
+    pub(crate) fn of_file(file: &File, length: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let base = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, file, 0)? };
+        Ok(Self { base: NonNull::new(base.cast()).expect("mmap never returns address 0"), length })
+    }
+
+    pub(crate) fn all(&self) -> &[u8] {
+        // SAFETY: the mapping has so many bytes, which nobody changes, and lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is whole, and every borrow of its bytes has ended.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
+    }
+}
+
 /// Tells a process from the children of its forks, at the cost of one load.
 pub(crate) struct ForkMark(Words);
 

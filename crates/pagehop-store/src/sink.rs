@@ -123,7 +123,7 @@ impl FileSink {
     /// Those of [`Index::calibrate`]; [`Error::Io`] if the file cannot be written.
     pub(crate) fn calibrate(&mut self, threads: usize, progress: OnProgress<'_>) -> Result<(), Error> {
         self.flush()?;
-        let pages = SunkPages { file: &self.file, target: &self.target, page_count: self.next };
+        let pages = SunkPages::new(&self.file, self.next).map_err(|error| self.refused("mapping", error))?;
         let index = Index::open(pages)?;
         let Some(calibration) = index.calibrate(&[], threads, progress)? else { return Ok(()) };
         let body = index.calibrated_meta_page(calibration)?;

@@ -1,89 +1,64 @@
 //! Pages of a file that is not an index yet, read back to be measured before it becomes one.
 //!
-//! They were just written, so the system's page cache has them: each read copies one from there, and nothing else is kept.
+//! They were just written, so the system's page cache has them: they are looked at there, and nothing is copied. Nobody else knows the
+//! file, and whether it is whole is for those to ask who open it later.
 
-use std::cell::RefCell;
 use std::fs::File;
-use std::ops::{Deref, Range};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::io;
+use std::ops::Range;
 
 use pagehop_engine::{Error, HOST_HEADER_BYTES, PAGE_BYTES, PageId, Pages, Reader};
+use pagehop_kernels::prefetch;
 
-use crate::header;
-use crate::pread::PageBuffer;
+use crate::mapping::Bytes;
 
 /// The pages that were written, all of them.
-pub(crate) struct SunkPages<'s> {
-    pub(crate) file: &'s File,
-    pub(crate) target: &'s Path,
-    pub(crate) page_count: u32,
+pub(crate) struct SunkPages {
+    bytes: Bytes,
 }
 
 /// A reader of one thread.
-pub(crate) struct SunkReader<'p> {
-    pages: &'p SunkPages<'p>,
-    /// Memory of pages that were given back.
-    spare: RefCell<Vec<Box<PageBuffer>>>,
-}
+pub(crate) struct SunkReader<'p>(&'p SunkPages);
 
-/// A page that was read. Its memory is the reader's again when it is dropped.
-pub(crate) struct SunkPage<'r> {
-    buffer: Option<Box<PageBuffer>>,
-    spare: &'r RefCell<Vec<Box<PageBuffer>>>,
-}
+impl SunkPages {
+    /// The first `page_count` pages of `file`, to which nobody may write while they are here.
+    pub(crate) fn new(file: &File, page_count: u32) -> io::Result<Self> {
+        Ok(Self { bytes: Bytes::of_file(file, page_count as usize * PAGE_BYTES)? })
+    }
 
-impl Deref for SunkPage<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        &self.buffer.as_ref().expect("it goes with the page").0[HOST_HEADER_BYTES..]
+    fn body(&self, page: PageId) -> Option<&[u8]> {
+        let start = page.0 as usize * PAGE_BYTES;
+        self.bytes.all().get(start + HOST_HEADER_BYTES..start + PAGE_BYTES)
     }
 }
 
-impl Drop for SunkPage<'_> {
-    fn drop(&mut self) {
-        self.spare.borrow_mut().extend(self.buffer.take());
-    }
-}
-
-impl Pages for SunkPages<'_> {
-    type Reader<'p>
-        = SunkReader<'p>
-    where
-        Self: 'p;
+impl Pages for SunkPages {
+    type Reader<'p> = SunkReader<'p>;
 
     fn reader(&self) -> SunkReader<'_> {
-        SunkReader { pages: self, spare: RefCell::default() }
+        SunkReader(self)
     }
 
     fn page_count(&self) -> u32 {
-        self.page_count
+        (self.bytes.all().len() / PAGE_BYTES) as u32
     }
 }
 
 impl Reader for SunkReader<'_> {
     type Guard<'r>
-        = SunkPage<'r>
+        = &'r [u8]
     where
         Self: 'r;
 
-    fn start(&self, _: PageId, _: Range<usize>) {}
+    fn start(&self, page: PageId, bytes: Range<usize>) {
+        if let Some(bytes) = self.0.body(page).and_then(|body| body.get(bytes)) {
+            prefetch(bytes);
+        }
+    }
 
-    fn finish(&self, page: PageId) -> Result<SunkPage<'_>, Error> {
-        let SunkPages { file, target, page_count } = *self.pages;
-        if page.0 >= page_count {
-            return Err(Error::corrupt(page, format!("there are {page_count} pages")));
-        }
-        let spare = self.spare.borrow_mut().pop();
-        let mut buffer = spare.unwrap_or_else(PageBuffer::new);
-        let read = file.read_exact_at(&mut buffer.0, u64::from(page.0) * PAGE_BYTES as u64);
-        read.map_err(|error| Error::io(format!("read of page {} of {}", page.0, target.display()), error))?;
-        match header::verify(page, &buffer.0) {
-            Ok(()) => Ok(SunkPage { buffer: Some(buffer), spare: &self.spare }),
-            Err(fault) => Err(Error::corrupt(page, format!("{fault} as soon as it was written"))),
-        }
+    fn finish(&self, page: PageId) -> Result<&[u8], Error> {
+        let missing = || Error::corrupt(page, format!("there are {} pages", self.0.page_count()));
+        self.0.body(page).ok_or_else(missing)
     }
 
     fn snapshot(&mut self, _: bool) -> u64 {

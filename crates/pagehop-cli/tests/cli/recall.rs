@@ -40,7 +40,7 @@ fn a_search_is_asked_for_a_share_of_the_nearest() {
 fn a_build_that_is_not_calibrated_is_calibrated_later() {
     let folder = folder();
     let known = folder.info("items.pagehop")["calibration"].clone();
-    assert_eq!((&known["rows"], &known["samples"]), (&2900.into(), &400.into()), "{known}");
+    assert_eq!((&known["rows"], &known["samples"]), (&2900.into(), &256.into()), "{known}");
     folder.run("build items.fbin -o later.pagehop --no-calibrate").ok();
     assert!(folder.info("later.pagehop")["calibration"].is_null());
     let error = folder.run("search later.pagehop queries.fbin --recall 0.9").error(2);
@@ -48,7 +48,7 @@ fn a_build_that_is_not_calibrated_is_calibrated_later() {
         error.contains("later.pagehop was never calibrated") && error.contains("pagehop calibrate later.pagehop")
     );
     let report = json_lines(&folder.run("calibrate later.pagehop --json").ok()).remove(0);
-    assert_eq!(report["samples"], 400);
+    assert_eq!(report["samples"], 256);
     assert_eq!(folder.info("later.pagehop")["calibration"], known);
     let text = folder.run("calibrate later.pagehop --queries queries.fbin").ok();
     assert_eq!(text.lines().count(), 21, "three numbers of neighbors, seven recalls: {text}");

@@ -33,6 +33,11 @@ impl CandidateList {
         self.first_open = 0;
     }
 
+    /// Makes room for more candidates.
+    pub(crate) fn grow(&mut self, capacity: usize) {
+        self.capacity = self.capacity.max(capacity);
+    }
+
     /// Takes no more than `most` candidates of one estimate above 0 from now on. A search for `k` rows needs no more than `k` of
     /// those that are equal, and hundreds of them would leave no room for others.
     pub(crate) fn limit_equals(&mut self, most: usize) {
@@ -130,6 +135,12 @@ impl CandidateList {
         self.first_open = at + 1;
         self.keys[at] |= EXPANDED;
         Some(nearest)
+    }
+
+    /// How many candidates are better than the one that was expanded last.
+    #[inline]
+    pub(crate) fn expanded_rank(&self) -> usize {
+        self.first_open.saturating_sub(1)
     }
 
     /// Unexpanded candidates from the nearest on.

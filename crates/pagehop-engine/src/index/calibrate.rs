@@ -3,26 +3,19 @@
 //! ```text
 //! choose   some thousand vectors of the data as queries
 //! scan     the nearest rows of some hundred of them, by a look at every row
-//! search   them with rising slack and longer lists, until hardly anything is missed
-//! store    for each recall the settings between the last rung below it and the first above
+//! search   for all of them, and see what shorter lists and less slack would have found, and in how many hops (effort.rs)
+//! store    for each recall the list and slack that reach it in the fewest
 //! ```
-//!
-//! A search with more slack goes on where one with less ends, so one search tells of every slack up to its own; and a query that has
-//! found all there is to find is not asked again.
-//!
-//! Recalls far below 1 scatter: to know 0.9 within half a percent takes thousands of queries, whose exact answers would cost more than
-//! the build. So most are judged by what they find themselves with the most slack of the first stage, which misses little; how little, and
-//! on which rung, those say whose exact answers are known (double sampling, Neyman 1938).
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::calibration::{CalibratedK, Calibration, KS, RECALL_DEFAULT, RECALLS, Setting, check_recall};
+use super::calibration::{Calibration, KS, RECALL_DEFAULT, RECALLS, check_recall};
+use super::effort::{self, Effort};
 use super::samples::{self, Sample};
 use super::scan::{Bounds, scan};
-use super::search::{EVIDENCE_ROWS, Forgotten, Walk, among_the_dead};
-use super::state::State;
-use super::{Change, Index, OnProgress, Progress, SEARCH_LIST_MAX, SearchOptions, Stats};
+use super::search::EVIDENCE_ROWS;
+use super::{Change, Index, OnProgress, Progress, SearchOptions};
 use crate::page::{Pages, PagesMut, Reader};
 use crate::{Error, threads};
 
@@ -31,43 +24,18 @@ pub const CALIBRATED_ROWS_MIN: u64 = 1000;
 /// Fewest queries of a user's by which settings can be told apart.
 pub const CALIBRATION_QUERIES_MIN: usize = 50;
 /// Most samples that are answered exactly.
-const SAMPLES_MAX: usize = 400;
+const SAMPLES_MAX: usize = 256;
 /// Most that are judged by what they find themselves.
-const MORE_SAMPLES_MAX: usize = 1600;
+const MORE_SAMPLES_MAX: usize = 1744;
 /// One row of so many is one of these.
 const ROWS_PER_MORE: u64 = 16;
 /// One row of so many is answered exactly, of few rows.
 const ROWS_PER_SAMPLE: u64 = 4;
 /// Fewest, for many neighbors, each of which says something: as many fewer as there are more than so many of them.
-const SAMPLES_MIN: usize = 16;
+const SAMPLES_MIN: usize = 12;
 const NEIGHBORS_FEW: usize = 25;
 /// An index of fewer rows than so many for each of `k` is not calibrated for it.
 const ROWS_PER_NEIGHBOR: u64 = 10;
-/// Rungs of the ladder: a slack, and how many times as long as at its foot the list is.
-const RUNGS: [(f32, usize); 15] = [
-    (0.0, 1),
-    (0.02, 1),
-    (0.035, 1),
-    (0.05, 1),
-    (0.07, 1),
-    (0.1, 1),
-    (0.14, 1),
-    (0.2, 1),
-    (0.28, 2),
-    (0.4, 2),
-    (0.56, 8),
-    (0.8, 8),
-    (1.2, 8),
-    (2.0, 32),
-    (f32::INFINITY, 32),
-];
-/// Less than this is missed by nobody, as far as a few hundred samples can tell.
-const MISSED_MIN: f32 = 1e-4;
-/// What is added to each recall, of what may be missed but no more than the second: half of the settings would turn out a little below it else.
-const MARGIN: f32 = 0.1;
-const MARGIN_MAX: f32 = 0.0025;
-/// Searches between two looks at progress.
-const LOOK_SEARCHES: usize = 16;
 /// Share of the samples that are nearer to their neighbors than a query that is called far.
 const NEAR_SHARE: f32 = 0.99;
 
@@ -117,13 +85,13 @@ impl<P: Pages> Index<P> {
             samples[share.clone()].iter_mut().for_each(|sample| sample.k = ks[ks.len() - 1]);
         }
         scan(&state, &self.pages, &mut samples, Bounds::Likely, threads, progress)?;
-        let climbing = Climbing { state: &state, pages: &self.pages, threads: threads::available(threads) };
+        let effort = Effort { state: &state, pages: &self.pages, threads: threads::available(threads) };
         let mut entries = Vec::new();
         for (at, (share, ks)) in shares.into_iter().zip(&groups).enumerate() {
-            let (done, total) = (at * RUNGS.len(), groups.len() * RUNGS.len());
+            let (done, total) = (at * effort::STAGES, groups.len() * effort::STAGES);
             let more = if at == 0 { &more[..] } else { &[] };
-            entries.extend(climbing.climb(&samples[share], more, ks, &mut |rung| {
-                progress(Progress { phase: "search", done: (done + rung) as u64, total: total as u64 })
+            entries.extend(effort.measure(&samples[share], more, ks, &mut |stage| {
+                progress(Progress { phase: "search", done: (done + stage) as u64, total: total as u64 })
             })?);
         }
         let changes = change.added_rows.wrapping_add(change.deleted_rows);
@@ -183,7 +151,8 @@ impl<W: PagesMut> Change<'_, W> {
         let known = self.meta.calibration.as_deref();
         let is_grown = known.is_none() && self.rows_before < CALIBRATED_ROWS_MIN;
         let is_trained = self.meta.change.model_start != self.model_before;
-        self.rows() >= CALIBRATED_ROWS_MIN && (is_grown || is_trained && known.is_none_or(|known| !known.by_queries))
+        self.rows() >= CALIBRATED_ROWS_MIN
+            && (is_grown || is_trained && known.is_none_or(|known| !known.by_queries))
     }
 
     /// Stores what [`Index::calibrate`] measured, in place of what was measured before.
@@ -212,171 +181,4 @@ fn far(samples: &[Sample]) -> f32 {
     distances.sort_unstable_by(f32::total_cmp);
     let at = (distances.len() as f32 * NEAR_SHARE) as usize;
     distances.get(at).or(distances.last()).copied().unwrap_or(f32::INFINITY)
-}
-
-/// A sample, and what was found of it.
-struct Sought<'s> {
-    sample: &'s Sample,
-    /// Whether its exact answer is known.
-    is_known: bool,
-    /// Whether all of that was found.
-    is_complete: bool,
-    /// The distances found on each rung of a stage; on those beyond the last the same as there.
-    answers: Vec<Vec<f32>>,
-}
-
-/// Rungs of the same list.
-struct Stage<'a> {
-    ks: &'a [usize],
-    search_list: usize,
-    rungs: &'a [(f32, usize)],
-}
-
-/// Searching with ever more effort.
-struct Climbing<'a, P> {
-    state: &'a State,
-    pages: &'a P,
-    threads: usize,
-}
-
-impl<P: Pages> Climbing<'_, P> {
-    /// Takes down for each of `ks`, all found by one search, what it takes to reach each recall: by `samples` whose exact answers are
-    /// known, and `more` of which they are not.
-    fn climb(
-        &self,
-        samples: &[Sample],
-        more: &[Sample],
-        ks: &[usize],
-        on_rung: &mut dyn FnMut(usize) -> ControlFlow<()>,
-    ) -> Result<Vec<CalibratedK>, Error> {
-        let foot = SearchOptions::default().search_list.max(2 * ks[ks.len() - 1]);
-        let fresh = |k: &usize| CalibratedK { k: *k, best: 0.0, settings: [None; RECALLS.len()] };
-        let mut entries: Vec<CalibratedK> = ks.iter().map(fresh).collect();
-        let sought = |sample, is_known| Sought { sample, is_known, is_complete: false, answers: Vec::new() };
-        let known = samples.iter().map(|sample| sought(sample, true));
-        let mut all: Vec<Sought<'_>> = known.chain(more.iter().map(|sample| sought(sample, false))).collect();
-        let (mut below, mut rung) = (None, 0);
-        for rungs in RUNGS.chunk_by(|a, b| a.1 == b.1) {
-            let stage = Stage { ks, search_list: (rungs[0].1 * foot).min(SEARCH_LIST_MAX), rungs };
-            self.search(&mut all, &stage, &mut |_| on_rung(rung))?;
-            for (at, (slack, _)) in rungs.iter().enumerate() {
-                let options =
-                    SearchOptions { search_list: stage.search_list, slack: *slack, ..SearchOptions::default() };
-                for entry in &mut entries {
-                    take_down(entry, recall_of(&all, entry.k, at), &options, below);
-                }
-                below = slack.is_finite().then_some(*slack);
-            }
-            rung += rungs.len();
-            if entries.iter().all(|entry| entry.settings.iter().all(Option::is_some)) {
-                break;
-            }
-            // From here on all that counts is what the others do not know of: what they missed.
-            all.truncate(samples.len());
-        }
-        Ok(entries)
-    }
-
-    /// Searches for all that have not found everything yet, with the slacks of a stage one after the other.
-    fn search(
-        &self,
-        all: &mut [Sought<'_>],
-        stage: &Stage<'_>,
-        go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        let length = all.len().div_ceil(self.threads).max(1);
-        threads::each(all.chunks_mut(length), go_on, |part, look| {
-            let (mut reader, mut walk) = (self.pages.reader(), Walk::default());
-            for (at, sought) in part.iter_mut().enumerate() {
-                if at % LOOK_SEARCHES == 0 {
-                    look(at as u64)?;
-                }
-                sought.search(self.state, &mut reader, &mut walk, stage)?;
-            }
-            reader.pause();
-            Ok(())
-        })?;
-        Ok(())
-    }
-}
-
-impl Sought<'_> {
-    fn search<R: Reader>(
-        &mut self,
-        state: &State,
-        reader: &mut R,
-        walk: &mut Walk,
-        stage: &Stage<'_>,
-    ) -> Result<(), Error> {
-        if self.is_complete {
-            self.answers.drain(..self.answers.len() - 1);
-            return Ok(());
-        }
-        self.answers.clear();
-        let k = stage.ks[stage.ks.len() - 1];
-        let mut options = SearchOptions { search_list: stage.search_list, ..SearchOptions::default() };
-        walk.probe.prepare(&state.meta, &state.model, &self.sample.query)?;
-        walk.begin(state, among_the_dead(k, &options, state), k, state.meta.change.dead_rows == 0);
-        walk.leave_out(self.sample.node, state, reader)?;
-        walk.enter_for(stage.rungs[stage.rungs.len() - 1].0);
-        for (at, (slack, _)) in stage.rungs.iter().enumerate() {
-            options.slack = *slack;
-            walk.go_on(state, reader, &options, &mut Forgotten, &mut Stats::default())?;
-            self.answers.push(walk.nearest.found.iter().take(k).map(|near| near.distance).collect());
-            self.is_complete = self.is_known && stage.ks.iter().all(|k| self.found(*k, at) == 1.0);
-            if self.is_complete {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn answer(&self, rung: usize) -> &[f32] {
-        &self.answers[rung.min(self.answers.len() - 1)]
-    }
-
-    /// Share of the true `k` nearest that was found on a rung.
-    fn found(&self, k: usize, rung: usize) -> f32 {
-        self.sample.found(self.answer(rung).iter().copied(), k) as f32 / self.sample.wanted(k).max(1) as f32
-    }
-
-    /// Share of the `k` nearest found on the last rung that was found on another: what a search finds that takes these for the true ones.
-    fn confirmed(&self, k: usize, rung: usize) -> f32 {
-        let last = self.answer(usize::MAX);
-        let Some(farthest) = last.get(k - 1).or(last.last()) else { return 1.0 };
-        let found = self.answer(rung).iter().take(k).filter(|distance| *distance <= farthest).count();
-        found as f32 / last.len().min(k) as f32
-    }
-}
-
-/// Mean recall at `k` on a rung, and its interval.
-fn recall_of(all: &[Sought<'_>], k: usize, rung: usize) -> (f32, f32) {
-    let known = all.iter().filter(|sought| sought.is_known);
-    if all.iter().all(|sought| sought.is_known) {
-        return samples::mean(&known.map(|sought| sought.found(k, rung)).collect::<Vec<_>>());
-    }
-    // What all confirm, less what those whose answers are known confirm in error.
-    let errors: Vec<f32> = known.map(|sought| sought.confirmed(k, rung) - sought.found(k, rung)).collect();
-    let confirmed: Vec<f32> = all.iter().map(|sought| sought.confirmed(k, rung)).collect();
-    let ((confirmed, scatter), (error, other)) = (samples::mean(&confirmed), samples::mean(&errors));
-    (confirmed - error, scatter.hypot(other))
-}
-
-/// Takes down the settings for recalls that this rung is the first to reach: between it and the slack of the rung `below`.
-fn take_down(entry: &mut CalibratedK, found: (f32, f32), options: &SearchOptions, below: Option<f32>) {
-    let SearchOptions { slack, search_list, .. } = *options;
-    let (known, interval) = (entry.best, found.1);
-    // Where a rung is no better than the one before it, that was luck.
-    entry.best = found.0.clamp(known, 1.0);
-    for (setting, wanted) in entry.settings.iter_mut().zip(RECALLS) {
-        let wanted = wanted + (MARGIN * (1.0 - wanted)).min(MARGIN_MAX);
-        if setting.is_some() || entry.best < wanted {
-            continue;
-        }
-        // What is missed falls about as a power of the effort.
-        let missed = |recall: f32| (1.0 - recall).max(MISSED_MIN).ln();
-        let share = (missed(known) - missed(wanted)) / (missed(known) - missed(entry.best));
-        let slack = below.filter(|_| slack.is_finite()).map_or(slack, |below| below + (slack - below) * share);
-        *setting = Some(Setting { slack, search_list, interval });
-    }
 }

@@ -118,7 +118,7 @@ impl Calibration {
             (a, b, k) if a < b => ((k / a).ln() / (b / a).ln()).clamp(0.0, 1.0),
             _ => 1.0,
         };
-        let search_list = low.search_list.max(high.search_list).max(2 * k).min(SEARCH_LIST_MAX);
+        let search_list = list_between(low.search_list, high.search_list, share).max(k);
         Ok(SearchOptions { search_list, slack: between(low.slack, high.slack, share), ..SearchOptions::default() })
     }
 
@@ -229,10 +229,9 @@ impl CalibratedK {
         // What is missed falls about as a power of the effort.
         let missed = |recall: f32| -(1.0 - recall).ln();
         let share = (missed(recall) - missed(RECALLS[at - 1])) / (missed(RECALLS[at]) - missed(RECALLS[at - 1]));
-        let search_list = if share > 0.0 { low.search_list.max(high.search_list) } else { low.search_list };
         Ok(Setting {
             slack: between(low.slack, high.slack, share),
-            search_list,
+            search_list: list_between(low.search_list, high.search_list, share),
             interval: low.interval.max(high.interval),
         })
     }
@@ -267,6 +266,13 @@ fn between(low: f32, high: f32, share: f32) -> f32 {
         false if share >= 1.0 => high,
         false => f32::INFINITY,
     }
+}
+
+/// The same from one list to another.
+fn list_between(low: usize, high: usize, share: f32) -> usize {
+    let (low, high) = (low as f32, high as f32);
+    // Digits that only rounding made are no reason for one more.
+    ((low * (high / low).powf(share) - 1e-3).ceil() as usize).clamp(1, SEARCH_LIST_MAX)
 }
 
 #[cfg(test)]
@@ -335,7 +341,8 @@ mod tests {
         assert!(error.contains("up to 1000 neighbors"), "{error}");
         assert_eq!(slack(10, 0.995), f32::INFINITY);
         let list = |k, recall| known.options(k, recall).expect("reached").search_list;
-        assert_eq!((list(10, 0.99), list(300, 0.9)), (200, 600));
+        assert_eq!((list(10, 0.99), list(300, 0.9)), (200, 300));
+        assert_eq!(list(10, 0.986), 143, "between 100 and 200");
         for recall in [0.997, 0.999, 0.9999] {
             let error = known.options(10, recall).expect_err("not reached").to_string();
             assert!(error.contains("the best was 0.997"), "{error}");

@@ -202,7 +202,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
     fn go_on(&mut self, handed: usize) -> Result<(), Error> {
         let Self { state, reader, walk, met, options, stats, .. } = self;
         let (k, is_short) = (walk.nearest.k(), !walk.nearest.is_full() || handed < EVIDENCE_ROWS);
-        if is_short || k >= WIDENED_ROWS.min(options.search_list) {
+        let most = if options.slack.is_finite() { WIDENED_ROWS } else { WIDENED_ROWS.min(options.search_list) };
+        if is_short || k >= most {
             self.onward.begin(walk, met);
             self.phase = Phase::Second;
             return Ok(());

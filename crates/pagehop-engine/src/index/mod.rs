@@ -10,6 +10,7 @@ mod change;
 mod check;
 mod cursor;
 mod dead;
+mod effort;
 mod encode;
 mod equal;
 mod ids;
@@ -28,6 +29,7 @@ mod scan;
 mod search;
 mod state;
 mod tids;
+mod trace;
 mod vacuum;
 mod visit;
 

@@ -32,8 +32,13 @@ pub(crate) struct Sample {
 impl Sample {
     /// How many of `found`, ascending squared distances, belong to the nearest `k`. Rows equally far as the k-th are as good.
     pub(crate) fn found(&self, found: impl Iterator<Item = f32>, k: usize) -> usize {
-        let Some((farthest, _)) = self.nearest.get(k - 1).or(self.nearest.last()) else { return 0 };
-        found.take(k).filter(|distance| distance <= farthest).count()
+        let farthest = self.threshold(k);
+        found.take(k).filter(|distance| *distance <= farthest).count()
+    }
+
+    /// Rows no farther than this are among the nearest `k`.
+    pub(crate) fn threshold(&self, k: usize) -> f32 {
+        self.nearest.get(k - 1).or(self.nearest.last()).map_or(f32::NEG_INFINITY, |(distance, _)| *distance)
     }
 
     /// How many there are to be found among the nearest `k`.

@@ -88,6 +88,11 @@ impl<'i, P: Pages> Searcher<'i, P> {
 
 /// Takes what a walk meets and its answer does not need.
 pub(super) trait Rest {
+    /// A candidate that is expanded next: how many of all that were met are better, and how far the row is that ends the search, which
+    /// is infinitely far before there is one.
+    #[inline]
+    fn expand(&mut self, _estimate: f32, _rank: usize, _farthest: f32) {}
+
     /// A candidate that the list does not take, or gives up before it was expanded. The same may come again.
     fn turn_away(&mut self, estimate: f32, node: NodeId);
 
@@ -125,8 +130,6 @@ pub(super) struct Walk {
     pub(super) visited: Vec<NodeId>,
     /// Whether the k-th estimate bounds what is worth offering.
     foretells: bool,
-    /// The most slack with which it may go on later: what that makes worth offering is.
-    slack_ahead: f32,
     /// The node that the query was taken from: it does as if that one were not there.
     absent: Absent,
 }
@@ -135,7 +138,6 @@ impl Walk {
     /// Starts over for the query that the probe has, to keep `capacity` candidates.
     pub(super) fn begin(&mut self, state: &State, capacity: usize, k: usize, foretells: bool) {
         self.foretells = foretells;
-        self.slack_ahead = 0.0;
         self.visited.clear();
         self.nearest.reset(k.max(EVIDENCE_ROWS));
         self.list.reset(capacity);
@@ -156,7 +158,14 @@ impl Walk {
         stats: &mut Stats,
     ) -> Result<(), Error> {
         self.enter();
-        self.go_on(state, reader, options, rest, stats)
+        let before = self.visited.len();
+        self.expand_all(state, reader, options, rest, stats)?;
+        if !rest.is_enough() {
+            self.offer_entries(options, rest);
+            self.expand_all(state, reader, options, rest, stats)?;
+        }
+        stats.hops += (self.visited.len() - before) as u64;
+        Ok(())
     }
 
     /// Searches from now on, until another [`Walk::leave_out`], as if `node` were not there, to whose place the probe is prepared.
@@ -169,12 +178,6 @@ impl Walk {
         self.absent.become_node(node, &mut self.probe, state, reader)
     }
 
-    /// Prepares to search with rising slack, up to `slack_ahead`: [`Walk::go_on`] with each.
-    pub(super) fn enter_for(&mut self, slack_ahead: f32) {
-        self.slack_ahead = slack_ahead;
-        self.enter();
-    }
-
     /// Offers the nearest entry point.
     fn enter(&mut self) {
         let nearest = self.entries.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
@@ -182,25 +185,6 @@ impl Walk {
             self.list.insert(estimate, entry);
             self.offered.push(entry);
         }
-    }
-
-    /// Searches from where it is.
-    pub(super) fn go_on<R: Reader>(
-        &mut self,
-        state: &State,
-        reader: &mut R,
-        options: &SearchOptions,
-        rest: &mut impl Rest,
-        stats: &mut Stats,
-    ) -> Result<(), Error> {
-        let before = self.visited.len();
-        self.expand_all(state, reader, options, rest, stats)?;
-        if !rest.is_enough() {
-            self.offer_entries(options, rest);
-            self.expand_all(state, reader, options, rest, stats)?;
-        }
-        stats.hops += (self.visited.len() - before) as u64;
-        Ok(())
     }
 
     /// Searches on for the rows of `k` nodes, more than before. `rest` must have `met` what was met, and `turned_away` what was turned
@@ -216,6 +200,11 @@ impl Walk {
     ) -> Result<(), Error> {
         self.nearest.reset(k);
         self.limit_equals(k, state);
+        if options.slack.is_finite() {
+            // A list that is short for ten rows has no room for the evidence on more.
+            let search_list = (options.search_list * k).div_ceil(EVIDENCE_ROWS).min(SEARCH_LIST_MAX);
+            self.list.grow(among_the_dead(k, &SearchOptions { search_list, ..options.clone() }, state));
+        }
         rest.rows.iter().for_each(|row| self.nearest.keep(row.near));
         let before = self.visited.len();
         self.take_back(self.nearest.reach(options.slack), rest);
@@ -275,23 +264,26 @@ impl Walk {
         stats: &mut Stats,
     ) -> Result<(), Error> {
         let (meta, model) = (&state.meta, &*state.model);
-        let slack_ahead = options.slack.max(self.slack_ahead);
-        while let Some((_, node)) = self.list.expand_within(self.nearest.reach(options.slack)) {
+        loop {
+            let within = self.nearest.reach(options.slack);
+            let Some((estimate, node)) = self.list.expand_within(within) else { break };
             if self.absent.node == Some(node) {
                 continue;
             }
+            rest.expand(estimate, self.list.expanded_rank(), self.nearest.reach(0.0));
             // The best of the others is likely the next: its bytes travel while this node is scored.
-            let likely = look_ahead(&self.list, meta, reader, None, 1, f32::INFINITY);
+            let likely = look_ahead(&self.list, meta, reader, None, 1, within);
             // A candidate beyond this would never be expanded: the k-th distance only falls. Before there is
             // one, the k-th estimate foretells it, give or take what estimates are off by.
             let foretold = if self.foretells { self.list.estimate_at(self.nearest.k - 1) } else { None };
-            let foretold = foretold.map(|estimate| estimate * FORETOLD * (1.0 + slack_ahead));
-            let reach = self.nearest.reach(slack_ahead).min(foretold.unwrap_or(f32::INFINITY));
+            let foretold = foretold.map(|estimate| estimate * FORETOLD * (1.0 + options.slack));
+            let reach = within.min(foretold.unwrap_or(f32::INFINITY));
             let (list, offered) = (RefCell::new(&mut self.list), &self.offered);
             let mut take = |estimate: f32, neighbor: NodeId| {
                 let mut list = list.borrow_mut();
                 // Entry points stand in the list under estimates of their own and must not enter twice.
-                if estimate <= reach && estimate < list.bound() && !offered.contains(&neighbor) {
+                // Few are: to ask both without a way out between them is quicker.
+                if (estimate <= reach) & (estimate < list.bound()) && !offered.contains(&neighbor) {
                     list.insert_or(estimate, neighbor, |estimate, node| rest.turn_away(estimate, node));
                 } else {
                     rest.turn_away(estimate, neighbor);
