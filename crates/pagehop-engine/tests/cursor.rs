@@ -173,3 +173,34 @@ fn rows_after_the_tenth_are_nearly_in_order() {
     println!("{common} of 2000");
     assert!(common > 1980, "{common} of the 20 times 100 nearest came among the first 100");
 }
+
+/// What a filter leaves is found nearly as well as what there is without one, in order: a row that comes after farther ones is too late.
+#[test]
+fn filters_cost_little_recall() {
+    let (dim, k) = (24, 10);
+    let rows = Rows::new(dim, embeddings(dim, 5000, 3));
+    let index = index(&rows, Metric::L2);
+    let queries = embeddings(dim, 300, 4);
+    let mut found = [0; 4];
+    for (found, every) in found.iter_mut().zip([1, 2, 5, 20]) {
+        for query in queries.chunks_exact(dim) {
+            let passes = |id: &u64| ((id - rows.ids[0]) / 7).is_multiple_of(every);
+            let mut truth = support::truth(&rows, Metric::L2, query, 5000);
+            truth.retain(passes);
+            let mut cursor = index.cursor(query, &options(100, 0.02, 4)).unwrap();
+            let (mut wanted, mut farthest) = (Vec::new(), 0.0);
+            while wanted.len() < k {
+                let hit = cursor.next_hit().unwrap().unwrap();
+                if hit.distance >= farthest && passes(&hit.row_id) {
+                    wanted.push(hit.row_id);
+                }
+                farthest = hit.distance.max(farthest);
+            }
+            *found += wanted.iter().filter(|id| truth[..k].contains(id)).count();
+        }
+    }
+    let recalls = found.map(|found| found as f64 / 3000.0);
+    println!("recall of the ten nearest of all, every 2nd, 5th and 20th row: {recalls:?}");
+    assert!(recalls[0] > 0.9);
+    assert!(recalls.iter().all(|recall| *recall > recalls[0] - 0.05), "{recalls:?}");
+}

@@ -4,13 +4,15 @@
 //! ```text
 //! first phase   a Searcher's search for the ten nearest: they are handed out as it found them
 //!               what it turns away is written down, and not looked at again unless more rows are wanted
-//!               then the search goes on for one more, with what may now matter of what was turned away
+//!               then the search goes on for a few more and for twice as many, with what may now matter of what was turned away
 //! second phase  after some dozens of rows the frontier is unbounded: all that was written down, less what was visited
-//!               a row is handed out once the evidence is in; until then the nearest candidate is expanded
+//!               rows are handed out once the evidence is in for as many as there were; until then the nearest candidate is
+//!               expanded
 //! ```
 //!
 //! The evidence is what ends a search: no unexpanded estimate is nearer than `1 + slack` times the distance of the row. So
-//! rows come in order, except that one which its estimate had hidden may come after a farther one.
+//! rows come in order, except that one which its estimate had hidden may come after a farther one. The fewer rows are searched for at a
+//! time, the more often that happens.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,8 +29,23 @@ use crate::page::{PageId, Pages, Reader};
 use crate::quantize::prepare::ToDistance;
 use crate::{Error, Metric, SearchOptions, Stats};
 
-/// Rows that are searched for one by one: it costs a look at all that was turned away, for each of them.
+/// Rows that the first phase searches for: each time that it goes on costs a look at all that was turned away.
 const WIDENED_ROWS: usize = 40;
+
+/// Rows beyond the tenth that are searched for one by one: whoever wants ten in order often asks for a few more, and then ends.
+const ONE_BY_ONE: usize = 3;
+/// Most rows that are searched for at a time: limits are looked at between rows.
+const AT_ONCE: usize = 256;
+
+/// How many rows are searched for when `k` were found and more are wanted. A row that turns up after farther ones were handed out is too
+/// late for whoever wants them in order; of rows that are searched for one by one many are.
+fn wider(k: usize) -> usize {
+    match k {
+        0..EVIDENCE_ROWS => EVIDENCE_ROWS,
+        _ if k < EVIDENCE_ROWS + ONE_BY_ONE => k + 1,
+        _ => k + k.min(AT_ONCE),
+    }
+}
 
 /// One row that a cursor found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -158,15 +175,12 @@ impl<'i, P: Pages> Cursor<'i, P> {
                 }
                 Phase::First(handed) => self.go_on(handed)?,
                 Phase::Second => {
-                    if self.onward.nearest_is_certain(&self.options)
-                        && let Some(nearest) = self.onward.waiting.pop().map(|Reverse(nearest)| nearest)
-                    {
-                        return Ok(Some(self.found(&self.met.rows[key_id(nearest) as usize])));
+                    if let Some(row) = self.onward.hand_out(&self.options) {
+                        return Ok(Some(self.found(&self.met.rows[row])));
                     }
                     match self.onward.frontier.pop() {
                         Some(Reverse(open)) => self.expand(key_id(open))?,
-                        None if self.onward.waiting.is_empty() => return Ok(None),
-                        None => {}
+                        None => return Ok(None),
                     }
                 }
             }
@@ -179,8 +193,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
         let rows = match self.phase {
             Phase::Begin => &[],
             Phase::First(_) => &self.met.rows[self.met.first..],
-            Phase::Second => match self.onward.waiting.peek() {
-                Some(Reverse(key)) => std::slice::from_ref(&self.met.rows[key_id(*key) as usize]),
+            Phase::Second => match self.onward.nearest() {
+                Some(row) => std::slice::from_ref(&self.met.rows[row]),
                 None => &[],
             },
         };
@@ -208,7 +222,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
             self.phase = Phase::Second;
             return Ok(());
         }
-        walk.widen(k + 1, state, reader, options, met, stats)?;
+        walk.widen(wider(k), state, reader, options, met, stats)?;
         met.arrange();
         Ok(())
     }
@@ -253,7 +267,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
 
     /// One hop of the second phase.
     fn expand(&mut self, node: NodeId) -> Result<(), Error> {
-        let Self { onward: Onward { frontier, seen, waiting }, state, met, reader, .. } = self;
+        let Self { onward: Onward { frontier, seen, waiting, .. }, state, met, reader, .. } = self;
         let (meta, model) = (&state.meta, &*state.model);
         // The nearest of the others is likely the next: its bytes travel while this node is scored.
         if let Some(Reverse(likely)) = frontier.peek() {
@@ -358,14 +372,23 @@ struct Onward {
     frontier: BinaryHeap<Reverse<u64>>,
     /// Every node that was visited or is in the frontier.
     seen: NodeSet,
-    /// Keys of distance and position in [`Met::rows`]: rows visited and not handed out.
+    /// Keys of distance and position in [`Met::rows`]: rows visited that are not certain.
     waiting: BinaryHeap<Reverse<u64>>,
+    /// The same of rows that are, and are handed out when there are enough of them.
+    certain: BinaryHeap<Reverse<u64>>,
+    /// How many of these are to be handed out before others are looked for.
+    ready: usize,
+    /// Rows that were handed out, in both phases.
+    out: usize,
 }
 
 impl Onward {
     /// Takes over from the walk.
     fn begin(&mut self, walk: &Walk, met: &mut Met) {
         self.waiting.clear();
+        self.certain.clear();
+        self.ready = 0;
+        self.out = met.rows.iter().filter(|row| row.is_out).count();
         for (at, row) in met.rows.iter().enumerate().filter(|(_, row)| !row.is_out) {
             self.waiting.push(Reverse(key(row.near.distance, at as u32)));
         }
@@ -381,9 +404,34 @@ impl Onward {
     }
 
     fn memory_bytes(&self) -> usize {
-        let keys = self.frontier.capacity() + self.waiting.capacity();
+        let keys = self.frontier.capacity() + self.waiting.capacity() + self.certain.capacity();
         // A table has a byte of its own for each place.
         keys * size_of::<u64>() + self.seen.capacity() * (size_of::<NodeId>() + 1)
+    }
+
+    /// The position of a row that may be handed out, and then is: of some dozens that are certain the nearest. `None` if a candidate
+    /// must be expanded before, or if there is nothing left.
+    fn hand_out(&mut self, options: &SearchOptions) -> Option<usize> {
+        if self.ready == 0 {
+            while self.nearest_is_certain(options) {
+                let Some(row) = self.waiting.pop() else { break };
+                self.certain.push(row);
+            }
+            let is_last = self.frontier.is_empty();
+            if is_last || self.certain.len() >= wider(self.out) - self.out {
+                self.ready = self.certain.len();
+            }
+        }
+        self.ready = self.ready.checked_sub(1)?;
+        self.out += 1;
+        self.certain.pop().map(|Reverse(row)| key_id(row) as usize)
+    }
+
+    /// The position of the nearest row that was not handed out.
+    fn nearest(&self) -> Option<usize> {
+        let (certain, waiting) = (self.certain.peek(), self.waiting.peek());
+        let nearest = certain.into_iter().chain(waiting).map(|Reverse(row)| row).min()?;
+        Some(key_id(*nearest) as usize)
     }
 
     /// Whether no candidate left may be nearer than the nearest row waiting, by the evidence on which a search for as many
