@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from devserver import DevServerError
 from fake_servers import FakeBench, FakeInstance, FakeProduct, run
 from labservers import innodb, mariadb, postgres
 from labservers.releases import FOLDER
@@ -17,6 +18,7 @@ from pagehop_lab.analysis.attributes import CASES, LONG_NAME, names
 from pagehop_lab.analysis.oltp import Case
 from pagehop_lab.measure import attributes, profile
 from pagehop_lab.measure.attributes import Documents
+from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.wires import MysqlWire, Where
 from pagehop_lab.plan import PlanError
 from pagehop_lab.plan.servers import needed_bytes, read_servers
@@ -79,6 +81,15 @@ def test_every_document_is_found_by_its_key_and_y(server: postgres.Instance, mod
     assert (raw["toast_bytes_per_row"] > 0) == (model != "columns")
     assert raw["bytes_per_row"] > 400 * 4
     assert server.execute("SELECT count(*) FROM pg_class WHERE relname = 'documents'")[0][0] == 0
+
+
+def test_a_server_that_is_gone_is_said(server: postgres.Instance) -> None:
+    gone = Documents(Where("host=/nowhere"), "json", 2, "last", 2, 1)
+    with pytest.raises(MeasureError, match="could not be loaded: connection failed"):
+        attributes._fill(gone.where, gone)
+    with pytest.raises(DevServerError, match="serial"):
+        attributes.measure(server, "nosuch serial", 2, "last", 2, 0.1, 1)
+    assert server.running
 
 
 def test_documents_of_mariadb() -> None:

@@ -13,8 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from devserver import DevServerError
 from pagehop_lab.analysis.attributes import PROFILED, names, wanted_name
 from pagehop_lab.measure import profile
+from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.steps import State, Step, carry_out, per_second, percentiles, raw_of
 from pagehop_lab.measure.wires import Numbers, Where
 
@@ -48,9 +50,7 @@ def measure(
     begun = time.monotonic()
     server.execute(documents.create())
     try:
-        wire = where.open()
-        for statement in documents.inserts():
-            wire.execute(statement)
+        _fill(where, documents)
         server.settle()
         load_s = time.monotonic() - begun
         sizes = {"bytes_per_row": (server.data_bytes() - empty_bytes) / rows, **_out_of_line(server, where, rows)}
@@ -59,12 +59,24 @@ def measure(
         if count in PROFILED:
             raw |= _profile(server, documents)
     finally:
-        server.execute(f"DROP TABLE {TABLE}")
+        # A server that died is told by what it was asked before.
+        with contextlib.suppress(DevServerError):
+            server.execute(f"DROP TABLE {TABLE}")
     return raw | sizes | {
         "load_s": load_s,
         "plan": plan,
         "index_used": "PRIMARY" in plan if where.is_mysql else f"using {TABLE}_pkey" in plan,
     }  # fmt: skip
+
+
+def _fill(where: Where, documents: Documents) -> None:
+    try:
+        wire = where.open()
+        for statement in documents.inserts():
+            wire.execute(statement)
+    except Exception as error:
+        # Each library has errors of its own.
+        raise MeasureError(f"the documents could not be loaded: {error}") from None
 
 
 def _asked(server: Server, documents: Documents, seconds: float) -> dict[str, Any]:
