@@ -65,10 +65,10 @@ def test_a_window_of_rows_moves_and_is_asked(server: postgres.Instance) -> None:
 
 def test_what_a_server_refuses_is_said(server: postgres.Instance) -> None:
     wire = PostgresWire(server.dsn())
-    assert wire.numbers(b"one", "SELECT $1::int WHERE $1::int > $2::int", 2).ask((7, 6)) == 1
-    assert wire.numbers(b"none", "SELECT $1::int WHERE $1::int > $2::int", 2).ask((6, 7)) == 0
+    assert wire.numbers("one", "SELECT $1::int WHERE $1::int > $2::int", 2).ask((7, 6)) == 1
+    assert wire.numbers("none", "SELECT $1::int WHERE $1::int > $2::int", 2).ask((6, 7)) == 0
     with pytest.raises(RuntimeError, match="division by zero"):
-        wire.numbers(b"wrong", "SELECT 1 / $1::int", 1).ask((0,))
+        wire.numbers("wrong", "SELECT 1 / $1::int", 1).ask((0,))
     with pytest.raises(RuntimeError, match="nowhere"):
         wire.execute(b"SELECT * FROM nowhere")
 

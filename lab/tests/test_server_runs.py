@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from devserver import DevServerError
 from fake_servers import CASES, FakeBench, FakeInstance, FakeProduct, dying, plan_of, run
 from pagehop_lab.analysis.oltp import Case
 from pagehop_lab.plan import PlanError
@@ -88,6 +89,16 @@ def test_a_server_that_is_killed_loses_only_what_it_was_asked(tmp_path: Path, pr
     assert measured(results, "old") == [CASES[0], *CASES[2:]]
     results, _ = run(plan_of("old", "new"), tmp_path / "run", bench, product, retry=True)
     assert results.sound
+
+
+def test_a_server_that_refuses_a_statement_of_ours_loses_only_that(tmp_path: Path, product: FakeProduct) -> None:
+    def on(_: FakeInstance, case: Case) -> None:
+        if case.script == "insert":
+            raise DevServerError("postgres old.1: the connection was refused")
+
+    results, said = run(plan_of("old"), tmp_path / "run", FakeBench(on), product)
+    assert measured(results, "old") == list(CASES[:-1])
+    assert "failed: postgres old.1: the connection was refused" in said
 
 
 def test_after_ctrl_c_nothing_is_lost_and_no_server_is_left(tmp_path: Path, product: FakeProduct) -> None:

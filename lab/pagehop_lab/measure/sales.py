@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 
 from pagehop_lab.measure import inserts
 from pagehop_lab.measure.steps import State
-from pagehop_lab.measure.wires import PostgresNumbers, PostgresWire
+from pagehop_lab.measure.wires import Numbers, Where
 
 TABLE = "sales"
 _COLUMNS = "transactionid, dateandtime, cashregisterid, customerid, productid, price, data"
@@ -41,53 +42,62 @@ class Tables(Protocol):
     @property
     def pid(self) -> int: ...
 
-    def dsn(self) -> str: ...
-
     def execute(self, *statements: str) -> list[Any]: ...
+
+    def settle(self) -> None: ...
+
+    def data_bytes(self) -> int: ...
 
 
 def load(tables: Tables, rows: int, seed: int, timeout_s: float) -> dict[str, Any]:
     """Rows without secondary indexes, 100 in a commit (l.i0), then the three indexes, one after the other (l.x)."""
     tables.execute(_CREATE)
-    said = inserts.fill(tables.pid, Sales(tables.dsn(), seed, "range"), rows, timeout_s)
+    said = inserts.fill(tables.pid, Sales(Where.of(tables), seed, "range"), rows, timeout_s)
     seconds: dict[str, float] = {}
+    before = tables.data_bytes()
     for name, columns in INDEXES.items():
         begun = time.monotonic()
         tables.execute(f"CREATE INDEX {name} ON {TABLE} ({', '.join(columns)})")
         seconds[name] = time.monotonic() - begun
-    sizes = [int(tables.execute(f"SELECT pg_relation_size('{name}')")[0][0]) for name in INDEXES]
-    tables.execute(f"VACUUM (ANALYZE) {TABLE}", "CHECKPOINT")
-    return said | {"index_s": sum(seconds.values()), "index_seconds": seconds, "index_bytes": sum(sizes)}
+    index_bytes = tables.data_bytes() - before
+    tables.settle()
+    return said | {"index_s": sum(seconds.values()), "index_seconds": seconds, "index_bytes": index_bytes}
 
 
 def write(tables: Tables, seed: int, state: State, commit_rows: int, seconds: float) -> dict[str, Any]:
     """Inserts and deletes as fast as they go (l.i1, l.i2)."""
     # Other rows come than those that are there.
-    return inserts.write(tables.pid, Sales(tables.dsn(), seed + 1, "range"), state, commit_rows, seconds)
+    return inserts.write(tables.pid, Sales(Where.of(tables), seed + 1, "range"), state, commit_rows, seconds)
 
 
 def query(tables: Tables, seed: int, state: State, kind: str, rate: float, seconds: float) -> dict[str, Any]:
     """Queries that an index covers (`range`, qr) or by key (`point`, qp) beside rows that come and go."""
-    rows = Sales(tables.dsn(), seed + 2, kind)
-    plans = {name: "\n".join(row[0] for row in tables.execute(f"EXPLAIN {text}")) for name, text in rows.samples()}
+    rows = Sales(Where.of(tables), seed + 2, kind)
+    form = "FORMAT=JSON " if rows.where.is_mysql else ""
+    plans = {
+        name: "\n".join(str(row[0]) for row in tables.execute(f"EXPLAIN {form}{text}")) for name, text in rows.samples()
+    }
     raw, moved = inserts.query(tables.pid, rows, state, rate, seconds)
     given = moved.asked[:, 2]
     return raw | {
         "rows_per_answer": float(given.mean()),
         "rows_short_count": int((given == 0).sum()),
-        "index_used": all(
-            f"Index Only Scan using {name}" in plan or f"{name}_pkey" in plan for name, plan in plans.items()
-        ),
+        "index_used": all(_uses(plan, name) for name, plan in plans.items()),
         "plan": "\n\n".join(plans.values()),
         "arrays": inserts.arrays_of(moved),
     }
+
+
+def _uses(plan: str, index: str) -> bool:
+    """Whether a plan, in words of PostgreSQL or in JSON of the others, reads an index."""
+    return re.search(rf'Scan using {index}\b|Scan on {index}\b|"(?:key|index_name)": "{index}"', plan) is not None
 
 
 @dataclass(frozen=True)
 class Sales:
     """The table, for clients."""
 
-    dsn: str
+    where: Where
     seed: int
     kind: str
     """Which queries are asked, `range` or `point`."""
@@ -103,7 +113,7 @@ class Sales:
     def samples(self) -> list[tuple[str, str]]:
         """One query of each kind, by the index that it is to use."""
         if self.kind == "point":
-            return [(TABLE, _by_key().replace("$", "").replace("ANY", ""))]
+            return [("PRIMARY" if self.where.is_mysql else f"{TABLE}_pkey", _by_key().replace("$", ""))]
         return [(name, _covered(columns).replace("$1", "1")) for name, columns in INDEXES.items()]
 
 
@@ -112,7 +122,7 @@ class SalesConnection:
 
     def __init__(self, rows: Sales) -> None:
         self._rows = rows
-        self._wire = PostgresWire(rows.dsn)
+        self._wire = rows.where.open()
         self._random = np.random.default_rng(rows.seed)
         self._forms: dict[int, list[str]] = {}
 
@@ -136,17 +146,17 @@ class SalesConnection:
     # Once one of these is wanted, this is a session that asks.
 
     @cached_property
-    def _points(self) -> tuple[PostgresNumbers, list[float]]:
+    def _points(self) -> tuple[Numbers, list[float]]:
         shares = self._random.random(_POOL_RANDOM + ANSWER_ROWS).tolist()
-        return self._wire.numbers(b"point", _by_key(), ANSWER_ROWS), shares
+        return self._wire.numbers("point", _by_key(), ANSWER_ROWS), shares
 
     @cached_property
-    def _ranges(self) -> list[tuple[PostgresNumbers, list[tuple[int]]]]:
+    def _ranges(self) -> list[tuple[Numbers, list[tuple[int]]]]:
         found = []
         for name, columns in INDEXES.items():
             # The last few have fewer rows after them than wanted.
             drawn = self._random.integers(_MOST[columns[0]] * 99 // 100, size=_POOL_RANDOM).tolist()
-            found.append((self._wire.numbers(name.encode(), _covered(columns), 1), [(one,) for one in drawn]))
+            found.append((self._wire.numbers(name, _covered(columns), 1), [(one,) for one in drawn]))
         return found
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,8 +101,14 @@ class _Shared:
         self.deleted = context.Value("q", 0, lock=False)
 
 
-def carry_out(server: int, rows: Rows, state: State, step: Step) -> Moved:
-    """Lets clients work on the table of the server with this process id. MeasureError if one of them fails."""
+Around = Callable[[Sequence[int]], contextlib.AbstractContextManager[None]]
+
+
+def carry_out(server: int, rows: Rows, state: State, step: Step, around: Around | None = None) -> Moved:
+    """Lets clients work on the table of the server with this process id. MeasureError if one of them fails.
+
+    What is `around` it is told the server's processes when all connections are open.
+    """
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="pagehop-steps-") as folder:
         place = Path(folder)
@@ -122,7 +129,8 @@ def carry_out(server: int, rows: Rows, state: State, step: Step) -> Moved:
                 with on_one_core(_Served(server)):
                     _begin(processes[:1], shared, 1)
             _begin(processes[int(step.asks) :], shared, len(processes))
-            spent = _watch(server, processes, shared, step)
+            with contextlib.nullcontext() if around is None else around(family(server)):
+                spent = _watch(server, processes, shared, step)
         finally:
             shared.stop.set()
             for process in processes:

@@ -10,18 +10,21 @@ from typing import Any, cast
 
 from labservers.configuration import DURABILITIES, REDO_MIB, Configuration, Durability
 from labservers.releases import releases
+from pagehop_lab.analysis.attributes import CASES as ATTRIBUTE_CASES
+from pagehop_lab.analysis.attributes import MODELS
 from pagehop_lab.analysis.inserts import STEPS, VECTOR_STEPS
 from pagehop_lab.analysis.oltp import CASES, Case
 from pagehop_lab.plan.model import OptionValue, without_passwords
 from pagehop_lab.plan.tables import PlanError, Table, choose, nearest
 
-SUITES = ("oltp", "inserts", "vector-inserts")
+SUITES = ("oltp", "inserts", "vector-inserts", "attributes")
 BY_URL = "by-url"
 """What a server that runs already is called instead of a version."""
 PRODUCTS = {
     "oltp": ("postgres", "mariadb", "mysql"),
-    "inserts": ("postgres",),
+    "inserts": ("postgres", "mariadb", "mysql"),
     "vector-inserts": ("pgvector", "pagehop-postgres"),
+    "attributes": tuple(MODELS),
 }
 
 
@@ -86,12 +89,26 @@ class VectorLoad(InsertsLoad):
     queries: int = 1000
 
 
+@dataclass(frozen=True)
+class AttributesLoad(ServersLoad):
+    """The same for documents, which are made anew for each number of attributes."""
+
+    rows: int = 2_000
+    repeats: int = 2
+
+
 _LOADS: Mapping[str, ServersLoad] = {
     "oltp": ServersLoad(),
     "inserts": InsertsLoad(),
     "vector-inserts": VectorLoad(),
+    "attributes": AttributesLoad(),
 }
-_CASES: Mapping[str, tuple[Case, ...]] = {"oltp": CASES, "inserts": STEPS, "vector-inserts": VECTOR_STEPS}
+_CASES: Mapping[str, tuple[Case, ...]] = {
+    "oltp": CASES,
+    "inserts": STEPS,
+    "vector-inserts": VECTOR_STEPS,
+    "attributes": ATTRIBUTE_CASES,
+}
 
 
 @dataclass(frozen=True)
@@ -194,11 +211,12 @@ def versions_plan(product: str, versions: str, repeats: int, suite: str) -> str:
     wanted = expanded(product, versions)
     listed = ", ".join(f'"{version}"' for version in wanted)
     name = f"{product}-{versions.replace('..', '-to-').replace(',', '-')}-{suite}"
+    rounds = "\nrounds = 8" if suite == "oltp" else ""
     return f"""name = "{name}"
 suite = "{suite}"
 
 [load]
-repeats = {repeats}
+repeats = {repeats}{rounds}
 
 [[server]]
 product = "{product}"
@@ -245,7 +263,7 @@ def _load(table: Table, suite: str) -> ServersLoad:
         "rounds": table.take("rounds", int, known.rounds, least=1) if suite == "oltp" else 1,
         "load_timeout_s": table.take("load_timeout_s", float, known.load_timeout_s, least=1),
     }
-    if isinstance(known, InsertsLoad) and (common["clients"] != 1 or common["warmup_s"] != known.warmup_s):
+    if suite != "oltp" and (common["clients"] != 1 or common["warmup_s"] != known.warmup_s):
         raise PlanError(f"{table.place}: {suite} has one client of each kind and does not warm up")
     if not isinstance(known, VectorLoad):
         table.refuse_unknown()
@@ -282,6 +300,9 @@ def _servers(table: Table, suite: str) -> list[ServerSpec]:
     slowed = table.take("slowed", float, 0.0, least=0) if suite == "oltp" else 0.0
     doubled = table.take("doubled", float, 0.0, least=0) if suite == "oltp" else 0.0
     options = tuple(table.take_table("options").rest().items()) if suite == "vector-inserts" else ()
+    if suite == "attributes":
+        model = choose(table.at("model"), table.take("model", str, MODELS[product][0]), MODELS[product])
+        options = (("model", model),)
     label = table.take("label", str, "")
     table.refuse_unknown()
     if not versions:
@@ -301,6 +322,9 @@ def needed_bytes(plan: ServersPlan) -> int:
     if isinstance(plan.load, VectorLoad):
         row_bytes += 4 * _COPIES * int(plan.load.dataset.rpartition("-")[2])
         written_s = len(plan.cases) * plan.load.seconds
+    if isinstance(plan.load, AttributesLoad):
+        # One table at a time, and its log.
+        row_bytes, written_s = 2 * _ATTRIBUTE_BYTES * max(case.range for case in plan.cases), 0
     each = _EMPTY_BYTES + plan.load.rows * row_bytes + int(written_s * _LOG_BYTES_PER_S)
     ours = [server for server in plan.servers if server.url is None]
     return each * len(ours) + (REDO_MIB << 20) * sum(server.product in ("mariadb", "mysql") for server in ours)
@@ -310,6 +334,7 @@ def needed_bytes(plan: ServersPlan) -> int:
 _EMPTY_BYTES = 100 << 20
 _ROW_BYTES = 800
 _LOG_BYTES_PER_S = 50 << 20
+_ATTRIBUTE_BYTES = 32
 # A vector is in its table, in its index, and in both once more before what was deleted is cleaned up.
 _COPIES = 6
 

@@ -53,6 +53,12 @@ _HOW = {
         "invalid, and compared with nothing, if a query failed, the client took more than 20% of the machine's CPU, or "
         "storage was read."
     ),
+    "attributes": (
+        "For each number of attributes and each layout a table is made, filled, settled, asked by one client at full "
+        "speed on one core with its connection, and dropped; every other time the servers go the other way round. A "
+        "figure is invalid, and compared with nothing, if anything failed, the client took more than 20% of the "
+        "machine's CPU, storage was read, the key's index was not used, or an answer had not one row."
+    ),
     "inserts": (
         "Every server has new data, three secondary indexes, and clients in processes of their own: one inserts, one "
         "deletes as much, one asks. A figure is invalid, and compared with nothing, if anything failed, the clients "

@@ -16,6 +16,7 @@ from pagehop_lab.report.page import Head, head_of, page
 from pagehop_lab.store import RunFolder, StoreError
 from pagehop_lab.suites import (
     agreement,
+    attributes,
     cold,
     concurrency,
     equal_recall,
@@ -41,6 +42,7 @@ SUITES: Mapping[str, Callable[[Results], list[Section]]] = {
 }
 SERVER_SUITES: Mapping[str, ServerSuite] = {
     "oltp": (oltp.sections, oltp.of_the_run),
+    "attributes": (attributes.sections, attributes.of_the_run),
     "inserts": (inserts.sections, inserts.of_the_run),
     "vector-inserts": (vector_inserts.sections, vector_inserts.of_the_run),
 }

@@ -11,8 +11,9 @@ from labservers import innodb, mariadb, mysql, postgres, running, sysbench
 from labservers.configuration import Configuration
 from labservers.tree import Tree
 from pagehop_lab import data
+from pagehop_lab.analysis.attributes import MODELS
 from pagehop_lab.analysis.oltp import Case
-from pagehop_lab.measure import oltp, oltp_turns, sales, vector_inserts
+from pagehop_lab.measure import attributes, oltp, oltp_turns, sales, vector_inserts
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.steps import State
 from pagehop_lab.plan.servers import ServerSpec, ServersPlan, VectorLoad
@@ -69,6 +70,50 @@ class OrRunning:
         return self.ours.new(server, configuration) if server.url is None else running.Instance(server.url)
 
 
+@dataclass(frozen=True)
+class DocumentServer:
+    """A server, and how it keeps documents."""
+
+    ours: Any
+    model: str
+
+    @property
+    def pid(self) -> int | None:
+        return int(self.ours.pid)
+
+    @property
+    def running(self) -> bool:
+        return bool(self.ours.running)
+
+    def start(self) -> None:
+        self.ours.start()
+
+    def settle(self) -> None:
+        self.ours.settle()
+
+    def data_bytes(self) -> int:
+        return int(self.ours.data_bytes())
+
+    def remove(self) -> None:
+        self.ours.remove()
+
+
+@dataclass(frozen=True)
+class WithModel:
+    """Servers that keep documents."""
+
+    ours: Product
+
+    def version(self, server: ServerSpec) -> str:
+        return self.ours.version(server)
+
+    def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:
+        return self.ours.settings(server, configuration)
+
+    def new(self, server: ServerSpec, configuration: Configuration) -> Instance:
+        return DocumentServer(self.ours.new(server, configuration), str(dict(server.options)["model"]))
+
+
 _PRODUCTS: dict[str, Product] = {
     "postgres": OrRunning(Postgres()),
     "mariadb": OrRunning(InnoDb(mariadb.PRODUCT, mariadb.of_version)),
@@ -80,6 +125,8 @@ _PRODUCTS: dict[str, Product] = {
 
 def of_plan(plan: ServersPlan) -> Mapping[str, Product]:
     """The servers that a plan may name."""
+    if plan.suite == "attributes":
+        return {name: WithModel(_PRODUCTS[name]) for name in MODELS}
     # What rows leave behind as they come and go is to be cleaned up meanwhile, as in real life.
     return _PRODUCTS if plan.suite == "oltp" else {**_PRODUCTS, "postgres": Postgres(**CLEANING)}
 
@@ -165,10 +212,27 @@ class VectorInserts:
         return vector_inserts.query(instance, self._dataset, state, case.range, seconds)
 
 
+@dataclass
+class Attributes:
+    """One attribute of one document; the server knows how it keeps documents."""
+
+    plan: ServersPlan
+
+    def load(self, instance: Any) -> dict[str, Any]:
+        assert isinstance(instance, DocumentServer)
+        return {"load_s": 0.0}
+
+    def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
+        assert not slowed
+        load, seed = self.plan.load, self.plan.seed
+        return attributes.measure(instance.ours, instance.model, case.range, case.script, load.rows, load.seconds, seed)
+
+
 _BENCHES: Mapping[str, Callable[[ServersPlan], Bench]] = {
     "oltp": Sysbench,
     "inserts": Inserts,
     "vector-inserts": VectorInserts,
+    "attributes": Attributes,
 }
 
 

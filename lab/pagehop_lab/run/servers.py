@@ -211,8 +211,8 @@ class ServersRunner:
             return
         try:
             measured: dict[str, Any] | MeasureError = self.bench.measure(instance, case, server.slowed)
-        except MeasureError as error:
-            measured = error
+        except (MeasureError, DevServerError) as error:
+            measured = MeasureError(str(error))
         self._keep(spec, measured, instance, is_wanted)
 
     def _in_turns(
