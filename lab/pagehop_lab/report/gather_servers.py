@@ -119,8 +119,9 @@ def _facts(folder: RunFolder, plan: ServersPlan) -> list[ServerFacts]:
         record = engines.get(server.name)
         builds = [one for one in folder.all("builds") if one.identity["server"] == server.name]
         failed = record.failed if record is not None else None
-        failed = failed or next((one.failed for one in builds if one.failed), None)
-        raw = record.raw if record is not None else {}
         loads = [one.raw for one in builds if one.failed is None]
+        if not loads:
+            failed = failed or next((one.failed for one in builds if one.failed), None)
+        raw = record.raw if record is not None else {}
         found.append(ServerFacts(server.name, raw.get("version"), raw.get("settings", {}), failed, loads))
     return found
