@@ -62,10 +62,10 @@ def checked(product: str, command: tuple[str | Path, ...], base: Path, share: Pa
 class Instance:
     """Data and, while it runs, a server over them. Both go when the context is left, or the process ends."""
 
-    def __init__(self, program: Program, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, program: Program, settings: Mapping[str, str] | None = None, place: Path | None = None) -> None:
         """Makes the data of a server that does not run yet; `settings` are its options without their dashes."""
         self.program = program
-        self.folder = Path(tempfile.mkdtemp(prefix=f"pagehop-{program.product}-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"pagehop-{program.product}-", dir=place))
         self.data = self.folder / "data"
         self.log = self.folder / "log"
         self.socket = self.folder / "socket"

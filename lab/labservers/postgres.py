@@ -39,8 +39,8 @@ class Instance(Cluster):
 
     product = PRODUCT
 
-    def __init__(self, server: Server, settings: Mapping[str, str]) -> None:
-        super().__init__(server, dict(settings))
+    def __init__(self, server: Server, settings: Mapping[str, str], place: Path | None = None) -> None:
+        super().__init__(server, dict(settings), place)
 
     def _launch(self) -> None:
         program, port = self.server.bin / "postgres", str(self.port)

@@ -45,9 +45,11 @@ def open_clusters() -> list[Cluster]:
 class Cluster:
     """Data and, while it runs, a server over them. Both go when the context is left, or the process ends."""
 
-    def __init__(self, server: Server, settings: Mapping[str, Setting] | None = None) -> None:
-        """Makes a cluster that does not run yet."""
-        self._prepare(server)
+    def __init__(
+        self, server: Server, settings: Mapping[str, Setting] | None = None, place: Path | None = None
+    ) -> None:
+        """Makes a cluster that does not run yet, in `place` if it is given."""
+        self._prepare(server, place)
         password_file = self.folder / "password"
         password_file.write_text(self.password)
         server_owner().own(password_file)
@@ -61,9 +63,9 @@ class Cluster:
             conf.write(f"\ninclude '{_SETTINGS_FILE}'\n")
         self.configure(settings or {})
 
-    def _prepare(self, server: Server) -> None:
+    def _prepare(self, server: Server, place: Path | None = None) -> None:
         self.server = server
-        self.folder = Path(tempfile.mkdtemp(prefix="pagehop-pg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="pagehop-pg-", dir=place))
         server_owner().own(self.folder)
         self.data = self.folder / "data"
         self.log = self.folder / "log"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pagehop_lab.analysis.point_reads import TIMES_MIN
 from pagehop_lab.analysis.verdicts import Verdicts
 
 # A load generator that takes more of the machine's CPU is part of what it measures.
@@ -15,6 +16,8 @@ OTHERS_MAX = 0.1
 # A step whose writes fall behind more has failed, and its queries say nothing.
 WRITE_SHARE_MIN = 0.95
 CLOCK_JUMP_MAX_S = 0.1
+# What is this rarely read was in memory.
+COLD_READS_MIN = 0.2
 FEW = 10
 
 
@@ -31,12 +34,15 @@ def judge_load(raw: Mapping[str, Any]) -> Verdicts:
     if raw.get("write_target") and raw["rows_per_s"] < WRITE_SHARE_MIN * raw["write_target"]:
         share = raw["rows_per_s"] / raw["write_target"]
         wrong.append(f"rate: {share:.0%} of {raw['write_target']:g} rows a second were written")
+    wrong += _of_storage(raw)
     if raw.get("index_used") is False:
         wrong.append("plan: the index was not used")
     if raw.get("rows_short_count"):
         wrong.append(f"rows: {raw['rows_short_count']} answers had fewer rows than wanted")
     if raw.get("rows_gone_count"):
         wrong.append(f"rows: {raw['rows_gone_count']} rows were given that were not there")
+    if raw.get("times_memory") is not None and raw["times_memory"] < TIMES_MIN:
+        noted.append(f"size: compressed, the data are {raw['times_memory']:.1f} times the memory")
     if raw["other_busy_cores"] is not None and raw["other_busy_cores"] > OTHERS_MAX:
         noted.append(f"others were running: {raw['other_busy_cores']:.2f} cores were busy with something else")
     if abs(raw["clock_jump_s"]) > CLOCK_JUMP_MAX_S:
@@ -48,3 +54,14 @@ def judge_load(raw: Mapping[str, Any]) -> Verdicts:
     if raw.get("doubled"):
         noted.append(f"{raw['doubled']:.0%} of the events were executed twice on purpose")
     return Verdicts(tuple(wrong), tuple(noted))
+
+
+def _of_storage(raw: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a figure of reads that are to come from storage, or of writes that are to go there."""
+    wrong = []
+    if raw.get("settled") is False:
+        wrong.append(f"settling: rates still went one way after {raw['settle_s']:.0f} s")
+    disk = raw.get("disk")
+    if disk is not None and disk["reads_per_query"] < COLD_READS_MIN:
+        wrong.append(f"cache: declared larger than memory, but only {disk['reads_per_query']:.3f} reads a query")
+    return wrong

@@ -95,8 +95,9 @@ def measure(tree: Tree, subject: Subject, ask: Ask) -> dict[str, Any]:
 
 def begin(tree: Tree, subject: Subject, ask: Ask, interval_s: float, more: Sequence[str]) -> subprocess.Popen[bytes]:
     """Starts sysbench on a test, which it runs until it is killed."""
-    words = [f"--case={ask.script}", f"--range={ask.range}", f"--threads={ask.clients}", f"--interval={interval_s}"]
-    command = [*_command(tree, subject, ask.rows, ask.seed), *words, *more, "--time=0", "run"]
+    command = script_command(
+        tree, subject, ask.rows, ask.seed, ask.script, ask.clients, ask.range, interval_s, more
+    )  # fmt: skip
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_env(tree),
         start_new_session=True,
@@ -196,6 +197,15 @@ def place(subject: Subject, ask: Ask) -> contextlib.AbstractContextManager[None]
     if ask.clients > 1 or subject.pid is None:
         return contextlib.nullcontext()
     return on_one_core(cast(HasProcess, subject))
+
+
+def script_command(
+    tree: Tree, subject: Subject, rows: int, seed: int, script: str, clients: int, length: int = 100,
+    interval_s: float = _INTERVAL_S, more: Sequence[str] = (),
+) -> list[str]:  # fmt: skip
+    """What asks one test until it is ended."""
+    words = [f"--case={script}", f"--range={length}", f"--threads={clients}", f"--interval={interval_s}"]
+    return [*_command(tree, subject, rows, seed), *words, *more, "--time=0", "run"]
 
 
 def _command(tree: Tree, subject: Subject, rows: int, seed: int) -> list[str]:

@@ -13,24 +13,28 @@ import subprocess
 from collections import Counter, deque
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 TRACEFS = Path("/sys/kernel/tracing")
 _BUFFER_KIB = 16384
 _SECTOR_BYTES = 512
 # A request that begins where one of the last few ended goes on with it: several streams are each in order.
 _STREAMS = 32
-_ISSUED = re.compile(r"block_rq_issue: \d+,\d+ (?P<kind>\S+) (?P<bytes>\d+) \(.*?\) (?P<sector>\d+) \+ (?P<count>\d+) ")
+ISSUED = re.compile(r"block_rq_issue: \d+,\d+ (?P<kind>\S+) (?P<bytes>\d+) \(.*?\) (?P<sector>\d+) \+ (?P<count>\d+) ")
 
 
 class Trace:
     """The requests to one disk, from `clear` to `read`."""
 
-    def __init__(self, device: int) -> None:
-        """OSError where the kernel or our rights do not let us; `device` is a number as `st_dev` has it."""
+    def __init__(self, device: int, name: str = "") -> None:
+        """OSError where the kernel or our rights do not let us; `device` is a number as `st_dev` has it.
+
+        Traces of one process have names.
+        """
         if not (TRACEFS / "instances").is_dir():
             subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACEFS], check=False, capture_output=True)
-        self._folder = _instance(os.getpid())
+        self._name = name
+        self._folder = _instance(os.getpid(), name)
         self._folder.mkdir(exist_ok=True)
         event = self._folder / "events/block/block_rq_issue"
         # As the kernel has it, not as user space does.
@@ -45,26 +49,34 @@ class Trace:
 
     def read(self) -> dict[str, Any]:
         """What `requests` says of everything since, and how many events did not fit into the buffer."""
-        with (self._folder / "trace").open() as lines:
+        with self.lines() as lines:
             told = requests(lines)
+        return told | {"lost": self.lost()}
+
+    def lines(self) -> TextIO:
+        """The requests as the kernel says them."""
+        return (self._folder / "trace").open()
+
+    def lost(self) -> int:
+        """How many did not fit."""
         lost = 0
         for stats in self._folder.glob("per_cpu/cpu*/stats"):
             lost += sum(map(int, re.findall(r"^overrun: (\d+)", stats.read_text(), re.MULTILINE)))
-        return told | {"lost": lost}
+        return lost
 
     def close(self) -> None:
         """Ends the trace."""
-        forget(os.getpid())
+        forget(os.getpid(), self._name)
 
 
-def forget(process: int) -> None:
+def forget(process: int, name: str = "") -> None:
     """Ends the trace of a process that cannot do it itself."""
     with contextlib.suppress(OSError):
-        _instance(process).rmdir()
+        _instance(process, name).rmdir()
 
 
-def _instance(process: int) -> Path:
-    return TRACEFS / "instances" / f"pagehop-lab-{process}"
+def _instance(process: int, name: str = "") -> Path:
+    return TRACEFS / "instances" / f"pagehop-lab-{process}{name}"
 
 
 def requests(lines: Iterable[str]) -> dict[str, Any]:
@@ -76,7 +88,7 @@ def requests(lines: Iterable[str]) -> dict[str, Any]:
     random = dict.fromkeys(sizes, 0)
     ends: dict[str, deque[int]] = {kind: deque(maxlen=_STREAMS) for kind in sizes}
     for line in lines:
-        found = _ISSUED.search(line)
+        found = ISSUED.search(line)
         if found is None or not int(found["count"]):
             continue
         kind = "reads" if "R" in found["kind"] else "writes" if "W" in found["kind"] else None

@@ -14,10 +14,12 @@ from pagehop_lab.analysis.attributes import CASES as ATTRIBUTE_CASES
 from pagehop_lab.analysis.attributes import MODELS
 from pagehop_lab.analysis.inserts import STEPS, VECTOR_STEPS
 from pagehop_lab.analysis.oltp import CASES, Case
+from pagehop_lab.plan import storage
+from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.plan.model import OptionValue, without_passwords
 from pagehop_lab.plan.tables import PlanError, Table, choose, nearest
 
-SUITES = ("oltp", "inserts", "vector-inserts", "attributes")
+SUITES = ("oltp", "inserts", "vector-inserts", "attributes", *storage.LOADS)
 BY_URL = "by-url"
 """What a server that runs already is called instead of a version."""
 PRODUCTS = {
@@ -25,6 +27,7 @@ PRODUCTS = {
     "inserts": ("postgres", "mariadb", "mysql"),
     "vector-inserts": ("pgvector", "pagehop-postgres"),
     "attributes": tuple(MODELS),
+    **storage.PRODUCTS,
 }
 
 
@@ -54,21 +57,6 @@ class ServerSpec:
         doubled = f"doubled {self.doubled:g}" if self.doubled else ""
         words = [self.product, self.version, options, self.label, slowed, doubled]
         return " ".join(filter(None, words))
-
-
-@dataclass(frozen=True)
-class ServersLoad:
-    """How tests are asked and how often."""
-
-    rows: int = 100_000
-    clients: int = 1
-    seconds: float = 1.0
-    warmup_s: float = 0.3
-    repeats: int = 3
-    """Each with new servers and new data; every other one goes the other way round."""
-    rounds: int = 1
-    """In each all servers are asked in turns, each for its part of `seconds`; 1 asks one after the other."""
-    load_timeout_s: float = 600.0
 
 
 @dataclass(frozen=True)
@@ -183,8 +171,8 @@ def read_servers(text: str, name: str) -> ServersPlan:
     name = table.take("name", str, name)
     suite = choose("suite", table.take("suite", str, SUITES[0]), SUITES)
     seed = table.take("seed", int, 1, least=0)
-    cases = _cases(table.take_list("cases", str, ()), _CASES[suite])
     load = _load(table.take_table("load"), suite)
+    cases = _cases(table.take_list("cases", str, ()), _CASES[suite] if suite in _CASES else storage.cases(load))
     configuration = _configuration(table.take_table("configuration"))
     servers = [server for one in table.take_tables("server") for server in _servers(one, suite)]
     base = table.take_some("base", str)
@@ -253,6 +241,8 @@ def _cases(names: Sequence[str], known: Sequence[Case]) -> tuple[Case, ...]:
 
 
 def _load(table: Table, suite: str) -> ServersLoad:
+    if suite in storage.LOADS:
+        return storage.read_load(table, suite)
     known = _LOADS[suite]
     common: dict[str, Any] = {
         "rows": table.take("rows", int, known.rows, least=1000),
@@ -293,16 +283,15 @@ def _configuration(table: Table) -> Configuration:
 
 def _servers(table: Table, suite: str) -> list[ServerSpec]:
     product = choose(table.at("product"), table.need("product", str), PRODUCTS[suite])
-    known = list(releases(product)) or ["18"]
+    known = list(releases(product)) or ([] if product in storage.EMBEDDED else ["18"])
     url = table.take_some("url", str) if suite == "oltp" else None
     usual = (BY_URL,) if url is not None else ("18",) if suite == "vector-inserts" else ()
+    if product in storage.EMBEDDED:
+        usual = ("",)
     versions = table.take_list("version", str, usual)
     slowed = table.take("slowed", float, 0.0, least=0) if suite == "oltp" else 0.0
     doubled = table.take("doubled", float, 0.0, least=0) if suite == "oltp" else 0.0
-    options = tuple(table.take_table("options").rest().items()) if suite == "vector-inserts" else ()
-    if suite == "attributes":
-        model = choose(table.at("model"), table.take("model", str, MODELS[product][0]), MODELS[product])
-        options = (("model", model),)
+    options = _options(table, suite, product)
     label = table.take("label", str, "")
     table.refuse_unknown()
     if not versions:
@@ -312,11 +301,22 @@ def _servers(table: Table, suite: str) -> list[ServerSpec]:
     for name, share in (("slowed", slowed), ("doubled", doubled)):
         if share > 0.5:
             raise PlanError(f"{table.at(name)} = {share:g}: the most is 0.5")
-    return [ServerSpec(product, version, slowed, doubled, label, options, url) for version in versions]
+    return [ServerSpec(product, version, slowed, doubled, label, one, url) for version in versions for one in options]
+
+
+def _options(table: Table, suite: str, product: str) -> list[tuple[tuple[str, OptionValue], ...]]:
+    """Every combination of options to measure a server with."""
+    if suite in storage.LOADS:
+        return storage.combinations(table.take_table("options"), suite, product)
+    if suite == "attributes":
+        return [(("model", choose(table.at("model"), table.take("model", str, MODELS[product][0]), MODELS[product])),)]
+    return [tuple(table.take_table("options").rest().items()) if suite == "vector-inserts" else ()]
 
 
 def needed_bytes(plan: ServersPlan) -> int:
     """Room on disk that the servers of one repeat take together: tables, indexes, and logs of what is written."""
+    if plan.suite in storage.LOADS:
+        return storage.needed_bytes_each(plan.load) * len(plan.servers)
     written_s = sum(case.writes for case in plan.cases) * (plan.load.seconds + plan.load.warmup_s)
     row_bytes = _ROW_BYTES
     if isinstance(plan.load, VectorLoad):
@@ -327,7 +327,11 @@ def needed_bytes(plan: ServersPlan) -> int:
         row_bytes, written_s = 2 * _ATTRIBUTE_BYTES * max(case.range for case in plan.cases), 0
     each = _EMPTY_BYTES + plan.load.rows * row_bytes + int(written_s * _LOG_BYTES_PER_S)
     ours = [server for server in plan.servers if server.url is None]
-    return each * len(ours) + (REDO_MIB << 20) * sum(server.product in ("mariadb", "mysql") for server in ours)
+    return each * len(ours) + (REDO_MIB << 20) * sum(map(_is_innodb, ours))
+
+
+def _is_innodb(server: ServerSpec) -> bool:
+    return server.product in ("mariadb", "mysql")
 
 
 # A new server with its first log; a row with its index entries, twice, for updates; what a core writes into its log.

@@ -34,9 +34,8 @@ def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> Server
 def servers_head(results: ServerResults) -> Head:
     """The head of the page."""
     load = results.load
-    lead = (
-        f"{on_machine(results.machine)} {load['rows']:,} rows, {load['clients']} client(s), {load['repeats']} repeats"
-    )
+    clients = load.get("sessions", load["clients"])
+    lead = f"{on_machine(results.machine)} {load['rows']:,} rows, {clients} client(s), {load['repeats']} repeats"
     lead += f"; suite {results.suite}, seed {results.seed}; compared with {results.base}."
     about = _HOW[results.suite]
     wrong = sum(not one.valid for one in results.measured)
@@ -58,6 +57,20 @@ _HOW = {
         "speed on one core with its connection, and dropped; every other time the servers go the other way round. A "
         "figure is invalid, and compared with nothing, if anything failed, the client took more than 20% of the "
         "machine's CPU, storage was read, the key's index was not used, or an answer had not one row."
+    ),
+    "log-writes": (
+        "Clients insert one row in each commit, by sysbench. Each log is on a file system of its own, a file that is a "
+        "disk, so its disk is given nothing else. Bytes are counted from before the clients connect until after they "
+        "are gone, by the server, by the kernel for the server's processes, and by the log's disk; the kernel's trace "
+        "of requests tells the log's files from what the file system writes for them."
+    ),
+    "point-reads": (
+        "Rows are read by their keys, uniformly at random, by sysbench from servers and by a program of ours from "
+        "stores. Each measurement begins with a server that was just started, within a limit of memory that the "
+        "kernel's cache of its files is part of, and with nothing in any cache; it is asked until its rates have "
+        "settled, and then measured. Data are on a file system of their own, so the disk's counters are nobody "
+        "else's. A figure is invalid if it did not settle, hardly anything came from storage, or the clients took more "
+        "than 20% of the machine's CPU."
     ),
     "inserts": (
         "Every server has new data, three secondary indexes, and clients in processes of their own: one inserts, one "
@@ -112,8 +125,9 @@ def _facts(folder: RunFolder, plan: ServersPlan) -> list[ServerFacts]:
         record = engines.get(server.name)
         builds = [one for one in folder.all("builds") if one.identity["server"] == server.name]
         failed = record.failed if record is not None else None
-        failed = failed or next((one.failed for one in builds if one.failed), None)
-        raw = record.raw if record is not None else {}
         loads = [one.raw for one in builds if one.failed is None]
+        if not loads:
+            failed = failed or next((one.failed for one in builds if one.failed), None)
+        raw = record.raw if record is not None else {}
         found.append(ServerFacts(server.name, raw.get("version"), raw.get("settings", {}), failed, loads))
     return found

@@ -22,8 +22,10 @@ from pagehop_lab.suites import (
     equal_recall,
     every_suite,
     inserts,
+    log_writes,
     oltp,
     phases,
+    point_reads,
     vector_inserts,
 )
 from pagehop_lab.suites.results import Results
@@ -44,6 +46,8 @@ SERVER_SUITES: Mapping[str, ServerSuite] = {
     "oltp": (oltp.sections, oltp.of_the_run),
     "attributes": (attributes.sections, attributes.of_the_run),
     "inserts": (inserts.sections, inserts.of_the_run),
+    "log-writes": (log_writes.sections, log_writes.of_the_run),
+    "point-reads": (point_reads.sections, point_reads.of_the_run),
     "vector-inserts": (vector_inserts.sections, vector_inserts.of_the_run),
 }
 

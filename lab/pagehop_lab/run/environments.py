@@ -51,6 +51,7 @@ _RECIPES = {
     "lancedb": _one("lancedb"),
     "milvus": _one("milvus"),
     "sqlite_vec": _one("sqlite_vec"),
+    "stores": _one("stores"),
 }
 
 NAMES = ("main", *_RECIPES)

@@ -16,8 +16,11 @@ from pagehop_lab.analysis.oltp import Case
 from pagehop_lab.measure import attributes, oltp, oltp_turns, sales, vector_inserts
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.steps import State
+from pagehop_lab.plan import storage
 from pagehop_lab.plan.servers import ServerSpec, ServersPlan, VectorLoad
+from pagehop_lab.run.logs import LoggedProduct, LogWrites
 from pagehop_lab.run.servers import Bench, Instance, Product
+from pagehop_lab.run.stores import PointReads, StoredProduct
 from pagehop_lab.run.vector_servers import CLEANING, VectorProduct
 
 
@@ -128,6 +131,10 @@ def of_plan(plan: ServersPlan) -> Mapping[str, Product]:
     if plan.suite == "attributes":
         return {name: WithModel(_PRODUCTS[name]) for name in MODELS}
     # What rows leave behind as they come and go is to be cleaned up meanwhile, as in real life.
+    if plan.suite == "point-reads":
+        return {name: StoredProduct(plan, name) for name in storage.PRODUCTS[plan.suite]}
+    if plan.suite == "log-writes":
+        return {name: LoggedProduct(plan, name) for name in storage.PRODUCTS[plan.suite]}
     return _PRODUCTS if plan.suite == "oltp" else {**_PRODUCTS, "postgres": Postgres(**CLEANING)}
 
 
@@ -233,6 +240,8 @@ _BENCHES: Mapping[str, Callable[[ServersPlan], Bench]] = {
     "inserts": Inserts,
     "vector-inserts": VectorInserts,
     "attributes": Attributes,
+    "point-reads": PointReads,
+    "log-writes": LogWrites,
 }
 
 

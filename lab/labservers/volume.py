@@ -1,0 +1,94 @@
+"""A file system of its own: a file as a disk, with sectors and read-ahead as they are wanted. Takes root.
+
+Nobody else reads or writes it, so the kernel's counters of its device are those of what is measured. The file is read
+and written past the kernel's cache, so nothing is cached twice.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from devserver import DevServerError
+from devserver.processes import run
+
+_PREFIX = "pagehop-volume-"
+_BIG_BLOCK = 4096
+
+
+class Volume:
+    """A mounted file system; it goes with `remove`, or with the process."""
+
+    def __init__(self, size_bytes: int, sector_bytes: int = 512) -> None:
+        """DevServerError where there are no rights or no tools for it."""
+        if os.geteuid() != 0:
+            raise DevServerError("a file system of its own takes root")
+        sweep()
+        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+        self.sector_bytes = sector_bytes
+        self._file = self.path.with_name(f"{self.path.name}.image")
+        self._mounted = False
+        atexit.register(self.remove)
+        try:
+            self._make(size_bytes)
+        except DevServerError:
+            self.remove()
+            raise
+
+    def _make(self, size_bytes: int) -> None:
+        with self._file.open("wb") as file:
+            file.truncate(size_bytes)
+        ways = ["--find", "--show", "--direct-io=on", f"--sector-size={self.sector_bytes}"]
+        self.device = Path(run(["losetup", *ways, self._file]).strip())
+        try:
+            # Without a journal: what is written is what somebody wrote, and the places of files.
+            made = ["-q", "-b", str(_BIG_BLOCK), "-O", "^has_journal", "-E", "lazy_itable_init=0,nodiscard"]
+            run(["mkfs.ext4", *made, self.device])
+            run(["mount", "-o", "noatime", self.device, self.path])
+            self._mounted = True
+            self.path.chmod(0o711)
+        finally:
+            # It stays until it is mounted no more.
+            run(["losetup", "--detach", self.device])
+
+    def read_ahead(self, kib: int) -> None:
+        """How far the kernel reads ahead in its files."""
+        (Path("/sys/block") / self.device.name / "queue/read_ahead_kb").write_text(str(kib))
+
+    def remove(self) -> None:
+        """Unmounts it and removes its file."""
+        atexit.unregister(self.remove)
+        if self._mounted:
+            run(["umount", "--lazy", self.path])
+            self._mounted = False
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._file.unlink(missing_ok=True)
+
+
+def sweep() -> None:
+    """Removes what processes left that were killed."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        owner = re.match(rf"{_PREFIX}(\d+)-", path.name)
+        if owner is None or Path(f"/proc/{owner[1]}").exists():
+            continue
+        if path.is_dir():
+            subprocess.run(["umount", "--lazy", path], check=False, capture_output=True)
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
+
+
+def forget(folder: Path) -> None:
+    """Makes the kernel forget what it holds of the files in a folder, once they are written."""
+    os.sync()
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,0 +1,229 @@
+"""Commits of one size, and a ledger of what each log wrote for them: server, kernel, disk, request by request.
+
+Everything is counted from before the clients connect until after they are gone: what a server counts, it tells late,
+and at the end of a connection. Each log is on a file system of its own, so its disk is given nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagehop_bench import machine
+from pagehop_lab.measure.oltp import MeasureError
+from pagehop_lab.measure.processes import Cost, cost, machine_busy_s
+from pagehop_lab.measure.storage import Counters
+from pagehop_lab.measure.tracing import ISSUED, Trace
+from pagehop_lab.measure.usage import family
+
+SCRIPT = Path(__file__).with_name("commits.lua")
+_SECTOR_BYTES = 512
+_GRACE_S = 60.0
+# FS_IOC_FIEMAP of linux/fiemap.h: where the bytes of a file are on its disk.
+_FIEMAP, _SYNC, _HEAD, _EXTENT = 0xC020660B, 1, struct.Struct("=QQLLLL"), struct.Struct("=QQQQQLLLL")
+_EXTENTS_MAX = 512
+
+
+@dataclass(frozen=True)
+class LogPlace:
+    """Where a log is, and the names of what its server counts of it; None if it does not."""
+
+    name: str
+    folder: Path
+    sector_bytes: int
+    page_bytes: int
+    """The least that can be written: what the server or the kernel rounds to."""
+    own_disk: bool
+    logical: str
+    """By how many bytes it grew."""
+    written: str | None
+    """Bytes that were written, rounded."""
+    writes: str | None
+    syncs: str | None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Who commits what."""
+
+    command: Sequence[str]
+    env: Mapping[str, str]
+    pid: int
+    logs: Sequence[LogPlace]
+    counters: Callable[[], Mapping[str, float]]
+    """What the server counts, by names; they only grow."""
+    data_written: str | None
+    """The counter of bytes of data, not of logs."""
+    clients: int
+    commit_bytes: int
+    seconds: float
+
+
+def measure(asked: Asked) -> dict[str, Any]:
+    """Commits a second, and the ledger. MeasureError if it cannot be."""
+    with contextlib.ExitStack() as stack:
+        traces = {log.name: _trace(log, stack) for log in asked.logs if log.own_disk}
+        before = _look(asked)
+        for trace in traces.values():
+            if trace is not None:
+                trace.clear()
+        begun = time.monotonic()
+        wall = time.time()
+        commits, qps, client_cpu_s = _run(asked)
+        elapsed_s = time.monotonic() - begun
+        jump_s = time.time() - wall - elapsed_s
+        os.sync()
+        after = _look(asked)
+        logs = [_log(log, before, after, traces.get(log.name)) for log in asked.logs]
+    own = {name: value - before.own.get(name, 0) for name, value in after.own.items()}
+    work = after.work - before.work
+    return {
+        "errors": 0, "count": commits, "elapsed_s": elapsed_s, "qps": qps, "clients": asked.clients,
+        "commit_bytes": asked.commit_bytes, "payload_bytes": commits * asked.commit_bytes, "logs": logs,
+        "own_counters": own,
+        "kernel": {
+            "write_syscall_bytes": after.syscall_bytes - before.syscall_bytes, "write_bytes": work.bytes_written,
+            "data_bytes": None if asked.data_written is None else own[asked.data_written],
+        },
+        "server_cpu_us_per_query": work.cpu_s / commits * 1e6, "client_cpu_us_per_query": client_cpu_s / commits * 1e6,
+        "server_switches_per_query": None, "bytes_read_per_query": work.bytes_read / commits,
+        "bytes_written_per_query": work.bytes_written / commits, "storage_reads_per_query": None,
+        "client_share_of_machine": client_cpu_s / elapsed_s / (os.cpu_count() or 1),
+        "other_busy_cores": None, "busy_cores": (after.busy_s - before.busy_s) / elapsed_s,
+        "clock_jump_s": jump_s, "slowed": 0.0,
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Look:
+    own: Mapping[str, float]
+    work: Cost
+    syscall_bytes: int
+    disks: Mapping[str, Counters | None]
+    busy_s: float
+
+
+def _look(asked: Asked) -> _Look:
+    members = family(asked.pid)
+    return _Look(
+        asked.counters(), cost(members), sum(machine.io_counter("wchar", one) for one in members),
+        {log.name: Counters.of(log.folder) for log in asked.logs}, machine_busy_s(),
+    )  # fmt: skip
+
+
+def _run(asked: Asked) -> tuple[int, float, float]:
+    """Commits, commits a second once all clients commit, and the CPU seconds of the clients."""
+    used = os.times()
+    process = subprocess.Popen(
+        asked.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **asked.env}, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        said, complaints = process.communicate(timeout=asked.seconds + _GRACE_S)
+    except subprocess.TimeoutExpired:
+        raise MeasureError("it hung: the clients did not end in time") from None
+    finally:
+        process.kill()
+        process.communicate()
+    lines: dict[int, list[tuple[float, int]]] = {}
+    for found in re.finditer(r"^tell (\d+) ([\d.]+) (\d+) \d+$", said, re.MULTILINE):
+        lines.setdefault(int(found[1]), []).append((float(found[2]), int(found[3])))
+    if process.returncode or len(lines) < asked.clients:
+        told = [line for line in (complaints + said).splitlines() if "FATAL" in line or "error" in line.lower()]
+        raise MeasureError(f"sysbench: {' | '.join(dict.fromkeys(told))[:600] or 'it ended and said nothing'}")
+    commits = sum(theirs[-1][1] for theirs in lines.values())
+    qps = sum(
+        (theirs[-1][1] - theirs[0][1]) / (theirs[-1][0] - theirs[0][0])
+        for theirs in lines.values()
+        if theirs[-1][0] > theirs[0][0]
+    )
+    now = os.times()
+    client_cpu_s = now.children_user + now.children_system - used.children_user - used.children_system
+    return commits, qps, client_cpu_s
+
+
+def _log(log: LogPlace, before: _Look, after: _Look, trace: Trace | None) -> dict[str, Any]:
+    """What one log took."""
+
+    def grown(name: str | None) -> int | None:
+        return None if name is None else int(after.own[name] - before.own[name])
+
+    first, last = before.disks[log.name], after.disks[log.name]
+    device = None
+    if log.own_disk and first and last:
+        device = {
+            "bytes": (last.write_sectors - first.write_sectors) * _SECTOR_BYTES, "writes": last.writes - first.writes,
+        }  # fmt: skip
+    return {
+        "name": log.name, "sector_bytes": log.sector_bytes, "page_bytes": log.page_bytes,
+        "logical_bytes": grown(log.logical), "counted_bytes": grown(log.written), "writes": grown(log.writes),
+        "syncs": grown(log.syncs), "device": device,
+        "requests": None if trace is None else by_place(trace, extents_under(log.folder)),
+    }  # fmt: skip
+
+
+def _trace(log: LogPlace, stack: contextlib.ExitStack) -> Trace | None:
+    """A trace of the log's disk, where there may be one."""
+    try:
+        trace = Trace(log.folder.stat().st_dev, log.name)
+    except OSError:
+        return None
+    stack.callback(trace.close)
+    return trace
+
+
+def by_place(trace: Trace, extents: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Bytes written within the places of the log's files and elsewhere, and the smallest write within them."""
+    with trace.lines() as lines:
+        return split(lines, extents) | {"lost": trace.lost()}
+
+
+def split(lines: Iterable[str], extents: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """The same of the lines of a trace; places are from a first byte to a last one, which is not within."""
+    within = elsewhere = writes = 0
+    least: int | None = None
+    for line in lines:
+        found = ISSUED.search(line)
+        if found is None or "W" not in found["kind"] or not int(found["count"]):
+            continue
+        start, size = int(found["sector"]) * _SECTOR_BYTES, int(found["count"]) * _SECTOR_BYTES
+        if any(first <= start < end for first, end in extents):
+            within, writes = within + size, writes + 1
+            least = size if least is None else min(least, size)
+        else:
+            elsewhere += size
+    return {"log_bytes": within, "log_writes": writes, "file_system_bytes": elsewhere, "least_write_bytes": least}
+
+
+def extents_under(folder: Path) -> list[tuple[int, int]]:
+    """Where the files in a folder are on their disk, joined where they touch."""
+    places: list[tuple[int, int]] = []
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                places += _extents(file.fileno())
+    joined: list[tuple[int, int]] = []
+    for first, end in sorted(places):
+        if joined and first <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((first, end))
+    return joined
+
+
+def _extents(file: int) -> list[tuple[int, int]]:
+    buffer = bytearray(_HEAD.size + _EXTENTS_MAX * _EXTENT.size)
+    _HEAD.pack_into(buffer, 0, 0, (1 << 64) - 1, _SYNC, 0, _EXTENTS_MAX, 0)
+    fcntl.ioctl(file, _FIEMAP, buffer)
+    mapped = _HEAD.unpack_from(buffer)[3]
+    found = [_EXTENT.unpack_from(buffer, _HEAD.size + number * _EXTENT.size) for number in range(mapped)]
+    return [(one[1], one[1] + one[2]) for one in found]

@@ -1,0 +1,20 @@
+"""What every load of servers says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ServersLoad:
+    """How tests are asked and how often."""
+
+    rows: int = 100_000
+    clients: int = 1
+    seconds: float = 1.0
+    warmup_s: float = 0.3
+    repeats: int = 3
+    """Each with new servers and new data; every other one goes the other way round."""
+    rounds: int = 1
+    """In each all servers are asked in turns, each for its part of `seconds`; 1 asks one after the other."""
+    load_timeout_s: float = 600.0

@@ -1,0 +1,154 @@
+"""Suite e: point reads of data larger than memory, by page size, read-ahead, access path and clients."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+
+from pagehop_lab.suites import oltp
+from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, brief
+
+Figure = Callable[[Measured], float | None]
+
+
+def sections(results: ServerResults) -> list[Section]:
+    """Reads first, what was loaded after them."""
+    load = results.load
+    title = f"{load['rows']:,} rows of {load['row_bytes']} bytes, {load['memory_mib']} MiB of memory"
+    charts = [chart(results, group) for group in dict.fromkeys(results.groups.values())]
+    return [Section(title, charts, [reads(results), loads(results), oltp.invalid(results), points(results)])]
+
+
+def of_the_run(results: ServerResults) -> list[Table]:
+    """What is missing, and what was measured."""
+    return [oltp.missing(results), servers(results)]
+
+
+def chart(results: ServerResults, group: str) -> Chart:
+    """Throughput by clients, with one read-ahead."""
+    series = []
+    for server in results.names:
+        marks = [
+            Mark(
+                one.raw["clients"], one.qps, f"{one.raw['clients']} clients: {one.qps:,.0f} QPS", one.file,
+                not one.valid,
+            )
+            for one in results.measured
+            if one.server == server and results.groups[one.case] == group
+        ]  # fmt: skip
+        series.append(Series(server, marks, sorted((mark.x, mark.y) for mark in marks if not mark.invalid)))
+    title = f"Reads a second, {group.replace('=', ' ')} KiB"
+    note = "Hollow marks are invalid. ahead is how far the kernel reads ahead in files; direct I/O does not care."
+    return Chart(f"reads-{group}", title, "clients", "QPS", series, False, note)
+
+
+def reads(results: ServerResults) -> Table:
+    """What a read takes from storage, by who counted."""
+    rows = []
+    for server in results.names:
+        for case in results.groups:
+            found = results.of(server, case)
+            if not found:
+                continue
+            middle = statistics.median(one.qps for one in found)
+            rows.append([
+                Cell(server), Cell(case),
+                Cell.of(middle, ",.0f", file=found[0].file),
+                _figure(found, _disk("reads_per_query"), ",.2f"),
+                _figure(found, _disk("bytes_per_read", 1 / 1024), ",.1f"),
+                _figure(found, _kib_per_query, ",.1f"),
+                _figure(found, lambda one: one.raw["bytes_read_per_query"] / 1024, ",.1f"),
+                Cell(_own(found)),
+                _figure(found, _disk("ms_per_read"), ",.3f"),
+                _figure(found, _disk("in_flight"), ",.1f"),
+                _figure(found, lambda one: one.raw["server_cpu_us_per_query"], ",.1f"),
+                _figure(found, lambda one: one.raw["client_share_of_machine"], ".1%"),
+                _figure(found, lambda one: one.raw["settle_s"], ",.1f"),
+            ])  # fmt: skip
+    columns = (
+        "server", "test", "QPS", "reads/query", "KiB/read", "KiB/query", "process KiB", "it says", "ms/read",
+        "in flight", "CPU us", "clients' share", "settled s",
+    )  # fmt: skip
+    note = (
+        "Reads and KiB are the disk's: requests that the kernel gave it, after merging, and their sizes; process KiB "
+        "is what /proc says that storage read for the server's processes, and 'it says' what the server counts itself, "
+        "all for each query. In flight is the mean number of requests at the disk. Settled is the time until the rates "
+        "of two stretches of 2.5 s were within 5% of each other."
+    )
+    return Table("reads", "Point reads", columns, rows, note)
+
+
+def loads(results: ServerResults) -> Table:
+    """How large the data are."""
+    logical = results.load["rows"] * results.load["row_bytes"]
+    memory = results.load["memory_mib"] << 20
+    rows = []
+    for facts in results.servers:
+        for one in facts.loads[:1]:
+            rows.append([  # noqa: PERF401
+                Cell(facts.name), Cell.of(one["load_s"], ",.1f"), Cell.of(one["data_bytes"] / 1e6, ",.1f"),
+                Cell.of(one["data_bytes"] / logical, ".2f"), Cell.of(one["data_bytes"] / memory, ".1f"),
+                Cell(one["file_system"]),
+            ])  # fmt: skip
+    columns = ("server", "load s", "MB", "of the texts", "of memory", "file system")
+    note = f"The texts are {logical / 1e6:,.1f} MB; half of each repeats the other half."
+    return Table("loads", "Data", columns, rows, note)
+
+
+def points(results: ServerResults) -> Table:
+    """Every measurement."""
+    rows = []
+    for one in results.measured:
+        verdict = "; ".join(one.wrong) or "; ".join(one.noted) or "valid"
+        peak = one.raw["memory"]["peak_bytes"]
+        rows.append([
+            Cell(one.server), Cell(one.case), Cell.of(one.repeat + 1, "d"),
+            Cell.of(one.qps, ",.1f", file=one.file, invalid=not one.valid, title=verdict),
+            Cell.of(None if peak is None else peak / 2**20, ",.0f"),
+            Cell.of(one.raw["busy_cores"], ".2f"),
+            Cell(verdict, verdict, invalid=not one.valid),
+        ])  # fmt: skip
+    columns = ("server", "test", "repeat", "QPS", "MiB held", "busy cores", "verdict")
+    return Table("points-reads", "All measurements", columns, rows, "MiB held: the most within the limit of memory.")
+
+
+def servers(results: ServerResults) -> Table:
+    """Versions and settings."""
+    rows = [[Cell(facts.name), _version(facts), Cell(_settings(facts))] for facts in results.servers]
+    return Table("servers", "Servers", ("server", "version", "settings"), rows, "")
+
+
+def _version(facts: ServerFacts) -> Cell:
+    if facts.failed is not None:
+        return Cell(brief(facts.failed), facts.failed, invalid=True)
+    return Cell(facts.version or "-", facts.version)
+
+
+def _settings(facts: ServerFacts) -> str:
+    return " ".join(f"{name}={value}" for name, value in facts.settings.items()) or "-"
+
+
+def _figure(found: Sequence[Measured], of: Figure, form: str) -> Cell:
+    """The middle of the repeats."""
+    figures = [figure for one in found if (figure := of(one)) is not None]
+    return Cell.of(statistics.median(figures) if figures else None, form)
+
+
+def _disk(name: str, scale: float = 1.0) -> Figure:
+    def of(one: Measured) -> float | None:
+        value = (one.raw["disk"] or {}).get(name)
+        return None if value is None else float(value) * scale
+
+    return of
+
+
+def _kib_per_query(one: Measured) -> float | None:
+    disk = one.raw["disk"]
+    return None if disk is None else disk["bytes"] / 1024 / (one.qps * one.raw["elapsed_s"])
+
+
+def _own(found: Sequence[Measured]) -> str:
+    """The server's own counters for each query, of one repeat."""
+    told = found[0].raw["own_counters"]
+    return ", ".join(f"{name} {value:,.2f}" for name, value in told.items()) or "-"
