@@ -37,6 +37,7 @@ _GENERATED = "generated-"
 _UNIFORM = "uniform-"
 _GENERATED_ROWS, _GENERATED_QUERIES = 100_000, 1000
 _AT_ONCE = 16384
+_UNFINISHED = ".unfinished-"
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def filtered(dataset: Dataset, kept: npt.NDArray[np.bool_], name: str) -> Datase
         if not len(rows):
             raise DataError(f"{dataset.facts.name}: the filter {name} leaves no row")
         among, distances = _truth(np.asarray(dataset.base[rows]), dataset.queries, dataset.facts.metric)
-        unfinished = path.with_name(f".unfinished-{os.getpid()}-{path.name}")
+        unfinished = path.with_name(f"{_UNFINISHED}{os.getpid()}-{path.name}")
         np.savez(unfinished, ids=rows[among], distances=distances)
         unfinished.replace(path)
     with np.load(path) as file:
@@ -210,7 +211,8 @@ def _make(folder: Path, fill: Callable[[Path], None]) -> None:
     """Fills a folder that gets its name when everything is in it."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".unfinished-"))
+        _clear(folder.parent)
+        scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{_UNFINISHED}{os.getpid()}-"))
         try:
             fill(scratch)
             scratch.chmod(0o755)
@@ -220,3 +222,11 @@ def _make(folder: Path, fill: Callable[[Path], None]) -> None:
             shutil.rmtree(scratch, ignore_errors=True)
     except OSError as error:
         raise DataError(f"cannot keep the set in {folder.parent}: {error.strerror or error}") from error
+
+
+def _clear(parent: Path) -> None:
+    """Removes what killed processes were making."""
+    for scratch in parent.glob(f"{_UNFINISHED}*"):
+        process = scratch.name.removeprefix(_UNFINISHED).partition("-")[0]
+        if process.isdigit() and not Path("/proc", process).exists():
+            shutil.rmtree(scratch, ignore_errors=True)

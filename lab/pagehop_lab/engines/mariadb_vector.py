@@ -97,6 +97,9 @@ class MariaDbVector(Served):
     def pid(self) -> int | None:
         return int(self._instance.pid) if self._instance is not None else None
 
+    def has_died(self) -> bool:
+        return self._instance is not None and not self._instance.running
+
     def close(self) -> None:
         if self._instance is not None:
             self._instance.remove()

@@ -87,6 +87,9 @@ class MilvusServer(Library):
     def processes(self) -> list[int]:
         return [int(self._server.server_proc.pid)] if self._server is not None else []
 
+    def has_died(self) -> bool:
+        return self._server is not None and self._server.server_proc.poll() is not None
+
     def close(self) -> None:
         if self._server is not None:
             self._server.stop()

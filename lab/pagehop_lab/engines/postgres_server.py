@@ -104,7 +104,7 @@ class PostgresServer(Served):
             f"CREATE TABLE {self._table} (id integer PRIMARY KEY, "
             f"embedding {self.type}({base.shape[1]}) STORAGE PLAIN NOT NULL)"
         )
-        _copy(connection, self._table, 0, base, _COMPONENTS[self.type])
+        copy_rows(connection, self._table, 0, base, _COMPONENTS[self.type])
         connection.execute(f"VACUUM (ANALYZE, FREEZE) {self._table}")
         loaded = time.perf_counter()
         # The process that asks for the index works, too.
@@ -158,6 +158,9 @@ class PostgresServer(Served):
 
     def pid(self) -> int | None:
         return int(self._cluster.pid) if self._cluster is not None else None
+
+    def has_died(self) -> bool:
+        return self._cluster is not None and not self._cluster.running
 
     def close(self) -> None:
         if self._connection is not None:
@@ -213,7 +216,7 @@ class _Inserter(Inserter):
         self._connection, self._table, self._component = connection, table, component
 
     def insert(self, first: int, rows: Float32) -> None:
-        _copy(self._connection, self._table, first, rows, self._component)
+        copy_rows(self._connection, self._table, first, rows, self._component)
 
     def close(self, first: int) -> None:
         self._connection.execute(f"DELETE FROM {self._table} WHERE id >= {first}")
@@ -221,19 +224,19 @@ class _Inserter(Inserter):
         self._connection.close()
 
 
-def _copy(connection: Any, table: str, first: int, rows: Float32, component: str) -> None:
-    """Brings rows in, with ids from `first`, in one transaction."""
+def copy_rows(connection: Any, table: str, first: int, rows: Float32, component: str = ">f4") -> None:
+    """Brings rows in, with ids from `first`, in one transaction; `component` is what a number is on the wire."""
     from pagehop_bench.engines.pgvector import COPY_END, COPY_HEAD
 
     into = f"COPY {table} (id, embedding) FROM STDIN (FORMAT binary)"
     with connection.cursor() as cursor, cursor.copy(into) as copying:
         copying.write(COPY_HEAD)
         for start in range(0, len(rows), _COPIED_AT_ONCE):
-            copying.write(rows_in_binary(first + start, np.asarray(rows[start : start + _COPIED_AT_ONCE]), component))
+            copying.write(_rows_in_binary(first + start, np.asarray(rows[start : start + _COPIED_AT_ONCE]), component))
         copying.write(COPY_END)
 
 
-def rows_in_binary(first: int, vectors: Float32, component: str) -> bytes:
+def _rows_in_binary(first: int, vectors: Float32, component: str) -> bytes:
     """Rows with ids from `first`, integers of four bytes, in the binary format of COPY."""
     dim = vectors.shape[1]
     vector = [("dim", ">i2"), ("unused", ">i2"), ("values", component, (dim,))]

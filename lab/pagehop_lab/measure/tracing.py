@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 TRACEFS = Path("/sys/kernel/tracing")
+_PREFIX = "pagehop-lab-"
 _BUFFER_KIB = 16384
 _SECTOR_BYTES = 512
 # A request that begins where one of the last few ended goes on with it: several streams are each in order.
@@ -63,8 +64,13 @@ def forget(process: int) -> None:
         _instance(process).rmdir()
 
 
+def processes() -> list[int]:
+    """Processes, alive or not, that have a trace."""
+    return [int(folder.name.removeprefix(_PREFIX)) for folder in (TRACEFS / "instances").glob(f"{_PREFIX}*")]
+
+
 def _instance(process: int) -> Path:
-    return TRACEFS / "instances" / f"pagehop-lab-{process}"
+    return TRACEFS / "instances" / f"{_PREFIX}{process}"
 
 
 def requests(lines: Iterable[str]) -> dict[str, Any]:

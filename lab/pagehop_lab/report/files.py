@@ -1,4 +1,4 @@
-"""Tables as CSV, one file each, and all of them as one JSON file."""
+"""Tables as CSV or Parquet, one file each, and all of them as one JSON file."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import csv
 import io
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pagehop_lab.suites.results import Results
-from pagehop_lab.suites.table import Section, Table
+from pagehop_lab.suites.table import Cell, Section, Table
 
 
 def as_csv(table: Table) -> str:
@@ -29,6 +30,25 @@ def as_csv(table: Table) -> str:
             cells += [cell.file] if has_files else []
         writer.writerow(cells)
     return out.getvalue()
+
+
+def write_parquet(table: Table, path: Path) -> None:
+    """The same in typed columns: where some are figures, all that is none is null. ImportError without pyarrow."""
+    import pyarrow
+    from pyarrow import parquet
+
+    names, columns = [], []
+    for at, name in enumerate(table.columns):
+        cells = [row[at] if at < len(row) else Cell("") for row in table.rows]
+        values = [cell.value for cell in cells]
+        if not any(isinstance(value, int | float) for value in values):
+            values = [cell.text if cell.value is None else cell.value for cell in cells]
+        names.append(name)
+        columns.append(pyarrow.array(values))
+        if any(cell.file for cell in cells):
+            names.append(f"{name} file")
+            columns.append(pyarrow.array([cell.file or None for cell in cells]))
+    parquet.write_table(pyarrow.table(columns, names=names), path)
 
 
 def as_json(about: Mapping[str, Any], sections: list[Section], more: list[Table]) -> str:

@@ -24,6 +24,7 @@ from pagehop_lab.plan.model import Options
 from pagehop_lab.run import environments
 from pagehop_lab.run.child import Child, EngineFailed
 from pagehop_lab.run.progress import Progress
+from pagehop_lab.run.workplace import workplace
 from pagehop_lab.store import RunFolder
 
 _HELLO_TIMEOUT_S = 1800.0
@@ -50,6 +51,10 @@ class Runner:
 
     def run(self) -> None:
         """Measures everything that is not in the folder yet."""
+        with workplace(self.progress.say):
+            self._run()
+
+    def _run(self) -> None:
         sets = {spec.name: self._prepare(spec) for spec in self.plan.datasets}
         known = [spec for spec in everything(self.plan) if sets[spec.index.dataset.name] is not None]
         for engine in self.plan.engines:

@@ -23,11 +23,12 @@ import numpy as np
 
 from pagehop_bench import machine
 from pagehop_lab import data
-from pagehop_lab.engines.engine import FILTER_PARTS, Engine, EngineError, Library, NotInstalled, Served
+from pagehop_lab.engines.engine import FILTER_PARTS, Engine, EngineError, Library, NotInstalled, Served, left_by
 from pagehop_lab.measure import storage
 from pagehop_lab.measure.load import Ask
 
 _PR_SET_PDEATHSIG = 1
+_GRACE_S = 0.3
 
 
 class Worker:
@@ -136,9 +137,8 @@ class Worker:
         assert self._dataset is not None
         asked, dataset = Ask(**ask), self._dataset
         if asked.matching < 1:
-            parts = round(FILTER_PARTS * asked.matching)
-            kept = np.arange(len(dataset.base)) % FILTER_PARTS < parts
-            dataset = data.filtered(dataset, kept, f"{parts}-of-{FILTER_PARTS}")
+            kept = left_by(asked.matching, len(dataset.base))
+            dataset = data.filtered(dataset, kept, f"{round(FILTER_PARTS * asked.matching)}-of-{FILTER_PARTS}")
         phases = self._watch("search" if asked.cold_queries is None else "cool")
         if isinstance(self._engine, Library):
             from pagehop_lab.measure import in_process
@@ -152,6 +152,14 @@ class Worker:
         raw["phases"] = phases.told
         np.savez(Path(folder) / "answers.npz", **answers.as_arrays())  # type: ignore[arg-type]
         return raw
+
+    def has_died(self) -> bool:
+        """Whether the engine's server has ended, so that nothing more can be measured."""
+        if self._engine is None:
+            return False
+        # What was being asked knows it a moment earlier.
+        time.sleep(_GRACE_S)
+        return self._engine.has_died()
 
     def close(self) -> dict[str, Any]:
         """Lets the engine go."""
@@ -182,11 +190,14 @@ def main(name: str) -> None:
                 answer = {"ok": getattr(worker, command)(**request)}
             except (NotInstalled, ImportError) as error:
                 answer = {"failed": f"not installed: {error}"}
-            except EngineError as error:
-                answer = {"failed": str(error)}
             except Exception as error:
-                traceback.print_exc()
-                answer = {"failed": f"{type(error).__name__}: {error}"}
+                if worker is not None and worker.has_died():
+                    sys.exit(f"the server died: {error}")
+                if isinstance(error, EngineError):
+                    answer = {"failed": str(error)}
+                else:
+                    traceback.print_exc()
+                    answer = {"failed": f"{type(error).__name__}: {error}"}
             print(json.dumps(answer), file=answers)
     finally:
         if worker is not None:
