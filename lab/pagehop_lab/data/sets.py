@@ -31,6 +31,9 @@ Say = Callable[[str], None]
 VARIABLE = "PAGEHOP_LAB_DATA"
 """The environment variable that names the folder where sets are kept; `data/lab` of the repository without it."""
 
+NAMED = ("fashion-mnist", "generated-DIM", "uniform-DIM")
+"""Sets that are known by name; DIM is a number."""
+
 DEPTH = 100
 _GENERATED = "generated-"
 # Uniform random rows mislead in many dimensions, where all are equally far; a published comparison has them in six.
@@ -131,8 +134,7 @@ def _source(name: str, path: str | None) -> str:
     """What a set is made from, as it is now."""
     if path is None:
         if not known(name):
-            known_names = "fashion-mnist, generated-DIM, uniform-DIM"
-            raise DataError(f"there is no set {name}: {known_names}, or give a path to an HDF5 file")
+            raise DataError(f"there is no set {name}: {', '.join(NAMED)}, or give a path to an HDF5 file")
         return Generator(1).recipe() if _is_generated(name, path) else ""
     try:
         about = Path(path).stat()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from pagehop_lab import data
 from pagehop_lab.engines.catalog import CATALOG, NAMES
 from pagehop_lab.engines.engine import Description, Served
 from pagehop_lab.plan.model import (
@@ -128,6 +130,9 @@ def _load(table: Table) -> Load:
 def _dataset(table: Table) -> DatasetSpec:
     path = table.take_some("path", str)
     name = table.take("name", str, Path(path).stem) if path else table.need("name", str)
+    if path is None and not data.known(name):
+        dim = re.search(r"\d+$", name)
+        choose(table.at("name"), name, [one.replace("DIM", dim[0]) if dim else one for one in data.NAMED])
     metric = table.take_some("metric", str)
     if metric is not None:
         choose(table.at("metric"), metric, ("euclidean", "angular"))

@@ -85,7 +85,7 @@ class Runner:
             if plan.load.k > depth:
                 raise data.DataError(f"{spec.name}: its truth has {depth} neighbors of each query, k = {plan.load.k}")
         except data.DataError as error:
-            self.progress.say(f"{spec.name}: {error}")
+            self.progress.say(str(error))
             self.folder.add("datasets", spec.name, {"name": spec.name}, failed=str(error))
             return None
         identity = {"name": spec.name}
