@@ -29,6 +29,13 @@ name = "hnswlib"
 """
 
 
+def test_a_plan_may_have_an_engine_twice_by_names_of_its_own() -> None:
+    text = PLAN.replace('name = "hnswlib"', 'name = "pgvector:again"\nurl = "postgres://x"')
+    first, second = read_text(text, "x").engines
+    assert (first.kind, first.title("pgvector vector")) == ("pgvector", "pgvector vector")
+    assert (second.kind, second.title("pgvector vector")) == ("pgvector", "again")
+
+
 def test_lists_of_options_are_a_grid() -> None:
     plan = read_text(PLAN, "x")
     pgvector, hnswlib = plan.engines

@@ -76,7 +76,7 @@ class PostgresServer(Served):
     @classmethod
     def version(cls, url: str | None = None) -> str:
         if url is not None:
-            with _connect(url) as connection:
+            with connect(url) as connection:
                 found = connection.execute(
                     "SELECT default_version FROM pg_available_extensions WHERE name = %s", (cls.extension,)
                 ).fetchone()
@@ -154,7 +154,7 @@ class PostgresServer(Served):
         if refused := forget_files():
             raise EngineError(refused)
         self._cluster.start()
-        self._connection = _connect(self._cluster.dsn())
+        self._connection = connect(self._cluster.dsn())
 
     def pid(self) -> int | None:
         return int(self._cluster.pid) if self._cluster is not None else None
@@ -171,13 +171,13 @@ class PostgresServer(Served):
             self._cluster.remove()
 
     def inserter(self) -> Inserter:
-        return _Inserter(_connect(self.url or self._cluster.dsn()), self._table, _COMPONENTS[self.type])
+        return _Inserter(connect(self.url or self._cluster.dsn()), self._table, _COMPONENTS[self.type])
 
     # ---- steps ----
 
     def _open(self, base: Float32, options: Options) -> None:
         if self.url is not None:
-            self._connection = _connect(self.url)
+            self._connection = connect(self.url)
             return
         from devserver import Cluster
         from pagehop_bench.postgres.servers import SETTINGS, memory_for
@@ -185,7 +185,7 @@ class PostgresServer(Served):
         method = {"io_method": options["io_method"]} if options["io_method"] else {}
         self._cluster = Cluster(_install(), {**SETTINGS, **memory_for(base), **method})
         self._cluster.start()
-        self._connection = _connect(self._cluster.dsn())
+        self._connection = connect(self._cluster.dsn())
 
     def _describe_filter(self) -> None:
         """Lets the planner know how many rows a filter leaves, as it knows of a column."""
@@ -249,7 +249,7 @@ def _rows_in_binary(first: int, vectors: Float32, component: str) -> bytes:
     return rows.tobytes()
 
 
-def _connect(where: str) -> Any:
+def connect(where: str) -> Any:
     """A connection where each statement is a transaction."""
     import psycopg
 

@@ -144,17 +144,18 @@ def _dataset(table: Table) -> DatasetSpec:
 
 
 def _engine(table: Table) -> EngineSpec:
-    name = choose(table.at("name"), table.need("name", str), NAMES)
-    description = CATALOG[name].description
+    name = table.need("name", str)
+    kind = choose(table.at("name"), name.partition(":")[0], NAMES)
+    description = CATALOG[kind].description
     url = table.take_some("url", str)
     if url is not None and not description.takes_url:
-        raise PlanError(f"{table.at('url')}: {name} is no server that is reached by a URL")
+        raise PlanError(f"{table.at('url')}: {kind} is no server that is reached by a URL")
     build_given, search_given = table.take_any("build"), table.take_any("search")
     table.refuse_unknown()
     defaults: dict[str, Sequence[OptionValue]] = {option: [value] for option, value in description.build.items()}
     build = _grid(table.at("build"), build_given, defaults, description)
     search = _grid(table.at("search"), search_given, description.search, description)
-    return EngineSpec(name, build, search, url, issubclass(CATALOG[name], Served))
+    return EngineSpec(name, build, search, url, issubclass(CATALOG[kind], Served))
 
 
 def _grid(

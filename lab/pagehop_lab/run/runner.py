@@ -113,7 +113,7 @@ class Runner:
         return str(said["version"])
 
     def _start(self, engine: EngineSpec) -> Child:
-        kind = self.catalog[engine.name]
+        kind = self.catalog[engine.kind]
         python = environments.python(kind.description.environment, self.progress.say)
         return Child(python, f"{kind.__module__}:{kind.__qualname__}", self.paths)
 
@@ -224,14 +224,14 @@ class Runner:
 
     def _keep(self, spec: PointSpec, dataset: data.Dataset, child: Child, raw: dict[str, Any]) -> Verdicts:
         """Keeps a measurement, and says what is wrong with it."""
-        description = self.catalog[spec.index.engine.name].description
-        cache = "storage" if description.reads_storage else "hot"
+        description = self.catalog[spec.index.engine.kind].description
+        cache = str(spec.asked.get("cache", "cold")) if self.plan.cold_queries else "hot"
         raw |= {
             "k": self.plan.load.k,
             "sessions": spec.sessions,
             "rate": self.plan.load.rate,
             "exact_by_design": description.exact,
-            "cache": spec.asked.get("cache", "cold") if self.plan.cold_queries else cache,
+            "cache": "storage" if cache == "hot" and description.reads_storage else cache,
         }
         with np.load(child.folder / "answers.npz") as file:
             arrays = {name: file[name] for name in file.files}
