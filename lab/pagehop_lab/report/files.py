@@ -38,13 +38,12 @@ def write_parquet(table: Table, path: Path) -> None:
     from pyarrow import parquet
 
     names, columns = [], []
-    for at, name in enumerate(table.columns):
+    for at, (name, is_number) in enumerate(zip(table.columns, table.numeric, strict=True)):
         cells = [row[at] if at < len(row) else Cell("") for row in table.rows]
-        values = [cell.value for cell in cells]
-        if not any(isinstance(value, int | float) for value in values):
-            values = [cell.text if cell.value is None else cell.value for cell in cells]
         names.append(name)
-        columns.append(pyarrow.array(values))
+        columns.append(pyarrow.array([
+            cell.text if cell.value is None and not is_number else cell.value for cell in cells
+        ]))  # fmt: skip
         if any(cell.file for cell in cells):
             names.append(f"{name} file")
             columns.append(pyarrow.array([cell.file or None for cell in cells]))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pagehop_lab.analysis.coverage import Cell, coverage
 from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.plan.servers import CaseSpec, ServersPlan, everything, told
-from pagehop_lab.report.page import Head, on_machine, state_of
+from pagehop_lab.report.page import Head, counted, on_machine, state_of
 from pagehop_lab.store import Record, RunFolder, cell
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
 
@@ -34,10 +34,8 @@ def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> Server
 def servers_head(results: ServerResults) -> Head:
     """The head of the page."""
     load = results.load
-    lead = (
-        f"{on_machine(results.machine)} {load['rows']:,} rows, {load['clients']} client(s), {load['repeats']} repeats"
-    )
-    lead += f"; suite {results.suite}, seed {results.seed}; compared with {results.base}."
+    lead = f"{on_machine(results.machine)} {load['rows']:,} rows, {counted(load['clients'], 'client')}, "
+    lead += f"{counted(load['repeats'], 'repeat')}; suite {results.suite}, seed {results.seed}; compared with {results.base}."
     about = _HOW[results.suite]
     wrong = sum(not one.valid for one in results.measured)
     told = ", ".join(f"{name} = {value}" for name, value in load.items())
