@@ -41,13 +41,15 @@ def write_parquet(table: Table, path: Path) -> None:
     for at, (name, is_number) in enumerate(zip(table.columns, table.numeric, strict=True)):
         cells = [row[at] if at < len(row) else Cell("") for row in table.rows]
         names.append(name)
-        columns.append(pyarrow.array([
-            cell.text if cell.value is None and not is_number else cell.value for cell in cells
-        ]))  # fmt: skip
+        columns.append(pyarrow.array([_figure(cell) if is_number else str(cell.value or cell.text) for cell in cells]))
         if any(cell.file for cell in cells):
             names.append(f"{name} file")
             columns.append(pyarrow.array([cell.file or None for cell in cells]))
     parquet.write_table(pyarrow.table(columns, names=names), path)
+
+
+def _figure(cell: Cell) -> int | float | None:
+    return cell.value if isinstance(cell.value, int | float) else None
 
 
 def as_json(about: Mapping[str, Any], sections: list[Section], more: list[Table]) -> str:

@@ -35,7 +35,8 @@ def servers_head(results: ServerResults) -> Head:
     """The head of the page."""
     load = results.load
     lead = f"{on_machine(results.machine)} {load['rows']:,} rows, {counted(load['clients'], 'client')}, "
-    lead += f"{counted(load['repeats'], 'repeat')}; suite {results.suite}, seed {results.seed}; compared with {results.base}."
+    lead += f"{counted(load['repeats'], 'repeat')}; suite {results.suite}, seed {results.seed}; "
+    lead += f"compared with {results.base}."
     about = _HOW[results.suite]
     wrong = sum(not one.valid for one in results.measured)
     told = ", ".join(f"{name} = {value}" for name, value in load.items())
