@@ -5,7 +5,6 @@ Whatever the engine does to its process, it does not do it to the run. What it p
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import os
@@ -26,8 +25,8 @@ from pagehop_lab import data
 from pagehop_lab.engines.engine import FILTER_PARTS, Engine, EngineError, Library, NotInstalled, Served, left_by
 from pagehop_lab.measure import storage
 from pagehop_lab.measure.load import Ask
+from pagehop_lab.measure.processes import end_with_parent
 
-_PR_SET_PDEATHSIG = 1
 _GRACE_S = 0.3
 
 
@@ -177,7 +176,7 @@ def main(name: str) -> None:
     """Answers requests until there are no more."""
     # If the run is killed, its engines end, too; Ctrl-C is for the run to deal with.
     run = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    end_with_parent(signal.SIGTERM)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
