@@ -20,7 +20,7 @@ from pagehop_lab.run.workplace import workplace
 
 with workplace(print) as folder:
     Path(tempfile.mkdtemp(), "rows").write_bytes(bytes(1000))
-    left = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    left = subprocess.Popen(["sleep", "300"], start_new_session=True, stdout=subprocess.DEVNULL)
     print(left.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
