@@ -143,4 +143,7 @@ def _cells(row: Row) -> list[str]:
 def _number(figure: float) -> str:
     if abs(figure) >= 100:
         return f"{figure:,.0f}"
+    # What is little is not nothing.
+    if 0 < abs(figure) < 0.095:
+        return f"{figure:.2g}"
     return f"{figure:.2f}" if abs(figure) < 10 else f"{figure:.1f}"

@@ -90,7 +90,7 @@ def accuracy(report: Report, task: Task, when: str, recall: float, found: float)
     beyond = max(recall - BELOW - found, found - recall - ABOVE, 0.0)
     detail = f"found {found:.4f}, {found - recall:+.4f}"
     report.add(
-        Row(f"recall {task.name} {when}", f"{recall}", round(beyond, 4), 0, 0, "beyond the window", False, detail)
+        Row(f"recall {task.name} {when}", f"{recall}", round(beyond, 4), 0, 0, " beyond the window", False, detail)
     )
 
 
@@ -107,7 +107,7 @@ def in_file(report: Report, task: Task, path: Path) -> None:
     end = time.process_time()
     share = (end - began["scan"]) / (end - start)
     detail = f"{end - start:.1f} CPU s, {len(task.base):,} rows"
-    report.add(Row(f"calibration {task.name}", "", round(share, 3), 0.1, 0.1, "of a build", False, detail))
+    report.add(Row(f"calibration {task.name}", "", round(share, 3), 0.1, 0.1, " of a build", False, detail))
     for recall in RECALLS:
         accuracy(report, task, "file, built", recall, found(index, task.queries, task.before, recall))
         compare(report, task, index, recall)
@@ -137,7 +137,7 @@ def compare(report: Report, task: Task, index: pagehop.Index, recall: float) -> 
     hops = index.search(task.queries, K, recall=recall).stats.hops / len(task.queries)
     fixed_hops = index.search(task.queries, K, search_list=fixed).stats.hops / len(task.queries)
     detail = f"{tuned:,.0f} QPS, {hops:.1f} hops; list of {fixed}: {plain:,.0f}, {fixed_hops:.1f}"
-    report.add(Row(f"QPS {task.name}", f"{recall}", round(ratio, 3), 1.0, 1.3, "of the list's", True, detail))
+    report.add(Row(f"QPS {task.name}", f"{recall}", round(ratio, 3), 1.0, 1.3, " of the list's", True, detail))
 
 
 def rate(index: pagehop.Index, queries: Float32, recall: float | None = None, search_list: int | None = None) -> float:

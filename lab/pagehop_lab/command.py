@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     shown = commands.add_parser("report", help="tables and a page from a run's folder, also of an unfinished one")
     shown.add_argument("folder", type=Path, metavar="DIR")
     shown.add_argument("--quiet", action="store_true", help="write the files, print no tables")
+    shown.add_argument("--parquet", action="store_true", help="write the tables as Parquet, too, which takes pyarrow")
     shown.set_defaults(does=_report)
 
     versions = commands.add_parser("versions", help="versions of a server side by side, from nothing to the report")
@@ -162,10 +163,8 @@ def _measure_servers(plan: ServersPlan, into: Path | None, *, retry: bool) -> in
 
 
 def _report(args: argparse.Namespace) -> int:
-    if report.is_of_servers(args.folder):
-        report.write_servers(args.folder, quiet=args.quiet)
-    else:
-        report.write(args.folder, quiet=args.quiet)
+    write = report.write_servers if report.is_of_servers(args.folder) else report.write
+    write(args.folder, quiet=args.quiet, as_parquet=args.parquet)
     print(f"\nthe page is {args.folder / report.PAGE}", file=sys.stderr)
     return 0
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,8 +21,22 @@ from pagehop_lab.engines.engine import (
     Library,
     NotInstalled,
     Options,
+    Question,
     Search,
+    Served,
 )  # fmt: skip
+from pagehop_lab.engines.pgvector_vector import PgvectorVector
+
+
+class DyingServer(PgvectorVector):
+    """Its server is killed before the second search."""
+
+    description: ClassVar = replace(PgvectorVector.description, name="dying-server")
+
+    def question(self, options: Options, k: int, matching: float = 1.0) -> Question:
+        if options["ef_search"] > 10:
+            os.kill(self.pid() or 0, signal.SIGKILL)
+        return super().question(options, k, matching)
 
 
 def describe(name: str, **more: Any) -> Description:
@@ -320,8 +335,9 @@ class Drifting(Honest):
         return slowly
 
 
-ALL: tuple[type[Honest], ...] = (
+ALL: tuple[type[Library | Served], ...] = (
     Honest, Scanning, QuietlyScanning, Short, Repeating, Unknown, Wrong, Instant, Failing, Missing, Refusing,
     DyingInBuild, DyingInSearch, Hanging, Slow, Warming, Cold, Lukewarm, Filtering, Leaking, Costly, Drifting,
+    DyingServer,
 )  # fmt: skip
-BY_NAME: dict[str, type[Library]] = {one.description.name: one for one in ALL}
+BY_NAME: dict[str, type[Library | Served]] = {one.description.name: one for one in ALL}

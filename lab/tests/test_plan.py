@@ -29,6 +29,13 @@ name = "hnswlib"
 """
 
 
+def test_a_plan_may_have_an_engine_twice_by_names_of_its_own() -> None:
+    text = PLAN.replace('name = "hnswlib"', 'name = "pgvector:again"\nurl = "postgres://x"')
+    first, second = read_text(text, "x").engines
+    assert (first.kind, first.title("pgvector vector")) == ("pgvector", "pgvector vector")
+    assert (second.kind, second.title("pgvector vector")) == ("pgvector", "again")
+
+
 def test_lists_of_options_are_a_grid() -> None:
     plan = read_text(PLAN, "x")
     pgvector, hnswlib = plan.engines
@@ -59,6 +66,9 @@ def test_lists_of_options_are_a_grid() -> None:
         ("[[dataset]]", "[[datasets]]", "datasets: there is no such key; did you mean dataset?"),
         ("[[dataset]]", "[dataset]", "dataset is a table, it should be written as [[dataset]]"),
         ('name = "fashion-mnist"', 'nam = "fashion-mnist"', "dataset[1].nam: there is no such key; .* mean name?"),
+        ('"fashion-mnist"', '"fashion-minst"', "dataset[1].name = 'fashion-minst': .* did you mean fashion-mnist?"),
+        ('"fashion-mnist"', '"generatd-96"', "dataset[1].name = 'generatd-96': .* did you mean generated-96?"),
+        ('"fashion-mnist"', '"sift"', "dataset[1].name = 'sift': .* there are fashion-mnist, generated-DIM, uniform-"),
         ('name = "mine"', 'suite = "equal-recal"', "suite = 'equal-recal': .* did you mean equal-recall?"),
         ('name = "mine"', "targets = [0.9, 95]", "targets: 95 is no recall"),
         ('name = "mine"', 'base = "faiss"', "base = 'faiss'"),

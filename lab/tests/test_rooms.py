@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "store": set(),
     "engines": {"analysis"},
     "data": {"analysis"},
-    "plan": {"analysis", "engines"},
+    "plan": {"analysis", "data", "engines"},
     "measure": {"analysis", "data", "engines"},
     "run": {"analysis", "data", "engines", "measure", "plan", "store"},
     "suites": {"analysis"},

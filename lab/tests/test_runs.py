@@ -19,7 +19,7 @@ from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.results import Results
 from runs import MACHINE, QUICK, SMALL, fake_engines, plan_of, run
 
-SPECIAL = ("slow", "warming", "cold", "lukewarm", "filtering", "leaking", "costly", "drifting")
+SPECIAL = ("slow", "warming", "cold", "lukewarm", "filtering", "leaking", "costly", "drifting", "dying-server")
 EVERY = [name for name in fakes.BY_NAME if name not in SPECIAL]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,6 +104,56 @@ def test_rows_come_in_while_others_are_searched_and_are_gone_afterwards(tmp_path
     recall = steady.raw["recall"]
     assert 0.7 < recall["by_id"] <= recall["by_threshold"]
     assert [reason.partition(" were")[0] for reason in too_many.wrong] == ["inserts: 1e+06 rows a second"]
+
+
+def test_rows_that_come_in_are_filtered_like_others(tmp_path: Path) -> None:
+    load = "insert_rate = [0.0, 100.0]\nmatching = [1.0, 0.5]"
+    text = PLAN.format(rows=4000, load=load, more="").replace("[10, 40]", "40")
+    results = run(text.replace("seconds = 0.1", "seconds = 0.5", 1), tmp_path / "run")[0]
+    # A busy machine may be late with rows.
+    assert not [reason for point in results.points for reason in point.wrong if not reason.startswith("inserts:")]
+    both = next(point for point in results.points if len(point.asked) == 2)
+    assert both.asked == (("matching", 0.5), ("insert_rate", 100.0))
+    assert both.raw["inserted_count"] > 10
+    assert "% 1000) < 500" in both.raw["plan"]
+    assert 0.7 < both.raw["recall"]["by_id"] <= both.raw["recall"]["by_threshold"]
+
+
+def test_a_server_that_dies_is_said_to_and_the_rest_is_left_for_later(tmp_path: Path) -> None:
+    text = PLAN.format(rows=2000, load="", more="").replace('"pgvector"', '"dying-server"')
+    results, _ = run(text.replace("repeats = 1", "repeats = 2"), tmp_path / "run")
+    assert [dict(point.search)["ef_search"] for point in results.points] == [10]
+    reasons = sorted(results.coverage.failed.values())
+    assert len(reasons) == 3
+    assert reasons[0].startswith("it died during measure, by exit code 1; its log ends with: the server died: ")
+    assert all("not come to, the same command does" in reason for reason in reasons[1:])
+
+
+ANY = """
+[[engine]]
+name = "postgres:lists"
+build = {{ using = ["ivfflat (embedding vector_l2_ops) WITH (lists = 20)", "ivfflat (embedding vector_cosine_ops)"] }}
+search = {{ settings = ["ivfflat.probes = 2", "ivfflat.probes = 20; ivfflat.max_probes = 20"] }}
+{url}
+"""
+
+
+def test_any_index_of_any_server_is_measured_as_a_plan_writes_it(tmp_path: Path) -> None:
+    with Cluster(install()) as cluster:
+        cluster.psql("CREATE EXTENSION vector")
+        url = f'url = "{cluster.url()}"'
+        results = measured(tmp_path, 4000, more=ANY.format(url=url))
+    assert results.title("postgres:lists") == "lists"
+    facts = next(facts for facts in results.engines if facts.name == "postgres:lists")
+    assert re.fullmatch(r"vector [\d.]+ in PostgreSQL [\d.]+", facts.version or "")
+    points = [point for point in results.points if point.engine == "postgres:lists"]
+    few, many = (point for point in points if "l2" in str(dict(point.build)["using"]))
+    assert few.valid
+    assert many.valid
+    assert few.recall < many.recall == 1
+    assert many.raw["settings"]["ivfflat.max_probes"] == "20"
+    others = [point.wrong for point in points if "cosine" in str(dict(point.build)["using"])]
+    assert others == [("plan: the index was not used, every row was compared",)] * 2
 
 
 def test_caches_are_cold_scarce_and_hot(tmp_path: Path) -> None:

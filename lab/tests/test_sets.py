@@ -81,16 +81,21 @@ def test_a_file_is_read_with_its_truth(folder: Path, metric: str) -> None:
     assert part.truth_ids.max() < 150, "of some of the rows the truth is another"
 
 
-def swapped(ids: Any) -> Any:
-    ids = ids.copy()
-    ids[0, 3] = ids[0, 90]
-    return ids
+def swapped(query: int) -> Any:
+    def change(ids: Any) -> Any:
+        ids = ids.copy()
+        ids[query, 3] = ids[query, 90]
+        return ids
+
+    return change
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"neighbors": swapped}, "the truth is wrong. Query 0: neighbor 4 is at"),
+        ({"neighbors": swapped(0)}, "the truth is wrong. Query 0: neighbor 4 that it names is at"),
+        ({"neighbors": swapped(13)}, "the truth is wrong. Query 13: neighbor 4 that it names is at"),
+        ({"distances": lambda distances: distances + 1}, "the truth is wrong. Query 0: neighbor 1 is at"),
         ({"distances": lambda distances: distances**2}, "the truth is wrong. Query 0: neighbor 1 is at"),
         ({"neighbors": lambda ids: ids + 1}, "the truth names row 400, there are 400"),
         ({"neighbors": lambda ids: ids[:, :50]}, "the truth has shapes"),

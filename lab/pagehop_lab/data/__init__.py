@@ -1,6 +1,6 @@
 """The sets that are measured on: rows, queries and checked truth, as files that every process maps."""
 
 from pagehop_lab.data.errors import DataError
-from pagehop_lab.data.sets import Dataset, Facts, filtered, load, prepare
+from pagehop_lab.data.sets import NAMED, Dataset, Facts, filtered, known, load, prepare
 
-__all__ = ["DataError", "Dataset", "Facts", "filtered", "load", "prepare"]
+__all__ = ["NAMED", "DataError", "Dataset", "Facts", "filtered", "known", "load", "prepare"]

@@ -31,12 +31,16 @@ Say = Callable[[str], None]
 VARIABLE = "PAGEHOP_LAB_DATA"
 """The environment variable that names the folder where sets are kept; `data/lab` of the repository without it."""
 
+NAMED = ("fashion-mnist", "generated-DIM", "uniform-DIM")
+"""Sets that are known by name; DIM is a number."""
+
 DEPTH = 100
 _GENERATED = "generated-"
 # Uniform random rows mislead in many dimensions, where all are equally far; a published comparison has them in six.
 _UNIFORM = "uniform-"
 _GENERATED_ROWS, _GENERATED_QUERIES = 100_000, 1000
 _AT_ONCE = 16384
+_UNFINISHED = ".unfinished-"
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ def filtered(dataset: Dataset, kept: npt.NDArray[np.bool_], name: str) -> Datase
         if not len(rows):
             raise DataError(f"{dataset.facts.name}: the filter {name} leaves no row")
         among, distances = _truth(np.asarray(dataset.base[rows]), dataset.queries, dataset.facts.metric)
-        unfinished = path.with_name(f".unfinished-{os.getpid()}-{path.name}")
+        unfinished = path.with_name(f"{_UNFINISHED}{os.getpid()}-{path.name}")
         np.savez(unfinished, ids=rows[among], distances=distances)
         unfinished.replace(path)
     with np.load(path) as file:
@@ -130,8 +134,7 @@ def _source(name: str, path: str | None) -> str:
     """What a set is made from, as it is now."""
     if path is None:
         if not known(name):
-            known_names = "fashion-mnist, generated-DIM, uniform-DIM"
-            raise DataError(f"there is no set {name}: {known_names}, or give a path to an HDF5 file")
+            raise DataError(f"there is no set {name}: {', '.join(NAMED)}, or give a path to an HDF5 file")
         return Generator(1).recipe() if _is_generated(name, path) else ""
     try:
         about = Path(path).stat()
@@ -210,7 +213,8 @@ def _make(folder: Path, fill: Callable[[Path], None]) -> None:
     """Fills a folder that gets its name when everything is in it."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".unfinished-"))
+        _clear(folder.parent)
+        scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{_UNFINISHED}{os.getpid()}-"))
         try:
             fill(scratch)
             scratch.chmod(0o755)
@@ -220,3 +224,11 @@ def _make(folder: Path, fill: Callable[[Path], None]) -> None:
             shutil.rmtree(scratch, ignore_errors=True)
     except OSError as error:
         raise DataError(f"cannot keep the set in {folder.parent}: {error.strerror or error}") from error
+
+
+def _clear(parent: Path) -> None:
+    """Removes what killed processes were making."""
+    for scratch in parent.glob(f"{_UNFINISHED}*"):
+        process = scratch.name.removeprefix(_UNFINISHED).partition("-")[0]
+        if process.isdigit() and not Path("/proc", process).exists():
+            shutil.rmtree(scratch, ignore_errors=True)

@@ -17,13 +17,14 @@ from pagehop_lab.engines.pagehop_file import PagehopFile
 from pagehop_lab.engines.pagehop_postgres import PagehopPostgres
 from pagehop_lab.engines.pgvector_halfvec import PgvectorHalfvec
 from pagehop_lab.engines.pgvector_vector import PgvectorVector
+from pagehop_lab.engines.postgres_any import PostgresAny
 from pagehop_lab.engines.scann_tree import ScannTree
 from pagehop_lab.engines.sqlite_vec_scan import SqliteVecScan
 from pagehop_lab.engines.svs_vamana import SvsVamana
 from pagehop_lab.engines.usearch_hnsw import UsearchHnsw
 
 ENGINES: tuple[type[Library | Served], ...] = (
-    PagehopFile, PagehopPostgres, PgvectorVector, PgvectorHalfvec, MariaDbVector,
+    PagehopFile, PagehopPostgres, PgvectorVector, PgvectorHalfvec, PostgresAny, MariaDbVector,
     FaissHnsw, FaissIvfPq, FaissSq8, HnswlibHnsw, UsearchHnsw, SvsVamana, DiskannMemory, DiskannDisk, ScannTree,
     LanceDb, MilvusServer, SqliteVecScan, NumpyScan,
 )  # fmt: skip

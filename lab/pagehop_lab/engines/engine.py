@@ -110,6 +110,10 @@ class Library(ABC):
         """Processes of its own that answer searches, whose CPU and memory count, too."""
         return []
 
+    def has_died(self) -> bool:
+        """Whether processes of its own that answer searches have ended."""
+        return False
+
     def index_used(self) -> bool | None:
         """Whether the searches so far used the index; None if it cannot say."""
         return None
@@ -154,6 +158,11 @@ FILTER_PARTS = 1000
 def condition(matching: float) -> str:
     """The filter that leaves this share of the rows."""
     return f"id % {FILTER_PARTS} < {round(FILTER_PARTS * matching)}"
+
+
+def left_by(matching: float, rows: int) -> Kept:
+    """Which of so many rows, with ids from 0, `condition` leaves."""
+    return np.asarray(np.arange(rows) % FILTER_PARTS < round(FILTER_PARTS * matching))
 
 
 class Inserter(ABC):
@@ -206,6 +215,10 @@ class Served(ABC):
     def pid(self) -> int | None:
         """The server's first process, if it is ours."""
         return None
+
+    def has_died(self) -> bool:
+        """Whether the server has ended, if it is ours."""
+        return False
 
     def close(self) -> None:  # noqa: B027 - a server may not be ours
         """Ends the server, if it is ours, and removes what was made."""

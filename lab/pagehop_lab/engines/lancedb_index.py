@@ -59,12 +59,14 @@ class LanceDb(Library):
         self._plan = str(self._table.search(np.asarray(base[0])).limit(1).explain_plan())
 
     def searcher(self, options: Options, k: int) -> Search:
-        table, ef, nprobes, refine = self._table, options["ef"], options["nprobes"], options["refine_factor"]
+        table, nprobes, refine = self._table, options["nprobes"], options["refine_factor"]
+        # It gives that many candidates to be compared in full, and fails where it keeps fewer.
+        ef = max(options["ef"], k * max(refine, 1))
 
         def search(queries: Float32) -> Ids:
             ids = np.full((len(queries), k), -1, dtype=np.int64)
             for number, query in enumerate(queries):
-                asked = table.search(query).select(["id", "_distance"]).limit(k).nprobes(nprobes).ef(max(ef, k))
+                asked = table.search(query).select(["id", "_distance"]).limit(k).nprobes(nprobes).ef(ef)
                 found = (asked.refine_factor(refine) if refine else asked).to_arrow()["id"].to_numpy()
                 ids[number, : len(found)] = found
             return ids

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +22,8 @@ from pagehop_lab.engines.engine import (
 )  # fmt: skip
 
 # Buffers hold the table, the index's own cache holds the index. A new thread of a connection runs where the first does.
-_SETTINGS = {"innodb_log_file_size": "2G", "thread_cache_size": "0"}
+_LOG_MIB = 2048
+_SETTINGS = {"innodb_log_file_size": f"{_LOG_MIB}M", "thread_cache_size": "0"}
 _SHOWN = [
     "version", "innodb_buffer_pool_size", "mhnsw_max_cache_size", "innodb_page_size", "innodb_flush_log_at_trx_commit",
     "thread_handling",
@@ -61,6 +63,7 @@ class MariaDbVector(Served):
 
         self._metric = metric
         need = base.nbytes // _MIB
+        self._check_disk(_LOG_MIB + 4 * need)
         settings = _SETTINGS | {
             "innodb_buffer_pool_size": f"{512 + 4 * need}M",
             "mhnsw_max_cache_size": f"{1024 + 4 * need}M",
@@ -97,9 +100,18 @@ class MariaDbVector(Served):
     def pid(self) -> int | None:
         return int(self._instance.pid) if self._instance is not None else None
 
+    def has_died(self) -> bool:
+        return self._instance is not None and not self._instance.running
+
     def close(self) -> None:
         if self._instance is not None:
             self._instance.remove()
+
+    def _check_disk(self, needed_mib: int) -> None:
+        """Of a disk that is too small the server says no more than a number, among much else."""
+        free_mib = shutil.disk_usage(self.folder).free // _MIB
+        if free_mib < needed_mib:
+            raise EngineError(f"its log, rows and index need {needed_mib:,} MiB in TMPDIR, where {free_mib:,} are free")
 
     def _load(self, base: Float32) -> None:
         """Brings the rows in through files of hexadecimal digits: LOAD DATA knows no bytes without an escape."""

@@ -3,8 +3,9 @@
 The client is Python and asks from the process that starts the server: its time is in the figures, as it is in its
 users'. All rows are one sealed segment, or several where they are more than the server takes in one.
 
-Its index DISKANN cannot be had: the wheel's index node answers `C Runtime Exception: bad_function_call` to each
-attempt, as a build without that index does, and the server tries again for ever, with `queryNode.enableDisk` set, too.
+Its index DISKANN cannot be had: the wheel's libknowhere was built without it. It has the name and nothing else, no
+symbol of it and no libaio that it reads by, so the index node answers `C Runtime Exception: bad_function_call` to
+each attempt, and the server tries again for ever, with `queryNode.enableDisk` set, too.
 """
 
 from __future__ import annotations
@@ -86,6 +87,9 @@ class MilvusServer(Library):
 
     def processes(self) -> list[int]:
         return [int(self._server.server_proc.pid)] if self._server is not None else []
+
+    def has_died(self) -> bool:
+        return self._server is not None and self._server.server_proc.poll() is not None
 
     def close(self) -> None:
         if self._server is not None:

@@ -76,7 +76,7 @@ class PostgresServer(Served):
     @classmethod
     def version(cls, url: str | None = None) -> str:
         if url is not None:
-            with _connect(url) as connection:
+            with connect(url) as connection:
                 found = connection.execute(
                     "SELECT default_version FROM pg_available_extensions WHERE name = %s", (cls.extension,)
                 ).fetchone()
@@ -104,7 +104,7 @@ class PostgresServer(Served):
             f"CREATE TABLE {self._table} (id integer PRIMARY KEY, "
             f"embedding {self.type}({base.shape[1]}) STORAGE PLAIN NOT NULL)"
         )
-        _copy(connection, self._table, 0, base, _COMPONENTS[self.type])
+        copy_rows(connection, self._table, 0, base, _COMPONENTS[self.type])
         connection.execute(f"VACUUM (ANALYZE, FREEZE) {self._table}")
         loaded = time.perf_counter()
         # The process that asks for the index works, too.
@@ -154,10 +154,13 @@ class PostgresServer(Served):
         if refused := forget_files():
             raise EngineError(refused)
         self._cluster.start()
-        self._connection = _connect(self._cluster.dsn())
+        self._connection = connect(self._cluster.dsn())
 
     def pid(self) -> int | None:
         return int(self._cluster.pid) if self._cluster is not None else None
+
+    def has_died(self) -> bool:
+        return self._cluster is not None and not self._cluster.running
 
     def close(self) -> None:
         if self._connection is not None:
@@ -168,13 +171,13 @@ class PostgresServer(Served):
             self._cluster.remove()
 
     def inserter(self) -> Inserter:
-        return _Inserter(_connect(self.url or self._cluster.dsn()), self._table, _COMPONENTS[self.type])
+        return _Inserter(connect(self.url or self._cluster.dsn()), self._table, _COMPONENTS[self.type])
 
     # ---- steps ----
 
     def _open(self, base: Float32, options: Options) -> None:
         if self.url is not None:
-            self._connection = _connect(self.url)
+            self._connection = connect(self.url)
             return
         from devserver import Cluster
         from pagehop_bench.postgres.servers import SETTINGS, memory_for
@@ -182,7 +185,7 @@ class PostgresServer(Served):
         method = {"io_method": options["io_method"]} if options["io_method"] else {}
         self._cluster = Cluster(_install(), {**SETTINGS, **memory_for(base), **method})
         self._cluster.start()
-        self._connection = _connect(self._cluster.dsn())
+        self._connection = connect(self._cluster.dsn())
 
     def _describe_filter(self) -> None:
         """Lets the planner know how many rows a filter leaves, as it knows of a column."""
@@ -213,7 +216,7 @@ class _Inserter(Inserter):
         self._connection, self._table, self._component = connection, table, component
 
     def insert(self, first: int, rows: Float32) -> None:
-        _copy(self._connection, self._table, first, rows, self._component)
+        copy_rows(self._connection, self._table, first, rows, self._component)
 
     def close(self, first: int) -> None:
         self._connection.execute(f"DELETE FROM {self._table} WHERE id >= {first}")
@@ -221,19 +224,19 @@ class _Inserter(Inserter):
         self._connection.close()
 
 
-def _copy(connection: Any, table: str, first: int, rows: Float32, component: str) -> None:
-    """Brings rows in, with ids from `first`, in one transaction."""
+def copy_rows(connection: Any, table: str, first: int, rows: Float32, component: str = ">f4") -> None:
+    """Brings rows in, with ids from `first`, in one transaction; `component` is what a number is on the wire."""
     from pagehop_bench.engines.pgvector import COPY_END, COPY_HEAD
 
     into = f"COPY {table} (id, embedding) FROM STDIN (FORMAT binary)"
     with connection.cursor() as cursor, cursor.copy(into) as copying:
         copying.write(COPY_HEAD)
         for start in range(0, len(rows), _COPIED_AT_ONCE):
-            copying.write(rows_in_binary(first + start, np.asarray(rows[start : start + _COPIED_AT_ONCE]), component))
+            copying.write(_rows_in_binary(first + start, np.asarray(rows[start : start + _COPIED_AT_ONCE]), component))
         copying.write(COPY_END)
 
 
-def rows_in_binary(first: int, vectors: Float32, component: str) -> bytes:
+def _rows_in_binary(first: int, vectors: Float32, component: str) -> bytes:
     """Rows with ids from `first`, integers of four bytes, in the binary format of COPY."""
     dim = vectors.shape[1]
     vector = [("dim", ">i2"), ("unused", ">i2"), ("values", component, (dim,))]
@@ -246,7 +249,7 @@ def rows_in_binary(first: int, vectors: Float32, component: str) -> bytes:
     return rows.tobytes()
 
 
-def _connect(where: str) -> Any:
+def connect(where: str) -> Any:
     """A connection where each statement is a transaction."""
     import psycopg
 

@@ -6,12 +6,15 @@ when it is told to stop.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+
+from pagehop_lab.measure.processes import end_with_parent
 
 _PAUSE_S = 0.0005
 _FIRST_QUERIES = 20
@@ -41,9 +44,15 @@ class Rows(Protocol):
         """A connection, ready to do anything above; called by the process that uses it."""
 
 
+def _opened(rows: Rows) -> Connection:
+    """A connection in a process that nobody would end if the run were killed."""
+    end_with_parent(signal.SIGKILL)
+    return rows.open()
+
+
 def insert(rows: Rows, out: Path, first: int, commit_rows: int, rate: float, rows_max: int, shared: Any) -> None:
     """Inserts rows from id `first` on; `rate` rows a second and `rows_max` rows in all are limits if they are not 0."""
-    connection = rows.open()
+    connection = _opened(rows)
     batches: list[tuple[float, float]] = []
     shared.ready.wait()
     begun_s = time.monotonic()
@@ -62,7 +71,7 @@ def insert(rows: Rows, out: Path, first: int, commit_rows: int, rate: float, row
 
 def delete(rows: Rows, out: Path, first: int, commit_rows: int, shared: Any) -> None:
     """Deletes rows from id `first` on, as many as were inserted."""
-    connection = rows.open()
+    connection = _opened(rows)
     batches: list[tuple[float, float]] = []
     shared.ready.wait()
     while not shared.stop.is_set():
@@ -78,7 +87,7 @@ def delete(rows: Rows, out: Path, first: int, commit_rows: int, shared: Any) -> 
 
 def ask(rows: Rows, out: Path, low: int, high: int, shared: Any) -> None:
     """Asks one query after the other: start, end and what is kept of each answer, one line of a .npy each."""
-    connection = rows.open()
+    connection = _opened(rows)
     # A first round through everything that is only done once.
     for number in range(_FIRST_QUERIES):
         connection.ask(number, low, high)

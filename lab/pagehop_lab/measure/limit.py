@@ -26,8 +26,8 @@ class MemoryLimit:
         """EngineError where the machine does not let us."""
         self._mib = mib
         try:
-            self._parent, self._version = _place(root, own.read_text())
-            self._group = self._parent / f"pagehop-lab-{os.getpid()}"
+            self._parent, self._version = _place(root, own)
+            self._group = self._parent / f"{_PREFIX}{os.getpid()}"
             self._group.mkdir(exist_ok=True)
             limit, swap = _LIMITS[self._version]
             (self._group / limit).write_text(str(mib * _MIB))
@@ -68,15 +68,35 @@ def limited(mib: int) -> Iterator[MemoryLimit | None]:
         limit.close()
 
 
+def processes(root: Path = _ROOT, own: Path = _OWN) -> list[int]:
+    """Processes, alive or not, that have a limit."""
+    if not own.exists():
+        return []
+    return [int(group.name.removeprefix(_PREFIX)) for group in _parent(root, own).glob(f"{_PREFIX}*")]
+
+
+def forget(process: int, root: Path = _ROOT, own: Path = _OWN) -> None:
+    """Ends the limit of a process that cannot do it itself."""
+    with contextlib.suppress(OSError):
+        (_parent(root, own) / f"{_PREFIX}{process}").rmdir()
+
+
+_PREFIX = "pagehop-lab-"
 _LIMITS = {1: ("memory.limit_in_bytes", "memory.swappiness"), 2: ("memory.max", "memory.swap.max")}
 _PEAKS = {1: "memory.max_usage_in_bytes", 2: "memory.peak"}
 
 
-def _place(root: Path, own: str) -> tuple[Path, int]:
-    """The group to make ours in, and the version of control groups."""
-    first = re.search(r"^\d+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.*)$", own, re.MULTILINE)
-    if first and (root / "memory").is_dir():
-        return root / "memory" / first[1].lstrip("/"), 1
+def _parent(root: Path, own: Path) -> Path:
+    """The group that ours are made in."""
+    first = re.search(r"^\d+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.*)$", own.read_text(), re.MULTILINE)
+    return root / "memory" / first[1].lstrip("/") if first and (root / "memory").is_dir() else root
+
+
+def _place(root: Path, own: Path) -> tuple[Path, int]:
+    """The same, ready to have groups in it, and the version of control groups."""
+    parent = _parent(root, own)
+    if parent != root:
+        return parent, 1
     # In version 2 a group with processes hands nothing on, but for the root.
     if "memory" not in (root / "cgroup.controllers").read_text().split():
         raise EngineError("memory cannot be limited here: control groups have no memory controller")

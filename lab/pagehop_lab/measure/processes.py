@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import signal
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pagehop_bench import machine
+
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,11 @@ def cost(processes: Iterable[int]) -> Cost:
         bytes_read += machine.io_counter("read_bytes", process)
         bytes_written += machine.io_counter("write_bytes", process)
     return Cost(cpu_s, switches, bytes_read, bytes_written)
+
+
+def end_with_parent(by: signal.Signals) -> None:
+    """Has the kernel send this process a signal when its parent ends, however that is."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
 
 
 def cpu_seconds(process: int) -> float:

@@ -32,7 +32,7 @@ def measure(
     if ask.cold_queries is not None:
         return _measure_in_state(engine, dataset, options, ask, folder)
     question = engine.question(options, ask.k, ask.matching)
-    with Stream(engine, dataset, ask.insert_rate) as stream, _place(engine, ask):
+    with Stream(engine, dataset, ask.insert_rate, ask.matching) as stream, _place(engine, ask):
         length = ["--seconds", f"{max(ask.warmup_s, 0.1):g}"]
         warmed = _run(question, dataset, ask, [*length, "--warmup", "0"])
         if warmed["errors"] or not warmed["count"]:

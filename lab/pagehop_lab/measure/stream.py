@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pagehop_lab.data import Dataset
-from pagehop_lab.engines.engine import EngineError, Float32, Served
+from pagehop_lab.engines.engine import EngineError, Float32, Served, left_by
 
 _TRANSACTIONS_PER_S = 10
 # Of a transaction, whatever the rate: what cannot be kept up is to be seen, not to take for ever.
@@ -26,8 +26,8 @@ _SHARE_OF_ANOTHER = np.float32(0.1)
 class Stream:
     """Inserts within its context, by a thread; a rate of 0 inserts nothing."""
 
-    def __init__(self, engine: Served, dataset: Dataset, rate: float, seed: int = 1) -> None:
-        self._dataset, self._rate = dataset, rate
+    def __init__(self, engine: Served, dataset: Dataset, rate: float, matching: float, seed: int = 1) -> None:
+        self._dataset, self._rate, self._matching = dataset, rate, matching
         self._inserter = engine.inserter() if rate else None
         self._random = np.random.default_rng(seed)
         self._rows: list[Float32] = []
@@ -62,7 +62,7 @@ class Stream:
         return {"insert_rate": self._rate, "inserted_per_s": per_s, "inserted_count": inserted}
 
     def dataset(self) -> Dataset:
-        """The set with what came. Its truth has old rows only.
+        """The set with what came, some of which a filter may leave out. Its truth has old rows only.
 
         So recall by threshold takes every row, old or new, that is as near as the k-th old one, and misses no new one;
         recall by id takes old ones only. What a search found that began in between lies between the two.
@@ -70,7 +70,8 @@ class Stream:
         if not self._rows:
             return self._dataset
         base = np.concatenate([self._dataset.base, *self._rows])
-        return replace(self._dataset, base=base, facts=replace(self._dataset.facts, rows=len(base)))
+        kept = None if self._dataset.kept is None else left_by(self._matching, len(base))
+        return replace(self._dataset, base=base, kept=kept, facts=replace(self._dataset.facts, rows=len(base)))
 
     def _insert(self) -> None:
         assert self._inserter is not None

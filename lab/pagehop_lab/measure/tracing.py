@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 TRACEFS = Path("/sys/kernel/tracing")
+_PREFIX = "pagehop-lab-"
 _BUFFER_KIB = 16384
 _SECTOR_BYTES = 512
 # A request that begins where one of the last few ended goes on with it: several streams are each in order.
@@ -33,7 +34,6 @@ class Trace:
         """
         if not (TRACEFS / "instances").is_dir():
             subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACEFS], check=False, capture_output=True)
-        self._name = name
         self._folder = _instance(os.getpid(), name)
         self._folder.mkdir(exist_ok=True)
         event = self._folder / "events/block/block_rq_issue"
@@ -66,17 +66,29 @@ class Trace:
 
     def close(self) -> None:
         """Ends the trace."""
-        forget(os.getpid(), self._name)
+        _end(self._folder)
 
 
-def forget(process: int, name: str = "") -> None:
-    """Ends the trace of a process that cannot do it itself."""
+def forget(process: int) -> None:
+    """Ends the traces of a process that cannot do it itself."""
+    for folder in (TRACEFS / "instances").glob(f"{_PREFIX}{process}*"):
+        if re.fullmatch(rf"{_PREFIX}{process}(-.*)?", folder.name):
+            _end(folder)
+
+
+def _end(folder: Path) -> None:
     with contextlib.suppress(OSError):
-        _instance(process, name).rmdir()
+        folder.rmdir()
+
+
+def processes() -> list[int]:
+    """Processes, alive or not, that have a trace."""
+    named = (re.match(rf"{_PREFIX}(\d+)", folder.name) for folder in (TRACEFS / "instances").glob(f"{_PREFIX}*"))
+    return sorted({int(found[1]) for found in named if found})
 
 
 def _instance(process: int, name: str = "") -> Path:
-    return TRACEFS / "instances" / f"pagehop-lab-{process}{name}"
+    return TRACEFS / "instances" / f"{_PREFIX}{process}{name and '-'}{name}"
 
 
 def requests(lines: Iterable[str]) -> dict[str, Any]:

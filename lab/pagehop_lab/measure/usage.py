@@ -1,4 +1,8 @@
-"""What processes have cost so far, from /proc: CPU, context switches, bytes from storage, memory."""
+"""What this process and an engine's have cost so far, with those that ended since, such as a server's connections.
+
+What ended is counted in ticks only, which is enough for a measurement of a second. Of processes that all live,
+processes.py knows more, and to the nanosecond.
+"""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pagehop_bench.engines.pgvector import COPY_END, COPY_HEAD
-from pagehop_lab.engines.postgres_server import rows_in_binary
+from pagehop_lab.engines.postgres_server import copy_rows
 from pagehop_lab.measure.wires import PostgresWire
 
 Float32 = npt.NDArray[np.float32]
@@ -46,12 +45,10 @@ class VectorConnection:
         self._rows = rows
         self._base = np.load(rows.base, mmap_mode="r")
         self._wire = PostgresWire(rows.dsn)
-        self._into = f"COPY {rows.table} (id, embedding) FROM STDIN (FORMAT binary)"
 
     def insert(self, first: int, count: int) -> None:
         rows = np.asarray(self._base[np.arange(first, first + count) % len(self._base)])
-        with self._wire.connection.cursor() as cursor, cursor.copy(self._into) as copying:
-            copying.write(COPY_HEAD + rows_in_binary(first, rows, ">f4") + COPY_END)
+        copy_rows(self._wire.connection, self._rows.table, first, rows)
 
     def delete(self, first: int, count: int) -> None:
         self._wire.execute(b"DELETE FROM %s WHERE id >= %d AND id < %d" % (

@@ -89,16 +89,11 @@ def indexes(plan: Plan, dataset: DatasetSpec, rebuild: int) -> list[IndexSpec]:
 
 
 def asked(engine: EngineSpec, load: Load) -> list[Options]:
-    """Every load of an engine beside the number of sessions; what is plain about one is not named.
-
-    Filters and inserts are not combined: of a row that came meanwhile no filter's truth knows.
-    """
+    """Every load of an engine beside the number of sessions; what is plain about one is not named."""
     batches = [1] if engine.served else load.batch
     plain: Options = {"batch": 1, "cache": "cold", "memory_mib": 0, "matching": 1.0, "insert_rate": 0.0}
     found = []
     for batch, cache, matching, rate in product(batches, load.caches, load.matching, load.insert_rate):
-        if matching < 1 and rate > 0:
-            continue
         limit = load.memory_mib if cache == "limited" else 0
         values: Options = dict(zip(plain, (batch, cache, limit, matching, rate), strict=True))
         found.append({name: value for name, value in values.items() if value != plain[name]})

@@ -43,12 +43,22 @@ class EngineSpec:
     """An engine with every index to build and every setting to search with."""
 
     name: str
+    """Of the catalog, or that and what a plan calls it, as in `postgres:vchordrq`."""
     build: tuple[Options, ...]
     search: tuple[Options, ...]
     url: str | None = None
     """A server that runs already."""
     served: bool = False
     """Whether it is a server, which takes one query at a time."""
+
+    @property
+    def kind(self) -> str:
+        """The engine's name in the catalog."""
+        return self.name.partition(":")[0]
+
+    def title(self, given: str) -> str:
+        """What reports call it: what the plan does, or the engine's own."""
+        return self.name.partition(":")[2] or given
 
     @property
     def server(self) -> str | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from pagehop_lab import data
 from pagehop_lab.engines.catalog import CATALOG, NAMES
 from pagehop_lab.engines.engine import Description, Served
 from pagehop_lab.plan.model import (
@@ -128,6 +130,9 @@ def _load(table: Table) -> Load:
 def _dataset(table: Table) -> DatasetSpec:
     path = table.take_some("path", str)
     name = table.take("name", str, Path(path).stem) if path else table.need("name", str)
+    if path is None and not data.known(name):
+        dim = re.search(r"\d+$", name)
+        choose(table.at("name"), name, [one.replace("DIM", dim[0]) if dim else one for one in data.NAMED])
     metric = table.take_some("metric", str)
     if metric is not None:
         choose(table.at("metric"), metric, ("euclidean", "angular"))
@@ -139,17 +144,18 @@ def _dataset(table: Table) -> DatasetSpec:
 
 
 def _engine(table: Table) -> EngineSpec:
-    name = choose(table.at("name"), table.need("name", str), NAMES)
-    description = CATALOG[name].description
+    name = table.need("name", str)
+    kind = choose(table.at("name"), name.partition(":")[0], NAMES)
+    description = CATALOG[kind].description
     url = table.take_some("url", str)
     if url is not None and not description.takes_url:
-        raise PlanError(f"{table.at('url')}: {name} is no server that is reached by a URL")
+        raise PlanError(f"{table.at('url')}: {kind} is no server that is reached by a URL")
     build_given, search_given = table.take_any("build"), table.take_any("search")
     table.refuse_unknown()
     defaults: dict[str, Sequence[OptionValue]] = {option: [value] for option, value in description.build.items()}
     build = _grid(table.at("build"), build_given, defaults, description)
     search = _grid(table.at("search"), search_given, description.search, description)
-    return EngineSpec(name, build, search, url, issubclass(CATALOG[name], Served))
+    return EngineSpec(name, build, search, url, issubclass(CATALOG[kind], Served))
 
 
 def _grid(

@@ -1,4 +1,4 @@
-"""Tables as CSV, one file each, and all of them as one JSON file."""
+"""Tables as CSV or Parquet, one file each, and all of them as one JSON file."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import csv
 import io
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pagehop_lab.suites.results import Results
-from pagehop_lab.suites.table import Section, Table
+from pagehop_lab.suites.table import Cell, Section, Table
 
 
 def as_csv(table: Table) -> str:
@@ -29,6 +30,26 @@ def as_csv(table: Table) -> str:
             cells += [cell.file] if has_files else []
         writer.writerow(cells)
     return out.getvalue()
+
+
+def write_parquet(table: Table, path: Path) -> None:
+    """The same in typed columns: where some are figures, all that is none is null. ImportError without pyarrow."""
+    import pyarrow
+    from pyarrow import parquet
+
+    names, columns = [], []
+    for at, (name, is_number) in enumerate(zip(table.columns, table.numeric, strict=True)):
+        cells = [row[at] if at < len(row) else Cell("") for row in table.rows]
+        names.append(name)
+        columns.append(pyarrow.array([_figure(cell) if is_number else str(cell.value or cell.text) for cell in cells]))
+        if any(cell.file for cell in cells):
+            names.append(f"{name} file")
+            columns.append(pyarrow.array([cell.file or None for cell in cells]))
+    parquet.write_table(pyarrow.table(columns, names=names), path)
+
+
+def _figure(cell: Cell) -> int | float | None:
+    return cell.value if isinstance(cell.value, int | float) else None
 
 
 def as_json(about: Mapping[str, Any], sections: list[Section], more: list[Table]) -> str:

@@ -121,10 +121,10 @@ def _engines(folder: RunFolder, plan: Plan, known: Descriptions) -> list[EngineF
     records = {record.identity["engine"]: record for record in folder.all("engines")}
     found = []
     for engine in plan.engines:
-        about, record = known[engine.name], records.get(engine.name)
+        about, record = known[engine.kind], records.get(engine.name)
         version = record.raw.get("version") if record is not None else None
         failed = record.failed if record is not None else None
-        found.append(EngineFacts(engine.name, about.title, version, about.source, failed))
+        found.append(EngineFacts(engine.name, engine.title(about.title), version, about.source, failed))
     return found
 
 

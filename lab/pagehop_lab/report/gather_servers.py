@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pagehop_lab.analysis.coverage import Cell, coverage
 from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.plan.servers import CaseSpec, ServersPlan, everything, told
-from pagehop_lab.report.page import Head, on_machine, state_of
+from pagehop_lab.report.page import Head, counted, on_machine, state_of
 from pagehop_lab.store import Record, RunFolder, cell
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
 
@@ -34,9 +34,10 @@ def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> Server
 def servers_head(results: ServerResults) -> Head:
     """The head of the page."""
     load = results.load
-    clients = load.get("sessions", load["clients"])
-    lead = f"{on_machine(results.machine)} {load['rows']:,} rows, {clients} client(s), {load['repeats']} repeats"
-    lead += f"; suite {results.suite}, seed {results.seed}; compared with {results.base}."
+    sessions = load.get("sessions")
+    clients = counted(load["clients"], "client") if sessions is None else f"{' and '.join(map(str, sessions))} clients"
+    lead = f"{on_machine(results.machine)} {load['rows']:,} rows, {clients}, {counted(load['repeats'], 'repeat')}; "
+    lead += f"suite {results.suite}, seed {results.seed}; compared with {results.base}."
     about = _HOW[results.suite]
     wrong = sum(not one.valid for one in results.measured)
     told = ", ".join(f"{name} = {value}" for name, value in load.items())

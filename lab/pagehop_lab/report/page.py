@@ -41,7 +41,7 @@ def page(head: Head, sections: list[Section], more: list[Table]) -> str:
     body = [
         f"<h1>{escape(head.name)}</h1>",
         f"<p class=lead>{escape(head.lead)}</p>",
-        _state(head),
+        _state(head, sections, more),
         *(_section(section) for section in sections),
         "<section><h2>Of the run</h2>",
         *(_table(table, is_open=True) for table in more),
@@ -62,8 +62,8 @@ def head_of(results: Results) -> Head:
     machine = results.machine
     repeats, rebuilds = results.load["repeats"], results.load["rebuilds"]
     lead = (
-        f"{on_machine(machine)} k = {results.k}; {repeats} repeats of {rebuilds} build{'s' if rebuilds > 1 else ''}; "
-        f"suite {results.suite}, seed {results.seed}."
+        f"{on_machine(machine)} k = {results.k}; {counted(repeats, 'repeat')} of {counted(rebuilds, 'build')}; suite "
+        f"{results.suite}, seed {results.seed}."
     )
     wrong = sum(not point.valid for point in results.points)
     load = ", ".join(f"{name} = {value}" for name, value in results.load.items())
@@ -75,6 +75,11 @@ def head_of(results: Results) -> Head:
     )
     state = state_of(results.coverage, wrong)
     return Head(results.name, "engines at equal recall", lead, state, results.sound, (about, f"Load: {load}."))
+
+
+def counted(number: int, what: str) -> str:
+    """`1 repeat`, `2 repeats`."""
+    return f"{number} {what}" + ("s" if number > 1 else "")
 
 
 def on_machine(machine: Mapping[str, Any]) -> str:
@@ -94,10 +99,15 @@ def state_of(found: Coverage, wrong: int) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _state(head: Head) -> str:
-    """In one line, whether all of this can be relied on."""
+def _state(head: Head, sections: list[Section], of_the_run: list[Table]) -> str:
+    """In one line, whether all of this can be relied on, with what tells why it cannot."""
     kind = "good" if head.is_sound else "bad"
-    more = "" if head.is_sound else ' (<a href="#coverage">what is missing</a>)'
+    tables = [*of_the_run, *(table for section in sections for table in section.tables)]
+    links = []
+    for start, words in [("coverage", "what is missing"), ("invalid-", "what is invalid")]:
+        name = next((table.name for table in tables if table.name.startswith(start) and table.rows), None)
+        links += [f'<a href="#{escape(name)}">{words}</a>'] if name else []
+    more = f" ({', '.join(links)})" if links else ""
     return f'<p class="state {kind}">{escape(", ".join(head.state))}{more}</p>'
 
 
@@ -117,10 +127,7 @@ def _chart(chart: Chart) -> str:
 
 
 def _table(table: Table, is_open: bool) -> str:
-    numeric = [
-        any(isinstance(row[at].value, int | float) for row in table.rows if at < len(row))
-        for at in range(len(table.columns))
-    ]
+    numeric = table.numeric
     head = "".join(
         f"<th{_class(is_number)}>{escape(name)}</th>" for name, is_number in zip(table.columns, numeric, strict=True)
     )
@@ -133,8 +140,12 @@ def _table(table: Table, is_open: bool) -> str:
     return (
         f'<details id="{escape(table.name)}"{opened}><summary>{escape(table.title)}{count}</summary>'
         f"<p class=note>{escape(table.note)}</p>"
-        f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>"
+        f"{_scrolled(head, rows) if rows else ''}</details>"
     )
+
+
+def _scrolled(head: str, rows: str) -> str:
+    return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
 
 
 def _cell(cell: Cell, is_number: bool) -> str:

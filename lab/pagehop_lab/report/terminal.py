@@ -19,15 +19,11 @@ def text(table: Table) -> str:
     """One table; its first column to the left, all others as their cells are."""
     rows = [list(table.columns), *([cell.text for cell in row] for row in table.rows[:_ROWS_MAX])]
     widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(len(table.columns))]
-    numeric = [
-        any(isinstance(row[at].value, int | float) for row in table.rows if at < len(row))
-        for at in range(len(table.columns))
-    ]
     said = [table.title]
     for row in rows:
         cells = [
             cell.rjust(width) if is_number else cell.ljust(width)
-            for cell, width, is_number in zip(row, widths, numeric, strict=False)
+            for cell, width, is_number in zip(row, widths, table.numeric, strict=False)
         ]
         said.append(("  " + "  ".join(cells)).rstrip())
     if len(table.rows) > _ROWS_MAX:

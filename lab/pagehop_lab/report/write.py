@@ -62,23 +62,23 @@ class _Report:
     of_the_run: list[Table]
 
 
-def write(path: Path, *, quiet: bool, descriptions: Descriptions | None = None) -> Results:
-    """Writes the report of the run at `path`, and prints its tables unless `quiet`."""
+def write(path: Path, *, quiet: bool, as_parquet: bool = False, descriptions: Descriptions | None = None) -> Results:
+    """Writes the report of the run at `path`, tables as Parquet, too, if wanted, and prints them unless `quiet`."""
     results = _read(path, descriptions)
     of_the_run = [every_suite.coverage(results), every_suite.engines(results)]
     report = _Report(head_of(results), files.about(results), SUITES[results.suite](results), of_the_run)
-    _write(path, report, quiet=quiet)
+    _write(path, report, quiet=quiet, as_parquet=as_parquet)
     return results
 
 
-def write_servers(path: Path, *, quiet: bool) -> ServerResults:
+def write_servers(path: Path, *, quiet: bool, as_parquet: bool = False) -> ServerResults:
     """The same for a run of servers."""
     folder = RunFolder(path)
     plan = read_servers(folder.plan, path.name)
     results = gather_servers(folder, plan, folder.machine["kind"])
     sections, of_the_run = SERVER_SUITES[plan.suite]
     report = _Report(servers_head(results), results.about, sections(results), of_the_run(results))
-    _write(path, report, quiet=quiet)
+    _write(path, report, quiet=quiet, as_parquet=as_parquet)
     return results
 
 
@@ -87,17 +87,21 @@ def is_of_servers(path: Path) -> bool:
     return is_servers_plan(RunFolder(path).plan)
 
 
-def _write(path: Path, report: _Report, *, quiet: bool) -> None:
+def _write(path: Path, report: _Report, *, quiet: bool, as_parquet: bool) -> None:
     target = path / PAGE.parent
     tables = [*(table for section in report.sections for table in section.tables), *report.of_the_run]
     try:
         target.mkdir(exist_ok=True)
         for table in tables:
             _replace(target / f"{table.name}.csv", files.as_csv(table))
+            if as_parquet:
+                files.write_parquet(table, target / f"{table.name}.parquet")
         _replace(target / "tables.json", files.as_json(report.about, report.sections, report.of_the_run))
         _replace(path / PAGE, page(report.head, report.sections, report.of_the_run))
     except OSError as error:
         raise StoreError(f"cannot write the report to {target}: {error.strerror or error}") from error
+    except ImportError as error:
+        raise StoreError(f"Parquet is written by a package that is missing: pip install pyarrow ({error})") from None
     if not quiet:
         for section in report.sections:
             print(f"\n{terminal.lines(section)}")

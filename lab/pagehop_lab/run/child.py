@@ -21,8 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pagehop_lab.measure import tracing
+from pagehop_lab.measure import limit, tracing
 from pagehop_lab.measure.usage import family
+from pagehop_lab.run import workplace
 
 _PR_SET_CHILD_SUBREAPER = 36
 _GRACE_S = 20.0
@@ -48,7 +49,7 @@ class Child:
     def __init__(self, python: Sequence[str], engine: str, paths: Sequence[Path] = ()) -> None:
         """Starts an engine, given as `module:Class`; `paths` are more places where its module may be."""
         adopt_orphans()
-        self.folder = Path(tempfile.mkdtemp(prefix="pagehop-lab-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="engine-"))
         # Servers run as somebody else, who makes files in here as in any folder for temporary files.
         self.folder.chmod(0o1777)
         self._engine = engine
@@ -135,7 +136,8 @@ class Child:
         _living.discard(self._process.pid)
         self.ended = True
         end_orphans(self.folder)
-        tracing.forget(self._process.pid)
+        for forgotten in (tracing, limit):
+            forgotten.forget(self._process.pid)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Child:
@@ -154,12 +156,11 @@ def adopt_orphans() -> None:
 
 def end_orphans(folder: Path) -> None:
     """Ends what an ended engine left behind: children of this process that work in that engine's folder."""
-    for one in _orphans(folder):
-        for process in reversed(family(one)):
-            with contextlib.suppress(OSError):
-                os.kill(process, signal.SIGKILL)
+    found = _orphans(folder)
+    workplace.end([process for one in found for process in family(one)])
+    for one in found:
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(one, 0)
+            os.waitpid(one, os.WNOHANG)
 
 
 def _orphans(folder: Path) -> list[int]:

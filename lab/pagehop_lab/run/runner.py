@@ -24,6 +24,7 @@ from pagehop_lab.plan.model import Options
 from pagehop_lab.run import environments
 from pagehop_lab.run.child import Child, EngineFailed
 from pagehop_lab.run.progress import Progress
+from pagehop_lab.run.workplace import workplace
 from pagehop_lab.store import RunFolder
 
 _HELLO_TIMEOUT_S = 1800.0
@@ -50,6 +51,10 @@ class Runner:
 
     def run(self) -> None:
         """Measures everything that is not in the folder yet."""
+        with workplace(self.progress.say):
+            self._run()
+
+    def _run(self) -> None:
         sets = {spec.name: self._prepare(spec) for spec in self.plan.datasets}
         known = [spec for spec in everything(self.plan) if sets[spec.index.dataset.name] is not None]
         for engine in self.plan.engines:
@@ -80,7 +85,7 @@ class Runner:
             if plan.load.k > depth:
                 raise data.DataError(f"{spec.name}: its truth has {depth} neighbors of each query, k = {plan.load.k}")
         except data.DataError as error:
-            self.progress.say(f"{spec.name}: {error}")
+            self.progress.say(str(error))
             self.folder.add("datasets", spec.name, {"name": spec.name}, failed=str(error))
             return None
         identity = {"name": spec.name}
@@ -108,7 +113,7 @@ class Runner:
         return str(said["version"])
 
     def _start(self, engine: EngineSpec) -> Child:
-        kind = self.catalog[engine.name]
+        kind = self.catalog[engine.kind]
         python = environments.python(kind.description.environment, self.progress.say)
         return Child(python, f"{kind.__module__}:{kind.__qualname__}", self.paths)
 
@@ -219,14 +224,14 @@ class Runner:
 
     def _keep(self, spec: PointSpec, dataset: data.Dataset, child: Child, raw: dict[str, Any]) -> Verdicts:
         """Keeps a measurement, and says what is wrong with it."""
-        description = self.catalog[spec.index.engine.name].description
-        cache = "storage" if description.reads_storage else "hot"
+        description = self.catalog[spec.index.engine.kind].description
+        cache = str(spec.asked.get("cache", "cold")) if self.plan.cold_queries else "hot"
         raw |= {
             "k": self.plan.load.k,
             "sessions": spec.sessions,
             "rate": self.plan.load.rate,
             "exact_by_design": description.exact,
-            "cache": spec.asked.get("cache", "cold") if self.plan.cold_queries else cache,
+            "cache": "storage" if cache == "hot" and description.reads_storage else cache,
         }
         with np.load(child.folder / "answers.npz") as file:
             arrays = {name: file[name] for name in file.files}

@@ -22,6 +22,7 @@ from pagehop_lab.analysis.oltp import Case
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.plan.servers import CaseSpec, ServerSpec, ServersPlan, everything, needed_bytes
 from pagehop_lab.run.progress import Progress
+from pagehop_lab.run.workplace import workplace
 from pagehop_lab.store import RunFolder
 
 _GRACE_S = 1.0
@@ -104,8 +105,9 @@ class ServersRunner:
         self.progress.begin(len(here), sum(not self._wanted(spec) for spec in here))
         if any(self._wanted(spec) for spec in here):
             self._check_disk()
-        for repeat in range(self.plan.load.repeats):
-            self._round(repeat)
+        with workplace(self.progress.say):
+            for repeat in range(self.plan.load.repeats):
+                self._round(repeat)
 
     # ---- before ----
 

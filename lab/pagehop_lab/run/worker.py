@@ -5,7 +5,6 @@ Whatever the engine does to its process, it does not do it to the run. What it p
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import os
@@ -23,11 +22,12 @@ import numpy as np
 
 from pagehop_bench import machine
 from pagehop_lab import data
-from pagehop_lab.engines.engine import FILTER_PARTS, Engine, EngineError, Library, NotInstalled, Served
+from pagehop_lab.engines.engine import FILTER_PARTS, Engine, EngineError, Library, NotInstalled, Served, left_by
 from pagehop_lab.measure import storage
 from pagehop_lab.measure.load import Ask
+from pagehop_lab.measure.processes import end_with_parent
 
-_PR_SET_PDEATHSIG = 1
+_GRACE_S = 0.3
 
 
 class Worker:
@@ -81,9 +81,12 @@ class Worker:
         # Rows come from storage before the clock starts.
         np.asarray(self._dataset.base).sum()
         before, wall, cpu = machine.memory("RssAnon"), time.perf_counter(), machine.cpu_seconds()
-        phases = self._watch("index")
+        phases = self._watch("start")
         library.build(self._dataset.base, metric, options, threads, seed)
         phases.begin(None)
+        if len(phases.told) == 1:
+            # It tells of no phases: rows and index are one.
+            phases.told[0]["phase"] = "index"
         took = {
             "build_s": time.perf_counter() - wall - (library.load_s or 0),
             "build_cpu_s": machine.cpu_seconds() - cpu if not library.processes() else None,
@@ -136,9 +139,8 @@ class Worker:
         assert self._dataset is not None
         asked, dataset = Ask(**ask), self._dataset
         if asked.matching < 1:
-            parts = round(FILTER_PARTS * asked.matching)
-            kept = np.arange(len(dataset.base)) % FILTER_PARTS < parts
-            dataset = data.filtered(dataset, kept, f"{parts}-of-{FILTER_PARTS}")
+            kept = left_by(asked.matching, len(dataset.base))
+            dataset = data.filtered(dataset, kept, f"{round(FILTER_PARTS * asked.matching)}-of-{FILTER_PARTS}")
         phases = self._watch("search" if asked.cold_queries is None else "cool")
         if isinstance(self._engine, Library):
             from pagehop_lab.measure import in_process
@@ -153,6 +155,14 @@ class Worker:
         np.savez(Path(folder) / "answers.npz", **answers.as_arrays())  # type: ignore[arg-type]
         return raw
 
+    def has_died(self) -> bool:
+        """Whether the engine's server has ended, so that nothing more can be measured."""
+        if self._engine is None:
+            return False
+        # What was being asked knows it a moment earlier.
+        time.sleep(_GRACE_S)
+        return self._engine.has_died()
+
     def close(self) -> dict[str, Any]:
         """Lets the engine go."""
         if self._engine is not None:
@@ -166,7 +176,7 @@ def main(name: str) -> None:
     """Answers requests until there are no more."""
     # If the run is killed, its engines end, too; Ctrl-C is for the run to deal with.
     run = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    end_with_parent(signal.SIGTERM)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -182,11 +192,14 @@ def main(name: str) -> None:
                 answer = {"ok": getattr(worker, command)(**request)}
             except (NotInstalled, ImportError) as error:
                 answer = {"failed": f"not installed: {error}"}
-            except EngineError as error:
-                answer = {"failed": str(error)}
             except Exception as error:
-                traceback.print_exc()
-                answer = {"failed": f"{type(error).__name__}: {error}"}
+                if worker is not None and worker.has_died():
+                    sys.exit(f"the server died: {error}")
+                if isinstance(error, EngineError):
+                    answer = {"failed": str(error)}
+                else:
+                    traceback.print_exc()
+                    answer = {"failed": f"{type(error).__name__}: {error}"}
             print(json.dumps(answer), file=answers)
     finally:
         if worker is not None:

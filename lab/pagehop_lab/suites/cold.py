@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pagehop_lab.analysis.points import Options, Point, shown, told
 from pagehop_lab.analysis.settings import Setting, settings_of
@@ -19,7 +20,7 @@ def sections(results: Results) -> list[Section]:
     found = []
     for dataset, facts in results.datasets.items():
         points = results.of(dataset)
-        title = f"{dataset}: {facts['rows']:,} x {facts['dim']}, {facts['metric']}, {_states(results)}"
+        title = f"{dataset}: {facts['rows']:,} x {facts['dim']}, {facts['metric']}, caches {_states(results)}"
         # Settings of one state only lie on one curve.
         drawn = results.by_load(dataset)[min(results.by_load(dataset))]
         tables = [
@@ -28,12 +29,14 @@ def sections(results: Results) -> list[Section]:
             every_suite.invalid(results, points, dataset),
             every_suite.all_points(results, points, dataset),
         ]
-        found.append(Section(title, [equal_recall.chart(results, drawn, dataset)], tables))
+        state = told(drawn[0].asked) or "caches cold" if drawn else ""
+        chart = equal_recall.chart(results, drawn, dataset)
+        found.append(Section(title, [replace(chart, title=f"{chart.title}, {state}")], tables))
     return found
 
 
 def _states(results: Results) -> str:
-    return " and ".join(results.load["caches"])
+    return ", ".join(results.load["caches"])
 
 
 def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pagehop_lab.analysis.points import Options, shown
 from pagehop_lab.analysis.sessions import fit, per_session, relative
-from pagehop_lab.analysis.settings import Setting, settings_of
+from pagehop_lab.analysis.settings import Setting, Spread, settings_of
 from pagehop_lab.suites import every_suite
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
@@ -48,10 +48,12 @@ def _numbers(curves: Mapping[Fixed, Mapping[int, Setting]]) -> list[int]:
     return sorted({sessions for curve in curves.values() for sessions in curve})
 
 
-def _named(results: Results, fixed: Fixed) -> list[Cell]:
+def _named(results: Results, fixed: Fixed, curve: Mapping[int, Setting]) -> list[Cell]:
     engine, build, search = fixed
     words = " ".join(filter(None, [shown(build), shown(search)]))
-    return [Cell(results.title(engine), engine), Cell(words or "-", words)]
+    recall = Spread.of([one.recall.median for one in curve.values()])
+    title = f"{recall.low:.4f} to {recall.high:.4f} by all numbers of sessions"
+    return [Cell(results.title(engine), engine), Cell(words or "-", words), Cell.of(recall.median, ".4f", title=title)]
 
 
 def _by_sessions(
@@ -65,10 +67,10 @@ def _by_sessions(
     """A table with a column for each number of sessions."""
     numbers = _numbers(curves)
     rows = [
-        _named(results, fixed) + [cell(fixed, n, curve[n]) if n in curve else Cell("-") for n in numbers]
+        _named(results, fixed, curve) + [cell(fixed, n, curve[n]) if n in curve else Cell("-") for n in numbers]
         for fixed, curve in curves.items()
     ]
-    return Table(name, title, ("engine", "setting", *map(str, numbers)), rows, note)
+    return Table(name, title, ("engine", "setting", "recall", *map(str, numbers)), rows, note)
 
 
 def _absolute(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], dataset: str) -> Table:
@@ -77,9 +79,8 @@ def _absolute(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], d
         title = f"recall {recall:.4f}, {qps.low:,.0f} to {qps.high:,.0f}"
         return Cell.of(qps.median, ",.0f", file=setting.middle.file, title=title)
 
-    return _by_sessions(
-        results, curves, cell, f"qps-{dataset}", "QPS by sessions", "Recall of each is in its raw file."
-    )
+    note = "Recall is the middle over all numbers of sessions; that of each is in its raw file."
+    return _by_sessions(results, curves, cell, f"qps-{dataset}", "QPS by sessions", note)
 
 
 def _relative(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], dataset: str) -> Table:
@@ -121,20 +122,20 @@ def _laws(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], datas
     for fixed, curve in curves.items():
         law = fit({sessions: setting.qps.median for sessions, setting in curve.items()})
         if law is None:
-            rows.append([*_named(results, fixed), *[Cell("-")] * 4])
+            rows.append([*_named(results, fixed, curve), *[Cell("-")] * 4])
             continue
         peak = law.peak_sessions
         rows.append([
-            *_named(results, fixed),
+            *_named(results, fixed, curve),
             Cell.of(law.scale, ",.0f"),
             Cell.of(law.contention, ".3f"),
             Cell.of(law.coherence, ".5f"),
-            Cell("none" if math.isinf(peak) else f"{peak:.0f}"),
+            Cell("none") if math.isinf(peak) else Cell.of(peak, ".0f"),
         ])  # fmt: skip
     note = (
         "The universal scalability law, fitted to four numbers of sessions at least; extrapolates nothing but its peak."
     )
-    columns = ("engine", "setting", "QPS of one", "contention", "coherence", "peak at sessions")
+    columns = ("engine", "setting", "recall", "QPS of one", "contention", "coherence", "peak at sessions")
     return Table(f"scaling-{dataset}", "Scaling", columns, rows, note)
 
 

@@ -47,6 +47,14 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     note: str = ""
 
+    @property
+    def numeric(self) -> list[bool]:
+        """Of each column, whether there are figures in it."""
+        return [
+            any(isinstance(row[at].value, int | float) for row in self.rows if at < len(row))
+            for at in range(len(self.columns))
+        ]
+
 
 @dataclass(frozen=True)
 class Mark:
