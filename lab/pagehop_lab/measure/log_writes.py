@@ -139,7 +139,8 @@ def _run(asked: Asked) -> tuple[int, float, float]:
         lines.setdefault(int(found[1]), []).append((float(found[2]), int(found[3])))
     if process.returncode or len(lines) < asked.clients:
         told = [line for line in (complaints + said).splitlines() if "FATAL" in line or "error" in line.lower()]
-        raise MeasureError(f"sysbench: {' | '.join(dict.fromkeys(told))[:600] or 'it ended and said nothing'}")
+        why = " | ".join(dict.fromkeys(told)) or complaints.strip() or "it ended and said nothing"
+        raise MeasureError(f"sysbench: {why[:600]}")
     commits = sum(theirs[-1][1] for theirs in lines.values())
     qps = sum(
         (theirs[-1][1] - theirs[0][1]) / (theirs[-1][0] - theirs[0][0])

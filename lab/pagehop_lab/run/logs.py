@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Mapping
@@ -225,7 +226,7 @@ class LogWrites:
             command = [
                 *sysbench.command(self._tree), str(log_writes.SCRIPT), *server.sysbench_options(),
                 f"--bytes={case.commit_bytes}", f"--first={next_row}", f"--threads={case.clients}",
-                f"--time={seconds:g}", f"--rand-seed={self.plan.seed + 1}", "--verbosity=1", "run",
+                f"--time={math.ceil(seconds)}", f"--rand-seed={self.plan.seed + 1}", "--verbosity=1", "run",
             ]  # fmt: skip
             own = counters_of(server)
             return log_writes.measure(
