@@ -10,6 +10,7 @@ mod advice;
 mod build;
 mod choice;
 mod cost;
+mod demand;
 mod errors;
 #[cfg(feature = "pg18")]
 mod explain;
@@ -19,6 +20,7 @@ mod handler;
 mod heap;
 mod insert;
 mod inspect;
+mod limit;
 mod memory;
 mod models;
 mod opclass;
@@ -45,6 +47,7 @@ pgrx::pg_module_magic!(name, version);
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     options::register();
+    limit::register();
     #[cfg(feature = "pg18")]
     explain::register();
 }

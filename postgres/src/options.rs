@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
 use crate::errors;
+use crate::limit::Rows;
 use crate::models::OpenIndex;
 use crate::pages::RelationPages;
 use crate::scan_stats::End;
@@ -30,8 +31,10 @@ enum OrderName {
     relaxed_order,
 }
 
-/// Nearest rows that `pagehop.recall` counts: a scan is not told its LIMIT, and the first ten come from one search.
+/// Nearest rows that `pagehop.recall` counts where nobody knows how many are wanted.
 const NEIGHBORS: usize = 10;
+/// Most that are searched for at once.
+const NEIGHBORS_MAX: usize = 1000;
 
 /// Defines the settings. Called once.
 pub(crate) fn register() {
@@ -111,12 +114,28 @@ fn register_limits() {
     );
 }
 
-/// The options of a search of `index`, as the session has them now. What is set wins over what is calibrated.
+/// Rows that a scan should search for at once, of which so many are `wanted`, for each of which it takes so many nodes.
+/// Settings that somebody chose are for ten, and so is what limits a scan, which is looked at between rows.
+pub(crate) fn neighbors(wanted: Option<Rows>, nodes_per_row: f32) -> usize {
+    let is_chosen = search_list().is_some() || SLACK.get() >= 0.0;
+    let is_limited = MAX_SCAN_PAGES.get() > 0 || SCAN_MEM_MULTIPLIER.get() > 0.0;
+    match wanted.filter(|_| !is_chosen && !is_limited) {
+        Some(rows) if rows.is_filtered => rows.count.clamp(NEIGHBORS, NEIGHBORS_MAX),
+        Some(rows) => ((rows.count.min(NEIGHBORS_MAX) as f32 * nodes_per_row).ceil() as usize).min(NEIGHBORS_MAX),
+        None => NEIGHBORS,
+    }
+}
+
+/// The options of a search for `k` rows of `index`, as the session has them now. What is set wins over what is calibrated.
 ///
 /// # Safety
 ///
 /// `relation` is open and what `index` is.
-pub(crate) unsafe fn search(index: &OpenIndex, relation: pg_sys::Relation) -> Result<SearchOptions, Error> {
+pub(crate) unsafe fn search(
+    index: &OpenIndex,
+    relation: pg_sys::Relation,
+    k: usize,
+) -> Result<SearchOptions, Error> {
     let list = search_list();
     let slack = Some(SLACK.get()).filter(|slack| *slack >= 0.0).map(|slack| slack as f32);
     let beam_width = usize::try_from(BEAM_WIDTH.get()).ok().filter(|width| *width > 0);
@@ -126,9 +145,9 @@ pub(crate) unsafe fn search(index: &OpenIndex, relation: pg_sys::Relation) -> Re
         return Ok(SearchOptions::choose(list, slack, beam_width));
     }
     let known = match recall {
-        0.0 => index.tuned_or_default(NEIGHBORS)?,
+        0.0 => index.tuned_or_default(k)?,
         // SAFETY: the caller's promise.
-        _ => unsafe { calibrated(index, relation, recall)? },
+        _ => unsafe { calibrated(index, relation, k, recall)? },
     };
     Ok(SearchOptions {
         search_list: list.unwrap_or(known.search_list),
@@ -142,13 +161,18 @@ pub(crate) unsafe fn search(index: &OpenIndex, relation: pg_sys::Relation) -> Re
 /// # Safety
 ///
 /// As [`search`].
-unsafe fn calibrated(index: &OpenIndex, relation: pg_sys::Relation, recall: f32) -> Result<SearchOptions, Error> {
+unsafe fn calibrated(
+    index: &OpenIndex,
+    relation: pg_sys::Relation,
+    k: usize,
+    recall: f32,
+) -> Result<SearchOptions, Error> {
     if is_exact() {
         let what = "an index scan cannot find every true neighbor, as pagehop.recall = 1 asks for".to_string();
         let hint = "SET enable_seqscan = on; lets the planner read the whole table instead.".to_string();
         errors::report(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, what, Some(hint));
     }
-    match index.tuned(NEIGHBORS, recall)? {
+    match index.tuned_at_most(k, recall)? {
         Some(options) => Ok(options),
         None => {
             // SAFETY: the caller's promise.

@@ -13,6 +13,7 @@ use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, PageId, Pages};
 use pgrx::pg_sys;
 
 use crate::advice::Advice;
+use crate::demand::NodesPerRow;
 #[cfg(feature = "pg18")]
 use crate::flight::{Begun, InFlight};
 use crate::recent::{self, Recent};
@@ -32,6 +33,7 @@ pub(crate) struct RelationPages {
     recent: Recent,
     /// Of the table.
     pub(crate) heap: Recent,
+    pub(crate) nodes_per_row: NodesPerRow,
 }
 
 // SAFETY: `Pages` asks for it so that threads may share an index. A backend has one thread that calls PostgreSQL, `pgrx` stops any
@@ -50,6 +52,7 @@ impl RelationPages {
             blocks: Cell::new(0),
             recent: Recent::default(),
             heap: Recent::default(),
+            nodes_per_row: NodesPerRow::default(),
         }
     }
 

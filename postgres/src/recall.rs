@@ -228,7 +228,7 @@ unsafe fn recall(call: pg_sys::FunctionCallInfo, samples: usize, queries: Querie
         let k = pgrx::fcinfo::pg_getarg::<i32>(call, 1).and_then(|k| usize::try_from(k).ok()).unwrap_or(0);
         let inspected = Inspected::open(call, pg_sys::ACL_SELECT);
         let measure = |open: OpenIndex| {
-            let options = options::search(&open, inspected.index)?;
+            let options = options::search(&open, inspected.index, k)?;
             let info = open.info()?;
             let some = placed(inspected.index, info.dim, &queries)?;
             let report = open.recall(k, samples, &some, &options, 1, &mut go_on)?;

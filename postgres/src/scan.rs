@@ -9,7 +9,9 @@ use pagehop_engine::{Cursor, Error, Found, Index, PageId, SearchOptions};
 use pgrx::prelude::*;
 use pgrx::{PgRelation, pg_sys};
 
+use crate::demand::Demand;
 use crate::heap::LookAhead;
+use crate::limit;
 use crate::models::{self, OpenIndex};
 use crate::opclass::{self, Kind};
 use crate::options::Limits;
@@ -132,6 +134,7 @@ pub(crate) unsafe extern "C-unwind" fn amrescan(
             state.stats.add(&search.cursor.stats());
             state.stats.searches += 1;
             state.stats.end = End::default();
+            search.end();
             if let Err(error) = search.begin(scan, &state.query) {
                 errors::raise((*scan).indexRelation, error);
             }
@@ -178,7 +181,7 @@ pub(crate) unsafe extern "C-unwind" fn amendscan(scan: pg_sys::IndexScanDesc) {
         state.stats.add(&search.cursor.stats());
         state.stats.publish();
         // SAFETY: the table, if there is one, is open until the scan has ended.
-        unsafe { search.look_ahead.end() };
+        unsafe { search.end() };
         search.retire();
     }
 }
@@ -220,6 +223,10 @@ impl Scan {
         if self.done {
             return Ok(None);
         }
+        if let Some(Search { demand, .. }) = self.search.as_mut().filter(|search| search.demand.returned > 0) {
+            // SAFETY: the executor says what became of the row before.
+            demand.dead += usize::from(unsafe { (*scan).kill_prior_tuple });
+        }
         loop {
             let search = match &mut self.search {
                 Some(search) => search,
@@ -246,8 +253,10 @@ impl Scan {
                 Query::AnyOrder => return Ok(Some(Row { tid, distance: None, recheck: false })),
                 Query::Vector(_) => {
                     if let Some(place) = self.order.place(&found, search.cursor.upcoming(), self.kind.metric) {
+                        search.demand.returned += 1;
                         return Ok(Some(Row { tid, distance: Some(place.distance), recheck: place.recheck }));
                     }
+                    search.demand.late += 1;
                 }
             }
         }
@@ -259,6 +268,7 @@ struct Search {
     cursor: Cursor<'static, RelationPages>,
     index: OpenIndex,
     look_ahead: LookAhead,
+    demand: Demand,
 }
 
 /// Searches kept for their buffers when their scans have ended.
@@ -287,10 +297,23 @@ impl Search {
                 return Ok(search);
             }
             count_scan(scan);
-            let options = options::search(&index, (*scan).indexRelation)?;
-            let cursor = cursor(&index, &query.vector(scan), &options)?;
-            Ok(Self { cursor, index, look_ahead: LookAhead::default() })
+            let (demand, k, options) = asked(scan, &index)?;
+            let mut cursor = cursor(&index, &query.vector(scan), &options)?;
+            cursor.expect(k);
+            Ok(Self { cursor, index, look_ahead: LookAhead::default(), demand })
         }
+    }
+
+    /// The scan has all it wanted of this search.
+    ///
+    /// # Safety
+    ///
+    /// The table, if there is one, is open.
+    unsafe fn end(&mut self) {
+        self.index.pages().nodes_per_row.learn(&self.demand, self.cursor.taken());
+        self.demand = Demand::default();
+        // SAFETY: the caller's promise.
+        unsafe { self.look_ahead.end() };
     }
 
     /// Keeps the search for the next scan, unless it has grown large.
@@ -313,8 +336,11 @@ impl Search {
         unsafe {
             self.index.pages().attach((*scan).indexRelation);
             count_scan(scan);
-            self.look_ahead.end();
-            self.cursor.rescan(&query.vector(scan), &options::search(&self.index, (*scan).indexRelation)?)
+            let (demand, k, options) = asked(scan, &self.index)?;
+            self.demand = demand;
+            self.cursor.rescan(&query.vector(scan), &options)?;
+            self.cursor.expect(k);
+            Ok(())
         }
     }
 
@@ -330,6 +356,21 @@ impl Search {
         // SAFETY: the caller's promise.
         unsafe { self.look_ahead.advance(scan, &self.index.pages().heap, found.row_id, self.cursor.ahead()) };
         Ok(Some(found))
+    }
+}
+
+/// What a scan is asked for, for how many rows to search together, and how.
+///
+/// # Safety
+///
+/// `scan` keeps its index open, which is `index`.
+unsafe fn asked(scan: pg_sys::IndexScanDesc, index: &OpenIndex) -> Result<(Demand, usize, SearchOptions), Error> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let wanted = limit::rows(scan);
+        let k = options::neighbors(wanted, index.pages().nodes_per_row.get());
+        let options = options::search(index, (*scan).indexRelation, k)?;
+        Ok((Demand { wanted, ..Demand::default() }, k, options))
     }
 }
 

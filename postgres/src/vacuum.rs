@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 use std::ops::ControlFlow;
 
-use pagehop_engine::{Error, PageId, Pages, RemoveReport, VacuumReport};
+use pagehop_engine::{Change, Error, PageId, Pages, RemoveReport, VacuumReport};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -52,7 +52,7 @@ pub(crate) unsafe extern "C-unwind" fn ambulkdelete(
 /// `index` is open and of this access method.
 unsafe fn remove(index: pg_sys::Relation, is_dead: &mut dyn FnMut(u64) -> bool) -> Result<RemoveReport, Error> {
     // SAFETY: the caller's promise, here and below.
-    let removed = unsafe { settle(index, is_dead)? };
+    let removed = unsafe { with_change(index, &mut |change| change.drop_dead_tids(is_dead))? };
     let mut total = RemoveReport { left: 0, removed };
     let mut page = 0;
     loop {
@@ -71,24 +71,31 @@ unsafe fn remove(index: pg_sys::Relation, is_dead: &mut dyn FnMut(u64) -> bool) 
         total.removed += part.removed;
         page += PAGES;
     }
+    let mut listed = None;
     // SAFETY: as above.
-    unsafe { settle(index, is_dead)? };
+    while let Some(next) = unsafe { with_change(index, &mut |change| change.settle_tids(listed))? } {
+        listed = Some(next);
+        delay();
+    }
     Ok(total)
 }
 
-/// Takes dead rows out of the list of those that wait for their nodes, and those that came into them; returns how many were dead.
+/// Does one thing under the writer's lock.
 ///
 /// # Safety
 ///
 /// As [`remove`].
-unsafe fn settle(index: pg_sys::Relation, is_dead: &mut dyn FnMut(u64) -> bool) -> Result<u64, Error> {
+unsafe fn with_change<T>(
+    index: pg_sys::Relation,
+    work: &mut dyn FnMut(&mut Change<'_, Writer>) -> Result<T, Error>,
+) -> Result<T, Error> {
     // SAFETY: the caller keeps the index open.
     let mut writer = unsafe { Writer::new(index)? };
     let open = writer.index();
     let mut change = open.change(&mut writer)?;
-    let removed = change.settle_tids(is_dead)?;
+    let done = work(&mut change)?;
     change.finish()?;
-    Ok(removed)
+    Ok(done)
 }
 
 /// `amvacuumcleanup`: repairs the graph around dead nodes and frees their slots.

@@ -10,11 +10,13 @@ from tests.items import (
     QUERIES,
     Connect,
     by_index,
+    by_scan,
     create,
     explain,
     fill,
     ids,
     number,
+    only_by_index,
     recall,
     run,
     value,
@@ -268,3 +270,62 @@ def test_measuring_takes_rights(connect: Connect) -> None:
         run(connection, f"RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")
     with pytest.raises(errors.WrongObjectType):
         run(connection, "SELECT * FROM pagehop_calibrate('items_pkey')")
+
+
+def hops_of(connection: psycopg.Connection, statement: str, queries: list[str] = QUERIES) -> int:
+    """Hops of a statement's scans, for all queries."""
+    total = 0
+    for query in queries:
+        run(connection, statement.format(query=query))
+        total += number(connection, "SELECT hops FROM pagehop_last_scan()")
+    return total
+
+
+def test_as_many_as_the_limit_says_are_searched_for_together(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 5000)
+    run(connection, "SET enable_seqscan = off; SET enable_sort = off; SET pagehop.recall = 0.95")
+    nearest = "SELECT id FROM items ORDER BY embedding <-> '{query}' "
+    ten = hops_of(connection, nearest + "LIMIT 10")
+    hundred = hops_of(connection, nearest + "LIMIT 100")
+    assert hops_of(connection, nearest + "LIMIT 1") < ten < hundred
+    # The same, wherever the LIMIT stands and however its count is known.
+    assert hops_of(connection, nearest + "LIMIT (SELECT 100)") == hundred
+    assert hops_of(connection, f"SELECT max(id) FROM ({nearest} LIMIT 100) AS found") == hundred
+    assert hops_of(connection, f"SELECT (SELECT max(id) FROM ({nearest} LIMIT 100) AS found)") == hundred
+    assert hops_of(connection, f"SELECT id FROM ({nearest} OFFSET 0) AS found LIMIT 100") == hundred
+    run(connection, "PREPARE found (vector, int) AS SELECT id FROM items ORDER BY embedding <-> $1 LIMIT $2")
+    assert hops_of(connection, "EXECUTE found('{query}', 100)") == hundred
+    run(
+        connection,
+        "CREATE FUNCTION found(asked vector) RETURNS SETOF int LANGUAGE plpgsql AS $$ BEGIN "
+        "RETURN QUERY SELECT id FROM items ORDER BY embedding <-> asked LIMIT 100; END $$",
+    )
+    assert hops_of(connection, "SELECT count(*) FROM found('{query}')") == hundred
+    # Nobody knows how many rows these take of the scan: it begins with ten.
+    run(connection, "SET enable_hashjoin = off; SET enable_mergejoin = off")
+    joined = "SELECT items.id FROM items, generate_series(1, 2) ORDER BY embedding <-> '{query}' LIMIT 20"
+    assert hops_of(connection, joined) < hundred
+    share = value(connection, "SELECT recall FROM pagehop_recall('items_embedding', 100, 200)")
+    found = []
+    for query in QUERIES:
+        with only_by_index(connection):
+            rows = set(ids(connection, nearest.format(query=query) + "LIMIT 100"))
+        found.append(len(rows & set(by_scan(connection, query, limit=100))) / 100)
+    assert isinstance(share, float)
+    assert abs(sum(found) / len(found) - share) < 0.03
+
+
+def test_dead_versions_cost_little_recall(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 5000)
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off); SET pagehop.recall = 0.9")
+    before = recall(connection, vectors(100, seed=77))
+    for first, row in enumerate(vectors(1500, seed=5)):
+        run(connection, f"UPDATE items SET embedding = '{row}' WHERE id = {first * 3}")
+    # A session learns from its scans how many dead rows they meet.
+    recall(connection, vectors(40, seed=78))
+    assert recall(connection, vectors(100, seed=77)) > before - 0.03
+    run(connection, "VACUUM items")
+    recall(connection, vectors(40, seed=78))
+    assert recall(connection, vectors(100, seed=77)) > before - 0.03

@@ -113,10 +113,7 @@ def as_count(what: str, value: Any, low: int, high: int) -> int:
 
 def as_number(what: str, value: Any) -> float:
     """`value` as a number from 0 on, infinity included."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"{what} is {value!r}, it must be a number") from None
+    number = _as_any_number(what, value)
     if not number >= 0:
         raise ArgumentError(f"{what} is {number}, it must be 0 or more")
     return number
@@ -124,10 +121,17 @@ def as_number(what: str, value: Any) -> float:
 
 def as_recall(value: Any) -> float:
     """`value` as a recall: above 0 and at most 1."""
-    recall = as_number("recall", value)
+    recall = _as_any_number("recall", value)
     if not 0 < recall <= 1:
         raise ArgumentError(f"recall is {recall}, it must be above 0 and at most 1; 1 looks at every row")
     return recall
+
+
+def _as_any_number(what: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{what} is {value!r}, it must be a number") from None
 
 
 def as_queries(what: str, queries: Any, dim: int) -> Float32:

@@ -6,7 +6,8 @@ use pagehop_store::FilePages;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// How to search for `k` rows, by what the user gave: one of `recall` and the others, or none.
+/// How to search for `k` rows, by what the user gave: one of `recall` and the others, or none, which stands for the recall that a
+/// calibrated index finds by itself.
 pub(crate) fn options(
     index: &pagehop_engine::Index<FilePages>,
     k: usize,
@@ -15,10 +16,13 @@ pub(crate) fn options(
     slack: Option<f32>,
     beam_width: Option<usize>,
 ) -> Result<SearchOptions, Error> {
-    let chosen = SearchOptions::choose(search_list, slack, beam_width);
-    let Some(recall) = recall else { return Ok(chosen) };
-    match index.tuned(k, recall)? {
-        Some(known) => Ok(SearchOptions { beam_width: chosen.beam_width, ..known }),
+    let known = match (recall, SearchOptions::given(search_list, slack)) {
+        (Some(recall), _) => index.tuned(k, recall)?,
+        (None, Some(given)) => Some(given),
+        (None, None) => Some(index.tuned_or_default(k)?),
+    };
+    match known {
+        Some(known) => Ok(SearchOptions { beam_width: beam_width.unwrap_or(known.beam_width), ..known }),
         None => Err(Error::argument(
             "the index was never calibrated, so recall has no meaning for it: calibrate() measures what each recall takes; \
              it must be open for writing",

@@ -36,7 +36,8 @@ pub(crate) struct Args {
     /// Search with what was calibrated to find this share of the nearest rows.
     #[arg(long, value_name = "SHARE", value_parser = parse_target, conflicts_with_all = ["search_list", "slack"])]
     recall: Option<f32>,
-    /// Search with a list of so many candidates. [default: 100, and --slack 0.2]
+    /// Search with a list of so many candidates. [default: as for --recall 0.98; 100, and
+    /// --slack 0.2, if the index was never calibrated]
     #[arg(long, value_name = "N", value_parser = search::parse_search_list)]
     search_list: Option<usize>,
     /// Search with so much slack; see `pagehop search --help`.
@@ -78,8 +79,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let about = |error: &_| Error::about(&args.index, error);
     let dim = index.info().map_err(|error| about(&error))?.dim;
     let queries = read_queries(args.queries.as_deref(), &args.index, dim)?;
-    let chosen = SearchOptions::choose(args.search_list, args.slack, None);
-    let options = options_for(&index, &args.index, args.k, args.recall, chosen)?;
+    let given = SearchOptions::given(args.search_list, args.slack);
+    let options = options_for(&index, &args.index, args.k, args.recall, given)?;
     let mut line = ProgressLine::new(args.json);
     let found =
         index.recall(args.k, args.samples, &queries, &options, args.threads, &mut |progress| line.update(progress));
@@ -141,16 +142,20 @@ impl Report<'_> {
     }
 }
 
-/// How to search `index`, at `path`, for `k` rows: as calibrated for `recall`, if there is one, else as `chosen`. Says on standard error
-/// if much has changed since.
+/// How to search `index`, at `path`, for `k` rows: as calibrated for `recall`, if there is one, or as was `given`, if anything was; else with the
+/// recall that a calibrated index finds by itself. Says on standard error if much has changed since a recall that is asked for was
+/// calibrated.
 pub(crate) fn options_for(
     index: &Index<FilePages>,
     path: &Path,
     k: usize,
     recall: Option<f32>,
-    chosen: SearchOptions,
+    given: Option<SearchOptions>,
 ) -> Result<SearchOptions, Error> {
-    let Some(recall) = recall else { return Ok(chosen) };
+    let Some(recall) = recall else {
+        let known = || index.tuned_or_default(k).map_err(|error| Error::about(path, &error));
+        return given.map_or_else(known, Ok);
+    };
     let known = index.tuned(k, recall).map_err(|error| Error::about(path, &error))?;
     let Some(known) = known else {
         let path = path.display();
@@ -160,7 +165,7 @@ pub(crate) fn options_for(
         )));
     };
     warn_of_changes(path, &index.info().map_err(|error| Error::about(path, &error))?);
-    Ok(SearchOptions { beam_width: chosen.beam_width, ..known })
+    Ok(known)
 }
 
 /// Suggests to calibrate the index at `path` anew if much has changed since it was.

@@ -25,5 +25,6 @@ pub use index::{
 pub use metric::Metric;
 pub use page::{
     BODY_BYTES, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, PagesMut, Reader, STEP_PAGES,
+    used_bytes,
 };
 pub use row_ids::{RowIds, TID_END, TIDS_MAX};

@@ -75,6 +75,30 @@ fn the_first_ten_are_those_of_a_search_at_its_cost() {
 }
 
 #[test]
+fn as_many_as_are_expected_are_those_of_a_search_at_its_cost() {
+    let rows = Rows::new(96, embeddings(96, 3000, 1));
+    let index = index(&rows, Metric::L2);
+    let mut reused = index.cursor(rows.row(0), &SearchOptions::default()).unwrap();
+    for (k, options) in
+        [(1, options(3, 0.0, 4)), (4, options(20, 0.1, 4)), (60, options(70, 0.1, 4)), (300, options(1, 0.2, 4))]
+    {
+        for query in embeddings(96, 20, 2).chunks_exact(96) {
+            let expected = index.search(query, k, &options).unwrap();
+            reused.rescan(query, &options).unwrap();
+            reused.expect(k);
+            let found = take(&mut reused, k);
+            assert!(expected.hits.iter().map(|hit| hit.row_id).eq(found.iter().map(|found| found.row_id)), "{k}");
+            assert_eq!(reused.stats().hops, expected.stats.hops, "{k}");
+        }
+    }
+    reused.rescan(rows.row(5), &SearchOptions::default()).unwrap();
+    assert_eq!(reused.ahead().count(), 0);
+    reused.expect(2);
+    assert!(reused.next_hit().unwrap().is_some());
+    assert_eq!(reused.ahead().count(), 1, "the second row");
+}
+
+#[test]
 fn every_row_comes_once_whatever_the_options() {
     let (dim, count) = (40, 900);
     let rows = Rows::new(dim, embeddings(dim, count, 3));
@@ -109,6 +133,15 @@ fn every_row_comes_once_whatever_the_options() {
         for (search_list, slack) in [(1, 0.2), (12, 0.0), (12, 5.0), (100, 0.2), (100_000, f32::INFINITY)] {
             let mut cursor = index.cursor(query, &options(search_list, slack, 4)).unwrap();
             assert_every_row_comes_once(&mut cursor, &ids, &format!("{what}, {search_list}, {slack}"));
+            for expected in [1, 37, 500, 2000] {
+                cursor.rescan(query, &options(search_list, slack, 4)).unwrap();
+                cursor.expect(expected);
+                assert_every_row_comes_once(
+                    &mut cursor,
+                    &ids,
+                    &format!("{what}, {search_list}, {slack}, {expected}"),
+                );
+            }
         }
     }
 }

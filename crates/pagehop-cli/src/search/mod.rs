@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SHARE", value_parser = parse_recall, conflicts_with_all = ["search_list", "slack"])]
     recall: Option<f32>,
     /// Candidates kept while searching; more find more and take longer. Without --slack all of them are
-    /// expanded. [default: 100, and --slack 0.2]
+    /// expanded. [default: as for --recall 0.98; 100, and --slack 0.2, if the index was never calibrated]
     #[arg(long, value_name = "N", value_parser = parse_search_list)]
     search_list: Option<usize>,
     /// Stop once the best estimate left is beyond 1 + SLACK times the distance of the last row to
@@ -85,11 +85,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let truth = args.truth.as_deref().map(|truth| Truth::open(truth, queries.rows(), k)).transpose()?;
     let mut ids_file = args.output.as_deref().map(|path| IdsFile::create(path, queries.rows(), k)).transpose()?;
 
-    let chosen = SearchOptions::choose(args.search_list, args.slack, args.beam_width);
+    let given = SearchOptions::given(args.search_list, args.slack);
     let options = match args.recall {
         Some(recall) if recall >= 1.0 => None,
-        recall => Some(options_for(&index, &args.index, k, recall, chosen)?),
+        recall => Some(options_for(&index, &args.index, k, recall, given)?),
     };
+    let beam_width = |options: SearchOptions| args.beam_width.unwrap_or(options.beam_width);
+    let options = options.map(|options| SearchOptions { beam_width: beam_width(options.clone()), ..options });
     let threads = thread_count(args.threads);
     let mut output = Output::new();
     let mut totals = Totals::default();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::calibration::{Calibration, KS, RECALL_DEFAULT, RECALLS, check_recall};
 use super::effort::{self, Effort};
-use super::samples::{self, Sample};
+use super::samples::{self, SAMPLES_MIN, Sample};
 use super::scan::{Bounds, scan};
 use super::search::EVIDENCE_ROWS;
 use super::{Change, Index, OnProgress, Progress, SearchOptions};
@@ -31,8 +31,7 @@ const MORE_SAMPLES_MAX: usize = 1744;
 const ROWS_PER_MORE: u64 = 16;
 /// One row of so many is answered exactly, of few rows.
 const ROWS_PER_SAMPLE: u64 = 4;
-/// Fewest, for many neighbors, each of which says something: as many fewer as there are more than so many of them.
-const SAMPLES_MIN: usize = 12;
+/// For more neighbors, each of which says something, samples are as many fewer as there are more than so many of them.
 const NEIGHBORS_FEW: usize = 25;
 /// An index of fewer rows than so many for each of `k` is not calibrated for it.
 const ROWS_PER_NEIGHBOR: u64 = 10;
@@ -117,9 +116,22 @@ impl<P: Pages> Index<P> {
     ///
     /// Those of [`Calibration::options`]; whatever the host reports.
     pub fn tuned(&self, k: usize, recall: f32) -> Result<Option<SearchOptions>, Error> {
+        self.tuned_by(recall, |_| k)
+    }
+
+    /// The same for `k` or as many as it was calibrated for: for a host that goes on for as long as it is asked.
+    ///
+    /// # Errors
+    ///
+    /// As [`Index::tuned`], but for a `k` above the most.
+    pub fn tuned_at_most(&self, k: usize, recall: f32) -> Result<Option<SearchOptions>, Error> {
+        self.tuned_by(recall, |calibration| k.min(calibration.k_max()))
+    }
+
+    fn tuned_by(&self, recall: f32, k: impl FnOnce(&Calibration) -> usize) -> Result<Option<SearchOptions>, Error> {
         let state = self.newest.renew(&mut self.pages.reader())?;
         if let Some(calibration) = &state.meta.calibration {
-            return calibration.options(k, recall).map(Some);
+            return calibration.options(k(calibration), recall).map(Some);
         }
         check_recall(recall)?;
         let everything = SearchOptions {
@@ -131,7 +143,7 @@ impl<P: Pages> Index<P> {
     }
 
     /// Options of searches for the `k` nearest where nothing is asked for: those with a mean recall of [`RECALL_DEFAULT`], or of the highest
-    /// below it that was measured. The fixed ones of [`SearchOptions::default`] where none was.
+    /// below it that was measured, for `k` or as many as it was calibrated for. The fixed ones of [`SearchOptions::default`] where none was.
     ///
     /// # Errors
     ///
@@ -139,6 +151,7 @@ impl<P: Pages> Index<P> {
     pub fn tuned_or_default(&self, k: usize) -> Result<SearchOptions, Error> {
         let state = self.newest.renew(&mut self.pages.reader())?;
         let Some(calibration) = &state.meta.calibration else { return Ok(SearchOptions::default()) };
+        let k = k.min(calibration.k_max());
         let lower = RECALLS.iter().rev().copied().filter(|recall| *recall <= RECALL_DEFAULT);
         Ok(lower.filter_map(|recall| calibration.options(k, recall).ok()).next().unwrap_or_default())
     }

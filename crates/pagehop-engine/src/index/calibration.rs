@@ -102,7 +102,7 @@ impl Calibration {
     /// `k` above the most it was calibrated for, a tenth of the rows and at most 1,000.
     pub fn options(&self, k: usize, recall: f32) -> Result<SearchOptions, Error> {
         check_recall(recall)?;
-        let most = self.entries[self.entries.len() - 1].k;
+        let most = self.k_max();
         if k > most {
             return Err(Error::argument(format!(
                 "k is {k}, and the index is calibrated for up to {most} neighbors of its {} rows: give search_list \
@@ -120,6 +120,11 @@ impl Calibration {
         };
         let search_list = list_between(low.search_list, high.search_list, share).max(k);
         Ok(SearchOptions { search_list, slack: between(low.slack, high.slack, share), ..SearchOptions::default() })
+    }
+
+    /// The most neighbors that there are settings for.
+    pub(super) fn k_max(&self) -> usize {
+        self.entries[self.entries.len() - 1].k
     }
 
     /// It itself, for counts of changes that stood at `counted` and are 0 from now on.

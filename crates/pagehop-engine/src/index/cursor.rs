@@ -18,6 +18,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use super::SEARCH_LIST_MAX;
 use super::bound::Bound;
 use super::node_set::NodeSet;
 use super::search::{EVIDENCE_ROWS, Near, Rest, Walk, among_the_dead};
@@ -32,17 +33,21 @@ use crate::{Error, Metric, SearchOptions, Stats};
 /// Rows that the first phase searches for: each time that it goes on costs a look at all that was turned away.
 const WIDENED_ROWS: usize = 40;
 
-/// Rows beyond the tenth that are searched for one by one: whoever wants ten in order often asks for a few more, and then ends.
-const ONE_BY_ONE: usize = 3;
+/// The first phase ends at so many times the rows that were expected, at the least.
+const WIDENED_TIMES: usize = 4;
+/// Rows beyond the tenth that are searched for one by one, or beyond the hundredth by tens: whoever wants ten in order often asks for
+/// a few more, and then ends.
+const FEW: usize = 3;
 /// Most rows that are searched for at a time: limits are looked at between rows.
 const AT_ONCE: usize = 256;
 
-/// How many rows are searched for when `k` were found and more are wanted. A row that turns up after farther ones were handed out is too
-/// late for whoever wants them in order; of rows that are searched for one by one many are.
-fn wider(k: usize) -> usize {
+/// How many rows are searched for when `k` were found, at first `first` of them, and more are wanted. A row that turns up after farther
+/// ones were handed out is too late for whoever wants them in order; of rows that are searched for one by one many are.
+fn wider(k: usize, first: usize) -> usize {
+    let few = first / EVIDENCE_ROWS;
     match k {
-        0..EVIDENCE_ROWS => EVIDENCE_ROWS,
-        _ if k < EVIDENCE_ROWS + ONE_BY_ONE => k + 1,
+        _ if k < first => first,
+        _ if k < first + FEW * few => k + few,
         _ => k + k.min(AT_ONCE),
     }
 }
@@ -87,6 +92,8 @@ pub struct Cursor<'i, P: Pages + 'i> {
     to_distance: ToDistance,
     bound: Bound,
     phase: Phase,
+    /// Rows that will probably be taken.
+    expected: usize,
     walk: Walk,
     met: Met,
     onward: Onward,
@@ -126,6 +133,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
             to_distance,
             bound,
             phase: Phase::Begin,
+            expected: EVIDENCE_ROWS,
             walk,
             met: Met::default(),
             onward: Onward::default(),
@@ -147,10 +155,17 @@ impl<'i, P: Pages> Cursor<'i, P> {
         self.to_distance = self.walk.probe.prepare(&self.state.meta, &self.state.model, query)?;
         self.bound = Bound::new(&self.state, query, &self.walk.probe, self.to_distance);
         self.phase = Phase::Begin;
+        self.expected = EVIDENCE_ROWS;
         self.walk.visited.clear();
         self.stats = Stats::default();
         self.missed_before = self.reader.pages_missed();
         Ok(())
+    }
+
+    /// Says, before the first row, how many will probably be taken: so many are searched for together, and the options should be those
+    /// for so many. Without a word it is ten.
+    pub fn expect(&mut self, rows: usize) {
+        self.expected = rows.clamp(1, SEARCH_LIST_MAX);
     }
 
     /// The next row, or `None` once every reachable row has come.
@@ -209,22 +224,35 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// Row ids that come next, as far as they are known, the nearest first.
     pub fn ahead(&self) -> impl Iterator<Item = u64> + Clone {
         let handed = if let Phase::First(handed) = self.phase { handed } else { usize::MAX };
-        self.walk.nearest.found.iter().skip(handed).map(|near| near.row_id)
+        // Beyond those that are expected it is unlikely that any are taken.
+        let likely = if handed < self.expected { self.expected - handed } else { usize::MAX };
+        self.walk.nearest.found.iter().skip(handed).take(likely).map(|near| near.row_id)
     }
 
     /// The first phase has handed out all it has found: it searches for one more, or the second begins.
     fn go_on(&mut self, handed: usize) -> Result<(), Error> {
         let Self { state, reader, walk, met, options, stats, .. } = self;
         let (k, is_short) = (walk.nearest.k(), !walk.nearest.is_full() || handed < EVIDENCE_ROWS);
-        let most = if options.slack.is_finite() { WIDENED_ROWS } else { WIDENED_ROWS.min(options.search_list) };
+        let first = self.expected.max(EVIDENCE_ROWS);
+        let most = WIDENED_ROWS.max(WIDENED_TIMES * first);
+        let most = if options.slack.is_finite() { most } else { most.min(options.search_list) };
         if is_short || k >= most {
             self.onward.begin(walk, met);
             self.phase = Phase::Second;
             return Ok(());
         }
-        walk.widen(wider(k), state, reader, options, met, stats)?;
+        walk.widen(wider(k, first), state, reader, options, met, stats)?;
         met.arrange();
         Ok(())
+    }
+
+    /// Nodes whose rows were handed out; in a scan that went far, the rows.
+    pub fn taken(&self) -> usize {
+        match self.phase {
+            Phase::Begin => 0,
+            Phase::First(_) => self.met.rows.iter().filter(|row| row.is_out && row.near.is_first).count(),
+            Phase::Second => self.onward.out,
+        }
     }
 
     /// Nodes visited so far, each on a page that was read.
@@ -256,13 +284,13 @@ impl<'i, P: Pages> Cursor<'i, P> {
         met.turned_away.clear();
         met.rows.clear();
         met.first = 0;
-        let capacity = among_the_dead(EVIDENCE_ROWS, options, state);
-        walk.begin(state, capacity, EVIDENCE_ROWS, state.meta.change.dead_rows == 0);
+        let capacity = among_the_dead(self.expected, options, state);
+        walk.begin(state, capacity, self.expected, state.meta.change.dead_rows == 0);
         walk.run(state, &mut self.reader, options, met, &mut self.stats)?;
         met.arrange();
         // Too few are no answer: nodes without a row to see took the places of others. The second phase has room.
-        let enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(EVIDENCE_ROWS as u64);
-        Ok(Phase::First(if enough { 0 } else { EVIDENCE_ROWS }))
+        let enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(self.expected as u64);
+        Ok(Phase::First(if enough { 0 } else { usize::MAX }))
     }
 
     /// One hop of the second phase.
@@ -418,7 +446,7 @@ impl Onward {
                 self.certain.push(row);
             }
             let is_last = self.frontier.is_empty();
-            if is_last || self.certain.len() >= wider(self.out) - self.out {
+            if is_last || self.certain.len() >= wider(self.out, EVIDENCE_ROWS) - self.out {
                 self.ready = self.certain.len();
             }
         }

@@ -1,8 +1,11 @@
 //! The least effort that reaches a recall.
 //!
 //! One search of a sample, with a long list and much slack, tells what each search with less of both would have found, and in how many
-//! hops (`trace.rs`). Of the pairs of list and slack that reach a recall the one of fewest hops is taken. Where the longest search misses
-//! some, it is repeated with more, for those samples alone that miss something.
+//! hops (`trace.rs`). Of the pairs of list and slack that reach a recall the cheapest is taken, which is nearly that of fewest hops.
+//!
+//! Where the longest search misses some, it is repeated with more, for those samples alone that miss something, and until they miss
+//! nothing. How many hops the others would take stays unknown, so then the shortest list that reaches a recall is taken, or the next one
+//! if that does with less slack.
 //!
 //! Recalls far below 1 scatter: to know 0.9 within half a percent takes thousands of queries, whose exact answers would cost more than
 //! the build. So most samples are judged by what they find themselves in the longest search, which misses little; how little, and
@@ -11,7 +14,7 @@
 use std::ops::ControlFlow;
 
 use super::calibration::{CalibratedK, RECALLS, Setting};
-use super::samples::{self, Sample};
+use super::samples::{self, SAMPLES_MIN, Sample};
 use super::search::{Walk, among_the_dead};
 use super::state::State;
 use super::trace::Trace;
@@ -28,10 +31,13 @@ const LADDER: [(usize, &[f32]); STAGES] = [
 ];
 /// Most stages that a measurement has.
 pub(super) const STAGES: usize = 4;
-/// A list of the first stage is so many times as long as the next shorter one.
+/// A list is so many times as long as the next shorter one.
 const LIST_RATIO: f32 = 1.19;
 /// The shortest, where fewer neighbors than that are wanted.
 const LIST_MIN: usize = 2;
+/// What twice the list costs beside its hops, as more candidates are kept in order: 13 hops take 2 to 3% longer with a list of 18 or 100
+/// than with one of 12.
+const HOPS_PER_DOUBLED_LIST: f32 = 0.2;
 /// Less than this is missed by nobody, as far as a few hundred samples can tell.
 const MISSED_MIN: f32 = 1e-4;
 /// What is added to each recall, of what may be missed but no more than the second: half of the settings would turn out a little below it else.
@@ -71,6 +77,8 @@ struct Outcome {
 
 /// Lists and slacks that are told apart in one search.
 struct Stage<'a> {
+    /// Whether all samples are searched for, and to the end.
+    is_first: bool,
     ks: &'a [usize],
     lists: Vec<usize>,
     slacks: &'a [f32],
@@ -102,7 +110,9 @@ impl<P: Pages> Effort<'_, P> {
         let mut all: Vec<Sought<'_>> = known.chain(more.iter().map(|sample| sought(sample, false))).collect();
         let mut before = None;
         for (at, (times, slacks)) in LADDER.iter().enumerate() {
-            let stage = Stage { ks, lists: lists(ks, *times), slacks };
+            let longest_before = at.checked_sub(1).map(|before| longest(ks, LADDER[before].0));
+            let lists = lists(longest_before.unwrap_or(ks[0].max(LIST_MIN)), longest(ks, *times));
+            let stage = Stage { is_first: at == 0, ks, lists, slacks };
             self.search(&mut all, &stage, &mut |_| on_stage(at))?;
             for (at, entry) in entries.iter_mut().enumerate() {
                 stage.take_down(entry, at, &all, before);
@@ -111,8 +121,9 @@ impl<P: Pages> Effort<'_, P> {
                 break;
             }
             before = slacks.last().copied().filter(|slack| slack.is_finite());
-            // From here on all that counts is what the others do not know of: what they missed.
-            all.truncate(samples.len());
+            // From here on all that counts is what the others do not know of: what they missed. The longer a search and the higher the
+            // recall, the more a sample costs and the fewer are enough.
+            all.truncate((samples.len() >> at).max(samples.len().min(SAMPLES_MIN)));
         }
         Ok(entries)
     }
@@ -140,18 +151,18 @@ impl<P: Pages> Effort<'_, P> {
     }
 }
 
-/// The lists of a stage, ascending: of the first many, of the others one.
-fn lists(ks: &[usize], times: usize) -> Vec<usize> {
-    let foot = SearchOptions::default().search_list.max(2 * ks[ks.len() - 1]);
-    if times > 1 {
-        return vec![(times * foot).min(SEARCH_LIST_MAX)];
-    }
-    let least = ks[0].max(LIST_MIN);
+/// The longest list of a stage.
+fn longest(ks: &[usize], times: usize) -> usize {
+    (times * SearchOptions::default().search_list.max(2 * ks[ks.len() - 1])).min(SEARCH_LIST_MAX)
+}
+
+/// Lists from the shortest to the longest, ascending.
+fn lists(shortest: usize, longest: usize) -> Vec<usize> {
     let shorter = |list: &f32| Some(list / LIST_RATIO);
-    let mut lists: Vec<usize> = std::iter::successors(Some(foot as f32), shorter)
+    let mut lists: Vec<usize> = std::iter::successors(Some(longest as f32), shorter)
         .map(|list| list.round() as usize)
-        .take_while(|list| *list > least)
-        .chain([least])
+        .take_while(|list| *list > shortest)
+        .chain([shortest])
         .collect();
     lists.reverse();
     lists
@@ -182,7 +193,7 @@ impl Sought<'_> {
         walk.begin(state, capacity(&longest).max(k), k, state.meta.change.dead_rows == 0);
         walk.leave_out(self.sample.node, state, reader)?;
         // What it costs is not asked of the later stages.
-        let goal = (stage.lists.len() == 1).then(|| (self.sample.threshold(k), self.sample.wanted(k)));
+        let goal = (!stage.is_first).then(|| (self.sample.threshold(k), self.sample.wanted(k)));
         trace.begin(goal);
         walk.run(state, reader, &options(longest), trace, &mut Stats::default())?;
         let near = &walk.nearest.found;
@@ -196,7 +207,12 @@ impl Sought<'_> {
             true_ones: if self.is_known { stage.ks.iter().map(true_ones).collect() } else { Vec::new() },
             own: stage.ks.iter().map(own).collect(),
         };
-        let found_all = |(steps, k): (&Vec<usize>, &usize)| steps.len() == self.sample.wanted(*k);
+        // Later stages have more of both than the longest list and the most slack that is not infinite.
+        let within = stage.slacks.iter().rposition(|slack| slack.is_finite());
+        let within = within.map_or(usize::MAX, |slack| self.outcome.hops(stage.lists.len() - 1, slack));
+        let found_all = |(steps, k): (&Vec<usize>, &usize)| {
+            steps.iter().filter(|step| **step <= within).count() == self.sample.wanted(*k)
+        };
         self.is_complete = self.is_known && self.outcome.true_ones.iter().zip(stage.ks).all(found_all);
         Ok(())
     }
@@ -253,8 +269,17 @@ impl Stage<'_> {
                 let below = at.checked_sub(1).map(|below| points[below]).or(start);
                 Some((*list, at, below.map_or(points[at], |below| between(below, points[at], wanted))))
             };
-            let cheapest = curves.iter().filter_map(reaching).min_by(|a, b| a.2.hops.total_cmp(&b.2.hops));
-            *setting = cheapest.map(|(list, at, point)| Setting {
+            let mut reaching = curves.iter().filter_map(reaching);
+            let chosen = if self.is_first {
+                let cost = |(list, _, point): &(usize, usize, Point)| {
+                    point.hops + HOPS_PER_DOUBLED_LIST * (self.lists[*list] as f32).log2()
+                };
+                reaching.min_by(|a, b| cost(a).total_cmp(&cost(b)))
+            } else {
+                let (shortest, next) = (reaching.next(), reaching.next());
+                next.filter(|next| next.2.slack.is_finite()).or(shortest)
+            };
+            *setting = chosen.map(|(list, at, point)| Setting {
                 slack: point.slack,
                 search_list: self.lists[list],
                 interval: recall_of(all, k, list, at).1,
@@ -264,7 +289,7 @@ impl Stage<'_> {
 
     /// What a list comes to with each slack. More slack finds no less; where it seems to, that is luck.
     fn curve(&self, k: (usize, usize), list: usize, all: &[Sought<'_>], least: f32) -> Vec<Point> {
-        let mut recall = if self.lists.len() == 1 { least } else { 0.0 };
+        let mut recall = if self.is_first { 0.0 } else { least };
         let point = |(at, slack): (usize, &f32)| {
             recall = recall_of(all, k, list, at).0.max(recall);
             let of_list = all.iter().filter(|sought| !sought.outcome.of_list.is_empty());

@@ -140,6 +140,11 @@ impl Default for SearchOptions {
 }
 
 impl SearchOptions {
+    /// What the user gave of list and slack, as [`SearchOptions::choose`] has it; `None` if neither.
+    pub fn given(search_list: Option<usize>, slack: Option<f32>) -> Option<Self> {
+        (search_list.is_some() || slack.is_some()).then(|| Self::choose(search_list, slack, None))
+    }
+
     /// The defaults, with what the user gave. A `search_list` without a `slack` is expanded to its end, so that
     /// raising it alone raises recall as far as the index can go.
     pub fn choose(search_list: Option<usize>, slack: Option<f32>, beam_width: Option<usize>) -> Self {

@@ -229,46 +229,78 @@ impl<W: PagesMut> Change<'_, W> {
         self.pending.as_ref().map_or_else(Vec::new, |pending| pending.of(node, named))
     }
 
-    /// Takes out of the list the tids that are dead, and those that [`Change::remove_tids`] let into their nodes. Returns how many
-    /// were dead. Pages without entries become free if no other is before them.
-    ///
-    /// It comes before [`Change::remove_tids`], so that no tid waits for a node that dies, and again after it.
+    /// Takes dead tids out of the list; returns how many. It comes before [`Change::remove_tids`], so that no tid waits for a node that dies.
     ///
     /// # Errors
     ///
     /// [`Error::Corrupt`]; whatever the host reports.
-    pub fn settle_tids(&mut self, is_dead: &mut dyn FnMut(u64) -> bool) -> Result<u64, Error> {
+    pub fn drop_dead_tids(&mut self, is_dead: &mut dyn FnMut(u64) -> bool) -> Result<u64, Error> {
         let mut removed = 0;
-        let mut page = PageId(self.meta.change.pending_head);
-        while page.0 != 0 {
-            let (head, all) = entries(&self.pages.reader(), page)?;
-            let mut left = Vec::with_capacity(all.len());
-            for entry in &all {
-                let is_named = with_node(&self.meta, &self.pages.reader(), entry.node, |_, header| {
-                    header.flags == FLAGS_LIVE && header.tids().contains(&entry.tid)
-                })?;
-                if !is_named {
-                    match is_dead(entry.tid) {
-                        true => removed += 1,
-                        false => left.push(*entry),
-                    }
-                }
-            }
-            if left.len() < all.len() {
-                self.step_meta(&[page], &mut |meta, bodies| {
-                    bodies[0][ENTRIES_AT..].fill(0);
-                    left.iter().enumerate().for_each(|(at, entry)| set(bodies[0], at, *entry));
-                    Head { count: left.len(), ..head }.write(bodies[0]);
-                    meta.change.pending_since = meta.change.commit + 1;
-                    Ok(())
-                })?;
-            }
-            page = PageId(head.next);
+        for (page, all) in self.pending_pages()? {
+            let left: Vec<Entry> = all.iter().copied().filter(|entry| !is_dead(entry.tid)).collect();
+            removed += (all.len() - left.len()) as u64;
+            self.leave(page, &all, &left)?;
         }
         self.free_settled()?;
         Ok(removed)
     }
 
+    /// Takes the tids of one page of the list out of it that [`Change::remove_tids`] let into their nodes: of the page after `before`, or of the
+    /// first. Returns which it was; `None` if there is none any more.
+    ///
+    /// It looks at the node of every tid on the page, so that a host may let others go on between pages.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`]; whatever the host reports.
+    pub fn settle_tids(&mut self, before: Option<PageId>) -> Result<Option<PageId>, Error> {
+        let pages = self.pending_pages()?;
+        // Pages come before the first, and none elsewhere. If the list is another by now, nothing of it was let in.
+        let next = match before {
+            None => Some(0),
+            Some(before) => pages.iter().position(|(page, _)| *page == before).map(|at| at + 1),
+        };
+        let Some((page, all)) = next.and_then(|next| pages.get(next)) else {
+            self.free_settled()?;
+            return Ok(None);
+        };
+        let mut left = Vec::with_capacity(all.len());
+        for entry in all {
+            let is_named = with_node(&self.meta, &self.pages.reader(), entry.node, |_, header| {
+                header.flags == FLAGS_LIVE && header.tids().contains(&entry.tid)
+            })?;
+            left.extend((!is_named).then_some(*entry));
+        }
+        self.leave(*page, all, &left)?;
+        Ok(Some(*page))
+    }
+
+    /// The pages of the list with their entries.
+    fn pending_pages(&self) -> Result<Vec<(PageId, Vec<Entry>)>, Error> {
+        let mut pages = Vec::new();
+        scan(&mut self.pages.reader(), self.meta.change.pending_head, &mut |page, all| {
+            pages.push((page, all.to_vec()));
+            Ok(true)
+        })?;
+        Ok(pages)
+    }
+
+    /// Leaves these of all entries on a page of the list.
+    fn leave(&mut self, page: PageId, all: &[Entry], left: &[Entry]) -> Result<(), Error> {
+        if left.len() == all.len() {
+            return Ok(());
+        }
+        self.step_meta(&[page], &mut |meta, bodies| {
+            let head = Head::read(page, bodies[0])?;
+            bodies[0][ENTRIES_AT..].fill(0);
+            left.iter().enumerate().for_each(|(at, entry)| set(bodies[0], at, *entry));
+            Head { count: left.len(), ..head }.write(bodies[0]);
+            meta.change.pending_since = meta.change.commit + 1;
+            Ok(())
+        })
+    }
+
+    /// Frees pages without entries, as long as no other is before them.
     fn free_settled(&mut self) -> Result<(), Error> {
         let slots = self.meta.layout.nodes_per_page;
         while self.meta.change.pending_head != 0 {

@@ -11,6 +11,8 @@ use crate::page::layout::{FLAGS_LIVE, NodeId, NodeRef, PageKind};
 use crate::page::{PageId, Reader};
 use crate::random::Random;
 
+/// Fewest by which anything is measured, of those that there are.
+pub(super) const SAMPLES_MIN: usize = 12;
 /// Stream of random numbers that chooses samples.
 const PURPOSE: u64 = 11;
 /// Slots looked at for each sample that is wanted, most of them empty in an index from which much was deleted.

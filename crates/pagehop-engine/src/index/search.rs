@@ -40,8 +40,9 @@ pub struct Searcher<'i, P: Pages + 'i> {
 /// The distance that ends a search is at least that of this many nodes: the nearest row alone may be so near that
 /// estimates, whose errors do not shrink with it, would be no evidence against the rest.
 pub(super) const EVIDENCE_ROWS: usize = 10;
-/// How far above the k-th estimate the k-th distance may turn out to be.
-const FORETOLD: f32 = 1.3;
+/// How far above the k-th estimate the k-th distance may turn out to be. Less makes for fewer candidates, which is quicker: by 3 to 5%
+/// instead of at 1.3. Recall was the same in 64 to 784 dimensions, and 0.0002 less in 16; at 1.06 it was 0.0009 less there.
+const FORETOLD: f32 = 1.12;
 
 impl<'i, P: Pages> Searcher<'i, P> {
     pub(crate) fn new(pages: &'i P, newest: &'i Newest) -> Self {
@@ -130,6 +131,8 @@ pub(super) struct Walk {
     pub(super) visited: Vec<NodeId>,
     /// Whether the k-th estimate bounds what is worth offering.
     foretells: bool,
+    /// Nodes whose rows it began to search for.
+    first: usize,
     /// The node that the query was taken from: it does as if that one were not there.
     absent: Absent,
 }
@@ -139,7 +142,8 @@ impl Walk {
     pub(super) fn begin(&mut self, state: &State, capacity: usize, k: usize, foretells: bool) {
         self.foretells = foretells;
         self.visited.clear();
-        self.nearest.reset(k.max(EVIDENCE_ROWS));
+        self.first = k.max(EVIDENCE_ROWS);
+        self.nearest.reset(self.first);
         self.list.reset(capacity);
         self.limit_equals(k.max(EVIDENCE_ROWS), state);
         self.entries.clear();
@@ -201,8 +205,8 @@ impl Walk {
         self.nearest.reset(k);
         self.limit_equals(k, state);
         if options.slack.is_finite() {
-            // A list that is short for ten rows has no room for the evidence on more.
-            let search_list = (options.search_list * k).div_ceil(EVIDENCE_ROWS).min(SEARCH_LIST_MAX);
+            // A list that is short for the first rows has no room for the evidence on more.
+            let search_list = options.search_list.saturating_mul(k).div_ceil(self.first).min(SEARCH_LIST_MAX);
             self.list.grow(among_the_dead(k, &SearchOptions { search_list, ..options.clone() }, state));
         }
         rest.rows.iter().for_each(|row| self.nearest.keep(row.near));
@@ -264,9 +268,13 @@ impl Walk {
         stats: &mut Stats,
     ) -> Result<(), Error> {
         let (meta, model) = (&state.meta, &*state.model);
+        let mut newest = self.nearest.reach(options.slack);
         loop {
-            let within = self.nearest.reach(options.slack);
-            let Some((estimate, node)) = self.list.expand_within(within) else { break };
+            // What the distance measured last leaves within reach decides whether to go on. What is worth offering and reading goes by
+            // the one before: it is known by now, and a wrong guess of the processor's at a branch need not wait for the newest.
+            let within = newest;
+            newest = self.nearest.reach(options.slack);
+            let Some((estimate, node)) = self.list.expand_within(newest) else { break };
             if self.absent.node == Some(node) {
                 continue;
             }

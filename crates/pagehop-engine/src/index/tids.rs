@@ -240,7 +240,7 @@ impl<W: PagesMut> Change<'_, W> {
 
     /// Asks about every tid of the nodes on `pages`, and removes those that are dead; a node without tids waits for
     /// [`Change::vacuum`]. Tids that wait for a node come into it, as far as there is room. Pages beyond the end are passed over. When all
-    /// pages are through, [`Change::settle_tids`] brings the list of those that wait up to date.
+    /// pages are through, [`Change::settle_tids`] takes those out of the list that have come in.
     ///
     /// # Errors
     ///

@@ -19,6 +19,19 @@ pub const HOST_HEADER_BYTES: usize = 24;
 /// Bytes of a page that the engine may use.
 pub const BODY_BYTES: usize = PAGE_BYTES - HOST_HEADER_BYTES;
 
+/// Bytes of a body before the zeros at its end, rounded up to whole words: all that a host must keep of it.
+pub fn used_bytes(body: &[u8]) -> usize {
+    // Runs are looked at whole, which is what processors are good at, and words in the last alone.
+    const RUN_BYTES: usize = 256;
+    const WORD_BYTES: usize = 8;
+    let is_used = |bytes: &[u8]| bytes.iter().fold(0, |all, byte| all | byte) != 0;
+    let Some(run) = body.chunks(RUN_BYTES).rposition(is_used) else { return 0 };
+    let start = run * RUN_BYTES;
+    let last = &body[start..body.len().min(start + RUN_BYTES)];
+    let words = last.chunks(WORD_BYTES).rposition(is_used).map_or(0, |word| word + 1);
+    body.len().min(start + WORD_BYTES * words)
+}
+
 /// First bytes of the meta page's body: what makes a file an index.
 pub const MAGIC: &[u8; 8] = b"PAGEHOP\0";
 
@@ -157,4 +170,20 @@ pub trait PageSink {
     /// Stores `body`, exactly [`BODY_BYTES`] long, as `page`. Pages come as 1, 2, 3, ... without gaps, then
     /// page 0: until then the index does not exist.
     fn write(&mut self, page: PageId, body: &[u8]) -> Result<(), Error>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_ends_at_the_last_byte_that_is_not_zero() {
+        let mut body = vec![0; BODY_BYTES];
+        assert_eq!(used_bytes(&body), 0);
+        for at in [0, 7, 8, 255, 256, 300, 8159, 8160, 8167] {
+            body[at] = 1;
+            assert_eq!(used_bytes(&body), (at / 8 + 1) * 8, "{at}");
+        }
+        assert_eq!(used_bytes(&[0, 1, 0]), 3);
+    }
 }

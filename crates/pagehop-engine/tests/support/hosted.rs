@@ -27,11 +27,15 @@ pub fn insert(pages: &mut MemPages, tid: u64, vector: &[f32], is_known: bool) {
 
 pub fn remove(pages: &mut MemPages, dead: &BTreeSet<u64>) -> RemoveReport {
     let mut is_dead = |tid| dead.contains(&tid);
-    let waited = change(pages, |change| change.settle_tids(&mut is_dead).unwrap());
+    let waited = change(pages, |change| change.drop_dead_tids(&mut is_dead).unwrap());
     check(pages);
     let report = change(pages, |change| change.remove_tids(0..u32::MAX, &mut is_dead).unwrap());
     check(pages);
-    assert_eq!(change(pages, |change| change.settle_tids(&mut is_dead).unwrap()), 0);
+    let mut page = None;
+    while let Some(next) = change(pages, |change| change.settle_tids(page).unwrap()) {
+        check(pages);
+        page = Some(next);
+    }
     RemoveReport { removed: report.removed + waited, ..report }
 }
 
