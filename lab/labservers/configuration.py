@@ -22,6 +22,7 @@ REDO_MIB = 1024
 """Of InnoDB, all files together; they are made when a server begins."""
 
 _SYNC = {"commit": "on", "second": "off", "none": "off"}
+_SYNCHRONOUS = {"commit": "full", "second": "normal", "none": "off"}
 _FLUSH = {"commit": "1", "second": "2", "none": "0"}
 
 
@@ -112,6 +113,15 @@ def _mysql(wanted: Configuration, version: Version) -> Settings:
     return settings
 
 
+def _ferretdb(wanted: Configuration, version: Version) -> Settings:
+    """Pragmas of the SQLite below it."""
+    if wanted.direct_io:
+        raise ServerMissingError(f"ferretdb {'.'.join(map(str, version))} has no direct I/O")
+    # Less than nothing is KiB, and of each connection.
+    settings = {"cache_size": f"-{wanted.cache_mib << 10}", "synchronous": _SYNCHRONOUS[wanted.durability]}
+    return settings if wanted.page_bytes is None else {"page_size": str(wanted.page_bytes), **settings}
+
+
 def _check_page(product: str, wanted: Configuration, version: Version, largest: int) -> None:
     sizes = [size for size in (4096, 8192, 16384, 32768, 65536) if size <= largest]
     if wanted.page_bytes is not None and wanted.page_bytes not in sizes:
@@ -123,4 +133,5 @@ _TRANSLATE: Mapping[str, Callable[[Configuration, Version], Settings]] = {
     "postgres": _postgres,
     "mariadb": _mariadb,
     "mysql": _mysql,
+    "ferretdb": _ferretdb,
 }

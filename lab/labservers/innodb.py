@@ -153,11 +153,15 @@ class Instance:
         where = {"socket": self.socket, "user": USER, "db": DATABASE}
         return ["--db-driver=mysql", *(f"--mysql-{name}={value}" for name, value in where.items())]
 
+    def client_options(self) -> dict[str, Any]:
+        """How PyMySQL connects."""
+        return {"unix_socket": str(self.socket), "user": USER, "database": DATABASE}
+
     def connect(self) -> Any:
         """A connection of PyMySQL that commits by itself."""
         import pymysql
 
-        return pymysql.connect(unix_socket=str(self.socket), user=USER, database=DATABASE, autocommit=True)
+        return pymysql.connect(**self.client_options(), autocommit=True)
 
     def execute(self, *statements: str) -> list[Any]:
         """Executes statements by themselves, outside of a transaction; gives the rows of the last one."""

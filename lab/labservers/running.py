@@ -4,34 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from devserver import DevServerError
 from labservers import innodb
 
-TABLE = "items"
-_SCHEMES = {"postgresql": "postgres", "postgres": "postgres", "mysql": "mysql", "mariadb": "mysql"}
 _PORTS = {"postgres": 5432, "mysql": 3306}
 _SECONDS_MAX = 30
 
 
-class Instance:
+class Running:
     """A database of a server that somebody else runs. Its processes are not known, so neither is what it costs."""
 
     pid: None = None
 
-    def __init__(self, url: str) -> None:
-        """DevServerError if the URL is none of PostgreSQL or MySQL with a database."""
-        self.shown = re.sub(r"(://[^:/@\s]*):[^@/\s]*@", r"\1@", url)
-        parts = urlsplit(url)
-        if parts.scheme not in _SCHEMES or not parts.path.strip("/"):
-            raise DevServerError(
-                f"{self.shown}: write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE, or mysql:// likewise"
-            )
-        self._protocol = _SCHEMES[parts.scheme]
-        self._url, self._where = url, _place(parts, self._protocol)
+    def __init__(self, url: str, table: str) -> None:
+        """`table` is the one that will be ours."""
+        self.shown = shown(url)
+        self._url, self._table = url, table
         self._made = False
 
     @property
@@ -44,46 +35,62 @@ class Instance:
 
     def start(self) -> None:
         """Looks whether there is room for our table."""
-        found = self.execute(f"SELECT count(*) FROM information_schema.tables WHERE table_name = '{TABLE}'")
-        if found[0][0]:
-            raise DevServerError(f"{self.shown} has a table {TABLE} already: give an empty database, or drop the table")
+        if self.execute(self._counts_table)[0][0]:
+            raise DevServerError(
+                f"{self.shown} has a table {self._table} already: give an empty database, or drop the table, "
+                "which a killed run may have left"
+            )
         self._made = True
 
     def remove(self) -> None:
         """Drops our table."""
         if self._made:
             with contextlib.suppress(DevServerError):
-                self.execute(f"DROP TABLE IF EXISTS {TABLE}")
+                self.execute(f"DROP TABLE IF EXISTS {self._table}")
 
     def version(self) -> str:
         """As the server says it."""
         said = str(self.execute("SELECT version()")[0][0])
         return said.split()[1] if said.startswith("PostgreSQL") else said.split("-")[0]
 
+    def execute(self, *statements: str) -> list[Any]:
+        """Executes statements by themselves, outside of a transaction; gives the rows of the last one."""
+        raise NotImplementedError
+
+    @property
+    def _counts_table(self) -> str:
+        """What counts tables by the name of ours where ours would be."""
+        raise NotImplementedError
+
+
+class Postgres(Running):
+    """A database of PostgreSQL."""
+
+    @property
+    def _counts_table(self) -> str:
+        return f"SELECT count(*) FROM pg_class WHERE relname = '{self._table}' AND pg_table_is_visible(oid)"
+
+    def dsn(self) -> str:
+        """How libpq connects."""
+        return self._url
+
     def settle(self) -> None:
         """Cleans up what was changed, and counts anew; checkpoints where we may."""
-        if self._protocol == "mysql":
-            self.execute(f"ANALYZE TABLE {TABLE}")
-            return
-        self.execute(f"VACUUM (ANALYZE) {TABLE}")
-        with contextlib.suppress(DevServerError):
-            self.execute("CHECKPOINT")
+        # VACUUM skips what is not known to be visible, which is what the log does not have yet.
+        for statement in ("CHECKPOINT", f"VACUUM (ANALYZE) {self._table}", "CHECKPOINT"):
+            with contextlib.suppress(DevServerError) if statement == "CHECKPOINT" else contextlib.nullcontext():
+                self.execute(statement)
 
     def data_bytes(self) -> int:
-        """Bytes of our table with its indexes."""
-        of_mysql = f"SELECT data_length + index_length FROM information_schema.tables WHERE table_name = '{TABLE}'"
-        of_postgres = f"SELECT pg_total_relation_size('{TABLE}')"
-        return int(self.execute(of_mysql if self._protocol == "mysql" else of_postgres)[0][0])
+        """Bytes of our table with its indexes; 0 before there is one."""
+        return int(self.execute(f"SELECT coalesce(pg_total_relation_size(to_regclass('{self._table}')), 0)")[0][0])
 
     def sysbench_options(self) -> list[str]:
         """How sysbench connects."""
-        driver = "pgsql" if self._protocol == "postgres" else "mysql"
-        return [f"--db-driver={driver}", *(f"--{driver}-{name}={value}" for name, value in self._where.items())]
+        where = _place(urlsplit(self._url), "postgres")
+        return ["--db-driver=pgsql", *(f"--pgsql-{name}={value}" for name, value in where.items())]
 
     def execute(self, *statements: str) -> list[Any]:
-        """Executes statements by themselves, outside of a transaction; gives the rows of the last one."""
-        if self._protocol == "mysql":
-            return innodb.executed(self._connect_mysql, self.shown, statements)
         import psycopg
 
         rows: list[Any] = []
@@ -96,15 +103,70 @@ class Instance:
             raise DevServerError(f"{self.shown}: {str(error).strip()}") from None
         return rows
 
-    def _connect_mysql(self) -> Any:
+
+class Mysql(Running):
+    """A database of MariaDB or MySQL."""
+
+    @property
+    def _counts_table(self) -> str:
+        return (
+            "SELECT count(*) FROM information_schema.tables "
+            f"WHERE table_schema = DATABASE() AND table_name = '{self._table}'"
+        )
+
+    def client_options(self) -> dict[str, Any]:
+        """How PyMySQL connects."""
+        named = {"db": "database", "socket": "unix_socket"}
+        where = _place(urlsplit(self._url), "mysql")
+        return {named.get(name, name): value for name, value in where.items()}
+
+    def settle(self) -> None:
+        """Counts anew; cleaning up is the server's own."""
+        self.execute(f"ANALYZE TABLE {self._table}")
+
+    def data_bytes(self) -> int:
+        """Bytes of our table with its indexes; 0 before there is one."""
+        found = self.execute(
+            # Sizes may be a day old otherwise.
+            f"ANALYZE TABLE {self._table}",
+            "SELECT coalesce(sum(data_length + index_length), 0) FROM information_schema.tables "
+            f"WHERE table_schema = DATABASE() AND table_name = '{self._table}'",
+        )
+        return int(found[0][0])
+
+    def sysbench_options(self) -> list[str]:
+        """How sysbench connects."""
+        where = _place(urlsplit(self._url), "mysql")
+        return ["--db-driver=mysql", *(f"--mysql-{name}={value}" for name, value in where.items())]
+
+    def execute(self, *statements: str) -> list[Any]:
+        return innodb.executed(self._connect, self.shown, statements)
+
+    def _connect(self) -> Any:
         import pymysql
 
-        named: dict[str, Any] = {"db": "database", "socket": "unix_socket"}
-        where = {named.get(name, name): value for name, value in self._where.items()}
-        return pymysql.connect(**where, autocommit=True, connect_timeout=_SECONDS_MAX)
+        return pymysql.connect(**self.client_options(), autocommit=True, connect_timeout=_SECONDS_MAX)
 
 
-def _place(parts: SplitResult, protocol: str) -> Mapping[str, str | int]:
+_KINDS: dict[str, type[Running]] = {"postgresql": Postgres, "postgres": Postgres, "mysql": Mysql, "mariadb": Mysql}
+
+
+def of_url(url: str, table: str) -> Any:
+    """A server of SQL by its URL; DevServerError if that is none of PostgreSQL or MySQL with a database."""
+    parts = urlsplit(url)
+    if parts.scheme not in _KINDS or not parts.path.strip("/"):
+        raise DevServerError(
+            f"{shown(url)}: write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE, or mysql:// likewise"
+        )
+    return _KINDS[parts.scheme](url, table)
+
+
+def shown(url: str) -> str:
+    """A URL without its password."""
+    return re.sub(r"(://[^:/@\s]*):[^@/\s]*@", r"\1@", url)
+
+
+def _place(parts: SplitResult, protocol: str) -> dict[str, str | int]:
     """Where a URL leads, by sysbench's names."""
     asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
     found: dict[str, str | int] = {"user": unquote(parts.username or "root"), "db": parts.path.strip("/")}

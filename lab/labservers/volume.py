@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -18,7 +17,6 @@ from pathlib import Path
 from devserver import DevServerError
 from devserver.processes import run
 
-_PREFIX = "pagehop-volume-"
 _BIG_BLOCK = 4096
 
 
@@ -29,8 +27,7 @@ class Volume:
         """DevServerError where there are no rights or no tools for it."""
         if os.geteuid() != 0:
             raise DevServerError("a file system of its own takes root")
-        sweep()
-        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+        self.path = Path(tempfile.mkdtemp(prefix="pagehop-volume-"))
         self.sector_bytes = sector_bytes
         self._file = self.path.with_name(f"{self.path.name}.image")
         self._mounted = False
@@ -71,18 +68,13 @@ class Volume:
         self._file.unlink(missing_ok=True)
 
 
-def sweep() -> None:
-    """Removes what processes left that were killed."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
-        owner = re.match(rf"{_PREFIX}(\d+)-", path.name)
-        if owner is None or Path(f"/proc/{owner[1]}").exists():
-            continue
-        if path.is_dir():
-            subprocess.run(["umount", "--lazy", path], check=False, capture_output=True)
-            with contextlib.suppress(OSError):
-                path.rmdir()
-        else:
-            path.unlink(missing_ok=True)
+def unmount_within(folder: Path) -> None:
+    """Unmounts what a process that was killed left mounted in a folder."""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        # A space in it is written as a number.
+        place = line.split()[1].encode().decode("unicode_escape")
+        if Path(place).is_relative_to(folder):
+            subprocess.run(["umount", "--lazy", place], check=False, capture_output=True)
 
 
 def forget(folder: Path) -> None:

@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="measure what a plan says; the same command goes on after a stop")
     run.add_argument("plan", type=Path, metavar="PLAN.toml")
     run.add_argument("--into", type=Path, help="the folder of the run; lab-runs/NAME OF THE PLAN if not given")
-    run.add_argument("--retry", action="store_true", help="try again what failed before")
+    run.add_argument("--retry", action="store_true", help="try again what failed; of servers also what is invalid")
     run.add_argument("--check", action="store_true", help="read the plan, say how much it is, and measure nothing")
     run.set_defaults(does=_run)
 
@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         "--repeat", type=int, default=3, metavar="N", help="times with new servers and data; 3 by default"
     )
     versions.add_argument("--into", type=Path, help="the folder of the run; in lab-runs if not given")
-    versions.add_argument("--retry", action="store_true", help="try again what failed before")
+    versions.add_argument("--retry", action="store_true", help="try again what failed; of servers also what is invalid")
     versions.set_defaults(does=_versions)
 
     compared = commands.add_parser("compare", help="whether two runs of one plan agree; exit code 1 if they do not")

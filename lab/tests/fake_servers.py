@@ -14,7 +14,7 @@ from labservers.releases import ServerMissingError
 from pagehop_lab import report
 from pagehop_lab.analysis.oltp import BY_NAME, Case
 from pagehop_lab.measure.oltp import MeasureError
-from pagehop_lab.plan.servers import ServerSpec, read_servers
+from pagehop_lab.plan.servers import PRODUCTS, ServerSpec, read_servers
 from pagehop_lab.run.progress import Progress
 from pagehop_lab.run.servers import ServersRunner
 from pagehop_lab.store import RunFolder
@@ -84,14 +84,17 @@ class FakeBench:
         self,
         on: Callable[[FakeInstance, Case], Mapping[str, Any] | None] | None = None,
         loaded: Mapping[str, Any] | None = None,
+        on_load: Callable[[FakeInstance], None] | None = None,
     ) -> None:
         self.asked: list[tuple[str, str]] = []
-        self._on = on
+        self._on, self._on_load = on, on_load
         self._loaded = loaded or {}
         self._random = np.random.default_rng(5)
 
     def load(self, instance: Any) -> dict[str, Any]:
         instance.settle()
+        if self._on_load is not None:
+            self._on_load(instance)
         return {"load_s": 0.5, "ceiling": HONEST, **self._loaded}
 
     def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
@@ -147,6 +150,7 @@ def plan_of(*versions: str, repeats: int = 1, cases: tuple[str, ...] = CASES, mo
 def run(text: str, folder: Path, bench: FakeBench, product: FakeProduct, **more: Any) -> tuple[ServerResults, str]:
     """Runs a plan; what was measured, and what was said meanwhile."""
     plan, said = read_servers(text, "test"), io.StringIO()
+    products = dict.fromkeys(PRODUCTS[plan.suite], product)
     with RunFolder.writing(folder, plan.text, MACHINE) as into:
-        ServersRunner(plan, into, Progress(said), "test", {"postgres": product}, bench, **more).run()
+        ServersRunner(plan, into, Progress(said), "test", products, bench, **more).run()
     return report.write_servers(folder, quiet=True), said.getvalue()

@@ -90,15 +90,16 @@ def test_a_server_that_is_killed_ends_its_measurement(instance: innodb.Instance)
 def test_a_server_that_runs_already_is_left_as_it_was(instance: innodb.Instance) -> None:
     """By URL: what it costs is not known, and our table is dropped in the end."""
     instance.execute("CREATE DATABASE IF NOT EXISTS other")
-    given = running.Instance(instance.url().replace("/lab?", "/other?"))
-    # The same name in another database of the server counts, too.
-    with pytest.raises(DevServerError, match="has a table items already"):
-        given.start()
-    instance.execute("DROP TABLE items")
+    with pytest.raises(DevServerError, match=r"has a table items already: .* which a killed run may have left"):
+        running.of_url(instance.url(), "items").start()
+    # One of the same name in another database of the server is none of ours.
+    given = running.of_url(instance.url().replace("/lab?", "/other?"), "items")
+    assert given.data_bytes() == 0
     given.start()
     tree = sysbench.install()
     load(tree, given, ROWS, 1, 60)
     given.settle()
+    assert given.data_bytes() > ROWS * 180
     raw = measure(tree, given, Ask("point-query", 10, ROWS, 1, 0.05, 0.1, 1))
     assert raw["qps"] > 10
     assert raw["server_cpu_us_per_query"] is None
@@ -106,6 +107,7 @@ def test_a_server_that_runs_already_is_left_as_it_was(instance: innodb.Instance)
     assert given.running
     given.remove()
     assert instance.execute("SHOW TABLES FROM other") == []
+    assert instance.execute("SHOW TABLES FROM lab") == [("items",)]
 
 
 @pytest.mark.skipif(not HERE, reason="no MariaDB or MySQL is here")
@@ -120,8 +122,8 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
 
 def test_a_url_that_leads_nowhere_is_said() -> None:
     with pytest.raises(DevServerError, match="write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE"):
-        running.Instance("oracle://me:secret@there/db")
-    nobody = running.Instance("mysql://me:secret@127.0.0.1:1/db")
+        running.of_url("oracle://me:secret@there/db", "items")
+    nobody = running.of_url("mysql://me:secret@127.0.0.1:1/db", "items")
     with pytest.raises(DevServerError, match=r"^mysql://me@127\.0\.0\.1:1/db: ") as raised:
         nobody.start()
     assert "secret" not in str(raised.value)

@@ -57,7 +57,8 @@ def test_every_kind_of_test_is_measured(tree: Tree, instance: Instance, script: 
     assert raw["client_cpu_us_per_query"] > 0
     assert raw["count"] > 1
     assert abs(raw["clock_jump_s"]) < 0.1
-    assert not [reason for reason in judge_load(raw).wrong if not reason.startswith("cache")]
+    # The shortest of them may take the client a fifth of a small machine's CPU: that is for a plan's report to say.
+    assert not [reason for reason in judge_load(raw).wrong if not reason.startswith(("cache", "client"))]
 
 
 def test_a_delete_that_finds_nothing_is_no_delete(tree: Tree, instance: Instance) -> None:

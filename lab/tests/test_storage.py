@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pagehop_lab.engines.engine import EngineError
+from pagehop_lab.measure import tracing
 from pagehop_lab.measure.limit import MemoryLimit
 from pagehop_lab.measure.storage import Phases
 from pagehop_lab.measure.tracing import requests
@@ -53,6 +54,14 @@ def test_a_read_that_the_disk_got_is_in_the_trace(tmp_path: Path) -> None:
     assert not list(Path("/sys/kernel/tracing/instances").glob(f"pagehop-lab-{os.getpid()}"))
 
 
+def test_who_may_not_look_at_traces_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(tracing.TRACEFS))
+
+    monkeypatch.setattr(Path, "glob", refused)
+    assert tracing.processes() == []
+
+
 def test_a_limit_is_written_where_this_kernel_has_it(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("4:cpu,memory:/mine\n0::/\n")
@@ -62,14 +71,19 @@ def test_a_limit_is_written_where_this_kernel_has_it(tmp_path: Path) -> None:
     assert (group / "memory.limit_in_bytes").read_text() == str(64 << 20)
     limit.enter([123])
     assert (group / "cgroup.procs").read_text() == "123"
+    assert limit.killed() == 0
+    (group / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    assert limit.killed() == 2
     limit.close()
     assert (tmp_path / "memory/mine/cgroup.procs").read_text() == "123", "it is let out again"
 
     own.write_text("0::/user.slice\n")
     for name in ("cgroup.controllers", "cgroup.subtree_control"):
         (tmp_path / name).write_text("cpu memory\n")
-    MemoryLimit(64, tmp_path, own)
+    limit = MemoryLimit(64, tmp_path, own)
     group = tmp_path / f"pagehop-lab-{os.getpid()}"
+    (group / "memory.events").write_text("low 0\noom 3\noom_kill 1\noom_group_kill 0\n")
+    assert limit.killed() == 1
     assert (group / "memory.max").read_text() == str(64 << 20)
     assert (group / "memory.swap.max").read_text() == "0"
 

@@ -91,6 +91,13 @@ def test_a_ledger_adds_up_or_says_how_much_is_unexplained() -> None:
     assert counted is not None
     assert (counted.by_formula, counted.adds_up) == (False, False)
     assert counted.unexplained == pytest.approx(1 - 4_040_960 / 4_435_960, abs=1e-3)
+    # Of four writes three were written again before they were synced.
+    pages = round(250 * (PAGE + 1200 - 1))
+    seldom = account(log(syncs=250, device={"bytes": pages, "writes": 250}, requests=None))
+    assert seldom is not None
+    assert seldom.unexplained == pytest.approx(0, abs=1e-9)
+    # Where each is safe by itself, none is synced.
+    assert account(log(syncs=0)) == whole
     untold = account(log(writes=None))
     assert untold is not None
     assert (untold.unexplained, untold.adds_up) == (None, False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -14,17 +16,22 @@ from typing import Any
 import pytest
 
 from devserver import DevServerError
+from devserver.processes import ended
 from labservers import mariadb, postgres, sysbench
-from labservers.volume import Volume, forget, sweep
+from labservers.volume import Volume, forget
 from pagehop_lab.analysis.log_writes import account
+from pagehop_lab.engines.engine import EngineError
 from pagehop_lab.measure import embedded
+from pagehop_lab.measure.limit import MemoryLimit
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.point_reads import Asked, measure
 from pagehop_lab.measure.rows import client_us, load_embedded
 from pagehop_lab.measure.storage import Counters
 from pagehop_lab.measure.usage import family
 from pagehop_lab.plan.servers import read_servers
-from pagehop_lab.run import products
+from pagehop_lab.plan.storage import EMBEDDED, usual_options
+from pagehop_lab.run import environments, products
+from pagehop_lab.run.stores import within
 
 ROWS = 2000
 
@@ -34,6 +41,21 @@ def volume(size: int, sector: int) -> Volume:
         return Volume(size, sector)
     except DevServerError as error:
         pytest.skip(str(error))
+
+
+def test_a_limit_of_memory_that_does_not_suffice_is_why_a_measurement_failed(tmp_path: Path) -> None:
+    """A store that wants 200 MiB within 32."""
+    try:
+        limit = MemoryLimit(32)
+    except EngineError as error:
+        pytest.skip(str(error))
+    greedy = [sys.executable, "-c", "import time; time.sleep(0.5); kept = bytearray(b'x') * (200 << 20)"]
+    wanted = Asked(greedy, "greedy", {}, tmp_path, 0.2, 0.6, family, dict, 0.5, lambda pid: limit.enter([pid]))
+    try:
+        with pytest.raises(MeasureError, match=r"32 MiB of memory did not suffice: the kernel killed 1 .*SIGKILL"):
+            within(limit, wanted)
+    finally:
+        limit.close()
 
 
 @pytest.mark.parametrize("sector", [512, 4096])
@@ -51,43 +73,74 @@ def test_a_file_system_of_its_own_counts_nothing_else(sector: int) -> None:
         assert before is not None
         assert after is not None
         assert (after.read_sectors - before.read_sectors) * 512 >= 1 << 20
-        # It belongs to a process that lives.
-        sweep()
-        assert file.exists()
     finally:
         made.remove()
     assert not made.path.exists()
     assert str(made.path) not in Path("/proc/mounts").read_text()
 
 
-OPTIONS = {"page_bytes": 4096, "access": "buffered", "cache_mib": 1, "compression": "none"}
+def command(what: str, folder: Path, *more: int, store: str = "sqlite") -> list[str]:
+    program = sys.executable if store == "sqlite" else str(environments.place("stores") / "bin/python")
+    if not Path(program).exists():
+        pytest.skip(f"{store} is not installed here: a plan that names it installs it")
+    options = json.dumps({**usual_options(store), "cache_mib": 24})
+    return [program, embedded.__file__, what, store, str(folder), options, *map(str, more)]
 
 
-def command(what: str, folder: Path, *more: int) -> list[str]:
-    return [sys.executable, embedded.__file__, what, "sqlite", str(folder), json.dumps(OPTIONS), *map(str, more)]
-
-
-def asked(folder: Path, rows: int = ROWS) -> Asked:
+def asked(folder: Path, rows: int = ROWS, store: str = "sqlite") -> Asked:
     """Two clients for a moment: what they reach is no measure of anything."""
-    return Asked(command("read", folder, rows, 2, 1), {}, folder, 0.2, 0.6, family, dict, 0.5)
+    reads = command("read", folder, rows, 2, 1, store=store)
+    return Asked(reads, store, {}, folder, 0.2, 0.6, family, dict, 0.5)
 
 
-def test_a_store_is_filled_and_read(tmp_path: Path) -> None:
-    assert load_embedded(command("load", tmp_path, ROWS, 128), 60) > 0
-    raw = measure(asked(tmp_path))
-    assert raw["qps"] > 100
-    assert raw["count"] > 10
+@pytest.mark.parametrize("store", EMBEDDED)
+def test_a_store_is_filled_and_read(tmp_path: Path, store: str) -> None:
+    assert load_embedded(command("load", tmp_path, ROWS, 128, store=store), 60) > 0
+    raw = measure(asked(tmp_path, store=store))
+    assert raw["qps"] > 10
+    assert raw["count"] > 3
     # Ten windows of half a second are what it takes to have settled.
     assert raw["settled"] is False
     assert raw["settle_s"] >= 0.6
     assert raw["server_cpu_us_per_query"] > 0
-    assert 0 < client_us(command("ceiling", tmp_path, ROWS, 1, 1)) < 1000
+    assert 0 < client_us(command("ceiling", tmp_path, ROWS, 1, 1, store=store)) < 1000
+    # Whoever is asked last is asked for a row that is not there.
+    with pytest.raises(MeasureError, match=rf"{store}: row \d+ is not there"):
+        measure(asked(tmp_path, 10**9, store))
 
 
-def test_a_row_that_is_not_there_ends_the_measurement(tmp_path: Path) -> None:
+# Clients that are processes, of a store that has everything.
+FORKED = "import embedded; embedded.read(lambda: lambda key: key, 1000, 3, 1, False)"
+
+
+@pytest.mark.parametrize("ending", ["a client is killed", "nobody listens any more"])
+def test_clients_that_are_processes_end_together(ending: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", FORKED], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=Path(embedded.__file__).parent, start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"tell")
+        clients = [one for one in family(process.pid) if one != process.pid]
+        assert len(clients) == 3
+        if ending == "a client is killed":
+            os.kill(clients[0], signal.SIGKILL)
+            assert b"a client ended: it was killed, or its memory did not suffice" in process.communicate(timeout=10)[1]
+        else:
+            process.stdout.close()
+            process.wait(10)
+        late = time.monotonic() + 10
+        while not all(map(ended, clients)):
+            assert time.monotonic() < late, "some still run"
+            time.sleep(0.02)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_what_is_there_already_is_not_loaded_over(tmp_path: Path) -> None:
     load_embedded(command("load", tmp_path, ROWS, 128), 60)
-    with pytest.raises(MeasureError, match=r"row \d+ is not there"):
-        measure(asked(tmp_path, 10**9))
     with pytest.raises(MeasureError, match=r"could not be loaded.*already exists"):
         load_embedded(command("load", tmp_path, ROWS, 128), 60)
 
@@ -96,7 +149,7 @@ def test_a_store_that_is_killed_is_said_at_once(tmp_path: Path) -> None:
     load_embedded(command("load", tmp_path, ROWS, 128), 60)
     begun = time.monotonic()
     killed = replace(asked(tmp_path), started=lambda pid: os.kill(pid, signal.SIGKILL))
-    with pytest.raises(MeasureError, match="it ended and said nothing"):
+    with pytest.raises(MeasureError, match="sqlite: it was killed by SIGKILL and said nothing"):
         measure(killed)
     assert time.monotonic() - begun < 30
 

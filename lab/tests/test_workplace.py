@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from devserver import DevServerError
+from labservers.volume import Volume
 from pagehop_lab.run.workplace import workplace
 
 KILLED = """
@@ -32,11 +34,11 @@ def outer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def killed(outer: Path) -> int:
+def killed(outer: Path, script: str = KILLED) -> int:
     """A run that was killed; the process that it left."""
     paths = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(
-        [sys.executable, "-c", KILLED],
+        [sys.executable, "-c", script],
         env=os.environ | {"PYTHONPATH": paths, "TMPDIR": str(outer)},
         stdout=subprocess.PIPE,
         check=False,
@@ -70,6 +72,30 @@ def test_the_next_run_ends_and_removes_what_a_killed_one_left(outer: Path) -> No
     while Path(f"/proc/{left}").exists() and "Z" not in Path(f"/proc/{left}/stat").read_text():
         assert time.monotonic() < late, "it still runs"
         time.sleep(0.02)
+
+
+def test_a_file_system_that_a_killed_run_left_goes_with_its_disk(outer: Path) -> None:
+    try:
+        Volume(64 << 20).remove()
+    except DevServerError as error:
+        pytest.skip(str(error))
+    makes = KILLED.replace("    left =", "    from labservers.volume import Volume\n    Volume(64 << 20)\n    left =")
+    killed(outer, makes)
+    (dead,) = outer.iterdir()
+    assert str(dead) in Path("/proc/mounts").read_text()
+    assert any(str(dead) in line for line in disks())
+    with workplace(lambda _: None) as folder:
+        assert list(outer.iterdir()) == [folder]
+    assert str(dead) not in Path("/proc/mounts").read_text()
+    late = time.monotonic() + 5
+    while any(str(dead) in line for line in disks()):
+        assert time.monotonic() < late, "its file keeps its room"
+        time.sleep(0.02)
+
+
+def disks() -> list[str]:
+    """Files that are disks."""
+    return subprocess.run(["losetup", "--all"], capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 def test_what_a_living_run_has_is_left_alone(outer: Path) -> None:

@@ -14,7 +14,13 @@ LAYOUTS = {
 }
 LONG_NAME = "y_that_comes_last_in_any_order"
 
-MODELS = {"postgres": ("jsonb", "json", "columns"), "mariadb": ("json", "columns"), "mysql": ("json", "columns")}
+MODELS = {
+    "postgres": ("jsonb", "json", "columns"),
+    "mariadb": ("json", "columns"),
+    "mysql": ("json", "columns"),
+    "ferretdb": ("bson",),
+    "mongod": ("bson",),
+}
 """How a product may keep a document; the first is the usual one."""
 
 CASES: tuple[Case, ...] = tuple(

@@ -77,7 +77,9 @@ def account(log: Mapping[str, Any]) -> Account | None:
     """The account of a log of a raw measurement; None where its disk is also others'."""
     if log["device"] is None:
         return None
-    counted, writes, grown = log["counted_bytes"], log["writes"], log["logical_bytes"]
+    counted, grown = log["counted_bytes"], log["logical_bytes"]
+    # What is written twice before it is synced goes to the disk once. Syncs are 0 where each write is safe.
+    writes = min(filter(None, (log["writes"], log["syncs"])), default=0)
     found: float | None = counted
     if counted is None and writes and grown:
         found = expected(grown / writes, log["page_bytes"]) * grown

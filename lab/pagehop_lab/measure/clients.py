@@ -7,14 +7,16 @@ when it is told to stop.
 from __future__ import annotations
 
 import signal
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from pagehop_lab.measure.processes import end_with_parent
+from pagehop_lab.measure.wires import DeadlockError
 
 _PAUSE_S = 0.0005
 _FIRST_QUERIES = 20
@@ -44,15 +46,21 @@ class Rows(Protocol):
         """A connection, ready to do anything above; called by the process that uses it."""
 
 
-def _opened(rows: Rows) -> Connection:
-    """A connection in a process that nobody would end if the run were killed."""
+def work(role: Callable[..., None], failed: Path, *told: Any) -> None:
+    """What the process of a client does; why it could not is left in a file, for whoever started it."""
+    # Nobody would end it if the run were killed.
     end_with_parent(signal.SIGKILL)
-    return rows.open()
+    try:
+        role(*told)
+    except Exception as error:
+        # Each library has errors of its own.
+        failed.write_text(" ".join(f"{type(error).__name__}: {error}".split()))
+        sys.exit(1)
 
 
 def insert(rows: Rows, out: Path, first: int, commit_rows: int, rate: float, rows_max: int, shared: Any) -> None:
     """Inserts rows from id `first` on; `rate` rows a second and `rows_max` rows in all are limits if they are not 0."""
-    connection = _opened(rows)
+    connection = rows.open()
     batches: list[tuple[float, float]] = []
     shared.ready.wait()
     begun_s = time.monotonic()
@@ -63,7 +71,8 @@ def insert(rows: Rows, out: Path, first: int, commit_rows: int, rate: float, row
             time.sleep(_PAUSE_S)
             continue
         before = time.monotonic()
-        connection.insert(first + len(batches) * commit_rows, commit_rows)
+        if not _commit(connection.insert, first + len(batches) * commit_rows, commit_rows, shared):
+            break
         batches.append((before, time.monotonic()))
         shared.inserted.value += commit_rows
     np.save(out, np.asarray(batches).reshape(-1, 2))
@@ -71,7 +80,7 @@ def insert(rows: Rows, out: Path, first: int, commit_rows: int, rate: float, row
 
 def delete(rows: Rows, out: Path, first: int, commit_rows: int, shared: Any) -> None:
     """Deletes rows from id `first` on, as many as were inserted."""
-    connection = _opened(rows)
+    connection = rows.open()
     batches: list[tuple[float, float]] = []
     shared.ready.wait()
     while not shared.stop.is_set():
@@ -79,15 +88,30 @@ def delete(rows: Rows, out: Path, first: int, commit_rows: int, shared: Any) -> 
             time.sleep(_PAUSE_S)
             continue
         before = time.monotonic()
-        connection.delete(first + len(batches) * commit_rows, commit_rows)
+        if not _commit(connection.delete, first + len(batches) * commit_rows, commit_rows, shared):
+            break
         batches.append((before, time.monotonic()))
         shared.deleted.value += commit_rows
     np.save(out, np.asarray(batches).reshape(-1, 2))
 
 
+def _commit(change: Callable[[int, int], None], first: int, count: int, shared: Any) -> bool:
+    """Changes rows, as often as the server wants it tried again; whether that was done before time was up."""
+    while True:
+        try:
+            change(first, count)
+        except DeadlockError:
+            with shared.deadlocks.get_lock():
+                shared.deadlocks.value += 1
+            if shared.stop.is_set():
+                return False
+            continue
+        return True
+
+
 def ask(rows: Rows, out: Path, low: int, high: int, shared: Any) -> None:
     """Asks one query after the other: start, end and what is kept of each answer, one line of a .npy each."""
-    connection = _opened(rows)
+    connection = rows.open()
     # A first round through everything that is only done once.
     for number in range(_FIRST_QUERIES):
         connection.ask(number, low, high)

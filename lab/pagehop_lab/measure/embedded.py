@@ -13,6 +13,7 @@ This is a program for an environment that has the store's library and nothing of
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import mmap
@@ -29,6 +30,8 @@ _SAY_S = 0.1
 _BATCH = 10_000
 # LMDB's file only grows to this.
 _MAP_BYTES = 1 << 36
+# DuckDB needs more than it will hold while it is loaded.
+_LOADING_MIB = 1024
 
 
 def text_of(row: int, size: int) -> str:
@@ -174,7 +177,50 @@ class Sqlite:
         return get
 
 
-STORES: dict[str, Any] = {"lmdb": Lmdb, "rocksdb": Rocks, "sqlite": Sqlite}
+class Duck:
+    """Columns in blocks, and a tree of the keys, which is held in memory as far as it was wanted; one cache for all."""
+
+    in_threads = True
+
+    def __init__(self, folder: str, options: dict[str, Any], clients: int, loading: bool) -> None:  # noqa: ARG002
+        import duckdb
+
+        made = {
+            "memory_limit": f"{_LOADING_MIB if loading else int(options['cache_mib'])}MiB",
+            "default_block_size": int(options["page_bytes"]), "temp_directory": f"{folder}/temporary",
+            # Each client executes its statements itself.
+            "threads": 1,
+        }  # fmt: skip
+        self._db = duckdb.connect(f"{folder}/items.duckdb", read_only=not loading, config=made)
+        if loading:
+            names = {"none": "uncompressed", "auto": "auto"}
+            self._db.execute(f"SET force_compression = '{names[options['compression']]}'")
+            self._db.execute("CREATE TABLE items (id INTEGER PRIMARY KEY, c TEXT NOT NULL)")
+
+    @staticmethod
+    def version() -> str:
+        import duckdb
+
+        return str(duckdb.__version__)
+
+    def put(self, rows: list[tuple[bytes, bytes]]) -> None:
+        ids, texts = [int.from_bytes(key, "big") for key, _ in rows], [value.decode() for _, value in rows]
+        self._db.execute("INSERT INTO items SELECT unnest(?::INTEGER[]), unnest(?::TEXT[])", [ids, texts])
+
+    def done(self) -> None:
+        self._db.execute("CHECKPOINT")
+        self._db.close()
+
+    def reader(self) -> Callable[[bytes], Any]:
+        db = self._db.cursor()
+
+        def get(key: bytes) -> Any:
+            return db.execute("SELECT c FROM items WHERE id = ?", [int.from_bytes(key, "big")]).fetchone()
+
+        return get
+
+
+STORES: dict[str, Any] = {"lmdb": Lmdb, "rocksdb": Rocks, "sqlite": Sqlite, "duckdb": Duck}
 
 
 def load(kind: Any, folder: str, options: dict[str, Any], rows: int, size: int) -> None:
@@ -202,19 +248,27 @@ def read(
                 os.killpg(0, signal.SIGTERM)
             counts[client] += 1
 
+    processes = []
     for client in range(clients):
         if in_threads:
             threading.Thread(target=work, args=(client,), daemon=True).start()
-        elif os.fork() == 0:
+            continue
+        processes.append(os.fork())
+        if not processes[-1]:
             work(client)
-    while True:
-        time.sleep(_SAY_S)
-        if not in_threads and os.waitpid(-1, os.WNOHANG)[0]:
-            print("a client ended: it was killed, or its memory did not suffice", file=sys.stderr, flush=True)
-            os.killpg(0, signal.SIGTERM)
-        for client, count in enumerate(counts):
-            sys.stdout.write(f"tell {client} {time.monotonic():.6f} {count} {count}\n")
-        sys.stdout.flush()
+    try:
+        while True:
+            time.sleep(_SAY_S)
+            if processes and os.waitpid(-1, os.WNOHANG)[0]:
+                sys.exit("a client ended: it was killed, or its memory did not suffice")
+            for client, count in enumerate(counts):
+                sys.stdout.write(f"tell {client} {time.monotonic():.6f} {count} {count}\n")
+            sys.stdout.flush()
+    finally:
+        # Also where nobody listens any more.
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
 
 def main(arguments: list[str]) -> None:

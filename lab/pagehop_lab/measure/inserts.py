@@ -15,7 +15,7 @@ _LOAD_ROWS = 100
 BESIDE_ROWS = 10
 
 
-def fill(server: int, rows: Rows, count: int, timeout_s: float) -> dict[str, Any]:
+def fill(server: int | None, rows: Rows, count: int, timeout_s: float) -> dict[str, Any]:
     """Rows without an index, 100 in a commit (l.i0)."""
     state = State(0, 0)
     moved = carry_out(server, rows, state, Step(timeout_s, _LOAD_ROWS, until_rows=count, deletes=False))
@@ -26,7 +26,7 @@ def fill(server: int, rows: Rows, count: int, timeout_s: float) -> dict[str, Any
     return {"load_s": load_s, "load_rows_per_s": state.high / load_s, "load_client_share": share, "rows": state.high}
 
 
-def write(server: int, rows: Rows, state: State, commit_rows: int, seconds: float) -> dict[str, Any]:
+def write(server: int | None, rows: Rows, state: State, commit_rows: int, seconds: float) -> dict[str, Any]:
     """Inserts and deletes as fast as they go (l.i1, l.i2)."""
     moved = carry_out(server, rows, state, Step(seconds, commit_rows))
     return raw_of(moved, len(moved.inserted) * commit_rows) | {
@@ -34,12 +34,13 @@ def write(server: int, rows: Rows, state: State, commit_rows: int, seconds: floa
         "storage_reads_per_query": None,
         "rows_per_s": moved.inserted_per_s,
         "deleted_per_s": moved.deleted_per_s,
+        "deadlocks_count": moved.deadlocks,
         "commit_ms": percentiles((moved.inserted[:, 1] - moved.inserted[:, 0]) * 1e3),
         "per_second": {"inserted": per_second(moved.inserted[:, 1], moved.spent.begun_s, commit_rows)},
     }
 
 
-def query(server: int, rows: Rows, state: State, rate: float, seconds: float) -> tuple[dict[str, Any], Moved]:
+def query(server: int | None, rows: Rows, state: State, rate: float, seconds: float) -> tuple[dict[str, Any], Moved]:
     """Queries at full speed beside so many rows inserted and deleted a second; with what clients did."""
     moved = carry_out(server, rows, state, Step(seconds, BESIDE_ROWS if rate else 0, rate, asks=True))
     starts, ends = moved.asked[:, 0], moved.asked[:, 1]
@@ -47,6 +48,7 @@ def query(server: int, rows: Rows, state: State, rate: float, seconds: float) ->
         "write_target": rate,
         "rows_per_s": moved.inserted_per_s,
         "deleted_per_s": moved.deleted_per_s,
+        "deadlocks_count": moved.deadlocks,
         "latency_ms": percentiles((ends - starts) * 1e3),
         "per_second": {
             "asked": per_second(ends, moved.spent.begun_s, 1),

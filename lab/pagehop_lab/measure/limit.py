@@ -24,7 +24,7 @@ class MemoryLimit:
 
     def __init__(self, mib: int, root: Path = _ROOT, own: Path = _OWN) -> None:
         """EngineError where the machine does not let us."""
-        self._mib = mib
+        self.mib = mib
         try:
             self._parent, self._version = _place(root, own)
             self._group = self._parent / f"{_PREFIX}{os.getpid()}"
@@ -44,8 +44,15 @@ class MemoryLimit:
         """The limit and the most that was held, for the raw measurement."""
         peak = _PEAKS[self._version]
         with contextlib.suppress(OSError, ValueError):
-            return {"mib": self._mib, "peak_bytes": int((self._group / peak).read_text())}
-        return {"mib": self._mib, "peak_bytes": None}
+            return {"mib": self.mib, "peak_bytes": int((self._group / peak).read_text())}
+        return {"mib": self.mib, "peak_bytes": None}
+
+    def killed(self) -> int:
+        """Processes that the kernel killed because they wanted more."""
+        with contextlib.suppress(OSError):
+            found = re.search(r"^oom_kill (\d+)$", (self._group / _KILLED[self._version]).read_text(), re.MULTILINE)
+            return int(found[1]) if found else 0
+        return 0
 
     def close(self) -> None:
         """Lets everybody out, to where this process came from, and ends the group."""
@@ -83,6 +90,7 @@ def forget(process: int, root: Path = _ROOT, own: Path = _OWN) -> None:
 
 _PREFIX = "pagehop-lab-"
 _LIMITS = {1: ("memory.limit_in_bytes", "memory.swappiness"), 2: ("memory.max", "memory.swap.max")}
+_KILLED = {1: "memory.oom_control", 2: "memory.events"}
 _PEAKS = {1: "memory.max_usage_in_bytes", 2: "memory.peak"}
 
 

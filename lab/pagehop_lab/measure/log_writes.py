@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pagehop_bench import machine
-from pagehop_lab.measure.oltp import MeasureError
+from pagehop_lab.measure.oltp import MeasureError, reason
 from pagehop_lab.measure.processes import Cost, cost, machine_busy_s
 from pagehop_lab.measure.storage import Counters
 from pagehop_lab.measure.tracing import ISSUED, Trace
@@ -138,9 +138,8 @@ def _run(asked: Asked) -> tuple[int, float, float]:
     for found in re.finditer(r"^tell (\d+) ([\d.]+) (\d+) \d+$", said, re.MULTILINE):
         lines.setdefault(int(found[1]), []).append((float(found[2]), int(found[3])))
     if process.returncode or len(lines) < asked.clients:
-        told = [line for line in (complaints + said).splitlines() if "FATAL" in line or "error" in line.lower()]
-        why = " | ".join(dict.fromkeys(told)) or complaints.strip() or "it ended and said nothing"
-        raise MeasureError(f"sysbench: {why[:600]}")
+        told = "\n".join(line for line in said.splitlines() if not line.startswith("tell "))
+        raise MeasureError(f"sysbench: {reason(complaints + told, process.returncode)}")
     commits = sum(theirs[-1][1] for theirs in lines.values())
     qps = sum(
         (theirs[-1][1] - theirs[0][1]) / (theirs[-1][0] - theirs[0][0])

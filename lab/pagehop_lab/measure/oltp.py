@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,8 @@ from pagehop_lab.measure.slowed import slowed
 from pagehop_lab.measure.usage import family
 
 SCRIPT = Path(__file__).with_name("oltp.lua")
+# As the script calls it.
+TABLE = "items"
 # Lines come so often while it goes on, and never later than this unless one query takes longer.
 _INTERVAL_S = 0.1
 _SILENCE_MAX_S = 120.0
@@ -77,7 +80,7 @@ def load(tree: Tree, subject: Subject, rows: int, seed: int, timeout_s: float) -
     except subprocess.TimeoutExpired:
         raise MeasureError(f"the table of {rows} rows was not loaded in {timeout_s:g} s") from None
     if done.returncode != 0:
-        raise MeasureError(f"the table could not be loaded: {_reason(done.stdout + done.stderr)}")
+        raise MeasureError(f"the table could not be loaded: {reason(done.stdout + done.stderr, done.returncode)}")
     return time.monotonic() - begun
 
 
@@ -127,18 +130,20 @@ def _watch(process: subprocess.Popen[bytes], subject: Subject, ask: Ask, stack: 
     raise AssertionError("lines end with an error")
 
 
-def lines(process: subprocess.Popen[bytes], late: float) -> Iterator[tuple[int, float, int, int]]:
-    """What the script says; MeasureError when it ends, or says nothing until it is too late."""
+def lines(
+    process: subprocess.Popen[bytes], late: float, who: str = "sysbench"
+) -> Iterator[tuple[int, float, int, int]]:
+    """What a client says; MeasureError when it ends, or says nothing until it is too late."""
     assert process.stdout is not None
     pipe, kept, complaints = process.stdout.fileno(), b"", b""
     while True:
         left = late - time.monotonic()
         if left <= 0 or not select.select([pipe], [], [], left)[0]:
-            raise MeasureError("it hung: sysbench said nothing, and neither did the server")
+            raise MeasureError(f"it hung: {who} said nothing, and neither did the server")
         part = os.read(pipe, 1 << 16)
         if not part:
             said = complaints + kept + process.communicate()[1]
-            raise MeasureError(_reason(said.decode(errors="replace")))
+            raise MeasureError(f"{who}: {reason(said.decode(errors='replace'), process.returncode)}")
         *lines, kept = (kept + part).split(b"\n")
         for line in lines:
             words = line.split()
@@ -217,8 +222,13 @@ def _env(tree: Tree) -> dict[str, str]:
     return {**os.environ, **sysbench.environment(tree)}
 
 
-def _reason(said: str) -> str:
-    """What is wrong, of what sysbench said."""
+def reason(said: str, code: int) -> str:
+    """What is wrong, of what a client said before it ended."""
     lines = [line.strip() for line in said.splitlines() if "FATAL" in line or "error" in line.lower()]
-    told = " | ".join(dict.fromkeys(lines)) or " ".join(said.split()) or "it ended and said nothing"
-    return f"sysbench: {told[:600]}"
+    told = " | ".join(dict.fromkeys(lines)) or " ".join(said.split()) or f"{ending(code)} and said nothing"
+    return told[:600]
+
+
+def ending(code: int) -> str:
+    """How a process ended, by its exit status."""
+    return f"it was killed by {signal.Signals(-code).name}" if code < 0 else "it ended"

@@ -26,6 +26,8 @@ class Asked:
 
     command: Sequence[str]
     """What asks, and says lines as `oltp.lua` does."""
+    who: str
+    """What it is called."""
     env: Mapping[str, str]
     folder: Path
     """Where the data are."""
@@ -85,7 +87,7 @@ def _watch(process: subprocess.Popen[bytes], asked: Asked) -> dict[str, Any]:
     told, rates, reads = _Told(), [], []
     members: Sequence[int] = ()
     window: tuple[float, int, Counters | None] | None = None
-    for now in _ticks(process, told, late):
+    for now in _ticks(process, asked.who, told, late):
         if not members:
             members = asked.members(process.pid)
         disk = Counters.of(asked.folder)
@@ -100,7 +102,7 @@ def _watch(process: subprocess.Popen[bytes], asked: Asked) -> dict[str, Any]:
         window = window or (now, told.total(), disk)
     settle_s = time.monotonic() - begun
     first, before_lines = _look(asked, members, process.pid), dict(told.lines)
-    for now in _ticks(process, told, late):
+    for now in _ticks(process, asked.who, told, late):
         moved = all(told.lines[thread][0] > at_s for thread, (at_s, _) in before_lines.items())
         if now - first.at_s >= asked.seconds and moved:
             break
@@ -117,9 +119,9 @@ def _watch(process: subprocess.Popen[bytes], asked: Asked) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ticks(process: subprocess.Popen[bytes], told: _Told, late: float) -> Iterator[float]:
+def _ticks(process: subprocess.Popen[bytes], who: str, told: _Told, late: float) -> Iterator[float]:
     """The time, whenever a client has said how far it is."""
-    for thread, at_s, _, queries in lines(process, late):
+    for thread, at_s, _, queries in lines(process, late, who):
         told.lines[thread] = (at_s, queries)
         yield time.monotonic()
 

@@ -8,7 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from pagehop_lab.measure.oltp import MeasureError
+from labservers import innodb
+from pagehop_lab.measure.oltp import MeasureError, ending
 from pagehop_lab.measure.processes import cpu_seconds
 
 # What a server says of its reads of storage, by its own names.
@@ -40,14 +41,15 @@ def load(server: Any, rows: int, row_bytes: int, timeout_s: float) -> float:
 
 def _load_innodb(server: Any, rows: int, row_bytes: int, late: float) -> None:
     """Twice as many rows with each statement."""
+    digest = _digest(server.program)
     server.execute(f"CREATE TABLE items (id INTEGER NOT NULL PRIMARY KEY, c VARCHAR({row_bytes}) NOT NULL)")
-    server.execute(f"INSERT INTO items VALUES (1, {_text(',', _MD5, '1', row_bytes)})")
+    server.execute(f"INSERT INTO items VALUES (1, {_text(',', digest, '1', row_bytes)})")
     have = 1
     while have < rows:
         if time.monotonic() > late:
             raise MeasureError(f"of {rows} rows only {have} were loaded in time")
         more = min(have, rows - have, _AT_ONCE)
-        text = _text(",", _MD5, f"(id + {have})", row_bytes)
+        text = _text(",", digest, f"(id + {have})", row_bytes)
         server.execute(
             # Locks of the rows that are read would not fit into a small cache.
             "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
@@ -56,8 +58,13 @@ def _load_innodb(server: Any, rows: int, row_bytes: int, late: float) -> None:
         have += more
 
 
-_MD5 = "MD5(CONCAT({row}, '.{part}'))"
 _AT_ONCE = 1 << 16
+
+
+def _digest(program: innodb.Program) -> str:
+    """SQL of 32 digits. MySQL has MD5 no more from 9.6 on, so 9 has other texts, which are as long and as random."""
+    is_without = program.product == "mysql" and int(program.version.partition(".")[0]) >= 9
+    return "LEFT(SHA2(CONCAT({row}, '.{part}'), 256), 32)" if is_without else "MD5(CONCAT({row}, '.{part}'))"
 
 
 def _text(between: str, digest: str, row: str, row_bytes: int) -> str:
@@ -74,7 +81,7 @@ def load_embedded(command: Sequence[str], timeout_s: float) -> float:
     except subprocess.TimeoutExpired:
         raise MeasureError(f"the rows were not loaded in {timeout_s:g} s") from None
     if done.returncode:
-        said = done.stderr.strip().splitlines() or ["it ended and said nothing"]
+        said = done.stderr.strip().splitlines() or [f"{ending(done.returncode)} and said nothing"]
         raise MeasureError(f"the rows could not be loaded: {said[-1][:600]}")
     return time.monotonic() - begun
 

@@ -40,7 +40,7 @@ class Tables(Protocol):
     """A server that takes the table."""
 
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int | None: ...
 
     def execute(self, *statements: str) -> list[Any]: ...
 
@@ -62,6 +62,13 @@ def load(tables: Tables, rows: int, seed: int, timeout_s: float) -> dict[str, An
     index_bytes = tables.data_bytes() - before
     tables.settle()
     return said | {"index_s": sum(seconds.values()), "index_seconds": seconds, "index_bytes": index_bytes}
+
+
+def window(tables: Tables) -> tuple[int, int]:
+    """The first key and the one after the last."""
+    asked = f"SELECT coalesce(min(transactionid), 0), coalesce(max(transactionid) + 1, 0) FROM {TABLE}"
+    low, high = tables.execute(asked)[0]
+    return int(low), int(high)
 
 
 def write(tables: Tables, seed: int, state: State, commit_rows: int, seconds: float) -> dict[str, Any]:
@@ -148,15 +155,15 @@ class SalesConnection:
     @cached_property
     def _points(self) -> tuple[Numbers, list[float]]:
         shares = self._random.random(_POOL_RANDOM + ANSWER_ROWS).tolist()
-        return self._wire.numbers("point", _by_key(), ANSWER_ROWS), shares
+        return self._wire.numbers(_by_key()), shares
 
     @cached_property
     def _ranges(self) -> list[tuple[Numbers, list[tuple[int]]]]:
         found = []
-        for name, columns in INDEXES.items():
+        for columns in INDEXES.values():
             # The last few have fewer rows after them than wanted.
             drawn = self._random.integers(_MOST[columns[0]] * 99 // 100, size=_POOL_RANDOM).tolist()
-            found.append((self._wire.numbers(name, _covered(columns), 1), [(one,) for one in drawn]))
+            found.append((self._wire.numbers(_covered(columns)), [(one,) for one in drawn]))
         return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -16,13 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pagehop_bench.postgres.servers import on_one_core
-from pagehop_lab.measure import clients
+from pagehop_lab.measure import clients, oltp
 from pagehop_lab.measure.clients import Rows
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.processes import Cost, cost, machine_busy_s
 from pagehop_lab.measure.usage import family
 
 _READY_S = 60.0
+_REASON_CHARACTERS = 600
 
 Float64 = npt.NDArray[np.float64]
 
@@ -57,7 +59,8 @@ class Spent:
 
     begun_s: float
     elapsed_s: float
-    server: Cost
+    server: Cost | None
+    """None where its processes are not known."""
     client: Cost
     busy_s: float
     clock_jump_s: float
@@ -74,6 +77,8 @@ class Moved:
     deleted: Float64
     asked: Float64
     """Begin, end and what was kept of each request."""
+    deadlocks: int
+    """How often the server took a commit back, and it was tried again."""
 
     @property
     def inserted_per_s(self) -> float:
@@ -91,6 +96,10 @@ class _Served:
     pid: int
 
 
+class _ClientFailedError(Exception):
+    """One of the clients ended, or did not begin; says when."""
+
+
 class _Shared:
     """What the clients of a step have in common."""
 
@@ -99,15 +108,17 @@ class _Shared:
         self.stop = context.Event()
         self.inserted = context.Value("q", 0, lock=False)
         self.deleted = context.Value("q", 0, lock=False)
+        self.deadlocks = context.Value("q", 0)
 
 
 Around = Callable[[Sequence[int]], contextlib.AbstractContextManager[None]]
 
 
-def carry_out(server: int, rows: Rows, state: State, step: Step, around: Around | None = None) -> Moved:
+def carry_out(server: int | None, rows: Rows, state: State, step: Step, around: Around | None = None) -> Moved:
     """Lets clients work on the table of the server with this process id. MeasureError if one of them fails.
 
-    What is `around` it is told the server's processes when all connections are open.
+    Of a server without one, which is not ours, nothing is known but its answers. What is `around` it is told the
+    server's processes when all connections are open.
     """
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="pagehop-steps-") as folder:
@@ -122,24 +133,37 @@ def carry_out(server: int, rows: Rows, state: State, step: Step, around: Around 
             if step.deletes:
                 works.append((clients.delete, (rows, deleted, state.low, step.commit_rows)))
         shared = _Shared(context, len(works))
-        processes = [context.Process(target=target, args=(*args, shared), daemon=True) for target, args in works]
+        failed = place / "failed"
+        processes = [
+            context.Process(target=clients.work, args=(role, failed, *args, shared), daemon=True)
+            for role, args in works
+        ]
         try:
             if step.asks:
                 # Who asks and who answers take turns: on one core neither has to wake another.
-                with on_one_core(_Served(server)):
+                with contextlib.nullcontext() if server is None else on_one_core(_Served(server)):
                     _begin(processes[:1], shared, 1)
             _begin(processes[int(step.asks) :], shared, len(processes))
-            with contextlib.nullcontext() if around is None else around(family(server)):
-                spent = _watch(server, processes, shared, step)
-        finally:
+            members = [] if server is None else family(server)
+            with contextlib.nullcontext() if around is None else around(members):
+                spent = _watch(members, processes, shared, step)
             shared.stop.set()
             for process in processes:
+                process.join(_READY_S)
+        except _ClientFailedError as error:
+            raise MeasureError(f"{error}: {_reason(failed)}") from None
+        except ProcessLookupError:
+            raise MeasureError("the server was gone before the first query") from None
+        finally:
+            # At once, where it was not waited for: after Ctrl-C nothing is wanted of them.
+            for process in processes:
                 if process.pid is not None:
-                    process.join(_READY_S)
                     process.kill()
+                    process.join()
         if any(process.exitcode for process in processes):
-            raise MeasureError("a client failed: the server refused, or died")
-        moved = Moved(step, spent, _done(inserted, 2), _done(deleted, 2), _done(asked, 2 + rows.kept))
+            raise MeasureError(f"a client failed at the end: {_reason(failed)}")
+        files = _done(inserted, 2), _done(deleted, 2), _done(asked, 2 + rows.kept)
+        moved = Moved(step, spent, *files, shared.deadlocks.value)
         state.high += len(moved.inserted) * step.commit_rows
         state.low += len(moved.deleted) * step.commit_rows
         return moved
@@ -148,16 +172,21 @@ def carry_out(server: int, rows: Rows, state: State, step: Step, around: Around 
 def _begin(processes: Sequence[Any], shared: _Shared, waiting: int) -> None:
     """Starts clients, and waits until so many are ready in all."""
     late = time.monotonic() + _READY_S
-    for process in processes:
-        process.start()
+    # Ctrl-C is for us: clients are told to stop. What they inherit from this thread they keep.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        for process in processes:
+            process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     while shared.ready.n_waiting < waiting:
         if time.monotonic() > late or any(process.exitcode is not None for process in processes):
-            raise MeasureError("a client did not begin: it could not connect, or the server does not answer")
+            raise _ClientFailedError("a client did not begin")
         time.sleep(0.01)
 
 
-def _watch(server: int, processes: Sequence[Any], shared: _Shared, step: Step) -> Spent:
-    members, own = family(server), [process.pid for process in processes]
+def _watch(members: Sequence[int], processes: Sequence[Any], shared: _Shared, step: Step) -> Spent:
+    own = [process.pid for process in processes]
     spent, used, busy_s, wall_s = cost(members), cost(own), machine_busy_s(), time.time()
     shared.ready.wait()
     begun_s = time.monotonic()
@@ -165,31 +194,27 @@ def _watch(server: int, processes: Sequence[Any], shared: _Shared, step: Step) -
         if step.until_rows and shared.inserted.value >= step.until_rows:
             break
         if any(process.exitcode is not None for process in processes):
-            raise MeasureError("a client failed in the middle: the server refused, or died")
+            raise _ClientFailedError("a client failed in the middle")
         time.sleep(0.01)
     elapsed_s = time.monotonic() - begun_s
     spent, used, busy_s = cost(members) - spent, cost(own) - used, machine_busy_s() - busy_s
     shared.stop.set()
-    return Spent(begun_s, elapsed_s, spent, used, busy_s, time.time() - wall_s - elapsed_s)
+    return Spent(begun_s, elapsed_s, spent if members else None, used, busy_s, time.time() - wall_s - elapsed_s)
 
 
 def raw_of(moved: Moved, count: int) -> dict[str, Any]:
     """What every step has; `count` are the queries, or the rows where nothing is asked."""
     if not count:
         raise MeasureError("no query was answered" if moved.step.asks else "no row came")
-    spent = moved.spent
-    return {
+    spent, server = moved.spent, moved.spent.server or Cost(0.0, 0, 0, 0)
+    known = oltp.costs(server, count, max((spent.busy_s - server.cpu_s - spent.client.cpu_s) / spent.elapsed_s, 0.0))
+    return (known if spent.server is not None else dict.fromkeys(known)) | {
         "errors": 0,
         "count": count,
         "elapsed_s": spent.elapsed_s,
         "qps": count / spent.elapsed_s,
-        "server_cpu_us_per_query": spent.server.cpu_s / count * 1e6,
         "client_cpu_us_per_query": spent.client.cpu_s / count * 1e6,
-        "server_switches_per_query": spent.server.switches / count,
-        "bytes_written_per_query": spent.server.bytes_written / count,
-        "storage_reads_per_query": spent.server.bytes_read / 4096 / count,
         "client_share_of_machine": spent.client.cpu_s / spent.elapsed_s / (os.cpu_count() or 1),
-        "other_busy_cores": max((spent.busy_s - spent.server.cpu_s - spent.client.cpu_s) / spent.elapsed_s, 0.0),
         "clock_jump_s": spent.clock_jump_s,
         "slowed": 0.0,
     }
@@ -206,6 +231,12 @@ def per_second(ends: Float64, begun_s: float, each: int) -> list[int]:
     if not len(ends):
         return []
     return [int(count) * each for count in np.bincount((ends - begun_s).clip(0).astype(int))]
+
+
+def _reason(failed: Path) -> str:
+    """What a client said when it failed."""
+    said = failed.read_text() if failed.exists() else "it said nothing in time, as where a server does not answer"
+    return said[:_REASON_CHARACTERS]
 
 
 def _done(file: Path, columns: int) -> Float64:

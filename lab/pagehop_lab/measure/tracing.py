@@ -83,7 +83,12 @@ def _end(folder: Path) -> None:
 
 def processes() -> list[int]:
     """Processes, alive or not, that have a trace."""
-    named = (re.match(rf"{_PREFIX}(\d+)", folder.name) for folder in (TRACEFS / "instances").glob(f"{_PREFIX}*"))
+    try:
+        folders = [folder.name for folder in (TRACEFS / "instances").glob(f"{_PREFIX}*")]
+    except PermissionError:
+        # Only root may look, and only root can have left one.
+        return []
+    named = (re.match(rf"{_PREFIX}(\d+)", folder) for folder in folders)
     return sorted({int(found[1]) for found in named if found})
 
 

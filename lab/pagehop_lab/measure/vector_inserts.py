@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +12,7 @@ from pagehop_lab.analysis.inserts import Moves, recall_while_moving
 from pagehop_lab.data import Dataset
 from pagehop_lab.measure import inserts
 from pagehop_lab.measure.steps import Float64, State
-from pagehop_lab.measure.vector_rows import VectorRows
+from pagehop_lab.measure.vector_rows import Float32, VectorRows
 
 TABLE = "items"
 INDEX = "items_embedding"
@@ -21,34 +21,37 @@ _JUDGED = 1000
 
 
 class Tables(Protocol):
-    """A server with a table of vectors."""
+    """A server that takes a table of vectors."""
 
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int | None: ...
 
-    def dsn(self) -> str: ...
+    def settle(self) -> None: ...
 
-    def execute(self, *statements: str) -> list[Any]: ...
+    def create(self, dim: int) -> None:
+        """Makes the table, without an index over its vectors."""
 
-    def index_statement(self, table: str, index: str) -> str: ...
+    def index(self) -> None:
+        """Makes the index."""
 
-    def search_settings(self, k: int) -> Mapping[str, str]: ...
+    def index_bytes(self) -> int: ...
+
+    def plan(self, query: Float32) -> tuple[str, bool]:
+        """How it would search, and whether by its index."""
+
+    def rows(self, base: Path, queries: Path) -> VectorRows:
+        """The table, for clients."""
 
 
 def load(tables: Tables, dataset: Dataset, rows: int, timeout_s: float) -> dict[str, Any]:
     """Rows without an index, 100 in a commit (l.i0), then the index (l.x)."""
-    dim = dataset.facts.dim
-    tables.execute(
-        "CREATE EXTENSION IF NOT EXISTS vector",
-        f"CREATE TABLE {TABLE} (id integer PRIMARY KEY, embedding vector({dim}) STORAGE PLAIN NOT NULL)",
-    )
+    tables.create(dataset.facts.dim)
     said = inserts.fill(tables.pid, _rows(tables, dataset), rows, timeout_s)
-    tables.execute(f"VACUUM (ANALYZE) {TABLE}", "CHECKPOINT")
+    tables.settle()
     begun = time.monotonic()
-    tables.execute(tables.index_statement(TABLE, INDEX))
+    tables.index()
     index_s = time.monotonic() - begun
-    index_bytes = int(tables.execute(f"SELECT pg_relation_size('{INDEX}')")[0][0])
-    return said | {"index_s": index_s, "index_bytes": index_bytes}
+    return said | {"index_s": index_s, "index_bytes": tables.index_bytes()}
 
 
 def write(tables: Tables, dataset: Dataset, state: State, commit_rows: int, seconds: float) -> dict[str, Any]:
@@ -58,7 +61,7 @@ def write(tables: Tables, dataset: Dataset, state: State, commit_rows: int, seco
 
 def query(tables: Tables, dataset: Dataset, state: State, rate: float, seconds: float) -> dict[str, Any]:
     """Queries at full speed beside so many rows inserted and deleted a second (qv)."""
-    plan = "\n".join(row[0] for row in tables.execute(*_settings(tables), _explain(dataset)))
+    plan, index_used = tables.plan(dataset.queries[0])
     before = State(state.low, state.high)
     raw, moved = inserts.query(tables.pid, _rows(tables, dataset), state, rate, seconds)
     starts, ends, found = moved.asked[:, 0], moved.asked[:, 1], moved.asked[:, 2:].astype(np.int64)
@@ -68,11 +71,13 @@ def query(tables: Tables, dataset: Dataset, state: State, rate: float, seconds: 
         np.asarray(dataset.base), _moves(moved.inserted, before.high), _moves(moved.deleted, before.low),
     )  # fmt: skip
     return raw | {
+        # What the index has become by the rows that came and went.
+        "index_bytes": tables.index_bytes(),
         "recall": float(judged.recall.mean()),
         "recall_judged": len(chosen),
         "rows_gone_count": judged.gone_count,
         "rows_short_count": judged.short_count,
-        "index_used": INDEX in plan,
+        "index_used": index_used,
         "plan": plan,
         "arrays": inserts.arrays_of(moved),
     }
@@ -80,19 +85,10 @@ def query(tables: Tables, dataset: Dataset, state: State, rate: float, seconds: 
 
 def _rows(tables: Tables, dataset: Dataset) -> VectorRows:
     base, queries = (dataset.folder / f"{name}.npy" for name in ("base", "queries"))
-    return VectorRows(tables.dsn(), TABLE, base, queries, dict(tables.search_settings(K)), K)
+    return tables.rows(base, queries)
 
 
 def _moves(batches: Float64, first: int) -> Moves:
     """When each row came or went, from when its commit did."""
     each = np.repeat(batches, inserts.BESIDE_ROWS, axis=0)
     return Moves(first, each[:, 0], each[:, 1])
-
-
-def _settings(tables: Tables) -> list[str]:
-    return [f"SET {name} = '{value}'" for name, value in tables.search_settings(K).items()]
-
-
-def _explain(dataset: Dataset) -> str:
-    vector = "[" + ",".join(f"{value:.6g}" for value in dataset.queries[0]) + "]"
-    return f"EXPLAIN SELECT id FROM {TABLE} ORDER BY embedding <-> '{vector}' LIMIT {K}"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,9 +19,17 @@ _GOOD_MAX = 4
 _READY = b"Z\0\0\0\x05I"
 _TAG_BYTES = 32
 _READ_BYTES = 1 << 16
-# Of MySQL's protocol: the command of a statement in words, and the first bytes of two kinds of packets.
-_QUERY, _END, _ERROR = b"\x03", 0xFE, 0xFF
+# Of MySQL's protocol: commands that prepare and execute, what is executed once, what is first in packets.
+_PREPARE, _EXECUTE, _ONCE = b"\x16", b"\x17", b"\0\1\0\0\0"
+_DONE, _END, _ERROR = 0x00, 0xFE, 0xFF
 _END_BYTES_MAX = 8
+_DEADLOCK = 1213
+WHOLE, BYTES = 8, 0xFC
+"""Kinds of parameters: eight bytes of a whole number, and a length with so many bytes."""
+
+
+class DeadlockError(RuntimeError):
+    """The server took a transaction back for the sake of another one, and wants it to be tried again."""
 
 
 class Numbers(Protocol):
@@ -36,26 +45,34 @@ class Wire(Protocol):
     def execute(self, statement: bytes) -> None:
         """A statement whose result is not wanted. RuntimeError or the library's error if it fails."""
 
-    def numbers(self, name: str, statement: str, count: int) -> Numbers:
-        """A SELECT that is asked with so many whole numbers, $1, $2 and so on in this order, again and again."""
+    def numbers(self, statement: str) -> Numbers:
+        """A SELECT that is asked with whole numbers, $1, $2 and so on, again and again.
+
+        In MySQL's protocol a number that stands in two places is two numbers.
+        """
 
 
 @dataclass(frozen=True)
 class Where:
     """A server, as a process is told of it."""
 
-    address: str
-    """What libpq connects by, or the socket of a server that speaks MySQL's protocol."""
-    is_mysql: bool = False
+    dsn: str = ""
+    """What libpq connects by."""
+    mysql: tuple[tuple[str, Any], ...] = ()
+    """What PyMySQL connects by, where the server speaks MySQL's protocol."""
 
     @staticmethod
     def of(server: Any) -> Where:
         """Where a server of the lab is."""
-        return Where(server.dsn()) if hasattr(server, "dsn") else Where(str(server.socket), is_mysql=True)
+        return Where(server.dsn()) if hasattr(server, "dsn") else Where(mysql=tuple(server.client_options().items()))
+
+    @property
+    def is_mysql(self) -> bool:
+        return bool(self.mysql)
 
     def open(self) -> Wire:
         """A connection."""
-        return MysqlWire(self.address) if self.is_mysql else PostgresWire(self.address)
+        return MysqlWire(dict(self.mysql)) if self.is_mysql else PostgresWire(self.dsn)
 
 
 class PostgresWire:
@@ -66,6 +83,7 @@ class PostgresWire:
 
         self.connection = psycopg.connect(dsn, autocommit=True)
         self._wire = self.connection.pgconn
+        self._prepared = 0
 
     def set(self, settings: Mapping[str, str]) -> None:
         """Settings of the session."""
@@ -80,11 +98,14 @@ class PostgresWire:
         """What libpq gives for a prepared statement; parameters and result are as the server holds them."""
         return _checked(self._wire.exec_prepared(name, parameters, [1] * len(parameters), 1))
 
-    def numbers(self, name: str, statement: str, count: int) -> PostgresNumbers:
-        self.prepare(name.encode(), statement)
+    def numbers(self, statement: str) -> PostgresNumbers:
+        places = [int(place) for place in re.findall(r"\$(\d+)", statement)]
+        name = b"n%d" % self._prepared
+        self._prepared += 1
+        self.prepare(name, statement)
         # libpq waits by itself; who reads without it waits in the kernel.
         os.set_blocking(self._wire.socket, True)
-        return PostgresNumbers(self._wire.socket, _bind_form(name.encode(), count))
+        return PostgresNumbers(self._wire.socket, _bind_form(name, max(places)))
 
     def execute(self, statement: bytes) -> None:
         _checked(self._wire.exec_(statement))
@@ -129,48 +150,102 @@ def _checked(result: Any) -> Any:
 
 
 class MysqlWire:
-    """A connection to MariaDB or MySQL, with statements in words: PyMySQL prepares none."""
+    """A connection to MariaDB or MySQL. PyMySQL prepares no statements; they go past it."""
 
-    def __init__(self, socket: str) -> None:
+    def __init__(self, options: Mapping[str, Any]) -> None:
         import pymysql
 
-        self._connection = pymysql.connect(unix_socket=socket, user="root", database="lab", autocommit=True)
+        self._connection = pymysql.connect(**options, autocommit=True)
 
     def execute(self, statement: bytes) -> None:
-        self._connection.query(statement)
+        import pymysql
 
-    def numbers(self, name: str, statement: str, count: int) -> MysqlNumbers:
-        form = re.sub(r"\$\d+", "%d", statement.replace("%", "%%"))
-        return MysqlNumbers(self._connection._sock, _QUERY + f"/* {name} {count} */ {form}".encode())
+        try:
+            self._connection.query(statement)
+        except pymysql.OperationalError as error:
+            raise DeadlockError(str(error)) if error.args[0] == _DEADLOCK else error from None
+
+    def prepared(self, statement: str, kinds: Sequence[int]) -> MysqlPrepared:
+        """A statement with parameters ?, each of one of the kinds above."""
+        socket = self._connection._sock
+        _send(socket, _PREPARE + statement.encode())
+        packets = _packets(socket)
+        said = _checked_packet(next(packets))
+        columns, parameters = (int.from_bytes(said[at : at + 2], "little") for at in (5, 7))
+        # Both are described, and each description has an end.
+        for _ in range(sum(count + 1 for count in (columns, parameters) if count)):
+            next(packets)
+        no_nulls = bytes((len(kinds) + 7) // 8)
+        types = b"".join(kind.to_bytes(2, "little") for kind in kinds)
+        return MysqlPrepared(socket, _EXECUTE + said[1:5] + _ONCE + no_nulls + b"\1" + types)
+
+    def numbers(self, statement: str) -> MysqlNumbers:
+        text, places = re.subn(r"\$\d+", "?", statement)
+        return MysqlNumbers(self.prepared(text, [WHOLE] * places), struct.Struct(f"<{places}q"))
+
+
+@dataclass(frozen=True)
+class MysqlPrepared:
+    """A prepared statement."""
+
+    socket: Any
+    head: bytes
+    """The message that executes it, without the values."""
+
+    def rows(self, values: bytes) -> list[bytes]:
+        """The rows of its answer as they came: a zero, a bit for each column that is null, and the columns."""
+        _send(self.socket, self.head + values)
+        packets = _packets(self.socket)
+        # What is done; or how many columns, the columns, an end, the rows, an end.
+        first = _checked_packet(next(packets))
+        if first[0] == _DONE:
+            return []
+        for _ in range(first[0] + 1):
+            next(packets)
+        found = []
+        while not _ends(packet := next(packets)):
+            found.append(packet)
+        _checked_packet(packet)
+        return found
 
 
 @dataclass(frozen=True)
 class MysqlNumbers:
-    """A statement in words."""
+    """A prepared statement whose parameters are whole numbers."""
 
-    socket: Any
-    form: bytes
+    prepared: MysqlPrepared
+    form: struct.Struct
 
     def ask(self, numbers: tuple[int, ...]) -> int:
-        said = self.form % numbers
-        self.socket.sendall(len(said).to_bytes(3, "little") + b"\0" + said)
-        # Packets: how many columns, the columns, an end, the rows, an end.
-        answer, at, ends, rows = b"", 0, 0, 0
-        while True:
-            length = int.from_bytes(answer[at : at + 3], "little")
-            if len(answer) < at + 4 or len(answer) < at + 4 + length:
-                more = self.socket.recv(_READ_BYTES)
-                if not more:
-                    raise RuntimeError("the server closed the connection")
-                answer += more
-                continue
-            kind = answer[at + 4]
-            if kind == _ERROR:
-                raise RuntimeError(answer[at + 7 : at + 4 + length].decode(errors="replace"))
-            if kind == _END and length <= _END_BYTES_MAX:
-                ends += 1
-                if ends == 2:
-                    return rows
-            elif ends == 1:
-                rows += 1
-            at += 4 + length
+        return len(self.prepared.rows(self.form.pack(*numbers)))
+
+
+def _send(socket: Any, message: bytes) -> None:
+    socket.sendall(len(message).to_bytes(3, "little") + b"\0" + message)
+
+
+def _packets(socket: Any) -> Iterator[bytes]:
+    """What the server says, without end."""
+    said, at = b"", 0
+    while True:
+        length = int.from_bytes(said[at : at + 3], "little")
+        if len(said) < at + 4 or len(said) < at + 4 + length:
+            more = socket.recv(_READ_BYTES)
+            if not more:
+                raise RuntimeError("the server closed the connection")
+            said = said[at:] + more
+            at = 0
+            continue
+        yield said[at + 4 : at + 4 + length]
+        at += 4 + length
+
+
+def _ends(packet: bytes) -> bool:
+    return packet[0] == _ERROR or (packet[0] == _END and len(packet) <= _END_BYTES_MAX)
+
+
+def _checked_packet(packet: bytes) -> bytes:
+    if packet[0] == _ERROR:
+        kind = DeadlockError if int.from_bytes(packet[1:3], "little") == _DEADLOCK else RuntimeError
+        raise kind(packet[3:].decode(errors="replace"))
+    return packet

@@ -22,10 +22,12 @@ from pagehop_lab.plan.tables import PlanError, Table, choose, nearest
 SUITES = ("oltp", "inserts", "vector-inserts", "attributes", *storage.LOADS)
 BY_URL = "by-url"
 """What a server that runs already is called instead of a version."""
+# The versions that have an index over vectors.
+_VECTOR_VERSIONS = {"pgvector": "18", "pagehop-postgres": "18", "mariadb": "11.8"}
 PRODUCTS = {
     "oltp": ("postgres", "mariadb", "mysql"),
     "inserts": ("postgres", "mariadb", "mysql"),
-    "vector-inserts": ("pgvector", "pagehop-postgres"),
+    "vector-inserts": tuple(_VECTOR_VERSIONS),
     "attributes": tuple(MODELS),
     **storage.PRODUCTS,
 }
@@ -283,9 +285,9 @@ def _configuration(table: Table) -> Configuration:
 
 def _servers(table: Table, suite: str) -> list[ServerSpec]:
     product = choose(table.at("product"), table.need("product", str), PRODUCTS[suite])
-    known = list(releases(product)) or ([] if product in storage.EMBEDDED else ["18"])
-    url = table.take_some("url", str) if suite == "oltp" else None
-    usual = (BY_URL,) if url is not None else ("18",) if suite == "vector-inserts" else ()
+    known = [_VECTOR_VERSIONS[product]] if suite == "vector-inserts" else list(releases(product))
+    url = table.take_some("url", str) if suite not in storage.LOADS else None
+    usual = (BY_URL,) if url is not None else (_VECTOR_VERSIONS[product],) if suite == "vector-inserts" else ()
     if product in storage.EMBEDDED:
         usual = ("",)
     versions = table.take_list("version", str, usual)
@@ -295,6 +297,8 @@ def _servers(table: Table, suite: str) -> list[ServerSpec]:
     label = table.take("label", str, "")
     table.refuse_unknown()
     if not versions:
+        if not known:
+            raise PlanError(f"{table.at('url')} is missing: no registry has a {product}")
         raise PlanError(f"{table.at('version')} is missing: there are {', '.join(known)}")
     if url is not None and (versions != (BY_URL,) or slowed):
         raise PlanError(f"{table.at('url')}: a server that runs already has its own version, and nobody slows it")

@@ -49,10 +49,10 @@ class LogLoad(ServersLoad):
 
 LOADS: Mapping[str, ServersLoad] = {"point-reads": PointLoad(), "log-writes": LogLoad()}
 PRODUCTS: Mapping[str, tuple[str, ...]] = {
-    "point-reads": ("postgres", "mariadb", "mysql", "lmdb", "rocksdb", "sqlite"),
-    "log-writes": ("postgres", "mariadb"),
+    "point-reads": ("postgres", "mariadb", "mysql", "lmdb", "rocksdb", "sqlite", "duckdb"),
+    "log-writes": ("postgres", "mariadb", "mysql"),
 }
-EMBEDDED = ("lmdb", "rocksdb", "sqlite")
+EMBEDDED = ("lmdb", "rocksdb", "sqlite", "duckdb")
 
 _PAGES = (4096, 8192, 16384, 32768, 65536)
 _INNODB: Mapping[str, tuple[OptionValue, ...]] = {"page_bytes": _PAGES, "access": ("buffered", "direct")}
@@ -65,11 +65,15 @@ _READ_OPTIONS: Mapping[str, Mapping[str, tuple[OptionValue, ...]]] = {
         "page_bytes": _PAGES, "access": ("buffered", "direct", "mmap"), "compression": ("none", "lz4", "zstd"),
     },
     "sqlite": {"page_bytes": _PAGES, "access": ("buffered", "mmap")},
+    "duckdb": {
+        "page_bytes": (262144, 16384, 32768, 65536, 131072), "access": ("buffered",), "compression": ("none", "auto"),
+    },
 }  # fmt: skip
 _SECTORS = (512, 4096)
 _LOG_OPTIONS: Mapping[str, Mapping[str, tuple[OptionValue, ...]]] = {
     "postgres": {"sync": ("fdatasync", "fsync", "open_datasync", "open_sync"), "sector_bytes": _SECTORS},
     "mariadb": {"sync": ("buffered", "direct", "dsync"), "sector_bytes": _SECTORS, "binlog": (False, True)},
+    "mysql": {"sync": ("buffered", "dsync"), "sector_bytes": _SECTORS, "binlog": (False, True)},
 }
 _KNOWN = {"point-reads": _READ_OPTIONS, "log-writes": _LOG_OPTIONS}
 
@@ -130,6 +134,11 @@ def combinations(table: Table, suite: str, product: str) -> list[Options]:
             given.append([(name, value) for value in chosen])
     table.refuse_unknown()
     return [tuple(one) for one in every(*given)]
+
+
+def usual_options(product: str) -> dict[str, OptionValue]:
+    """What a store has that is not told otherwise."""
+    return {name: values[0] for name, values in _READ_OPTIONS[product].items()}
 
 
 def needed_bytes_each(load: ServersLoad) -> int:

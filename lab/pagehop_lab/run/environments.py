@@ -57,12 +57,17 @@ _RECIPES = {
 NAMES = ("main", *_RECIPES)
 
 
+def place(name: str) -> Path:
+    """Where an environment is, or would be."""
+    return _ENVIRONMENTS / name
+
+
 def python(name: str, say: Say) -> list[str]:
     """The interpreter of an environment, made if need be. EngineFailed if it cannot be made."""
     if name == "main":
         return [sys.executable]
     recipe = _RECIPES[name]
-    folder = _ENVIRONMENTS / name
+    folder = place(name)
     _ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
     with (_ENVIRONMENTS / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,89 +14,38 @@ from typing import Any
 
 from devserver import DevServerError
 from devserver.processes import server_owner
-from labservers import innodb, mariadb, postgres, sysbench
+from labservers import innodb, postgres, programs, sysbench
 from labservers.configuration import Configuration
 from labservers.releases import ServerMissingError
 from labservers.tree import Tree
 from labservers.volume import forget
 from pagehop_lab.analysis.log_writes import LogCase
 from pagehop_lab.analysis.oltp import Case
-from pagehop_lab.measure import log_writes
+from pagehop_lab.measure import log_counters, log_writes
+from pagehop_lab.measure.log_counters import COUNTERS
 from pagehop_lab.measure.log_writes import LogPlace
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.plan.servers import ServerSpec, ServersPlan
 from pagehop_lab.plan.storage import LogLoad, needed_bytes_each
-from pagehop_lab.run.stores import Place
+from pagehop_lab.run.places import Held, Place
 
 _TABLE = "commits"
-# A server whose counters of its log are these, from this version on.
-_COUNTED_FROM = 18
-_POSTGRES_OWN = {
-    "wal_lsn": "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')",
-    "pg_stat_wal wal_bytes": "SELECT wal_bytes FROM pg_stat_wal",
-}
-_POSTGRES_IO = {
-    "pg_stat_io wal write_bytes": "sum(write_bytes) FILTER (WHERE object = 'wal')",
-    "pg_stat_io wal init write_bytes": "sum(write_bytes) FILTER (WHERE object = 'wal' AND context = 'init')",
-    "pg_stat_io wal writes": "sum(writes) FILTER (WHERE object = 'wal')",
-    "pg_stat_io wal fsyncs": "sum(fsyncs) FILTER (WHERE object = 'wal')",
-    "pg_stat_io data bytes": "sum(coalesce(write_bytes, 0) + coalesce(extend_bytes, 0)) FILTER (WHERE object <> 'wal')",
-}
-_INNODB_OWN = (
-    "Innodb_lsn_current", "Innodb_os_log_written", "Innodb_os_log_fsyncs", "Innodb_log_writes", "Innodb_data_written",
-    "Binlog_bytes_written", "Binlog_group_commits", "Binlog_commits", "Innodb_pages_written", "Innodb_page_size",
-    "Innodb_dblwr_pages_written",
-)  # fmt: skip
-
-
-# Of each log: how far it grew, bytes written, writes, syncs.
-_COUNTERS = {
-    "wal": ("wal_lsn", "pg_stat_io wal write_bytes", "pg_stat_io wal writes", "pg_stat_io wal fsyncs"),
-    "redo": ("Innodb_lsn_current", None, "Innodb_log_writes", "Innodb_os_log_fsyncs"),
-    "binlog": ("Binlog_bytes_written", None, "Binlog_group_commits", "Binlog_group_commits"),
-}
 _WAL_BYTES, _PAGE_BYTES, _SECTOR_BYTES = 8192, 4096, 512
 # Of InnoDB here: all of it is written once before it is measured.
 _REDO_MIB = 256
 
 
-@dataclass
-class Logged:
+@dataclass(frozen=True)
+class Logged(Held):
     """A server and its logs' places."""
 
-    server: Any
-    places: Mapping[str, Place]
     is_direct: bool
     """Whether InnoDB's log is written past the kernel's cache."""
-
-    @property
-    def pid(self) -> int:
-        return int(self.server.pid)
-
-    @property
-    def running(self) -> bool:
-        return bool(self.server.running)
-
-    def start(self) -> None:
-        self.server.start()
-
-    def settle(self) -> None:
-        self.server.settle()
-
-    def data_bytes(self) -> int:
-        return int(self.server.data_bytes())
-
-    def remove(self) -> None:
-        try:
-            self.server.remove()
-        finally:
-            for place in self.places.values():
-                place.remove()
 
 
 @dataclass(frozen=True)
 class LoggedProduct:
-    """PostgreSQL and MariaDB, by version, sync mode, sectors and whether there is a binary log."""
+    """PostgreSQL, MariaDB and MySQL, by version, sync mode, sectors and whether there is a binary log."""
 
     plan: ServersPlan
     name: str
@@ -103,7 +53,7 @@ class LoggedProduct:
     def version(self, server: ServerSpec) -> str:
         if self.name == "postgres":
             return postgres.install(server.version).version
-        return mariadb.of_version(server.version).version
+        return programs.install(self.name, server.version).version
 
     def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:
         version, options = self.version(server), dict(server.options)
@@ -113,30 +63,35 @@ class LoggedProduct:
         if self.name == "postgres":
             # Nothing is written meanwhile but the log.
             return settings | {"wal_sync_method": str(options["sync"]), "bgwriter_lru_maxpages": "0"}
-        more = {"innodb_log_file_size": f"{_REDO_MIB}M"} | _binlog(bool(options.get("binlog")))
-        return settings | _mariadb_sync(str(options["sync"]), version) | more
+        binlog, sync = bool(options.get("binlog")), str(options["sync"])
+        if self.name == "mariadb":
+            more = {"innodb_log_file_size": f"{_REDO_MIB}M"} | _mariadb_sync(sync, version)
+        else:
+            more = _mysql_log(sync, version)
+        if binlog:
+            settings.pop("disable_log_bin", None)
+        return settings | more | _binlog(binlog)
 
     def new(self, server: ServerSpec, configuration: Configuration) -> Logged:
         options = dict(server.options)
         size = needed_bytes_each(self.plan.load)
         names = ["wal"] if self.name == "postgres" else ["redo", *(["binlog"] if options.get("binlog") else [])]
         places: dict[str, Place] = {}
-        try:
+        with ExitStack() as stack:
             for name in names:
                 places[name] = Place.of(size, int(options.get("sector_bytes", 512)))
+                stack.callback(places[name].remove)
             settings = self.settings(server, configuration)
-            return Logged(self._made(server, settings, places), places, options["sync"] == "direct")
-        except BaseException:
-            for place in places.values():
-                place.remove()
-            raise
+            made = Logged(self._made(server, settings, places), places, options["sync"] == "direct")
+            stack.pop_all()
+        return made
 
     def _made(self, server: ServerSpec, settings: dict[str, str], places: Mapping[str, Place]) -> Any:
-        if self.name == "mariadb":
+        if self.name != "postgres":
             more = {"innodb_log_group_home_dir": str(places["redo"].owned("log"))}
             if "binlog" in places:
                 more["log_bin"] = str(places["binlog"].owned("log") / "binlog")
-            return innodb.Instance(mariadb.of_version(server.version), settings | more)
+            return innodb.Instance(programs.install(self.name, server.version), settings | more)
         made = postgres.Instance(postgres.install(server.version), settings)
         _move_log(made.data / "pg_wal", places["wal"].folder / "log")
         return made
@@ -155,7 +110,9 @@ def _move_log(here: Path, there: Path) -> None:
 
 def _write_through(folder: Path) -> None:
     """Writes files again as they are: a log that goes round and round is on blocks that were written before."""
-    for path in folder.iterdir():
+    for path in folder.rglob("*"):
+        if not path.is_file():
+            continue
         with path.open("r+b") as file:
             while part := file.read(1 << 20):
                 file.seek(-len(part), os.SEEK_CUR)
@@ -171,6 +128,15 @@ def _mariadb_sync(sync: str, version: str) -> dict[str, str]:
         return {"innodb_flush_method": names[sync]}
     buffered = "OFF" if sync == "direct" else "ON"
     return {"innodb_log_file_buffering": buffered, "innodb_log_file_write_through": "ON" if sync == "dsync" else "OFF"}
+
+
+def _mysql_log(sync: str, version: str) -> dict[str, str]:
+    """How the redo log is written and how large it is; what it does with O_DIRECT is about data only."""
+    method = {"innodb_flush_method": {"buffered": "fsync", "dsync": "O_DSYNC"}[sync], "performance_schema": "1"}
+    if version.startswith("5."):
+        # Of two files.
+        return method | {"innodb_log_file_size": f"{_REDO_MIB // 2}M"}
+    return method | {"innodb_redo_log_capacity": f"{_REDO_MIB}M", "innodb_log_write_ahead_size": f"{_PAGE_BYTES}"}
 
 
 def _binlog(wanted: bool) -> dict[str, str]:
@@ -194,7 +160,7 @@ class LogWrites:
 
     def load(self, instance: Logged) -> dict[str, Any]:
         """Makes an empty table, and log files that are there before they are wanted."""
-        server = instance.server
+        server = instance.ours
         if isinstance(server, postgres.Instance):
             server.execute(
                 f"CREATE TABLE {_TABLE} (id bigint PRIMARY KEY, c text NOT NULL)",
@@ -216,7 +182,7 @@ class LogWrites:
         """One size of commits by so many clients."""
         assert isinstance(case, LogCase)
         assert not slowed
-        server, seconds = instance.server, self._load.seconds
+        server, seconds = instance.ours, self._load.seconds
         try:
             server.settle()
             for place in instance.places.values():
@@ -228,11 +194,12 @@ class LogWrites:
                 f"--bytes={case.commit_bytes}", f"--first={next_row}", f"--threads={case.clients}",
                 f"--time={math.ceil(seconds)}", f"--rand-seed={self.plan.seed + 1}", "--verbosity=1", "run",
             ]  # fmt: skip
-            own = counters_of(server)
+            own = log_counters.counters(server)
             return log_writes.measure(
                 log_writes.Asked(
                     command, sysbench.environment(self._tree), server.pid, log_places(instance, own),
-                    lambda: counters_of(server), _data_counter(own), case.clients, case.commit_bytes, seconds,
+                    lambda: log_counters.counters(server), log_counters.of_data(own), case.clients, case.commit_bytes,
+                    seconds,
                 )
             )  # fmt: skip
         except DevServerError as error:
@@ -243,31 +210,10 @@ def log_places(instance: Logged, own: Mapping[str, float]) -> list[LogPlace]:
     """Each log with the names of the counters that its server has of it."""
     found = []
     for name, place in instance.places.items():
-        logical, written, writes, syncs = _COUNTERS[name]
+        logical, written, writes, syncs = COUNTERS[log_counters.product_of(instance.ours)][name]
         sector = place.volume.sector_bytes if place.volume else _SECTOR_BYTES
         page = {"wal": _WAL_BYTES, "redo": sector if instance.is_direct else _PAGE_BYTES, "binlog": _PAGE_BYTES}[name]
         known = [one if one in own else None for one in (written, writes, syncs)]
         folder = place.folder / "log"
         found.append(LogPlace(name, folder, sector, page, place.volume is not None, logical, *known))
     return found
-
-
-def _data_counter(own: Mapping[str, float]) -> str | None:
-    return next((name for name in ("pg_stat_io data bytes", "data bytes") if name in own), None)
-
-
-def counters_of(server: Any) -> dict[str, float]:
-    """What a server counts of its writes, by its own names where it has any."""
-    if isinstance(server, postgres.Instance):
-        own = {name: float(server.execute(query)[0][0] or 0) for name, query in _POSTGRES_OWN.items()}
-        if server.server.major >= _COUNTED_FROM:
-            (values,) = server.execute(f"SELECT {', '.join(_POSTGRES_IO.values())} FROM pg_stat_io")
-            own |= {name: float(value or 0) for name, value in zip(_POSTGRES_IO, values, strict=True)}
-        return own
-    listed = ", ".join(f"'{name}'" for name in _INNODB_OWN)
-    told = server.execute(f"SHOW GLOBAL STATUS WHERE Variable_name IN ({listed})")
-    own = {name: float(value) for name, value in told}
-    pages = own.pop("Innodb_page_size", 0.0)
-    # Each page goes to the doublewrite buffer, too.
-    own["data bytes"] = (own.get("Innodb_pages_written", 0) + own.get("Innodb_dblwr_pages_written", 0)) * pages
-    return own

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from labservers import innodb, mariadb, mysql, postgres, running, sysbench
+from devserver import DevServerError
+from labservers import ferretdb, innodb, mariadb, mongo, mysql, postgres, releases, running, sysbench
 from labservers.configuration import Configuration
 from labservers.tree import Tree
 from pagehop_lab import data
-from pagehop_lab.analysis.attributes import MODELS
 from pagehop_lab.analysis.oltp import Case
 from pagehop_lab.measure import attributes, oltp, oltp_turns, sales, vector_inserts
 from pagehop_lab.measure.oltp import MeasureError
@@ -19,9 +20,9 @@ from pagehop_lab.measure.steps import State
 from pagehop_lab.plan import storage
 from pagehop_lab.plan.servers import ServerSpec, ServersPlan, VectorLoad
 from pagehop_lab.run.logs import LoggedProduct, LogWrites
-from pagehop_lab.run.servers import Bench, Instance, Product
+from pagehop_lab.run.servers import Bench, Instance, Product, Wrapped
 from pagehop_lab.run.stores import PointReads, StoredProduct
-from pagehop_lab.run.vector_servers import CLEANING, VectorProduct
+from pagehop_lab.run.vector_servers import CLEANING, MariaDbVectorProduct, PostgresVectorProduct
 
 
 class Postgres:
@@ -62,43 +63,30 @@ class OrRunning:
     """A product of which a server may run already."""
 
     ours: Product
+    table: str
+    """What is made in a database of it, and dropped."""
+    of_url: Callable[[str, str], Any] = running.of_url
 
     def version(self, server: ServerSpec) -> str:
-        return self.ours.version(server) if server.url is None else running.Instance(server.url).version()
+        if server.url is None:
+            return self.ours.version(server)
+        return str(self.of_url(server.url, self.table).version())
 
     def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:
         return self.ours.settings(server, configuration) if server.url is None else {"settings": "its own"}
 
     def new(self, server: ServerSpec, configuration: Configuration) -> Instance:
-        return self.ours.new(server, configuration) if server.url is None else running.Instance(server.url)
+        if server.url is None:
+            return self.ours.new(server, configuration)
+        given: Instance = self.of_url(server.url, self.table)
+        return given
 
 
 @dataclass(frozen=True)
-class DocumentServer:
+class DocumentServer(Wrapped):
     """A server, and how it keeps documents."""
 
-    ours: Any
     model: str
-
-    @property
-    def pid(self) -> int | None:
-        return int(self.ours.pid)
-
-    @property
-    def running(self) -> bool:
-        return bool(self.ours.running)
-
-    def start(self) -> None:
-        self.ours.start()
-
-    def settle(self) -> None:
-        self.ours.settle()
-
-    def data_bytes(self) -> int:
-        return int(self.ours.data_bytes())
-
-    def remove(self) -> None:
-        self.ours.remove()
 
 
 @dataclass(frozen=True)
@@ -117,25 +105,57 @@ class WithModel:
         return DocumentServer(self.ours.new(server, configuration), str(dict(server.options)["model"]))
 
 
-_PRODUCTS: dict[str, Product] = {
-    "postgres": OrRunning(Postgres()),
-    "mariadb": OrRunning(InnoDb(mariadb.PRODUCT, mariadb.of_version)),
-    "mysql": OrRunning(InnoDb(mysql.PRODUCT, mysql.install)),
-    "pgvector": VectorProduct("pgvector"),
-    "pagehop-postgres": VectorProduct("pagehop-postgres"),
-}
+class FerretDb:
+    """FerretDB by version, over SQLite."""
+
+    def version(self, server: ServerSpec) -> str:
+        return ferretdb.install(server.version).version
+
+    def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:
+        return configuration.settings(ferretdb.PRODUCT, self.version(server))
+
+    def new(self, server: ServerSpec, configuration: Configuration) -> Instance:
+        return ferretdb.Instance(ferretdb.install(server.version), self.settings(server, configuration))
+
+
+class NoRelease:
+    """A product that no registry has."""
+
+    def version(self, server: ServerSpec) -> str:
+        return releases.release(server.product, server.version).name
+
+    def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:
+        raise NotImplementedError("there is no version of it")
+
+    def new(self, server: ServerSpec, configuration: Configuration) -> Instance:
+        raise NotImplementedError("there is no version of it")
+
+
+def _sql(table: str, **more: str) -> dict[str, Product]:
+    """Servers of SQL, with settings of PostgreSQL beside those of the configuration."""
+    return {
+        "postgres": OrRunning(Postgres(**more), table),
+        "mariadb": OrRunning(InnoDb(mariadb.PRODUCT, mariadb.of_version), table),
+        "mysql": OrRunning(InnoDb(mysql.PRODUCT, mysql.install), table),
+    }
 
 
 def of_plan(plan: ServersPlan) -> Mapping[str, Product]:
     """The servers that a plan may name."""
     if plan.suite == "attributes":
-        return {name: WithModel(_PRODUCTS[name]) for name in MODELS}
-    # What rows leave behind as they come and go is to be cleaned up meanwhile, as in real life.
+        found = _sql(attributes.TABLE)
+        for name, product in (("ferretdb", FerretDb()), ("mongod", NoRelease())):
+            found[name] = OrRunning(product, attributes.TABLE, mongo.Running)
+        return {name: WithModel(product) for name, product in found.items()}
     if plan.suite == "point-reads":
         return {name: StoredProduct(plan, name) for name in storage.PRODUCTS[plan.suite]}
     if plan.suite == "log-writes":
         return {name: LoggedProduct(plan, name) for name in storage.PRODUCTS[plan.suite]}
-    return _PRODUCTS if plan.suite == "oltp" else {**_PRODUCTS, "postgres": Postgres(**CLEANING)}
+    if plan.suite == "vector-inserts":
+        methods = {name: PostgresVectorProduct(name) for name in ("pgvector", "pagehop-postgres")}
+        return {**methods, "mariadb": MariaDbVectorProduct()}
+    # What rows leave behind as they come and go is to be cleaned up meanwhile, as in real life.
+    return _sql(oltp.TABLE) if plan.suite == "oltp" else _sql(sales.TABLE, **CLEANING)
 
 
 @dataclass
@@ -186,9 +206,22 @@ class Inserts:
     def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
         assert not slowed
         state, seconds, seed = self._states[id(instance)], self.plan.load.seconds, self.plan.seed
-        if case.script == "write":
-            return sales.write(instance, seed, state, case.range, seconds)
-        return sales.query(instance, seed, state, case.script, case.range, seconds)
+        with _looked_at_again(state, lambda: sales.window(instance)):
+            if case.script == "write":
+                return sales.write(instance, seed, state, case.range, seconds)
+            return sales.query(instance, seed, state, case.script, case.range, seconds)
+
+
+@contextlib.contextmanager
+def _looked_at_again(state: State, window: Callable[[], tuple[int, int]]) -> Iterator[None]:
+    """What a step that failed left of the table, for the next ones."""
+    try:
+        yield
+    except MeasureError:
+        # A server that died is told by what it was asked before.
+        with contextlib.suppress(DevServerError):
+            state.low, state.high = window()
+        raise
 
 
 @dataclass
@@ -214,9 +247,10 @@ class VectorInserts:
     def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
         assert not slowed
         state, seconds = self._states[id(instance)], self.plan.load.seconds
-        if case.script == "write":
-            return vector_inserts.write(instance, self._dataset, state, case.range, seconds)
-        return vector_inserts.query(instance, self._dataset, state, case.range, seconds)
+        with _looked_at_again(state, instance.window):
+            if case.script == "write":
+                return vector_inserts.write(instance, self._dataset, state, case.range, seconds)
+            return vector_inserts.query(instance, self._dataset, state, case.range, seconds)
 
 
 @dataclass

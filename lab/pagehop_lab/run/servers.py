@@ -50,6 +50,33 @@ class Instance(Protocol):
     def remove(self) -> None: ...
 
 
+@dataclass(frozen=True)
+class Wrapped:
+    """A server that knows more of what is done with it."""
+
+    ours: Any
+
+    @property
+    def pid(self) -> int | None:
+        return None if self.ours.pid is None else int(self.ours.pid)
+
+    @property
+    def running(self) -> bool:
+        return bool(self.ours.running)
+
+    def start(self) -> None:
+        self.ours.start()
+
+    def settle(self) -> None:
+        self.ours.settle()
+
+    def data_bytes(self) -> int:
+        return int(self.ours.data_bytes())
+
+    def remove(self) -> None:
+        self.ours.remove()
+
+
 class Product(Protocol):
     """Servers of one kind."""
 
@@ -94,7 +121,7 @@ class ServersRunner:
     products: Mapping[str, Product]
     bench: Bench
     retry: bool = False
-    """Whether what failed before is tried again."""
+    """Whether what failed or is invalid is tried again."""
     _versions: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -143,7 +170,9 @@ class ServersRunner:
 
     def _wanted(self, spec: CaseSpec) -> bool:
         record = self.folder.get("points", self._identity(spec))
-        return record is None or (self.retry and record.failed is not None)
+        if record is None or not self.retry:
+            return record is None
+        return record.failed is not None or bool(judge_load(record.raw).wrong)
 
     # ---- measuring ----
 
@@ -179,19 +208,30 @@ class ServersRunner:
         """A server with its table, or None and a record of why there is none."""
         identity = {"server": server.name, "repeat": repeat, "rows": self.plan.load.rows, "machine": self.machine}
         words = f"{server.name.replace(' ', '-')}.r{repeat + 1}"
+        started: Instance | None = None
         try:
             instance = self.products[server.product].new(server, self.plan.configuration)
             stack.callback(instance.remove)
             instance.start()
+            started = instance
             said = self.bench.load(instance)
             said["data_bytes"] = instance.data_bytes()
         except (DevServerError, MeasureError) as error:
-            self.progress.say(f"{words}: {error}")
-            self.folder.add("builds", words, identity, failed=str(error))
+            reason = self._reason(error, started)
+            self.progress.say(f"{words}: {reason}")
+            self.folder.add("builds", words, identity, failed=reason)
             return None
         self.folder.add("builds", words, identity, said)
         self.progress.say(f"{words}: loaded in {said['load_s']:.1f} s")
         return instance
+
+    def _reason(self, error: Exception, started: Instance | None) -> str:
+        """Why something could not be done with a server, once it had started."""
+        if started is None:
+            return str(error)
+        # A server that dies takes a moment to be gone.
+        time.sleep(_GRACE_S)
+        return str(error) if started.running else f"the server died: {error}"
 
     def _settle(self, held: dict[ServerSpec, Instance]) -> None:
         """Cleans up after the writes; a server that cannot is one of those that die."""
@@ -242,9 +282,7 @@ class ServersRunner:
     ) -> None:
         """Keeps what was measured, or why it could not be, if it is wanted."""
         if isinstance(measured, MeasureError):
-            # A server that dies takes a moment to be gone.
-            time.sleep(_GRACE_S)
-            reason = str(measured) if instance.running else f"the server died: {measured}"
+            reason = self._reason(measured, instance)
             if is_wanted:
                 self.folder.add("points", spec.name, self._identity(spec), failed=reason)
                 self.progress.point(spec.name, f"failed: {reason}")

@@ -3,97 +3,38 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from devserver import DevServerError
-from devserver.processes import server_owner
-from labservers import innodb, mariadb, mysql, postgres, sysbench
+from labservers import innodb, postgres, programs, sysbench
 from labservers.configuration import Configuration
 from labservers.tree import Tree
-from labservers.volume import Volume, forget
+from labservers.volume import forget
 from pagehop_lab.analysis.oltp import Case
 from pagehop_lab.analysis.point_reads import ReadCase
 from pagehop_lab.engines.engine import EngineError
 from pagehop_lab.measure import embedded, point_reads, rows
-from pagehop_lab.measure.limit import limited
+from pagehop_lab.measure.limit import MemoryLimit, limited
 from pagehop_lab.measure.oltp import MeasureError, script_command
 from pagehop_lab.measure.usage import family
+from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.plan.servers import ServerSpec, ServersPlan
-from pagehop_lab.plan.storage import PointLoad, needed_bytes_each
+from pagehop_lab.plan.storage import PointLoad, needed_bytes_each, usual_options
 from pagehop_lab.run.child import EngineFailed
 from pagehop_lab.run.environments import python
+from pagehop_lab.run.places import Held, Place
 
 _PROGRAM = Path(embedded.__file__)
+_DATA = "data"
 _LOG_MIB = 256
-_CLIENT_MIB = 16
-
-
-@dataclass
-class Place:
-    """Where the data of a server are: a file system of their own where that can be had, or else a folder."""
-
-    folder: Path
-    volume: Volume | None
-    why_not: str | None
-
-    @staticmethod
-    def of(size_bytes: int, sector_bytes: int = 512) -> Place:
-        try:
-            volume = Volume(size_bytes, sector_bytes)
-        except DevServerError as error:
-            folder = Path(tempfile.mkdtemp(prefix="pagehop-lab-"))
-            return Place(folder, None, str(error))
-        return Place(volume.path, volume, None)
-
-    def owned(self, name: str) -> Path:
-        """A folder in it that belongs to the server."""
-        path = self.folder / name
-        path.mkdir()
-        server_owner().own(path)
-        return path
-
-    def remove(self) -> None:
-        if self.volume is not None:
-            self.volume.remove()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-class Stored:
-    """A server whose data are on a place; it is started anew for each measurement."""
-
-    def __init__(self, place: Place, server: Any) -> None:
-        self.place, self.server = place, server
-
-    @property
-    def pid(self) -> int | None:
-        pid: int | None = self.server.pid
-        return pid
-
-    @property
-    def running(self) -> bool:
-        return bool(self.server.running)
-
-    def start(self) -> None:
-        self.server.start()
-
-    def settle(self) -> None:
-        self.server.settle()
-
-    def data_bytes(self) -> int:
-        return int(self.server.data_bytes())
-
-    def remove(self) -> None:
-        try:
-            self.server.remove()
-        finally:
-            self.place.remove()
+# A client of RocksDB holds its own copy of the places of all blocks.
+_CLIENT_MIB = 24
 
 
 class Embedded:
@@ -119,6 +60,35 @@ class Embedded:
         return [*_python(self.name), str(_PROGRAM), what, self.name, str(self.folder), self.options, *map(str, more)]
 
 
+@dataclass(frozen=True)
+class Stored(Held):
+    """A server that is started anew for each measurement."""
+
+    later: Mapping[str, str]
+    """What is set once it is loaded."""
+
+
+def _check_limit(load: ServersLoad) -> None:
+    """Whether memory can be limited, before anything is loaded."""
+    assert isinstance(load, PointLoad)
+    try:
+        with limited(load.memory_mib):
+            pass
+    except EngineError as error:
+        raise DevServerError(str(error)) from None
+
+
+def within(limit: MemoryLimit, asked: point_reads.Asked) -> dict[str, Any]:
+    """A measurement within a limit of memory, which may be why it fails."""
+    try:
+        return point_reads.measure(asked) | {"memory": limit.told()}
+    except MeasureError as error:
+        if not (killed := limit.killed()):
+            raise
+        few = f"{limit.mib} MiB of memory did not suffice: the kernel killed {killed} of its processes"
+        raise MeasureError(f"{few} ({error})") from None
+
+
 def _small_log(product: str, version: str) -> dict[str, str]:
     one_file = product == "mysql" and version != "5.6"
     return {"innodb_redo_log_capacity" if one_file else "innodb_log_file_size": f"{_LOG_MIB}M"}
@@ -142,7 +112,7 @@ class StoredProduct:
         if self.name == "postgres":
             return postgres.install(server.version).version
         if self.name in ("mariadb", "mysql"):
-            return self._program(server).version
+            return programs.install(self.name, server.version).version
         command = [*_python(self.name), str(_PROGRAM), "version", self.name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -150,6 +120,7 @@ class StoredProduct:
         return done.stdout.strip()
 
     def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:
+        _check_limit(self.plan.load)
         options = dict(server.options)
         if self.name not in ("postgres", "mariadb", "mysql"):
             return {name: str(value) for name, value in self._embedded(server, configuration).items()}
@@ -159,30 +130,28 @@ class StoredProduct:
         more = {"max_wal_size": f"{_LOG_MIB}MB"} if self.name == "postgres" else _small_log(self.name, server.version)
         return wanted.settings(self.name, self.version(server)) | more
 
-    def new(self, server: ServerSpec, configuration: Configuration) -> Any:
-        place = Place.of(needed_bytes_each(self.plan.load))
-        try:
-            return Stored(place, self._made(server, configuration, place))
-        except BaseException:
-            place.remove()
-            raise
+    def new(self, server: ServerSpec, configuration: Configuration) -> Stored:
+        with ExitStack() as stack:
+            place = Place.of(needed_bytes_each(self.plan.load))
+            stack.callback(place.remove)
+            settings = self.settings(server, configuration)
+            # PostgreSQL would wait for each page that it loads.
+            later = {name: settings.pop(name) for name in ("debug_io_direct",) if name in settings}
+            made = Stored(self._made(server, configuration, settings, place), {_DATA: place}, later)
+            stack.pop_all()
+        return made
 
-    def _made(self, server: ServerSpec, configuration: Configuration, place: Place) -> Any:
+    def _made(self, server: ServerSpec, configuration: Configuration, settings: dict[str, str], place: Place) -> Any:
         if self.name == "postgres":
-            found = postgres.install(server.version)
-            return postgres.Instance(found, self.settings(server, configuration), place.folder)
+            return postgres.Instance(postgres.install(server.version), settings, place.folder)
         if self.name in ("mariadb", "mysql"):
-            return innodb.Instance(self._program(server), self.settings(server, configuration), place.folder)
+            return innodb.Instance(programs.install(self.name, server.version), settings, place.folder)
         folder = place.folder / "data"
         folder.mkdir()
         return Embedded(self.name, folder, self._embedded(server, configuration))
 
-    def _program(self, server: ServerSpec) -> innodb.Program:
-        return mariadb.of_version(server.version) if self.name == "mariadb" else mysql.install(server.version)
-
     def _embedded(self, server: ServerSpec, configuration: Configuration) -> dict[str, Any]:
-        usual = {"page_bytes": 4096, "access": "mmap", "compression": "none", "cache_mib": configuration.cache_mib}
-        return usual | dict(server.options)
+        return {**usual_options(self.name), **dict(server.options), "cache_mib": configuration.cache_mib}
 
 
 @dataclass
@@ -202,21 +171,23 @@ class PointReads:
 
     def load(self, instance: Stored) -> dict[str, Any]:
         """Fills the table; says what its file system is."""
-        load, server = self._load, instance.server
+        load, server = self._load, instance.ours
         if isinstance(server, Embedded):
             command = server.command("load", load.rows, load.row_bytes)
             load_s = rows.load_embedded(command, load.load_timeout_s)
         else:
             load_s = rows.load(server, load.rows, load.row_bytes, load.load_timeout_s)
             server.settle()
-        where = "an ext4 of its own" if instance.place.volume else f"a folder: {instance.place.why_not}"
+            if instance.later:
+                server.configure(instance.later)
+        where = "an ext4 of its own" if instance.places[_DATA].volume else f"a folder: {instance.places[_DATA].why_not}"
         return {"load_s": load_s, "file_system": where, "client_us": self._client_us(server)}
 
     def measure(self, instance: Stored, case: Case, slowed: float) -> dict[str, Any]:
         """One number of clients with one read-ahead, from empty caches on, within the limit of memory."""
         assert isinstance(case, ReadCase)
         assert not slowed
-        load, server, place = self._load, instance.server, instance.place
+        load, server, place = self._load, instance.ours, instance.places[_DATA]
         if place.volume is not None:
             place.volume.read_ahead(case.read_ahead_kib)
         try:
@@ -231,8 +202,7 @@ class PointReads:
                     forget(place.folder)
                     server.start()
                     limit.enter(family(server.pid))
-                raw = point_reads.measure(asked)
-                raw["memory"] = limit.told()
+                raw = within(limit, asked)
         except (DevServerError, EngineError) as error:
             raise MeasureError(str(error)) from None
         return raw | {
@@ -242,20 +212,19 @@ class PointReads:
         }
 
     def _asked(self, instance: Stored, case: ReadCase) -> point_reads.Asked:
-        load, server = self._load, instance.server
+        load, server, folder = self._load, instance.ours, instance.places[_DATA].folder
         if isinstance(server, Embedded):
             command = server.command("read", load.rows, case.clients, self.plan.seed)
             return point_reads.Asked(
-                command, {}, instance.place.folder, load.seconds, load.settle_max_s, family, dict,
-                self._client_us(server),
-            )  # fmt: skip
+                command, server.name, {}, folder, load.seconds, load.settle_max_s, family, dict, self._client_us(server)
+            )
         command = script_command(self._tree, server, load.rows, self.plan.seed, "point-query", case.clients)
 
         def members(_: int) -> Sequence[int]:
             return family(server.pid)
 
         return point_reads.Asked(
-            command, sysbench.environment(self._tree), instance.place.folder, load.seconds, load.settle_max_s, members,
+            command, "sysbench", sysbench.environment(self._tree), folder, load.seconds, load.settle_max_s, members,
             lambda: rows.counters(server),
         )  # fmt: skip
 

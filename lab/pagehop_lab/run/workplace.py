@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from labservers.volume import unmount_within
 from pagehop_lab.measure import limit, tracing
 
 _PREFIX = "pagehop-lab-"
@@ -54,6 +55,8 @@ def clear(outer: Path, say: Callable[[str], None]) -> None:
             if folder.stat().st_uid != os.geteuid():
                 continue
             end(_processes_in(folder))
+            # Or its files would be removed, and the disk that has them be full for ever.
+            unmount_within(folder)
             shutil.rmtree(folder, ignore_errors=True)
             say(f"removed {folder}, which a killed run left behind")
     for forgotten in (tracing, limit):

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from pagehop_lab.analysis.attributes import LAYOUTS
-from pagehop_lab.suites import inserts, oltp
+from pagehop_lab.suites import inserts, of_servers
 from pagehop_lab.suites.server_results import Measured, ServerResults
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
 
@@ -29,7 +29,7 @@ def sections(results: ServerResults) -> list[Section]:
         ),
         slopes(results),
         profiles(results),
-        oltp.invalid(results),
+        of_servers.invalid(results),
         inserts.points(results),
     ]
     layouts = "; ".join(f"{name}: {what}" for name, what in LAYOUTS.items())
@@ -43,8 +43,9 @@ def chart(results: ServerResults) -> Chart:
         for layout in LAYOUTS:
             found = [one for one in results.measured if one.server == server and _layout(one) == layout]
             marks = [
-                Mark(float(_count(one)), _cpu(one) or 0.0, f"{one.case}: {one.qps:,.0f} QPS", one.file, not one.valid)
+                Mark(float(_count(one)), cpu, f"{one.case}: {one.qps:,.0f} QPS", one.file, not one.valid)
                 for one in found
+                if (cpu := _cpu(one)) is not None
             ]
             series.append(
                 Series(f"{server}, y {layout}", marks, sorted((one.x, one.y) for one in marks if not one.invalid))
@@ -87,7 +88,7 @@ def profiles(results: ServerResults) -> Table:
     """Where the server's time goes."""
     rows, reasons = [], set[str]()
     for one in results.measured:
-        reasons |= {one.raw["no_profile"]} if "no_profile" in one.raw else set()
+        reasons |= {f"{one.server}: {one.raw['no_profile']}"} if "no_profile" in one.raw else set()
         if one.repeat == 0:
             rows += [
                 [
@@ -113,7 +114,8 @@ def _layout(one: Measured) -> str:
 
 
 def _cpu(one: Measured) -> float | None:
-    return float(one.raw["server_cpu_us_per_query"])
+    found = one.raw["server_cpu_us_per_query"]
+    return None if found is None else float(found)
 
 
 def _bytes(one: Measured) -> float | None:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from pagehop_lab.analysis.relative import ratio, tone
-from pagehop_lab.suites import oltp
+from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, brief
 
@@ -21,7 +21,7 @@ def sections(results: ServerResults) -> list[Section]:
         writes(results),
         queries(results),
         seconds(results),
-        oltp.invalid(results),
+        of_servers.invalid(results),
         points(results),
     ]
     return [Section(f"A window of {results.load['rows']:,} rows", [chart(results)], tables)]
@@ -29,7 +29,8 @@ def sections(results: ServerResults) -> list[Section]:
 
 def of_the_run(results: ServerResults) -> list[Table]:
     """What is missing, and what was measured."""
-    return [oltp.missing(results), servers(results)]
+    note = "What rows leave behind is cleaned up meanwhile, by the servers themselves."
+    return [of_servers.missing(results), of_servers.servers(results, note)]
 
 
 def chart(results: ServerResults) -> Chart:
@@ -117,16 +118,18 @@ def writes(results: ServerResults) -> Table:
                     *(figure(found, of_dict("commit_ms", name), ",.2f") for name in ("p50", "p99", "max")),
                     figure(found, lambda one: one.raw["server_cpu_us_per_query"], ",.1f"),
                     figure(found, lambda one: one.raw["bytes_written_per_query"], ",.0f"),
+                    figure(found, lambda one: one.raw.get("deadlocks_count"), ",.0f"),
                     figure(found, lambda one: one.raw["client_share_of_machine"], ".1%"),
                 ])  # fmt: skip
     columns = (
         "server", "step", "inserted rows/s", "deleted rows/s", "commit p50 ms", "p99 ms", "max ms", "CPU us/row",
-        "bytes/row", "clients' share",
+        "bytes/row", "deadlocks", "clients' share",
     )  # fmt: skip
     note = (
         "l.i1: 50 rows in a commit, l.i2: 5. The oldest rows go as new ones come, so the table stays as large. CPU and "
     )
-    note += "bytes written are those of the server's processes, for each row that came and the one that went for it."
+    note += "bytes written are those of the server's processes, for each row that came and the one that went for it. "
+    note += "A commit that the server took back for another's sake (a deadlock) was tried again until it was done."
     return Table("writes", "Writing as fast as it goes", columns, rows, note)
 
 
@@ -179,33 +182,12 @@ def seconds(results: ServerResults) -> Table:
 
 def points(results: ServerResults) -> Table:
     """Every measurement."""
-    rows = []
-    for one in results.measured:
-        verdict = "; ".join(one.wrong) or "; ".join(one.noted) or "valid"
-        rows.append([
-            Cell(one.server), Cell(one.case), Cell.of(one.repeat + 1, "d"),
-            Cell.of(one.qps, ",.1f", file=one.file, invalid=not one.valid, title=verdict),
-            Cell.of(one.raw.get("recall"), ".4f"),
-            Cell.of(one.raw["client_share_of_machine"], ".1%"),
-            Cell(verdict, verdict, invalid=not one.valid),
-        ])  # fmt: skip
-    columns = ("server", "step", "repeat", "a second", "recall@10", "clients' share", "verdict")
-    return Table(
-        "points-inserts", "All measurements", columns, rows, "Queries a second, or rows where nothing is asked."
-    )
-
-
-def servers(results: ServerResults) -> Table:
-    """Versions and settings."""
-    rows = []
-    for facts in results.servers:
-        version = Cell(facts.version or "-", facts.version)
-        settings = " ".join(f"{name}={value}" for name, value in facts.settings.items())
-        failed = facts.failed
-        shown = version if failed is None else Cell(brief(failed), failed, invalid=True)
-        rows.append([Cell(facts.name), shown, Cell(settings or "-")])
-    note = "What rows leave behind is cleaned up meanwhile, by the servers themselves."
-    return Table("servers", "Servers", ("server", "version", "settings"), rows, note)
+    more = {
+        "recall@10": lambda one: Cell.of(one.raw.get("recall"), ".4f"),
+        "clients' share": of_servers.raw("client_share_of_machine", ".1%"),
+    }
+    note = "Queries a second, or rows where nothing is asked."
+    return of_servers.points(results, "points-inserts", more, note, ("step", "a second"))
 
 
 def figure(found: Sequence[Measured], of: Figure, form: str) -> Cell:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pagehop_lab.analysis.log_writes import Account, account, expected, least, per_sync
-from pagehop_lab.suites import oltp
-from pagehop_lab.suites.point_reads import servers
+from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.server_results import Measured, ServerResults
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
 
@@ -16,13 +15,13 @@ Log = Mapping[str, Any]
 
 def sections(results: ServerResults) -> list[Section]:
     """Amplification first, the ledger after it."""
-    tables = [amplification(results), ledger(results), kernel(results), oltp.invalid(results), points(results)]
+    tables = [amplification(results), ledger(results), kernel(results), of_servers.invalid(results), points(results)]
     return [Section("Logs of commits, each with its own disk", [chart(results)], tables)]
 
 
 def of_the_run(results: ServerResults) -> list[Table]:
     """What is missing, and what was measured."""
-    return [oltp.missing(results), servers(results)]
+    return [of_servers.missing(results), of_servers.servers(results)]
 
 
 def chart(results: ServerResults) -> Chart:
@@ -100,7 +99,7 @@ def ledger(results: ServerResults) -> Table:
                 Cell.of(one.raw["commit_bytes"], ",d"),
                 Cell.of(log["logical_bytes"] / count, ",.0f"),
                 Cell.of(None if found is None or found.log is None else found.log / count, ",.0f"),
-                Cell("formula" if found is not None and found.by_formula else "server"),
+                Cell(_who_says(found)),
                 Cell.of(None if found is None else found.device / count, ",.0f"),
                 Cell.of(traced["log_bytes"] / count if traced else None, ",.0f"),
                 Cell.of(traced["file_system_bytes"] / count if traced else None, ",.0f"),
@@ -143,6 +142,12 @@ def kernel(results: ServerResults) -> Table:
     return Table("kernel", "What the kernel counts", columns, rows, note)
 
 
+def _who_says(found: Account | None) -> str:
+    if found is None or found.log is None:
+        return "-"
+    return "formula" if found.by_formula else "server"
+
+
 def _verdict(found: Account | None) -> Cell:
     if found is None:
         return Cell("no disk of its own")
@@ -151,31 +156,14 @@ def _verdict(found: Account | None) -> Cell:
 
 def points(results: ServerResults) -> Table:
     """Every measurement."""
-    rows = []
-    for one in results.measured:
-        verdict = "; ".join(one.wrong) or "; ".join(one.noted) or "valid"
-        rows.append([
-            Cell(one.server), Cell(one.case), Cell.of(one.repeat + 1, "d"),
-            Cell.of(one.qps, ",.1f", file=one.file, invalid=not one.valid, title=verdict),
-            Cell.of(one.raw["count"], ",d"),
-            Cell.of(one.raw["server_cpu_us_per_query"], ",.1f"),
-            Cell.of(one.raw["client_share_of_machine"], ".1%"),
-            Cell.of(_requests(one), ",.2f"),
-            Cell(verdict, verdict, invalid=not one.valid),
-        ])  # fmt: skip
-    columns = (
-        "server",
-        "test",
-        "repeat",
-        "commits/s",
-        "commits",
-        "CPU us",
-        "clients' share",
-        "writes/commit",
-        "verdict",
-    )
+    more = {
+        "commits": of_servers.raw("count", ",d"),
+        "CPU us": of_servers.raw("server_cpu_us_per_query", ",.1f"),
+        "clients' share": of_servers.raw("client_share_of_machine", ".1%"),
+        "writes/commit": lambda one: Cell.of(_requests(one), ",.2f"),
+    }
     note = "Writes are requests at the logs' disks."
-    return Table("points-logs", "All measurements", columns, rows, note)
+    return of_servers.points(results, "points-logs", more, note, ("test", "commits/s"))
 
 
 def _requests(one: Measured) -> float | None:

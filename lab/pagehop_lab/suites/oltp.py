@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pagehop_lab.analysis.changes import LEVEL, can_tell, changes
 from pagehop_lab.analysis.oltp import GROUPS
 from pagehop_lab.analysis.paired import without_weather
 from pagehop_lab.analysis.relative import by_group, ratio
-from pagehop_lab.suites import every_suite
-from pagehop_lab.suites.server_results import Measured, ServerResults
-from pagehop_lab.suites.table import Cell, Section, Table, brief
+from pagehop_lab.suites import of_servers
+from pagehop_lab.suites.of_servers import raw
+from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
+from pagehop_lab.suites.table import Cell, Section, Table
 
 Medians = Mapping[str, Mapping[str, float]]
 """By server, then by test."""
@@ -28,7 +30,7 @@ def sections(results: ServerResults) -> list[Section]:
         absolute(results, qps),
         costs(results, "server_cpu_us_per_query", "cpu", "Server CPU of a query, microseconds", ",.2f"),
         costs(results, "server_switches_per_query", "switches", "Context switches of the server for a query", ",.3f"),
-        invalid(results),
+        of_servers.invalid(results),
         points(results),
     ]
     return [Section(f"{len(results.groups)} tests, {len(results.names)} servers", (), tables)]
@@ -36,12 +38,7 @@ def sections(results: ServerResults) -> list[Section]:
 
 def of_the_run(results: ServerResults) -> list[Table]:
     """What is missing, and what was measured."""
-    return [missing(results), servers(results)]
-
-
-def missing(results: ServerResults) -> Table:
-    """What a plan wanted and is not there."""
-    return every_suite.not_there(results.coverage, results.damaged, str, {})
+    return [of_servers.missing(results), servers(results)]
 
 
 def _medians(results: ServerResults, of: Callable[[Measured], float | None]) -> Medians:
@@ -166,56 +163,31 @@ def _series(results: ServerResults, names: Sequence[str], case: str, name: str) 
     return without_weather(rounds), True
 
 
-def invalid(results: ServerResults) -> Table:
-    """Measurements that say nothing, and why."""
-    rows = [
-        [Cell(one.server), Cell(one.case), Cell(reason, reason, one.file, "", True)]
-        for one in results.measured
-        for reason in one.wrong
-    ]
-    return Table("invalid", "Invalid", ("server", "test", "why"), rows, "None of these are compared.")
-
-
 def points(results: ServerResults) -> Table:
-    """Every measurement."""
-    rows = []
-    for one in results.measured:
-        raw, verdict = one.raw, "; ".join(one.wrong) or "; ".join(one.noted) or "valid"
-        rows.append([
-            Cell(one.server), Cell(one.case), Cell.of(one.repeat + 1, "d"),
-            Cell.of(one.qps, ",.1f", file=one.file, invalid=not one.valid, title=verdict),
-            Cell.of(raw["server_cpu_us_per_query"], ",.2f"),
-            Cell.of(raw["client_cpu_us_per_query"], ",.2f"),
-            Cell.of(raw["client_share_of_machine"], ".1%"),
-            Cell.of(raw["server_switches_per_query"], ",.3f"),
-            Cell.of(raw["bytes_written_per_query"], ",.0f"),
-            Cell(verdict, verdict, invalid=not one.valid),
-        ])  # fmt: skip
-    columns = (
-        "server", "test", "repeat", "QPS", "server CPU us", "client CPU us", "client's share", "switches",
-        "bytes written", "verdict",
-    )  # fmt: skip
+    """Every measurement, with what a query cost."""
+    more = {
+        "server CPU us": raw("server_cpu_us_per_query", ",.2f"),
+        "client CPU us": raw("client_cpu_us_per_query", ",.2f"),
+        "client's share": raw("client_share_of_machine", ".1%"),
+        "switches": raw("server_switches_per_query", ",.3f"),
+        "bytes written": raw("bytes_written_per_query", ",.0f"),
+    }
     note = "CPU, context switches and bytes are for each query; the client's share is of the whole machine's CPU."
-    return Table("points-servers", "All measurements", columns, rows, note)
+    return of_servers.points(results, "points-servers", more, note)
 
 
 def servers(results: ServerResults) -> Table:
     """Versions, and what loading their table took."""
-    rows = []
-    for facts in results.servers:
-        loads = facts.loads
-        version = Cell(facts.version or "-", facts.version)
-        rows.append([
-            Cell(facts.name),
-            version if facts.failed is None else Cell(brief(facts.failed), facts.failed, invalid=True),
-            Cell.of(statistics.median(one["load_s"] for one in loads) if loads else None, ",.1f"),
-            Cell.of(loads[0]["data_bytes"] / 1e6 if loads else None, ",.1f"),
-            Cell.of(max(one["ceiling"]["qps"] for one in loads) if loads else None, ",.0f"),
-            Cell(" ".join(f"{name}={value}" for name, value in facts.settings.items()) or "-"),
-        ])  # fmt: skip
-    note = "Ceiling: QPS of SELECT 1, by which the client is measured."
-    columns = ("server", "version", "load s", "MB", "ceiling QPS", "settings")
-    return Table("servers", "Servers", columns, rows, note)
+
+    def figure(of: Callable[[Sequence[Mapping[str, Any]]], float], form: str) -> Callable[[ServerFacts], Cell]:
+        return lambda facts: Cell.of(of(facts.loads) if facts.loads else None, form)
+
+    more = {
+        "load s": figure(lambda loads: statistics.median(one["load_s"] for one in loads), ",.1f"),
+        "MB": figure(lambda loads: loads[0]["data_bytes"] / 1e6, ",.1f"),
+        "ceiling QPS": figure(lambda loads: max(one["ceiling"]["qps"] for one in loads), ",.0f"),
+    }
+    return of_servers.servers(results, "Ceiling: QPS of SELECT 1, by which the client is measured.", more)
 
 
 def _by_case(results: ServerResults, name: str, title: str, cell: Callable[[str, str], Cell], note: str) -> Table:

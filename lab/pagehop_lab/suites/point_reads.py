@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from pagehop_lab.suites import oltp
-from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
-from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, brief
-
-Figure = Callable[[Measured], float | None]
+from pagehop_lab.suites import of_servers
+from pagehop_lab.suites.inserts import Figure, figure
+from pagehop_lab.suites.server_results import Measured, ServerResults
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
 
 
 def sections(results: ServerResults) -> list[Section]:
@@ -17,12 +16,12 @@ def sections(results: ServerResults) -> list[Section]:
     load = results.load
     title = f"{load['rows']:,} rows of {load['row_bytes']} bytes, {load['memory_mib']} MiB of memory"
     charts = [chart(results, group) for group in dict.fromkeys(results.groups.values())]
-    return [Section(title, charts, [reads(results), loads(results), oltp.invalid(results), points(results)])]
+    return [Section(title, charts, [reads(results), loads(results), of_servers.invalid(results), points(results)])]
 
 
 def of_the_run(results: ServerResults) -> list[Table]:
     """What is missing, and what was measured."""
-    return [oltp.missing(results), servers(results)]
+    return [of_servers.missing(results), of_servers.servers(results)]
 
 
 def chart(results: ServerResults, group: str) -> Chart:
@@ -55,16 +54,16 @@ def reads(results: ServerResults) -> Table:
             rows.append([
                 Cell(server), Cell(case),
                 Cell.of(middle, ",.0f", file=found[0].file),
-                _figure(found, _disk("reads_per_query"), ",.2f"),
-                _figure(found, _disk("bytes_per_read", 1 / 1024), ",.1f"),
-                _figure(found, _kib_per_query, ",.1f"),
-                _figure(found, lambda one: one.raw["bytes_read_per_query"] / 1024, ",.1f"),
+                figure(found, _disk("reads_per_query"), ",.2f"),
+                figure(found, _disk("bytes_per_read", 1 / 1024), ",.1f"),
+                figure(found, _kib_per_query, ",.1f"),
+                figure(found, lambda one: one.raw["bytes_read_per_query"] / 1024, ",.1f"),
                 Cell(_own(found)),
-                _figure(found, _disk("ms_per_read"), ",.3f"),
-                _figure(found, _disk("in_flight"), ",.1f"),
-                _figure(found, lambda one: one.raw["server_cpu_us_per_query"], ",.1f"),
-                _figure(found, lambda one: one.raw["client_share_of_machine"], ".1%"),
-                _figure(found, lambda one: one.raw["settle_s"], ",.1f"),
+                figure(found, _disk("ms_per_read"), ",.3f"),
+                figure(found, _disk("in_flight"), ",.1f"),
+                figure(found, lambda one: one.raw["server_cpu_us_per_query"], ",.1f"),
+                figure(found, lambda one: one.raw["client_share_of_machine"], ".1%"),
+                figure(found, lambda one: one.raw["settle_s"], ",.1f"),
             ])  # fmt: skip
     columns = (
         "server", "test", "QPS", "reads/query", "KiB/read", "KiB/query", "process KiB", "it says", "ms/read",
@@ -98,41 +97,13 @@ def loads(results: ServerResults) -> Table:
 
 def points(results: ServerResults) -> Table:
     """Every measurement."""
-    rows = []
-    for one in results.measured:
-        verdict = "; ".join(one.wrong) or "; ".join(one.noted) or "valid"
-        peak = one.raw["memory"]["peak_bytes"]
-        rows.append([
-            Cell(one.server), Cell(one.case), Cell.of(one.repeat + 1, "d"),
-            Cell.of(one.qps, ",.1f", file=one.file, invalid=not one.valid, title=verdict),
-            Cell.of(None if peak is None else peak / 2**20, ",.0f"),
-            Cell.of(one.raw["busy_cores"], ".2f"),
-            Cell(verdict, verdict, invalid=not one.valid),
-        ])  # fmt: skip
-    columns = ("server", "test", "repeat", "QPS", "MiB held", "busy cores", "verdict")
-    return Table("points-reads", "All measurements", columns, rows, "MiB held: the most within the limit of memory.")
+    more = {"MiB held": lambda one: Cell.of(_peak_mib(one), ",.0f"), "busy cores": of_servers.raw("busy_cores", ".2f")}
+    return of_servers.points(results, "points-reads", more, "MiB held: the most within the limit of memory.")
 
 
-def servers(results: ServerResults) -> Table:
-    """Versions and settings."""
-    rows = [[Cell(facts.name), _version(facts), Cell(_settings(facts))] for facts in results.servers]
-    return Table("servers", "Servers", ("server", "version", "settings"), rows, "")
-
-
-def _version(facts: ServerFacts) -> Cell:
-    if facts.failed is not None:
-        return Cell(brief(facts.failed), facts.failed, invalid=True)
-    return Cell(facts.version or "-", facts.version)
-
-
-def _settings(facts: ServerFacts) -> str:
-    return " ".join(f"{name}={value}" for name, value in facts.settings.items()) or "-"
-
-
-def _figure(found: Sequence[Measured], of: Figure, form: str) -> Cell:
-    """The middle of the repeats."""
-    figures = [figure for one in found if (figure := of(one)) is not None]
-    return Cell.of(statistics.median(figures) if figures else None, form)
+def _peak_mib(one: Measured) -> float | None:
+    peak = one.raw["memory"]["peak_bytes"]
+    return None if peak is None else float(peak) / 2**20
 
 
 def _disk(name: str, scale: float = 1.0) -> Figure:

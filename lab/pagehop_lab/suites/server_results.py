@@ -27,6 +27,11 @@ class Measured:
         """Whether the figure may be compared."""
         return not self.wrong
 
+    @property
+    def verdict(self) -> str:
+        """What is wrong with the figure, or what is to be known of it."""
+        return "; ".join(self.wrong or self.noted) or "valid"
+
 
 @dataclass(frozen=True)
 class ServerFacts:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import statistics
 
-from pagehop_lab.suites import inserts, oltp
+from pagehop_lab.suites import inserts, of_servers
 from pagehop_lab.suites.inserts import chart, figure, of_dict
-from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.server_results import Measured, ServerResults
 from pagehop_lab.suites.table import Cell, Section, Table
 
 of_the_run = inserts.of_the_run
@@ -20,7 +20,7 @@ def sections(results: ServerResults) -> list[Section]:
         inserts.writes(results),
         queries(results),
         inserts.seconds(results),
-        oltp.invalid(results),
+        of_servers.invalid(results),
         inserts.points(results),
     ]
     title = f"{results.load['dataset']}: a window of {results.load['rows']:,} rows"
@@ -44,14 +44,22 @@ def queries(results: ServerResults) -> Table:
                 Cell.of(round(middle / statistics.median(rest), 2) if rest else None, ".2f"),
                 figure(found, lambda one: one.raw["recall"], ".4f"),
                 *(figure(found, of_dict("latency_ms", name), ",.2f") for name in ("p50", "p95", "p99", "max")),
+                figure(found, lambda one: one.raw.get("deadlocks_count"), ",.0f"),
+                figure(found, _index_mb, ",.1f"),
                 figure(found, lambda one: one.raw["client_share_of_machine"], ".1%"),
             ])  # fmt: skip
     columns = (
         "server", "step", "rows/s", "QPS", "of qv0", "recall@10", "p50 ms", "p95 ms", "p99 ms", "max ms",
-        "clients' share",
+        "deadlocks", "index MB", "clients' share",
     )  # fmt: skip
     note = (
         "qvN: N rows a second are inserted, and as many deleted, 10 in a commit. Recall is that of the same requests: "
     )
-    note += "of rows that were there from a request's start to its end. A step that wrote less than 95% is invalid."
+    note += "of rows that were there from a request's start to its end. A step that wrote less than 95% is invalid. "
+    note += "The index is as large as it is after the step."
     return Table("queries", "Asking beside writes", columns, rows, note)
+
+
+def _index_mb(one: Measured) -> float | None:
+    found = one.raw.get("index_bytes")
+    return None if found is None else float(found) / 1e6

@@ -1,0 +1,129 @@
+"""FerretDB: a server that speaks MongoDB's protocol and keeps documents as JSON in SQLite, compiled from its Go module.
+
+It is no MongoDB, and what it costs says nothing of one: it is what a package registry has that speaks the protocol.
+SQLite is the one that was translated to Go. A true mongod is given by its URL.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+from devserver import DevServerError
+from devserver.processes import last_lines, run, serve, server_owner
+from labservers import mongo
+from labservers.releases import release, unpacked
+
+PRODUCT = "ferretdb"
+DATABASE = "lab"
+_SECONDS_MAX = 30
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled FerretDB."""
+
+    version: str
+    path: Path
+
+
+def install(name: str) -> Program:
+    """The server of a version, compiled if it is not there, in minutes: 60 MB of modules come over the network."""
+    of = release(PRODUCT, name)
+    folder = unpacked(of, _compile)
+    program = folder / PRODUCT
+    advice = f"the server does not run here; every folder above {folder} must be open to its user"
+    said = run([program, "--version"], owner=server_owner(), advice=advice)
+    version = next(line.split()[-1] for line in said.splitlines() if line.startswith("version:"))
+    return Program(version.removeprefix("v"), program)
+
+
+def _compile(file: Path, folder: Path) -> None:
+    """Go checks every module against the sums that the module itself brings."""
+    with zipfile.ZipFile(file) as module:
+        module.extractall(folder / "module")
+    (source,) = (folder / "module").glob("github.com/*/*")
+    # As its own build has it from git.
+    (source / "build/version/version.txt").write_text(f"{source.name.partition('@')[2]}\n")
+    env = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
+    command: list[str | Path] = [
+        "go",
+        "build",
+        "-buildvcs=false",
+        "-tags=ferretdb_sqlite",
+        "-o",
+        folder / PRODUCT,
+        "./cmd/ferretdb",
+    ]
+    run(command, cwd=source, env=env, advice="FerretDB wants Go 1.22 or newer")
+    shutil.rmtree(folder / "module")
+
+
+class Instance(mongo.Database):
+    """A private server with new data, at a socket in its folder. It ends when this process does, however that is."""
+
+    def __init__(self, program: Program, pragmas: Mapping[str, str]) -> None:
+        """`pragmas` are SQLite's."""
+        self.program = program
+        self.folder = Path(tempfile.mkdtemp(prefix=f"pagehop-{PRODUCT}-"))
+        self.log = self.folder / "log"
+        # What pymongo takes for a socket ends so.
+        self._socket = self.folder / "mongo.sock"
+        self._data = self.folder / "data"
+        self._data.mkdir()
+        for path in (self.folder, self._data):
+            server_owner().own(path)
+        self._pragmas = [("_pragma", f"{name}({value})") for name, value in pragmas.items()]
+        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(f"mongodb://{quote(str(self._socket), safe='')}/{DATABASE}")
+        atexit.register(self.remove)
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server."""
+        if self._process is None:
+            raise DevServerError("the server does not run: start() it")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Starts the server and waits until it answers."""
+        command: list[str | Path] = [
+            "setpriv", "--pdeathsig", "KILL", self.program.path, "--handler=sqlite",
+            f"--sqlite-url=file:{self._data}/?{urlencode(self._pragmas)}", f"--state-dir={self.folder}",
+            "--listen-addr=", f"--listen-unix={self._socket}", "--debug-addr=-", "--telemetry=disable",
+            "--log-level=warn",
+        ]  # fmt: skip
+        self._process = serve(command, self.folder, self.log)
+        late = time.monotonic() + _SECONDS_MAX
+        while not (self._socket.exists() and self.answers()):
+            if not self.running or time.monotonic() > late:
+                said = last_lines(self.log.read_text(errors="replace"))
+                raise DevServerError(f"{PRODUCT} {self.program.version} did not start; its log ends with\n{said}")
+            time.sleep(0.02)
+
+    def settle(self) -> None:
+        """What is written is in its files, or in SQLite's log beside them; documents are only read afterwards."""
+
+    def remove(self) -> None:
+        """Ends the server and removes its folder."""
+        atexit.unregister(self.remove)
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGKILL)
+            self._process.wait(_SECONDS_MAX)
+        shutil.rmtree(self.folder, ignore_errors=True)

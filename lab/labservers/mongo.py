@@ -1,0 +1,109 @@
+"""Servers that speak MongoDB's protocol: what they have in common, and those that run already, by their URLs."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+from urllib.parse import urlsplit
+
+from devserver import DevServerError
+from labservers.running import shown
+
+_SECONDS_MAX = 10
+
+
+class Database:
+    """A database by its URL, such as mongodb://127.0.0.1:27017/lab."""
+
+    def __init__(self, url: str) -> None:
+        self.shown = shown(url)
+        self._url = url
+
+    def url(self) -> str:
+        """How clients connect."""
+        return self._url
+
+    def command(self, name: str, value: Any = 1, **more: Any) -> dict[str, Any]:
+        """What the server answers to a command."""
+        import pymongo.errors
+
+        try:
+            with connected(self._url) as client:
+                return dict(client.get_default_database().command(name, value, **more))
+        except pymongo.errors.PyMongoError as error:
+            # What was waited for how long, and what became of each of several servers, comes after it.
+            raise DevServerError(f"{self.shown}: {str(error).partition(' (configured timeouts')[0]}") from None
+
+    def answers(self) -> bool:
+        """Whether anybody is there."""
+        try:
+            self.command("ping")
+        except DevServerError:
+            return False
+        return True
+
+    def version(self) -> str:
+        """As the server says it; what others are below the protocol is theirs to say."""
+        told = self.command("buildInfo")
+        ferretdb = told.get("ferretdb", {}).get("version") or told.get("ferretdbVersion")
+        return f"FerretDB {ferretdb.removeprefix('v')}" if ferretdb else str(told["version"])
+
+    def data_bytes(self) -> int:
+        """Bytes of all collections with their indexes."""
+        told = self.command("dbStats")
+        return int(told["storageSize"] + told["indexSize"])
+
+
+class Running(Database):
+    """A database of a server that somebody else runs. Its processes are not known, so neither is what it costs."""
+
+    pid: None = None
+
+    def __init__(self, url: str, collection: str) -> None:
+        """`collection` is the one that will be ours. DevServerError if the URL is none of such a database."""
+        super().__init__(url)
+        self._collection = collection
+        self._made = False
+        parts = urlsplit(url)
+        if parts.scheme not in ("mongodb", "mongodb+srv") or not parts.path.strip("/"):
+            raise DevServerError(f"{self.shown}: write it as mongodb://USER:PASSWORD@HOST:PORT/DATABASE")
+
+    @property
+    def running(self) -> bool:
+        return self.answers()
+
+    def start(self) -> None:
+        """Looks whether there is room for our collection."""
+        found = self.command("listCollections", filter={"name": self._collection})
+        if found["cursor"]["firstBatch"]:
+            raise DevServerError(
+                f"{self.shown} has a collection {self._collection} already: give an empty database, or drop it, "
+                "for a killed run may have left it"
+            )
+        self._made = True
+
+    def settle(self) -> None:
+        """Writes what is not written yet, where we may."""
+        with contextlib.suppress(DevServerError):
+            self.command("fsync")
+
+    def remove(self) -> None:
+        """Drops our collection."""
+        if self._made:
+            with contextlib.suppress(DevServerError):
+                self.command("drop", self._collection)
+
+
+def connected(url: str) -> Any:
+    """A client of pymongo; leaving its context closes it."""
+    import pymongo
+
+    return pymongo.MongoClient(url, serverSelectionTimeoutMS=1000 * _SECONDS_MAX)
+
+
+def lent(client: Any) -> Any:
+    """A connection of a client, logged in; `conn.get_conn` is its socket, which nobody else uses while this is kept."""
+    # There is no public name for it; the version of pymongo is locked.
+    connection = client._conn_for_writes(None, "").__enter__()
+    connection.conn.get_conn.settimeout(None)
+    return connection

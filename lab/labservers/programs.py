@@ -1,0 +1,12 @@
+"""Servers that speak MySQL's protocol, by product and version."""
+
+from __future__ import annotations
+
+from labservers import innodb, mariadb, mysql
+
+_INSTALL = {mariadb.PRODUCT: mariadb.of_version, mysql.PRODUCT: mysql.install}
+
+
+def install(product: str, version: str) -> innodb.Program:
+    """The server, fetched if it is not there. DevServerError if it cannot be had."""
+    return _INSTALL[product](version)

@@ -1,0 +1,87 @@
+"""What servers count of what they write to their logs, by their own names where they have any."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from devserver import DevServerError
+
+# Of PostgreSQL, and from which version on; later ones win.
+_POSTGRES_OWN = (
+    (9, "wal_lsn", "SELECT pg_xlog_location_diff(pg_current_xlog_insert_location(), '0/0')"),
+    (10, "wal_lsn", "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')"),
+    (14, "pg_stat_wal wal_bytes", "SELECT wal_bytes FROM pg_stat_wal"),
+)
+_COUNTED_FROM = 18
+_POSTGRES_IO = {
+    "pg_stat_io wal write_bytes": "sum(write_bytes) FILTER (WHERE object = 'wal')",
+    "pg_stat_io wal init write_bytes": "sum(write_bytes) FILTER (WHERE object = 'wal' AND context = 'init')",
+    "pg_stat_io wal writes": "sum(writes) FILTER (WHERE object = 'wal')",
+    "pg_stat_io wal fsyncs": "sum(fsyncs) FILTER (WHERE object = 'wal')",
+    "pg_stat_io data bytes": "sum(coalesce(write_bytes, 0) + coalesce(extend_bytes, 0)) FILTER (WHERE object <> 'wal')",
+}
+_INNODB_OWN = (
+    "Innodb_lsn_current", "Innodb_os_log_written", "Innodb_os_log_fsyncs", "Innodb_log_writes", "Innodb_data_written",
+    "Binlog_bytes_written", "Binlog_group_commits", "Binlog_commits", "Innodb_pages_written", "Innodb_page_size",
+    "Innodb_dblwr_pages_written",
+)  # fmt: skip
+# What MySQL counts nowhere else.
+_MYSQL_FILES = """SELECT COUNT_WRITE, COUNT_MISC FROM performance_schema.file_summary_by_event_name
+WHERE EVENT_NAME = 'wait/io/file/sql/binlog'"""
+# 5.6 has no counter of it.
+_LSN = r"Log sequence number\s+(\d+)"
+
+
+# Of each log: how far it grew, bytes written, writes, syncs.
+COUNTERS: Mapping[str, Mapping[str, tuple[str, str | None, str | None, str | None]]] = {
+    "postgres": {
+        "wal": ("wal_lsn", "pg_stat_io wal write_bytes", "pg_stat_io wal writes", "pg_stat_io wal fsyncs"),
+    },
+    "mariadb": {
+        "redo": ("Innodb_lsn_current", None, "Innodb_log_writes", "Innodb_os_log_fsyncs"),
+        "binlog": ("Binlog_bytes_written", None, "Binlog_group_commits", "Binlog_group_commits"),
+    },
+    "mysql": {
+        "redo": ("log sequence number", None, "Innodb_log_writes", "Innodb_os_log_fsyncs"),
+        "binlog": ("binary logs bytes", None, "binlog COUNT_WRITE", "binlog COUNT_MISC"),
+    },
+}
+
+
+def product_of(server: Any) -> str:
+    """Whose names a server has."""
+    program = getattr(server, "program", None)
+    return "postgres" if program is None else str(program.product)
+
+
+def of_data(own: Mapping[str, float]) -> str | None:
+    """The counter of bytes of data, not of logs."""
+    return next((name for name in ("pg_stat_io data bytes", "data bytes") if name in own), None)
+
+
+def counters(server: Any) -> dict[str, float]:
+    """What a server counts of its writes, by its own names where it has any."""
+    if product_of(server) == "postgres":
+        major = server.server.major
+        known = {name: query for since, name, query in _POSTGRES_OWN if major >= since}
+        own = {name: float(server.execute(query)[0][0] or 0) for name, query in known.items()}
+        if major >= _COUNTED_FROM:
+            (values,) = server.execute(f"SELECT {', '.join(_POSTGRES_IO.values())} FROM pg_stat_io")
+            own |= {name: float(value or 0) for name, value in zip(_POSTGRES_IO, values, strict=True)}
+        return own
+    listed = ", ".join(f"'{name}'" for name in _INNODB_OWN)
+    told = server.execute(f"SHOW GLOBAL STATUS WHERE Variable_name IN ({listed})")
+    own = {name: float(value) for name, value in told}
+    if product_of(server) == "mysql":
+        ((writes, syncs),) = server.execute(_MYSQL_FILES)
+        own |= {"binlog COUNT_WRITE": float(writes), "binlog COUNT_MISC": float(syncs)}
+        own["log sequence number"] = float(re.findall(_LSN, server.execute("SHOW ENGINE INNODB STATUS")[0][2])[0])
+        with contextlib.suppress(DevServerError):
+            own["binary logs bytes"] = float(sum(one[1] for one in server.execute("SHOW BINARY LOGS")))
+    pages = own.pop("Innodb_page_size", 0.0)
+    # Each page goes to the doublewrite buffer, too.
+    own["data bytes"] = (own.get("Innodb_pages_written", 0) + own.get("Innodb_dblwr_pages_written", 0)) * pages
+    return own

@@ -1,0 +1,65 @@
+"""Tables that every suite of servers has: what is missing or invalid, which servers there were, every measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pagehop_lab.suites import every_suite
+from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
+from pagehop_lab.suites.table import Cell, Table, brief
+
+
+def missing(results: ServerResults) -> Table:
+    """What a plan wanted and is not there."""
+    return every_suite.not_there(results.coverage, results.damaged, str, {})
+
+
+def invalid(results: ServerResults) -> Table:
+    """Measurements that say nothing, and why."""
+    rows = [
+        [Cell(one.server), Cell(one.case), Cell(reason, reason, one.file, "", True)]
+        for one in results.measured
+        for reason in one.wrong
+    ]
+    return Table("invalid", "Invalid", ("server", "test", "why"), rows, "None of these are compared.")
+
+
+def servers(
+    results: ServerResults, note: str = "", more: Mapping[str, Callable[[ServerFacts], Cell]] | None = None
+) -> Table:
+    """Versions and settings, and between them what else a suite has of each server."""
+    between = more or {}
+    rows = []
+    for facts in results.servers:
+        version = Cell(facts.version or "-", facts.version)
+        if facts.failed is not None:
+            version = Cell(brief(facts.failed), facts.failed, invalid=True)
+        settings = " ".join(f"{name}={value}" for name, value in facts.settings.items()) or "-"
+        rows.append([Cell(facts.name), version, *(of(facts) for of in between.values()), Cell(settings)])
+    return Table("servers", "Servers", ("server", "version", *between, "settings"), rows, note)
+
+
+def points(
+    results: ServerResults,
+    name: str,
+    more: Mapping[str, Callable[[Measured], Cell]],
+    note: str,
+    heads: tuple[str, str] = ("test", "QPS"),
+) -> Table:
+    """Every measurement with its verdict."""
+    test, rate = heads
+    rows = [
+        [
+            Cell(one.server), Cell(one.case), Cell.of(one.repeat + 1, "d"),
+            Cell.of(one.qps, ",.1f", file=one.file, invalid=not one.valid, title=one.verdict),
+            *(of(one) for of in more.values()),
+            Cell(one.verdict, one.verdict, invalid=not one.valid),
+        ]
+        for one in results.measured
+    ]  # fmt: skip
+    return Table(name, "All measurements", ("server", test, "repeat", rate, *more, "verdict"), rows, note)
+
+
+def raw(name: str, form: str) -> Callable[[Measured], Cell]:
+    """A figure of the raw measurement."""
+    return lambda one: Cell.of(one.raw[name], form)

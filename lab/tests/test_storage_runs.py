@@ -1,0 +1,255 @@
+"""Whole runs of made-up servers whose storage is measured: reports, what goes wrong meanwhile, and going on."""
+
+from __future__ import annotations
+
+import json
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fake_servers import FakeBench, FakeInstance, FakeProduct, run
+from pagehop_lab.analysis.log_writes import LogCase
+from pagehop_lab.analysis.oltp import Case
+from pagehop_lab.analysis.point_reads import ReadCase
+from pagehop_lab.measure.oltp import MeasureError
+from pagehop_lab.run.servers import RunError
+from pagehop_lab.store import RunFolder
+from pagehop_lab.suites.server_results import ServerResults
+
+READS = """suite = "point-reads"
+[load]
+rows = 2_200_000
+row_bytes = 512
+sessions = [8, 32]
+read_ahead_kib = [0, 128]
+[[server]]
+product = "mariadb"
+version = ["11.8"]
+options = { page_bytes = [4096, 16384], access = "direct" }
+[[server]]
+product = "rocksdb"
+options = { compression = "zstd" }
+"""
+LOGS = """suite = "log-writes"
+[load]
+commit_bytes = [100, 4000]
+[configuration]
+durability = "commit"
+[[server]]
+product = "postgres"
+version = ["18", "17"]
+[[server]]
+product = "mysql"
+version = "9"
+options = { binlog = true }
+"""
+PAGE = 4096
+
+
+def read(case: Case, **more: Any) -> Mapping[str, Any]:
+    """One read of a page for each query, by so many clients."""
+    assert isinstance(case, ReadCase)
+    disk = {
+        "reads": 900, "bytes": 900 * PAGE, "reads_per_query": 0.9, "bytes_per_read": float(PAGE), "ms_per_read": 0.1,
+        "busy_share": 0.9, "in_flight": 4.0,
+    }  # fmt: skip
+    return {
+        "settled": True, "settle_s": 6.0, "clients": case.clients, "read_ahead_kib": case.read_ahead_kib,
+        "times_memory": 8.5, "memory": {"mib": 128, "peak_bytes": 96 << 20}, "disk": disk, "busy_cores": 1.5,
+        "own_counters": {"pages": 0.9}, "bytes_read_per_query": 0.9 * PAGE, "storage_reads_per_query": None,
+        "other_busy_cores": None,
+    } | more  # fmt: skip
+
+
+LOADED = {"file_system": "an ext4 of its own", "client_us": None}
+
+
+def written(instance: FakeInstance, case: Case) -> Mapping[str, Any]:
+    """1,000 commits, of which 18's log says what it wrote, 9's binary log nothing, and 17 has no disk of its own."""
+    assert isinstance(case, LogCase)
+    grown = 1000 * (case.commit_bytes + 200)
+    log = {
+        "name": "wal", "sector_bytes": 512, "page_bytes": 8192, "logical_bytes": grown, "counted_bytes": grown + 7000,
+        "writes": 1000, "syncs": 500, "device": {"bytes": grown + 57000, "writes": 1010},
+        "requests": {"log_bytes": grown + 7000, "file_system_bytes": 50000, "lost": 0},
+    }  # fmt: skip
+    untold = log | {"name": "binlog", "counted_bytes": None, "writes": None, "syncs": None}
+    logs = {"17": [log | {"device": None, "requests": None}], "18": [log], "9": [log, untold]}[instance.name]
+    return {
+        "clients": case.clients, "commit_bytes": case.commit_bytes, "payload_bytes": 1000 * case.commit_bytes,
+        "logs": logs, "kernel": {"write_syscall_bytes": 1, "write_bytes": 2, "data_bytes": None},
+        "storage_reads_per_query": None, "other_busy_cores": None,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def product() -> FakeProduct:
+    return FakeProduct()
+
+
+def reading(on: Callable[[FakeInstance, Case], Mapping[str, Any] | None] | None = None, **more: Any) -> FakeBench:
+    """Reads; `on` may do anything before a figure is given."""
+    return FakeBench(lambda instance, case: read(case, **((on and on(instance, case)) or {})), LOADED, **more)
+
+
+def rows_of(folder: Path, table: str) -> list[list[str]]:
+    told = json.loads((folder / "report/tables.json").read_text())
+    tables = told["tables"] + [one for section in told["sections"] for one in section["tables"]]
+    (found,) = [one for one in tables if one["name"] == table]
+    return [[cell["text"] for cell in row] for row in found["rows"]]
+
+
+def left(results: ServerResults, server: str) -> list[str]:
+    there = {one.case for one in results.measured if one.server == server}
+    return [case for case in results.groups if case not in there]
+
+
+SMALL, LARGE, ROCKS = (
+    "mariadb 11.8 page_bytes=4096 access=direct", "mariadb 11.8 page_bytes=16384 access=direct",
+    "rocksdb page_bytes=4096 access=buffered compression=zstd",
+)  # fmt: skip
+
+
+def test_a_run_of_reads_says_what_a_read_takes_by_who_counted(tmp_path: Path, product: FakeProduct) -> None:
+    results, said = run(READS, tmp_path / "run", reading(), product)
+    assert results.sound
+    assert results.names == [SMALL, LARGE, ROCKS]
+    assert "[12/12]" in said
+    rows = rows_of(tmp_path / "run", "reads")
+    assert [row[:2] for row in rows[:2]] == [[SMALL, "clients=8 ahead=0"], [SMALL, "clients=32 ahead=0"]]
+    # Reads a query, KiB a read, of the process, what it says, ms, in flight.
+    assert rows[0][3:5] + rows[0][6:10] == ["0.90", "4.0", "3.6", "pages 0.90", "0.100", "4.0"]
+    assert [row[5] for row in rows_of(tmp_path / "run", "loads")] == ["an ext4 of its own"] * 3
+    assert {row[4] for row in rows_of(tmp_path / "run", "points-reads")} == {"96"}
+    assert "Reads a second, ahead 128 KiB" in (tmp_path / "run/report/index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("told", "wrong"),
+    [
+        ({"settled": False}, "settling: rates still went one way after 6 s"),
+        ({"disk": read(ReadCase("", "", "", 1))["disk"] | {"reads_per_query": 0.05}}, "cache: "),
+        ({"client_share_of_machine": 0.3}, "client: it took 30%"),
+    ],
+)
+def test_reads_that_say_nothing_are_in_no_table_but_their_own(
+    tmp_path: Path, product: FakeProduct, told: dict[str, Any], wrong: str
+) -> None:
+    bench = reading(lambda _, case: told if case.name == "clients=8 ahead=0" else None)
+    results, said = run(READS, tmp_path / "run", bench, product)
+    assert not results.sound
+    assert f"INVALID {wrong}" in said
+    assert len(rows_of(tmp_path / "run", "reads")) == 9
+    invalid = rows_of(tmp_path / "run", "invalid")
+    assert [row[:2] for row in invalid] == [[name, "clients=8 ahead=0"] for name in (SMALL, LARGE, ROCKS)]
+    assert all(row[2].startswith(wrong) for row in invalid)
+    # Asked to, the same command tries them again, and what it finds then counts.
+    bench = reading()
+    assert not run(READS, tmp_path / "run", bench, product)[0].sound
+    assert not bench.asked
+    results, _ = run(READS, tmp_path / "run", bench, product, retry=True)
+    assert results.sound
+    assert len(bench.asked) == 3
+    assert len(list((tmp_path / "run/points").glob("*.json"))) == 12 + 3
+
+
+def test_a_store_that_ends_loses_one_point_and_a_server_what_was_left(tmp_path: Path, product: FakeProduct) -> None:
+    def on(instance: FakeInstance, case: Case) -> None:
+        if case.name == "clients=32 ahead=0":
+            # A store runs only while it is asked.
+            instance.running = instance.name == ""
+            raise MeasureError("mariadb: it was killed by SIGKILL and said nothing")
+
+    results, said = run(READS, tmp_path / "run", reading(on), product)
+    assert left(results, ROCKS) == ["clients=32 ahead=0"]
+    assert left(results, SMALL) == left(results, LARGE) == list(results.groups)[1:]
+    assert said.count("the server died: mariadb: it was killed by SIGKILL") == 2
+    assert len(results.coverage.failed) == 3
+    assert len(results.coverage.missing) == 4
+    kept = {one.file: one.raw for one in results.measured}
+    # The same command does what was not come to, and what failed if it is asked to.
+    bench = reading()
+    results, _ = run(READS, tmp_path / "run", bench, product)
+    assert len(bench.asked) == 4
+    assert not results.coverage.missing
+    results, _ = run(READS, tmp_path / "run", bench, product, retry=True)
+    assert len(bench.asked) == 7
+    assert results.sound
+    assert {one.file: one.raw for one in results.measured}.items() >= kept.items()
+
+
+def test_a_server_that_dies_while_it_is_loaded_is_loaded_again_by_the_same_command(
+    tmp_path: Path, product: FakeProduct
+) -> None:
+    def on_load(instance: FakeInstance) -> None:
+        if len(product.made) == 2:
+            instance.running = False
+            raise MeasureError("mariadb 11.8.6: (2013, 'Lost connection to server during query')")
+
+    results, said = run(READS, tmp_path / "run", reading(on_load=on_load), product)
+    assert left(results, LARGE) == list(results.groups)
+    assert left(results, SMALL) == left(results, ROCKS) == []
+    assert "the server died: mariadb 11.8.6: (2013, 'Lost connection" in said
+    versions = {row[0]: row[1] for row in rows_of(tmp_path / "run", "servers")}
+    assert "Lost connection" in versions[LARGE]
+    assert all(one.removed for one in product.made)
+    bench = reading()
+    results, _ = run(READS, tmp_path / "run", bench, product)
+    assert len(bench.asked) == len(results.groups)
+    assert results.sound
+
+
+def test_after_ctrl_c_the_same_command_measures_what_is_left(tmp_path: Path, product: FakeProduct) -> None:
+    def interrupt(instance: FakeInstance, case: Case) -> None:
+        if case.name == "clients=8 ahead=128" and instance.name == "":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(READS, tmp_path / "run", reading(interrupt), product)
+    assert all(one.removed for one in product.made)
+    kept = {record.file: record.raw for record in RunFolder(tmp_path / "run").all("points")}
+    # Two tests of three servers, and of the third those before the one that was interrupted.
+    assert len(kept) == 2 * 3 + 2
+    bench = reading()
+    results, _ = run(READS, tmp_path / "run", bench, product)
+    assert len(bench.asked) == 12 - len(kept)
+    assert results.sound
+    assert {one.file: one.raw for one in results.measured}.items() >= kept.items()
+
+
+@pytest.mark.parametrize(("text", "gigabytes"), [(READS, "8.5"), (LOGS, "4.6")], ids=["reads", "logs"])
+def test_a_disk_that_is_too_small_is_said_with_what_is_needed(
+    tmp_path: Path, product: FakeProduct, monkeypatch: pytest.MonkeyPatch, text: str, gigabytes: str
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage(10**10, 0, 10**9))
+    with pytest.raises(RunError, match=rf"need {gigabytes} GB in .*, where 1\.0 are free: make room"):
+        run(text, tmp_path / "run", reading(), product)
+    assert not product.made
+
+
+def test_a_version_that_is_nowhere_is_said_and_others_are_measured(tmp_path: Path, product: FakeProduct) -> None:
+    results, said = run(LOGS.replace('"17"', '"lost"'), tmp_path / "run", FakeBench(written), product)
+    assert "there is no postgres lost to be had here: there are old, new" in said
+    assert len(results.coverage.failed) == 4
+    assert len(results.measured) == 8
+    assert not results.coverage.missing
+
+
+def test_a_ledger_says_what_is_unexplained_and_where_nothing_is_known(tmp_path: Path, product: FakeProduct) -> None:
+    results, _ = run(LOGS, tmp_path / "run", FakeBench(written), product)
+    assert results.sound
+    ledger = {tuple(row[:3]): row[3:] for row in rows_of(tmp_path / "run", "ledger")}
+    test, mysql = "bytes=100 clients=1", "mysql 9 sync=buffered sector_bytes=512 binlog=True"
+    # Bytes of the row, of the log, written, who says it, disk, in files, file system, unexplained.
+    postgres = "postgres 18 sync=fdatasync sector_bytes=512"
+    assert ledger[postgres, test, "wal"] == ["100", "300", "307", "server", "357", "307", "50", "+0.0%"]
+    assert ledger[mysql, test, "binlog"][2:] == ["-", "-", "357", "307", "50", "-"]
+    assert ledger["postgres 17 sync=fdatasync sector_bytes=512", test, "wal"][-1] == "no disk of its own"
+    first = rows_of(tmp_path / "run", "amplification")[0]
+    # Log bytes of a commit and of a sync, page, least, expected, measured, with the file system.
+    assert first[4:] == ["300", "600", "8192", "13.65", "14.65", "1.02", "1.19"]
+    assert len(rows_of(tmp_path / "run", "kernel")) == len(results.measured) == 12
