@@ -79,6 +79,7 @@ def test_recall_agrees_with_a_slow_count_of_a_window_that_wraps() -> None:
         ({"write_target": 1000, "rows_per_s": 940.0}, "rate"),
         ({"index_used": False}, "plan"),
         ({"rows_short_count": 1}, "rows"),
+        ({"rows_again_count": 1}, "rows"),
         ({"rows_gone_count": 1}, "rows"),
     ],
 )

@@ -79,6 +79,7 @@ def test_a_window_of_vectors_moves_and_the_nearest_are_found(tables: Any, datase
     raw = vector_inserts.query(tables, dataset, state, 50, 0.6)
     assert raw["recall"] > 0.95
     assert raw["rows_gone_count"] == raw["rows_short_count"] == 0
+    assert raw["rows_again_count"] == max(0, state.high - 2 * ROWS)
     assert tables.window() == (state.low, state.high)
     assert raw["index_bytes"] > 0
     # Another client found the window where nobody had told it.

@@ -39,6 +39,8 @@ def judge_load(raw: Mapping[str, Any]) -> Verdicts:
         wrong.append("plan: the index was not used")
     if raw.get("rows_short_count"):
         wrong.append(f"rows: {raw['rows_short_count']} answers had fewer rows than wanted")
+    if raw.get("rows_again_count"):
+        wrong.append(f"rows: the vectors of {raw['rows_again_count']:,} had been there before, which costs less")
     if raw.get("rows_gone_count"):
         wrong.append(f"rows: {raw['rows_gone_count']} rows were given that were not there")
     if raw.get("times_memory") is not None and raw["times_memory"] < TIMES_MIN:

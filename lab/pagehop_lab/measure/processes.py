@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagehop_bench import machine
+from pagehop_lab.measure.usage import ended_cpu_s, family
 
 _PR_SET_PDEATHSIG = 1
 
@@ -43,6 +44,24 @@ def cost(processes: Iterable[int]) -> Cost:
         bytes_read += machine.io_counter("read_bytes", process)
         bytes_written += machine.io_counter("write_bytes", process)
     return Cost(cpu_s, switches, bytes_read, bytes_written)
+
+
+class ServerLook:
+    """What a server has cost so far, with processes that come and go, such as those that clean up."""
+
+    def __init__(self, server: int) -> None:
+        """`server` is the first process, the parent of the others."""
+        living = family(server)
+        self._cpu_s = sum(map(cpu_seconds, living)) + ended_cpu_s(server)
+        # Whoever ends leaves these to the parent, but its switches to nobody.
+        self._bytes = [sum(machine.io_counter(name, one) for one in living) for name in ("read_bytes", "write_bytes")]
+        self._switches = {one: _switches(one) for one in living}
+
+    def __sub__(self, before: ServerLook) -> Cost:
+        known = before._switches
+        switches = sum(count - known.get(one, 0) for one, count in self._switches.items())
+        read, written = (now - then for now, then in zip(self._bytes, before._bytes, strict=True))
+        return Cost(self._cpu_s - before._cpu_s, switches, read, written)
 
 
 def end_with_parent(by: signal.Signals) -> None:

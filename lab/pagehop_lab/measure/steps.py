@@ -20,7 +20,7 @@ from pagehop_bench.postgres.servers import on_one_core
 from pagehop_lab.measure import clients, oltp
 from pagehop_lab.measure.clients import Rows
 from pagehop_lab.measure.oltp import MeasureError
-from pagehop_lab.measure.processes import Cost, cost, machine_busy_s
+from pagehop_lab.measure.processes import Cost, ServerLook, cost, machine_busy_s
 from pagehop_lab.measure.usage import family
 
 _READY_S = 60.0
@@ -146,7 +146,7 @@ def carry_out(server: int | None, rows: Rows, state: State, step: Step, around: 
             _begin(processes[int(step.asks) :], shared, len(processes))
             members = [] if server is None else family(server)
             with contextlib.nullcontext() if around is None else around(members):
-                spent = _watch(members, processes, shared, step)
+                spent = _watch(server, processes, shared, step)
             shared.stop.set()
             for process in processes:
                 process.join(_READY_S)
@@ -185,9 +185,10 @@ def _begin(processes: Sequence[Any], shared: _Shared, waiting: int) -> None:
         time.sleep(0.01)
 
 
-def _watch(members: Sequence[int], processes: Sequence[Any], shared: _Shared, step: Step) -> Spent:
+def _watch(server: int | None, processes: Sequence[Any], shared: _Shared, step: Step) -> Spent:
     own = [process.pid for process in processes]
-    spent, used, busy_s, wall_s = cost(members), cost(own), machine_busy_s(), time.time()
+    before = None if server is None else ServerLook(server)
+    used, busy_s, wall_s = cost(own), machine_busy_s(), time.time()
     shared.ready.wait()
     begun_s = time.monotonic()
     while time.monotonic() - begun_s < step.seconds:
@@ -197,9 +198,10 @@ def _watch(members: Sequence[int], processes: Sequence[Any], shared: _Shared, st
             raise _ClientFailedError("a client failed in the middle")
         time.sleep(0.01)
     elapsed_s = time.monotonic() - begun_s
-    spent, used, busy_s = cost(members) - spent, cost(own) - used, machine_busy_s() - busy_s
+    spent = None if server is None or before is None else ServerLook(server) - before
+    used, busy_s = cost(own) - used, machine_busy_s() - busy_s
     shared.stop.set()
-    return Spent(begun_s, elapsed_s, spent if members else None, used, busy_s, time.time() - wall_s - elapsed_s)
+    return Spent(begun_s, elapsed_s, spent, used, busy_s, time.time() - wall_s - elapsed_s)
 
 
 def raw_of(moved: Moved, count: int) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def of_processes(processes: Sequence[int]) -> Usage:
     """The usage of this process and of others, with all that descends from them."""
     own = of_this_process()
     others = [one for process in processes for one in family(process)]
-    cpu_s = sum(_cpu_s(one, with_ended=one in processes) for one in others)
+    cpu_s = sum(_cpu_s(one) for one in others) + sum(map(ended_cpu_s, processes))
     return Usage(
         own.cpu_s + cpu_s, own.switches, own.bytes_read + sum(machine.io_counter("read_bytes", one) for one in others)
     )
@@ -52,14 +52,22 @@ def bytes_read(process: int) -> int:
     return sum(machine.io_counter("read_bytes", one) for one in family(process))
 
 
-def _cpu_s(process: int, *, with_ended: bool) -> float:
-    """CPU seconds of a process; with those of its children that ended, if wanted, such as a server's connections."""
+def ended_cpu_s(process: int) -> float:
+    """CPU seconds of those children of a process that ended, such as a server's connections."""
+    return _ticks_s(process, 13, 15)
+
+
+def _cpu_s(process: int) -> float:
+    return _ticks_s(process, 11, 13)
+
+
+def _ticks_s(process: int, first: int, end: int) -> float:
+    """Some of fields 14 to 17 of proc(5), which count ticks: coarse, but a measurement has many."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0
-    # Fields 14 to 17 of proc(5), in ticks: coarse, but a measurement has many.
-    return sum(map(int, fields[11 : 15 if with_ended else 13])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[first:end])) / os.sysconf("SC_CLK_TCK")
 
 
 def family(process: int) -> list[int]:

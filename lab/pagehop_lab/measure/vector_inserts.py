@@ -17,6 +17,9 @@ from pagehop_lab.measure.vector_rows import Float32, VectorRows
 TABLE = "items"
 INDEX = "items_embedding"
 K = 10
+# Vectors for each row of the window: an index finds the place of one that it has had before, dead or not, for less
+# than that of a new one.
+VECTORS_PER_ROW = 12
 _JUDGED = 1000
 
 
@@ -56,7 +59,8 @@ def load(tables: Tables, dataset: Dataset, rows: int, timeout_s: float) -> dict[
 
 def write(tables: Tables, dataset: Dataset, state: State, commit_rows: int, seconds: float) -> dict[str, Any]:
     """Inserts and deletes as fast as they go (l.i1, l.i2)."""
-    return inserts.write(tables.pid, _rows(tables, dataset), state, commit_rows, seconds)
+    raw = inserts.write(tables.pid, _rows(tables, dataset), state, commit_rows, seconds)
+    return raw | {"rows_again_count": _again(state, dataset)}
 
 
 def query(tables: Tables, dataset: Dataset, state: State, rate: float, seconds: float) -> dict[str, Any]:
@@ -75,6 +79,7 @@ def query(tables: Tables, dataset: Dataset, state: State, rate: float, seconds: 
         "index_bytes": tables.index_bytes(),
         "recall": float(judged.recall.mean()),
         "recall_judged": len(chosen),
+        "rows_again_count": _again(state, dataset),
         "rows_gone_count": judged.gone_count,
         "rows_short_count": judged.short_count,
         "index_used": index_used,
@@ -86,6 +91,11 @@ def query(tables: Tables, dataset: Dataset, state: State, rate: float, seconds: 
 def _rows(tables: Tables, dataset: Dataset) -> VectorRows:
     base, queries = (dataset.folder / f"{name}.npy" for name in ("base", "queries"))
     return tables.rows(base, queries)
+
+
+def _again(state: State, dataset: Dataset) -> int:
+    """Rows so far whose vectors had been there before."""
+    return max(0, state.high - len(dataset.base))
 
 
 def _moves(batches: Float64, first: int) -> Moves:

@@ -226,7 +226,7 @@ def _looked_at_again(state: State, window: Callable[[], tuple[int, int]]) -> Ite
 
 @dataclass
 class VectorInserts:
-    """The same on a table of vectors; rows that come are those after the ones that are there, round and round."""
+    """The same on a table of vectors; rows that come are those after the ones that are there."""
 
     plan: ServersPlan
     _states: dict[int, State] = field(default_factory=dict)
@@ -235,8 +235,8 @@ class VectorInserts:
     def _dataset(self) -> data.Dataset:
         load = self.plan.load
         assert isinstance(load, VectorLoad)
-        # Twice as many as are there at any time: none is there twice.
-        return data.prepare(load.dataset, None, 2 * load.rows, load.queries, None, self.plan.seed, lambda _: None)
+        rows = vector_inserts.VECTORS_PER_ROW * load.rows
+        return data.prepare(load.dataset, None, rows, load.queries, None, self.plan.seed, lambda _: None)
 
     def load(self, instance: Any) -> dict[str, Any]:
         load = self.plan.load

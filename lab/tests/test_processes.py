@@ -1,0 +1,48 @@
+"""What processes have cost, those that end meanwhile included."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from pagehop_lab.measure.processes import ServerLook
+
+# A parent that has a child work for so long, waits for it, and stays. Both do something before they say so.
+PARENT = """
+import subprocess, sys
+child = "import time\\nwhile time.process_time() < 0.4: pass"
+print(flush=True)
+sys.stdin.readline()
+subprocess.run([sys.executable, "-c", child])
+print(flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_child_that_came_and_went_has_cost_what_it_did() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        before = ServerLook(parent.pid)
+        parent.stdin.write("\n")
+        parent.stdin.flush()
+        parent.stdout.readline()
+        assert 0.35 < (ServerLook(parent.pid) - before).cpu_s < 1
+
+
+def test_a_child_that_ends_is_not_taken_off() -> None:
+    with subprocess.Popen(
+        ["sh", "-c", f"{sys.executable} -c 'import time\nwhile time.process_time() < 0.4: pass'; read line"],
+        stdin=subprocess.PIPE,
+    ) as parent:
+        time.sleep(0.2)
+        before = ServerLook(parent.pid)
+        time.sleep(1)
+        cost = ServerLook(parent.pid) - before
+        parent.communicate(b"\n")
+        assert cost.cpu_s >= 0
+        assert cost.switches >= 0
