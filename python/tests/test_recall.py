@@ -167,6 +167,22 @@ def test_rows_that_train_the_model_have_it_calibrated(vectors: Float32, tmp_path
         assert (measured.rows, measured.changes) == (ROWS, 0)
 
 
+def test_rows_that_double_the_index_have_it_calibrated(vectors: Float32, tmp_path: Path) -> None:
+    with pagehop.build(tmp_path / "items", vectors[:2000], write=True) as index:
+        index.add(range(10_000, 11_999), rows(1999, 8))
+        measured = index.info().calibration
+        assert measured is not None
+        assert (measured.rows, measured.changes) == (2000, 1999)
+        index.add([20_000], rows(1, 9))
+        measured = index.info().calibration
+        assert measured is not None
+        assert (measured.rows, measured.changes) == (4000, 0)
+        # Nobody is warned.
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            index.search(vectors[0], recall=0.9)
+
+
 def test_a_calibration_by_queries_stays_until_the_next(vectors: Float32, tmp_path: Path) -> None:
     with pagehop.create(tmp_path / "items", DIM) as index:
         index.add(range(400), vectors[:400])

@@ -252,6 +252,30 @@ fn a_change_that_makes_an_index_large_enough_or_trains_it_wants_it_calibrated() 
 }
 
 #[test]
+fn a_change_that_doubles_a_file_wants_it_calibrated() {
+    let rows = Rows::new(DIM, embeddings(DIM, 1200, 1));
+    let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
+    let mut add = |ids: std::ops::Range<u64>, calibration: Option<Calibration>| {
+        let known = Index::open(pages.clone()).unwrap();
+        let vectors = embeddings(DIM, (ids.end - ids.start) as usize, ids.start);
+        let mut writer = pages.writer();
+        let mut change = known.change(&mut writer).unwrap();
+        calibration.into_iter().for_each(|found| change.set_calibration(found).unwrap());
+        change.add(&ids.collect::<Vec<_>>(), &vectors, &mut no_progress()).unwrap();
+        let wants = change.wants_calibration();
+        change.finish().unwrap();
+        wants
+    };
+    let by_rows = calibrated(&index(&rows, Metric::L2));
+    assert!(!add(10_000..11_199, Some(by_rows.clone())), "a row is missing");
+    assert!(!add(10_000..10_001, None), "that one was there");
+    assert!(add(20_000..20_001, None));
+    assert!(!add(20_001..20_002, None), "once");
+    let by_queries = Calibration { by_queries: true, rows: 2000, ..by_rows };
+    assert!(!add(30_000..34_000, Some(by_queries)), "vectors of the data are no substitute for queries");
+}
+
+#[test]
 fn too_few_rows_and_impatient_callers_are_told_so() {
     let rows = Rows::new(DIM, embeddings(DIM, CALIBRATED_ROWS_MIN as usize - 1, 1));
     assert_eq!(index(&rows, Metric::L2).calibrate(&[], 2, &mut no_progress()).unwrap(), None);

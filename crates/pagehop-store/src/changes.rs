@@ -30,7 +30,7 @@ pub fn create(path: &Path, dim: usize, metric: Metric, seed: u64, overwrite: boo
 /// Adds rows, replacing those of the same ids; see [`Change::add`]. With a `mark`, the index carries it from then
 /// on ([`pagehop_engine::Info`]): an import that notes how far it is can go on after a crash where it was.
 ///
-/// Where the rows trained the model anew, or made an index large enough for it, it is calibrated as at the end of a build, once they
+/// Where the rows trained the model anew, made an index large enough for it, or doubled it, it is calibrated as at the end of a build, once they
 /// are in: that is a transaction of its own, and nobody's loss if it does not come to be, because `progress` says so or for any
 /// other reason. A calibration by a user's queries stays, for vectors of the data are no substitute for them;
 /// [`pagehop_engine::Info`] says how much has changed since.

@@ -17,7 +17,7 @@ use super::scan::{Bounds, scan};
 use super::search::EVIDENCE_ROWS;
 use super::{Change, Index, OnProgress, Progress, SearchOptions};
 use crate::page::{Pages, PagesMut, Reader};
-use crate::{Error, threads};
+use crate::{Error, RowIds, threads};
 
 /// Fewest rows on which settings can be told apart.
 pub const CALIBRATED_ROWS_MIN: u64 = 1000;
@@ -158,14 +158,20 @@ impl<P: Pages> Index<P> {
 }
 
 impl<W: PagesMut> Change<'_, W> {
-    /// Whether the index is to be calibrated once this change has taken place: the change makes it large enough, or has trained its model
-    /// anew. Not if it was calibrated by a user's queries, for which vectors of the data are no substitute.
+    /// Whether the index is to be calibrated once this change has taken place: the change makes it large enough, has trained its model
+    /// anew, or doubles the rows that it was calibrated with, unless the host has a VACUUM, which sees to that. Not if it was calibrated
+    /// by a user's queries, for which vectors of the data are no substitute.
     pub fn wants_calibration(&self) -> bool {
-        let known = self.meta.calibration.as_deref();
-        let is_grown = known.is_none() && self.rows_before < CALIBRATED_ROWS_MIN;
+        let passes = |rows: u64| self.rows_before < rows && self.rows() >= rows;
         let is_trained = self.meta.change.model_start != self.model_before;
-        self.rows() >= CALIBRATED_ROWS_MIN
-            && (is_grown || is_trained && known.is_none_or(|known| !known.by_queries))
+        match self.meta.calibration.as_deref() {
+            None => passes(CALIBRATED_ROWS_MIN) || is_trained && self.rows() >= CALIBRATED_ROWS_MIN,
+            Some(known) if known.by_queries => false,
+            Some(known) => {
+                let is_doubled = self.meta.row_ids == RowIds::Mapped && passes(known.rows.saturating_mul(2));
+                is_doubled || is_trained && self.rows() >= CALIBRATED_ROWS_MIN
+            }
+        }
     }
 
     /// Stores what [`Index::calibrate`] measured, in place of what was measured before.
