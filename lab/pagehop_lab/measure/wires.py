@@ -99,6 +99,8 @@ class PostgresWire:
         return _checked(self._wire.exec_prepared(name, parameters, [1] * len(parameters), 1))
 
     def numbers(self, statement: str) -> PostgresNumbers:
+        if self._wire.ssl_in_use:
+            raise RuntimeError("the connection is encrypted, which is not spoken here: add sslmode=disable to the URL")
         places = [int(place) for place in re.findall(r"\$(\d+)", statement)]
         name = b"n%d" % self._prepared
         self._prepared += 1
@@ -181,7 +183,7 @@ class MysqlWire:
 
     def numbers(self, statement: str) -> MysqlNumbers:
         text, places = re.subn(r"\$\d+", "?", statement)
-        return MysqlNumbers(self.prepared(text, [WHOLE] * places), struct.Struct(f"<{places}q"))
+        return MysqlNumbers(self.prepared(text, [WHOLE] * places), places)
 
 
 @dataclass(frozen=True)
@@ -209,15 +211,52 @@ class MysqlPrepared:
         return found
 
 
-@dataclass(frozen=True)
 class MysqlNumbers:
-    """A prepared statement whose parameters are whole numbers."""
+    """A prepared statement whose parameters are whole numbers. Rows of its answers are counted, not taken apart."""
 
-    prepared: MysqlPrepared
-    form: struct.Struct
+    def __init__(self, prepared: MysqlPrepared, places: int) -> None:
+        self._socket = prepared.socket
+        length = (len(prepared.head) + 8 * places).to_bytes(3, "little")
+        self._head = length + b"\0" + prepared.head
+        self._form = struct.Struct(f"<{places}q")
+        # What an answer with rows begins with, the same every time: how many columns there are, and which.
+        self._columns: bytes | None = None
 
     def ask(self, numbers: tuple[int, ...]) -> int:
-        return len(self.prepared.rows(self.form.pack(*numbers)))
+        self._socket.sendall(self._head + self._form.pack(*numbers))
+        said = self._more(b"")
+        columns = self._columns
+        if columns is None or not said.startswith(columns):
+            said, columns = self._learned(said)
+        rows, at = 0, len(columns)
+        while True:
+            while len(said) < at + 5 or len(said) < (after := at + 4 + int.from_bytes(said[at : at + 3], "little")):
+                said = self._more(said)
+            first = said[at + 4]
+            if first == _ERROR or (first == _END and after - at <= 4 + _END_BYTES_MAX):
+                _checked_packet(said[at + 4 : after])
+                return rows
+            rows, at = rows + 1, after
+
+    def _more(self, said: bytes) -> bytes:
+        more = self._socket.recv(_READ_BYTES)
+        if not more:
+            raise RuntimeError("the server closed the connection")
+        return said + bytes(more)
+
+    def _learned(self, said: bytes) -> tuple[bytes, bytes]:
+        """Takes down how an answer begins; the answer, as far as it came, and that."""
+        at, left = 0, 1
+        while left:
+            while len(said) < at + 5 or len(said) < at + 4 + int.from_bytes(said[at : at + 3], "little"):
+                said = self._more(said)
+            after = at + 4 + int.from_bytes(said[at : at + 3], "little")
+            packet = _checked_packet(said[at + 4 : after])
+            # After the count the columns and an end.
+            left = packet[0] + 1 if at == 0 else left - 1
+            at = after
+        self._columns = said[:at]
+        return said, self._columns
 
 
 def _send(socket: Any, message: bytes) -> None:
