@@ -1,11 +1,10 @@
-//! Open indexes of this backend: the model of an index is some thirty pages, which a scan should not read each
-//! time.
+//! Open indexes of this backend: the model of an index is some thirty pages and takes milliseconds to prepare, which a scan should not
+//! do each time.
 //!
-//! The relation cache keeps a token for us (`rd_amcache`), which it drops whenever the index may have become
-//! another one: after REINDEX, TRUNCATE, or anything else that invalidates it. The token leads to the open index
-//! here. Lesser changes are the engine's to notice, from the meta page.
+//! They are told apart by their files: REINDEX, TRUNCATE and the like give an index a new one. The relation cache, which drops what it
+//! knows of an index whenever VACUUM brings new statistics, is not asked. Lesser changes are the engine's to notice, from the meta page.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use pagehop_engine::{Error, Index};
@@ -19,10 +18,12 @@ const MODELS_MAX: usize = 16;
 /// An open index.
 pub(crate) type OpenIndex = Rc<Index<RelationPages>>;
 
+/// An index, and its file by tablespace, database and number. While it is the index's, nobody builds another in it without [`forget`].
+type File = [u32; 4];
+
 thread_local! {
     /// Lately used first.
-    static MODELS: RefCell<Vec<(u64, OpenIndex)>> = const { RefCell::new(Vec::new()) };
-    static NEXT_TOKEN: Cell<u64> = const { Cell::new(1) };
+    static MODELS: RefCell<Vec<(File, OpenIndex)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The index that `relation` is, with the relation attached.
@@ -31,50 +32,46 @@ thread_local! {
 ///
 /// `relation` is open, of this access method, and stays open while what is begun on the index is used.
 pub(crate) unsafe fn open(relation: pg_sys::Relation) -> Result<OpenIndex, Error> {
-    // SAFETY: the relation is open; what lies in `rd_amcache` was put there below.
-    let token = unsafe { (*relation).rd_amcache.cast::<u64>().as_ref() };
-    if let Some(index) = token.and_then(|token| find(*token)) {
-        // SAFETY: the token says that this is the same index; the caller keeps the relation open.
+    // SAFETY: the relation is open.
+    let file = unsafe { file(relation) };
+    if let Some(index) = find(file) {
+        // SAFETY: the file says that this is the same index; the caller keeps the relation open.
         unsafe { index.pages().attach(relation) };
         return Ok(index);
     }
     // SAFETY: the caller keeps the relation open.
     let index = Rc::new(Index::open(unsafe { RelationPages::new(relation) })?);
-    let token = NEXT_TOKEN.replace(NEXT_TOKEN.get() + 1);
     MODELS.with_borrow_mut(|models| {
         models.truncate(MODELS_MAX - 1);
-        models.insert(0, (token, index.clone()));
+        models.insert(0, (file, index.clone()));
     });
-    // SAFETY: `rd_amcache` belongs to the access method: one chunk in `rd_indexcxt`, which the relation cache frees
-    // by itself. To read the pages may have made it drop the old token, so it is looked at anew.
-    unsafe {
-        if (*relation).rd_amcache.is_null() {
-            (*relation).rd_amcache = pg_sys::MemoryContextAlloc((*relation).rd_indexcxt, size_of::<u64>());
-        }
-        (*relation).rd_amcache.cast::<u64>().write(token);
-    }
     Ok(index)
 }
 
-fn find(token: u64) -> Option<OpenIndex> {
+fn find(file: File) -> Option<OpenIndex> {
     MODELS.with_borrow_mut(|models| {
-        let at = models.iter().position(|(known, _)| *known == token)?;
+        let at = models.iter().position(|(known, _)| *known == file)?;
         models[..=at].rotate_right(1);
         Some(models[0].1.clone())
     })
 }
 
-/// Forgets what is known of an index that is about to be built anew.
+/// Forgets what is known of an index that is about to be built anew: in the transaction that made it, it may be in the same file.
 ///
 /// # Safety
 ///
 /// `relation` is open and of this access method.
 pub(crate) unsafe fn forget(relation: pg_sys::Relation) {
-    // SAFETY: as in `open`: the chunk is ours to free.
-    unsafe {
-        let token = std::mem::replace(&mut (*relation).rd_amcache, std::ptr::null_mut());
-        if !token.is_null() {
-            pg_sys::pfree(token);
-        }
-    }
+    // SAFETY: the caller's promise.
+    let file = unsafe { file(relation) };
+    MODELS.with_borrow_mut(|models| models.retain(|(known, _)| *known != file));
+}
+
+/// # Safety
+///
+/// `relation` is open.
+unsafe fn file(relation: pg_sys::Relation) -> File {
+    // SAFETY: the caller's promise.
+    let (index, file) = unsafe { ((*relation).rd_id, (*relation).rd_locator) };
+    [index.to_u32(), file.spcOid.to_u32(), file.dbOid.to_u32(), file.relNumber.to_u32()]
 }

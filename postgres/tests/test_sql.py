@@ -18,6 +18,7 @@ from tests.items import (
     everything,
     explain,
     fill,
+    ids,
     number,
     only_by_index,
     recall,
@@ -65,6 +66,39 @@ def test_explain_analyze_counts_a_search_and_its_buffers(connection: psycopg.Con
     assert re.search(r"Buffers: shared hit=\d+", scan), plan
     if connection.info.server_version >= 180_000:
         assert "Index Searches: 1" in scan, plan
+
+
+def test_a_session_reads_the_model_once_for_each_file(connect: Connect) -> None:
+    connection, other = connect(), connect()
+    made = "SELECT id, (SELECT array_agg(random()) FROM generate_series(1, 256) WHERE id > 0)::vector(256) AS embedding"
+    run(connection, f"CREATE TABLE items AS {made} FROM generate_series(1, 2000) AS id")
+    run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
+    run(other, "SET enable_seqscan = off; SET enable_sort = off; SET pagehop.search_list = 10")
+    query = value(connection, "SELECT embedding FROM items LIMIT 1")
+    nearest = f"SELECT id FROM items ORDER BY embedding <-> '{query}' LIMIT 10"
+
+    def hits() -> int:
+        plan = explain(other, nearest, "ANALYZE, BUFFERS, COSTS off, TIMING off")
+        found = re.search(r"Index Scan.*?Buffers: shared hit=(\d+)", plan, re.DOTALL)
+        assert found is not None, plan
+        return int(found[1])
+
+    first, usual = hits(), hits()
+    assert first > usual + 3
+    for statement in ["ANALYZE items", "VACUUM (ANALYZE) items"]:
+        run(connection, statement)
+        assert hits() <= usual + 1, statement
+    run(connection, "REINDEX INDEX items_embedding")
+    assert hits() > usual + 3
+    run(connection, f"TRUNCATE items; INSERT INTO items {made} FROM generate_series(3001, 3005) AS id")
+    assert sorted(ids(other, nearest)) == [3001, 3002, 3003, 3004, 3005]
+    # What is built where another index was, in the transaction that made the table.
+    with other.transaction():
+        run(other, "CREATE TABLE fresh (LIKE items)")
+        run(other, "CREATE INDEX fresh_embedding ON fresh USING pagehop (embedding vector_l2_ops)")
+        for first in [1, 5001]:
+            run(other, f"TRUNCATE fresh; INSERT INTO fresh {made} FROM generate_series({first}, {first + 1999}) AS id")
+            assert min(ids(other, nearest.replace("items", "fresh"))) >= first
 
 
 def test_explain_settings_shows_ours(connection: psycopg.Connection) -> None:
