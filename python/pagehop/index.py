@@ -152,9 +152,10 @@ class Index:
         """Find the `k` rows nearest to one vector, or to each row of a matrix.
 
         recall: share of them to find, on average over queries like those the index was calibrated by: search_list
-            and slack are then what `calibrate`, or the build, found to reach it, for `k` up to a tenth of the rows and
-            1,000. 1 looks at every row and finds them all: its time grows with the rows, whatever the data. Where
-            nothing is given, 0.98 or the most below it that was measured.
+            and slack are then what `calibrate`, or the build, found to reach it, for `k` up to 10, 100 or
+            1,000, the largest that is no more than a tenth of the rows. 1 looks at every row and finds them all:
+            its time grows with the rows, whatever the data. Where nothing is given, 0.98 or the most below it that
+            was measured.
         search_list: candidates kept while searching; raise it for recall, lower it for speed. Without
             slack, all of them are expanded. 100 and a slack of 0.2 if nothing is given and the index was never
             calibrated.

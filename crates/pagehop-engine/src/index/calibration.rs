@@ -99,7 +99,7 @@ impl Calibration {
     /// # Errors
     ///
     /// [`Error::Argument`] for a recall that is not above 0 and below 1, or that was not reached: it names the best that was; for a
-    /// `k` above the most it was calibrated for, a tenth of the rows and at most 1,000.
+    /// `k` above the most it was calibrated for: 10, 100 or 1,000, the largest that is no more than a tenth of the rows.
     pub fn options(&self, k: usize, recall: f32) -> Result<SearchOptions, Error> {
         check_recall(recall)?;
         let most = self.k_max();
