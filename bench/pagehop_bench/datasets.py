@@ -42,10 +42,23 @@ class Dataset:
 
 def load(name: str) -> Dataset:
     """The set called `name`, from the data folder if it is there."""
+    if (DATA / name / "about.json").exists():
+        return _real(name)
     DATA.mkdir(parents=True, exist_ok=True)
     base, queries = _VECTORS[name]()
     path = Path(str(base.filename)) if isinstance(base, np.memmap) else None
     return Dataset(name, base, queries, truth.cached(base, queries, DATA / "truth", name), path)
+
+
+def _real(name: str) -> Dataset:
+    """A set that `./dev data` of the lab made; its files are described in lab/pagehop_lab/data/real/files.py."""
+    folder = DATA / name
+    base = np.load(folder / "rows.npy", mmap_mode="r")
+    path = folder / "rows.npy" if base.dtype == np.float32 else None
+    ids, distances = (np.load(folder / f"truth-l2-{part}.npy") for part in ("ids", "distances"))
+    queries = np.load(folder / "queries.npy").astype(np.float32)
+    base = base if path else base.astype(np.float32)
+    return Dataset(name, base, queries, Truth(ids.astype(np.int64), distances), path)
 
 
 def export(dataset: Dataset) -> Path:

@@ -144,7 +144,7 @@ def compare(report: Report, task: Task, index: pagehop.Index, recall: float) -> 
 
 def rate(index: pagehop.Index, queries: Float32, recall: float | None = None, search_list: int | None = None) -> float:
     start = time.process_time()
-    index.search(queries, K, search_list, threads=1, recall=recall)
+    index.search(queries, K, recall=recall, search_list=search_list, threads=1)
     return len(queries) / (time.process_time() - start)
 
 

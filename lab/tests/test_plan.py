@@ -68,7 +68,7 @@ def test_lists_of_options_are_a_grid() -> None:
         ('name = "fashion-mnist"', 'nam = "fashion-mnist"', "dataset[1].nam: there is no such key; .* mean name?"),
         ('"fashion-mnist"', '"fashion-minst"', "dataset[1].name = 'fashion-minst': .* did you mean fashion-mnist?"),
         ('"fashion-mnist"', '"generatd-96"', "dataset[1].name = 'generatd-96': .* did you mean generated-96?"),
-        ('"fashion-mnist"', '"sift"', "dataset[1].name = 'sift': .* there are fashion-mnist, generated-DIM, uniform-"),
+        ('"fashion-mnist"', '"glove"', "dataset[1].name = 'glove': .* there are fashion-mnist, generated-DIM, lsa-"),
         ('name = "mine"', 'suite = "equal-recal"', "suite = 'equal-recal': .* did you mean equal-recall?"),
         ('name = "mine"', "targets = [0.9, 95]", "targets: 95 is no recall"),
         ('name = "mine"', 'base = "faiss"', "base = 'faiss'"),

@@ -9,8 +9,11 @@ import h5py
 import numpy as np
 import pytest
 
+from pagehop_bench import datasets
 from pagehop_lab.analysis.recalls import DISTANCES
 from pagehop_lab.data import DataError, Dataset, prepare, sets
+from pagehop_lab.data.real import files
+from pagehop_lab.data.real.files import Content
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +48,31 @@ def write(path: Path, metric: str = "euclidean", **changes: Any) -> Path:
             if array is not None:
                 file[name] = array(arrays[name]) if callable(array) else array
     return path
+
+
+def test_a_real_set_that_was_made_keeps_its_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(12)
+    rows: Any = random.standard_normal((300, 6)).astype(np.float16)
+    queries: Any = random.standard_normal((20, 6)).astype(np.float16)
+    content = Content(300, [rows], queries, ("l2",), {})
+    files.make(tmp_path / "tokens-384", "tokens-384", lambda: content, lambda _: None)
+    monkeypatch.setattr(datasets, "DATA", tmp_path)
+    found, loaded = made("tokens-384"), datasets.load("tokens-384")
+    ids, distances = brute(rows.astype(np.float32), queries.astype(np.float32), "euclidean", 100)
+    for base, asked, truth_ids, truth_distances in [
+        (found.base, found.queries, found.truth_ids, found.truth_distances),
+        (loaded.base, loaded.queries, loaded.truth.ids, np.sqrt(loaded.truth.distances)),
+    ]:
+        assert base.dtype == asked.dtype == np.float32
+        assert np.array_equal(base, rows)
+        assert np.array_equal(asked, queries)
+        assert np.array_equal(truth_ids, ids)
+        assert np.allclose(truth_distances, distances, atol=1e-6)
+    some = made("tokens-384", rows=200, queries=10, metric="angular")
+    expected = brute(rows[:200].astype(np.float32), queries[:10].astype(np.float32), "angular", 100)[1]
+    assert np.allclose(some.truth_distances, expected, atol=1e-6)
+    with pytest.raises(DataError, match=r"\./dev data texts-384 makes it"):
+        made("texts-384")
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "angular"])
@@ -113,7 +141,7 @@ def test_a_file_that_is_wrong_is_refused(folder: Path, changes: dict[str, Any], 
 
 def test_a_set_that_is_not_there_is_said() -> None:
     for name, path, said in [
-        ("fashion", None, "there is no set fashion: fashion-mnist, generated-DIM, uniform-DIM, or give a path"),
+        ("fashion", None, "there is no set fashion: fashion-mnist, generated-DIM, uniform-DIM, texts-384, "),
         ("generated-0", None, "there is no set generated-0"),
         ("mine", Path("/nowhere/mine.hdf5"), "cannot read /nowhere/mine.hdf5: No such file or directory"),
         ("mine", Path(__file__), "cannot read .*test_sets.py"),

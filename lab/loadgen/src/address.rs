@@ -1,8 +1,9 @@
-//! Where a server is: `postgres://user:password@host:port/database?host=...`, as libpq reads it, or the same with
-//! `mysql://`.
+//! The address of a server: `postgres://user:password@host:port/database?host=...`, as libpq reads
+//! it, or the same with `mysql://`.
 //!
-//! A host of PostgreSQL that begins with `/` is the folder of a Unix socket. It may stand in the query part
-//! (`?host=/tmp`) or, with its slashes as `%2F`, before the port. MySQL's protocol names the socket: `?socket=/tmp/s.sock`.
+//! A PostgreSQL host that begins with `/` is the folder of a Unix socket. It can be in the query
+//! part (`?host=/tmp`) or, with its slashes as `%2F`, before the port. For MySQL's protocol, the
+//! query part names the socket: `?socket=/tmp/s.sock`.
 
 use std::fmt;
 
@@ -40,27 +41,27 @@ impl Scheme {
     }
 }
 
-/// A server, a database and who asks.
+/// A server, a database, and the user who logs in.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// The path of the Unix socket, if it is one.
+    /// The path of the Unix socket, if there is one.
     pub(crate) socket: Option<String>,
     pub(crate) user: String,
-    /// May be empty in MySQL's protocol: none is chosen then.
+    /// May be empty in MySQL's protocol: then no database is chosen.
     pub(crate) database: String,
     pub(crate) password: Option<String>,
 }
 
 impl Address {
-    /// Reads a URL; `default_user` stands in where it names none.
+    /// Reads a URL. `default_user` is used if it names no user.
     pub(crate) fn parse(scheme: Scheme, url: &str, default_user: Option<&str>) -> Result<Self, Error> {
         read(scheme, url, default_user).map_err(|what| Error::Use(format!("--url: {what}")))
     }
 }
 
-/// Names the server; never the password.
+/// Shows the server, but not the password.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.socket {
@@ -133,7 +134,7 @@ fn split_port(server: &str) -> Result<(&str, &str), String> {
     Ok(server.split_once(':').unwrap_or((server, "")))
 }
 
-/// Replaces `%2F` and its like.
+/// Decodes percent escapes such as `%2F`.
 fn decode(text: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,7 +1,8 @@
-//! Every request and its answer, for whoever counts something else than is counted here: a .npy file of int64.
+//! Every request and its answer, as a .npy file of int64, for evaluations that are not made here.
 //!
-//! A row is a request: the number of its query, its latency in nanoseconds, and the ids of its answer, -1 where there is
-//! none. Rows of one connection are in order; connections come one after the other.
+//! A row is a request: the number of its query, its latency in nanoseconds, and the ids of its
+//! answer, padded with -1. The rows of one connection are in order, and connections follow one
+//! another.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -12,24 +13,24 @@ use crate::errors::Error;
 
 /// Numbers before the ids of a row.
 const HEAD: usize = 2;
-/// What a .npy header's length is a multiple of.
+/// The length of a .npy header is a multiple of this, in bytes.
 const ALIGN: usize = 64;
 
-/// What was asked and answered on one connection, or on several.
+/// The requests and answers of one connection, or of several.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     values: Vec<i64>,
 }
 
 impl Answers {
-    /// Keeps a request: its query, and the first `rows` of the ids that came.
+    /// Records a request: its query, its latency, and the first `rows` ids of its answer.
     pub(crate) fn keep(&mut self, query: usize, latency: Duration, ids: &[Option<i64>], rows: usize) {
         self.values.push(i64::try_from(query).unwrap_or(i64::MAX));
         self.values.push(i64::try_from(latency.as_nanos()).unwrap_or(i64::MAX));
         self.values.extend((0..rows).map(|at| ids.get(at).copied().flatten().unwrap_or(-1)));
     }
 
-    /// Adds what another connection kept.
+    /// Appends the record of another connection.
     pub(crate) fn add(&mut self, other: Self) {
         self.values.extend(other.values);
     }
@@ -44,7 +45,7 @@ impl Answers {
         let width = HEAD + rows;
         let shape = format!("({}, {width})", self.values.len() / width);
         let mut header = format!("{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}, }}");
-        // Magic, version and the header's length take ten bytes, and a newline ends it.
+        // Magic, version and header length take ten bytes; a newline ends the header.
         let padding = (ALIGN - (10 + header.len() + 1) % ALIGN) % ALIGN;
         header.extend(std::iter::repeat_n(' ', padding).chain(['\n']));
         file.write_all(b"\x93NUMPY\x01\0")?;

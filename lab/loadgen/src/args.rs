@@ -1,4 +1,4 @@
-//! What may be asked for on the command line.
+//! The options of the command line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,9 +12,9 @@ const SECONDS_MAX: f64 = 1e6;
 
 /// Measure one statement of a PostgreSQL server, over and over.
 ///
-/// Connections are opened, the statement is prepared and executed once on each before the clock starts. With --rate,
-/// requests are due at that rate and latencies count from there. What was measured goes to standard output. The exit
-/// code is 1 if a request failed, 130 after Ctrl-C.
+/// Connections are opened, the statement is prepared and executed once on each before the clock
+/// starts. With --rate, requests are due at that rate and latencies count from there. What was
+/// measured goes to standard output. The exit code is 1 if a request failed, 130 after Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PostgresArgs {
     #[command(flatten)]
@@ -27,23 +27,26 @@ pub(crate) struct PostgresArgs {
 
 /// Measure one statement of a MariaDB server, over and over.
 ///
-/// As `postgres` does, with `?` for the parameter: SELECT id FROM items ORDER BY VEC_DISTANCE_EUCLIDEAN(embedding, ?)
-/// LIMIT 10. A setting is one of the session, such as mhnsw_ef_search=20; a required index is the key that EXPLAIN names.
+/// As `postgres` does, with `?` for the parameter: SELECT id FROM items ORDER BY
+/// VEC_DISTANCE_EUCLIDEAN(embedding, ?) LIMIT 10. A setting is one of the session, such as
+/// mhnsw_ef_search=20; a required index is the key that EXPLAIN names.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MysqlArgs {
     #[command(flatten)]
     pub(crate) args: Args,
 }
 
-/// What every kind of server can be asked for.
+/// The options for every kind of server.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where the server is: postgres://user@host:port/database, or postgres://user@/database?host=/folder/of/socket;
-    /// mysql://user@host:port/database, or mysql://user@/database?socket=/path/of/socket
+    /// Where the server is: postgres://user@host:port/database, or
+    /// postgres://user@/database?host=/folder/of/socket; mysql://user@host:port/database, or
+    /// mysql://user@/database?socket=/path/of/socket
     #[arg(long)]
     pub(crate) url: String,
 
-    /// The statement, with at most one parameter: "SELECT id FROM items ORDER BY embedding <-> $1 LIMIT 10"
+    /// The statement, with at most one parameter: "SELECT id FROM items ORDER BY embedding <-> $1
+    /// LIMIT 10"
     #[arg(long)]
     pub(crate) statement: String,
 
@@ -95,7 +98,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     pub(crate) require_index: Option<String>,
 
-    /// Write every request to this .npy file: its query, its latency in nanoseconds, the ids of its answer
+    /// Write every request to this .npy file: its query, its latency in nanoseconds, the ids of its
+    /// answer
     #[arg(long, value_name = "FILE")]
     pub(crate) answers: Option<PathBuf>,
 
@@ -105,7 +109,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// How long to measure.
+    /// The length of the measurement.
     pub(crate) fn length(&self) -> Result<Length, Error> {
         match (self.count, self.seconds.unwrap_or(SECONDS)) {
             (Some(0), _) => Err(Error::Use("--count 0 measures nothing".to_string())),

@@ -1,4 +1,4 @@
-//! What a measurement needs of a connection, whatever the protocol, and the socket below it.
+//! The connection trait that measurements use, for any protocol, and the socket below it.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -17,32 +17,33 @@ pub(crate) type Rows = Vec<Vec<Option<String>>>;
 
 /// A connection that is ready for a query.
 pub(crate) trait Client: Sized + Send {
-    /// The URLs that lead to such a server.
+    /// The kind of URL of such a server.
     const SCHEME: Scheme;
 
     /// Connects and logs in.
     fn open(address: &Address) -> Result<Self, Trouble>;
 
-    /// The server's version as it says it.
+    /// The version that the server reports.
     fn server_version(&self) -> &str;
 
     /// Runs `sql`, without preparing it.
     fn simple(&mut self, sql: &str) -> Result<Rows, Trouble>;
 
-    /// Prepares the statement; its parameter has the type `wanted`, or the server's choice.
+    /// Prepares the statement. Its parameter has the type `wanted`, or the type that the server
+    /// chooses.
     fn prepare(&mut self, sql: &str, wanted: Option<ParameterType>) -> Result<Prepared, Error>;
 
-    /// Executes the prepared statement. `ids` becomes the integers of the first column, `None` where it is null
-    /// or another type.
+    /// Executes the prepared statement. `ids` becomes the integers of the first column, `None`
+    /// where it is null or another type.
     fn execute(&mut self, parameter: Option<&[u8]>, ids: &mut Vec<Option<i64>>) -> Result<(), Trouble>;
 
-    /// The statement that makes a setting.
+    /// The SQL statement that makes a setting.
     fn set_sql(setting: &Setting) -> String;
 
-    /// The statement that gives the setting `name`.
+    /// The SQL statement that shows the setting `name`.
     fn show_sql(name: &str) -> String;
 
-    /// What the server would do with the prepared statement `sql` and the first of `queries`.
+    /// The plan of the prepared statement `sql` with the first of `queries`.
     fn plan(&mut self, sql: &str, queries: Option<&Queries>) -> Result<Plan, Trouble>;
 
     /// The plans of this connection so far, where the server counts them.
@@ -50,30 +51,31 @@ pub(crate) trait Client: Sized + Send {
         None
     }
 
-    /// Brings what this connection counted to the statistics that everybody sees.
+    /// Flushes the counters of this connection to the shared statistics of the server.
     fn publish(&mut self) -> Result<(), Trouble> {
         Ok(())
     }
 
-    /// Blocks that were read so far, and those that were in the server's buffers.
+    /// Blocks read so far, and blocks found in the server's buffers.
     fn blocks(&mut self) -> Result<(f64, f64), Trouble>;
 
-    /// What works for this connection in the server; it must run on this machine.
+    /// The process or thread of the server for this connection. The server must run on this
+    /// machine.
     fn worker(&mut self) -> Result<Worker, Error>;
 
-    /// Runs `sql` and gives the first column of its first row.
+    /// Runs `sql` and returns the first column of its first row.
     fn simple_value(&mut self, sql: &str) -> Result<String, Trouble> {
         let first = self.simple(sql)?.into_iter().next().and_then(|row| row.into_iter().next().flatten());
         first.ok_or_else(|| Trouble::Refused(format!("{sql}: no row came back")))
     }
 }
 
-/// What the server says about a prepared statement.
+/// The server's description of a prepared statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prepared {
     /// The type of its parameter, if it has one.
     pub(crate) parameter: Option<ParameterType>,
-    /// The first column of its rows, if it gives rows.
+    /// The first column of its rows, if it returns rows.
     pub(crate) column: Option<Column>,
 }
 
@@ -84,12 +86,12 @@ pub(crate) struct Column {
     pub(crate) is_integer: bool,
 }
 
-/// Why something did not work.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// The server says no; the connection goes on.
+    /// The server refused the request. The connection can still be used.
     Refused(String),
-    /// The connection is of no use any more.
+    /// The connection cannot be used any more.
     Lost(String),
 }
 
@@ -100,21 +102,21 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// What a protocol's reader says is the end of a connection.
+/// An error of a protocol reader ends the connection.
 impl From<String> for Trouble {
     fn from(text: String) -> Self {
         Self::Lost(text)
     }
 }
 
-/// What a server or a connection said, as the end of the command.
+/// An error of a server or a connection, as the error of the command.
 impl From<Trouble> for Error {
     fn from(trouble: Trouble) -> Self {
         Self::Failure(trouble.to_string())
     }
 }
 
-/// Says what was being done when the server or the connection said something.
+/// Adds to an error what was being done.
 pub(crate) fn during(what: impl fmt::Display) -> impl FnOnce(Trouble) -> Error {
     move |trouble| Error::from(trouble).during(what)
 }
@@ -160,11 +162,12 @@ impl Read for Socket {
     }
 }
 
-/// A server that answers each group of bytes that arrives with the next of `answers`; it gives back what it heard.
+/// A fake server: it answers each group of bytes with the next of `answers`, and returns what it
+/// received.
 #[cfg(test)]
 pub(crate) fn scripted(answers: &'static [&'static [u8]]) -> (Socket, std::thread::JoinHandle<Vec<Vec<u8>>>) {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
-    // A script that is too short fails instead of waiting.
+    // If the script is too short, the test fails instead of waiting forever.
     ours.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
     let server = std::thread::spawn(move || {
         let mut heard = Vec::new();

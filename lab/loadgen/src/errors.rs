@@ -1,4 +1,4 @@
-//! What ends the command early, and the exit code it ends with.
+//! The errors that end the command early, and their exit codes.
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -6,16 +6,16 @@ use std::process::ExitCode;
 /// Why the command ends early.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// What was asked for cannot be.
+    /// Wrong use: the options cannot be satisfied.
     Use(String),
-    /// It could not be done.
+    /// The measurement failed.
     Failure(String),
-    /// Ctrl-C, or a request to terminate; what was measured until then has been printed.
+    /// Ctrl-C or a request to terminate. Results so far were printed.
     Interrupted,
 }
 
 impl Error {
-    /// This error with `before` in front: what was being done.
+    /// This error, prefixed with what was being done.
     pub(crate) fn during(self, before: impl Display) -> Self {
         match self {
             Self::Use(text) => Self::Use(format!("{before}: {text}")),
@@ -24,14 +24,14 @@ impl Error {
         }
     }
 
-    /// Says what happened and gives the exit code.
+    /// Prints the error and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let (text, code) = match self {
             Self::Use(text) => (text.as_str(), 2),
             Self::Failure(text) => (text.as_str(), 1),
             Self::Interrupted => ("interrupted", 130),
         };
-        // Nowhere is left to complain if this fails.
+        // There is nowhere to report an error of this write.
         let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("error: {text}\n").as_bytes());
         ExitCode::from(code)
     }

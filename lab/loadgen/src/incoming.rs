@@ -1,12 +1,12 @@
-//! Bytes from a server, cut into messages: what the protocols have in common on the way in.
+//! Splits bytes from a server into messages: the common part of the protocols' readers.
 //!
-//! A message is a header of fixed size, which says how long the body behind it is. What comes in is not trusted: a
-//! length that cannot be, or a body that ends early, is an error.
+//! A message is a header of fixed size, which holds the length of the body, and the body. The input
+//! is not trusted: an impossible length or a body that ends early is an error.
 
 use std::io::{ErrorKind, Read};
 use std::ops::Range;
 
-/// Messages from a server; holds what was read beyond the current one.
+/// Messages from a server. Buffers bytes beyond the current message.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     buffer: Vec<u8>,
@@ -19,7 +19,8 @@ impl Incoming {
         Self { buffer: vec![0; 1 << 14], body: 0..0, filled: 0 }
     }
 
-    /// Brings the next message and gives its header; `body_bytes` reads the length of the body in it.
+    /// Reads the next message and returns its header. `body_bytes` takes the length of the body
+    /// from the header.
     pub(crate) fn next_message<const HEADER: usize>(
         &mut self,
         from: &mut impl Read,
@@ -41,7 +42,7 @@ impl Incoming {
         Fields { rest: &self.buffer[self.body.clone()] }
     }
 
-    /// Makes `bytes` bytes from the end of the last message on available; gives where they are.
+    /// Reads until `bytes` bytes after the last message are in the buffer. Returns their position.
     fn bring(&mut self, bytes: usize, from: &mut impl Read) -> Result<usize, String> {
         let start = self.body.start;
         if self.filled - start >= bytes {
@@ -65,7 +66,8 @@ impl Incoming {
     }
 }
 
-/// A message's body, read from front to back. Each protocol adds the numbers of its own byte order.
+/// The body of a message, read from front to back. Each protocol adds the numbers of its byte
+/// order.
 #[derive(Clone, Debug)]
 pub(crate) struct Fields<'b> {
     pub(crate) rest: &'b [u8],
@@ -77,7 +79,7 @@ impl<'b> Fields<'b> {
         Ok(byte)
     }
 
-    /// A text that ends with a zero.
+    /// A zero-terminated text.
     pub(crate) fn text(&mut self) -> Result<String, String> {
         let end = self.rest.iter().position(|&byte| byte == 0).ok_or("a text without an end")?;
         let text = String::from_utf8_lossy(&self.rest[..end]).into_owned();
@@ -100,7 +102,7 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// Gives one byte for each call, as a slow network would.
+/// Returns one byte per call, like a slow network.
 #[cfg(test)]
 pub(crate) struct Drops<'b>(pub(crate) &'b [u8]);
 

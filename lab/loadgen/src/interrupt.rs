@@ -1,4 +1,5 @@
-//! Ctrl-C and requests to terminate: the first ends the measurement, the second the process.
+//! Ctrl-C and requests to terminate: the first one ends the measurement, the second ends the
+//! process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +7,7 @@ use crate::errors::Error;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on the first request is only noted.
+/// Installs the handler. From now on, the first request only sets a flag.
 pub(crate) fn listen() -> Result<(), Error> {
     let handler = || {
         if REQUESTED.swap(true, Ordering::Relaxed) {
@@ -16,7 +17,7 @@ pub(crate) fn listen() -> Result<(), Error> {
     ctrlc::set_handler(handler).map_err(|error| Error::Failure(format!("cannot listen for Ctrl-C: {error}")))
 }
 
-/// Whether there was a request.
+/// Whether a request to end was received.
 pub(crate) fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }

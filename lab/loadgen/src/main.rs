@@ -1,7 +1,7 @@
-//! Queries for a database server, and what they took: throughput, latency, recall of the same answers, and CPU on
-//! both sides.
+//! Sends queries to a database server and measures throughput, latency, recall of the same answers,
+//! and CPU on both sides.
 //!
-//! It does as little as it can for each query, so that what it measures is the server.
+//! It does as little work per query as possible, so that it measures the server.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -1,14 +1,15 @@
-//! Vectors and true neighbors from files: .fbin, .fvecs and .npy of float32; .ibin, .ivecs and .npy of integers.
+//! Vectors and true neighbors from files: .fbin, .fvecs and .npy of float32; .ibin, .ivecs and .npy
+//! of integers.
 //!
-//! A file is read whole. Lengths are checked before they are believed. A .ibin may go on with distances, one float32
-//! for each id; they are passed over.
+//! Files are read as a whole. Lengths are checked before they are used. A .ibin may have distances
+//! after the ids, one float32 per id; they are skipped.
 
 use std::fs;
 use std::path::Path;
 
 use crate::errors::Error;
 
-/// Rows of one width, one after the other.
+/// Rows of the same width, one after another.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Matrix<T> {
     pub(crate) width: usize,
@@ -16,7 +17,7 @@ pub(crate) struct Matrix<T> {
 }
 
 impl<T> Matrix<T> {
-    /// How many rows there are.
+    /// The number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.values.len() / self.width
     }
@@ -80,7 +81,7 @@ fn ending(path: &Path) -> &str {
     path.extension().and_then(|ending| ending.to_str()).unwrap_or_default()
 }
 
-/// `rows` rows of `width` numbers, which must be all there is.
+/// Reads `rows` rows of `width` numbers, which must be the whole body.
 fn exact<T, const N: usize>(
     width: usize,
     body: &[u8],
@@ -94,14 +95,15 @@ fn exact<T, const N: usize>(
     Ok(Matrix { width, values: body.as_chunks().0.iter().copied().map(number).collect() })
 }
 
-/// Two 32-bit numbers, rows and width, then the rows: width, rows' bytes, rows.
+/// Splits a file of two 32-bit numbers, rows and width, and the rows. Returns width, bytes of the
+/// rows, and number of rows.
 fn bin(bytes: &[u8]) -> Result<(usize, &[u8], usize), String> {
     let (rows, rest) = u32_of(bytes).ok_or("it has fewer bytes than its header")?;
     let (width, rest) = u32_of(rest).ok_or("it has fewer bytes than its header")?;
     Ok((width, rest, rows))
 }
 
-/// Rows that each begin with their width.
+/// Reads rows that each begin with their width.
 fn vecs<T>(bytes: &[u8], number: impl Fn([u8; 4]) -> T + Copy) -> Result<Matrix<T>, String> {
     let (width, _) = u32_of(bytes).ok_or("it has no row")?;
     let row_bytes =
@@ -124,7 +126,7 @@ fn u32_of(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((u32::from_le_bytes(*first) as usize, rest))
 }
 
-/// What a .npy file says of itself, and its numbers.
+/// The header values of a .npy file, and its numbers.
 struct Npy<'b> {
     descr: &'b str,
     rows: usize,
@@ -132,7 +134,7 @@ struct Npy<'b> {
     body: &'b [u8],
 }
 
-/// Takes apart a .npy file of two dimensions in C order.
+/// Parses a .npy file with an array of two dimensions in C order.
 fn npy(bytes: &[u8]) -> Result<Npy<'_>, String> {
     let broken = "its .npy header is broken";
     let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("it does not begin like a .npy file")?;

@@ -1,4 +1,4 @@
-//! A measurement, from the connections to the report, by whatever protocol.
+//! A measurement, from the connections to the report, for any protocol.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use crate::session::Session;
 use crate::tally::round;
 use crate::usage::{self, Usage};
 
-/// Measures what `args` say and prints it; the parameter has the type `wanted`, or the server's choice.
+/// Runs the measurement in `args` and prints the report. The parameter has the type `wanted`, or
+/// the type that the server chooses.
 pub(crate) fn run<C: Client>(args: &Args, wanted: Option<ParameterType>) -> Result<(), Error> {
     let (length, rate) = (args.length()?, args.rate()?);
     let (user, password) = C::SCHEME.variables();
@@ -57,7 +58,7 @@ fn ask<C: Client>(
     phase::run(connections, work, length, rate)
 }
 
-/// A connection that reads the statistics of the server.
+/// A connection for reading the statistics of the server.
 fn observe<C: Client>(address: &Address) -> Result<C, Error> {
     let mut observer = C::open(address).map_err(during("--blocks"))?;
     let known = observer.blocks().and_then(|_| observer.publish());
@@ -78,7 +79,8 @@ fn warm_up<C: Client>(args: &Args, session: &mut Session<C>) -> Result<(), Error
     }
 }
 
-/// What stands on the meters outside this process. What cannot be read, after a connection was lost, is none.
+/// Counters outside of this process. A counter that cannot be read, for example after a lost
+/// connection, is `None`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Meters {
     plans: Option<PlanCounts>,
@@ -107,7 +109,7 @@ impl Meters {
         }
     }
 
-    /// What was added since `before`.
+    /// The increase since `before`.
     fn since(self, before: Self) -> Self {
         Self {
             plans: self.plans.zip(before.plans).map(|(after, before)| after.since(before)),
@@ -171,7 +173,7 @@ fn print(text: &str) -> Result<(), Error> {
     }
 }
 
-/// What the exit code will say.
+/// The result of the command, which determines the exit code.
 fn conclude(report: &Report) -> Result<(), Error> {
     if let Some(text) = &report.first_error {
         let all = report.errors + report.count;

@@ -1,4 +1,4 @@
-//! MariaDB's side of a measurement: the statements that ask it about settings, plans, blocks and threads.
+//! MariaDB: the statements that read its settings, plans, blocks and threads.
 
 mod client;
 mod password;
@@ -15,7 +15,7 @@ use crate::usage::{self, Worker};
 
 pub(crate) use client::Connection;
 
-/// What the command line of a server has in it.
+/// Names of server programs in command lines.
 const SERVERS: [&str; 2] = ["mariadbd", "mysqld"];
 
 impl Client for Connection {
@@ -51,7 +51,7 @@ impl Client for Connection {
         self.ask(parameter, ids)
     }
 
-    /// A number in quotes is no number to this server.
+    /// This server does not accept a quoted number as a number.
     fn set_sql(setting: &Setting) -> String {
         let Setting { name, value } = setting;
         match value.parse::<f64>() {
@@ -70,7 +70,8 @@ impl Client for Connection {
         Ok(plan::read(&self.simple(&format!("EXECUTE IMMEDIATE {explain}{using}"))?))
     }
 
-    /// Of the whole server, by InnoDB. What a vector index keeps in its own cache is not asked for here.
+    /// Blocks of the whole server, counted by InnoDB. Reads of a vector index from its own cache
+    /// are not included.
     fn blocks(&mut self) -> Result<(f64, f64), Trouble> {
         let mut counter = |name: &str| {
             let sql = format!("SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_{name}'");
@@ -106,7 +107,7 @@ impl Client for Connection {
     }
 }
 
-/// A text as a literal.
+/// A text as an SQL literal.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }

@@ -1,15 +1,15 @@
-//! Queries as a server wants them in binary: pgvector's `vector` and `halfvec`, MariaDB's blob.
+//! Queries in the binary format of a server: pgvector's `vector` and `halfvec`, MariaDB's blob.
 //!
-//! pgvector's begin with the number of components and an unused number, 16 bits each; a vector's components are
-//! float32, a halfvec's float16, all big-endian. A blob is nothing but float32, little-endian. Queries are encoded before
-//! the clock starts.
+//! pgvector's types begin with the number of components and an unused number, 16 bits each. The
+//! components of a vector are float32, those of a halfvec float16, all big-endian. A blob is only
+//! float32, little-endian. Queries are encoded before the clock starts.
 #![expect(clippy::big_endian_bytes, reason = "pgvector's format is big-endian")]
 
 use clap::ValueEnum;
 
 use crate::matrix::Matrix;
 
-/// Most components that the format can say.
+/// Largest number of components in the format.
 const DIM_MAX: usize = i16::MAX as usize;
 
 /// A type of parameter.
@@ -19,13 +19,13 @@ pub(crate) enum ParameterType {
     Vector,
     /// pgvector's float16
     Halfvec,
-    /// MariaDB's float32, which no one has to ask for
+    /// MariaDB's float32, which is not an option of the command line
     #[value(skip)]
     Blob,
 }
 
 impl ParameterType {
-    /// The name the server knows it by.
+    /// The server's name of the type.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Vector => "vector",
@@ -34,19 +34,19 @@ impl ParameterType {
         }
     }
 
-    /// pgvector's type of that name, if it is one of these.
+    /// pgvector's type with that name, if it is one of these.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         [Self::Vector, Self::Halfvec].into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// Parameters that are ready to be sent.
+/// Encoded parameters.
 #[derive(Debug)]
 pub(crate) struct Queries {
     pub(crate) kind: ParameterType,
     pub(crate) dim: usize,
     pub(crate) encoded: Encoded,
-    /// The first one as text, which every server reads.
+    /// The first one as text, which every server can read.
     pub(crate) first_text: String,
 }
 
@@ -58,7 +58,7 @@ impl Queries {
     }
 }
 
-/// Queries of one width, ready to be sent.
+/// Encoded queries of the same width.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     bytes: Vec<u8>,
@@ -107,7 +107,7 @@ impl Encoded {
         &self.bytes[number * self.query_bytes..][..self.query_bytes]
     }
 
-    /// How many there are.
+    /// The number of queries.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() / self.query_bytes
     }
@@ -119,7 +119,7 @@ fn as_text(components: &[f32]) -> String {
     format!("[{}]", numbers.join(","))
 }
 
-/// The half nearest to a finite `x`, ties to the even one; infinite from 65520 on.
+/// The half-precision number nearest to a finite `x`, ties to even; infinite from 65520 on.
 fn f32_to_f16(x: f32) -> u16 {
     let sign = (x.to_bits() >> 16) as u16 & 0x8000;
     let magnitude = x.to_bits() & 0x7fff_ffff;

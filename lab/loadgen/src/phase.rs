@@ -1,4 +1,5 @@
-//! A phase: all connections ask at once, each from a thread, and what they counted is added up.
+//! A phase: all connections send requests at the same time, each from its own thread, and their
+//! counts are added.
 
 use std::sync::{Barrier, OnceLock};
 use std::thread;
@@ -13,7 +14,7 @@ use crate::schedule::{Length, Schedule};
 use crate::tally::Tally;
 use crate::usage;
 
-/// What is asked, and of what an answer is compared with.
+/// The requests of a phase, and what their answers are compared with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work<'w> {
     pub(crate) queries: Option<&'w Encoded>,
@@ -22,11 +23,11 @@ pub(crate) struct Work<'w> {
     pub(crate) rows: usize,
     /// The query of the first request.
     pub(crate) first_query: usize,
-    /// Whether every request and its answer are kept.
+    /// Whether every request and its answer are recorded.
     pub(crate) keep: bool,
 }
 
-/// What came out of a phase.
+/// The result of a phase.
 #[derive(Debug)]
 pub(crate) struct Phase {
     pub(crate) tally: Tally,
@@ -35,7 +36,7 @@ pub(crate) struct Phase {
     pub(crate) unsent: u64,
 }
 
-/// Runs a phase; the clock starts when every thread is there.
+/// Runs a phase. The clock starts when every thread is ready.
 pub(crate) fn run<C: Client>(
     connections: &mut [C],
     work: Work<'_>,
@@ -71,7 +72,7 @@ pub(crate) fn run<C: Client>(
     Ok(Phase { elapsed: tally.end - schedule.start(), tally, unsent })
 }
 
-/// Sends what the schedule gives until it is over, or the connection is.
+/// Sends the requests of the schedule until it ends or the connection is lost.
 fn ask_all<C: Client>(connection: &mut C, schedule: &Schedule, work: Work<'_>) -> Tally {
     let (mut tally, mut ids) = (Tally::new(), Vec::new());
     tally.answers = work.keep.then(Answers::default);

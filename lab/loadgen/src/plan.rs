@@ -1,14 +1,14 @@
-//! What the server plans for the statement, and which indexes it would scan in order.
+//! The server's plan for the statement, and the indexes that it scans in order.
 
 use serde::Serialize;
 
 use crate::errors::Error;
 
-/// A plan and what it says.
+/// A plan.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Plan {
     pub(crate) text: String,
-    /// Whether there is an index scan that gives rows in order; a bitmap scan does not.
+    /// Whether there is an index scan that returns rows in order. A bitmap scan does not.
     pub(crate) index_scan: bool,
     pub(crate) indexes: Vec<String>,
 }
@@ -28,7 +28,7 @@ impl Plan {
     }
 }
 
-/// How often the statement was planned for all parameters, and for the one at hand.
+/// How often the statement used a generic plan, and a plan for its parameter.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct PlanCounts {
     pub(crate) generic_count: i64,

@@ -1,4 +1,4 @@
-//! PostgreSQL's side of a measurement: the statements that ask it about types, plans, blocks and processes.
+//! PostgreSQL: the statements that read its types, plans, blocks and processes.
 
 mod client;
 mod plan;
@@ -17,7 +17,7 @@ pub(crate) use client::Connection;
 
 use client::STATEMENT;
 
-/// smallint, integer and bigint, by their fixed numbers in pg_type.
+/// The oids of smallint, integer and bigint in pg_type.
 const INTEGER_OIDS: [u32; 3] = [21, 23, 20];
 
 impl Client for Connection {
@@ -80,12 +80,12 @@ impl Client for Connection {
         Some(PlanCounts { generic_count: next(), custom_count: next() })
     }
 
-    /// Otherwise that takes seconds.
+    /// Otherwise PostgreSQL may take seconds to publish them.
     fn publish(&mut self) -> Result<(), Trouble> {
         self.simple("SELECT pg_stat_force_next_flush()").map(drop)
     }
 
-    /// Of the whole database.
+    /// Blocks of the whole database.
     fn blocks(&mut self) -> Result<(f64, f64), Trouble> {
         let sql = "SELECT blks_read, blks_hit FROM pg_stat_database WHERE datname = current_database()";
         let row = self.simple(sql)?.into_iter().next().unwrap_or_default();
@@ -117,7 +117,7 @@ fn type_oid(connection: &mut Connection, kind: ParameterType) -> Result<u32, Err
     found.parse().map_err(|_| Error::Failure(format!("the type {name} has the number {found:?}")))
 }
 
-/// The type of the statement's parameter, by its number in pg_type.
+/// The type of the statement's parameter, from its oid.
 fn parameter_type(
     connection: &mut Connection,
     oid: u32,

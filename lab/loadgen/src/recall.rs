@@ -1,4 +1,4 @@
-//! How many of the true neighbors an answer holds, by id.
+//! Counts the true neighbors in an answer, by id.
 
 use crate::errors::Error;
 use crate::matrix::Matrix;
@@ -11,7 +11,7 @@ pub(crate) struct Truth {
 }
 
 impl Truth {
-    /// Takes the first `k` of each row of `ids`; there must be a row for each of `queries`.
+    /// Takes the first `k` ids of each row. There must be a row for each query.
     pub(crate) fn new(ids: Matrix<i64>, k: usize, queries: usize) -> Result<Self, Error> {
         if ids.rows() != queries {
             return Err(Error::Use(format!("it has neighbors of {} queries, there are {queries}", ids.rows())));
@@ -22,13 +22,14 @@ impl Truth {
         Ok(Self { ids, k })
     }
 
-    /// True neighbors of `query` among the first `k` of `answer`; one that comes twice counts once.
+    /// The number of true neighbors of `query` among the first `k` ids of `answer`. An id that is
+    /// repeated counts once.
     pub(crate) fn found(&self, query: usize, answer: &[Option<i64>]) -> usize {
         let answer = &answer[..answer.len().min(self.k)];
         self.ids.row(query)[..self.k].iter().filter(|id| answer.contains(&Some(**id))).count()
     }
 
-    /// Neighbors that count for a query.
+    /// The number of true neighbors per query.
     pub(crate) fn k(&self) -> usize {
         self.k
     }

@@ -1,4 +1,4 @@
-//! What a run says: one line of JSON, or lines for people. Both have the same figures.
+//! The report of a run: one line of JSON, or lines for people. Both have the same figures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use crate::plan::{Plan, PlanCounts};
 use crate::tally::{Percentiles, round};
 use crate::usage::Usage;
 
-/// Everything that is known after a run. What was not measured is null.
+/// The figures of a run. What was not measured is null.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) loadgen_version: &'static str,
@@ -33,7 +33,7 @@ pub(crate) struct Report {
     /// Rows that an answer should have, and neighbors that count for recall.
     pub(crate) rows: usize,
     pub(crate) rows_short_count: u64,
-    /// Mean share of the true neighbors, by id, of the requests that were timed.
+    /// Mean recall by id, over the timed requests.
     pub(crate) recall: Option<f64>,
 
     #[serde(flatten, with = "latency")]
@@ -45,7 +45,7 @@ pub(crate) struct Report {
     pub(crate) cost: Cost,
     pub(crate) blocks: Option<Blocks>,
     pub(crate) plan: Plan,
-    /// Plans of the first connection while the clock ran.
+    /// Plan counts of the first connection while the clock ran.
     pub(crate) plans: Option<PlanCounts>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct QuerySet {
     pub(crate) param_type: &'static str,
 }
 
-/// What the requests cost.
+/// The cost of the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Cost {
     pub(crate) client_cpu_us_per_query: Option<f64>,
@@ -67,15 +67,16 @@ pub(crate) struct Cost {
     pub(crate) server_cpu_us_per_query: Option<f64>,
     pub(crate) server_switches_per_query: Option<f64>,
     pub(crate) server_preempted_per_query: Option<f64>,
-    /// All processes of the server: writers, workers and other people's connections too.
+    /// All processes of the server, including writers, workers and other connections.
     pub(crate) server_total_cpu_us_per_query: Option<f64>,
-    /// Cores that others kept busy meanwhile: neither this process nor, if it was measured, the server.
+    /// Cores that were kept busy by other processes: neither this process nor, if it was measured,
+    /// the server.
     pub(crate) other_busy_cores: Option<f64>,
     /// The load average when the clock started.
     pub(crate) load_average: Option<f64>,
 }
 
-/// Blocks of the whole database, for each request.
+/// Blocks of the whole database, per request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Blocks {
     pub(crate) read_per_query: f64,
@@ -83,8 +84,8 @@ pub(crate) struct Blocks {
 }
 
 impl Cost {
-    /// What `count` requests cost: usages of the client and of the server's connections, CPU seconds of the whole
-    /// server and of the machine.
+    /// The cost of `count` requests, from the usage of the client and of the server's connections,
+    /// and CPU seconds of the whole server and of the machine.
     pub(crate) fn new(
         count: u64,
         elapsed_s: f64,
@@ -129,7 +130,7 @@ impl Report {
         lines.add("connections", self.connections);
         lines.add("qps", format!("{:.1}", self.qps));
         for (name, measured) in [("latency_us", self.latency), ("service_us", self.service)] {
-            // In a closed loop they are the same.
+            // In a closed loop both latencies are the same.
             if let Some(us) = measured.filter(|_| name == "latency_us" || self.rate.is_some()) {
                 let Percentiles { mean, p50, p95, p99, p999, max } = us;
                 let figures = format!("mean {mean:.1}  p50 {p50:.1}  p95 {p95:.1}  p99 {p99:.1}");
@@ -181,7 +182,7 @@ impl Lines {
     }
 }
 
-/// Percentiles as `latency_us_p50` and so on.
+/// Percentiles with names like `latency_us_p50`.
 mod latency {
     pub(super) fn serialize<S: serde::Serializer>(
         measured: &Option<super::Percentiles>,
@@ -191,7 +192,7 @@ mod latency {
     }
 }
 
-/// Percentiles as `service_us_p50` and so on.
+/// Percentiles with names like `service_us_p50`.
 mod service {
     pub(super) fn serialize<S: serde::Serializer>(
         measured: &Option<super::Percentiles>,

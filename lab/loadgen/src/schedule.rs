@@ -1,26 +1,27 @@
-//! Which request comes next and when: as soon as there is room (closed loop), or at a fixed rate (open loop).
+//! Which request comes next, and when: after the previous answer (closed loop), or at a fixed rate
+//! (open loop).
 //!
-//! In an open loop a request is due when the rate says so, whether the server keeps up or not; its latency counts from
-//! there, so that a server that stands still is not asked less.
+//! In an open loop, requests are due at the rate, whether the server keeps up or not. Latency
+//! counts from the due time, so a stalled server does not hide latency (coordinated omission).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::interrupt;
 
-/// Longest sleep before a look whether to end.
+/// Longest sleep between two checks whether to end.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 /// When a phase ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Length {
-    /// After so long.
+    /// After this time.
     Time(Duration),
-    /// After so many requests.
+    /// After this number of requests.
     Count(u64),
 }
 
-/// The requests of one phase; connections take them one by one.
+/// The requests of one phase. Connections take them one by one.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     start: Instant,
@@ -34,12 +35,12 @@ pub(crate) struct Schedule {
 pub(crate) struct Ticket {
     /// Its position among the requests of the phase.
     pub(crate) number: u64,
-    /// When it was due; none in a closed loop.
+    /// The due time; `None` in a closed loop.
     pub(crate) due: Option<Instant>,
 }
 
 impl Schedule {
-    /// A phase that begins at `start`, at `rate` requests per second, or as fast as answers come.
+    /// A phase that starts at `start`, with `rate` requests per second, or as fast as answers come.
     pub(crate) fn new(start: Instant, length: Length, rate: Option<f64>) -> Self {
         Self { start, length, interval_s: rate.map(f64::recip), next: AtomicU64::new(0) }
     }
@@ -49,7 +50,7 @@ impl Schedule {
         self.start
     }
 
-    /// The next request, when it is due; none when the phase is over.
+    /// Waits for the next request to be due and returns it; `None` when the phase is over.
     pub(crate) fn next(&self) -> Option<Ticket> {
         if interrupt::requested() || self.is_late(Instant::now()) {
             return None;
@@ -69,7 +70,8 @@ impl Schedule {
         Some(Ticket { number, due: Some(due) })
     }
 
-    /// Requests that were due and were never sent, when `sent` were and the phase ended at `end`.
+    /// The number of requests that were due but never sent, if `sent` were sent and the phase ended
+    /// at `end`.
     pub(crate) fn unsent(&self, sent: u64, end: Instant) -> u64 {
         let Some(interval_s) = self.interval_s else { return 0 };
         let due = (end.duration_since(self.start).as_secs_f64() / interval_s) as u64 + 1;
@@ -80,7 +82,7 @@ impl Schedule {
         matches!(self.length, Length::Time(time) if now.duration_since(self.start) >= time)
     }
 
-    /// Most requests there can be.
+    /// Largest number of requests.
     fn count_max(&self) -> u64 {
         match (self.length, self.interval_s) {
             (Length::Count(count), _) => count,

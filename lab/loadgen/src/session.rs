@@ -1,4 +1,5 @@
-//! Everything before the clock: connections, settings, the prepared statement, queries, truth and the plan.
+//! The preparation before the clock starts: connections, settings, the prepared statement, queries,
+//! truth and the plan.
 
 use crate::address::Address;
 use crate::args::{Args, Setting};
@@ -10,25 +11,26 @@ use crate::plan::Plan;
 use crate::recall::Truth;
 use crate::usage::Worker;
 
-/// Executions on the first connection before its plan is asked for. PostgreSQL decides after five whether to plan
-/// for each parameter anew.
+/// Executions on the first connection before its plan is read. After five, PostgreSQL decides
+/// whether to use a generic plan.
 const TRIALS: usize = 6;
 
-/// Connections that are ready, and what they will be asked.
+/// Prepared connections, and what they will send.
 #[derive(Debug)]
 pub(crate) struct Session<C> {
     pub(crate) connections: Vec<C>,
-    /// What works for each connection in the server, if its CPU is measured.
+    /// The process or thread of the server for each connection, if its CPU is measured.
     pub(crate) workers: Vec<Worker>,
     pub(crate) queries: Option<Queries>,
     pub(crate) truth: Option<Truth>,
     pub(crate) plan: Plan,
-    /// Every setting that was made, as the server says it.
+    /// Every setting that was made, as the server shows it.
     pub(crate) settings: Vec<(String, String)>,
 }
 
 impl<C: Client> Session<C> {
-    /// Opens everything that `args` ask for at `address`; the parameter has the type `wanted`, or the server's choice.
+    /// Opens the connections for `args` at `address`. The parameter has the type `wanted`, or the
+    /// type that the server chooses.
     pub(crate) fn open(args: &Args, address: &Address, wanted: Option<ParameterType>) -> Result<Self, Error> {
         let vectors = args.queries.as_deref().map(matrix::read_vectors).transpose()?;
         let (first, prepared) = open_connection::<C>(args, address, wanted)?;
@@ -67,14 +69,14 @@ impl<C: Client> Session<C> {
             for _ in 0..if number == 0 { TRIALS } else { 1 } {
                 connection.execute(parameter, &mut ids).map_err(during(&what))?;
             }
-            // PostgreSQL believes every name and value of an extension that is not loaded, and drops them in silence
-            // when it comes. Now that it is there it says what is wrong.
+            // PostgreSQL accepts any setting of an extension that is not loaded, and drops invalid
+            // ones silently when it loads. Now it is loaded, and reports errors.
             set_all(connection, args)?;
         }
         Ok(())
     }
 
-    /// Asks for the plan and the settings, once the statement has loaded what it needs.
+    /// Reads the plan and the settings, after the statement has loaded what it needs.
     fn look(&mut self, args: &Args) -> Result<(), Error> {
         let connection = &mut self.connections[0];
         self.plan = connection.plan(&args.statement, self.queries.as_ref()).map_err(during("EXPLAIN"))?;
@@ -89,7 +91,7 @@ impl<C: Client> Session<C> {
     }
 }
 
-/// A connection with its settings, which has prepared the statement.
+/// Opens a connection, makes its settings and prepares the statement.
 fn open_connection<C: Client>(
     args: &Args,
     address: &Address,

@@ -1,4 +1,4 @@
-//! What one connection counted, and how the counts of several become one.
+//! The counts of one connection, and how to add those of several.
 
 use std::time::{Duration, Instant};
 
@@ -8,31 +8,31 @@ use serde::Serialize;
 use crate::answers::Answers;
 use crate::usage::Usage;
 
-/// Longest latency that is told from a longer one.
+/// Longest latency of the histogram, in nanoseconds: one hour.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
-/// Figures that a latency keeps.
+/// Significant digits of a latency.
 const DIGITS: u8 = 3;
 
-/// What was counted in one phase.
+/// The counts of one phase.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// From when a request was due, or sent, until its answer was there.
+    /// Time from when a request was due, or sent, to its answer.
     pub(crate) latency: Latencies,
-    /// From when it was sent.
+    /// Time from when it was sent to its answer.
     pub(crate) service: Latencies,
     pub(crate) errors: u64,
     pub(crate) first_error: Option<String>,
     pub(crate) rows_short: u64,
     pub(crate) neighbors_found: u64,
     pub(crate) neighbors_wanted: u64,
-    /// Every request, if they are kept.
+    /// Every request, if they are recorded.
     pub(crate) answers: Option<Answers>,
     pub(crate) usage: Option<Usage>,
     pub(crate) end: Instant,
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// Empty counts.
     pub(crate) fn new() -> Self {
         Self {
             latency: Latencies::new(),
@@ -48,7 +48,7 @@ impl Tally {
         }
     }
 
-    /// Answers that came.
+    /// The number of answers.
     pub(crate) fn count(&self) -> u64 {
         self.latency.0.len()
     }
@@ -59,7 +59,7 @@ impl Tally {
         self.first_error.get_or_insert_with(text);
     }
 
-    /// Adds what another connection counted.
+    /// Adds the counts of another connection.
     pub(crate) fn add(&mut self, other: Self) {
         self.latency.add(&other.latency);
         self.service.add(&other.service);
@@ -75,13 +75,13 @@ impl Tally {
         self.end = self.end.max(other.end);
     }
 
-    /// The share of true neighbors found; none if nobody asked.
+    /// The recall; `None` if there is no truth.
     pub(crate) fn recall(&self) -> Option<f64> {
         (self.neighbors_wanted > 0).then(|| self.neighbors_found as f64 / self.neighbors_wanted as f64)
     }
 }
 
-/// Latencies in nanoseconds, to three figures.
+/// A histogram of latencies in nanoseconds, to three digits.
 #[derive(Debug)]
 pub(crate) struct Latencies(Histogram<u64>);
 
@@ -90,7 +90,7 @@ impl Latencies {
         Self(Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("the bounds are in order"))
     }
 
-    /// Counts one; an hour and more are the same.
+    /// Counts a latency, at most one hour.
     pub(crate) fn record(&mut self, latency: Duration) {
         self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(LATENCY_NS_MAX));
     }
@@ -99,7 +99,7 @@ impl Latencies {
         self.0.add(&other.0).expect("all have the same bounds");
     }
 
-    /// The usual percentiles; none of nothing.
+    /// The usual percentiles; `None` without latencies.
     pub(crate) fn percentiles(&self) -> Option<Percentiles> {
         let us = |quantile| self.0.value_at_quantile(quantile) as f64 / 1e3;
         (!self.0.is_empty()).then(|| Percentiles {
@@ -124,7 +124,7 @@ pub(crate) struct Percentiles {
     pub(crate) max: f64,
 }
 
-/// `value` to three digits behind the point.
+/// `value` rounded to three decimals.
 pub(crate) fn round(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

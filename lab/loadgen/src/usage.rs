@@ -1,14 +1,16 @@
-//! CPU time and context switches, as /proc tells them.
+//! CPU time and context switches, from /proc.
 //!
-//! `schedstat` counts nanoseconds on a CPU; where the kernel does not keep it, `stat` counts ticks of 10 ms.
+//! `schedstat` counts nanoseconds on a CPU. If the kernel does not keep it, `stat` counts ticks of
+//! 10 ms.
 
 use std::fs;
 use std::ops::{Add, Sub};
 
-/// `stat` is in USER_HZ, which is 100 on every architecture that Linux runs a database on.
+/// The unit of `stat`, USER_HZ, is 100 per second on every architecture on which Linux runs
+/// databases.
 const TICK_S: f64 = 0.01;
 
-/// What a thread or a process has cost so far, or between two moments.
+/// The usage of a thread or a process so far, or between two times.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) cpu_s: f64,
@@ -40,22 +42,22 @@ impl Add for Usage {
     }
 }
 
-/// The calling thread; none where /proc is not mounted.
+/// The usage of the calling thread; `None` if /proc is not mounted.
 pub(crate) fn of_thread() -> Option<Usage> {
     of("/proc/thread-self")
 }
 
-/// What works for a connection in a server.
+/// The part of a server that works for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Worker {
-    /// A process of its own, with one thread, whose parent is the server's first process.
+    /// A process with one thread, whose parent is the server's first process.
     Process(u32),
     /// A thread of the server's only process.
     Thread { process: u32, thread: u32 },
 }
 
 impl Worker {
-    /// What it has cost so far; none if it is gone.
+    /// Its usage so far; `None` if it has ended.
     pub(crate) fn usage(self) -> Option<Usage> {
         match self {
             Self::Process(pid) => of_process(pid),
@@ -67,7 +69,8 @@ impl Worker {
     pub(crate) fn server_cpu_s(self) -> Option<f64> {
         match self {
             Self::Process(pid) => parent(pid).and_then(server_cpu_s),
-            // Of all its threads, and those that ended: what schedstat of a process is not.
+            // The process's own `stat` includes all threads, also those that ended; its `schedstat`
+            // does not.
             Self::Thread { process, .. } => own_s(&stat(process)?),
         }
     }
@@ -78,7 +81,8 @@ fn of_process(pid: u32) -> Option<Usage> {
     of(&format!("/proc/{pid}"))
 }
 
-/// CPU seconds of a whole server: its first process, the children of that, and those that ended.
+/// CPU seconds of a whole server: its first process, that process's children, and children that
+/// ended.
 fn server_cpu_s(postmaster: u32) -> Option<f64> {
     let mut cpu_s = of_process(postmaster)?.cpu_s + ended_children_s(&stat(postmaster)?)?;
     for entry in fs::read_dir("/proc").ok()?.flatten() {
@@ -92,7 +96,7 @@ fn server_cpu_s(postmaster: u32) -> Option<f64> {
 
 /// The parent of process `pid`.
 fn parent(pid: u32) -> Option<u32> {
-    // Field 4 of proc(5); two end with the parenthesis.
+    // Field 4 of proc(5); the name in parentheses is field 2.
     stat(pid)?.split_whitespace().nth(1)?.parse().ok()
 }
 
@@ -112,7 +116,7 @@ pub(crate) fn command_line(pid: u32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?.replace('\0', " "))
 }
 
-/// CPU seconds that the whole machine was busy, and those a hypervisor took.
+/// CPU seconds that the whole machine was busy, including time that a hypervisor stole.
 pub(crate) fn machine_busy_s() -> Option<f64> {
     busy_s(fs::read_to_string("/proc/stat").ok()?.lines().next()?)
 }
@@ -136,12 +140,12 @@ fn of(folder: &str) -> Option<Usage> {
     })
 }
 
-/// What follows the name of a process in its `stat`.
+/// The part of a process's `stat` after its name.
 fn stat(pid: u32) -> Option<String> {
     after_name(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?).map(str::to_string)
 }
 
-/// A name is in parentheses and may hold some itself.
+/// The name is in parentheses and may itself contain some.
 fn after_name(stat: &str) -> Option<&str> {
     stat.rsplit_once(')').map(|(_, after)| after)
 }

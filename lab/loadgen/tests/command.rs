@@ -1,7 +1,8 @@
-//! The whole command against a server that speaks just enough of the protocol, in a thread of the test.
+//! The whole command against a server that speaks just enough of the protocol, in a thread of the
+//! test.
 //!
-//! The server answers every execution with the ids 0 to 9, and refuses a vector that has not two components or begins
-//! with a negative one.
+//! The server answers every execution with the ids 0 to 9, and refuses a vector that has not two
+//! components or begins with a negative one.
 #![expect(clippy::big_endian_bytes, reason = "the protocol is big-endian")]
 
 use std::fs;
@@ -108,7 +109,8 @@ fn simple(sql: &str) -> Vec<u8> {
     Vec::new()
 }
 
-/// What is wrong with the parameter of a Bind: two texts, a format, a count, a length, a vector, a format.
+/// What is wrong with the parameter of a Bind: two texts, a format, a count, a length, a vector, a
+/// format.
 fn trouble(body: &[u8]) -> Option<String> {
     let vector = &body[1 + "loadgen\0".len() + 4 + 2 + 4..body.len() - 4];
     if vector[..2] != [0, 2] {

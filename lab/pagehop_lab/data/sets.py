@@ -1,12 +1,14 @@
 """Sets made ready once: rows and queries as .npy, truth beside them, in a folder named by what they are made from.
 
-`fashion-mnist`, `generated-DIM` and `uniform-DIM` are known by name; any other set is a file in ann-benchmarks' HDF5
-layout. A truth that came with a file is not believed: some queries are answered again by comparing them with every row.
+`fashion-mnist`, `generated-DIM`, `uniform-DIM` and the real sets of `./dev data` are known by name;
+any other set is a file in ann-benchmarks' HDF5 layout. A truth that came with a file is not
+believed: some queries are answered again by comparing them with every row.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -21,6 +23,7 @@ import numpy.typing as npt
 from pagehop_bench import fashion, truth
 from pagehop_bench.generate import Generator
 from pagehop_lab.analysis.recalls import DISTANCES, unit
+from pagehop_lab.data import real
 from pagehop_lab.data.check import check_truth, check_vectors
 from pagehop_lab.data.errors import DataError
 from pagehop_lab.data.hdf5 import read_hdf5
@@ -31,7 +34,7 @@ Say = Callable[[str], None]
 VARIABLE = "PAGEHOP_LAB_DATA"
 """The environment variable that names the folder where sets are kept; `data/lab` of the repository without it."""
 
-NAMED = ("fashion-mnist", "generated-DIM", "uniform-DIM")
+NAMED = ("fashion-mnist", "generated-DIM", "uniform-DIM", *real.NAMES)
 """Sets that are known by name; DIM is a number."""
 
 DEPTH = 100
@@ -80,7 +83,8 @@ class Dataset:
 def known(name: str) -> bool:
     """Whether a set is known by its name."""
     kind, _, dim = name.partition("-")
-    return name == "fashion-mnist" or (f"{kind}-" in (_GENERATED, _UNIFORM) and dim.isdigit() and 0 < int(dim) <= 4096)
+    has_dim = f"{kind}-" in (_GENERATED, _UNIFORM) and dim.isdigit() and 0 < int(dim) <= 4096
+    return has_dim or name in ("fashion-mnist", *real.NAMES)
 
 
 def data_folder() -> Path:
@@ -135,12 +139,34 @@ def _source(name: str, path: str | None) -> str:
     if path is None:
         if not known(name):
             raise DataError(f"there is no set {name}: {', '.join(NAMED)}, or give a path to an HDF5 file")
+        if name in real.NAMES:
+            return str(_about_real(name)["checksum"])
         return Generator(1).recipe() if _is_generated(name, path) else ""
     try:
         about = Path(path).stat()
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from None
     return f"{Path(path).resolve()} {about.st_size} {about.st_mtime_ns}"
+
+
+def _about_real(name: str) -> dict[str, Any]:
+    """What a real set that was made says of itself."""
+    try:
+        found: dict[str, Any] = json.loads((data_folder().parent / name / "about.json").read_text())
+    except OSError:
+        raise DataError(f"the set {name} is not there: ./dev data {name} makes it") from None
+    return found
+
+
+def _real(name: str, rows: int | None, queries: int | None, metric: str | None) -> tuple[Any, Any, Any]:
+    """Rows, queries and, for all rows and Euclidean distance, the truth of a real set."""
+    folder = data_folder().parent / name
+    base, asked = np.load(folder / "rows.npy", mmap_mode="r"), np.load(folder / "queries.npy")
+    given = None
+    if metric in (None, "euclidean") and (rows is None or rows >= len(base)):
+        ids, squares = (np.load(folder / f"truth-l2-{part}.npy")[:queries] for part in ("ids", "distances"))
+        given = ids.astype(np.int64), np.sqrt(squares)
+    return base[:rows], asked[:queries].astype(np.float32), given
 
 
 def _fill(
@@ -153,6 +179,8 @@ def _fill(
         if metric not in (None, found_metric):
             raise DataError(f"{path}: its distance is {found_metric}, the plan says {metric}")
         metric = found_metric
+    elif name in real.NAMES:
+        base, asked, given = _real(name, rows, queries, metric)
     elif name == "fashion-mnist":
         try:
             base, asked = fashion.load(data_folder().parent)

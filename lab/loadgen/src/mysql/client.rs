@@ -1,4 +1,5 @@
-//! One connection to MariaDB over a blocking socket: as little work for each query as the protocol allows.
+//! One connection to MariaDB over a blocking socket, with as little work per query as the protocol
+//! allows.
 //!
 //! A query is one write and, for an answer that fits the buffer, one read.
 
@@ -8,7 +9,7 @@ use crate::address::Address;
 use crate::client::{Rows, Socket, Trouble};
 use crate::incoming::Fields;
 
-/// Most columns that a table or a view can have.
+/// Largest number of columns of a table or a view.
 const COLUMNS_MAX: usize = 4096;
 
 /// A statement that the server has prepared.
@@ -39,7 +40,7 @@ impl Connection {
         Self::log_in(Socket::connect(address)?, address)
     }
 
-    /// Logs in over a socket that is open.
+    /// Logs in over an open socket.
     pub(super) fn log_in(socket: Socket, address: &Address) -> Result<Self, Trouble> {
         let mut new = Self {
             socket,
@@ -55,7 +56,7 @@ impl Connection {
         let proof = password::proof(password, &greeting.salt);
         new.outgoing.login(new.number, &address.user, &proof, &address.database, PLUGIN);
         new.send()?;
-        // The server may ask for another plugin, once.
+        // The server may request another plugin, once.
         for _ in 0..2 {
             let mut body = new.receive()?;
             match body.u8()? {
@@ -115,7 +116,7 @@ impl Connection {
         Ok(Statement { id, parameters, first })
     }
 
-    /// Executes the statement that is measured; `ids` becomes the integers of the first column.
+    /// Executes the measured statement. `ids` becomes the integers of the first column.
     pub(super) fn ask(&mut self, parameter: Option<&[u8]>, ids: &mut Vec<Option<i64>>) -> Result<(), Trouble> {
         ids.clear();
         self.begin();
@@ -127,7 +128,7 @@ impl Connection {
         })
     }
 
-    /// Begins an exchange.
+    /// Starts an exchange.
     fn begin(&mut self) {
         self.number = 0;
     }
@@ -139,7 +140,7 @@ impl Connection {
         sent
     }
 
-    /// Brings the next packet.
+    /// Reads the next packet.
     fn receive(&mut self) -> Result<Fields<'_>, Trouble> {
         let number = self.incoming.next(&mut self.socket)?;
         if number != self.number {
@@ -150,7 +151,7 @@ impl Connection {
         Ok(self.incoming.body())
     }
 
-    /// Gives every row to `each`, with the number of columns and the first of them.
+    /// Calls `each` with every row, the number of columns and the first column.
     fn answer(
         &mut self,
         mut each: impl FnMut(usize, &Field, Fields<'_>) -> Result<(), String>,
@@ -184,7 +185,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.outgoing.clear();
         self.outgoing.quit();
-        // The server notices a closed socket as well.
+        // If this fails, the server notices the closed socket.
         let _ = self.socket.send(self.outgoing.bytes());
     }
 }

@@ -1,13 +1,14 @@
-//! The proof of a password to `mysql_native_password`: a hash of a hash and the server's salt, by SHA-1.
+//! The proof of a password for `mysql_native_password`: a hash of a hash and the server's salt,
+//! with SHA-1.
 //!
-//! The method is weak and is what the protocol has; the password is one for tests.
+//! The method is weak, but it is what the protocol has. Passwords here are for tests only.
 
 use sha1::{Digest, Sha1};
 
-/// The one plugin that is known.
+/// The only supported plugin.
 pub(super) const PLUGIN: &str = "mysql_native_password";
 
-/// What proves `password` to a server that sent `salt`; nothing for an empty one.
+/// The proof of `password` for a server that sent `salt`; empty for an empty password.
 pub(super) fn proof(password: &str, salt: &[u8]) -> Vec<u8> {
     if password.is_empty() {
         return Vec::new();
@@ -25,7 +26,8 @@ mod tests {
     fn a_proof_is_checked_as_the_server_does() {
         let salt = [7; 20];
         let proof = proof("password", &salt);
-        // The server knows the hash of the hash, as PASSWORD() shows it. It takes the mask off, and hashes what it finds.
+        // The server knows the hash of the hash, as PASSWORD() shows it. It removes the mask and
+        // hashes the result.
         let known = Sha1::digest(Sha1::digest("password"));
         let shown: String = known.iter().map(|byte| format!("{byte:02X}")).collect();
         assert_eq!(shown, "2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19");

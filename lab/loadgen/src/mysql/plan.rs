@@ -1,4 +1,4 @@
-//! What EXPLAIN of MariaDB says: a row for each table.
+//! The output of MariaDB's EXPLAIN: one row per table.
 
 use crate::client::Rows;
 use crate::plan::Plan;
@@ -9,7 +9,8 @@ const ACCESS: usize = 3;
 const KEY: usize = 5;
 const EXTRA: usize = 9;
 
-/// The plan that EXPLAIN wrote. The key of a table that is read in the order of that key counts.
+/// The plan in the output of EXPLAIN. Only the key of a table that is read in the order of that key
+/// counts.
 pub(super) fn read(rows: &Rows) -> Plan {
     let (mut lines, mut indexes) = (Vec::new(), Vec::new());
     for row in rows {
@@ -23,7 +24,8 @@ pub(super) fn read(rows: &Rows) -> Plan {
             line += &format!(" ({extra})");
         }
         lines.push(line);
-        // Others look up values or ranges, and what is sorted afterwards was not in order.
+        // Other accesses look up values or ranges. If rows are sorted afterwards, they were not
+        // read in order.
         let sorted = column(EXTRA).is_some_and(|extra| extra.contains("filesort"));
         indexes.extend(key.filter(|_| access == "index" && !sorted).map(str::to_string));
     }

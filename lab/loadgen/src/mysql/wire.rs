@@ -1,30 +1,31 @@
-//! The packets of MySQL's protocol, as MariaDB speaks it: bytes out, bytes in, no socket.
+//! The packets of MySQL's protocol in MariaDB's dialect: encodes and decodes bytes, without a
+//! socket.
 //!
-//! A packet is the length of its body in 24 bits, a number that goes up by one within an exchange, and the body. All is
-//! little-endian. What comes in is not trusted: a body that ends early is an error, and so is one of the greatest
-//! length, which another packet would continue.
+//! A packet is the length of its body in 24 bits, a number that increases by one within an
+//! exchange, and the body. Everything is little-endian. The input is not trusted: a body that ends
+//! early is an error. So is a body of the maximal length, which would continue in another packet.
 
 use std::io::Read;
 
 use crate::incoming::{self, Fields};
 
-/// The length that says that a body goes on in another packet; none of ours does.
+/// The body length that means that the body continues in another packet. Ours never do.
 const BODY_BYTES_MAX: usize = 0xff_ffff;
 const UTF8MB4: u8 = 45;
 const BLOB: u8 = 252;
 
-/// What client and server must both be able to do: the protocol of 4.1, logging in by a plugin with a hash, and no
-/// packets that only say that something ends.
+/// Capabilities that client and server must have: protocol 4.1, login with a plugin and a hash, and
+/// no EOF packets.
 pub(super) const ABILITIES: u32 = 0x1 | 0x4 | 0x200 | 0x2000 | 0x8000 | 0x8_0000 | 0x100_0000;
 const WITH_DATABASE: u32 = 0x8;
 
-/// How an answer's body begins.
+/// First byte of an answer's body.
 pub(super) const OK: u8 = 0;
 pub(super) const NULL: u8 = 0xfb;
 pub(super) const END: u8 = 0xfe;
 pub(super) const ERROR: u8 = 0xff;
 
-/// Packets to the server, one after the other, until they are written together.
+/// Packets to the server, collected until they are written together.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     bytes: Vec<u8>,
@@ -36,12 +37,12 @@ impl Outgoing {
         &self.bytes
     }
 
-    /// Begins anew, and keeps the memory.
+    /// Clears the buffer and keeps its memory.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
     }
 
-    /// The answer to a greeting; `hash` proves the password to `plugin`.
+    /// The answer to a greeting. `hash` proves the password to `plugin`.
     pub(super) fn login(&mut self, number: u8, user: &str, hash: &[u8], database: &str, plugin: &str) {
         let abilities = ABILITIES | if database.is_empty() { 0 } else { WITH_DATABASE };
         self.packet(number, |body| {
@@ -59,7 +60,7 @@ impl Outgoing {
         });
     }
 
-    /// A body as it is.
+    /// A packet with this body.
     pub(super) fn plain(&mut self, number: u8, bytes: &[u8]) {
         self.packet(number, |body| body.extend(bytes));
     }
@@ -111,13 +112,13 @@ impl Outgoing {
 }
 
 fn text(body: &mut Vec<u8>, text: &str) {
-    // A zero ends a text; one inside would end it early.
+    // A zero byte ends a text, so zeros inside are dropped.
     body.extend(text.bytes().filter(|&byte| byte != 0));
     body.push(0);
 }
 
 fn length(body: &mut Vec<u8>, bytes: usize) {
-    /// The first length that one byte cannot say: it stands for no value.
+    /// The first length that does not fit into one byte. It stands for NULL.
     const NULL_LENGTH: usize = NULL as usize;
     match bytes {
         0..NULL_LENGTH => body.push(bytes as u8),
@@ -141,7 +142,7 @@ impl Incoming {
         Self(incoming::Incoming::new())
     }
 
-    /// Brings the next packet and gives its number.
+    /// Reads the next packet and returns its number.
     pub(super) fn next(&mut self, from: &mut impl Read) -> Result<u8, String> {
         let [_, _, _, number] = self.0.next_message(from, |mut header| match header.u24_le()? {
             BODY_BYTES_MAX => Err("an answer has a value of 16 MB; is this a MariaDB server?".to_string()),
@@ -170,7 +171,7 @@ impl<'b> Fields<'b> {
         Ok(u32::from_le_bytes([low, middle, high, 0]) as usize)
     }
 
-    /// A number of one to nine bytes.
+    /// A length-encoded number of one to nine bytes.
     pub(super) fn length(&mut self) -> Result<usize, String> {
         match self.u8()? {
             0xfc => self.u16_le().map(usize::from),
@@ -184,13 +185,13 @@ impl<'b> Fields<'b> {
         }
     }
 
-    /// A value behind its length.
+    /// A length, then a value of that length.
     pub(super) fn string(&mut self) -> Result<&'b [u8], String> {
         let bytes = self.length()?;
         self.bytes(bytes)
     }
 
-    /// A column of a row in text; none if it is null.
+    /// A column of a text row; `None` if it is null.
     pub(super) fn text_value(&mut self) -> Result<Option<&'b [u8]>, String> {
         if self.rest.first() == Some(&NULL) {
             self.u8()?;
@@ -199,7 +200,7 @@ impl<'b> Fields<'b> {
         self.string().map(Some)
     }
 
-    /// The first column of a binary row of `columns`; none if it is null.
+    /// The first column of a binary row with `columns` columns; `None` if it is null.
     pub(super) fn first_value(&mut self, columns: usize, of: &Field) -> Result<Option<&'b [u8]>, String> {
         self.u8()?; // zero
         // Two bits are never used.
@@ -218,7 +219,7 @@ impl<'b> Fields<'b> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Field {
     pub(super) name: String,
-    /// Bytes of a binary value; none if each has a length of its own.
+    /// Bytes of a binary value; `None` if every value has its own length.
     bytes: Option<usize>,
     pub(super) is_integer: bool,
     is_unsigned: bool,
@@ -248,7 +249,7 @@ impl Field {
         Ok(Self { name, bytes, is_integer, is_unsigned: flags & 0x20 != 0 })
     }
 
-    /// The integer that a binary value is; none if it is another type or too large.
+    /// The integer in a binary value; `None` if it has another type or is too large.
     pub(super) fn integer(&self, value: &[u8]) -> Option<i64> {
         if !self.is_integer {
             return None;
@@ -261,7 +262,7 @@ impl Field {
     }
 }
 
-/// What an error packet says, like the command line clients.
+/// The text of an error packet, as command line clients show it.
 pub(super) fn error_text(mut body: Fields<'_>) -> Result<String, String> {
     body.u8()?; // ERROR
     let code = body.u16_le()?;
@@ -272,7 +273,7 @@ pub(super) fn error_text(mut body: Fields<'_>) -> Result<String, String> {
     })
 }
 
-/// What a server says first.
+/// The greeting of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Greeting {
     pub(super) version: String,
@@ -296,7 +297,7 @@ impl Greeting {
         body.array::<3>()?; // character set, status
         let high = body.u16_le()?;
         let abilities = u32::from(high) << 16 | u32::from(low);
-        // MariaDB says by the lowest bit that it is MariaDB, and has the ability nevertheless.
+        // MariaDB clears the lowest bit to identify itself, but it has that capability.
         let missing = ABILITIES & !abilities & !1;
         if missing != 0 {
             return Err(format!("the server {version} lacks abilities of the protocol ({missing:#x})"));

@@ -1,4 +1,5 @@
-//! One connection to PostgreSQL over a blocking socket: as little work for each query as the protocol allows.
+//! One connection to PostgreSQL over a blocking socket, with as little work per query as the
+//! protocol allows.
 //!
 //! A query is one write (Bind, Execute, Sync) and, for an answer that fits the buffer, one read.
 
@@ -17,7 +18,7 @@ pub(super) struct Field {
     pub(super) type_oid: u32,
 }
 
-/// What the server says about a prepared statement.
+/// The server's description of a prepared statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Description {
     pub(super) parameter_oids: Vec<u32>,
@@ -39,7 +40,7 @@ impl Connection {
         Self::log_in(Socket::connect(address)?, address)
     }
 
-    /// Logs in over a socket that is open.
+    /// Logs in over an open socket.
     pub(super) fn log_in(socket: Socket, address: &Address) -> Result<Self, Trouble> {
         let (incoming, outgoing) = (Incoming::new(), Outgoing::default());
         let mut new = Self { socket, incoming, outgoing, server_version: String::new() };
@@ -83,7 +84,7 @@ impl Connection {
         Ok(rows)
     }
 
-    /// Prepares the statement; parameter types that are not given are the server's choice.
+    /// Prepares the statement. The server chooses the parameter types that are not given.
     pub(super) fn parse(&mut self, sql: &str, parameter_types: &[u32]) -> Result<Description, Trouble> {
         self.outgoing.parse(STATEMENT, sql, parameter_types);
         self.outgoing.describe(STATEMENT);
@@ -116,8 +117,8 @@ impl Connection {
         Ok(prepared)
     }
 
-    /// Executes the prepared statement. `ids` becomes the integers of the first column, `None` where it is null
-    /// or another type.
+    /// Executes the prepared statement. `ids` becomes the integers of the first column, `None`
+    /// where it is null or another type.
     pub(super) fn ask(&mut self, parameter: Option<&[u8]>, ids: &mut Vec<Option<i64>>) -> Result<(), Trouble> {
         ids.clear();
         self.outgoing.bind(STATEMENT, parameter);
@@ -161,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// Goes through the conversation of SCRAM-SHA-256, which the server asks for.
+    /// Runs the SCRAM-SHA-256 exchange that the server requested.
     fn prove(&mut self, password: &str) -> Result<(), Trouble> {
         let mut mechanisms = self.incoming.body();
         mechanisms.i32()?;
@@ -184,7 +185,7 @@ impl Connection {
         Ok(scram.check(&self.sasl(12)?)?)
     }
 
-    /// What the server says next in a conversation; `kind` is the message that it should be.
+    /// The next message of the exchange, which must be of `kind`.
     fn sasl(&mut self, kind: i32) -> Result<String, Trouble> {
         match self.incoming.next(&mut self.socket)? {
             b'E' => return Err(Trouble::Lost(error_text(&self.incoming)?)),
@@ -209,13 +210,13 @@ impl Connection {
         sent
     }
 
-    /// Gives every message to `each` until the server is ready; what it refused is told then.
+    /// Calls `each` with every message until the server is ready. A refusal is returned then.
     fn until_ready(&mut self, mut each: impl FnMut(u8, &Incoming) -> Result<(), String>) -> Result<(), Trouble> {
         let mut refused = None;
         loop {
             let tag = match self.incoming.next(&mut self.socket) {
                 Ok(tag) => tag,
-                // Its last words say more than the end of the connection.
+                // The server's last error says more than the end of the connection.
                 Err(text) => return Err(Trouble::Lost(refused.unwrap_or(text))),
             };
             match tag {
@@ -232,12 +233,12 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.outgoing.clear();
         self.outgoing.terminate();
-        // The server notices a closed socket as well.
+        // If this fails, the server notices the closed socket.
         let _ = self.socket.send(self.outgoing.bytes());
     }
 }
 
-/// What an error message says: severity, code, text, and the details there are.
+/// The text of an error message: severity, code, text, and details.
 fn error_text(incoming: &Incoming) -> Result<String, String> {
     let (mut severity, mut code, mut message, mut more) =
         (String::new(), String::new(), String::new(), String::new());

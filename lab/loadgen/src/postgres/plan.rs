@@ -1,11 +1,11 @@
-//! What EXPLAIN of PostgreSQL says, line by line.
+//! The output of PostgreSQL's EXPLAIN, line by line.
 
 use crate::plan::Plan;
 
-/// Longest literal that is shown; a query's vector would hide the plan.
+/// Longest literal that is shown, in bytes. A query vector would hide the plan.
 const LITERAL_BYTES_MAX: usize = 40;
 
-/// The plan that EXPLAIN wrote.
+/// The plan in the output of EXPLAIN.
 pub(super) fn read(text: &str) -> Plan {
     let text: Vec<String> = text.lines().map(shorten).collect();
     let indexes = text.iter().filter_map(|line| scanned(line)).collect();
@@ -23,7 +23,7 @@ fn scanned(line: &str) -> Option<String> {
     after.split(' ').next().map(str::to_string)
 }
 
-/// The line, with long literals cut.
+/// The line with long literals shortened.
 fn shorten(line: &str) -> String {
     let parts = line.split('\'').enumerate();
     let parts = parts.map(|(number, part)| {

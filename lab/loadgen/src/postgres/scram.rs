@@ -1,7 +1,7 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677), by which PostgreSQL asks for a password since 10: client and server prove to each other
-//! that they know it, and nobody who listens learns it.
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the password exchange of PostgreSQL since 10: client and
+//! server prove to each other that they know the password, without revealing it.
 //!
-//! A password is taken as it is: one that is not ASCII may need a normal form that is not made here.
+//! Passwords are not normalized, so one that is not ASCII may not work.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,24 +13,24 @@ use sha2::{Digest, Sha256};
 
 /// The mechanism's name.
 pub(super) const MECHANISM: &str = "SCRAM-SHA-256";
-/// No channel is bound to, for there is no TLS.
+/// No channel binding, because there is no TLS.
 const HEADER: &str = "n,,";
 const ROUNDS_MAX: u32 = 10_000_000;
 const NONCE_BYTES: usize = 18;
 
 type Hash = [u8; 32];
 
-/// A conversation that has begun.
+/// An exchange in progress.
 #[derive(Debug)]
 pub(super) struct Scram {
     password: String,
     first: String,
-    /// What the server will prove itself with; none before it was challenged.
+    /// The proof expected from the server; `None` before its challenge.
     server_proof: Option<Hash>,
 }
 
 impl Scram {
-    /// Begins with random numbers of this machine.
+    /// Starts an exchange with random numbers of this machine.
     pub(super) fn begin(password: &str) -> Result<Self, String> {
         let mut nonce = [0; NONCE_BYTES];
         let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut nonce));
@@ -38,17 +38,17 @@ impl Scram {
         Ok(Self::with_nonce(password, "", &BASE64.encode(nonce)))
     }
 
-    /// PostgreSQL knows the user already, and passes over the name.
+    /// PostgreSQL knows the user already and ignores the name.
     fn with_nonce(password: &str, user: &str, nonce: &str) -> Self {
         Self { password: password.to_string(), first: format!("n={user},r={nonce}"), server_proof: None }
     }
 
-    /// What the client says first.
+    /// The first message of the client.
     pub(super) fn first(&self) -> String {
         format!("{HEADER}{}", self.first)
     }
 
-    /// The client's proof, for what the server asked.
+    /// The client's proof, for the challenge `asked`.
     pub(super) fn answer(&mut self, asked: &str) -> Result<String, String> {
         let wrong = || format!("the server's SCRAM message {asked:?} is none");
         let field = |name: &str| asked.split(',').find_map(|part| part.strip_prefix(name)).ok_or_else(wrong);
@@ -68,7 +68,7 @@ impl Scram {
         Ok(format!("{last},p={}", BASE64.encode(proof)))
     }
 
-    /// Whether the server knows the password, too.
+    /// Checks the server's proof that it knows the password.
     pub(super) fn check(&self, said: &str) -> Result<(), String> {
         let proof = said.strip_prefix("v=").and_then(|text| BASE64.decode(text).ok());
         match (&self.server_proof, proof) {
@@ -117,7 +117,7 @@ mod tests {
         assert_ne!(Scram::begin("x").unwrap().first(), Scram::begin("x").unwrap().first());
     }
 
-    /// Which algorithms these crates are, by the vectors of RFC 4231 and of RFC 7914.
+    /// The crates implement these algorithms, by the vectors of RFC 4231 and RFC 7914.
     #[test]
     fn proofs_and_keys_are_those_of_the_standards() {
         fn hex(bytes: &[u8]) -> String {

@@ -1,19 +1,19 @@
-//! The messages of PostgreSQL's protocol, version 3: bytes out, bytes in, no socket.
+//! The messages of PostgreSQL's protocol, version 3: encodes and decodes bytes, without a socket.
 //!
-//! A message is a tag, its length in 32 bits (the length included, the tag not) and its body. Everything is
-//! big-endian. What comes in is not trusted: a body that ends early is an error.
+//! A message is a tag, its length in 32 bits (including the length, without the tag) and its body.
+//! Everything is big-endian. The input is not trusted: a body that ends early is an error.
 #![expect(clippy::big_endian_bytes, reason = "the protocol is big-endian")]
 
 use std::io::Read;
 
 use crate::incoming::{self, Fields};
 
-/// Longest message that is believed.
+/// Longest message that is accepted, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1 << 28;
 const PROTOCOL_VERSION: i32 = 3 << 16;
 const BINARY: i16 = 1;
 
-/// Messages to the server, one after the other, until they are written together.
+/// Messages to the server, collected until they are written together.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     bytes: Vec<u8>,
@@ -25,7 +25,7 @@ impl Outgoing {
         &self.bytes
     }
 
-    /// Begins anew, and keeps the memory.
+    /// Clears the buffer and keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
     }
@@ -47,7 +47,7 @@ impl Outgoing {
         self.message(b'p', |body| text(body, password));
     }
 
-    /// What is said first in the conversation of `mechanism`.
+    /// The first message of a SASL exchange with `mechanism`.
     pub(crate) fn sasl_first(&mut self, mechanism: &str, first: &str) {
         self.message(b'p', |body| {
             text(body, mechanism);
@@ -56,7 +56,7 @@ impl Outgoing {
         });
     }
 
-    /// What is said next in it.
+    /// The next message of a SASL exchange.
     pub(crate) fn sasl_next(&mut self, next: &str) {
         self.message(b'p', |body| body.extend_from_slice(next.as_bytes()));
     }
@@ -66,7 +66,7 @@ impl Outgoing {
         self.message(b'Q', |body| text(body, sql));
     }
 
-    /// Prepares `sql` under `name`; a parameter type of 0, or none, is left to the server.
+    /// Prepares `sql` under `name`. The server chooses parameter types that are 0 or missing.
     pub(crate) fn parse(&mut self, name: &str, sql: &str, parameter_types: &[u32]) {
         self.message(b'P', |body| {
             text(body, name);
@@ -86,7 +86,8 @@ impl Outgoing {
         });
     }
 
-    /// Binds the statement `name` to at most one parameter; it and all columns are binary.
+    /// Binds the statement `name` to at most one parameter. The parameter and all columns are
+    /// binary.
     pub(crate) fn bind(&mut self, name: &str, parameter: Option<&[u8]>) {
         self.message(b'B', |body| {
             text(body, ""); // portal
@@ -106,7 +107,7 @@ impl Outgoing {
         });
     }
 
-    /// Executes what was bound, to its last row.
+    /// Executes the bound statement to its last row.
     pub(crate) fn execute(&mut self) {
         self.message(b'E', |body| {
             text(body, ""); // portal
@@ -114,7 +115,7 @@ impl Outgoing {
         });
     }
 
-    /// Ends a group of messages: the server commits and says that it is ready.
+    /// Ends a group of messages: the server commits and reports that it is ready.
     pub(crate) fn sync(&mut self) {
         self.message(b'S', |_| ());
     }
@@ -139,7 +140,7 @@ impl Outgoing {
 }
 
 fn text(body: &mut Vec<u8>, text: &str) {
-    // A zero ends a text; one inside would end it early.
+    // A zero byte ends a text, so zeros inside are dropped.
     body.extend(text.bytes().filter(|&byte| byte != 0));
     body.push(0);
 }
@@ -161,7 +162,7 @@ impl Incoming {
         Self(incoming::Incoming::new())
     }
 
-    /// Brings the next message and gives its tag.
+    /// Reads the next message and returns its tag.
     pub(crate) fn next(&mut self, from: &mut impl Read) -> Result<u8, String> {
         let [tag, ..]: [u8; 5] = self.0.next_message(from, |mut header| {
             header.u8()?; // tag
@@ -193,7 +194,7 @@ impl<'b> Fields<'b> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// A column of a row: its length and its bytes; none if it is null.
+    /// A column of a row; `None` if it is null.
     pub(crate) fn value(&mut self) -> Result<Option<&'b [u8]>, String> {
         match self.i32()? {
             -1 => Ok(None),
@@ -202,7 +203,7 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// The integer that the binary `value` of a smallint, integer or bigint is.
+/// The integer in the binary `value` of a smallint, integer or bigint.
 pub(crate) fn integer(value: &[u8]) -> Option<i64> {
     Some(match value.len() {
         2 => i16::from_be_bytes(value.try_into().ok()?).into(),

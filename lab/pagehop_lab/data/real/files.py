@@ -1,0 +1,150 @@
+"""The files of a set: plain .npy arrays that any program can map, and about.json that says what they are.
+
+A set is a folder:
+
+| file | shape | type |
+|---|---|---|
+| `rows.npy` | rows x dim | float32 or float16 |
+| `queries.npy` | queries x dim | as the rows |
+| `truth-METRIC-ids.npy` | queries x depth, nearest first, ties in order of row | int32 |
+| `truth-METRIC-distances.npy` | the same; `l2` is squared, `ip` is the negated product | float64 |
+| `columns/NAME.npy` | rows | an integer or a float |
+| `about.json` | metrics, the checksum, sources, and the names that a column of numbers stands for | |
+
+The folder gets its name when all of it is written. A set is made once, and read by name afterwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagehop_bench import truth as l2
+from pagehop_lab.data.real import products
+from pagehop_lab.data.real.sources import Say
+
+Array = npt.NDArray[Any]
+
+DEPTH = 100
+"""Neighbors of each query in the truth."""
+_AT_ONCE = 16384
+_UNFINISHED = ".unfinished-"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A value for each row, to filter by."""
+
+    values: Array
+    names: list[str] | None = None
+    """What the values stand for, where they are numbers of names."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a set is made of; rows come in blocks, so that a set may be larger than memory."""
+
+    count: int
+    blocks: Iterable[Array]
+    queries: Array
+    metrics: tuple[str, ...]
+    """Those that have a truth, the one that the set is meant for first: `l2`, `ip`."""
+    sources: dict[str, Any]
+    columns: dict[str, Column] = field(default_factory=dict)
+
+
+def make(folder: Path, name: str, content: Callable[[], Content], say: Say) -> dict[str, Any]:
+    """The set in `folder`, made there if it is not there, and what its about.json says."""
+    if not (folder / "about.json").exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{_UNFINISHED}{folder.name}-"))
+        try:
+            _fill(scratch, name, content(), say)
+            scratch.chmod(0o755)
+            scratch.rename(folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    found: dict[str, Any] = json.loads((folder / "about.json").read_text())
+    return found
+
+
+def _fill(folder: Path, name: str, content: Content, say: Say) -> None:
+    dim, kind = content.queries.shape[1], content.queries.dtype
+    rows = np.lib.format.open_memmap(folder / "rows.npy", mode="w+", dtype=kind, shape=(content.count, dim))
+    start = 0
+    for block in content.blocks:
+        block = block[: content.count - start]
+        rows[start : start + len(block)] = block
+        start += len(block)
+    assert start == content.count, f"{name} should have {content.count} rows and has {start}"
+    rows.flush()
+    np.save(folder / "queries.npy", content.queries)
+    (folder / "columns").mkdir()
+    for column, of in content.columns.items():
+        assert len(of.values) == content.count, f"column {column} should have {content.count} values"
+        np.save(folder / "columns" / f"{column}.npy", of.values)
+    rows = np.load(folder / "rows.npy", mmap_mode="r")
+    for metric in content.metrics:
+        say(f"{name}: exact neighbors under {metric}")
+        ids, distances = exact(rows, content.queries, metric)
+        np.save(folder / f"truth-{metric}-ids.npy", ids.astype(np.int32))
+        np.save(folder / f"truth-{metric}-distances.npy", distances)
+    about = {
+        "name": name,
+        "rows": content.count,
+        "queries": len(content.queries),
+        "dim": dim,
+        "type": str(kind),
+        "metrics": content.metrics,
+        "checksum": checksum(rows, content.queries),
+        "sources": content.sources,
+        "columns": {
+            column: {"type": str(of.values.dtype), "names": of.names} for column, of in content.columns.items()
+        },
+    }
+    (folder / "about.json").write_text(json.dumps(about, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def exact(rows: Array, queries: Array, metric: str) -> tuple[Array, Array]:
+    """The nearest rows of each query, and their distances."""
+    if metric == "ip":
+        return products.nearest(rows, queries, DEPTH)
+    found = l2.compute(rows, queries.astype(np.float32), DEPTH)
+    return found.ids, found.distances
+
+
+def checksum(*arrays: Array) -> str:
+    """Of the values; it differs between processors where the last bit of a vector does."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        for start in range(0, len(array), _AT_ONCE):
+            digest.update(np.ascontiguousarray(array[start : start + _AT_ONCE]).data)
+    return digest.hexdigest()[:16]
+
+
+def write_fbin(folder: Path) -> None:
+    """Writes `train.fbin` and `test.fbin` (float32) and `truth.ibin` (int32) beside the arrays.
+
+    Each starts with two int32, rows and dim.
+    """
+    metric = json.loads((folder / "about.json").read_text())["metrics"][0]
+    arrays = {"train.fbin": "rows", "test.fbin": "queries", "truth.ibin": f"truth-{metric}-ids"}
+    for name, source in arrays.items():
+        values = np.load(folder / f"{source}.npy", mmap_mode="r")
+        unfinished = folder / f".{name}-{os.getpid()}"
+        with unfinished.open("wb") as file:
+            np.array(values.shape, dtype=np.int32).tofile(file)
+            for start in range(0, len(values), _AT_ONCE):
+                values[start : start + _AT_ONCE].astype(np.float32 if name.endswith(".fbin") else np.int32).tofile(file)
+        unfinished.replace(folder / name)

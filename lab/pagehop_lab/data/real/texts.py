@@ -1,0 +1,146 @@
+"""The sets of texts, all of the same passages: `texts-384`, `texts-384-ood`, `tokens-384` and `lsa-DIM`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pagehop_lab.data.errors import DataError
+from pagehop_lab.data.real import embedding, lsa, passages
+from pagehop_lab.data.real.embedding import Job, Shards
+from pagehop_lab.data.real.files import Column, Content
+from pagehop_lab.data.real.model import MiniLM, Model
+from pagehop_lab.data.real.passages import Passage, Passages
+from pagehop_lab.data.real.sources import PROSE, Say
+
+TEXT_ROWS = 150_000
+TOKEN_ROWS = 1_000_000
+SHARDS_WITH_TOKENS = 6
+"""Shards whose token vectors any pass keeps: enough for a million rows; the first shard holds the queries."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The passages, their vectors as far as they were computed, and what computes more."""
+
+    found: Passages
+    shards: Shards
+    seed: int
+    say: Say
+    new_model: Callable[[], Model] | None = None
+
+    @property
+    def rows(self) -> Sequence[Passage]:
+        """All passages that are not queries."""
+        return self.found.all[self.shards.size :]
+
+    @property
+    def queries(self) -> Sequence[Passage]:
+        """The passages that are no rows."""
+        return self.found.all[: self.shards.size]
+
+    def compute(self, first: int, last: int, *, with_tokens: bool) -> None:
+        """Makes sure of the vectors of shards from `first` to before `last`; `with_tokens`, of every token, too."""
+        kept = self.shards.count if with_tokens else SHARDS_WITH_TOKENS
+        jobs = [self.shards.job(shard, keeps_tokens=shard < kept) for shard in range(first, last)]
+        embedding.compute(jobs, self.say, self.new_model)
+
+    def check(self, rows: int, most: int, what: str) -> None:
+        """Refuses a set of more rows than there are."""
+        if not 0 < rows <= most:
+            raise DataError(f"a set of {rows:,} rows cannot be made: there are {most:,} {what}")
+
+
+def read(data: Path, seed: int, say: Say) -> Texts:
+    """The passages of all documentation packages; what is made on the way is kept in folders of `data`."""
+    found = passages.collect(data / "prose", PROSE, seed, say)
+    every = [passage.text for passage in found.all]
+    folder = data / "embeddings" / f"{MiniLM.name}-{passages.checksum(every)}"
+    return Texts(found, Shards(folder, every), seed, say)
+
+
+def passages_near_passages(texts: Texts, rows: int) -> Content:
+    """`texts-384`: passages; queries are other passages."""
+    blocks = _vectors(texts, rows)
+    return Content(rows, blocks, texts.shards.vectors(0), ("l2",), _sources(texts), _columns(texts.rows[:rows]))
+
+
+def passages_near_titles(texts: Texts, rows: int) -> Content:
+    """`texts-384-ood`: the same passages; queries are titles, a few words that are no sentence."""
+    blocks = _vectors(texts, rows)
+    titles = texts.found.titles[: texts.shards.size]
+    job = Job(texts.shards.folder, f"titles-{passages.checksum(titles)}", titles, keeps_tokens=False)
+    embedding.compute([job], texts.say, texts.new_model)
+    queries = np.load(job.folder / f"{job.name}.npy")
+    return Content(rows, blocks, queries, ("l2",), _sources(texts), _columns(texts.rows[:rows]))
+
+
+def tokens_near_tokens(texts: Texts, rows: int) -> Content:
+    """`tokens-384`: the model's output for every token of the first passages, at unit length.
+
+    A query is one token of a query passage, chosen at random.
+    """
+    shards, random = texts.shards, np.random.default_rng(texts.seed)
+    texts.compute(0, min(SHARDS_WITH_TOKENS, shards.count), with_tokens=True)
+    ends = np.cumsum(shards.token_counts(0))
+    picked = ends - 1 - random.integers(0, shards.token_counts(0))
+    queries = np.asarray(shards.tokens(0)[picked])
+    last, each = 1, np.empty(0, dtype=np.int64)
+    while each.sum() < rows:
+        if last == shards.count:
+            texts.check(rows, int(each.sum()), "tokens")
+        until = min(last + (os.cpu_count() or 1), shards.count)
+        texts.compute(last, until, with_tokens=True)
+        each = np.concatenate([each, *(shards.token_counts(shard) for shard in range(last, until))])
+        last = until
+    passage = np.repeat(np.arange(len(each)), each)[:rows]
+    position = (np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each))[:rows]
+    of_passages = _columns(texts.rows[: len(each)])
+    columns = {name: Column(column.values[passage], column.names) for name, column in of_passages.items()}
+    columns["passage"] = Column(passage.astype(np.int32))
+    columns["position"] = Column(position.astype(np.int16))
+    columns["token"] = Column(np.concatenate([shards.token_ids(shard) for shard in range(1, last)])[:rows])
+    blocks = (shards.tokens(shard) for shard in range(1, last))
+    return Content(rows, blocks, queries, ("l2",), _sources(texts), columns)
+
+
+def topics(texts: Texts, rows: int, dim: int) -> Content:
+    """`lsa-DIM`: latent semantic analysis of the passages; lengths vary, so the inner product is its metric."""
+    texts.check(rows, len(texts.rows), "passages")
+    texts.say(f"latent semantic analysis of {rows:,} passages")
+    found = lsa.analyze([p.text for p in texts.rows[:rows]], [p.text for p in texts.queries], dim, texts.seed)
+    columns = _columns(texts.rows[:rows])
+    sources = {"packages": texts.found.versions, "seed": texts.seed, "words": found.words}
+    return Content(rows, [found.rows], found.queries, ("ip", "l2"), sources, columns)
+
+
+def _vectors(texts: Texts, rows: int) -> Iterator[np.ndarray]:
+    texts.check(rows, len(texts.rows), "passages")
+    last = 1 + -(-rows // texts.shards.size)
+    # Shard 0 holds the queries; with the others it keeps no core waiting.
+    texts.compute(0, last, with_tokens=False)
+    return (texts.shards.vectors(shard) for shard in range(1, last))
+
+
+def _sources(texts: Texts) -> dict[str, object]:
+    made_of = {"packages": texts.found.versions, "texts": passages.checksum(texts.shards.texts)}
+    return made_of | {"seed": texts.seed, "model": MiniLM.name}
+
+
+def _columns(rows: Sequence[Passage]) -> dict[str, Column]:
+    """What passages can be filtered by."""
+    return {
+        "package": _named([passage.package for passage in rows], np.uint8),
+        "section": _named([passage.title for passage in rows], np.int32),
+        "length": Column(np.array([len(passage.text.split()) for passage in rows], dtype=np.int16)),
+        "date": Column(np.array([passage.day for passage in rows], dtype=np.int32)),
+    }
+
+
+def _named(values: list[str], kind: type[np.integer]) -> Column:
+    names, numbers = np.unique(np.array(values), return_inverse=True)
+    return Column(numbers.astype(kind), [str(name) for name in names])
