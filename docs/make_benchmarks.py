@@ -1,0 +1,382 @@
+"""Fills the generated parts of README.md and docs/benchmarks.md, and draws docs/benchmarks.svg.
+
+`./dev docs` runs it; `--check` writes nothing and fails if a file is out of date. Every figure comes
+from a kept result. The text around the figures is written by hand and has none. A generated part
+stands between `<!-- ./dev docs: KIND ARGUMENTS -->` and `<!-- end -->`; `KINDS` lists the kinds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[1]
+BENCH = REPOSITORY / "bench" / "results"
+LAB = REPOSITORY / "lab" / "results"
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "docs" / "benchmarks.md"]
+CHART = REPOSITORY / "docs" / "benchmarks.svg"
+PART = re.compile(r"(<!-- \./dev docs: ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+ENGINES = "fashion-mnist-20261122-a"
+"""The run of ten engines, of which the chart and the README's table are made."""
+
+ADDED_BY = {ENGINES: "1a2060c", "vector-inserts-20261122": "7223e75"}
+"""The commit that added a folder of lab/results. The folder does not name the measured commit."""
+
+SETS = {"fashion-mnist": "Fashion-MNIST"}
+RENAMED = [
+    (r"^hot QPS over .*, ", "queries/s, "),
+    (r"^build, CPU s over .*, ", "build, CPU seconds, "),
+    (r"^cold QPS over diskannpy", "queries/s from storage"),
+    (r"^cold pages a query, ", "pages read by a query, nothing cached, "),
+    (r"^cold blocks a query, ", "blocks read by a query, table included, "),
+    (r"^cold mean us of first queries, ", "mean microseconds of a query, "),
+    (r"^the same, default storage, ", "queries/s, vectors in TOAST, "),
+    (r"^(.*), bytes of log over pgvector, ", r"\1, bytes of log, "),
+    (r"^(.*) over pgvector, ", r"\1, "),
+    (r"^QPS over MariaDB, ", "queries/s, "),
+    (r"^QPS ", "queries/s, "),
+    ("^open after kill -9, as a ", "open after kill -9, "),
+]
+
+
+def main() -> int:
+    """Writes what has changed; with `--check`, names it and fails."""
+    only_check = "--check" in sys.argv[1:]
+    stale = {path: text for path, text in made().items() if not path.exists() or path.read_text() != text}
+    for path, text in stale.items():
+        name = path.relative_to(REPOSITORY)
+        if only_check:
+            print(f"{name} is out of date: ./dev docs makes it", file=sys.stderr)
+        else:
+            path.write_text(text)
+            print(f"wrote {name}")
+    return int(only_check and bool(stale))
+
+
+def made() -> dict[Path, str]:
+    """Every file with generated parts, as it should be."""
+    return {CHART: chart()} | {path: filled(path.read_text()) for path in PAGES}
+
+
+def filled(page: str) -> str:
+    """A page with its generated parts made from the results."""
+
+    def part(found: re.Match[str]) -> str:
+        kind, *arguments = shlex.split(found[2])
+        return found[1] + "\n".join(KINDS[kind](*arguments)) + "\n" + found[3]
+
+    return PART.sub(part, page)
+
+
+# ---- files of bench/results: rows of a ratio, or of one figure ----
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a file of bench/results, compared with a peer if it is a ratio."""
+
+    what: str
+    at: str
+    ours: str
+    others: str
+    better: float | None
+    """How many times better Pagehop is; below 1 it loses. None if nothing is compared."""
+    spread: tuple[float, float] | None
+    detail: str
+
+
+def load(name: str) -> dict[str, Any]:
+    """A file of bench/results by the start of its name."""
+    [path] = BENCH.glob(f"{name}*.json")
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content | {"path": path}
+
+
+def lines(name: str, prefixes: Iterable[str]) -> Iterator[Line]:
+    """The rows of a file whose names begin with one of `prefixes`, in the order of `prefixes`."""
+    rows = load(name)["rows"]
+    for prefix in prefixes:
+        chosen = [row for row in rows if row["what"].startswith(prefix) and row["figure"] is not None]
+        assert chosen, f"{name} has no row '{prefix}'"
+        yield from (line(row) for row in chosen)
+
+
+def line(row: dict[str, Any]) -> Line:
+    """What a row says, with the figures of both sides taken out of its detail."""
+    what, detail, figure = row["what"], row["detail"], row["figure"]
+    named = what
+    for pattern, text in RENAMED:
+        named = re.sub(pattern, text, named)
+    for name, text in SETS.items():
+        named = named.replace(name, text)
+    if row["unit"].strip() != "x" or "file bytes" in what:
+        return Line(named, row["at"], f"{number(figure)} {row['unit'].strip()}".strip(), "", None, None, detail)
+    better = figure if row["more_is_better"] else 1 / figure
+    spread = re.search(r"ratio ([\d.]+)-([\d.]+)", detail)
+    ends = sorted(float(end) if row["more_is_better"] else 1 / float(end) for end in spread.groups()) if spread else []
+    ours, others = sides(what, detail)
+    return Line(named, row["at"], ours, others, better, (ends[0], ends[1]) if ends else None, detail)
+
+
+def sides(what: str, detail: str) -> tuple[str, str]:
+    """The figures of Pagehop and of its peers, as a detail tells them in one of two ways."""
+    against = re.match(r"([\d,.]+)[^;]*? against ([\d,.]+)(?:[^;]* of ([^;]+))?", detail)
+    if against:
+        peer = against[3] or (re.search(r" over ([^,]+)", what) or ["", ""])[1]
+        return rounded(against[1]), f"{peer} {rounded(against[2])}"
+    named = re.findall(r"([a-z][a-z ]*?) ([\d,.]*\d)", re.sub(r"^over [^:]*: ", "", detail))
+    ours = [rounded(figure) for name, figure in named if name.startswith("pagehop")]
+    others = [f"{name} {rounded(figure)}" for name, figure in named if not name.startswith("pagehop")]
+    if not ours:
+        return "-", what.rpartition(" over ")[2]
+    return ", ".join(ours), ", ".join(others)
+
+
+def about(name: str) -> list[str]:
+    """Where, when and by which commit a file or folder was measured."""
+    if (LAB / name).exists():
+        machine, when = json.loads((LAB / name / "machine.json").read_text()), re.search(r"\d{8}", name)
+        assert when is not None
+        day = f"{when[0][:4]}-{when[0][4:6]}-{when[0][6:]}"
+        source, commit, command = f"lab/results/{name}/", f"result of commit {ADDED_BY[name]}", ""
+    else:
+        content = load(name)
+        machine, day = content["machine"], content["started"][:10]
+        commit = f"commit {content['versions']['commit']}".replace("-dirty", " with changes on top")
+        source, command = f"bench/results/{content['path'].name}", f"`{' '.join(content['command'])}`"
+    wide = "AVX-512" if "avx512f" in machine["simd"] else "AVX2"
+    cores = f"{machine['cores']} core{'s' if machine['cores'] > 1 else ''}"
+    cpu = re.sub(r"\(R\)| Processor", "", machine["cpu"])
+    where = f"{cpu} with {wide}, {cores}, {machine['memory_gib']} GiB; {day}, {commit}."
+    return [f"*{where}*", *([f"{command},"] if command else []), f"[every sample](../{source})"]
+
+
+def rows(name: str, *prefixes: str) -> list[str]:
+    """A table of what was compared, and one of single figures below it."""
+    found = list(lines(name, prefixes))
+    compared = [one for one in found if one.better is not None]
+    alone = [one for one in found if one.better is None]
+    tables = []
+    if compared:
+        cells = [[one.what, one.at, one.ours, one.others, verdict(one)] for one in compared]
+        tables.append(table(["", "at", "Pagehop", "other", "Pagehop better by"], cells))
+    if alone:
+        cells = [[one.what, one.at, one.ours, one.detail] for one in alone]
+        tables.append(table(["", "at", "measured", "detail"], cells))
+    return [*about(name), "", *("\n\n".join(tables)).splitlines()]
+
+
+def verdict(one: Line) -> str:
+    """How many times better, in which range of repeats, and whether that is a loss."""
+    assert one.better is not None
+    spread = f" ({one.spread[0]:.2f} to {one.spread[1]:.2f})" if one.spread and one.spread[0] != one.spread[1] else ""
+    return f"{one.better:.2f}x{spread}" + (", loses" if one.better < 1 else "")
+
+
+def losses() -> list[str]:
+    """Every comparison of docs/benchmarks.md that Pagehop loses."""
+    cells = [[what, "", ours, others, better] for what, ours, others, better in contests() if "loses" in better]
+    for part in PART.finditer(PAGES[1].read_text()):
+        kind, *arguments = shlex.split(part[2])
+        if kind == "rows":
+            found = lines(arguments[0], arguments[1:])
+            cells += [
+                [one.what, one.at, one.ours, one.others, verdict(one)]
+                for one in found
+                if one.better is not None and one.better < 1
+            ]
+    return table(["", "at", "Pagehop", "other", "Pagehop better by"], cells).splitlines()
+
+
+def recall(name: str, *states: str) -> list[str]:
+    """The recall that searches found: a row for each set and asked recall, a column for each state."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for row in load(name)["rows"]:
+        named = re.fullmatch(r"recall (\S+) (.*)", row["what"])
+        if named and named[2] in states:
+            missed = "" if row["figure"] == 0 else ", missed"
+            cell = row["detail"].split(",")[0].removeprefix("found ") + missed
+            found.setdefault((SETS.get(named[1], named[1]), row["at"]), {})[named[2]] = cell
+    cells = [[*key, *(of.get(state, "-") for state in states)] for key, of in found.items()]
+    return [*about(name), "", *table(["set", "asked", *states], cells).splitlines()]
+
+
+# ---- folders of lab/results: tables of the report ----
+
+
+def report(folder: str, name: str) -> tuple[list[str], list[list[dict[str, Any]]]]:
+    """Columns and rows of a table of a report."""
+    content = json.loads((LAB / folder / "report" / "tables.json").read_text())
+    for section in content["sections"]:
+        for one in section["tables"]:
+            if one["name"] == name:
+                return one["columns"], one["rows"]
+    raise KeyError(name)
+
+
+def lab(folder: str, name: str, *wanted: str) -> list[str]:
+    """A table of a report as it is, or some of its columns."""
+    columns, found = report(folder, name)
+    kept = [columns.index(column) for column in wanted] if wanted else range(len(columns))
+    cells = [[row[at]["text"] for at in kept] for row in found]
+    return [*about(folder), "", *table([columns[at] for at in kept], cells).splitlines()]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine of the run: queries a second by recall, its cheapest build and its smallest index."""
+
+    name: str
+    library: bool
+    qps: dict[float, float]
+    build_cpu_s: float | None
+    index_mb: float
+
+
+def engines(ways: int = 1) -> list[Engine]:
+    """The engines of the run, asked one query a call (1) or 100 (2), fastest at 0.99 first."""
+    _, built = report(ENGINES, f"indexes-{ENGINES.rsplit('-', 2)[0]}-{ways}")
+    _, interpolated = report(ENGINES, f"interpolated-{ENGINES.rsplit('-', 2)[0]}-{ways}")
+    qps: dict[str, dict[float, float]] = {}
+    for row in interpolated:
+        if row[2]["value"] is not None:
+            qps.setdefault(row[1]["text"], {})[float(row[0]["text"])] = row[2]["value"]
+    found = []
+    for name, measured in qps.items():
+        indexes = [row for row in built if row[0]["text"] == name]
+        cpu = [float(row[4]["text"]) for row in indexes if row[4]["text"] != "-"]
+        size = min(float(row[5]["text"]) for row in indexes)
+        found.append(Engine(name, indexes[0][6]["text"] == "-", measured, min(cpu) if cpu else None, size))
+    return sorted(found, key=lambda one: -one.qps[0.99])
+
+
+def equal(ways: str, kind: str) -> list[str]:
+    """Queries a second at exactly a recall: a row for each engine, `libraries` or `servers`."""
+    chosen = [one for one in engines(int(ways)) if one.library == (kind == "libraries")]
+    targets = sorted({target for one in chosen for target in one.qps})
+    cells = [[one.name, *(number(one.qps[at]) if at in one.qps else "-" for at in targets)] for one in chosen]
+    return table(["recall@10", *(f"{target:g}" for target in targets)], cells).splitlines()
+
+
+def lead() -> list[str]:
+    """The README's table: Pagehop beside the best of the others, what it loses last."""
+    cells = sorted(contests(), key=lambda row: "loses" in row[-1])
+    return table(["", "Pagehop", "best of the others", "Pagehop better by"], cells).splitlines()
+
+
+def contests() -> list[list[str]]:
+    """The rows of the README's table."""
+    libraries = [one for one in engines() if one.library]
+    servers = [one for one in engines() if not one.library]
+    return [
+        contest("library, queries/s at recall@10 0.95", libraries, lambda one: one.qps.get(0.95)),
+        contest("library, queries/s at recall@10 0.99", libraries, lambda one: one.qps.get(0.99)),
+        contest("database server, queries/s at recall@10 0.99", servers, lambda one: one.qps.get(0.99)),
+        contest("library, CPU seconds to build", libraries, lambda one: one.build_cpu_s, least=True),
+        contest("library, MB of index", libraries, lambda one: one.index_mb, least=True),
+        contest("database server, MB of index", servers, lambda one: one.index_mb, least=True),
+    ]
+
+
+def contest(
+    what: str, chosen: list[Engine], figure: Callable[[Engine], float | None], *, least: bool = False
+) -> list[str]:
+    """A row of the README's table: Pagehop, the best of the others, how many times better it is."""
+    known = [(value, one.name) for one in chosen if (value := figure(one)) is not None]
+    [ours] = [value for value, name in known if name.startswith("Pagehop")]
+    others = [pair for pair in known if not pair[1].startswith("Pagehop")]
+    best, name = min(others) if least else max(others)
+    better = best / ours if least else ours / best
+    return [what, number(ours), f"{name} {number(best)}", f"{better:.2f}x" + (", loses" if better < 1 else "")]
+
+
+# ---- what is drawn and written ----
+
+
+def chart() -> str:
+    """Queries a second of every engine at recall@10 of 0.99, as bars on any background."""
+    groups = [("Libraries", [one for one in engines() if one.library])]
+    groups.append(("Database servers", [one for one in engines() if not one.library]))
+    left, width, step = 186, 440, 26
+    scale = width / max(one.qps[0.99] for _, members in groups for one in members)
+    drawn, top = [], 54
+    for title, members in groups:
+        drawn.append(f'<text class="group" x="{left}" y="{top}">{title}</text>')
+        top += 10
+        for one in members:
+            kind = "ours" if one.name.startswith("Pagehop") else "other"
+            length = one.qps[0.99] * scale
+            drawn += [
+                f'<text class="name {kind}" x="{left - 10}" y="{top + 15}">{one.name}</text>',
+                f'<rect class="{kind}" x="{left}" y="{top + 2}" width="{length:.1f}" height="18" rx="2"/>',
+                f'<text class="value" x="{left + length + 8:.1f}" y="{top + 15}">{number(one.qps[0.99])}</text>',
+            ]
+            top += step
+        top += 26
+    height = top + 24
+    where = about(ENGINES)[0].strip("*")
+    words = ["Fashion-MNIST, 60,000 x 784, k = 10, one query at a time on one core.", where]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {height}" width="720" height="{height}">',
+            "<title>Queries a second at recall@10 of 0.99</title>",
+            f"<desc>{' '.join(words)}</desc>",
+            STYLE,
+            '<text class="title" x="4" y="22">Queries a second at recall@10 of 0.99</text>',
+            *drawn,
+            *(f'<text class="small" x="4" y="{height - 24 + 16 * at}">{part}</text>' for at, part in enumerate(words)),
+            "</svg>\n",
+        ]
+    )
+
+
+STYLE = """<style>
+text { font: 13px system-ui, sans-serif; fill: #6e7781 }
+.title { font-size: 16px; font-weight: 600 }
+.group, .name.ours { font-weight: 600 }
+.name { text-anchor: end }
+.small { font-size: 11px }
+rect.ours { fill: #d9480f }
+rect.other { fill: #8c959f }
+@media (prefers-color-scheme: dark) { text { fill: #adbac7 } rect.ours { fill: #f76707 } rect.other { fill: #636e7b } }
+</style>"""
+
+
+def table(head: list[str], cells: list[list[str]]) -> str:
+    """A table in Markdown, with words on the left of their column and figures on the right."""
+    words = {"", "at", "other", "best of the others", "detail", "engine", "index", "server", "step", "set", "asked"}
+    rule = ["---" if name in words else "--:" for name in head]
+    return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in [head, rule, *cells])
+
+
+def rounded(text: str) -> str:
+    """A figure from a detail, shown as all figures are."""
+    return number(float(text.replace(",", "")))
+
+
+def number(figure: float) -> str:
+    """Three digits or all before the point."""
+    if abs(figure) >= 100:
+        return f"{figure:,.0f}"
+    return f"{figure:.2g}" if 0 < abs(figure) < 0.095 else f"{figure:.3g}"
+
+
+KINDS: dict[str, Callable[..., list[str]]] = {
+    "about": about,
+    "rows": rows,
+    "recall": recall,
+    "lab": lab,
+    "equal": equal,
+    "lead": lead,
+    "losses": losses,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
