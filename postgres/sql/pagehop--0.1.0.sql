@@ -72,7 +72,8 @@ CREATE FUNCTION pagehop_info(
         OUT calibrated_nodes int8, OUT changes_since_calibration int8, OUT calibrated_by text,
         OUT audited_recall float4, OUT audited_interval float4, OUT audited_k int4, OUT audited_target float4,
         OUT changes_since_audit int8)
-    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+    SET search_path = pg_catalog, pg_temp;
 
 COMMENT ON FUNCTION pagehop_info(regclass) IS 'size and state of a pagehop index';
 
@@ -83,7 +84,8 @@ CREATE FUNCTION pagehop_check(
         index regclass,
         OUT pages int8, OUT nodes int8, OUT dead_nodes int8, OUT free_slots int8, OUT edges int8, OUT stale_edges int8,
         OUT reachable int8, OUT anchored int8)
-    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+    SET search_path = pg_catalog, pg_temp;
 
 COMMENT ON FUNCTION pagehop_check(regclass) IS 'verify a pagehop index';
 
@@ -93,7 +95,8 @@ CREATE FUNCTION pagehop_last_scan(
         OUT index regclass, OUT searches int8, OUT rows int8,
         OUT hops int8, OUT pages_read int8, OUT pages_missed int8, OUT estimates int8, OUT distances int8,
         OUT rechecks int8, OUT ended_by text)
-    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+    SET search_path = pg_catalog, pg_temp;
 
 COMMENT ON FUNCTION pagehop_last_scan() IS 'what the last scan of a pagehop index in this session cost';
 
@@ -104,7 +107,8 @@ CREATE FUNCTION pagehop_calibrate(
         index regclass,
         OUT k int4, OUT recall float4, OUT slack float4, OUT search_list int4, OUT "interval" float4, OUT best float4)
     RETURNS SETOF record
-    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+    SET search_path = pg_catalog, pg_temp;
 
 COMMENT ON FUNCTION pagehop_calibrate(regclass) IS 'measure what each recall takes in a pagehop index';
 
@@ -115,19 +119,22 @@ CREATE FUNCTION pagehop_calibrate(
         index regclass, vectors @extschema:vector@.vector[],
         OUT k int4, OUT recall float4, OUT slack float4, OUT search_list int4, OUT "interval" float4, OUT best float4)
     RETURNS SETOF record
-    AS 'MODULE_PATHNAME', 'pagehop_calibrate_vectors' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+    AS 'MODULE_PATHNAME', 'pagehop_calibrate_vectors' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+    SET search_path = pg_catalog, pg_temp;
 
 CREATE FUNCTION pagehop_calibrate(
         index regclass, vectors @extschema:vector@.halfvec[],
         OUT k int4, OUT recall float4, OUT slack float4, OUT search_list int4, OUT "interval" float4, OUT best float4)
     RETURNS SETOF record
-    AS 'MODULE_PATHNAME', 'pagehop_calibrate_halfvecs' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+    AS 'MODULE_PATHNAME', 'pagehop_calibrate_halfvecs' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+    SET search_path = pg_catalog, pg_temp;
 
 CREATE FUNCTION pagehop_calibration(
         index regclass,
         OUT k int4, OUT recall float4, OUT slack float4, OUT search_list int4, OUT "interval" float4, OUT best float4)
     RETURNS SETOF record
-    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+    SET search_path = pg_catalog, pg_temp;
 
 COMMENT ON FUNCTION pagehop_calibration(regclass) IS 'what pagehop_calibrate, or the build, found last';
 
@@ -139,16 +146,36 @@ COMMENT ON FUNCTION pagehop_calibration(regclass) IS 'what pagehop_calibrate, or
 CREATE FUNCTION pagehop_recall(
         index regclass, k int4 DEFAULT 10, samples int4 DEFAULT 400,
         OUT recall float4, OUT "interval" float4, OUT queries int4, OUT hops float4, OUT far float4)
-    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+    SET search_path = pg_catalog, pg_temp;
 
 CREATE FUNCTION pagehop_recall(
         index regclass, k int4, vectors @extschema:vector@.vector[],
         OUT recall float4, OUT "interval" float4, OUT queries int4, OUT hops float4, OUT far float4)
-    AS 'MODULE_PATHNAME', 'pagehop_recall_vectors' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+    AS 'MODULE_PATHNAME', 'pagehop_recall_vectors' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+    SET search_path = pg_catalog, pg_temp;
 
 CREATE FUNCTION pagehop_recall(
         index regclass, k int4, vectors @extschema:vector@.halfvec[],
         OUT recall float4, OUT "interval" float4, OUT queries int4, OUT hops float4, OUT far float4)
-    AS 'MODULE_PATHNAME', 'pagehop_recall_halfvecs' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+    AS 'MODULE_PATHNAME', 'pagehop_recall_halfvecs' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+    SET search_path = pg_catalog, pg_temp;
 
 COMMENT ON FUNCTION pagehop_recall(regclass, int4, int4) IS 'recall of a pagehop index with the settings of this session';
+
+-- A check makes insertions wait and a calibration takes minutes of a CPU. Both also take the right to maintain the table, which its
+-- owner has. Others may be granted them: GRANT EXECUTE ON FUNCTION pagehop_calibrate(regclass) TO ...
+
+REVOKE EXECUTE ON FUNCTION
+    pagehop_check(regclass),
+    pagehop_calibrate(regclass),
+    pagehop_calibrate(regclass, @extschema:vector@.vector[]),
+    pagehop_calibrate(regclass, @extschema:vector@.halfvec[])
+    FROM PUBLIC;
+
+GRANT EXECUTE ON FUNCTION
+    pagehop_check(regclass),
+    pagehop_calibrate(regclass),
+    pagehop_calibrate(regclass, @extschema:vector@.vector[]),
+    pagehop_calibrate(regclass, @extschema:vector@.halfvec[])
+    TO pg_maintain, pg_database_owner;

@@ -1,12 +1,13 @@
-//! `amcostestimate`: a scan pays for a search before its first row, and about one hop for each row from then on.
+//! `amcostestimate`: a scan pays for a search before its first row, and about one hop for each row
+//! from then on.
 
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::options;
 
-/// Hops to find the ten nearest of a handful of rows, and more hops each time their number doubles; both from the
-/// counters of searches with the default options.
+/// Hops to find the ten nearest of a handful of rows, and more hops each time their number doubles;
+/// both from the counters of searches with the default options.
 const HOPS_AT_LEAST: f64 = 10.0;
 const HOPS_PER_DOUBLING: f64 = 2.0;
 /// Operators that a hop costs as much as: it scores the edges of a node.
@@ -25,17 +26,19 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
     correlation: *mut f64,
     index_pages: *mut f64,
 ) {
-    // SAFETY: PostgreSQL passes its own planner nodes, and places for the answers.
+    // SAFETY: PostgreSQL passes its own planner nodes, and places for the answers that only this
+    // function uses.
     unsafe {
         let info = (*path).indexinfo;
         let (rows, pages) = ((*info).tuples.max(1.0), f64::from((*info).pages).max(1.0));
-        // There are no conditions on the column, so a scan may return every row, in an order that has nothing to do
-        // with the table's.
+        // There are no conditions on the column, so a scan may return every row, in an order that
+        // has nothing to do with the table's.
         *selectivity = 1.0;
         *correlation = 0.0;
         *index_pages = pages;
         if (*path).indexorderbys.is_null() || options::is_exact() {
-            // Without an order there is nothing to search for, and what is certain is found by looking everywhere.
+            // Without an order there is nothing to search for, and an exact answer takes a look at
+            // every row.
             (*startup_cost, *total_cost) = (f64::INFINITY, f64::INFINITY);
             #[cfg(feature = "pg18")]
             {

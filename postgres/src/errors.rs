@@ -38,6 +38,18 @@ pub(crate) unsafe fn raise(index: pg_sys::Relation, error: Error) -> ! {
         Error::Argument { what } => {
             (PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, format!("index \"{name}\": {what}"), None)
         }
+        Error::Uncalibrated => (
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("index \"{name}\" was never calibrated, so pagehop.recall has no meaning for it"),
+            Some(format!("SELECT pagehop_calibrate('{name}'); measures what each recall takes.")),
+        ),
+        Error::Busy { what } => (PgSqlErrorCode::ERRCODE_OBJECT_IN_USE, format!("index \"{name}\": {what}"), None),
+        Error::Full { what, source: None } => {
+            (PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, format!("index \"{name}\": {what}"), None)
+        }
+        Error::Full { what, source: Some(source) } => {
+            (PgSqlErrorCode::ERRCODE_DISK_FULL, format!("index \"{name}\": {what}: {source}"), None)
+        }
         Error::Io { what, source } => {
             (PgSqlErrorCode::ERRCODE_IO_ERROR, format!("index \"{name}\": {what}: {source}"), None)
         }

@@ -3,9 +3,10 @@
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use crate::{build, cost, insert, opclass, options, progress, scan, vacuum, validate};
+use crate::{build, cost, insert, options, progress, rows::opclass, scan, vacuum, validate};
 
-/// Indexes of one table are vacuumed beside each other: every part of it takes the writer's lock of its own index only.
+/// Indexes of one table are vacuumed beside each other: every part of it takes the writer's lock of
+/// its own index only.
 const VACUUM_OPTIONS: u32 = pg_sys::VACUUM_OPTION_PARALLEL_BULKDEL | pg_sys::VACUUM_OPTION_PARALLEL_CLEANUP;
 
 #[doc(hidden)]
@@ -15,8 +16,8 @@ pub extern "C-unwind" fn pg_finfo_pagehop_handler() -> *const pg_sys::Pg_finfo_r
     &raw const RECORD
 }
 
-/// The handler of `CREATE ACCESS METHOD`. Every field is said, so that a new version of PostgreSQL cannot add one
-/// unseen.
+/// The handler of `CREATE ACCESS METHOD`. Every field is said, so that a new version of PostgreSQL
+/// cannot add one unseen.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pagehop_handler(_call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {

@@ -1,17 +1,15 @@
 //! What users set: how a search goes and when a scan ends, and no storage parameters.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use pagehop_engine::index::{BEAM_WIDTH_MAX, SEARCH_LIST_MAX};
-use pagehop_engine::{Cursor, Error, SearchOptions};
+use pagehop_engine::{BEAM_WIDTH_MAX, Cursor, Effort, Error, SEARCH_LIST_MAX, SearchOptions};
 use pgrx::prelude::*;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
 use crate::errors;
-use crate::limit::Rows;
-use crate::models::OpenIndex;
 use crate::pages::RelationPages;
-use crate::scan_stats::End;
+use crate::pages::open_indexes::OpenIndex;
 
 static RECALL: GucSetting<f64> = GucSetting::<f64>::new(0.0);
 static SEARCH_LIST: GucSetting<i32> = GucSetting::<i32>::new(0);
@@ -31,14 +29,9 @@ enum OrderName {
     relaxed_order,
 }
 
-/// Nearest rows that `pagehop.recall` counts where nobody knows how many are wanted.
-const NEIGHBORS: usize = 10;
-/// Most that are searched for at once.
-const NEIGHBORS_MAX: usize = 1000;
-
 /// Defines the settings. Called once.
 pub(crate) fn register() {
-    GucRegistry::define_float_guc(
+    GucRegistry::define_float_guc_with_hooks(
         c"pagehop.recall",
         c"Share of the true nearest rows that a scan should find, on average.",
         c"0 stands for 0.98 where the index was calibrated, 1 for a plan without the index.",
@@ -47,6 +40,9 @@ pub(crate) fn register() {
         1.0,
         GucContext::Userset,
         GucFlags::EXPLAIN,
+        None,
+        Some(assign_recall),
+        None,
     );
     GucRegistry::define_int_guc(
         c"pagehop.search_list",
@@ -91,6 +87,16 @@ pub(crate) fn register() {
     unsafe { pg_sys::MarkGUCPrefixReserved(c"pagehop".as_ptr()) };
 }
 
+/// Has plans made again when `pagehop.recall` becomes 1, or is 1 no more: the planner leaves the
+/// index out for that recall alone, and a plan that was kept does not know.
+#[pg_guard]
+unsafe extern "C-unwind" fn assign_recall(recall: f64, _extra: *mut c_void) {
+    if (recall >= 1.0) != is_exact() {
+        // SAFETY: it marks plans of this backend, whatever state its transaction is in.
+        unsafe { pg_sys::ResetPlanCache() };
+    }
+}
+
 fn register_limits() {
     GucRegistry::define_int_guc(
         c"pagehop.max_scan_pages",
@@ -114,19 +120,18 @@ fn register_limits() {
     );
 }
 
-/// Rows that a scan should search for at once, of which so many are `wanted`, for each of which it takes so many nodes.
-/// Settings that somebody chose are for ten, and so is what limits a scan, which is looked at between rows.
-pub(crate) fn neighbors(wanted: Option<Rows>, nodes_per_row: f32) -> usize {
-    let is_chosen = search_list().is_some() || SLACK.get() >= 0.0;
-    let is_limited = MAX_SCAN_PAGES.get() > 0 || SCAN_MEM_MULTIPLIER.get() > 0.0;
-    match wanted.filter(|_| !is_chosen && !is_limited) {
-        Some(rows) if rows.is_filtered => rows.count.clamp(NEIGHBORS, NEIGHBORS_MAX),
-        Some(rows) => ((rows.count.min(NEIGHBORS_MAX) as f32 * nodes_per_row).ceil() as usize).min(NEIGHBORS_MAX),
-        None => NEIGHBORS,
-    }
+/// Whether the session has chosen a list or a slack, which then does not depend on k.
+pub(crate) fn is_effort_set() -> bool {
+    search_list().is_some() || slack().is_some()
 }
 
-/// The options of a search for `k` rows of `index`, as the session has them now. What is set wins over what is calibrated.
+/// Whether the session limits what a scan may cost.
+pub(crate) fn is_scan_limited() -> bool {
+    MAX_SCAN_PAGES.get() > 0 || SCAN_MEM_MULTIPLIER.get() > 0.0
+}
+
+/// The options of a search for `k` rows of `index`, as the session has them now. What is set wins
+/// over what is calibrated. Warns if the calibration did not reach `pagehop.recall`.
 ///
 /// # Safety
 ///
@@ -136,19 +141,27 @@ pub(crate) unsafe fn search(
     relation: pg_sys::Relation,
     k: usize,
 ) -> Result<SearchOptions, Error> {
-    let list = search_list();
-    let slack = Some(SLACK.get()).filter(|slack| *slack >= 0.0).map(|slack| slack as f32);
+    let (list, slack) = (search_list(), slack());
     let beam_width = usize::try_from(BEAM_WIDTH.get()).ok().filter(|width| *width > 0);
     let recall = RECALL.get() as f32;
-    let is_said = list.is_some() && slack.is_some() || recall == 0.0 && (list.is_some() || slack.is_some());
-    if is_said {
-        return Ok(SearchOptions::choose(list, slack, beam_width));
-    }
-    let known = match recall {
-        0.0 => index.tuned_or_default(k)?,
-        // SAFETY: the caller's promise.
-        _ => unsafe { calibrated(index, relation, k, recall)? },
+    let effort = match (recall, list, slack) {
+        (_, Some(_), Some(_)) => Effort::Settings { search_list: list, slack },
+        (0.0, ..) => Effort::of(None, list, slack)?,
+        _ => Effort::Recall(recall),
     };
+    let plan = index.options(k.max(1), &effort)?;
+    // A recall of 1 is for a plan without the index. Only a cursor that was opened before the
+    // setting comes here; it may still miss a row of an index with more nodes than the list has
+    // places.
+    let known = plan.options.unwrap_or(SearchOptions {
+        search_list: SEARCH_LIST_MAX,
+        slack: f32::INFINITY,
+        ..SearchOptions::default()
+    });
+    if let Some(best) = plan.best {
+        // SAFETY: the caller says that the relation is open.
+        unsafe { warn_of_reach(relation, k, recall, best) };
+    }
     Ok(SearchOptions {
         search_list: list.unwrap_or(known.search_list),
         slack: slack.unwrap_or(known.slack),
@@ -156,44 +169,62 @@ pub(crate) unsafe fn search(
     })
 }
 
-/// What the index is calibrated to.
+/// Says that no search of the calibration reached `recall`: once, until the session searches
+/// another index or sets another recall.
 ///
 /// # Safety
 ///
-/// As [`search`].
-unsafe fn calibrated(
-    index: &OpenIndex,
-    relation: pg_sys::Relation,
-    k: usize,
-    recall: f32,
-) -> Result<SearchOptions, Error> {
-    if is_exact() {
-        let what = "an index scan cannot find every true neighbor, as pagehop.recall = 1 asks for".to_string();
-        let hint = "SET enable_seqscan = on; lets the planner read the whole table instead.".to_string();
-        errors::report(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, what, Some(hint));
-    }
-    match index.tuned_at_most(k, recall)? {
-        Some(options) => Ok(options),
-        None => {
-            // SAFETY: the caller's promise.
-            let name = unsafe { errors::name(relation) };
-            let what = format!("index \"{name}\" was never calibrated, so pagehop.recall has no meaning for it");
-            let hint = format!("SELECT pagehop_calibrate('{name}'); measures what each recall takes.");
-            errors::report(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, what, Some(hint))
-        }
+/// `relation` is open.
+unsafe fn warn_of_reach(relation: pg_sys::Relation, k: usize, recall: f32, best: f32) {
+    static WARNED: AtomicU64 = AtomicU64::new(0);
+    // SAFETY: the caller says that the relation is open.
+    let (name, oid) = unsafe { (errors::name(relation), (*relation).rd_id.to_u32()) };
+    let this = u64::from(oid) << 32 | u64::from(recall.to_bits());
+    if WARNED.swap(this, Ordering::Relaxed) != this {
+        let message = format!(
+            "pagehop.recall = {recall} is more than any search of index \"{name}\" for {k} rows reached when it was \
+             calibrated, which was {best:.4}"
+        );
+        let hint = "Searches are as long as the longest one then. Set a lower recall to make them faster.";
+        errors::warn(message, hint.to_string());
     }
 }
 
 /// The recall that searches of this session are to have, if it is what says how they go.
 pub(crate) fn target() -> Option<f32> {
     let recall = RECALL.get() as f32;
-    let is_asked = recall > 0.0 && recall < 1.0 && !(search_list().is_some() && SLACK.get() >= 0.0);
+    let is_asked = recall > 0.0 && recall < 1.0 && !(search_list().is_some() && slack().is_some());
     is_asked.then_some(recall)
 }
 
 /// Whether the true neighbors are wanted, which takes a look at every row.
 pub(crate) fn is_exact() -> bool {
     RECALL.get() >= 1.0
+}
+
+/// Why a scan returned no more rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The executor asked for no more.
+    #[default]
+    Executor,
+    /// Every row that the index reaches was returned.
+    Exhausted,
+    /// `pagehop.max_scan_pages`.
+    Pages,
+    /// `pagehop.scan_mem_multiplier`.
+    Memory,
+}
+
+impl End {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Executor => "executor",
+            Self::Exhausted => "exhausted",
+            Self::Pages => "max_scan_pages",
+            Self::Memory => "scan_mem_multiplier",
+        }
+    }
 }
 
 /// When a scan ends although there are more rows.
@@ -228,17 +259,24 @@ pub(crate) fn is_order_strict() -> bool {
     ORDER.get() == OrderName::strict_order
 }
 
+/// `slack` if the session has set it.
+fn slack() -> Option<f32> {
+    Some(SLACK.get()).filter(|slack| *slack >= 0.0).map(|slack| slack as f32)
+}
+
 /// `search_list` if the session has set it.
 pub(crate) fn search_list() -> Option<usize> {
     usize::try_from(SEARCH_LIST.get()).ok().filter(|list| *list > 0)
 }
 
-/// `amoptions`: degree and effort of a build follow from the dimension, so there is nothing to set. A parameter
-/// that would change nothing is refused, not ignored: pgvector's are what people try first.
+/// `amoptions`: degree and effort of a build follow from the dimension, so there is nothing to set.
+/// A parameter that would change nothing is refused, not ignored: pgvector's are what people try
+/// first.
 #[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn amoptions(given: pg_sys::Datum, validate: bool) -> *mut pg_sys::bytea {
     if validate && !given.is_null() {
-        // SAFETY: PostgreSQL passes a `text[]` of `name=value`, of which this makes a list of `DefElem`.
+        // SAFETY: PostgreSQL passes a `text[]` of `name=value`, of which this makes a list of
+        // `DefElem`.
         let first = unsafe {
             let options = pg_sys::untransformRelOptions(given);
             (!options.is_null() && (*options).length > 0)

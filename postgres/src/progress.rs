@@ -9,7 +9,8 @@ use pgrx::prelude::*;
 /// Phase of the table scan, the only one that is not the engine's.
 pub(crate) const SCAN: i64 = 2;
 
-/// The engine's phases and what users read; their numbers follow that of the scan. Number 1 is PostgreSQL's own.
+/// The engine's phases and what users read; their numbers follow that of the scan. Number 1 is
+/// PostgreSQL's own.
 const PHASES: [(&str, &CStr); 11] = [
     ("read", c"surveying rows"),
     ("train", c"training centroids"),

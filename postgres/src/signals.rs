@@ -1,10 +1,11 @@
 //! Signals while other threads compute.
 //!
-//! The engine builds with threads of its own. A signal for the backend may be taken by any thread that does not
-//! block it, and PostgreSQL's handlers are made for one. New threads inherit the mask of the one that makes them;
-//! so the backend's thread blocks all signals before it calls the engine, and lets them in wherever the engine
-//! calls back: there no thread runs but its own. What came in between is delivered at that moment, so a cancelled
-//! build notices at its next progress report.
+//! The engine builds with threads of its own. A signal for the backend may be taken by any thread
+//! that does not block it, and PostgreSQL's handlers are made for one. New threads inherit the mask
+//! of the one that makes them; so the backend's thread blocks all signals before it calls the
+//! engine, and lets them in wherever the engine calls back: there no thread runs but its own. What
+//! came in between is delivered at that moment, so a cancelled build notices at its next progress
+//! report.
 
 use std::mem::MaybeUninit;
 
@@ -48,7 +49,8 @@ impl Drop for Signals {
 /// Gives this thread another mask; the old one.
 fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
     let mut old = MaybeUninit::uninit();
-    // SAFETY: both point to sets, and the call initializes the second; it fails only for an unknown first argument.
+    // SAFETY: both point to sets, and the call initializes the second; it fails only for an unknown
+    // first argument.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, mask, old.as_mut_ptr());
         old.assume_init()

@@ -1,25 +1,27 @@
-//! `ambulkdelete` and `amvacuumcleanup`: dead rows leave their nodes, nodes without rows leave the graph.
+//! `ambulkdelete` and `amvacuumcleanup`: dead rows leave their nodes, nodes without rows leave the
+//! graph.
 //!
-//! An index of which much has changed since it was calibrated is calibrated again.
-//!
-//! Both work in small parts, each under the writer's lock, so that insertions wait for milliseconds, not for the vacuum.
+//! Both work in small parts, each under the writer's lock, so that an insertion waits for
+//! milliseconds and not for the whole vacuum. An index that has changed much since it was
+//! calibrated is calibrated again.
 
 use std::ffi::c_void;
 use std::ops::ControlFlow;
 
-use pagehop_engine::{Change, Error, PageId, Pages, RemoveReport, VacuumReport};
+use pagehop_engine::{Error, PageId, Pages, RemoveReport, VacuumReport, build_memory_bytes};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use crate::writer::Writer;
-use crate::{errors, recall, vector};
+use crate::pages::{open_indexes, writer};
+use crate::rows::{memory, vector};
+use crate::{calibrate, errors};
 
-/// Pages looked at under one lock.
+/// Pages that are read under one lock.
 const PAGES: u32 = 32;
 /// Nodes taken out of the graph, or slots freed, under one lock.
 const STEPS: u64 = 16;
 
-/// `ambulkdelete`: asks about every row of the index.
+/// `ambulkdelete`: removes the rows that PostgreSQL's callback calls dead.
 #[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn ambulkdelete(
     info: *mut pg_sys::IndexVacuumInfo,
@@ -27,75 +29,60 @@ pub(crate) unsafe extern "C-unwind" fn ambulkdelete(
     is_dead: pg_sys::IndexBulkDeleteCallback,
     state: *mut c_void,
 ) -> *mut pg_sys::IndexBulkDeleteResult {
-    // SAFETY: PostgreSQL passes an open index, a callback with its state, and what this function returned last time, if anything.
-    unsafe {
-        let index = (*info).index;
-        let ask = is_dead.expect("PostgreSQL passes a callback");
-        let mut is_dead = |row_id: u64| {
-            let Some(mut tid) = vector::tid(row_id) else {
-                let what = format!("it knows a row {row_id:#x}, which can be in no table");
-                errors::raise(index, Error::corrupt(PageId(0), what));
-            };
-            ask(&raw mut tid, state)
+    // SAFETY: PostgreSQL passes what the vacuum is about.
+    let index = unsafe { (*info).index };
+    let callback = is_dead.expect("PostgreSQL passes a callback");
+    let mut is_dead = |row_id: u64| {
+        let Some(mut tid) = vector::tid(row_id) else {
+            let what = format!("it knows a row {row_id:#x}, which can be in no table");
+            // SAFETY: PostgreSQL keeps the index open.
+            unsafe { errors::raise(index, Error::corrupt(PageId(0), what)) };
         };
-        let report = remove(index, &mut is_dead).unwrap_or_else(|error| errors::raise(index, error));
-        let stats = if stats.is_null() { no_stats() } else { stats };
+        // SAFETY: PostgreSQL's callback, with its own state and a place in the table.
+        unsafe { callback(&raw mut tid, state) }
+    };
+    // SAFETY: PostgreSQL keeps the index open, and this backend is not its writer.
+    let removed = unsafe { remove(index, &mut is_dead) };
+    // SAFETY: PostgreSQL keeps the index open.
+    let report = removed.unwrap_or_else(|error| unsafe { errors::raise(index, error) });
+    let stats = if stats.is_null() { no_stats() } else { stats };
+    // SAFETY: PostgreSQL passes what this function returned last time, if anything; else it was
+    // made above.
+    unsafe {
         (*stats).estimated_count = false;
         (*stats).num_index_tuples = report.left as f64;
         (*stats).tuples_removed += report.removed as f64;
-        stats
     }
+    stats
 }
 
 /// # Safety
 ///
-/// `index` is open and of this access method.
+/// `index` is open and of this access method, and this backend is not its writer.
 unsafe fn remove(index: pg_sys::Relation, is_dead: &mut dyn FnMut(u64) -> bool) -> Result<RemoveReport, Error> {
-    // SAFETY: the caller's promise, here and below.
-    let removed = unsafe { with_change(index, &mut |change| change.drop_dead_tids(is_dead))? };
+    // SAFETY: the caller keeps the index open and is not its writer.
+    let removed = unsafe { writer::change(index, |change| change.drop_dead_rows(is_dead))? };
     let mut total = RemoveReport { left: 0, removed };
     let mut page = 0;
-    loop {
+    // A training in between writes the graph, dead rows and all, to the end of the index: this goes
+    // on to there.
+    // SAFETY: the caller keeps the index open.
+    while page < unsafe { open_indexes::open(index)? }.pages().page_count() {
         delay();
-        // SAFETY: as above.
-        let mut writer = unsafe { Writer::new(index)? };
-        let open = writer.index();
-        // A graph that was built anew meanwhile lies at the end, dead rows and all.
-        if page >= open.pages().page_count() {
-            break;
-        }
-        let mut change = open.change(&mut writer)?;
-        let part = change.remove_tids(page..page.saturating_add(PAGES), is_dead)?;
-        change.finish()?;
+        let pages = page..page.saturating_add(PAGES);
+        // SAFETY: the caller keeps the index open and is not its writer.
+        let part = unsafe { writer::change(index, |change| change.remove_dead_rows(pages, is_dead))? };
         total.left += part.left;
         total.removed += part.removed;
         page += PAGES;
     }
     let mut listed = None;
-    // SAFETY: as above.
-    while let Some(next) = unsafe { with_change(index, &mut |change| change.settle_tids(listed))? } {
+    // SAFETY: the caller keeps the index open and is not its writer.
+    while let Some(next) = unsafe { writer::change(index, |change| change.settle_pending(listed))? } {
         listed = Some(next);
         delay();
     }
     Ok(total)
-}
-
-/// Does one thing under the writer's lock.
-///
-/// # Safety
-///
-/// As [`remove`].
-unsafe fn with_change<T>(
-    index: pg_sys::Relation,
-    work: &mut dyn FnMut(&mut Change<'_, Writer>) -> Result<T, Error>,
-) -> Result<T, Error> {
-    // SAFETY: the caller keeps the index open.
-    let mut writer = unsafe { Writer::new(index)? };
-    let open = writer.index();
-    let mut change = open.change(&mut writer)?;
-    let done = work(&mut change)?;
-    change.finish()?;
-    Ok(done)
 }
 
 /// `amvacuumcleanup`: repairs the graph around dead nodes and frees their slots.
@@ -104,47 +91,99 @@ pub(crate) unsafe extern "C-unwind" fn amvacuumcleanup(
     info: *mut pg_sys::IndexVacuumInfo,
     stats: *mut pg_sys::IndexBulkDeleteResult,
 ) -> *mut pg_sys::IndexBulkDeleteResult {
-    // SAFETY: as in `ambulkdelete`.
-    unsafe {
-        if (*info).analyze_only {
-            return stats;
-        }
-        let index = (*info).index;
-        let blocks = repair(index).unwrap_or_else(|error| errors::raise(index, error));
-        recall::calibrate_changed(index, &mut delay).unwrap_or_else(|error| errors::raise(index, error));
-        let stats = if stats.is_null() {
-            let stats = no_stats();
-            // Nothing was counted: the table's number is as good a guess as any.
-            (*stats).estimated_count = true;
-            (*stats).num_index_tuples = (*info).num_heap_tuples;
-            stats
-        } else {
-            stats
-        };
-        (*stats).num_pages = blocks;
-        stats
+    // SAFETY: PostgreSQL passes what the vacuum is about.
+    let info = unsafe { &*info };
+    if info.analyze_only {
+        return stats;
     }
+    // SAFETY: PostgreSQL keeps the index open, this backend is not its writer, and a vacuum may
+    // sleep.
+    let blocks = unsafe { clean_up(info.index) };
+    // SAFETY: PostgreSQL keeps the index open.
+    let blocks = blocks.unwrap_or_else(|error| unsafe { errors::raise(info.index, error) });
+    let is_counted = !stats.is_null();
+    let stats = if is_counted { stats } else { no_stats() };
+    // SAFETY: PostgreSQL passes what `ambulkdelete` returned, if anything; else it was made above.
+    unsafe {
+        if !is_counted {
+            // Without a count the table's number of rows is the best estimate.
+            (*stats).estimated_count = true;
+            (*stats).num_index_tuples = info.num_heap_tuples;
+        }
+        (*stats).num_pages = blocks;
+    }
+    stats
 }
 
-/// Returns the blocks of the index.
+/// Repairs the graph, then trains the model and calibrates where that is due. Returns the blocks of
+/// the index.
 ///
 /// # Safety
 ///
-/// `index` is open and of this access method.
-unsafe fn repair(index: pg_sys::Relation) -> Result<u32, Error> {
+/// `index` is open and of this access method, and this backend is not its writer.
+unsafe fn clean_up(index: pg_sys::Relation) -> Result<u32, Error> {
+    // SAFETY: the caller keeps the index open and is not its writer.
+    unsafe {
+        repair(index)?;
+        let is_trained = train_for_length(index)?;
+        calibrate::changed_index(index, is_trained, &mut delay)?;
+        Ok(open_indexes::open(index)?.pages().page_count())
+    }
+}
+
+/// Trains the model of an inner product index again if rows came that are much longer than all
+/// before: insertions do not wait for that themselves, and such rows are found too late until then.
+/// Returns whether it did.
+///
+/// # Safety
+///
+/// `index` is open and of this access method, and this backend is not its writer.
+unsafe fn train_for_length(index: pg_sys::Relation) -> Result<bool, Error> {
+    // SAFETY: the caller keeps the index open.
+    let info = unsafe { open_indexes::open(index)?.info()? };
+    let vectors = info.rows * 4 * info.dim as u64;
+    let needed = vectors + build_memory_bytes(info.rows as usize, info.dim, info.metric, 1);
+    let mut go_on = |_| {
+        pgrx::check_for_interrupts!();
+        ControlFlow::Continue(())
+    };
+    // SAFETY: the caller keeps the index open and is not its writer.
+    unsafe {
+        writer::change(index, |change| {
+            if !change.wants_training_for_length() {
+                return Ok(false);
+            }
+            if needed > memory::limit_bytes() {
+                let name = errors::name(index);
+                let what =
+                    format!("rows of index \"{name}\" are much longer than all before, and are found too late");
+                let hint = format!("REINDEX INDEX {name}; or VACUUM with more maintenance_work_mem.");
+                errors::warn(what, hint);
+                return Ok(false);
+            }
+            memory::reserve(needed as usize);
+            change.train(&mut go_on)?;
+            Ok(true)
+        })
+    }
+}
+
+/// Takes dead nodes out of the graph.
+///
+/// # Safety
+///
+/// `index` is open and of this access method, and this backend is not its writer.
+unsafe fn repair(index: pg_sys::Relation) -> Result<(), Error> {
+    let mut go_on = |_| {
+        pgrx::check_for_interrupts!();
+        ControlFlow::Continue(())
+    };
     loop {
         delay();
-        // SAFETY: the caller keeps the index open.
-        let mut writer = unsafe { Writer::new(index)? };
-        let open = writer.index();
-        let mut change = open.change(&mut writer)?;
-        let report: VacuumReport = change.vacuum(STEPS, &mut |_| {
-            pgrx::check_for_interrupts!();
-            ControlFlow::Continue(())
-        })?;
-        change.finish()?;
+        // SAFETY: the caller keeps the index open and is not its writer.
+        let report: VacuumReport = unsafe { writer::change(index, |change| change.vacuum(STEPS, &mut go_on))? };
         if report.steps() == 0 {
-            return Ok(open.pages().page_count());
+            return Ok(());
         }
     }
 }
@@ -154,7 +193,7 @@ fn no_stats() -> *mut pg_sys::IndexBulkDeleteResult {
     unsafe { pg_sys::palloc0(size_of::<pg_sys::IndexBulkDeleteResult>()).cast() }
 }
 
-/// Sleeps as the cost limits of vacuum say, and notices interrupts.
+/// Sleeps as the cost limits of vacuum say, and looks for interrupts.
 fn delay() {
     // SAFETY: called in a vacuum, with no lock held.
     unsafe {

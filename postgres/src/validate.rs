@@ -5,12 +5,13 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use crate::opclass::{KIND_PROC, ORDER_STRATEGY};
+use crate::rows::opclass::{KIND_PROC, ORDER_STRATEGY};
 
 /// `amvalidate`. Says what is wrong as INFO, as PostgreSQL's own methods do.
 #[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn amvalidate(opclass: pg_sys::Oid) -> bool {
-    // SAFETY: PostgreSQL passes an operator class that exists; cache entries are read before they are given back.
+    // SAFETY: PostgreSQL passes an operator class that exists; cache entries are read before they
+    // are given back.
     unsafe {
         let class = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::CLAOID as i32, opclass.into());
         if class.is_null() {

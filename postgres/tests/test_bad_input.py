@@ -186,9 +186,9 @@ def test_vectors_too_long_for_floats_are_refused(connect: Connect) -> None:
     connection = connect()
     create(connection)
     fill(connection, vectors(100, seed=1))
-    with pytest.raises(psycopg.Error, match="too long for 32-bit floats"):
+    with pytest.raises(psycopg.Error, match="too large for 32-bit floats"):
         run(connection, f"INSERT INTO items (id, embedding) VALUES (1000, '{long}')")
-    with only_by_index(connection), pytest.raises(psycopg.Error, match="too long for 32-bit floats"):
+    with only_by_index(connection), pytest.raises(psycopg.Error, match="too large for 32-bit floats"):
         run(connection, f"SELECT id FROM items ORDER BY embedding <-> '{long}' LIMIT 1")
     assert everything(connection) == list(range(100))
 

@@ -46,7 +46,7 @@ def test_an_index_says_what_it_is(connect: Connect, when: str) -> None:
         run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_cosine_ops)")
     info = ask(connection, "pagehop_info")
     size = number(connection, "SELECT pg_relation_size('items_embedding')")
-    assert (info["format_version"], info["metric"], info["dimensions"]) == (2, "cosine", DIM)
+    assert (info["format_version"], info["metric"], info["dimensions"]) == (4, "cosine", DIM)
     assert (info["nodes"], info["dead_nodes"], info["deleted_rows"]) == (1000, 0, 0)
     assert (info["bytes"], info["pages"]) == (size, size // 8192)
     assert info["trained_rows"] + info["added_rows"] == 1000
@@ -133,10 +133,14 @@ def test_rights_to_read_and_to_maintain_are_needed(connect: Connect, database: s
             ask(connection, "pagehop_info")
         run(connection, f"RESET ROLE; GRANT SELECT ON items TO {someone}; SET ROLE {someone}")
         assert ask(connection, "pagehop_info")["nodes"] == 0
+        run(connection, f"RESET ROLE; GRANT EXECUTE ON FUNCTION pagehop_check TO {someone}; SET ROLE {someone}")
         with pytest.raises(errors.InsufficientPrivilege, match="permission denied for table items"):
             ask(connection, "pagehop_check")
         run(connection, f"RESET ROLE; GRANT MAINTAIN ON items TO {someone}; SET ROLE {someone}")
         assert ask(connection, "pagehop_check")["nodes"] == 0
+        run(connection, f"RESET ROLE; REVOKE EXECUTE ON FUNCTION pagehop_check FROM {someone}; SET ROLE {someone}")
+        with pytest.raises(errors.InsufficientPrivilege, match="permission denied for function pagehop_check"):
+            ask(connection, "pagehop_check")
     finally:
         run(connection, f"RESET ROLE; DROP OWNED BY {someone}; DROP ROLE {someone}")
 

@@ -1,39 +1,34 @@
-"""What the README tells a newcomer to run in PostgreSQL, run as it stands there."""
+"""Every block of SQL in README.md and docs/guide.md, run in psql as it stands there."""
 
 from __future__ import annotations
 
-import re
+import subprocess
 
 import psycopg
+import pytest
 
+from blocks import EXECUTED, agrees, blocks
 from devserver import Cluster
-from devserver.folder import REPOSITORY
-from tests.items import Connect, explain, number, run
-
-SECTION = (REPOSITORY / "README.md").read_text().split("\n## PostgreSQL\n")[1].split("\n## ")[0]
+from tests.items import Connect, explain, run
 
 
-def test_the_quick_start_runs_as_it_is_pasted(cluster: Cluster, connect: Connect, database: str) -> None:
+@pytest.mark.parametrize("document", EXECUTED)
+def test_every_block_of_sql_runs_and_prints_what_the_document_shows(
+    document: str, cluster: Cluster, connect: Connect, database: str
+) -> None:
     run(connect(), "DROP EXTENSION pagehop; DROP EXTENSION vector")
-    [pasted] = re.findall(r"```sql\n(.*?)```", SECTION, re.DOTALL)
-    said = cluster.psql(pasted, database).splitlines()
-    assert said[0] == "7|0"
-    nearest = [line.split("|") for line in said[:5]]
-    assert sorted(float(distance) for _, distance in nearest) == [float(distance) for _, distance in nearest]
-    of_topic = [int(line) for line in said[5:10]]
-    assert of_topic[0] == 7
-    assert all(one % 10 == 7 for one in of_topic)
-    nodes, pages, degree = map(int, said[10].split("|"))
-    connection = connect()
-    assert 9000 < nodes <= number(connection, "SELECT count(*) FROM items")
-    assert 0 < degree < nodes
-    assert 0 < pages < nodes
-    assert_queries_use_the_index(connection, pasted)
+    for block in blocks(document):
+        if block.language != "sql":
+            continue
+        psql = [str(cluster.server.bin / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", cluster.dsn(database)]
+        done = subprocess.run(psql, input=block.code, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{document}:{block.line}: {done.stderr}"
+        if block.shown is not None:
+            assert agrees(block.shown, done.stdout), f"{document}:{block.line} prints\n{done.stdout}"
+        assert_queries_use_the_index(connect(), block.code)
 
 
-def assert_queries_use_the_index(connection: psycopg.Connection, pasted: str) -> None:
-    queries = [line for line in pasted.splitlines() if "ORDER BY" in line]
-    assert len(queries) == 2
-    for query in queries:
+def assert_queries_use_the_index(connection: psycopg.Connection, code: str) -> None:
+    for query in [line for line in code.splitlines() if line.startswith("SELECT") and " ORDER BY " in line]:
         plan = explain(connection, query)
         assert "Index Scan using items_embedding" in plan, plan

@@ -142,7 +142,7 @@ def test_an_insertion_that_failed_leaves_no_lock(connect: Connect, connection: p
     other = connect()
     run(other, "SET lock_timeout = '5s'")
     with connection.transaction():
-        with pytest.raises(psycopg.Error, match="too long"), connection.transaction():
+        with pytest.raises(psycopg.Error, match="too large"), connection.transaction():
             run(connection, f"INSERT INTO items (id, embedding) VALUES (5000, '{TOO_LONG}')")
         fill(other, [QUERIES[0]], first=6000)
         run(

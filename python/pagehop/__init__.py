@@ -2,15 +2,20 @@
 
 from pagehop.errors import (
     ArgumentError,
+    BusyError,
     CorruptIndexError,
     DimensionError,
     Error,
+    ForkedError,
     FormatError,
+    FullError,
     Interrupted,
     IoError,
     RecallWarning,
 )
-from pagehop.index import Counters, Hits, Index, Stats, build, create, open
+from pagehop.hits import Counters, Hits, Stats
+from pagehop.index import Index
+from pagehop.open import build, create, open
 from pagehop.reports import (
     AddReport,
     Audit,
@@ -29,6 +34,7 @@ __all__ = [
     "AddReport",
     "ArgumentError",
     "Audit",
+    "BusyError",
     "Calibration",
     "CheckReport",
     "CorruptIndexError",
@@ -36,7 +42,9 @@ __all__ = [
     "DeleteReport",
     "DimensionError",
     "Error",
+    "ForkedError",
     "FormatError",
+    "FullError",
     "Hits",
     "Index",
     "Info",

@@ -14,15 +14,13 @@ class Index:
     def search(
         self,
         queries: npt.NDArray[np.float32],
-        ids: npt.NDArray[np.int64],
-        distances: npt.NDArray[np.float32],
-        counters: npt.NDArray[np.uint64],
+        k: int,
+        recall: float | None,
         search_list: int | None,
         slack: float | None,
         beam_width: int | None,
-        recall: float | None,
         threads: int,
-    ) -> tuple[int, tuple[int, int] | None]: ...
+    ) -> tuple[bytearray, int, tuple[float | None, tuple[int, int] | None] | None]: ...
     def calibrate(
         self,
         queries: npt.NDArray[np.float32] | None,

@@ -1,4 +1,4 @@
-"""Arrays as users have them, to arrays as the engine takes them: checked, never silently rounded."""
+"""Arguments as users have them, as the engine takes them: checked and converted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXACT_MAX = 1 << 24
 
 
 def as_array(what: str, vectors: Any) -> npt.NDArray[Any]:
-    """`vectors` as an array of numbers, without a copy where it is one. Lists become float32."""
+    """`vectors` as an array of numbers; copied only if it is none. Lists become float32."""
     if isinstance(vectors, np.ndarray):
         array = vectors
     else:
@@ -36,18 +36,22 @@ def as_array(what: str, vectors: Any) -> npt.NDArray[Any]:
     return array
 
 
-def as_float32(what: str, array: npt.NDArray[Any], first_row: int = 0) -> Float32:
-    """`array` as C-contiguous float32 with the same values.
+def as_float32(what: str, array: npt.NDArray[Any], first_row: int = 0, *, strict: bool = False) -> Float32:
+    """`array` as C-contiguous float32, rounded where it has to be.
 
-    A value that float32 cannot hold is an error that names it: rounding is the caller's decision.
-    `first_row` is the number of the first row in such an error.
+    With `strict`, a value that float32 cannot hold exactly is an error that names it. `first_row`
+    is the number of the first row in such an error.
     """
-    if array.dtype.kind == "f" and array.dtype.itemsize <= 4:
-        return np.ascontiguousarray(array, dtype=np.float32)
     with np.errstate(over="ignore"):
-        exact: Float32 = np.ascontiguousarray(array, dtype=np.float32)
+        rounded: Float32 = np.ascontiguousarray(array, dtype=np.float32)
+    if strict and not (array.dtype.kind == "f" and array.dtype.itemsize <= 4):
+        _refuse_rounded(what, array, rounded, first_row)
+    return rounded
+
+
+def _refuse_rounded(what: str, array: npt.NDArray[Any], rounded: Float32, first_row: int) -> None:
     if array.dtype.kind == "f":
-        wrong = (exact != array) & ~np.isnan(array)
+        wrong = (rounded != array) & ~np.isnan(array)
     else:
         wrong = (array > _EXACT_MAX) if array.dtype.kind == "u" else (abs_above(array, _EXACT_MAX))
     if wrong.any():
@@ -57,7 +61,6 @@ def as_float32(what: str, array: npt.NDArray[Any], first_row: int = 0) -> Float3
             f"{what} has type {array.dtype}, and {row}component {at[-1]} ({array[at]}) is not a float32; "
             "round it yourself with .astype('float32') if that is what you mean"
         )
-    return exact
 
 
 def abs_above(array: npt.NDArray[Any], bound: int) -> npt.NDArray[np.bool_]:
@@ -84,8 +87,8 @@ def as_ids(ids: Any) -> UInt64:
     return np.ascontiguousarray(array, dtype=np.uint64)
 
 
-def as_rows(ids: Any, vectors: Any, dim: int) -> tuple[UInt64, Float32]:
-    """`ids` and `vectors` as rows of `dim` components: one of each, or as many ids as the matrix has rows."""
+def as_rows(ids: Any, vectors: Any, dim: int, *, strict: bool) -> tuple[UInt64, Float32]:
+    """`ids` and `vectors` as rows of `dim` components: one of each, or a matrix and its ids."""
     numbers = as_ids(np.atleast_1d(ids))
     array = as_array("vectors", vectors)
     if array.ndim not in (1, 2):
@@ -97,7 +100,7 @@ def as_rows(ids: Any, vectors: Any, dim: int) -> tuple[UInt64, Float32]:
         raise DimensionError(what, dim, array.shape[1])
     if len(numbers) != len(array):
         raise ArgumentError(f"there are {len(numbers)} ids for {len(array)} vectors")
-    return numbers, as_float32("vectors", array)
+    return numbers, as_float32("vectors", array, strict=strict)
 
 
 def as_count(what: str, value: Any, low: int, high: int) -> int:
@@ -123,7 +126,7 @@ def as_recall(value: Any) -> float:
     """`value` as a recall: above 0 and at most 1."""
     recall = _as_any_number("recall", value)
     if not 0 < recall <= 1:
-        raise ArgumentError(f"recall is {recall}, it must be above 0 and at most 1; 1 looks at every row")
+        raise ArgumentError(f"recall is {recall}, it must be above 0 and at most 1; 1 compares with every row")
     return recall
 
 
@@ -134,17 +137,25 @@ def _as_any_number(what: str, value: Any) -> float:
         raise ArgumentError(f"{what} is {value!r}, it must be a number") from None
 
 
-def as_queries(what: str, queries: Any, dim: int) -> Float32:
+def as_query(what: str, query: Any, *, strict: bool) -> Float32:
+    """`query` as one vector, or a matrix of one vector per row."""
+    array = as_array(what, query)
+    if array.ndim not in (1, 2):
+        raise ArgumentError(f"{what} has {array.ndim} dimensions, it must have one or two")
+    return as_float32(what, array, strict=strict)
+
+
+def as_queries(what: str, queries: Any, dim: int, *, strict: bool) -> Float32:
     """`queries` as a matrix of at least one vector of `dim` components."""
     array = as_array(what, queries)
     if array.ndim != 2:
-        raise ArgumentError(f"{what} has {array.ndim} dimensions, it must be a matrix of one query in each row")
+        raise ArgumentError(f"{what} has {array.ndim} dimensions, it must be a matrix with one query per row")
     if array.shape[1] != dim:
         what = f"the index has {dim} dimensions, {what} have {array.shape[1]}"
         raise DimensionError(what, dim, array.shape[1])
     if not len(array):
         raise ArgumentError(f"{what} has no rows")
-    return as_float32(what, array)
+    return as_float32(what, array, strict=strict)
 
 
 def as_bytes(what: str, value: Any) -> int:

@@ -1,4 +1,4 @@
-"""What can go wrong. Every exception of this package is an `Error`."""
+"""Exceptions and warnings. Every exception of this package is an `Error`."""
 
 from __future__ import annotations
 
@@ -32,8 +32,27 @@ class ArgumentError(Error, ValueError):
     """An argument is outside what the operation accepts."""
 
 
+class BusyError(Error):
+    """Another process or thread is writing the index. The same call may succeed later."""
+
+
+class FullError(Error):
+    """A limit is reached: of the index, of one change, of the cache, or the space on the disk.
+
+    `errno` is the system's number for a full disk, otherwise None.
+    """
+
+    def __init__(self, message: str, errno: int | None = None) -> None:
+        super().__init__(message)
+        self.errno = errno
+
+
+class ForkedError(Error):
+    """The index was opened for writing before this process was forked; open it again here."""
+
+
 class IoError(Error, OSError):
-    """The operating system refused. `errno` is its number for the reason, where it gave one."""
+    """The operating system refused an operation. `errno` is its number for the reason, or None."""
 
     def __init__(self, message: str, errno: int | None = None) -> None:
         super().__init__(message)
@@ -45,4 +64,7 @@ class Interrupted(Error):  # noqa: N818
 
 
 class RecallWarning(UserWarning):
-    """Searches may find less than was asked for: an audit says so, or much has changed since the calibration."""
+    """Searches may find less than their recall.
+
+    The calibration did not reach it, many rows changed since, or an audit found less.
+    """

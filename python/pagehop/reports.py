@@ -1,4 +1,4 @@
-"""What operations say of what they found and did."""
+"""What operations report."""
 
 from __future__ import annotations
 
@@ -8,86 +8,93 @@ from pagehop.arrays import Int64
 
 
 class Measured(NamedTuple):
-    """An index when it was calibrated, and what has become of it."""
+    """The last calibration of an index, and the changes since."""
 
     rows: int
-    """Rows that it had then."""
+    """Rows of the index at that time."""
     samples: int
-    """Queries that were answered exactly then."""
+    """Queries that were compared with exact answers."""
     by_queries: bool
-    """Whether they were a user's, and not vectors of the index."""
+    """Whether a user gave the queries; otherwise they were vectors of the index."""
     changes: int
     """Rows added and deleted since; a replaced row counts as both."""
     outdated: bool
-    """Whether these are a fifth of the rows or more, so that it is to be calibrated again."""
+    """Whether `changes` is a fifth of the rows or more: calibrate again."""
 
 
 class Audit(NamedTuple):
-    """What `Index.recall` found last on an index that was open for writing."""
+    """The last result of `Index.recall` on an index that was open for writing."""
 
     k: int
+    """Rows searched for."""
     recall: float
-    """Mean share of the `k` nearest that searches found."""
+    """Mean share of the `k` nearest rows that searches found."""
     interval: float
-    """Half the width of the interval in which the recall lies with 95% probability."""
+    """Half the width of the 95% confidence interval of `recall`."""
     target: float | None
-    """The recall that was asked for; None if settings were given instead."""
+    """The recall that the searches were given; None if they were given settings."""
     samples: int
-    """Queries that were answered exactly."""
+    """Queries that were compared with exact answers."""
     rows: int
-    """Rows that the index had."""
+    """Rows of the index at that time."""
     changes: int
     """Rows added and deleted since; a replaced row counts as both."""
 
 
 class Setting(NamedTuple):
-    """What reaches a recall. `slack`, `search_list` and `interval` are None if nothing did."""
+    """Settings that reach a recall. `slack`, `search_list` and `interval` are None if none did."""
 
     k: int
-    """Rows that are searched for."""
+    """Rows searched for."""
     recall: float
     slack: float | None
     search_list: int | None
     interval: float | None
-    """Half the width of the interval in which the recall lies with 95% probability."""
+    """Half the width of the 95% confidence interval of the recall."""
     best: float
     """The highest recall that was measured for `k`."""
 
 
 class Calibration(NamedTuple):
-    """Which settings reach which recall. In between, `Index.search` takes settings in between."""
+    """Which settings reach which recall. `Index.search` interpolates between them."""
 
     rows: int
-    """Rows that the index had."""
+    """Rows of the index at that time."""
     samples: int
-    """Queries that were answered exactly."""
+    """Queries that were compared with exact answers."""
     by_queries: bool
-    """Whether they were a user's, and not vectors of the index."""
+    """Whether a user gave the queries; otherwise they were vectors of the index."""
     settings: tuple[Setting, ...]
     """In order of `k` and `recall`."""
 
 
 class RecallReport(NamedTuple):
-    """What `Index.recall` found."""
+    """The result of `Index.recall`."""
 
     k: int
+    """Rows searched for."""
     recall: float
-    """Mean share of the `k` nearest that searches found."""
+    """Mean share of the `k` nearest rows that searches found."""
     interval: float
-    """Half the width of the interval in which the recall lies with 95% probability."""
+    """Half the width of the 95% confidence interval of `recall`."""
     target: float | None
-    """The recall that was asked for; None if settings were given instead."""
+    """The recall that the searches were given; None if they were given settings."""
     samples: int
-    """Queries that were answered exactly."""
+    """Queries that were compared with exact answers."""
     hops: float
-    """Nodes that a search expanded, on average."""
+    """Mean number of nodes that a search expanded."""
     far: float | None
-    """Share of the queries that are farther from their nearest rows than 99 of 100 of those the index was calibrated
-    by: if it is much more than a hundredth, they come from elsewhere. None without a calibration and under `ip`."""
+    """Share of the queries that are farther from their nearest rows than 99% of the calibration
+    queries. Much more than 0.01 means that they come from another distribution. None without a
+    calibration and for `ip`.
+    """
 
 
 class Info(NamedTuple):
-    """What an index says of itself as of its newest commit, and what was written since it was opened."""
+    """The description of an index as of its newest commit, and counters since it was opened.
+
+    Numbers of bytes and commits count what this object did.
+    """
 
     format_version: int
     metric: str
@@ -101,37 +108,39 @@ class Info(NamedTuple):
     own_bits: int
     seed: int
     commit: int
-    """Number of the newest commit; 0 after a build. Later ones are higher, not one higher."""
+    """Number of the newest commit; 0 after a build. Numbers increase, but not by 1."""
     dead_rows: int
-    """Deleted and replaced rows that `vacuum` has not taken away yet."""
+    """Deleted and replaced rows that `vacuum` has not removed yet."""
     free_slots: int
     """Places that the next rows added will take."""
     trained_rows: int
     """Rows that the model was trained on."""
     added_rows: int
-    """Rows added since then; a replaced row counts here and among the deleted."""
+    """Rows added since then; a replaced row counts here and in `deleted_rows`."""
     deleted_rows: int
     """Rows deleted since then."""
     mark: tuple[int, int]
-    """Set by imports of the `pagehop` command, which can be resumed; (0, 0) if none was."""
+    """Set by imports of the `pagehop` command, so that they can be resumed; (0, 0) if not set."""
+    default_recall: float | None
+    """Recall of searches for 10 rows without a recall or settings; None if never calibrated."""
     calibration: Measured | None
-    """The index when it was calibrated, and since; None if it never was."""
+    """The last calibration; None if there was none."""
     audit: Audit | None
-    """What was found when recall was measured last; None if that was never stored."""
+    """The last audit that was stored; None if there was none."""
     log_bytes: int
-    """Bytes of commits that the next checkpoint brings into the index; 0 unless it is open for writing."""
+    """Bytes of commits for the next checkpoint to write; 0 if not open for writing."""
     log_bytes_written: int
-    """Bytes that commits wrote to the log since it was opened."""
+    """Bytes that commits wrote to the log."""
     page_bytes_written: int
-    """Bytes of pages that checkpoints wrote since it was opened, each page once to make it safe and once in place."""
+    """Bytes of pages that checkpoints wrote; each page is written twice, for safety."""
     commits: int
-    """Commits since it was opened."""
+    """Number of commits."""
     checkpoints: int
-    """Checkpoints since it was opened."""
+    """Number of checkpoints."""
 
 
 class CheckReport(NamedTuple):
-    """What `check` found in an index without contradictions."""
+    """What `check` found in a sound index."""
 
     pages: int
     nodes: int
@@ -142,7 +151,7 @@ class CheckReport(NamedTuple):
     """Places without a node."""
     edges: int
     stale_edges: int
-    """Those of `edges` whose target is gone; they cost a search little."""
+    """Edges whose target is gone. They slow searches down a little."""
     reachable: int
     """Living nodes that a walk from the entry points reaches."""
 
@@ -151,11 +160,11 @@ class AddReport(NamedTuple):
     """What `add` did."""
 
     added: int
-    """Rows with ids that the index did not have."""
+    """Rows with new ids."""
     replaced: int
-    """Rows that replaced one of the same id."""
+    """Rows that replaced a row with the same id."""
     unchanged: int
-    """Rows that the index had with the same vector."""
+    """Rows that were in the index with the same vector."""
 
 
 class DeleteReport(NamedTuple):
@@ -164,15 +173,15 @@ class DeleteReport(NamedTuple):
     deleted: int
     """Rows deleted."""
     unknown: Int64
-    """Ids that the index did not have."""
+    """Ids that are not in the index."""
 
 
 class VacuumReport(NamedTuple):
     """What `vacuum` did."""
 
     freed: int
-    """Dead rows taken out; their places are free."""
+    """Dead rows removed; their places are free."""
     waiting: int
-    """Dead rows left because a search under way, here or in another process, may still see them."""
+    """Dead rows that stay because a running search, here or in another process, may see them."""
     repaired: int
-    """Nodes that chose their neighbors anew."""
+    """Nodes whose neighbors were chosen again."""

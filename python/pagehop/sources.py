@@ -1,7 +1,7 @@
-"""Where vectors come from: anything that can be read more than once, a chunk at a time.
+"""Sources of vectors for a build: anything that can be read more than once, a chunk at a time.
 
-A build reads its source several times and holds one chunk of it, so a source larger than memory is
-fine as long as it lives on disk: a memory-mapped array, an HDF5 dataset, a Parquet column.
+A build reads its source several times and holds one chunk of it. So a source may be larger than
+memory if it lies on disk: a memory-mapped array, an HDF5 dataset, a Parquet column.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class VectorSource(Protocol):
 class Checked:
     """A source with its chunks checked and converted: the form that the engine reads."""
 
-    def __init__(self, source: VectorSource) -> None:
+    def __init__(self, source: VectorSource, *, strict: bool = False) -> None:
+        self._strict = strict
         self.dim = operator.index(source.dim)
         if self.dim < 1:
             raise ArgumentError(f"vectors have {self.dim} dimensions, they must have at least 1")
@@ -58,7 +59,7 @@ class Checked:
             ids = np.arange(row, row + len(array), dtype=np.uint64) if given is None else as_ids(given)
             if len(ids) != len(array):
                 raise ArgumentError(f"a chunk has {len(ids)} ids for {len(array)} vectors")
-            yield ids, as_float32("vectors", array, row)
+            yield ids, as_float32("vectors", array, row, strict=self._strict)
             row += len(array)
 
 
@@ -114,7 +115,7 @@ class Hdf5Source:
 
 
 class ParquetSource:
-    """A column of lists of one length in a Parquet file, with ids from another column if asked."""
+    """A column of equally long lists in a Parquet file; ids may come from another column."""
 
     def __init__(self, path: PathLike, column: str, id_column: str | None) -> None:
         self._path = os.fspath(path)
@@ -211,13 +212,13 @@ def from_npy(path: PathLike, ids: Any = None) -> VectorSource:
     return ArraySource(array, ids)
 
 
-def as_source(vectors: Any, ids: Any) -> Checked:
+def as_source(vectors: Any, ids: Any, *, strict: bool) -> Checked:
     """`vectors` as the engine reads them: an array, or a source that brings its own ids."""
     if not isinstance(vectors, np.ndarray) and isinstance(vectors, VectorSource):
         if ids is not None:
             raise ArgumentError("ids come from the source itself; ids= is for arrays")
-        return Checked(vectors)
-    return Checked(ArraySource(vectors, ids))
+        return Checked(vectors, strict=strict)
+    return Checked(ArraySource(vectors, ids), strict=strict)
 
 
 def _ranges(rows: int, dim: int) -> Iterator[tuple[int, int]]:

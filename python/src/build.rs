@@ -1,4 +1,4 @@
-//! `build` and `create`: how an index file comes to be.
+//! `build` and `create`: new index files.
 
 use std::path::PathBuf;
 
@@ -9,9 +9,10 @@ use crate::errors;
 use crate::source::PySource;
 use crate::watch::Watch;
 
-/// Builds an index over all rows of `source` at `path`; gives rows and pages.
+/// Builds an index over all rows of `source` at `path`; returns the numbers of rows and pages.
 ///
-/// `source.chunks()` gives pairs of uint64 ids and C-contiguous float32 vectors, the same each time.
+/// `source.chunks()` yields pairs of uint64 ids and C-contiguous float32 vectors, the same in each
+/// call.
 #[pyfunction]
 #[pyo3(signature = (path, source, dim, *, metric, memory_bytes, threads, seed, calibrate, overwrite, progress))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]
@@ -45,7 +46,7 @@ pub(crate) fn build(
     }
 }
 
-/// Makes an index without rows at `path`.
+/// Creates an empty index at `path`.
 #[pyfunction]
 #[pyo3(signature = (path, dim, *, metric, seed, overwrite))]
 pub(crate) fn create(

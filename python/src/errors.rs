@@ -25,6 +25,16 @@ fn raise(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::Io { source, .. } => errors.getattr("IoError")?.call1((text, source.raw_os_error()))?,
         Error::Format { .. } => errors.getattr("FormatError")?.call1((text,))?,
         Error::Dimension { expected, got } => errors.getattr("DimensionError")?.call1((text, *expected, *got))?,
+        Error::Busy { .. } => errors.getattr("BusyError")?.call1((text,))?,
+        Error::Full { source, .. } => {
+            let errno = source.as_ref().and_then(std::io::Error::raw_os_error);
+            errors.getattr("FullError")?.call1((text, errno))?
+        }
+        Error::Forked { .. } => errors.getattr("ForkedError")?.call1((text,))?,
+        Error::Uncalibrated => {
+            let advice = "calibrate() does that, for an index opened with write=True";
+            errors.getattr("ArgumentError")?.call1((format!("{text}; {advice}"),))?
+        }
         Error::Argument { .. } => errors.getattr("ArgumentError")?.call1((text,))?,
         Error::Interrupted => errors.getattr("Interrupted")?.call1((text,))?,
         _ => errors.getattr("Error")?.call1((text,))?,

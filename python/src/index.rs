@@ -1,38 +1,40 @@
 //! An open index as a Python object.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use pagehop_engine::index::OnProgress;
-use pagehop_engine::{CheckReport, Error};
-use pagehop_store::{Durability, FilePages, OpenOptions};
+use pagehop_engine::{Effort, Error};
+use pagehop_store::{Durability, OpenOptions};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyByteArray, PyDict};
 
-use crate::search::{self, COUNTERS, Stop};
+use crate::search::{FileIndex, Queries};
 use crate::turn::{Held, Turn};
-use crate::watch::{LOOK_EVERY, Watch};
+use crate::watch::Watch;
 use crate::{errors, recall};
 
-/// How often to look whether a commit comes that explains what looks like damage.
-const LOOKS: u32 = 20;
+/// Most threads of a search.
+const THREADS_MAX: usize = 4096;
 
-type FileIndex = pagehop_engine::Index<FilePages>;
+/// The highest recall that was measured, if more was wanted; rows that changed since a calibration,
+/// and the rows that the index had then, if it is outdated.
+type Warnings = (Option<f32>, Option<(u64, u64)>);
 
 /// An open index file. Every method may be called from any thread.
 #[pyclass(frozen, module = "pagehop._pagehop")]
 pub(crate) struct Index {
-    /// `None` once closed. A search under way keeps the file open until it is done.
+    /// `None` once closed. A running search keeps the file open until it is done.
     open: RwLock<Option<Arc<FileIndex>>>,
     dim: usize,
-    /// As of the last look; what a closed index answers.
+    /// Rows when they were last counted, for a closed index.
     rows: AtomicU64,
-    /// As of the last change: to ask the store would be to wait for a change under way.
+    /// Used bytes of the log after the last change. The store's own number would have to wait for a
+    /// running change.
     log_bytes: AtomicU64,
     turn: Turn,
-    /// The process that opened it, in which alone it can be changed and has something to close.
+    /// The process that opened it. Only this one can change and close it.
     process: u32,
 }
 
@@ -71,7 +73,7 @@ pub(crate) fn open(
     opened.map_err(|error| errors::to_python(py, &error))
 }
 
-/// Bytes meant by a size such as `"256MiB"`.
+/// The bytes of a size such as `"256MiB"`.
 #[pyfunction]
 pub(crate) fn parse_bytes(py: Python<'_>, text: &str) -> PyResult<u64> {
     pagehop_store::parse_bytes(text).map_err(|error| errors::to_python(py, &error))
@@ -95,15 +97,15 @@ impl Index {
         std::process::id() != self.process
     }
 
-    /// The index, once it is this thread's turn to change it.
+    /// The index, when this thread holds the lock for changing it.
     fn begin(&self, py: Python<'_>) -> PyResult<(Held<'_>, Arc<FileIndex>)> {
         self.may_change(py)?;
         let held = self.turn.take(py)?;
-        // It may have been closed meanwhile.
+        // It may have been closed during the wait.
         Ok((held, self.get(py)?))
     }
 
-    /// Changes the index by `work`, without the interpreter but for what `watch` asks of it.
+    /// Changes the index by `work`, without the GIL except in `watch`.
     fn change<T: Send>(
         &self,
         py: Python<'_>,
@@ -119,96 +121,54 @@ impl Index {
         let raised = watch.take_raised();
         match done {
             Err(error) => Err(raised.unwrap_or_else(|| errors::to_python(py, &error))),
-            // Ctrl-C in what comes after a change is no less meant.
+            // Ctrl-C after the change took place, during its calibration, counts too.
             Ok(done) => raised.map_or(Ok(done), Err),
         }
     }
 }
 
-/// Checks `index`. The engine begins anew if a commit of another process came meanwhile, but cannot know of one that
-/// is just becoming visible, page by page: what looks like damage then is none.
-fn check_still(index: &FileIndex, progress: OnProgress<'_>) -> Result<CheckReport, Error> {
-    let path = index.pages().path();
-    let mut log = path.as_os_str().to_owned();
-    log.push("-log");
-    let before = index.info()?.commit;
-    let checked = index.check(progress);
-    if !matches!(checked, Err(Error::Corrupt { .. })) || !Path::new(&log).exists() {
-        return checked;
-    }
-    for _ in 0..LOOKS {
-        if index.info()?.commit != before {
-            let what = "the index changed while it was checked; check it when nobody writes";
-            return Err(Error::argument(what));
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
-    checked
-}
-
 #[pymethods]
 impl Index {
-    /// Answers every row of `queries` into the rows of the three output arrays; gives how many rows were found
-    /// by all of them. What they leave of the arrays is id -1 and distance infinity. If `recall` is given and much has changed since the
-    /// index was calibrated, it also gives how many rows, and of how many then.
-    #[expect(clippy::too_many_arguments, reason = "arrays in and arrays out of one private call")]
-    fn search(
+    /// Finds the `k` rows nearest to a query, or to each row of a matrix. Returns the buffer of
+    /// answers (see search.rs), the number of rows that the first query found, and what to warn of.
+    #[expect(clippy::too_many_arguments, reason = "arguments of one private call")]
+    fn search<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         queries: PyBuffer<f32>,
-        ids: PyBuffer<i64>,
-        distances: PyBuffer<f32>,
-        counters: PyBuffer<u64>,
+        k: usize,
+        recall: Option<f32>,
         search_list: Option<usize>,
         slack: Option<f32>,
         beam_width: Option<usize>,
-        recall: Option<f32>,
         threads: usize,
-    ) -> PyResult<(usize, Option<(u64, u64)>)> {
+    ) -> PyResult<(Bound<'py, PyByteArray>, usize, Option<Warnings>)> {
         let index = self.get(py)?;
-        let (&[rows, dim], &[_, k]) = (queries.shape(), ids.shape()) else {
-            return Err(errors::argument(py, "queries and ids must be two-dimensional"));
+        let dim = match *queries.shape() {
+            [dim] | [_, dim] => dim,
+            ref shape => {
+                let what = format!("query has {} dimensions, it must have one or two", shape.len());
+                return Err(errors::argument(py, what));
+            }
         };
-        if [ids.shape(), distances.shape(), counters.shape()] != [[rows, k], [rows, k], [rows, COUNTERS]] {
-            return Err(errors::argument(py, "an output array has another shape than the queries ask for"));
+        if dim != self.dim {
+            return Err(errors::to_python(py, &Error::Dimension { expected: self.dim, got: dim }));
         }
-        let expected = self.dim;
-        if dim != expected {
-            return Err(errors::to_python(py, &Error::Dimension { expected, got: dim }));
+        if threads > THREADS_MAX {
+            let what = format!("threads is {threads}, it must be between 0 and {THREADS_MAX}");
+            return Err(errors::argument(py, what));
         }
-        if k == 0 {
-            return Err(errors::argument(py, "k is 0, it must be at least 1"));
-        }
-        let components = queries.to_vec(py)?;
-        let found = py.detach(|| {
-            if recall.is_some_and(|recall| recall >= 1.0) {
-                return search::exactly(&index, &components, dim, k, threads).map(|batch| (batch, None));
-            }
-            let failed = |error| Stop::Index { error };
-            let options = recall::options(&index, k, recall, search_list, slack, beam_width).map_err(failed)?;
-            let outdated = match recall {
-                Some(_) => recall::outdated(&index.info().map_err(failed)?),
-                None => None,
-            };
-            Ok((search::batch(&index, &components, dim, k, &options, threads)?, outdated))
-        });
-        match found {
-            Ok((batch, outdated)) => {
-                ids.copy_from_slice(py, &batch.ids)?;
-                distances.copy_from_slice(py, &batch.distances)?;
-                counters.copy_from_slice(py, &batch.counters)?;
-                Ok((batch.found(), outdated))
-            }
-            Err(Stop::Python(error)) => Err(error),
-            Err(Stop::Engine { row, error: Error::Argument { what } }) if rows > 1 => {
-                Err(errors::argument(py, format!("query {row}: {what}")))
-            }
-            Err(Stop::Engine { error, .. } | Stop::Index { error }) => Err(errors::to_python(py, &error)),
-        }
+        let effort = Effort::of(recall, search_list, slack).map_err(|error| errors::to_python(py, &error))?;
+        let values = queries.to_vec(py)?;
+        let queries = Queries { values: &values, dim, k, effort, beam_width, threads };
+        let (buffer, found, plan) = queries.answer(py, &index)?;
+        let outdated = plan.outdated.map(|known| (known.changes, known.rows));
+        let warns = plan.best.is_some() || outdated.is_some();
+        Ok((buffer, found, warns.then_some((plan.best, outdated))))
     }
 
-    /// Measures which settings reach which recall, by `queries` or, if there are none, by vectors of the index, and stores it; gives
-    /// that, or nothing for an index of too few rows.
+    /// Measures which settings reach which recall, with `queries` or else with vectors of the
+    /// index. Stores and returns the result; `None` for an index of too few rows.
     #[pyo3(signature = (queries, threads, *, progress))]
     fn calibrate<'py>(
         &self,
@@ -224,20 +184,21 @@ impl Index {
         let known = py.detach(|| index.calibrate(&queries, threads, &mut |progress| watch.look(progress)));
         let known = known.map_err(|error| watch.take_raised().unwrap_or_else(|| errors::to_python(py, &error)))?;
         let Some(known) = known else { return Ok(None) };
-        // Changes by other threads wait for this only.
+        // Changes by other threads wait only while the result is stored, not while it is measured.
         self.change(py, Watch::new(None), |index, _| pagehop_store::set_calibration(index, &known))?;
         recall::calibration(py, &known).map(Some)
     }
 
-    /// What the index is calibrated to, if it is.
+    /// The last calibration, if there was one.
     fn calibration<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let index = self.get(py)?;
         let known = py.detach(|| index.calibration()).map_err(|error| errors::to_python(py, &error))?;
         known.map(|known| recall::calibration(py, &known)).transpose()
     }
 
-    /// Measures what searches for `k` rows find, for `queries` or, if there are none, for `samples` vectors of the index, and stores it
-    /// if the index may be changed; gives that, and whether `recall` is missed.
+    /// Measures the recall of searches for `k` rows, with `queries` or else with `samples` vectors
+    /// of the index. Stores the result if the index is open for writing; returns it, and whether it
+    /// misses `recall`.
     #[pyo3(signature = (k, samples, queries, *, recall, search_list, slack, threads, progress))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]
     fn recall<'py>(
@@ -253,10 +214,12 @@ impl Index {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(Bound<'py, PyDict>, bool)> {
         let index = self.get(py)?;
+        let effort = Effort::of(recall, search_list, slack).map_err(|error| errors::to_python(py, &error))?;
         let queries = queries.map_or(Ok(Vec::new()), |queries| queries.to_vec(py))?;
         let mut watch = Watch::new(progress);
         let measured = py.detach(|| {
-            let options = recall::options(&index, k, recall, search_list, slack, None)?;
+            let options = index.options(k, &effort)?.options;
+            let options = options.ok_or_else(|| Error::argument("searches with a recall of 1 find every row"))?;
             index.recall(k, samples, &queries, &options, threads, &mut |progress| watch.look(progress))
         });
         let report =
@@ -267,7 +230,8 @@ impl Index {
         recall::report(py, k, recall, &report)
     }
 
-    /// Adds rows, or replaces those whose ids the index has; gives how many were added, replaced and unchanged.
+    /// Adds rows, or replaces rows with the same ids; returns how many were added, replaced and
+    /// unchanged.
     #[pyo3(signature = (ids, vectors, *, progress))]
     fn add(
         &self,
@@ -283,14 +247,15 @@ impl Index {
         Ok((report.added, report.replaced, report.unchanged))
     }
 
-    /// Deletes rows; gives how many, and the ids that the index did not have.
+    /// Deletes rows; returns how many, and the ids that are not in the index.
     fn delete(&self, py: Python<'_>, ids: PyBuffer<u64>) -> PyResult<(u64, Vec<u64>)> {
         let ids = ids.to_vec(py)?;
         let report = self.change(py, Watch::new(None), |index, _| pagehop_store::delete(index, &ids, None))?;
         Ok((report.deleted, report.unknown))
     }
 
-    /// Takes dead rows out; gives how many were freed, how many wait, and how many nodes were repaired.
+    /// Removes dead rows; returns how many were freed, how many have to wait, and how many nodes
+    /// were repaired.
     #[pyo3(signature = (*, progress))]
     fn vacuum(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<(u64, u64, u64)> {
         let report = self.change(py, Watch::new(progress), |index, watch| {
@@ -299,12 +264,12 @@ impl Index {
         Ok((report.freed, report.waiting, report.repaired))
     }
 
-    /// Brings every commit into the index file.
+    /// Writes every commit into the index file.
     fn checkpoint(&self, py: Python<'_>) -> PyResult<()> {
         self.change(py, Watch::new(None), |index, _| index.pages().checkpoint())
     }
 
-    /// Refuses what is closed, or was not opened for writing, or by the parent of this process.
+    /// Refuses an index that is closed, not open for writing, or opened before a fork.
     fn may_change(&self, py: Python<'_>) -> PyResult<()> {
         let index = self.get(py)?;
         let path = index.pages().path().display();
@@ -313,20 +278,20 @@ impl Index {
             return Err(errors::argument(py, what));
         }
         if self.is_forked() {
-            let what = format!("{path} was opened for writing before this process was forked; open it anew");
-            return Err(errors::argument(py, what));
+            let what = format!("{path} was opened for writing before this process was forked; open it again");
+            return Err(errors::to_python(py, &Error::Forked { what }));
         }
         Ok(())
     }
 
-    /// Reads every page and proves the structure, and says what was found.
+    /// Reads every page and proves the structure; returns what was counted.
     fn check<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let index = self.get(py)?;
         // Pages from before and after a commit contradict each other.
         let alone = index.pages().is_writable() && !self.is_forked();
         let _held = if alone { Some(self.turn.take(py)?) } else { None };
         let mut watch = Watch::new(None);
-        let checked = py.detach(|| check_still(&index, &mut |progress| watch.look(progress)));
+        let checked = py.detach(|| pagehop_store::check(&index, &mut |progress| watch.look(progress)));
         let report =
             checked.map_err(|error| watch.take_raised().unwrap_or_else(|| errors::to_python(py, &error)))?;
         let words = PyDict::new(py);
@@ -340,7 +305,8 @@ impl Index {
         Ok(words)
     }
 
-    /// What the index says of itself as of its newest commit, and what was written since it was opened.
+    /// The description of the index as of its newest commit, and what was written since it was
+    /// opened.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let index = self.get(py)?;
         let info = py.detach(|| index.info()).map_err(|error| errors::to_python(py, &error))?;
@@ -364,6 +330,7 @@ impl Index {
         words.set_item("added_rows", info.added_rows)?;
         words.set_item("deleted_rows", info.deleted_rows)?;
         words.set_item("mark", (info.mark[0], info.mark[1]))?;
+        words.set_item("default_recall", info.default_recall.map(recall::short))?;
         words.set_item("calibration", info.calibration.map(|known| recall::measured(py, &known)).transpose()?)?;
         let audit = info.audit.zip(info.audited);
         let audit = audit.map(|(audit, since)| recall::audit(py, &audit, since.changes)).transpose()?;
@@ -376,7 +343,7 @@ impl Index {
         Ok(words)
     }
 
-    /// Rows as of the newest commit; of a closed index, as of its end.
+    /// Rows as of the newest commit; of a closed index, when it was closed.
     fn rows(&self, py: Python<'_>) -> PyResult<u64> {
         let Some(index) = self.get_if_open() else {
             return Ok(self.rows.load(Ordering::Relaxed));
@@ -386,8 +353,8 @@ impl Index {
         Ok(info.rows)
     }
 
-    /// Closes the file once the searches under way are done, a writer's commits brought into it; closing twice
-    /// does nothing.
+    /// Closes the file when the running searches are done, after writing a writer's commits into
+    /// it. Closing twice does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let writes = self.get_if_open().is_some_and(|index| index.pages().is_writable());
         let held = if writes && !self.is_forked() { Some(self.turn.take(py)?) } else { None };
@@ -409,7 +376,7 @@ impl Index {
         self.get_if_open().is_none()
     }
 
-    /// Whether rows can be added and deleted; not once it is closed.
+    /// Whether rows can be added and deleted. False once it is closed.
     #[getter]
     fn writable(&self) -> bool {
         self.get_if_open().is_some_and(|index| index.pages().is_writable())

@@ -1,7 +1,7 @@
-//! The Python face of Pagehop, in Rust: what NumPy cannot do for itself.
+//! The compiled half of the Python package.
 //!
-//! `pagehop/*.py` checks and converts arguments and owns the arrays; this module lets go of the
-//! interpreter, calls the engine, and turns its errors into Python's.
+//! `pagehop/*.py` converts arguments and wraps results. This module checks what it is given,
+//! releases the GIL, calls the engine, and turns its errors into Python's.
 
 mod build;
 mod errors;
@@ -24,8 +24,8 @@ mod _pagehop {
 
     /// Largest `k` and `search_list`.
     #[pymodule_export]
-    const SEARCH_LIST_MAX: usize = pagehop_engine::index::SEARCH_LIST_MAX;
+    const SEARCH_LIST_MAX: usize = pagehop_engine::SEARCH_LIST_MAX;
     /// Largest `beam_width`.
     #[pymodule_export]
-    const BEAM_WIDTH_MAX: usize = pagehop_engine::index::BEAM_WIDTH_MAX;
+    const BEAM_WIDTH_MAX: usize = pagehop_engine::BEAM_WIDTH_MAX;
 }

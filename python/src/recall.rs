@@ -1,42 +1,10 @@
-//! What is measured of an index, and what was, as Python objects: dicts whose words are those of `pagehop/reports.py`.
+//! Calibrations and audits as Python dicts, with the names of `pagehop/reports.py`.
 
-use pagehop_engine::index::RECALLS;
-use pagehop_engine::{Audit, Calibration, Error, Info, Measured, RecallReport, SearchOptions};
-use pagehop_store::FilePages;
+use pagehop_engine::{Audit, Calibration, Measured, RECALLS, RecallReport};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// How to search for `k` rows, by what the user gave: one of `recall` and the others, or none, which stands for the recall that a
-/// calibrated index finds by itself.
-pub(crate) fn options(
-    index: &pagehop_engine::Index<FilePages>,
-    k: usize,
-    recall: Option<f32>,
-    search_list: Option<usize>,
-    slack: Option<f32>,
-    beam_width: Option<usize>,
-) -> Result<SearchOptions, Error> {
-    let known = match (recall, SearchOptions::given(search_list, slack)) {
-        (Some(recall), _) => index.tuned(k, recall)?,
-        (None, Some(given)) => Some(given),
-        (None, None) => Some(index.tuned_or_default(k)?),
-    };
-    match known {
-        Some(known) => Ok(SearchOptions { beam_width: beam_width.unwrap_or(known.beam_width), ..known }),
-        None => Err(Error::argument(
-            "the index was never calibrated, so recall has no meaning for it: calibrate() measures what each recall takes; \
-             it must be open for writing",
-        )),
-    }
-}
-
-/// Changes since the index was calibrated, if they are so many that it should be again.
-pub(crate) fn outdated(info: &Info) -> Option<(u64, u64)> {
-    let known = info.calibration.filter(Measured::is_outdated)?;
-    Some((known.changes, known.rows))
-}
-
-/// What the index is calibrated to.
+/// A calibration: its settings and how they were measured.
 pub(crate) fn calibration<'py>(py: Python<'py>, known: &Calibration) -> PyResult<Bound<'py, PyDict>> {
     let settings = PyList::empty(py);
     for entry in &known.entries {
@@ -56,7 +24,7 @@ pub(crate) fn calibration<'py>(py: Python<'py>, known: &Calibration) -> PyResult
     Ok(words)
 }
 
-/// What has become of the index since it was calibrated.
+/// The last calibration, and the changes since.
 pub(crate) fn measured<'py>(py: Python<'py>, known: &Measured) -> PyResult<Bound<'py, PyDict>> {
     let words = PyDict::new(py);
     words.set_item("rows", known.rows)?;
@@ -67,7 +35,7 @@ pub(crate) fn measured<'py>(py: Python<'py>, known: &Measured) -> PyResult<Bound
     Ok(words)
 }
 
-/// What the last audit that was stored found.
+/// The last audit that was stored; `since` is the number of rows changed since.
 pub(crate) fn audit<'py>(py: Python<'py>, audit: &Audit, since: u64) -> PyResult<Bound<'py, PyDict>> {
     let words = PyDict::new(py);
     words.set_item("k", audit.k)?;
@@ -80,7 +48,7 @@ pub(crate) fn audit<'py>(py: Python<'py>, audit: &Audit, since: u64) -> PyResult
     Ok(words)
 }
 
-/// What an audit found, and whether `target` is missed.
+/// The result of an audit, and whether it missed `target`.
 pub(crate) fn report<'py>(
     py: Python<'py>,
     k: usize,
@@ -98,7 +66,7 @@ pub(crate) fn report<'py>(
     Ok((words, target.is_some_and(|target| report.misses(target))))
 }
 
-/// A recall as people write it: 0.9, and not the double nearest to the float nearest to it.
-fn short(recall: f32) -> f64 {
+/// A recall as people write it: 0.9, not 0.8999999761581421.
+pub(crate) fn short(recall: f32) -> f64 {
     (f64::from(recall) * 1e6).round() / 1e6
 }

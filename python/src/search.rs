@@ -1,173 +1,143 @@
-//! Many queries over one index, on as many threads as asked for.
+//! Searches: queries from a buffer of Python's, answers into one buffer that Python wraps.
+//!
+//! A buffer of answers to `n` queries for `k` rows holds, without gaps:
+//!
+//! ```text
+//! n * k  int64    ids, -1 where an index has fewer rows
+//! n * 5  uint64   counters of each query: hops, pages read, pages missed, estimates, distances
+//! n * k  float32  distances, infinity where an index has fewer rows
+//! ```
+//!
+//! All of it is allocated once, as a Python object, and filled without the interpreter.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-use pagehop_engine::{Error, Index, SearchOptions, SearchResult};
-use pagehop_store::FilePages;
+use pagehop_engine::{Batch, Effort, Error, SearchPlan, SearchResult};
+use pagehop_store::IndexFile;
 use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
 
+use crate::errors;
 use crate::watch::Watch;
 
-/// Counters of one query: hops, pages read, pages missed, estimates, distances.
-pub(crate) const COUNTERS: usize = 5;
+/// An index in a file.
+pub(crate) type FileIndex = pagehop_engine::Index<IndexFile>;
 
-/// Time between two looks at signals.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Counters of one query.
+const COUNTERS: usize = 5;
 
-/// Results of `rows` queries, row after row; short rows end in id -1 and distance infinity.
-pub(crate) struct Batch {
-    pub(crate) ids: Vec<i64>,
-    pub(crate) distances: Vec<f32>,
-    pub(crate) counters: Vec<u64>,
+/// Queries, and how to search for each.
+pub(crate) struct Queries<'a> {
+    /// Components of all queries.
+    pub(crate) values: &'a [f32],
+    pub(crate) dim: usize,
+    pub(crate) k: usize,
+    pub(crate) effort: Effort,
+    pub(crate) beam_width: Option<usize>,
+    pub(crate) threads: usize,
 }
 
-impl Batch {
-    fn new(rows: usize, k: usize) -> Self {
-        Self {
-            ids: vec![-1; rows * k],
-            distances: vec![f32::INFINITY; rows * k],
-            counters: vec![0; rows * COUNTERS],
-        }
-    }
+/// The buffer of answers, the rows that the first query found, and how the search was planned.
+pub(crate) type Answers<'py> = (Bound<'py, PyByteArray>, usize, SearchPlan);
 
-    /// Where the results of each of `queries`, `dim` components long, go.
-    fn rows<'a>(&'a mut self, queries: &'a [f32], dim: usize, k: usize) -> impl Iterator<Item = Row<'a>> {
-        queries
-            .chunks_exact(dim)
-            .zip(self.ids.chunks_exact_mut(k))
-            .zip(self.distances.chunks_exact_mut(k))
-            .zip(self.counters.chunks_exact_mut(COUNTERS))
-            .enumerate()
-            .map(|(row, (((query, ids), distances), counters))| Row { row, query, ids, distances, counters })
-    }
-
-    /// Rows found, over all queries.
-    pub(crate) fn found(&self) -> usize {
-        self.ids.iter().filter(|id| **id >= 0).count()
-    }
+/// Where the answer to one query goes.
+struct Place<'a> {
+    ids: &'a mut [u8],
+    counters: &'a mut [u8],
+    distances: &'a mut [u8],
+    found: usize,
 }
 
-/// Answers `queries` by a look at every row, with `threads` threads (0: one per core).
-///
-/// Must be called without the interpreter; the calling thread takes part and looks at signals.
-pub(crate) fn exactly(
-    index: &Index<FilePages>,
-    queries: &[f32],
-    dim: usize,
-    k: usize,
-    threads: usize,
-) -> Result<Batch, Stop> {
-    let mut watch = Watch::new(None);
-    let results = index.search_exactly(queries, k, threads, &mut |progress| watch.look(progress));
-    let results = results.map_err(|error| match watch.take_raised() {
-        Some(raised) => Stop::Python(raised),
-        None => Stop::Engine { row: 0, error },
-    })?;
-    let mut batch = Batch::new(queries.len() / dim, k);
-    batch
-        .rows(queries, dim, k)
-        .zip(&results)
-        .try_for_each(|(mut row, result)| row.fill(result).map_err(|error| Stop::Engine { row: row.row, error }))?;
-    Ok(batch)
-}
-
-/// Why a batch ended early.
-pub(crate) enum Stop {
-    Engine {
-        row: usize,
-        error: Error,
-    },
-    /// Before any query was asked.
-    Index {
-        error: Error,
-    },
+/// Why a search ended early.
+enum Stop {
+    Index(Error),
+    Query(usize, Error),
     Python(PyErr),
 }
 
-/// Where one query's results go.
-struct Row<'a> {
-    row: usize,
-    query: &'a [f32],
-    ids: &'a mut [i64],
-    distances: &'a mut [f32],
-    counters: &'a mut [u64],
+impl Queries<'_> {
+    /// Searches for all of them.
+    pub(crate) fn answer<'py>(&self, py: Python<'py>, index: &FileIndex) -> PyResult<Answers<'py>> {
+        let count = self.values.len() / self.dim;
+        let bytes = self.k.checked_mul(12).and_then(|bytes| count.checked_mul(bytes + 8 * COUNTERS));
+        let bytes = bytes
+            .ok_or_else(|| errors::argument(py, format!("{count} answers of {} rows are too many", self.k)))?;
+        let mut planned = None;
+        let buffer = PyByteArray::new_with(py, bytes, |bytes| {
+            let done = py.detach(|| self.search(index, count, bytes));
+            planned = Some(done.map_err(|stop| stop.raise(py, count))?);
+            Ok(())
+        })?;
+        let (found, plan) = planned.expect("a buffer that was made was filled");
+        Ok((buffer, found, plan))
+    }
+
+    /// Fills the buffer. Called without the interpreter; the calling thread takes part and looks at
+    /// signals.
+    fn search(&self, index: &FileIndex, count: usize, bytes: &mut [u8]) -> Result<(usize, SearchPlan), Stop> {
+        let mut searcher = index.searcher();
+        let plan = searcher.options(self.k, &self.effort).map_err(Stop::Index)?.with_beam_width(self.beam_width);
+        if let (1, Some(options)) = (count, &plan.options) {
+            let mut place = self.places(count, bytes).next().expect("there is one query");
+            let result = searcher.search(self.values, self.k, options);
+            result.and_then(|result| place.fill(&result)).map_err(|error| Stop::Query(0, error))?;
+            return Ok((place.found, plan));
+        }
+        drop(searcher);
+        let mut places: Vec<Place<'_>> = self.places(count, bytes).collect();
+        let batch = Batch { queries: self.values, k: self.k, plan: &plan, threads: self.threads };
+        let mut watch = Watch::new(None);
+        let searched =
+            index.search_batch(&batch, &mut |progress| watch.look(progress), &mut places, |place, result| {
+                place.fill(&result)
+            });
+        searched.map_err(|(at, error)| watch.take_raised().map_or(Stop::Query(at, error), Stop::Python))?;
+        Ok((places.first().map_or(0, |place| place.found), plan))
+    }
+
+    fn places<'b>(&self, count: usize, bytes: &'b mut [u8]) -> impl Iterator<Item = Place<'b>> {
+        let (ids, rest) = bytes.split_at_mut(8 * self.k * count);
+        let (counters, distances) = rest.split_at_mut(8 * COUNTERS * count);
+        let counters = counters.chunks_exact_mut(8 * COUNTERS);
+        let rows = ids.chunks_exact_mut(8 * self.k).zip(distances.chunks_exact_mut(4 * self.k));
+        rows.zip(counters).map(|((ids, distances), counters)| Place { ids, counters, distances, found: 0 })
+    }
 }
 
-impl Row<'_> {
+impl Place<'_> {
     fn fill(&mut self, result: &SearchResult) -> Result<(), Error> {
-        for ((id, distance), hit) in self.ids.iter_mut().zip(&mut *self.distances).zip(&result.hits) {
-            *id = i64::try_from(hit.row_id).map_err(|_| {
-                Error::argument(format!("row id {} was found; Python holds ids below 2**63 only", hit.row_id))
-            })?;
-            *distance = hit.distance;
+        let rows = self.ids.as_chunks_mut().0.iter_mut().zip(self.distances.as_chunks_mut().0);
+        let mut hits = result.hits.iter();
+        for (id_bytes, distance_bytes) in rows {
+            let (id, distance) = match hits.next() {
+                Some(hit) => (as_python_id(hit.row_id)?, hit.distance),
+                None => (-1, f32::INFINITY),
+            };
+            *id_bytes = id.to_le_bytes();
+            *distance_bytes = distance.to_le_bytes();
         }
         let stats = &result.stats;
-        self.counters.copy_from_slice(&[
-            stats.hops,
-            stats.pages_read,
-            stats.pages_missed,
-            stats.estimates,
-            stats.distances,
-        ]);
+        let counters = [stats.hops, stats.pages_read, stats.pages_missed, stats.estimates, stats.distances];
+        for (bytes, counter) in self.counters.as_chunks_mut().0.iter_mut().zip(counters) {
+            *bytes = counter.to_le_bytes();
+        }
+        self.found = result.hits.len();
         Ok(())
     }
 }
 
-/// Answers `queries`, `dim` components each, with `threads` threads (0: one per core).
-///
-/// Must be called without the interpreter; the calling thread takes part and looks at signals.
-pub(crate) fn batch(
-    index: &Index<FilePages>,
-    queries: &[f32],
-    dim: usize,
-    k: usize,
-    options: &SearchOptions,
-    threads: usize,
-) -> Result<Batch, Stop> {
-    let rows = queries.len() / dim;
-    let mut batch = Batch::new(rows, k);
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = if threads == 0 { cores() } else { threads }.min(rows);
+fn as_python_id(row_id: u64) -> Result<i64, Error> {
+    i64::try_from(row_id)
+        .map_err(|_| Error::argument(format!("row id {row_id} was found; Python holds ids below 2**63 only")))
+}
 
-    let work = Mutex::new(batch.rows(queries, dim, k));
-    let stopped = AtomicBool::new(false);
-    let next = || work.lock().expect("no worker panics while it takes a row").next();
-
-    let answer = |look: &mut dyn FnMut() -> PyResult<()>| -> Result<(), Stop> {
-        let mut searcher = index.searcher();
-        while !stopped.load(Ordering::Relaxed) {
-            look().map_err(Stop::Python)?;
-            let Some(mut row) = next() else { break };
-            let filled = searcher.search(row.query, k, options).and_then(|result| row.fill(&result));
-            filled.map_err(|error| Stop::Engine { row: row.row, error })?;
-        }
-        Ok(())
-    };
-    let answer = |look: &mut dyn FnMut() -> PyResult<()>| {
-        let answered = answer(look);
-        if answered.is_err() {
-            stopped.store(true, Ordering::Relaxed);
-        }
-        answered
-    };
-
-    std::thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(|| answer(&mut || Ok(())))).collect();
-        let mut looked = Instant::now();
-        let mut answered = answer(&mut || {
-            if looked.elapsed() < LOOK_EVERY {
-                return Ok(());
+impl Stop {
+    /// The exception, which names the query if there are several.
+    fn raise(self, py: Python<'_>, count: usize) -> PyErr {
+        match self {
+            Self::Python(error) => error,
+            Self::Query(at, Error::Argument { what }) if count > 1 => {
+                errors::argument(py, format!("query {at}: {what}"))
             }
-            looked = Instant::now();
-            Python::attach(|py| py.check_signals())
-        });
-        for helper in helpers {
-            answered = answered.and(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            Self::Query(_, error) | Self::Index(error) => errors::to_python(py, &error),
         }
-        answered
-    })?;
-    drop(work);
-    Ok(batch)
+    }
 }

@@ -1,14 +1,13 @@
 //! A Python object with `chunks()` as the engine's vector source.
 //!
-//! The build runs without the interpreter; each chunk is copied out under it, so nothing here
-//! points into memory that Python code could change meanwhile.
+//! The build runs without the GIL. Each chunk is copied while the GIL is held, so nothing here
+//! points into memory that Python code could change.
 
-use pagehop_engine::index::EachChunk;
-use pagehop_engine::{Error, VectorSource};
+use pagehop_engine::{EachChunk, Error, VectorSource};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
-/// Most components handed to the engine at once: 8 MiB of them.
+/// Most components passed to the engine at once: 8 MiB.
 const CHUNK_COMPONENTS: usize = 2 << 20;
 
 /// Rows from `object.chunks()`, an iterator of `(ids, vectors)`: one-dimensional uint64, and

@@ -1,44 +1,45 @@
-//! Whose turn it is to change an index: one thread at a time, and the others wait without the interpreter.
+//! The lock of threads that change an index: one holds it, the others wait without the GIL.
 //!
-//! The store has a lock for this, but whoever waits for that one cannot be interrupted, and a progress callback
-//! that changes its own index would wait for itself.
+//! The store has a lock of its own, but a wait for that one cannot be interrupted, and a progress
+//! callback that changes its own index would wait for itself forever.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
+use pagehop_engine::Error;
 use pyo3::prelude::*;
 
 use crate::errors;
 use crate::watch::LOOK_EVERY;
 
-/// Held by one thread at a time.
+/// The lock; one thread holds it at a time.
 #[derive(Default)]
 pub(crate) struct Turn {
     holder: Mutex<Option<ThreadId>>,
     ended: Condvar,
 }
 
-/// A thread's turn; it ends when this is dropped.
+/// The lock, held by a thread until this is dropped.
 pub(crate) struct Held<'a>(&'a Turn);
 
 enum Attempt {
     Taken,
     TimedOut,
-    /// This thread has it already.
+    /// This thread holds it already.
     Nested,
 }
 
 impl Turn {
-    /// Waits for the turn of this thread; Ctrl-C ends the wait.
+    /// Waits until this thread holds the lock; Ctrl-C ends the wait.
     pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Held<'_>> {
         loop {
             match py.detach(|| self.attempt()) {
                 Attempt::Taken => return Ok(Held(self)),
                 Attempt::TimedOut => py.check_signals()?,
                 Attempt::Nested => {
-                    let what = "the index is being changed by this very thread: a progress callback may search \
-                                it, but not change, check or close it";
-                    return Err(errors::argument(py, what));
+                    let what = "this thread is changing the index already: a progress callback may search it, \
+                                but not change, check or close it";
+                    return Err(errors::to_python(py, &Error::busy(what)));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The interpreter, asked now and then by work that goes on without it.
+//! Signals and progress callbacks during work that runs without the GIL.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use pagehop_engine::Progress;
 use pyo3::prelude::*;
 
-/// Time between two looks at signals and two calls of the user's callback in one phase.
+/// Time between two looks at signals, and between two calls of the user's callback in one phase.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Passes progress on, and notices Ctrl-C.
+/// Calls the user's progress callback, and notices Ctrl-C.
 pub(crate) struct Watch {
     callback: Option<Py<PyAny>>,
     phase: &'static str,
@@ -18,8 +18,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Calls `callback`, if there is one, with phase, steps done and steps in all; a false answer that is not
-    /// `None` ends the work.
+    /// Calls `callback`, if there is one, with the phase, the steps done and the steps in all. If
+    /// it returns a false value other than `None`, the work ends.
     pub(crate) fn new(callback: Option<Py<PyAny>>) -> Self {
         Self { callback, phase: "", looked: Instant::now(), raised: None }
     }
@@ -29,9 +29,9 @@ impl Watch {
         self.raised.take()
     }
 
-    /// Says whether to go on.
+    /// Whether the work should go on.
     pub(crate) fn look(&mut self, progress: Progress) -> ControlFlow<()> {
-        // Without a callback there is no reason to ask for the interpreter more often than signals need it.
+        // Without a callback, the GIL is taken only as often as signals need it.
         let milestone =
             self.callback.is_some() && (progress.phase != self.phase || progress.done == progress.total);
         if !milestone && self.looked.elapsed() < LOOK_EVERY {

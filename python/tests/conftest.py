@@ -37,7 +37,7 @@ def index(index_path: Path) -> Iterator[pagehop.Index]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a test puts an index of its own."""
+    """The path for an index of the test."""
     return tmp_path / "x"
 
 

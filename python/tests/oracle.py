@@ -37,7 +37,7 @@ def recall(found: Int64, truth: Int64) -> float:
 
 
 def content(path: Path) -> bytes:
-    """The bytes of an index, but for the header of page 0: it has an identity of the file, which is random."""
+    """The bytes of an index without the header of page 0, which has a random identity."""
     return path.read_bytes()[24:]
 
 

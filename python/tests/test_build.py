@@ -76,7 +76,7 @@ def test_a_source_of_ones_own_is_read(tmp_path: Path, vectors: Float32, queries:
     assert recall(found, nearest(vectors, queries, 10) + 1000) >= 0.97
 
 
-def test_ids_are_given_back(tmp_path: Path, vectors: Float32) -> None:
+def test_results_have_the_ids_that_were_given(tmp_path: Path, vectors: Float32) -> None:
     ids = np.arange(len(vectors))[::-1] * 7 + 2**40
     with pagehop.build(tmp_path / "x", vectors, ids=ids) as index:
         assert index.search(vectors[5], k=1).ids[0] in ids[(vectors == vectors[5]).all(1)]
@@ -120,7 +120,7 @@ def test_an_error_in_a_source_comes_through(tmp_path: Path, vectors: Float32) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_is_replaced_only_when_asked(tmp_path: Path, vectors: Float32) -> None:
+def test_a_file_is_replaced_only_with_overwrite(tmp_path: Path, vectors: Float32) -> None:
     pagehop.build(tmp_path / "x", vectors).close()
     before = (tmp_path / "x").read_bytes()
     with pytest.raises(pagehop.Error, match="x"):

@@ -1,4 +1,4 @@
-"""Rows that come and go: what a search finds afterwards, from this process and others, and after every kind of end."""
+"""Changes: what searches find afterwards, and what is refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Q = clustered(seed=22, rows=40)
 
 
 class Model:
-    """What the index should hold: a dictionary."""
+    """The rows that the index should hold."""
 
     def __init__(self) -> None:
         self.rows: dict[int, Float32] = {}
@@ -40,7 +40,7 @@ class Model:
 
 
 @pytest.mark.parametrize("metric", ["l2", "ip", "cosine"])
-def test_rows_come_and_go_as_in_a_dictionary(metric: str, path: Path) -> None:
+def test_rows_are_added_and_deleted_as_in_a_dictionary(metric: str, path: Path) -> None:
     model, random = Model(), np.random.default_rng(1)
     with pagehop.create(path, DIM, metric) as index:
         for at in range(0, 2000, 500):
@@ -140,7 +140,7 @@ def test_a_search_ends_with_the_last_row_found(writer: pagehop.Index) -> None:
     assert (hits.ids[:, :3] >= 0).all()
 
 
-def test_of_rows_with_the_same_id_the_last_counts(path: Path) -> None:
+def test_the_last_row_of_an_id_is_used(path: Path) -> None:
     with pagehop.create(path, DIM) as index:
         index.add([1, 2, 1], X[:3])
         assert len(index) == 2
@@ -151,7 +151,7 @@ def test_of_rows_with_the_same_id_the_last_counts(path: Path) -> None:
         index.check()
 
 
-def test_ids_that_are_not_there_are_reported(writer: pagehop.Index) -> None:
+def test_unknown_ids_are_reported(writer: pagehop.Index) -> None:
     report = writer.delete([9999, 3, 2**63 - 1, 3, 9999, 4])
     assert report.deleted == 2
     assert report.unknown.tolist() == [9999, 2**63 - 1]
@@ -175,7 +175,6 @@ BAD_ROWS: dict[str, tuple[Any, Any, type[Exception], str]] = {
     "no id": (None, X[0], pagehop.ArgumentError, "object"),
     "nan": ([5, 6], np.stack([X[0], np.full(DIM, np.nan, dtype=np.float32)]), pagehop.ArgumentError, r"row 1 \(id 6\)"),
     "infinity": (5, np.full(DIM, np.inf), pagehop.ArgumentError, "row 0"),
-    "rounded": (5, X[0].astype(np.float64) + 0.1, pagehop.ArgumentError, "not a float32"),
     "text": (5, "vector", pagehop.ArgumentError, "type"),
 }
 
@@ -407,7 +406,7 @@ def test_progress_may_search_but_not_change(writer: pagehop.Index) -> None:
             assert writer.info().rows == len(writer) == 500
             forbidden()
 
-        with pytest.raises(pagehop.ArgumentError, match="progress callback"):
+        with pytest.raises(pagehop.BusyError, match="progress callback"):
             writer.add(np.arange(500, 900), X[500:900], progress=progress)
     assert len(found) == 5
     assert len(writer) == 500
@@ -415,7 +414,7 @@ def test_progress_may_search_but_not_change(writer: pagehop.Index) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_what_may_not_be_written_is_an_os_error(path: Path) -> None:
+def test_a_file_without_write_permission_is_an_os_error(path: Path) -> None:
     pagehop.build(path, X[:10]).close()
     path.chmod(0o400)
     with pytest.raises(pagehop.IoError) as caught:

@@ -1,4 +1,4 @@
-"""Changes and processes: who sees what, who may write, and what is left when one ends without a word."""
+"""Changes and processes: what readers see, which process may write, and what a kill leaves."""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ OTHER_WRITER = """
     import sys, pagehop
     try:
         pagehop.open(sys.argv[1], write=True)
-    except pagehop.ArgumentError as error:
+    except pagehop.BusyError as error:
         print(error)
     print(len(pagehop.open(sys.argv[1])))
 """
 
 
-def test_a_second_writer_is_told(writer: pagehop.Index, path: Path) -> None:
+def test_a_second_writer_is_refused(writer: pagehop.Index, path: Path) -> None:
     writer.delete(0)
     error, rows = run(OTHER_WRITER, path).splitlines()
     assert f"another process is writing {path}" in error
     assert rows == "499"
-    with pytest.raises(pagehop.ArgumentError, match="writing"):
+    with pytest.raises(pagehop.BusyError, match="writing"):
         pagehop.open(path, write=True)
-    with pytest.raises(pagehop.ArgumentError, match="writ"):
+    with pytest.raises(pagehop.BusyError, match="writ"):
         pagehop.build(path, X, overwrite=True)
     writer.close()
     assert run(OTHER_WRITER, path).splitlines() == ["499"]
@@ -127,7 +127,7 @@ CHECKS = """
     while len(index) < 3000:
         try:
             index.check()
-        except pagehop.ArgumentError as error:
+        except pagehop.BusyError as error:
             assert "while it was checked" in str(error), error
     print(index.check().nodes, flush=True)
 """
@@ -201,7 +201,7 @@ KILLED = """
 """
 
 
-def test_what_a_killed_process_committed_is_there(path: Path, tmp_path: Path) -> None:
+def test_commits_of_a_killed_process_are_kept(path: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     words = [sys.executable, "-c", textwrap.dedent(KILLED), str(path), str(tmp_path / "x.npy")]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
@@ -228,7 +228,7 @@ def test_a_forked_child_cannot_change_the_index_of_its_parent(writer: pagehop.In
         try:
             try:
                 writer.add(1000, X[1000])
-            except pagehop.ArgumentError as error:
+            except pagehop.ForkedError as error:
                 code = 2 if "fork" in str(error) else 3
             writer.close()
         finally:

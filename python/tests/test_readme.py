@@ -1,10 +1,9 @@
-"""What the README tells a newcomer to run, run as it stands there."""
+"""Every block of README.md and docs/guide.md that is not SQL, run in order as it stands there."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -12,41 +11,62 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
-START = (REPOSITORY / "README.md").read_text().split("## Start")[1].split("\n## ")[0]
-# Done by the test's own set-up.
-INSTALLS = ("pip install", "cargo install")
+from blocks import EXECUTED, REPOSITORY, Block, agrees, blocks
+
+INSTALLS = ("pip install", "cargo install", "./dev")
+"""What lines of a block begin with that the set-up of the tests has done."""
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", START, re.DOTALL)
-
-
-def test_the_python_start_runs(tmp_path: Path) -> None:
-    (program,) = blocks("python")
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "hops=" in done.stdout
-    assert (tmp_path / "items.pagehop").exists()
-
-
-@pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
-def test_the_command_line_start_runs(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def path() -> str:
+    """A PATH with the `pagehop` command of this source, and a python3 that has the package."""
+    if shutil.which("cargo") is None:
+        pytest.skip("needs cargo")
     subprocess.run(["cargo", "build", "--quiet", "--locked", "-p", "pagehop-cli"], cwd=REPOSITORY, check=True)
     metadata = ["cargo", "metadata", "--format-version=1", "--no-deps", "--locked"]
     target = json.loads(subprocess.run(metadata, cwd=REPOSITORY, capture_output=True, check=True).stdout)
-    path = os.pathsep.join(
+    return os.pathsep.join(
         [f"{target['target_directory']}/debug", str(Path(sys.executable).parent), os.environ["PATH"]]
     )
 
-    commands = [line for line in "".join(blocks("sh")).splitlines() if not line.startswith(INSTALLS)]
-    script = "set -e -o pipefail\n" + "\n".join(commands)
-    done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=tmp_path,
-        env=os.environ | {"PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) >= 10
+
+@pytest.mark.parametrize("document", EXECUTED)
+def test_every_block_runs_and_prints_what_the_document_shows(document: str, path: str, tmp_path: Path) -> None:
+    for block in blocks(document):
+        assert block.language in ("python", "sh", "sql"), f"{document}:{block.line}: nothing runs this block"
+        if block.language == "sql" or is_install(block):
+            continue
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", block.code]
+            if block.language == "python"
+            else ["bash", "-e", "-c", block.code],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{document}:{block.line}: {done.stdout}"
+        if block.shown is not None:
+            assert agrees(block.shown, done.stdout), f"{document}:{block.line} prints\n{done.stdout}"
+
+
+def is_install(block: Block) -> bool:
+    lines = block.code.splitlines()
+    return block.language == "sh" and all(line.startswith(INSTALLS) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("[ 7 9453]\n[0. 121.3]", "[   7 9453]\n[  0.  121.25]", True),
+        ("[ 7 9453]", "[   7 9454]", False),
+        ("[0. 121.3]", "[0. 121.9]", False),
+        ("found 0.98", "found 0.98\nand more", False),
+        ("built in ...", "built in 0.3 s", True),
+        ("built in ...", "failed in 0.3 s", False),
+    ],
+)
+def test_shown_output_may_only_differ_in_the_last_digits(shown: str, printed: str, same: bool) -> None:
+    assert agrees(shown, printed) == same

@@ -1,4 +1,4 @@
-"""Recall as a setting: calibrated by the build, asked for by a search, audited, and warned of."""
+"""Recall as a setting: calibrated by the build, reached by searches, audited, and warned of."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def path(vectors: Float32, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_search_finds_the_share_it_is_asked_for(path: Path, vectors: Float32) -> None:
+def test_a_search_reaches_the_recall_that_is_given(path: Path, vectors: Float32) -> None:
     queries = rows(300, 2)
     right = truth(vectors, queries, 10)
     with pagehop.open(path) as index:
         hops = 0
         for recall in [0.9, 0.95, 0.98, 0.99]:
             hits = index.search(queries, recall=recall)
-            # Beside the two samples of 300, their own intervals.
+            # The samples of 300 have intervals of their own.
             assert abs(share(hits.ids, right) - recall) < 0.2 * (1 - recall) + 0.012
             assert hits.stats.hops >= hops
             hops = hits.stats.hops
@@ -90,13 +90,13 @@ def test_a_build_calibrates_unless_told_not_to(path: Path, vectors: Float32, tmp
         assert index.calibration == known
 
 
-def test_a_build_stopped_while_it_is_measured_leaves_nothing(vectors: Float32, tmp_path: Path) -> None:
+def test_a_build_stopped_during_calibration_leaves_nothing(vectors: Float32, tmp_path: Path) -> None:
     with pytest.raises(pagehop.Interrupted):
         pagehop.build(tmp_path / "items", vectors, progress=lambda phase, *_: phase != "scan")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_audit_says_what_searches_by_hand_say(path: Path, vectors: Float32) -> None:
+def test_an_audit_agrees_with_brute_force(path: Path, vectors: Float32) -> None:
     queries = rows(200, 3)
     with pagehop.open(path) as index:
         by_hand = share(index.search(queries, search_list=30).ids, truth(vectors, queries, 10))
@@ -148,11 +148,11 @@ def test_changes_and_a_missed_recall_are_warned_of_until_it_is_calibrated_again(
             index.recall(10, queries=3 * rows(1, 5).repeat(50, axis=0) + strange[:50], recall=0.9)
 
 
-def test_rows_that_train_the_model_have_it_calibrated(vectors: Float32, tmp_path: Path) -> None:
+def test_rows_that_train_the_model_calibrate_the_index(vectors: Float32, tmp_path: Path) -> None:
     with pagehop.create(tmp_path / "items", DIM) as index:
         index.add(range(700), vectors[:700])
         assert index.info().calibration is None
-        # So few are searched through.
+        # A search visits all rows of a small index.
         right = truth(vectors[:700], vectors[:20], 10)
         assert share(index.search(vectors[:20], recall=0.99).ids, right) > 0.99
         assert index.calibrate() is None
@@ -167,7 +167,7 @@ def test_rows_that_train_the_model_have_it_calibrated(vectors: Float32, tmp_path
         assert (measured.rows, measured.changes) == (ROWS, 0)
 
 
-def test_rows_that_double_the_index_have_it_calibrated(vectors: Float32, tmp_path: Path) -> None:
+def test_rows_that_double_the_index_calibrate_it(vectors: Float32, tmp_path: Path) -> None:
     with pagehop.build(tmp_path / "items", vectors[:2000], write=True) as index:
         index.add(range(10_000, 11_999), rows(1999, 8))
         measured = index.info().calibration
@@ -177,7 +177,7 @@ def test_rows_that_double_the_index_have_it_calibrated(vectors: Float32, tmp_pat
         measured = index.info().calibration
         assert measured is not None
         assert (measured.rows, measured.changes) == (4000, 0)
-        # Nobody is warned.
+        # There is no warning.
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             index.search(vectors[0], recall=0.9)
@@ -192,19 +192,60 @@ def test_a_calibration_by_queries_stays_until_the_next(vectors: Float32, tmp_pat
         assert by_queries.by_queries
         before = index.info().trained_rows
         index.add(range(1100, ROWS), vectors[1100:])
-        assert index.info().trained_rows > before, "so many rows train the model"
+        assert index.info().trained_rows > before, "these rows train the model"
         measured = index.info().calibration
         assert measured == pagehop.Measured(1100, 60, True, ROWS - 1100, True)
         assert index.calibration == by_queries
         with pytest.warns(pagehop.RecallWarning, match=f"{ROWS - 1100} rows were added or deleted"):
             index.search(vectors[0], recall=0.9)
         index.calibrate()
-        anew = index.info().calibration
-        assert anew is not None
-        assert not anew.by_queries
+        again = index.info().calibration
+        assert again is not None
+        assert not again.by_queries
 
 
-def test_what_cannot_be_is_an_error_that_says_what_can(path: Path, vectors: Float32) -> None:
+def test_a_recall_out_of_reach_warns_once_and_searches_as_hard_as_was_tried(path: Path, vectors: Float32) -> None:
+    queries = rows(60, 6)
+    right = truth(vectors, queries, 10)
+    with pagehop.open(path) as index:
+        known = index.calibration
+        assert known is not None
+        best = max(setting.best for setting in known.settings if setting.k == 10)
+        if best < 0.999999:
+            with pytest.warns(
+                pagehop.RecallWarning, match=f"recall=0.999999 is more than .* 10 rows .* was {best:.4f}"
+            ):
+                index.search(queries, recall=0.999999)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            hits = index.search(queries, recall=0.999999)
+        assert share(hits.ids, right) > 0.995
+        assert hits.stats.hops == index.search(queries, search_list=3200).stats.hops
+
+
+def test_more_rows_than_were_calibrated_are_found_with_the_recall_that_is_given(path: Path, vectors: Float32) -> None:
+    queries = rows(60, 7)
+    with pagehop.open(path) as index:
+        for k in [150, 600]:
+            right = truth(vectors, queries, k)
+            for recall in [0.9, 0.98]:
+                assert share(index.search(queries, k, recall=recall).ids, right) > recall - 0.01
+            assert share(index.search(queries, k).ids, right) > 0.97, "the default recall is 0.98"
+
+
+def test_the_default_search_has_the_recall_that_info_says(path: Path, vectors: Float32, tmp_path: Path) -> None:
+    queries = rows(200, 8)
+    with pagehop.open(path) as index:
+        assert index.info().default_recall == 0.98
+        default, asked = index.search(queries), index.search(queries, recall=0.98)
+        np.testing.assert_array_equal(default.ids, asked.ids)
+        assert default.stats.hops == asked.stats.hops
+    with pagehop.build(tmp_path / "never", vectors, calibrate=False) as index:
+        assert index.info().default_recall is None
+        assert index.search(queries).stats.hops == index.search(queries, search_list=100, slack=0.2).stats.hops
+
+
+def test_wrong_arguments_are_errors_that_say_what_is_accepted(path: Path, vectors: Float32) -> None:
     with pagehop.open(path, write=True) as index:
         query = vectors[0]
         for recall in [0, -0.5, 1.01, float("nan"), "much"]:
@@ -212,11 +253,7 @@ def test_what_cannot_be_is_an_error_that_says_what_can(path: Path, vectors: Floa
                 index.search(query, recall=recall)  # type: ignore[arg-type]
         with pytest.raises(pagehop.ArgumentError, match="recall stands for search_list and slack"):
             index.search(query, recall=0.9, slack=0.1)
-        with pytest.raises(pagehop.ArgumentError, match=r"k is 101, .* up to 100 neighbors of its 6000 rows"):
-            index.search(query, k=101, recall=0.9)
         assert len(index.search(query, k=101, recall=1).ids) == 101
-        with pytest.raises(pagehop.ArgumentError, match=r"recall 0\.99999 at 10 neighbors was not reached.* the best"):
-            index.search(query, recall=0.99999)
         with pytest.raises(pagehop.ArgumentError, match="recall is 1, which is what"):
             index.recall(recall=1)
         with pytest.raises(pagehop.ArgumentError, match="there are 49 queries, a calibration takes 50"):

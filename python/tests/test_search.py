@@ -1,8 +1,9 @@
-"""Searches: what comes back, in which shape, at what cost; from many threads, and after Ctrl-C."""
+"""Searches: results, their shapes and costs; from many threads, and after Ctrl-C."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -28,6 +29,22 @@ def test_a_matrix_gives_what_its_rows_give(index: pagehop.Index, queries: Float3
         assert one.ids.shape == one.distances.shape == (7,)
         np.testing.assert_array_equal(one.ids, hits.ids[row])
         np.testing.assert_array_equal(one.distances, hits.distances[row])
+
+
+def test_hits_unpack_as_ids_and_distances(index: pagehop.Index, queries: Float32) -> None:
+    hits = index.search(queries[0], k=4)
+    ids, distances = hits
+    assert ids is hits.ids
+    assert distances is hits.distances
+    assert [ids.dtype, distances.dtype, ids.shape] == ["int64", "float32", (4,)]
+    assert hits.stats.per_query.hops.shape == (1,)
+    assert hits == hits
+    assert hits != index.search(queries[0], k=4)
+    distances[0] = 7
+    assert hits.distances[0] == 7, "the arrays belong to the caller"
+    ids, distances = index.search(queries[:2], k=3)
+    assert ids.shape == distances.shape == (2, 3)
+    assert pickle.loads(pickle.dumps(hits)).ids.tolist() == hits.ids.tolist()
 
 
 def test_threads_change_nothing(index: pagehop.Index, queries: Float32) -> None:

@@ -1,4 +1,4 @@
-//! What ends the command early, and the exit code it ends with.
+//! Why a command ends early, and its exit code. The one place that maps errors of the engine.
 
 use std::io;
 use std::path::Path;
@@ -9,32 +9,35 @@ use pagehop_engine::Error as EngineError;
 /// Why the command ends early.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// What was asked for cannot be.
+    /// An argument or an input is not acceptable, or another process is writing the index.
     Use(String),
-    /// It could not be done.
+    /// The work failed.
     Failure(String),
-    /// It could not be done, and standard output says so already.
+    /// The work failed, and standard output says so already.
     Reported,
     /// Ctrl-C, or a request to terminate.
     Interrupted,
-    /// The same, when part of the work is done; says how to go on.
+    /// The same after part of the work was done; the text says how to go on.
     Stopped(String),
-    /// Whoever read standard output has seen enough.
+    /// The reader of standard output closed it, as `head` does.
     PipeClosed,
 }
 
 impl Error {
-    /// What the engine said about the file at `path`, with its name if that is not in it already.
+    /// An error of the engine about the file at `path`; names the file unless the text does.
     pub(crate) fn about(path: &Path, error: &EngineError) -> Self {
         let name = path.display().to_string();
         let mut text = error.to_string();
         if !text.contains(&name) {
             text = format!("{name}: {text}");
         }
+        if matches!(error, EngineError::Uncalibrated) {
+            text = format!("{text} (`pagehop calibrate {name}`)");
+        }
         Self::classify(error, text)
     }
 
-    /// This error, followed by what it leaves the user to do.
+    /// This error, followed by what the user can do.
     pub(crate) fn and(self, more: &str) -> Self {
         match self {
             Self::Use(text) => Self::Use(format!("{text}; {more}")),
@@ -44,7 +47,7 @@ impl Error {
         }
     }
 
-    /// What went wrong with writing to standard output.
+    /// A failure to write to standard output.
     pub(crate) fn output(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::PipeClosed;
@@ -52,7 +55,7 @@ impl Error {
         Self::Failure(format!("cannot write to standard output: {error}"))
     }
 
-    /// Says what happened, if anyone needs to be told, and gives the exit code.
+    /// Writes the error to standard error and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let (text, code) = match self {
             Self::Use(text) => (text.as_str(), 2),
@@ -62,7 +65,7 @@ impl Error {
             Self::Reported => return ExitCode::from(1),
             Self::PipeClosed => return ExitCode::SUCCESS,
         };
-        // Nowhere is left to complain if this fails.
+        // If standard error cannot be written, there is nowhere to report it.
         let _ = io::Write::write_all(&mut io::stderr(), format!("error: {text}\n").as_bytes());
         ExitCode::from(code)
     }
@@ -70,16 +73,19 @@ impl Error {
     fn classify(error: &EngineError, text: String) -> Self {
         match error {
             EngineError::Interrupted => Self::Interrupted,
-            EngineError::Argument { .. } | EngineError::Dimension { .. } => Self::Use(text),
+            EngineError::Argument { .. }
+            | EngineError::Dimension { .. }
+            | EngineError::Uncalibrated
+            | EngineError::Busy { .. } => Self::Use(text),
             EngineError::Corrupt { .. } => {
-                Self::Failure(format!("{text}; restore the file from a copy, or build it again"))
+                Self::Failure(format!("{text}; restore the file from a copy or build it again"))
             }
             _ => Self::Failure(text),
         }
     }
 }
 
-/// Errors that name their file themselves: those of reading vectors, ids and true neighbors.
+/// For errors of `formats`, which name their file.
 impl From<EngineError> for Error {
     fn from(error: EngineError) -> Self {
         let text = error.to_string();
@@ -120,6 +126,8 @@ mod tests {
         assert!(matches!(Error::about(path, &wrong), Error::Use(_)));
         let wrong = EngineError::Dimension { expected: 3, got: 4 };
         assert!(matches!(Error::about(path, &wrong), Error::Use(_)));
+        assert!(matches!(Error::about(path, &EngineError::busy("another writes")), Error::Use(_)));
+        assert!(matches!(Error::about(path, &EngineError::full("4 billion nodes")), Error::Failure(_)));
         let failure = EngineError::Format { what: "not an index".into() };
         assert!(matches!(Error::about(path, &failure), Error::Failure(_)));
         assert!(matches!(Error::from(EngineError::Interrupted), Error::Interrupted));

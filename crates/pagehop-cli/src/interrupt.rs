@@ -1,4 +1,5 @@
-//! Ctrl-C and requests to terminate: the first asks the work to stop, the second ends the process.
+//! Ctrl-C and requests to terminate: the first stops the work in order, the second ends the
+//! process.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,18 +8,19 @@ use crate::errors::Error;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on the work is asked before it is killed.
+/// Starts to listen for both.
 pub(crate) fn listen() -> Result<(), Error> {
     let handler = || {
         if REQUESTED.swap(true, Ordering::Relaxed) {
-            // Nothing has the name of a finished file until it is one, so this leaves no half file.
+            // Files get their final names only when they are complete, so none is left
+            // half-written.
             std::process::exit(130);
         }
     };
     ctrlc::set_handler(handler).map_err(|error| Error::Failure(format!("cannot listen for Ctrl-C: {error}")))
 }
 
-/// Whether to go on.
+/// Whether the work should go on.
 pub(crate) fn poll() -> ControlFlow<()> {
     if REQUESTED.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }

@@ -1,34 +1,33 @@
 //! The `pagehop` command: build an index, search it, change it, look at it.
 //!
-//! Data goes to standard output, talk to standard error. The exit code is 0 if all went well, 2 if
-//! what was asked for cannot be, 1 if it could not be done, and 130 if it was interrupted.
+//! Results go to standard output, reports and warnings to standard error. Exit codes: 0 success, 1
+//! failure, 2 wrong use or an index that another process is writing, 130 interrupted.
+//!
+//! `commands/` holds one file for each command. Commands do not use each other; what several need
+//! lies beside this file.
 #![forbid(unsafe_code)]
 
-mod add;
-mod build;
-mod calibrate;
-mod check;
-mod checkpoint;
-mod create;
-mod delete;
+mod arguments;
+mod commands;
+mod effort;
 mod errors;
 mod formats;
-mod info;
+mod index_file;
 mod interrupt;
 mod output;
 mod progress;
-mod recall;
-mod search;
-mod vacuum;
-mod writing;
+mod queries;
+mod warnings;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Nearest vectors from one file, however large.
+use crate::commands::{add, build, calibrate, check, checkpoint, create, delete, info, recall, search, vacuum};
+
+/// Find the nearest vectors in an index file that may be far larger than memory.
 ///
-/// Vectors come as .npy, .fvecs, .bvecs, .fbin, .u8bin or .i8bin; the name says which.
+/// Vectors are read from .npy, .fvecs, .bvecs, .fbin, .u8bin or .i8bin files.
 #[derive(Parser)]
 #[command(name = "pagehop", version)]
 struct Cli {

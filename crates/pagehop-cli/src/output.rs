@@ -1,19 +1,18 @@
-//! What goes to standard output and how numbers are written for people.
+//! Standard output, reports on standard error, and how both write numbers.
 
 use std::io::{self, Write};
 
-use pagehop_engine::Metric;
 use serde::Serialize;
 
 use crate::errors::Error;
 
-/// Standard output as a whole: written in large pieces, and at the latest when it is flushed.
+/// Standard output, buffered until [`Output::finish`].
 pub(crate) struct Output {
     stdout: io::BufWriter<io::StdoutLock<'static>>,
 }
 
 impl Output {
-    /// Standard output, for the rest of the command.
+    /// Locks standard output for the rest of the command.
     pub(crate) fn new() -> Self {
         Self { stdout: io::BufWriter::with_capacity(1 << 16, io::stdout().lock()) }
     }
@@ -30,15 +29,15 @@ impl Output {
         written.map_err(|error| Error::output(&error))
     }
 
-    /// Makes sure that everything was written; a full disk behind standard output shows here.
+    /// Writes what is buffered. A full disk behind standard output is noticed here at the latest.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
         self.stdout.flush().map_err(|error| Error::output(&error))
     }
 }
 
-/// The report of a command, as one line of JSON on standard output if it was asked for.
-pub(crate) fn json_line(asked: bool, report: &impl Serialize) -> Result<(), Error> {
-    if !asked {
+/// Writes the `report` of a command to standard output as one line of JSON, if `wanted`.
+pub(crate) fn json_line(wanted: bool, report: &impl Serialize) -> Result<(), Error> {
+    if !wanted {
         return Ok(());
     }
     let mut output = Output::new();
@@ -46,18 +45,9 @@ pub(crate) fn json_line(asked: bool, report: &impl Serialize) -> Result<(), Erro
     output.finish()
 }
 
-/// Says `text` on standard error.
+/// Writes `text` to standard error as a line.
 pub(crate) fn say(text: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{text}");
-}
-
-/// The name of `metric` on the command line and in JSON.
-pub(crate) fn metric_name(metric: Metric) -> &'static str {
-    match metric {
-        Metric::L2 => "l2",
-        Metric::InnerProduct => "ip",
-        Metric::Cosine => "cosine",
-    }
 }
 
 /// `count` with its digits in groups of three.
@@ -73,7 +63,7 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
-/// `bytes` in the unit that suits them.
+/// `bytes` in the largest unit that keeps the number at 1 or more.
 pub(crate) fn human_bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["bytes", "KiB", "MiB", "GiB"] {

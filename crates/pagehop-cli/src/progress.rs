@@ -1,4 +1,4 @@
-//! One line on the terminal that says how far a long operation has come.
+//! The progress line of a long operation on the terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use pagehop_engine::Progress;
 
 use crate::interrupt;
 
-/// Pause between two drawings.
+/// Time between two drawings.
 const PAUSE: Duration = Duration::from_millis(100);
 const BAR_COLUMNS: usize = 24;
 
@@ -21,13 +21,14 @@ pub(crate) struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// A line that is not drawn yet, and never if `quiet`.
+    /// A line that is not drawn yet; if `quiet`, it never is.
     pub(crate) fn new(quiet: bool) -> Self {
         let visible = !quiet && io::stderr().is_terminal();
         Self { visible, drawn: None, phase: "", phase_began: Instant::now() }
     }
 
-    /// Draws `progress` if the last drawing is old enough; says whether the work should go on.
+    /// Draws `progress` unless the last drawing is too recent. Returns whether the work should go
+    /// on.
     pub(crate) fn update(&mut self, progress: Progress) -> ControlFlow<()> {
         let flow = interrupt::poll();
         if !self.visible {

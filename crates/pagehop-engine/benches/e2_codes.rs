@@ -1,7 +1,9 @@
-//! E2: what should guide the search? Hops to a recall over one graph, under guides of different precision.
+//! E2: which estimate should guide the search? Hops to a recall over one graph, with estimates of
+//! different precision.
 //!
-//! `PAGEHOP_DATA=folder cargo bench -p pagehop-engine --features experiments --bench e2_codes`; the answer is
-//! `docs/decisions/0002-edge-codes.md`. `PAGEHOP_DEGREE` sets the degree of the graph (32).
+//! `PAGEHOP_DATA=folder cargo bench -p pagehop-engine --features experiments --bench e2_codes`; the
+//! answer is `docs/decisions/0002-edge-codes.md`. `PAGEHOP_DEGREE` sets the degree of the graph
+//! (32).
 
 #[path = "sets/mod.rs"]
 mod sets;

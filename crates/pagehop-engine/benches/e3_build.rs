@@ -1,7 +1,8 @@
-//! E3: how should the graph be built? Processor seconds on one thread, and hops to a recall at equal degree.
+//! E3: how should the graph be built? Processor seconds on one thread, and hops to a recall at
+//! equal degree.
 //!
-//! `PAGEHOP_DATA=folder cargo bench -p pagehop-engine --features experiments --bench e3_build`; the answer is
-//! `docs/decisions/0003-build.md`. `PAGEHOP_DEGREE` sets the degree (24); `PAGEHOP_ONLY`
+//! `PAGEHOP_DATA=folder cargo bench -p pagehop-engine --features experiments --bench e3_build`; the
+//! answer is `docs/decisions/0003-build.md`. `PAGEHOP_DEGREE` sets the degree (24); `PAGEHOP_ONLY`
 //! names the rows to print, by parts of their names separated by `|`.
 
 #[path = "sets/mod.rs"]

@@ -1,7 +1,9 @@
-//! E4: which rows should share a page? Distinct pages per query under three placements of one graph.
+//! E4: which rows should share a page? Distinct pages per query under three placements of one
+//! graph.
 //!
-//! `PAGEHOP_DATA=folder cargo bench -p pagehop-engine --features experiments --bench e4_placement`; the answer is
-//! `docs/decisions/0004-placement.md`. `PAGEHOP_DEGREE` sets the degree of the graph (24).
+//! `PAGEHOP_DATA=folder cargo bench -p pagehop-engine --features experiments --bench e4_placement`;
+//! the answer is `docs/decisions/0004-placement.md`. `PAGEHOP_DEGREE` sets the degree of the graph
+//! (24).
 
 #[path = "sets/mod.rs"]
 mod sets;

@@ -1,7 +1,8 @@
-//! How to spend a page: degree against bits against nodes per page, and how precise an own code must be.
+//! How to spend a page: degree against bits against nodes per page, and how precise an own code
+//! must be.
 //!
-//! `PAGEHOP_DATA=folder cargo bench -p pagehop-engine --features experiments --bench layout`; the answer is
-//! `docs/decisions/0005-layout.md`.
+//! `PAGEHOP_DATA=folder cargo bench -p pagehop-engine --features experiments --bench layout`; the
+//! answer is `docs/decisions/0005-layout.md`.
 
 #[path = "sets/mod.rs"]
 mod sets;

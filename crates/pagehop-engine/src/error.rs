@@ -1,40 +1,62 @@
-//! What can go wrong, in the words a user can act on.
+//! What can go wrong, by what the caller can do about it. Each face maps these kinds once.
 
-use crate::page::PageId;
+use std::io;
 
-/// Any failure of an index operation. The index is unchanged by an operation that failed.
+use crate::ids::PageId;
+
+/// Any failure of an index operation. A failed operation leaves the index unchanged.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// Bytes of a page contradict the format, the checksum, or another page.
     Corrupt {
-        /// The page that holds the contradiction.
+        /// The page that contradicts.
         page: PageId,
         /// What was expected and what was found.
         what: String,
     },
-    /// The operating system refused; `what` names the operation and the file.
+    /// The operating system refused an operation, for another reason than a full disk.
     Io {
         /// The operation and the file, for example `read of page 7 in items.pagehop`.
         what: String,
-        /// The system's own word.
-        source: std::io::Error,
+        /// The system's reason.
+        source: io::Error,
     },
-    /// Not an index, or an index of a version this build does not read.
+    /// The file is not an index, or has a format version that this build does not read.
     Format {
         /// What was found.
         what: String,
     },
-    /// A vector has another length than the index.
+    /// A vector has another number of dimensions than the index.
     Dimension {
-        /// Components of every vector of the index.
+        /// Dimensions of the index.
         expected: usize,
-        /// Components of the vector that was given.
+        /// Dimensions of the vector that was given.
         got: usize,
     },
-    /// An argument is outside what the operation accepts; `what` names it, its value and the range.
+    /// An argument is outside what the operation accepts. The same call fails again.
     Argument {
-        /// The argument, its value and what would be accepted.
+        /// The argument, its value and the accepted range.
+        what: String,
+    },
+    /// A recall was given, and the index was never calibrated.
+    Uncalibrated,
+    /// Another process or thread is writing the index, or changed it several times during the
+    /// operation. The same call may succeed later.
+    Busy {
+        /// What blocks the operation, and what ends that.
+        what: String,
+    },
+    /// A limit is reached: of the index, of a transaction, of a cache, or the space on the disk.
+    Full {
+        /// The limit, and how to get around it; for a full disk, the operation and the file.
+        what: String,
+        /// The system's reason, where the disk is full.
+        source: Option<io::Error>,
+    },
+    /// The index was opened for writing by the process that this one was forked from.
+    Forked {
+        /// The index, and what to do.
         what: String,
     },
     /// The progress callback asked to stop.
@@ -42,19 +64,36 @@ pub enum Error {
 }
 
 impl Error {
-    /// A contradiction found on `page`.
+    /// [`Error::Corrupt`] for `page`.
     pub fn corrupt(page: PageId, what: impl Into<String>) -> Self {
         Self::Corrupt { page, what: what.into() }
     }
 
-    /// An argument that cannot be accepted.
+    /// [`Error::Argument`].
     pub fn argument(what: impl Into<String>) -> Self {
         Self::Argument { what: what.into() }
     }
 
-    /// A refusal of the operating system during `what`.
-    pub fn io(what: impl Into<String>, source: std::io::Error) -> Self {
-        Self::Io { what: what.into(), source }
+    /// Another writer is in the way.
+    pub fn busy(what: impl Into<String>) -> Self {
+        Self::Busy { what: what.into() }
+    }
+
+    /// A limit that is reached.
+    pub fn full(what: impl Into<String>) -> Self {
+        Self::Full { what: what.into(), source: None }
+    }
+
+    /// A refusal of the operating system during `what`: [`Error::Full`] if there is no space left,
+    /// [`Error::Io`] otherwise.
+    pub fn io(what: impl Into<String>, source: io::Error) -> Self {
+        let what = what.into();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                Self::Full { what, source: Some(source) }
+            }
+            _ => Self::Io { what, source },
+        }
     }
 }
 
@@ -62,12 +101,18 @@ impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Corrupt { page, what } => write!(f, "page {} is corrupt: {what}", page.0),
-            Self::Io { what, source } => write!(f, "{what}: {source}"),
-            Self::Format { what } => f.write_str(what),
+            Self::Io { what, source } | Self::Full { what, source: Some(source) } => write!(f, "{what}: {source}"),
             Self::Dimension { expected, got } => {
                 write!(f, "the index has {expected} dimensions, the vector has {got}")
             }
-            Self::Argument { what } => f.write_str(what),
+            Self::Format { what }
+            | Self::Argument { what }
+            | Self::Busy { what }
+            | Self::Full { what, source: None }
+            | Self::Forked { what } => f.write_str(what),
+            Self::Uncalibrated => {
+                f.write_str("the index was never calibrated: calibrate it to search with a recall")
+            }
             Self::Interrupted => f.write_str("interrupted"),
         }
     }
@@ -76,8 +121,22 @@ impl std::fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(source),
+            Self::Io { source, .. } | Self::Full { source: Some(source), .. } => Some(source),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_other_refusals_of_the_system() {
+        let full = Error::io("write of page 7", io::ErrorKind::StorageFull.into());
+        assert!(matches!(&full, Error::Full { source: Some(_), .. }), "{full:?}");
+        assert_eq!(full.to_string(), "write of page 7: no storage space");
+        let refused = Error::io("open of x", io::ErrorKind::PermissionDenied.into());
+        assert!(matches!(refused, Error::Io { .. }), "{refused:?}");
     }
 }

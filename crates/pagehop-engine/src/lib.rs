@@ -1,30 +1,43 @@
 //! The algorithms of Pagehop: quantizer, graph, page layout and index operations.
 //!
-//! Nothing here opens a file, reads a clock or knows an operating system. Pages come from a host
+//! This crate opens no file, reads no clock and calls no operating system. Pages come from a host
 //! through [`Pages`]: a file ([pagehop-store]), PostgreSQL's buffer manager, or a test double.
 #![forbid(unsafe_code)]
 
+mod calibration;
 mod error;
 #[cfg(feature = "experiments")]
 pub mod experiment;
 mod graph;
-pub mod index;
+mod ids;
+mod index;
 mod metric;
+mod options;
 pub mod page;
+mod progress;
 mod quantize;
 mod random;
+mod reports;
 mod row_ids;
+mod source;
 mod threads;
 
+pub use calibration::{CALIBRATED_ROWS_MIN, CalibratedK, Calibration, RECALL_DEFAULT, RECALLS, Setting};
 pub use error::Error;
 pub use index::{
-    AddReport, Audit, BuildOptions, BuildReport, Calibration, Change, CheckReport, Cursor, DeleteReport, EachChunk,
-    Found, Hit, Index, Info, Measured, OnProgress, Prepared, Progress, RecallReport, RemoveReport, SearchOptions,
-    SearchResult, Searcher, Stats, VacuumReport, VectorSource, build, build_memory_bytes, create,
+    Batch, CALIBRATION_QUERIES_MIN, Change, Cursor, Found, Index, Prepared, Searcher, TRAINED_ENOUGH, build,
+    build_memory_bytes, create,
 };
 pub use metric::Metric;
+pub use options::{BEAM_WIDTH_MAX, BuildOptions, Effort, SEARCH_LIST_MAX, SearchOptions, SearchPlan};
 pub use page::{
     BODY_BYTES, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, PagesMut, Reader, STEP_PAGES,
     used_bytes,
 };
-pub use row_ids::{RowIds, TID_END, TIDS_MAX};
+pub use progress::{OnProgress, Progress};
+pub use reports::{
+    AddReport, Audit, BuildReport, CheckReport, DeleteReport, Hit, Info, Measured, RecallReport, RemoveReport,
+    SearchResult, Stats, VacuumReport,
+};
+pub use row_ids::{HOST_ROW_ID_END, NODE_ROWS_MAX, RowIds};
+pub use source::{EachChunk, VectorSource};

@@ -1,20 +1,20 @@
-//! The rules of closeness.
+//! Distance functions.
 
 use crate::Error;
 
-/// Rule of closeness; the smaller the distance, the nearer.
+/// A distance function. A smaller distance means a closer vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Squared Euclidean distance.
     L2,
     /// Negative inner product.
     InnerProduct,
-    /// `1 - cosine similarity`; the zero vector has no direction and is refused.
+    /// `1 - cosine similarity`. Zero vectors are refused, because they have no direction.
     Cosine,
 }
 
 impl Metric {
-    /// The word users write: `l2`, `ip` or `cosine`.
+    /// The name in all interfaces: `l2`, `ip` or `cosine`.
     pub fn name(self) -> &'static str {
         match self {
             Self::L2 => "l2",

@@ -1,7 +1,7 @@
-//! The one source of randomness: SplitMix64 (Steele, Lea, Flood 2014), so that a seed in the meta
-//! page means the same rotation on every machine and in every version.
+//! The only source of randomness: SplitMix64 (Steele, Lea, Flood 2014). With it, the seed in the
+//! meta page gives the same rotation on every machine and in every version.
 
-/// A stream of numbers that depends only on its seed.
+/// A stream of pseudo-random numbers that depends only on the seed and the purpose.
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
     state: u64,
@@ -24,8 +24,8 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which must not be 0. The bias of at most `bound / 2^64` is of no
-    /// consequence for sampling.
+    /// A number in `0..bound`; `bound` must not be 0. It has a bias of at most `bound / 2^64`,
+    /// which does not matter for sampling.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }

@@ -1,18 +1,31 @@
-//! What row ids are, and who decides which rows a reader sees.
+//! The meaning of row ids, and whether the index or its host decides which rows are visible.
 
-/// Most rows that share a node under [`RowIds::Tids`].
-pub const TIDS_MAX: usize = 3;
-/// Ids under [`RowIds::Tids`] are below it.
-pub const TID_END: u64 = 1 << 48;
+use crate::Error;
 
-/// What row ids are, and who decides which rows a reader sees. Fixed for the life of an index.
+/// Largest number of rows that share a node under [`RowIds::HostOwned`].
+pub const NODE_ROWS_MAX: usize = 3;
+/// Upper bound of ids under [`RowIds::HostOwned`], exclusive.
+pub const HOST_ROW_ID_END: u64 = 1 << 48;
+
+/// The meaning of row ids, and whether the index or its host decides which rows are visible.
+/// Chosen when the index is made; it never changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RowIds {
-    /// Any numbers of the user's. The index maps them to nodes, and shows each reader the rows of its snapshot.
+    /// Any 64-bit numbers that the user chooses. The index maps them to nodes, and shows each
+    /// reader the rows of its snapshot.
     #[default]
     Mapped,
-    /// Where the host keeps the rows: numbers from 1 to 2^48 - 1, as PostgreSQL's tids. The host decides which rows
-    /// are seen, and names them with their vectors; there is no map. Up to [`TIDS_MAX`] rows with the same code
-    /// share a node: the versions of a row whose vector did not change.
-    Tids,
+    /// Locations of rows in the host: numbers from 1 to 2^48 - 1. The host decides which rows are
+    /// visible, and passes ids together with their vectors, so there is no map. Up to
+    /// [`NODE_ROWS_MAX`] rows with the same code share a node: versions of one row whose vector did
+    /// not change.
+    HostOwned,
+}
+
+/// Refuses a number that is no row id under [`RowIds::HostOwned`].
+pub(crate) fn check_hosted(row_id: u64) -> Result<(), Error> {
+    if (1..HOST_ROW_ID_END).contains(&row_id) {
+        return Ok(());
+    }
+    Err(Error::argument(format!("row id {row_id} is not between 1 and 2^48 - 1")))
 }

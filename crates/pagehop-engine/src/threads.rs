@@ -1,11 +1,11 @@
-//! Work spread over a fixed number of threads, with results that do not depend on how many.
+//! Work on several threads. Results do not depend on the number of threads.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::Error;
 
-/// `f(0), f(1), ... f(count - 1)` in order, computed by up to `threads` threads.
+/// Returns `f(0), f(1), ... f(count - 1)` in this order, computed by up to `threads` threads.
 pub(crate) fn map<R: Send>(threads: usize, count: usize, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
     if threads <= 1 || count <= 1 {
         return (0..count).map(f).collect();
@@ -37,11 +37,13 @@ pub(crate) fn map<R: Send>(threads: usize, count: usize, f: impl Fn(usize) -> R 
     results.into_iter().map(|r| r.expect("every index was taken by one worker")).collect()
 }
 
-/// Called now and then by a thread's part of the work with how far it is; an error ends the part.
+/// Progress callback of one part of the work: each part calls it regularly with the amount of work
+/// done. If it returns an error, the part must end.
 pub(crate) type Look<'a> = &'a mut dyn FnMut(u64) -> Result<(), Error>;
 
-/// `f` of each of `parts`, in order, each on a thread of its own but for the first, which this one does: it alone asks
-/// `go_on`. `Break`, and the first part that fails, end all.
+/// Returns `f` of each of `parts`, in order. The first part runs on the calling thread and is the
+/// only one that calls `go_on`; every other part has a thread of its own. If `go_on` breaks or a
+/// part fails, all parts end.
 pub(crate) fn each<T: Send, R: Send>(
     parts: impl IntoIterator<Item = T>,
     go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -69,7 +71,7 @@ pub(crate) fn each<T: Send, R: Send>(
         results.extend(others.into_iter().map(join));
         results
     });
-    // What made one part fail says more than that others were told to end.
+    // Report the error that made a part fail, not the interruption of the others that followed.
     let cause = results.iter().position(|result| matches!(result, Err(e) if !matches!(e, Error::Interrupted)));
     match cause {
         Some(at) => results.into_iter().nth(at).into_iter().collect(),
@@ -77,7 +79,7 @@ pub(crate) fn each<T: Send, R: Send>(
     }
 }
 
-/// Cores the process may use, for a thread count of 0.
+/// `threads`, or if that is 0, the number of cores that the process may use.
 pub(crate) fn available(threads: usize) -> usize {
     match threads {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),

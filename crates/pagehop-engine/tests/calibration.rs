@@ -1,23 +1,39 @@
-//! Settings that are measured reach the recall they are stored for; audits say what searches by hand say.
+//! Calibrated settings reach the recall that they are stored for, and audits agree with searches
+//! that are compared with brute force.
 
 mod support;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use pagehop_engine::index::CALIBRATED_ROWS_MIN;
-use pagehop_engine::{Calibration, Error, Index, Metric, SearchOptions};
+use pagehop_engine::{
+    Batch, CALIBRATED_ROWS_MIN, Calibration, Effort, Error, Index, Metric, RECALL_DEFAULT, SearchOptions,
+    SearchResult,
+};
 use pagehop_sim::MemPages;
 use support::{Rows, embeddings, index, no_progress, recall, truth};
 
 const DIM: usize = 48;
+
+/// An index with a calibration stored in it.
+fn calibrated_index(rows: &Rows, metric: Metric) -> Index<MemPages> {
+    let mut pages = support::built(rows, &support::options(metric)).unwrap();
+    let known = Index::open(pages.clone()).unwrap();
+    let calibration = calibrated(&known);
+    let mut writer = pages.writer();
+    let mut change = known.change(&mut writer).unwrap();
+    change.set_calibration(calibration).unwrap();
+    change.finish().unwrap();
+    drop(writer);
+    Index::open(pages).unwrap()
+}
 
 fn calibrated(index: &Index<MemPages>) -> Calibration {
     index.calibrate(&[], 2, &mut no_progress()).unwrap().expect("there are enough rows")
 }
 
 #[test]
-fn unseen_queries_are_answered_at_the_recall_that_is_asked_for() {
+fn unseen_queries_reach_the_requested_recall() {
     for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
         let rows = Rows::new(DIM, embeddings(DIM, 12_000, 1));
         let index = index(&rows, metric);
@@ -28,16 +44,16 @@ fn unseen_queries_are_answered_at_the_recall_that_is_asked_for() {
         let queries = embeddings(DIM, 400, 2);
         let mut before = 0.0;
         for wanted in [0.9, 0.95, 0.98, 0.99] {
-            let options = calibration.options(10, wanted).unwrap();
+            let options = calibration.plan(10, wanted).options.unwrap();
             let (found, ..) = recall(&index, &rows, metric, &queries, &options);
             let own = index.recall(10, 600, &[], &options, 2, &mut no_progress()).unwrap();
             println!("{metric:?} {wanted}: {found}, slack {}, audit {}", options.slack, own.recall);
-            // The intervals of two samples of 400 and 600 are about half of this wide.
+            // The confidence intervals of samples of 400 and 600 are about half as wide as this.
             let room = 0.25 * (1.0 - f64::from(wanted)) + 0.01;
             assert!((found - f64::from(wanted)).abs() < room, "{metric:?} {wanted}: {found}");
-            assert!(own.hops >= before, "settings for more recall are no cheaper");
+            assert!(own.hops >= before, "settings for more recall must not be cheaper");
             before = own.hops;
-            // The shortest list that finds as much.
+            // The shortest fixed list with the same recall.
             let fixed =
                 |list| SearchOptions { search_list: list, slack: f32::INFINITY, ..SearchOptions::default() };
             let audit = |list| index.recall(10, 600, &[], &fixed(list), 2, &mut no_progress()).unwrap();
@@ -47,10 +63,10 @@ fn unseen_queries_are_answered_at_the_recall_that_is_asked_for() {
                 if audit(middle).recall < own.recall { short = middle } else { long = middle }
             }
             let plain = audit(long);
-            println!("{} hops, of a list {}", own.hops, plain.hops);
+            println!("{} hops, {} with a fixed list", own.hops, plain.hops);
             assert!(
                 own.hops < 1.02 * plain.hops,
-                "{metric:?} {wanted}: {} hops, of a list {}",
+                "{metric:?} {wanted}: {} hops, {} with a fixed list",
                 own.hops,
                 plain.hops
             );
@@ -59,7 +75,86 @@ fn unseen_queries_are_answered_at_the_recall_that_is_asked_for() {
 }
 
 #[test]
-fn an_audit_says_what_searches_by_hand_say() {
+fn more_neighbors_than_were_calibrated_are_found_with_the_recall_that_is_given() {
+    let efforts = [Effort::Default, Effort::Recall(0.9), Effort::Recall(0.95), Effort::Recall(0.99)];
+    for (rows, metric, ks) in [(1_200, Metric::L2, &[120][..]), (5_000, Metric::InnerProduct, &[120, 300, 500])] {
+        let index = calibrated_index(&Rows::new(DIM, embeddings(DIM, rows, 1)), metric);
+        assert_eq!(index.calibration().unwrap().unwrap().entries.last().unwrap().k, 100);
+        for (k, effort) in ks.iter().flat_map(|k| efforts.map(|effort| (*k, effort))) {
+            let wanted = if let Effort::Recall(recall) = effort { recall } else { RECALL_DEFAULT };
+            let options = index.options(k, &effort).unwrap().options.unwrap();
+            let found = index.recall(k, 200, &[], &options, 2, &mut no_progress()).unwrap();
+            assert!(found.recall > wanted - 0.01, "{rows} {metric:?} {k} {effort:?}: {found:?} with {options:?}");
+            assert!(found.hops < 2.0 * k as f32, "{rows} {metric:?} {k} {effort:?}: {found:?} with {options:?}");
+        }
+    }
+}
+
+#[test]
+fn each_effort_has_one_meaning() {
+    let index = calibrated_index(&Rows::new(DIM, embeddings(DIM, 2000, 1)), Metric::L2);
+    let known = index.calibration().unwrap().unwrap();
+    let options = |effort| index.options(10, &effort).unwrap().options;
+    let of = |options: Option<SearchOptions>| options.map(|options| (options.search_list, options.slack));
+    assert_eq!(of(options(Effort::Default)), of(known.plan(10, RECALL_DEFAULT).options));
+    assert_eq!(of(options(Effort::Recall(0.93))), of(known.plan(10, 0.93).options));
+    assert_eq!(of(options(Effort::Recall(1.0))), None);
+    assert_eq!(index.info().unwrap().default_recall, Some(RECALL_DEFAULT));
+    let settings = |search_list, slack| of(options(Effort::Settings { search_list, slack }));
+    assert_eq!(settings(Some(70), None), Some((70, f32::INFINITY)), "a list alone is expanded to its end");
+    assert_eq!(settings(None, Some(0.5)), Some((SearchOptions::default().search_list, 0.5)));
+    assert_eq!(settings(Some(70), Some(0.5)), Some((70, 0.5)));
+    let best = known.entries[1].best;
+    let plan = index.options(10, &Effort::Recall(0.999_999)).unwrap();
+    assert_eq!((plan.best, plan.outdated), ((best < 0.999_999).then_some(best), None));
+    assert_eq!(of(plan.options), Some((3200, f32::INFINITY)));
+    for effort in [Effort::Recall(0.0), Effort::Recall(1.1), Effort::Recall(f32::NAN)] {
+        assert!(matches!(index.options(10, &effort), Err(Error::Argument { .. })), "{effort:?}");
+    }
+    assert!(matches!(index.options(0, &Effort::Default), Err(Error::Argument { .. })));
+    assert!(matches!(Effort::of(Some(0.9), None, Some(0.1)), Err(Error::Argument { .. })));
+    let never = support::index(&Rows::new(DIM, embeddings(DIM, 2000, 1)), Metric::L2);
+    assert!(matches!(never.options(10, &Effort::Recall(0.9)), Err(Error::Uncalibrated)));
+    assert_eq!(of(never.options(10, &Effort::Default).unwrap().options), Some((100, 0.2)));
+    assert_eq!(never.info().unwrap().default_recall, None);
+    let small = support::index(&Rows::new(DIM, embeddings(DIM, 900, 1)), Metric::L2);
+    assert_eq!(of(small.options(10, &Effort::Recall(0.9)).unwrap().options), Some((1000, f32::INFINITY)));
+}
+
+#[test]
+fn a_batch_answers_as_one_query_after_the_other() {
+    let index = calibrated_index(&Rows::new(DIM, embeddings(DIM, 2000, 1)), Metric::Cosine);
+    let mut queries = embeddings(DIM, 40, 2);
+    for effort in [Effort::Default, Effort::Recall(1.0)] {
+        let plan = index.options(7, &effort).unwrap();
+        for threads in [1, 3] {
+            let batch = Batch { queries: &queries, k: 7, plan: &plan, threads };
+            let mut results = vec![SearchResult::default(); 40];
+            let write = |place: &mut SearchResult, result| {
+                *place = result;
+                Ok(())
+            };
+            index.search_batch(&batch, &mut no_progress(), &mut results, write).unwrap();
+            for (query, result) in queries.chunks_exact(DIM).zip(results) {
+                let alone = match &plan.options {
+                    Some(options) => index.search(query, 7, options).unwrap(),
+                    None => index.search_exactly(query, 7, 1, &mut no_progress()).unwrap().remove(0),
+                };
+                assert_eq!(result.hits, alone.hits, "{effort:?} on {threads} threads");
+            }
+        }
+    }
+    queries[31 * DIM..32 * DIM].fill(0.0);
+    for effort in [Effort::Default, Effort::Recall(1.0)] {
+        let plan = index.options(7, &effort).unwrap();
+        let batch = Batch { queries: &queries, k: 7, plan: &plan, threads: 2 };
+        let failed = index.search_batch(&batch, &mut no_progress(), &mut [(); 40], |(), _| Ok(()));
+        assert!(matches!(failed, Err((31, Error::Argument { .. }))), "{effort:?}: {failed:?}");
+    }
+}
+
+#[test]
+fn an_audit_agrees_with_brute_force() {
     let rows = Rows::new(DIM, embeddings(DIM, 3000, 1));
     let index = index(&rows, Metric::L2);
     let queries = embeddings(DIM, 60, 2);
@@ -72,7 +167,7 @@ fn an_audit_says_what_searches_by_hand_say() {
             hits.iter().filter(|hit| nearest.contains(&hit.row_id)).count()
         });
         let by_hand = by_hand.sum::<usize>() as f32 / 600.0;
-        // Codes may swap the tenth and the eleventh.
+        // The rounding of codes may swap the tenth and the eleventh row.
         assert!((report.recall - by_hand).abs() < 0.004, "{report:?}, by hand {by_hand}");
         assert!(report.interval > 0.0 && report.interval < 0.1, "{report:?}");
         assert_eq!(report.samples, 60);
@@ -80,11 +175,11 @@ fn an_audit_says_what_searches_by_hand_say() {
     let everything = SearchOptions { search_list: 3000, slack: f32::INFINITY, beam_width: 4 };
     let report = index.recall(100, 50, &[], &everything, 2, &mut no_progress()).unwrap();
     assert_eq!((report.recall, report.samples), (1.0, 50));
-    assert!(report.interval > 0.0, "fifty samples are no proof");
+    assert!(report.interval > 0.0, "fifty samples prove nothing exactly");
 }
 
 #[test]
-fn rows_that_were_sampled_are_as_hard_to_find_as_others() {
+fn sampled_rows_are_as_hard_to_find_as_unseen_queries() {
     let rows = Rows::new(DIM, embeddings(DIM, 12_000, 1));
     let index = index(&rows, Metric::L2);
     let options = SearchOptions { slack: 0.02, ..SearchOptions::default() };
@@ -95,7 +190,7 @@ fn rows_that_were_sampled_are_as_hard_to_find_as_others() {
 }
 
 #[test]
-fn what_is_stored_is_there_for_whoever_opens_the_index() {
+fn a_stored_calibration_is_read_at_the_next_opening() {
     let rows = Rows::new(DIM, embeddings(DIM, 2000, 1));
     let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
     let known = Index::open(pages.clone()).unwrap();
@@ -110,16 +205,13 @@ fn what_is_stored_is_there_for_whoever_opens_the_index() {
     let opened = Index::open(pages.clone()).unwrap();
     assert_eq!(opened.calibration().unwrap(), Some(calibration.clone()));
     opened.check(&mut no_progress()).unwrap();
-    let error = calibration.options(10, 1.0).unwrap_err();
-    assert!(matches!(error, Error::Argument { .. }));
-    let error = calibration.options(101, 0.9).unwrap_err().to_string();
-    assert!(error.contains("up to 100 neighbors of its 2000 rows"), "{error}");
 }
 
 #[test]
-fn a_look_at_every_row_finds_what_brute_force_finds() {
+fn an_exact_search_finds_what_brute_force_finds() {
     for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
-        // Far from each other, the clusters are so tight that bounds cannot tell their rows apart.
+        // The clusters are far from each other and so tight that error bounds cannot separate their
+        // rows.
         let mut values = embeddings(DIM, 1500, 1);
         for (i, row) in values.chunks_exact_mut(DIM).enumerate() {
             let scale = if i % 3 == 0 { 0.02 } else { 1.0 };
@@ -143,12 +235,16 @@ fn a_look_at_every_row_finds_what_brute_force_finds() {
             answer.hits.iter().filter(|hit| truth.contains(&hit.row_id)).count()
         });
         let right = right.sum::<usize>();
-        assert!(right >= 285, "{metric:?}: codes of 12 bits swap few of 300 neighbors, here {}", 300 - right);
+        assert!(
+            right >= 285,
+            "{metric:?}: 12-bit codes should swap only a few of 300 neighbors, got {}",
+            300 - right
+        );
     }
 }
 
 #[test]
-fn measuring_does_not_depend_on_threads() {
+fn calibration_does_not_depend_on_threads() {
     let rows = Rows::new(DIM, embeddings(DIM, 3000, 1));
     let index = index(&rows, Metric::Cosine);
     let (queries, options) = (embeddings(DIM, 70, 2), SearchOptions { slack: 0.02, ..SearchOptions::default() });
@@ -162,18 +258,18 @@ fn measuring_does_not_depend_on_threads() {
 }
 
 #[test]
-fn queries_from_elsewhere_take_settings_of_their_own_and_are_called_far() {
+fn queries_unlike_the_rows_need_their_own_settings_and_are_reported_as_far() {
     let rows = Rows::new(DIM, embeddings(DIM, 6000, 1));
     let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
     let known = Index::open(pages.clone()).unwrap();
-    // Between the rows, and not where they are.
+    // Queries between the rows, not where rows are.
     let mut noise = support::Noise(5);
     let strange: Vec<f32> = embeddings(DIM, 600, 2).iter().map(|x| x + 0.8 * noise.gauss()).collect();
     let (seen, unseen) = strange.split_at(300 * DIM);
-    let own = calibrated(&known).options(10, 0.95).unwrap();
+    let own = calibrated(&known).plan(10, 0.95).options.unwrap();
     let theirs = known.calibrate(seen, 2, &mut no_progress()).unwrap().expect("enough rows");
     assert_eq!(theirs.samples, 300);
-    let theirs = theirs.options(10, 0.95).unwrap();
+    let theirs = theirs.plan(10, 0.95).options.unwrap();
     let mut writer = pages.writer();
     let mut change = known.change(&mut writer).unwrap();
     change.set_calibration(calibrated(&known)).unwrap();
@@ -190,7 +286,7 @@ fn queries_from_elsewhere_take_settings_of_their_own_and_are_called_far() {
 }
 
 #[test]
-fn changes_since_are_counted_also_when_the_model_is_trained_anew() {
+fn changes_since_a_calibration_are_counted_across_training() {
     let rows = Rows::new(DIM, embeddings(DIM, 2000, 1));
     let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
     let add = |pages: &mut MemPages, first: u64, count: usize| {
@@ -216,12 +312,12 @@ fn changes_since_are_counted_also_when_the_model_is_trained_anew() {
     let trained = |pages: &MemPages| Index::open(pages.clone()).unwrap().info().unwrap().trained_rows;
     let before = trained(&pages);
     add(&mut pages, 20_000, 14_000);
-    assert!(trained(&pages) > before, "so many rows train the model");
+    assert!(trained(&pages) > before, "this many rows must train the model");
     assert_eq!(since(&pages), 14_200);
 }
 
 #[test]
-fn a_change_that_makes_an_index_large_enough_or_trains_it_wants_it_calibrated() {
+fn a_change_that_makes_an_index_large_enough_or_trains_it_asks_for_calibration() {
     let few = CALIBRATED_ROWS_MIN - 1;
     let rows = Rows::new(DIM, embeddings(DIM, few as usize, 1));
     let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
@@ -238,13 +334,13 @@ fn a_change_that_makes_an_index_large_enough_or_trains_it_wants_it_calibrated() 
         (wants, Index::open(pages.clone()).unwrap())
     };
     let old = rows.ids[0];
-    assert!(!add(old..old + 1, None).0, "a row that replaces another is not one more");
+    assert!(!add(old..old + 1, None).0, "a replaced row must not count as a new one");
     let (wants, large) = add(few..few + 1, None);
-    assert!(wants, "now there are enough");
+    assert!(wants, "now there are enough rows");
     let by_queries = large.calibrate(&embeddings(DIM, 60, 2), 2, &mut no_progress()).unwrap();
     let (wants, large) = add(few + 1..few + 2, None);
-    assert!(!wants, "nobody calibrated it when it became large enough: that is no reason to try at every row");
-    assert!(add(10_000..18_000, None).0, "so many train the model");
+    assert!(!wants, "it was not calibrated when it became large enough: later rows must not ask again");
+    assert!(add(10_000..18_000, None).0, "this many rows train the model");
     let by_rows = calibrated(&large);
     assert!(!add(20_000..20_001, by_queries).0);
     assert!(!add(30_000..94_000, None).0, "it was calibrated by a user's queries");
@@ -252,7 +348,7 @@ fn a_change_that_makes_an_index_large_enough_or_trains_it_wants_it_calibrated() 
 }
 
 #[test]
-fn a_change_that_doubles_a_file_wants_it_calibrated() {
+fn a_change_that_doubles_a_file_asks_for_calibration() {
     let rows = Rows::new(DIM, embeddings(DIM, 1200, 1));
     let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
     let mut add = |ids: std::ops::Range<u64>, calibration: Option<Calibration>| {
@@ -267,16 +363,16 @@ fn a_change_that_doubles_a_file_wants_it_calibrated() {
         wants
     };
     let by_rows = calibrated(&index(&rows, Metric::L2));
-    assert!(!add(10_000..11_199, Some(by_rows.clone())), "a row is missing");
-    assert!(!add(10_000..10_001, None), "that one was there");
+    assert!(!add(10_000..11_199, Some(by_rows.clone())), "one row is missing");
+    assert!(!add(10_000..10_001, None), "that row was there already");
     assert!(add(20_000..20_001, None));
-    assert!(!add(20_001..20_002, None), "once");
+    assert!(!add(20_001..20_002, None), "it must ask only once");
     let by_queries = Calibration { by_queries: true, rows: 2000, ..by_rows };
-    assert!(!add(30_000..34_000, Some(by_queries)), "vectors of the data are no substitute for queries");
+    assert!(!add(30_000..34_000, Some(by_queries)), "a calibration by queries must not be replaced by one by rows");
 }
 
 #[test]
-fn too_few_rows_and_impatient_callers_are_told_so() {
+fn too_few_rows_give_no_calibration_and_callers_can_interrupt_it() {
     let rows = Rows::new(DIM, embeddings(DIM, CALIBRATED_ROWS_MIN as usize - 1, 1));
     assert_eq!(index(&rows, Metric::L2).calibrate(&[], 2, &mut no_progress()).unwrap(), None);
     let rows = Rows::new(DIM, embeddings(DIM, CALIBRATED_ROWS_MIN as usize, 1));

@@ -1,5 +1,5 @@
-//! Rows that come and go: after every operation the structure holds, the rows are those that should be there,
-//! and recall is that of a fresh build.
+//! Rows are added, replaced and deleted. After every operation the structure is valid and the index
+//! has the right rows; in the end recall is that of a fresh build.
 
 mod support;
 
@@ -53,7 +53,7 @@ fn check(pages: &MemPages) -> CheckReport {
     Index::open(pages).unwrap().check(&mut no_progress()).unwrap()
 }
 
-/// Every row of the index by a cursor that is asked for all: id and distance to the origin.
+/// All rows of the index, from a cursor: ids, and distances to one query.
 fn all_rows(pages: &MemPages, dim: usize) -> BTreeMap<u64, f32> {
     let index = Index::open(pages).unwrap();
     let mut cursor = index.cursor(&vec![0.25; dim], &EXPAND_ALL).unwrap();
@@ -84,9 +84,10 @@ fn an_empty_index_answers_and_grows_row_by_row() {
     }
 }
 
-/// The index is checked after every step, as a crash would leave it, and read as its last commit left it.
+/// After every step, the state that a crash would leave is checked, and readers see the last
+/// commit.
 #[test]
-fn every_step_leaves_an_index() {
+fn every_step_leaves_a_valid_index() {
     let dim = 24;
     let rows = Rows::new(dim, embeddings(dim, 700, 5));
     let mut pages = empty(dim, Metric::L2);
@@ -100,10 +101,10 @@ fn every_step_leaves_an_index() {
         let mut writer = pages.writer().with_after_step(Box::new(|pages| {
             steps += 1;
             check(pages);
-            // The last step names the commit: from then on it counts.
+            // The last step writes the number of the commit, which makes its rows visible.
             let is_open = Index::open(pages).unwrap().info().unwrap().commit == commit;
             if steps % 16 == 0 && is_open {
-                assert!(all_rows(pages, dim) == before, "a reader sees what is not committed");
+                assert!(all_rows(pages, dim) == before, "a reader sees rows that are not committed");
             }
         }));
         let mut change = known.change(&mut writer).unwrap();
@@ -123,12 +124,12 @@ fn every_step_leaves_an_index() {
 }
 
 #[test]
-fn rows_are_replaced_deleted_and_come_back() {
+fn rows_are_replaced_deleted_and_added_again() {
     let dim = 48;
     let rows = Rows::new(dim, embeddings(dim, 1000, 5));
     let mut pages = empty(dim, Metric::L2);
     add(&mut pages, &rows.ids[..500], &rows.values[..500 * dim]);
-    // The same again is no change; other vectors under the same ids replace.
+    // Equal vectors change nothing; other vectors under the same ids replace the old ones.
     let again = add(&mut pages, &rows.ids[..20], &rows.values[..20 * dim]);
     assert_eq!(again, AddReport { unchanged: 20, ..AddReport::default() });
     let other = add(&mut pages, &rows.ids[..20], &rows.values[500 * dim..520 * dim]);
@@ -136,7 +137,7 @@ fn rows_are_replaced_deleted_and_come_back() {
     assert_eq!(Index::open(&pages).unwrap().info().unwrap().rows, 500);
     let hits = Index::open(&pages).unwrap().search(rows.row(503), 1, &EXPAND_ALL).unwrap().hits;
     assert_eq!(hits[0].row_id, rows.ids[3]);
-    // Unknown ids are reported; one given twice is unknown the second time.
+    // Unknown ids are reported. An id that is given twice is unknown the second time.
     let ids = [rows.ids[100], 1, rows.ids[101], rows.ids[100]];
     let report = change(&mut pages, |change| change.delete(&ids).unwrap());
     assert_eq!((report.deleted, report.unknown), (2, vec![1, rows.ids[100]]));
@@ -187,9 +188,9 @@ fn a_reader_of_an_old_snapshot_keeps_its_rows() {
     assert_eq!(vacuum(&mut pages).freed, 50);
 }
 
-/// Recall, pages per query and size after everything was replaced, against a fresh build.
+/// Compares recall, pages per query and size with a fresh build, after all rows were replaced.
 #[test]
-fn replacing_every_row_ends_with_a_fresh_build() {
+fn replacing_every_row_gives_an_index_like_a_fresh_build() {
     let (dim, count) = (64, 3000);
     let queries = embeddings(dim, 200, 7);
     let old = Rows::new(dim, embeddings(dim, count, 5));
@@ -214,9 +215,10 @@ fn replacing_every_row_ends_with_a_fresh_build() {
     assert!(pages < 1.15 * fresh_pages, "{pages} pages per query, fresh {fresh_pages}");
 }
 
-/// Rows without any structure are the hardest to find one's way among: a repair's walk misses most in-neighbors.
+/// Rows without structure are the hardest case for vacuum: the search of a repair misses most
+/// in-neighbors.
 #[test]
-fn vacuum_keeps_every_row_of_noise_within_reach() {
+fn vacuum_keeps_every_row_of_noise_reachable() {
     let (dim, count) = (64, 2500);
     let mut noise = Noise(9);
     let uniform = |noise: &mut Noise| (0..count * dim).map(|_| (noise.next() >> 40) as f32).collect();
@@ -244,9 +246,10 @@ fn equal_rows_are_all_found() {
     assert_eq!(all_rows(&pages, dim).len(), count);
 }
 
-/// Whatever comes and goes, a walk from the entry points comes to every row, and a search finds as many as asked.
+/// After any sequence of changes, every row is reachable from the entry points, and a search finds
+/// `k` rows.
 #[test]
-fn every_row_stays_within_reach() {
+fn every_row_stays_reachable() {
     for seed in 0..60 {
         let mut noise = Noise(seed);
         let dim = 3 + (noise.next() % 20) as usize;
@@ -284,10 +287,10 @@ fn every_row_stays_within_reach() {
     }
 }
 
-/// Under the inner product the added dimension has room for rows as long as the longest: a young index is built anew
-/// for longer ones, and then has room for more.
+/// Under the inner product, the extra dimension only has room for norms up to that of the longest
+/// row in training. A young index is rebuilt when longer rows come, and then has room for more.
 #[test]
-fn longer_rows_find_their_place_under_the_inner_product() {
+fn rows_with_larger_norms_can_be_added_under_the_inner_product() {
     let dim = 40;
     let rows = Rows::new(dim, embeddings(dim, 300, 5));
     let mut pages = empty(dim, Metric::InnerProduct);
@@ -302,9 +305,10 @@ fn longer_rows_find_their_place_under_the_inner_product() {
     assert!(recall > 0.98, "{recall}");
 }
 
-/// What a repair costs must not grow with how much has died: hardly a row is left to rely on.
+/// The cost of a repair must not grow with the number of dead rows, even if hardly a row is left to
+/// repair with.
 #[test]
-fn vacuum_is_quick_when_nearly_all_rows_died() {
+fn vacuum_takes_few_steps_when_nearly_all_rows_are_dead() {
     let (dim, count) = (24, 1500);
     let rows = Rows::new(dim, embeddings(dim, count, 5));
     let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();

@@ -1,4 +1,5 @@
-//! A cursor: its first rows are a search's at a search's cost, and all others follow, each once.
+//! A cursor: its first rows are those of a search, at the cost of that search. All other rows
+//! follow, each once.
 
 mod support;
 
@@ -42,7 +43,7 @@ fn vacuum(pages: &mut MemPages) {
     while change(pages, |change| change.vacuum(u64::MAX, &mut no_progress()).unwrap()).steps() > 0 {}
 }
 
-/// Clusters that no edge connects.
+/// Clusters without edges between them.
 fn clusters(dim: usize, clusters: usize, each: usize) -> Rows {
     let centers = embeddings(dim, clusters, 20);
     let noise = embeddings(dim, clusters * each, 21);
@@ -51,7 +52,7 @@ fn clusters(dim: usize, clusters: usize, each: usize) -> Rows {
 }
 
 #[test]
-fn the_first_ten_are_those_of_a_search_at_its_cost() {
+fn the_first_ten_rows_equal_a_search_and_cost_the_same() {
     for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
         let rows = Rows::new(96, embeddings(96, 3000, 1));
         let index = index(&rows, metric);
@@ -75,7 +76,7 @@ fn the_first_ten_are_those_of_a_search_at_its_cost() {
 }
 
 #[test]
-fn as_many_as_are_expected_are_those_of_a_search_at_its_cost() {
+fn the_expected_number_of_rows_equals_a_search_and_costs_the_same() {
     let rows = Rows::new(96, embeddings(96, 3000, 1));
     let index = index(&rows, Metric::L2);
     let mut reused = index.cursor(rows.row(0), &SearchOptions::default()).unwrap();
@@ -99,7 +100,7 @@ fn as_many_as_are_expected_are_those_of_a_search_at_its_cost() {
 }
 
 #[test]
-fn every_row_comes_once_whatever_the_options() {
+fn every_row_comes_once_for_any_options() {
     let (dim, count) = (40, 900);
     let rows = Rows::new(dim, embeddings(dim, count, 3));
     let query = &embeddings(dim, 1, 4)[..];
@@ -110,7 +111,8 @@ fn every_row_comes_once_whatever_the_options() {
     sets.push(("with dead rows", pages.clone(), rest.clone()));
     vacuum(&mut pages);
     sets.push(("after vacuum", pages.clone(), rest));
-    // Others in their slots: edges that were meant for the first lead to them under estimates that are not theirs.
+    // Other rows in the old slots: stale edges to the old rows lead to the new ones, with estimates
+    // of the old vectors.
     let mut pages = sets[0].1.clone();
     let other = embeddings(dim, count, 5);
     for (ids, vectors) in rows.ids.chunks(60).zip(other.chunks(60 * dim)) {
@@ -147,7 +149,7 @@ fn every_row_comes_once_whatever_the_options() {
 }
 
 #[test]
-fn a_few_rows_come_once_too() {
+fn each_of_a_few_rows_comes_once() {
     for (count, seed) in (1..40).flat_map(|count| [(count, 1), (count, 2)]) {
         let rows = Rows::new(3, embeddings(3, count, seed));
         let index = index(&rows, Metric::L2);
@@ -159,7 +161,7 @@ fn a_few_rows_come_once_too() {
 }
 
 #[test]
-fn a_rescan_is_a_new_cursor() {
+fn a_rescan_is_like_a_new_cursor() {
     let dim = 48;
     let rows = Rows::new(dim, embeddings(dim, 2000, 5));
     let index = index(&rows, Metric::Cosine);
@@ -181,7 +183,7 @@ fn rows_behind_dead_ones_are_found() {
     let dim = 16;
     let rows = Rows::new(dim, embeddings(dim, 300, 8));
     let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
-    // All rows around the query: a list this short is full of dead nodes.
+    // Deletes all rows around the query: a list this short is then full of dead nodes.
     let near = support::truth(&rows, Metric::L2, rows.row(0), 280);
     change(&mut pages, |change| change.delete(&near).unwrap());
     let index = Index::open(&pages).unwrap();
@@ -207,7 +209,8 @@ fn rows_after_the_tenth_are_nearly_in_order() {
     assert!(common > 1980, "{common} of the 20 times 100 nearest came among the first 100");
 }
 
-/// What a filter leaves is found nearly as well as what there is without one, in order: a row that comes after farther ones is too late.
+/// Recall with a filter on the rows of a cursor is nearly that without one. Rows must come in
+/// order: a row that comes after a farther one is not counted.
 #[test]
 fn filters_cost_little_recall() {
     let (dim, k) = (24, 10);

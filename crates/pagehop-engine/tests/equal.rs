@@ -1,4 +1,5 @@
-//! Equal rows, hundreds of them: they are all found, they hide nobody, and they cost their neighbors nothing.
+//! Hundreds of duplicate rows: all are found, other rows are still found, and the cost of their
+//! neighbors does not grow. A plateau is a set of rows with the same vector.
 
 mod support;
 
@@ -9,11 +10,11 @@ use pagehop_sim::{MemPages, MemWriter};
 use support::{Noise, Rows, distance, no_progress};
 
 const DIM: usize = 24;
-const MODES: [RowIds; 2] = [RowIds::Mapped, RowIds::Tids];
-/// What a host uses that asks for no more than ten rows.
+const MODES: [RowIds; 2] = [RowIds::Mapped, RowIds::HostOwned];
+/// Options of a host for searches of at most ten rows.
 const DEFAULT: SearchOptions = SearchOptions { search_list: 100, slack: 0.2, beam_width: 4 };
 
-/// An index and the rows that should be in it.
+/// An index, and the rows that it must have.
 struct Set {
     pages: MemPages,
     mode: RowIds,
@@ -60,7 +61,7 @@ impl Set {
                         RowIds::Mapped => {
                             assert_eq!(change.add(&[*id], vector, &mut no_progress()).unwrap().added, 1);
                         }
-                        RowIds::Tids => change.insert_tid(*id, vector, false, &mut no_progress()).unwrap(),
+                        RowIds::HostOwned => change.insert_hosted(*id, vector, false, &mut no_progress()).unwrap(),
                     }
                 }
             });
@@ -68,20 +69,23 @@ impl Set {
         self.rows.extend(fresh);
     }
 
-    /// Deletes rows and takes them out.
+    /// Deletes rows and vacuums.
     fn remove(&mut self, gone: impl Fn(u64) -> bool) {
-        self.bury(gone);
+        self.delete(gone);
         while self.change(|change| change.vacuum(64, &mut no_progress()).unwrap()).steps() > 0 {}
     }
 
     /// Deletes rows.
-    fn bury(&mut self, gone: impl Fn(u64) -> bool) {
+    fn delete(&mut self, gone: impl Fn(u64) -> bool) {
         let ids: Vec<u64> = self.rows.iter().map(|row| row.0).filter(|id| gone(*id)).collect();
         let mode = self.mode;
         self.change(|change| match mode {
             RowIds::Mapped => assert_eq!(change.delete(&ids).unwrap().deleted, ids.len() as u64),
-            RowIds::Tids => {
-                assert_eq!(change.remove_tids(0..u32::MAX, &mut |id| gone(id)).unwrap().removed, ids.len() as u64);
+            RowIds::HostOwned => {
+                assert_eq!(
+                    change.remove_dead_rows(0..u32::MAX, &mut |id| gone(id)).unwrap().removed,
+                    ids.len() as u64
+                );
             }
         });
         self.rows.retain(|row| !gone(row.0));
@@ -91,7 +95,7 @@ impl Set {
         Index::open(&self.pages).unwrap()
     }
 
-    /// Every row is within reach over anchors, and comes out of a cursor once.
+    /// Fails unless every row is reachable along anchors and a cursor returns it once.
     fn assert_whole(&self, what: &str) -> CheckReport {
         let index = self.index();
         let report = index.check(&mut no_progress()).unwrap();
@@ -108,7 +112,7 @@ impl Set {
         report
     }
 
-    /// Share of the ten nearest that a search finds, any of equally near ones, and hops per query.
+    /// Recall@10, where any of equally near rows counts, and hops per query.
     fn recall(&self, queries: &[Vec<f32>]) -> (f64, f64) {
         let index = self.index();
         let (mut found, mut hops) = (0, 0);
@@ -128,7 +132,7 @@ impl Set {
     }
 }
 
-/// Rows around a dozen centers, the same for all seeds.
+/// Rows around twelve centers, which are the same for all seeds.
 fn clusters(count: usize, seed: u64) -> Vec<Vec<f32>> {
     let (mut shared, mut noise) = (Noise(7), Noise(seed));
     let centers: Vec<Vec<f32>> = (0..12).map(|_| (0..DIM).map(|_| shared.gauss()).collect()).collect();
@@ -149,13 +153,14 @@ fn equal(count: usize, row: &[f32]) -> Vec<Vec<f32>> {
     vec![row.to_vec(); count]
 }
 
-/// Plateaus by name: at the origin, which is nearer to every row than other rows are, and at a row of the set.
+/// Two plateaus: at the origin, which is nearer to every row than other rows are, and at a row of
+/// the set.
 fn plateaus() -> [(&'static str, Vec<f32>); 2] {
     [("origin", vec![0.0; DIM]), ("row", clusters(1, 3).remove(0))]
 }
 
 #[test]
-fn rows_that_come_after_hundreds_of_equal_ones_are_found() {
+fn rows_added_after_hundreds_of_duplicates_are_found() {
     for (what, others, queries) in
         [("clusters", clusters(500, 1), clusters(50, 2)), ("spread", spread(500, 1), spread(50, 2))]
     {
@@ -190,7 +195,7 @@ fn rows_that_come_after_hundreds_of_equal_ones_are_found() {
     }
 }
 
-/// How many of `rows` a search for the one nearest row finds.
+/// The number of `rows` that a search for the nearest row finds.
 fn found_themselves(set: &Set, rows: &[Vec<f32>]) -> usize {
     let index = set.index();
     let is_found = |row: &&Vec<f32>| {
@@ -201,7 +206,7 @@ fn found_themselves(set: &Set, rows: &[Vec<f32>]) -> usize {
 }
 
 #[test]
-fn two_plateaus_hide_neither_each_other_nor_the_rest() {
+fn two_plateaus_hide_neither_each_other_nor_other_rows() {
     let (others, queries) = (clusters(500, 1), clusters(50, 2));
     let [a, b] = plateaus();
     for mode in MODES {
@@ -217,7 +222,7 @@ fn two_plateaus_hide_neither_each_other_nor_the_rest() {
         println!("{mode:?}: {recall} in {hops}");
         assert!(recall > least, "{mode:?}: {recall}");
         assert_eq!(found_themselves(&set, &[a.1.clone(), b.1.clone()]), 2);
-        // The first of each plateau go, on which the others rely, and then nearly all.
+        // Delete the first rows of each plateau, which anchor the others, and then nearly all.
         set.remove(|id| id <= 40 || (301..=340).contains(&id));
         set.assert_whole("without the first");
         assert!(set.recall(&queries).0 > least, "{mode:?}: {:?}", set.recall(&queries));
@@ -227,15 +232,15 @@ fn two_plateaus_hide_neither_each_other_nor_the_rest() {
     }
 }
 
-/// Those that lead to the living are dead, and a walk meets few of many equal ones.
+/// The rows that lead to the live ones are dead, and a search visits only a few of many duplicates.
 #[test]
-fn rows_come_after_equal_ones_that_died() {
+fn rows_can_be_added_after_duplicates_that_are_dead() {
     let (others, row) = (clusters(60, 1), clusters(1, 3).remove(0));
     for mode in MODES {
         for (first, last) in [(1, 299), (2, 300), (1, 300), (20, 280)] {
             let mut set = Set::empty(mode);
             set.add(&equal(300, &row));
-            set.bury(|id| (first..=last).contains(&id));
+            set.delete(|id| (first..=last).contains(&id));
             let what = format!("{mode:?}, {first} to {last} died");
             for rows in [equal(1, &row), others.clone(), equal(80, &row)] {
                 set.add(&rows);
@@ -248,9 +253,9 @@ fn rows_come_after_equal_ones_that_died() {
     }
 }
 
-/// Rows so short that the squares of their components are nothing: distances do not tell them apart.
+/// Rows so short that their squared components underflow: their distances are equal.
 #[test]
-fn rows_that_distances_do_not_tell_apart_hide_nobody() {
+fn rows_whose_distances_underflow_hide_no_other_rows() {
     let (others, queries) = (clusters(300, 1), clusters(50, 2));
     for mode in MODES {
         let mut set = Set::empty(mode);
@@ -268,13 +273,13 @@ fn rows_that_distances_do_not_tell_apart_hide_nobody() {
 }
 
 #[test]
-fn a_build_with_many_equal_rows_finds_all_of_them() {
+fn a_build_with_many_duplicates_finds_all_of_them() {
     let (others, queries) = (clusters(2000, 1), clusters(50, 2));
     for mode in MODES {
         let alone = Set::built(mode, &others);
         let (expected, expected_hops) = alone.recall(&queries);
         for (place, row) in plateaus() {
-            // Some before, some after the others.
+            // Duplicates before and after the other rows.
             let rows = [equal(400, &row), others.clone(), equal(600, &row)].concat();
             let mut set = Set::built(mode, &rows);
             let what = format!("{mode:?} {place}");
@@ -290,9 +295,10 @@ fn a_build_with_many_equal_rows_finds_all_of_them() {
     }
 }
 
-/// An equal row joins the others at a cost that does not grow with how many they are, and is no neighbor's business.
+/// The cost of adding a duplicate does not grow with the number of duplicates, and neighbors are
+/// not involved.
 #[test]
-fn another_equal_row_costs_no_more_than_any_row() {
+fn another_duplicate_costs_no_more_than_any_row() {
     for mode in MODES {
         let mut set = Set::empty(mode);
         let row = clusters(1, 3).remove(0);
@@ -313,10 +319,11 @@ fn another_equal_row_costs_no_more_than_any_row() {
     }
 }
 
-/// Recall and cost of ordinary rows, which the care for equal ones must leave alone.
+/// Recall and cost of ordinary rows, which the handling of duplicates must not change.
 #[test]
-fn rows_that_are_not_equal_cost_what_they_did() {
-    // Measured before anything was done for equal rows: 169.1 and 269.2 looks, recall of 0.9985 and 0.9675.
+fn rows_without_duplicates_cost_what_they_did() {
+    // Measured before duplicates were handled: 169.1 and 269.2 page reads per row, recall of 0.9985
+    // and 0.9675.
     for (what, rows, queries, most, least) in [
         ("clusters", clusters(2000, 1), clusters(200, 2), 171.0, 0.9985),
         ("spread", spread(2000, 1), spread(200, 2), 272.0, 0.9675),
@@ -331,9 +338,10 @@ fn rows_that_are_not_equal_cost_what_they_did() {
     }
 }
 
-/// What a vacuum costs grows as the dead do, though nobody is left to take their places.
+/// The cost of a vacuum is linear in the number of dead rows, even if hardly a row is left to
+/// replace them in edges.
 #[test]
-fn vacuum_where_nearly_all_died_costs_each_row_the_same() {
+fn vacuum_costs_the_same_per_row_when_nearly_all_are_dead() {
     for mode in MODES {
         for living in [1, 4, 40] {
             let cost = |count: usize| {

@@ -1,4 +1,5 @@
-//! Versions of rows that wait for vacuum to let them into their nodes.
+//! The pending list: versions of known rows that wait there until vacuum moves them into their
+//! nodes.
 
 mod support;
 
@@ -9,10 +10,10 @@ use std::sync::RwLock;
 use pagehop_engine::page::{Pages, Reader};
 use pagehop_engine::{Error, Index, Metric, PageId, RemoveReport};
 use pagehop_sim::MemPages;
-use support::hosted::{EVERYTHING, built, check, insert, remove, tids, vacuum};
+use support::hosted::{EVERYTHING, built, check, insert, remove, row_ids, vacuum};
 use support::{Rows, embeddings, no_progress};
 
-/// Pages that are changed while others read them, as those of a server.
+/// Pages that are changed while readers use them, as on a server.
 struct Shared(RwLock<MemPages>);
 
 impl Pages for Shared {
@@ -58,7 +59,8 @@ impl Reader for &Shared {
     }
 }
 
-/// Versions of known rows wait in a list: no node's page changes for them, and none comes twice or is lost while vacuum lets them in.
+/// Versions of known rows go into the pending list. Inserting them changes no page of nodes. No
+/// version is returned twice or lost while vacuum moves them.
 #[test]
 fn versions_wait_for_vacuum() {
     let dim = 24;
@@ -67,7 +69,7 @@ fn versions_wait_for_vacuum() {
     let mut pages = built(&rows, Metric::L2);
     let before = check(&pages);
     let query = rows.row(3);
-    // Readers of the index as it was, as it is with some waiting, and as it is when others have come.
+    // A reader that opened the index before any version waited.
     let early = Index::open(pages.clone()).unwrap();
     let mut all: BTreeSet<u64> = (1..=400).collect();
     for version in 1..=12 {
@@ -77,43 +79,46 @@ fn versions_wait_for_vacuum() {
         }
     }
     let found = check(&pages);
-    assert_eq!((found.nodes, found.pages), (before.nodes, before.pages + 1), "600 tids wait on a page");
-    assert_eq!(tids(&pages, query), all);
+    assert_eq!((found.nodes, found.pages), (before.nodes, before.pages + 1), "600 row_ids wait on one page");
+    assert_eq!(row_ids(&pages, query), all);
     assert_eq!(early.search(query, 10, &EVERYTHING).unwrap().hits.len(), 10);
-    // Those of a row are equally near, and one of them is evidence of its row.
+    // The versions of a row have the same distance; together they count as one row.
     let hits = Index::open(&pages).unwrap().search(query, 13, &EVERYTHING).unwrap().hits;
     assert_eq!(hits.iter().map(|hit| hit.row_id).collect::<Vec<_>>(), {
         let versions = (1..=12).map(|version| 1000 * version + 3);
         std::iter::once(4).chain(versions).collect::<Vec<u64>>()
     });
-    // All versions of the first rows but the last two are dead; some rows have no other, and some five.
+    // Of the first 40 rows all versions but the last two are dead. Some rows lose their only
+    // version, and one loses all.
     let dead: BTreeSet<u64> = all
         .iter()
         .copied()
-        .filter(|tid| {
-            let (version, row) = if *tid <= 400 { (0, tid - 1) } else { (tid / 1000, tid % 1000) };
+        .filter(|row_id| {
+            let (version, row) = if *row_id <= 400 { (0, row_id - 1) } else { (row_id / 1000, row_id % 1000) };
             row < 40 && version < 11 || row == 40 || row > 300
         })
         .collect();
     let report = remove(&mut pages, &dead);
     let left = &all - &dead;
     assert_eq!(report, RemoveReport { left: left.len() as u64, removed: dead.len() as u64 });
-    assert_eq!(tids(&pages, query), left);
+    assert_eq!(row_ids(&pages, query), left);
     vacuum(&mut pages);
     let found = check(&pages);
     assert_eq!((found.nodes, found.dead_nodes, found.anchored), (300, 0, 300));
-    assert_eq!(tids(&pages, query), left);
-    // Nine rows have thirteen versions, three of which fit their nodes; when those died, too, the list ends and its page is free.
-    let dead: BTreeSet<u64> = left.iter().copied().filter(|tid| *tid > 400 && tid / 1000 < 11).collect();
+    assert_eq!(row_ids(&pages, query), left);
+    // Nine rows have thirteen versions, of which three fit into their nodes. When most of the
+    // others are dead too, the list is empty and its page is free.
+    let dead: BTreeSet<u64> = left.iter().copied().filter(|row_id| *row_id > 400 && row_id / 1000 < 11).collect();
     remove(&mut pages, &dead);
     let left = &left - &dead;
-    assert_eq!(tids(&pages, query), left);
+    assert_eq!(row_ids(&pages, query), left);
     assert!(check(&pages).free_slots > found.free_slots);
 }
 
-/// The list is as long as an index of so many rows may have it; what comes then goes into nodes, with room or new.
+/// The length of the list is limited by the number of rows. Further versions go into nodes with
+/// room, or into new nodes.
 #[test]
-fn a_list_of_waiting_versions_has_an_end() {
+fn the_pending_list_is_bounded() {
     let dim = 16;
     let mut rows = Rows::new(dim, embeddings(dim, 2000, 5));
     rows.ids = (1..=2000).collect();
@@ -122,27 +127,28 @@ fn a_list_of_waiting_versions_has_an_end() {
     let known = Index::open(pages.clone()).unwrap();
     let mut all = (1..=2000).collect::<BTreeSet<u64>>();
     let mut writer = pages.writer();
-    for tid in 10_000..14_000 {
+    for row_id in 10_000..14_000 {
         let mut change = known.change(&mut writer).unwrap();
-        change.insert_tid(tid, rows.row(tid as usize % 100), true, &mut no_progress()).unwrap();
+        change.insert_hosted(row_id, rows.row(row_id as usize % 100), true, &mut no_progress()).unwrap();
         change.finish().unwrap();
-        all.insert(tid);
+        all.insert(row_id);
     }
     drop(writer);
     let found = check(&pages);
-    // Some 2,000 wait, two more are in each of 100 nodes, and three in each new one.
+    // About 2,000 wait, two more are in each of 100 nodes, and three in each new node.
     assert!((nodes + 300..nodes + 600).contains(&found.nodes) && found.anchored == found.nodes, "{found:?}");
-    assert_eq!(tids(&pages, rows.row(1)), all);
-    // What a process knows of the list grows with it, page after page, and begins anew after a vacuum.
+    assert_eq!(row_ids(&pages, rows.row(1)), all);
+    // A process's map of the list grows with the list, page after page, and is built again after a
+    // vacuum.
     let mut later = pages.clone();
     remove(&mut later, &(10_000..13_990).collect());
-    assert_eq!(tids(&later, rows.row(1)), (1..=2000).chain(13_990..14_000).collect());
+    assert_eq!(row_ids(&later, rows.row(1)), (1..=2000).chain(13_990..14_000).collect());
     assert!(check(&later).anchored == check(&later).nodes);
 }
 
-/// A cursor that began before a vacuum returns what was there then, each row once.
+/// A cursor that was opened before a vacuum returns the rows that were there then, each once.
 #[test]
-fn a_cursor_outlives_a_vacuum_of_what_waited() {
+fn a_cursor_survives_a_vacuum_of_the_pending_list() {
     let dim = 16;
     let mut rows = Rows::new(dim, embeddings(dim, 500, 5));
     rows.ids = (1..=500).collect();
@@ -155,7 +161,7 @@ fn a_cursor_outlives_a_vacuum_of_what_waited() {
         let mut found = BTreeSet::new();
         let mut next = |found: &mut BTreeSet<u64>| {
             let hit = cursor.next_hit().unwrap();
-            hit.is_some_and(|hit| found.insert(hit.row_id) || panic!("tid {} came twice", hit.row_id))
+            hit.is_some_and(|hit| found.insert(hit.row_id) || panic!("row {} came twice", hit.row_id))
         };
         (0..handed).for_each(|_| assert!(next(&mut found)));
         let mut pages = shared.0.write().unwrap();
@@ -167,24 +173,9 @@ fn a_cursor_outlives_a_vacuum_of_what_waited() {
     }
 }
 
-/// An index of an older program becomes one of this when something waits in it: the older one would not look there.
+/// Damage of the list is reported by every operation that reads it.
 #[test]
-fn a_list_makes_an_index_one_of_this_version() {
-    let mut rows = Rows::new(16, embeddings(16, 200, 5));
-    rows.ids = (1..=200).collect();
-    let mut pages = built(&rows, Metric::L2);
-    pages.body_mut(PageId(0))[8] = 2;
-    let version = |pages: &MemPages| Index::open(pages).unwrap().info().unwrap().format_version;
-    insert(&mut pages, 1000, &embeddings(16, 1, 6), false);
-    assert_eq!(version(&pages), 2);
-    insert(&mut pages, 1001, rows.row(0), true);
-    assert_eq!(version(&pages), 3);
-    check(&pages);
-}
-
-/// What is wrong with the list is an error of whoever meets it.
-#[test]
-fn a_damaged_list_is_named() {
+fn a_damaged_list_is_reported() {
     let mut rows = Rows::new(16, embeddings(16, 200, 5));
     rows.ids = (1..=200).collect();
     let mut whole = built(&rows, Metric::L2);
@@ -193,12 +184,12 @@ fn a_damaged_list_is_named() {
     assert_eq!(whole.body(list)[0], 6);
     let damages: [(&str, usize, &[u8], bool); 7] = [
         ("its kind", 0, &[2], true),
-        ("more entries than it has room for", 2, &[0xA6, 2], true),
-        ("itself after it", 4, &list.0.to_le_bytes(), true),
-        ("a page that is not there after it", 4, &[0xFF, 0xFF, 0, 0], true),
-        ("a depth of none", 8, &[0], true),
-        ("a node that is not there", 40, &[0xFF, 0xFF, 0xFF, 0], false),
-        ("no tid", 44, &[0, 0, 0, 0, 0, 0, 0, 1], false),
+        ("more entries than fit on the page", 2, &[0xA6, 2], true),
+        ("a next page that is itself", 4, &list.0.to_le_bytes(), true),
+        ("a next page that does not exist", 4, &[0xFF, 0xFF, 0, 0], true),
+        ("a depth of 0", 8, &[0], true),
+        ("a node that does not exist", 40, &[0xFF, 0xFF, 0xFF, 0], false),
+        ("an invalid row_id", 44, &[0, 0, 0, 0, 0, 0, 0, 1], false),
     ];
     for (what, at, bytes, every_search) in damages {
         let mut pages = whole.clone();
@@ -210,7 +201,8 @@ fn a_damaged_list_is_named() {
     }
 }
 
-/// After every step of an insertion or of a vacuum the index is whole, and the next vacuum does what is left.
+/// After every step of an insertion or a vacuum the index is valid, and the next vacuum finishes
+/// the work.
 #[test]
 fn a_vacuum_may_end_after_any_step() {
     let mut rows = Rows::new(16, embeddings(16, 300, 5));
@@ -219,7 +211,7 @@ fn a_vacuum_may_end_after_any_step() {
     let mut stops = Vec::new();
     let known = Index::open(pages.clone()).unwrap();
     let dead: BTreeSet<u64> = (1..=30).chain(1000..1015).chain(3000..3060).chain(300..=300).collect();
-    let mut is_dead = |tid| dead.contains(&tid);
+    let mut is_dead = |row_id| dead.contains(&row_id);
     let mut writer = pages.writer().with_after_step(Box::new(|pages| {
         check(pages);
         stops.push(pages.clone());
@@ -227,27 +219,27 @@ fn a_vacuum_may_end_after_any_step() {
     for version in 1..=4 {
         for row in 0..60 {
             let mut change = known.change(&mut writer).unwrap();
-            change.insert_tid(1000 * version + row, rows.row(row as usize), true, &mut no_progress()).unwrap();
+            change.insert_hosted(1000 * version + row, rows.row(row as usize), true, &mut no_progress()).unwrap();
             change.finish().unwrap();
         }
     }
     for part in 0..4 {
         let mut change = known.change(&mut writer).unwrap();
         match part {
-            0 => assert_eq!(change.drop_dead_tids(&mut is_dead).unwrap(), 75),
-            1 => assert_eq!(change.remove_tids(0..u32::MAX, &mut is_dead).unwrap().left, 300 + 240 - 75 - 31),
+            0 => assert_eq!(change.drop_dead_rows(&mut is_dead).unwrap(), 75),
+            1 => assert_eq!(change.remove_dead_rows(0..u32::MAX, &mut is_dead).unwrap().left, 300 + 240 - 75 - 31),
             3 => assert!(change.vacuum(u64::MAX, &mut no_progress()).unwrap().steps() > 0),
-            _ => assert!(change.settle_tids(None).unwrap().is_some()),
+            _ => assert!(change.settle_pending(None).unwrap().is_some()),
         }
         change.finish().unwrap();
     }
     drop(writer);
     assert!(stops.len() > 240 + 30);
     for (at, mut stopped) in stops.into_iter().enumerate().skip(230).step_by(3) {
-        let before = tids(&stopped, rows.row(9));
+        let before = row_ids(&stopped, rows.row(9));
         remove(&mut stopped, &dead);
         vacuum(&mut stopped);
-        assert_eq!(tids(&stopped, rows.row(9)), &before - &dead, "step {at}");
+        assert_eq!(row_ids(&stopped, rows.row(9)), &before - &dead, "step {at}");
         check(&stopped);
     }
 }

@@ -1,4 +1,5 @@
-//! Recall, pages and estimates per query, per metric and code width; counters assert, not seconds.
+//! Recall, pages and estimates per query, for each metric and code width. Tests assert counters,
+//! not seconds.
 
 mod support;
 
@@ -6,7 +7,7 @@ use pagehop_engine::{Metric, SearchOptions};
 use support::{Rows, distance, embeddings, index, no_progress, recall, truth};
 
 #[test]
-fn search_finds_the_nearest_under_every_metric() {
+fn a_search_finds_the_nearest_rows_under_every_metric() {
     for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
         let rows = Rows::new(96, embeddings(96, 4000, 1));
         let index = index(&rows, metric);
@@ -39,7 +40,7 @@ fn every_code_width_reaches_its_recall() {
 }
 
 #[test]
-fn distances_are_the_metrics_own() {
+fn distances_follow_the_definition_of_the_metric() {
     for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
         let rows = Rows::new(50, embeddings(50, 500, 5));
         let index = index(&rows, metric);
@@ -61,7 +62,7 @@ fn distances_are_the_metrics_own() {
 }
 
 #[test]
-fn k_beyond_the_rows_returns_every_row_once() {
+fn a_k_above_the_number_of_rows_returns_every_row_once() {
     for count in [1, 2, 3, 9, 60] {
         let rows = Rows::new(24, embeddings(24, count, 7));
         let index = index(&rows, Metric::L2);
@@ -84,16 +85,16 @@ fn identical_rows_are_all_found() {
     let result = index.search(&one, 50, &SearchOptions::default()).unwrap();
     assert_eq!(result.hits.len(), 50);
     assert!(result.hits.iter().all(|hit| hit.distance < 1e-4), "{:?}", result.hits);
-    let whole_list = SearchOptions::choose(Some(200), None, None);
+    let whole_list = SearchOptions { search_list: 200, slack: f32::INFINITY, ..SearchOptions::default() };
     let result = index.search(&one, 60, &whole_list).unwrap();
     assert!(result.hits.len() == 60 && result.hits.iter().all(|hit| hit.distance < 1e-4), "{:?}", result.hits);
     let options = SearchOptions { slack: 0.3, ..SearchOptions::default() };
     let (recall, ..) = recall(&index, &rows, Metric::L2, &embeddings(32, 50, 10), &options);
-    assert!(recall > 0.95, "other rows beside the identical ones: recall {recall}");
+    assert!(recall > 0.95, "recall of the rows that are not identical: {recall}");
 }
 
 #[test]
-fn clusters_that_no_edge_connects_are_all_searched() {
+fn clusters_without_edges_between_them_are_all_searched() {
     let (dim, clusters, each) = (64, 8, 250);
     let centers = embeddings(dim, clusters, 20);
     let noise = embeddings(dim, clusters * each, 21);
@@ -101,17 +102,17 @@ fn clusters_that_no_edge_connects_are_all_searched() {
     let values = (0..clusters * each * dim).map(|at| noise[at] + shift(at / dim % clusters, at % dim)).collect();
     let rows = Rows::new(dim, values);
     let index = index(&rows, Metric::L2);
-    // Halfway between two clusters the nearest rows belong to both.
+    // Halfway between two clusters, both have some of the nearest rows.
     let between: Vec<f32> = (0..dim).map(|d| (shift(2, d) + shift(5, d)) / 2.0).collect();
     let options = SearchOptions { search_list: 400, slack: f32::INFINITY, ..SearchOptions::default() };
     let (found, ..) = recall(&index, &rows, Metric::L2, &between, &options);
     assert!(found > 0.99, "recall {found} between two clusters");
     let result = index.search(&between, 2000, &options).unwrap();
-    assert_eq!(result.hits.len(), 2000, "every cluster is reached");
+    assert_eq!(result.hits.len(), 2000, "every cluster must be reached");
 }
 
 #[test]
-fn the_single_nearest_row_is_found_too() {
+fn a_search_for_one_row_finds_the_nearest() {
     let rows = Rows::new(64, embeddings(64, 6000, 40));
     let index = index(&rows, Metric::L2);
     let queries = embeddings(64, 200, 41);
@@ -129,7 +130,7 @@ fn the_single_nearest_row_is_found_too() {
 }
 
 #[test]
-fn look_ahead_changes_no_answer_and_wastes_few_reads() {
+fn prefetching_changes_no_answer_and_wastes_few_reads() {
     let rows = Rows::new(96, embeddings(96, 4000, 30));
     let index = index(&rows, Metric::L2);
     let (mut read, mut missed) = (0, 0);
@@ -142,12 +143,12 @@ fn look_ahead_changes_no_answer_and_wastes_few_reads() {
         read += answers[1].stats.pages_read;
         missed += answers[1].stats.pages_missed;
     }
-    println!("{read} pages used, {missed} asked for");
-    assert!(missed * 10 < read * 12, "{read} pages used, {missed} asked for");
+    println!("{read} pages used, {missed} prefetched or read");
+    assert!(missed * 10 < read * 12, "{read} pages used, {missed} prefetched or read");
 }
 
 #[test]
-fn cursor_hands_out_every_row_once_and_nearly_in_order() {
+fn a_cursor_returns_every_row_once_and_nearly_in_order() {
     let rows = Rows::new(40, embeddings(40, 1500, 11));
     let index = index(&rows, Metric::L2);
     let query = &embeddings(40, 1, 12)[..];
@@ -165,7 +166,7 @@ fn cursor_hands_out_every_row_once_and_nearly_in_order() {
 }
 
 #[test]
-fn build_does_not_depend_on_threads_or_chunks() {
+fn a_build_does_not_depend_on_threads_or_chunks() {
     let mut rows = Rows::new(48, embeddings(48, 3000, 13));
     let bytes = |rows: &Rows, threads| {
         let options = pagehop_engine::BuildOptions { threads, ..support::options(Metric::L2) };

@@ -1,7 +1,8 @@
-//! Nanoseconds per call of every kernel on every instruction set here, inputs in the first-level cache
-//! except where the name says otherwise. Each answer is compared with the portable one before it is timed.
+//! Nanoseconds per call of every kernel on every instruction set of this CPU. Inputs are in the
+//! first-level cache. Each answer is compared with the portable one before it is timed.
 //!
-//! `cargo bench -p pagehop-kernels --bench kernels [-- FILTER]` times the kernels whose name has FILTER in it.
+//! `cargo bench -p pagehop-kernels --bench kernels [-- FILTER]` times the kernels whose names
+//! contain FILTER.
 
 #[path = "timing/mod.rs"]
 mod timing;
@@ -14,7 +15,7 @@ use timing::{Random, measure};
 const DIMS: [usize; 3] = [128, 784, 1536];
 
 fn main() {
-    // Cargo passes `--bench` before anything of ours.
+    // Cargo passes `--bench` before our own arguments.
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--")).unwrap_or_default();
     let bench = Bench { filter };
     println!("{:<40} {:>12} {:>12}", "kernel", "min ns", "median ns");
@@ -43,12 +44,13 @@ struct Bench {
 }
 
 impl Bench {
-    /// Times `call` on every instruction set, after `same` has accepted its answer beside the portable one.
+    /// Times `call` on every instruction set, after `same` accepted its answer and the portable one
+    /// as equal.
     fn each<T>(&self, name: &str, call: impl Fn(Kernels) -> T, same: impl Fn(&T, &T) -> bool) {
         self.each_rated(name, call, same, |_| String::new());
     }
 
-    /// As `each`, with a last column made from the nanoseconds.
+    /// Like `each`, with a last column that `rate` makes from the nanoseconds.
     fn each_rated<T>(
         &self,
         name: &str,
@@ -125,7 +127,7 @@ impl Bench {
     }
 
     fn hadamard(&self, dim: usize) {
-        // Zeros stay zeros, so that thousands of transforms in place do not overflow.
+        // Zeros stay zeros, so thousands of transforms in place do not overflow.
         let x = std::cell::RefCell::new(vec![0.0; dim]);
         let transform = |k: Kernels| {
             k.hadamard(black_box(&mut x.borrow_mut()));
@@ -149,7 +151,7 @@ impl Bench {
     fn scan(&self, words: usize, blocks: usize) {
         let mut random = Random(4);
         let planes: Vec<u64> = (0..4 * words).map(|_| random.next()).collect();
-        // Nodes start anywhere in a page.
+        // Nodes in a page are not aligned to cache lines.
         let codes = random.bytes(words * blocks * 64 + 4);
         let codes = &codes[4..];
         let out = std::cell::RefCell::new(vec![0; 8 * blocks]);
@@ -179,14 +181,15 @@ impl Bench {
         let node = &page[..4096];
         let prefetch = |_: Kernels| pagehop_kernels::prefetch(black_box(node));
         self.each("prefetch_4096", prefetch, |_, _| true);
-        // What a call costs: one dimension, through the free function whatever the instruction set.
+        // The cost of a call: vectors of one dimension. The first line goes through the free
+        // function, on the active instruction set.
         let one: &[f32] = &[1.0];
         self.each("call_of_active", |_| pagehop_kernels::dot_f32(black_box(one), black_box(one)), near);
         self.each("call_of_named", |k| k.dot_f32(black_box(one), black_box(one)), near);
     }
 }
 
-/// Whether two sums of positive terms are the same but for rounding.
+/// Whether two sums of positive terms differ only by rounding.
 fn near(a: &f32, b: &f32) -> bool {
     (a - b).abs() <= 1e-4 * a.abs()
 }

@@ -1,15 +1,16 @@
-//! Chooses an instruction set once and proves it is there.
+//! Chooses an instruction set once, and proves in the type system that the CPU has it.
 //!
-//! A [`Kernels`] is one byte that names an instruction set and can only be made after detection. Every
-//! kernel is a method on it; the free functions at the crate root use [`Kernels::active`]. A call costs one
-//! relaxed load and a well-predicted branch on top of the kernel.
+//! A [`Kernels`] is one byte that names an instruction set. It can only be made after detection.
+//! Every kernel is a method on it; the free functions at the crate root use [`Kernels::active`].
+//! Dispatch adds one relaxed load and one well-predicted branch to each call.
 //!
-//! The SIMD files hang their functions on [`Avx2`] and [`Avx512`], tokens that exist only where
-//! detection succeeded, so that calling a `#[target_feature]` function needs no promise from the caller.
+//! The SIMD functions are methods of the tokens [`Avx2`] and [`Avx512`], which exist only where
+//! detection succeeded. So code that calls a `#[target_feature]` function through a token needs no
+//! `unsafe`.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// An instruction set the kernels are written for, narrowest first.
+/// An instruction set that the kernels are written for. The order is from narrow to wide registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
     /// Plain Rust for whatever the crate was compiled for.
@@ -41,14 +42,14 @@ impl Isa {
 
 /// The kernels of one instruction set that this CPU has.
 ///
-/// Every free function of this crate is also a method here, with the same promise. Tests and benchmarks
-/// use it to name an instruction set; everything else calls the free functions.
+/// Every free function of this crate is also a method here, with the same contract. Tests and
+/// benchmarks use it to choose an instruction set; all other code calls the free functions.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels {
     tier: Tier,
 }
 
-/// What an instruction set's kernels hang on: evidence that the CPU has it.
+/// The token of an instruction set, on which its kernels are methods.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tier {
     Portable,
@@ -58,39 +59,40 @@ pub(crate) enum Tier {
     Avx512(Avx512),
 }
 
-/// Evidence that the CPU has AVX2, FMA, F16C, POPCNT and SSE4.2. Made only in this file, after detection.
+/// Proof that the CPU has AVX2, FMA, F16C, POPCNT and SSE4.2. Made only in this file, after
+/// detection.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2(());
 
-/// Evidence that the CPU has AVX-512 F, BW, DQ, VL, VNNI and VPOPCNTDQ and everything [`Avx2`] stands for.
+/// Proof that the CPU has AVX-512 F, BW, DQ, VL, VNNI and VPOPCNTDQ, and all that [`Avx2`] proves.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512(());
 
 #[cfg(target_arch = "x86_64")]
 impl Avx512 {
-    /// The evidence for the narrower set, for kernels that gain nothing from wider registers.
+    /// The token of the narrower set, for kernels that gain nothing from wider registers.
     pub(crate) fn avx2(self) -> Avx2 {
         Avx2(())
     }
 }
 
-/// The number of the active instruction set in [`Isa::ALL`], or `UNDECIDED`.
+/// The index of the active instruction set in [`Isa::ALL`], or `UNDECIDED`.
 static ACTIVE: AtomicU8 = AtomicU8::new(UNDECIDED);
 const UNDECIDED: u8 = u8::MAX;
 
 impl Kernels {
-    /// The kernels that the free functions use: the widest instruction set of this CPU, or a narrower
-    /// one if the environment variable `PAGEHOP_ISA` names it (`portable`, `avx2`, `avx512`).
+    /// The kernels that the free functions use: the widest instruction set of this CPU, or the one
+    /// that the environment variable `PAGEHOP_ISA` names (`portable`, `avx2`, `avx512`).
     ///
-    /// The variable is read once per process. A name this crate does not know, or one this CPU does
-    /// not have, changes nothing.
+    /// The variable is read once per process. An unknown name, or a set that this CPU lacks, is
+    /// ignored.
     #[inline]
     pub fn active() -> Self {
         match ACTIVE.load(Ordering::Relaxed) {
             UNDECIDED => Self::decide(),
-            // Only `decide` stores here, and it stores what detection found.
+            // Sound because only `decide` stores a value here, and only one that detection found.
             isa => Self::detected(Isa::ALL[usize::from(isa)]),
         }
     }
@@ -127,7 +129,7 @@ impl Kernels {
         Self::detected(isa)
     }
 
-    /// `isa` must have been detected: this is where evidence is made.
+    /// Makes the token. `isa` must have been detected.
     #[inline]
     fn detected(isa: Isa) -> Self {
         let tier = match isa {
@@ -165,8 +167,8 @@ fn detect(isa: Isa) -> bool {
     isa == Isa::Portable
 }
 
-/// Calls `$kernel` of the instruction set that `$kernels` stands for: a function in the caller's `portable`
-/// module, or a method that [`on_evidence`] hung on a token.
+/// Calls `$kernel` of the instruction set of `$kernels`: a function of the caller's `portable`
+/// module, or a method that [`on_token`] added to a token.
 macro_rules! on_tier {
     ($kernels:expr, $kernel:ident($($arg:expr),*)) => {
         match $kernels.tier() {
@@ -180,16 +182,17 @@ macro_rules! on_tier {
 }
 pub(crate) use on_tier;
 
-/// Hangs `#[target_feature]` functions on the token that proves their features are there.
+/// Makes `#[target_feature]` functions methods of the token that proves that the CPU has the
+/// features.
 #[cfg(target_arch = "x86_64")]
-macro_rules! on_evidence {
+macro_rules! on_token {
     ($token:ident: $(fn $kernel:ident($($arg:ident: $type:ty),*) $(-> $answer:ty)?;)+) => {
         impl $crate::dispatch::$token {
             $(
                 #[inline]
                 pub(super) fn $kernel(self, $($arg: $type),*) $(-> $answer)? {
-                    // SAFETY: the token is made only after `detect` found every feature of its instruction
-                    // set, and the functions of this file ask for no others.
+                    // SAFETY: the token is made only after `detect` found every feature of its
+                    // instruction set, and the functions of this file enable no other features.
                     unsafe { $kernel($($arg),*) }
                 }
             )+
@@ -197,4 +200,4 @@ macro_rules! on_evidence {
     };
 }
 #[cfg(target_arch = "x86_64")]
-pub(crate) use on_evidence;
+pub(crate) use on_token;

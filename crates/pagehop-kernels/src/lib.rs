@@ -1,12 +1,15 @@
-//! Numbers in, numbers out: the only room with SIMD.
+//! SIMD kernels: distances, inner products, edge scores, conversions and checksums. This is the
+//! only room with SIMD.
 //!
-//! One folder per family of operations. Its `mod.rs` holds the safe public functions, `portable.rs` the
-//! plain Rust that runs everywhere and defines the answer, `avx2.rs` and `avx512.rs` the same answer with
-//! wider registers. [`dispatch`](Kernels) picks one of the three when the first kernel is called.
+//! Each folder holds one family of operations. Its `mod.rs` has the safe public functions.
+//! `portable.rs` is plain Rust that runs on every CPU and defines the correct answer. `avx2.rs` and
+//! `avx512.rs` compute the same answer with 256-bit and 512-bit registers. [`dispatch`](Kernels)
+//! chooses one of the three when the first kernel is called.
 //!
-//! Integer kernels give the same bits on every instruction set. Floating-point sums differ in the order
-//! of additions, so two instruction sets agree only within `n * EPSILON` times the sum of magnitudes; a
-//! NaN or an infinity among the inputs reaches the answer on all of them, and denormals are not flushed.
+//! Integer kernels return the same bits on every instruction set. A floating-point sum depends on
+//! the order of its additions, so two instruction sets agree within `n * EPSILON` times the sum of
+//! the magnitudes of the `n` terms. On every instruction set a NaN or an infinity in the input
+//! reaches the answer, and denormals are not flushed to zero.
 
 mod block;
 mod codes;

@@ -1,9 +1,10 @@
-//! Pages with faults: the store a search must survive.
+//! Pages with faults, which a search must survive.
 //!
-//! Look-ahead goes through a queue as short as the seed likes: a started page lands at some later
-//! call, in any order, or was never taken on; finishing a page waits for it either way. None of that
-//! may change an answer. Damage is done once, when the pages are taken over, so every search sees
-//! the same damaged page. Failed reads are counted over all searches together.
+//! Prefetches go through a queue whose length the seed chooses. A started page completes at some
+//! later call, in any order, or was dropped; `finish` waits for the page in either case. None of
+//! this may change an answer. Damage is done once, when the pages are taken over, so every search
+//! sees the same damaged pages. The number of the failing read counts the reads of all searches
+//! together.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -14,21 +15,22 @@ use pagehop_engine::{BODY_BYTES, Error, PageId};
 
 use crate::{MemPages, MemReader, Rng};
 
-/// What goes wrong. `Default` is nothing: pages that only look ahead in odd order.
+/// The faults. `Default` is none, except that prefetches complete in random order.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// Decides everything that is not decided here.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// The read that fails, counted from 1 over all readers; later reads succeed.
+    /// Number of the read that fails, counted from 1 over all readers. Later reads succeed.
     pub fail_read: Option<u64>,
-    /// One in so many pages is damaged; 0 means none.
+    /// One page in this many is damaged; 0 for none.
     pub damage_one_in: usize,
-    /// Started pages that are under way at most; more starts are forgotten.
+    /// Largest number of prefetches in flight; further ones are dropped.
     pub in_flight_max: usize,
 }
 
 impl Faults {
-    /// A mix of faults that `seed` chooses: each kind is absent in about half of all mixes.
+    /// A mix of faults that `seed` determines. Failing reads and damage are each absent from about
+    /// half of all mixes.
     pub fn from_seed(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         Self {
@@ -40,35 +42,35 @@ impl Faults {
     }
 }
 
-/// What one page lost.
+/// The damage of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// One bit is the other way round.
+    /// One bit is flipped.
     Bit,
-    /// One byte is another.
+    /// One byte is changed.
     Byte,
-    /// A run of bytes is random.
+    /// A run of up to 64 bytes is random.
     Run,
-    /// From some point on there are only zeros, as after a torn write.
+    /// All bytes from some point on are zeros, as after a torn write.
     Tail,
-    /// Another page's body is in this place.
+    /// The body is that of another page.
     Swapped,
-    /// Nothing but random bytes.
+    /// All bytes are random.
     Noise,
 }
 
-/// What was asked of [`FaultyPages`], over all readers.
+/// Numbers of calls to [`FaultyPages`], over all readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// Pages asked for ahead of time.
+    /// Prefetches.
     pub starts: u64,
-    /// Starts that the queue had no room for.
+    /// Prefetches that were dropped because the queue was full.
     pub starts_dropped: u64,
-    /// Pages waited for.
+    /// Reads.
     pub finishes: u64,
-    /// Finishes of a page that had landed already.
+    /// Reads of a page whose prefetch had completed.
     pub finishes_ready: u64,
-    /// Starts and finishes of a page that does not exist.
+    /// Prefetches and reads of a page that does not exist.
     pub unknown: u64,
     /// Releases.
     pub releases: u64,
@@ -94,7 +96,7 @@ pub struct FaultyPages {
 }
 
 impl FaultyPages {
-    /// Takes `pages` over and damages what `faults` says.
+    /// Takes `pages` and does the damage in `faults`.
     pub fn new(pages: MemPages, faults: Faults) -> Self {
         let mut faulty =
             Self { pages, faults, damaged: Vec::new(), counters: Counters::default(), readers: AtomicU64::new(0) };
@@ -102,18 +104,18 @@ impl FaultyPages {
         faulty
     }
 
-    /// What goes wrong here; print it when a test fails.
+    /// The faults; print them when a test fails.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// The pages that are not what was written. Damage may by chance have changed nothing that
-    /// matters, never nothing at all.
+    /// The pages that differ from what was written. The damage of a page may be in bytes that have
+    /// no meaning.
     pub fn damaged(&self) -> &[(PageId, Damage)] {
         &self.damaged
     }
 
-    /// What was asked so far.
+    /// The numbers of calls so far.
     pub fn calls(&self) -> Calls {
         let counters = &self.counters;
         Calls {
@@ -126,16 +128,17 @@ impl FaultyPages {
         }
     }
 
-    /// Fails the test if a page that does not exist was asked for although no page is damaged.
+    /// Fails the test if the engine accessed a page that does not exist although no page is
+    /// damaged.
     ///
     /// # Panics
     ///
-    /// In that case.
+    /// If it did.
     pub fn assert_asked_well(&self) {
         let calls = self.calls();
         assert!(
             calls.unknown == 0 || !self.damaged.is_empty(),
-            "pages that do not exist were asked for: {calls:?}, {:?}",
+            "pages that do not exist were accessed: {calls:?}, {:?}",
             self.faults,
         );
     }
@@ -160,7 +163,7 @@ impl FaultyPages {
     }
 }
 
-/// Does `kind` of damage to `body`, where `rng` says; `other` is what [`Damage::Swapped`] puts there.
+/// Damages `body`. `rng` chooses the place; `other` is the body that [`Damage::Swapped`] copies.
 pub fn damage(body: &mut [u8], kind: Damage, other: Option<&[u8]>, rng: &mut Rng) {
     let at = rng.below(body.len());
     match kind {
@@ -205,7 +208,7 @@ impl Pages for FaultyPages {
     }
 }
 
-/// One search's view of [`FaultyPages`].
+/// The view that one search has of [`FaultyPages`].
 pub struct FaultyReader<'p> {
     host: &'p FaultyPages,
     inner: MemReader<'p>,
@@ -219,7 +222,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Lets some of the pages under way land, in any order; sometimes none.
+    /// Completes some of the prefetches in flight, in random order; sometimes none.
     fn pump(&mut self) {
         while !self.in_flight.is_empty() && self.rng.one_in(2) {
             let which = self.rng.below(self.in_flight.len());

@@ -1,15 +1,15 @@
-//! Pages for tests: in memory, and in memory with faults.
+//! Pages and disks for tests: in memory, with and without faults.
 //!
-//! [`MemPages`] is the obvious implementation of the page contract, slow at nothing and kind to its
-//! caller. [`FaultyPages`] wraps it and is unkind on purpose: reads fail, bytes change, look-ahead
-//! completes when it likes. What it does follows from a seed, so a failure can be replayed.
+//! [`MemPages`] is the obvious implementation of the page contract. [`FaultyPages`] wraps it and
+//! adds faults: reads fail, bytes change, and prefetches complete late and out of order. A seed
+//! determines all of it, so a failure can be replayed.
 //!
-//! An integration test of the engine (`tests/`) can use these pages. A unit test inside the engine's
-//! `src` cannot: there the engine under test is another crate, with other traits, than the one this
-//! crate was compiled against.
+//! Integration tests of the engine (`tests/`) can use these pages. Unit tests in the engine's `src`
+//! cannot: there the engine under test is compiled as another crate than the one that this crate
+//! depends on, so its traits differ.
 //!
-//! With the feature `store`, `SimDisk` is a disk for the store that loses power and refuses calls, and
-//! `workload` runs the store on it, a seed at a time.
+//! With the feature `store`, `SimDisk` is a disk for the store that loses power and refuses calls,
+//! and `workload` runs random operations of the store on it, one seed at a time.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "store")]

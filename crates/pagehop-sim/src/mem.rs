@@ -1,4 +1,4 @@
-//! Pages in memory: the sink a test builds into, and the pages it then searches.
+//! Pages in memory: a test builds an index into them and then searches it.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -10,23 +10,23 @@ type Body = Box<[u8]>;
 
 /// Pages in memory.
 ///
-/// Nothing is ever cached: each page a search asks for counts once as missed, as if it had to come
-/// from storage. So `pages_missed` of a search is the number of distinct pages it touched, started
-/// for nothing included.
+/// There is no cache: the first access of a search to a page counts as one missed page, as if the
+/// page came from storage. So `pages_missed` of a search is the number of distinct pages that it
+/// prefetched or read.
 #[derive(Clone, Default)]
 pub struct MemPages {
     bodies: Vec<Option<Body>>,
-    /// Number of the last commit; `None` before the first.
+    /// The number of the last commit; `None` before the first.
     commit: Option<u64>,
 }
 
 impl MemPages {
-    /// No pages.
+    /// An empty set of pages.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The body of `page`, as it was written.
+    /// The body of `page`.
     ///
     /// # Panics
     ///
@@ -35,7 +35,7 @@ impl MemPages {
         self.get(page).unwrap_or_else(|| panic!("page {} was not written", page.0))
     }
 
-    /// The body of `page`, to be damaged.
+    /// The body of `page`, for tests that damage it.
     ///
     /// # Panics
     ///
@@ -45,8 +45,8 @@ impl MemPages {
         body.unwrap_or_else(|| panic!("page {} was not written", page.0))
     }
 
-    /// Puts `body` in place of `page`, whatever was there; bodies of any length are taken, so that
-    /// a broken host can be played.
+    /// Replaces the body of `page`. A body of any length is accepted, so that a test can simulate a
+    /// broken host.
     pub fn put(&mut self, page: PageId, body: &[u8]) {
         let index = page.0 as usize;
         if index >= self.bodies.len() {
@@ -55,14 +55,15 @@ impl MemPages {
         self.bodies[index] = Some(body.into());
     }
 
-    /// Begins to change pages in place: every step counts at once, as with a host that makes steps durable one by
-    /// one. Readers see rows of the commit only after [`MemWriter::commit`].
+    /// Starts a transaction that changes pages in place. Each step takes effect at once, as with a
+    /// host that makes every step durable. Readers see the rows of the transaction only after
+    /// [`MemWriter::commit`].
     pub fn writer(&mut self) -> MemWriter<'_> {
         let number = self.commit.unwrap_or(0) + 1;
         MemWriter { pages: self, number, oldest: number - 1, after_step: None, looks: Cell::new(0) }
     }
 
-    /// Forgets every page from `count` on, like a file cut short.
+    /// Removes every page from `count` on, like a truncated file.
     pub fn truncate(&mut self, count: u32) {
         self.bodies.truncate(count as usize);
     }
@@ -75,15 +76,15 @@ impl MemPages {
 impl PageSink for MemPages {
     /// # Panics
     ///
-    /// If the order or the length breaks the contract of [`PageSink::write`].
+    /// If the order of pages or the length of `body` breaks the contract of [`PageSink::write`].
     fn write(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
-        assert_eq!(body.len(), BODY_BYTES, "page {} has a body of another length", page.0);
+        assert_eq!(body.len(), BODY_BYTES, "the body of page {} has the wrong length", page.0);
         let complete = self.get(PageId(0)).is_some();
-        assert!(!complete, "page {} comes after page 0, which is the last", page.0);
+        assert!(!complete, "page {} comes after page 0, which must be the last", page.0);
         let expected = self.bodies.len();
         assert!(
             page.0 == 0 || page.0 as usize >= expected,
-            "page {} comes after page {}: pages come in increasing order",
+            "page {} comes after page {}: pages must come in increasing order",
             page.0,
             expected.saturating_sub(1),
         );
@@ -104,27 +105,28 @@ impl Pages for MemPages {
     }
 }
 
-/// One search's view of [`MemPages`].
+/// The view that one search or one writer has of [`MemPages`].
 pub struct MemReader<'p> {
     pages: &'p MemPages,
-    /// One bit per page: asked for already.
-    asked: RefCell<Vec<u64>>,
+    /// One bit per page: whether it was accessed before.
+    accessed: RefCell<Vec<u64>>,
     missed: Cell<u64>,
-    /// Where a writer counts its looks at pages. Its view sees rows of no commit yet.
+    /// The writer's counter of page reads; `None` for a search. A writer sees rows that are not
+    /// committed.
     writer: Option<&'p Cell<u64>>,
 }
 
 impl<'p> MemReader<'p> {
     pub(crate) fn new(pages: &'p MemPages) -> Self {
         let words = pages.bodies.len().div_ceil(64);
-        Self { pages, asked: RefCell::new(vec![0; words]), missed: Cell::new(0), writer: None }
+        Self { pages, accessed: RefCell::new(vec![0; words]), missed: Cell::new(0), writer: None }
     }
 
-    fn ask(&self, page: PageId) {
+    fn count_access(&self, page: PageId) {
         if self.pages.get(page).is_none() {
             return;
         }
-        let word = &mut self.asked.borrow_mut()[page.0 as usize / 64];
+        let word = &mut self.accessed.borrow_mut()[page.0 as usize / 64];
         let bit = 1 << (page.0 % 64);
         if *word & bit == 0 {
             *word |= bit;
@@ -140,11 +142,11 @@ impl Reader for MemReader<'_> {
         Self: 'r;
 
     fn start(&self, page: PageId, _bytes: Range<usize>) {
-        self.ask(page);
+        self.count_access(page);
     }
 
     fn finish(&self, page: PageId) -> Result<&[u8], Error> {
-        self.ask(page);
+        self.count_access(page);
         self.writer.inspect(|looks| looks.set(looks.get() + 1));
         self.pages.get(page).ok_or_else(|| Error::corrupt(page, "the page does not exist"))
     }
@@ -160,11 +162,11 @@ impl Reader for MemReader<'_> {
     }
 }
 
-/// Called after every step with the pages as they are then.
+/// Called after every step, with the pages as they are then.
 pub type AfterStep<'p> = Box<dyn FnMut(&MemPages) + 'p>;
 
-/// One transaction on [`MemPages`]. Dropped without a commit it leaves its steps behind, like a host that
-/// crashed between two of them.
+/// One transaction on [`MemPages`]. If it is dropped without a commit, its steps stay in the pages,
+/// as on a host that crashed between two steps.
 pub struct MemWriter<'p> {
     pages: &'p mut MemPages,
     number: u64,
@@ -174,24 +176,25 @@ pub struct MemWriter<'p> {
 }
 
 impl<'p> MemWriter<'p> {
-    /// Plays a reader that still has `snapshot`.
+    /// Simulates a reader that still holds `snapshot`.
     pub fn with_oldest_snapshot(mut self, snapshot: u64) -> Self {
         self.oldest = snapshot;
         self
     }
 
-    /// Looks at the pages after every step.
+    /// Calls `after_step` after every step.
     pub fn with_after_step(mut self, after_step: AfterStep<'p>) -> Self {
         self.after_step = Some(after_step);
         self
     }
 
-    /// How often the transaction looked at a page: what a change costs, but for what it writes.
+    /// The number of page reads of the transaction so far. Together with the writes, this is the
+    /// cost of a change.
     pub fn looks(&self) -> u64 {
         self.looks.get()
     }
 
-    /// Shows the transaction's rows to readers.
+    /// Makes the transaction's rows visible to readers.
     pub fn commit(self) {
         self.pages.commit = Some(self.number);
     }
@@ -227,7 +230,8 @@ impl PagesMut for MemWriter<'_> {
 
     /// # Panics
     ///
-    /// If the contract of [`PagesMut::step`] is broken: too many pages, or one twice.
+    /// If the contract of [`PagesMut::step`] is broken: too many pages, or a page that is named
+    /// twice.
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {
         assert!(pages.len() <= STEP_PAGES, "a step of {} pages", pages.len());
         let mut copies = Vec::with_capacity(pages.len());
@@ -261,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_back_what_was_written() {
+    fn a_reader_sees_what_was_written() {
         let pages = three_pages();
         assert_eq!(pages.page_count(), 3);
         let reader = pages.reader();
@@ -271,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_each_page_once_and_unknown_pages_never() {
+    fn each_page_counts_once_and_unknown_pages_never() {
         let pages = three_pages();
         let mut reader = pages.reader();
         reader.start(PageId(1), 0..64);
@@ -305,7 +309,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "increasing order")]
-    fn refuses_a_build_that_goes_backwards() {
+    fn a_build_that_goes_backwards_is_refused() {
         let mut pages = MemPages::new();
         pages.write(PageId(2), &[0; BODY_BYTES]).unwrap();
         let _ = pages.write(PageId(1), &[0; BODY_BYTES]);
@@ -313,7 +317,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "after page 0")]
-    fn refuses_pages_after_the_last() {
+    fn pages_after_page_0_are_refused() {
         let mut pages = three_pages();
         let _ = pages.write(PageId(3), &[0; BODY_BYTES]);
     }

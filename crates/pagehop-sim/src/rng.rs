@@ -1,6 +1,6 @@
-//! Numbers from a seed: SplitMix64, small enough to be read and the same everywhere.
+//! Seeded random numbers: SplitMix64, which is short and gives the same numbers on every machine.
 
-/// A sequence of numbers that its seed decides.
+/// A pseudo-random sequence, determined by its seed.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: u64,
@@ -12,13 +12,13 @@ impl Rng {
         Self { state: seed }
     }
 
-    /// A number among all 64-bit numbers.
+    /// A uniform 64-bit number.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.state)
     }
 
-    /// A number below `bound`.
+    /// A number in `0..bound`.
     ///
     /// # Panics
     ///
@@ -28,7 +28,7 @@ impl Rng {
         (self.next_u64() % bound as u64) as usize
     }
 
-    /// True once in `n` times on average; never if `n` is 0.
+    /// True with probability `1 / n`; never if `n` is 0.
     pub fn one_in(&mut self, n: usize) -> bool {
         n > 0 && self.below(n) == 0
     }
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn one_in_nothing_is_never() {
+    fn one_in_zero_is_never_true() {
         let mut rng = Rng::new(1);
         assert!((0..1000).all(|_| !rng.one_in(0)));
         assert!((0..1000).all(|_| rng.one_in(1)));

@@ -1,28 +1,28 @@
-//! Lives of an index on a disk that fails, seed by seed, and proof that a store which does not keep its promises
-//! is found out.
+//! Runs the workload on a failing disk, seed by seed, and proves that the tester catches a disk
+//! that does not keep its guarantees.
 //!
-//! `PAGEHOP_SIM_SEED=123 cargo test -p pagehop-sim --test crash one_seed -- --nocapture` replays a seed and prints
-//! what it does; `PAGEHOP_SIM_SEEDS=100000` runs so many.
+//! `PAGEHOP_SIM_SEED=123 cargo test -p pagehop-sim --test crash one_seed -- --nocapture` replays a
+//! seed and prints its operations; `PAGEHOP_SIM_SEEDS=100000` runs that many seeds.
 
 use std::time::Instant;
 
 use pagehop_sim::Lie;
 use pagehop_sim::workload::{Outcome, RunOptions, run};
 
-/// Seeds of a run that nobody asked more of.
+/// Number of seeds without `PAGEHOP_SIM_SEEDS`.
 const SEEDS: u64 = 250;
-/// Seeds within which a planted bug must show.
+/// Number of seeds within which a planted bug must be caught.
 const SEEDS_FOR_A_LIE: u64 = 300;
-/// Where the log keeps the images of pages that a checkpoint writes.
+/// The part of the log that holds the images of pages during a checkpoint.
 const IMAGES: Lie = Lie::LogWrites { from: 8192, to: 8_409_088 };
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
 }
 
 #[test]
-fn an_index_survives_what_a_disk_does() {
+fn an_index_survives_every_fault_of_the_disk() {
     let seeds = number("PAGEHOP_SIM_SEEDS");
     let (began, mut operations, mut violations) = (Instant::now(), 0, 0);
     for seed in 0..seeds.unwrap_or(SEEDS) {
@@ -38,7 +38,7 @@ fn an_index_survives_what_a_disk_does() {
             println!("seed {seed}: {operations} operations, {violations} violations, {:.0?}", began.elapsed());
         }
     }
-    assert_eq!(violations, 0, "they are above");
+    assert_eq!(violations, 0, "the violations are printed above");
 }
 
 #[test]
@@ -50,20 +50,20 @@ fn one_seed() {
 }
 
 #[test]
-fn a_seed_decides_everything() {
+fn a_seed_determines_the_whole_run() {
     for seed in 1000..1010 {
         let runs: Vec<Option<Outcome>> = (0..2).map(|_| run(seed, &RunOptions::default()).ok()).collect();
         assert_eq!(runs[0], runs[1], "seed {seed}");
     }
 }
 
-/// Whether the tester finds `lie` out, by a seed that finds nothing without it. `known` is one that did; if the code
-/// has changed so much that it does not any more, one of the next will.
+/// Fails unless the tester catches `lie` with a seed that finds nothing without it. The search
+/// starts at `known`, a seed that caught it once; after changes of the code a later seed will.
 fn assert_caught(lie: Lie, known: u64) {
     let is_fine = |seed: u64, lie| run(seed, &RunOptions { lie, ..RunOptions::default() }).is_ok();
     let caught = (known..known + SEEDS_FOR_A_LIE).find(|seed| !is_fine(*seed, lie) && is_fine(*seed, Lie::None));
     println!("{lie:?}: seed {caught:?}");
-    assert!(caught.is_some(), "{lie:?} goes unnoticed");
+    assert!(caught.is_some(), "{lie:?} was not caught");
 }
 
 #[test]
@@ -77,6 +77,6 @@ fn an_index_that_is_not_synced_is_caught() {
 }
 
 #[test]
-fn pages_that_were_not_written_twice_are_caught() {
+fn a_log_without_page_images_is_caught() {
     assert_caught(IMAGES, 85);
 }

@@ -1,16 +1,17 @@
-//! The engine over pages that fail: every search, cursor and check gives what it would have given,
-//! or an error that says why not.
+//! The engine on pages with faults: every search, cursor and check gives the same answer as without
+//! faults, or an error that says why not.
 //!
-//! `PAGEHOP_SIM_SEED=123` replays one seed; `PAGEHOP_SIM_SEEDS=100000` tries so many.
+//! `PAGEHOP_SIM_SEED=123` replays one seed; `PAGEHOP_SIM_SEEDS=100000` runs that many.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pagehop_engine::index::EachChunk;
-use pagehop_engine::{BuildOptions, Error, Found, Hit, Index, Metric, Pages, SearchOptions, VectorSource, build};
+use pagehop_engine::{
+    BuildOptions, EachChunk, Error, Found, Hit, Index, Metric, Pages, SearchOptions, VectorSource, build,
+};
 use pagehop_sim::{Faults, FaultyPages, MemPages, Rng};
 
-/// Dimension, rows and metric of each index that is tried: one for each kind of layout.
+/// Dimension, rows and metric of each index under test: one for each kind of page layout.
 const SHAPES: [(usize, usize, Metric); 4] =
     [(3, 300, Metric::L2), (64, 400, Metric::Cosine), (200, 300, Metric::InnerProduct), (1536, 120, Metric::L2)];
 const QUERIES: usize = 4;
@@ -47,7 +48,7 @@ impl VectorSource for Rows {
     }
 }
 
-/// An index without faults, and what it answers.
+/// An index without faults, and its answers.
 struct Sound {
     pages: MemPages,
     queries: Rows,
@@ -55,7 +56,7 @@ struct Sound {
     options: SearchOptions,
 }
 
-/// What one query finds: by a search, and by a cursor that is asked for every row.
+/// The answer to one query: of a search, and of a cursor that returns every row.
 #[derive(Debug, PartialEq)]
 struct Answer {
     nearest: Vec<Hit>,
@@ -80,20 +81,21 @@ impl Sound {
         let mut pages = MemPages::new();
         let options = BuildOptions { metric, threads: 1, ..BuildOptions::default() };
         let mut rows = Rows::new(dim, count, 1);
-        build(&mut rows, &options, &mut pages, &mut |_| ControlFlow::Continue(())).expect("nothing fails yet");
+        build(&mut rows, &options, &mut pages, &mut |_| ControlFlow::Continue(()))
+            .expect("there are no faults yet");
         let queries = Rows::new(dim, QUERIES, 2);
         let options = SearchOptions::default();
-        let index = Index::open(pages.clone()).expect("nothing fails yet");
+        let index = Index::open(pages.clone()).expect("there are no faults yet");
         let answers = (0..QUERIES)
             .map(|query| Answer::new(&index, queries.row(query), &options))
-            .map(|answer| answer.expect("nothing fails yet"))
+            .map(|answer| answer.expect("there are no faults yet"))
             .collect();
         Self { pages, queries, answers, options }
     }
 }
 
 #[test]
-fn faults_change_no_answer_and_end_in_no_panic() {
+fn faults_change_no_answer_and_cause_no_panic() {
     let sound: Vec<Sound> = (0..SHAPES.len()).map(Sound::new).collect();
     let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a seed is a number"));
     let first: Option<u64> = number("PAGEHOP_SIM_SEED");
@@ -109,11 +111,11 @@ fn faults_change_no_answer_and_end_in_no_panic() {
             Err(_) => panic!("PAGEHOP_SIM_SEED={seed}: the engine panicked; {faults:?}"),
         }
     }
-    // Neither kind of run may be missing, or nothing was tested.
+    // Both kinds of run must occur: with and without an error.
     assert!(count < 100 || survived.iter().all(|&runs| runs > count / 10), "{survived:?}");
 }
 
-/// Runs everything over `faults`; gives whether nothing went wrong.
+/// Runs everything with `faults`. Returns whether no error occurred.
 fn try_faults(sound: &Sound, faults: &Faults) -> Result<bool, String> {
     let pages = FaultyPages::new(sound.pages.clone(), faults.clone());
     let harmless = pages.damaged().is_empty() && faults.fail_read.is_none();
@@ -125,7 +127,8 @@ fn try_faults(sound: &Sound, faults: &Faults) -> Result<bool, String> {
     for (query, answer) in sound.answers.iter().enumerate() {
         match Answer::new(&index, sound.queries.row(query), &sound.options) {
             Err(error) => whole &= acceptable(&error, harmless)?,
-            // Without a checksum a damaged page may look sound: then the answer is another one.
+            // There are no checksums here, so a damaged page may look valid. The answer is then
+            // wrong, but it must end.
             Ok(found) if !index.pages().damaged().is_empty() => {
                 let (rows, slots) = (found.all.len(), slots(&index));
                 if rows > slots {
@@ -145,13 +148,14 @@ fn try_faults(sound: &Sound, faults: &Faults) -> Result<bool, String> {
     Ok(whole)
 }
 
-/// Nodes that fit on the pages.
+/// The number of nodes that fit on the pages.
 fn slots<P: Pages>(index: &Index<P>) -> usize {
-    // It is read again if the damage says that commits came; that read may be the one that fails.
+    // `info` reads page 0 again if damage makes it look as if there were new commits, and that read
+    // may fail.
     index.info().map_or(usize::MAX, |info| info.pages as usize * info.nodes_per_page)
 }
 
-/// Whether `error` may be met at all, and then that something went wrong.
+/// `Ok(false)` if `faults` may cause this error: something went wrong, as it may.
 fn acceptable(error: &Error, harmless: bool) -> Result<bool, String> {
     match error {
         Error::Corrupt { .. } | Error::Io { .. } | Error::Format { .. } if !harmless => Ok(false),

@@ -1,14 +1,15 @@
-//! What a writer costs: a commit with and without its sync, a checkpoint, recovery, and how readers of another
-//! opening keep up.
+//! What a writer costs: a commit with and without its sync, a checkpoint, recovery, and how readers
+//! of another opening keep up.
 //!
-//! `cargo bench -p pagehop-store --bench commits [-- PAGES]`: pages of the index, 100,000 unless said. Each commit
-//! changes 3,000 of them as adding 100 rows does: 12 runs of 8 bytes and some of 4 in each page.
+//! `cargo bench -p pagehop-store --bench commits [-- PAGES]`: pages of the index, 100,000 unless
+//! said. Each commit changes 3,000 of them as adding 100 rows does: 12 runs of 8 bytes and some of
+//! 4 in each page.
 
 use std::path::Path;
 use std::time::Instant;
 
 use pagehop_engine::{BODY_BYTES, PageId, PageSink, Pages, PagesMut, Reader};
-use pagehop_store::{Durability, FilePages, FileSink, OpenOptions};
+use pagehop_store::{Durability, IndexFile, NewIndexFile, OpenOptions};
 
 const CHANGED: u32 = 3000;
 
@@ -29,7 +30,7 @@ fn options(durability: Durability) -> OpenOptions {
 }
 
 fn write(path: &Path, count: u32) {
-    let mut sink = FileSink::create(path, true).unwrap();
+    let mut sink = NewIndexFile::create(path, true).unwrap();
     let mut body = vec![0x5a; BODY_BYTES];
     for page in (1..count).chain([0]) {
         let front: &[u8] = if page == 0 { b"PAGEHOP\0" } else { &page.to_le_bytes() };
@@ -42,13 +43,13 @@ fn write(path: &Path, count: u32) {
 fn opening(path: &Path) {
     let began = Instant::now();
     for _ in 0..100 {
-        drop(FilePages::open(path, &OpenOptions::default()).unwrap());
+        drop(IndexFile::open(path, &OpenOptions::default()).unwrap());
     }
     println!("open and close for reading: {:.0} us", began.elapsed().as_secs_f64() * 1e4);
 }
 
 /// Changes some pages; seconds for the changes and for the commit.
-fn change(pages: &FilePages, count: u32, random: &mut Random) -> (f64, f64) {
+fn change(pages: &IndexFile, count: u32, random: &mut Random) -> (f64, f64) {
     let began = Instant::now();
     let mut transaction = pages.begin().unwrap();
     for _ in 0..CHANGED {
@@ -71,7 +72,7 @@ fn change(pages: &FilePages, count: u32, random: &mut Random) -> (f64, f64) {
 }
 
 fn commits(path: &Path, count: u32, durability: Durability) {
-    let pages = FilePages::open(path, &options(durability)).unwrap();
+    let pages = IndexFile::open(path, &options(durability)).unwrap();
     let mut reader = pages.reader();
     for page in 0..count {
         (page..(page + 16).min(count)).for_each(|next| reader.start(PageId(next), 0..0));
@@ -89,7 +90,7 @@ fn commits(path: &Path, count: u32, durability: Durability) {
         times[10].1 * 1e3,
         counters.log_bytes_written / u64::from(20 * CHANGED),
     );
-    let other = FilePages::open(path, &OpenOptions { cache_bytes: 2 << 30, ..OpenOptions::default() }).unwrap();
+    let other = IndexFile::open(path, &OpenOptions { cache_bytes: 2 << 30, ..OpenOptions::default() }).unwrap();
     let read = |what: &str| {
         let began = Instant::now();
         let mut reader = other.reader();
@@ -120,14 +121,14 @@ fn commits(path: &Path, count: u32, durability: Durability) {
 }
 
 fn recovery(path: &Path, count: u32) {
-    let pages = FilePages::open(path, &options(Durability::Checkpoint)).unwrap();
+    let pages = IndexFile::open(path, &options(Durability::Checkpoint)).unwrap();
     let mut random = Random(2);
     while pages.log_used_bytes() < 1 << 30 {
         change(&pages, count, &mut random);
     }
     drop(pages);
     let began = Instant::now();
-    let pages = FilePages::open(path, &options(Durability::Commit)).unwrap();
+    let pages = IndexFile::open(path, &options(Durability::Commit)).unwrap();
     println!("recovery of 1 GiB of log: {:.2} s", began.elapsed().as_secs_f64());
     let began = Instant::now();
     pages.checkpoint().unwrap();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use pagehop_engine::{BODY_BYTES, PageId, PageSink, Pages, Reader};
-use pagehop_store::{FilePages, FileSink, Io, OpenOptions};
+use pagehop_store::{IndexFile, Io, NewIndexFile, OpenOptions};
 
 fn main() {
     let mebibytes = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(1024_u32);
@@ -30,7 +30,7 @@ fn main() {
 }
 
 fn write(path: &Path, count: u32) {
-    let mut sink = FileSink::create(path, true).unwrap();
+    let mut sink = NewIndexFile::create(path, true).unwrap();
     let mut body = vec![0x5a; BODY_BYTES];
     for page in (1..count).chain([0]) {
         let front: &[u8] = if page == 0 { b"PAGEHOP\0" } else { &page.to_le_bytes() };
@@ -40,12 +40,12 @@ fn write(path: &Path, count: u32) {
     sink.finish().unwrap();
 }
 
-fn open(path: &Path, cache_bytes: u64, io: Io) -> FilePages {
-    FilePages::open(path, &OpenOptions { cache_bytes, direct: true, io, ..OpenOptions::default() }).unwrap()
+fn open(path: &Path, cache_bytes: u64, io: Io) -> IndexFile {
+    IndexFile::open(path, &OpenOptions { cache_bytes, direct: true, io, ..OpenOptions::default() }).unwrap()
 }
 
 /// Nanoseconds to find one of `among` pages and to release it.
-fn finish_ns(pages: &FilePages, among: u32) -> f64 {
+fn finish_ns(pages: &IndexFile, among: u32) -> f64 {
     let steps = 2_000_000_u32;
     best_ns(steps, || {
         let mut reader = pages.reader();

@@ -1,46 +1,59 @@
 //! Pages in a file: the room that knows the operating system.
 //!
-//! [`open`] and [`build`] are the way in. Behind them, [`FilePages`] implements the engine's page
-//! contract over one file, and [`FileSink`] writes a new one that appears whole or not at all.
+//! [`open`] and [`build`] are the way in. Behind them, [`IndexFile`] implements the engine's page
+//! contract over one file, and [`NewIndexFile`] writes a new one that appears whole or not at all.
+//! `X` is an index file; `X-log` and `X-shared` lie beside it while it is open.
 //!
-//! - `header.rs`: the 24 bytes at the front of each page: checksum, page id, log position, version.
-//! - `buffer.rs`: the buffer pool: frames, page table, replacement; readers take no lock and no pin.
-//! - `epoch.rs`: who may still be looking at a frame that was replaced.
-//! - `uring.rs`, `pread.rs`: the two ways to read.
-//! - `reader.rs`: one search's view: look-ahead, waiting, what happens when no frame is free.
+//! At the top, from the outside in:
+//!
+//! - `operations.rs`: open, create, add, delete, vacuum, calibrate: each one transaction.
+//! - `options.rs`, `bytes.rs`: how an index is opened; sizes as people write them.
+//! - `index_file.rs`: an open index, with a read side and perhaps a writer. `open.rs` makes it.
+//! - `transaction.rs`, `checkpoint.rs`, `write.rs`: the writer: a change, the way of the log into
+//!   the index, and how a commit gets into the log and is shown to all.
+//! - `check.rs`: the proof of an index that another process may be writing.
+//! - `reader.rs`, `read_side.rs`: one search's view; what all searches share.
+//! - `header.rs`: the 24 bytes in front of each page: checksum, page id, log position, version.
+//!
+//! In the rooms; arrows point down this list:
+//!
+//! - `build/`: new files. `build_index.rs` builds, `new_file.rs` names the file when it is
+//!   complete, `unfinished.rs` reads it back before that, `storage_sink.rs` is the same for a
+//!   simulation.
+//! - `log/`: the log file, its blocks and records, recovery, and the newest version of a page.
+//! - `cache/`: `frames.rs` memory, `pool.rs` page table and eviction, `epoch.rs` who may still look
+//!   at a frame, `lane.rs` what readers pass on, `uring.rs` reads ahead.
+//! - `process/`: what processes share: `shared.rs` words, `snapshots.rs` who reads which commit,
+//!   `attach.rs` joining and leaving, `mapping.rs` mapped memory and locks.
+//! - `disk/`: `base_file.rs` reads pages of the index file, `storage.rs` is what the write path
+//!   needs of files.
 
-mod buffer;
+mod build;
 mod bytes;
-mod changes;
+mod cache;
+mod check;
 mod checkpoint;
-mod epoch;
-mod file;
+mod disk;
 mod header;
+mod index_file;
 mod log;
-mod mapping;
-mod measure;
 mod open;
-mod pread;
+mod operations;
+mod options;
+mod process;
+mod read_side;
 mod reader;
-mod rebuild;
-mod recover;
-mod shared;
-mod sink;
-mod snapshots;
-mod storage;
-mod storage_sink;
-mod sunk;
 mod transaction;
-mod uring;
 mod write;
 
+pub use build::build_index::build;
+pub use build::new_file::NewIndexFile;
+pub use build::storage_sink::StorageSink;
 pub use bytes::parse_bytes;
-pub use changes::{add, create, delete, vacuum};
-pub use file::{Counters, FilePages};
-pub use measure::{calibrate, set_audit, set_calibration};
-pub use open::{Durability, Io, OpenOptions, build, open};
+pub use check::check;
+pub use disk::storage::{Name, Storage, StorageFile};
+pub use index_file::{Counters, IndexFile};
+pub use operations::{add, calibrate, create, delete, open, set_audit, set_calibration, vacuum};
+pub use options::{Durability, Io, OpenOptions};
 pub use reader::FileReader;
-pub use sink::FileSink;
-pub use storage::{Name, Storage, StorageFile};
-pub use storage_sink::StorageSink;
 pub use transaction::{Transaction, TransactionReader};

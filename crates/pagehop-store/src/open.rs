@@ -1,96 +1,223 @@
-//! The way in: open an index file, build one.
+//! Opening an index file: find it, join the processes that have it open, read its log.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use pagehop_engine::index::OnProgress;
-use pagehop_engine::{BuildOptions, BuildReport, Error, Index, VectorSource};
+use pagehop_engine::{Error, PageId};
+use rustix::fs::OFlags;
 
-use crate::file::FilePages;
-use crate::sink::FileSink;
+use crate::cache::pool::Pool;
+use crate::cache::uring::Ring;
+use crate::disk::base_file::{BaseFile, PageBuffer};
+use crate::disk::location::{LOG, Location, SHARED, network_of};
+use crate::disk::storage::{Name, OsStorage, Storage, StorageFile};
+use crate::log::found::Found;
+use crate::log::log_file::Log;
+use crate::log::recover::{Recovered, recover};
+use crate::log::versions::{News, Versions};
+use crate::options::{Io, OpenOptions};
+use crate::process::attach::Attached;
+use crate::process::locks::IndexLocks;
+use crate::process::shared::Shared;
+use crate::read_side::ReadSide;
+use crate::write::Writer;
 
-/// How to open an index file.
-#[derive(Clone, Debug)]
-pub struct OpenOptions {
-    /// Bytes for pages kept in memory and the tables that find them; at least 64 pages are kept.
-    pub cache_bytes: u64,
-    /// Whether to read past the system's page cache, where the file system allows it.
-    pub direct: bool,
-    /// How to read.
-    pub io: Io,
-    /// Whether rows may be added and deleted. One process at a time may, others read meanwhile.
-    pub write: bool,
-    /// When a commit is safe from a loss of power.
-    pub durability: Durability,
-    /// Bytes of log beyond which the next transaction starts with a checkpoint.
-    pub log_bytes: u64,
-    /// Most bytes of changed pages that one transaction holds in memory.
-    pub transaction_bytes: u64,
+/// An open index.
+pub(crate) struct Opened {
+    pub(crate) read: ReadSide,
+    pub(crate) writer: Option<Writer>,
 }
 
-impl Default for OpenOptions {
-    /// 256 MiB, past the page cache, by the best way there is, for reading; a log and transactions of 1 GiB.
-    fn default() -> Self {
-        Self {
-            cache_bytes: 256 << 20,
-            direct: true,
-            io: Io::Auto,
-            write: false,
-            durability: Durability::Commit,
-            log_bytes: 1 << 30,
-            transaction_bytes: 1 << 30,
+/// An index that was found and joined, on its way to being open.
+struct Opening {
+    file: BaseFile,
+    storage: Arc<dyn Storage>,
+    shared: Box<Shared>,
+    /// Whether no other process has it open.
+    first: bool,
+    /// Whether commits of other processes are not announced.
+    solitary: bool,
+}
+
+/// Opens the file that `path` means now. It is looked up once: from here on the file counts, not
+/// its name.
+pub(crate) fn open_file(path: &Path, options: &OpenOptions) -> Result<Opened, Error> {
+    let refused = |error| Error::io(format!("open of {}", path.display()), error);
+    loop {
+        let location = Arc::new(Location::of(path).map_err(refused)?);
+        if !location.is_file().map_err(refused)? {
+            let what = format!("{} is not a file", path.display());
+            return Err(Error::Format { what });
         }
+        // Before the base: on an overlay, opening it for writing may copy the file.
+        let for_writing = options.write.then(|| open_for_writing(&location)).transpose()?;
+        let base = BaseFile::open(&location, options.direct).map_err(refused)?;
+        let file = base.os().expect("it was opened so");
+        let found = Found::in_file(&base)?;
+        if found.position.is_none() && location.open(LOG, OFlags::RDONLY).is_err() {
+            // Nothing can make it whole.
+            base.read(PageId(0), &mut PageBuffer::new().0)?;
+        }
+        let index = for_writing.map_or_else(|| file.try_clone(), Ok).map_err(refused)?;
+        if !is_one_file(file, &index).map_err(refused)? {
+            continue;
+        }
+        let locks = || index.try_clone().map(IndexLocks::on);
+        let attached = match network_of(file).map_err(refused)? {
+            Some(_) => Attached::Refused(io::ErrorKind::Unsupported.into()),
+            None => Shared::attach(&location, locks, found.identity, options.write)?,
+        };
+        let (shared, first, solitary) = match attached {
+            Attached::Joined { shared, first } => (shared, first, false),
+            Attached::Replaced => continue,
+            Attached::Refused(error) if options.write => {
+                let path = location.path().display();
+                let what = format!("making {path}{SHARED} or locking it or the index, as a writer must,");
+                return Err(Error::io(what, error));
+            }
+            Attached::Refused(_) => (private(path)?, true, true),
+        };
+        let storage = Arc::new(OsStorage::new(location, index));
+        return Opening { file: base, storage, shared, first, solitary }.finish(options);
     }
 }
 
-/// When a commit is safe from a loss of power. It is safe from the end of the process in any case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// When it returns.
-    Commit,
-    /// At the next checkpoint: a loss of power may take the last commits, whole and from the end.
-    Checkpoint,
-}
-
-/// A way to read pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Io {
-    /// [`Io::Uring`] where the system allows it and `PAGEHOP_IO` is not `pread`, else [`Io::Pread`].
-    Auto,
-    /// io_uring: look-ahead keeps many reads in flight. Refused by some containers.
-    Uring,
-    /// One read at a time, as it is needed.
-    Pread,
-}
-
-/// Opens the index at `path`.
-///
-/// # Errors
-///
-/// Those of [`FilePages::open`] and of [`Index::open`].
-pub fn open(path: &Path, options: &OpenOptions) -> Result<Index<FilePages>, Error> {
-    Index::open(FilePages::open(path, options)?)
-}
-
-/// Builds an index over all rows of `source` at `path`.
-///
-/// A build that fails or is killed leaves what was at `path` before, or nothing.
-///
-/// # Errors
-///
-/// Those of [`FileSink::create`], before any work is done; those of [`pagehop_engine::build`] and of
-/// [`Index::calibrate`]; [`Error::Io`] if the file cannot be written.
-pub fn build(
-    path: &Path,
-    source: &mut dyn VectorSource,
-    options: &BuildOptions,
-    overwrite: bool,
-    progress: OnProgress<'_>,
-) -> Result<BuildReport, Error> {
-    let mut sink = FileSink::create(path, overwrite)?;
-    let report = pagehop_engine::build(source, options, &mut sink, progress)?;
-    if options.calibrate {
-        sink.calibrate(options.threads, progress)?;
+/// Opens the index so that it can be changed, if that is safe where it lies.
+fn open_for_writing(location: &Location) -> Result<File, Error> {
+    let path = location.path().display();
+    let refused = |error| Error::io(format!("open of {path} for writing"), error);
+    let index = location.open("", OFlags::RDWR).map_err(refused)?;
+    if let Some(network) = network_of(&index).map_err(refused)? {
+        return Err(Error::argument(format!(
+            "{path} lies on a network file system ({network}): writers on several machines would not see each other, \
+             so it can be opened only for reading; copy it to a local disk to change it"
+        )));
     }
-    sink.finish()?;
-    Ok(report)
+    let links = index.metadata().map_err(refused)?.nlink();
+    if links > 1 {
+        return Err(Error::argument(format!(
+            "{path} has {links} names (hard links): opened by another of them, it would have another log; remove all \
+             but one, or copy the file, to change it"
+        )));
+    }
+    Ok(index)
+}
+
+/// Whether the two were the same file when they were opened.
+fn is_one_file(a: &File, b: &File) -> io::Result<bool> {
+    let (a, b) = (a.metadata()?, b.metadata()?);
+    Ok(a.ino() == b.ino() && a.dev() == b.dev())
+}
+
+/// Opens the index in `storage`, which nothing else has open.
+pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &OpenOptions) -> Result<Opened, Error> {
+    let name = "the index";
+    let opened = storage.open(Name::Index, false).and_then(|file| file.ok_or(io::ErrorKind::NotFound.into()));
+    let file = opened.map_err(|error| Error::io(format!("open of {name}"), error))?;
+    let file = BaseFile::of_storage(file, name);
+    let shared = private(Path::new(name))?;
+    Opening { file, storage, shared, first: true, solitary: false }.finish(options)
+}
+
+impl Opening {
+    /// Reads the log, if that is for this process to do, and lets others in.
+    fn finish(self, options: &OpenOptions) -> Result<Opened, Error> {
+        let Self { file, storage, shared, first, solitary } = self;
+        let path = file.path().to_path_buf();
+        let log = Log::new(Arc::clone(&storage), format!("{}{LOG}", path.display()));
+        let mut writer = None;
+        let found = if first || options.write {
+            let (found, recovered) = recover(|| Found::in_file(&file), &log, &shared)?;
+            recovered.show(&shared);
+            if options.write {
+                writer = Some(open_writer(&*storage, &log, &found, recovered, options)?);
+            }
+            found
+        } else {
+            Found::in_file(&file)?
+        };
+        let page_count = shared.page_count();
+        shared
+            .cover(page_count, false)
+            .map_err(|error| Error::io(format!("memory for the table of changes of {}", path.display()), error))?;
+        let pool = Pool::new(page_count, options.cache_bytes)
+            .map_err(|error| Error::io(format!("memory for the cache of {}", path.display()), error))?;
+        if writer.is_some() {
+            pool.expect_changes();
+        }
+        let wants_uring = match options.io {
+            Io::Auto => std::env::var_os("PAGEHOP_IO").is_none_or(|io| io != "pread"),
+            Io::Uring => true,
+            Io::Pread => false,
+        };
+        if options.io == Io::Uring {
+            Ring::new(pool.frames())
+                .map_err(|error| Error::io(format!("io_uring for {}", path.display()), error))?;
+        }
+        shared.let_others_in();
+        let uring = wants_uring && file.os().is_some();
+        let news = match &writer {
+            Some(_) => News::Own,
+            None if solitary => News::None,
+            None => News::Shared,
+        };
+        let versions = Versions { base: file, log, identity: found.identity, shared, news };
+        if found.position.is_none() {
+            // A checkpoint may have torn page 0, or be writing it. If it cannot be made, it is
+            // damaged.
+            versions.read_newest(0, &mut PageBuffer::new().0)?;
+        }
+        Ok(Opened { read: ReadSide::new(pool, versions, uring), writer })
+    }
+}
+
+/// Opens what a writer needs, and cuts off what one before left unfinished.
+fn open_writer(
+    storage: &dyn Storage,
+    log: &Log,
+    found: &Found,
+    recovered: Recovered,
+    options: &OpenOptions,
+) -> Result<Writer, Error> {
+    let name = &found.name;
+    let refused = |error| Error::io(format!("open of {name} for writing"), error);
+    let index = storage.open(Name::Index, false).map_err(refused)?;
+    let index = index.ok_or_else(|| refused(io::ErrorKind::NotFound.into()))?;
+    if let Some(header) = &recovered.header {
+        // What is behind the last whole block came to nothing, and must not follow the next one.
+        let (file, end) = (log.existing()?, header.offset(recovered.end.lsn));
+        let cut = file.length().and_then(|length| if length > end { file.set_length(end) } else { Ok(()) });
+        // A sync that failed may have left what is there in the system's memory alone, and clean:
+        // it is written once more. The name may be as new.
+        cut.and_then(|()| rewrite(&*file, end)).map_err(|error| log.refused("repair", error))?;
+        storage.sync_directory().map_err(|error| log.refused("repair", error))?;
+    }
+    let base_position = found.position.unwrap_or(0);
+    let base_position = recovered.header.as_ref().map_or(base_position, |header| header.base_position);
+    Ok(Writer::new(index, recovered, base_position, options))
+}
+
+/// Writes the first `end` bytes of a file over themselves, durably.
+fn rewrite(file: &dyn StorageFile, end: u64) -> io::Result<()> {
+    let mut piece = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < end {
+        let wanted = piece.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+        let have = file.read_at(&mut piece[..wanted], at)?;
+        if have == 0 {
+            break;
+        }
+        file.write_all_at(&piece[..have], at)?;
+        at += have as u64;
+    }
+    file.sync()
+}
+
+fn private(path: &Path) -> Result<Box<Shared>, Error> {
+    let shared = Shared::private()
+        .map_err(|error| Error::io(format!("memory for the table of changes of {}", path.display()), error))?;
+    Ok(Box::new(shared))
 }

@@ -1,33 +1,34 @@
 //! One search's view of the pages.
 //!
-//! **Look-ahead.** [`Reader::start`] queues reads; the next [`Reader::finish`] gives them all to the
-//! kernel with the same system call that waits for its own page. What a search started for nothing
-//! stays in the ring when it ends: whoever needs the page takes it in.
+//! **Look-ahead.** [`Reader::start`] queues reads; the next [`Reader::finish`] gives them all to
+//! the kernel with the same system call that waits for its own page. What a search started for
+//! nothing stays in the ring when it ends: the reader that needs the page takes it in.
 //!
-//! **Nobody waits for a reader.** A page that another reader has in flight is taken out of that
+//! **No reader waits for another.** A page that another reader has in flight is taken out of that
 //! reader's ring when it arrives. Only a reader that is just then waiting in the kernel cannot be
 //! helped so; after [`PATIENCE`] the page is read once more instead. If no frame is free (all are
 //! recently evicted and some reader has not released since), the page is read into memory of the
 //! reader's own, returned on release: at most [`SPILL_MAX`] pages, 4 MiB.
 //!
-//! **Commits of another process** make pages in this one's cache old. Once there has been one, each page is
-//! compared with the shared table of newest changes when it is asked for; an old one is brought up to date
-//! from its own frame and the log. The writer's own process replaces pages itself and compares nothing.
+//! **Commits of another process** make pages in this one's cache old. Once there has been one, each
+//! page is compared with the shared table of newest changes when it is asked for; an old one is
+//! brought up to date from its own frame and the log. The writer's own process replaces pages
+//! itself and compares nothing.
 
 use std::cell::{Cell, OnceCell};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, PAGE_BYTES, PageId, Reader};
 
-use crate::buffer::{Frame, Frames, Hold, Lookup};
-use crate::file::FilePages;
+use crate::cache::frames::Frame;
+use crate::cache::pool::{Hold, Lookup};
+use crate::cache::uring::{Completed, Ring};
+use crate::disk::base_file::PageBuffer;
 use crate::header;
-use crate::pread::PageBuffer;
-use crate::snapshots::{self, Claim};
-use crate::uring::{Completed, Ring};
+use crate::process::snapshots::{self, Claim};
+use crate::read_side::ReadSide;
 use pagehop_kernels::prefetch;
 
 /// How long to wait for a page that another reader has in flight.
@@ -39,37 +40,12 @@ const SPILL_MAX: usize = 512;
 /// Pages of its own that a reader leaves to the next one.
 const SPARE_MAX: usize = 16;
 
-/// What is too costly to make for each reader, passed on from one to the next.
-#[derive(Default)]
-pub(crate) struct Lane {
-    /// Made when first needed.
-    ring: Option<Ring>,
-    spare: Vec<Box<PageBuffer>>,
-}
-
-impl Lane {
-    /// The ring, if this process has made one. A ring from before a fork is the parent's.
-    pub(crate) fn ring(&mut self) -> Option<&mut Ring> {
-        if self.ring.as_ref().is_some_and(|ring| !ring.is_ours()) {
-            self.ring = None;
-        }
-        self.ring.as_mut()
-    }
-
-    fn ring_or_new(&mut self, frames: &Arc<Frames>) -> std::io::Result<&mut Ring> {
-        if self.ring().is_none() {
-            self.ring = Some(Ring::new(frames)?);
-        }
-        Ok(self.ring.as_mut().expect("just made"))
-    }
-}
-
 /// A page with its header.
 type Page = [u8; PAGE_BYTES];
 
 /// One search's view of the pages of a file; belongs to one thread.
 pub struct FileReader<'p> {
-    pages: &'p FilePages,
+    side: &'p ReadSide,
     hold: Hold<'p>,
     /// Whether reads wait in the ring to be submitted.
     queued: Cell<bool>,
@@ -81,14 +57,14 @@ pub struct FileReader<'p> {
 }
 
 impl<'p> FileReader<'p> {
-    pub(crate) fn new(pages: &'p FilePages) -> Self {
+    pub(crate) fn new(side: &'p ReadSide) -> Self {
         Self {
-            pages,
-            hold: pages.pool.hold(),
+            side,
+            hold: side.pool.hold(),
             queued: Cell::new(false),
             missed: Cell::new(0),
             spill: Spill::default(),
-            compares: pages.has_old_frames(),
+            compares: side.has_old_frames(),
             snapshot: None,
         }
     }
@@ -110,7 +86,7 @@ impl<'p> FileReader<'p> {
 
     #[inline]
     fn is_old(&self, page: PageId, bytes: &Page) -> bool {
-        header::log_position(bytes) < self.pages.shared.newest(page.0)
+        header::log_position(bytes) < self.side.versions.shared.newest(page.0)
     }
 
     /// `page` for one that was not resident, or whose frame is `old`.
@@ -124,17 +100,17 @@ impl<'p> FileReader<'p> {
         loop {
             match self.hold.look_up(page.0) {
                 Lookup::Resident(bytes) if self.compares && self.is_old(page, bytes) => {
-                    self.pages.pool.evict_page(page.0, bytes);
+                    self.side.pool.evict_page(page.0, bytes);
                     old = Some(bytes);
                 }
                 Lookup::Resident(bytes) => return Ok(bytes),
-                Lookup::Unknown if self.pages.notice_growth() => {}
+                Lookup::Unknown if self.side.notice_growth() => {}
                 Lookup::Unknown => return Err(self.unknown(page)),
                 Lookup::Pending => {
                     if let Some(outcome) = self.wait(page) {
                         return outcome;
                     }
-                    if let Some(frame) = self.pages.take_in_others(Some(page.0)) {
+                    if let Some(frame) = self.side.take_in_others(Some(page.0)) {
                         if let Some(outcome) = self.read(page, frame, old) {
                             return outcome;
                         }
@@ -148,24 +124,24 @@ impl<'p> FileReader<'p> {
                 }
                 Lookup::Absent => {
                     let Some(frame) = self.take_frame() else { return self.read_aside(page) };
-                    match self.pages.pool.claim(page.0, frame) {
+                    match self.side.pool.claim(page.0, frame) {
                         Ok(frame) => {
                             if let Some(outcome) = self.read(page, frame, old) {
                                 return outcome;
                             }
                         }
-                        Err(frame) => self.pages.pool.give_back(frame),
+                        Err(frame) => self.side.pool.give_back(frame),
                     }
                 }
             }
         }
     }
 
-    /// Reads `page`, which this reader claimed, into `frame`, or makes it of an `old` version. `None` if a newer
-    /// version came meanwhile.
+    /// Reads `page`, which this reader claimed, into `frame`, or makes it of an `old` version.
+    /// `None` if a newer version came in between.
     fn read(&self, page: PageId, mut frame: Frame, old: Option<&Page>) -> Option<Result<&Page, Error>> {
         self.keep_going();
-        let bytes = self.pages.pool.frames().bytes_mut(&mut frame);
+        let bytes = self.side.pool.frames().bytes_mut(&mut frame);
         let base = match old {
             Some(old) => {
                 bytes.copy_from_slice(old);
@@ -173,13 +149,13 @@ impl<'p> FileReader<'p> {
             }
             None => {
                 self.count_reads(1);
-                self.pages.read_base(page.0, bytes)
+                self.side.versions.read_base(page.0, bytes)
             }
         };
-        match self.pages.complete(page.0, bytes, base) {
+        match self.side.versions.complete(page.0, bytes, base) {
             Ok(()) => self.hold.publish(page.0, frame).map(Ok),
             Err(error) => {
-                self.pages.pool.abandon(page.0, frame);
+                self.side.pool.abandon(page.0, frame);
                 Some(Err(error))
             }
         }
@@ -188,26 +164,26 @@ impl<'p> FileReader<'p> {
     /// Reads `page` into memory of this reader's own.
     fn read_aside(&self, page: PageId) -> Result<&Page, Error> {
         if self.spill.pages().count() == SPILL_MAX {
-            return Err(Error::argument(format!(
+            return Err(Error::full(format!(
                 "a cache of {} bytes is too small for a search that holds {SPILL_MAX} more pages",
-                self.pages.cache_bytes(),
+                self.side.cache_bytes(),
             )));
         }
         self.keep_going();
         let spare = self.hold.slot().lane().spare.pop();
         let mut buffer = spare.unwrap_or_else(PageBuffer::new);
         self.missed.set(self.missed.get() + 1);
-        self.pages.count_uncached_read();
-        self.pages.read_newest(page.0, &mut buffer.0)?;
+        self.side.count_uncached_read();
+        self.side.versions.read_newest(page.0, &mut buffer.0)?;
         Ok(self.spill.add(page, buffer))
     }
 
     /// A frame to read into, if there is one without waiting.
     fn take_frame(&self) -> Option<Frame> {
-        let pool = &self.pages.pool;
+        let pool = &self.side.pool;
         pool.take().or_else(|| {
             self.keep_going();
-            self.pages.take_in_others(None);
+            self.side.take_in_others(None);
             pool.take()
         })
     }
@@ -222,7 +198,7 @@ impl<'p> FileReader<'p> {
             if let Some(read) = ring.completed() {
                 outcome = self.arrive(read, page);
             } else if let Err(error) = self.submit(ring, 1) {
-                let what = format!("wait for page {} in {}", page.0, self.pages.path().display());
+                let what = format!("wait for page {} in {}", page.0, self.side.path().display());
                 return Some(Err(Error::io(what, error)));
             }
         }
@@ -234,13 +210,13 @@ impl<'p> FileReader<'p> {
     /// Puts a page that came into the table; the outcome if it is the `wanted` one.
     fn arrive(&self, read: Completed, wanted: PageId) -> Option<Result<&Page, Error>> {
         let is_wanted = read.page == wanted.0;
-        match self.pages.settle(read) {
+        match self.side.settle(read) {
             Ok((page, frame)) if is_wanted => self.hold.publish(page, frame).map(Ok),
             Ok((page, frame)) => {
-                self.pages.pool.publish(page, frame, 0);
+                self.side.pool.publish(page, frame, 0);
                 None
             }
-            // The error of another page is told when that page is asked for.
+            // The error of another page is reported when that page is read again.
             Err(error) => is_wanted.then_some(Err(error)),
         }
     }
@@ -250,13 +226,13 @@ impl<'p> FileReader<'p> {
         let mut lane = self.hold.slot().lane();
         let Some(ring) = lane.ring() else { return };
         self.submit_queued(ring);
-        self.pages.take_in(ring);
+        self.side.take_in(ring);
         self.hold.slot().set_reading(ring.len() > 0);
     }
 
     fn submit_queued(&self, ring: &mut Ring) {
         if ring.queued() > 0 {
-            // If it fails, whoever waits for one of the pages hears of it.
+            // If it fails, the wait for one of the pages reports it.
             let _ = self.submit(ring, 0);
         }
         self.queued.set(false);
@@ -265,12 +241,12 @@ impl<'p> FileReader<'p> {
     fn submit(&self, ring: &mut Ring, wanted: usize) -> std::io::Result<()> {
         self.count_reads(ring.queued() as u64);
         self.queued.set(false);
-        ring.submit(self.pages.file.os().expect("only files of the system are read by rings"), wanted)
+        ring.submit(self.side.versions.base.os().expect("only files of the system are read by rings"), wanted)
     }
 
     fn count_reads(&self, count: u64) {
         self.missed.set(self.missed.get() + count);
-        self.pages.count_reads(count);
+        self.side.count_reads(count);
     }
 
     /// `start` for a page that is absent.
@@ -279,41 +255,41 @@ impl<'p> FileReader<'p> {
         if self.spill.get(page).is_some() {
             return;
         }
-        if !self.pages.has_base(page.0) {
+        if !self.side.versions.has_base(page.0) {
             return;
         }
-        if !self.pages.uring.load(Ordering::Relaxed) {
-            self.pages.file.advise(page);
+        if !self.side.uring.load(Ordering::Relaxed) {
+            self.side.versions.base.advise(page);
             return;
         }
         let slot = self.hold.slot();
         let Some(mut lane) = slot.try_lane() else { return };
-        let Ok(ring) = lane.ring_or_new(self.pages.pool.frames()) else {
-            self.pages.uring.store(false, Ordering::Relaxed);
+        let Ok(ring) = lane.ring_or_new(self.side.pool.frames()) else {
+            self.side.uring.store(false, Ordering::Relaxed);
             return;
         };
         if ring.is_full() {
-            self.pages.take_in(ring);
+            self.side.take_in(ring);
             if ring.is_full() {
                 return;
             }
         }
-        let Some(frame) = self.pages.pool.take() else {
+        let Some(frame) = self.side.pool.take() else {
             return;
         };
-        match self.pages.pool.claim(page.0, frame) {
+        match self.side.pool.claim(page.0, frame) {
             Ok(frame) => {
                 ring.queue(page.0, frame);
                 slot.set_reading(true);
                 self.queued.set(true);
             }
-            Err(frame) => self.pages.pool.give_back(frame),
+            Err(frame) => self.side.pool.give_back(frame),
         }
     }
 
     fn unknown(&self, page: PageId) -> Error {
-        let count = self.pages.pool.page_count();
-        let path = self.pages.path().display();
+        let count = self.side.pool.page_count();
+        let path = self.side.path().display();
         Error::corrupt(page, format!("it does not exist: {path} has {count} pages"))
     }
 }
@@ -346,7 +322,7 @@ impl Reader for FileReader<'_> {
         if !renew && let Some(claim) = self.snapshot {
             return claim.commit;
         }
-        let claim = snapshots::take(&self.pages.shared, &self.hold.slot().snapshot, self.snapshot);
+        let claim = snapshots::take(&self.side.versions.shared, &self.hold.slot().snapshot, self.snapshot);
         self.snapshot = Some(claim);
         // What was read aside, or not compared, may be of before the snapshot.
         self.release();
@@ -359,7 +335,7 @@ impl Reader for FileReader<'_> {
         if !self.spill.is_empty() {
             self.spill.empty_into(&mut self.hold.slot().lane().spare);
         }
-        self.compares = self.pages.has_old_frames();
+        self.compares = self.side.has_old_frames();
     }
 
     fn pages_missed(&self) -> u64 {
@@ -370,7 +346,7 @@ impl Reader for FileReader<'_> {
 impl Drop for FileReader<'_> {
     fn drop(&mut self) {
         if let Some(claim) = self.snapshot.take() {
-            snapshots::give_back(&self.pages.shared, claim);
+            snapshots::give_back(&self.side.versions.shared, claim);
         }
         let slot = self.hold.slot();
         if self.spill.is_empty() && !slot.is_reading() {
@@ -380,9 +356,9 @@ impl Drop for FileReader<'_> {
         self.spill.empty_into(&mut lane.spare);
         let Some(ring) = lane.ring() else { return };
         while let Some((page, frame)) = ring.cancel_queued() {
-            self.pages.pool.abandon(page, frame);
+            self.side.pool.abandon(page, frame);
         }
-        self.pages.take_in(ring);
+        self.side.take_in(ring);
         slot.set_reading(ring.len() > 0);
     }
 }
@@ -440,13 +416,13 @@ mod tests {
     use pagehop_engine::{PageSink, Pages};
 
     use super::*;
-    use crate::pread::Source;
-    use crate::{FileSink, Io, OpenOptions};
+    use crate::disk::base_file::Source;
+    use crate::{IndexFile, Io, NewIndexFile, OpenOptions};
 
     /// 100 pages, and a file on which every read is refused.
-    fn pages(name: &str, io: Io) -> (FilePages, std::fs::File) {
+    fn pages(name: &str, io: Io) -> (IndexFile, std::fs::File) {
         let path = std::env::temp_dir().join(format!("pagehop-{name}-{io:?}-{}", std::process::id()));
-        let mut sink = FileSink::create(&path, true).unwrap();
+        let mut sink = NewIndexFile::create(&path, true).unwrap();
         for page in (1..100).chain([0]) {
             let mut body = [page as u8; BODY_BYTES];
             body[..8].copy_from_slice(b"PAGEHOP\0");
@@ -454,7 +430,7 @@ mod tests {
         }
         sink.finish().unwrap();
         let options = OpenOptions { cache_bytes: 0, direct: false, io, ..OpenOptions::default() };
-        let pages = FilePages::open(&path, &options).unwrap();
+        let pages = IndexFile::open(&path, &options).unwrap();
         let refusing = std::fs::File::options().write(true).open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
         (pages, refusing)
@@ -464,7 +440,7 @@ mod tests {
     fn a_refused_read_is_told_and_can_be_tried_again() {
         for io in [Io::Uring, Io::Pread] {
             let (mut pages, refusing) = pages("refused", io);
-            let readable = std::mem::replace(&mut pages.file.source, Source::Os(refusing));
+            let readable = std::mem::replace(&mut pages.read.versions.base.source, Source::Os(refusing));
             for _ in 0..200 {
                 let reader = pages.reader();
                 for page in 40..60 {
@@ -476,7 +452,7 @@ mod tests {
                     assert!(matches!(error, Error::Io { .. }), "{error}");
                 }
             }
-            pages.file.source = readable;
+            pages.read.versions.base.source = readable;
             let mut reader = pages.reader();
             for page in 0..100 {
                 assert_eq!(reader.finish(PageId(page)).unwrap()[100], page as u8);
@@ -489,7 +465,7 @@ mod tests {
     #[test]
     fn without_rings_pages_are_read_one_by_one() {
         let (pages, _) = pages("fallen", Io::Auto);
-        pages.uring.store(false, Ordering::Relaxed);
+        pages.read.uring.store(false, Ordering::Relaxed);
         assert_eq!(pages.io(), Io::Pread);
         let mut reader = pages.reader();
         for page in 0..100 {

@@ -1,25 +1,23 @@
 //! A transaction: pages of the writer's own until it commits.
 //!
-//! The first change of a page copies it. The copies are private: no reader sees them, and none reaches the disk
-//! before the commit does. Undoing is dropping them.
+//! The first change of a page copies it. The copies are private: no reader sees them, and none
+//! reaches the disk before the commit does. Undoing is dropping them.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
-use std::sync::MutexGuard;
-use std::sync::atomic::Ordering;
 
 use pagehop_engine::page::ChangeStep;
-use pagehop_engine::{
-    BODY_BYTES, Error, HOST_HEADER_BYTES, PAGE_BYTES, PageId, Pages, PagesMut, Reader, STEP_PAGES,
-};
+use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, PAGE_BYTES, PageId, PagesMut, Reader, STEP_PAGES};
 use pagehop_kernels::prefetch;
 
-use crate::file::FilePages;
+use crate::log::dirty::PageHasher;
+use crate::process::snapshots;
 use crate::reader::FileReader;
-use crate::snapshots;
-use crate::write::{PageHasher, State, Writer, ZEROS};
+use crate::write::Turn;
+
+static ZEROS: [u8; BODY_BYTES] = [0; BODY_BYTES];
 
 /// The body of a page, changed by a transaction.
 type Body = Box<[u8; BODY_BYTES]>;
@@ -41,12 +39,10 @@ impl Changes {
     }
 }
 
-/// A writer's changes to an index, which become visible and durable together with [`Transaction::commit`], or
-/// not at all. Dropping it undoes it.
+/// A writer's changes to an index, which become visible and durable together with
+/// [`Transaction::commit`], or not at all. Dropping it undoes it.
 pub struct Transaction<'p> {
-    pages: &'p FilePages,
-    writer: &'p Writer,
-    state: MutexGuard<'p, State>,
+    turn: Turn<'p>,
     changes: Changes,
     page_count: u32,
     oldest: OnceCell<u64>,
@@ -54,42 +50,32 @@ pub struct Transaction<'p> {
     copies: Vec<Body>,
 }
 
-impl FilePages {
-    /// Begins a transaction; waits for one that another thread has begun. If the log is longer than it should
-    /// be, a checkpoint comes first.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Argument`] if the index was not opened for writing, or by the parent of this process;
-    /// [`Error::Io`] if an earlier failure left the log in doubt, or the checkpoint fails.
-    pub fn begin(&self) -> Result<Transaction<'_>, Error> {
-        let writer = self.writer()?;
-        let mut state = writer.state();
-        state.check(self)?;
-        if state.end - state.start > writer.log_bytes {
-            self.checkpoint_of(writer, &mut state)?;
+impl<'p> Transaction<'p> {
+    pub(crate) fn begin(mut turn: Turn<'p>) -> Result<Self, Error> {
+        turn.check()?;
+        if turn.is_log_long() {
+            turn.checkpoint()?;
         }
-        let page_count = self.pool.page_count();
+        let page_count = turn.read.pool.page_count();
         let (changes, oldest) = (Changes::default(), OnceCell::new());
-        Ok(Transaction { pages: self, writer, state, changes, page_count, oldest, copies: Vec::new() })
+        Ok(Self { turn, changes, page_count, oldest, copies: Vec::new() })
     }
-}
 
-impl Transaction<'_> {
     /// Makes all changes visible to every reader, and durable as the index was opened to be.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the disk is full or the system refuses; nothing has changed then. If the system could
-    /// not say whether the log reached the disk, nothing can be committed until the index is opened again, and
-    /// the transaction may then turn out to be there.
+    /// [`Error::Io`] if the disk is full or the system refuses; nothing has changed then. If the
+    /// system could not say whether the log reached the disk, nothing can be committed until the
+    /// index is opened again, and the transaction may then turn out to be there.
     pub fn commit(mut self) -> Result<(), Error> {
         let committed = self.committed();
         if self.changes.bodies.is_empty() && self.page_count == committed {
             return Ok(());
         }
-        self.pages.writer()?;
-        // Page 0 is in every transaction: its log position is the highest in the file, and its identity.
+        self.turn.writer.check_process(self.turn.read)?;
+        // Page 0 is in every transaction: its log position is the highest in the file, and its
+        // identity.
         if self.changes.get(0).is_none() {
             self.step(&[PageId(0)], &mut |_| Ok(()))?;
         }
@@ -97,22 +83,21 @@ impl Transaction<'_> {
         let mut changed: Vec<u32> = self.changes.places.keys().copied().chain(allocated).collect();
         changed.sort_unstable();
         changed.rotate_left(1);
-        let covered = self.pages.shared.cover(self.page_count, true);
+        let covered = self.turn.read.versions.shared.cover(self.page_count, true);
         covered.map_err(|error| {
-            Error::io(format!("space for the table of changes of {}", self.pages.path().display()), error)
+            Error::io(format!("space for the table of changes of {}", self.turn.read.path().display()), error)
         })?;
 
         let commit = self.commit_number();
-        let (changes, state) = (&self.changes, &mut *self.state);
+        let changes = &self.changes;
         let body_of = |page| changes.get(page).unwrap_or(&ZEROS);
-        let entries = state.append(self.pages, &changed, self.page_count, body_of)?;
-        state.publish(self.pages, &entries, commit, self.page_count, body_of);
-        self.writer.commits.fetch_add(1, Ordering::Relaxed);
+        let entries = self.turn.append(&changed, self.page_count, body_of)?;
+        self.turn.publish(&entries, commit, self.page_count, body_of);
         Ok(())
     }
 
     fn committed(&self) -> u32 {
-        self.pages.pool.page_count()
+        self.turn.read.pool.page_count()
     }
 
     /// Copies the bodies of `pages`, as they are now, to the front of `copies`.
@@ -128,7 +113,7 @@ impl Transaction<'_> {
             } else if page.0 >= committed && page.0 < self.page_count {
                 copy.fill(0);
             } else {
-                let reader = reader.get_or_insert_with(|| FileReader::new(self.pages));
+                let reader = reader.get_or_insert_with(|| FileReader::new(self.turn.read));
                 copy.copy_from_slice(reader.finish(page)?);
             }
         }
@@ -138,11 +123,11 @@ impl Transaction<'_> {
     fn make_room(&self, pages: &[PageId]) -> Result<(), Error> {
         let more = pages.iter().filter(|page| self.changes.get(page.0).is_none()).count();
         let bytes = (self.changes.bodies.len() + more) as u64 * PAGE_BYTES as u64;
-        if bytes > self.writer.transaction_bytes {
-            return Err(Error::argument(format!(
+        if bytes > self.turn.writer.transaction_bytes {
+            return Err(Error::full(format!(
                 "one call may change {} bytes of pages (`transaction_bytes`), and this one needs more: change fewer \
                  rows per call; nothing has changed",
-                self.writer.transaction_bytes,
+                self.turn.writer.transaction_bytes,
             )));
         }
         Ok(())
@@ -163,7 +148,7 @@ impl PagesMut for Transaction<'_> {
         TransactionReader {
             changes: &self.changes,
             allocated: self.committed()..self.page_count,
-            reader: self.pages.reader(),
+            reader: FileReader::new(self.turn.read),
         }
     }
 
@@ -172,26 +157,26 @@ impl PagesMut for Transaction<'_> {
     }
 
     fn commit_number(&self) -> u64 {
-        self.state.end
+        self.turn.state.end
     }
 
     fn oldest_snapshot(&self) -> u64 {
         // It only grows, so the first answer stays true.
-        *self.oldest.get_or_init(|| snapshots::oldest(&self.pages.shared))
+        *self.oldest.get_or_init(|| snapshots::oldest(&self.turn.read.versions.shared))
     }
 
     fn allocate(&mut self, count: u32) -> Result<PageId, Error> {
         let first = self.page_count;
-        let most = self.pages.pool.capacity().min(u32::MAX - 1);
+        let most = self.turn.read.pool.capacity().min(u32::MAX - 1);
         match first.checked_add(count) {
             Some(pages) if pages <= most => {
                 self.page_count = pages;
                 Ok(PageId(first))
             }
-            _ => Err(Error::argument(format!(
+            _ => Err(Error::full(format!(
                 "{} has {first} pages and cannot have {count} more while it is open; close it and open it again, \
                  up to {} pages",
-                self.pages.path().display(),
+                self.turn.read.path().display(),
                 u32::MAX - 1,
             ))),
         }

@@ -1,56 +1,34 @@
-//! The writer's side: what it knows about the log, and how a commit gets into it and before everybody's eyes.
+//! The writer's side: what it knows about the log, how a commit gets into the log, and how it is
+//! shown to all readers.
+//!
+//! The order of a commit: the log exists and page 0 of the index names it, durably; the block is
+//! written and synced; the shared table and this process's cache get the new versions.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, PageId, Reader};
+use pagehop_engine::{Error, HOST_HEADER_BYTES, PageId, Reader};
 
-use crate::file::FilePages;
-use crate::header;
-use crate::log::Header;
+use crate::disk::base_file::PageBuffer;
+use crate::disk::storage::StorageFile;
+use crate::header::{self, LogTag, POSITION_END, SECTOR_BYTES};
 use crate::log::block::{self, BlockWriter, Entry, Written};
+use crate::log::dirty::{Dirty, note};
+use crate::log::log_file::Header;
 use crate::log::record::CHAIN_MAX;
-use crate::open::{Durability, OpenOptions};
+use crate::log::recover::Recovered;
+use crate::options::{Durability, OpenOptions};
+use crate::read_side::ReadSide;
 use crate::reader::FileReader;
-use crate::recover::{Recovered, note};
-use crate::storage::StorageFile;
 
 /// Frames that leave the table in one epoch of a commit.
 const RETIRED_AT_ONCE: usize = 64;
-
-/// Commit numbers are below this: rows keep 48 bits of them.
-const COMMIT_END: u64 = 1 << 48;
-
-pub(crate) static ZEROS: [u8; BODY_BYTES] = [0; BODY_BYTES];
-
-/// Pages with records in the log, and how many since the last image.
-pub(crate) type Dirty = HashMap<u32, u8, BuildHasherDefault<PageHasher>>;
-
-/// A quick hash of page numbers.
-#[derive(Default)]
-pub(crate) struct PageHasher(u64);
-
-impl Hasher for PageHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u32(u32::from(byte)));
-    }
-
-    fn write_u32(&mut self, page: u32) {
-        self.0 = (self.0 ^ u64::from(page)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
 
 /// What only the process that writes has.
 pub(crate) struct Writer {
     /// The index file, for checkpoints.
     pub(crate) index: Arc<dyn StorageFile>,
-    pub(crate) durability: Durability,
+    durability: Durability,
     pub(crate) log_bytes: u64,
     pub(crate) transaction_bytes: u64,
     state: Mutex<State>,
@@ -60,7 +38,14 @@ pub(crate) struct Writer {
     pub(crate) commits: AtomicU64,
 }
 
-/// What a transaction or a checkpoint has to itself.
+/// What one transaction or one checkpoint at a time has to itself.
+pub(crate) struct Turn<'p> {
+    pub(crate) read: &'p ReadSide,
+    pub(crate) writer: &'p Writer,
+    pub(crate) state: MutexGuard<'p, State>,
+}
+
+/// What the writer knows about the log.
 pub(crate) struct State {
     /// The log's header; `None` until the first commit makes the log.
     pub(crate) header: Option<Header>,
@@ -74,6 +59,8 @@ pub(crate) struct State {
     pub(crate) dirty: Dirty,
     /// Log position of page 0 in the index file.
     pub(crate) base_position: u64,
+    /// Whether page 0 in the index file says that commits in the log count.
+    pub(crate) names_log: bool,
     /// Why nothing can be committed any more.
     pub(crate) broken: Option<String>,
 }
@@ -89,6 +76,7 @@ impl Writer {
         let header = recovered.header;
         let reserved = header.as_ref().map_or(0, |header| header.offset(recovered.end.lsn));
         let state = State {
+            names_log: header.is_some(),
             header,
             start,
             end: recovered.end.lsn,
@@ -111,48 +99,76 @@ impl Writer {
         }
     }
 
-    /// The state, when nobody else has it.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        // A panic while something was half done is in `broken`.
+    /// Refuses the child of a fork: its parent has the turn.
+    pub(crate) fn check_process(&self, read: &ReadSide) -> Result<(), Error> {
+        if !read.versions.shared.is_forked() {
+            return Ok(());
+        }
+        let what = format!(
+            "{} was opened for writing before this process was forked, and its parent may be writing; \
+             open it again in this process",
+            read.path().display()
+        );
+        Err(Error::Forked { what })
+    }
+
+    /// The writer's turn; waits until the one before has ended.
+    pub(crate) fn turn<'p>(&'p self, read: &'p ReadSide) -> Turn<'p> {
+        Turn { read, writer: self, state: self.state() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic in the middle of a commit is in `broken`.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of commits in the log.
+    pub(crate) fn log_used_bytes(&self) -> u64 {
+        let state = self.state();
+        state.end - state.start
     }
 }
 
-impl State {
+impl Turn<'_> {
     /// # Errors
     ///
     /// [`Error::Io`] if an earlier failure left the log in doubt.
-    pub(crate) fn check(&self, pages: &FilePages) -> Result<(), Error> {
-        let path = pages.path().display();
-        if let Some(why) = &self.broken {
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let path = self.read.path().display();
+        if let Some(why) = &self.state.broken {
             let source = std::io::Error::other(format!("{why}; close the index and open it again"));
             return Err(Error::io(format!("change of {path}"), source));
         }
-        if self.end >= COMMIT_END {
-            return Err(Error::argument(format!("{path} has had too many commits; build it anew")));
+        if self.state.end >= POSITION_END {
+            return Err(Error::full(format!("{path} has had too many commits; build it again")));
         }
         Ok(())
     }
 
-    /// Writes one block with the new bodies of `changed`, and makes it durable if commits are to be. If that
-    /// fails, nothing has happened.
+    /// Whether the log is longer than it should be.
+    pub(crate) fn is_log_long(&self) -> bool {
+        self.state.end - self.state.start > self.writer.log_bytes
+    }
+
+    /// Writes one block with the new bodies of `changed`, and makes it durable if commits are to
+    /// be. If that fails, nothing has happened.
     pub(crate) fn append<'b>(
         &mut self,
-        pages: &FilePages,
         changed: &[u32],
         page_count: u32,
         body_of: impl Fn(u32) -> &'b [u8],
     ) -> Result<Vec<Entry>, Error> {
-        let writer = pages.writer.as_ref().expect("only a writer commits");
-        let header = self.header_or_new(pages)?;
-        let file = pages.log.existing()?;
-        let offset = header.offset(self.end);
-        let mut block = BlockWriter::new(&pages.log, Arc::clone(&file), self.end, offset, self.reserved);
-        let mut reader = FileReader::new(pages);
-        let committed = pages.pool.page_count();
+        let versions = &self.read.versions;
+        let header = self.header_or_new()?;
+        let file = versions.log.existing()?;
+        let offset = header.offset(self.state.end);
+        let mut block =
+            BlockWriter::new(&versions.log, Arc::clone(&file), self.state.end, offset, self.state.reserved);
+        let mut reader = FileReader::new(self.read);
+        let committed = self.read.pool.page_count();
         let mut entries = Vec::with_capacity(changed.len());
         for &page in changed {
-            let records = self.dirty.get(&page).copied().unwrap_or(0);
+            let records = self.state.dirty.get(&page).copied().unwrap_or(0);
             let old = if page < committed && records < CHAIN_MAX - 1 {
                 let old = reader.page(PageId(page))?;
                 Some((&old[HOST_HEADER_BYTES..], header::log_position(old)))
@@ -163,60 +179,102 @@ impl State {
             reader.release();
         }
         let broken = "an earlier commit may or may not have reached the disk";
-        self.broken = Some(broken.into());
-        let written = block.finish(page_count, self.checksum);
-        let synced = match (&written, writer.durability) {
-            (Ok(_), Durability::Commit) => file.sync().map_err(|error| pages.log.refused("sync", error)),
+        self.state.broken = Some(broken.into());
+        let written = block.finish(page_count, self.state.checksum);
+        let synced = match (&written, self.writer.durability) {
+            (Ok(_), Durability::Commit) => file.sync().map_err(|error| versions.log.refused("sync", error)),
             _ => Ok(()),
         };
-        // After a sync that failed, nobody knows what the disk has, not even after another that did not.
+        // After a sync that failed, it is unknown what the disk has, even after another that did
+        // not.
         let is_in_doubt = synced.is_err();
         let Written { length, checksum, reserved } = match synced.and(written) {
             Ok(written) => written,
             Err(error) => {
                 let is_erased = block::erase(&*file, offset).is_ok();
                 if is_erased && !is_in_doubt {
-                    self.broken = None;
+                    self.state.broken = None;
                 }
                 return Err(error);
             }
         };
-        self.broken = None;
-        (self.end, self.checksum, self.reserved) = (self.end + length, checksum, reserved);
-        writer.log_bytes_written.fetch_add(length, std::sync::atomic::Ordering::Relaxed);
+        self.state.broken = None;
+        (self.state.end, self.state.checksum, self.state.reserved) = (self.state.end + length, checksum, reserved);
+        self.writer.log_bytes_written.fetch_add(length, Ordering::Relaxed);
         Ok(entries)
     }
 
-    fn header_or_new(&mut self, pages: &FilePages) -> Result<Header, Error> {
-        if let Some(header) = &self.header {
-            return Ok(header.clone());
+    /// The header of a log whose commits count: a new log if there is none, named by page 0 of the
+    /// index.
+    fn header_or_new(&mut self) -> Result<Header, Error> {
+        let versions = &self.read.versions;
+        if self.state.header.is_some() && versions.log.is_removed() {
+            // What is written to it would be lost with this process. What it holds still goes into
+            // the index.
+            self.checkpoint()?;
         }
-        let header = Header {
-            identity: pages.identity,
-            sequence: 1,
-            start: self.start,
-            base_pages: pages.shared.base_pages(),
-            base_position: self.base_position,
+        let header = match &self.state.header {
+            Some(header) => header.clone(),
+            None => self.new_log()?,
         };
-        pages.log.create(&header)?;
-        self.reserved = 0;
-        self.header = Some(header.clone());
+        if !self.state.names_log {
+            // The log is on the disk already, and the commit not yet: a loss of power finds both or
+            // neither.
+            self.name_log(header.tag)?;
+            self.state.names_log = true;
+        }
         Ok(header)
     }
 
-    /// Shows everybody what [`State::append`] wrote.
+    fn new_log(&mut self) -> Result<Header, Error> {
+        let versions = &self.read.versions;
+        let header = Header {
+            identity: versions.identity,
+            tag: header::new_log_tag(0),
+            sequence: 1,
+            start: self.state.start,
+            base_pages: versions.shared.base_pages(),
+            base_position: self.state.base_position,
+        };
+        versions.log.create(&header)?;
+        self.state.reserved = 0;
+        self.state.header = Some(header.clone());
+        Ok(header)
+    }
+
+    /// Says on page 0 of the index file, durably, that the commits in the log with this `tag`
+    /// count; 0 for none. Only the first sector is written, which a disk writes whole or not at
+    /// all.
+    pub(crate) fn name_log(&self, tag: LogTag) -> Result<(), Error> {
+        let mut buffer = PageBuffer::new();
+        match self.read.versions.base.read(PageId(0), &mut buffer.0) {
+            Ok(()) => {}
+            // A checkpoint tore it: the log counts until another has made it whole.
+            Err(Error::Corrupt { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        header::set_log_tag(&mut buffer.0, tag);
+        let index = &self.writer.index;
+        let written = index.write_all_at(&buffer.0[..SECTOR_BYTES], 0).and_then(|()| index.sync());
+        written.map_err(|error| {
+            Error::io(format!("write of the header of page 0 of {}", self.read.path().display()), error)
+        })
+    }
+
+    /// Shows all readers what [`Turn::append`] wrote.
     pub(crate) fn publish<'b>(
         &mut self,
-        pages: &FilePages,
         entries: &[Entry],
         commit: u64,
         page_count: u32,
         body_of: impl Fn(u32) -> &'b [u8],
     ) {
-        let (pool, shared) = (&pages.pool, &pages.shared);
+        let (pool, versions) = (&self.read.pool, &self.read.versions);
+        let shared = &versions.shared;
         pool.grow(page_count);
         let mut left = Vec::with_capacity(RETIRED_AT_ONCE);
-        // New pages come first, page 0 last: whoever sees a page finds all that it speaks of.
+        // New pages come first, page 0 last: a reader that sees a page finds all pages that it
+        // names.
         let committed = shared.page_count();
         let (new, old): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(|entry| entry.page >= committed);
         for (at, entry) in new.iter().chain(&old).enumerate() {
@@ -227,16 +285,17 @@ impl State {
             let frame = pool.take().map(|mut frame| {
                 let bytes = pool.frames().bytes_mut(&mut frame);
                 bytes[HOST_HEADER_BYTES..].copy_from_slice(body_of(entry.page));
-                header::stamp(PageId(entry.page), entry.lsn, pages.identity, bytes);
+                header::stamp(PageId(entry.page), entry.lsn, versions.identity, bytes);
                 frame
             });
             pool.replace(entry.page, frame, &mut left);
             if left.len() == RETIRED_AT_ONCE {
                 pool.retire(left.drain(..));
             }
-            note(&mut self.dirty, entry.page, entry.kind);
+            note(&mut self.state.dirty, entry.page, entry.kind);
         }
         pool.retire(left);
         shared.publish(commit);
+        self.writer.commits.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -193,7 +193,7 @@ fn what_was_started_and_dropped_is_there_for_the_next() {
 }
 
 #[test]
-fn a_reader_that_pauses_holds_up_nobody() {
+fn a_reader_that_pauses_holds_up_no_other() {
     fn expect_send<T: Send>(_: &T) {}
     let scratch = Scratch::new("pauses");
     let path = scratch.path("pages");
@@ -233,7 +233,7 @@ fn a_reader_that_pauses_holds_up_nobody() {
 }
 
 #[test]
-fn a_forgotten_reader_blocks_nobody() {
+fn a_forgotten_reader_blocks_no_other() {
     let scratch = Scratch::new("forgotten");
     let path = scratch.path("pages");
     write_pages(&path, 300);

@@ -1,4 +1,5 @@
-//! Files that are not what they should be: a clear error that names the page, then business as usual.
+//! Files that are not what they should be: a clear error that names the page, then business as
+//! usual.
 
 mod support;
 
@@ -7,7 +8,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 use pagehop_engine::{BODY_BYTES, Error, PAGE_BYTES, PageId, Pages, Reader};
-use pagehop_store::{FilePages, OpenOptions};
+use pagehop_store::{IndexFile, OpenOptions};
 use support::{Scratch, expect_body, flip, misdirect, open, ways, write_pages};
 
 const COUNT: u32 = 100;
@@ -47,7 +48,7 @@ fn errors_of(path: &Path, page: u32) -> Vec<String> {
 
 #[track_caller]
 fn open_error(path: &Path) -> Error {
-    let errors = ways(1 << 20).map(|options| FilePages::open(path, &options).err().expect("an error"));
+    let errors = ways(1 << 20).map(|options| IndexFile::open(path, &options).err().expect("an error"));
     let [first, .., last] = errors;
     assert_eq!(first.to_string(), last.to_string());
     first
@@ -73,7 +74,7 @@ fn a_flipped_byte_of_page_0_is_corrupt_at_open() {
     write_pages(&path, 2);
     for byte in 0..PAGE_BYTES {
         flip(&path, 0, byte);
-        let error = FilePages::open(&path, &OpenOptions::default()).err().expect("an error");
+        let error = IndexFile::open(&path, &OpenOptions::default()).err().expect("an error");
         assert!(matches!(error, Error::Corrupt { page: PageId(0), .. }), "byte {byte}: {error}");
         flip(&path, 0, byte);
     }
@@ -159,13 +160,13 @@ fn a_newer_page_header_is_named() {
     let file = File::options().read(true).write(true).open(&path).unwrap();
     let mut bytes = [0; PAGE_BYTES];
     file.read_exact_at(&mut bytes, 0).unwrap();
-    bytes[16] = 2;
+    bytes[16] = 3;
     let checksum = slow_crc32c(&bytes[4..]).to_le_bytes();
     bytes[..4].copy_from_slice(&checksum);
     file.write_all_at(&bytes, 0).unwrap();
     let error = open_error(&path);
     assert!(matches!(error, Error::Format { .. }), "{error}");
-    assert!(error.to_string().contains("version 2"), "{error}");
+    assert!(error.to_string().contains("version 3"), "{error}");
 }
 
 /// CRC-32C bit by bit, from its definition.

@@ -9,10 +9,10 @@ use std::process::Command;
 use std::sync::Arc;
 
 use pagehop_engine::{PageId, Pages, PagesMut, Reader};
-use pagehop_store::{FilePages, OpenOptions};
+use pagehop_store::{IndexFile, OpenOptions};
 use support::{Random, Scratch, expect_body, open, ways, write_pages};
 
-fn read_some(pages: &FilePages, seed: u64) {
+fn read_some(pages: &IndexFile, seed: u64) {
     let mut random = Random(seed);
     for _ in 0..100 {
         let mut reader = pages.reader();
@@ -47,8 +47,8 @@ fn parent_and_child_both_go_on() {
         let search =
             move || std::panic::catch_unwind(|| read_some(&theirs, 2)).map_err(|_| Error::other("panicked"));
         let mut command = Command::new("true");
-        // SAFETY: no other thread uses `pages`, so the child finds its locks free; glibc's allocator
-        // works after a fork.
+        // SAFETY: no other thread uses `pages`, so the child finds its locks free; glibc's
+        // allocator works after a fork.
         unsafe { command.pre_exec(search) };
         assert!(command.status().expect("the child read its pages").success());
 
@@ -60,13 +60,38 @@ fn parent_and_child_both_go_on() {
 }
 
 #[test]
+fn a_child_that_lives_on_keeps_no_writer_out() {
+    use std::io::{Read, Write};
+    let scratch = Scratch::new("fork-lives");
+    let path = scratch.path("pages");
+    write_pages(&path, 100);
+    let writing = OpenOptions { write: true, ..OpenOptions::default() };
+    let pages = open(&path, &writing);
+    let (mut end, mut says_so) = std::io::pipe().unwrap();
+    // SAFETY: the child reads a pipe and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let _ = end.read(&mut [0]);
+        // SAFETY: ends the child without running anything of the parent's.
+        unsafe { libc::_exit(0) };
+    }
+    assert!(IndexFile::open(&path, &writing).is_err());
+    pages.close().unwrap();
+    open(&path, &writing).close().unwrap();
+    assert_eq!(scratch.names(), ["pages"]);
+    says_so.write_all(&[1]).unwrap();
+    // SAFETY: `child` is a child of this process that nothing else waits for.
+    assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+}
+
+#[test]
 fn the_child_of_a_writer_reads_and_does_not_write() {
     let scratch = Scratch::new("fork-writer");
     let path = scratch.path("pages");
     write_pages(&path, 1000);
     for options in ways(64 * 8192) {
         let pages = Arc::new(open(&path, &OpenOptions { write: true, ..options }));
-        let change = |pages: &FilePages| {
+        let change = |pages: &IndexFile| {
             let mut transaction = pages.begin()?;
             transaction.step(&[PageId(7)], &mut |bodies| {
                 bodies[0][8000] ^= 1;

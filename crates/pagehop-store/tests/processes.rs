@@ -1,4 +1,5 @@
-//! One process that writes and others that read: commits are seen, snapshots are kept, the dead hold nothing.
+//! One process that writes and others that read: commits are seen, snapshots are kept, the dead
+//! hold nothing.
 //!
 //! This program runs itself as the other process, which does what lines on its input say.
 
@@ -10,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pagehop_engine::{Error, PageId, Pages, PagesMut, Reader};
-use pagehop_store::{FilePages, FileSink, Io, OpenOptions};
+use pagehop_store::{IndexFile, Io, NewIndexFile, OpenOptions};
 use support::{Random, Scratch, body_of, expect_body, open, write_pages};
 
 /// The path of the index, for a child.
@@ -31,7 +32,7 @@ fn fill(transaction: &mut impl PagesMut, page: u32, version: u8) {
 }
 
 /// Puts `version` all over the first `COUNT` pages but 0, in one commit, and adds a page.
-fn commit(pages: &FilePages, version: u8) {
+fn commit(pages: &IndexFile, version: u8) {
     let mut transaction = pages.begin().unwrap();
     for page in 1..COUNT {
         fill(&mut transaction, page, version);
@@ -46,8 +47,9 @@ fn commit(pages: &FilePages, version: u8) {
     transaction.commit().unwrap();
 }
 
-/// Looks at every page: the versions found are `at_least` that, and no page is of two. The newest found.
-fn look(pages: &FilePages, reader: &mut impl Reader, at_least: u8) -> u8 {
+/// Looks at every page: the versions found are `at_least` that, and no page is of two. The newest
+/// found.
+fn look(pages: &IndexFile, reader: &mut impl Reader, at_least: u8) -> u8 {
     let mut newest = 0;
     for page in 1..COUNT {
         let body = reader.finish(PageId(page)).unwrap();
@@ -122,7 +124,7 @@ impl Other {
 #[test]
 fn child_does_what_it_is_told() {
     let Some(path) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
-    let mut pages: Option<FilePages> = None;
+    let mut pages: Option<IndexFile> = None;
     let mut held: Vec<u64> = Vec::new();
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
@@ -131,7 +133,7 @@ fn child_does_what_it_is_told() {
         let answer = match order {
             "open" | "write" => {
                 let options = OpenOptions { write: order == "write", cache_bytes: 4 << 20, ..writing() };
-                match FilePages::open(&path, &options) {
+                match IndexFile::open(&path, &options) {
                     Ok(opened) => {
                         pages = Some(opened);
                         "open".into()
@@ -172,7 +174,7 @@ fn child_does_what_it_is_told() {
 }
 
 /// Looks until version `until` is there.
-fn hammer(pages: &FilePages, until: u8) -> String {
+fn hammer(pages: &IndexFile, until: u8) -> String {
     let (mut seen, mut rounds) = (0, 0_u64);
     while seen < until {
         let mut reader = pages.reader();
@@ -191,7 +193,8 @@ fn hammer(pages: &FilePages, until: u8) -> String {
             }
         }
         drop(reader);
-        // Whatever version a page had, the next snapshot has all of it but the commit that was on its way.
+        // Whatever version a page had, the next snapshot has all of it but the commit that was on
+        // its way.
         seen = newest.saturating_sub(1);
         if newest == until {
             break;
@@ -225,7 +228,7 @@ fn a_reader_process_sees_each_commit_of_a_writer_process() {
         }
     }
     pages.close().unwrap();
-    assert_eq!(scratch.names(), ["items", "items-log", "items-shared"], "somebody is still there");
+    assert_eq!(scratch.names(), ["items", "items-log", "items-shared"], "a process is still there");
     assert_eq!(other.ask("look 39"), "39");
     assert_eq!(other.ask("close"), "closed");
     assert_eq!(scratch.names(), ["items"]);
@@ -269,8 +272,8 @@ fn there_is_one_writer() {
     let path = scratch.path("items");
     version_0(&path);
     let pages = open(&path, &writing());
-    let error = FilePages::open(&path, &writing()).err().expect("an error");
-    assert!(matches!(error, Error::Argument { .. }), "{error}");
+    let error = IndexFile::open(&path, &writing()).err().expect("an error");
+    assert!(matches!(error, Error::Busy { .. }), "{error}");
     assert!(
         error.to_string().contains("another process is writing") && error.to_string().contains("items"),
         "{error}"
@@ -284,7 +287,7 @@ fn there_is_one_writer() {
         "{error}"
     );
 
-    let mut sink = FileSink::create(&path, true).unwrap();
+    let mut sink = NewIndexFile::create(&path, true).unwrap();
     (1..5)
         .chain([0])
         .for_each(|page| pagehop_engine::PageSink::write(&mut sink, PageId(page), &body_of(page)).unwrap());
@@ -299,8 +302,8 @@ fn there_is_one_writer() {
 }
 
 #[test]
-fn an_index_that_is_built_anew_loses_its_log() {
-    let scratch = Scratch::new("anew");
+fn an_index_that_is_built_again_loses_its_log() {
+    let scratch = Scratch::new("again");
     let path = scratch.path("items");
     version_0(&path);
     let pages = open(&path, &writing());
@@ -400,7 +403,7 @@ fn a_directory_that_cannot_be_written_is_read_with_its_log() {
             assert_eq!(other.ask("look 1"), "1");
             let refused = other.ask("write");
             assert!(refused.contains("for writing: Read-only file system"), "{refused}");
-            // It is not told of what comes, but finds it when the log moves away under it.
+            // It is not notified of commits, but finds them when the log has moved on.
             let pages = open(&path, &writing());
             pages.checkpoint().unwrap();
             commit(&pages, 2);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pagehop_engine::{Error, PageId, PageSink, Pages, Reader};
-use pagehop_store::{FileSink, OpenOptions};
+use pagehop_store::{NewIndexFile, OpenOptions};
 use support::{Scratch, body_of, expect_body, open, write_pages};
 
 /// Says to this program, run again as a child, what it is to do.
@@ -20,7 +20,7 @@ fn child(test: &str, path: &Path) -> Command {
     command
 }
 
-fn write_some(sink: &mut FileSink, pages: u32) {
+fn write_some(sink: &mut NewIndexFile, pages: u32) {
     for page in 1..pages {
         sink.write(PageId(page), &body_of(page)).unwrap();
     }
@@ -31,13 +31,13 @@ fn nothing_is_left_of_an_unfinished_build() {
     let scratch = Scratch::new("unfinished");
     let path = scratch.path("items.pagehop");
     for pages in [1, 2, 1000] {
-        let mut sink = FileSink::create(&path, false).unwrap();
+        let mut sink = NewIndexFile::create(&path, false).unwrap();
         write_some(&mut sink, pages);
         assert!(!path.exists());
         drop(sink);
         assert_eq!(scratch.names(), [""; 0]);
 
-        let mut sink = FileSink::create(&path, false).unwrap();
+        let mut sink = NewIndexFile::create(&path, false).unwrap();
         write_some(&mut sink, pages);
         let error = sink.finish().unwrap_err();
         assert!(error.to_string().contains("page 0"), "{error}");
@@ -50,7 +50,7 @@ fn the_old_file_stays_until_the_new_one_is_whole() {
     let scratch = Scratch::new("old-stays");
     let path = scratch.path("items.pagehop");
     write_pages(&path, 5);
-    let mut sink = FileSink::create(&path, true).unwrap();
+    let mut sink = NewIndexFile::create(&path, true).unwrap();
     write_some(&mut sink, 300);
     sink.write(PageId(0), &body_of(0)).unwrap();
     assert_eq!(open(&path, &OpenOptions::default()).page_count(), 5);
@@ -64,13 +64,13 @@ fn what_exists_is_overwritten_only_if_that_is_meant() {
     let scratch = Scratch::new("exists");
     let path = scratch.path("notes.txt");
     fs::write(&path, "dear diary").unwrap();
-    let error = FileSink::create(&path, false).err().expect("an error");
+    let error = NewIndexFile::create(&path, false).err().expect("an error");
     assert!(matches!(error, Error::Argument { .. }), "{error}");
     assert!(error.to_string().contains("notes.txt exists"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"dear diary");
 
     for overwrite in [false, true] {
-        let error = FileSink::create(&scratch.path("."), overwrite).err().expect("an error");
+        let error = NewIndexFile::create(&scratch.path("."), overwrite).err().expect("an error");
         assert!(error.to_string().contains("not a file"), "{error}");
     }
 }
@@ -79,7 +79,7 @@ fn what_exists_is_overwritten_only_if_that_is_meant() {
 fn a_file_that_appears_during_the_build_is_kept() {
     let scratch = Scratch::new("appears");
     let path = scratch.path("items.pagehop");
-    let mut sink = FileSink::create(&path, false).unwrap();
+    let mut sink = NewIndexFile::create(&path, false).unwrap();
     sink.write(PageId(0), &body_of(0)).unwrap();
     fs::write(&path, "mine").unwrap();
     let error = sink.finish().unwrap_err();
@@ -115,7 +115,7 @@ fn permissions_of_the_old_file_stay() {
 fn pages_out_of_order_are_refused() {
     let scratch = Scratch::new("order");
     let path = scratch.path("items.pagehop");
-    let mut sink = FileSink::create(&path, false).unwrap();
+    let mut sink = NewIndexFile::create(&path, false).unwrap();
     write_some(&mut sink, 3);
     for page in [1, 2, 4, u32::MAX] {
         let error = sink.write(PageId(page), &body_of(page)).unwrap_err();
@@ -134,17 +134,17 @@ fn pages_out_of_order_are_refused() {
 #[test]
 fn a_place_that_cannot_be_written_says_why() {
     let scratch = Scratch::new("places");
-    let error = FileSink::create(&scratch.path("none/items.pagehop"), false).err().expect("an error");
+    let error = NewIndexFile::create(&scratch.path("none/items.pagehop"), false).err().expect("an error");
     assert!(error.to_string().contains("items.pagehop: No such file"), "{error}");
     fs::write(scratch.path("file"), "").unwrap();
-    let error = FileSink::create(&scratch.path("file/items.pagehop"), false).err().expect("an error");
+    let error = NewIndexFile::create(&scratch.path("file/items.pagehop"), false).err().expect("an error");
     assert!(error.to_string().contains("items.pagehop: Not a directory"), "{error}");
     for name in ["/proc/items.pagehop", "/sys/items.pagehop"] {
-        let error = FileSink::create(Path::new(name), false).err().expect("an error");
+        let error = NewIndexFile::create(Path::new(name), false).err().expect("an error");
         assert!(matches!(error, Error::Io { .. }) && error.to_string().contains(name), "{error}");
     }
     for name in ["", "/", ".."] {
-        FileSink::create(Path::new(name), true).err().expect("an error");
+        NewIndexFile::create(Path::new(name), true).err().expect("an error");
     }
 }
 
@@ -154,7 +154,7 @@ fn child_builds_for_ever() {
     let Some(path) = std::env::var_os(CHILD).map(PathBuf::from) else {
         return;
     };
-    let mut sink = FileSink::create(&path, true).unwrap();
+    let mut sink = NewIndexFile::create(&path, true).unwrap();
     for page in 1.. {
         sink.write(PageId(page), &body_of(page)).unwrap();
         if page % 256 == 0 {
@@ -194,14 +194,14 @@ fn child_fills_the_disk() {
     };
     write_pages(&path, 10);
     for attempt in 0..3 {
-        let mut sink = FileSink::create(&path, true).unwrap();
+        let mut sink = NewIndexFile::create(&path, true).unwrap();
         let error = (1..10_000).find_map(|page| sink.write(PageId(page), &body_of(page)).err()).unwrap();
-        assert!(matches!(error, Error::Io { .. }), "{error}");
+        assert!(matches!(error, Error::Full { .. }), "{error}");
         assert!(error.to_string().contains("items.pagehop: No space left on device"), "{error}");
         if attempt > 0 {
             drop(sink);
         } else {
-            // Whoever overlooks that does not get a file with holes.
+            // A caller that overlooks that does not get a file with holes.
             let _ = sink.write(PageId(0), &body_of(0));
             sink.finish().unwrap_err();
         }

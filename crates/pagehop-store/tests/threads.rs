@@ -1,4 +1,5 @@
-//! Many threads on a cache that is far too small, each looking at its guards while the others evict.
+//! Many threads on a cache that is far too small, each looking at its guards while the others
+//! evict.
 
 mod support;
 
@@ -9,7 +10,7 @@ use support::{Random, Scratch, expect_body, expect_whole, open, ways, write_page
 
 const COUNT: u32 = 3000;
 
-fn hammer(pages: &pagehop_store::FilePages, seed: u64, until: Instant) -> u64 {
+fn hammer(pages: &pagehop_store::IndexFile, seed: u64, until: Instant) -> u64 {
     let mut random = Random(seed);
     let mut searches = 0;
     while Instant::now() < until {

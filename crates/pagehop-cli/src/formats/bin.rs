@@ -1,7 +1,7 @@
 //! The big-ann-benchmarks formats: .fbin, .u8bin, .i8bin and .ibin.
 //!
-//! Two 32-bit numbers, rows and width, then the rows. A .ibin of true neighbors may go on with their
-//! distances, one float32 for each id.
+//! Two 32-bit numbers, rows and width, then the rows. A .ibin of true neighbors may go on with
+//! their distances, one float32 for each id.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,6 +9,7 @@ use std::path::Path;
 use pagehop_engine::Error;
 
 use super::layout::refuse;
+use super::reading::read_exact;
 use super::{Element, Layout};
 
 /// The layout of a file of `element`s that is `file_bytes` long.
@@ -22,9 +23,9 @@ pub(crate) fn layout(
     if file_bytes < header.len() as u64 {
         return refuse(path, format!("it has {file_bytes} bytes, the header alone needs {}", header.len()));
     }
-    super::read_exact(path, file, &mut header)?;
+    read_exact(path, file, &mut header)?;
     let [rows, width] = [0, 4].map(|at| {
-        let bytes = header[at..at + 4].try_into().expect("four bytes were asked for");
+        let bytes = header[at..at + 4].try_into().expect("the range is four bytes long");
         u64::from(u32::from_le_bytes(bytes))
     });
     let layout = Layout { header_bytes: 8, rows, width, prefixed: false, element };

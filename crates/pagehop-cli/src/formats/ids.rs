@@ -1,4 +1,4 @@
-//! Row ids: a .npy column of integers, or text with one number on each line.
+//! Row ids: a .npy column of integers, or text with one number per line.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use pagehop_engine::Error;
 
 use super::layout::refuse;
-use super::table::{cannot, open_regular};
+use super::reading::{cannot, open_regular};
 use super::{Element, Shape, Table};
 
 /// Longest line of a text file that is read: more than any number has.
@@ -55,7 +55,7 @@ impl Ids {
         }
     }
 
-    /// Goes on at id number `row`, which is at most the number of ids.
+    /// Continues at id number `row`, which is at most the number of ids.
     pub(super) fn go_to(&mut self, row: u64) -> Result<(), Error> {
         match self {
             Self::Column { table, wide, taken } => {

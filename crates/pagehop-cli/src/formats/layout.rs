@@ -1,4 +1,4 @@
-//! Where the rows of a file lie. Each format's header comes down to this.
+//! Where the rows of a file lie: what the header of each format says.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::Element;
 
 /// Most components a vector may have.
 const DIM_MAX: u64 = 4096;
-/// Most ids in a row: more would make a row a burden on memory.
+/// Most ids in a row, which bounds the memory for one.
 const IDS_PER_ROW_MAX: u64 = 1 << 20;
 
 /// Rows of equal size, one after the other.

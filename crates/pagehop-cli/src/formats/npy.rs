@@ -1,7 +1,7 @@
 //! NumPy's .npy, versions 1 to 3: a header that is a Python dictionary, then the numbers.
 //!
-//! `\x93NUMPY`, two version bytes, the length of the dictionary (16 bits in version 1, else 32), and
-//! for example `{'descr': '<f4', 'fortran_order': False, 'shape': (60000, 784), }`.
+//! `\x93NUMPY`, two version bytes, the length of the dictionary (16 bits in version 1, else 32),
+//! and for example `{'descr': '<f4', 'fortran_order': False, 'shape': (60000, 784), }`.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,10 +9,11 @@ use std::path::Path;
 use pagehop_engine::Error;
 
 use super::layout::refuse;
-use super::{Element, Layout, read_exact};
+use super::reading::read_exact;
+use super::{Element, Layout};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
-/// Longest dictionary that is believed; NumPy's own stay below 200 bytes for plain arrays.
+/// Longest dictionary that is accepted, in bytes; NumPy's own stay below 200 for plain arrays.
 const DICTIONARY_BYTES_MAX: u64 = 1 << 16;
 
 /// Dimensions an array must have.
@@ -236,7 +237,7 @@ impl<'t> Parser<'t> {
         let rest = self.rest.trim_start();
         let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let (digits, rest) = rest.split_at(end);
-        // Python 2 wrote an L behind long numbers.
+        // Python 2 wrote an L after long numbers.
         self.rest = rest.strip_prefix('L').unwrap_or(rest);
         if digits.is_empty() {
             return Err(format!("a number is missing before {:?}", start_of(rest)));

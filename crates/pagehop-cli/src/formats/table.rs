@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use pagehop_engine::Error;
 
-use super::layout::refuse;
-use super::{Element, Format, Layout, Shape, bin, npy, read_exact, vecs};
+use super::format::Format;
+use super::reading::{cannot, open_regular, read_exact};
+use super::{Element, Layout, Shape, bin, npy, vecs};
 
 /// Bytes that are read at once, or one row if that is more.
 const CHUNK_BYTES: u64 = 4 << 20;
@@ -69,12 +70,12 @@ impl<R: Read + Seek> Table<R> {
         self.next_row
     }
 
-    /// Begins again at the first row.
+    /// Returns to the first row.
     pub(crate) fn rewind(&mut self) -> Result<(), Error> {
         self.go_to(0)
     }
 
-    /// Goes on at `row`, which is at most the number of rows.
+    /// Continues at `row`, which is at most the number of rows.
     pub(crate) fn go_to(&mut self, row: u64) -> Result<(), Error> {
         self.next_row = row;
         let before = self.row_bytes() * row;
@@ -84,8 +85,8 @@ impl<R: Read + Seek> Table<R> {
         }
     }
 
-    /// Reads the next rows and appends their numbers to `out` through `convert`. Gives the number of
-    /// the first row and how many there are; none at the end.
+    /// Reads the next rows and appends their numbers to `out` through `convert`. Gives the number
+    /// of the first row and how many there are; none at the end.
     pub(crate) fn next_rows<T>(
         &mut self,
         out: &mut Vec<T>,
@@ -123,20 +124,4 @@ impl<R: Read + Seek> Table<R> {
     fn row_bytes(&self) -> u64 {
         self.layout.row_bytes().expect("the length of the file was checked")
     }
-}
-
-/// Opens a regular file: anything else cannot be read twice, or would wait forever.
-pub(super) fn open_regular(path: &Path) -> Result<File, Error> {
-    let metadata = std::fs::metadata(path).map_err(|error| cannot("open", path, error))?;
-    if metadata.is_dir() {
-        return refuse(path, "it is a directory, not a file");
-    }
-    if !metadata.is_file() {
-        return refuse(path, "it is not a regular file, and it is read more than once; save it first");
-    }
-    File::open(path).map_err(|error| cannot("open", path, error))
-}
-
-pub(super) fn cannot(verb: &str, path: &Path, source: std::io::Error) -> Error {
-    Error::io(format!("cannot {verb} {}", path.display()), source)
 }

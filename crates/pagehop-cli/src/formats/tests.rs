@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::Cursor;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use pagehop_engine::VectorSource;
+use pagehop_engine::{Error, VectorSource};
 use proptest::prelude::*;
 
+use super::format::Format;
 use super::*;
 
 const FORMATS: [(&str, Format); 8] = [

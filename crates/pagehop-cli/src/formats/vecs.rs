@@ -9,6 +9,7 @@ use std::path::Path;
 use pagehop_engine::Error;
 
 use super::layout::refuse;
+use super::reading::read_exact;
 use super::{Element, Layout};
 
 /// The layout of a file of `element`s that is `file_bytes` long.
@@ -22,7 +23,7 @@ pub(crate) fn layout(
     if file_bytes < prefix.len() as u64 {
         return refuse(path, format!("it has {file_bytes} bytes, not even one row"));
     }
-    super::read_exact(path, file, &mut prefix)?;
+    read_exact(path, file, &mut prefix)?;
     let width = i32::from_le_bytes(prefix);
     let Ok(width) = u64::try_from(width) else {
         return refuse(path, format!("its first row says that it has {width} numbers"));

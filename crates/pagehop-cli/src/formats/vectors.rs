@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use pagehop_engine::index::EachChunk;
-use pagehop_engine::{Error, VectorSource};
+use pagehop_engine::{EachChunk, Error, VectorSource};
 
 use super::ids::Ids;
 use super::{Element, Shape, Table};
@@ -26,7 +25,7 @@ pub(crate) struct Chunk<'v> {
 }
 
 impl Vectors {
-    /// Opens the vectors of `path`; without a file of `ids` a row's number is its id.
+    /// Opens the vectors of `path`; without a file of `ids`, the id of a row is its position.
     pub(crate) fn open(path: &Path, ids: Option<&Path>) -> Result<Self, Error> {
         let table = Table::open(path, Shape::Matrix)?;
         table.layout().check_vectors(path)?;
@@ -62,7 +61,7 @@ impl Vectors {
         self.chunk(first, count)
     }
 
-    /// Goes on at vector `row`, which is at most the number of vectors.
+    /// Continues at vector `row`, which is at most the number of vectors.
     pub(crate) fn go_to(&mut self, row: u64) -> Result<(), Error> {
         self.table.go_to(row)?;
         self.ids.as_mut().map_or(Ok(()), |ids| ids.go_to(row))

@@ -3,7 +3,7 @@
 use crate::support::{Folder, unchanged, vectors};
 
 #[test]
-fn wrong_words_are_refused_with_code_2() {
+fn wrong_arguments_are_refused_with_code_2() {
     let folder = Folder::new();
     for (line, expected) in [
         ("build", "<VECTORS>"),
@@ -24,7 +24,7 @@ fn wrong_words_are_refused_with_code_2() {
         ("search i q.npy --recall 0", "above 0 and at most 1"),
         ("search i q.npy --recall 1.1", "above 0 and at most 1"),
         ("search i q.npy --recall 0.9 --slack 0.1", "cannot be used with"),
-        ("recall i --recall 1", "above 0 and below 1"),
+        ("recall i --recall 1.5", "above 0 and at most 1"),
         ("recall i --samples 0", "from 1 to"),
         ("recall i --samples 5 --queries q.npy", "cannot be used with"),
         ("calibrate", "<INDEX>"),
@@ -73,7 +73,7 @@ fn help_and_version_go_to_standard_output() {
 }
 
 #[test]
-fn files_that_are_not_there_are_named() {
+fn missing_files_are_named() {
     let folder = Folder::new();
     folder.fbin("v.fbin", &vectors(10, 4, 1));
     folder.write("ids.txt", "1\n");
@@ -99,7 +99,7 @@ fn files_that_are_not_there_are_named() {
 }
 
 #[test]
-fn what_is_there_is_not_overwritten_unasked() {
+fn a_file_is_overwritten_only_with_the_option() {
     let folder = Folder::new();
     let v = folder.fbin("v.fbin", &vectors(10, 4, 1));
     let precious = folder.write("precious", "not to be lost");

@@ -1,4 +1,5 @@
-//! Changes that cannot be, or are cut short: a clear error, and every row either there or not.
+//! Changes that are refused or interrupted: a clear error, and each row is added completely or not
+//! at all.
 
 use std::fs;
 use std::process::Command;
@@ -14,7 +15,7 @@ fn folder_with(rows: usize) -> Folder {
 }
 
 #[test]
-fn another_dimension_is_said_before_anything_is_written() {
+fn another_dimension_is_refused_before_anything_is_written() {
     let folder = folder_with(300);
     folder.fbin("wide.fbin", &vectors(50, 17, 1));
     let before = fs::read(folder.path("i")).unwrap();
@@ -25,7 +26,7 @@ fn another_dimension_is_said_before_anything_is_written() {
 }
 
 #[test]
-fn a_row_that_cannot_be_placed_is_named_and_those_before_it_stay() {
+fn an_invalid_row_is_named_and_earlier_batches_stay() {
     let folder = folder_with(300);
     let mut items = vectors(1000, 16, 2);
     items[777][3] = f32::NAN;
@@ -35,13 +36,13 @@ fn a_row_that_cannot_be_placed_is_named_and_those_before_it_stay() {
     assert!(error.contains("the first 750 of 1,000 rows of bad.fbin are in i; the same command with --resume"));
     assert_eq!(folder.rows("i"), 750);
     folder.run("check i").ok();
-    // In the first batch, there is nothing to go on from.
+    // In the first batch there is nothing to resume.
     let error = folder.run("add i bad.fbin").error(2);
     assert!(error.contains("row 777") && !error.contains("--resume"), "{error}");
 }
 
 #[test]
-fn ids_that_are_none_are_refused() {
+fn invalid_ids_are_refused() {
     let folder = folder_with(300);
     for (name, bytes, expected) in [
         ("words.txt", "1\ntwo\n", "line 2 is \"two\""),
@@ -59,7 +60,7 @@ fn ids_that_are_none_are_refused() {
 }
 
 #[test]
-fn what_is_no_index_is_not_changed() {
+fn a_file_that_is_no_index_is_not_changed() {
     let folder = folder_with(10);
     let text = folder.write("text", "name,vector\n".repeat(5000));
     folder.write("ids.txt", "1\n");
@@ -72,7 +73,7 @@ fn what_is_no_index_is_not_changed() {
 }
 
 #[test]
-fn one_process_writes_at_a_time_and_others_read() {
+fn one_process_writes_while_others_read() {
     let folder = Folder::new();
     folder.fbin("items.fbin", &vectors(20_000, 16, 1));
     folder.write("ids.txt", "1\n");
@@ -81,7 +82,10 @@ fn one_process_writes_at_a_time_and_others_read() {
     writer.signal("-STOP");
     for line in ["add i items.fbin", "delete i ids.txt", "vacuum i", "checkpoint i"] {
         let error = folder.run(line).error(2);
-        assert!(error.contains("another process is writing i"), "pagehop {line}: {error}");
+        assert!(
+            error.contains("another process is writing /") && error.contains("/i, "),
+            "pagehop {line}: {error}"
+        );
     }
     let rows = folder.rows("i");
     assert!(rows >= 500);
@@ -94,7 +98,7 @@ fn one_process_writes_at_a_time_and_others_read() {
 }
 
 #[test]
-fn an_interrupted_import_says_how_to_go_on() {
+fn an_interrupted_import_says_how_to_continue() {
     let folder = Folder::new();
     folder.fbin("items.fbin", &vectors(15_000, 16, 1));
     folder.run("create i --dim 16").ok();
@@ -122,7 +126,7 @@ fn a_full_disk_keeps_what_was_added() {
     let mut shell = Command::new("bash");
     shell.args(["-c", script, env!("CARGO_BIN_EXE_pagehop")]).current_dir(folder.path(""));
     let error = Run::of(&mut shell).error(1);
-    assert!(error.contains("i-log") && error.contains("--resume goes on behind them"), "{error}");
+    assert!(error.contains("i-log") && error.contains("--resume continues after them"), "{error}");
     let rows = folder.rows("i");
     assert!((500..20_000).contains(&rows) && rows.is_multiple_of(500), "{rows} rows: {error}");
     folder.run("check i").ok();
@@ -133,7 +137,7 @@ fn a_full_disk_keeps_what_was_added() {
 }
 
 #[test]
-fn an_index_that_may_not_be_written_is_not() {
+fn an_index_without_write_permission_is_not_changed() {
     use std::os::unix::fs::PermissionsExt;
     let folder = folder_with(100);
     folder.write("ids.txt", "1\n");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::{Folder, Run, json_lines, unchanged, vectors};
 
 #[test]
-fn vectors_that_cannot_be_placed_are_named() {
+fn invalid_vectors_are_named() {
     let folder = Folder::new();
     for (name, metric, value) in
         [("nan", "l2", f32::NAN), ("infinite", "l2", f32::INFINITY), ("negative", "ip", f32::NEG_INFINITY)]
@@ -29,7 +29,7 @@ fn vectors_that_cannot_be_placed_are_named() {
 }
 
 #[test]
-fn queries_that_cannot_be_placed_are_named() {
+fn invalid_queries_are_named() {
     let folder = Folder::new();
     folder.index(&vectors(100, 8, 1), "--metric cosine");
     for value in [f32::NAN, f32::INFINITY, 0.0] {
@@ -56,7 +56,7 @@ fn ids_that_repeat_are_refused() {
 }
 
 #[test]
-fn k_beyond_the_set_finds_the_whole_set() {
+fn a_k_above_the_rows_finds_all_rows() {
     let folder = Folder::new();
     let items = vectors(30, 8, 1);
     folder.index(&items, "");
@@ -68,7 +68,7 @@ fn k_beyond_the_set_finds_the_whole_set() {
 }
 
 #[test]
-fn one_vector_and_identical_vectors_are_no_trouble() {
+fn one_vector_and_identical_vectors_are_indexed() {
     let folder = Folder::new();
     for rows in [1, 2, 10_000] {
         let items = vec![vec![0.25; 16]; rows];
@@ -95,7 +95,7 @@ fn extreme_dimensions_build_and_search() {
 }
 
 #[test]
-fn too_little_memory_is_said_at_once() {
+fn too_little_memory_is_refused_at_the_start() {
     let folder = Folder::new();
     folder.fbin("items.fbin", &vectors(20_000, 64, 1));
     let error = folder.run("build items.fbin -o i --memory 1KiB").error(2);
@@ -104,7 +104,7 @@ fn too_little_memory_is_said_at_once() {
 }
 
 #[test]
-fn what_is_no_index_is_refused() {
+fn a_file_that_is_no_index_is_refused() {
     let folder = Folder::new();
     folder.fbin("queries.fbin", &vectors(1, 8, 1));
     folder.write("empty.pagehop", "");
@@ -142,7 +142,7 @@ fn a_flipped_byte_anywhere_is_found() {
     folder.fbin("queries.fbin", &vectors(5, 16, 2));
     let expected = folder.run("search items.pagehop queries.fbin").ok();
     let whole = fs::read(&index).unwrap();
-    // A step that meets every page, and each part of a page on some page.
+    // This step hits every page, and each part of a page on some page.
     for at in (0..whole.len()).step_by(4096 + 37).chain([whole.len() - 1]) {
         let mut damaged = whole.clone();
         damaged[at] ^= 1 << (at % 8);
@@ -152,7 +152,7 @@ fn a_flipped_byte_anywhere_is_found() {
         assert_eq!(json_lines(&run.stdout)[0]["ok"], false, "byte {at}: {run:?}");
         let error = folder.run("check items.pagehop").error(1);
         assert!(error.contains("items.pagehop"), "byte {at}: {error}");
-        // A search may not meet the damage; what it must not do is answer otherwise.
+        // A search may miss the damage, but it must not give another answer.
         let run = folder.run("search items.pagehop queries.fbin");
         if run.code == Some(0) {
             assert_eq!(run.stdout, expected, "byte {at}");

@@ -1,5 +1,5 @@
-//! The commands that change an index, on good input: rows come, are replaced, go, and are taken away; an import
-//! that was cut short goes on where it was.
+//! The commands that change an index, on valid input: rows are added, replaced, deleted and
+//! vacuumed; an interrupted import is resumed.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ fn report(folder: &Folder, line: &str) -> Value {
     json_lines(&folder.run(&format!("{line} --json --quiet")).ok()).remove(0)
 }
 
-/// The text of ids, one on each line.
+/// The text of ids, one per line.
 fn lines(ids: impl IntoIterator<Item = u64>) -> String {
     ids.into_iter().map(|id| format!("{id}\n")).collect()
 }
@@ -30,7 +30,7 @@ fn recall(folder: &Folder, index: &str, items: &[Vec<f32>], queries: &[Vec<f32>]
 }
 
 #[test]
-fn rows_come_and_go() {
+fn rows_are_added_deleted_and_vacuumed() {
     let folder = Folder::new();
     let mut items = vectors(3050, DIM, 7);
     let queries = items.split_off(3000);
@@ -55,7 +55,7 @@ fn rows_come_and_go() {
         (&json!(2000), &json!(1000), &json!(1000))
     );
     let said = folder.run("info i");
-    assert!(said.stderr.contains("1,000 dead rows for 2,000 living ones"), "{said:?}");
+    assert!(said.stderr.contains("1,000 dead rows beside 2,000 living ones"), "{said:?}");
     assert!(said.stderr.contains("`pagehop vacuum i`"), "{said:?}");
     assert!(folder.run("check i").stderr.contains("pagehop vacuum i"));
     assert!(recall(&folder, "i", &items[..2000], &queries) >= 0.95);
@@ -75,7 +75,7 @@ fn rows_come_and_go() {
     let said = folder.run("info i");
     assert_eq!(said.stderr, "", "{said:?}");
 
-    // Space that was freed is taken again.
+    // New rows use the space that was freed.
     let pages = info["pages"].as_u64().unwrap();
     report(&folder, "add i items.fbin");
     assert_eq!(folder.rows("i"), 3000);
@@ -88,7 +88,7 @@ fn report_of_check(folder: &Folder, index: &str) -> Value {
 }
 
 #[test]
-fn the_same_rows_again_change_nothing_and_others_replace() {
+fn unchanged_rows_are_skipped_and_changed_rows_replaced() {
     let folder = Folder::new();
     let mut items = vectors(600, DIM, 3);
     folder.index(&items, "");
@@ -114,7 +114,7 @@ fn the_same_rows_again_change_nothing_and_others_replace() {
 }
 
 #[test]
-fn ids_to_delete_come_as_text_and_as_a_column() {
+fn ids_to_delete_are_text_or_a_column() {
     let folder = Folder::new();
     folder.index(&vectors(300, DIM, 3), "");
     let header = b"\x93NUMPY\x01\x00\x76\x00";
@@ -124,7 +124,7 @@ fn ids_to_delete_come_as_text_and_as_a_column() {
     folder.write("ids.npy", column);
     let run = folder.run("delete items.pagehop ids.npy");
     assert!(run.stderr.contains("2 rows deleted"), "{run:?}");
-    assert!(run.stderr.contains("; 1 id was not there: 700"), "{run:?}");
+    assert!(run.stderr.contains("; 1 id was not in the index: 700"), "{run:?}");
     assert_eq!(run.code, Some(0));
     folder.write("none.txt", "");
     assert_eq!(report(&folder, "delete items.pagehop none.txt")["deleted"], 0);
@@ -139,7 +139,7 @@ fn ids_to_delete_come_as_text_and_as_a_column() {
 }
 
 #[test]
-fn an_import_that_was_killed_goes_on() {
+fn a_killed_import_is_resumed() {
     let folder = Folder::new();
     let mut items = vectors(12_030, 16, 9);
     let queries = items.split_off(12_000);
@@ -147,7 +147,7 @@ fn an_import_that_was_killed_goes_on() {
     folder.run("create whole --dim 16").ok();
     folder.run("add whole items.fbin --batch 12000").ok();
     folder.run("create i --dim 16").ok();
-    // Twice, so that it also goes on from a place where it went on before.
+    // Twice, so that a resumed import is resumed again.
     for (line, rows) in [("add i items.fbin --batch 200", 1000), ("add i items.fbin --batch 200 --resume", 3000)] {
         Running::add(&folder, line, "i", rows).kill();
         let there = folder.rows("i");
@@ -194,7 +194,7 @@ fn resuming_needs_the_same_files() {
     assert_eq!((&added["first_row"], &added["rows"]), (&json!(900), &json!(0)));
     let (added, _) = resume("add i items.fbin --ids ids.txt");
     assert_eq!((&added["first_row"], &added["unchanged"]), (&json!(0), &json!(900)));
-    // The fingerprint is of the files, whatever changes the index meanwhile.
+    // The fingerprint depends only on the files, not on changes of the index at the same time.
     folder.run("delete i ids.txt").ok();
     folder.run("vacuum i").ok();
     let (added, _) = resume("add i items.fbin --ids ids.txt");
@@ -220,6 +220,6 @@ fn a_checkpoint_leaves_one_file() {
     assert_eq!(folder.rows("moved"), rows);
     folder.run("check moved").ok();
     let run = folder.run("checkpoint moved");
-    assert!(run.stderr.contains("every commit was in it already"), "{run:?}");
+    assert!(run.stderr.contains("every commit was in the index file already"), "{run:?}");
     assert_eq!(report(&folder, "checkpoint moved")["page_bytes_written"], 0);
 }

@@ -1,4 +1,4 @@
-//! The commands on good input: build, search, info, check, in text and in JSON.
+//! The commands on valid input: build, search, info, check, in text and in JSON.
 
 use std::fs;
 use std::io::Read;
@@ -60,7 +60,7 @@ fn threads_and_cache_change_no_result() {
 }
 
 #[test]
-fn the_summary_is_talk() {
+fn the_summary_goes_to_standard_error() {
     let (folder, ..) = folder_with_queries();
     let run = folder.run("search items.pagehop queries.fbin -k 1");
     assert!(run.stderr.contains("100 queries in"), "{run:?}");
@@ -68,7 +68,7 @@ fn the_summary_is_talk() {
 }
 
 #[test]
-fn ids_can_go_to_a_matrix() {
+fn ids_are_written_to_a_matrix() {
     let (folder, ..) = folder_with_queries();
     let line = "search items.pagehop queries.fbin -k 5 --json";
     let lines = json_lines(&folder.run(line).ok());
@@ -82,14 +82,14 @@ fn ids_can_go_to_a_matrix() {
     let listed = lines.iter().take(100).flat_map(|line| line["ids"].as_array().unwrap());
     assert!(ids.eq(listed.map(|id| id.as_i64().unwrap())));
 
-    // It is itself a file of neighbors.
+    // The matrix can serve as a file of true neighbors.
     let again = folder.run(&format!("{line} --truth found.npy")).ok();
     assert_eq!(json_lines(&again).last().unwrap()["summary"]["recall"], 1.0);
     assert_eq!(folder.names(), ["found.npy", "items.fbin", "items.pagehop", "queries.fbin"]);
 }
 
 #[test]
-fn ids_are_those_of_the_user() {
+fn results_have_the_ids_that_were_given() {
     let folder = Folder::new();
     let items = vectors(50, 8, 3);
     folder.fbin("items.fbin", &items);

@@ -1,4 +1,5 @@
-//! Recall as a setting: `build` and `calibrate` measure it, `search` is asked for it, `recall` audits it, `info` shows it.
+//! Recall as a setting: `build` and `calibrate` measure it, `search` reaches it, `recall` audits
+//! it, `info` shows it.
 
 use crate::support::{Folder, ibin, json_lines, nearest, vectors};
 
@@ -24,7 +25,7 @@ fn searched(folder: &Folder, options: &str) -> (f64, f64) {
 }
 
 #[test]
-fn a_search_is_asked_for_a_share_of_the_nearest() {
+fn a_search_reaches_the_recall_that_is_given() {
     let folder = folder();
     let (mut before, mut hops_before) = (0.0, 0.0);
     for recall in [0.9, 0.95, 0.99] {
@@ -37,7 +38,7 @@ fn a_search_is_asked_for_a_share_of_the_nearest() {
 }
 
 #[test]
-fn a_build_that_is_not_calibrated_is_calibrated_later() {
+fn an_index_is_calibrated_later() {
     let folder = folder();
     let known = folder.info("items.pagehop")["calibration"].clone();
     assert_eq!((&known["rows"], &known["samples"]), (&2900.into(), &256.into()), "{known}");
@@ -45,7 +46,8 @@ fn a_build_that_is_not_calibrated_is_calibrated_later() {
     assert!(folder.info("later.pagehop")["calibration"].is_null());
     let error = folder.run("search later.pagehop queries.fbin --recall 0.9").error(2);
     assert!(
-        error.contains("later.pagehop was never calibrated") && error.contains("pagehop calibrate later.pagehop")
+        error.contains("later.pagehop: the index was never calibrated")
+            && error.contains("pagehop calibrate later.pagehop")
     );
     let report = json_lines(&folder.run("calibrate later.pagehop --json").ok()).remove(0);
     assert_eq!(report["samples"], 256);
@@ -56,7 +58,7 @@ fn a_build_that_is_not_calibrated_is_calibrated_later() {
 }
 
 #[test]
-fn an_audit_tells_and_warns_and_is_shown_if_it_is_stored() {
+fn an_audit_agrees_with_searches_and_is_shown_if_stored() {
     let folder = folder();
     let run = folder.run("recall items.pagehop --queries queries.fbin --recall 0.9 --json");
     let report = json_lines(&run.ok()).remove(0);
@@ -72,7 +74,7 @@ fn an_audit_tells_and_warns_and_is_shown_if_it_is_stored() {
 }
 
 #[test]
-fn much_change_is_warned_of() {
+fn an_outdated_calibration_is_warned_of() {
     let folder = folder();
     let gone: String = (0..600).map(|id| format!("{id}\n")).collect();
     folder.write("gone.txt", gone);
@@ -90,7 +92,23 @@ fn much_change_is_warned_of() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_said() {
+fn a_recall_out_of_reach_is_a_warning_and_a_large_k_is_none() {
+    let folder = folder();
+    let run = folder.run("search items.pagehop queries.fbin --recall 0.999999 --json");
+    let warned =
+        run.stderr.contains("warning: --recall 0.999999 is more than any search of items.pagehop for 10 rows");
+    let summary = json_lines(&run.ok()).pop().unwrap()["summary"].clone();
+    assert_eq!((&summary["search_list"], &summary["slack"]), (&3200.into(), &serde_json::Value::Null));
+    let best =
+        json_lines(&folder.run("calibrate items.pagehop --json --quiet").ok()).remove(0)["settings"][7]["best"]
+            .clone();
+    assert_eq!(warned, best.as_f64().unwrap() < 0.999999, "{best}");
+    let run = folder.run("search items.pagehop queries.fbin -k 290 --recall 0.9");
+    assert_eq!((run.stderr.contains("warning"), run.stdout.lines().count()), (false, 29_000));
+}
+
+#[test]
+fn what_cannot_be_measured_is_explained() {
     let folder = Folder::new();
     folder.index(&vectors(300, DIM, 1), "");
     let run = folder.run("calibrate items.pagehop");
@@ -98,8 +116,6 @@ fn what_cannot_be_measured_is_said() {
     folder.fbin("queries.fbin", &vectors(20, DIM, 2));
     folder.run("search items.pagehop queries.fbin --recall 0.9").ok();
     let folder = self::folder();
-    let error = folder.run("search items.pagehop queries.fbin -k 101 --recall 0.9").error(2);
-    assert!(error.contains("k is 101") && error.contains("up to 100 neighbors of its 2900 rows"), "{error}");
     folder.fbin("few.fbin", &vectors(49, DIM, 2));
     let error = folder.run("calibrate items.pagehop --queries few.fbin").error(2);
     assert!(error.contains("there are 49 queries, a calibration takes 50"), "{error}");

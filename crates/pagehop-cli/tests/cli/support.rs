@@ -64,7 +64,7 @@ impl Folder {
         self.path("items.pagehop")
     }
 
-    /// What `info` says of `index`.
+    /// The report of `info` about `index`.
     pub(crate) fn info(&self, index: &str) -> serde_json::Value {
         json_lines(&self.run(&format!("info {index} --json")).ok()).remove(0)
     }
@@ -75,7 +75,7 @@ impl Folder {
     }
 }
 
-/// A command that goes on while the test does something else; it is killed with the test.
+/// A command that runs beside the test; it is killed with the test.
 pub(crate) struct Running(Child);
 
 impl Running {
@@ -97,13 +97,13 @@ impl Running {
         assert!(sent.success(), "it is over already");
     }
 
-    /// Kills it with no time for anything.
+    /// Kills it.
     pub(crate) fn kill(mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
 
-    /// What it said until its end.
+    /// Its output until its end.
     pub(crate) fn end(mut self) -> Run {
         let (mut text, mut stderr) = (Vec::new(), self.0.stderr.take().unwrap());
         std::io::Read::read_to_end(&mut stderr, &mut text).unwrap();
@@ -125,7 +125,7 @@ impl Drop for Folder {
     }
 }
 
-/// What a command said and how it ended.
+/// The output of a command and how it ended.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
@@ -166,7 +166,7 @@ impl From<Output> for Run {
     }
 }
 
-/// `rows` vectors that `seed` decides, around a few centers.
+/// `rows` vectors around a few centers, from `seed`.
 pub(crate) fn vectors(rows: usize, dim: usize, seed: u64) -> Vec<Vec<f32>> {
     let mut state = seed;
     let mut next = move || {

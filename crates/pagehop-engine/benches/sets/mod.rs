@@ -1,9 +1,10 @@
-//! Rows, queries and true neighbors for the experiments, the sweep they share, and how they print.
+//! Rows, queries and true neighbors for the experiments, the sweep they share, and their output.
 //!
-//! Data is named by an argument or by `PAGEHOP_DATA`: a folder with `train.fbin`, `test.fbin` and `truth.ibin` (rows
-//! and dimension as 32-bit integers, then the values, little endian; the first ten of each row of `truth.ibin` are
-//! the nearest rows), or `DIMxROWS` for a generated set, `256x20000` if nothing is said. `PAGEHOP_QUERIES` (1000)
-//! and `PAGEHOP_ROWS` (all) take the first ones only.
+//! The data is named by an argument or by `PAGEHOP_DATA`. It is a folder with `train.fbin`,
+//! `test.fbin` and `truth.ibin` (rows and dimension as 32-bit integers, then the values, little
+//! endian; the first ten of each row of `truth.ibin` are the nearest rows), or `DIMxROWS` for a
+//! generated set. The default is `256x20000`. `PAGEHOP_QUERIES` (1000) and `PAGEHOP_ROWS` (all)
+//! limit the queries and the rows.
 #![allow(dead_code, reason = "each experiment uses a part")]
 
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::path::Path;
 use pagehop_engine::experiment::{Bed, K, Point, at_recall};
 use pagehop_kernels::l2sq_f32;
 
-/// Slacks at which a walk is read off, from far too eager to far too careful.
+/// Slacks at which a walk is measured, from much too small to much too large.
 pub(crate) const SLACKS: [f64; 28] = [
     -0.6, -0.5, -0.4, -0.3, -0.25, -0.2, -0.15, -0.1, -0.05, 0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5,
     0.6, 0.8, 1.0, 1.3, 1.6, 2.0, 2.5, 3.0, 4.0,
@@ -29,7 +30,7 @@ pub(crate) fn load() -> Bed {
             let mut source = Embeddings::new(dim);
             (dim, source.take(rows), source.take(queries_max), None)
         }
-        // Cargo runs a bench in its crate's folder; people name data from the repository's.
+        // Cargo runs a bench in the folder of its crate; data is named relative to the repository.
         None => read_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(&name)),
     };
     queries.truncate(queries_max * dim);
@@ -86,8 +87,8 @@ fn brute_force(dim: usize, rows: &[f32], queries: &[f32]) -> Vec<u32> {
     })
 }
 
-/// Vectors like a model's embeddings: 200 clusters of very different size in 16 dimensions, bent into 64, spread
-/// over all, with a little noise.
+/// Vectors like a model's embeddings: 200 clusters of very different size in 16 dimensions, bent
+/// into 64, spread over all, with a little noise.
 struct Embeddings {
     dim: usize,
     noise: Noise,
@@ -165,15 +166,16 @@ impl Noise {
     }
 }
 
-/// Seconds of processor time this process has used, all threads; 0 where `/proc` is not.
+/// CPU seconds that all threads of this process have used; 0 where there is no `/proc`.
 pub(crate) fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The second field is the command in parentheses; user and system time are the 14th and 15th, in 1/100 s.
+    // The second field is the command in parentheses; user and system time are the 14th and 15th,
+    // in 1/100 s.
     let fields = stat.rsplit(')').next().unwrap_or_default();
     fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
-/// Something of the walk at a recall, or a dash if no slack reaches it.
+/// A value of the walk at a recall, or a dash if no slack reaches it.
 pub(crate) fn cell(points: &[Point], recall: f64, of: impl Fn(&Point) -> f64) -> String {
     at_recall(points, recall).map_or_else(|| "-".to_owned(), |point| format!("{:.1}", of(&point)))
 }

@@ -1,27 +1,28 @@
-//! From candidates to a graph: prune each row's candidates, then let every edge be answered by its reverse
-//! and prune again where that overflows.
+//! From candidates to a graph: prune the candidates of each row, then add the reverse of every edge
+//! and prune again where a row has too many.
 
 use super::prune::prune;
 use super::{Graph, key};
 use crate::quantize::codes::Codes;
 use crate::{Error, threads};
 
-/// Rows pruned as one unit of work.
+/// Rows that are pruned as one unit of work.
 const BLOCK_ROWS: usize = 128;
 
-/// How to prune: what every step that chooses neighbors shares.
+/// The parameters of pruning, shared by every step that chooses neighbors.
 #[derive(Clone, Copy)]
 pub(crate) struct Pruning<'a> {
     pub(crate) codes: &'a Codes,
     pub(crate) degree: usize,
-    /// Square of robust prune's slack.
+    /// Square of the slack of robust prune.
     pub(crate) alpha_sq: f32,
     pub(crate) workers: usize,
 }
 
 impl Pruning<'_> {
-    /// The pruned candidates of every row. `candidates` returns [keys](super::key) in order without repeats;
-    /// `scratch` makes what it works with, once for each unit of work. `done` hears how many rows are through.
+    /// Prunes the candidates of every row. `candidates` returns [keys](super::key), sorted and
+    /// without repeats. `scratch` makes the working memory of one unit of work. `done` is called
+    /// with the number of finished rows.
     pub(crate) fn forward<S>(
         self,
         scratch: impl Fn() -> S + Sync,
@@ -52,7 +53,7 @@ impl Pruning<'_> {
         Ok(graph)
     }
 
-    /// Answers every edge by its reverse, pruning where that overflows.
+    /// Adds the reverse of every edge, and prunes rows that then have too many.
     pub(crate) fn with_reverse(
         self,
         forward: &Graph,
@@ -71,7 +72,7 @@ impl Pruning<'_> {
     }
 }
 
-/// The rows that point to each row, as one list with the start of each row's share.
+/// The in-neighbors of each row: the start of each row's part, and one list of all parts.
 fn reverse(graph: &Graph) -> (Vec<u32>, Vec<u32>) {
     let mut starts = vec![0u32; graph.len() + 1];
     for row in 0..graph.len() {

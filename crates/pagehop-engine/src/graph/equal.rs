@@ -1,8 +1,10 @@
-//! Equal rows of a build: the first of them stands in the graph for all, the others hang below it.
+//! Duplicate rows in a build: only the first of them is connected in the graph, and the others form
+//! a tree below it.
 //!
-//! Rows in one place have one set of neighbors, and as neighbors of each other they would fill it. So only the first is
-//! connected. The others are a tree with two branches at every row, whose root is the first: each has an edge to the row it
-//! hangs below, those to the rows below it, and the first's edges outward.
+//! Duplicate rows have the same neighbors, and as neighbors of each other they would use up all
+//! edges. So the graph connects only the first one, the representative. It is the root of a binary
+//! tree of all its duplicates. Each duplicate has an edge to its parent, edges to its children, and
+//! copies of the representative's edges to other rows.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,16 +12,17 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::Graph;
 use crate::quantize::codes::Codes;
 
-/// Rows that hang below one in the same place, at most.
-pub(crate) const SATELLITES: usize = 2;
+/// Largest number of children of a row in a tree of duplicates.
+pub(crate) const DUPLICATE_CHILDREN: usize = 2;
 
-/// For each row the first that lies in its place: itself, if no other does.
+/// For each row, the first row that equals it: the row itself if it has no earlier duplicate.
 pub(crate) fn firsts(codes: &Codes) -> Vec<u32> {
     let mut places: Vec<(u64, u32)> = (0..codes.len()).map(|row| (place_hash(codes, row), row as u32)).collect();
     places.sort_unstable();
     let mut firsts: Vec<u32> = (0..codes.len() as u32).collect();
     for same in places.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
-        // Different rows of one hash are as rare as they are harmless: only the first's equals hang below it.
+        // Different rows with the same hash are rare and harmless: only rows that equal the first
+        // one are its duplicates.
         let first = same[0].1;
         for (_, row) in same.iter().filter(|(_, row)| codes.is_same(first as usize, *row as usize)) {
             firsts[*row as usize] = first;
@@ -28,9 +31,9 @@ pub(crate) fn firsts(codes: &Codes) -> Vec<u32> {
     firsts
 }
 
-/// Equal for rows in one place.
+/// A hash that is the same for duplicate rows.
 fn place_hash(codes: &Codes, row: usize) -> u64 {
-    if codes.is_nothing(row) {
+    if codes.is_zero(row) {
         return 0;
     }
     let mut hasher = DefaultHasher::new();
@@ -39,8 +42,8 @@ fn place_hash(codes: &Codes, row: usize) -> u64 {
     hasher.finish()
 }
 
-/// Hangs every row that is not a first below its first.
-pub(crate) fn hang(graph: &mut Graph, firsts: &[u32]) {
+/// Links every duplicate into the tree below its representative.
+pub(crate) fn link_duplicates(graph: &mut Graph, firsts: &[u32]) {
     let mut places: HashMap<u32, Vec<u32>> = HashMap::new();
     for (row, first) in firsts.iter().enumerate().filter(|(row, first)| *row as u32 != **first) {
         places.entry(*first).or_insert_with(|| vec![*first]).push(row as u32);
@@ -48,8 +51,8 @@ pub(crate) fn hang(graph: &mut Graph, firsts: &[u32]) {
     for (first, rows) in places {
         let outward = graph.neighbors(first as usize).to_vec();
         for (at, row) in rows.iter().enumerate() {
-            let above = (at > 0).then(|| rows[(at - 1) / SATELLITES]);
-            let below = rows.iter().skip(at * SATELLITES + 1).take(SATELLITES);
+            let above = (at > 0).then(|| rows[(at - 1) / DUPLICATE_CHILDREN]);
+            let below = rows.iter().skip(at * DUPLICATE_CHILDREN + 1).take(DUPLICATE_CHILDREN);
             let room = graph.degree - usize::from(above.is_some()) - below.len();
             let outward = outward.iter().take(room);
             let edges: Vec<u32> = above.iter().chain(outward).chain(below).copied().collect();
@@ -64,7 +67,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn equal_rows_hang_below_the_first_and_nobody_else_does() {
+    fn duplicates_are_in_the_tree_of_their_representative_and_no_other_row_is() {
         let (dim, degree) = (64, 8);
         let mut random = Random::new(3, 0);
         let points: Vec<Vec<f32>> =
@@ -76,8 +79,8 @@ mod tests {
         assert!(firsts.iter().zip(&picked).all(|(first, at)| *first as usize == *at), "{firsts:?}");
         let mut graph = Graph::new(200, degree);
         (0..9).for_each(|row| graph.set(row, &[(row as u32 + 1) % 9, (row as u32 + 2) % 9]));
-        hang(&mut graph, &firsts);
-        // Who comes from whom, over edges within a place.
+        link_duplicates(&mut graph, &firsts);
+        // Walk the tree of each representative, along edges between equal rows.
         let mut found: Vec<u32> = (0..9).collect();
         let mut at = 0;
         while at < found.len() {
@@ -87,7 +90,10 @@ mod tests {
                     found.push(*other);
                 }
             }
-            assert!(graph.neighbors(row).contains(&((firsts[row] + 1) % 9)), "row {row} leads outward");
+            assert!(
+                graph.neighbors(row).contains(&((firsts[row] + 1) % 9)),
+                "row {row} has an edge to another place"
+            );
             at += 1;
         }
         assert_eq!(found.len(), 200);

@@ -1,29 +1,33 @@
-//! Candidate neighbors without any search: partition the rows into small overlapping leaves, then compare all
-//! pairs of each leaf with the densest kernel there is.
+//! Candidate neighbors without a search: partition the rows into small overlapping leaves, then
+//! compare all pairs within each leaf with the fastest kernel.
 //!
-//! The idea is PiPNN's (2025): random access, which bounds insertion by search, becomes matrix products. Every
-//! row belongs to the leaves of its `fanout` nearest centers, so near rows meet in at least one leaf almost
-//! always; what a leaf border still hides, `refine` finds.
+//! The idea is from PiPNN (2025): matrix products replace random memory access, which limits
+//! insertion by search. Every row is in the leaves of its `fanout` nearest centers, so near rows
+//! share at least one leaf almost always. `refine` finds the neighbors that are still separated by
+//! a leaf border.
 
 use super::key;
 use crate::quantize::centroids;
 use crate::quantize::codes::Codes;
 use crate::{Error, threads};
 
-/// Rows a leaf should have: large enough that neighbors meet, small enough that its high planes stay in the
-/// second-level cache.
+/// Target number of rows per leaf: enough that neighbors share a leaf, and few enough that its high
+/// planes stay in the second-level cache.
 const LEAF_ROWS: usize = 800;
-/// A leaf above this is split again.
+/// A leaf with more rows than this is split again.
 const LEAF_ROWS_MAX: usize = 2 * LEAF_ROWS;
-/// Rows whose products with the whole leaf are computed at once.
+/// Rows whose inner products with the whole leaf are computed at once.
 const BLOCK_ROWS: usize = 32;
-/// Rows sampled for each center that is trained.
+/// Sampled rows per trained center.
 const SAMPLE_PER_CENTER: usize = 24;
 const ROUNDS: usize = 3;
-/// Rows assigned to leaves between two reports.
+/// Candidates that a build keeps from the leaves for each row.
+pub(crate) const LEAF_CANDIDATES: usize = 32;
+/// Rows that are assigned to leaves between two calls of the progress callback.
 const PIECE_ROWS: usize = 1 << 13;
 
-/// Rows of each leaf, each of `rows` in up to `fanout` leaves. `done` hears how many rows have found their leaves.
+/// Partitions `rows`: the rows of each leaf. Each row is in up to `fanout` leaves. `done` is called
+/// with the number of assigned rows.
 pub(crate) fn partition(
     codes: &Codes,
     rows: Vec<u32>,
@@ -54,7 +58,7 @@ impl<F: FnMut(usize) -> Result<(), Error>> Partition<'_, F> {
             if part.len() <= LEAF_ROWS_MAX {
                 self.leaves.push(part);
             } else if part.len() * 10 > rows.len() * 9 {
-                // Rows that no center tells apart, identical ones above all.
+                // No center separates these rows; most are duplicates.
                 self.leaves.extend(part.chunks(LEAF_ROWS).map(<[u32]>::to_vec));
             } else {
                 self.split(part, 1, seed + 1)?;
@@ -63,7 +67,7 @@ impl<F: FnMut(usize) -> Result<(), Error>> Partition<'_, F> {
         Ok(())
     }
 
-    /// The rows of each of the centers trained on `rows`.
+    /// Trains centers on `rows`, and returns the rows that are assigned to each center.
     fn assign(&mut self, rows: &[u32], fanout: usize, seed: u64) -> Result<Vec<Vec<u32>>, Error> {
         let count = (rows.len() * fanout).div_ceil(LEAF_ROWS);
         let stride = (rows.len() / (count * SAMPLE_PER_CENTER)).max(1);
@@ -71,7 +75,8 @@ impl<F: FnMut(usize) -> Result<(), Error>> Partition<'_, F> {
         let centers = centroids::train(&sample, count, ROUNDS, seed, self.workers);
         let fanout = fanout.min(centers.len());
         let mut parts = vec![Vec::new(); centers.len()];
-        // The rows are gathered in bounded pieces: a copy of all of them would double the build's memory.
+        // Rows are copied in pieces of bounded size: a copy of all rows would double the memory of
+        // the build.
         for (i, piece) in rows.chunks(PIECE_ROWS).enumerate() {
             let gathered = self.codes.gather(piece.iter().copied());
             let nearest = centroids::assign(&gathered, &centers, fanout, self.workers);
@@ -84,7 +89,7 @@ impl<F: FnMut(usize) -> Result<(), Error>> Partition<'_, F> {
     }
 }
 
-/// The nearest rows of each row among those it shares a leaf with: keys in order, at most `keep`.
+/// For each row, the nearest rows with which it shares a leaf: at most `keep` keys, sorted.
 pub(crate) fn candidates(
     codes: &Codes,
     leaves: &[Vec<u32>],
@@ -106,7 +111,7 @@ pub(crate) fn candidates(
     Ok(nearest)
 }
 
-/// For each row of the leaf its `keep` nearest others, in order.
+/// For each row of the leaf, its `keep` nearest other rows, sorted.
 fn leaf_nearest(codes: &Codes, leaf: &[u32], keep: usize) -> Vec<Vec<u64>> {
     let gathered = codes.gather(leaf.iter().copied());
     let dim = codes.dim;
@@ -140,7 +145,7 @@ fn leaf_nearest(codes: &Codes, leaf: &[u32], keep: usize) -> Vec<Vec<u64>> {
     nearest
 }
 
-/// Merges two ordered lists without repeats into the first, keeping the `keep` smallest.
+/// Merges two sorted lists without repeats into the first, and keeps the `keep` smallest.
 fn merge(into: &mut Vec<u64>, from: Vec<u64>, keep: usize) {
     if into.is_empty() {
         *into = from;

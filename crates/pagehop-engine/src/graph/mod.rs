@@ -1,4 +1,4 @@
-//! Neighbors: who points to whom, and how a search walks.
+//! The graph in memory: its construction, and the candidate list of a search.
 
 pub(crate) mod connect;
 pub(crate) mod equal;
@@ -8,8 +8,9 @@ pub(crate) mod prune;
 pub(crate) mod reach;
 pub(crate) mod refine;
 
-/// A candidate as one integer: distance first, then id, so that integer order is the order of search and
-/// equal distances are ordered by id. Distances below 0, which only estimates can be, count as 0.
+/// A candidate as one integer: the distance in the high bits, then the id. So the order of integers
+/// is the order of search, and equal distances are ordered by id. Negative distances, which only
+/// estimates can have, count as 0.
 #[inline]
 pub(crate) fn key(distance: f32, id: u32) -> u64 {
     u64::from(distance.max(0.0).to_bits()) << 32 | u64::from(id)
@@ -27,7 +28,7 @@ pub(crate) fn key_distance(key: u64) -> f32 {
     f32::from_bits((key >> 32) as u32)
 }
 
-/// Out-neighbors of every row, at most `degree` each, most useful first.
+/// Out-neighbors of every row: at most `degree` each, the most useful first.
 #[derive(Clone, Debug)]
 pub(crate) struct Graph {
     pub(crate) degree: usize,
@@ -40,7 +41,7 @@ impl Graph {
         Self { degree, neighbors: vec![0; rows * degree], counts: vec![0; rows] }
     }
 
-    /// Adds the rows of `next` behind this graph's.
+    /// Appends the rows of `next`.
     pub(crate) fn append(&mut self, mut next: Self) {
         self.neighbors.append(&mut next.neighbors);
         self.counts.append(&mut next.counts);
@@ -59,7 +60,7 @@ impl Graph {
         self.counts[row] = neighbors.len() as u8;
     }
 
-    /// Adds an edge if there is room.
+    /// Adds an edge if the row has a free slot. Returns whether it did.
     pub(crate) fn push(&mut self, row: usize, neighbor: u32) -> bool {
         let count = usize::from(self.counts[row]);
         if count == self.degree {

@@ -1,14 +1,19 @@
-//! Robust prune: choose which candidates a node keeps as neighbors.
+//! Robust prune: chooses the candidates that a node keeps as neighbors.
 //!
-//! Walk candidates from near to far. Keep one; drop every later candidate that is closer to a kept
-//! neighbor, by a factor `alpha`, than to the node. What survives points in many directions, which is what
-//! lets a greedy walk make progress. Algorithm 2 of the DiskANN paper (Subramanya et al. 2019), except that
-//! equal distances are ordered by id, so a build is reproducible, and that places left over go to the
-//! nearest candidates that were dropped: a page has room for `degree` edges whether they are used or not.
+//! It takes candidates from near to far. It keeps a candidate, unless a kept neighbor is closer to
+//! it, by a factor of `alpha`, than the node is. The kept neighbors point in many directions, so a
+//! greedy walk makes progress. This is algorithm 2 of the DiskANN paper (Subramanya et al. 2019),
+//! with two differences. Equal distances are ordered by id, so a build is reproducible. Free slots
+//! are filled with the nearest dropped candidates: a page has space for `degree` edges whether they
+//! are used or not.
 
 use super::{key_distance, key_id};
 
-/// Chooses at most `degree` of `candidates`, which are [keys](super::key) in order without repeats.
+/// Square of the slack of robust prune.
+pub(crate) const ALPHA_SQ: f32 = 1.15;
+
+/// Chooses at most `degree` of `candidates`, which are sorted [keys](super::key) without repeats,
+/// and writes them to `kept`. Costs at most `candidates.len() * degree` calls of `distance`.
 ///
 /// `alpha_sq` is the square of the slack, since distances are squared.
 pub(crate) fn prune(

@@ -1,20 +1,20 @@
-//! Reachability: a graph in which some row cannot be found from the entry points is repaired before it is
-//! written.
+//! Reachability: repairs a graph in which some rows cannot be reached from the entry points, before
+//! it is written.
 //!
-//! A breadth-first walk marks what is reachable and protects the edge through which each row was first met.
-//! A row that was not met gets an edge from a reachable one near it, in a free slot or in place of an edge that
-//! protects nothing, and the walk goes on from there. Every row protects at most one edge per child, so over all
-//! rows there are always slots left.
+//! A breadth-first walk marks the reachable rows, and protects the edge through which it first
+//! reached each row. An unreachable row gets an edge from a reachable row near it, in a free slot
+//! or in place of an edge that is not protected. Then the walk continues from that row. The
+//! protected edges form a forest, which has fewer edges than rows, so there are always slots left.
 
 use super::Graph;
 use std::collections::VecDeque;
 
-/// Makes every row reachable from `entries`; returns how many had to be attached.
+/// Makes every row reachable from `entries`. Returns the number of rows that were attached.
 pub(crate) fn attach_unreachable(graph: &mut Graph, entries: &[u32]) -> usize {
     let rows = graph.len();
     let mut walk = Walk { seen: vec![false; rows], parent: vec![u32::MAX; rows], queue: VecDeque::new() };
     for &entry in entries {
-        walk.meet(entry, u32::MAX);
+        walk.visit(entry, u32::MAX);
     }
     walk.run(graph);
     let mut attached = 0;
@@ -30,13 +30,13 @@ pub(crate) fn attach_unreachable(graph: &mut Graph, entries: &[u32]) -> usize {
 
 struct Walk {
     seen: Vec<bool>,
-    /// The row whose edge met this one first: that edge is protected.
+    /// The row from which the walk first reached this one: that edge is protected.
     parent: Vec<u32>,
     queue: VecDeque<u32>,
 }
 
 impl Walk {
-    fn meet(&mut self, row: u32, parent: u32) {
+    fn visit(&mut self, row: u32, parent: u32) {
         if !std::mem::replace(&mut self.seen[row as usize], true) {
             self.parent[row as usize] = parent;
             self.queue.push_back(row);
@@ -46,12 +46,13 @@ impl Walk {
     fn run(&mut self, graph: &Graph) {
         while let Some(row) = self.queue.pop_front() {
             for i in 0..graph.neighbors(row as usize).len() {
-                self.meet(graph.neighbors(row as usize)[i], row);
+                self.visit(graph.neighbors(row as usize)[i], row);
             }
         }
     }
 
-    /// Gives `row` an in-edge from the first row with a slot, walking outward from its own neighbors.
+    /// Adds an edge to `row` from the first reachable row with a slot. It looks outward from
+    /// `row`'s own neighbors.
     fn attach(&mut self, graph: &mut Graph, row: u32, entries: &[u32]) {
         let mut tried = std::collections::HashSet::new();
         let mut from: VecDeque<u32> = graph.neighbors(row as usize).iter().copied().collect();
@@ -61,7 +62,7 @@ impl Walk {
                 continue;
             }
             if self.seen[host as usize] && self.take_slot(graph, host, row) {
-                self.meet(row, host);
+                self.visit(row, host);
                 return;
             }
             from.extend(graph.neighbors(host as usize));

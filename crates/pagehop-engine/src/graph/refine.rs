@@ -1,7 +1,9 @@
-//! Search every row in the graph of leaf neighbors and let what the search met compete for its edges.
+//! Refines the graph: searches for every row in the graph of leaf neighbors, and adds the nodes it
+//! finds to the candidates for the row's edges.
 //!
-//! This is DiskANN's second pass, made cheap by edge codes: a hop gathers its neighbors' codes and scores them
-//! as the finished index will, so the candidates are the nodes a query for this row would have met.
+//! This is the second pass of DiskANN, made cheap by edge codes. A hop copies the codes of its
+//! neighbors together and scores them as the finished index will, so the candidates are the nodes
+//! that a query for this row would find.
 
 use super::list::CandidateList;
 use super::{Graph, key};
@@ -12,14 +14,14 @@ use pagehop_kernels as kernels;
 
 use crate::quantize::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
 
-/// Edge codes of every row, before they are copied into the nodes that point to it.
+/// Edge codes of every row. Pages will have a copy in every node that points to the row.
 #[derive(Debug)]
 pub(crate) struct EdgeTable {
     pub(crate) shape: EdgeShape,
     pub(crate) words: Vec<u64>,
     pub(crate) factors: Vec<EdgeFactors>,
     pub(crate) centroid: Vec<u8>,
-    /// Digits of a query that these codes deserve.
+    /// Digits to which queries are quantized: 1 or 2.
     pub(crate) query_digits: usize,
 }
 
@@ -30,7 +32,7 @@ impl EdgeTable {
         &self.words[row * words..][..words]
     }
 
-    /// Asks for everything that scoring `rows` will read: their codes lie anywhere in memory.
+    /// Prefetches what scoring `rows` will read: their codes are spread over memory.
     fn prefetch(&self, rows: &[u32]) {
         for row in rows {
             let row = *row as usize;
@@ -63,13 +65,14 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Candidates for `row`: keys, in order, of the nodes its search kept, which begins at `entry`.
+    /// Candidates for the edges of `row`: the nodes that a search for it, from `entry`, kept in a
+    /// list of length `list`. Returns sorted keys.
     pub(crate) fn candidates(&mut self, graph: &Graph, row: usize, entry: u32, list: usize) -> Vec<u64> {
         let mut query = vec![0.0; self.codes.dim];
         self.codes.decode_hi(row, &mut query);
         self.walk(graph, &query, entry, list);
-        let met = self.list.all().map(|(_, id)| id).filter(|id| *id as usize != row);
-        let mut keys: Vec<u64> = met.map(|id| key(self.codes.hi_distance(row, id as usize), id)).collect();
+        let found = self.list.all().map(|(_, id)| id).filter(|id| *id as usize != row);
+        let mut keys: Vec<u64> = found.map(|id| key(self.codes.hi_distance(row, id as usize), id)).collect();
         keys.sort_unstable();
         keys
     }
@@ -79,7 +82,7 @@ impl<'a> Walker<'a> {
         self.list.reset(list);
         self.score(query, &[entry]);
         while let Some((_, row)) = self.list.expand() {
-            // The best of the others is likely the next.
+            // The best other candidate is probably expanded next.
             if let Some((_, next)) = self.list.open().next() {
                 self.table.prefetch(graph.neighbors(next as usize));
             }
@@ -87,7 +90,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Estimates the distance to each of `rows` and offers them to the list.
+    /// Estimates the distance to each of `rows` and inserts them into the list.
     fn score(&mut self, query: &[f32], rows: &[u32]) {
         for rows in rows.chunks(DEGREE_MAX) {
             let table = self.table;

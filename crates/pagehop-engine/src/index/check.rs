@@ -1,57 +1,75 @@
-//! Reads every page and proves the structure: what the format promises, and what a search relies on.
+//! Reads every page and checks the structure: the rules of the format, and what searches depend on.
 //!
-//! Page by page: kinds, headers, own codes whose length is what the header says. Across pages: every edge leads
-//! to another node, and if it was meant for the row that is there now, which generations tell, the code it
-//! carries is the one its target's own code gives; no edge stands twice. The map names every living node once,
-//! the list of the dead every dead one, the list of free slots every page that has one. Then a walk from the
-//! entry points counts what a search can reach.
+//! Within each page: its kind, the headers of nodes, and own codes with the norm that the header
+//! says. Across pages: every edge leads to another node, and no node has two edges to the same
+//! node. If the target is still the row that the edge was made for, which generations tell, the
+//! edge has the code that follows from the target's own code. The map names every live node once,
+//! the dead list every dead node once, and the list of free slots every page that has one. Then a
+//! walk from the entry points counts what a search can reach.
 //!
-//! All of it holds after every single step of a change, so that a crash between two leaves an index too.
+//! All of this holds after every step of a change, so a crash between two steps leaves a valid
+//! index.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use super::meta::Meta;
-use super::model::Model;
-use super::state::State;
-use super::{CheckReport, OnProgress, Progress, dead, ids, pending};
-use crate::Error;
-use crate::page::layout::{
-    FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, FreeLink, Link, NodeHeader, NodeId, NodeRef, PageKind,
-};
+use crate::ids::NodeId;
+use crate::index::model::Model;
+use crate::index::open::Index;
+use crate::index::state::State;
+use crate::page::id_map;
+use crate::page::kind::{PageKind, known_kind};
+use crate::page::layout::FreeLink;
+use crate::page::meta::Meta;
+use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, Link, NodeHeader, NodeRef};
 use crate::page::{PageId, Pages, Reader};
+use crate::page::{dead_list, pending_list};
 use crate::quantize::edge::{self, EdgeFactors};
 use crate::quantize::own;
-use crate::row_ids::{RowIds, TIDS_MAX};
+use crate::row_ids::{self, NODE_ROWS_MAX, RowIds};
+use crate::{CheckReport, Error, OnProgress, Progress};
 
-/// Relative difference between two ways to add up the same numbers.
+/// Largest relative difference between two ways to add up the same numbers.
 const TOLERANCE: f32 = 1e-3;
 
-/// Times a check begins, if commits come between.
+/// How often a check starts again because a commit came in between.
 const TRIES: usize = 3;
 
-/// What a slot holds, and what its in-neighbors must carry.
+/// The content of a slot, and what its in-neighbors must store about it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// Whether it is a slot of the graph at all.
+    /// Whether this is a slot of the graph.
     exists: bool,
     flags: u8,
     generation: u8,
     centroid: u8,
-    /// Whether the map, or the list of the dead, names it.
+    /// Whether the map or the dead list names it.
     listed: bool,
-    /// Whether its row was added by a commit that is not complete.
+    /// Whether its row was added by an incomplete commit.
     pending: bool,
-    /// Which of its edges are anchors, one bit each.
+    /// The edges that are anchors, one bit each.
     anchors: u64,
     row_id: u64,
     code_hash: u64,
     factors: EdgeFactors,
 }
 
-/// Holds about `48 + 4 * degree` bytes a node while it works.
-pub(crate) fn check<P: Pages>(pages: &P, progress: OnProgress<'_>) -> Result<CheckReport, Error> {
-    // Beside a writer, pages of different commits contradict each other: that says nothing.
+impl<P: Pages> Index<P> {
+    /// Reads every page and checks the structure.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] at the first contradiction; [`Error::Interrupted`] if `progress` breaks.
+    /// Rows that no search can reach are not an error: compare `reachable` with `nodes`.
+    pub fn check(&self, progress: OnProgress<'_>) -> Result<CheckReport, Error> {
+        check(self.pages(), progress)
+    }
+}
+
+/// Checks the index. Takes about `48 + 4 * degree` bytes of memory per node.
+fn check<P: Pages>(pages: &P, progress: OnProgress<'_>) -> Result<CheckReport, Error> {
+    // While a writer commits, pages of different commits contradict each other. So an error only
+    // counts if no commit came in between.
     for _ in 0..TRIES {
         let mut reader = pages.reader();
         let state = State::read(&mut reader, None)?;
@@ -62,7 +80,7 @@ pub(crate) fn check<P: Pages>(pages: &P, progress: OnProgress<'_>) -> Result<Che
             return checked;
         }
     }
-    Err(Error::argument("the index changed again and again while it was checked; check it when nobody writes"))
+    Err(Error::busy("the index changed several times while it was checked; check it when no process writes it"))
 }
 
 fn check_once<P: Pages>(
@@ -84,7 +102,7 @@ fn check_once<P: Pages>(
         visible: 0,
     };
     let first = check.first_page();
-    // What was never completed is no part of the index.
+    // Pages of an unfinished change are not part of the index.
     let end = if meta.change.unfinished > 0 { meta.change.unfinished } else { count };
     let total = u64::from(end.saturating_sub(first)) * 2;
     for pass in 0..2 {
@@ -95,12 +113,9 @@ fn check_once<P: Pages>(
             }
             let page = PageId(page);
             let body = reader.finish(page)?;
-            match (body[0], pass) {
-                (kind, 0) if kind == PageKind::Node as u8 => check.nodes(page, &body)?,
-                (kind, _) if kind == PageKind::Node as u8 => check.edges(page, &body)?,
-                (kind, _) if kind > PageKind::Pending as u8 => {
-                    return Err(Error::corrupt(page, format!("no page has kind {kind}")));
-                }
+            match (known_kind(page, &body)?, pass) {
+                (PageKind::Node, 0) => check.nodes(page, &body)?,
+                (PageKind::Node, _) => check.edges(page, &body)?,
                 _ => {}
             }
             drop(body);
@@ -111,7 +126,7 @@ fn check_once<P: Pages>(
     check.free_list()?;
     check.map(&mut reader)?;
     check.dead(&mut reader)?;
-    check.pending_tids(&mut reader)?;
+    check.pending_rows(&mut reader)?;
     let entries: Vec<NodeId> = state.entries.iter().map(|entry| entry.node).collect();
     check.report.reachable = check.reach(entries.clone(), u64::MAX)?;
     check.report.anchored = check.reach(entries, 0)?;
@@ -125,14 +140,14 @@ struct Check<'a> {
     centroids: Vec<f32>,
     slots: Vec<Slot>,
     neighbors: Vec<NodeId>,
-    /// Pages that say they are in the list of pages with free slots, and what follows them there.
+    /// Pages that are marked as listed in the list of free slots, and the links that follow.
     links: Vec<(PageId, FreeLink)>,
     report: CheckReport,
     visible: u64,
 }
 
 impl Check<'_> {
-    /// Pages before it belong to a graph that was replaced, or to none.
+    /// Pages before this one belong to a graph that was replaced, or are unused.
     fn first_page(&self) -> u32 {
         self.meta.change.retired_end.max(1)
     }
@@ -141,7 +156,7 @@ impl Check<'_> {
         self.slots.get(node as usize).copied().unwrap_or_default()
     }
 
-    /// First pass: every node by itself, and what its in-neighbors must carry.
+    /// First pass: checks every node, and records what its in-neighbors must store.
     fn nodes(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
         let layout = self.meta.layout;
         let link = FreeLink::read(body);
@@ -160,9 +175,11 @@ impl Check<'_> {
             };
             free += u64::from(header.flags == FLAGS_FREE);
         }
-        // Version 1 kept no list.
-        if free > 0 && !link.listed && self.meta.version > 1 {
-            return Err(Error::corrupt(page, format!("{free} slots are free and not in the list of free slots")));
+        if free > 0 && !link.listed {
+            return Err(Error::corrupt(
+                page,
+                format!("{free} slots are free, but the page is not in the list of free slots"),
+            ));
         }
         self.report.free_slots += free;
         Ok(())
@@ -178,9 +195,9 @@ impl Check<'_> {
             return Err(bad(format!("centroid {} of {}", header.centroid, self.model.centroids.len())));
         }
         let mapped = self.meta.row_ids == RowIds::Mapped;
-        let is_dead = if mapped { header.deleted > 0 } else { header.tids() == [0; TIDS_MAX] };
+        let is_dead = if mapped { header.deleted > 0 } else { header.host_rows() == [0; NODE_ROWS_MAX] };
         if is_dead == (header.flags == FLAGS_LIVE) {
-            return Err(bad(format!("flags {:#x} and rows or commits {:?}", header.flags, header.tids())));
+            return Err(bad(format!("flags {:#x} and rows or commits {:?}", header.flags, header.host_rows())));
         }
         let mut x = vec![0.0; layout.inner_dim];
         let mut values = vec![0; layout.inner_dim];
@@ -188,7 +205,7 @@ impl Check<'_> {
         own::decode(header.step, node.hi(), node.lo(), &mut values, &mut x);
         let norm_sq = pagehop_kernels::dot_f32(&x, &x);
         if !close(norm_sq, header.norm_sq, header.norm_sq) {
-            return Err(bad(format!("squared length {} in the header, {norm_sq} of the code", header.norm_sq)));
+            return Err(bad(format!("squared norm {} in the header, {norm_sq} of the code", header.norm_sq)));
         }
         let center = &self.centroids[usize::from(header.centroid) * layout.inner_dim..][..layout.inner_dim];
         let factors = edge::encode(layout.edge, &x, center, &mut code);
@@ -210,7 +227,7 @@ impl Check<'_> {
         })
     }
 
-    /// Second pass: every edge against its target.
+    /// Second pass: checks every edge against its target.
     fn edges(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
         let layout = self.meta.layout;
         for slot in 0..layout.nodes_per_page {
@@ -232,7 +249,7 @@ impl Check<'_> {
                     self.report.stale_edges += 1;
                     continue;
                 }
-                edge_matches(&layout, &node, i, &expected).map_err(bad)?;
+                edge_matches(&node, i, &expected).map_err(bad)?;
                 self.neighbors[id as usize * layout.degree + i] = target;
                 self.slots[id as usize].anchors |= u64::from(link.anchor) << i;
             }
@@ -240,7 +257,7 @@ impl Check<'_> {
             let mut targets: Vec<NodeId> = links.iter().map(|link| link.node).collect();
             targets.sort_unstable();
             if targets.windows(2).any(|pair| pair[0] == pair[1]) {
-                return Err(Error::corrupt(page, format!("slot {slot}: an edge stands twice")));
+                return Err(Error::corrupt(page, format!("slot {slot}: two edges lead to the same node")));
             }
         }
         Ok(())
@@ -256,7 +273,7 @@ impl Check<'_> {
 
     fn free_list(&mut self) -> Result<(), Error> {
         let listed = self.meta.change.free_slots.into();
-        if self.meta.version > 1 && self.report.free_slots != listed {
+        if self.report.free_slots != listed {
             let what = format!("the meta page counts {listed} free slots, there are {}", self.report.free_slots);
             return Err(Error::corrupt(PageId(0), what));
         }
@@ -264,21 +281,24 @@ impl Check<'_> {
         for _ in 0..self.links.len() {
             let at = self.links.binary_search_by_key(&PageId(head), |link| link.0);
             let Ok(at) = at else {
-                return Err(Error::corrupt(PageId(head), "the list of free slots leads to it, it is not in it"));
+                return Err(Error::corrupt(
+                    PageId(head),
+                    "the list of free slots leads to this page, which is not marked as listed",
+                ));
             };
             head = self.links[at].1.next;
         }
         if head != 0 {
-            return Err(Error::corrupt(PageId(head), "the list of free slots goes in circles"));
+            return Err(Error::corrupt(PageId(head), "the list of free slots has a cycle"));
         }
         Ok(())
     }
 
-    /// The map names every living node once, but for those whose commit was not complete.
+    /// Checks that the map names every live node once, except those of an incomplete commit.
     fn map(&mut self, reader: &mut impl Reader) -> Result<(), Error> {
         if self.meta.change.id_root > 0 {
             let slots = &mut self.slots;
-            ids::scan(reader, self.report.pages, PageId(self.meta.change.id_root), |page, id, node| {
+            id_map::scan(reader, self.report.pages, PageId(self.meta.change.id_root), |page, id, node| {
                 let bad = |what| Error::corrupt(page, format!("the row id map has id {id} in node {node}, {what}"));
                 match slots.get_mut(node as usize) {
                     Some(slot) if slot.flags == FLAGS_LIVE && slot.row_id == id && !slot.listed => {
@@ -299,11 +319,11 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The list of the dead names every dead node once.
+    /// Checks that the dead list names every dead node once.
     fn dead(&mut self, reader: &mut impl Reader) -> Result<(), Error> {
         let mut listed = 0;
         let slots = &mut self.slots;
-        dead::scan(reader, self.report.pages, self.meta.change.dead_head, |page, dead| {
+        dead_list::scan(reader, self.report.pages, self.meta.change.dead_head, |page, dead| {
             let expected = if dead.unlinked > 0 { FLAGS_UNLINKED } else { FLAGS_DEAD };
             match slots.get_mut(dead.node as usize) {
                 Some(slot) if slot.flags == expected && !slot.listed => {
@@ -311,7 +331,7 @@ impl Check<'_> {
                     listed += 1;
                     Ok(())
                 }
-                _ => Err(Error::corrupt(page, format!("{dead:?} does not belong in the list of the dead"))),
+                _ => Err(Error::corrupt(page, format!("{dead:?} does not belong in the dead list"))),
             }
         })?;
         if listed == self.report.dead_nodes && listed == self.meta.change.dead_rows {
@@ -322,21 +342,25 @@ impl Check<'_> {
         Err(Error::corrupt(PageId(0), what))
     }
 
-    /// Tids wait for living nodes, each for one.
-    fn pending_tids(&self, reader: &mut impl Reader) -> Result<(), Error> {
+    /// Checks that each pending row id waits for one live node.
+    fn pending_rows(&self, reader: &mut impl Reader) -> Result<(), Error> {
         let mut seen = HashSet::new();
-        pending::scan(reader, self.meta.change.pending_head, &mut |page, entries| {
+        pending_list::scan(reader, self.meta.change.pending_head, &mut |page, entries| {
             for entry in entries {
-                let is_tid = super::build::check_tid(entry.tid).is_ok();
-                if !is_tid || self.slot(entry.node).flags != FLAGS_LIVE || !seen.insert(entry.tid) {
-                    return Err(Error::corrupt(page, format!("{entry:?} waits for no node, or twice")));
+                let is_row_id = row_ids::check_hosted(entry.row_id).is_ok();
+                if !is_row_id || self.slot(entry.node).flags != FLAGS_LIVE || !seen.insert(entry.row_id) {
+                    return Err(Error::corrupt(
+                        page,
+                        format!("{entry:?} waits for no live node, or is listed twice"),
+                    ));
                 }
             }
             Ok(true)
         })
     }
 
-    /// Counts the living nodes that a walk from `entries` comes to, over all edges or over anchors alone.
+    /// Counts the live nodes that a walk from `entries` reaches. The walk uses all edges, or only
+    /// anchors if `over` is 0.
     fn reach(&self, mut stack: Vec<NodeId>, over: u64) -> Result<u64, Error> {
         let mut seen = vec![false; self.slots.len()];
         let mut living = 0;
@@ -358,26 +382,18 @@ impl Check<'_> {
     }
 }
 
-/// Whether an edge carries what its target says it should.
-fn edge_matches(
-    layout: &crate::page::layout::NodeLayout,
-    node: &NodeRef<'_>,
-    at: usize,
-    target: &Slot,
-) -> Result<(), &'static str> {
-    let edges = node.edges();
-    let mut code = vec![0; layout.edge.words()];
-    edge::deinterleave(layout.edge, edges.codes, at, layout.degree, &mut code);
-    let (add, factor) = (f32::from_le_bytes(edges.add[at]), f32::from_le_bytes(edges.factor[at]));
-    if edges.centroid[at] != target.centroid {
-        return Err("the centroid is not the target's");
+/// Checks that an edge stores what follows from its target.
+fn edge_matches(node: &NodeRef<'_>, at: usize, target: &Slot) -> Result<(), &'static str> {
+    let ((centroid, EdgeFactors { add, factor }), code) = (node.edge_factors(at), node.edge_code(at));
+    if centroid != target.centroid {
+        return Err("the centroid differs from the target's");
     }
     let scale = target.factors.add.abs().max(f32::MIN_POSITIVE);
     if hash(code.iter().copied()) != target.code_hash
         || !close(add, target.factors.add, scale)
         || !close(factor, target.factors.factor, target.factors.factor)
     {
-        return Err("the code is not the target's");
+        return Err("the code differs from the target's");
     }
     Ok(())
 }
@@ -386,7 +402,7 @@ fn close(a: f32, b: f32, scale: f32) -> bool {
     (a - b).abs() <= TOLERANCE * scale.abs()
 }
 
-/// FNV-1a over words.
+/// An FNV-1a-like hash of words.
 fn hash(words: impl Iterator<Item = u64>) -> u64 {
     words.fold(0xCBF2_9CE4_8422_2325, |h, word| (h ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23))
 }

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::page::layout::NodeId;
+use crate::ids::NodeId;
 
-pub(super) type NodeSet = HashSet<NodeId, BuildHasherDefault<NodeHasher>>;
+pub(crate) type NodeSet = HashSet<NodeId, BuildHasherDefault<NodeHasher>>;
 
-/// Spreads node ids, which are close together, over a table; they are nobody's choice.
+/// A fast hash for node ids. Ids are not chosen by users, so it need not resist attacks.
 #[derive(Debug, Default)]
-pub(super) struct NodeHasher(u64);
+pub(crate) struct NodeHasher(u64);
 
 impl Hasher for NodeHasher {
     fn write(&mut self, bytes: &[u8]) {
@@ -21,7 +21,7 @@ impl Hasher for NodeHasher {
     }
 
     fn finish(&self) -> u64 {
-        // The table looks at the lowest and the highest bits.
+        // The hash table uses the lowest and the highest bits.
         self.0 ^ self.0 >> 32
     }
 }

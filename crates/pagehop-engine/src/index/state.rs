@@ -1,38 +1,42 @@
-//! What a search knows of the index as of one commit: the meta page and the model. Readers share it and renew
-//! it when a commit came; a cursor keeps what it began with.
+//! The state of the index as of one commit: the meta page and the model. Readers share it, and read
+//! it again after a commit. A cursor keeps the state it started with.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::meta::Meta;
-use super::model::{self, Entry, Model};
-use super::pending::Pending;
+use crate::ids::NodeId;
+use crate::index::model::Model;
+use crate::index::pending::PendingMap;
 use crate::page::Reader;
-use crate::page::layout::{NodeHeader, NodeId};
+use crate::page::meta::Meta;
+use crate::page::model_pages::{self, Entry};
+use crate::page::node::NodeHeader;
 use crate::{Error, RowIds};
 
-/// Times that a reader looks again because the meta page was newer than its snapshot. Publishing takes
-/// microseconds; a writer that died in between leaves a commit that is durable and may be seen.
+/// How often a reader tries again because the meta page is newer than its snapshot. Publishing a
+/// commit takes microseconds. If a writer died in between, its commit is durable and may be seen.
 const RENEWALS_MAX: usize = 1000;
 
-/// The index as of a commit.
+/// The index as of one commit.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) meta: Meta,
     pub(crate) model: Arc<Model>,
     pub(crate) entries: Vec<Entry>,
-    /// Tids that wait for their nodes; another process may add to them at any time.
-    pub(crate) pending: Option<Arc<Pending>>,
-    /// Commit number up to which rows are seen.
+    /// The pending list: row ids that wait for their nodes. Another process may add to it at any
+    /// time.
+    pub(crate) pending: Option<Arc<PendingMap>>,
+    /// Rows of commits up to this number are visible.
     pub(crate) snapshot: u64,
 }
 
 impl State {
-    /// Reads what is, for a reader that takes a new snapshot. The model is taken from `known` if it is the same.
+    /// Reads the current state, for a reader that takes a new snapshot. Reuses the model of `known`
+    /// if it is the same.
     pub(crate) fn read(reader: &mut impl Reader, known: Option<&Self>) -> Result<Self, Error> {
         let mut snapshot = reader.snapshot(true);
         let mut meta = Meta::read(reader)?;
         for _ in 0..RENEWALS_MAX {
-            if meta.change.commit <= snapshot || meta.row_ids == RowIds::Tids {
+            if meta.change.commit <= snapshot || meta.row_ids == RowIds::HostOwned {
                 break;
             }
             std::thread::yield_now();
@@ -40,41 +44,42 @@ impl State {
             meta = Meta::read(reader)?;
         }
         let known_pending = known.and_then(|state| state.pending.as_ref());
-        let mut pending = Pending::read(reader, &meta, known_pending);
+        let mut pending = PendingMap::read(reader, &meta, known_pending);
         for _ in 0..RENEWALS_MAX {
             if pending.is_ok() || Meta::read_commit(reader)? == meta.change.commit {
                 break;
             }
-            // Pages that leave the list serve another purpose at once.
+            // Pages that leave the list are reused at once, so the list is read again.
             meta = Meta::read(reader)?;
-            pending = Pending::read(reader, &meta, known_pending);
+            pending = PendingMap::read(reader, &meta, known_pending);
         }
         let same = known.filter(|state| {
             state.meta.change.model_start == meta.change.model_start && state.meta.centroids == meta.centroids
         });
         let model = match same {
             Some(state) => state.model.clone(),
-            None => Arc::new(model::read_model(&meta, reader)?),
+            None => Arc::new(Model::read(&meta, reader)?),
         };
-        // Where each step counts by itself, the number says of every change whether there was one.
+        // With host-owned rows, each step takes effect at once. The commit number then shows
+        // whether there was any change.
         let unchanged =
-            |state: &&Self| meta.row_ids == RowIds::Tids && state.meta.change.commit == meta.change.commit;
+            |state: &&Self| meta.row_ids == RowIds::HostOwned && state.meta.change.commit == meta.change.commit;
         let entries = match same.filter(unchanged) {
             Some(state) => state.entries.clone(),
-            None => model::read_entries(&meta, reader)?,
+            None => model_pages::read_entries(&meta, reader)?,
         };
         let snapshot = snapshot.max(meta.change.commit);
         Ok(Self { meta, model, entries, pending: pending?, snapshot })
     }
 
-    /// The rows of a node that this state sees, or that the host may see.
+    /// The rows of a node that are visible in this state, or that the host may find visible.
     #[inline]
     pub(crate) fn rows(&self, node: NodeId, header: &NodeHeader) -> impl Iterator<Item = u64> + use<> {
-        let waiting = self.pending.as_ref().map(|pending| pending.of(node, &header.tids()));
+        let waiting = self.pending.as_ref().map(|pending| pending.of(node, &header.host_rows()));
         header.rows(self.meta.row_ids, self.snapshot).chain(waiting.into_iter().flatten())
     }
 
-    /// Numbers of the pages that may hold nodes of the index as it is.
+    /// The range of pages that may hold nodes of the index.
     pub(crate) fn node_pages(&self) -> std::ops::Range<u32> {
         let change = &self.meta.change;
         let end = if change.unfinished > 0 { change.unfinished } else { self.meta.page_count };
@@ -82,7 +87,7 @@ impl State {
     }
 }
 
-/// The newest state that anybody needed.
+/// The newest state that any reader has read.
 #[derive(Debug)]
 pub(crate) struct Newest {
     state: RwLock<Arc<State>>,
@@ -93,20 +98,21 @@ impl Newest {
         Self { state: RwLock::new(Arc::new(state)) }
     }
 
-    /// The newest state known.
+    /// The newest known state.
     pub(crate) fn known(&self) -> Arc<State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The state of a snapshot that `reader` takes now.
+    /// The state of a new snapshot of `reader`.
     pub(crate) fn renew(&self, reader: &mut impl Reader) -> Result<Arc<State>, Error> {
         let known = self.known();
         let same = match known.meta.row_ids {
             RowIds::Mapped => known.snapshot == reader.snapshot(true),
-            RowIds::Tids => known.meta.change.commit == Meta::read_commit(reader)?,
+            RowIds::HostOwned => known.meta.change.commit == Meta::read_commit(reader)?,
         };
-        let is_caught_up = |pending: &Arc<Pending>, reader: &mut _| {
-            // What cannot be read is not what it was when the number was looked at, or damaged: the new state tells.
+        let is_caught_up = |pending: &Arc<PendingMap>, reader: &mut _| {
+            // If the list cannot be read, it has changed since its number was read, or it is
+            // damaged. Reading the new state tells which.
             pending.catch_up(reader, known.meta.change.pending_head).is_ok()
         };
         if same && known.pending.as_ref().is_none_or(|pending| is_caught_up(pending, reader)) {

@@ -1,16 +1,27 @@
-//! The page contract: how the engine asks a host for pages, and hands it new ones.
+//! The page contract: how the engine reads pages from a host, changes them, and writes new ones.
 //!
-//! A page is 8 KiB. Its first [`HOST_HEADER_BYTES`] belong to the host (checksum and log position in
-//! a file, `PageHeaderData` in PostgreSQL); the engine sees only the body behind them.
+//! A page is 8 KiB. Its first [`HOST_HEADER_BYTES`] belong to the host (checksum and log position
+//! in a file, `PageHeaderData` in PostgreSQL). The engine sees only the body after them.
 //!
-//! Reading is two calls so that look-ahead needs no async: [`Reader::start`] brings a page near,
+//! Reading has two calls, so that prefetching needs no async: [`Reader::start`] prefetches a page,
 //! [`Reader::finish`] waits for it.
 
+pub(crate) mod calibration;
+pub(crate) mod dead_list;
+pub(crate) mod fields;
+pub(crate) mod id_map;
+pub(crate) mod kind;
 pub(crate) mod layout;
+pub(crate) mod meta;
+pub(crate) mod model_pages;
+pub(crate) mod node;
+pub(crate) mod pending_list;
+pub(crate) mod stack;
 
 use std::ops::{Deref, Range};
 
 use crate::Error;
+pub use crate::ids::PageId;
 
 /// Bytes of a page, host header included.
 pub const PAGE_BYTES: usize = 8192;
@@ -19,9 +30,11 @@ pub const HOST_HEADER_BYTES: usize = 24;
 /// Bytes of a page that the engine may use.
 pub const BODY_BYTES: usize = PAGE_BYTES - HOST_HEADER_BYTES;
 
-/// Bytes of a body before the zeros at its end, rounded up to whole words: all that a host must keep of it.
+/// Length of a body without the zeros at its end, rounded up to whole words: a host need not store
+/// more.
 pub fn used_bytes(body: &[u8]) -> usize {
-    // Runs are looked at whole, which is what processors are good at, and words in the last alone.
+    // Tests runs of bytes, which vectorizes, and single words only in the last run that is not
+    // zero.
     const RUN_BYTES: usize = 256;
     const WORD_BYTES: usize = 8;
     let is_used = |bytes: &[u8]| bytes.iter().fold(0, |all, byte| all | byte) != 0;
@@ -32,24 +45,21 @@ pub fn used_bytes(body: &[u8]) -> usize {
     body.len().min(start + WORD_BYTES * words)
 }
 
-/// First bytes of the meta page's body: what makes a file an index.
+/// First bytes of the meta page's body. They identify an index.
 pub const MAGIC: &[u8; 8] = b"PAGEHOP\0";
-
-/// Number of a page; page 0 is the meta page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PageId(pub u32);
 
 /// A host's pages, shared by any number of threads.
 pub trait Pages: Sync {
-    /// One search's view of the pages.
+    /// The view that one search has of the pages.
     type Reader<'p>: Reader
     where
         Self: 'p;
 
-    /// Begins a search. Pages that the reader started and never finished are released with it.
+    /// Starts a search. When the reader is dropped, pages that it started and did not finish are
+    /// released.
     fn reader(&self) -> Self::Reader<'_>;
 
-    /// Pages that exist; valid ids are below it.
+    /// The number of pages; valid ids are below it.
     fn page_count(&self) -> u32;
 }
 
@@ -68,20 +78,20 @@ impl<P: Pages> Pages for &P {
     }
 }
 
-/// One search's view of the pages; belongs to one thread.
+/// The view that one search has of the pages. It belongs to one thread.
 pub trait Reader {
     /// A page held in place. Derefs to its body, exactly [`BODY_BYTES`] long.
     type Guard<'r>: Deref<Target = [u8]>
     where
         Self: 'r;
 
-    /// Begins to bring `page` near; never blocks, may do nothing, ignores an unknown page.
+    /// Prefetches `page`. Never blocks, may do nothing, ignores an unknown page.
     ///
-    /// `bytes` is the part of the body wanted first: a page that is already in memory is prefetched
-    /// into the CPU's cache there.
+    /// `bytes` is the part of the body that is needed first. If the page is in memory, this part is
+    /// prefetched into the CPU's cache.
     fn start(&self, page: PageId, bytes: Range<usize>);
 
-    /// The page, waiting for it if it must.
+    /// Returns the page; waits for it if necessary.
     ///
     /// # Errors
     ///
@@ -89,64 +99,66 @@ pub trait Reader {
     /// the system refused.
     fn finish(&self, page: PageId) -> Result<Self::Guard<'_>, Error>;
 
-    /// The commit number up to which this reader may see rows: the newest, if `renew`, else the one it took
-    /// last. A row is visible to it if it was added by then and not deleted. Pages may be newer than that.
-    /// `u64::MAX` from hosts without commits.
+    /// The commit number up to which this reader sees rows: the newest if `renew`, otherwise the
+    /// one it took last. It sees a row that was added by then and not deleted by then. Pages may be
+    /// newer. `u64::MAX` from hosts without commits.
     ///
-    /// Until the next renewal, or the end of the reader, no row that it may see is forgotten.
+    /// Until the next renewal, or the end of the reader, no row that it may see is removed.
     fn snapshot(&mut self, renew: bool) -> u64 {
         let _ = renew;
         u64::MAX
     }
 
-    /// Tells the host that no guard is held: `&mut` proves it. Called between hops and before a search pauses,
-    /// so that a host may reuse memory that this search could have been looking at.
+    /// Says that no guard is held, which `&mut` proves. Called between hops and before a search
+    /// pauses, so that the host may reuse memory that this search was reading.
     fn release(&mut self);
 
-    /// Tells the host that this search goes on later, or never: pages that it started and has not finished may be given up.
+    /// Says that this search continues later or never, so the host may drop pages that were started
+    /// and not finished.
     fn pause(&mut self) {}
 
-    /// Pages finished so far that were not in memory when they were first asked for, and pages
-    /// started for nothing: the storage reads this reader caused.
+    /// The number of storage reads that this reader caused: pages that were not in memory when they
+    /// were first started or finished.
     fn pages_missed(&self) -> u64;
 }
 
-/// Most pages that one step changes: what PostgreSQL's generic WAL makes atomic.
+/// Largest number of pages that one step changes: what PostgreSQL's generic WAL makes atomic.
 pub const STEP_PAGES: usize = 4;
 
 /// A host's pages while one writer changes them.
 ///
-/// Every structural change is a sequence of *steps*, each of at most [`STEP_PAGES`] pages and each leaving an
-/// index that `check` accepts. A file makes all steps of a transaction durable and visible at its commit;
-/// PostgreSQL each by itself. The engine is correct under both.
+/// Every structural change is a sequence of *steps*. A step changes at most [`STEP_PAGES`] pages
+/// and leaves an index that `check` accepts. A file makes all steps of a transaction durable and
+/// visible at its commit; PostgreSQL does so after each step. The engine is correct with both.
 pub trait PagesMut {
-    /// The writer's own view: its steps are in it, committed or not. Its snapshot is `u64::MAX`.
+    /// The writer's view, which includes its own steps. Its snapshot is `u64::MAX`.
     type Reader<'w>: Reader
     where
         Self: 'w;
 
-    /// Begins to read what is, own steps included.
+    /// Starts reading the current pages, own steps included.
     fn reader(&self) -> Self::Reader<'_>;
 
-    /// Pages that exist, allocated ones included; valid ids are below it.
+    /// The number of pages, allocated ones included; valid ids are below it.
     fn page_count(&self) -> u32;
 
-    /// The number of this transaction's commit: what rows are stamped with as they are added or deleted.
-    /// Larger than any before; below 2^48; 0 from hosts that decide visibility themselves.
+    /// The number of this transaction's commit, with which it stamps rows that it adds or deletes.
+    /// Larger than all before, and below 2^48; 0 from hosts that decide visibility themselves.
     fn commit_number(&self) -> u64;
 
-    /// No reader, now or later, has a snapshot below this: rows deleted at or before it are out of sight.
+    /// No reader has or will get a snapshot below this, so rows that were deleted at or before it
+    /// are invisible to all.
     fn oldest_snapshot(&self) -> u64;
 
-    /// Makes `count` more pages, all zeros, at the end; returns the first of them.
+    /// Appends `count` pages of zeros and returns the first of them.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] or [`Error::Argument`] if there is no room.
+    /// [`Error::Full`] if there is no space; [`Error::Io`] if the host cannot grow.
     fn allocate(&mut self, count: u32) -> Result<PageId, Error>;
 
-    /// Changes up to [`STEP_PAGES`] distinct pages as one. `change` gets their bodies, each [`BODY_BYTES`]
-    /// long, in the order of `pages`; it judges them as they are now. If it fails, nothing has changed.
+    /// Changes up to [`STEP_PAGES`] distinct pages atomically. `change` gets their current bodies,
+    /// each [`BODY_BYTES`] long, in the order of `pages`. If it fails, nothing is changed.
     ///
     /// # Errors
     ///
@@ -154,10 +166,11 @@ pub trait PagesMut {
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error>;
 }
 
-/// [`PagesMut::step`] over pages that other pages named: naming one twice is a contradiction, not a mistake.
+/// [`PagesMut::step`] for page ids that were read from pages: naming a page twice is then
+/// corruption, not a bug of the caller.
 pub(crate) fn step<W: PagesMut>(pages: &mut W, ids: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {
     match ids.iter().enumerate().find(|(at, id)| ids[..*at].contains(id)) {
-        Some((_, id)) => Err(Error::corrupt(*id, "it would have to be two pages at once: another page names it")),
+        Some((_, id)) => Err(Error::corrupt(*id, "another page names it twice where two pages are needed")),
         None => pages.step(ids, change),
     }
 }
@@ -165,10 +178,10 @@ pub(crate) fn step<W: PagesMut>(pages: &mut W, ids: &[PageId], change: ChangeSte
 /// Changes the bodies of a step's pages in place.
 pub type ChangeStep<'a> = &'a mut dyn FnMut(&mut [&mut [u8]]) -> Result<(), Error>;
 
-/// Where a build puts its pages.
+/// The destination of a build's pages.
 pub trait PageSink {
-    /// Stores `body`, exactly [`BODY_BYTES`] long, as `page`. Pages come as 1, 2, 3, ... without gaps, then
-    /// page 0: until then the index does not exist.
+    /// Stores `body`, exactly [`BODY_BYTES`] long, as `page`. Pages come as 1, 2, 3, ... without
+    /// gaps, then page 0. The index exists once page 0 is written.
     fn write(&mut self, page: PageId, body: &[u8]) -> Result<(), Error>;
 }
 

@@ -1,16 +1,19 @@
-//! k-means (Lloyd 1957) on the high planes of own codes, and assignment of rows to the nearest centers.
+//! k-means (Lloyd 1957) on the high planes of own codes, and the assignment of rows to their
+//! nearest centers.
 
 use super::codes::Codes;
 use crate::random::Random;
 use crate::threads;
 use pagehop_kernels as kernels;
 
+/// Rows that a build keeps to train the centroids with.
+pub(crate) const SAMPLE_ROWS: usize = 8192;
 const PURPOSE: u64 = 2;
-/// Rows whose products with all centers are computed at once.
+/// Rows whose inner products with all centers are computed at once.
 const BLOCK_ROWS: usize = 64;
 
-/// The index's coarse centroids: 8 bits per dimension and a step each. What is stored is what they are, so
-/// nothing is lost by it.
+/// The coarse centroids of the index: 8 bits per dimension and one step per centroid. Centroids are
+/// defined by their codes, so storing them loses nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Centroids {
     pub(crate) dim: usize,
@@ -24,7 +27,7 @@ impl Centroids {
         Self { dim, ..Self::default() }
     }
 
-    /// The high planes of trained centers.
+    /// Centroids with the high planes of trained centers.
     pub(crate) fn from_codes(codes: &Codes) -> Self {
         let mut centroids = Self::new(codes.dim);
         (0..codes.len()).for_each(|i| centroids.push(codes.hi_step(i), codes.hi(i)));
@@ -49,21 +52,22 @@ impl Centroids {
         &self.planes[index * self.dim..][..self.dim]
     }
 
-    /// Squared distance from a centroid to a point of known squared length.
+    /// Squared distance from a centroid to `x`, whose squared norm is `norm_sq`.
     #[inline]
     pub(crate) fn distance(&self, index: usize, x: &[f32], norm_sq: f32) -> f32 {
         let dot = kernels::dot_f32_i8(x, self.plane(index));
         (norm_sq + self.norms_sq[index] - 2.0 * self.steps[index] * dot).max(0.0)
     }
 
-    /// All centroids decoded, one after the other.
+    /// All centroids decoded, one after another.
     pub(crate) fn decode(&self) -> Vec<f32> {
         let rows = self.planes.chunks_exact(self.dim).zip(&self.steps);
         rows.flat_map(|(plane, step)| plane.iter().map(move |v| step * f32::from(*v))).collect()
     }
 }
 
-/// Finds `count` centers of `sample`, fewer if the sample has fewer rows.
+/// Trains `count` centers on `sample`, or fewer if it has fewer rows. `rounds` is the number of
+/// Lloyd iterations.
 pub(crate) fn train(sample: &Codes, count: usize, rounds: usize, seed: u64, workers: usize) -> Codes {
     let count = count.min(sample.len());
     let dim = sample.dim;
@@ -86,7 +90,7 @@ pub(crate) fn train(sample: &Codes, count: usize, rounds: usize, seed: u64, work
     centers
 }
 
-/// Means of the rows assigned to each center; a center without rows moves to a random row.
+/// Means of the rows that are assigned to each center. A center without rows moves to a random row.
 fn recenter(sample: &Codes, nearest: &[u32], old: &Codes, random: &mut Random) -> Codes {
     let dim = sample.dim;
     let mut sums = vec![0.0f32; old.len() * dim];
@@ -111,8 +115,9 @@ fn recenter(sample: &Codes, nearest: &[u32], old: &Codes, random: &mut Random) -
     centers
 }
 
-/// The `fanout` nearest centers of each row, nearest first: `rows.len() * fanout` indices.
-/// `fanout` must not exceed the number of centers. Equal distances go to the lower index.
+/// The indices of the `fanout` nearest centers of each row, nearest first: `rows.len() * fanout`
+/// indices. `fanout` must be at least 1 and at most the number of centers. Of equal distances, the
+/// lower index comes first.
 pub(crate) fn assign(rows: &Codes, centers: &Codes, fanout: usize, workers: usize) -> Vec<u32> {
     assert!(fanout >= 1 && fanout <= centers.len());
     let blocks = rows.len().div_ceil(BLOCK_ROWS);
@@ -134,7 +139,7 @@ fn assign_block(rows: &Codes, range: std::ops::Range<usize>, centers: &Codes, fa
         let twice_step = 2.0 * rows.hi_step(row);
         best.clear();
         for (center, dot) in dots.iter().enumerate() {
-            // The row's own length is the same for every center and left out.
+            // The row's own norm is the same for all centers and left out.
             let distance = centers.hi_norm_sq[center] - twice_step * centers.hi_step(center) * *dot as f32;
             if best.len() < fanout || distance < best[fanout - 1].0 {
                 best.truncate(fanout - 1);

@@ -1,6 +1,6 @@
-//! Own codes of many vectors, as the build holds them: the working set of everything between reading the
-//! rows and writing the pages. The high planes form a matrix of bytes whose products are integer dot
-//! products, so that the dense steps of the build run on the fastest kernel there is.
+//! The own codes of many vectors in memory. Every step of a build between reading the rows and
+//! writing the pages works on them. The high planes form a matrix of bytes, so that inner products
+//! of rows are integer products, which the fastest kernels compute.
 
 use super::own::{self, OwnCode};
 
@@ -11,7 +11,7 @@ pub(crate) struct Codes {
     pub(crate) hi: Vec<i8>,
     pub(crate) lo: Vec<u8>,
     pub(crate) own: Vec<OwnCode>,
-    /// Squared length of what the high plane alone decodes to.
+    /// Squared norm of the vector that the high plane alone decodes to.
     pub(crate) hi_norm_sq: Vec<f32>,
 }
 
@@ -20,7 +20,7 @@ impl Codes {
         Self { dim, ..Self::default() }
     }
 
-    /// Room for `rows` without growing, so that memory is what was promised.
+    /// Reserves space for `rows` rows, so that memory stays within the estimate of the build.
     pub(crate) fn with_capacity(dim: usize, rows: usize) -> Self {
         Self {
             dim,
@@ -31,7 +31,7 @@ impl Codes {
         }
     }
 
-    /// Bytes one row takes.
+    /// Bytes per row.
     pub(crate) fn row_bytes(dim: usize) -> usize {
         dim + own::lo_bytes(dim) + size_of::<OwnCode>() + size_of::<f32>()
     }
@@ -53,7 +53,7 @@ impl Codes {
         self.hi_norm_sq.push(hi_norm);
     }
 
-    /// Appends a code that exists, without its low plane.
+    /// Appends an existing code, without its low plane.
     pub(crate) fn push_hi(&mut self, own: OwnCode, hi: &[i8]) {
         self.hi.extend_from_slice(hi);
         self.own.push(own);
@@ -67,7 +67,7 @@ impl Codes {
         self.hi_norm_sq.push(other.hi_norm_sq[row]);
     }
 
-    /// Forgets all rows but those that `keeps` says.
+    /// Keeps only the rows for which `keeps` is true.
     pub(crate) fn retain(&mut self, keeps: impl Fn(usize) -> bool) {
         let lo_bytes = own::lo_bytes(self.dim);
         let mut kept = 0;
@@ -84,7 +84,7 @@ impl Codes {
         self.hi_norm_sq.truncate(kept);
     }
 
-    /// Forgets all rows.
+    /// Removes all rows.
     pub(crate) fn clear(&mut self) {
         self.hi.clear();
         self.lo.clear();
@@ -92,7 +92,7 @@ impl Codes {
         self.hi_norm_sq.clear();
     }
 
-    /// Appends all of `other`, which has the same dimension.
+    /// Appends all rows of `other`, which must have the same dimension.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.hi.append(&mut other.hi);
         self.lo.append(&mut other.lo);
@@ -100,7 +100,7 @@ impl Codes {
         self.hi_norm_sq.append(&mut other.hi_norm_sq);
     }
 
-    /// A copy of some rows' high planes, in the order given; their low planes are not copied.
+    /// Copies the high planes of `rows`, in this order. Low planes are not copied.
     pub(crate) fn gather(&self, rows: impl Iterator<Item = u32>) -> Self {
         let mut some = Self::new(self.dim);
         for row in rows {
@@ -121,32 +121,31 @@ impl Codes {
         &self.lo[row * bytes..][..bytes]
     }
 
-    /// Length of one unit of the high plane.
+    /// The step of the high plane.
     pub(crate) fn hi_step(&self, row: usize) -> f32 {
         16.0 * self.own[row].step
     }
 
-    /// Squared distance between what the high planes of two rows decode to.
+    /// Squared distance between two rows, decoded from their high planes.
     #[inline]
     pub(crate) fn hi_distance(&self, a: usize, b: usize) -> f32 {
         let dot = pagehop_kernels::dot_i8(self.hi(a), self.hi(b)) as f32;
         self.hi_norm_sq[a] + self.hi_norm_sq[b] - 2.0 * self.hi_step(a) * self.hi_step(b) * dot
     }
 
-    /// Whether two rows lie in one place, as far as their high planes tell: they have the same, or are so short that
-    /// squares of their components are nothing.
+    /// Whether two rows are duplicates: they have the same step and high plane, or both are zero.
     pub(crate) fn is_same(&self, a: usize, b: usize) -> bool {
         self.is_same_as(a, self.own[b], self.hi(b))
     }
 
-    /// [`Codes::is_same`], for a code from elsewhere.
+    /// Like [`Codes::is_same`], for a code that is not in `self`.
     pub(crate) fn is_same_as(&self, row: usize, own: OwnCode, hi: &[i8]) -> bool {
-        self.own[row].step == own.step && self.hi(row) == hi
-            || self.is_nothing(row) && own.norm_sq < f32::MIN_POSITIVE
+        self.own[row].step == own.step && self.hi(row) == hi || self.is_zero(row) && own.norm_sq < f32::MIN_POSITIVE
     }
 
-    /// Whether a row is so short that its square is nothing.
-    pub(crate) fn is_nothing(&self, row: usize) -> bool {
+    /// Whether a row counts as the zero vector: its squared norm is below the smallest normal
+    /// `f32`.
+    pub(crate) fn is_zero(&self, row: usize) -> bool {
         self.own[row].norm_sq < f32::MIN_POSITIVE
     }
 

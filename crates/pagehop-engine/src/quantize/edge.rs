@@ -1,8 +1,9 @@
-//! Edge codes: what a node keeps of each neighbor, and how a query estimates distances from it.
+//! Edge codes: what a node stores about each neighbor, and how a query estimates distances from it.
 //!
-//! Let `c` be the nearest of the index's coarse centroids to vector `o`, and `r = o - c`. The code is
-//! `x`, one odd integer of `bits` bits per dimension (for 1 bit the sign of `r`). With
-//! `factor = |r|^2 / <r, x>` the inner product with any `p` is estimated as `<p, r> ~ factor * <p, x>`, so
+//! Let `c` be the coarse centroid of the index that is nearest to vector `o`, and let `r = o - c`.
+//! The code is `x`: one odd integer of `bits` bits per dimension (for 1 bit, the sign of `r`). With
+//! `factor = |r|^2 / <r, x>`, the inner product of `r` with any `p` is estimated as `<p, r> ~
+//! factor * <p, x>`, so
 //!
 //! ```text
 //! |q - o|^2 = |q - c|^2 + |r|^2 - 2 <q - c, r>
@@ -10,26 +11,29 @@
 //!                          `------- add --------'
 //! ```
 //!
-//! The estimator is RaBitQ's (Gao, Long 2024; several bits: Gao et al. 2025). Because `c` is shared by the
-//! whole index and not the node that points to `o`, one code serves all in-neighbors: repair copies it.
+//! This is the estimator of RaBitQ (Gao, Long 2024; for several bits: Gao et al. 2025). The
+//! centroid `c` is shared by the whole index and does not depend on the node that points to `o`. So
+//! all in-neighbors of `o` store the same code, and repairing an edge copies it.
 //!
-//! The query side is quantized too: `q[i] ~ delta * u[i]` with `u` odd in -15..=15, four bit planes, or in
-//! -255..=255, eight. An odd number is a sum of `+-1 * 2^j`, so `<q, x>` is a weighted sum of popcounts of
-//! `plane XOR code`, without any correction for the number of set bits. Four planes add 3% to the variance of a
-//! 1-bit estimate when residuals are about as long as vectors; where they are much shorter, in tight clusters or
-//! few dimensions, the query's error would drown them, and eight are used.
+//! The query is quantized too: `q[i] ~ delta * u[i]`. `u` is odd and lies in -15..=15, which is
+//! four bit planes (one digit), or in -255..=255, which is eight (two digits). An odd number is a
+//! sum of `+-1 * 2^j`, so `<q, x>` is a weighted sum of popcounts of `plane XOR code`, without a
+//! correction for the number of set bits. Four planes add 3% to the variance of a 1-bit estimate if
+//! residuals are about as long as vectors. If residuals are much shorter, as in tight clusters or
+//! few dimensions, the error of the query would dominate, and eight planes are used.
 
 use pagehop_kernels as kernels;
 
-/// Bit planes of a query that are counted at once: one hexadecimal digit of it.
+/// Bit planes of a query that are counted in one pass: one hexadecimal digit.
 const DIGIT_PLANES: usize = 4;
 /// Edges in one interleaved block of codes.
 pub(crate) const BLOCK_EDGES: usize = 8;
 
-/// The shape of an index's edge codes.
+/// The size of the edge codes of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EdgeShape {
-    /// Leading dimensions of the rotated space that are coded; fewer than all for large vectors.
+    /// Number of leading dimensions of the rotated space that are coded. Large vectors are not
+    /// coded in full.
     pub(crate) dims: usize,
     /// Bits per coded dimension, 1 to 4.
     pub(crate) bits: usize,
@@ -41,7 +45,7 @@ impl EdgeShape {
         self.dims.div_ceil(64)
     }
 
-    /// 64-bit words of one code: all its planes, lowest weight first.
+    /// 64-bit words of one code: all its planes, the least significant first.
     pub(crate) fn words(self) -> usize {
         self.plane_words() * self.bits
     }
@@ -52,7 +56,7 @@ impl EdgeShape {
     }
 }
 
-/// The two numbers beside a code.
+/// The two numbers that are stored with a code.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct EdgeFactors {
     /// `|r|^2 + 2 * factor * <c, x>`.
@@ -61,9 +65,9 @@ pub(crate) struct EdgeFactors {
     pub(crate) factor: f32,
 }
 
-/// Encodes the residual of `o` to `centroid` into `code`, [`EdgeShape::words`] long.
+/// Encodes the residual of `o` from `centroid` into `code`, which is [`EdgeShape::words`] long.
 ///
-/// Sums are added in one order on every machine, so whoever decodes the same vector gets the same code.
+/// Additions have the same order on every machine, so the same vector always gives the same code.
 pub(crate) fn encode(shape: EdgeShape, o: &[f32], centroid: &[f32], code: &mut [u64]) -> EdgeFactors {
     assert_eq!(code.len(), shape.words());
     let dims = shape.dims;
@@ -71,23 +75,24 @@ pub(crate) fn encode(shape: EdgeShape, o: &[f32], centroid: &[f32], code: &mut [
     let norm_sq = dot(&residual, &residual);
     residual.truncate(dims);
     let per_level = match shape.bits {
-        // Only the sign counts, however small the residual.
+        // Only the sign matters, however small the residual is.
         1 => 1e30,
         bits => levels_per_unit(bits, dot(&residual, &residual) / dims as f32),
     };
     let half = (1i32 << (shape.bits - 1)) as f32;
-    // Truncation of a number that is not negative is its floor, without the library call.
+    // For a number that is not negative, truncation equals `floor`, and needs no library call.
     let level = |r: &f32| ((r * per_level).clamp(-half, half - 0.5) + half) as i32;
     let values: Vec<f32> = residual.iter().map(|r| 2.0 * level(r) as f32 + 1.0 - 2.0 * half).collect();
     kernels::level_planes(&residual, per_level, code);
     let factor = norm_sq / dot(&residual, &values);
-    // A vector on its centroid has nothing to code: its distance is the centroid's.
+    // A vector that equals its centroid has an empty residual: its distance is that of the
+    // centroid.
     let factor = if factor.is_finite() { factor } else { 0.0 };
     EdgeFactors { add: norm_sq + 2.0 * factor * dot(&centroid[..dims], &values), factor }
 }
 
-/// Inner product in sixteen interleaved sums: one order of addition on every machine, and one that still leaves
-/// room for vector instructions.
+/// Inner product with sixteen interleaved sums: the order of additions is the same on every
+/// machine, and the compiler can still use vector instructions.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0f32; 16];
     let (a_chunks, b_chunks) = (a.as_chunks::<16>(), b.as_chunks::<16>());
@@ -102,8 +107,8 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum()
 }
 
-/// Levels per unit of the residual: the uniform quantizer of least error for a Gaussian (Max 1960), whose
-/// best steps for 2, 3 and 4 bits are 0.996, 0.586 and 0.335 standard deviations.
+/// Quantization levels per unit of the residual. The uniform quantizer with the least error for a
+/// Gaussian (Max 1960) has steps of 0.996, 0.586 and 0.335 standard deviations for 2, 3 and 4 bits.
 fn levels_per_unit(bits: usize, variance: f32) -> f32 {
     let step = match bits {
         2 => 0.9957,
@@ -114,16 +119,17 @@ fn levels_per_unit(bits: usize, variance: f32) -> f32 {
     if inverse.is_finite() { inverse } else { 1.0 }
 }
 
-/// A query's side of the estimates: bit planes and the two constants that turn popcounts into estimates.
+/// The query's part of the estimates: its bit planes, and the two constants that turn popcounts
+/// into inner products.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueryPlanes {
-    /// Planes of the low digit, then of the high one if there are two.
+    /// Planes of the low digit, then of the high digit if there are two.
     planes: Vec<u64>,
     digits: usize,
     shape: Option<EdgeShape>,
-    /// `2 <q, x>` of a code that agrees with no plane bit counted.
+    /// `2 <q, x>` of a code with a count of zero.
     base: f32,
-    /// What each weighted disagreement takes off.
+    /// Subtracted from `base` for each unit of the count.
     per_count: f32,
 }
 
@@ -138,7 +144,8 @@ impl QueryPlanes {
         self.shape = Some(shape);
         self.digits = digits;
         let largest = kernels::max_abs(query);
-        // Odd numbers up to 2^planes - 1, in units of delta, cover +-2^planes delta.
+        // Odd numbers up to 2^planes - 1, in units of delta, cover -2^planes * delta to 2^planes *
+        // delta.
         let levels = 1i32 << planes;
         let delta = largest / levels as f32;
         let inverse = if delta > 0.0 { 0.5 / delta } else { 0.0 };
@@ -148,7 +155,8 @@ impl QueryPlanes {
         self.per_count = 4.0 * delta;
     }
 
-    /// Weighted disagreements with the first `counts.len()` edges, whole blocks of the `slots` in `codes`.
+    /// Weighted Hamming distances to the first `counts.len()` edges, in whole blocks. `codes` holds
+    /// `slots` edges.
     #[inline]
     pub(crate) fn count(&self, codes: &[u8], slots: usize, counts: &mut [u32]) {
         let shape = self.shape.expect("prepared before it is used");
@@ -167,14 +175,14 @@ impl QueryPlanes {
         }
     }
 
-    /// `base` and `per_count` of `2 <q, x> = base - per_count * count`.
+    /// `base` and `per_count` in `2 <q, x> = base - per_count * count`.
     #[inline]
     pub(crate) fn constants(&self) -> (f32, f32) {
         (self.base, self.per_count)
     }
 }
 
-/// Adds the counts of one digit against one bit plane of the codes, times `2^shift`.
+/// Adds the counts of one query digit against one bit plane of the codes, times `2^shift`.
 fn add_scan(digit: &[u64], codes: &[u8], words: usize, shift: usize, counts: &mut [u32]) {
     let mut more = [0u32; BLOCK_EDGES];
     let blocks = counts.chunks_exact_mut(BLOCK_EDGES).zip(codes.chunks_exact(BLOCK_EDGES * words * 8));
@@ -184,7 +192,8 @@ fn add_scan(digit: &[u64], codes: &[u8], words: usize, shift: usize, counts: &mu
     }
 }
 
-/// Writes `code` as edge `slot` of interleaved blocks that hold `degree` edges, a multiple of the block size.
+/// Writes `code` as edge `slot` of interleaved blocks for `degree` edges; `degree` is a multiple of
+/// the block size.
 ///
 /// Word `w` of bit plane `b` of edge `8 n + e` is the 64-bit little-endian integer at word
 /// `((b * degree / 8 + n) * plane_words + w) * 8 + e`.
@@ -199,7 +208,7 @@ pub(crate) fn interleave(shape: EdgeShape, code: &[u64], slot: usize, degree: us
     }
 }
 
-/// Reads what [`interleave`] wrote.
+/// Reads a code that [`interleave`] wrote.
 pub(crate) fn deinterleave(shape: EdgeShape, codes: &[u8], slot: usize, degree: usize, code: &mut [u64]) {
     let (words, _) = codes.as_chunks::<8>();
     let planes = words.chunks_exact(degree * shape.plane_words());

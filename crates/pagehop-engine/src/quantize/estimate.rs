@@ -1,16 +1,16 @@
-//! Estimated distances from one query to the neighbors of one node after another.
+//! Estimates distances from a query to the neighbors of a node, one node after another.
 
 use super::centroids::Centroids;
 use super::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape, QueryPlanes};
 use pagehop_kernels as kernels;
 
-/// Most edges of a node.
+/// Largest number of edges of a node.
 pub(crate) const DEGREE_MAX: usize = 64;
 
-/// Most coarse centroids: an edge names one in a byte.
+/// Largest number of coarse centroids: an edge stores the index of its centroid in a byte.
 pub(crate) const CENTROIDS_MAX: usize = 256;
 
-/// A node's edges as a page holds them, apart from the neighbors' ids.
+/// The edges of a node as a page stores them, without the ids of the neighbors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EdgeCodes<'a> {
     /// Interleaved codes of whole blocks.
@@ -23,12 +23,13 @@ pub(crate) struct EdgeCodes<'a> {
     pub(crate) centroid: &'a [u8],
 }
 
-/// One query, ready to estimate. Reusable: `prepare` starts over.
+/// A prepared query. Reusable: `prepare` starts a new query.
 #[derive(Debug)]
 pub(crate) struct Estimator {
     planes: QueryPlanes,
     query_norm_sq: f32,
-    /// Squared distance to each centroid; NaN until it is needed, because a query meets few of them.
+    /// Squared distance to each centroid. NaN until it is needed, because a query needs only a few
+    /// of them.
     centroid_sq: [f32; CENTROIDS_MAX],
 }
 
@@ -39,14 +40,14 @@ impl Default for Estimator {
 }
 
 impl Estimator {
-    /// Takes a query in the rotated space, to be quantized to one or two digits.
+    /// Prepares a query of the rotated space and quantizes it to one or two digits.
     pub(crate) fn prepare(&mut self, shape: EdgeShape, digits: usize, query: &[f32]) {
         self.planes.prepare(shape, digits, query);
         self.query_norm_sq = kernels::dot_f32(query, query);
         self.centroid_sq.fill(f32::NAN);
     }
 
-    /// Squared length of the query.
+    /// Squared norm of the query.
     pub(crate) fn query_norm_sq(&self) -> f32 {
         self.query_norm_sq
     }
@@ -57,8 +58,8 @@ impl Estimator {
         self.centroid_sq[usize::from(index)] = distance;
     }
 
-    /// Estimates for the first `estimates.len()` edges of `edges`.
-    /// `None` if an edge names a centroid that does not exist.
+    /// Estimates the squared distances of the first `estimates.len()` edges of `edges`. `None` if
+    /// an edge names a centroid that does not exist.
     #[inline]
     pub(crate) fn score(
         &mut self,
@@ -91,7 +92,8 @@ impl Estimator {
         Some(())
     }
 
-    /// Estimated squared distance to each centroid, by codes small enough to stay in the CPU's cache.
+    /// Estimates the squared distance to each centroid. The codes are small enough to stay in the
+    /// CPU's cache.
     pub(crate) fn coarse(&self, codes: &CoarseCodes, estimates: &mut [f32; CENTROIDS_MAX]) {
         let mut counts = [0u32; CENTROIDS_MAX];
         let slots = codes.factors.len().next_multiple_of(BLOCK_EDGES);

@@ -1,8 +1,8 @@
-//! Vectors to codes and back.
+//! Quantization: vectors to codes and back.
 //!
-//! A vector is prepared (metric, mean), rotated, and then kept in two forms: its *own code*, 12 bits
-//! per dimension, precise enough to rank by ([`own`]); and its *edge code*, 1 to 4 bits per dimension,
-//! small enough to be copied into every node that points to it ([`edge`]).
+//! A vector is first prepared (metric, mean) and rotated. It then has two codes. Its *own code* has
+//! 12 bits per dimension, precise enough for final distances ([`own`]). Its *edge code* has 1 to 4
+//! bits per dimension, small enough to be copied into every node that points to it ([`edge`]).
 
 pub(crate) mod centroids;
 pub(crate) mod codes;

@@ -1,21 +1,23 @@
-//! Own codes: 12 bits per dimension with a step of its own for each vector.
+//! Own codes: 12 bits per dimension, with one step per vector.
 //!
-//! `x[i] ~ step * v[i]`, `v[i]` an integer of 12 bits, stored as a plane of bytes `hi` and a plane of
-//! nibbles `lo` (`v = 16 * hi + lo - 8`). The high plane alone is an 8-bit code, which is what the build
-//! computes with; both together place a vector within about `2^-11` of its length, and every distance the
-//! index returns is the exact distance to that place.
+//! `x[i] ~ step * v[i]`, where `v[i]` is a 12-bit integer, stored as a plane of bytes `hi` and a
+//! plane of nibbles `lo` (`v = 16 * hi + lo - 8`). The high plane alone is an 8-bit code, which the
+//! build computes with. Both together decode to a vector with a relative error of about `2^-11`.
+//! Every distance that the index returns is the exact distance to the decoded vector.
 
 use pagehop_kernels as kernels;
 
-/// The largest magnitude of a 12-bit value that both planes can hold.
+/// Bits per dimension.
+pub(crate) const BITS: usize = 12;
+/// The largest magnitude of a value in both planes.
 const VALUE_MAX: f32 = 2032.0;
 
-/// What belongs to a vector beside the two planes.
+/// The two numbers that are stored with the planes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct OwnCode {
-    /// Length of one unit of `v`.
+    /// The step: the value of one unit of `v`.
     pub(crate) step: f32,
-    /// Squared length of the decoded vector.
+    /// Squared norm of the decoded vector.
     pub(crate) norm_sq: f32,
 }
 
@@ -24,7 +26,8 @@ pub(crate) fn lo_bytes(dim: usize) -> usize {
     dim.div_ceil(2)
 }
 
-/// Squared length of what a low plane holds, in units of the step; of an odd dimension perhaps a little more.
+/// Squared norm of the part that a low plane holds, in units of the squared step. If the dimension
+/// is odd, the padding nibble adds 64.
 pub(crate) fn lo_sum_sq(lo: &[u8]) -> u32 {
     let square = |nibble: u8| {
         let value = i32::from(nibble) - 8;
@@ -37,12 +40,13 @@ pub(crate) fn lo_sum_sq(lo: &[u8]) -> u32 {
 fn step(x: &[f32]) -> (f32, f32) {
     let step = kernels::max_abs(x) / VALUE_MAX;
     let inverse = if step > 0.0 { 1.0 / step } else { 0.0 };
-    // A subnormal `step` has an infinite inverse; such a vector is the zero vector for every purpose.
+    // A subnormal step has an infinite inverse. Such a vector counts as the zero vector.
     if inverse.is_finite() { (step, inverse) } else { (0.0, 0.0) }
 }
 
-/// What is about the code of `x` without the code: its step is exact.
-pub(crate) fn foretell(x: &[f32]) -> OwnCode {
+/// Step and squared norm of `x`, without encoding it. The step equals that of [`encode`]; the norm
+/// is that of `x`, not of the decoded vector.
+pub(crate) fn measure(x: &[f32]) -> OwnCode {
     OwnCode { step: step(x).0, norm_sq: kernels::dot_f32(x, x) }
 }
 
@@ -58,8 +62,8 @@ pub(crate) fn encode(x: &[f32], values: &mut [i16], hi: &mut [i8], lo: &mut [u8]
     OwnCode { step, norm_sq: (norm as f64 * f64::from(step) * f64::from(step)) as f32 }
 }
 
-/// Rounds to the nearest integer, ties to even, for magnitudes below 2^22. Two additions that every CPU has
-/// in vector form, where `round_ties_even` is a library call on the oldest that this runs on.
+/// Rounds to the nearest integer, ties to even, for magnitudes below 2^22. These two additions
+/// exist as vector instructions on every CPU; `round_ties_even` is a library call on older ones.
 #[inline]
 fn round(x: f32) -> i32 {
     const SHIFT: f32 = 12_582_912.0;

@@ -1,26 +1,29 @@
-//! From the user's vector to the space the index works in, where nearer always means a smaller squared
-//! Euclidean distance: metric, centering, rotation.
+//! Maps a user's vector to the inner space of the index, where a closer vector always has a smaller
+//! squared Euclidean distance. The steps depend on the metric: normalize or extend, then subtract
+//! the mean and rotate.
 //!
-//! Cosine normalizes. Inner product adds one dimension, `sqrt(M^2 - |o|^2)` for a row and 0 for a query
-//! (Bachrach et al. 2014), after which the nearest row is the one with the largest product.
+//! Cosine normalizes. Inner product adds one dimension: `sqrt(M^2 - |o|^2)` for a row and 0 for a
+//! query (Bachrach et al. 2014). After that, the nearest row is the row with the largest inner
+//! product.
 
 use super::rotation::Rotation;
 use crate::{Error, Metric};
 
-/// Everything needed to prepare a vector.
+/// The parameters that map a vector to the inner space.
 #[derive(Clone, Debug)]
 pub(crate) struct Space {
     pub(crate) metric: Metric,
-    /// Components of the user's vectors.
+    /// Dimensions of the user's vectors.
     pub(crate) dim: usize,
-    /// Mean of the (normalized, extended) rows; [`Space::inner_dim`] long.
+    /// Mean of the rows after normalizing or extending; [`Space::inner_dim`] long.
     pub(crate) mean: Vec<f32>,
-    /// Inner product only: square of the largest row length `M`.
+    /// Inner product only: the square of the largest row norm `M`.
     pub(crate) norm_sq_max: f32,
     pub(crate) rotation: Rotation,
 }
 
-/// How a squared distance in the inner space becomes the metric's distance: `mul * d + add`.
+/// Converts a squared distance `d` of the inner space to the distance of the metric: `mul * d +
+/// add`, at least `floor`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ToDistance {
     pub(crate) mul: f32,
@@ -34,20 +37,21 @@ impl ToDistance {
     }
 }
 
-/// Fewest components of the inner space: shorter vectors are padded with zeros. The rotation spreads them over
-/// all components, so that an edge code has enough bits, and the query enough of its 4-bit digits, to rank by.
+/// Smallest dimension of the inner space; shorter vectors are padded with zeros. The rotation
+/// spreads a vector over all components, so that an edge code has enough bits to rank by, and so
+/// has the query in its 4-bit digits.
 const INNER_DIM_MIN: usize = 64;
 
-/// Components in the inner space.
+/// Dimensions of the inner space.
 pub(crate) fn inner_dim(metric: Metric, dim: usize) -> usize {
     (dim + usize::from(metric == Metric::InnerProduct)).max(INNER_DIM_MIN)
 }
 
-/// Refuses what no metric can place: NaN, infinities, squared lengths beyond `f32`; under cosine the zero
-/// vector. Returns the squared length.
+/// Refuses NaN, infinities, squared norms that overflow `f32`, and the zero vector under cosine.
+/// Returns the squared norm.
 pub(crate) fn validate(metric: Metric, x: &[f32]) -> Result<f32, Error> {
     let norm_sq = pagehop_kernels::dot_f32(x, x);
-    // The bound leaves room for distances between two such vectors.
+    // The bound leaves room for the squared distance between two such vectors.
     if norm_sq < f32::MAX / 16.0 {
         if metric == Metric::Cosine && norm_sq < f32::MIN_POSITIVE {
             return Err(Error::argument("the zero vector has no direction: cosine distance is undefined"));
@@ -56,24 +60,27 @@ pub(crate) fn validate(metric: Metric, x: &[f32]) -> Result<f32, Error> {
     }
     match x.iter().position(|v| !v.is_finite()) {
         Some(i) => Err(Error::argument(format!("component {i} of the vector is {}", x[i]))),
-        None => Err(Error::argument(format!("the vector is too long for 32-bit floats: squared length {norm_sq}"))),
+        None => Err(Error::argument(format!(
+            "the norm of the vector is too large for 32-bit floats: its square is {norm_sq}"
+        ))),
     }
 }
 
 impl Space {
-    /// Components in the inner space.
+    /// Dimensions of the inner space.
     pub(crate) fn inner_dim(&self) -> usize {
         inner_dim(self.metric, self.dim)
     }
 
-    /// Prepares a row: `out` is [`Space::inner_dim`] long.
+    /// Maps a row to the inner space. `out` is [`Space::inner_dim`] long.
     pub(crate) fn row(&self, x: &[f32], out: &mut [f32]) -> Result<(), Error> {
         place(self.metric, self.norm_sq_max, x, out)?;
         self.center_and_rotate(out);
         Ok(())
     }
 
-    /// Prepares a query and says how to read the distances it gets.
+    /// Maps a query to the inner space. Returns the conversion from inner distances to distances of
+    /// the metric.
     pub(crate) fn query(&self, x: &[f32], out: &mut [f32]) -> Result<ToDistance, Error> {
         if x.len() != self.dim {
             return Err(Error::Dimension { expected: self.dim, got: x.len() });
@@ -89,7 +96,8 @@ impl Space {
                 ToDistance { mul: 0.5, add: 0.0, floor: 0.0 }
             }
             Metric::InnerProduct => {
-                // The order does not depend on the query's length; precision does: make it the rows'.
+                // Scaling the query does not change the order of rows. Precision is best if the
+                // query is about as long as the rows.
                 let scale = (self.norm_sq_max / norm_sq).sqrt();
                 let scale = if scale.is_normal() { scale } else { 1.0 };
                 scale_into(x, scale, out);
@@ -101,8 +109,8 @@ impl Space {
         Ok(to_distance)
     }
 
-    /// The user's vector of a point that [`Space::row`] made, up to rounding; `point` is used up. Under cosine it
-    /// is of length 1.
+    /// The inverse of [`Space::row`], up to rounding: the user's vector, normalized under cosine.
+    /// Overwrites `point` and returns a part of it.
     pub(crate) fn restore<'p>(&self, point: &'p mut [f32]) -> &'p [f32] {
         self.rotation.undo(point);
         for (x, mean) in point.iter_mut().zip(&self.mean) {
@@ -119,7 +127,7 @@ impl Space {
     }
 }
 
-/// Normalizes or extends a row as the metric asks; neither centered nor rotated.
+/// Normalizes or extends a row as the metric requires. Does not center or rotate.
 pub(crate) fn place(metric: Metric, norm_sq_max: f32, x: &[f32], out: &mut [f32]) -> Result<(), Error> {
     let norm_sq = validate(metric, x)?;
     match metric {
@@ -133,7 +141,7 @@ pub(crate) fn place(metric: Metric, norm_sq_max: f32, x: &[f32], out: &mut [f32]
     Ok(())
 }
 
-/// Writes `x`, scaled, and zeros behind it.
+/// Writes `x * scale`, and zeros in the rest of `out`.
 fn scale_into(x: &[f32], scale: f32, out: &mut [f32]) {
     let (front, back) = out.split_at_mut(x.len());
     for (out, x) in front.iter_mut().zip(x) {

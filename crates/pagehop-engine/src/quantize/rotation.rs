@@ -1,20 +1,20 @@
-//! A random rotation in `O(d log d)`: sign flips, Walsh-Hadamard transforms on a window that is a power
-//! of two, and pairwise mixing for dimensions that are not. After it every coordinate of a vector looks
-//! Gaussian, whatever the data, which is what makes one uniform code fit all coordinates.
+//! A random rotation in `O(d log d)`: sign flips, Walsh-Hadamard transforms on a window that is a
+//! power of two, and pairwise mixing for other dimensions. After the rotation every coordinate of a
+//! vector looks Gaussian, whatever the data, so the same uniform code fits all coordinates.
 //!
-//! The structured transform is the "fast Johnson-Lindenstrauss" construction (Ailon, Chazelle 2009) with
-//! a Kac walk step for lengths between powers of two, as the RaBitQ library does.
+//! The transform is the fast Johnson-Lindenstrauss construction (Ailon, Chazelle 2009). For lengths
+//! between powers of two it adds a step of a Kac walk, as the RaBitQ library does.
 
 use crate::random::Random;
 
 const PURPOSE: u64 = 1;
 
-/// An orthogonal map of `dim` dimensions, fully determined by `dim` and the seed.
+/// An orthogonal map of `dim` dimensions, determined by `dim` and the seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Rotation {
     dim: usize,
     window: usize,
-    /// One run of `dim` signs, each 1 or -1, per round; the last scaled to keep lengths.
+    /// For each round, `dim` signs, each 1 or -1.
     signs: Vec<Vec<f32>>,
 }
 
@@ -22,7 +22,8 @@ impl Rotation {
     pub(crate) fn new(dim: usize, seed: u64) -> Self {
         assert!(dim > 0);
         let window = if dim.is_power_of_two() { dim } else { dim.next_power_of_two() / 2 };
-        // Between powers of two the window covers only part in each round: more rounds to mix.
+        // Between powers of two, each round transforms only a part of the vector, so mixing takes
+        // more rounds.
         let rounds = if window == dim { 3 } else { 4 };
         let mut random = Random::new(seed, PURPOSE);
         let signs = (0..rounds)
@@ -43,7 +44,7 @@ impl Rotation {
         Self { dim, window, signs }
     }
 
-    /// Rotates `x` in place; lengths and inner products stay as they were.
+    /// Rotates `x` in place. Keeps norms and inner products.
     pub(crate) fn apply(&self, x: &mut [f32]) {
         assert_eq!(x.len(), self.dim);
         let scale = 1.0 / (self.window as f32).sqrt();
@@ -63,7 +64,8 @@ impl Rotation {
         }
     }
 
-    /// Undoes [`Rotation::apply`]: every step of it is its own inverse.
+    /// The inverse of [`Rotation::apply`]: its steps in reverse order, each of which is its own
+    /// inverse.
     pub(crate) fn undo(&self, x: &mut [f32]) {
         assert_eq!(x.len(), self.dim);
         let scale = 1.0 / (self.window as f32).sqrt();
@@ -84,7 +86,8 @@ impl Rotation {
     }
 }
 
-/// Rotates each pair `(i, i + ceil(d / 2))` by 45 degrees, so that what a window left out meets what it took in.
+/// Rotates each pair `(i, i + ceil(d / 2))` by 45 degrees. This mixes the coordinates inside the
+/// window with those outside.
 fn mix_halves(x: &mut [f32]) {
     let half = x.len() / 2;
     let (front, back) = x.split_at_mut(x.len() - half);
@@ -100,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rotation_keeps_lengths_and_spreads_a_unit_vector() {
+    fn a_rotation_keeps_norms_and_spreads_a_unit_vector() {
         for dim in [1, 2, 3, 5, 31, 64, 100, 384, 784, 1000, 1536, 4096, 4097] {
             let rotation = Rotation::new(dim, 7);
             let mut x = vec![0.0; dim];

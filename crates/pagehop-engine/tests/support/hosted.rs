@@ -1,4 +1,4 @@
-//! An index whose rows a host names, changed as PostgreSQL does it.
+//! An index with host-owned rows, changed in the way PostgreSQL does.
 
 use std::collections::BTreeSet;
 
@@ -21,18 +21,18 @@ pub fn change<T>(pages: &mut MemPages, work: impl FnOnce(&mut Change<'_, MemWrit
     result
 }
 
-pub fn insert(pages: &mut MemPages, tid: u64, vector: &[f32], is_known: bool) {
-    change(pages, |change| change.insert_tid(tid, vector, is_known, &mut no_progress()).unwrap());
+pub fn insert(pages: &mut MemPages, row_id: u64, vector: &[f32], is_known: bool) {
+    change(pages, |change| change.insert_hosted(row_id, vector, is_known, &mut no_progress()).unwrap());
 }
 
 pub fn remove(pages: &mut MemPages, dead: &BTreeSet<u64>) -> RemoveReport {
-    let mut is_dead = |tid| dead.contains(&tid);
-    let waited = change(pages, |change| change.drop_dead_tids(&mut is_dead).unwrap());
+    let mut is_dead = |row_id| dead.contains(&row_id);
+    let waited = change(pages, |change| change.drop_dead_rows(&mut is_dead).unwrap());
     check(pages);
-    let report = change(pages, |change| change.remove_tids(0..u32::MAX, &mut is_dead).unwrap());
+    let report = change(pages, |change| change.remove_dead_rows(0..u32::MAX, &mut is_dead).unwrap());
     check(pages);
     let mut page = None;
-    while let Some(next) = change(pages, |change| change.settle_tids(page).unwrap()) {
+    while let Some(next) = change(pages, |change| change.settle_pending(page).unwrap()) {
         check(pages);
         page = Some(next);
     }
@@ -47,20 +47,20 @@ pub fn check(pages: &impl Pages) -> CheckReport {
     Index::open(pages).unwrap().check(&mut no_progress()).unwrap()
 }
 
-/// Every tid that a cursor comes to, each once.
-pub fn tids(pages: &impl Pages, query: &[f32]) -> BTreeSet<u64> {
+/// Every row id that a cursor returns; each must come once.
+pub fn row_ids(pages: &impl Pages, query: &[f32]) -> BTreeSet<u64> {
     let index = Index::open(pages).unwrap();
     let mut cursor = index.cursor(query, &EVERYTHING).unwrap();
     let mut found = BTreeSet::new();
     while let Some(hit) = cursor.next_hit().unwrap() {
-        assert!(found.insert(hit.row_id), "tid {} came twice", hit.row_id);
+        assert!(found.insert(hit.row_id), "row {} came twice", hit.row_id);
     }
     found
 }
 
 pub fn built(rows: &Rows, metric: Metric) -> MemPages {
     let mut pages = MemPages::new();
-    let options = BuildOptions { row_ids: RowIds::Tids, ..super::options(metric) };
+    let options = BuildOptions { row_ids: RowIds::HostOwned, ..super::options(metric) };
     build(&mut rows.clone(), &options, &mut pages, &mut no_progress()).unwrap();
     pages
 }

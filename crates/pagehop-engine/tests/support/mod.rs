@@ -1,4 +1,4 @@
-//! Seeded data, brute force and shortcuts that the engine's tests share.
+//! Seeded data, brute force, and helpers that the engine's tests share.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod hosted;
@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use pagehop_engine::{BuildOptions, EachChunk, Error, Index, Metric, SearchOptions, VectorSource, build};
 use pagehop_sim::MemPages;
 
-/// Rows in memory, given out in chunks of a size of their own.
+/// Rows in memory, passed to a build in chunks of `chunk_rows`.
 #[derive(Clone)]
 pub struct Rows {
     pub dim: usize,
@@ -31,7 +31,7 @@ impl VectorSource for Rows {
 impl Rows {
     pub fn new(dim: usize, values: Vec<f32>) -> Self {
         let count = values.len() / dim;
-        // Ids that are no positions, so that a mix-up of the two shows.
+        // Ids differ from positions, so that confusing the two makes a test fail.
         let ids = (0..count as u64).map(|i| i * 7 + 1_000_000_007).collect();
         Self { dim, ids, values, chunk_rows: 100 }
     }
@@ -41,7 +41,7 @@ impl Rows {
     }
 }
 
-/// SplitMix64 with Gaussians, good enough to make data.
+/// The SplitMix64 generator, with Gaussians.
 pub struct Noise(pub u64);
 
 impl Noise {
@@ -53,7 +53,7 @@ impl Noise {
         z ^ (z >> 31)
     }
 
-    /// Between 0 and 1.
+    /// A float in 0.0..1.0.
     pub fn unit(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1u64 << 24) as f32
     }
@@ -64,7 +64,7 @@ impl Noise {
     }
 }
 
-/// Rows near a curved surface of few dimensions, with lengths that differ: what embeddings look like.
+/// Rows near a curved surface of few dimensions, with different norms, like embeddings.
 pub fn embeddings(dim: usize, count: usize, seed: u64) -> Vec<f32> {
     let latent = dim.min(8);
     let mut map_noise = Noise(77 + dim as u64);
@@ -82,7 +82,7 @@ pub fn embeddings(dim: usize, count: usize, seed: u64) -> Vec<f32> {
     values
 }
 
-/// The distance that the metric's documentation defines.
+/// The distance as the documentation of `Metric` defines it.
 pub fn distance(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
     let sum = |f: fn(f64, f64) -> f64| a.iter().zip(b).map(|(a, b)| f(f64::from(*a), f64::from(*b))).sum::<f64>();
     match metric {

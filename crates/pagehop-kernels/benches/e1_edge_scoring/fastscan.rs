@@ -1,8 +1,10 @@
-//! FastScan (Andre and others 2015, as Faiss lays it out): byte `i` of a group of four dimensions holds edge
-//! `i` in its low nibble and edge `i + 16` in its high one, and one byte shuffle looks 32 of them up.
+//! FastScan (Andre and others 2015), in the layout of Faiss: byte `i` of a group of four dimensions
+//! holds edge `i` in its low nibble and edge `i + 16` in its high nibble. One byte shuffle looks up
+//! 32 nibbles.
 //!
-//! With a 4-bit query a table entry is at most 60, so four groups fit a byte before anything is widened:
-//! faster than the 16-bit sums that 8-bit tables need, and exact. A node of 24 edges fills 24 of 32 places.
+//! With a 4-bit query a table entry is at most 60, so four groups add up in a byte before they are
+//! widened. This is exact, and faster than the 16-bit sums that 8-bit tables need. A node of 24
+//! edges uses 24 of 32 places.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -22,7 +24,7 @@ pub(crate) fn score(kernels: Kernels, query: &Query, shape: Shape, codes: &[u8],
             && out.len() <= PLACES
     );
     let mut sums = [0u32; PLACES];
-    // SAFETY: `kernels` exist only where their instruction set does; lengths are checked above.
+    // SAFETY: `kernels` prove that the CPU has their instruction set; lengths are checked above.
     unsafe {
         match kernels.isa() {
             Isa::Avx512 => avx512(&query.tables, codes, &mut sums),
@@ -36,7 +38,7 @@ pub(crate) fn score(kernels: Kernels, query: &Query, shape: Shape, codes: &[u8],
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn avx512(tables: &[[u8; 16]], codes: &[u8], out: &mut [u32; PLACES]) {
     let (low, byte) = (_mm512_set1_epi8(15), _mm512_set1_epi16(255));
-    // Sums of even and odd bytes, of low and high nibbles.
+    // `sums[nibble][parity]`: low and high nibbles; sums of even and of odd bytes.
     let mut sums = [[_mm512_setzero_si512(); 2]; 2];
     let mut add = |bytes: [__m512i; 2]| {
         for (sum, bytes) in sums.iter_mut().zip(bytes) {
@@ -66,7 +68,7 @@ unsafe fn avx512(tables: &[[u8; 16]], codes: &[u8], out: &mut [u32; PLACES]) {
         add(look_up(tables, codes));
     }
     for (sums, out) in sums.iter().zip(out.as_chunks_mut::<16>().0) {
-        // Every quarter of a register has other groups of the same 16 edges.
+        // The quarters of a register hold different groups of the same 16 edges.
         let (even, odd) = (sum_quarters(sums[0]), sum_quarters(sums[1]));
         store(even, odd, out);
     }
@@ -121,7 +123,7 @@ fn sum_halves(x: __m256i) -> __m128i {
     _mm_add_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x))
 }
 
-/// Sixteen sums in the order of edges.
+/// Stores sixteen sums in the order of edges.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn store(even: __m128i, odd: __m128i, out: &mut [u32; 16]) {

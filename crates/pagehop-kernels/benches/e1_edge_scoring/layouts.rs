@@ -1,4 +1,4 @@
-//! The layouts side by side: what each promises to compute, and what it costs in time and in log.
+//! The layouts side by side: the answer each must give, its time, and its log bytes.
 
 use std::hint::black_box;
 
@@ -7,18 +7,18 @@ use crate::timing::{Nanos, Random, measure};
 use pagehop_kernels::{Isa, Kernels, prefetch};
 
 const MEMORY_BYTES: usize = 64 << 20;
-/// Codes start behind a header and the neighbor ids, not on a cache line.
+/// Codes start after a header and the neighbor ids, so they are not aligned to a cache line.
 const CODES_START: usize = 36 + 32 * 4;
-/// Vector loads of the last code may reach behind it.
+/// Vector loads of the last code may read bytes after its end.
 const SLACK_BYTES: usize = 64;
 
-/// A layout: how it is scored, what the answer should be, and where an edge's bytes lie.
+/// A layout: its scoring function, the naive answer, and where the bytes of an edge lie.
 struct Layout {
     name: &'static str,
     score: fn(Kernels, &Query, Shape, &[u8], &mut [u32]),
     naive: fn(&Query, Shape, &[u8], usize) -> u32,
     code_bytes: fn(Shape) -> usize,
-    /// The bytes, counted from the first code, that replacing this edge may change.
+    /// The positions of the bytes that replacing this edge may change, from the first code on.
     touched: fn(Shape, usize) -> Vec<usize>,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn compare() {
     println!("\nnanoseconds for one node: fastest batch (median batch)");
 }
 
-/// Where the nodes of one layout and shape lie.
+/// The nodes of one layout and shape in memory.
 struct Nodes<'a> {
     memory: &'a [u8],
     node_bytes: usize,
@@ -131,17 +131,18 @@ impl<'a> Nodes<'a> {
         Self { memory, node_bytes, code_bytes }
     }
 
-    /// How many nodes there are: a power of two.
+    /// The number of nodes, a power of two.
     fn count(&self) -> usize {
         self.memory.len() / self.node_bytes
     }
 
-    /// A node's codes and the slack behind them.
+    /// The codes of a node and the slack after them.
     fn codes(&self, node: usize) -> &'a [u8] {
         &self.memory[node * self.node_bytes + CODES_START..][..self.code_bytes + SLACK_BYTES]
     }
 
-    /// The node after `node` on a walk that visits all of them in no order a prefetcher could guess.
+    /// The node after `node` in an order that visits all of them and that no hardware prefetcher
+    /// can predict.
     fn next(&self, node: usize) -> usize {
         (node * 5 + 7919) % self.count()
     }
@@ -160,7 +161,7 @@ fn check(layout: &Layout, kernels: Kernels, query: &Query, shape: Shape, memory:
     }
 }
 
-/// Nanoseconds for one node: hot, cold, and cold but fetched ahead.
+/// Nanoseconds for one node: hot, cold, and cold with prefetch.
 fn time(layout: &Layout, kernels: Kernels, query: &Query, shape: Shape, memory: &[u8]) -> [Nanos; 3] {
     let nodes = Nodes::new(memory, (layout.code_bytes)(shape));
     let mut out = vec![0; shape.edges];
@@ -182,7 +183,7 @@ fn time(layout: &Layout, kernels: Kernels, query: &Query, shape: Shape, memory: 
     [hot, cold, fetched]
 }
 
-/// The bytes a delta log writes for changes at these ascending positions.
+/// The bytes that a delta log writes for changes at these positions, which are in ascending order.
 fn log_bytes(touched: Vec<usize>) -> usize {
     const RUN_BYTES: usize = 4;
     let mut bytes = RUN_BYTES + 1;

@@ -1,5 +1,5 @@
-//! Contiguous codes as masks: the query has a byte per dimension, and a code's bits say which to sum. AVX-512
-//! has mask registers for that; AVX2 spreads the bits over bytes first.
+//! Contiguous codes as masks: the query has one byte per dimension, and the bits of a code select
+//! the bytes to sum. AVX-512 has mask registers for this; AVX2 first spreads the bits over bytes.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -13,7 +13,7 @@ pub(crate) fn score(kernels: Kernels, query: &Query, shape: Shape, codes: &[u8],
         codes.len() >= shape.edges * shape.words * 8 && out.len() == shape.edges && shape.edges.is_multiple_of(4)
     );
     assert!(query.bytes.len() == 64 * shape.words);
-    // SAFETY: `kernels` exist only where their instruction set does; lengths are checked above.
+    // SAFETY: `kernels` prove that the CPU has their instruction set; lengths are checked above.
     unsafe {
         match (kernels.isa(), shape.words) {
             (Isa::Avx512, 12) => avx512::<12>(&query.bytes, codes, out),
@@ -47,7 +47,7 @@ unsafe fn avx512<const WORDS: usize>(query: &[u8], codes: &[u8], out: &mut [u32]
     }
 }
 
-/// The sum of each of four registers' lanes.
+/// The sums over the lanes of each of four registers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl")]
 fn sum_each_i32x4([a, b, c, d]: [__m512i; 4]) -> __m128i {
@@ -60,7 +60,7 @@ fn sum_each_i32x4([a, b, c, d]: [__m512i; 4]) -> __m128i {
 
 #[target_feature(enable = "avx2")]
 unsafe fn avx2(query: &[u8], words: usize, codes: &[u8], out: &mut [u32]) {
-    // Byte `i` of a vector looks at bit `i` of 32: byte `i / 8`, bit `i % 8`.
+    // Byte `i` of a vector tests bit `i` of 32: bit `i % 8` of byte `i / 8`.
     let spread = _mm256_setr_epi8(
         0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
     );

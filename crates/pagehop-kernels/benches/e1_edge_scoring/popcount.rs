@@ -1,5 +1,5 @@
-//! Contiguous codes counted on four bit planes. The planes stay in registers; each edge ends in a sum across
-//! lanes, taken for eight edges at once with AVX-512.
+//! Contiguous codes, whose bits are counted on four bit planes. The planes stay in registers. Each
+//! edge ends with a sum across lanes, which AVX-512 does for eight edges at once.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -8,7 +8,7 @@ use pagehop_kernels::{Isa, Kernels};
 
 use crate::query::{Query, Shape};
 
-// Loops where an iterator with a closure would do: see `lanes/mod.rs` of the crate.
+// Loops instead of iterators with closures: `lanes/mod.rs` of the crate says why.
 
 pub(crate) fn score(kernels: Kernels, query: &Query, shape: Shape, codes: &[u8], out: &mut [u32]) {
     assert!(
@@ -17,7 +17,7 @@ pub(crate) fn score(kernels: Kernels, query: &Query, shape: Shape, codes: &[u8],
             && shape.edges.is_multiple_of(8)
     );
     assert!(query.planes.len() == 4 * shape.words && query.split_planes.len() == shape.words.div_ceil(4));
-    // SAFETY: `kernels` exist only where their instruction set does; lengths are checked above.
+    // SAFETY: `kernels` prove that the CPU has their instruction set; lengths are checked above.
     unsafe {
         match (kernels.isa(), shape.words.div_ceil(8)) {
             (Isa::Avx512, 2) => avx512::<2>(&query.planes, shape.words, codes, out),
@@ -64,7 +64,7 @@ unsafe fn avx512<const VECTORS: usize>(plane_words: &[u64], words: usize, codes:
     }
 }
 
-/// The sum of each of eight registers' lanes.
+/// The sums over the lanes of each of eight registers.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn sum_each_u64x8(x: [__m512i; 8]) -> __m512i {
@@ -91,7 +91,7 @@ unsafe fn avx2(query: &Query, words: usize, codes: &[u8], out: &mut [u32]) {
     let four_times = _mm256_add_epi8(twice, twice);
     let weighted = [counts, twice, four_times, _mm256_add_epi8(four_times, four_times)];
     let (low, zero) = (_mm256_set1_epi8(15), _mm256_setzero_si256());
-    // A code that ends within a vector is followed by the next one, which must not count.
+    // If a code ends within a vector, the next code follows in the same vector and must not count.
     let lanes_left = (words % 4) as i64;
     let tail = _mm256_cmpgt_epi64(_mm256_set1_epi64x(lanes_left), _mm256_setr_epi64x(0, 1, 2, 3));
     for (edge, out) in out.iter_mut().enumerate() {

@@ -1,8 +1,8 @@
-//! One query in every form that some layout wants, and the plain sums that check their answers.
+//! One query in every form that a layout needs, and the plain sums that check the answers.
 
 use crate::timing::Random;
 
-/// How many dimensions, in how many 64-bit words, of how many edges.
+/// The number of dimensions, of 64-bit words per code, and of edges.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) dims: usize,
@@ -11,17 +11,18 @@ pub(crate) struct Shape {
 }
 
 pub(crate) struct Query {
-    /// Four bits per dimension; zeros behind the last.
+    /// Four bits per dimension; zeros after the last dimension.
     nibbles: Vec<u8>,
-    /// Eight bits per dimension; zeros behind the last.
+    /// Eight bits per dimension; zeros after the last dimension.
     pub(crate) bytes: Vec<u8>,
-    /// `nibbles` as four bit planes of `words` words, lightest first.
+    /// `nibbles` as four bit planes of `words` words, the least significant plane first.
     pub(crate) planes: Vec<u64>,
-    /// `planes` in vectors of 32 bytes, split into low and high nibbles, zeros behind the last word.
+    /// `planes` in vectors of 32 bytes, split into low and high nibbles; zeros after the last word.
     pub(crate) split_planes: Vec<[[[u8; 32]; 4]; 2]>,
-    /// For every four dimensions, the sum of `nibbles` for each of 16 choices among them: at most 60.
+    /// For every four dimensions, the sum of `nibbles` over each of their 16 subsets: at most 60.
     pub(crate) tables: Vec<[u8; 16]>,
-    /// `tables` of one word: for each two bytes, those of their low nibbles and those of their high ones.
+    /// `tables` of one word: for each two bytes, the tables of their low nibbles, then of their
+    /// high nibbles.
     pub(crate) word_tables: Vec<[[[u8; 32]; 2]; 4]>,
 }
 
@@ -62,19 +63,20 @@ impl Query {
         Self { nibbles, bytes, planes, split_planes, tables, word_tables }
     }
 
-    /// What bit planes count: a dimension's nibble where the code has no bit, 15 minus it where it has one.
+    /// The weighted Hamming distance that bit planes count: the nibble of a dimension if its code
+    /// bit is 0, and 15 minus the nibble if it is 1.
     pub(crate) fn distance(&self, bit: impl Fn(usize) -> bool) -> u32 {
         self.nibbles.iter().enumerate().map(|(dim, &q)| u32::from(if bit(dim) { 15 - q } else { q })).sum()
     }
 
-    /// The nibbles of the dimensions whose bit is set.
+    /// The sum of the nibbles of the dimensions whose bit is set.
     pub(crate) fn nibble_sum(&self, bit: impl Fn(usize) -> bool) -> u32 {
-        // FastScan has no code bits for the padding, whose nibbles are zero.
+        // FastScan has no code bits for the padding. The nibbles there are zero.
         let dims = self.tables.len() * 4;
         self.nibbles[..dims].iter().enumerate().filter(|(dim, _)| bit(*dim)).map(|(_, &q)| u32::from(q)).sum()
     }
 
-    /// The bytes of the dimensions whose bit is set.
+    /// The sum of the bytes of the dimensions whose bit is set.
     pub(crate) fn byte_sum(&self, bit: impl Fn(usize) -> bool) -> u32 {
         self.bytes.iter().enumerate().filter(|(dim, _)| bit(*dim)).map(|(_, &q)| u32::from(q)).sum()
     }

@@ -1,6 +1,7 @@
-//! The interleaved layout read as FastScan reads its own: a word of 16 edges is turned, in registers, until
-//! a byte position of all 16 lies in one lane, and then looked up in tables of the query's sums. For AVX2, which
-//! cannot count bits: 16 shuffles to turn it save three of every four lookups.
+//! The interleaved layout, looked up as in FastScan. A word of 16 edges is transposed in registers
+//! until one byte position of all 16 lies in one lane, and is then looked up in tables of sums of
+//! the query. This is for AVX2, which cannot count bits: 16 shuffles to transpose save three of
+//! every four lookups.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -9,7 +10,7 @@ use pagehop_kernels::{Isa, Kernels};
 
 use crate::query::{Query, Shape};
 
-/// Edges turned together: two blocks.
+/// Edges transposed together: two blocks.
 const TOGETHER: usize = 16;
 
 pub(crate) fn score(kernels: Kernels, query: &Query, shape: Shape, codes: &[u8], out: &mut [u32]) {
@@ -19,10 +20,10 @@ pub(crate) fn score(kernels: Kernels, query: &Query, shape: Shape, codes: &[u8],
     let blocks = &codes[..shape.edges / 8 * block_bytes];
     for (pair, out) in blocks.chunks(2 * block_bytes).zip(out.chunks_mut(TOGETHER)) {
         let (first, second) = pair.split_at(block_bytes);
-        // A block without a partner is its own.
+        // An odd last block is paired with itself.
         let second = if second.is_empty() { first } else { second };
         let mut sums = [0; TOGETHER];
-        // SAFETY: `kernels` exist only where their instruction set does.
+        // SAFETY: `kernels` prove that the CPU has their instruction set.
         unsafe { avx2(&query.word_tables, first.as_chunks().0, second.as_chunks().0, &mut sums) };
         out.copy_from_slice(&sums[..out.len()]);
     }
@@ -35,7 +36,7 @@ fn avx2(tables: &[[[[u8; 32]; 2]; 4]], first: &[[u8; 64]], second: &[[u8; 64]], 
     for ((tables, first), second) in tables.iter().zip(first).zip(second) {
         let turned = turn(first, second);
         for half in 0..2 {
-            // Four table entries of at most 60 fit a byte.
+            // Four table entries of at most 60 add up in a byte.
             let a = look_up(&tables[half * 2], turned[half * 2]);
             let b = look_up(&tables[half * 2 + 1], turned[half * 2 + 1]);
             let bytes = _mm256_add_epi8(a, b);
@@ -49,7 +50,7 @@ fn avx2(tables: &[[[[u8; 32]; 2]; 4]], first: &[[u8; 64]], second: &[[u8; 64]], 
         // SAFETY: an array of eight.
         unsafe { _mm_storeu_si128(sums.as_mut_ptr().cast(), sum) };
     }
-    // Where `turn` put the edges: pairs 0, 2, 4, 6 and then 1, 3, 5, 7.
+    // The order of edges after `turn`: pairs 0, 2, 4, 6, then 1, 3, 5, 7.
     for (place, pair) in [0, 2, 4, 6, 1, 3, 5, 7].into_iter().enumerate() {
         out[2 * pair] = u32::from(sums[0][place]);
         out[2 * pair + 1] = u32::from(sums[1][place]);
@@ -80,7 +81,8 @@ fn turn(first: &[u8; 64], second: &[u8; 64]) -> [__m256i; 4] {
     ]
 }
 
-/// The sums of two byte positions for 16 edges: low nibbles in the first table, high ones in the second.
+/// The sums of two byte positions for 16 edges. The first table is for low nibbles, the second for
+/// high nibbles.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn look_up(tables: &[[u8; 32]; 2], codes: __m256i) -> __m256i {

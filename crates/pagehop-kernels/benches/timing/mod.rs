@@ -1,5 +1,5 @@
-//! Nanoseconds per call on a machine with other work to do: many short batches, of which the fastest shows
-//! what the code can do and the median what the machine allowed.
+//! Nanoseconds per call on a machine that also does other work. It times many short batches: the
+//! fastest shows what the code can do, and the median what the machine allowed.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -7,19 +7,20 @@ use std::time::{Duration, Instant};
 /// Nanoseconds per call.
 #[derive(Clone, Copy)]
 pub(crate) struct Nanos {
-    /// Of the fastest batch.
+    /// In the fastest batch.
     pub(crate) min: f64,
-    /// Of the batch in the middle.
+    /// In the median batch.
     pub(crate) median: f64,
 }
 
 const BATCHES: usize = 41;
 const BATCH: Duration = Duration::from_micros(300);
 
-/// Times `call`, whose answer counts as used.
+/// Times `call`. Its answer goes through `black_box`, so the call is not optimized away.
 pub(crate) fn measure<T>(mut call: impl FnMut() -> T) -> Nanos {
     let mut calls = 1;
-    // Doubling until a batch is long enough also warms caches and branch predictors.
+    // Doubles the number of calls until a batch is long enough. This also warms caches and branch
+    // predictors.
     while batch(&mut call, calls) < BATCH.as_nanos() as f64 {
         calls *= 2;
     }
@@ -36,7 +37,7 @@ fn batch<T>(call: &mut impl FnMut() -> T, calls: usize) -> f64 {
     start.elapsed().as_nanos() as f64
 }
 
-/// SplitMix64, for inputs that are the same on every run.
+/// The SplitMix64 generator: every run has the same inputs.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -48,7 +49,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// As many random bytes as asked for.
+    /// `count` random bytes.
     pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
         (0..count.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).take(count).collect()
     }

@@ -1,10 +1,12 @@
-//! Block inner products without VNNI: both sides widened to 16 bits, two dimensions to a lane.
+//! Block inner products without VNNI. Both sides are widened to 16 bits, and one 32-bit lane
+//! multiplies two dimensions.
 //!
-//! As in any matrix product, a tile of the answer stays in registers while its inputs stream past:
+//! As in any matrix product, a tile of the answer stays in registers while the inputs stream
+//! through:
 //!
 //! ```text
-//! for 256 rows of a:                      widen them
-//!     for 16 rows of b:                   pack them so that one register has two dimensions of 8 rows
+//! for 256 rows of a:                      widen
+//!     for 16 rows of b:                   pack: two dimensions of 8 rows in a register
 //!         for 4 rows of a:                8 registers of sums
 //!             for every two dimensions:   2 loads of b, 4 broadcasts of a, 8 vpmaddwd and vpaddd
 //! ```
@@ -12,21 +14,22 @@
 
 use std::arch::x86_64::*;
 
-use crate::dispatch::on_evidence;
+use crate::dispatch::on_token;
 use crate::lanes::avx2::{broadcast_i16x2, load_i8x16, store_i32x8, widen_part_i8x16};
 use crate::lanes::rows_repeating_last;
 
-on_evidence! { Avx2:
+on_token! { Avx2:
     fn dot_i8_block(a: &[i8], b: &[i8], dim: usize, out: &mut [i32]);
 }
 
-/// Rows of `a` widened at a time: enough to pay for packing `b`, few enough for the second-level cache.
+/// Rows of `a` that are widened at a time: enough to pay for packing `b`, and few enough for the
+/// second-level cache.
 const WIDE_ROWS: usize = 256;
 /// Rows of `a` in a tile.
 const TILE_ROWS: usize = 4;
-/// Registers of columns in a tile.
+/// Registers of columns in a tile, each of `LANES` columns.
 const TILE_WIDTH: usize = 2;
-/// Rows of `b`, columns of the answer, in a register.
+/// Columns of the answer, which are rows of `b`, in a register.
 const LANES: usize = 8;
 
 #[target_feature(enable = "avx2")]
@@ -57,7 +60,8 @@ fn dot_i8_block(a: &[i8], b: &[i8], dim: usize, out: &mut [i32]) {
     }
 }
 
-/// The inner products of up to four widened rows with a panel; rows beyond the last repeat it.
+/// The inner products of up to four widened rows with a panel. If `a` has fewer rows, its last row
+/// is repeated.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn tile(a: &[[i16; 2]], panel: &[[__m256i; TILE_WIDTH]]) -> [[__m256i; TILE_WIDTH]; TILE_ROWS] {
@@ -74,7 +78,7 @@ fn tile(a: &[[i16; 2]], panel: &[[__m256i; TILE_WIDTH]]) -> [[__m256i; TILE_WIDT
     sums
 }
 
-/// Writes one row of a tile, as much of it as the answer has.
+/// Writes one row of a tile, without the columns after the end of `out`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn store(sums: &[__m256i; TILE_WIDTH], out: &mut [i32]) {
@@ -90,7 +94,8 @@ fn store(sums: &[__m256i; TILE_WIDTH], out: &mut [i32]) {
     }
 }
 
-/// Packs up to eight rows, widened, into register `part` of each entry of `panel`, two dimensions to an entry.
+/// Widens up to eight rows and packs them into register `part` of each entry of `panel`. One entry
+/// holds two dimensions.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn pack(b: &[i8], dim: usize, panel: &mut [[__m256i; TILE_WIDTH]], part: usize) {
@@ -113,8 +118,8 @@ fn pack(b: &[i8], dim: usize, panel: &mut [[__m256i; TILE_WIDTH]], part: usize) 
 #[target_feature(enable = "avx2")]
 fn transpose_u32x8(rows: [__m256i; 8]) -> [__m256i; 8] {
     let mut out = rows;
-    // Within each half of a register: four rows by four lanes. Register `4 * g + c` then has, in half `h`,
-    // lane `4 * h + c` of rows `4 * g..4 * g + 4`.
+    // First, within each half of a register, transpose four rows by four lanes. Half `h` of
+    // register `4 * g + c` then has lane `4 * h + c` of rows `4 * g..4 * g + 4`.
     for quad in out.as_chunks_mut::<4>().0 {
         let [a, b, c, d] = *quad;
         let (ab_low, ab_high) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
@@ -126,6 +131,7 @@ fn transpose_u32x8(rows: [__m256i; 8]) -> [__m256i; 8] {
             _mm256_unpackhi_epi64(ab_high, cd_high),
         ];
     }
+    // Then exchange halves between registers.
     for c in 0..4 {
         let (front, back) = (out[c], out[4 + c]);
         out[c] = _mm256_permute2x128_si256::<0x20>(front, back);

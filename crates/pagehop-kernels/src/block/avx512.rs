@@ -1,33 +1,35 @@
 //! Block inner products with VNNI.
 //!
-//! As in any matrix product, a tile of the answer stays in registers while its inputs stream past:
+//! As in any matrix product, a tile of the answer stays in registers while the inputs stream
+//! through:
 //!
 //! ```text
-//! for 48 rows of b:                       pack them so that one register has four dimensions of 16 rows
+//! for 48 rows of b:                       pack: four dimensions of 16 rows in a register
 //!     for 8 rows of a:                    24 registers of sums
 //!         for every four dimensions:      3 loads of b, 8 broadcasts of a, 24 vpdpbusd
 //! ```
 //!
-//! A lane then sums one pair of rows from first dimension to last, and no sum across lanes is needed.
-//! `vpdpbusd` takes unsigned by signed bytes, so packing adds 128 to `b`, and the sums of a row of `a`
-//! start at minus 128 times the sum of that row.
+//! A lane sums the products of one pair of rows from the first dimension to the last, so no sum
+//! across lanes is needed. `vpdpbusd` multiplies unsigned by signed bytes, so packing adds 128 to
+//! `b`, and the sums of a row of `a` start at minus 128 times the sum of that row.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
-use crate::dispatch::on_evidence;
+use crate::dispatch::on_token;
 use crate::lanes::avx512::{broadcast_i8x4, load_i8x64, load_part_i8x64, store_part_i32x16};
 use crate::lanes::rows_repeating_last;
 
-on_evidence! { Avx512:
+on_token! { Avx512:
     fn dot_i8_block(a: &[i8], b: &[i8], dim: usize, out: &mut [i32]);
 }
 
 /// Rows of `a` in a tile.
 const TILE_ROWS: usize = 8;
-/// Registers of columns in a tile; with eight rows, 24 sums, three columns and a broadcast fill 28 of 32.
+/// Registers of columns in a tile. With eight rows, 24 sums, three columns and a broadcast fill 28
+/// of 32 registers.
 const TILE_WIDTH: usize = 3;
-/// Rows of `b`, columns of the answer, in a register.
+/// Columns of the answer, which are rows of `b`, in a register.
 const LANES: usize = 16;
 /// Dimensions that one lane multiplies at a time.
 const GROUP: usize = 4;
@@ -47,14 +49,14 @@ fn dot_i8_block(a: &[i8], b: &[i8], dim: usize, out: &mut [i32]) {
     }
 }
 
-/// All rows of `a` against the few rows of `b` that make one panel.
+/// All rows of `a` times the rows of `b` in one panel.
 struct Job<'a> {
     a: &'a [i8],
-    /// Where the sums of each row of `a` start.
+    /// Initial value of the sums of each row of `a`.
     starts: &'a [i32],
     b: &'a [i8],
     dim: usize,
-    /// The column of the answer that the first row of `b` makes.
+    /// The column of the answer for the first row of `b`.
     first: usize,
     /// Columns of the whole answer.
     columns: usize,
@@ -82,7 +84,8 @@ impl Job<'_> {
     }
 }
 
-/// The inner products of up to eight rows of `a` with a panel; rows beyond the last repeat it.
+/// The inner products of up to eight rows of `a` with a panel. If `a` has fewer rows, its last row
+/// is repeated.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn tile<const WIDTH: usize>(
@@ -121,7 +124,7 @@ fn tile<const WIDTH: usize>(
     sums
 }
 
-/// What the sums of each row start at: minus what the offset of `b` will add.
+/// Initial values of the sums: they cancel what the offset of `b` adds.
 fn starts(a: &[i8], dim: usize) -> Vec<i32> {
     a.chunks_exact(dim).map(|row| -128 * row.iter().map(|&x| i32::from(x)).sum::<i32>()).collect()
 }
@@ -132,7 +135,8 @@ fn groups(rows: [&[i8]; TILE_ROWS], count: usize) -> [&[[i8; GROUP]]; TILE_ROWS]
     rows.map(|row| &row.as_chunks().0[..count])
 }
 
-/// Packs up to 16 rows into register `part` of each entry of `panel`, four dimensions to an entry.
+/// Packs up to 16 rows into register `part` of each entry of `panel`. One entry holds four
+/// dimensions.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn pack<const WIDTH: usize>(b: &[i8], dim: usize, panel: &mut [[__m512i; WIDTH]], part: usize) {
@@ -157,8 +161,8 @@ fn pack<const WIDTH: usize>(b: &[i8], dim: usize, panel: &mut [[__m512i; WIDTH]]
 #[target_feature(enable = "avx512f")]
 fn transpose_u32x16(rows: [__m512i; 16]) -> [__m512i; 16] {
     let mut out = rows;
-    // Within each quarter of a register: four rows by four lanes. Register `4 * g + c` then has, in quarter
-    // `q`, lane `4 * q + c` of rows `4 * g..4 * g + 4`.
+    // First, within each quarter of a register, transpose four rows by four lanes. Quarter `q` of
+    // register `4 * g + c` then has lane `4 * q + c` of rows `4 * g..4 * g + 4`.
     for quad in out.as_chunks_mut::<4>().0 {
         let [a, b, c, d] = *quad;
         let (ab_low, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
@@ -170,7 +174,8 @@ fn transpose_u32x16(rows: [__m512i; 16]) -> [__m512i; 16] {
             _mm512_unpackhi_epi64(ab_high, cd_high),
         ];
     }
-    // Then the quarters of four registers each: even ones in 0x88, odd ones in 0xdd, twice.
+    // Then exchange quarters between four registers: 0x88 takes the even quarters and 0xdd the odd
+    // ones, twice.
     for c in 0..4 {
         let [g0, g1, g2, g3] = [out[c], out[4 + c], out[8 + c], out[12 + c]];
         let (even_01, odd_01) = (_mm512_shuffle_i32x4::<0x88>(g0, g1), _mm512_shuffle_i32x4::<0xdd>(g0, g1));

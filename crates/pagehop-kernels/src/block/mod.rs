@@ -1,4 +1,5 @@
-//! All inner products between two sets of signed-byte vectors: the workhorse of the index build.
+//! All inner products between two sets of signed-byte vectors. Index builds spend most of their
+//! time here.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -8,14 +9,17 @@ pub(crate) mod portable;
 
 use crate::dispatch::{Kernels, on_tier};
 
-/// All inner products between the `m` rows of `a` and the `n` rows of `b`: `out[i * n + j]` is `<a_i, b_j>`.
+/// All inner products between the `m` rows of `a` and the `n` rows of `b`: `out[i * n + j]` is the
+/// inner product of row `i` of `a` and row `j` of `b`.
 ///
-/// Rows are `dim` contiguous values, one after another. Exact up to 65,536 dimensions. Packs `b` as it goes,
-/// so it pays from about eight rows of `a` on, and allocates about `48 * dim` bytes.
+/// Each row is `dim` contiguous values, and rows follow each other without gaps. Exact up to 65,536
+/// dimensions. Packs `b` first, which pays off from about eight rows of `a`, and allocates about
+/// `48 * dim` bytes.
 ///
 /// # Panics
 ///
-/// If `dim` is zero, `a` or `b` is not a whole number of rows, or `out` has another length than `m * n`.
+/// If `dim` is zero, if `a` or `b` is not a whole number of rows, or if the length of `out` is not
+/// `m * n`.
 pub fn dot_i8_block(a: &[i8], b: &[i8], dim: usize, out: &mut [i32]) {
     Kernels::active().dot_i8_block(a, b, dim, out);
 }

@@ -2,7 +2,7 @@
 
 use crate::dot::portable::dot_i8;
 
-/// Rows of `b` that stay in the first-level cache while all rows of `a` pass.
+/// Rows of `b` that are compared with all rows of `a` while they stay in the first-level cache.
 const ROWS: usize = 16;
 
 pub(crate) fn dot_i8_block(a: &[i8], b: &[i8], dim: usize, out: &mut [i32]) {

@@ -4,10 +4,10 @@
 use std::arch::x86_64::*;
 
 use super::portable;
-use crate::dispatch::on_evidence;
+use crate::dispatch::on_token;
 use crate::lanes::avx2::{load_f32x8, load_i8x8, load_u8x4, sum_f32x8};
 
-on_evidence! { Avx2:
+on_token! { Avx2:
     fn dot_f32_i8(q: &[f32], code: &[i8]) -> f32;
     fn dot_f32_i12(q: &[f32], hi: &[i8], lo: &[u8]) -> f32;
 }
@@ -41,7 +41,8 @@ fn dot_f32_i8(q: &[f32], code: &[i8]) -> f32 {
 fn dot_f32_i12(q: &[f32], hi: &[i8], lo: &[u8]) -> f32 {
     let (q_vectors, q_rest) = q.as_chunks::<8>();
     let (hi_vectors, hi_rest) = hi.as_chunks::<8>();
-    // Seven dimensions left over have four bytes of nibbles, which are not a vector.
+    // The split is needed: seven leftover dimensions have four bytes of nibbles, as many as a
+    // vector.
     let (lo_vectors, lo_rest) = lo.split_at(q_vectors.len() * 4);
     let (lo_vectors, _) = lo_vectors.as_chunks::<4>();
     let (q_groups, q_last) = q_vectors.as_chunks::<SUMS>();
@@ -65,7 +66,8 @@ fn dot_f32_i12(q: &[f32], hi: &[i8], lo: &[u8]) -> f32 {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn values_f32x8(hi: &[i8; 8], lo: &[u8; 4]) -> __m256 {
-    // A byte in a 64-bit lane, shifted by 28, has its high nibble where the upper 32-bit lane starts.
+    // After a shift by 28, the high nibble of a byte is at the start of the upper 32-bit half of
+    // its 64-bit lane.
     let bytes_u64x4 = _mm256_cvtepu8_epi64(load_u8x4(lo));
     let spread = _mm256_or_si256(bytes_u64x4, _mm256_slli_epi64::<28>(bytes_u64x4));
     let nibbles_i32x8 = _mm256_and_si256(spread, _mm256_set1_epi32(15));

@@ -1,14 +1,14 @@
-//! Float query against integer codes in 512-bit registers. Whatever is left of a register is loaded under
-//! a mask; the query's zeros there add nothing.
+//! Float query against integer codes in 512-bit registers. The last, partial register is loaded
+//! under a mask; its other lanes are zero and add nothing.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
-use crate::dispatch::on_evidence;
+use crate::dispatch::on_token;
 use crate::lanes::avx2::{load_i8x16, load_u8x8};
 use crate::lanes::avx512::{load_f32x16, load_part_f32x16, load_part_i8x16, load_part_u8x8};
 
-on_evidence! { Avx512:
+on_token! { Avx512:
     fn dot_f32_i8(q: &[f32], code: &[i8]) -> f32;
     fn dot_f32_i12(q: &[f32], hi: &[i8], lo: &[u8]) -> f32;
 }
@@ -74,11 +74,12 @@ fn widen_f32x16(code: __m128i) -> __m512 {
     _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(code))
 }
 
-/// Sixteen 12-bit values from their high bytes and, in the low half of `lo`, their nibbles.
+/// Sixteen 12-bit values, from their high bytes in `hi` and their nibbles in the low half of `lo`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn values_f32x16(hi: __m128i, lo: __m128i) -> __m512 {
-    // A byte in a 64-bit lane, shifted by 28, has its high nibble where the upper 32-bit lane starts.
+    // After a shift by 28, the high nibble of a byte is at the start of the upper 32-bit half of
+    // its 64-bit lane.
     let bytes_u64x8 = _mm512_cvtepu8_epi64(lo);
     let shifted = _mm512_slli_epi64::<28>(bytes_u64x8);
     // (a | b) & c

@@ -1,10 +1,14 @@
-//! Float query against integer codes in plain Rust, and the 12-bit packing, which has no other version.
+//! Float query against integer codes in plain Rust, and the 12-bit packing, which exists only here.
 
-use super::{I12_MAX, I12_MIN};
+/// The smallest value of a 12-bit code.
+pub const I12_MIN: i16 = -127 * 16 - 8;
+
+/// The largest value of a 12-bit code.
+pub const I12_MAX: i16 = 127 * 16 + 7;
 
 const LANES: usize = 16;
 
-/// What is subtracted from a nibble, so that the high byte alone is the nearest 8-bit code.
+/// Subtracted from a nibble, so that the high byte alone is the nearest 8-bit code.
 const NIBBLE_BIAS: i16 = 8;
 
 pub(crate) fn dot_f32_i8(q: &[f32], code: &[i8]) -> f32 {
@@ -54,7 +58,7 @@ pub(crate) fn pack_i12(v: &[i16], hi: &mut [i8], lo: &mut [u8]) {
         *lo = 0;
         for (place, (v, hi)) in pair.iter().zip(hi).enumerate() {
             let biased = v.clamp(&I12_MIN, &I12_MAX) + NIBBLE_BIAS;
-            // An arithmetic shift rounds down, which after the bias is rounding to nearest.
+            // An arithmetic shift rounds down. Because of the bias this is rounding to nearest.
             *hi = (biased >> 4) as i8;
             *lo |= ((biased & 15) as u8) << (4 * place);
         }

@@ -1,14 +1,15 @@
-//! CRC-32C with the SSE4.2 instruction, which takes eight bytes but three cycles to answer. Three stretches
-//! run interleaved to fill those cycles; a table then moves each checksum over the stretch behind it, which
-//! is linear (Gopal and others, "Fast CRC Computation for iSCSI", Intel 2011).
+//! CRC-32C with the SSE4.2 instruction, which takes eight bytes and has a latency of three cycles.
+//! Three stretches of the input are interleaved to hide that latency. The checksum is linear, so a
+//! table advances the state of one stretch over the length of the next (Gopal and others, "Fast CRC
+//! Computation for iSCSI", Intel 2011).
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
 use super::portable::times_x;
-use crate::dispatch::{Avx512, on_evidence};
+use crate::dispatch::{Avx512, on_token};
 
-on_evidence! { Avx2:
+on_token! { Avx2:
     fn crc32c(bytes: &[u8], seed: u32) -> u32;
 }
 
@@ -18,10 +19,10 @@ impl Avx512 {
     }
 }
 
-/// Bytes in one stretch: five rounds of three cover all but 512 bytes of an 8 KiB page.
+/// Bytes in one stretch. Five rounds of three stretches cover all of an 8 KiB page but 512 bytes.
 const STRETCH_BYTES: usize = 512;
 
-/// `OVER_STRETCH[k][b]` is what the state `b << 8 * k` becomes over a stretch of zero bytes.
+/// `OVER_STRETCH[k][b]` is the state `b << 8 * k` after one stretch of zero bytes.
 static OVER_STRETCH: [[u32; 256]; 4] = over_stretch();
 
 #[target_feature(enable = "sse4.2")]
@@ -67,7 +68,7 @@ const fn over_stretch() -> [[u32; 256]; 4] {
             state = times_x(state);
             step += 1;
         }
-        // Every table entry is the sum of what its bits become.
+        // An entry is the XOR of the results of its bits.
         let mut byte = 0;
         while byte < 256 {
             if byte >> (bit % 8) & 1 == 1 {

@@ -1,4 +1,4 @@
-//! CRC-32C (Castagnoli), the page checksum: the polynomial x86 and ARM compute in hardware.
+//! CRC-32C (Castagnoli), the checksum of pages. x86 and ARM compute this polynomial in hardware.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -6,7 +6,7 @@ pub(crate) mod portable;
 
 use crate::dispatch::{Kernels, on_tier};
 
-/// CRC-32C of `bytes`, continuing from `seed`: 0 to start, an earlier answer to go on.
+/// CRC-32C of `bytes`. `seed` is 0 at the start, or the answer for the bytes before these.
 ///
 /// `crc32c(b, crc32c(a, 0))` is the checksum of `a` followed by `b`.
 #[inline]

@@ -1,9 +1,9 @@
-//! CRC-32C from tables, eight bytes a step ("slicing by 8", Kounavis and Berry 2005).
+//! CRC-32C with lookup tables, eight bytes per step ("slicing by 8", Kounavis and Berry 2005).
 
 /// The reversed Castagnoli polynomial.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// `TABLES[k][b]` is the checksum state that byte `b` leaves behind `k` further zero bytes.
+/// `TABLES[k][b]` is the checksum state after byte `b` and then `k` zero bytes.
 static TABLES: [[u32; 256]; 8] = tables();
 
 pub(crate) fn crc32c(bytes: &[u8], seed: u32) -> u32 {
@@ -48,7 +48,7 @@ const fn tables() -> [[u32; 256]; 8] {
     tables
 }
 
-/// `state` times x modulo the polynomial: what one zero bit does to a checksum.
+/// `state` times x, modulo the polynomial: the effect of one zero bit on the state.
 pub(super) const fn times_x(state: u32) -> u32 {
     (state >> 1) ^ if state & 1 == 1 { POLYNOMIAL } else { 0 }
 }

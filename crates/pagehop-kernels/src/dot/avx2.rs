@@ -4,10 +4,10 @@
 use std::arch::x86_64::*;
 
 use super::portable;
-use crate::dispatch::on_evidence;
+use crate::dispatch::on_token;
 use crate::lanes::avx2::{load_f32x8, load_i8x16, load_i8x32, load_u8x32, load_u16x8, sum_f32x8, sum_i32x8};
 
-on_evidence! { Avx2:
+on_token! { Avx2:
     fn dot_f32(a: &[f32], b: &[f32]) -> f32;
     fn dot_f16(a: &[u16], b: &[u16]) -> f32;
     fn dot_u8(a: &[u8], b: &[u8]) -> u32;
@@ -100,14 +100,15 @@ fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
 #[target_feature(enable = "avx2")]
 fn sum_i8(a: &[i8]) -> i32 {
     let (vectors, rest) = a.as_chunks::<32>();
-    // There is only an unsigned sum of bytes: add 128 to each, and take it off again below.
+    // AVX2 can only sum unsigned bytes: add 128 to each, and subtract it from the sum below.
     let offset = _mm256_set1_epi8(-128);
     let mut sum_i64x4 = _mm256_setzero_si256();
     for vector in vectors {
         let biased = _mm256_xor_si256(load_i8x32(vector), offset);
         sum_i64x4 = _mm256_add_epi64(sum_i64x4, _mm256_sad_epu8(biased, _mm256_setzero_si256()));
     }
-    // The upper halves of the 64-bit lanes are zero up to 2^24 bytes, and beyond that the sum is modulo 2^32.
+    // Only the lower half of each 64-bit lane counts: the upper half is zero up to 2^24 bytes, and
+    // above that the sum is modulo 2^32.
     let low_halves = _mm256_and_si256(sum_i64x4, _mm256_set1_epi64x(0xffff_ffff));
     let biased = sum_i32x8(low_halves);
     biased.wrapping_sub((vectors.len() as i32).wrapping_mul(32 * 128)).wrapping_add(portable::sum_i8(rest))

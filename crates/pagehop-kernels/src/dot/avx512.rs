@@ -1,19 +1,19 @@
-//! Inner products in 512-bit registers. Whatever is left of a register is loaded under a mask, so there is
-//! no scalar tail: zeros add nothing.
+//! Inner products in 512-bit registers. The last, partial register is loaded under a mask, so there
+//! is no scalar tail; its other lanes are zero and add nothing.
 //!
-//! VNNI multiplies unsigned with signed bytes only. Signed by signed therefore adds 128 to one side and takes
-//! 128 times the sum of the other side off at the end; unsigned by unsigned does the reverse.
+//! VNNI multiplies unsigned bytes by signed bytes only. So `dot_i8` adds 128 to one side and
+//! subtracts 128 times the sum of the other side at the end; `dot_u8` does the reverse.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
-use crate::dispatch::on_evidence;
+use crate::dispatch::on_token;
 use crate::lanes::avx512::{
     load_f32x16, load_i8x64, load_part_f32x16, load_part_i8x64, load_part_u8x64, load_part_u16x16, load_u8x64,
     load_u16x16,
 };
 
-on_evidence! { Avx512:
+on_token! { Avx512:
     fn dot_f32(a: &[f32], b: &[f32]) -> f32;
     fn dot_f16(a: &[u16], b: &[u16]) -> f32;
     fn dot_u8(a: &[u8], b: &[u8]) -> u32;

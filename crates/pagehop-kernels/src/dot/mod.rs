@@ -1,4 +1,4 @@
-//! Inner product of two vectors of one element type, and the sum of one.
+//! Inner product of two vectors of the same element type, and the sum of one vector.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -28,7 +28,8 @@ pub fn dot_f16(a: &[u16], b: &[u16]) -> f32 {
     Kernels::active().dot_f16(a, b)
 }
 
-/// Inner product of two vectors of unsigned bytes, exact up to 65,536 dimensions and modulo 2^32 above.
+/// Inner product of two vectors of unsigned bytes. Exact up to 65,536 dimensions, modulo 2^32
+/// above.
 ///
 /// # Panics
 ///
@@ -38,7 +39,7 @@ pub fn dot_u8(a: &[u8], b: &[u8]) -> u32 {
     Kernels::active().dot_u8(a, b)
 }
 
-/// Inner product of two vectors of signed bytes, exact up to 65,536 dimensions and modulo 2^32 above.
+/// Inner product of two vectors of signed bytes. Exact up to 65,536 dimensions, modulo 2^32 above.
 ///
 /// # Panics
 ///
@@ -48,7 +49,7 @@ pub fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
     Kernels::active().dot_i8(a, b)
 }
 
-/// Sum of signed bytes, exact up to 2^24 of them and modulo 2^32 above.
+/// Sum of signed bytes. Exact up to 2^24 bytes, modulo 2^32 above.
 #[inline]
 pub fn sum_i8(a: &[i8]) -> i32 {
     Kernels::active().sum_i8(a)

@@ -1,5 +1,6 @@
-//! Inner products in plain Rust. Sixteen partial sums give the compiler lanes to vectorize, which it may
-//! not invent itself for floats; for integers it may, and a plain sum is best.
+//! Inner products in plain Rust. The compiler may not reorder float additions, so float sums have
+//! sixteen partial sums that it can vectorize. It may reorder integer additions, so integer sums
+//! are plain.
 
 use crate::half::portable::widen;
 

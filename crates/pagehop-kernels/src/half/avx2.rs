@@ -4,10 +4,10 @@
 use std::arch::x86_64::*;
 
 use super::portable;
-use crate::dispatch::on_evidence;
+use crate::dispatch::on_token;
 use crate::lanes::avx2::{load_f32x8, load_u16x8, store_f32x8, store_u16x8};
 
-on_evidence! { Avx2:
+on_token! { Avx2:
     fn f16_to_f32(src: &[u16], dst: &mut [f32]);
     fn f32_to_f16(src: &[f32], dst: &mut [u16]);
 }

@@ -1,15 +1,15 @@
-//! Half precision, sixteen numbers at a time.
+//! Half precision with AVX-512, sixteen numbers at a time.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
-use crate::dispatch::on_evidence;
+use crate::dispatch::on_token;
 use crate::lanes::avx512::{
     load_f32x16, load_part_f32x16, load_part_u16x16, load_u16x16, store_f32x16, store_part_f32x16,
     store_part_u16x16, store_u16x16,
 };
 
-on_evidence! { Avx512:
+on_token! { Avx512:
     fn f16_to_f32(src: &[u16], dst: &mut [f32]);
     fn f32_to_f16(src: &[f32], dst: &mut [u16]);
 }

@@ -1,4 +1,5 @@
-//! Conversion between `f32` and IEEE half precision, held as `u16` bits.
+//! Conversion between `f32` and IEEE half precision. A half-precision number is stored as its `u16`
+//! bits.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -8,7 +9,8 @@ pub(crate) mod portable;
 
 use crate::dispatch::{Kernels, on_tier};
 
-/// Widens half-precision bits; exact. A signaling NaN becomes quiet and keeps its sign and payload.
+/// Converts half precision to `f32`; exact. A signaling NaN becomes quiet and keeps its sign and
+/// payload.
 ///
 /// # Panics
 ///
@@ -18,10 +20,11 @@ pub fn f16_to_f32(src: &[u16], dst: &mut [f32]) {
     Kernels::active().f16_to_f32(src, dst);
 }
 
-/// Narrows to half-precision bits, rounding to nearest, ties to even.
+/// Converts `f32` to half precision, rounding to nearest, ties to even.
 ///
-/// Above 65,519.996 in magnitude the answer is infinity, at or below 2^-25 zero, in between half precision's
-/// normal and denormal numbers. A NaN becomes a quiet NaN with its sign and the upper ten payload bits.
+/// A magnitude above 65,519.996 becomes infinity, one of at most 2^-25 becomes zero, and one
+/// between becomes a normal or denormal half-precision number. A NaN becomes a quiet NaN with the
+/// same sign and the upper ten bits of the payload.
 ///
 /// # Panics
 ///

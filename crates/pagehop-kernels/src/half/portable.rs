@@ -1,4 +1,4 @@
-//! Half precision by bit manipulation, giving the bits that F16C gives.
+//! Half precision by bit manipulation. The results have the same bits as the F16C instructions.
 
 pub(crate) fn f16_to_f32(src: &[u16], dst: &mut [f32]) {
     for (src, dst) in src.iter().zip(dst) {
@@ -12,14 +12,15 @@ pub(crate) fn f32_to_f16(src: &[f32], dst: &mut [u16]) {
     }
 }
 
-/// One half-precision number as `f32`. Selects instead of branches, so that loops around it vectorize.
+/// Converts one half-precision number to `f32`. Selects instead of branches, so that loops over it
+/// vectorize.
 #[inline]
 pub(crate) fn widen(half: u16) -> f32 {
     let sign = u32::from(half & 0x8000) << 16;
     let magnitude = u32::from(half & 0x7fff);
-    // Exponents differ by 127 - 15 in bias.
+    // The exponent biases of the two formats differ by 127 - 15 = 112.
     let normal = (magnitude << 13) + (112 << 23);
-    // A denormal is its mantissa times 2^-24, which `f32` holds exactly.
+    // The value of a denormal is its mantissa times 2^-24, which `f32` represents exactly.
     let denormal = (magnitude as i32 as f32 * (1.0 / 16_777_216.0)).to_bits();
     let quiet = if magnitude > 0x7c00 { 0x0040_0000 } else { 0 };
     let special = 0x7f80_0000 | (magnitude << 13) | quiet;
@@ -33,11 +34,13 @@ pub(crate) fn narrow(single: f32) -> u16 {
     let bits = single.to_bits();
     let sign = (bits >> 16) as u16 & 0x8000;
     let magnitude = bits & 0x7fff_ffff;
-    // Adding just under half of the last place kept, or exactly half if that place is odd, rounds to even;
-    // a carry out of the mantissa raises the exponent, up to infinity, as it should.
+    // Rounds to even: adds just under half of the last place that is kept, or exactly half if that
+    // place is odd. A carry out of the mantissa increments the exponent, up to infinity, which is
+    // correct.
     let odd = (magnitude >> 13) & 1;
     let normal = (magnitude.wrapping_sub(112 << 23).wrapping_add(0x0fff + odd) >> 13).min(0x7c00);
-    // Half of 2^0 has an ulp of 2^-24: the addition itself rounds a small magnitude to a denormal's mantissa.
+    // The ulp of 0.5 in `f32` is 2^-24, the smallest half-precision number. So adding 0.5 rounds a
+    // small magnitude to the mantissa of a denormal.
     let denormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
     let nan = 0x7e00 | ((magnitude >> 13) & 0x03ff);
     let finite = if magnitude < (113 << 23) { denormal } else { normal };

@@ -4,10 +4,10 @@
 use std::arch::x86_64::*;
 
 use super::portable;
-use crate::dispatch::on_evidence;
+use crate::dispatch::on_token;
 use crate::lanes::avx2::{load_f32x8, load_u8x32, load_u16x8, sum_f32x8, sum_i32x8};
 
-on_evidence! { Avx2:
+on_token! { Avx2:
     fn l2sq_f32(a: &[f32], b: &[f32]) -> f32;
     fn l2sq_f16(a: &[u16], b: &[u16]) -> f32;
     fn l2sq_u8(a: &[u8], b: &[u8]) -> u32;
@@ -69,7 +69,7 @@ fn l2sq_u8(a: &[u8], b: &[u8]) -> u32 {
     let mut high_i32x8 = zero;
     for (a, b) in a_vectors.iter().zip(b_vectors) {
         let (a, b) = (load_u8x32(a), load_u8x32(b));
-        // One of the two saturates to zero; the other is the distance.
+        // One of the two differences saturates to zero; the other is the absolute difference.
         let distance = _mm256_or_si256(_mm256_subs_epu8(a, b), _mm256_subs_epu8(b, a));
         let low = _mm256_unpacklo_epi8(distance, zero);
         let high = _mm256_unpackhi_epi8(distance, zero);

@@ -1,15 +1,15 @@
-//! Squared distance in 512-bit registers. Whatever is left of a register is loaded under a mask, so there
-//! is no scalar tail: zeros add nothing.
+//! Squared distance in 512-bit registers. The last, partial register is loaded under a mask, so
+//! there is no scalar tail; its other lanes are zero and add nothing.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
-use crate::dispatch::on_evidence;
+use crate::dispatch::on_token;
 use crate::lanes::avx512::{
     load_f32x16, load_part_f32x16, load_part_u8x64, load_part_u16x16, load_u8x64, load_u16x16,
 };
 
-on_evidence! { Avx512:
+on_token! { Avx512:
     fn l2sq_f32(a: &[f32], b: &[f32]) -> f32;
     fn l2sq_f16(a: &[u16], b: &[u16]) -> f32;
     fn l2sq_u8(a: &[u8], b: &[u8]) -> u32;
@@ -83,11 +83,12 @@ fn l2sq_u8(a: &[u8], b: &[u8]) -> u32 {
     _mm512_reduce_add_epi32(_mm512_add_epi32(low_i32x16, high_i32x16)) as u32
 }
 
-/// The distances of 64 pairs of bytes as 16-bit lanes, in two registers and no particular order.
+/// The absolute differences of 64 pairs of bytes as 16-bit lanes in two registers. Their order is
+/// not specified.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn distances(a: __m512i, b: __m512i) -> (__m512i, __m512i) {
-    // One of the two saturates to zero; the other is the distance.
+    // One of the two differences saturates to zero; the other is the absolute difference.
     let distance = _mm512_or_si512(_mm512_subs_epu8(a, b), _mm512_subs_epu8(b, a));
     let zero = _mm512_setzero_si512();
     (_mm512_unpacklo_epi8(distance, zero), _mm512_unpackhi_epi8(distance, zero))

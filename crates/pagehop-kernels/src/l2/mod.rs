@@ -28,7 +28,8 @@ pub fn l2sq_f16(a: &[u16], b: &[u16]) -> f32 {
     Kernels::active().l2sq_f16(a, b)
 }
 
-/// Squared Euclidean distance of two byte vectors, exact up to 65,536 dimensions and modulo 2^32 above.
+/// Squared Euclidean distance of two byte vectors. Exact up to 65,536 dimensions, modulo 2^32
+/// above.
 ///
 /// # Panics
 ///

@@ -75,7 +75,8 @@ pub(crate) fn load_u8x4(from: &[u8; 4]) -> __m128i {
     _mm_cvtsi32_si128(i32::from_le_bytes(*from))
 }
 
-/// Sixteen signed bytes as 16-bit lanes; zeros from the end of `from` on, nothing behind its sixteenth.
+/// The first sixteen signed bytes of `from` as 16-bit lanes; zeros in the lanes after the end of
+/// `from`.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(crate) fn widen_part_i8x16(from: &[i8]) -> __m256i {
@@ -91,7 +92,7 @@ pub(crate) fn widen_part_i8x16(from: &[i8]) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(crate) fn broadcast_i16x2(pair: &[i16; 2]) -> __m256i {
-    // SAFETY: reads four bytes, the length of the array, wherever they are aligned.
+    // SAFETY: reads four bytes, the length of the array; the read may be unaligned.
     _mm256_set1_epi32(unsafe { pair.as_ptr().cast::<i32>().read_unaligned() })
 }
 

@@ -1,8 +1,8 @@
 //! 512-bit loads and stores, whole and masked.
 //!
-//! A mask keeps the CPU from faulting, but where the address has no page it takes a microcode detour of some
-//! 150 ns to find that out. The address behind the end of a slice may be such a one, so an empty part is not
-//! loaded at all.
+//! A masked load of an unmapped page does not fault if no lane is taken from it, but then costs
+//! about 150 ns in microcode. The address after the end of a slice may be on such a page, so an
+//! empty part is not loaded at all.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -20,7 +20,7 @@ pub(crate) fn load_part_f32x16(from: &[f32]) -> __m512 {
     if from.is_empty() {
         return _mm512_setzero_ps();
     }
-    // SAFETY: the mask has no lane behind the end of the slice, and masked lanes are not read.
+    // SAFETY: the mask has no lane after the end of the slice, and other lanes are not read.
     unsafe { _mm512_maskz_loadu_ps(mask(from.len(), 16) as __mmask16, from.as_ptr()) }
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn store_part_f32x16(to: &mut [f32], value: __m512) {
     if to.is_empty() {
         return;
     }
-    // SAFETY: the mask has no lane behind the end of the slice, and masked lanes are not written.
+    // SAFETY: the mask has no lane after the end of the slice, and other lanes are not written.
     unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), mask(to.len(), 16) as __mmask16, value) }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn load_part_u8x64(from: &[u8]) -> __m512i {
     if from.is_empty() {
         return _mm512_setzero_si512();
     }
-    // SAFETY: the mask has no lane behind the end of the slice, and masked lanes are not read.
+    // SAFETY: the mask has no lane after the end of the slice, and other lanes are not read.
     unsafe { _mm512_maskz_loadu_epi8(mask(from.len(), 64), from.as_ptr().cast()) }
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn load_part_i8x64(from: &[i8]) -> __m512i {
     if from.is_empty() {
         return _mm512_setzero_si512();
     }
-    // SAFETY: the mask has no lane behind the end of the slice, and masked lanes are not read.
+    // SAFETY: the mask has no lane after the end of the slice, and other lanes are not read.
     unsafe { _mm512_maskz_loadu_epi8(mask(from.len(), 64), from.as_ptr()) }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn load_part_i8x16(from: &[i8]) -> __m128i {
     if from.is_empty() {
         return _mm_setzero_si128();
     }
-    // SAFETY: the mask has no lane behind the end of the slice, and masked lanes are not read.
+    // SAFETY: the mask has no lane after the end of the slice, and other lanes are not read.
     unsafe { _mm_maskz_loadu_epi8(mask(from.len(), 16) as __mmask16, from.as_ptr()) }
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn load_part_u8x8(from: &[u8]) -> __m128i {
     if from.is_empty() {
         return _mm_setzero_si128();
     }
-    // SAFETY: the mask has no lane behind the end of the slice, and masked lanes are not read.
+    // SAFETY: the mask has no lane after the end of the slice, and other lanes are not read.
     unsafe { _mm_maskz_loadu_epi8(mask(from.len(), 8) as __mmask16, from.as_ptr().cast()) }
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn load_part_u16x16(from: &[u16]) -> __m256i {
     if from.is_empty() {
         return _mm256_setzero_si256();
     }
-    // SAFETY: the mask has no lane behind the end of the slice, and masked lanes are not read.
+    // SAFETY: the mask has no lane after the end of the slice, and other lanes are not read.
     unsafe { _mm256_maskz_loadu_epi16(mask(from.len(), 16) as __mmask16, from.as_ptr().cast()) }
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn store_part_u16x16(to: &mut [u16], value: __m256i) {
     if to.is_empty() {
         return;
     }
-    // SAFETY: the mask has no lane behind the end of the slice, and masked lanes are not written.
+    // SAFETY: the mask has no lane after the end of the slice, and other lanes are not written.
     unsafe { _mm256_mask_storeu_epi16(to.as_mut_ptr().cast(), mask(to.len(), 16) as __mmask16, value) }
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn store_part_i32x16(to: &mut [i32], value: __m512i) {
     if to.is_empty() {
         return;
     }
-    // SAFETY: the mask has no lane behind the end of the slice, and masked lanes are not written.
+    // SAFETY: the mask has no lane after the end of the slice, and other lanes are not written.
     unsafe { _mm512_mask_storeu_epi32(to.as_mut_ptr(), mask(to.len(), 16) as __mmask16, value) }
 }
 
@@ -151,11 +151,11 @@ pub(crate) fn store_u32x8(to: &mut [u32; 8], value: __m256i) {
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(crate) fn broadcast_i8x4(group: &[i8; 4]) -> __m512i {
-    // SAFETY: reads four bytes, the length of the array, wherever they are aligned.
+    // SAFETY: reads four bytes, the length of the array; the read may be unaligned.
     _mm512_set1_epi32(unsafe { group.as_ptr().cast::<i32>().read_unaligned() })
 }
 
-/// Ones for the first `length` lanes of `lanes`, at most 64.
+/// A mask of the first `length` lanes, at most `lanes`. `lanes` is at most 64.
 #[inline]
 fn mask(length: usize, lanes: usize) -> u64 {
     match length.min(lanes) {

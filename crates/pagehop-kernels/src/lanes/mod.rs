@@ -1,30 +1,32 @@
-//! Moves between slices and registers: all the pointers of this crate, so that the kernels have none.
+//! Moves data between slices and registers. All raw pointers of this crate are here, except those
+//! of `prefetch`, so that the kernels have none.
 //!
-//! A whole register comes from an array reference, whose length the compiler knows; part of one from a slice,
-//! with zeros in the lanes behind its end.
+//! A whole register is loaded from an array reference, whose length the compiler knows. A partial
+//! one is loaded from a slice, with zeros in the lanes after its end.
 //!
-//! One rule for every kernel: inside a `#[target_feature]` function, no closure goes to the standard library. The
-//! closure has its function's features, `map` and `from_fn` have not, so the call is not inlined: edge scoring
-//! took 57 ns instead of 34 (`--bench kernels`, 13 words, 3 blocks). Plain functions like [`rows`] are inlined.
+//! One rule for every kernel: inside a `#[target_feature]` function, do not pass a closure to the
+//! standard library. The closure has the features of its function, but `map` and `from_fn` have
+//! not, so the closure is not inlined: edge scoring took 57 ns instead of 34 (`--bench kernels`, 13
+//! words, 3 blocks). Plain functions like [`rows`] are inlined.
 
 pub(crate) mod avx2;
 pub(crate) mod avx512;
 
-/// The first `N` rows of `length` in `flat`. Equal lengths in plain sight let the compiler see that no index
-/// below `length` needs a check.
+/// The first `N` rows of `flat`, each `length` long. All rows have the same length here, so the
+/// compiler can drop bounds checks for indices below `length`.
 #[inline]
 pub(crate) fn rows<T, const N: usize>(flat: &[T], length: usize) -> [&[T]; N] {
     std::array::from_fn(|row| &flat[row * length..][..length])
 }
 
-/// As [`rows`], but rows behind the last of `flat` repeat it.
+/// Like [`rows`], but if `flat` has fewer than `N` rows, its last row is repeated.
 #[inline]
 pub(crate) fn rows_repeating_last<T, const N: usize>(flat: &[T], length: usize) -> [&[T]; N] {
     let last = flat.len() / length - 1;
     std::array::from_fn(|row| &flat[row.min(last) * length..][..length])
 }
 
-/// One, or minus one in the lanes whose number has the bit `stage`.
+/// 1.0 in each lane, or -1.0 if the index of the lane has the bit `stage`.
 #[inline]
 pub(crate) fn signs<const N: usize>(stage: usize) -> [f32; N] {
     std::array::from_fn(|lane| if lane & stage == 0 { 1.0 } else { -1.0 })

@@ -1,12 +1,12 @@
-//! Bit planes in 512-bit registers: a test of one bit in sixteen levels is a mask.
+//! Bit planes in 512-bit registers: testing one bit of sixteen levels gives a mask.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
-use crate::dispatch::on_evidence;
+use crate::dispatch::on_token;
 use crate::lanes::avx512::load_part_f32x16;
 
-on_evidence! { Avx512:
+on_token! { Avx512:
     fn max_abs(x: &[f32]) -> f32;
     fn level_planes(x: &[f32], per_unit: f32, bits: usize, planes: &mut [u64]);
 }
@@ -17,7 +17,7 @@ const LANES: usize = 16;
 fn max_abs(x: &[f32]) -> f32 {
     let mut most = _mm512_setzero_ps();
     for part in x.chunks(LANES) {
-        // Of a NaN and a number the second operand is taken.
+        // `max` returns its second operand if one of the two is NaN.
         most = _mm512_max_ps(_mm512_abs_ps(load_part_f32x16(part)), most);
     }
     _mm512_reduce_max_ps(most)
@@ -31,17 +31,18 @@ fn level_planes(x: &[f32], per_unit: f32, bits: usize, planes: &mut [u64]) {
     for (word, x) in x.chunks(4 * LANES).enumerate() {
         let mut levels = [_mm512_setzero_si512(); 4];
         for (level, part) in levels.iter_mut().zip(x.chunks(LANES)) {
-            // Not fused: the bits are those of the portable version. A NaN is the second operand's 0.
+            // Not fused, to give the same bits as the portable version. `max` returns its second
+            // operand, 0, for a NaN.
             let scaled = _mm512_add_ps(_mm512_mul_ps(load_part_f32x16(part), per_unit), middle);
             *level = _mm512_cvttps_epi32(_mm512_min_ps(_mm512_max_ps(scaled, least), most));
         }
-        // Nothing lies behind the end.
-        let there = u64::MAX >> (4 * LANES - x.len());
+        // Bits after the last value are 0.
+        let present = u64::MAX >> (4 * LANES - x.len());
         for (plane, words) in planes.chunks_exact_mut(words).enumerate() {
             let bit = _mm512_set1_epi32(1 << plane);
             let [a, b, c, d] = levels;
             let low = test(a, bit) | test(b, bit) << LANES;
-            words[word] = (low | (test(c, bit) | test(d, bit) << LANES) << (2 * LANES)) & there;
+            words[word] = (low | (test(c, bit) | test(d, bit) << LANES) << (2 * LANES)) & present;
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A vector as small integers, cut into bit planes: what a query becomes before edges are scored.
+//! Quantizes a vector to small integers and cuts them into bit planes. Search does so to a query
+//! before it scores edges.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -8,24 +9,25 @@ pub(crate) mod portable;
 
 use crate::dispatch::{Kernels, on_tier};
 
-/// Most bits of a level, and so most planes.
+/// Largest number of bits of a level, and so of planes.
 pub const LEVEL_BITS_MAX: usize = 8;
 
-/// The largest magnitude in `x`; 0 of none. NaNs are passed over.
+/// The largest magnitude in `x`; 0 if `x` is empty. NaNs are skipped.
 #[inline]
 pub fn max_abs(x: &[f32]) -> f32 {
     Kernels::active().max_abs(x)
 }
 
-/// Cuts levels of `x` into bit planes. A level is `x * per_unit + 2^(bits - 1)`, without what is behind the point, between 0 and
-/// `2^bits - 1`; that of a NaN is 0.
+/// Quantizes `x` to integer levels and cuts the levels into bit planes. The level of a value is `x
+/// * per_unit + 2^(bits - 1)`, truncated and clamped to `0..=2^bits - 1`; the level of a NaN is 0.
 ///
-/// `planes` is `bits` planes, lightest first, of as many words as it takes to give each number a bit: number `i` is bit `i % 64` of
-/// word `i / 64`. Bits behind the last are 0.
+/// `planes` holds `bits` planes, the least significant first. Each plane has one bit per value, in
+/// `x.len() / 64` words, rounded up: value `i` is bit `i % 64` of word `i / 64`. Bits after the
+/// last value are 0. The length of `planes` determines `bits`.
 ///
 /// # Panics
 ///
-/// Unless `planes` is 1 to [`LEVEL_BITS_MAX`] whole planes.
+/// Unless `planes` is a whole number of planes, from 1 to [`LEVEL_BITS_MAX`].
 #[inline]
 pub fn level_planes(x: &[f32], per_unit: f32, planes: &mut [u64]) {
     Kernels::active().level_planes(x, per_unit, planes);

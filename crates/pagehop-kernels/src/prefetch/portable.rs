@@ -1,4 +1,4 @@
-//! No prefetching: for CPUs without a stable intrinsic.
+//! Does nothing: for CPUs that have no stable prefetch intrinsic in Rust.
 
 #[cfg_attr(target_arch = "x86_64", expect(dead_code, reason = "x86-64 has its own"))]
 #[inline]

@@ -1,15 +1,16 @@
-//! The Walsh-Hadamard transform in 256-bit registers: the first five stages in registers, then two stages to
-//! each pass over memory. Every sum has the operands it has in the portable version, so the bits agree.
+//! The Walsh-Hadamard transform in 256-bit registers: the first five stages in registers, then two
+//! stages per pass over memory. Every sum has the same operands as in the portable version, so the
+//! bits agree.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
 use super::portable;
-use crate::dispatch::on_evidence;
+use crate::dispatch::on_token;
 use crate::lanes::avx2::{load_f32x8, store_f32x8};
 use crate::lanes::signs;
 
-on_evidence! { Avx2:
+on_token! { Avx2:
     fn hadamard(x: &mut [f32]);
 }
 
@@ -39,11 +40,11 @@ fn hadamard(x: &mut [f32]) {
     }
 }
 
-/// The stages between the lanes of one register.
+/// The stages that combine lanes of one register.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn within(x: __m256) -> __m256 {
-    // Partner plus or minus self: the second of a pair is subtracted.
+    // The other lane of the pair plus or minus this lane: minus in the second lane of a pair.
     let by_one = load_f32x8(&signs(1));
     let by_two = load_f32x8(&signs(2));
     let by_four = load_f32x8(&signs(4));
@@ -52,7 +53,7 @@ fn within(x: __m256) -> __m256 {
     _mm256_fmadd_ps(x, by_four, _mm256_permute2f128_ps::<1>(x, x))
 }
 
-/// Two stages between four registers.
+/// Two stages that combine four registers.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn across([a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
@@ -61,7 +62,7 @@ fn across([a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
     [_mm256_add_ps(a, c), _mm256_add_ps(b, d), _mm256_sub_ps(a, c), _mm256_sub_ps(b, d)]
 }
 
-/// Two stages between the quarters of `x`.
+/// Two stages that combine the quarters of `x`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn two_stages(x: &mut [f32]) {
@@ -77,7 +78,7 @@ fn two_stages(x: &mut [f32]) {
     }
 }
 
-/// One stage between the halves of `x`.
+/// One stage that combines the halves of `x`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn last_stage(x: &mut [f32]) {

@@ -1,15 +1,16 @@
-//! The Walsh-Hadamard transform in 512-bit registers: the first six stages in registers, then two stages to
-//! each pass over memory. Every sum has the operands it has in the portable version, so the bits agree.
+//! The Walsh-Hadamard transform in 512-bit registers: the first six stages in registers, then two
+//! stages per pass over memory. Every sum has the same operands as in the portable version, so the
+//! bits agree.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
 use super::portable;
-use crate::dispatch::on_evidence;
+use crate::dispatch::on_token;
 use crate::lanes::avx512::{load_f32x16, store_f32x16};
 use crate::lanes::signs;
 
-on_evidence! { Avx512:
+on_token! { Avx512:
     fn hadamard(x: &mut [f32]);
 }
 
@@ -39,11 +40,11 @@ fn hadamard(x: &mut [f32]) {
     }
 }
 
-/// The stages between the lanes of one register.
+/// The stages that combine lanes of one register.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn within(x: __m512) -> __m512 {
-    // Partner plus or minus self: the second of a pair is subtracted.
+    // The other lane of the pair plus or minus this lane: minus in the second lane of a pair.
     let by_one = load_f32x16(&signs(1));
     let by_two = load_f32x16(&signs(2));
     let by_four = load_f32x16(&signs(4));
@@ -54,7 +55,7 @@ fn within(x: __m512) -> __m512 {
     _mm512_fmadd_ps(x, by_eight, _mm512_shuffle_f32x4::<0b01_00_11_10>(x, x))
 }
 
-/// Two stages between four registers.
+/// Two stages that combine four registers.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn across([a, b, c, d]: [__m512; 4]) -> [__m512; 4] {
@@ -63,7 +64,7 @@ fn across([a, b, c, d]: [__m512; 4]) -> [__m512; 4] {
     [_mm512_add_ps(a, c), _mm512_add_ps(b, d), _mm512_sub_ps(a, c), _mm512_sub_ps(b, d)]
 }
 
-/// Two stages between the quarters of `x`.
+/// Two stages that combine the quarters of `x`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn two_stages(x: &mut [f32]) {
@@ -79,7 +80,7 @@ fn two_stages(x: &mut [f32]) {
     }
 }
 
-/// One stage between the halves of `x`.
+/// One stage that combines the halves of `x`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn last_stage(x: &mut [f32]) {

@@ -8,13 +8,14 @@ pub(crate) mod portable;
 
 use crate::dispatch::{Kernels, on_tier};
 
-/// The longest vector [`hadamard`] transforms.
+/// The longest vector that [`hadamard`] transforms, in dimensions.
 pub const HADAMARD_MAX: usize = 4096;
 
-/// Walsh-Hadamard transform in place, unnormalized and in natural order: done twice, it multiplies by `x.len()`.
+/// Walsh-Hadamard transform in place, unnormalized, in natural order. Applied twice, it multiplies
+/// `x` by its length.
 ///
-/// `x[i]` becomes the sum over `j` of `x[j]`, negated where `i & j` has an odd number of ones. Costs
-/// `n * log2(n)` additions.
+/// `x[i]` becomes the sum over `j` of `x[j]`, with a minus sign where `i & j` has an odd number of
+/// one bits. Costs `n * log2(n)` additions.
 ///
 /// # Panics
 ///

@@ -1,25 +1,27 @@
-//! Edge scoring in 256-bit registers. AVX2 cannot count bits, so each nibble looks its count up in a register
-//! (Mula 2011), already multiplied by its plane's weight: counts of all planes then share one byte, which
-//! cannot overflow within a word (2 nibbles * 4 bits * (1 + 2 + 4 + 8) = 120).
+//! Edge scoring in 256-bit registers. AVX2 cannot count bits, so a byte shuffle looks up the bit
+//! count of each nibble (Mula 2011). The tables hold counts already multiplied by the weight of the
+//! plane, so that the counts of all planes add up in one byte. It cannot overflow within a word: 2
+//! nibbles * 4 bits * (1 + 2 + 4 + 8) = 120.
 //!
-//! Nibbles of a difference are differences of nibbles: the query's are split once for all blocks and the
-//! code's once for all planes.
+//! XOR works on nibbles separately, so the query is split into nibbles once for all blocks, and the
+//! code once for all planes.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
 use super::{SCAN_EDGES, SCAN_PLANES};
-use crate::dispatch::on_evidence;
+use crate::dispatch::on_token;
 use crate::lanes::avx2::{load_u8x32, load_u32x8, store_u32x8};
 
-on_evidence! { Avx2:
+on_token! { Avx2:
     fn scan_bits(planes: &[u64], codes: &[u8], words: usize, out: &mut [[u32; SCAN_EDGES]]);
 }
 
-/// Words whose query nibbles are held at a time, on the stack: 2 KiB.
+/// Words of the query that are split into nibbles at a time, on the stack: 2 KiB.
 const WORDS: usize = 32;
 
-/// The low nibbles of a word of every plane, then the high nibbles, each in the low half of its byte.
+/// One word of every plane, split: the low nibbles, then the high nibbles, each in the low half of
+/// its byte.
 type Nibbles = [[u64; SCAN_PLANES]; 2];
 
 #[target_feature(enable = "avx2")]
@@ -44,7 +46,7 @@ fn scan_bits(planes: &[u64], codes: &[u8], words: usize, out: &mut [[u32; SCAN_E
 
 const LOW_NIBBLES: u64 = 0x0f0f_0f0f_0f0f_0f0f;
 
-/// Adds the weighted distances of some words of one block to its eight sums.
+/// Adds the weighted distances of the words in `nibbles` to the eight sums of one block.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add_block(nibbles: &[Nibbles], rows: &[[u8; 64]], out: &mut [u32; SCAN_EDGES]) {
@@ -75,7 +77,8 @@ fn add_block(nibbles: &[Nibbles], rows: &[[u8; 64]], out: &mut [u32; SCAN_EDGES]
             *sum_u64x4 = _mm256_add_epi64(*sum_u64x4, _mm256_sad_epu8(distance_u8x32, zero));
         }
     }
-    // The low halves of the lanes, four edges from each register: the shuffle takes two of each by turns.
+    // Each of the two registers has four edges in the low halves of its 64-bit lanes. The shuffle
+    // takes two edges from each register in turn; the permutation restores their order.
     let (front, back) = (_mm256_castsi256_ps(sums_u64x4[0]), _mm256_castsi256_ps(sums_u64x4[1]));
     let by_turns = _mm256_castps_si256(_mm256_shuffle_ps::<0x88>(front, back));
     let sums_u32x8 = _mm256_permute4x64_epi64::<0xd8>(by_turns);

@@ -1,15 +1,15 @@
-//! Edge scoring in 512-bit registers: one register holds one word of eight edges, so a lane counts for one
-//! edge from first word to last and nothing is ever summed across lanes.
+//! Edge scoring in 512-bit registers. One register holds one word of eight edges, so a lane counts
+//! for the same edge from the first word to the last, and no sum across lanes is needed.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
 use super::{SCAN_EDGES, SCAN_PLANES};
-use crate::dispatch::on_evidence;
+use crate::dispatch::on_token;
 use crate::lanes::avx512::{load_u8x64, store_u32x8};
 use crate::lanes::rows;
 
-on_evidence! { Avx512:
+on_token! { Avx512:
     fn scan_bits(planes: &[u64], codes: &[u8], words: usize, out: &mut [[u32; SCAN_EDGES]]);
 }
 
@@ -17,9 +17,9 @@ on_evidence! { Avx512:
 fn scan_bits(planes: &[u64], codes: &[u8], words: usize, out: &mut [[u32; SCAN_EDGES]]) {
     let planes: [&[u64]; SCAN_PLANES] = rows(planes, words);
     let (code_rows, _) = codes.as_chunks::<64>();
-    // One block after another reads codes in the order in which `prefetch` asked for them. Three or four blocks
-    // side by side share each broadcast of a plane's word, which saves 2 ns of 36 in the cache and costs up to 90
-    // of 280 from memory (`--bench e1_edge_scoring`, 15 words, 24 edges).
+    // One block after another: this reads codes in the order of the prefetch. Three or four blocks
+    // side by side share each broadcast of a plane's word. That saves 2 ns of 36 in the cache, and
+    // costs up to 90 of 280 from memory (`--bench e1_edge_scoring`, 15 words, 24 edges).
     for (block, out) in code_rows.chunks_exact(words).zip(out) {
         let mut counts_u64x8 = [_mm512_setzero_si512(); SCAN_PLANES];
         for (word, codes) in block[..words].iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Scores a node's one-bit edge codes against a query of four bit planes: the inner loop of search.
+//! Scores the one-bit edge codes of a node against a query of four bit planes: the inner loop of
+//! search.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -8,22 +9,24 @@ pub(crate) mod portable;
 
 use crate::dispatch::{Kernels, on_tier};
 
-/// Edges in one block of codes: the `u64` lanes of a 512-bit register.
+/// Edges in one block of codes: as many as a 512-bit register has `u64` lanes.
 pub const SCAN_EDGES: usize = 8;
 
 /// Bit planes of a query.
 pub const SCAN_PLANES: usize = 4;
 
-/// Weighted Hamming distances of a query to every edge code: `out[edge]` is the sum over planes `j` of
-/// `2^j` times the number of bits in which plane `j` and the edge's code differ.
+/// Weighted Hamming distances between a query and every edge code: `out[edge]` is the sum over
+/// planes `j` of `2^j` times the number of bits in which plane `j` and the code of the edge differ.
 ///
-/// `planes` is four planes of `words` words, one after another, lightest first. `codes` is blocks of eight
-/// edges, interleaved by word: word `w` of edge `e` of block `b` is the little-endian `u64` at byte
-/// `((b * words + w) * 8 + e) * 8`. It need not be aligned. `out` is in order of edges, eight to a block.
+/// `planes` is four planes of `words` words each, one after another, the least significant first.
+/// `codes` is blocks of eight edges, interleaved by word: word `w` of edge `e` of block `b` is the
+/// little-endian `u64` at byte `((b * words + w) * 8 + e) * 8`. `codes` need not be aligned. `out`
+/// is in the order of edges, eight per block.
 ///
 /// # Panics
 ///
-/// Unless `planes.len() == 4 * words` and `codes.len() == 8 * words * out.len()`, with `out` whole blocks.
+/// Unless `planes.len() == 4 * words`, `codes.len() == 8 * words * out.len()`, and the length of
+/// `out` is a multiple of eight.
 #[inline]
 pub fn scan_bits(planes: &[u64], codes: &[u8], words: usize, out: &mut [u32]) {
     Kernels::active().scan_bits(planes, codes, words, out);

@@ -1,4 +1,4 @@
-//! Float query against 8- and 12-bit codes, and the 12-bit packing.
+//! Inner products of a float query with 8- and 12-bit codes, and the 12-bit packing.
 
 use pagehop_kernels::{I12_MAX, I12_MIN, pack_i12, unpack_i12};
 
@@ -69,7 +69,7 @@ fn every_12_bit_value_survives_packing_with_the_nearest_high_byte() {
 }
 
 #[test]
-fn packing_takes_the_nearest_value_in_range() {
+fn packing_clamps_values_out_of_range() {
     let (mut hi, mut lo, mut out) = ([0; 4], [0; 2], [0; 4]);
     pack_i12(&[i16::MIN, I12_MIN - 1, I12_MAX + 1, i16::MAX], &mut hi, &mut lo);
     unpack_i12(&hi, &lo, &mut out);

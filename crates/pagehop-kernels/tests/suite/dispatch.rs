@@ -1,4 +1,4 @@
-//! Choosing an instruction set, and refusing arguments that contradict each other.
+//! The choice of an instruction set, and the refusal of arguments whose lengths disagree.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
@@ -9,21 +9,21 @@ use crate::inputs::on_every_isa;
 
 const EXPECTED: &str = "PAGEHOP_TEST_EXPECTED_ISA";
 
-/// Does its work in the processes that the next test starts.
+/// Does nothing here. The next test runs it in child processes, with `EXPECTED` set.
 #[test]
-fn active_is_what_the_parent_expects() {
+fn the_active_set_is_the_one_that_the_parent_expects() {
     if let Ok(expected) = std::env::var(EXPECTED) {
         assert_eq!(Kernels::active().isa().name(), expected);
     }
 }
 
 #[test]
-fn environment_chooses_among_the_available() {
+fn the_environment_chooses_among_available_sets() {
     let widest = Isa::available().last().expect("portable is always there");
     let asked = Isa::available().map(|isa| (isa.name(), isa)).chain([("sse9", widest), ("", widest)]);
     for (name, isa) in asked {
         let output = Command::new(std::env::current_exe().expect("this test's path"))
-            .args(["--exact", "dispatch::active_is_what_the_parent_expects"])
+            .args(["--exact", "dispatch::the_active_set_is_the_one_that_the_parent_expects"])
             .env("PAGEHOP_ISA", name)
             .env(EXPECTED, isa.name())
             .output()
@@ -34,7 +34,7 @@ fn environment_chooses_among_the_available() {
 }
 
 #[test]
-fn kernels_exist_for_exactly_the_available() {
+fn kernels_exist_for_exactly_the_available_sets() {
     for isa in Isa::ALL {
         let kernels = Kernels::on(isa);
         assert_eq!(kernels.is_some(), Isa::available().any(|available| available == isa));
@@ -45,7 +45,7 @@ fn kernels_exist_for_exactly_the_available() {
 
 #[track_caller]
 fn assert_refused(call: impl FnOnce()) {
-    assert!(catch_unwind(AssertUnwindSafe(call)).is_err(), "arguments that contradict each other");
+    assert!(catch_unwind(AssertUnwindSafe(call)).is_err(), "lengths that disagree were accepted");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! `l2sq` and `dot` of `f32` and half precision: accuracy, and what becomes of NaN, infinity and denormals.
+//! `l2sq` and `dot` of `f32` and half precision: accuracy, and the effect of NaN, infinity and
+//! denormals.
 
 use pagehop_kernels::Kernels;
 
@@ -49,7 +50,7 @@ const HALF_ONE: u16 = 0x3c00;
 const HALF_INFINITY: u16 = 0x7c00;
 const HALF_NAN: u16 = 0x7e01;
 
-/// The four float kernels on vectors of ones, but for one number in each.
+/// The answers of the four float kernels on vectors of ones, except for the pair at position `at`.
 fn with_one_odd_pair(kernels: Kernels, length: usize, at: usize, odd: (f32, f32), halves: (u16, u16)) -> [f32; 4] {
     let (mut a, mut b) = (vec![1.0; length], vec![1.0; length]);
     (a[at], b[at]) = odd;
@@ -73,7 +74,7 @@ fn nan_and_infinity_anywhere_reach_the_answer() {
                 let infinity =
                     with_one_odd_pair(kernels, length, at, (1.0, f32::INFINITY), (HALF_ONE, HALF_INFINITY));
                 assert_eq!(infinity, [f32::INFINITY; 4], "{:?}", kernels.isa());
-                // Infinity minus infinity has no value; infinity times infinity has.
+                // Infinity minus infinity is NaN; infinity times infinity is infinity.
                 let both = (f32::INFINITY, f32::INFINITY);
                 let [l2, dot, l2_half, dot_half] =
                     with_one_odd_pair(kernels, length, at, both, (HALF_INFINITY, HALF_INFINITY));
@@ -85,13 +86,13 @@ fn nan_and_infinity_anywhere_reach_the_answer() {
 }
 
 #[test]
-fn overflow_is_infinite_and_denormals_count() {
+fn overflow_gives_infinity_and_denormals_are_not_flushed() {
     on_every_isa(|kernels| {
         for length in [1, 20, 70] {
             let large = vec![f32::MAX; length];
             assert_eq!(kernels.dot_f32(&large, &large), f32::INFINITY);
             assert_eq!(kernels.l2sq_f32(&large, &vec![-f32::MAX; length]), f32::INFINITY);
-            // Sums of the smallest number are exact: denormals have one spacing.
+            // Sums of the smallest denormal are exact, because all denormals have the same spacing.
             let least = vec![f32::from_bits(1); length];
             let ones = vec![1.0; length];
             assert_eq!(kernels.dot_f32(&least, &ones).to_bits(), length as u32, "{:?}", kernels.isa());

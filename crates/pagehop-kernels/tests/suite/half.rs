@@ -1,4 +1,4 @@
-//! Half-precision conversion: the same bits on every instruction set, checked against the definition.
+//! Half-precision conversion: every instruction set gives the bits that follow from the definition.
 
 use crate::inputs::{OFFSETS, Random, lengths, on_every_isa};
 use crate::naive;
@@ -12,7 +12,7 @@ fn every_half_widens_exactly() {
         for (&half, got) in halves.iter().zip(&got) {
             let want = naive::widen(half);
             if want.is_nan() {
-                // Quiet, with sign and payload kept.
+                // A quiet NaN with the same sign and payload.
                 let bits = u32::from(half & 0x8000) << 16 | 0x7fc0_0000 | u32::from(half & 1023) << 13;
                 assert_eq!(got.to_bits(), bits, "{:?}: {half:#x}", kernels.isa());
             } else {
@@ -22,7 +22,8 @@ fn every_half_widens_exactly() {
     });
 }
 
-/// Every half, every midpoint between two, their neighbors on both sides, and random bits.
+/// The hard cases of rounding: every half-precision number, every midpoint between two of them, the
+/// `f32` below and above each of these, and random bits.
 fn difficult_singles() -> Vec<f32> {
     let mut random = Random::new(6);
     let mut singles: Vec<f32> = (0..20_000).map(|_| f32::from_bits(random.next() as u32)).collect();
@@ -55,7 +56,7 @@ fn singles_round_to_the_nearest_half() {
 }
 
 #[test]
-fn conversions_write_exactly_what_they_are_given() {
+fn conversions_write_only_inside_their_slice() {
     on_every_isa(|kernels| {
         let mut random = Random::new(7);
         for length in lengths() {

@@ -1,23 +1,23 @@
-//! Seeded inputs, and the lengths and instruction sets every kernel is tried on.
+//! Seeded inputs, and the lengths and instruction sets that every kernel is tested with.
 
 use pagehop_kernels::{Isa, Kernels};
 
-/// Lengths past every unrolling and remainder, then the dimensions of common data.
+/// Lengths that exercise every unrolled loop and its remainder, then common dimensions.
 pub(crate) fn lengths() -> impl Iterator<Item = usize> {
     (0..=130).chain([255, 256, 257, 784, 1536, 4096])
 }
 
-/// Positions in memory to start from, in elements, so that no alignment is taken for granted.
+/// Start offsets in memory, in elements, so that no kernel can depend on alignment.
 pub(crate) const OFFSETS: std::ops::Range<usize> = 0..8;
 
-/// Runs `check` on the kernels of every instruction set here.
+/// Runs `check` with the kernels of every instruction set of this CPU.
 pub(crate) fn on_every_isa(check: impl Fn(Kernels)) {
     for isa in Isa::available() {
         check(Kernels::on(isa).expect("an available instruction set has kernels"));
     }
 }
 
-/// SplitMix64.
+/// The SplitMix64 generator.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -32,7 +32,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Between -1 and 1.
+    /// A float in -1.0..1.0.
     pub(crate) fn float(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
@@ -41,7 +41,7 @@ impl Random {
         (0..count).map(|_| self.float()).collect()
     }
 
-    /// Half-precision bits of finite numbers, all exponents below 1.
+    /// Half-precision bits of finite numbers with magnitude below 1.
     pub(crate) fn halves(&mut self, count: usize) -> Vec<u16> {
         (0..count).map(|_| self.next() as u16 & 0xbbff).collect()
     }

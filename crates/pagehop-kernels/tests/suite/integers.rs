@@ -1,4 +1,4 @@
-//! Byte kernels, one vector and blocks of them: exact, up to the lengths they promise.
+//! Byte kernels, on single vectors and on blocks: exact up to the documented length.
 
 use crate::inputs::{OFFSETS, Random, lengths, on_every_isa};
 use crate::naive;

@@ -1,8 +1,9 @@
-//! One suite over every instruction set of the machine it runs on.
+//! One suite that runs on every instruction set of this machine.
 //!
-//! Each kernel is compared with `naive.rs`, which is slow and obvious. Integer answers are exact. Float sums
-//! may differ from the exact sum by `n * EPSILON * scale`, where `scale` is the sum of the magnitudes of the
-//! terms, the bound any order of additions keeps. Inputs are seeded and the same on every run.
+//! Each kernel is compared with `naive.rs`, which is slow and obvious. Integer answers are exact. A
+//! float sum may differ from the exact sum by `n * EPSILON * scale`, where `scale` is the sum of
+//! the magnitudes of the `n` terms: any order of additions stays within that bound. Inputs are
+//! seeded, so every run has the same.
 
 mod codes;
 mod crc;

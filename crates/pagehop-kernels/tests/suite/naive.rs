@@ -1,6 +1,6 @@
-//! The definitions: no lanes, no tricks, wider arithmetic than the kernels use. Never optimized.
+//! The definitions: no lanes, no tricks, and wider arithmetic than the kernels. Never optimized.
 
-/// A sum of floats and the sum of its terms' magnitudes.
+/// A sum of floats, and what its tolerance depends on.
 pub(crate) struct Sum {
     pub(crate) exact: f64,
     scale: f64,
@@ -18,7 +18,7 @@ impl Sum {
         Self { exact, scale, terms: count }
     }
 
-    /// Fails unless `got` is within `n * EPSILON * scale`, the tolerance of a reduction.
+    /// Fails unless `got` is within `n * EPSILON * scale` of the exact sum.
     #[track_caller]
     pub(crate) fn assert_near(&self, got: f32, what: &str) {
         let tolerance = self.terms as f64 * f64::from(f32::EPSILON) * self.scale;
@@ -43,7 +43,7 @@ pub(crate) fn dot_int(a: impl Iterator<Item = i64>, b: impl Iterator<Item = i64>
     a.zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Half precision from its definition.
+/// The value of half-precision bits, from the definition of the format.
 pub(crate) fn widen(half: u16) -> f64 {
     let sign = if half >> 15 == 1 { -1.0 } else { 1.0 };
     let exponent = i32::from(half >> 10 & 31);
@@ -56,7 +56,7 @@ pub(crate) fn widen(half: u16) -> f64 {
     }
 }
 
-/// The nearest half-precision number, found by looking at all of them; ties go to the even one.
+/// The nearest half-precision number, found by binary search; ties go to the even one.
 pub(crate) fn narrow(single: f32) -> u16 {
     let sign = if single.is_sign_negative() { 0x8000 } else { 0 };
     let magnitude = f64::from(single.abs());
@@ -64,7 +64,7 @@ pub(crate) fn narrow(single: f32) -> u16 {
         return sign | 0x7e00 | (single.to_bits() >> 13 & 1023) as u16;
     }
     const INFINITY: u16 = 0x7c00;
-    // Numbers are in the order of their bits. Rounding treats infinity as 2^16.
+    // The numbers have the same order as their bits. Rounding treats infinity as 2^16.
     let value = |half: u16| if half == INFINITY { 65_536.0 } else { widen(half) };
     let (mut below, mut above) = (0, INFINITY);
     while above - below > 1 {
@@ -91,7 +91,7 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     !state
 }
 
-/// Weighted Hamming distances, one bit at a time, by the layout as documented.
+/// Weighted Hamming distances, one bit at a time, from the documented layout.
 pub(crate) fn scan_bits(planes: &[u64], codes: &[u8], words: usize, edges: usize) -> Vec<u32> {
     let bit = |byte: u8, bit: usize| byte >> bit & 1 == 1;
     let code_bit = |edge: usize, dim: usize| {
@@ -105,7 +105,7 @@ pub(crate) fn scan_bits(planes: &[u64], codes: &[u8], words: usize, edges: usize
     (0..edges).map(|edge| (0..64 * words).map(|dim| weight(edge, dim)).sum()).collect()
 }
 
-/// Bit planes of levels, from their definition.
+/// Bit planes of levels, from the definition.
 pub(crate) fn level_planes(x: &[f32], per_unit: f32, bits: usize) -> Vec<u64> {
     let words = x.len().div_ceil(64);
     let mut planes = vec![0; bits * words];

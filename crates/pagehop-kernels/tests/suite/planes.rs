@@ -1,4 +1,4 @@
-//! Levels of a vector in bit planes.
+//! Quantization of a vector to levels, and their bit planes.
 
 use pagehop_kernels::LEVEL_BITS_MAX;
 
@@ -8,7 +8,7 @@ use crate::naive;
 const ODD: [f32; 6] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30, -0.0];
 
 #[test]
-fn planes_are_those_of_the_definition() {
+fn planes_equal_the_definition() {
     on_every_isa(|kernels| {
         let mut random = Random::new(11);
         for length in lengths() {
@@ -30,7 +30,7 @@ fn planes_are_those_of_the_definition() {
 }
 
 #[test]
-fn largest_magnitude_is_found_wherever_it_is() {
+fn the_largest_magnitude_is_found_at_any_position() {
     on_every_isa(|kernels| {
         assert_eq!(kernels.max_abs(&[]), 0.0);
         let mut random = Random::new(12);

@@ -10,7 +10,7 @@ fn sizes() -> impl Iterator<Item = usize> {
 }
 
 #[test]
-fn transform_is_near_its_definition_and_the_same_on_every_isa() {
+fn the_transform_is_near_its_definition_and_the_same_on_every_isa() {
     let portable = Kernels::on(Isa::Portable).expect("portable is always there");
     on_every_isa(|kernels| {
         let mut random = Random::new(8);
@@ -26,7 +26,7 @@ fn transform_is_near_its_definition_and_the_same_on_every_isa() {
                 assert_eq!(got, want, "{:?}, {size}", kernels.isa());
                 assert!(room[..offset].iter().chain(&room[offset + size..]).all(|&x| x == 7.0));
             }
-            // The definition costs the square of the size.
+            // The naive transform takes quadratic time.
             if size <= 1024 {
                 for (got, want) in want.iter().zip(naive::hadamard(&x)) {
                     want.assert_near(*got, &format!("{size}"));
@@ -37,10 +37,10 @@ fn transform_is_near_its_definition_and_the_same_on_every_isa() {
 }
 
 #[test]
-fn transform_twice_multiplies_by_the_length() {
+fn the_transform_applied_twice_multiplies_by_the_length() {
     on_every_isa(|kernels| {
         for size in sizes() {
-            // Small integers: every sum is exact.
+            // Small integers, so that every sum is exact.
             let x: Vec<f32> = (0..size).map(|i| (i % 17) as f32 - 8.0).collect();
             let mut twice = x.clone();
             kernels.hadamard(&mut twice);

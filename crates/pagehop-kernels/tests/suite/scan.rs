@@ -23,7 +23,7 @@ fn scores_are_exact_for_every_shape() {
 }
 
 #[test]
-fn opposite_bits_give_the_largest_score() {
+fn all_bits_different_give_the_largest_score() {
     const WORDS: usize = 1024;
     on_every_isa(|kernels| {
         let mut out = [0; 8];

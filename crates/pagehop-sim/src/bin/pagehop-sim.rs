@@ -1,4 +1,4 @@
-//! Runs seeds of the workload over the store, from the command line.
+//! Command line of the simulator: runs the workload for one seed or several.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -6,14 +6,14 @@ use std::time::Instant;
 use pagehop_sim::Lie;
 use pagehop_sim::workload::{RunOptions, run};
 
-const HELP: &str = "pagehop-sim: lives of an index on a disk that fails
+const HELP: &str = "pagehop-sim: runs a random workload on an index whose disk fails
 
   --seed N         the seed to run, or the first of several (default: 0)
-  --seeds N        how many to run (default: 1, with a trace of its operations)
-  --operations N   stop each after so many operations
+  --seeds N        how many seeds to run (default: 1, with a trace of its operations)
+  --operations N   stop each seed after N operations
   --calls          print every call to the disk
-  --lie BUG        play a bug of the disk: log-sync, index-sync, double-write
-  --keep-going     go on after a violation";
+  --lie BUG        simulate a bug of the disk: log-sync, index-sync, double-write
+  --keep-going     continue after a violation";
 
 fn main() -> ExitCode {
     let (mut first, mut count, mut keep_going) = (0, None, false);

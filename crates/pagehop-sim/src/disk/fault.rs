@@ -1,4 +1,4 @@
-//! What a disk refuses, and when.
+//! Faults of a disk: which calls fail, how, and when.
 
 use std::io;
 
@@ -6,19 +6,19 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Call {
-    /// A file is opened, or made.
+    /// A file is opened or created.
     Open,
-    /// A name is removed.
+    /// A file is removed.
     Remove,
-    /// Names are made durable.
+    /// The directory is synced: creations and removals of files become durable.
     SyncDirectory,
     /// Bytes are read.
     Read,
     /// Bytes are written.
     Write,
-    /// A file is made durable.
+    /// A file is synced: its bytes and its length become durable.
     Sync,
-    /// The length is asked for.
+    /// The length is read.
     Length,
     /// The length is set.
     SetLength,
@@ -42,14 +42,14 @@ pub const CALLS: [Call; 9] = [
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// EIO. Of a write, some whole sectors at the front may have happened.
+    /// EIO. A write may have written some whole sectors at its start.
     Io,
-    /// ENOSPC. Of a write, some whole sectors at the front may have happened.
+    /// ENOSPC. A write may have written some whole sectors at its start.
     NoSpace,
-    /// EIO of a sync, after which what was not durable is forgotten: some of it reached the disk, the rest never
-    /// will, and the next sync says that all is well.
+    /// EIO of a sync that drops what was pending: some of it reached the disk, the rest never will,
+    /// and the next sync succeeds.
     Forgotten,
-    /// A read ends early, without an error.
+    /// A short read: it returns fewer bytes than the buffer holds, without an error.
     Short,
 }
 
@@ -60,12 +60,12 @@ impl Refusal {
     }
 }
 
-/// Some calls that fail.
+/// A rule that makes calls fail.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// The kinds of call it is about.
+    /// The kinds of call that fail.
     pub calls: Vec<Call>,
-    /// Calls of these kinds that still succeed.
+    /// The number of calls of these kinds that succeed first.
     pub after: u64,
     /// How they fail.
     pub refusal: Refusal,
@@ -73,10 +73,11 @@ pub struct Fault {
     pub once: bool,
 }
 
-/// A disk that says something was done which was not: a bug to be found.
+/// A bug of the disk: it reports success for something that it did not do. Tests of the tester use
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lie {
-    /// An honest disk.
+    /// No bug.
     #[default]
     None,
     /// A sync of the log does nothing.
@@ -87,7 +88,7 @@ pub enum Lie {
     LogWrites {
         /// The first byte.
         from: u64,
-        /// The byte behind the last.
+        /// The end of the part, exclusive.
         to: u64,
     },
 }

@@ -1,17 +1,17 @@
-//! The bytes of a file: blocks that copies share until one of them changes, so that many versions of a file cost
-//! little.
+//! The bytes of a file, in copy-on-write blocks, so that many versions of a file take little
+//! memory.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a disk writes whole or not at all.
+/// The unit that a disk writes atomically, in bytes.
 pub(super) const SECTOR_BYTES: usize = 512;
-/// What a file system gives out.
+/// The unit in which a file system allocates space, in bytes.
 pub(super) const BLOCK_BYTES: usize = 4096;
 
 type Block = [u8; BLOCK_BYTES];
 
-/// Bytes with a length. What was never written is zeros.
+/// Bytes and a length. Bytes that were never written are zeros.
 #[derive(Clone, Default)]
 pub(super) struct Image {
     blocks: Vec<Option<Arc<Block>>>,
@@ -23,7 +23,7 @@ impl Image {
         self.length
     }
 
-    /// Cuts the bytes, or extends them with zeros.
+    /// Truncates the bytes, or extends them with zeros.
     pub(super) fn set_length(&mut self, length: u64) {
         self.length = length;
         let (whole, rest) = (length as usize / BLOCK_BYTES, length as usize % BLOCK_BYTES);
@@ -35,7 +35,7 @@ impl Image {
         }
     }
 
-    /// Returns how many bytes there were.
+    /// Fills the start of `buffer` and returns the number of bytes that were read.
     pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> usize {
         let have = self.length.saturating_sub(offset).min(buffer.len() as u64) as usize;
         for (at, block, within) in pieces(offset, have) {
@@ -48,7 +48,7 @@ impl Image {
         have
     }
 
-    /// Writes, and leaves the length as it is.
+    /// Writes `bytes`. The length does not change.
     pub(super) fn write(&mut self, bytes: &[u8], offset: u64) {
         for (at, block, within) in pieces(offset, bytes.len()) {
             let length = within.len();
@@ -56,7 +56,7 @@ impl Image {
         }
     }
 
-    /// Makes one sector that of `other`, whatever the lengths.
+    /// Copies one sector from `other`. Lengths do not change.
     pub(super) fn take_sector(&mut self, other: &Self, sector: u64) {
         let (block, within) =
             (sector as usize * SECTOR_BYTES / BLOCK_BYTES, sector as usize * SECTOR_BYTES % BLOCK_BYTES);
@@ -67,13 +67,13 @@ impl Image {
         self.block_mut(block)[within..within + SECTOR_BYTES].copy_from_slice(&theirs);
     }
 
-    /// Blocks of those that `bytes` lie in which have no space yet.
+    /// The number of blocks in the range `bytes` that have no space yet.
     pub(super) fn missing(&self, bytes: Range<u64>) -> u64 {
         let blocks = bytes.start / BLOCK_BYTES as u64..bytes.end.div_ceil(BLOCK_BYTES as u64);
         blocks.filter(|block| !matches!(self.blocks.get(*block as usize), Some(Some(_)))).count() as u64
     }
 
-    /// Bytes that take space.
+    /// The space that the blocks take, in bytes.
     pub(super) fn used(&self) -> u64 {
         self.blocks.iter().flatten().count() as u64 * BLOCK_BYTES as u64
     }
@@ -86,12 +86,13 @@ impl Image {
     }
 }
 
-/// The sectors that `length` bytes at `offset` lie in.
+/// The sectors that overlap `length` bytes at `offset`.
 pub(super) fn sectors(offset: u64, length: usize) -> Range<u64> {
     offset / SECTOR_BYTES as u64..(offset + length as u64).div_ceil(SECTOR_BYTES as u64)
 }
 
-/// Cuts a run of bytes at the borders of blocks: position in the run, block, place in it.
+/// Splits a range of bytes at block boundaries. Each item: position in the range, number of the
+/// block, range within the block.
 fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (usize, usize, Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_was_written_and_zeros_elsewhere() {
+    fn a_read_gives_what_was_written_and_zeros_elsewhere() {
         let mut image = Image::default();
         image.write(&[7; 5000], 4000);
         image.set_length(10_000);

@@ -1,11 +1,12 @@
-//! One file: what its process sees, what is on the platter, and what lies between.
+//! One file: the bytes that processes see, the bytes on the platter, and the pending changes
+//! between them.
 
 use std::ops::Range;
 
 use super::image::{BLOCK_BYTES, Image, sectors};
 use crate::Rng;
 
-/// What happened to a file since it was synced.
+/// A change of a file since the last sync.
 #[derive(Clone)]
 enum Event {
     Write { offset: u64, bytes: Vec<u8> },
@@ -15,24 +16,25 @@ enum Event {
 #[derive(Clone, Default)]
 pub(super) struct Inode {
     seen: Image,
-    /// What was seen when `pending` began. Not what is on the platter if a sync failed and was forgotten.
+    /// What processes saw when `pending` was last empty. It differs from `platter` after a sync
+    /// that failed and dropped its changes.
     clean: Image,
     platter: Image,
     pending: Vec<Event>,
-    /// Bytes from the start that have space whether or not something was written there.
+    /// Bytes from the start of the file that have space, written or not.
     reserved: u64,
 }
 
-/// Which of the pending writes reach the platter. A sector holds what it held after one of its writes: the system
-/// writes out whole sectors, whenever it likes.
+/// Which pending writes reach the platter. The system writes whole sectors at any time, so after a
+/// crash a sector has its content after any one of its writes.
 enum Luck {
-    /// None or all of them.
+    /// All of them, or none.
     All(bool),
-    /// Those before one, which is torn.
+    /// The writes before this one; this one is torn.
     Until(usize),
-    /// All but one, or one alone.
+    /// All writes except this one, or only this one.
     Single { event: usize, survives: bool },
-    /// Each with this chance in 8; torn or whole.
+    /// Each write with a probability of `chance / 8`; with `torn`, every write happens but is torn.
     Each { chance: usize, torn: bool },
 }
 
@@ -48,7 +50,8 @@ impl Luck {
         }
     }
 
-    /// Whether an event happens, and if so, whether each of its sectors does by itself.
+    /// Whether the event at position `at` happens, and if so, whether it is torn: then each of its
+    /// sectors survives with probability 1/2.
     fn of(&self, at: usize, rng: &mut Rng) -> (bool, bool) {
         match *self {
             Self::All(survive) => (survive, false),
@@ -96,7 +99,7 @@ impl Inode {
         self.seen.used() + self.seen.missing(0..self.reserved) * BLOCK_BYTES as u64
     }
 
-    /// Blocks that need space before `bytes` can be written.
+    /// The number of blocks that need space before `bytes` can be written.
     pub(super) fn missing(&self, bytes: Range<u64>) -> u64 {
         self.seen.missing(bytes.start.max(self.reserved)..bytes.end.max(self.reserved))
     }
@@ -108,18 +111,20 @@ impl Inode {
         self.pending.clear();
     }
 
-    /// A sync that failed: some of what was pending reached the platter, the rest never will.
+    /// A failed sync: some pending changes reach the platter, and the rest are dropped forever.
     pub(super) fn forget(&mut self, rng: &mut Rng) {
         if !self.pending.is_empty() {
             let luck = Luck::draw(self.pending.len(), rng);
-            // The journal of the file system is another matter than the data.
+            // All changes of the length survive: they go through the journal of the file system,
+            // which did not fail.
             self.write_out(self.pending.len(), &luck, rng);
             self.clean = self.seen.clone();
             self.pending.clear();
         }
     }
 
-    /// What a loss of power leaves.
+    /// Simulates a loss of power: some pending changes reach the platter, and processes then see
+    /// the platter.
     pub(super) fn lose_power(&mut self, rng: &mut Rng) {
         if !self.pending.is_empty() {
             let luck = Luck::draw(self.pending.len(), rng);
@@ -137,7 +142,8 @@ impl Inode {
         self.clean = self.platter.clone();
     }
 
-    /// Lets the first `lengths` changes of the length happen, and of the writes those that `luck` says.
+    /// Applies to the platter the first `lengths` changes of the length, and the writes that `luck`
+    /// selects.
     fn write_out(&mut self, lengths: usize, luck: &Luck, rng: &mut Rng) {
         let (mut cache, mut done) = (self.clean.clone(), 0);
         for (at, event) in self.pending.iter().enumerate() {
@@ -148,7 +154,8 @@ impl Inode {
                         self.platter.set_length(*length);
                         done += 1;
                     } else if cuts {
-                        // What was written after a cut went to other blocks, which nobody will find.
+                        // After a truncation, writes go to new blocks. If the truncation is lost,
+                        // so are they.
                         break;
                     }
                     cache.set_length(*length);
@@ -164,7 +171,7 @@ impl Inode {
                 }
             }
         }
-        // Nothing lies behind the end.
+        // Drops blocks after the end.
         self.platter.set_length(self.platter.length());
     }
 }

@@ -1,9 +1,9 @@
 //! A disk in memory that loses power.
 //!
-//! A file has three contents: what its process sees, what is on the platter, and between them the writes and
-//! lengths of which nobody promised anything yet. [`SimDisk::crash`] decides about those with a seed; what was
-//! synced stays. [`SimDisk::kill`] ends a process only: the system goes on to hold what was written. Calls fail
-//! where a [`Fault`] says so, and space ends at a budget.
+//! A file has two contents, what processes see and what is on the platter, and a list of pending
+//! writes and length changes between them. At [`SimDisk::crash`] a seed decides which pending
+//! changes survive; synced changes always do. [`SimDisk::kill`] ends only a process: the system
+//! keeps what was written. Calls fail where a [`Fault`] says so, and space ends at a budget.
 
 mod fault;
 mod image;
@@ -23,30 +23,31 @@ pub use fault::{CALLS, Call, Fault, Lie, Refusal};
 use image::{BLOCK_BYTES, SECTOR_BYTES, sectors};
 use inode::Inode;
 
-/// The two files of one index, on a disk in memory. A clone is the same disk, used by the same process.
+/// A disk in memory with the two files of one index. A clone is the same disk, used by the same
+/// process.
 #[derive(Clone)]
 pub struct SimDisk {
     machine: Arc<Mutex<Machine>>,
-    /// Whether the process that this handle belongs to lives, unless the machine was started again.
+    /// Whether the process of this handle is alive. Only meaningful while `boot` is the machine's.
     process: Arc<AtomicBool>,
     boot: u64,
 }
 
 struct Machine {
-    /// Times that it was started again.
+    /// The number of restarts.
     boot: u64,
     rng: Rng,
     inodes: Vec<Inode>,
-    /// What processes see.
+    /// The files that processes see, and their inodes.
     names: BTreeMap<Name, usize>,
     durable_names: BTreeMap<Name, usize>,
-    /// Names that came (with their inode) and went since the directory was synced.
+    /// Creations (with an inode) and removals since the directory was synced.
     name_changes: Vec<(Name, Option<usize>)>,
-    /// Whether reserving space does anything.
+    /// Whether `allocate` reserves space or does nothing.
     reserves: bool,
     budget: Option<u64>,
     faults: Vec<Fault>,
-    /// Calls until everything stops.
+    /// The number of calls until everything stops; `None` for no limit.
     calls_left: Option<u64>,
     stopped: bool,
     lie: Lie,
@@ -56,16 +57,16 @@ struct Machine {
     prints: bool,
 }
 
-/// What a call is told to do.
+/// The outcome of a call.
 enum Verdict {
     Go,
-    /// The process is gone: nothing happens.
+    /// The process has ended: nothing happens.
     Dead,
     Refuse(Refusal),
 }
 
 impl SimDisk {
-    /// An empty disk; `seed` decides whatever chance decides.
+    /// An empty disk. `seed` determines every random choice.
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0xd15c);
         let reserves = rng.one_in(2);
@@ -96,7 +97,7 @@ impl SimDisk {
         Self { machine: Arc::clone(&self.machine), process: Arc::new(AtomicBool::new(true)), boot }
     }
 
-    /// Puts a file there, durably.
+    /// Creates or replaces a file, durably.
     pub fn put(&self, name: Name, bytes: &[u8]) {
         let mut machine = self.machine();
         let mut inode = Inode::default();
@@ -109,7 +110,7 @@ impl SimDisk {
         machine.name_changes.retain(|change| change.0 != name);
     }
 
-    /// What processes read in a file; `None` if there is none.
+    /// The bytes that processes see in a file; `None` if it does not exist.
     pub fn bytes(&self, name: Name) -> Option<Vec<u8>> {
         let machine = self.machine();
         let image = machine.inodes[*machine.names.get(&name)?].seen();
@@ -118,21 +119,22 @@ impl SimDisk {
         Some(bytes)
     }
 
-    /// Ends this process. What it wrote stays; its files answer with errors. `self` belongs to a new process.
+    /// Ends this process. What it wrote stays; its open files return errors. `self` becomes the
+    /// handle of a new process.
     pub fn kill(&mut self) {
         self.process.store(false, Ordering::Relaxed);
         self.machine().restart();
         *self = self.another_process();
     }
 
-    /// Takes the power away from all processes: of what was not synced, `seed` chooses what is there afterwards.
-    /// `self` belongs to a new process.
+    /// Ends all processes by a loss of power. `seed` decides which changes survive that were not
+    /// synced. `self` becomes the handle of a new process.
     pub fn crash(&mut self, seed: u64) {
         let mut machine = self.machine();
         let rng = &mut Rng::new(seed ^ 0xc4a5);
         machine.inodes.iter_mut().for_each(|inode| inode.lose_power(rng));
         for name in [Name::Index, Name::Log] {
-            // Names come and go in order, as a journal of a file system has them.
+            // Creations and removals survive in order, as in the journal of a file system.
             let changes: Vec<_> =
                 machine.name_changes.iter().filter(|change| change.0 == name).map(|c| c.1).collect();
             let survive = rng.below(changes.len() + 1);
@@ -150,7 +152,8 @@ impl SimDisk {
         *self = self.another_process();
     }
 
-    /// Lets `calls` more calls succeed and no others until [`SimDisk::kill`] or [`SimDisk::crash`].
+    /// Lets `calls` more calls succeed. All later calls fail until [`SimDisk::kill`] or
+    /// [`SimDisk::crash`].
     pub fn stop_after(&self, calls: u64) {
         self.machine().calls_left = Some(calls);
     }
@@ -165,32 +168,32 @@ impl SimDisk {
         self.machine().faults.push(fault);
     }
 
-    /// Forgets all faults; those that were to come once and came are forgotten already.
+    /// Removes all faults.
     pub fn heal(&self) {
         self.machine().faults.clear();
     }
 
-    /// Gives the files together so many bytes; `None` for all they want.
+    /// Limits the space of all files together to `bytes`; `None` for no limit.
     pub fn set_budget(&self, bytes: Option<u64>) {
         self.machine().budget = bytes;
     }
 
-    /// Bytes that the files take.
+    /// The space that the files take, in bytes.
     pub fn used(&self) -> u64 {
         self.machine().used()
     }
 
-    /// Lies from now on.
+    /// Sets the bug that the disk simulates from now on.
     pub fn lie(&self, lie: Lie) {
         self.machine().lie = lie;
     }
 
-    /// Calls of one kind so far.
+    /// The number of calls of one kind so far.
     pub fn calls(&self, call: Call) -> u64 {
         self.machine().calls[call as usize]
     }
 
-    /// Calls that failed so far because they were told to.
+    /// The number of calls so far that failed because of a fault or the budget.
     pub fn failed(&self) -> u64 {
         self.machine().failed
     }
@@ -200,7 +203,7 @@ impl SimDisk {
         self.machine().prints = true;
     }
 
-    /// A number that stands for all calls so far, and their places and lengths.
+    /// A hash of all calls so far, with their offsets and lengths.
     pub fn trace(&self) -> u64 {
         self.machine().trace
     }
@@ -209,7 +212,7 @@ impl SimDisk {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lives(&self, machine: &Machine) -> bool {
+    fn is_alive(&self, machine: &Machine) -> bool {
         self.process.load(Ordering::Relaxed) && self.boot == machine.boot
     }
 }
@@ -224,9 +227,9 @@ impl Machine {
         self.names.values().map(|number| self.inodes[*number].used()).sum()
     }
 
-    /// Judges a call, and remembers it.
-    fn judge(&mut self, call: Call, lives: bool, name: Name, place: (u64, u64)) -> Verdict {
-        if !lives || self.stopped {
+    /// Counts a call, adds it to the trace, and decides its outcome.
+    fn judge(&mut self, call: Call, alive: bool, name: Name, place: (u64, u64)) -> Verdict {
+        if !alive || self.stopped {
             return Verdict::Dead;
         }
         self.calls[call as usize] += 1;
@@ -262,16 +265,16 @@ impl Machine {
         Verdict::Go
     }
 
-    /// [`Machine::judge`] for calls that happen as a whole or not at all.
-    fn admit(&mut self, call: Call, lives: bool, name: Name, place: (u64, u64)) -> io::Result<()> {
-        match self.judge(call, lives, name, place) {
+    /// Like [`Machine::judge`], for calls that succeed or fail as a whole.
+    fn admit(&mut self, call: Call, alive: bool, name: Name, place: (u64, u64)) -> io::Result<()> {
+        match self.judge(call, alive, name, place) {
             Verdict::Go => Ok(()),
             Verdict::Dead => Err(Refusal::Io.error()),
             Verdict::Refuse(refusal) => Err(refusal.error()),
         }
     }
 
-    /// How many of `bytes` bytes at `offset` there is space for.
+    /// How many of the `bytes` bytes at `offset` can be written before space ends.
     fn room(&self, inode: usize, offset: u64, bytes: u64) -> u64 {
         let Some(budget) = self.budget else { return bytes };
         let free = budget.saturating_sub(self.used()) / BLOCK_BYTES as u64;
@@ -286,8 +289,8 @@ impl Machine {
 impl Storage for SimDisk {
     fn open(&self, name: Name, create: bool) -> io::Result<Option<Arc<dyn StorageFile>>> {
         let mut machine = self.machine();
-        let lives = self.lives(&machine);
-        machine.admit(Call::Open, lives, name, (0, u64::from(create)))?;
+        let alive = self.is_alive(&machine);
+        machine.admit(Call::Open, alive, name, (0, u64::from(create)))?;
         let inode = match machine.names.get(&name) {
             Some(inode) => *inode,
             None if !create => return Ok(None),
@@ -304,8 +307,8 @@ impl Storage for SimDisk {
 
     fn remove(&self, name: Name) -> io::Result<()> {
         let mut machine = self.machine();
-        let lives = self.lives(&machine);
-        machine.admit(Call::Remove, lives, name, (0, 0))?;
+        let alive = self.is_alive(&machine);
+        machine.admit(Call::Remove, alive, name, (0, 0))?;
         if machine.names.remove(&name).is_some() {
             machine.name_changes.push((name, None));
         }
@@ -314,15 +317,15 @@ impl Storage for SimDisk {
 
     fn sync_directory(&self) -> io::Result<()> {
         let mut machine = self.machine();
-        let lives = self.lives(&machine);
-        machine.admit(Call::SyncDirectory, lives, Name::Index, (0, 0))?;
+        let alive = self.is_alive(&machine);
+        machine.admit(Call::SyncDirectory, alive, Name::Index, (0, 0))?;
         machine.durable_names = machine.names.clone();
         machine.name_changes.clear();
         Ok(())
     }
 }
 
-/// A file that is open.
+/// An open file.
 struct SimFile {
     disk: SimDisk,
     name: Name,
@@ -330,11 +333,11 @@ struct SimFile {
 }
 
 impl SimFile {
-    /// The machine, unless `call` fails as a whole.
+    /// The machine if `call` succeeds.
     fn admit(&self, call: Call, place: (u64, u64)) -> io::Result<MutexGuard<'_, Machine>> {
         let mut machine = self.disk.machine();
-        let lives = self.disk.lives(&machine);
-        machine.admit(call, lives, self.name, place)?;
+        let alive = self.disk.is_alive(&machine);
+        machine.admit(call, alive, self.name, place)?;
         Ok(machine)
     }
 }
@@ -343,8 +346,8 @@ impl StorageFile for SimFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut machine = self.disk.machine();
         let place = (offset, buffer.len() as u64);
-        let lives = self.disk.lives(&machine);
-        let wanted = match machine.judge(Call::Read, lives, self.name, place) {
+        let alive = self.disk.is_alive(&machine);
+        let wanted = match machine.judge(Call::Read, alive, self.name, place) {
             Verdict::Go => buffer.len(),
             Verdict::Refuse(Refusal::Short) => machine.rng.below(buffer.len() + 1),
             Verdict::Dead => return Err(Refusal::Io.error()),
@@ -356,8 +359,8 @@ impl StorageFile for SimFile {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut machine = self.disk.machine();
         let place = (offset, bytes.len() as u64);
-        let lives = self.disk.lives(&machine);
-        let refusal = match machine.judge(Call::Write, lives, self.name, place) {
+        let alive = self.disk.is_alive(&machine);
+        let refusal = match machine.judge(Call::Write, alive, self.name, place) {
             Verdict::Go => None,
             Verdict::Dead => return Err(Refusal::Io.error()),
             Verdict::Refuse(refusal) => Some(refusal),
@@ -368,7 +371,7 @@ impl StorageFile for SimFile {
         {
             return Ok(());
         }
-        // What fails may have happened in part, to the end of some sector.
+        // A failed write may have happened in part, up to the end of a sector.
         let wanted = match refusal {
             Some(_) => {
                 let sectors = sectors(offset, bytes.len());
@@ -391,8 +394,8 @@ impl StorageFile for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut machine = self.disk.machine();
-        let lives = self.disk.lives(&machine);
-        let verdict = machine.judge(Call::Sync, lives, self.name, (0, 0));
+        let alive = self.disk.is_alive(&machine);
+        let verdict = machine.judge(Call::Sync, alive, self.name, (0, 0));
         let lies = match machine.lie {
             Lie::LogSync => self.name == Name::Log,
             Lie::IndexSync => self.name == Name::Index,

@@ -1,4 +1,4 @@
-//! Each thing that a disk may do, alone.
+//! Each behavior of the simulated disk, by itself.
 
 use super::*;
 
@@ -11,7 +11,8 @@ fn disk_with(name: Name, bytes: &[u8]) -> (SimDisk, Arc<dyn StorageFile>) {
     (disk, file)
 }
 
-/// What each of many losses of power leaves of the index, `work` being what went before.
+/// Runs `work` on an index file of bytes `before` and then cuts the power, once per seed. Returns
+/// what each loss of power left of the file.
 fn outcomes(before: &[u8], work: impl Fn(&SimDisk, &dyn StorageFile)) -> Vec<Vec<u8>> {
     (0..SEEDS)
         .map(|seed| {
@@ -28,7 +29,7 @@ fn any(outcomes: &[Vec<u8>], like: impl Fn(&[u8]) -> bool) -> bool {
 }
 
 #[test]
-fn what_was_synced_stays() {
+fn synced_writes_survive_a_loss_of_power() {
     let outcomes = outcomes(&[1; 4096], |_, file| {
         file.write_all_at(&[2; 8192], 0).unwrap();
         file.sync().unwrap();
@@ -37,7 +38,7 @@ fn what_was_synced_stays() {
 }
 
 #[test]
-fn what_was_not_synced_may_vanish_or_stay_in_part_and_in_any_order() {
+fn unsynced_writes_survive_in_part_and_in_any_order() {
     let outcomes = outcomes(&[1; 4096], |_, file| {
         file.write_all_at(&[2; 1024], 0).unwrap();
         file.write_all_at(&[3; 1024], 2048).unwrap();
@@ -45,7 +46,7 @@ fn what_was_not_synced_may_vanish_or_stay_in_part_and_in_any_order() {
     assert!(outcomes.iter().all(|bytes| bytes.len() == 4096));
     assert!(any(&outcomes, |bytes| bytes[0] == 1 && bytes[2048] == 1));
     assert!(any(&outcomes, |bytes| bytes[0] == 2 && bytes[2048] == 1));
-    assert!(any(&outcomes, |bytes| bytes[0] == 1 && bytes[2048] == 3), "the later without the earlier");
+    assert!(any(&outcomes, |bytes| bytes[0] == 1 && bytes[2048] == 3), "the later write without the earlier one");
     assert!(any(&outcomes, |bytes| bytes[0] == 2 && bytes[2048] == 3));
     assert!(any(&outcomes, |bytes| bytes[0] != bytes[512]), "torn");
     for sector in outcomes.iter().flat_map(|bytes| bytes.chunks(512)) {
@@ -67,7 +68,7 @@ fn a_sector_that_was_written_twice_is_one_of_its_three_versions() {
 }
 
 #[test]
-fn a_length_may_grow_without_the_bytes_and_bytes_are_nothing_without_the_length() {
+fn a_file_may_grow_without_its_bytes_but_bytes_do_not_survive_without_the_length() {
     let outcomes = outcomes(&[1; 512], |_, file| file.write_all_at(&[2; 1024], 512).unwrap());
     assert!(any(&outcomes, |bytes| bytes.len() == 512));
     assert!(any(&outcomes, |bytes| bytes.len() == 1536 && bytes[512..].iter().all(|byte| *byte == 0)));
@@ -75,7 +76,7 @@ fn a_length_may_grow_without_the_bytes_and_bytes_are_nothing_without_the_length(
 }
 
 #[test]
-fn a_cut_that_did_not_happen_keeps_what_was_there() {
+fn a_truncation_that_was_lost_leaves_the_old_bytes() {
     let outcomes = outcomes(&[1; 1024], |_, file| {
         file.set_length(0).unwrap();
         file.write_all_at(&[2; 512], 0).unwrap();
@@ -88,7 +89,7 @@ fn a_cut_that_did_not_happen_keeps_what_was_there() {
 }
 
 #[test]
-fn names_come_and_go_with_the_directory() {
+fn creations_and_removals_are_durable_only_after_a_sync_of_the_directory() {
     let made = |seed, sync| {
         let (mut disk, _) = disk_with(Name::Index, &[1]);
         let log = disk.open(Name::Log, true).unwrap().unwrap();
@@ -115,7 +116,7 @@ fn names_come_and_go_with_the_directory() {
 }
 
 #[test]
-fn who_has_a_file_open_keeps_it_until_the_end() {
+fn an_open_file_stays_readable_after_its_removal_until_the_process_ends() {
     let (mut disk, file) = disk_with(Name::Log, &[1, 2]);
     disk.remove(Name::Log).unwrap();
     let mut byte = [0];
@@ -131,7 +132,7 @@ fn who_has_a_file_open_keeps_it_until_the_end() {
 }
 
 #[test]
-fn the_end_of_a_process_loses_nothing_and_promises_nothing() {
+fn a_killed_process_loses_no_write_and_makes_none_durable() {
     let mut vanished = false;
     for seed in 0..SEEDS {
         let (mut disk, file) = disk_with(Name::Index, &[1; 512]);
@@ -145,7 +146,7 @@ fn the_end_of_a_process_loses_nothing_and_promises_nothing() {
 }
 
 #[test]
-fn calls_fail_when_they_should() {
+fn calls_fail_as_their_fault_says() {
     let (disk, file) = disk_with(Name::Index, &[1; 512]);
     disk.fail(Fault { calls: vec![Call::Read], after: 1, refusal: Refusal::Io, once: true });
     let mut byte = [0];
@@ -163,7 +164,7 @@ fn calls_fail_when_they_should() {
 }
 
 #[test]
-fn after_the_last_call_nothing_works() {
+fn every_call_fails_after_the_last_allowed_one() {
     let (mut disk, file) = disk_with(Name::Index, &[1; 512]);
     disk.stop_after(1);
     assert!(file.write_all_at(&[2], 0).is_ok() && !disk.is_stopped());
@@ -175,7 +176,7 @@ fn after_the_last_call_nothing_works() {
 }
 
 #[test]
-fn a_full_disk_refuses_what_needs_space_and_nothing_else() {
+fn a_full_disk_refuses_only_what_needs_space() {
     let (disk, file) = disk_with(Name::Index, &[1; 8192]);
     disk.set_budget(Some(disk.used() + 4096));
     file.write_all_at(&[2; 8192], 0).unwrap();
@@ -189,7 +190,7 @@ fn a_full_disk_refuses_what_needs_space_and_nothing_else() {
 }
 
 #[test]
-fn a_sync_that_failed_may_have_forgotten_what_the_next_one_would_need() {
+fn a_failed_sync_may_drop_writes_although_the_next_sync_succeeds() {
     let mut lost = false;
     for seed in 0..SEEDS {
         let mut disk = SimDisk::new(seed);
@@ -200,7 +201,7 @@ fn a_sync_that_failed_may_have_forgotten_what_the_next_one_would_need() {
         assert!(file.sync().is_err() && file.sync().is_ok());
         let mut byte = [0];
         file.read_at(&mut byte, 0).unwrap();
-        assert_eq!(byte, [2], "the system still remembers it");
+        assert_eq!(byte, [2], "the page cache still has it");
         disk.crash(seed);
         lost |= disk.bytes(Name::Index).unwrap() == [1; 512];
     }
@@ -208,7 +209,7 @@ fn a_sync_that_failed_may_have_forgotten_what_the_next_one_would_need() {
 }
 
 #[test]
-fn a_disk_can_lie() {
+fn a_lying_disk_drops_what_it_reports_as_done() {
     let (mut disk, file) = disk_with(Name::Log, &[1; 512]);
     disk.lie(Lie::LogSync);
     let mut lost = false;
@@ -229,14 +230,15 @@ fn a_disk_can_lie() {
     assert_eq!((bytes[3], bytes[12]), (1, 7));
 }
 
-/// Two numbers that must always be equal, written by someone who syncs between them or not.
+/// Two pages that must never both be torn: a copy is written first, then the page it protects. The
+/// writer syncs between the two, or does not.
 #[test]
 fn a_writer_that_does_not_sync_is_caught() {
     let broken = |syncs: bool| {
         let mut broken = 0;
         for seed in 0..SEEDS {
             let (mut disk, file) = disk_with(Name::Index, &[0; 8192]);
-            // The copy first, then what it protects.
+            // The copy at 4096 first, then the page at 0 that it protects.
             for at in [4096, 0] {
                 file.write_all_at(&[1; 4096], at).unwrap();
                 if syncs {
@@ -259,7 +261,7 @@ fn a_writer_that_does_not_sync_is_caught() {
 }
 
 #[test]
-fn a_seed_decides_what_is_left() {
+fn a_seed_determines_what_survives() {
     let left = |seed| {
         let (mut disk, file) = disk_with(Name::Index, &[1; 4096]);
         (0..20).for_each(|i| file.write_all_at(&[i as u8; 700], i * 300).unwrap());

@@ -1,4 +1,4 @@
-//! Pages that misbehave, and only as their seed says.
+//! `FaultyPages` does what its seed says, and nothing else.
 
 use pagehop_engine::PageSink;
 
@@ -35,7 +35,7 @@ fn without_faults_every_page_is_what_was_written() {
 }
 
 #[test]
-fn the_read_that_was_named_fails_and_no_other() {
+fn only_the_read_with_the_given_number_fails() {
     let faults = Faults { fail_read: Some(3), seed: 42, ..Faults::default() };
     let faulty = FaultyPages::new(pages(4), faults);
     let first = faulty.reader();
@@ -50,7 +50,7 @@ fn the_read_that_was_named_fails_and_no_other() {
 }
 
 #[test]
-fn damage_is_what_the_seed_says_and_is_listed() {
+fn damage_follows_from_the_seed_and_is_listed() {
     let whole = pages(100);
     let mut kinds = Vec::new();
     for seed in 0..20 {
@@ -70,11 +70,11 @@ fn damage_is_what_the_seed_says_and_is_listed() {
             }
         }
     }
-    assert_eq!(kinds.len(), 6, "only {kinds:?} were met");
+    assert_eq!(kinds.len(), 6, "only {kinds:?} occurred");
 }
 
 #[test]
-fn look_ahead_is_dropped_reordered_and_counted() {
+fn prefetches_are_dropped_reordered_and_counted() {
     let faulty = FaultyPages::new(pages(50), Faults { seed: 7, in_flight_max: 4, ..Faults::default() });
     let reader = faulty.reader();
     for id in 0..50 {
@@ -92,14 +92,14 @@ fn look_ahead_is_dropped_reordered_and_counted() {
 
 #[test]
 #[should_panic(expected = "do not exist")]
-fn an_unknown_page_is_held_against_the_caller() {
+fn an_access_to_an_unknown_page_fails_the_test() {
     let faulty = FaultyPages::new(pages(3), Faults::default());
     faulty.reader().start(PageId(3), 0..1);
     faulty.assert_asked_well();
 }
 
 #[test]
-fn seeds_mix_the_faults() {
+fn seeds_give_different_mixes_of_faults() {
     let mixes: Vec<Faults> = (0..200).map(Faults::from_seed).collect();
     let failing = mixes.iter().filter(|faults| faults.fail_read.is_some()).count();
     let damaging = mixes.iter().filter(|faults| faults.damage_one_in > 0).count();

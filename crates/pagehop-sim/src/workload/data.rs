@@ -1,4 +1,4 @@
-//! Rows: what they are made of, how far they are from each other, and which are near, the slow and obvious way.
+//! Test rows, their distances, and nearest neighbors by brute force.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use pagehop_engine::{EachChunk, Error, Metric, VectorSource};
 
 use crate::Rng;
 
-/// Ids and vectors.
+/// The vector of each row id.
 pub(super) type Rows = BTreeMap<u64, Arc<[f32]>>;
 
-/// How vectors lie.
+/// The distribution of vectors: centers plus noise.
 #[derive(Clone, Debug)]
 pub(super) struct Cloud {
     dim: usize,
-    /// Of each row: one of these and noise.
+    /// Each row is one of these plus noise.
     centers: Vec<Vec<f32>>,
     noise: f32,
-    /// One row in so many is much longer; 0 for none.
+    /// One row in this many is three times as long; 0 for none.
     long_one_in: usize,
-    /// One row in so many is exactly a center; 0 for none.
+    /// One row in this many equals a center; 0 for none.
     same_one_in: usize,
 }
 
@@ -49,14 +49,14 @@ impl Cloud {
     }
 }
 
-/// Roughly normal.
+/// A roughly normal random number.
 fn gauss(rng: &mut Rng) -> f32 {
     let bits = rng.next_u64();
     let sum: u64 = (0..4).map(|part| (bits >> (16 * part)) & 0xffff).sum();
     (sum as f32 / 65_536.0 - 2.0) * 1.7
 }
 
-/// The distance that the metric's documentation defines.
+/// The distance as the documentation of `Metric` defines it.
 pub(super) fn distance(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
     let sum = |f: fn(f64, f64) -> f64| a.iter().zip(b).map(|(a, b)| f(f64::from(*a), f64::from(*b))).sum::<f64>();
     match metric {
@@ -66,8 +66,8 @@ pub(super) fn distance(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
     }
 }
 
-/// How much an index may be wrong about that distance: rows are stored with 12 bits per component, and once more
-/// each time that the model is trained.
+/// The largest allowed error of a distance. An index stores rows with 12 bits per component, and
+/// rounds them once more whenever its model is trained again.
 pub(super) fn tolerance(metric: Metric, query: &[f32], row: &[f32]) -> f64 {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
     match metric {
@@ -77,14 +77,14 @@ pub(super) fn tolerance(metric: Metric, query: &[f32], row: &[f32]) -> f64 {
     }
 }
 
-/// The distance of the row that is `k`-th from the query.
+/// The distance of the `k`-th nearest row.
 pub(super) fn kth_distance(rows: &Rows, metric: Metric, query: &[f32], k: usize) -> f64 {
     let mut distances: Vec<f64> = rows.values().map(|row| distance(metric, query, row)).collect();
     distances.sort_by(f64::total_cmp);
     distances.get(k - 1).copied().unwrap_or(f64::INFINITY)
 }
 
-/// Rows for a bulk build.
+/// The rows as the source of a bulk build.
 pub(super) struct Source<'r> {
     pub(super) dim: usize,
     pub(super) rows: &'r Rows,

@@ -1,4 +1,4 @@
-//! What must be there: the versions that were committed, and which of them may be found after what happened.
+//! The model: the versions that were committed, and which of them may be found after what happened.
 
 use std::sync::Arc;
 
@@ -6,24 +6,25 @@ use pagehop_store::Durability;
 
 use super::data::Rows;
 
-/// The rows as of one commit.
+/// The rows of the index after one commit.
 #[derive(Clone, Debug)]
 pub(super) struct Version {
-    /// The mark that the commit left in the index.
+    /// The mark that the commit wrote to the index.
     pub(super) number: u64,
     pub(super) rows: Arc<Rows>,
 }
 
-/// What was committed, from the oldest version that may still come back.
+/// The committed versions, from the oldest that may still be found.
 pub(super) struct Model {
-    /// The last is the newest.
+    /// In order of commits; the last is the newest.
     history: Vec<Version>,
-    /// The oldest of `history` that a loss of power may bring back.
+    /// The index in `history` of the oldest version that may be found after a loss of power.
     floor: usize,
-    /// Commits that failed, or were under way when everything stopped.
+    /// Versions whose commit failed or was in progress when everything stopped. They may be found
+    /// or not.
     in_doubt: Vec<Version>,
     power_lost: bool,
-    /// How the index is open, or was last.
+    /// The durability with which the index is open, or was last.
     durability: Durability,
 }
 
@@ -39,12 +40,12 @@ impl Model {
         }
     }
 
-    /// The newest version that was acknowledged.
+    /// The newest version whose commit returned.
     pub(super) fn newest(&self) -> &Version {
         self.history.last().expect("there is always a version")
     }
 
-    /// A commit returned.
+    /// Records that a commit returned.
     pub(super) fn committed(&mut self, version: Version) {
         self.history.push(version);
         if self.durability == Durability::Commit {
@@ -52,18 +53,18 @@ impl Model {
         }
     }
 
-    /// A commit failed.
+    /// Records that a commit failed: whether the version will be found is unknown.
     pub(super) fn doubt(&mut self, version: Version) {
         self.in_doubt.push(version);
     }
 
-    /// A checkpoint returned.
+    /// Records that a checkpoint returned: the newest version is durable.
     pub(super) fn made_durable(&mut self) {
         self.history.drain(..self.history.len() - 1);
         self.floor = 0;
     }
 
-    /// The store goes on after commits failed: they have come to nothing.
+    /// Records that the store went on after failed commits: none of them took effect.
     pub(super) fn forget_doubts(&mut self) {
         self.in_doubt.clear();
     }
@@ -72,16 +73,17 @@ impl Model {
         self.power_lost = true;
     }
 
-    /// The versions that may be found now.
+    /// The versions that may be found at the next opening.
     pub(super) fn allowed(&self) -> impl Iterator<Item = &Version> {
         let oldest = if self.power_lost { self.floor } else { self.history.len() - 1 };
         self.history[oldest..].iter().chain(&self.in_doubt)
     }
 
-    /// A writer opened the index and found the version with this number, which is allowed.
+    /// Records that a writer opened the index and found the version `number`, which must be
+    /// allowed.
     pub(super) fn found(&mut self, number: u64, durability: Durability) {
         let found = self.allowed().find(|version| version.number == number).expect("it is allowed").clone();
-        // What a writer found must stay, unless commits were not to be durable by themselves.
+        // What a writer found is durable, except where commits are not durable by themselves.
         let stays = self.power_lost || self.durability == Durability::Commit && durability == Durability::Commit;
         if stays {
             self.history = vec![found];

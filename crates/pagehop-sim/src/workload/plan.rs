@@ -1,5 +1,6 @@
-//! What a seed chooses before anything happens: the index, how it is opened, and how often what is done. Every
-//! seed leaves some operations out altogether, so that rare combinations are common somewhere.
+//! The plan of a seed: what it chooses before anything runs. That is the shape of the index, how it
+//! is opened, and how often each operation runs. A plan leaves out some operations entirely, so
+//! that rare combinations are common in some plans.
 
 use pagehop_engine::Metric;
 use pagehop_store::{Durability, Io, OpenOptions};
@@ -7,39 +8,39 @@ use pagehop_store::{Durability, Io, OpenOptions};
 use super::data::Cloud;
 use crate::Rng;
 
-/// What can be done while an index is open.
+/// An operation on an open index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     /// Adds, deletes and vacuums in one transaction.
     Change,
-    /// Adds few rows in one transaction.
+    /// Adds a few rows in one transaction.
     Add,
-    /// Deletes some in one transaction.
+    /// Deletes some rows in one transaction.
     Delete,
-    /// Takes dead rows out.
+    /// Removes dead rows.
     Vacuum,
     /// Deletes every row.
     Clear,
     Checkpoint,
-    /// A transaction that is dropped, interrupted or refused.
+    /// Starts transactions that are dropped, interrupted or refused.
     Abandon,
     Search,
-    /// Opens a cursor that later operations must not disturb.
+    /// Opens a cursor, which later operations must not disturb.
     OpenCursor,
     /// Drains the oldest cursor.
     DrainCursor,
     Check,
-    /// One of the next calls fails.
+    /// Makes one of the next calls fail.
     Fault,
-    /// Space ends soon.
+    /// Limits the free space.
     Fill,
-    /// What failed works again.
+    /// Removes all faults and limits.
     Heal,
-    /// Everything stops after some calls.
+    /// Makes all calls fail after some more calls.
     Stop,
-    /// The index is closed.
+    /// Closes the index.
     Close,
-    /// The process ends without closing.
+    /// Drops the index without closing it.
     Exit,
     Kill,
     Crash,
@@ -67,23 +68,23 @@ const OPERATIONS: [(Operation, usize); 19] = [
     (Operation::Crash, 3),
 ];
 
-/// What a seed chose.
+/// The choices of one seed.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) dim: usize,
     pub(super) metric: Metric,
-    /// Rows of the bulk build; `None` for an index that begins empty.
+    /// Number of rows of the bulk build; `None` for an index that starts empty.
     pub(super) built: Option<usize>,
     pub(super) operations: usize,
-    /// Most rows of a batch.
+    /// Largest number of rows in a batch.
     pub(super) batch: usize,
-    /// Ids are drawn from so many.
+    /// Number of ids that rows are drawn from.
     pub(super) ids: u64,
     pub(super) cloud: Cloud,
     pub(super) cache_bytes: u64,
     pub(super) log_bytes: u64,
     pub(super) transaction_bytes: u64,
-    /// `None` if it changes with every opening.
+    /// `None` if every opening chooses one.
     durability: Option<Durability>,
     weights: Vec<(Operation, usize)>,
     total: usize,
@@ -152,5 +153,14 @@ impl Plan {
             log_bytes: self.log_bytes,
             transaction_bytes: self.transaction_bytes,
         }
+    }
+}
+
+/// A random id; sometimes 0 or the largest id.
+pub(super) fn id(plan: &Plan, rng: &mut Rng) -> u64 {
+    match rng.below(plan.ids as usize) as u64 {
+        0 => u64::MAX,
+        1 => 0,
+        n => n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (n % 3 * 20),
     }
 }

@@ -1,54 +1,55 @@
-//! Operations between the opening of the index and its end.
+//! The operations between opening the index and its end.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use pagehop_engine::{Change, Error, Index};
-use pagehop_store::{FilePages, Transaction};
+use pagehop_store::{IndexFile, Transaction};
 
 use super::data::Rows;
 use super::model::Version;
-use super::plan::Operation;
+use super::outcome::{Checked, Trouble};
+use super::plan::{Operation, id};
 use super::verify::{self, OpenCursor, ensure};
-use super::{Checked, Trouble, World, id};
+use super::world::World;
 use crate::{Call, Fault, Refusal, Rng};
 
 /// How a session ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {
-    /// The index is to be closed.
+    /// Close the index.
     Close,
-    /// The process ends without closing it.
+    /// End the process without closing the index.
     Exit,
-    /// The process ends in the middle, perhaps with the power.
+    /// Kill the process, perhaps with a loss of power.
     Lost,
 }
 
 const CURSORS_MAX: usize = 4;
 
-type Pages<'p> = &'p FilePages;
+type Pages<'p> = &'p IndexFile;
 
-/// One thing that a transaction does.
+/// One part of a transaction.
 enum Part {
     Add(Vec<u64>, Vec<Arc<[f32]>>),
     Delete(Vec<u64>),
     Vacuum(u64),
 }
 
-/// How a transaction is meant to end.
+/// How a transaction shall end.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum Ending {
     Commit,
-    /// It is dropped without a commit.
+    /// Drop it without a commit.
     Drop,
-    /// Its callback stops it.
+    /// Interrupt it from its progress callback.
     Interrupt,
 }
 
 impl World {
-    /// Runs operations until something ends the session.
-    pub(super) fn session(&mut self, pages: &FilePages, most: u64) -> Checked<End> {
+    /// Runs operations until one of them ends the session.
+    pub(super) fn session(&mut self, pages: &IndexFile, most: u64) -> Checked<End> {
         let failed = self.disk.failed();
         let index = match Index::open(pages) {
             Ok(index) => index,
@@ -87,7 +88,7 @@ impl World {
         Ok(End::Close)
     }
 
-    /// Looks whether the index is what it was before an operation failed, and chooses how to go on.
+    /// Checks that the index is unchanged by a failed operation, and chooses how to go on.
     fn after_failure(&mut self, index: &Index<Pages<'_>>) -> Checked<Option<End>> {
         if self.disk.is_stopped() {
             return Ok(Some(End::Lost));
@@ -126,12 +127,12 @@ impl World {
         match operation {
             Operation::Change | Operation::Add | Operation::Delete | Operation::Vacuum | Operation::Clear => {
                 let parts = self.parts(operation);
-                self.transact(index, parts, Wish::Commit, has_readers)
+                self.transact(index, parts, Ending::Commit, has_readers)
             }
             Operation::Abandon => {
                 let parts = self.parts(Operation::Change);
-                let wish = if self.rng.one_in(2) { Wish::Drop } else { Wish::Interrupt };
-                self.transact(index, parts, wish, has_readers)?;
+                let ending = if self.rng.one_in(2) { Ending::Drop } else { Ending::Interrupt };
+                self.transact(index, parts, ending, has_readers)?;
                 self.refuse(index)
             }
             Operation::Checkpoint => {
@@ -182,7 +183,7 @@ impl World {
         Ok(())
     }
 
-    /// Calls that the index must refuse, whatever else holds.
+    /// Makes calls that the index must refuse.
     fn refuse(&mut self, index: &Index<Pages<'_>>) -> Result<(), Trouble> {
         let dim = self.plan.dim;
         let bad: [Vec<f32>; 2] = [vec![1.0; dim + 1], vec![f32::NAN; dim]];
@@ -192,13 +193,13 @@ impl World {
             match change.add(&[5], &vector, &mut |_| ControlFlow::Continue(())) {
                 Err(Error::Argument { .. } | Error::Dimension { .. }) => {}
                 Err(error) => return Err(error.into()),
-                Ok(report) => return Err(Trouble::Violation(format!("{vector:?} was taken: {report:?}"))),
+                Ok(report) => return Err(Trouble::Violation(format!("{vector:?} was accepted: {report:?}"))),
             }
         }
         Ok(())
     }
 
-    /// What a transaction does.
+    /// The parts of a transaction for `operation`.
     fn parts(&mut self, operation: Operation) -> Vec<Part> {
         let rows = Arc::clone(&self.model.newest().rows);
         match operation {
@@ -243,12 +244,12 @@ impl World {
         Part::Delete(ids.collect())
     }
 
-    /// Runs one transaction and tells the model what became of it.
+    /// Runs one transaction and records its result in the model.
     fn transact(
         &mut self,
         index: &Index<Pages<'_>>,
         parts: Vec<Part>,
-        wish: Wish,
+        ending: Ending,
         has_readers: bool,
     ) -> Result<(), Trouble> {
         let number = self.next_number;
@@ -256,14 +257,14 @@ impl World {
         let mut rows = (*self.model.newest().rows).clone();
         let mut transaction = index.pages().begin()?;
         self.model.forget_doubts();
-        let worked = work(index, &mut transaction, &parts, &mut rows, wish, has_readers, number);
+        let worked = work(index, &mut transaction, &parts, &mut rows, ending, has_readers, number);
         let lines: Vec<String> = parts.iter().map(Part::describe).collect();
         self.note(|| format!("  version {number}: {}", lines.join(", ")));
         match worked {
-            Err(Trouble::Error(Error::Interrupted)) if wish == Wish::Interrupt => return Ok(()),
+            Err(Trouble::Error(Error::Interrupted)) if ending == Ending::Interrupt => return Ok(()),
             worked => worked?,
         }
-        if wish != Wish::Commit {
+        if ending != Ending::Commit {
             return Ok(());
         }
         let version = Version { number, rows: Arc::new(rows) };
@@ -346,13 +347,13 @@ impl Part {
     }
 }
 
-/// Does `parts` to the transaction and to `rows`, and compares the reports.
+/// Applies `parts` to the transaction and to `rows`, and compares the reports.
 fn work(
     index: &Index<Pages<'_>>,
     transaction: &mut Transaction<'_>,
     parts: &[Part],
     rows: &mut Rows,
-    wish: Wish,
+    ending: Ending,
     has_readers: bool,
     number: u64,
 ) -> Result<(), Trouble> {
@@ -360,7 +361,7 @@ fn work(
     let mut calls = 0;
     let mut progress = |_| {
         calls += 1;
-        if wish == Wish::Interrupt && calls > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if ending == Ending::Interrupt && calls > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     for part in parts {
         match part {
@@ -378,7 +379,7 @@ fn work(
             Part::Vacuum(most) => {
                 let report = change.vacuum(*most, &mut progress)?;
                 let alone = parts.len() == 1 && !has_readers;
-                ensure(!alone || report.waiting == 0, || format!("nobody reads, and {report:?}"))?;
+                ensure(!alone || report.waiting == 0, || format!("no reader is open, but {report:?}"))?;
             }
         }
     }

@@ -5,20 +5,20 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use pagehop_engine::{Cursor, Error, Index, Metric, SearchOptions};
-use pagehop_store::FilePages;
+use pagehop_store::IndexFile;
 
 use super::data::{self, Rows};
 use super::model::Version;
-use super::{Outcome, Trouble};
+use super::outcome::{Outcome, Trouble};
 
-/// A search that leaves nothing out.
+/// Options of a search that visits every node.
 pub(super) const EVERYTHING: SearchOptions =
     SearchOptions { search_list: 100_000, slack: f32::INFINITY, beam_width: 4 };
 const K: usize = 10;
 
-type Pages<'p> = &'p FilePages;
+type Pages<'p> = &'p IndexFile;
 
-/// A cursor and what it must find.
+/// An open cursor, and the version whose rows it must return.
 pub(super) struct OpenCursor<'i, 'p> {
     cursor: Cursor<'i, Pages<'p>>,
     query: Arc<[f32]>,
@@ -44,7 +44,7 @@ impl<'i, 'p> OpenCursor<'i, 'p> {
         Ok(Self { cursor, query, metric, version: version.clone(), found: BTreeSet::new(), is_drained: false })
     }
 
-    /// Takes up to `most` rows.
+    /// Takes up to `most` rows and checks them.
     pub(super) fn advance(&mut self, most: usize) -> Result<(), Trouble> {
         for _ in 0..most {
             let Some(hit) = self.cursor.next_hit()? else {
@@ -57,7 +57,7 @@ impl<'i, 'p> OpenCursor<'i, 'p> {
         Ok(())
     }
 
-    /// Takes all that is left: every row must have come.
+    /// Takes all remaining rows. Every row of the version must have come.
     pub(super) fn drain(mut self) -> Result<(), Trouble> {
         self.advance(usize::MAX)?;
         let rows = &self.version.rows;
@@ -77,11 +77,11 @@ fn check_hit(version: &Version, metric: Metric, query: &[f32], id: u64, distance
     let expected = data::distance(metric, query, row);
     let off = (expected - f64::from(distance)).abs();
     ensure(off <= data::tolerance(metric, query, row), || {
-        format!("row {id} is {distance} away, expected {expected} ({metric:?}, version {})", version.number)
+        format!("row {id}: distance {distance}, expected {expected} ({metric:?}, version {})", version.number)
     })
 }
 
-/// One search against brute force.
+/// Compares one search with brute force.
 pub(super) fn search(
     index: &Index<Pages<'_>>,
     metric: Metric,
@@ -103,19 +103,19 @@ pub(super) fn search(
     }
     let ordered =
         hits.windows(2).all(|pair| (pair[0].distance, pair[0].row_id) <= (pair[1].distance, pair[1].row_id));
-    ensure(ordered, || format!("hits are not in order: {hits:?}"))?;
+    ensure(ordered, || format!("hits are not sorted: {hits:?}"))?;
     let expected = rows.len().min(K);
     ensure(hits.len() == expected, || format!("a search for {K} of {} rows found {}", rows.len(), hits.len()))?;
     outcome.near_wanted += expected as u64;
     Ok(())
 }
 
-/// The number of the version that the index says it is.
+/// The number of the version that the index has in its mark.
 pub(super) fn number_of(index: &Index<Pages<'_>>) -> Result<u64, Error> {
     Ok(index.info()?.mark[0])
 }
 
-/// The counts of the index and its rows against `version`.
+/// Compares the counts of the index and all of its rows with `version`.
 pub(super) fn every_row(
     index: &Index<Pages<'_>>,
     metric: Metric,
@@ -132,7 +132,8 @@ pub(super) fn every_row(
     OpenCursor::open(index, metric, Arc::clone(query), version)?.drain()
 }
 
-/// Everything about the index against `version`: its own check, its counts, and every row.
+/// Compares everything about the index with `version`: the index's own check, its counts, and every
+/// row.
 pub(super) fn everything(
     index: &Index<Pages<'_>>,
     metric: Metric,
@@ -142,7 +143,7 @@ pub(super) fn everything(
 ) -> Result<(), Trouble> {
     let info = index.info()?;
     let report = index.check(&mut |_| ControlFlow::Continue(())).map_err(|error| match error {
-        Error::Io { .. } => Trouble::Error(error),
+        Error::Io { .. } | Error::Full { .. } => Trouble::Error(error),
         error => Trouble::Violation(format!("check of version {}: {error}", version.number)),
     })?;
     let counts = (report.nodes, report.dead_nodes, report.free_slots);

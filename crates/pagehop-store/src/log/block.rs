@@ -1,7 +1,8 @@
 //! One transaction in the log: a block that is whole, and committed, or not there.
 //!
-//! The block's header is written last and its checksum covers everything, the checksum of the block before
-//! included: a block left behind by a commit that came to nothing never continues another history.
+//! The block's header is written last and its checksum covers everything, the checksum of the block
+//! before included: a block left behind by a commit that came to nothing never continues another
+//! history.
 
 use std::io;
 use std::sync::Arc;
@@ -9,11 +10,10 @@ use std::sync::Arc;
 use pagehop_engine::Error;
 use pagehop_kernels::crc32c;
 
-use super::record::{self, Kind, RECORD_BYTES, RecordHeader};
-use super::{FRONT, Header, Log, u32_at, u64_at};
-use crate::storage::StorageFile;
-
-const MAGIC: u32 = u32::from_le_bytes(*b"PHBK");
+use crate::disk::storage::StorageFile;
+use crate::header::{u32_at, u64_at};
+use crate::log::log_file::{BLOCK_MAGIC, Header, Log};
+use crate::log::record::{self, Kind, RECORD_BYTES, RecordHeader};
 
 /// Bytes in front of a block's records.
 pub(crate) const BLOCK_BYTES: usize = 40;
@@ -53,7 +53,7 @@ impl BlockHeader {
     /// The header's bytes, of which the first eight are left for the magic and the checksum.
     fn to_bytes(&self, records_checksum: u32) -> ([u8; BLOCK_BYTES], u32) {
         let mut bytes = [0; BLOCK_BYTES];
-        bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[..4].copy_from_slice(&BLOCK_MAGIC.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.lsn.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.length.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.page_count.to_le_bytes());
@@ -72,14 +72,8 @@ impl BlockHeader {
             records: u32_at(bytes, 28),
             before: u32_at(bytes, 32),
         };
-        (u32_at(bytes, 0) == MAGIC && header.length >= BLOCK_BYTES as u64).then_some(header)
+        (u32_at(bytes, 0) == BLOCK_MAGIC && header.length >= BLOCK_BYTES as u64).then_some(header)
     }
-}
-
-/// Whether something that calls itself a block is where the first one would be.
-pub(super) fn begins_at_front(file: &dyn StorageFile) -> io::Result<bool> {
-    let mut magic = [0; 4];
-    Ok(file.read_at(&mut magic, FRONT)? == 4 && magic == MAGIC.to_le_bytes())
 }
 
 /// Where the blocks of a log end.
@@ -109,15 +103,6 @@ impl Log {
             each(&block);
         }
         Ok(end)
-    }
-
-    /// Whether there is not one whole block.
-    pub(crate) fn is_empty(&self) -> Result<bool, Error> {
-        let Some(header) = self.read_header()? else { return Ok(true) };
-        let Some(file) = self.file()? else { return Ok(true) };
-        let end = End { lsn: header.start, checksum: 0, last: None };
-        let first = read_block(&*file, FRONT, end, &mut Vec::new());
-        Ok(first.map_err(|error| self.refused("read", error))?.is_none())
     }
 }
 
@@ -158,7 +143,8 @@ fn read_block(file: &dyn StorageFile, offset: u64, end: End, buffer: &mut Vec<u8
     Ok(is_whole.then_some(Block { lsn, length, page_count, checksum, entries }))
 }
 
-/// Takes the whole records at the front of `bytes`, of which the first is at `lsn`; the bytes taken.
+/// Takes the whole records at the front of `bytes`, of which the first is at `lsn`; the bytes
+/// taken.
 fn parse(bytes: &[u8], lsn: u64, page_count: u32, entries: &mut Vec<Entry>) -> Option<usize> {
     let mut at = 0;
     while bytes.len() - at >= RECORD_BYTES {
@@ -199,13 +185,15 @@ pub(crate) struct Written {
 }
 
 impl<'l> BlockWriter<'l> {
-    /// Begins a block at `lsn`, which lies at `offset` of the file; space is reserved up to `reserved`.
+    /// Begins a block at `lsn`, which lies at `offset` of the file; space is reserved up to
+    /// `reserved`.
     pub(crate) fn new(log: &'l Log, file: Arc<dyn StorageFile>, lsn: u64, offset: u64, reserved: u64) -> Self {
         let buffer = Vec::with_capacity(PIECE / 4);
         Self { log, file, lsn, offset, reserved, buffer, written: 0, checksum: 0, records: 0 }
     }
 
-    /// Appends the record of `page`, whose new body is `new`; `old` is its version before and where that is.
+    /// Appends the record of `page`, whose new body is `new`; `old` is its version before and where
+    /// that is.
     pub(crate) fn record(&mut self, page: u32, old: Option<(&[u8], u64)>, new: &[u8]) -> Result<Entry, Error> {
         let lsn = self.lsn + BLOCK_BYTES as u64 + self.written + self.buffer.len() as u64;
         let kind = record::encode(page, lsn, old, new, &mut self.buffer);

@@ -1,7 +1,8 @@
 //! What changed in a body, as runs of bytes.
 //!
-//! A run is the distance from the end of the run before it, a length (both LEB128, at least one of length), and
-//! the new bytes. Runs closer than [`GAP_MIN`] are one: a run costs two bytes besides its own.
+//! A run is the distance from the end of the run before it, a length (both LEB128, at least one of
+//! length), and the new bytes. Runs closer than [`GAP_MIN`] are one: a run costs two bytes besides
+//! its own.
 
 use pagehop_engine::BODY_BYTES;
 
@@ -59,7 +60,8 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes were taken"))
 }
 
-/// Writes `runs` over `body`. `None`, with the body half written, if they are not what [`encode`] makes.
+/// Writes `runs` over `body`. `None`, with the body half written, if they are not what [`encode`]
+/// makes.
 pub(crate) fn apply(runs: &[u8], body: &mut [u8]) -> Option<()> {
     let (mut rest, mut at) = (runs, 0_usize);
     while !rest.is_empty() {

@@ -1,211 +1,27 @@
 //! The log: what commits changed, until a checkpoint has brought it into the index.
 //!
-//! One file: a header in two copies, then blocks, one per transaction (`docs/log.md` is exact to the byte). Places
-//! in it are *log positions* (LSN): bytes of an endless log, of which the file holds the part since the last
-//! checkpoint. A position is never used twice, so what a checkpoint left behind is not taken for something new.
+//! One file: a header in two copies, then blocks, one per transaction (`docs/log.md` is exact to
+//! the byte). Places in it are *log positions* (LSN): bytes of an endless log, of which the file
+//! holds the part since the last checkpoint. A position is never used twice, so what a checkpoint
+//! left behind is not taken for something new.
 //!
+//! - `log_file.rs`: the file and its header.
 //! - `delta.rs`: what changed in a page, as runs of bytes.
 //! - `record.rs`: one page's change, and how the changes of a page lead to each other.
 //! - `block.rs`: one transaction, whole or not there.
+//! - `dirty.rs`: which pages have records, and how many.
+//! - `found.rs`: what the index file says about itself.
+//! - `recover.rs`: what an index file and its log say together when they are opened.
+//! - `versions.rs`: the newest version of a page, from the index file and the log.
 
 pub(crate) mod block;
 mod delta;
+pub(crate) mod dirty;
+pub(crate) mod found;
+pub(crate) mod log_file;
 pub(crate) mod record;
-
-use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use pagehop_engine::Error;
-use pagehop_kernels::crc32c;
-
-use crate::storage::{Name, Storage, StorageFile};
-
-const MAGIC: &[u8; 8] = b"PHOPLOG\0";
-const VERSION: u32 = 1;
-const COPY_BYTES: usize = 64;
-/// The second copy lies in another sector, and another page of every system.
-const COPIES_AT: [u64; 2] = [0, 4096];
-
-/// Where the first block begins: behind the header.
-pub(crate) const FRONT: u64 = 8192;
-
-/// Bytes reserved at once.
-const STEP: u64 = 8 << 20;
-
-/// Which index a log belongs to; 0 for files from before there were logs.
-pub(crate) type Identity = [u8; 6];
-
-/// What the log says about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
-    pub(crate) identity: Identity,
-    /// Grows by one with every change of the header; of two whole copies the higher counts.
-    pub(crate) sequence: u64,
-    /// Position of the first block.
-    pub(crate) start: u64,
-    /// Pages of the index when the log began: only these are a base for deltas.
-    pub(crate) base_pages: u32,
-    /// Position on page 0 of the index when the log began. An index older than that is not the log's.
-    pub(crate) base_position: u64,
-}
-
-impl Header {
-    fn to_bytes(&self) -> [u8; COPY_BYTES] {
-        let mut bytes = [0; COPY_BYTES];
-        bytes[..8].copy_from_slice(MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[16..22].copy_from_slice(&self.identity);
-        bytes[24..32].copy_from_slice(&self.sequence.to_le_bytes());
-        bytes[32..40].copy_from_slice(&self.start.to_le_bytes());
-        bytes[40..44].copy_from_slice(&self.base_pages.to_le_bytes());
-        bytes[48..56].copy_from_slice(&self.base_position.to_le_bytes());
-        let checksum = Self::checksum(&bytes);
-        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8; COPY_BYTES]) -> Option<Self> {
-        if bytes[..8] != *MAGIC || u32_at(bytes, 12) != Self::checksum(bytes) || u32_at(bytes, 8) != VERSION {
-            return None;
-        }
-        Some(Self {
-            identity: bytes[16..22].try_into().expect("six bytes were taken"),
-            sequence: u64_at(bytes, 24),
-            start: u64_at(bytes, 32),
-            base_pages: u32_at(bytes, 40),
-            base_position: u64_at(bytes, 48),
-        })
-    }
-
-    fn checksum(bytes: &[u8; COPY_BYTES]) -> u32 {
-        crc32c(&bytes[16..], crc32c(&bytes[..12], 0))
-    }
-
-    /// Where in the file the position `lsn`, not below the start, lies.
-    pub(crate) fn offset(&self, lsn: u64) -> u64 {
-        offset(self.start, lsn)
-    }
-}
-
-fn offset(start: u64, lsn: u64) -> u64 {
-    FRONT + (lsn - start)
-}
-
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes were taken"))
-}
-
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes were taken"))
-}
-
-/// The log file of one index, which may not exist.
-pub(crate) struct Log {
-    storage: Arc<dyn Storage>,
-    file: Mutex<Option<Arc<dyn StorageFile>>>,
-    /// What errors call it.
-    name: String,
-}
-
-impl Log {
-    pub(crate) fn new(storage: Arc<dyn Storage>, name: String) -> Self {
-        Self { storage, file: Mutex::new(None), name }
-    }
-
-    /// The file, if it exists.
-    pub(crate) fn file(&self) -> Result<Option<Arc<dyn StorageFile>>, Error> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if file.is_none() {
-            *file = self.storage.open(Name::Log, false).map_err(|error| self.refused("open", error))?;
-        }
-        Ok(file.clone())
-    }
-
-    /// The file, which exists.
-    pub(crate) fn existing(&self) -> Result<Arc<dyn StorageFile>, Error> {
-        self.file()?.ok_or_else(|| self.refused("open", io::ErrorKind::NotFound.into()))
-    }
-
-    /// Makes the file anew, with `header` and nothing else, durably.
-    pub(crate) fn create(&self, header: &Header) -> Result<Arc<dyn StorageFile>, Error> {
-        let refused = |error| self.refused("creation", error);
-        let made = self.storage.open(Name::Log, true).map_err(refused)?;
-        let file = made.ok_or_else(|| refused(io::ErrorKind::NotFound.into()))?;
-        file.set_length(0).map_err(refused)?;
-        self.write_header(&*file, header)?;
-        self.storage.sync_directory().map_err(refused)?;
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&file));
-        Ok(file)
-    }
-
-    /// Opens the file again when it is next needed: it may be another by now.
-    pub(crate) fn forget(&self) {
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    /// Removes the file, durably: it may hold what failed to be written and failed to be erased, of which no reader
-    /// saw anything and a loss of power could bring back.
-    pub(crate) fn remove(&self) -> Result<(), Error> {
-        self.forget();
-        let removed = self.storage.remove(Name::Log).and_then(|()| self.storage.sync_directory());
-        removed.map_err(|error| self.refused("removal", error))
-    }
-
-    /// The header. `None` if there is no log, or one whose creation was cut short.
-    pub(crate) fn read_header(&self) -> Result<Option<Header>, Error> {
-        let Some(file) = self.file()? else { return Ok(None) };
-        let refused = |error| self.refused("read", error);
-        let mut best: Option<Header> = None;
-        let mut is_log = false;
-        for at in COPIES_AT {
-            let mut bytes = [0; COPY_BYTES];
-            let have = file.read_at(&mut bytes, at).map_err(refused)?;
-            is_log |= have == COPY_BYTES && bytes[..8] == *MAGIC;
-            if is_log && u32_at(&bytes, 8) > VERSION && u32_at(&bytes, 12) == Header::checksum(&bytes) {
-                let what = format!("{} is of version {}; this build reads {VERSION}", self.name, u32_at(&bytes, 8));
-                return Err(Error::Format { what });
-            }
-            let header = Header::from_bytes(&bytes).filter(|_| have == COPY_BYTES);
-            if header.as_ref().map(|header| header.sequence) > best.as_ref().map(|header| header.sequence) {
-                best = header;
-            }
-        }
-        if best.is_none() && is_log && block::begins_at_front(&*file).map_err(refused)? {
-            let what = format!("both copies of the header of {} are damaged, and commits follow them", self.name);
-            return Err(Error::Format { what });
-        }
-        Ok(best)
-    }
-
-    /// Replaces the header, durably. A loss of power leaves the old one or the new.
-    pub(crate) fn write_header(&self, file: &dyn StorageFile, header: &Header) -> Result<(), Error> {
-        let bytes = header.to_bytes();
-        let [first, second] = COPIES_AT;
-        let written = file.write_all_at(&bytes, first).and_then(|()| file.sync());
-        // The second copy is for damage, not for tearing: it may reach the disk whenever it does.
-        written
-            .and_then(|()| file.write_all_at(&bytes, second))
-            .map_err(|error| self.refused("write of the header", error))
-    }
-
-    /// Reserves space for blocks up to file offset `end` in large steps; returns up to where it now is.
-    pub(crate) fn reserve(&self, file: &dyn StorageFile, reserved: u64, end: u64) -> u64 {
-        if end <= reserved {
-            return reserved;
-        }
-        let wanted = end.next_multiple_of(STEP);
-        // A disk that has no room for a step may have some for the block: the write says so.
-        if file.allocate(wanted).is_ok() { wanted } else { reserved }
-    }
-
-    pub(crate) fn refused(&self, operation: &str, error: io::Error) -> Error {
-        Error::io(format!("{operation} of {}", self.name), error)
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-}
+pub(crate) mod recover;
+pub(crate) mod versions;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,16 +1,19 @@
 //! One page's change, and how the changes of a page lead to each other.
 //!
-//! A record names the position of the record before it of the same page, so that a page is made again from its
-//! newest record alone: back along the chain to a full image or to the version at hand, then forward. Of a page that
-//! is not whole, the chain back to an image or to the beginning of the log makes the newest version just the same
-//! (`rebuild.rs` says why); the checksum of the body, which each record carries, proves it.
-//! Every [`CHAIN_MAX`]th record of a page is an image, which bounds the way back.
+//! A record names the position of the record before it of the same page, so that a page is made
+//! again from its newest record alone: back along the chain to a full image or to the version at
+//! hand, then forward. Of a page that is not whole, the chain back to an image or to the beginning
+//! of the log makes the newest version just the same (`versions.rs` says why); the checksum of the
+//! body, which each record carries, proves it. Every [`CHAIN_MAX`]th record of a page is an image,
+//! which bounds the way back.
 
 use pagehop_engine::{BODY_BYTES, Error, PageId};
 use pagehop_kernels::crc32c;
 
-use super::{Log, delta, offset, u32_at, u64_at};
-use crate::storage::StorageFile;
+use crate::disk::storage::StorageFile;
+use crate::header::{u32_at, u64_at};
+use crate::log::delta;
+use crate::log::log_file::{Log, offset};
 
 /// Bytes in front of a record's payload.
 pub(crate) const RECORD_BYTES: usize = 24;
@@ -75,7 +78,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Makes `body`, the version before, the version of this record. `None` if the payload is nonsense.
+    /// Makes `body`, the version before, the version of this record. `None` if the payload is
+    /// nonsense.
     pub(crate) fn apply(&self, body: &mut [u8]) -> Option<()> {
         match self.header.kind {
             Kind::Delta => delta::apply(&self.payload, body),
@@ -91,8 +95,8 @@ impl Record {
     }
 }
 
-/// Appends a record at position `lsn`: of the runs from `old`, the version at `previous`, if that is given and
-/// shorter than an image.
+/// Appends a record at position `lsn`: of the runs from `old`, the version at `previous`, if that
+/// is given and shorter than an image.
 pub(crate) fn encode(page: u32, lsn: u64, old: Option<(&[u8], u64)>, new: &[u8], out: &mut Vec<u8>) -> Kind {
     let at = out.len();
     out.resize(at + RECORD_BYTES, 0);
@@ -121,7 +125,8 @@ pub(crate) fn encode(page: u32, lsn: u64, old: Option<(&[u8], u64)>, new: &[u8],
     kind
 }
 
-/// Covers the record and where it is: one left from before a checkpoint is not taken for one of now.
+/// Covers the record and where it is: one left from before a checkpoint is not taken for one of
+/// now.
 fn checksum(record: &[u8], lsn: u64) -> u32 {
     crc32c(&record[4..], crc32c(&lsn.to_le_bytes(), 0))
 }

@@ -4,10 +4,12 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use pagehop_engine::BODY_BYTES;
+use pagehop_kernels::crc32c;
 
-use super::block::{Block, BlockWriter, End};
-use super::record::Kind;
-use super::*;
+use crate::disk::storage::{Name, Storage, StorageFile};
+use crate::log::block::{Block, BlockWriter, End};
+use crate::log::log_file::*;
+use crate::log::record::Kind;
 
 /// One file in memory.
 #[derive(Clone, Default)]
@@ -66,7 +68,7 @@ impl StorageFile for OneFile {
 }
 
 fn header() -> Header {
-    Header { identity: [1; 6], sequence: 1, start: 8192, base_pages: 9, base_position: 0 }
+    Header { identity: [1; 6], tag: 7, sequence: 1, start: 8192, base_pages: 9, base_position: 0 }
 }
 
 /// A log with a block for each of `bodies`, which become versions of page 3.
@@ -202,7 +204,14 @@ fn garbage_is_no_log() {
 
 #[test]
 fn the_header_survives_a_torn_write_and_damage() {
-    let header = Header { identity: [1, 2, 3, 4, 5, 6], sequence: 3, start: 8192, base_pages: 7, base_position: 9 };
+    let header = Header {
+        identity: [1, 2, 3, 4, 5, 6],
+        tag: 0x0807,
+        sequence: 3,
+        start: 8192,
+        base_pages: 7,
+        base_position: 9,
+    };
     assert_eq!(Header::from_bytes(&header.to_bytes()), Some(header.clone()));
     for at in 0..COPY_BYTES {
         let mut bytes = header.to_bytes();

@@ -6,7 +6,7 @@ pub(crate) mod storage;
 use std::path::{Path, PathBuf};
 
 use pagehop_engine::{BODY_BYTES, HOST_HEADER_BYTES, PAGE_BYTES, PageId, PageSink, Pages, Reader};
-use pagehop_store::{FilePages, FileSink, Io, OpenOptions};
+use pagehop_store::{IndexFile, Io, NewIndexFile, OpenOptions};
 
 /// A directory that goes away with its owner.
 pub(crate) struct Scratch(PathBuf);
@@ -65,7 +65,7 @@ pub(crate) fn expect_body(page: u32, body: &[u8]) {
 
 /// Writes a file of `pages` pages.
 pub(crate) fn write_pages(path: &Path, pages: u32) {
-    let mut sink = FileSink::create(path, true).unwrap();
+    let mut sink = NewIndexFile::create(path, true).unwrap();
     for page in (1..pages).chain([0]) {
         sink.write(PageId(page), &body_of(page)).unwrap();
     }
@@ -75,7 +75,7 @@ pub(crate) fn write_pages(path: &Path, pages: u32) {
 /// Proves that no page stays in flight and no frame is lost: in the second of two scans, every page
 /// finds a frame.
 #[track_caller]
-pub(crate) fn expect_whole(pages: &FilePages) {
+pub(crate) fn expect_whole(pages: &IndexFile) {
     for round in 0..2 {
         let before = pages.counters().uncached_reads;
         let mut reader = pages.reader();
@@ -118,8 +118,8 @@ pub(crate) fn ways(cache_bytes: u64) -> [OpenOptions; 4] {
     })
 }
 
-pub(crate) fn open(path: &Path, options: &OpenOptions) -> FilePages {
-    FilePages::open(path, options).unwrap()
+pub(crate) fn open(path: &Path, options: &OpenOptions) -> IndexFile {
+    IndexFile::open(path, options).unwrap()
 }
 
 /// Numbers that look random and depend on the seed alone.

@@ -1,4 +1,5 @@
-//! Files in memory that fail when told to, and lose or tear what was not synced when the power goes.
+//! Files in memory that fail when told to, and lose or tear what was not synced when the power
+//! goes.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,0 +1,104 @@
+//! What the options of several commands accept: each `parse_*` turns the text of an option into its
+//! value or says what is accepted.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use pagehop_engine::{BEAM_WIDTH_MAX, Metric, SEARCH_LIST_MAX};
+
+/// Default rows of a batch.
+pub(crate) const BATCH_ROWS: usize = 1000;
+/// Most rows of a batch.
+const BATCH_ROWS_MAX: usize = 10_000_000;
+/// Most samples of a recall measurement.
+const SAMPLES_MAX: usize = 1_000_000;
+/// Most threads.
+const THREADS_MAX: usize = 1024;
+
+/// A metric as it is named on the command line.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum MetricName {
+    /// Squared Euclidean distance.
+    L2,
+    /// Negative inner product.
+    Ip,
+    /// 1 - cosine similarity.
+    Cosine,
+}
+
+impl From<MetricName> for Metric {
+    fn from(name: MetricName) -> Self {
+        match name {
+            MetricName::L2 => Self::L2,
+            MetricName::Ip => Self::InnerProduct,
+            MetricName::Cosine => Self::Cosine,
+        }
+    }
+}
+
+/// A size in bytes, such as `512MiB`.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    pagehop_store::parse_bytes(text).map_err(|error| error.to_string())
+}
+
+/// A number of threads; 0 means one for each core.
+pub(crate) fn parse_threads(text: &str) -> Result<usize, String> {
+    parse_count(text, 0, THREADS_MAX)
+}
+
+/// The number of rows that one commit adds or deletes.
+pub(crate) fn parse_batch(text: &str) -> Result<usize, String> {
+    parse_count(text, 1, BATCH_ROWS_MAX)
+}
+
+/// The number of queries that a recall is measured with.
+pub(crate) fn parse_samples(text: &str) -> Result<usize, String> {
+    parse_count(text, 1, SAMPLES_MAX)
+}
+
+/// The number of rows to find.
+pub(crate) fn parse_k(text: &str) -> Result<usize, String> {
+    parse_count(text, 1, SEARCH_LIST_MAX)
+}
+
+/// The length of a candidate list.
+pub(crate) fn parse_search_list(text: &str) -> Result<usize, String> {
+    parse_count(text, 1, SEARCH_LIST_MAX)
+}
+
+/// The most pages that a search requests at once.
+pub(crate) fn parse_beam_width(text: &str) -> Result<usize, String> {
+    parse_count(text, 1, BEAM_WIDTH_MAX)
+}
+
+/// How far beyond the k-th distance a search goes on.
+pub(crate) fn parse_slack(text: &str) -> Result<f32, String> {
+    match text.parse() {
+        Ok(slack) if slack >= 0.0 => Ok(slack),
+        _ => Err("it must be a number from 0 up, or inf".to_owned()),
+    }
+}
+
+/// A recall to search with; 1 compares the query with every row.
+pub(crate) fn parse_recall(text: &str) -> Result<f32, String> {
+    match text.parse() {
+        Ok(recall) if recall > 0.0 && recall <= 1.0 => Ok(recall),
+        _ => Err("it must be a number above 0 and at most 1; 1 compares each query with every row".to_owned()),
+    }
+}
+
+/// A path that ends in `.npy`.
+pub(crate) fn parse_npy(text: &str) -> Result<PathBuf, String> {
+    let path = Path::new(text);
+    match path.extension() {
+        Some(extension) if extension.eq_ignore_ascii_case("npy") => Ok(path.to_owned()),
+        _ => Err("its name must end in .npy".to_owned()),
+    }
+}
+
+fn parse_count(text: &str, min: usize, max: usize) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if (min..=max).contains(&count) => Ok(count),
+        _ => Err(format!("it must be a whole number from {min} to {max}")),
+    }
+}

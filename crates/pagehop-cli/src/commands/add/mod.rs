@@ -1,0 +1,212 @@
+//! `pagehop add`: adds the rows of a file to an index, batch by batch.
+//!
+//! Each batch is one commit, which also records how far the import is. So however it ends, the
+//! index holds the rows up to some batch, and `--resume` knows which.
+
+mod mark;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use pagehop_engine::{AddReport, Error as EngineError, Index, Progress, VectorSource};
+use pagehop_store::IndexFile;
+use serde::Serialize;
+
+use crate::arguments::{BATCH_ROWS, parse_batch};
+use crate::errors::Error;
+use crate::formats::{Chunk, Vectors};
+use crate::index_file::{self, WriteOptions};
+use crate::interrupt;
+use crate::output::{grouped, json_line, say};
+use crate::progress::ProgressLine;
+use crate::queries::check_dim;
+
+use mark::Start;
+
+/// Add the vectors of a file to an index. A row whose id is in the index replaces it.
+///
+/// Rows are added in batches. A batch is added completely or not at all, and stays when the
+/// progress has passed it, however the command ends. Rows already in the index with the same vector
+/// are skipped.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The index.
+    index: PathBuf,
+    /// File of vectors: .npy, .fvecs, .bvecs, .fbin, .u8bin or .i8bin.
+    vectors: PathBuf,
+    /// File of row ids: a .npy column of integers, or text with one number per line. Without it,
+    /// the id of a row is its position in the file, from 0.
+    #[arg(long, value_name = "FILE")]
+    ids: Option<PathBuf>,
+    /// Rows added in one commit: large batches are faster, small ones are safe sooner.
+    #[arg(long, value_name = "ROWS", default_value_t = BATCH_ROWS, value_parser = parse_batch)]
+    batch: usize,
+    /// Continue after the last batch that an earlier `add` of the same files committed.
+    #[arg(long)]
+    resume: bool,
+    #[command(flatten)]
+    writing: WriteOptions,
+    /// Report as one line of JSON on standard output.
+    #[arg(long)]
+    json: bool,
+    /// No progress and no report on standard error.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    index: &'a Path,
+    first_row: u64,
+    rows: u64,
+    added: u64,
+    replaced: u64,
+    unchanged: u64,
+    seconds: f64,
+    rows_per_s: f64,
+}
+
+/// Adds the rows.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    interrupt::listen()?;
+    let began = Instant::now();
+    let mut vectors = Vectors::open(&args.vectors, args.ids.as_deref())?;
+    let index = args.writing.open(&args.index)?;
+    let about = index_file::info(&args.index, &index)?;
+    check_dim((&args.index, about.dim), (&args.vectors, vectors.dim()))?;
+    let fingerprint = mark::fingerprint(&args.vectors, args.ids.as_deref())?;
+    let start = if args.resume { mark::start(about.mark, fingerprint, vectors.rows()) } else { Start::First };
+    if args.resume && !args.quiet {
+        say_start(args, start, vectors.rows());
+    }
+    let first_row = start.row();
+    vectors.go_to(first_row)?;
+
+    let mut import = Import { args, vectors, fingerprint, done: first_row, report: AddReport::default() };
+    if let Err(error) = import.all(&index) {
+        return Err(import.ended_early(error, index));
+    }
+    index_file::close(&args.index, index)?;
+    let seconds = began.elapsed().as_secs_f64();
+    let rows = import.done - first_row;
+    let AddReport { added, replaced, unchanged } = import.report;
+    let rows_per_s = rows as f64 / seconds.max(1e-9);
+    let report = Report { index: &args.index, first_row, rows, added, replaced, unchanged, seconds, rows_per_s };
+    report.tell(args)
+}
+
+impl Report<'_> {
+    fn tell(&self, args: &Args) -> Result<(), Error> {
+        let Self { added, replaced, unchanged, seconds, rows_per_s, .. } = *self;
+        if !args.quiet {
+            say(format_args!(
+                "{}: {} rows added, {} replaced, {} unchanged in {seconds:.1} s, {} per second",
+                self.index.display(),
+                grouped(added),
+                grouped(replaced),
+                grouped(unchanged),
+                grouped(rows_per_s as u64),
+            ));
+        }
+        json_line(args.json, self)
+    }
+}
+
+/// An import under way.
+struct Import<'a> {
+    args: &'a Args,
+    vectors: Vectors,
+    fingerprint: u64,
+    /// Rows of the file that are in the index.
+    done: u64,
+    report: AddReport,
+}
+
+impl Import<'_> {
+    /// Adds batch after batch.
+    fn all(&mut self, index: &Index<IndexFile>) -> Result<(), Error> {
+        let total = self.vectors.rows();
+        let mut line = ProgressLine::new(self.args.quiet);
+        while let Some(Chunk { ids, components }) = self.vectors.next_batch(self.args.batch)? {
+            let before = self.done;
+            let after = before + ids.len() as u64;
+            let mut whole = |part: Progress| {
+                // A batch may train the model first; those phases count their own steps.
+                let of_all = part.phase == "add";
+                line.update(if of_all { Progress { done: before + part.done, total, ..part } } else { part })
+            };
+            let mark = Some([self.fingerprint, after]);
+            let part = pagehop_store::add(index, ids, components, mark, &mut whole)
+                .map_err(|error| about_batch(self.args, before, &error))?;
+            self.report.added += part.added;
+            self.report.replaced += part.replaced;
+            self.report.unchanged += part.unchanged;
+            self.done = after;
+        }
+        Ok(())
+    }
+
+    /// `error`, followed by how much is in the index and how to continue.
+    fn ended_early(&self, error: Error, index: Index<IndexFile>) -> Error {
+        let name = self.args.index.display();
+        if matches!(error, Error::Interrupted) {
+            // If this fails, the log still holds every commit.
+            let _ = index_file::close(&self.args.index, index);
+        }
+        if self.done == 0 {
+            return error;
+        }
+        error.and(&format!(
+            "the first {} of {} rows of {} are in {name}; the same command with --resume continues after them",
+            grouped(self.done),
+            grouped(self.vectors.rows()),
+            self.args.vectors.display(),
+        ))
+    }
+}
+
+fn say_start(args: &Args, start: Start, rows: u64) {
+    let (index, vectors, rows) = (args.index.display(), args.vectors.display(), grouped(rows));
+    match start {
+        Start::After(done) => {
+            let done = grouped(done);
+            say(format_args!("resuming: the first {done} of {rows} rows of {vectors} are in {index} already"));
+        }
+        Start::First => say(format_args!(
+            "nothing to resume: the last import into {index} was not of {vectors} as it is now; starting with \
+             its first row"
+        )),
+    }
+}
+
+/// An error of the batch that begins at row `first`.
+fn about_batch(args: &Args, first: u64, error: &EngineError) -> Error {
+    match error {
+        EngineError::Argument { what } if what.starts_with("row ") => {
+            Error::Use(format!("{}: {}", args.vectors.display(), row_in_file(what, first)))
+        }
+        _ => Error::about(&args.index, error),
+    }
+}
+
+/// `what` begins with a row number of the batch; returns it with the row number of the file.
+fn row_in_file(what: &str, first: u64) -> String {
+    let rest = what.strip_prefix("row ").unwrap_or_default();
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    match rest[..end].parse::<u64>() {
+        Ok(row) => format!("row {}{}", first + row, &rest[end..]),
+        Err(_) => what.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_counted_from_the_start_of_the_file() {
+        assert_eq!(row_in_file("row 41 (id 7): NaN", 2000), "row 2041 (id 7): NaN");
+        assert_eq!(row_in_file("row 0", 3), "row 3");
+        assert_eq!(row_in_file("row of ducks", 3), "row of ducks");
+    }
+}

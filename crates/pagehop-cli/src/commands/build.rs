@@ -1,0 +1,115 @@
+//! `pagehop build`: an index over the vectors of a file.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use pagehop_engine::{BuildOptions, PAGE_BYTES, VectorSource};
+use serde::Serialize;
+
+use crate::arguments::{MetricName, parse_bytes, parse_threads};
+use crate::errors::Error;
+use crate::formats::Vectors;
+use crate::index_file::{refuse_same_file, refuse_to_replace};
+use crate::interrupt;
+use crate::output::{grouped, human_bytes, json_line, say};
+use crate::progress::ProgressLine;
+
+/// Build an index over the vectors of a file.
+///
+/// The index appears under its name when it is complete. A build that fails, is interrupted or is
+/// killed changes nothing there.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// File of vectors: .npy, .fvecs, .bvecs, .fbin, .u8bin or .i8bin.
+    vectors: PathBuf,
+    /// Where to put the index.
+    #[arg(short, long, value_name = "INDEX")]
+    output: PathBuf,
+    /// File of row ids: a .npy column of integers, or text with one number per line. Without it,
+    /// the id of a row is its position in the file, from 0.
+    #[arg(long, value_name = "FILE")]
+    ids: Option<PathBuf>,
+    /// Distance between vectors.
+    #[arg(long, value_enum, default_value = "l2")]
+    metric: MetricName,
+    /// Memory the build may use, for example 512MiB or 2GiB.
+    #[arg(long, value_name = "BYTES", default_value = "2GiB", value_parser = parse_bytes)]
+    memory: u64,
+    /// Threads; 0 means one per core. The index does not depend on it.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]
+    threads: usize,
+    /// Seed of everything random. The same input, options and seed give the same file, except for
+    /// six bytes that identify it.
+    #[arg(long, value_name = "N", default_value_t = BuildOptions::default().seed)]
+    seed: u64,
+    /// Do not measure at the end which settings reach which recall; `pagehop calibrate` does it
+    /// later.
+    #[arg(long)]
+    no_calibrate: bool,
+    /// Replace the file at INDEX.
+    #[arg(long)]
+    overwrite: bool,
+    /// Report as one line of JSON on standard output.
+    #[arg(long)]
+    json: bool,
+    /// No progress and no report on standard error.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    index: &'a Path,
+    rows: u64,
+    dim: usize,
+    metric: &'static str,
+    pages: u32,
+    bytes: u64,
+    seconds: f64,
+}
+
+/// Builds the index.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    interrupt::listen()?;
+    let began = Instant::now();
+    for input in std::iter::once(&args.vectors).chain(&args.ids) {
+        refuse_same_file(&args.output, input)?;
+    }
+    refuse_to_replace(&args.output, args.overwrite)?;
+    let mut vectors = Vectors::open(&args.vectors, args.ids.as_deref())?;
+    let dim = vectors.dim();
+    let options = BuildOptions {
+        metric: args.metric.into(),
+        memory_bytes: args.memory,
+        threads: args.threads,
+        seed: args.seed,
+        calibrate: !args.no_calibrate,
+        ..BuildOptions::default()
+    };
+    let mut line = ProgressLine::new(args.quiet);
+    let built = pagehop_store::build(&args.output, &mut vectors, &options, args.overwrite, &mut |progress| {
+        line.update(progress)
+    });
+    drop(line);
+    let built = built?;
+    let report = Report {
+        index: &args.output,
+        rows: built.rows,
+        dim,
+        metric: options.metric.name(),
+        pages: built.pages,
+        bytes: u64::from(built.pages) * PAGE_BYTES as u64,
+        seconds: began.elapsed().as_secs_f64(),
+    };
+    if !args.quiet {
+        let Report { rows, dim, pages, bytes, seconds, .. } = report;
+        say(format_args!(
+            "{}: {} rows of {dim} dimensions on {} pages, {}, in {seconds:.1} s",
+            args.output.display(),
+            grouped(rows),
+            grouped(pages.into()),
+            human_bytes(bytes),
+        ));
+    }
+    json_line(args.json, &report)
+}

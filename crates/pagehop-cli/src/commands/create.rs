@@ -1,0 +1,57 @@
+//! `pagehop create`: an index without rows.
+
+use std::path::{Path, PathBuf};
+
+use pagehop_engine::{BuildOptions, Metric};
+use serde::Serialize;
+
+use crate::arguments::MetricName;
+use crate::errors::Error;
+use crate::index_file::refuse_to_replace;
+use crate::output::{json_line, say};
+
+/// Create an empty index.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to put the index.
+    index: PathBuf,
+    /// Dimensions of its vectors.
+    #[arg(long, value_name = "N")]
+    dim: usize,
+    /// Distance between vectors.
+    #[arg(long, value_enum, default_value = "l2")]
+    metric: MetricName,
+    /// Seed of everything random.
+    #[arg(long, value_name = "N", default_value_t = BuildOptions::default().seed)]
+    seed: u64,
+    /// Replace the file at INDEX.
+    #[arg(long)]
+    overwrite: bool,
+    /// Report as one line of JSON on standard output.
+    #[arg(long)]
+    json: bool,
+    /// No report on standard error.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    index: &'a Path,
+    dim: usize,
+    metric: &'static str,
+}
+
+/// Creates it.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    refuse_to_replace(&args.index, args.overwrite)?;
+    let metric: Metric = args.metric.into();
+    pagehop_store::create(&args.index, args.dim, metric, args.seed, args.overwrite)
+        .map_err(|error| Error::about(&args.index, &error))?;
+    let report = Report { index: &args.index, dim: args.dim, metric: metric.name() };
+    if !args.quiet {
+        let Report { dim, metric, .. } = report;
+        say(format_args!("{}: empty index of {dim} dimensions, metric {metric}", args.index.display()));
+    }
+    json_line(args.json, &report)
+}

@@ -1,0 +1,13 @@
+//! The commands: one file each, or a folder. None uses another; what several need lies above.
+
+pub(crate) mod add;
+pub(crate) mod build;
+pub(crate) mod calibrate;
+pub(crate) mod check;
+pub(crate) mod checkpoint;
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod info;
+pub(crate) mod recall;
+pub(crate) mod search;
+pub(crate) mod vacuum;

@@ -1,0 +1,132 @@
+//! `pagehop search`: the nearest rows of every query of a file.
+
+mod ids_file;
+mod report;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use pagehop_engine::{Batch, SearchResult, VectorSource};
+use pagehop_store::OpenOptions;
+
+use crate::arguments::{parse_beam_width, parse_bytes, parse_k, parse_npy, parse_threads};
+use crate::effort::EffortOptions;
+use crate::errors::Error;
+use crate::formats::{Chunk, Truth, Vectors};
+use crate::index_file::refuse_same_file;
+use crate::output::{Output, say};
+use crate::queries::check_dim;
+use crate::{index_file, interrupt};
+
+use ids_file::IdsFile;
+use report::{Summary, Totals};
+
+/// Find the nearest rows of every query of a file.
+///
+/// Prints a line for each row found: query, row id and distance, separated by tabs. Queries are
+/// numbered from 0. A summary goes to standard error; with --json it is the last line of output.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The index.
+    index: PathBuf,
+    /// File of queries: .npy, .fvecs, .bvecs, .fbin, .u8bin or .i8bin.
+    queries: PathBuf,
+    /// Rows to find for each query.
+    #[arg(short, value_name = "K", default_value_t = 10, value_parser = parse_k)]
+    k: usize,
+    #[command(flatten)]
+    effort: EffortOptions,
+    /// Most pages requested at once. [default: 4]
+    #[arg(long, value_name = "N", value_parser = parse_beam_width)]
+    beam_width: Option<usize>,
+    /// Memory for pages of the index, for example 16MiB.
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = parse_bytes)]
+    cache: u64,
+    /// Threads; 0 means one per core.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]
+    threads: usize,
+    /// File of true neighbors to measure recall with: .ibin, .ivecs or .npy, one row of ids per
+    /// query, nearest first.
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
+    /// Report as lines of JSON.
+    #[arg(long)]
+    json: bool,
+    /// Write the ids to a .npy matrix instead of printing results; -1 fills up short rows.
+    #[arg(short, long, value_name = "FILE.npy", value_parser = parse_npy)]
+    output: Option<PathBuf>,
+}
+
+/// Searches.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    interrupt::listen()?;
+    if let Some(output) = &args.output {
+        for input in [&args.index, &args.queries].into_iter().chain(&args.truth) {
+            refuse_same_file(output, input)?;
+        }
+    }
+    let options = OpenOptions { cache_bytes: args.cache, ..OpenOptions::default() };
+    let index = index_file::open(&args.index, &options)?;
+    let about = index_file::info(&args.index, &index)?;
+    let mut queries = Vectors::open(&args.queries, None)?;
+    check_dim((&args.index, about.dim), (&args.queries, queries.dim()))?;
+    // An index of fewer than k rows gives all its rows.
+    let k = usize::try_from(about.rows).map_or(args.k, |rows| args.k.min(rows)).max(1);
+    let truth = args.truth.as_deref().map(|truth| Truth::open(truth, queries.rows(), k)).transpose()?;
+    let mut ids_file = args.output.as_deref().map(|path| IdsFile::create(path, queries.rows(), k)).transpose()?;
+
+    let plan = args.effort.plan(&index, &args.index, k)?.with_beam_width(args.beam_width);
+    let threads = thread_count(args.threads);
+    let mut output = Output::new();
+    let mut totals = Totals::default();
+    let mut searching = Duration::ZERO;
+    while let Some(Chunk { ids: numbers, components }) = queries.next_chunk()? {
+        let began = Instant::now();
+        let mut results = vec![SearchResult::default(); numbers.len()];
+        let batch = Batch { queries: components, k, plan: &plan, threads };
+        let write = |place: &mut SearchResult, result| {
+            *place = result;
+            Ok(())
+        };
+        let searched = index.search_batch(&batch, &mut |_| interrupt::poll(), &mut results, write);
+        searched.map_err(|(at, error)| about_query(args, numbers[at], &error))?;
+        searching += began.elapsed();
+        for (&number, result) in numbers.iter().zip(&results) {
+            totals.add(number, result, truth.as_ref());
+            match &mut ids_file {
+                Some(file) => file.write(result)?,
+                None if args.json => output.json(&report::query_line(number, result))?,
+                None => report::print(&mut output, number, result)?,
+            }
+        }
+    }
+    if let Some(file) = ids_file {
+        file.finish()?;
+    }
+    let summary = Summary::new(&totals, k, plan.options.as_ref(), threads, searching.as_secs_f64());
+    if args.json {
+        output.json(&report::SummaryLine { summary: &summary })?;
+    }
+    output.finish()?;
+    if !args.json {
+        say(format_args!("{summary}"));
+    }
+    Ok(())
+}
+
+fn about_query(args: &Args, number: u64, error: &pagehop_engine::Error) -> Error {
+    use pagehop_engine::Error as EngineError;
+    match error {
+        EngineError::Argument { what } => {
+            Error::Use(format!("query {number} of {}: {what}", args.queries.display()))
+        }
+        _ => Error::about(&args.index, error),
+    }
+}
+
+fn thread_count(threads: usize) -> usize {
+    match threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        _ => threads,
+    }
+}

@@ -1,0 +1,98 @@
+//! The index file of a command: how it is opened, closed and protected from being overwritten.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use pagehop_engine::{Index, Info};
+use pagehop_store::{Durability, IndexFile, OpenOptions};
+
+use crate::arguments::parse_bytes;
+use crate::errors::Error;
+
+/// How to open an index that the command changes.
+#[derive(clap::Args)]
+pub(crate) struct WriteOptions {
+    /// When a commit survives a loss of power. The end of the process it always survives.
+    #[arg(long, value_enum, default_value = "commit")]
+    durability: DurabilityName,
+    /// Memory for pages of the index, for example 16MiB.
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = parse_bytes)]
+    cache: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum DurabilityName {
+    /// As soon as it is done.
+    Commit,
+    /// From the next checkpoint on, at the latest from the end of the command.
+    Checkpoint,
+}
+
+impl WriteOptions {
+    /// Opens the index at `path` for writing; recovers what an interrupted writer committed.
+    pub(crate) fn open(&self, path: &Path) -> Result<Index<IndexFile>, Error> {
+        let durability = match self.durability {
+            DurabilityName::Commit => Durability::Commit,
+            DurabilityName::Checkpoint => Durability::Checkpoint,
+        };
+        open_to_write(path, &OpenOptions { cache_bytes: self.cache, durability, ..OpenOptions::default() })
+    }
+}
+
+/// Opens the index at `path`.
+pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Index<IndexFile>, Error> {
+    pagehop_store::open(path, options).map_err(|error| Error::about(path, &error))
+}
+
+/// Opens the index at `path` for writing, otherwise as `options` say.
+pub(crate) fn open_to_write(path: &Path, options: &OpenOptions) -> Result<Index<IndexFile>, Error> {
+    open(path, &OpenOptions { write: true, ..options.clone() })
+}
+
+/// The description of `index`, opened at `path`.
+pub(crate) fn info(path: &Path, index: &Index<IndexFile>) -> Result<Info, Error> {
+    index.info().map_err(|error| Error::about(path, &error))
+}
+
+/// Writes every commit into the index file and closes it. Removes the files beside it unless
+/// another process has the index open.
+pub(crate) fn close(path: &Path, index: Index<IndexFile>) -> Result<(), Error> {
+    index.into_pages().close().map_err(|error| {
+        let name = path.display();
+        Error::about(path, &error).and(&format!(
+            "every commit is safe in {name}-log, which belongs to the index; `pagehop checkpoint {name}` writes them into \
+             the index"
+        ))
+    })
+}
+
+/// Whether files lie beside the index at `path`: another process has it open, or a writer was
+/// killed.
+pub(crate) fn has_files_beside(path: &Path) -> bool {
+    ["-log", "-shared"].iter().any(|ending| {
+        let mut name = OsString::from(path);
+        name.push(ending);
+        PathBuf::from(name).exists()
+    })
+}
+
+/// Refuses to put an index where a file is, unless it may `overwrite` it.
+pub(crate) fn refuse_to_replace(index: &Path, overwrite: bool) -> Result<(), Error> {
+    if overwrite || !index.exists() {
+        return Ok(());
+    }
+    Err(Error::Use(format!("{} exists already; --overwrite replaces it", index.display())))
+}
+
+/// Refuses to overwrite a file that the command reads.
+pub(crate) fn refuse_same_file(output: &Path, input: &Path) -> Result<(), Error> {
+    let (Ok(written), Ok(read)) = (output.canonicalize(), input.canonicalize()) else {
+        return Ok(());
+    };
+    if written == read {
+        let output = output.display();
+        return Err(Error::Use(format!("{output} would be overwritten while it is read")));
+    }
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! Warnings on standard error about the state of an index.
+
+use std::path::Path;
+
+use pagehop_engine::Measured;
+
+use crate::output::{grouped, say};
+
+/// Living rows per dead row below which a vacuum is suggested: searches read the pages and edges of
+/// dead rows too.
+const LIVING_PER_DEAD: u64 = 10;
+
+/// Suggests a vacuum of the index at `path` if many of its rows are dead.
+pub(crate) fn warn_of_dead_rows(path: &Path, dead: u64, living: u64) {
+    if dead.saturating_mul(LIVING_PER_DEAD) > living {
+        let path = path.display();
+        say(format_args!(
+            "warning: {} dead rows beside {} living ones slow searches down; `pagehop vacuum {path}` removes them",
+            grouped(dead),
+            grouped(living),
+        ));
+    }
+}
+
+/// Says that the calibration of the index at `path` measured only a recall of `best`, where more is
+/// wanted.
+pub(crate) fn warn_of_reach(path: &Path, k: usize, recall: f32, best: Option<f32>) {
+    if let Some(best) = best {
+        let path = path.display();
+        say(format_args!(
+            "warning: --recall {recall} is more than any search of {path} for {k} rows reached when it was calibrated, \
+             which was {best:.4}; searches are as long as the longest one then. --recall 1 is exact"
+        ));
+    }
+}
+
+/// Suggests to calibrate the index at `path` if its calibration is outdated.
+pub(crate) fn warn_of_changes(path: &Path, outdated: Option<Measured>) {
+    if let Some(known) = outdated {
+        let path = path.display();
+        say(format_args!(
+            "warning: {} rows were added or deleted since the index was calibrated at {} rows, so searches may find less \
+             than their --recall; `pagehop calibrate {path}` measures again",
+            grouped(known.changes),
+            grouped(known.rows),
+        ));
+    }
+}

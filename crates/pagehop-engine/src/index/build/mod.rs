@@ -1,0 +1,146 @@
+//! Bulk build: partition, connect, refine, write.
+//!
+//! ```text
+//! read     first pass: count, mean, longest row, a sample                       (bounded memory)
+//! train    coarse centroids of the sample
+//! encode   second pass: own code and edge code of every row                     (the working set)
+//! connect  rows without duplicates -> leaves -> all pairs -> candidates -> prune -> reverse edges
+//! refine   search every row in that graph, prune again with the nodes it found
+//! write    choose page neighbors and node ids, write node pages in order, the meta page last
+//! ```
+//!
+//! The index depends on the rows, the options and the seed, but not on the number of threads: work
+//! is divided by position, and results are joined in order.
+
+mod job;
+pub(crate) mod memory;
+pub(crate) mod order;
+pub(crate) mod rows;
+pub(crate) mod survey;
+mod write;
+
+use crate::graph::connect::Pruning;
+use crate::graph::leaves::{self, LEAF_CANDIDATES};
+use crate::graph::prune::ALPHA_SQ;
+use crate::graph::refine::Walker;
+use crate::graph::{Graph, equal, reach};
+use crate::page::layout::NodeLayout;
+use crate::page::meta::{DIM_MAX, Meta};
+use crate::page::{PageId, PageSink};
+use crate::quantize::prepare::inner_dim;
+use crate::{BuildOptions, BuildReport, Error, Metric, OnProgress, RowIds, VectorSource, threads};
+use job::Job;
+use rows::Rows;
+use survey::Survey;
+
+/// Leaves per row.
+pub(crate) const FANOUT: usize = 2;
+/// Length of the candidate list in the search for each row.
+pub(crate) const BUILD_LIST: usize = 40;
+
+/// Builds an index over all rows of `source` and writes its pages to `sink`.
+///
+/// Scans the source twice. Memory stays within `options.memory_bytes`, which must be at least
+/// [`build_memory_bytes`](memory::build_memory_bytes): about `1.7 * dim + 600` bytes per row.
+///
+/// # Errors
+///
+/// [`Error::Argument`] if there are no rows, a vector is invalid for the metric (the message has
+/// its position), an id repeats, or memory is too small; [`Error::Interrupted`] if `progress`
+/// breaks; any error of the source or the sink.
+pub fn build(
+    source: &mut dyn VectorSource,
+    options: &BuildOptions,
+    sink: &mut dyn PageSink,
+    progress: OnProgress<'_>,
+) -> Result<BuildReport, Error> {
+    let meta = build_from(source, options, 1.0, PageId(1), sink, progress)?;
+    sink.write(PageId(0), &meta.encode())?;
+    Ok(BuildReport { rows: meta.rows, pages: meta.page_count })
+}
+
+/// Writes the meta page of an index without rows, which grows by changes.
+///
+/// # Errors
+///
+/// [`Error::Argument`] if `dim` is out of range; any error of the sink.
+pub fn create(
+    dim: usize,
+    metric: Metric,
+    seed: u64,
+    row_ids: RowIds,
+    sink: &mut dyn PageSink,
+) -> Result<(), Error> {
+    check_dim(dim)?;
+    sink.write(PageId(0), &Meta::empty(metric, dim, seed, row_ids).encode())
+}
+
+fn check_dim(dim: usize) -> Result<(), Error> {
+    if (1..=DIM_MAX).contains(&dim) {
+        return Ok(());
+    }
+    Err(Error::argument(format!("vectors have {dim} dimensions, an index takes 1 to {DIM_MAX}")))
+}
+
+/// Builds model, nodes and row id map on consecutive pages from `first`, and returns the meta page
+/// that makes them the index. Rows that are added later may have up to `norm_room` times the
+/// largest squared norm.
+pub(crate) fn build_from(
+    source: &mut dyn VectorSource,
+    options: &BuildOptions,
+    norm_room: f32,
+    first: PageId,
+    sink: &mut dyn PageSink,
+    progress: OnProgress<'_>,
+) -> Result<Meta, Error> {
+    let dim = source.dim();
+    check_dim(dim)?;
+    let layout = NodeLayout::choose(inner_dim(options.metric, dim));
+    let job = &mut Job { options, layout, threads: threads::available(options.threads), progress };
+    let mut survey = Survey::read(job, source)?;
+    if options.metric == Metric::InnerProduct {
+        survey.norm_sq_max *= norm_room;
+    }
+    let (space, centers) = survey.train(job)?;
+    survey.drop_sample();
+    let rows = Rows::encode(job, source, &survey, &space, &centers)?;
+    let graph = connect(job, &rows)?;
+    let meta = write::write(job, &survey, &space, &rows, &graph, first, sink)?;
+    job.step("write", u64::from(meta.page_count), u64::from(meta.page_count))?;
+    Ok(meta)
+}
+
+/// Builds the graph from leaves, then refines it by one pass of searches.
+fn connect(job: &mut Job<'_>, rows: &Rows) -> Result<Graph, Error> {
+    let (codes, workers) = (&rows.codes, job.threads);
+    let total = codes.len() as u64;
+    let pruning = Pruning { codes, degree: job.layout.degree, alpha_sq: ALPHA_SQ, workers };
+    let seed = job.options.seed;
+    let some = (0..codes.len() as u32).filter(|row| rows.is_first(*row as usize)).collect();
+    let leaves =
+        leaves::partition(codes, some, FANOUT, seed, workers, |done| job.step("partition", done as u64, total))?;
+    let nearest = leaves::candidates(codes, &leaves, LEAF_CANDIDATES, workers, |done| {
+        job.step("connect", total * done.min(leaves.len()) as u64 / leaves.len() as u64, total)
+    })?;
+    drop(leaves);
+    let mut prune = |done: usize| job.step("prune", done as u64, total);
+    let forward = pruning.forward(|| (), |(), row| nearest[row].clone(), &mut prune)?;
+    drop(nearest);
+    let leaf_graph = pruning.with_reverse(&forward, &mut prune)?;
+    drop(forward);
+    let walker = || Walker::new(&rows.table, &rows.centroids, codes);
+    let met = |walker: &mut Walker<'_>, row: usize| {
+        if !rows.is_first(row) {
+            return Vec::new();
+        }
+        let entry = rows.entries[usize::from(rows.table.centroid[row])];
+        walker.candidates(&leaf_graph, row, rows.firsts[entry.node as usize], BUILD_LIST)
+    };
+    let forward = pruning.forward(walker, met, |done| job.step("refine", done as u64, total))?;
+    drop(leaf_graph);
+    let mut graph = pruning.with_reverse(&forward, |done| job.step("prune", done as u64, total))?;
+    equal::link_duplicates(&mut graph, &rows.firsts);
+    let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
+    reach::attach_unreachable(&mut graph, &entries);
+    Ok(graph)
+}

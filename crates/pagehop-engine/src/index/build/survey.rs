@@ -1,0 +1,139 @@
+//! The first pass over the rows: what a build must know before it encodes one.
+
+use super::job::Job;
+use super::memory::build_memory_bytes;
+use crate::graph::equal;
+use crate::quantize::centroids::{self, SAMPLE_ROWS};
+use crate::quantize::codes::Codes;
+use crate::quantize::estimate::CENTROIDS_MAX;
+use crate::quantize::prepare::{self, Space};
+use crate::quantize::rotation::Rotation;
+use crate::{Error, Metric, RowIds, VectorSource, row_ids};
+
+/// Sampled rows per centroid.
+pub(crate) const SAMPLE_PER_CENTROID: usize = 24;
+pub(crate) const TRAIN_ROUNDS: usize = 6;
+
+/// The results of the first pass.
+#[derive(Default)]
+pub(super) struct Survey {
+    pub(super) row_ids: Vec<u64>,
+    pub(super) norm_sq_max: f32,
+    sums: Vec<f64>,
+    /// Every `stride`-th row, as the user gave it.
+    sample: Vec<f32>,
+    stride: usize,
+}
+
+impl Survey {
+    /// Scans the source.
+    pub(super) fn read(job: &mut Job<'_>, source: &mut dyn VectorSource) -> Result<Self, Error> {
+        let (metric, dim) = (job.options.metric, source.dim());
+        let mut survey = Self { sums: vec![0.0; dim], stride: 1, ..Self::default() };
+        source.scan(&mut |ids, chunk| {
+            assert_eq!(ids.len() * dim, chunk.len(), "a chunk has one row for each id");
+            for (id, row) in ids.iter().zip(chunk.chunks_exact(dim)) {
+                survey.add(metric, *id, row)?;
+            }
+            job.step("read", survey.row_ids.len() as u64, 0)
+        })?;
+        let count = survey.row_ids.len();
+        if count == 0 {
+            return Err(Error::argument("there are no rows to build an index over"));
+        }
+        let needed = build_memory_bytes(count, dim, metric, job.threads);
+        if needed > job.options.memory_bytes {
+            let what = format!(
+                "a build of {count} rows needs {} MiB of memory, memory is {} MiB",
+                needed.div_ceil(1 << 20),
+                job.options.memory_bytes >> 20
+            );
+            return Err(Error::argument(what));
+        }
+        refuse_repeated_ids(&survey.row_ids)?;
+        if job.options.row_ids == RowIds::HostOwned {
+            survey.row_ids.iter().try_for_each(|row_id| row_ids::check_hosted(*row_id))?;
+        }
+        Ok(survey)
+    }
+
+    /// The space and the coarse centroids.
+    pub(super) fn train(&self, job: &mut Job<'_>) -> Result<(Space, Codes), Error> {
+        job.step("train", 0, 1)?;
+        let metric = job.options.metric;
+        let dim = self.sums.len();
+        let inner = job.layout.inner_dim;
+        let count = self.row_ids.len();
+        let sample: Vec<&[f32]> = self.sample.chunks_exact(dim).collect();
+        let mut x = vec![0.0; inner];
+        let mut mean: Vec<f32> = self.sums.iter().map(|s| (s / count as f64) as f32).collect();
+        mean.resize(inner, 0.0);
+        if metric == Metric::InnerProduct {
+            let mut extra = 0.0f64;
+            for row in &sample {
+                prepare::place(metric, self.norm_sq_max, row, &mut x)?;
+                extra += f64::from(x[dim]);
+            }
+            mean[dim] = (extra / sample.len() as f64) as f32;
+        }
+        let rotation = Rotation::new(inner, job.options.seed);
+        let space = Space { metric, dim, mean, norm_sq_max: self.norm_sq_max, rotation };
+        let mut codes = Codes::new(inner);
+        for row in &sample {
+            space.row(row, &mut x)?;
+            codes.push(&x);
+        }
+        // Duplicates count once. If most rows are duplicates, centroids must still separate the
+        // others.
+        let firsts = equal::firsts(&codes);
+        codes.retain(|row| firsts[row] as usize == row);
+        let clusters = (codes.len() / SAMPLE_PER_CENTROID).clamp(1, CENTROIDS_MAX);
+        let centers = centroids::train(&codes, clusters, TRAIN_ROUNDS, job.options.seed, job.threads);
+        job.step("train", 1, 1)?;
+        Ok((space, centers))
+    }
+
+    /// Drops the sample, which is not needed after training.
+    pub(super) fn drop_sample(&mut self) {
+        self.sample = Vec::new();
+    }
+
+    fn add(&mut self, metric: Metric, id: u64, row: &[f32]) -> Result<(), Error> {
+        let position = self.row_ids.len();
+        let norm_sq = prepare::validate(metric, row).map_err(|e| match e {
+            Error::Argument { what } => Error::argument(format!("row {position} (id {id}): {what}")),
+            other => other,
+        })?;
+        self.norm_sq_max = self.norm_sq_max.max(norm_sq);
+        let scale = if metric == Metric::Cosine { 1.0 / norm_sq.sqrt() } else { 1.0 };
+        for (sum, x) in self.sums.iter_mut().zip(row) {
+            *sum += f64::from(x * scale);
+        }
+        if position.is_multiple_of(self.stride) {
+            self.sample.extend_from_slice(row);
+            if self.sample.len() == 2 * SAMPLE_ROWS * row.len() {
+                self.thin(row.len());
+            }
+        }
+        self.row_ids.push(id);
+        Ok(())
+    }
+
+    /// Keeps every second row of the sample.
+    fn thin(&mut self, dim: usize) {
+        for i in 0..SAMPLE_ROWS {
+            self.sample.copy_within(2 * i * dim..(2 * i + 1) * dim, i * dim);
+        }
+        self.sample.truncate(SAMPLE_ROWS * dim);
+        self.stride *= 2;
+    }
+}
+
+fn refuse_repeated_ids(ids: &[u64]) -> Result<(), Error> {
+    let mut sorted = ids.to_vec();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Error::argument(format!("id {} is given to more than one row", pair[0]))),
+        None => Ok(()),
+    }
+}

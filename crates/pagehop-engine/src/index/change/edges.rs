@@ -1,0 +1,210 @@
+//! The edges of one node: it takes a new edge, or its neighbors are chosen again.
+//!
+//! A node with room takes an edge as it is offered. A full node decides by its own page first
+//! (`offer.rs`). If that is not enough, its neighbors are read, and robust prune chooses among them
+//! and the new one.
+
+use super::encode::{self, Target, unknown_centroid};
+use super::explorer::Explorer;
+use super::near::{Near, Neighborhood};
+use super::offer::Offers;
+use super::steps::Steps;
+use crate::Error;
+use crate::graph::prune::ALPHA_SQ;
+use crate::ids::NodeId;
+use crate::index::model::Model;
+use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeMut, with_node};
+use crate::page::{PagesMut, Reader};
+
+/// What the edges of a node are chosen from, beside its present neighbors, and what must come of
+/// it.
+#[derive(Clone, Copy)]
+pub(super) struct Revision<'a> {
+    /// Nodes that are offered as neighbors.
+    pub(super) extras: Extras<'a>,
+    /// A node that must get an edge, which becomes an anchor.
+    pub(super) anchor: Option<NodeId>,
+    /// Present neighbors that must lose their edge.
+    pub(super) gone: Gone,
+}
+
+/// Nodes that are offered to another as neighbors.
+#[derive(Clone, Copy)]
+pub(super) enum Extras<'a> {
+    One(&'a Target),
+    Some(&'a [NodeId]),
+}
+
+/// Present neighbors that must lose their edge.
+#[derive(Clone, Copy)]
+pub(super) enum Gone {
+    None,
+    One(NodeId),
+    /// All dead nodes, except the targets of anchors.
+    AllDead,
+}
+
+/// Kinds of edges of a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EdgeCount {
+    /// Edges to live nodes.
+    pub(super) live: usize,
+    /// Anchors to nodes that are not live.
+    pub(super) dead_anchors: usize,
+}
+
+/// Changes the edges of nodes, one node at a time. It has buffers only.
+#[derive(Default)]
+pub(super) struct Edges {
+    around: Neighborhood,
+    offers: Offers,
+}
+
+impl EdgeCount {
+    pub(super) fn add(&mut self, is_live: bool, is_anchor: bool) {
+        self.live += usize::from(is_live);
+        self.dead_anchors += usize::from(is_anchor && !is_live);
+    }
+}
+
+impl Gone {
+    fn contains(self, id: NodeId, header: &NodeHeader) -> bool {
+        match self {
+            Self::None => false,
+            Self::One(gone) => id == gone,
+            Self::AllDead => header.flags != FLAGS_LIVE,
+        }
+    }
+}
+
+impl Extras<'_> {
+    fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        let (one, some) = match self {
+            Self::One(target) => (Some(target.node), &[][..]),
+            Self::Some(nodes) => (None, *nodes),
+        };
+        one.into_iter().chain(some.iter().copied())
+    }
+}
+
+impl Edges {
+    /// Offers `node` an edge to `target`. It takes the edge if it has room, if pruning prefers it
+    /// to a present edge, or if it is to be an anchor.
+    pub(super) fn link<W: PagesMut>(
+        &mut self,
+        steps: &mut Steps<'_, W>,
+        model: &Model,
+        explorer: &mut Explorer,
+        node: NodeId,
+        target: &Target,
+        anchor: bool,
+    ) -> Result<(), Error> {
+        let (degree, present) = steps.look(node, |found, header| {
+            (usize::from(header.degree), found.links().find(|link| link.node == target.node))
+        })?;
+        match present {
+            Some(link) if link.generation == target.generation => Ok(()),
+            None if degree < steps.layout().degree => steps.change_node(node, |node| {
+                node.set_edge(degree, &target.edge(anchor));
+                node.set_degree(degree + 1);
+            }),
+            None if !anchor && self.offers.offer(steps, model, explorer, node, target)? => Ok(()),
+            _ => {
+                let anchor = anchor.then_some(target.node);
+                let revision = Revision { extras: Extras::One(target), anchor, gone: Gone::None };
+                self.revise(steps, model, explorer.near_mut(), node, &revision).map(|_| ())
+            }
+        }
+    }
+
+    /// Chooses the edges of `node` again, among those it has and edges to the extras. Stale edges
+    /// go first, with those to nodes that are gone. Anchors stay. Returns what edges it has then.
+    pub(super) fn revise<W: PagesMut>(
+        &mut self,
+        steps: &mut Steps<'_, W>,
+        model: &Model,
+        known: &mut Near,
+        node: NodeId,
+        revision: &Revision<'_>,
+    ) -> Result<EdgeCount, Error> {
+        let Self { around, .. } = self;
+        let Revision { extras, anchor, gone } = *revision;
+        let meta = steps.meta();
+        let layout = meta.layout;
+        let mut reader = steps.reader();
+        if !around.read(meta, &mut reader, node, known)? {
+            return Ok(EdgeCount::default());
+        }
+        for extra in extras.nodes() {
+            around.add(meta, &mut reader, extra, known)?;
+        }
+        around.near.measure_from(0, |id, header| gone.contains(id, header));
+        let chosen = choose(around, layout.degree, anchor, gone);
+        let mut edges = EdgeCount::default();
+        for id in &chosen {
+            let is_anchor = anchor == Some(*id) || around.links.iter().any(|link| link.anchor && link.node == *id);
+            edges.add(around.near.lives(*id), is_anchor);
+        }
+        // Edges that stay keep their places. A stale edge to a chosen node is written again.
+        let stays: Vec<bool> =
+            around.links.iter().map(|link| chosen.contains(&link.node) && around.is_current(link)).collect();
+        let staying = |id: &NodeId| around.links.iter().zip(&stays).any(|(link, stays)| *stays && link.node == *id);
+        let mut fresh = Vec::new();
+        for id in chosen.iter().filter(|id| !staying(id)) {
+            let target = match extras {
+                Extras::One(target) if target.node == *id => Some(target.clone()),
+                _ => with_node(&layout, &reader, *id, |found, _| encode::target(meta, model, *id, found))?,
+            };
+            fresh.push((target.ok_or_else(|| unknown_centroid(meta, *id))?, anchor == Some(*id)));
+            reader.release();
+        }
+        drop(reader);
+        if !fresh.is_empty() || stays.iter().any(|stays| !stays) {
+            steps.change_node(node, |node| rewrite(node, &stays, &fresh))?;
+        }
+        Ok(edges)
+    }
+}
+
+/// The nodes that pruning chooses, and the targets of anchors.
+fn choose(around: &Neighborhood, degree: usize, anchor: Option<NodeId>, gone: Gone) -> Vec<NodeId> {
+    let kept = around.near.choose(degree, ALPHA_SQ);
+    let mut chosen: Vec<NodeId> = kept.iter().map(|at| around.near.nodes[*at as usize].0).collect();
+    let is_gone = |id: NodeId| matches!(gone, Gone::One(gone) if gone == id);
+    let current = around.links.iter().filter(|link| link.anchor && !is_gone(link.node) && around.is_current(link));
+    let anchors: Vec<NodeId> = current.map(|link| link.node).chain(anchor).collect();
+    for id in &anchors {
+        if chosen.contains(id) || !around.near.contains(*id) {
+            continue;
+        }
+        if chosen.len() == degree {
+            let Some(last) = chosen.iter().rposition(|other| !anchors.contains(other)) else { continue };
+            chosen.remove(last);
+        }
+        chosen.push(*id);
+    }
+    chosen
+}
+
+/// Writes `fresh` edges to the places of edges that do not stay, then behind the last edge. Fills
+/// places that are left with edges from the end.
+fn rewrite(node: &mut NodeMut<'_>, stays: &[bool], fresh: &[(Target, bool)]) {
+    let mut places: Vec<usize> = (0..stays.len()).filter(|at| !stays[*at]).collect();
+    let mut degree = stays.len();
+    for (target, anchor) in fresh {
+        if places.is_empty() {
+            node.set_edge(degree, &target.edge(*anchor));
+            degree += 1;
+        } else {
+            node.set_edge(places.remove(0), &target.edge(*anchor));
+        }
+    }
+    // From the last place to the first: an edge that moves must be one that stays.
+    while let Some(place) = places.pop() {
+        degree -= 1;
+        if place != degree {
+            node.move_edge(degree, place);
+        }
+    }
+    node.set_degree(degree);
+}

@@ -1,0 +1,150 @@
+//! One row on its way into a node, and one node on its way into the edges that point to it.
+
+use crate::Error;
+use crate::ids::NodeId;
+use crate::index::model::Model;
+use crate::page::meta::Meta;
+use crate::page::node::{Edge, NodeRef};
+use crate::quantize::edge::{self, EdgeFactors};
+use crate::quantize::own::{self, OwnCode};
+
+/// A row's codes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Encoded {
+    pub(crate) own: OwnCode,
+    pub(crate) hi: Vec<i8>,
+    pub(crate) lo: Vec<u8>,
+    /// The row in the inner space.
+    pub(crate) exact: Vec<f32>,
+    /// What the own code decodes to.
+    pub(crate) point: Vec<f32>,
+    pub(crate) centroid: u8,
+    pub(crate) factors: EdgeFactors,
+    pub(crate) code: Vec<u64>,
+}
+
+/// What every edge to one node carries.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) node: NodeId,
+    pub(crate) generation: u8,
+    pub(crate) centroid: u8,
+    pub(crate) factors: EdgeFactors,
+    pub(crate) code: Vec<u64>,
+}
+
+impl Target {
+    pub(crate) fn edge(&self, anchor: bool) -> Edge<'_> {
+        Edge {
+            neighbor: self.node,
+            generation: self.generation,
+            anchor,
+            centroid: self.centroid,
+            factors: self.factors,
+            code: &self.code,
+        }
+    }
+}
+
+impl Encoded {
+    /// Encodes the user's vector.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dimension`] or [`Error::Argument`] if the metric cannot place it.
+    pub(crate) fn new(meta: &Meta, model: &Model, row: &[f32]) -> Result<Self, Error> {
+        let mut encoded = Self::uncoded(meta, model, row)?;
+        encoded.complete(meta, model);
+        Ok(encoded)
+    }
+
+    /// Brings the vector into the inner space: all that it takes to find its place. There is no
+    /// code yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`Encoded::new`].
+    pub(crate) fn uncoded(meta: &Meta, model: &Model, row: &[f32]) -> Result<Self, Error> {
+        if row.len() != meta.dim {
+            return Err(Error::Dimension { expected: meta.dim, got: row.len() });
+        }
+        let dim = meta.layout.inner_dim;
+        let mut x = vec![0.0; dim];
+        model.space.row(row, &mut x)?;
+        Ok(Self { own: own::measure(&x), exact: x, ..Self::default() })
+    }
+
+    /// Adds what its own node has of it, unless it is there.
+    pub(crate) fn encode_own(&mut self) {
+        if self.hi.is_empty() {
+            let dim = self.exact.len();
+            (self.hi, self.lo) = (vec![0; dim], vec![0; own::lo_bytes(dim)]);
+            self.own = own::encode(&self.exact, &mut vec![0; dim], &mut self.hi, &mut self.lo);
+        }
+    }
+
+    /// Adds that and what its neighbors have of it.
+    pub(crate) fn complete(&mut self, meta: &Meta, model: &Model) {
+        self.encode_own();
+        let mut x = vec![0.0; self.exact.len()];
+        // From the code, not from the user's vector: any reader of the node then computes the same
+        // edge code.
+        own::decode(self.own.step, &self.hi, &self.lo, &mut vec![0; x.len()], &mut x);
+        self.centroid = nearest_centroid(model, &x, self.own.norm_sq);
+        self.code = vec![0; meta.layout.edge.words()];
+        self.factors = encode_edge(meta, model, &x, self.centroid, &mut self.code);
+        self.point = x;
+    }
+
+    /// What an edge to this row carries once it is in `node`.
+    pub(crate) fn target(&self, node: NodeId, generation: u8) -> Target {
+        let (centroid, factors, code) = (self.centroid, self.factors, self.code.clone());
+        Target { node, generation, centroid, factors, code }
+    }
+}
+
+/// What an edge to the node carries, made from its own code.
+pub(crate) fn target(meta: &Meta, model: &Model, id: NodeId, node: &NodeRef<'_>) -> Option<Target> {
+    let header = node.header();
+    if usize::from(header.centroid) >= model.centroids.len() {
+        return None;
+    }
+    let mut x = Vec::new();
+    node.decode(&header, &mut x);
+    let mut code = vec![0; meta.layout.edge.words()];
+    let factors = encode_edge(meta, model, &x, header.centroid, &mut code);
+    Some(Target { node: id, generation: header.generation, centroid: header.centroid, factors, code })
+}
+
+/// What the edge in a place of `node` carries.
+pub(crate) fn copy(node: &NodeRef<'_>, place: usize) -> Option<Target> {
+    let link = node.links().nth(place)?;
+    let ((centroid, factors), code) = (node.edge_factors(place), node.edge_code(place));
+    Some(Target { node: link.node, generation: link.generation, centroid, factors, code })
+}
+
+/// Whether the edge in a place of `node` carries what an edge to `target` does: they are equal
+/// then.
+pub(crate) fn is_edge_to(node: &NodeRef<'_>, place: usize, target: &Target) -> bool {
+    let (centroid, factors) = node.edge_factors(place);
+    let bits = |factors: EdgeFactors| (factors.add.to_bits(), factors.factor.to_bits());
+    centroid == target.centroid && bits(factors) == bits(target.factors) && node.edge_code(place) == target.code
+}
+
+fn encode_edge(meta: &Meta, model: &Model, x: &[f32], centroid: u8, code: &mut [u64]) -> EdgeFactors {
+    let step = model.centroids.step(centroid.into());
+    let center: Vec<f32> = model.centroids.plane(centroid.into()).iter().map(|v| step * f32::from(*v)).collect();
+    edge::encode(meta.layout.edge, x, &center, code)
+}
+
+/// The nearest centroid; of equally near ones the first.
+fn nearest_centroid(model: &Model, x: &[f32], norm_sq: f32) -> u8 {
+    let distances = (0..model.centroids.len()).map(|i| (model.centroids.distance(i, x, norm_sq), i));
+    distances.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(0, |nearest| nearest.1 as u8)
+}
+
+/// The error for a node that names a centroid the model does not have.
+pub(super) fn unknown_centroid(meta: &Meta, node: NodeId) -> Error {
+    let (page, slot) = meta.layout.place(node);
+    Error::corrupt(page, format!("slot {slot} names an unknown centroid"))
+}

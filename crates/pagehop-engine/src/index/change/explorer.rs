@@ -1,0 +1,305 @@
+//! The walk of a change: a search toward a point that records every node it visits.
+
+use super::encode::{self, Target};
+use super::near::Near;
+use crate::Error;
+use crate::graph::key;
+use crate::graph::list::CandidateList;
+use crate::ids::NodeId;
+use crate::index::model::Model;
+use crate::index::node_set::NodeSet;
+use crate::index::search::visit::Probe;
+use crate::page::Reader;
+use crate::page::meta::Meta;
+use crate::page::model_pages::Entry;
+use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeRef, with_node};
+
+/// Nearest entry points that a walk begins with.
+const ENTRIES: usize = 2;
+/// A walk that visited fewer live nodes than this starts again with a longer list, up to the
+/// longest.
+const LIVE_MIN: u64 = 16;
+const LIST_MAX: usize = 1 << 14;
+/// Nearest nodes that [`Explorer::catch_up`] visits again: a row that was added near them has an
+/// edge from one.
+const VISITED_AGAIN: usize = 8;
+/// Largest number of candidates with one estimate.
+const EQUALS_MAX: usize = 2;
+
+/// How far a walk goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// Length of the candidate list.
+    pub(crate) list: usize,
+    /// Largest length, where nearly all candidates are dead.
+    pub(crate) list_max: usize,
+    /// Whether it also begins at all other entry points when the nearest lead to few live nodes,
+    /// not only when they lead to none.
+    pub(crate) everywhere: bool,
+}
+
+impl Extent {
+    /// A walk with `list` candidates, or more if it finds few live nodes.
+    pub(crate) fn of(list: usize) -> Self {
+        Self { list, list_max: LIST_MAX, everywhere: false }
+    }
+}
+
+/// Best-first search toward a point that records the nodes it visited. Reusable.
+#[derive(Debug, Default)]
+pub(crate) struct Explorer {
+    probe: Probe,
+    list: CandidateList,
+    entries: Vec<(f32, NodeId)>,
+    near: Near,
+    /// Every slot that was visited, live or not.
+    visited: Vec<NodeId>,
+    /// The same as a set.
+    seen: NodeSet,
+    /// For each candidate: the node whose edge led to it, and the position of that edge.
+    origins: Vec<(NodeId, NodeId, usize)>,
+    equals: Equals,
+}
+
+/// Limits the number of candidates with the same estimate, to the last bit. Duplicates have the
+/// same estimate, and all of them would fill the candidate list.
+#[derive(Debug, Default)]
+struct Equals {
+    /// Candidates with estimates of at most 0, as bits: the list does not tell these apart.
+    below: Vec<(u32, NodeId)>,
+    /// Nodes without a row. They do not count, so that their live duplicates are found.
+    dead: NodeSet,
+    /// Whether some were left out.
+    left_out: bool,
+    /// Whether none is left out.
+    takes_all: bool,
+}
+
+impl Equals {
+    fn clear(&mut self) {
+        self.below.clear();
+        self.dead.clear();
+        self.left_out = false;
+    }
+
+    /// Whether to leave out a candidate.
+    fn leave_out(&mut self, list: &CandidateList, estimate: f32) -> bool {
+        let leaves = !self.takes_all && self.are_many(list, estimate);
+        self.left_out |= leaves;
+        leaves
+    }
+
+    /// Whether the list has enough candidates with that estimate.
+    fn are_many(&self, list: &CandidateList, estimate: f32) -> bool {
+        let lives = |id: &NodeId| !self.dead.contains(id);
+        if estimate > 0.0 {
+            return list.of_estimate(estimate).filter(lives).count() >= EQUALS_MAX;
+        }
+        let same = self.below.iter().filter(|(bits, _)| *bits == estimate.to_bits());
+        same.filter(|(_, id)| lives(id)).count() >= EQUALS_MAX
+    }
+
+    fn take(&mut self, estimate: f32, id: NodeId) {
+        if estimate <= 0.0 {
+            self.below.push((estimate.to_bits(), id));
+        }
+    }
+}
+
+impl Explorer {
+    /// The live nodes that were visited.
+    pub(super) fn near(&self) -> &Near {
+        &self.near
+    }
+
+    pub(super) fn near_mut(&mut self) -> &mut Near {
+        &mut self.near
+    }
+
+    /// Every slot that was visited, live or not.
+    pub(super) fn visited(&self) -> &[NodeId] {
+        &self.visited
+    }
+
+    /// Estimates the distances from the point to the first neighbors of a node. `None` if an edge
+    /// names an unknown centroid.
+    pub(super) fn estimate(&mut self, model: &Model, node: &NodeRef<'_>, estimates: &mut [f32]) -> Option<()> {
+        self.probe.estimate(model, node, estimates)
+    }
+
+    /// Expands the best candidates for `point`. The live nodes visited are in [`Explorer::near`],
+    /// nearest first. Of duplicates at most [`EQUALS_MAX`] are visited.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if a page contradicts the format; whatever the reader reports.
+    pub(crate) fn walk<R: Reader>(
+        &mut self,
+        meta: &Meta,
+        model: &Model,
+        entries: &[Entry],
+        reader: &mut R,
+        point: &[f32],
+        mut extent: Extent,
+    ) -> Result<(), Error> {
+        self.equals.takes_all = false;
+        loop {
+            self.walk_once(meta, model, entries, reader, point, extent)?;
+            if self.near.nodes.is_empty() && self.equals.left_out {
+                // All visited nodes are dead, but some of their duplicates may be live.
+                self.equals.takes_all = true;
+                continue;
+            }
+            if self.has_enough(meta) || !self.list.is_full() || extent.list >= extent.list_max {
+                return Ok(());
+            }
+            extent.list *= 4;
+        }
+    }
+
+    fn has_enough(&self, meta: &Meta) -> bool {
+        self.near.keys.len() as u64 >= LIVE_MIN.min(meta.rows)
+    }
+
+    fn walk_once<R: Reader>(
+        &mut self,
+        meta: &Meta,
+        model: &Model,
+        entries: &[Entry],
+        reader: &mut R,
+        point: &[f32],
+        extent: Extent,
+    ) -> Result<(), Error> {
+        self.near.clear(meta.layout.inner_dim);
+        self.visited.clear();
+        self.seen.clear();
+        self.origins.clear();
+        self.equals.clear();
+        self.list.reset(extent.list);
+        self.probe.prepare_inner(meta, point);
+        self.entries.clear();
+        self.entries.extend(self.probe.entries(model, entries));
+        if self.entries.len() > ENTRIES {
+            self.entries.select_nth_unstable_by(ENTRIES, |a, b| a.0.total_cmp(&b.0));
+        }
+        self.entries.iter().take(ENTRIES).for_each(|(estimate, node)| {
+            self.list.insert(*estimate, *node);
+        });
+        self.expand_all(meta, model, reader)?;
+        if self.near.nodes.is_empty() || extent.everywhere && !self.has_enough(meta) {
+            // Few nodes are live around there: the other entry points may lead to more.
+            self.entries.iter().skip(ENTRIES).for_each(|(estimate, node)| {
+                self.list.insert(*estimate, *node);
+            });
+            self.expand_all(meta, model, reader)?;
+        }
+        self.near.keys.sort_unstable();
+        Ok(())
+    }
+
+    /// What an edge to a visited node carries: a copy of the edge that led to it, or computed from
+    /// its code.
+    pub(crate) fn target<R: Reader>(
+        &self,
+        meta: &Meta,
+        model: &Model,
+        reader: &mut R,
+        id: NodeId,
+        generation: u8,
+    ) -> Result<Option<Target>, Error> {
+        let mut target = None;
+        if let Some((_, from, place)) = self.origins.iter().find(|origin| origin.0 == id) {
+            let copy = |node: &NodeRef<'_>, _: &NodeHeader| encode::copy(node, *place);
+            target = with_node(&meta.layout, reader, *from, copy)?
+                .filter(|t| t.node == id && t.generation == generation);
+        }
+        if target.is_none() {
+            target = with_node(&meta.layout, reader, id, |node, _| encode::target(meta, model, id, node))?;
+        }
+        reader.release();
+        Ok(target)
+    }
+
+    /// Brings the result of an earlier walk up to date when others may have changed the index
+    /// since: visits the nearest nodes again, and rows that were added near them. `false` if a
+    /// visited node is gone: then a new walk is needed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Explorer::walk`].
+    pub(crate) fn catch_up<R: Reader>(
+        &mut self,
+        meta: &Meta,
+        model: &Model,
+        reader: &mut R,
+    ) -> Result<bool, Error> {
+        if !self.has_enough(meta) {
+            return Ok(false);
+        }
+        for (id, before) in &self.near.nodes {
+            let is_there =
+                |_: &NodeRef<'_>, now: &NodeHeader| now.flags == FLAGS_LIVE && now.generation == before.generation;
+            if !with_node(&meta.layout, reader, *id, is_there)? {
+                return Ok(false);
+            }
+            reader.release();
+        }
+        let nearest: Vec<NodeId> = self.near.nearest().take(VISITED_AGAIN).collect();
+        for id in nearest {
+            self.look_at(meta, model, reader, id, false)?;
+        }
+        self.expand_all(meta, model, reader)?;
+        self.near.keys.sort_unstable();
+        Ok(true)
+    }
+
+    fn expand_all<R: Reader>(&mut self, meta: &Meta, model: &Model, reader: &mut R) -> Result<(), Error> {
+        while let Some((_, id)) = self.list.expand() {
+            // A slot can be a candidate twice, under two estimates, if one of the edges to it is
+            // stale.
+            if !self.seen.insert(id) {
+                continue;
+            }
+            self.visited.push(id);
+            if let Some((_, next)) = self.list.open().next() {
+                let (page, slot) = meta.layout.place(next);
+                reader.start(page, meta.layout.slot_bytes(slot));
+            }
+            self.look_at(meta, model, reader, id, true)?;
+        }
+        Ok(())
+    }
+
+    /// Visits a node and offers its neighbors as candidates. Records the node if it `is_new`.
+    fn look_at<R: Reader>(
+        &mut self,
+        meta: &Meta,
+        model: &Model,
+        reader: &mut R,
+        id: NodeId,
+        is_new: bool,
+    ) -> Result<(), Error> {
+        let Self { probe, list, near, origins, equals, .. } = self;
+        let offer = |place: usize, estimate: f32, neighbor: NodeId| {
+            let is_near = estimate < list.bound() && !equals.leave_out(list, estimate);
+            if is_near && list.insert(estimate, neighbor) {
+                origins.push((neighbor, id, place));
+                equals.take(estimate, neighbor);
+            }
+        };
+        let mut at = None;
+        let record = |node: &NodeRef<'_>, header: &NodeHeader| {
+            if is_new && header.flags == FLAGS_LIVE {
+                at = Some(near.push(id, *header, node.hi()));
+            }
+        };
+        let visited = probe.visit(meta, model, reader, id, offer, record)?;
+        reader.release();
+        match at {
+            Some(at) => near.keys.push(key(visited.distance, at as u32)),
+            None if is_new => _ = equals.dead.insert(id),
+            None => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! The graph of a transaction: its pages, its model, and the walk and the edges of the node at
+//! hand.
+//!
+//! Insertion (`insert.rs`), anchors (`anchors.rs`) and the removal of dead nodes (`unlink.rs`) are
+//! written with the operations of this file.
+
+use std::sync::Arc;
+
+use super::edges::{EdgeCount, Edges, Revision};
+use super::encode::{Target, unknown_centroid};
+use super::explorer::{Explorer, Extent};
+use super::near::Near;
+use super::steps::Steps;
+use crate::Error;
+use crate::ids::NodeId;
+use crate::index::model::Model;
+use crate::index::state::State;
+use crate::page::meta::Meta;
+use crate::page::model_pages::{self, Entry};
+use crate::page::node::{NodeHeader, NodeRef};
+use crate::page::{PageId, PagesMut};
+
+/// The graph of a transaction.
+pub(super) struct Graph<'w, W: PagesMut> {
+    steps: Steps<'w, W>,
+    model: Arc<Model>,
+    entries: Vec<Entry>,
+    explorer: Explorer,
+    edges: Edges,
+}
+
+impl<'w, W: PagesMut> Graph<'w, W> {
+    pub(super) fn new(steps: Steps<'w, W>, model: Arc<Model>, entries: Vec<Entry>) -> Self {
+        Self { steps, model, entries, explorer: Explorer::default(), edges: Edges::default() }
+    }
+
+    /// Reads model and entry points again, which training has replaced.
+    pub(super) fn reload(&mut self) -> Result<(), Error> {
+        let mut reader = self.steps.reader();
+        self.model = Model::read(self.steps.meta(), &mut reader)?.into();
+        self.entries = model_pages::read_entries(self.steps.meta(), &mut reader)?;
+        Ok(())
+    }
+
+    pub(super) fn steps(&self) -> &Steps<'w, W> {
+        &self.steps
+    }
+
+    pub(super) fn steps_mut(&mut self) -> &mut Steps<'w, W> {
+        &mut self.steps
+    }
+
+    pub(super) fn meta(&self) -> &Meta {
+        self.steps.meta()
+    }
+
+    pub(super) fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// This graph as a search sees it, for a search that sees every row.
+    pub(super) fn state(&self) -> State {
+        let (meta, model, entries) = (self.meta().clone(), self.model.clone(), self.entries.clone());
+        State { meta, model, entries, pending: None, snapshot: u64::MAX }
+    }
+
+    /// Walks to a point of the inner space.
+    pub(super) fn walk(&mut self, point: &[f32], extent: Extent) -> Result<(), Error> {
+        let Self { steps, model, entries, explorer, .. } = self;
+        explorer.walk(steps.meta(), model, entries, &mut steps.reader(), point, extent)
+    }
+
+    /// Continues with an earlier walk; `false` if the index has changed too much since.
+    pub(super) fn resume(&mut self, explorer: Explorer) -> Result<bool, Error> {
+        self.explorer = explorer;
+        let Self { steps, model, explorer, .. } = self;
+        explorer.catch_up(steps.meta(), model, &mut steps.reader())
+    }
+
+    /// The live nodes that the walk visited.
+    pub(super) fn near(&self) -> &Near {
+        self.explorer.near()
+    }
+
+    pub(super) fn near_mut(&mut self) -> &mut Near {
+        self.explorer.near_mut()
+    }
+
+    /// Every slot that the walk visited.
+    pub(super) fn visited(&self) -> &[NodeId] {
+        self.explorer.visited()
+    }
+
+    /// Passes one node to `look`.
+    pub(super) fn look<T>(
+        &self,
+        node: NodeId,
+        look: impl FnOnce(&NodeRef<'_>, &NodeHeader) -> T,
+    ) -> Result<T, Error> {
+        self.steps.look(node, look)
+    }
+
+    /// A node's header, and the vector that its own code stands for.
+    pub(super) fn point_of(&self, node: NodeId) -> Result<(NodeHeader, Vec<f32>), Error> {
+        let mut point = Vec::new();
+        let header = self.look(node, |found, header| {
+            found.decode(header, &mut point);
+            *header
+        })?;
+        Ok((header, point))
+    }
+
+    /// What an edge to a visited node carries.
+    pub(super) fn target(&self, id: NodeId, generation: u8) -> Result<Target, Error> {
+        let Self { steps, model, explorer, .. } = self;
+        let target = explorer.target(steps.meta(), model, &mut steps.reader(), id, generation)?;
+        target.ok_or_else(|| unknown_centroid(steps.meta(), id))
+    }
+
+    /// Offers `node` an edge to `target`, which is taken in any case if it is to be an anchor.
+    pub(super) fn link(&mut self, node: NodeId, target: &Target, anchor: bool) -> Result<(), Error> {
+        let Self { steps, model, explorer, edges, .. } = self;
+        edges.link(steps, model, explorer, node, target, anchor)
+    }
+
+    /// Chooses the edges of `node` again.
+    pub(super) fn revise(&mut self, node: NodeId, revision: &Revision<'_>) -> Result<EdgeCount, Error> {
+        let Self { steps, model, explorer, edges, .. } = self;
+        edges.revise(steps, model, explorer.near_mut(), node, revision)
+    }
+
+    /// Makes `node`, which lies at `point`, the entry point of a centroid.
+    pub(super) fn set_entry(
+        &mut self,
+        centroid: usize,
+        node: NodeId,
+        point: &[f32],
+        norm_sq: f32,
+    ) -> Result<(), Error> {
+        let from_centroid_sq = self.model.centroids.distance(centroid, point, norm_sq);
+        let entry = Entry { node, from_centroid_sq };
+        self.entries[centroid] = entry;
+        self.steps.step_meta(&[PageId(self.meta().change.entries_page)], &mut |_, bodies| {
+            model_pages::set_entry(bodies[0], centroid, &entry);
+            Ok(())
+        })
+    }
+}

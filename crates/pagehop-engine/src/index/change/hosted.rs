@@ -1,0 +1,299 @@
+//! Rows that the host owns: it names them, and decides which of them a reader sees.
+//!
+//! A node holds the ids of all versions of a row whose vector did not change, as far as there is
+//! room.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Change;
+use super::encode::Encoded;
+use super::explorer::{Explorer, Extent};
+use super::insert::INSERT_LIST;
+use crate::ids::NodeId;
+use crate::index::model::Model;
+use crate::index::open::Index;
+use crate::index::search::bound::{code_error, is_within};
+use crate::index::search::nearest::Near;
+use crate::index::search::observer::Observer;
+use crate::index::search::visit::Visited;
+use crate::index::search::walk::Walk;
+use crate::index::state::State;
+use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeMut, NodeRef};
+use crate::page::{PageId, Pages, PagesMut, Reader};
+use crate::quantize::prepare;
+use crate::row_ids::{self, NODE_ROWS_MAX, RowIds};
+use crate::{AddReport, Error, Metric, OnProgress, RemoveReport, SearchOptions, Stats};
+
+/// Candidates of the search for the node of a known row.
+const KNOWN_LIST: usize = 8;
+/// Nearest nodes whose code is compared with the row's.
+const NEAREST_TRIED: usize = 8;
+
+/// Nodes that a search for a known row visited.
+struct Found {
+    /// Squared distance up to which a node may hold the row.
+    here: f32,
+    /// Whether such a node was visited.
+    is_here: bool,
+    nodes: Vec<(f32, NodeId)>,
+}
+
+impl Observer for Found {
+    fn reject(&mut self, _: f32, _: NodeId) {}
+
+    fn visit_row(&mut self, node: NodeId, _: Near, visited: &Visited) {
+        self.is_here |= visited.distance <= self.here;
+        self.nodes.push((visited.distance, node));
+    }
+
+    fn is_enough(&self) -> bool {
+        self.is_here
+    }
+}
+
+/// A row that was encoded, and whose neighborhood was visited, before the host lets the index be
+/// changed for it.
+pub struct Prepared {
+    model: Arc<Model>,
+    encoded: Encoded,
+    /// The neighborhood at that time.
+    explorer: Option<Explorer>,
+}
+
+impl<P: Pages> Index<P> {
+    /// Encodes a row for [`Change::insert_prepared`] and visits its neighborhood; if it `is_known`,
+    /// only brings it into the inner space. `None` if that fails: the change then reports why.
+    pub fn prepare(&self, vector: &[f32], is_known: bool) -> Option<Prepared> {
+        let mut reader = self.pages().reader();
+        let state = self.newest().renew(&mut reader).ok()?;
+        let State { meta, model, entries, .. } = &*state;
+        if meta.centroids == 0 {
+            return None;
+        }
+        let mut encoded = Encoded::uncoded(meta, model, vector).ok()?;
+        let mut explorer = None;
+        if !is_known {
+            encoded.complete(meta, model);
+            let mut new = Explorer::default();
+            let walked = new.walk(meta, model, entries, &mut reader, &encoded.point, Extent::of(INSERT_LIST));
+            reader.pause();
+            explorer = walked.is_ok().then_some(new);
+        }
+        Some(Prepared { model: model.clone(), encoded, explorer })
+    }
+}
+
+impl<W: PagesMut> Change<'_, W> {
+    /// Adds a row. `is_known` says that an older version of it, with the same vector, is likely in
+    /// the index. Then its node is searched for first, which is several times cheaper than an
+    /// insertion.
+    ///
+    /// An index that has grown eightfold since its model was trained is rebuilt within this call,
+    /// as by [`Change::add`], on one thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Change::add`]; [`Error::Argument`] if the row id is out of range or the index has row
+    /// ids of another kind.
+    pub fn insert_hosted(
+        &mut self,
+        row_id: u64,
+        vector: &[f32],
+        is_known: bool,
+        progress: OnProgress<'_>,
+    ) -> Result<(), Error> {
+        self.insert_prepared(row_id, vector, None, is_known, progress)
+    }
+
+    /// As [`Change::insert_hosted`], of a row that was prepared before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Change::insert_hosted`].
+    pub fn insert_prepared(
+        &mut self,
+        row_id: u64,
+        vector: &[f32],
+        prepared: Option<Prepared>,
+        is_known: bool,
+        progress: OnProgress<'_>,
+    ) -> Result<(), Error> {
+        self.expect(RowIds::HostOwned)?;
+        row_ids::check_hosted(row_id)?;
+        let meta = self.graph.meta();
+        if vector.len() != meta.dim {
+            return Err(Error::Dimension { expected: meta.dim, got: vector.len() });
+        }
+        prepare::validate(meta.metric, vector)?;
+        if self.wants_training(1, vector) {
+            return self.train_with(&[row_id], vector, &mut AddReport::default(), progress);
+        }
+        self.note_length(vector)?;
+        let prepared = prepared.filter(|prepared| Arc::ptr_eq(&prepared.model, self.graph.model()));
+        let (mut encoded, explorer) = match prepared {
+            Some(Prepared { encoded, explorer, .. }) => (encoded, explorer),
+            None => (Encoded::uncoded(self.graph.meta(), self.graph.model(), vector)?, None),
+        };
+        if is_known {
+            if self.graph.meta().metric == Metric::InnerProduct {
+                // Under this metric a row is recognized by its code alone: `is_within` cannot tell.
+                encoded.encode_own();
+            }
+            let near = self.search_known(&encoded)?;
+            if self.join_one(row_id, &encoded, true, near)? {
+                return Ok(());
+            }
+        }
+        if encoded.code.is_empty() {
+            encoded.complete(self.graph.meta(), self.graph.model());
+        }
+        let resumed = explorer.map(|explorer| self.graph.resume(explorer)).transpose()?;
+        if resumed != Some(true) {
+            self.graph.walk_to(&encoded)?;
+        }
+        if !self.join(row_id, &encoded, is_known)? {
+            self.graph.insert_here(row_id, &encoded)?;
+        }
+        Ok(())
+    }
+
+    /// Searches for the node of an older version of a row, like a query: the search ends at a node
+    /// that is as near as the row's own node must be. Returns the nearest nodes.
+    fn search_known(&self, encoded: &Encoded) -> Result<Vec<NodeId>, Error> {
+        let state = self.graph.state();
+        let mut walk = Walk::default();
+        walk.probe.prepare_inner(&state.meta, &encoded.exact);
+        walk.begin(&state, KNOWN_LIST, 1, false);
+        let norms_sq = f64::from(walk.probe.query_norm_sq()) + f64::from(encoded.own.norm_sq);
+        let here = 4.0 * code_error(encoded.own.step.into(), encoded.exact.len() as f64).powi(2) + 1e-5 * norms_sq;
+        let mut found = Found { here: here as f32, is_here: false, nodes: Vec::new() };
+        let options = SearchOptions { search_list: KNOWN_LIST, slack: f32::INFINITY, beam_width: 1 };
+        let mut reader = self.graph.steps().reader();
+        walk.run(&state, &mut reader, &options, &mut found, &mut Stats::default())?;
+        found.nodes.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        found.nodes.dedup();
+        Ok(found.nodes.into_iter().take(NEAREST_TRIED).map(|(_, node)| node).collect())
+    }
+
+    /// Gives `row_id` to a node that the walk visited.
+    fn join(&mut self, row_id: u64, encoded: &Encoded, is_known: bool) -> Result<bool, Error> {
+        let mut tried: Vec<NodeId> = self.graph.near().nearest().take(NEAREST_TRIED).collect();
+        let way = self.graph.way_to_duplicates(row_id, encoded)?;
+        if let Some(last) = way.last() {
+            tried.extend(self.graph.duplicates_below(*last, &encoded.target(NodeId::MAX, 0))?);
+        }
+        tried.extend(way);
+        self.join_one(row_id, encoded, is_known, tried)
+    }
+
+    /// Gives `row_id` to the first of `nodes` that has room and the row's code, or a code as near
+    /// to the row as the row's own code. The id of a known row waits for its node in the pending
+    /// list, while that has room.
+    fn join_one(
+        &mut self,
+        row_id: u64,
+        encoded: &Encoded,
+        is_known: bool,
+        nodes: Vec<NodeId>,
+    ) -> Result<bool, Error> {
+        let meta = self.graph.meta().clone();
+        let mut point = Vec::new();
+        let mut may_share = |node: &NodeRef<'_>| {
+            let header = node.header();
+            if header.flags != FLAGS_LIVE {
+                return false;
+            }
+            let is_same = header.step == encoded.own.step && node.hi() == encoded.hi && node.lo() == encoded.lo;
+            is_same
+                || is_known && {
+                    node.decode(&header, &mut point);
+                    is_within(&meta, pagehop_kernels::l2sq_f32(&encoded.exact, &point), header.step)
+                }
+        };
+        for node in nodes {
+            let look =
+                |found: &NodeRef<'_>, header: &NodeHeader| (may_share(found), header.host_rows().contains(&0));
+            let (may, has_room) = self.graph.look(node, look)?;
+            if may && is_known && self.graph.steps_mut().wait_for(node, row_id)? {
+                return Ok(true);
+            }
+            if !may || !has_room {
+                continue;
+            }
+            let mut joined = false;
+            self.graph.steps_mut().change_node(node, |node: &mut NodeMut<'_>| {
+                let mut row_ids = node.as_ref().header().host_rows();
+                let room = row_ids.iter_mut().find(|there| **there == 0);
+                if let Some(room) = room.filter(|_| may_share(&node.as_ref())) {
+                    *room = row_id;
+                    node.set_host_rows(row_ids);
+                    joined = true;
+                }
+            })?;
+            if joined {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Removes the dead row ids from the nodes on `pages`; `is_dead` is called with each. A node
+    /// without row ids then waits for [`Change::vacuum`]. Row ids that wait for a node are moved
+    /// into it, as far as there is room. Pages that do not exist are skipped. When all pages are
+    /// done, [`Change::settle_pending`] removes the moved ids from the pending list.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`]; whatever the host reports.
+    pub fn remove_dead_rows(
+        &mut self,
+        pages: Range<u32>,
+        is_dead: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<RemoveReport, Error> {
+        self.expect(RowIds::HostOwned)?;
+        let mut report = RemoveReport::default();
+        let steps = self.graph.steps_mut();
+        let first = steps.first_page().max(pages.start);
+        for page in (first..pages.end.min(steps.page_count())).map(PageId) {
+            for (slot, before) in steps.host_rows_on(page)? {
+                let node = steps.layout().node_id(page, slot);
+                let waiting = self.pending.of(node, &before);
+                let there: Vec<u64> = before.into_iter().filter(|row_id| *row_id > 0).chain(waiting).collect();
+                let left: Vec<u64> = there.iter().copied().filter(|row_id| !is_dead(*row_id)).collect();
+                report.left += left.len() as u64;
+                report.removed += (there.len() - left.len()) as u64;
+                let mut after = [0; NODE_ROWS_MAX];
+                after.iter_mut().zip(&left).for_each(|(after, row_id)| *after = *row_id);
+                if after != before {
+                    steps.set_host_rows(node, after)?;
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// Takes dead row ids out of the pending list; returns how many. It comes before
+    /// [`Change::remove_dead_rows`], so that no row id waits for a node that dies.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`]; whatever the host reports.
+    pub fn drop_dead_rows(&mut self, is_dead: &mut dyn FnMut(u64) -> bool) -> Result<u64, Error> {
+        self.pending.drop_dead(self.graph.steps_mut(), is_dead)
+    }
+
+    /// Takes the row ids that [`Change::remove_dead_rows`] has moved into their nodes off one page
+    /// of the pending list: the page after `before`, or the first. Returns the page; `None` at the
+    /// end of the list.
+    ///
+    /// It looks at the node of every row id on the page, so a host may let others go on between
+    /// pages.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`]; whatever the host reports.
+    pub fn settle_pending(&mut self, before: Option<PageId>) -> Result<Option<PageId>, Error> {
+        self.pending.settle(self.graph.steps_mut(), before)
+    }
+}

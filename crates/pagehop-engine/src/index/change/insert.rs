@@ -1,0 +1,125 @@
+//! Insertion of a row into the graph.
+//!
+//! ```text
+//! walk     to the row's point; robust prune chooses neighbors among the visited nodes
+//! step     the node, in a slot near its neighbors          (node page, meta page)
+//! step     an anchor from a neighbor                       (its page)
+//! steps    one for each neighbor that takes an edge back   (its page)
+//! ```
+//!
+//! This is the insertion of FreshDiskANN (Singh et al. 2021).
+//!
+//! A duplicate, a row whose vector equals that of an earlier one, goes another way. As ordinary
+//! neighbors, hundreds of duplicates would have only edges to one another, and no edge would lead
+//! out. So the first stands in the graph for all of them. Each of the others hangs by an anchor
+//! below a duplicate that has an edge left, at most [`DUPLICATE_CHILDREN`] below any, and a search
+//! comes down this tree to all of them. A duplicate has an edge up to its anchor parent and edges
+//! outward like any row; only the parent has an edge to it.
+
+use super::anchors::{WAY_DOWN_MAX, next_way};
+use super::encode::{Encoded, Target};
+use super::explorer::Extent;
+use super::graph::Graph;
+use super::slots::{self, NewNode};
+use crate::Error;
+use crate::graph::equal::DUPLICATE_CHILDREN;
+use crate::graph::prune::ALPHA_SQ;
+use crate::ids::NodeId;
+use crate::page::PagesMut;
+use crate::page::node::FLAGS_LIVE;
+
+/// Candidates that the walk of an insertion keeps.
+pub(super) const INSERT_LIST: usize = 48;
+
+impl<W: PagesMut> Graph<'_, W> {
+    /// Writes the node of a row, its edges, and those that lead back.
+    pub(super) fn insert(&mut self, row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
+        self.walk_to(encoded)?;
+        self.insert_here(row_id, encoded)
+    }
+
+    /// Visits the neighborhood of a row.
+    pub(super) fn walk_to(&mut self, encoded: &Encoded) -> Result<(), Error> {
+        self.walk(&encoded.point, Extent::of(INSERT_LIST))
+    }
+
+    /// [`Graph::insert`] of a row whose neighborhood the walk has visited.
+    pub(super) fn insert_here(&mut self, row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
+        if let Some(parent) = self.way_to_duplicates(row_id, encoded)?.last() {
+            return self.insert_below(*parent, row_id, encoded);
+        }
+        let targets = self.chosen(self.meta().layout.degree)?;
+        let near = self.nodes_tried();
+        let new = NewNode { row_id, encoded, targets: &targets, is_duplicate: false };
+        let (node, generation) = self.steps_mut().place(&new, &near)?;
+        let target = encoded.target(node, generation);
+        let header = self.look(node, |_, header| *header)?;
+        self.near_mut().push(node, header, &encoded.hi);
+        let neighbors: Vec<NodeId> = targets.iter().map(|target| target.node).collect();
+        self.anchor_or_below(&neighbors, &target)?;
+        for neighbor in neighbors {
+            self.link(neighbor, &target, false)?;
+        }
+        if targets.is_empty() {
+            self.enter_at(&target, encoded)?;
+        }
+        Ok(node)
+    }
+
+    /// A visited node that is equal to the row, and the nodes on a way down from it to one that can
+    /// take another duplicate below it. Each row takes another way, so that duplicates form a tree
+    /// and not a chain.
+    pub(super) fn way_to_duplicates(&self, row_id: u64, encoded: &Encoded) -> Result<Vec<NodeId>, Error> {
+        let Some(mut at) = self.near().equal_to(encoded.own, &encoded.hi) else { return Ok(Vec::new()) };
+        let target = encoded.target(NodeId::MAX, 0);
+        let (mut nodes, mut way) = (vec![at], row_id);
+        while nodes.len() < WAY_DOWN_MAX {
+            let below = self.duplicates_below(at, &target)?;
+            if below.len() < DUPLICATE_CHILDREN {
+                break;
+            }
+            way = next_way(way);
+            at = below[way as usize % below.len()];
+            nodes.push(at);
+        }
+        Ok(nodes)
+    }
+
+    /// Writes a row below `parent`, which is equal to it. Its edges lead outward; none leads back.
+    fn insert_below(&mut self, parent: NodeId, row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
+        self.near_mut().remove_equals(encoded.own, &encoded.hi);
+        let outward = self.meta().layout.degree - 1 - DUPLICATE_CHILDREN;
+        let header = self.look(parent, |_, header| *header)?;
+        let mut targets = vec![self.target(parent, header.generation)?];
+        targets.extend(self.chosen(outward)?);
+        let near: Vec<NodeId> = [parent].into_iter().chain(self.nodes_tried()).collect();
+        let new = NewNode { row_id, encoded, targets: &targets, is_duplicate: true };
+        let (node, generation) = self.steps_mut().place(&new, &near)?;
+        self.anchor_or_below(&[parent], &encoded.target(node, generation))?;
+        Ok(node)
+    }
+
+    /// Edges to at most `most` of the visited nodes, chosen by robust prune.
+    fn chosen(&self, most: usize) -> Result<Vec<Target>, Error> {
+        let near = self.near();
+        let chosen = near.choose(most, ALPHA_SQ).into_iter().map(|at| near.nodes[at as usize]);
+        chosen.map(|(id, header)| self.target(id, header.generation)).collect()
+    }
+
+    /// The nearest nodes, whose pages are tried for the new node.
+    fn nodes_tried(&self) -> Vec<NodeId> {
+        self.near().nearest().take(slots::nodes_tried(self.meta(), INSERT_LIST)).collect()
+    }
+
+    /// Makes a node without neighbors the entry point in place of all that lead to no live node.
+    fn enter_at(&mut self, target: &Target, encoded: &Encoded) -> Result<(), Error> {
+        for centroid in 0..self.entries().len() {
+            let entry = self.entries()[centroid].node;
+            let leads = self.look(entry, |_, header| header.flags == FLAGS_LIVE && entry != target.node)?;
+            if !leads {
+                self.set_entry(centroid, target.node, &encoded.point, encoded.own.norm_sq)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,245 @@
+//! Changes: rows that are added, replaced and deleted.
+//!
+//! ```text
+//! add     insert the row into the graph (insert.rs)
+//!         step: the map names its node; the node of the row that it replaces is dead
+//!                                                     (map, old node's page, dead list, meta page)
+//! delete  step: as above, without a new node
+//! vacuum  takes dead nodes out of the graph (vacuum.rs)
+//! ```
+//!
+//! Rows are stamped with the number of the commit, so a reader of an older snapshot sees none of a
+//! transaction, whichever of its steps the reader comes to.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `steps.rs` | the pages and the meta page of a transaction |
+//! | `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs` | free slots; row ids; dead nodes; row ids that wait; unused graphs |
+//! | `graph.rs` | the graph: walk, targets, edges, entry points |
+//! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | its parts |
+//! | `insert.rs`, `anchors.rs`, `unlink.rs` | what is done to it |
+//! | `vacuum.rs`, `retrain.rs`, `hosted.rs`, `measured.rs` | the rest of [`Change`] |
+
+mod anchors;
+mod dead;
+mod edges;
+mod encode;
+mod explorer;
+mod graph;
+pub(crate) mod hosted;
+mod insert;
+mod measured;
+mod near;
+mod offer;
+mod pending;
+pub(crate) mod retrain;
+mod rows;
+mod slots;
+mod steps;
+mod sweep;
+mod unlink;
+mod vacuum;
+
+use crate::index::open::Index;
+use crate::index::state::State;
+use crate::page::{PageId, Pages, PagesMut};
+use crate::quantize::prepare;
+use crate::{AddReport, DeleteReport, Error, OnProgress, Progress, RowIds};
+use encode::Encoded;
+use graph::Graph;
+use pending::PendingRows;
+use steps::Steps;
+
+/// Rows between two reports of progress.
+const REPORT_ROWS: usize = 64;
+
+/// A transaction in progress. Nothing of it counts until [`Change::finish`] and the host's commit.
+pub struct Change<'w, W: PagesMut> {
+    graph: Graph<'w, W>,
+    pending: PendingRows,
+    /// Rows added and deleted so far; a replaced row is both.
+    added: u64,
+    deleted: u64,
+    mark: Option<[u64; 2]>,
+    /// Rows before the change, and the first page of the model then.
+    rows_before: u64,
+    model_before: u32,
+}
+
+impl<P: Pages> Index<P> {
+    /// Starts a change of the index within a transaction of its host. It takes effect with
+    /// [`Change::finish`] and the host's commit.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if pages contradict each other; any error of the host.
+    pub fn change<'w, W: PagesMut>(&self, pages: &'w mut W) -> Result<Change<'w, W>, Error> {
+        Change::begin(pages, Some(&self.newest().known()))
+    }
+}
+
+impl<'w, W: PagesMut> Change<'w, W> {
+    fn begin(pages: &'w mut W, known: Option<&State>) -> Result<Self, Error> {
+        let State { meta, model, entries, pending, .. } = State::read(&mut pages.reader(), known)?;
+        let (rows_before, model_before) = (meta.rows, meta.change.model_start);
+        let mut steps = Steps::new(pages, meta);
+        steps.sweep_unfinished()?;
+        steps.sweep_retired()?;
+        Ok(Self {
+            graph: Graph::new(steps, model, entries),
+            pending: PendingRows::new(pending),
+            added: 0,
+            deleted: 0,
+            mark: None,
+            rows_before,
+            model_before,
+        })
+    }
+
+    /// Adds rows; `vectors` has their components, one row after the other. A row whose id is in the
+    /// index replaces that row. If an id repeats, its last row is used.
+    ///
+    /// The first rows of an index train its model. Each time the index has grown eightfold, up to
+    /// about 100,000 rows, the model is trained again and the index is rebuilt within this call.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dimension`] or [`Error::Argument`] for a row that the index cannot place, named by
+    /// its position and id; under the inner product also for a row much longer than those the index
+    /// was built for. [`Error::Interrupted`] if `progress` says so. Whatever the host reports. The
+    /// change must then be dropped.
+    pub fn add(&mut self, ids: &[u64], vectors: &[f32], progress: OnProgress<'_>) -> Result<AddReport, Error> {
+        let dim = self.graph.meta().dim;
+        if ids.len() * dim != vectors.len() {
+            let what = format!("{} ids and {} numbers are not rows of {dim} dimensions", ids.len(), vectors.len());
+            return Err(Error::argument(what));
+        }
+        self.expect(RowIds::Mapped)?;
+        self.validate(ids, vectors)?;
+        let mut report = AddReport::default();
+        if self.wants_training(ids.len(), vectors) {
+            self.train_with(ids, vectors, &mut report, progress)?;
+        } else {
+            self.refuse_too_long(ids, vectors)?;
+            for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
+                let step = Progress { phase: "add", done: i as u64, total: ids.len() as u64 };
+                if i % REPORT_ROWS == 0 && progress(step).is_break() {
+                    return Err(Error::Interrupted);
+                }
+                self.add_row(*id, row, &mut report)?;
+            }
+        }
+        self.added += report.added + report.replaced;
+        self.deleted += report.replaced;
+        Ok(report)
+    }
+
+    /// Deletes rows. An id that the index does not have is reported; it is no error.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the host reports, and [`Error::Corrupt`]. The change must then be dropped.
+    pub fn delete(&mut self, ids: &[u64]) -> Result<DeleteReport, Error> {
+        self.expect(RowIds::Mapped)?;
+        let mut report = DeleteReport::default();
+        for id in ids {
+            let found = self.graph.steps().find_row(*id)?;
+            match found {
+                Some(node) => self.graph.steps_mut().map_row(*id, None, Some(node))?,
+                None => report.unknown.push(*id),
+            }
+            report.deleted += u64::from(found.is_some());
+        }
+        self.deleted += report.deleted;
+        Ok(report)
+    }
+
+    /// Sets the caller's mark, which [`Info`](crate::Info) shows: for example the progress of an
+    /// import. It changes if and only if the commit takes place.
+    pub fn set_mark(&mut self, mark: [u64; 2]) {
+        self.mark = Some(mark);
+    }
+
+    /// Rows there are once it is committed.
+    fn rows(&self) -> u64 {
+        // Rows that the host owns are counted by each step, and never here.
+        (self.graph.meta().rows + self.added).saturating_sub(self.deleted)
+    }
+
+    /// The last step: counts the rows and names the commit. The host's commit comes next. Where the
+    /// host owns the rows, each step has counted them, and this does nothing.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the host reports.
+    pub fn finish(mut self) -> Result<(), Error> {
+        let steps = self.graph.steps_mut();
+        if steps.is_hosted() {
+            return Ok(());
+        }
+        let (commit, mark) = (steps.commit_number(), self.mark);
+        let (added, deleted) = (self.added, self.deleted);
+        steps.step_meta(&[], &mut |meta, _| {
+            let rows = (meta.rows + added).checked_sub(deleted);
+            meta.rows = rows.ok_or_else(|| Error::corrupt(PageId(0), "it counts fewer rows than were deleted"))?;
+            meta.change.added_rows = meta.change.added_rows.wrapping_add(added);
+            meta.change.deleted_rows = meta.change.deleted_rows.wrapping_add(deleted);
+            meta.change.commit = commit;
+            meta.change.mark = mark.unwrap_or(meta.change.mark);
+            Ok(())
+        })
+    }
+
+    fn expect(&self, row_ids: RowIds) -> Result<(), Error> {
+        let found = self.graph.meta().row_ids;
+        if found == row_ids {
+            return Ok(());
+        }
+        Err(Error::argument(format!("the row ids of this index are {found:?}, not {row_ids:?}")))
+    }
+
+    fn validate(&self, ids: &[u64], vectors: &[f32]) -> Result<(), Error> {
+        let meta = self.graph.meta();
+        for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(meta.dim)).enumerate() {
+            prepare::validate(meta.metric, row).map_err(|e| match e {
+                Error::Argument { what } => Error::argument(format!("row {i} (id {id}): {what}")),
+                other => other,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Distances in a file come from codes alone: for a row that is too long they would be wrong.
+    fn refuse_too_long(&self, ids: &[u64], vectors: &[f32]) -> Result<(), Error> {
+        let dim = self.graph.meta().dim;
+        for (row, (id, vector)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
+            if let Some(norm_sq) = self.longest_beyond(vector) {
+                let (length, most) = (norm_sq.sqrt(), self.graph.meta().norm_sq_max.sqrt());
+                return Err(Error::argument(format!(
+                    "row {row} (id {id}) has length {length}; under the inner product this index takes rows \
+                     up to {most}: rebuild it with such rows in it"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_row(&mut self, id: u64, row: &[f32], report: &mut AddReport) -> Result<(), Error> {
+        let encoded = Encoded::new(self.graph.meta(), self.graph.model(), row)?;
+        let old = self.graph.steps().find_row(id)?;
+        if let Some(old) = old {
+            let is_same = self.graph.look(old, |node, header| {
+                header.step == encoded.own.step && node.hi() == encoded.hi && node.lo() == encoded.lo
+            })?;
+            if is_same {
+                report.unchanged += 1;
+                return Ok(());
+            }
+        }
+        let node = self.graph.insert(id, &encoded)?;
+        self.graph.steps_mut().map_row(id, Some(node), old)?;
+        report.added += u64::from(old.is_none());
+        report.replaced += u64::from(old.is_some());
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! Whether a full node takes an edge to a new row, decided by its own page alone.
+//!
+//! Reading every neighbor of a node takes about twenty pages for one edge. But the page has a code
+//! of each neighbor, which estimates its distance from the new row and from the node; for neighbors
+//! that the walk visited the distances are known better. That decides two offers of three: the new
+//! row clearly covers a neighbor, or a neighbor clearly covers the new row, in the sense of robust
+//! prune. For the third the neighbors are read.
+
+use super::encode::{Target, unknown_centroid};
+use super::explorer::Explorer;
+use super::steps::Steps;
+use crate::Error;
+use crate::graph::prune::ALPHA_SQ;
+use crate::ids::NodeId;
+use crate::index::model::Model;
+use crate::index::search::visit::Probe;
+use crate::page::PagesMut;
+use crate::page::node::Link;
+use crate::quantize::estimate::DEGREE_MAX;
+
+/// What becomes of an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// A neighbor covers the row.
+    Declined,
+    /// The row takes the place of a neighbor that it covers.
+    Replaces(usize),
+    /// The page does not decide it.
+    Unclear,
+}
+
+/// A neighbor of the node, by squared distances.
+#[derive(Clone, Copy, Debug, Default)]
+struct Neighbor {
+    from_node: f32,
+    from_row: f32,
+    is_anchor: bool,
+}
+
+/// Decides on offers. It has buffers only.
+#[derive(Default)]
+pub(super) struct Offers {
+    probe: Probe,
+    point: Vec<f32>,
+}
+
+impl Offers {
+    /// Offers a full `node` an edge to `target`, the row that the walk went to and that is in
+    /// `explorer.near()`. `false` if the node's page does not decide it.
+    pub(super) fn offer<W: PagesMut>(
+        &mut self,
+        steps: &mut Steps<'_, W>,
+        model: &Model,
+        explorer: &mut Explorer,
+        node: NodeId,
+        target: &Target,
+    ) -> Result<bool, Error> {
+        let near = explorer.near();
+        let (Some(row), Some(at)) = (near.position(target.node), near.position(node)) else { return Ok(false) };
+        let from_node = near.distance(at, row);
+        let Some(neighbors) = self.neighbors(steps, model, explorer, [at, row])? else { return Ok(false) };
+        match judge(&neighbors, from_node) {
+            Verdict::Unclear => Ok(false),
+            Verdict::Declined => Ok(true),
+            Verdict::Replaces(place) => {
+                steps.change_node(node, |node| node.set_edge(place, &target.edge(false)))?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// The neighbors of the node at `at` in `explorer.near()`, in the order of its edges, with
+    /// their distances from the node and from the row at `row`. `None` if an edge is known to be
+    /// stale.
+    fn neighbors<W: PagesMut>(
+        &mut self,
+        steps: &Steps<'_, W>,
+        model: &Model,
+        explorer: &mut Explorer,
+        [at, row]: [usize; 2],
+    ) -> Result<Option<Vec<Neighbor>>, Error> {
+        let Self { probe, point } = self;
+        let node = explorer.near().nodes[at].0;
+        let (mut from_node, mut from_row) = ([0.0; DEGREE_MAX], [0.0; DEGREE_MAX]);
+        let links = steps.look(node, |found, header| {
+            found.decode(header, point);
+            probe.prepare_inner(steps.meta(), point);
+            let degree = usize::from(header.degree);
+            probe.estimate(model, found, &mut from_node[..degree])?;
+            explorer.estimate(model, found, &mut from_row[..degree])?;
+            Some(found.links().collect::<Vec<Link>>())
+        })?;
+        let links = links.ok_or_else(|| unknown_centroid(steps.meta(), node))?;
+        let near = explorer.near();
+        let mut neighbors = Vec::with_capacity(links.len());
+        for (link, (from_node, from_row)) in links.iter().zip(from_node.into_iter().zip(from_row)) {
+            let mut neighbor = Neighbor { from_node, from_row, is_anchor: link.anchor };
+            if let Some(known) = near.position(link.node) {
+                if near.nodes[known].1.generation != link.generation {
+                    return Ok(None);
+                }
+                neighbor.from_node = near.distance(at, known);
+                neighbor.from_row = near.distance(row, known);
+            }
+            neighbors.push(neighbor);
+        }
+        Ok(Some(neighbors))
+    }
+}
+
+/// Robust prune of one node too many, as far as it concerns the new row, at distance `from_node`:
+/// it drops the farthest neighbor that the row covers, except anchors; or else the row, if a
+/// neighbor covers it.
+fn judge(neighbors: &[Neighbor], from_node: f32) -> Verdict {
+    let is_covered = |n: &Neighbor| !n.is_anchor && n.from_node > from_node && ALPHA_SQ * n.from_row <= n.from_node;
+    let covered = neighbors.iter().enumerate().filter(|(_, n)| is_covered(n));
+    if let Some((farthest, _)) = covered.max_by(|a, b| a.1.from_node.total_cmp(&b.1.from_node)) {
+        return Verdict::Replaces(farthest);
+    }
+    let covers_row = |n: &Neighbor| n.from_node < from_node && ALPHA_SQ * n.from_row <= from_node;
+    if neighbors.iter().any(covers_row) { Verdict::Declined } else { Verdict::Unclear }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Neighbors on a line, and a row at `row`, of a node at 0.
+    fn on_a_line(row: f32, at: &[f32]) -> Vec<Neighbor> {
+        let neighbor = |x: &f32| Neighbor { from_node: x * x, from_row: (x - row).powi(2), is_anchor: false };
+        at.iter().map(neighbor).collect()
+    }
+
+    #[test]
+    fn of_the_neighbors_that_the_row_covers_the_farthest_goes() {
+        let mut neighbors = on_a_line(2.0, &[-1.0, 2.5, 3.0, -9.0]);
+        assert_eq!(judge(&neighbors, 4.0), Verdict::Replaces(2));
+        neighbors[2].is_anchor = true;
+        assert_eq!(judge(&neighbors, 4.0), Verdict::Replaces(1));
+        neighbors[1].is_anchor = true;
+        assert_eq!(judge(&neighbors, 4.0), Verdict::Unclear);
+    }
+
+    #[test]
+    fn a_row_behind_a_neighbor_is_declined() {
+        assert_eq!(judge(&on_a_line(2.0, &[-1.0, 1.5, -9.0]), 4.0), Verdict::Declined);
+        // The row covers a neighbor, too, which is farther.
+        assert_eq!(judge(&on_a_line(2.0, &[-1.0, 1.5, 2.5]), 4.0), Verdict::Replaces(2));
+        assert_eq!(judge(&on_a_line(2.0, &[-1.0, -9.0]), 4.0), Verdict::Unclear);
+        assert_eq!(judge(&[], 4.0), Verdict::Unclear);
+    }
+}

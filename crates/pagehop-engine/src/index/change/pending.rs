@@ -1,0 +1,157 @@
+//! Row ids that wait for their nodes: how the pending list grows, and how vacuum empties it.
+
+use std::sync::Arc;
+
+use super::steps::Steps;
+use crate::Error;
+use crate::ids::NodeId;
+use crate::index::pending::PendingMap;
+use crate::page::kind::{self, PageKind};
+use crate::page::node::FLAGS_LIVE;
+use crate::page::pending_list::{self, Pending};
+use crate::page::{PageId, PagesMut};
+
+/// The pending list, as a change knows it.
+pub(super) struct PendingRows {
+    /// The entries when the change began; `None` if there were none, or when vacuum has freed pages
+    /// of the list.
+    map: Option<Arc<PendingMap>>,
+}
+
+impl PendingRows {
+    pub(super) fn new(map: Option<Arc<PendingMap>>) -> Self {
+        Self { map }
+    }
+
+    pub(super) fn map(&self) -> Option<&PendingMap> {
+        self.map.as_deref()
+    }
+
+    /// The row ids that wait for `node`, except those in `held`, which the node has.
+    pub(super) fn of(&self, node: NodeId, held: &[u64]) -> Vec<u64> {
+        self.map.as_ref().map_or_else(Vec::new, |map| map.of(node, held))
+    }
+
+    /// Takes dead row ids out of the list; returns how many.
+    pub(super) fn drop_dead<W: PagesMut>(
+        &mut self,
+        steps: &mut Steps<'_, W>,
+        is_dead: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<u64, Error> {
+        let mut removed = 0;
+        for (page, all) in steps.pending_pages()? {
+            let left: Vec<Pending> = all.iter().copied().filter(|entry| !is_dead(entry.row_id)).collect();
+            removed += (all.len() - left.len()) as u64;
+            steps.leave_pending(page, &all, &left)?;
+        }
+        self.free_empty_pages(steps)?;
+        Ok(removed)
+    }
+
+    /// Takes row ids that their nodes have by now off one page of the list: the page after
+    /// `before`, or the first. Returns the page; `None` at the end of the list.
+    pub(super) fn settle<W: PagesMut>(
+        &mut self,
+        steps: &mut Steps<'_, W>,
+        before: Option<PageId>,
+    ) -> Result<Option<PageId>, Error> {
+        let pages = steps.pending_pages()?;
+        // New pages come before the first only. If `before` is not in the list, the list is a new
+        // one, and no node has taken anything from it yet.
+        let next = match before {
+            None => Some(0),
+            Some(before) => pages.iter().position(|(page, _)| *page == before).map(|at| at + 1),
+        };
+        let Some((page, all)) = next.and_then(|next| pages.get(next)) else {
+            self.free_empty_pages(steps)?;
+            return Ok(None);
+        };
+        let mut left = Vec::with_capacity(all.len());
+        for entry in all {
+            let is_held = steps.look(entry.node, |_, header| {
+                header.flags == FLAGS_LIVE && header.host_rows().contains(&entry.row_id)
+            })?;
+            left.extend((!is_held).then_some(*entry));
+        }
+        steps.leave_pending(*page, all, &left)?;
+        Ok(Some(*page))
+    }
+
+    /// Frees empty pages at the front of the list.
+    fn free_empty_pages<W: PagesMut>(&mut self, steps: &mut Steps<'_, W>) -> Result<(), Error> {
+        let slots = steps.layout().nodes_per_page;
+        while steps.meta().change.pending_head != 0 {
+            let page = PageId(steps.meta().change.pending_head);
+            let head = pending_list::head(&steps.reader(), page)?;
+            if head.count > 0 {
+                break;
+            }
+            steps.step_meta(&[page], &mut |meta, bodies| {
+                kind::clear(bodies[0], PageKind::Node);
+                meta.change.list_free(page, bodies[0], slots);
+                meta.change.pending_head = head.next;
+                meta.change.pending_since = meta.change.commit + 1;
+                Ok(())
+            })?;
+        }
+        self.map = None;
+        Ok(())
+    }
+}
+
+impl<W: PagesMut> Steps<'_, W> {
+    /// Adds a row id that waits for `node`; `false` if the list is as long as it may be.
+    pub(super) fn wait_for(&mut self, node: NodeId, row_id: u64) -> Result<bool, Error> {
+        let new = Pending { node, row_id };
+        let first = PageId(self.meta().change.pending_head);
+        let mut depth = 0;
+        if first.0 != 0 {
+            let head = pending_list::head(&self.reader(), first)?;
+            if head.has_room() {
+                let mut has_room = false;
+                self.step(&[first], &mut |bodies| {
+                    has_room = pending_list::push(first, bodies[0], new)?;
+                    Ok(())
+                })?;
+                return Ok(has_room);
+            }
+            depth = head.depth;
+        }
+        if depth >= pending_list::pages_max(self.meta().rows) {
+            return Ok(false);
+        }
+        let page = self.allocate(1)?;
+        self.step_meta(&[page], &mut |meta, bodies| {
+            pending_list::init(bodies[0], first.0, depth);
+            pending_list::push(page, bodies[0], new)?;
+            if first.0 == 0 {
+                meta.change.pending_since = meta.change.commit + 1;
+            }
+            meta.change.pending_head = page.0;
+            Ok(())
+        })?;
+        Ok(true)
+    }
+
+    /// The pages of the list with their entries.
+    fn pending_pages(&self) -> Result<Vec<(PageId, Vec<Pending>)>, Error> {
+        let mut pages = Vec::new();
+        pending_list::scan(&mut self.reader(), self.meta().change.pending_head, &mut |page, all| {
+            pages.push((page, all.to_vec()));
+            Ok(true)
+        })?;
+        Ok(pages)
+    }
+
+    /// Replaces the entries `all` of a page by those `left` of them.
+    fn leave_pending(&mut self, page: PageId, all: &[Pending], left: &[Pending]) -> Result<(), Error> {
+        if left.len() == all.len() {
+            return Ok(());
+        }
+        self.step_meta(&[page], &mut |meta, bodies| {
+            pending_list::replace(page, bodies[0], left)?;
+            meta.change.pending_since = meta.change.commit + 1;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,231 @@
+//! Trains the model of a young index again as it grows.
+//!
+//! A model that was trained on ten rows serves a million badly. So the index is rebuilt each time
+//! the rows have grown eightfold, until the model was trained on enough rows. The new graph gets
+//! new pages. Readers of older snapshots go on with the old graph, whose pages become free when no
+//! reader can use them any more (`sweep.rs`).
+
+use std::collections::HashMap;
+
+use super::Change;
+use super::steps::Steps;
+use crate::index::build;
+use crate::index::search::bound::restored_error;
+use crate::page::meta::Meta;
+use crate::page::node::with_node;
+use crate::page::{PageId, PageSink, PagesMut, Reader, id_map};
+use crate::{AddReport, BuildOptions, EachChunk, Error, Metric, OnProgress, VectorSource};
+
+/// Growth after which the model is trained again.
+const GROWTH: u64 = 8;
+/// A model that was trained on this many rows is kept: after that an addition rebuilds the index
+/// only if a row is too long.
+pub const TRAINED_ENOUGH: u64 = 16_384;
+/// Squared norm of a row, over `norm_sq_max`, above which searches find it so late that the model
+/// should be trained again.
+const TOO_LONG: f32 = 1.1;
+/// Squared norm that rows may have after a rebuild for a row that was too long, over the largest
+/// then: others like it may follow. A first build leaves no room: a room of 1.2 cost recall among
+/// duplicates.
+const NORM_ROOM: f32 = 2.0;
+/// A host-owned index of fewer rows is rebuilt for a row that is too long inside the insertion,
+/// which takes milliseconds.
+const REBUILT_AT_ONCE: u64 = 256;
+
+impl<W: PagesMut> PageSink for Steps<'_, W> {
+    /// Adds a page at the end, which must be `page`.
+    fn write(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
+        let allocated = self.allocate(1)?;
+        if allocated != page {
+            let what = format!("page {} was allocated where page {} was expected", allocated.0, page.0);
+            return Err(Error::corrupt(page, what));
+        }
+        self.step(&[page], &mut |bodies| {
+            bodies[0].copy_from_slice(body);
+            Ok(())
+        })
+    }
+}
+
+/// Rows in memory.
+struct Rows {
+    dim: usize,
+    ids: Vec<u64>,
+    components: Vec<f32>,
+}
+
+impl VectorSource for Rows {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
+        for (ids, rows) in self.ids.chunks(4096).zip(self.components.chunks(4096 * self.dim)) {
+            each(ids, rows)?;
+        }
+        Ok(())
+    }
+}
+
+impl<W: PagesMut> Change<'_, W> {
+    /// Whether to rebuild the index with `more` rows in it.
+    pub(super) fn wants_training(&self, more: usize, vectors: &[f32]) -> bool {
+        let meta = self.graph.meta();
+        let trained = meta.change.trained_rows;
+        if meta.centroids == 0 {
+            return more > 0;
+        }
+        let (rows, equal_rows) = (meta.rows, meta.change.equal_rows);
+        let is_small = rows < TRAINED_ENOUGH * GROWTH;
+        // Duplicates teach a model nothing. Where most rows are duplicates, a few others do not
+        // justify a rebuild.
+        let distinct = (rows + more as u64).saturating_sub(equal_rows);
+        let has_grown = distinct >= trained.saturating_mul(GROWTH) && trained < TRAINED_ENOUGH;
+        // The first rows say little about the lengths of later ones. A larger host-owned index is
+        // rebuilt for long rows when the host says so, because an insertion must not wait for it.
+        let may_rebuild = meta.row_ids == crate::RowIds::Mapped || rows < REBUILT_AT_ONCE;
+        let is_too_long = may_rebuild && self.longest_beyond(vectors).is_some();
+        has_grown && (is_small || equal_rows < rows / 2) || is_small && is_too_long
+    }
+
+    /// Under the inner product, the largest squared norm of the rows, if it is more than the inner
+    /// space has room for.
+    pub(super) fn longest_beyond(&self, vectors: &[f32]) -> Option<f32> {
+        let meta = self.graph.meta();
+        if meta.metric != Metric::InnerProduct {
+            return None;
+        }
+        let norms = vectors.chunks_exact(meta.dim).map(|row| pagehop_kernels::dot_f32(row, row));
+        norms.filter(|norm_sq| *norm_sq > meta.norm_sq_max).max_by(f32::total_cmp)
+    }
+
+    /// Makes the error bound of distances cover rows that are about to be added, however long.
+    pub(super) fn note_length(&mut self, vectors: &[f32]) -> Result<(), Error> {
+        match self.longest_beyond(vectors) {
+            Some(longest) if longest > self.graph.meta().change.norm_sq_beyond => {
+                self.graph.steps_mut().step_meta(&[], &mut |meta, _| {
+                    meta.change.norm_sq_beyond = longest;
+                    Ok(())
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether rows were added that are much longer than the inner space has room for, to an index
+    /// small enough to be rebuilt. Searches find them too late until [`Change::train`].
+    pub fn wants_training_for_length(&self) -> bool {
+        let meta = self.graph.meta();
+        let is_small = (1..TRAINED_ENOUGH * GROWTH).contains(&meta.rows);
+        is_small && meta.change.norm_sq_beyond > TOO_LONG * meta.norm_sq_max
+    }
+
+    /// Trains the model again, with the rows that the index has, and rebuilds the index.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`] if `progress` says so; whatever the host reports. The change must
+    /// then be dropped.
+    pub fn train(&mut self, progress: OnProgress<'_>) -> Result<(), Error> {
+        self.train_with(&[], &[], &mut AddReport::default(), progress)
+    }
+
+    /// Rebuilds the index with the given rows in it.
+    pub(super) fn train_with(
+        &mut self,
+        ids: &[u64],
+        vectors: &[f32],
+        report: &mut AddReport,
+        progress: OnProgress<'_>,
+    ) -> Result<(), Error> {
+        let dim = self.graph.meta().dim;
+        // If an id repeats, its last row is used.
+        let last: HashMap<u64, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
+        let mut source = Rows { dim, ids: Vec::new(), components: Vec::new() };
+        let (replaced, recoded_error) = self.read_rows(&mut source, &last)?;
+        for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
+            if last[id] == i {
+                source.ids.push(*id);
+                source.components.extend_from_slice(row);
+            }
+        }
+        report.replaced = replaced;
+        report.added = last.len() as u64 - replaced;
+        let too_long = self.graph.meta().centroids > 0 && self.longest_beyond(vectors).is_some();
+        let room = if too_long { NORM_ROOM } else { 1.0 };
+        let steps = self.graph.steps_mut();
+        let is_hosted = steps.is_hosted();
+        let (metric, seed, row_ids) = (steps.meta().metric, steps.meta().seed, steps.meta().row_ids);
+        // A host that owns the rows may be a process with one thread.
+        let threads = usize::from(is_hosted);
+        let options = BuildOptions { metric, memory_bytes: u64::MAX, threads, seed, row_ids, calibrate: false };
+        let first = PageId(steps.page_count());
+        if is_hosted {
+            steps.step_meta(&[], &mut |meta, _| {
+                meta.change.unfinished = first.0;
+                Ok(())
+            })?;
+        }
+        let built = build::build_from(&mut source, &options, room, first, steps, progress)?;
+        let commit = steps.commit_number();
+        steps.step_meta(&[], &mut |meta, _| {
+            replace(meta, &built);
+            meta.change.retired_end = first.0;
+            meta.change.retired_at = commit;
+            meta.change.recoded_error = recoded_error;
+            Ok(())
+        })?;
+        self.graph.reload()
+    }
+
+    /// Reads every live row that `replacing` does not name into `rows`. Returns how many it names,
+    /// and the largest error of the vectors that were read.
+    fn read_rows(&self, rows: &mut Rows, replacing: &HashMap<u64, usize>) -> Result<(u64, f32), Error> {
+        let steps = self.graph.steps();
+        let mut replaced = 0;
+        let mut nodes = if steps.is_hosted() { steps.host_rows(self.pending.map())? } else { Vec::new() };
+        let mut reader = steps.reader();
+        let change = &steps.meta().change;
+        if change.id_root > 0 {
+            id_map::scan(&mut reader, steps.page_count(), PageId(change.id_root), |_, id, node| {
+                match replacing.contains_key(&id) {
+                    true => replaced += 1,
+                    false => nodes.push((id, node)),
+                }
+                Ok(())
+            })?;
+        }
+        // In an order that does not depend on their order in the map.
+        nodes.sort_unstable();
+        let space = &self.graph.model().space;
+        let mean_sq = pagehop_kernels::dot_f32(&space.mean, &space.mean);
+        let (mut point, mut error) = (Vec::new(), 0.0f32);
+        for (id, node) in nodes {
+            with_node(&steps.layout(), &reader, node, |found, header| {
+                found.decode(header, &mut point);
+                error = error.max(restored_error(header.step, header.norm_sq, mean_sq, point.len()));
+            })?;
+            reader.release();
+            rows.ids.push(id);
+            rows.components.extend_from_slice(space.restore(&mut point));
+        }
+        Ok((replaced, change.recoded_error + error))
+    }
+}
+
+/// Makes `meta` that of the graph that was `built`, and keeps what outlives training.
+fn replace(meta: &mut Meta, built: &Meta) {
+    let (before, rows, page_count) = (meta.change.clone(), meta.rows, meta.page_count);
+    // Changes are counted from 0 again. The number of changes since a measurement stays the same.
+    let counted = before.added_rows.wrapping_add(before.deleted_rows);
+    let calibration = meta.calibration.take().map(|known| known.restart_counts(counted));
+    let mut audit = meta.audit;
+    audit.iter_mut().for_each(|known| known.changes = known.changes.wrapping_sub(counted));
+    *meta = Meta { calibration, audit, page_count, ..built.clone() };
+    if meta.row_ids == crate::RowIds::Mapped {
+        // `finish` counts the new rows.
+        meta.rows = rows;
+    }
+    meta.change.commit = before.commit;
+    meta.change.mark = before.mark;
+}

@@ -1,0 +1,143 @@
+//! Free slots: which page a new node goes to.
+//!
+//! A node goes to a page of nodes near it if one has a free slot, to any page if many slots are
+//! free, and to a new page otherwise. Pages with free slots form a list; a page that was filled
+//! leaves it once it is the first.
+
+use super::encode::{Encoded, Target};
+use super::steps::Steps;
+use crate::Error;
+use crate::ids::NodeId;
+use crate::page::kind::{self, PageKind};
+use crate::page::layout::FreeLink;
+use crate::page::meta::Meta;
+use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeMut};
+use crate::page::{PageId, PagesMut, Reader};
+
+/// Nearest nodes whose pages are tried for a new node when few slots are free.
+const NEAREST_TRIED: usize = 4;
+/// Rows per free slot. While fewer slots than `rows / ROWS_PER_FREE_SLOT` are free, or will be
+/// after vacuum, a node that finds no free slot near it gets a new page: page neighbors are worth
+/// that much space.
+const ROWS_PER_FREE_SLOT: u64 = 8;
+
+/// A node to be written.
+pub(super) struct NewNode<'a> {
+    pub(super) row_id: u64,
+    pub(super) encoded: &'a Encoded,
+    /// Its neighbors.
+    pub(super) targets: &'a [Target],
+    /// Whether it is a duplicate of a node that was there first.
+    pub(super) is_duplicate: bool,
+}
+
+/// Number of nearest nodes, at most `most`, whose pages are tried for a new node. It grows with the
+/// share of free slots.
+pub(super) fn nodes_tried(meta: &Meta, most: usize) -> usize {
+    let free = spare_slots(meta) * ROWS_PER_FREE_SLOT;
+    let more = (most - NEAREST_TRIED) as u64 * free.min(meta.rows) / meta.rows.max(1);
+    NEAREST_TRIED + more as usize
+}
+
+/// Slots that are free, and those that vacuum will free.
+fn spare_slots(meta: &Meta) -> u64 {
+    u64::from(meta.change.free_slots).saturating_add(meta.change.dead_rows.min(meta.rows))
+}
+
+impl<W: PagesMut> Steps<'_, W> {
+    /// Writes a node to a free slot: on the page of one of `near` if one of these has a free slot.
+    /// Returns the node and its generation.
+    pub(super) fn place(&mut self, new: &NewNode<'_>, near: &[NodeId]) -> Result<(NodeId, u8), Error> {
+        let layout = self.layout();
+        let old = self.page_with_slot(near)?;
+        let is_new = old.is_none();
+        let page = old.map_or_else(|| self.new_page(), Ok)?;
+        let hosted = self.is_hosted();
+        let added = if hosted { 0 } else { self.commit_number() };
+        let mut placed = None;
+        self.step_meta(&[page], &mut |meta, bodies| {
+            let body = &mut *bodies[0];
+            if is_new {
+                kind::clear(body, PageKind::Node);
+                if layout.nodes_per_page > 1 {
+                    meta.change.list_free(page, body, layout.nodes_per_page);
+                }
+            }
+            let slot = layout.free_slot(body).ok_or_else(|| Error::corrupt(page, "its free slot is taken"))?;
+            if layout.nodes_per_page > 1 || !is_new {
+                meta.change.take_free_slot()?;
+            }
+            let mut node = NodeMut::new(&layout, body, slot);
+            let generation = node.as_ref().header().generation;
+            write(&mut node, new, NodeHeader { generation, added, ..NodeHeader::default() });
+            meta.change.equal_rows = meta.change.equal_rows.wrapping_add(new.is_duplicate.into());
+            placed = Some((layout.node_id(page, slot), generation));
+            if hosted {
+                meta.rows += 1;
+                meta.change.added_rows = meta.change.added_rows.wrapping_add(1);
+            }
+            Ok(())
+        })?;
+        Ok(placed.expect("the step ran"))
+    }
+
+    fn page_with_slot(&mut self, near: &[NodeId]) -> Result<Option<PageId>, Error> {
+        let layout = self.layout();
+        if self.meta().change.free_slots > 0 {
+            let reader = self.reader();
+            for node in near {
+                let page = layout.place(*node).0;
+                if layout.free_slot(&reader.finish(page)?).is_some() {
+                    return Ok(Some(page));
+                }
+            }
+        }
+        if spare_slots(self.meta()) * ROWS_PER_FREE_SLOT > self.meta().rows {
+            return self.first_free();
+        }
+        Ok(None)
+    }
+
+    fn new_page(&mut self) -> Result<PageId, Error> {
+        let page = self.allocate(1)?;
+        if u64::from(page.0 + 1) * self.layout().nodes_per_page as u64 > u64::from(u32::MAX) {
+            return Err(Error::full("the index has as many nodes as ids can name"));
+        }
+        Ok(page)
+    }
+
+    /// The first page of the list that has a free slot. Full pages before it leave the list.
+    fn first_free(&mut self) -> Result<Option<PageId>, Error> {
+        let layout = self.layout();
+        while self.meta().change.free_head != 0 {
+            let page = PageId(self.meta().change.free_head);
+            if layout.free_slot(&self.reader().finish(page)?).is_some() {
+                return Ok(Some(page));
+            }
+            self.step_meta(&[page], &mut |meta, bodies| {
+                let link = FreeLink::read(bodies[0]);
+                if !link.listed || layout.free_slot(bodies[0]).is_some() {
+                    return Err(Error::corrupt(page, "the list of free slots names it, but it is not marked"));
+                }
+                meta.change.free_head = link.next;
+                FreeLink::default().write(bodies[0]);
+                Ok(())
+            })?;
+        }
+        Ok(None)
+    }
+}
+
+fn write(node: &mut NodeMut<'_>, new: &NewNode<'_>, stamp: NodeHeader) {
+    node.set_header(&NodeHeader {
+        row_id: new.row_id,
+        norm_sq: new.encoded.own.norm_sq,
+        step: new.encoded.own.step,
+        flags: FLAGS_LIVE,
+        degree: new.targets.len() as u8,
+        centroid: new.encoded.centroid,
+        ..stamp
+    });
+    node.set_own(&new.encoded.hi, &new.encoded.lo);
+    new.targets.iter().enumerate().for_each(|(at, target)| node.set_edge(at, &target.edge(false)));
+}

@@ -1,0 +1,116 @@
+//! The pages of a transaction, changed one step at a time.
+//!
+//! A step changes at most four pages as one, and leaves an index that `check` accepts. It decides
+//! on what its pages hold when it runs. The meta page is kept decoded here, as of the last step
+//! that changed it.
+
+use crate::ids::NodeId;
+use crate::page::layout::NodeLayout;
+use crate::page::meta::Meta;
+use crate::page::node::{NodeHeader, NodeMut, NodeRef, with_node};
+use crate::page::{self, ChangeStep, PageId, PagesMut};
+use crate::{Error, RowIds};
+
+/// Changes the decoded meta page and the bodies of the step's other pages.
+pub(super) type ChangeWithMeta<'a> = &'a mut dyn FnMut(&mut Meta, &mut [&mut [u8]]) -> Result<(), Error>;
+
+/// The pages of a transaction and its meta page.
+pub(super) struct Steps<'w, W: PagesMut> {
+    pages: &'w mut W,
+    meta: Meta,
+}
+
+impl<'w, W: PagesMut> Steps<'w, W> {
+    pub(super) fn new(pages: &'w mut W, meta: Meta) -> Self {
+        Self { pages, meta }
+    }
+
+    /// The meta page as of the last step.
+    pub(super) fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    pub(super) fn layout(&self) -> NodeLayout {
+        self.meta.layout
+    }
+
+    /// Whether the host decides which rows are visible.
+    pub(super) fn is_hosted(&self) -> bool {
+        self.meta.row_ids == RowIds::HostOwned
+    }
+
+    pub(super) fn reader(&self) -> W::Reader<'_> {
+        self.pages.reader()
+    }
+
+    /// The host's pages, for a structure that makes steps of its own without the meta page.
+    pub(super) fn pages_mut(&mut self) -> &mut W {
+        self.pages
+    }
+
+    pub(super) fn page_count(&self) -> u32 {
+        self.pages.page_count()
+    }
+
+    pub(super) fn commit_number(&self) -> u64 {
+        self.pages.commit_number()
+    }
+
+    pub(super) fn oldest_snapshot(&self) -> u64 {
+        self.pages.oldest_snapshot()
+    }
+
+    /// Adds pages of zeros at the end; returns the first of them.
+    pub(super) fn allocate(&mut self, count: u32) -> Result<PageId, Error> {
+        self.pages.allocate(count)
+    }
+
+    /// Passes one node to `look`.
+    pub(super) fn look<T>(
+        &self,
+        node: NodeId,
+        look: impl FnOnce(&NodeRef<'_>, &NodeHeader) -> T,
+    ) -> Result<T, Error> {
+        with_node(&self.meta.layout, &self.pages.reader(), node, look)
+    }
+
+    /// A step over `pages`, which must not include the meta page.
+    pub(super) fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {
+        page::step(self.pages, pages, change)
+    }
+
+    /// A step over the page of one node.
+    pub(super) fn change_node(
+        &mut self,
+        node: NodeId,
+        mut change: impl FnMut(&mut NodeMut<'_>),
+    ) -> Result<(), Error> {
+        let layout = self.meta.layout;
+        let (page, slot) = layout.place(node);
+        self.pages.step(&[page], &mut |bodies| {
+            change(&mut NodeMut::new(&layout, bodies[0], slot));
+            Ok(())
+        })
+    }
+
+    /// A step over `pages` and the meta page, which `change` gets decoded.
+    pub(super) fn step_meta(&mut self, pages: &[PageId], change: ChangeWithMeta<'_>) -> Result<(), Error> {
+        let mut all = pages.to_vec();
+        all.push(PageId(0));
+        let page_count = self.pages.page_count();
+        let mut newest = None;
+        page::step(self.pages, &all, &mut |bodies| {
+            let (meta_body, others) = bodies.split_last_mut().expect("the meta page is in the step");
+            let mut meta = Meta::decode(meta_body)?;
+            meta.page_count = page_count;
+            change(&mut meta, others)?;
+            // Readers compare this number to learn whether the meta page that they know is current.
+            meta.change.commit += u64::from(meta.row_ids == RowIds::HostOwned);
+            meta.write(meta_body);
+            newest = Some(meta);
+            Ok(())
+        })?;
+        self.meta = newest.expect("the step ran");
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! Frees the pages of graphs that are no longer used: replaced by training, or never finished.
+
+use super::steps::Steps;
+use crate::Error;
+use crate::page::kind::{self, PageKind, kind};
+use crate::page::node::NodeMut;
+use crate::page::{PageId, PagesMut};
+
+/// Pages of a retired graph that one transaction frees.
+const SWEPT_PAGES: usize = 1024;
+
+impl<W: PagesMut> Steps<'_, W> {
+    /// Frees pages of a retired graph, once no reader can use it: at most [`SWEPT_PAGES`] in each
+    /// transaction, from the last to the first. The meta page has the progress.
+    pub(super) fn sweep_retired(&mut self) -> Result<(), Error> {
+        let change = &self.meta().change;
+        if change.retired_end == 0 || change.retired_at > self.oldest_snapshot() {
+            return Ok(());
+        }
+        let layout = self.layout();
+        for _ in 0..SWEPT_PAGES {
+            if self.meta().change.retired_end == 0 {
+                break;
+            }
+            let page = PageId(self.meta().change.retired_end - 1);
+            if page.0 == 0 {
+                return self.step_meta(&[], &mut |meta, _| {
+                    meta.change.retired_end = 0;
+                    Ok(())
+                });
+            }
+            self.step_meta(&[page], &mut |meta, bodies| {
+                let body = &mut *bodies[0];
+                if kind(body) == Some(PageKind::Node) {
+                    (0..layout.nodes_per_page).for_each(|slot| NodeMut::new(&layout, body, slot).free());
+                } else {
+                    kind::clear(body, PageKind::Node);
+                }
+                meta.change.list_free(page, body, layout.nodes_per_page);
+                meta.change.retired_end = page.0;
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Frees the pages of a graph whose build did not finish. No reader has used them.
+    pub(super) fn sweep_unfinished(&mut self) -> Result<(), Error> {
+        let slots = self.layout().nodes_per_page;
+        while self.meta().change.unfinished != 0 {
+            let page = PageId(self.meta().change.unfinished);
+            if page.0 >= self.page_count() {
+                return self.step_meta(&[], &mut |meta, _| {
+                    meta.change.unfinished = 0;
+                    Ok(())
+                });
+            }
+            self.step_meta(&[page], &mut |meta, bodies| {
+                kind::clear(bodies[0], PageKind::Node);
+                meta.change.list_free(page, bodies[0], slots);
+                meta.change.unfinished = page.0 + 1;
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}

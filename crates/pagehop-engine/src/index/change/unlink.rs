@@ -1,0 +1,185 @@
+//! Takes a dead node out of the edges that lead to it.
+//!
+//! The in-neighbors of a dead node are near it, so a walk to it finds nearly all of them. The edges
+//! of each are chosen again, among those it has and edges to replacements, the live neighbors of
+//! the dead node: the in-place repair of IP-DiskANN (Xu et al. 2025). Edges that the walk misses
+//! stay. Their generation tells them from edges to the next row of the slot; they cost a search a
+//! hop now and then, and go when their node's edges are next chosen.
+
+use super::edges::{EdgeCount, Extras, Gone, Revision};
+use super::explorer::Extent;
+use super::graph::Graph;
+use crate::Error;
+use crate::ids::NodeId;
+use crate::page::node::{FLAGS_FREE, FLAGS_LIVE, Link, with_node};
+use crate::page::{PagesMut, Reader};
+
+/// Candidates of the walk to a dead node, and the most where nearly all candidates are dead.
+const REPAIR_LIST: usize = 64;
+const REPAIR_LIST_MAX: usize = 4 * REPAIR_LIST;
+/// A node with fewer edges to live nodes gets edges to others, however far they are.
+const EDGES_MIN: usize = 4;
+/// Replacements, nearest first, that are offered to each in-neighbor of a dead node.
+const REPLACEMENTS: usize = 12;
+
+impl<W: PagesMut> Graph<'_, W> {
+    /// Chooses the edges of every in-neighbor that is found again, and gives the node's dependents
+    /// other anchor parents. The node keeps its own edges, because a search may be about to follow
+    /// them. Returns the number of in-neighbors.
+    pub(super) fn unlink(&mut self, node: NodeId, generation: u8) -> Result<u64, Error> {
+        let (_, point) = self.point_of(node)?;
+        self.walk(&point, Extent { list_max: REPAIR_LIST_MAX, ..Extent::of(REPAIR_LIST) })?;
+        let (replacements, dependents) = (self.replacements(node)?, self.dependents_of(node)?);
+        let (in_neighbors, parent) = self.in_neighbors(node, generation, &replacements)?;
+        let repaired = in_neighbors.len() as u64;
+        let mut poor = Vec::new();
+        for neighbor in in_neighbors {
+            let edges = self.revise_without(neighbor, node, &replacements)?;
+            poor.extend(self.has_few(edges).then_some(neighbor));
+        }
+        let entry = self.replace_entries(node)?;
+        // The anchor parent may itself be below the node that became the entry point.
+        self.anchor_again(&dependents, entry.or(parent), node)?;
+        poor.extend(self.with_few(&dependents)?);
+        poor.into_iter().try_for_each(|node| self.look_around(node))?;
+        Ok(repaired)
+    }
+
+    /// Whether a node has too few edges to live nodes.
+    fn has_few(&self, edges: EdgeCount) -> bool {
+        let room = self.meta().layout.degree.saturating_sub(edges.dead_anchors);
+        let others = self.meta().rows.saturating_sub(1);
+        edges.live < EDGES_MIN.min(room).min(others.try_into().unwrap_or(EDGES_MIN))
+    }
+
+    /// Those of `dependents` with too few edges to live nodes. Where most nodes die, walks miss
+    /// many nodes that lose edges.
+    fn with_few(&self, dependents: &[NodeId]) -> Result<Vec<NodeId>, Error> {
+        let mut poor = Vec::new();
+        if self.meta().change.dead_rows < self.meta().rows {
+            return Ok(poor);
+        }
+        let layout = self.steps().layout();
+        for node in dependents {
+            let mut reader = self.steps().reader();
+            let links: Vec<Link> = with_node(&layout, &reader, *node, |found, header| {
+                found.links().filter(|_| header.flags == FLAGS_LIVE).collect()
+            })?;
+            let mut edges = EdgeCount::default();
+            for link in &links {
+                let is_live = with_node(&layout, &reader, link.node, |_, header| {
+                    header.flags == FLAGS_LIVE && header.generation == link.generation
+                })?;
+                reader.release();
+                edges.add(is_live, link.anchor);
+            }
+            poor.extend((!links.is_empty() && self.has_few(edges)).then_some(*node));
+        }
+        Ok(poor)
+    }
+
+    /// Walks from a node until enough live nodes are visited, and gives it edges to these alone. It
+    /// loses no more edges to dead nodes then, so this happens to it once, whatever it costs.
+    fn look_around(&mut self, node: NodeId) -> Result<(), Error> {
+        let (_, point) = self.point_of(node)?;
+        self.walk(&point, Extent { everywhere: true, ..Extent::of(REPAIR_LIST) })?;
+        let visited = self.near().nearest().filter(|id| *id != node);
+        let visited: Vec<NodeId> = visited.take(REPAIR_LIST).collect();
+        let revision = Revision { extras: Extras::Some(&visited), anchor: None, gone: Gone::AllDead };
+        self.revise(node, &revision)?;
+        Ok(())
+    }
+
+    /// Live neighbors of a dead node, in the order of the walk to it; where there are few, the
+    /// nearest live nodes.
+    fn replacements(&self, node: NodeId) -> Result<Vec<NodeId>, Error> {
+        let (layout, mut reader) = (self.steps().layout(), self.steps().reader());
+        let links: Vec<Link> = with_node(&layout, &reader, node, |found, _| found.links().collect())?;
+        let mut replacements = Vec::with_capacity(links.len());
+        for link in links {
+            let flags = with_node(&layout, &reader, link.node, |_, header| {
+                if header.generation == link.generation { header.flags } else { FLAGS_FREE }
+            })?;
+            reader.release();
+            replacements.extend((flags == FLAGS_LIVE).then_some(link.node));
+        }
+        let rank = |id: &NodeId| self.near().nearest().position(|near| near == *id).unwrap_or(usize::MAX);
+        replacements.sort_by_cached_key(rank);
+        for id in self.near().nearest().filter(|id| *id != node).take(REPLACEMENTS) {
+            if replacements.len() < REPLACEMENTS && !replacements.contains(&id) {
+                replacements.push(id);
+            }
+        }
+        Ok(replacements)
+    }
+
+    /// Live nodes with an edge to `node`, among those that the walk visited and those that `node`
+    /// leads to; and the anchor parent of `node`, live or dead.
+    fn in_neighbors(
+        &self,
+        node: NodeId,
+        generation: u8,
+        replacements: &[NodeId],
+    ) -> Result<(Vec<NodeId>, Option<NodeId>), Error> {
+        let led_to = self.look(node, |found, _| found.links().collect::<Vec<_>>())?;
+        let visited = self.visited().iter().chain(replacements).copied();
+        let candidates = visited.chain(led_to.iter().map(|link| link.node)).filter(|id| *id != node);
+        let mut candidates: Vec<NodeId> = candidates.collect();
+        candidates.sort_unstable();
+        candidates.dedup();
+        let (layout, mut reader) = (self.steps().layout(), self.steps().reader());
+        let (mut live, mut parent) = (Vec::new(), None);
+        for candidate in candidates {
+            let link = with_node(&layout, &reader, candidate, |other, header| {
+                let link = other.links().find(|l| l.node == node && l.generation == generation);
+                link.filter(|_| header.flags != FLAGS_FREE).map(|link| (header.flags == FLAGS_LIVE, link.anchor))
+            })?;
+            reader.release();
+            if let Some((is_live, anchor)) = link {
+                live.extend(is_live.then_some(candidate));
+                parent = parent.or(anchor.then_some(candidate));
+            }
+        }
+        Ok((live, parent))
+    }
+
+    /// Replaces a dead node where it is an entry point: by the nearest live node, or by any. If no
+    /// row is left, the slot may be reused all the same: a search skips an entry point without a
+    /// node.
+    fn replace_entries(&mut self, node: NodeId) -> Result<Option<NodeId>, Error> {
+        if self.entries().iter().all(|entry| entry.node != node) {
+            return Ok(None);
+        }
+        let nearest = self.near().nearest().next();
+        let replacement = match nearest {
+            Some(nearest) => Some(nearest),
+            None => self.live_entry()?.map_or_else(|| self.steps().any_row(), |entry| Ok(Some(entry)))?,
+        };
+        let Some(replacement) = replacement else { return Ok(None) };
+        for centroid in 0..self.entries().len() {
+            if self.entries()[centroid].node == node {
+                let (header, point) = self.point_of(replacement)?;
+                self.set_entry(centroid, replacement, &point, header.norm_sq)?;
+            }
+        }
+        Ok(Some(replacement))
+    }
+
+    /// An entry point that is live, if there is one.
+    fn live_entry(&self) -> Result<Option<NodeId>, Error> {
+        for entry in self.entries() {
+            if self.look(entry.node, |_, header| header.flags == FLAGS_LIVE)? {
+                return Ok(Some(entry.node));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Chooses the edges of `node` again, with some of `replacements` in place of the edge to
+    /// `gone`.
+    fn revise_without(&mut self, node: NodeId, gone: NodeId, replacements: &[NodeId]) -> Result<EdgeCount, Error> {
+        let extras: Vec<NodeId> =
+            replacements.iter().copied().filter(|other| *other != node).take(REPLACEMENTS).collect();
+        self.revise(node, &Revision { extras: Extras::Some(&extras), anchor: None, gone: Gone::One(gone) })
+    }
+}

@@ -1,0 +1,47 @@
+//! An open index: the host's pages, and the newest state that was read of them.
+//!
+//! Its operations are with what they do: in the files of `search/`, `change/` and `recall/`, and in
+//! `check.rs` and `info.rs`.
+
+use crate::Error;
+use crate::index::state::{Newest, State};
+use crate::page::{PageId, Pages};
+
+/// An open index.
+pub struct Index<P: Pages> {
+    pages: P,
+    newest: Newest,
+}
+
+impl<P: Pages> Index<P> {
+    /// Reads the meta page and the model.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Format`] if this is not an index, or one of another version; [`Error::Corrupt`] if
+    /// pages contradict each other; any error of the host.
+    pub fn open(pages: P) -> Result<Self, Error> {
+        let state = State::read(&mut pages.reader(), None)?;
+        let (expected, exist) = (state.meta.page_count, pages.page_count());
+        if expected > exist {
+            let what = format!("the index has {expected} pages, {exist} exist: it is truncated");
+            return Err(Error::corrupt(PageId(0), what));
+        }
+        Ok(Self { pages, newest: Newest::new(state) })
+    }
+
+    /// The host's pages.
+    pub fn pages(&self) -> &P {
+        &self.pages
+    }
+
+    /// Returns the host's pages, so that the host can close them.
+    pub fn into_pages(self) -> P {
+        self.pages
+    }
+
+    /// The newest state that was read.
+    pub(crate) fn newest(&self) -> &Newest {
+        &self.newest
+    }
+}

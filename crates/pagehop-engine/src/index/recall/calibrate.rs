@@ -1,0 +1,128 @@
+//! Calibration: measures which settings reach which recall.
+//!
+//! ```text
+//! choose   up to 2,000 vectors of the data as queries
+//! scan     every row, for the exact nearest rows of up to 256 of them
+//! search   for all of them, and derive what shorter lists and less slack would have found, and
+//!          in how many hops (effort.rs)
+//! store    for each recall, the list and slack that reach it in the fewest hops
+//! ```
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::calibration::{CALIBRATED_ROWS_MIN, Calibration, KS};
+use crate::index::open::Index;
+use crate::index::recall::effort::{self, Effort};
+use crate::index::recall::samples::{self, SAMPLES_MIN};
+use crate::index::search::exact::{self, Bounds, Sample, scan};
+use crate::index::search::walk::EVIDENCE_ROWS;
+use crate::page::{Pages, Reader};
+use crate::{Error, OnProgress, Progress, threads};
+
+/// Fewest queries of a user that can calibrate an index.
+pub const CALIBRATION_QUERIES_MIN: usize = 50;
+/// Largest number of samples with exact answers.
+const SAMPLES_MAX: usize = 256;
+/// Largest number of samples judged by self-agreement, without exact answers.
+const MORE_SAMPLES_MAX: usize = 1744;
+/// At most one such sample per this many rows.
+const ROWS_PER_MORE: u64 = 16;
+/// At most one sample with an exact answer per this many rows.
+const ROWS_PER_SAMPLE: u64 = 4;
+/// For k above this, only `count * NEIGHBORS_FEW / k` samples are used, because each sample gives k
+/// observations.
+const NEIGHBORS_FEW: usize = 25;
+/// Rows that an index must have, per neighbor, to be calibrated for a `k`.
+const ROWS_PER_NEIGHBOR: u64 = 10;
+/// Share of the samples that are nearer to their neighbors than a query that counts as far.
+const NEAR_SHARE: f32 = 0.99;
+
+impl<P: Pages> Index<P> {
+    /// Measures which settings reach which recall. The queries are `queries`, the user's vectors
+    /// one after another, or vectors of the data if `queries` is empty. Changes nothing:
+    /// [`Change::set_calibration`] stores the result. `None` if the index has fewer than
+    /// [`CALIBRATED_ROWS_MIN`] rows.
+    ///
+    /// Reads every page once per thread; `threads` of 0 means one per core. Takes about a tenth of
+    /// the time of a build on one thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] for 1 to [`CALIBRATION_QUERIES_MIN`] - 1 queries; the errors of
+    /// [`Index::search`] for an invalid query; [`Error::Interrupted`] if `progress` breaks; any
+    /// error of the host.
+    pub fn calibrate(
+        &self,
+        queries: &[f32],
+        threads: usize,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<Calibration>, Error> {
+        let mut reader = self.pages().reader();
+        let state = self.newest().renew(&mut reader)?;
+        let (rows, change) = (state.meta.rows, &state.meta.change);
+        let some = SAMPLES_MAX.min((rows / ROWS_PER_SAMPLE) as usize);
+        let more = MORE_SAMPLES_MAX.min((rows / ROWS_PER_MORE) as usize);
+        let mut samples = match queries {
+            [] => samples::choose(&state, &mut reader, some + more, EVIDENCE_ROWS, change.commit)?,
+            _ => exact::given(state.meta.dim, queries, EVIDENCE_ROWS)?,
+        };
+        // The first samples are spread over the data like all of them.
+        let more = samples.split_off(if queries.is_empty() { some.min(samples.len()) } else { samples.len() });
+        reader.pause();
+        if !queries.is_empty() && samples.len() < CALIBRATION_QUERIES_MIN {
+            let count = samples.len();
+            let what = format!("there are {count} queries, a calibration takes {CALIBRATION_QUERIES_MIN} at least");
+            return Err(Error::argument(what));
+        }
+        if rows < CALIBRATED_ROWS_MIN || samples.is_empty() {
+            return Ok(None);
+        }
+        let ks: Vec<usize> = KS.into_iter().filter(|k| *k as u64 * ROWS_PER_NEIGHBOR <= rows).collect();
+        // `k` = 1 and `k` = 10 use the same search, so they are measured together.
+        let groups: Vec<&[usize]> = ks.chunk_by(|_, k| *k <= EVIDENCE_ROWS).collect();
+        let some = |ks: &[usize]| some_of(samples.len(), ks[ks.len() - 1]);
+        let shares: Vec<Range<usize>> = groups.iter().map(|ks| some(ks)).collect();
+        for (share, ks) in shares.iter().zip(&groups) {
+            samples[share.clone()].iter_mut().for_each(|sample| sample.k = ks[ks.len() - 1]);
+        }
+        scan(&state, self.pages(), &mut samples, Bounds::Likely, threads, progress)?;
+        let effort = Effort { state: &state, pages: self.pages(), threads: threads::available(threads) };
+        let mut entries = Vec::new();
+        for (at, (share, ks)) in shares.into_iter().zip(&groups).enumerate() {
+            let (done, total) = (at * effort::STAGES, groups.len() * effort::STAGES);
+            let more = if at == 0 { &more[..] } else { &[] };
+            entries.extend(effort.measure(&samples[share], more, ks, &mut |stage| {
+                progress(Progress { phase: "search", done: (done + stage) as u64, total: total as u64 })
+            })?);
+        }
+        let changes = change.added_rows.wrapping_add(change.deleted_rows);
+        let (samples, far) = (samples.len() as u32, far(&samples));
+        Ok(Some(Calibration { rows, changes, samples, by_queries: !queries.is_empty(), far, entries }))
+    }
+
+    /// The body of the meta page with this calibration, for a host that finishes a build with it.
+    ///
+    /// # Errors
+    ///
+    /// Any error of the host.
+    pub fn calibrated_meta_page(&self, calibration: Calibration) -> Result<Vec<u8>, Error> {
+        let mut meta = self.newest().renew(&mut self.pages().reader())?.meta.clone();
+        meta.calibration = Some(Arc::new(calibration));
+        Ok(meta.encode())
+    }
+}
+
+/// The samples, of `count`, that calibrate an index for `k` neighbors.
+fn some_of(count: usize, k: usize) -> Range<usize> {
+    0..(count * NEIGHBORS_FEW / k).clamp(count.min(SAMPLES_MIN), count)
+}
+
+/// Squared distance to the tenth row that only one sample in a hundred exceeds.
+fn far(samples: &[Sample]) -> f32 {
+    let tenth = |sample: &Sample| sample.nearest.get(EVIDENCE_ROWS - 1).map(|(distance, _)| *distance);
+    let mut distances: Vec<f32> = samples.iter().filter_map(tenth).collect();
+    distances.sort_unstable_by(f32::total_cmp);
+    let at = (distances.len() as f32 * NEAR_SHARE) as usize;
+    distances.get(at).or(distances.last()).copied().unwrap_or(f32::INFINITY)
+}

@@ -1,0 +1,82 @@
+//! Queries whose answers are known: vectors of the index itself, or a user's. `search/exact.rs`
+//! finds their nearest rows.
+//!
+//! A vector of the data would find itself. So its own node is left out, both of the truth and of
+//! the searches that are compared with it.
+
+use std::collections::HashSet;
+
+use crate::Error;
+use crate::index::search::exact::Sample;
+use crate::index::state::State;
+use crate::page::kind::{PageKind, kind};
+use crate::page::node::{FLAGS_LIVE, NodeRef};
+use crate::page::{PageId, Reader};
+use crate::random::Random;
+
+/// Fewest samples of a measurement, if the index has that many.
+pub(crate) const SAMPLES_MIN: usize = 12;
+/// The random stream that chooses samples.
+const PURPOSE: u64 = 11;
+/// Slots tried per sample. Most slots are empty in an index from which many rows were deleted.
+const LOOKS: usize = 64;
+
+/// Chooses up to `count` live rows at random, for searches of the `k` nearest other rows. The
+/// result depends only on the pages and `seed`.
+pub(crate) fn choose<R: Reader>(
+    state: &State,
+    reader: &mut R,
+    count: usize,
+    k: usize,
+    seed: u64,
+) -> Result<Vec<Sample>, Error> {
+    let (meta, layout) = (&state.meta, &state.meta.layout);
+    let pages = state.node_pages();
+    let slots = u64::from(pages.end.saturating_sub(pages.start)) * layout.nodes_per_page as u64;
+    // There is no more to choose from, and `count` may be a user's.
+    let count = count.min(slots as usize);
+    let mut random = Random::new(meta.seed ^ seed, PURPOSE);
+    let (mut samples, mut looked, mut point) = (Vec::new(), HashSet::new(), Vec::new());
+    // Near rows are near each other in the file. So the file is divided into `count` stretches, and
+    // each gives one sample, or more if others have none: this spreads samples over the data.
+    // Stretches are taken in bit-reversed order, so that the first samples are spread like all of
+    // them.
+    let mut stretches: Vec<u64> = (0..count as u64).collect();
+    stretches.sort_unstable_by_key(|stretch| stretch.reverse_bits());
+    let looks = count.saturating_mul(LOOKS).min(4 * slots as usize);
+    for stretch in stretches.iter().cycle().take(looks) {
+        if samples.len() == count {
+            break;
+        }
+        let [start, end] = [*stretch, stretch + 1].map(|at| at * slots / count as u64);
+        let slot = start + random.below((end - start).max(1));
+        if !looked.insert(slot) {
+            continue;
+        }
+        let page = PageId(pages.start + (slot / layout.nodes_per_page as u64) as u32);
+        let slot = (slot % layout.nodes_per_page as u64) as usize;
+        let body = reader.finish(page)?;
+        if kind(&body) == Some(PageKind::Node) {
+            let node = NodeRef::new(layout, &body, slot);
+            let header = node.header();
+            if header.flags == FLAGS_LIVE && header.rows(meta.row_ids, state.snapshot).next().is_some() {
+                node.decode(&header, &mut point);
+                let query = state.model.space.restore(&mut point).to_vec();
+                samples.push(Sample { query, node: Some(layout.node_id(page, slot)), k, nearest: Vec::new() });
+            }
+        }
+        drop(body);
+        reader.release();
+    }
+    Ok(samples)
+}
+
+/// The mean of `shares`, and half the width of its 95% confidence interval. The interval is that of
+/// a normal distribution, or by the rule of three if no sample missed anything.
+pub(crate) fn mean(shares: &[f32]) -> (f32, f32) {
+    let n = shares.len().max(1) as f32;
+    let mean = shares.iter().sum::<f32>() / n;
+    let variance = shares.iter().map(|share| (share - mean).powi(2)).sum::<f32>() / (n - 1.0).max(1.0);
+    let half = 1.96 * (variance / n).sqrt();
+    (mean, if half > 0.0 { half } else { (3.0 / n).min(1.0) })
+}

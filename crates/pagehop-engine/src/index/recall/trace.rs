@@ -1,0 +1,94 @@
+//! Records a search step by step, and derives what searches that end earlier would have found.
+//!
+//! Candidates are expanded in order of their estimates. List length and slack do not change this
+//! order; they only decide where the search ends: at the first candidate that is not among the best
+//! `search_list` of all candidates seen, or at the first that is too far. So one search with a long
+//! list and much slack gives the results of all searches with less. One detail differs: entry
+//! points of other clusters are only tried at the end of the longest search. A search that ends
+//! earlier tries them too, so it finds at least what is derived here.
+
+use crate::ids::NodeId;
+use crate::index::search::nearest::Near;
+use crate::index::search::observer::Observer;
+use crate::index::search::visit::Visited;
+
+/// The record of a search.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    steps: Vec<Step>,
+    /// Distance and id of each visited row, and the number of steps until then.
+    rows: Vec<(f32, u64, usize)>,
+    /// A distance and a count: the search may stop once it has visited that many rows within that
+    /// distance.
+    goal: Option<(f32, usize)>,
+    /// The number of such rows visited so far.
+    reached: usize,
+}
+
+/// A candidate that was expanded.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    /// The number of better candidates among all that were seen.
+    rank: usize,
+    /// The smallest slack with which a search expands it.
+    slack: f32,
+}
+
+impl Trace {
+    /// Starts a new record.
+    pub(crate) fn begin(&mut self, goal: Option<(f32, usize)>) {
+        self.steps.clear();
+        self.rows.clear();
+        self.goal = goal;
+        self.reached = 0;
+    }
+
+    /// Steps of a search whose list keeps `capacity` candidates.
+    pub(crate) fn steps_of_list(&self, capacity: usize) -> usize {
+        self.steps.iter().position(|step| step.rank >= capacity).unwrap_or(self.steps.len())
+    }
+
+    /// Steps of a search with `slack`.
+    pub(crate) fn steps_with(&self, slack: f32) -> usize {
+        self.steps.iter().position(|step| step.slack > slack).unwrap_or(self.steps.len())
+    }
+
+    /// The number of steps until the first, second, ... of up to `k` rows within `farthest` was
+    /// visited.
+    pub(crate) fn steps_to(&self, farthest: f32, k: usize) -> Vec<usize> {
+        let near: Vec<_> = self.rows.iter().filter(|row| row.0 <= farthest).collect();
+        // A stale edge gives a node another estimate, so a search may visit it twice.
+        let is_new = |at: &usize| near[..*at].iter().all(|before| before.1 != near[*at].1);
+        (0..near.len()).filter(is_new).take(k).map(|at| near[at].2).collect()
+    }
+}
+
+impl Observer for Trace {
+    #[inline]
+    fn expand(&mut self, estimate: f32, rank: usize, farthest: f32) {
+        let slack = match farthest {
+            // Slack is a factor on the distance: at a distance of 0, no finite slack is enough.
+            0.0 if estimate > 0.0 => f32::INFINITY,
+            0.0 => -1.0,
+            _ => estimate / farthest - 1.0,
+        };
+        self.steps.push(Step { rank, slack });
+    }
+
+    #[inline]
+    fn reject(&mut self, _: f32, _: NodeId) {}
+
+    #[inline]
+    fn visit_row(&mut self, _: NodeId, row: Near, _: &Visited) {
+        let is_near = self.goal.is_some_and(|(farthest, _)| row.distance <= farthest);
+        if is_near && self.rows.iter().all(|before| before.1 != row.row_id) {
+            self.reached += 1;
+        }
+        self.rows.push((row.distance, row.row_id, self.steps.len()));
+    }
+
+    #[inline]
+    fn is_enough(&self) -> bool {
+        self.goal.is_some_and(|(_, count)| self.reached >= count)
+    }
+}

@@ -1,0 +1,84 @@
+//! Leave-one-out search: as if the node that the query was taken from did not exist.
+//!
+//! If that node were absent, each of its in-neighbors would use the edge for another node. So the
+//! search redirects the edge to a substitute: of the absent node's own neighbors, the one nearest
+//! to the in-neighbor.
+
+use crate::Error;
+use crate::ids::NodeId;
+use crate::index::search::visit::Probe;
+use crate::index::state::State;
+use crate::page::Reader;
+use crate::page::node::with_node;
+use crate::page::node::{FLAGS_FREE, NodeHeader, NodeRef};
+use crate::quantize::codes::Codes;
+use crate::quantize::own::OwnCode;
+
+/// The absent node, if there is one, and the candidates for its substitute.
+#[derive(Debug, Default)]
+pub(crate) struct Absent {
+    pub(crate) node: Option<NodeId>,
+    /// Its neighbors, with the estimated distances from the query.
+    substitutes: Vec<(f32, NodeId)>,
+    codes: Codes,
+}
+
+impl Absent {
+    /// Leaves out `node`, if there is one, in searches for the query in `probe`, until the next
+    /// call.
+    pub(crate) fn leave_out<R: Reader>(
+        &mut self,
+        node: Option<NodeId>,
+        probe: &mut Probe,
+        state: &State,
+        reader: &mut R,
+    ) -> Result<(), Error> {
+        let Self { substitutes, codes, .. } = self;
+        substitutes.clear();
+        codes.clear();
+        codes.dim = state.meta.layout.inner_dim;
+        if let Some(node) = node {
+            let offer = |_, estimate, neighbor| substitutes.push((estimate, neighbor));
+            probe.visit(&state.meta, &state.model, reader, node, offer, |_, _| ())?;
+            reader.release();
+            let mut at = 0;
+            while let Some((_, substitute)) = substitutes.get(at) {
+                let is_there = with_node(&state.meta.layout, reader, *substitute, |found, header| {
+                    if header.flags != FLAGS_FREE {
+                        codes.push_hi(OwnCode { step: header.step, norm_sq: header.norm_sq }, found.hi());
+                    }
+                    header.flags != FLAGS_FREE
+                })?;
+                reader.release();
+                if is_there {
+                    at += 1;
+                } else {
+                    substitutes.swap_remove(at);
+                }
+            }
+        }
+        self.node = node;
+        Ok(())
+    }
+
+    /// The node to which the edge of `node` to the absent node is redirected: of the candidates to
+    /// which `node` has no edge, the nearest to `node`.
+    pub(crate) fn substitute_for(
+        &self,
+        node: NodeId,
+        found: &NodeRef<'_>,
+        header: &NodeHeader,
+    ) -> Option<(f32, NodeId)> {
+        let step = 2.0 * 16.0 * header.step;
+        let has_edge = |substitute: NodeId| found.neighbors().any(|id| id == substitute);
+        // Squared distances, minus the squared norm of `node`, which is the same for all.
+        let distance = |at: usize| {
+            let dot = pagehop_kernels::dot_i8(self.codes.hi(at), found.hi()) as f32;
+            self.codes.hi_norm_sq[at] - step * self.codes.hi_step(at) * dot
+        };
+        let open = (0..self.substitutes.len())
+            .filter(|at| self.substitutes[*at].1 != node && !has_edge(self.substitutes[*at].1));
+        let nearest = open.map(|at| (distance(at), at)).min_by(|a, b| a.0.total_cmp(&b.0));
+        nearest.map(|(_, at)| self.substitutes[at])
+    }
+}

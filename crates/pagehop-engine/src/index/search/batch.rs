@@ -1,0 +1,84 @@
+//! Many queries at once, on several threads.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::index::open::Index;
+use crate::index::search::visit::Probe;
+use crate::page::Pages;
+use crate::progress::OnProgress;
+use crate::{Error, Progress, SearchPlan, SearchResult, threads};
+
+/// Fewest queries per thread: to start a thread takes as long as a query or two.
+const QUERIES_PER_THREAD: usize = 8;
+
+/// Queries, and how to search for each of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// Components of the queries, one query after the other.
+    pub queries: &'a [f32],
+    /// Rows to find for each.
+    pub k: usize,
+    /// From [`Index::options`].
+    pub plan: &'a SearchPlan,
+    /// Most threads; 0 means one per core. Few queries take fewer.
+    pub threads: usize,
+}
+
+impl<P: Pages> Index<P> {
+    /// Answers the queries of a batch. `write` puts the result of each into its place in `results`,
+    /// which has one place per query. The calling thread takes part and calls `progress`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Index::search`] and of `write`, with the position of the query;
+    /// [`Error::Interrupted`] if `progress` says so.
+    ///
+    /// # Panics
+    ///
+    /// If `results` has another length than the batch has queries.
+    pub fn search_batch<T: Send>(
+        &self,
+        batch: &Batch<'_>,
+        progress: OnProgress<'_>,
+        results: &mut [T],
+        write: impl Fn(&mut T, SearchResult) -> Result<(), Error> + Sync,
+    ) -> Result<(), (usize, Error)> {
+        let dim = self.newest().known().meta.dim;
+        assert_eq!(batch.queries.len(), results.len() * dim, "there is one place per query");
+        let Some(options) = &batch.plan.options else {
+            let answers = self.search_exactly(batch.queries, batch.k, batch.threads, progress);
+            let answers = answers.map_err(|error| (self.first_unplaced(batch.queries, dim), error))?;
+            let mut places = results.iter_mut().zip(answers).enumerate();
+            return places.try_for_each(|(at, (place, answer))| write(place, answer).map_err(|error| (at, error)));
+        };
+        let count = results.len();
+        let threads = threads::available(batch.threads).min(count / QUERIES_PER_THREAD).max(1);
+        let work = Mutex::new(batch.queries.chunks_exact(dim).zip(results).enumerate());
+        let next = || work.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let failed = Mutex::new(None);
+        let mut go_on = |done| progress(Progress { phase: "search", done, total: count as u64 });
+        let searched = threads::each(0..threads, &mut go_on, |_, look| {
+            let mut searcher = self.searcher();
+            while let Some((at, (query, place))) = next() {
+                look(at as u64)?;
+                let found = searcher.search(query, batch.k, options);
+                if let Err(error) = found.and_then(|result| write(place, result)) {
+                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((at, error));
+                    return Err(Error::Interrupted);
+                }
+            }
+            Ok(())
+        });
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(failed) => Err(failed),
+            None => searched.map(drop).map_err(|error| (0, error)),
+        }
+    }
+
+    /// The first query that the metric cannot place.
+    fn first_unplaced(&self, queries: &[f32], dim: usize) -> usize {
+        let (state, mut probe) = (self.newest().known(), Probe::default());
+        let mut prepared = queries.chunks_exact(dim).map(|query| probe.prepare(&state.meta, &state.model, query));
+        prepared.position(|placed| placed.is_err()).unwrap_or(0)
+    }
+}

@@ -1,0 +1,217 @@
+//! The error bound of a distance: how far it may be from the true distance.
+//!
+//! The own code of a row differs from it by at most half a step in each of the `n` components of
+//! the inner space, so by at most `e = step / 2 * sqrt(n)`. By the triangle inequality, the
+//! distance from a query is off by at most `e`. The mean is subtracted from both row and query, and
+//! a rotation keeps distances, so this also holds in the user's space.
+//!
+//! An error of `e` needs an error vector that points straight at the query. But it consists of `n`
+//! roundings in a random basis that is independent of the query: its component in the query's
+//! direction exceeds `z` steps with a probability of at most `2 exp(-2 z^2)` (Hoeffding 1963). So
+//! the bound allows only [`STEPS`] steps where that is less than `e`, which is the case above 81
+//! components.
+//!
+//! [`Bound::error`] derives the bound of each metric from this. The other terms are rounding
+//! errors. They are worst cases, because they are small except for rows that nearly equal the
+//! query.
+
+use crate::Metric;
+use crate::index::search::visit::Probe;
+use crate::index::state::State;
+use crate::page::meta::Meta;
+use crate::quantize::prepare::ToDistance;
+
+/// Rounding error of one operation, relative to its result.
+const ROUNDING: f64 = 1.0 / (1 << 24) as f64;
+/// Rounding error of an operation whose result is subnormal.
+const UNDERFLOW: f64 = 1.0 / (1u128 << 126) as f64 * ROUNDING;
+/// Half a step, plus the error of finding the nearest multiple of a step: a component in steps has
+/// an error of three roundings of at most 2,032 (`VALUE_MAX` of `quantize/own.rs`). No component
+/// exceeds that, so none is clamped.
+const HALF_STEP: f64 = 0.501;
+/// Allowed error of a code in one direction, in steps. A larger error has a probability of 5e-18.
+const STEPS: f64 = 4.5 * 2.0 * HALF_STEP;
+/// Largest norm of a vector whose step underflows and counts as 0.
+const NO_LENGTH: f64 = 1e-33;
+/// Number of roundings in subtracting the mean and in at most four rounds of the rotation with 12
+/// passes each, relative to the norm of the vector. Includes the deviation of the rotation's
+/// constants from an orthogonal map.
+const TURNS: f64 = 100.0;
+
+/// The bound for one query.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    metric: Metric,
+    /// Dimensions of the user's vectors.
+    dim: f64,
+    /// Dimensions of the inner space.
+    inner_dim: f64,
+    /// Squared norm of the query in the inner space.
+    query_sq: f64,
+    /// Inner product only: the norms of the user's query and of the longest row, and the factor
+    /// that scales the query to the rows.
+    lengths: [f64; 2],
+    scale: f64,
+    /// How far the vector that was encoded may be from the user's vector, because the model was
+    /// trained again.
+    recoded: f64,
+    /// Inner product only: how far the squared norm of a row may be above `M^2`, the largest that
+    /// the inner space has room for.
+    beyond: f64,
+}
+
+impl Bound {
+    pub(crate) fn new(state: &State, query: &[f32], probe: &Probe, to_distance: ToDistance) -> Self {
+        let meta = &state.meta;
+        let lengths = match meta.metric {
+            Metric::InnerProduct => {
+                let query_sq: f64 = query.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
+                [query_sq.sqrt(), f64::from(meta.norm_sq_max.max(meta.change.norm_sq_beyond)).sqrt()]
+            }
+            Metric::L2 | Metric::Cosine => [1.0; 2],
+        };
+        Self {
+            metric: meta.metric,
+            dim: meta.dim as f64,
+            inner_dim: meta.layout.inner_dim as f64,
+            query_sq: probe.query_norm_sq().into(),
+            lengths,
+            scale: 0.5 / f64::from(to_distance.mul),
+            recoded: meta.change.recoded_error.into(),
+            beyond: f64::from((meta.change.norm_sq_beyond - meta.norm_sq_max).max(0.0)),
+        }
+    }
+
+    /// The error bound of a row's distance; under L2, of its square root. `distance` is squared, in
+    /// the inner space; `step` and `norm_sq` are from the row's own code.
+    pub(crate) fn error(&self, distance: f32, step: f32, norm_sq: f32) -> f32 {
+        let (distance, step, row_sq) = (f64::from(distance), f64::from(step), f64::from(norm_sq));
+        // A kernel has at least 16 partial sums, which it adds at the end.
+        let sum = (self.inner_dim / 16.0 + 32.0) * ROUNDING;
+        // `|q|^2 + |o|^2 - 2 <q, o>` cancels if q is near o.
+        let lengths_sq = self.query_sq + row_sq;
+        let cancelled = (2.0 * sum + 8.0 * ROUNDING) * lengths_sq + (self.inner_dim + 64.0) * 8.0 * UNDERFLOW;
+        let code = code_error(step, self.inner_dim);
+        let turned = TURNS * ROUNDING * (self.query_sq.sqrt() + row_sq.sqrt() + code);
+        let placed = towards(distance.sqrt(), step, code) + turned;
+        let error = match self.metric {
+            Metric::L2 => self.l2(distance, placed + self.recoded, cancelled),
+            // A vector that was decoded was normalized again, which may move it by the same
+            // distance once more.
+            Metric::Cosine => self.cosine(distance, placed + 2.0 * self.recoded, cancelled),
+            Metric::InnerProduct => {
+                self.inner_product(distance, placed, cancelled, sum) + self.lengths[0] * self.recoded
+            }
+        };
+        // Rounds up. A NaN, which only a damaged page can cause, gives no bound.
+        let error = (error * (1.0 + 4.0 * ROUNDING)) as f32;
+        if error.is_nan() { f32::INFINITY } else { error }
+    }
+
+    /// The user's own sum of positive numbers is off by one rounding per term, and its root by half
+    /// of that.
+    fn l2(&self, distance_sq: f64, placed: f64, cancelled: f64) -> f64 {
+        let distance = distance_sq.sqrt();
+        let root = cancelled.sqrt().min(cancelled / distance);
+        let error = placed + root;
+        error + (self.dim / 2.0 + 8.0) * ROUNDING * (distance + error) + (self.dim * UNDERFLOW).sqrt()
+    }
+
+    /// `1 - cos` is half the squared distance between normalized vectors. The norms here are nearly
+    /// 1; their deviation stretches the distance. A user's own sums whose squares underflow are not
+    /// covered.
+    fn cosine(&self, distance_sq: f64, placed: f64, cancelled: f64) -> f64 {
+        let placed = placed + 4.0 * ROUNDING;
+        let half = distance_sq / 2.0 + squares_apart(distance_sq, placed, cancelled) / 2.0;
+        let stretched = 2.0 * (self.dim + 32.0) * ROUNDING;
+        let users = 2.0 * (self.dim + 8.0) * ROUNDING;
+        half - distance_sq / 2.0 + stretched * (half + stretched) + users
+    }
+
+    /// The squared distance is `M^2 + s^2 |q|^2 - 2 s <q, o>`, where `s` scales the query. The
+    /// added dimension gives every row the norm `M`, up to rounding. A row whose norm is above `M`
+    /// gets no added dimension: its squared distance is too large by the difference of the squared
+    /// norms.
+    fn inner_product(&self, distance_sq: f64, placed: f64, cancelled: f64, sum: f64) -> f64 {
+        let [query, row] = self.lengths;
+        let scaled = self.scale * query;
+        let placed = placed + ROUNDING * scaled;
+        let apart = squares_apart(distance_sq, placed, cancelled);
+        let constants = (2.0 * sum + 16.0 * ROUNDING) * (row * row + scaled * scaled);
+        let users = (self.dim + 8.0) * ROUNDING * query * row + self.dim * UNDERFLOW;
+        (apart + constants + self.beyond + 8.0 * ROUNDING * distance_sq) / (2.0 * self.scale) + users
+    }
+}
+
+/// Largest distance of a row from its own code.
+pub(crate) fn code_error(step: f64, inner_dim: f64) -> f64 {
+    HALF_STEP * step * inner_dim.sqrt() + NO_LENGTH
+}
+
+/// How much nearer or farther the code may be than its row, if the code is at `distance` from the
+/// query and at most `code` from the row.
+///
+/// If the row is at distance `d`, then `distance^2 = d^2 + 2 d p + code^2`, where `p` is the
+/// component of the error in the query's direction. The result also covers the difference of the
+/// squares, in [`squares_apart`].
+fn towards(distance: f64, step: f64, code: f64) -> f64 {
+    let part = STEPS * step + NO_LENGTH;
+    let likely = part * (1.0 + code / distance) + code * code / (2.0 * distance - code);
+    // So near the query, the direction of the query is that of the error itself.
+    if 2.0 * distance > code { likely.min(code) } else { code }
+}
+
+/// Largest distance between a vector and its decoded code. `mean_sq` is the squared norm of the
+/// mean.
+pub(crate) fn restored_error(step: f32, norm_sq: f32, mean_sq: f32, inner_dim: usize) -> f32 {
+    let code = code_error(step.into(), inner_dim as f64);
+    // Errors of the rotation and of its inverse.
+    let turned = 2.0 * TURNS * ROUNDING * (f64::from(norm_sq).sqrt() + f64::from(mean_sq).sqrt() + code);
+    ((code + turned) * (1.0 + 4.0 * ROUNDING)) as f32
+}
+
+/// Whether a row at `distance_sq` in the inner space from an own code may share that code: the code
+/// is then, as far as is known, no farther from the row than a code of its own would be.
+pub(crate) fn is_within(meta: &Meta, distance_sq: f32, step: f32) -> bool {
+    let recoded = match meta.metric {
+        Metric::L2 => f64::from(meta.change.recoded_error),
+        Metric::Cosine => 2.0 * f64::from(meta.change.recoded_error),
+        // The added dimension enlarges small differences.
+        Metric::InnerProduct => return false,
+    };
+    f64::from(distance_sq).sqrt() <= recoded + step as f64 / 2.0 * (meta.layout.inner_dim as f64).sqrt()
+}
+
+/// Error of a squared distance between points that are off by `placed`, when the squared distance
+/// itself is off by `cancelled`.
+fn squares_apart(distance_sq: f64, placed: f64, cancelled: f64) -> f64 {
+    cancelled + 2.0 * (distance_sq + cancelled).sqrt() * placed + placed * placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantize::own;
+    use crate::random::Random;
+
+    #[test]
+    fn no_component_is_farther_than_half_a_step_from_its_code() {
+        let mut random = Random::new(5, 0);
+        for scale in [1e-42, 3e-36, 1e-35, 1e-30, 1e-3, 1.0, 777.7, 1e18] {
+            for dim in [1, 2, 64, 999] {
+                let x: Vec<f32> = (0..dim).map(|_| scale * (random.below(2_000_001) as f32 / 1e6 - 1.0)).collect();
+                let (mut values, mut decoded) = (vec![0; dim], vec![0.0; dim]);
+                let (mut hi, mut lo) = (vec![0; dim], vec![0; own::lo_bytes(dim)]);
+                let code = own::encode(&x, &mut values, &mut hi, &mut lo);
+                own::decode(1.0, &hi, &lo, &mut values, &mut decoded);
+                let step = f64::from(code.step);
+                let off = x.iter().zip(&decoded).map(|(x, v)| (f64::from(*x) - step * f64::from(*v)).abs());
+                let most = off.fold(0.0, f64::max);
+                assert!(
+                    most <= HALF_STEP * step + NO_LENGTH / 64.0,
+                    "{scale}, {dim} dimensions: {most}, step {step}"
+                );
+            }
+        }
+    }
+}

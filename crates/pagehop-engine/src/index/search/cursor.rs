@@ -1,0 +1,431 @@
+//! A cursor: returns the rows of an index in order of distance, for as long as the caller wants,
+//! without starting over. A scan with filters or without a known limit needs this.
+//!
+//! ```text
+//! first phase   search for the ten nearest rows, as a Searcher does, and return them
+//!               record rejected candidates; they are not read again unless more rows are wanted
+//!               then search for a few more rows, and for twice as many, with the rejected
+//!               candidates that may now matter
+//! second phase  after some dozens of rows: the frontier is unbounded, and has all recorded
+//!               candidates that were not visited
+//!               return rows in batches once no nearer row can be expected; until then expand the
+//!               nearest candidate
+//! ```
+//!
+//! A row is returned once no unexpanded estimate is nearer than `1 + slack` times its distance, the
+//! rule that also ends a search. So rows come in order, except that a row with a bad estimate may
+//! come after a farther one. This happens more often if fewer rows are searched for at a time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use crate::graph::{key, key_distance, key_id};
+use crate::ids::NodeId;
+use crate::index::node_set::NodeSet;
+use crate::index::open::Index;
+use crate::index::search::bound::Bound;
+use crate::index::search::met::{Met, Row};
+use crate::index::search::nearest::Near;
+use crate::index::search::observer::Observer;
+use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
+use crate::index::state::{Newest, State};
+use crate::options::SEARCH_LIST_MAX;
+use crate::page::{PageId, Pages, Reader};
+use crate::quantize::prepare::ToDistance;
+use crate::{Error, Metric, SearchOptions, Stats};
+
+/// Largest k of the first phase. Every increase of k costs a pass over all rejected candidates.
+const WIDENED_ROWS: usize = 40;
+
+/// The first phase continues at least up to this multiple of the expected rows.
+const WIDENED_TIMES: usize = 4;
+/// For this many rows after the tenth, k grows by one; after the hundredth, by ten. A caller that
+/// needs ten rows in order often takes a few more and then stops.
+const FEW: usize = 3;
+/// Largest increase of k at a time, because callers check their limits between rows.
+const AT_ONCE: usize = 256;
+
+/// The next k to search for, given the current k and the k of the first search. A row that is found
+/// after farther rows were returned is too late for a caller that needs them in order, and with
+/// steps of one this happens often.
+fn next_k(k: usize, first: usize) -> usize {
+    let few = first / EVIDENCE_ROWS;
+    match k {
+        _ if k < first => first,
+        _ if k < first + FEW * few => k + few,
+        _ => k + k.min(AT_ONCE),
+    }
+}
+
+/// One row that a cursor found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Found {
+    /// The user's id of the row.
+    pub row_id: u64,
+    /// Distance under the index's metric, as in [`Hit`](crate::Hit).
+    pub distance: f32,
+    /// Bound on the difference between `distance` and the distance of the user's vector; under L2,
+    /// between their square roots. The bound fails with a probability of 5e-18:
+    /// `docs/how-it-works.md`.
+    pub error: f32,
+}
+
+impl Found {
+    /// The range of the true distance; under L2 of the distance itself, not its square.
+    ///
+    /// The true distance is that of the vectors as they were given, computed exactly or with 32-bit
+    /// floats in any order.
+    pub fn range(&self, metric: Metric) -> (f32, f32) {
+        match metric {
+            Metric::L2 => {
+                let distance = self.distance.sqrt();
+                ((distance - self.error).max(0.0), distance + self.error)
+            }
+            Metric::InnerProduct | Metric::Cosine => (self.distance - self.error, self.distance + self.error),
+        }
+    }
+}
+
+/// A search in progress. Every row comes at most once; after `None`, every reachable row has come.
+/// A cursor sees the rows that were there when it was opened, and vacuum keeps them as long as it
+/// is open.
+///
+/// The first ten rows cost as much as a search by [`Searcher`](crate::Searcher). Up to
+/// `search_list` rows the list of candidates is bounded; beyond that it is not.
+pub struct Cursor<'i, P: Pages + 'i> {
+    newest: &'i Newest,
+    state: Arc<State>,
+    reader: P::Reader<'i>,
+    options: SearchOptions,
+    to_distance: ToDistance,
+    bound: Bound,
+    phase: Phase,
+    /// The number of rows that the caller will probably take.
+    expected: usize,
+    walk: Walk,
+    met: Met,
+    second: SecondPhase,
+    stats: Stats,
+    missed_before: u64,
+}
+
+/// The state of a cursor.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// No node was visited yet.
+    Begin,
+    /// The walk has ended, and this many of its nearest rows were returned.
+    First(usize),
+    Second,
+}
+
+impl<P: Pages> Index<P> {
+    /// A search that returns rows one by one, for as long as the caller wants.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Index::search`].
+    pub fn cursor(&self, query: &[f32], options: &SearchOptions) -> Result<Cursor<'_, P>, Error> {
+        Cursor::new(self.pages(), self.newest(), query, options)
+    }
+}
+
+impl<'i, P: Pages> Cursor<'i, P> {
+    fn new(pages: &'i P, newest: &'i Newest, query: &[f32], options: &SearchOptions) -> Result<Self, Error> {
+        options.validate(1)?;
+        let mut reader = pages.reader();
+        let mut walk = Walk::default();
+        let state = newest.renew(&mut reader)?;
+        let to_distance = walk.probe.prepare(&state.meta, &state.model, query)?;
+        let bound = Bound::new(&state, query, &walk.probe, to_distance);
+        let missed_before = reader.pages_missed();
+        Ok(Self {
+            newest,
+            state,
+            reader,
+            options: options.clone(),
+            to_distance,
+            bound,
+            phase: Phase::Begin,
+            expected: EVIDENCE_ROWS,
+            walk,
+            met: Met::default(),
+            second: SecondPhase::default(),
+            stats: Stats::default(),
+            missed_before,
+        })
+    }
+
+    /// Starts a new search with the buffers of this cursor. It sees the rows that are there now.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Index::search`](crate::Index::search). After an error the cursor must not be used
+    /// until a rescan succeeds.
+    pub fn rescan(&mut self, query: &[f32], options: &SearchOptions) -> Result<(), Error> {
+        options.validate(1)?;
+        self.options = options.clone();
+        self.state = self.newest.renew(&mut self.reader)?;
+        self.to_distance = self.walk.probe.prepare(&self.state.meta, &self.state.model, query)?;
+        self.bound = Bound::new(&self.state, query, &self.walk.probe, self.to_distance);
+        self.phase = Phase::Begin;
+        self.expected = EVIDENCE_ROWS;
+        self.walk.visited.clear();
+        self.stats = Stats::default();
+        self.missed_before = self.reader.pages_missed();
+        Ok(())
+    }
+
+    /// Sets, before the first row, the number of rows that will probably be taken; 10 by default.
+    /// The cursor searches for that many at once, and the options should be those for that k.
+    pub fn expect(&mut self, rows: usize) {
+        self.expected = rows.clamp(1, SEARCH_LIST_MAX);
+    }
+
+    /// The next row, or `None` once every reachable row has come.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Index::search`](crate::Index::search). After an error the cursor must not be used
+    /// until [`Cursor::rescan`] succeeds.
+    pub fn next_hit(&mut self) -> Result<Option<Found>, Error> {
+        let found = self.advance()?;
+        self.reader.pause();
+        Ok(found)
+    }
+
+    fn advance(&mut self) -> Result<Option<Found>, Error> {
+        loop {
+            match self.phase {
+                Phase::Begin => self.phase = self.search()?,
+                Phase::First(returned) if returned < self.walk.nearest.found.len() => {
+                    self.phase = Phase::First(returned + 1);
+                    let row = *self.met.take_nearest().expect("more rows were visited than returned");
+                    return Ok(Some(self.found(&row)));
+                }
+                Phase::First(returned) => self.go_on(returned)?,
+                Phase::Second => {
+                    if let Some(row) = self.second.take_nearest(&self.options) {
+                        return Ok(Some(self.found(&self.met.rows[row])));
+                    }
+                    match self.second.frontier.pop() {
+                        Some(Reverse(open)) => self.expand(key_id(open))?,
+                        None => return Ok(None),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Rows that were visited and not returned, nearest first; in the second phase only the
+    /// nearest. A row that was not visited yet may still come before them.
+    pub fn upcoming(&self) -> impl Iterator<Item = Found> {
+        let rows = match self.phase {
+            Phase::Begin => &[],
+            Phase::First(_) => &self.met.rows[self.met.first..],
+            Phase::Second => match self.second.nearest() {
+                Some(row) => std::slice::from_ref(&self.met.rows[row]),
+                None => &[],
+            },
+        };
+        rows.iter().filter(|row| !row.is_returned).map(|row| self.found(row))
+    }
+
+    /// Whether the buffers are as small as those of a search: the second phase has not started.
+    pub fn is_small(&self) -> bool {
+        !matches!(self.phase, Phase::Second)
+    }
+
+    /// The row ids that come next, as far as they are known, nearest first.
+    pub fn ahead(&self) -> impl Iterator<Item = u64> + Clone {
+        let returned = if let Phase::First(returned) = self.phase { returned } else { usize::MAX };
+        // Rows beyond the expected number will probably not be taken.
+        let likely = if returned < self.expected { self.expected - returned } else { usize::MAX };
+        self.walk.nearest.found.iter().skip(returned).take(likely).map(|near| near.row_id)
+    }
+
+    /// The first phase has returned all that it found: search for more, or start the second phase.
+    fn go_on(&mut self, returned: usize) -> Result<(), Error> {
+        let Self { state, reader, walk, met, options, stats, .. } = self;
+        let (k, is_short) = (walk.nearest.k(), !walk.nearest.is_full() || returned < EVIDENCE_ROWS);
+        let first = self.expected.max(EVIDENCE_ROWS);
+        let most = WIDENED_ROWS.max(WIDENED_TIMES * first);
+        let most = if options.slack.is_finite() { most } else { most.min(options.search_list) };
+        if is_short || k >= most {
+            self.second.begin(walk, met);
+            self.phase = Phase::Second;
+            return Ok(());
+        }
+        walk.widen(next_k(k, first), state, reader, options, met, stats)?;
+        met.arrange();
+        Ok(())
+    }
+
+    /// The number of nodes whose rows were returned; in the second phase, the number of rows.
+    pub fn taken(&self) -> usize {
+        match self.phase {
+            Phase::Begin => 0,
+            Phase::First(_) => self.met.rows.iter().filter(|row| row.is_returned && row.near.is_first).count(),
+            Phase::Second => self.second.out,
+        }
+    }
+
+    /// The number of nodes visited so far. Each visit reads a page.
+    pub fn hops(&self) -> u64 {
+        self.stats.hops
+    }
+
+    /// The memory of the buffers that grow with the search, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.walk.visited.capacity() * size_of::<NodeId>() + self.met.memory_bytes() + self.second.memory_bytes()
+    }
+
+    /// The cost of the search so far. Call it once, at the end: it sorts the visited pages to count
+    /// them.
+    pub fn stats(&self) -> Stats {
+        let mut pages: Vec<PageId> = self.walk.pages(&self.state.meta).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        Stats {
+            pages_read: pages.len() as u64,
+            pages_missed: self.reader.pages_missed() - self.missed_before,
+            distances: self.stats.hops,
+            ..self.stats
+        }
+    }
+
+    /// The first phase, which is the search of [`Searcher`](crate::Searcher).
+    fn search(&mut self) -> Result<Phase, Error> {
+        let Self { state, walk, met, options, .. } = self;
+        met.rejected.clear();
+        met.rows.clear();
+        met.first = 0;
+        let capacity = list_capacity(self.expected, options, state);
+        walk.begin(state, capacity, self.expected, state.meta.change.dead_rows == 0);
+        walk.run(state, &mut self.reader, options, met, &mut self.stats)?;
+        met.arrange();
+        // If there are too few rows, nodes without a visible row took the places of others. The
+        // second phase has no such limit.
+        let enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(self.expected as u64);
+        Ok(Phase::First(if enough { 0 } else { usize::MAX }))
+    }
+
+    /// One hop of the second phase.
+    fn expand(&mut self, node: NodeId) -> Result<(), Error> {
+        let Self { second: SecondPhase { frontier, seen, waiting, .. }, state, met, reader, .. } = self;
+        let (meta, model) = (&state.meta, &*state.model);
+        // The nearest other candidate is probably expanded next: prefetch its bytes while this node
+        // is scored.
+        if let Some(Reverse(likely)) = frontier.peek() {
+            let (page, slot) = meta.layout.place(key_id(*likely));
+            reader.start(page, meta.layout.slot_bytes(slot));
+        }
+        let offer = |_, estimate: f32, neighbor: NodeId| {
+            if seen.insert(neighbor) {
+                frontier.push(Reverse(key(estimate, neighbor)));
+            }
+        };
+        let visited = self.walk.probe.visit(meta, model, reader, node, offer, |_, _| ())?;
+        for (at, row_id) in state.rows(node, &visited.header).enumerate() {
+            waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
+            met.visit_row(node, Near { distance: visited.distance, row_id, is_first: at == 0 }, &visited);
+        }
+        self.walk.visited.push(node);
+        self.stats.hops += 1;
+        self.stats.estimates += visited.degree() as u64;
+        // Prefetch the next candidates. A heap does not list its best elements without removing
+        // them, but its first levels hold most of them.
+        for Reverse(open) in frontier.iter().take(self.options.beam_width) {
+            reader.start(meta.layout.place(key_id(*open)).0, 0..0);
+        }
+        reader.release();
+        Ok(())
+    }
+
+    fn found(&self, row: &Row) -> Found {
+        let Row { near: Near { distance, row_id, .. }, step, norm_sq, .. } = *row;
+        let error = self.bound.error(distance, step, norm_sq);
+        Found { row_id, distance: self.to_distance.apply(distance), error }
+    }
+}
+
+/// The state of the second phase.
+#[derive(Debug, Default)]
+struct SecondPhase {
+    /// Keys of estimate and node: the unexpanded candidates, nearest first.
+    frontier: BinaryHeap<Reverse<u64>>,
+    /// Every node that was visited or is in the frontier.
+    seen: NodeSet,
+    /// Keys of distance and position in [`Met::rows`]: visited rows before which a nearer one may
+    /// still come.
+    waiting: BinaryHeap<Reverse<u64>>,
+    /// The same for rows before which none may come. They are returned once there are enough of
+    /// them.
+    certain: BinaryHeap<Reverse<u64>>,
+    /// How many of these are returned before the search continues.
+    ready: usize,
+    /// The number of rows returned in both phases.
+    out: usize,
+}
+
+impl SecondPhase {
+    /// Starts the second phase from the state of the walk.
+    fn begin(&mut self, walk: &Walk, met: &mut Met) {
+        self.waiting.clear();
+        self.certain.clear();
+        self.ready = 0;
+        self.out = met.rows.iter().filter(|row| row.is_returned).count();
+        for (at, row) in met.rows.iter().enumerate().filter(|(_, row)| !row.is_returned) {
+            self.waiting.push(Reverse(key(row.near.distance, at as u32)));
+        }
+        self.seen.clear();
+        self.seen.reserve(walk.visited.len() + met.rejected.len());
+        self.seen.extend(&walk.visited);
+        let mut frontier = std::mem::take(&mut self.frontier).into_vec();
+        frontier.clear();
+        let open = walk.list.open().chain(walk.entries.iter().copied()).map(|(estimate, node)| key(estimate, node));
+        let open = met.rejected.drain(..).chain(open).filter(|open| self.seen.insert(key_id(*open)));
+        frontier.extend(open.map(Reverse));
+        self.frontier = frontier.into();
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let keys = self.frontier.capacity() + self.waiting.capacity() + self.certain.capacity();
+        // The hash table has one control byte per entry.
+        keys * size_of::<u64>() + self.seen.capacity() * (size_of::<NodeId>() + 1)
+    }
+
+    /// Takes the position of the next row to return, the nearest of a batch of certain rows. `None`
+    /// if a candidate must be expanded first, or if nothing is left.
+    fn take_nearest(&mut self, options: &SearchOptions) -> Option<usize> {
+        if self.ready == 0 {
+            while self.nearest_is_certain(options) {
+                let Some(row) = self.waiting.pop() else { break };
+                self.certain.push(row);
+            }
+            let is_last = self.frontier.is_empty();
+            if is_last || self.certain.len() >= next_k(self.out, EVIDENCE_ROWS) - self.out {
+                self.ready = self.certain.len();
+            }
+        }
+        self.ready = self.ready.checked_sub(1)?;
+        self.out += 1;
+        self.certain.pop().map(|Reverse(row)| key_id(row) as usize)
+    }
+
+    /// The position of the nearest row that was not returned.
+    fn nearest(&self) -> Option<usize> {
+        let (certain, waiting) = (self.certain.peek(), self.waiting.peek());
+        let nearest = certain.into_iter().chain(waiting).map(|Reverse(row)| row).min()?;
+        Some(key_id(*nearest) as usize)
+    }
+
+    /// Whether no candidate is left that may be nearer than the nearest waiting row, by the rule
+    /// that ends a search. If the slack is infinite, it counts as 0 in this phase.
+    fn nearest_is_certain(&self, options: &SearchOptions) -> bool {
+        let Some(Reverse(open)) = self.frontier.peek() else { return true };
+        let slack = if options.slack.is_finite() { options.slack } else { 0.0 };
+        self.waiting.peek().is_some_and(|Reverse(key)| key_distance(*open) > key_distance(*key) * (1.0 + slack))
+    }
+}

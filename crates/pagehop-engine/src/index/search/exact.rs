@@ -1,0 +1,406 @@
+//! The exact nearest rows of many queries, by a scan of every row.
+//!
+//! ```text
+//! gather   128 nodes, from pages in order
+//! bound    integer inner products of the high planes of their codes and of the queries' codes
+//!          give a lower bound of each distance
+//! measure  the few that may be nearer than the k-th row found so far, by their whole codes
+//! ```
+//!
+//! About one percent of the pairs is measured. Each thread has a part of the queries and reads
+//! every page.
+
+use crate::ids::NodeId;
+use crate::index::open::Index;
+use crate::index::search::visit::Probe;
+use crate::index::state::State;
+use crate::page::kind::{PageKind, kind};
+use crate::page::node::NodeRef;
+use crate::page::{PageId, Pages, Reader};
+use crate::quantize::codes::Codes;
+use crate::quantize::own::{self, OwnCode};
+use crate::threads::{self, Look};
+use crate::{Error, Hit, OnProgress, Progress, SearchOptions, SearchResult, Stats};
+use pagehop_kernels as kernels;
+
+/// Nodes that are gathered before they are compared with the queries.
+const BLOCK_ROWS: usize = 128;
+/// Queries that are compared with them at once: both and their products fit into the CPU's caches.
+const BLOCK_QUERIES: usize = 128;
+/// Rows whose bounds are computed together.
+const LANES: usize = 16;
+/// Pages between two calls of the progress callback.
+const LOOK_PAGES: u32 = 64;
+/// Pages that are prefetched.
+const PAGES_AHEAD: u32 = 32;
+/// Standard deviations that a bound allows for the inner product of another vector with the part
+/// that high planes leave out. That part has a random direction, because codes are of rotated
+/// vectors. Fewer than one pair in 10^12 exceeds the bound.
+const DEVIATIONS: f32 = 7.0;
+/// Rounding error of the sums in a bound, relative to the squared norms in it.
+const ROUNDING: f32 = 1e-5;
+
+/// Queries that are answered in one scan. Each takes about ten bytes of memory per dimension.
+const EXACT_QUERIES: usize = 4096;
+
+/// How certain a bound is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bounds {
+    /// It holds for all vectors.
+    Certain,
+    /// It fails with a negligible probability, and is tighter the more dimensions there are.
+    Likely,
+}
+
+/// A query and its true nearest rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    /// The user's vector.
+    pub(crate) query: Vec<f32>,
+    /// The node that the query was taken from; `None` for a user's query.
+    pub(crate) node: Option<NodeId>,
+    /// The number of nearest rows to find.
+    pub(crate) k: usize,
+    /// The nearest rows in order: squared distances in the inner space, and row ids.
+    pub(crate) nearest: Vec<(f32, u64)>,
+}
+
+impl Sample {
+    /// How many of `found`, which are ascending squared distances, are among the `k` nearest. Rows
+    /// at the same distance as the k-th count.
+    pub(crate) fn found(&self, found: impl Iterator<Item = f32>, k: usize) -> usize {
+        let farthest = self.threshold(k);
+        found.take(k).filter(|distance| *distance <= farthest).count()
+    }
+
+    /// Squared distance of the k-th nearest row.
+    pub(crate) fn threshold(&self, k: usize) -> f32 {
+        self.nearest.get(k - 1).or(self.nearest.last()).map_or(f32::NEG_INFINITY, |(distance, _)| *distance)
+    }
+
+    /// The number of true rows among the `k` nearest: `k`, or fewer if there are not as many.
+    pub(crate) fn wanted(&self, k: usize) -> usize {
+        self.nearest.len().min(k)
+    }
+
+    /// Rows farther than this are not among the nearest.
+    #[inline]
+    pub(crate) fn farthest(&self) -> f32 {
+        self.nearest.get(self.k - 1).map_or(f32::INFINITY, |(distance, _)| *distance)
+    }
+
+    /// Adds a row if it is among the nearest so far.
+    #[inline]
+    pub(crate) fn keep(&mut self, row: (f32, u64)) {
+        let nearer = |other: &(f32, u64)| other.0 < row.0 || other.0 == row.0 && other.1 < row.1;
+        let at = self.nearest.partition_point(nearer);
+        if at < self.k {
+            self.nearest.truncate(self.k - 1);
+            self.nearest.insert(at, row);
+        }
+    }
+}
+
+/// Samples from a user's queries, which follow one another in `queries`. `k` is the number of
+/// nearest rows to find.
+///
+/// # Errors
+///
+/// [`Error::Dimension`] if the length of `queries` is not a multiple of `dim`.
+pub(crate) fn given(dim: usize, queries: &[f32], k: usize) -> Result<Vec<Sample>, Error> {
+    if !queries.len().is_multiple_of(dim) {
+        return Err(Error::Dimension { expected: dim, got: queries.len() % dim });
+    }
+    let query = |query: &[f32]| Sample { query: query.to_vec(), node: None, k, nearest: Vec::new() };
+    Ok(queries.chunks_exact(dim).map(query).collect())
+}
+
+/// Finds the nearest rows of every sample. Costs `rows * samples.len()` inner products of bytes.
+/// Rows that a writer moves during the scan may be missed. Returns the number of nodes that were
+/// compared and of pages that were read from storage.
+///
+/// # Errors
+///
+/// [`Error::Interrupted`] if `progress` breaks; the errors of an invalid query; any error of the
+/// reader.
+pub(crate) fn scan<P: Pages>(
+    state: &State,
+    pages: &P,
+    samples: &mut [Sample],
+    bounds: Bounds,
+    threads: usize,
+    progress: OnProgress<'_>,
+) -> Result<(u64, u64), Error> {
+    let range = state.node_pages();
+    let total = u64::from(range.end.saturating_sub(range.start));
+    let length = samples.len().div_ceil(threads::available(threads)).max(1);
+    let mut go_on = |done| progress(Progress { phase: "scan", done, total });
+    let counts = threads::each(samples.chunks_mut(length), &mut go_on, |part, look| {
+        let mut reader = pages.reader();
+        let nodes = Scan::new(state, part, bounds)?.run(&mut reader, look)?;
+        reader.pause();
+        Ok((nodes, reader.pages_missed()))
+    })?;
+    Ok((counts.first().map_or(0, |count| count.0), counts.iter().map(|count| count.1).sum()))
+}
+
+/// The scan of one thread.
+struct Scan<'s> {
+    state: &'s State,
+    samples: &'s mut [Sample],
+    probes: Vec<Probe>,
+    /// The codes of the queries, and the norms of what their high planes leave out.
+    queries: Codes,
+    query_rest: Vec<f32>,
+    /// Largest inner product of two vectors, as a share of the product of their norms.
+    share: f32,
+    rows: Block,
+}
+
+/// A block of gathered nodes.
+#[derive(Default)]
+struct Block {
+    codes: Codes,
+    nodes: Vec<NodeId>,
+    /// Ids of the visible rows of all nodes, in one list, and where those of each node end.
+    row_ids: Vec<u64>,
+    ends: Vec<usize>,
+    bounds: RowBounds,
+    dots: Vec<i32>,
+}
+
+impl<'s> Scan<'s> {
+    fn new(state: &'s State, samples: &'s mut [Sample], bounds: Bounds) -> Result<Self, Error> {
+        let dim = state.meta.layout.inner_dim;
+        let mut queries = Codes::with_capacity(dim, samples.len());
+        let (mut probes, mut query_rest) = (Vec::with_capacity(samples.len()), Vec::new());
+        let mut high = vec![0.0; dim];
+        for (at, sample) in samples.iter_mut().enumerate() {
+            let mut probe = Probe::default();
+            probe.prepare(&state.meta, &state.model, &sample.query)?;
+            queries.push(probe.query());
+            queries.decode_hi(at, &mut high);
+            query_rest.push(kernels::l2sq_f32(probe.query(), &high).sqrt());
+            probes.push(probe);
+            sample.nearest.clear();
+        }
+        let rows = Block { codes: Codes::new(dim), ..Block::default() };
+        let share = match bounds {
+            Bounds::Certain => 1.0,
+            Bounds::Likely => (DEVIATIONS / (dim as f32).sqrt()).min(1.0),
+        };
+        Ok(Self { state, samples, probes, queries, query_rest, share, rows })
+    }
+
+    fn run<R: Reader>(mut self, reader: &mut R, look: Look<'_>) -> Result<u64, Error> {
+        let (layout, pages) = (&self.state.meta.layout, self.state.node_pages());
+        let mut nodes = 0;
+        for page in pages.clone() {
+            if (page - pages.start).is_multiple_of(LOOK_PAGES) {
+                look(u64::from(page - pages.start))?;
+            }
+            let ahead = if page == pages.start {
+                page..page + PAGES_AHEAD
+            } else {
+                page + PAGES_AHEAD - 1..page + PAGES_AHEAD
+            };
+            ahead.filter(|page| *page < pages.end).for_each(|page| reader.start(PageId(page), 0..0));
+            let body = reader.finish(PageId(page))?;
+            for slot in 0..layout.nodes_per_page * usize::from(kind(&body) == Some(PageKind::Node)) {
+                let node = NodeRef::new(layout, &body, slot);
+                nodes += u64::from(self.rows.gather(self.state, &node, layout.node_id(PageId(page), slot)));
+            }
+            drop(body);
+            reader.release();
+            if self.rows.nodes.len() >= BLOCK_ROWS {
+                self.compare();
+            }
+        }
+        self.compare();
+        Ok(nodes)
+    }
+
+    /// Compares the gathered nodes with every query, and clears the block.
+    fn compare(&mut self) {
+        let (dim, count) = (self.queries.dim, self.rows.nodes.len());
+        for first in (0..self.samples.len()).step_by(BLOCK_QUERIES) {
+            let last = (first + BLOCK_QUERIES).min(self.samples.len());
+            let mut dots = std::mem::take(&mut self.rows.dots);
+            dots.resize((last - first) * count, 0);
+            kernels::dot_i8_block(&self.queries.hi[first * dim..last * dim], &self.rows.codes.hi, dim, &mut dots);
+            if count > 0 {
+                for (query, dots) in (first..last).zip(dots.chunks_exact(count)) {
+                    self.compare_one(query, dots);
+                }
+            }
+            self.rows.dots = dots;
+        }
+        self.rows.clear();
+    }
+
+    /// Measures the rows that may be among the nearest of one query. `dots` are the inner products
+    /// of the high planes.
+    fn compare_one(&mut self, query: usize, dots: &[i32]) {
+        let (rows, sample, probe) = (&self.rows, &mut self.samples[query], &self.probes[query]);
+        let norm_sq = probe.query_norm_sq();
+        let bound = Bounding {
+            norm_sq: norm_sq * (1.0 - ROUNDING),
+            step: self.queries.hi_step(query),
+            length: norm_sq.sqrt() * self.share,
+            rest: self.query_rest[query] * self.share,
+        };
+        for (at, dots) in dots.chunks(LANES).enumerate() {
+            let (first, farthest) = (at * LANES, sample.farthest());
+            // Usually no row of the run is near enough. Testing all of them without an early exit
+            // vectorizes.
+            if !bound.any_within(farthest, dots, &rows.bounds, first) {
+                continue;
+            }
+            for (row, dot) in (first..).zip(dots) {
+                let least = bound.least(*dot, rows.bounds.at(row));
+                if least > sample.farthest() || sample.node == Some(rows.nodes[row]) {
+                    continue;
+                }
+                let distance = probe.distance_to(rows.codes.own[row], rows.codes.hi(row), rows.codes.lo(row));
+                rows.row_ids(row).iter().for_each(|row_id| sample.keep((distance, *row_id)));
+            }
+        }
+    }
+}
+
+/// The query's part of a lower bound of the distance.
+struct Bounding {
+    norm_sq: f32,
+    step: f32,
+    length: f32,
+    rest: f32,
+}
+
+/// The rows' part of the bound: squared norms, twice the step of the high planes, twice the norms
+/// of the vectors in high planes, and twice the norms of what these leave out.
+#[derive(Default)]
+struct RowBounds {
+    norm_sq: Vec<f32>,
+    step: Vec<f32>,
+    length: Vec<f32>,
+    rest: Vec<f32>,
+}
+
+impl RowBounds {
+    fn at(&self, row: usize) -> [f32; 4] {
+        [self.norm_sq[row], self.step[row], self.length[row], self.rest[row]]
+    }
+
+    fn clear(&mut self) {
+        [&mut self.norm_sq, &mut self.step, &mut self.length, &mut self.rest].into_iter().for_each(Vec::clear);
+    }
+}
+
+impl Bounding {
+    /// A lower bound of the squared distance to a row, from the inner product of the high planes.
+    ///
+    /// `<q, o> = <q', o'> + <q - q', o'> + <q, o - o'>`. Each of the last two terms is at most
+    /// `share` times the product of its norms.
+    #[inline(always)]
+    fn least(&self, dot: i32, [norm_sq, step, length, rest]: [f32; 4]) -> f32 {
+        let product = self.step * step * dot as f32 + self.rest * length + self.length * rest;
+        self.norm_sq + norm_sq - product
+    }
+
+    /// Whether one of a run of rows may be as near as `farthest`.
+    #[inline(always)]
+    fn any_within(&self, farthest: f32, dots: &[i32], rows: &RowBounds, first: usize) -> bool {
+        let within = first..first + dots.len();
+        let pairs = rows.norm_sq[within.clone()].iter().zip(&rows.step[within.clone()]);
+        let rests = rows.length[within.clone()].iter().zip(&rows.rest[within]);
+        let near = dots.iter().zip(pairs).zip(rests).map(|((dot, (norm_sq, step)), (length, rest))| {
+            u32::from(self.least(*dot, [*norm_sq, *step, *length, *rest]) <= farthest)
+        });
+        near.fold(0, |any, near| any | near) != 0
+    }
+}
+
+impl Block {
+    /// Adds a node if it has visible rows. Returns whether it has.
+    fn gather(&mut self, state: &State, node: &NodeRef<'_>, id: NodeId) -> bool {
+        let header = node.header();
+        let before = self.row_ids.len();
+        self.row_ids.extend(state.rows(id, &header));
+        if self.row_ids.len() == before {
+            return false;
+        }
+        self.nodes.push(id);
+        self.ends.push(self.row_ids.len());
+        self.codes.push_hi(OwnCode { step: header.step, norm_sq: header.norm_sq }, node.hi());
+        self.codes.lo.extend_from_slice(node.lo());
+        self.bounds.norm_sq.push(header.norm_sq * (1.0 - ROUNDING));
+        self.bounds.step.push(2.0 * 16.0 * header.step);
+        self.bounds.length.push(2.0 * self.codes.hi_norm_sq[self.nodes.len() - 1].max(0.0).sqrt());
+        self.bounds.rest.push(2.0 * header.step * (own::lo_sum_sq(node.lo()) as f32).sqrt());
+        true
+    }
+
+    fn row_ids(&self, row: usize) -> &[u64] {
+        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.row_ids[start..self.ends[row]]
+    }
+
+    fn clear(&mut self) {
+        self.codes.clear();
+        self.nodes.clear();
+        self.row_ids.clear();
+        self.ends.clear();
+        self.bounds.clear();
+    }
+}
+
+impl<P: Pages> Index<P> {
+    /// The `k` nearest rows of each query, by a scan of every row: the answer that an approximate
+    /// search may miss. `queries` are the user's vectors, one after another. Distances are those to
+    /// the rows' codes, as in a search.
+    ///
+    /// Reads every page once per thread and per 4,096 queries. `threads` of 0 means one per core.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Index::search`]; [`Error::Interrupted`] if `progress` breaks.
+    pub fn search_exactly(
+        &self,
+        queries: &[f32],
+        k: usize,
+        threads: usize,
+        progress: OnProgress<'_>,
+    ) -> Result<Vec<SearchResult>, Error> {
+        SearchOptions::default().validate(k)?;
+        let mut reader = self.pages().reader();
+        let state = self.newest().renew(&mut reader)?;
+        let mut results = Vec::new();
+        for some in queries.chunks(EXACT_QUERIES * state.meta.dim) {
+            results.extend(self.search_some_exactly(&state, some, k, threads, progress)?);
+        }
+        reader.pause();
+        Ok(results)
+    }
+
+    fn search_some_exactly(
+        &self,
+        state: &State,
+        queries: &[f32],
+        k: usize,
+        threads: usize,
+        progress: OnProgress<'_>,
+    ) -> Result<Vec<SearchResult>, Error> {
+        let mut samples = given(state.meta.dim, queries, k)?;
+        let (nodes, missed) = scan(state, self.pages(), &mut samples, Bounds::Certain, threads, progress)?;
+        let pages_read = state.node_pages().len() as u64;
+        let pages_missed = missed / (samples.len() as u64).max(1);
+        let stats = Stats { pages_read, pages_missed, distances: nodes, ..Stats::default() };
+        let mut probe = Probe::default();
+        let answer = |sample: Sample| {
+            let to_distance = probe.prepare(&state.meta, &state.model, &sample.query)?;
+            let hit = |(distance, row_id)| Hit { row_id, distance: to_distance.apply(distance) };
+            Ok(SearchResult { hits: sample.nearest.into_iter().map(hit).collect(), stats })
+        };
+        samples.into_iter().map(answer).collect()
+    }
+}

@@ -1,0 +1,14 @@
+//! Searches: for the `k` nearest rows, for one row after the other, and for exact answers.
+
+pub(crate) mod absent;
+pub(crate) mod batch;
+pub(crate) mod bound;
+pub(crate) mod cursor;
+pub(crate) mod exact;
+pub(crate) mod met;
+pub(crate) mod nearest;
+pub(crate) mod observer;
+pub(crate) mod plan;
+pub(crate) mod searcher;
+pub(crate) mod visit;
+pub(crate) mod walk;

@@ -1,0 +1,81 @@
+//! The nearest rows that a search has visited.
+
+use crate::Hit;
+use crate::quantize::prepare::ToDistance;
+
+/// The rows of the `k` nearest visited nodes, nearest first; equal distances are in order of row
+/// id.
+///
+/// Rows with the same vector share a node, and count as one when the search decides whether to
+/// stop: a second version of a row says nothing about rows that are farther away.
+#[derive(Debug, Default)]
+pub(crate) struct Nearest {
+    k: usize,
+    /// The number of nodes with rows in `found`.
+    nodes: usize,
+    pub(crate) found: Vec<Near>,
+}
+
+/// A row among the nearest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Near {
+    /// Squared distance in the inner space.
+    pub(crate) distance: f32,
+    pub(crate) row_id: u64,
+    /// Whether it is the first row of its node, which is the one that counts.
+    pub(crate) is_first: bool,
+}
+
+impl Nearest {
+    pub(crate) fn reset(&mut self, k: usize) {
+        self.k = k;
+        self.nodes = 0;
+        self.found.clear();
+    }
+
+    /// The number of nodes whose rows are kept.
+    pub(crate) fn k(&self) -> usize {
+        self.k
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.nodes == self.k
+    }
+
+    /// The largest estimate of a candidate that may still lead to one of the nearest rows.
+    #[inline]
+    pub(crate) fn reach(&self, slack: f32) -> f32 {
+        match self.found.last() {
+            // An infinite slack times a distance of 0 would be NaN, so it is treated as no bound.
+            Some(last) if self.is_full() && slack.is_finite() => last.distance * (1.0 + slack),
+            _ => f32::INFINITY,
+        }
+    }
+
+    /// Adds a row if it is among the nearest. A search may visit a node twice: a stale edge, made
+    /// for an earlier row in its slot, gives it another estimate. The row is then kept once.
+    pub(crate) fn keep(&mut self, row: Near) {
+        let nearer = |other: &Near| {
+            other.distance < row.distance || other.distance == row.distance && other.row_id < row.row_id
+        };
+        let at = self.found.partition_point(nearer);
+        let is_there =
+            self.found.get(at).is_some_and(|other| other.row_id == row.row_id && other.distance == row.distance);
+        // Another row of the last node belongs to the result.
+        let is_inside = |last: &Near| !row.is_first && last.distance == row.distance;
+        let is_beyond = at == self.found.len() && self.is_full() && !self.found.last().is_some_and(is_inside);
+        if is_there || is_beyond {
+            return;
+        }
+        self.found.insert(at, row);
+        self.nodes += usize::from(row.is_first);
+        while self.nodes > self.k {
+            self.nodes -= usize::from(self.found.pop().is_some_and(|last| last.is_first));
+        }
+    }
+
+    pub(crate) fn hits(&self, k: usize, to_distance: ToDistance) -> Vec<Hit> {
+        let hit = |near: &Near| Hit { row_id: near.row_id, distance: to_distance.apply(near.distance) };
+        self.found.iter().take(k).map(hit).collect()
+    }
+}

@@ -1,0 +1,38 @@
+//! The observer of a walk: it receives the candidates and rows that the walk's answer leaves out.
+
+use crate::ids::NodeId;
+use crate::index::search::nearest::Near;
+use crate::index::search::visit::Visited;
+
+/// Receives what a walk sees besides its answer.
+pub(crate) trait Observer {
+    /// A candidate will be expanded next. `rank` is the number of better candidates among all seen
+    /// so far. `farthest` is the distance of the row that ends the search, or infinity as long as
+    /// there is none.
+    #[inline]
+    fn expand(&mut self, _estimate: f32, _rank: usize, _farthest: f32) {}
+
+    /// The list rejected a candidate, or dropped it before it was expanded. The same candidate may
+    /// be reported again.
+    fn reject(&mut self, estimate: f32, node: NodeId);
+
+    /// A row was visited, among the nearest or not. The same row may be reported again.
+    fn visit_row(&mut self, node: NodeId, row: Near, visited: &Visited);
+
+    /// Whether the walk may stop, because the observer has what it needs.
+    #[inline]
+    fn is_enough(&self) -> bool {
+        false
+    }
+}
+
+/// The observer of a plain search, which needs nothing besides its answer.
+pub(crate) struct Unobserved;
+
+impl Observer for Unobserved {
+    #[inline]
+    fn reject(&mut self, _: f32, _: NodeId) {}
+
+    #[inline]
+    fn visit_row(&mut self, _: NodeId, _: Near, _: &Visited) {}
+}

@@ -1,0 +1,138 @@
+//! One hop of a search: read a node, compute its distance, estimate its neighbors' distances.
+
+use crate::Error;
+use crate::ids::NodeId;
+use crate::index::model::Model;
+use crate::page::Reader;
+use crate::page::meta::Meta;
+use crate::page::model_pages::Entry;
+use crate::page::node::{FLAGS_FREE, NodeHeader, NodeRef};
+use crate::quantize::estimate::{CENTROIDS_MAX, DEGREE_MAX, Estimator};
+use crate::quantize::own::OwnCode;
+use crate::quantize::prepare::ToDistance;
+use pagehop_kernels as kernels;
+
+/// A prepared query, which visits nodes. Reusable: `prepare` starts a new query.
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
+    query: Vec<f32>,
+    estimator: Estimator,
+}
+
+/// The result of a visit for the node itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visited {
+    pub(crate) header: NodeHeader,
+    /// Squared distance in the inner space.
+    pub(crate) distance: f32,
+}
+
+impl Visited {
+    /// The number of edges that were scored.
+    pub(crate) fn degree(&self) -> usize {
+        self.header.degree.into()
+    }
+}
+
+impl Probe {
+    /// Prepares the user's query. Returns the conversion from inner distances to distances of the
+    /// metric.
+    pub(crate) fn prepare(&mut self, meta: &Meta, model: &Model, query: &[f32]) -> Result<ToDistance, Error> {
+        self.query.resize(model.space.inner_dim(), 0.0);
+        let to_distance = model.space.query(query, &mut self.query)?;
+        self.estimator.prepare(meta.layout.edge, meta.query_digits, &self.query);
+        Ok(to_distance)
+    }
+
+    /// The query in the inner space.
+    pub(crate) fn query(&self) -> &[f32] {
+        &self.query
+    }
+
+    /// Squared norm of the query in the inner space.
+    pub(crate) fn query_norm_sq(&self) -> f32 {
+        self.estimator.query_norm_sq()
+    }
+
+    /// Prepares a point of the inner space as the query.
+    pub(crate) fn prepare_inner(&mut self, meta: &Meta, point: &[f32]) {
+        self.query.clear();
+        self.query.extend_from_slice(point);
+        self.estimator.prepare(meta.layout.edge, meta.query_digits, &self.query);
+    }
+
+    /// Every entry point with its estimated distance, in no order. Centroids without rows share the
+    /// entry point of another centroid, so a node may occur twice.
+    pub(crate) fn entries<'m>(
+        &self,
+        model: &Model,
+        entries: &'m [Entry],
+    ) -> impl Iterator<Item = (f32, NodeId)> + use<'m> {
+        let mut estimates = [f32::INFINITY; CENTROIDS_MAX];
+        self.estimator.coarse(&model.coarse, &mut estimates);
+        let entries = estimates.into_iter().zip(entries);
+        entries.map(|(estimate, entry)| (estimate + entry.from_centroid_sq, entry.node))
+    }
+
+    /// Visits `node`: calls `offer` with the place, estimate and id of each neighbor, then
+    /// `finished`, then computes the distance of the node itself. The slot may be free by now, or
+    /// hold another row than when the edge was made. The visit then describes the current content.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if the slot is invalid or an edge is impossible; any error of the reader.
+    #[inline]
+    pub(crate) fn visit<R: Reader>(
+        &mut self,
+        meta: &Meta,
+        model: &Model,
+        reader: &R,
+        node: NodeId,
+        mut offer: impl FnMut(usize, f32, NodeId),
+        finished: impl FnOnce(&NodeRef<'_>, &NodeHeader),
+    ) -> Result<Visited, Error> {
+        let (page, slot) = meta.layout.place(node);
+        let guard = reader.finish(page)?;
+        let node = NodeRef::new(&meta.layout, &guard, slot);
+        let header = node.header();
+        let degree = usize::from(header.degree);
+        if !header.is_valid(&meta.layout) {
+            let what =
+                format!("an edge leads to slot {slot}, which has flags {} and degree {degree}", header.flags);
+            return Err(Error::corrupt(page, what));
+        }
+        let mut estimates = [0.0; DEGREE_MAX];
+        let estimates = &mut estimates[..degree];
+        if self.estimator.score(&model.centroids, &self.query, node.edges(), estimates).is_none() {
+            return Err(Error::corrupt(page, format!("an edge of slot {slot} names an unknown centroid")));
+        }
+        for (place, (estimate, neighbor)) in estimates.iter().zip(node.neighbors()).enumerate() {
+            offer(place, *estimate, neighbor);
+        }
+        finished(&node, &header);
+        if header.flags == FLAGS_FREE {
+            return Ok(Visited { header, distance: f32::INFINITY });
+        }
+        let distance = self.distance(&node, &header);
+        Ok(Visited { header, distance })
+    }
+
+    /// Estimates the distances of the first `estimates.len()` neighbors of a node. `None` if an
+    /// edge names an unknown centroid.
+    pub(crate) fn estimate(&mut self, model: &Model, node: &NodeRef<'_>, estimates: &mut [f32]) -> Option<()> {
+        self.estimator.score(&model.centroids, &self.query, node.edges(), estimates)
+    }
+
+    /// Squared distance of a node's own code in the inner space.
+    #[inline]
+    pub(crate) fn distance(&self, node: &NodeRef<'_>, header: &NodeHeader) -> f32 {
+        self.distance_to(OwnCode { step: header.step, norm_sq: header.norm_sq }, node.hi(), node.lo())
+    }
+
+    /// Squared distance of an own code that was read before.
+    #[inline]
+    pub(crate) fn distance_to(&self, own: OwnCode, hi: &[i8], lo: &[u8]) -> f32 {
+        let dot = kernels::dot_f32_i12(&self.query, hi, lo);
+        (self.estimator.query_norm_sq() + own.norm_sq - 2.0 * own.step * dot).max(0.0)
+    }
+}

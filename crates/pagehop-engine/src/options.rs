@@ -1,0 +1,159 @@
+//! The options of a build and of a search, with their defaults and limits.
+
+use crate::{Error, Measured, Metric, RowIds};
+
+/// Largest `k` and `search_list`.
+pub const SEARCH_LIST_MAX: usize = 100_000;
+/// Largest `beam_width`.
+pub const BEAM_WIDTH_MAX: usize = 64;
+
+/// The options of a bulk build. `Default` is what the README measures.
+#[derive(Clone, Debug)]
+pub struct BuildOptions {
+    /// The distance function of the index; it never changes.
+    pub metric: Metric,
+    /// Largest memory of the build, in bytes. If it is too small, the build fails at the start and
+    /// says how much it needs.
+    pub memory_bytes: u64,
+    /// Threads; 0 means one per core. The index does not depend on it.
+    pub threads: usize,
+    /// Seed of all random choices. The same vectors, options and seed give the same page bodies.
+    pub seed: u64,
+    /// The meaning of row ids; it never changes.
+    pub row_ids: RowIds,
+    /// Whether the host shall calibrate the index at the end of the build, by [`Index::calibrate`].
+    pub calibrate: bool,
+}
+
+impl Default for BuildOptions {
+    fn default() -> Self {
+        Self {
+            metric: Metric::L2,
+            memory_bytes: 2 << 30,
+            threads: 0,
+            seed: 1,
+            row_ids: RowIds::Mapped,
+            calibrate: true,
+        }
+    }
+}
+
+/// How hard to search.
+#[derive(Clone, Debug)]
+pub struct SearchOptions {
+    /// Length of the candidate list: longer for more recall, shorter for more speed. At least `k`
+    /// are kept.
+    pub search_list: usize,
+    /// Largest number of pages that are prefetched at once.
+    pub beam_width: usize,
+    /// The search stops when the nearest remaining estimate is beyond `1 + slack` times the k-th
+    /// distance found. Infinite: expand the whole list.
+    pub slack: f32,
+}
+
+impl Default for SearchOptions {
+    fn default() -> Self {
+        Self { search_list: 100, slack: 0.2, beam_width: 4 }
+    }
+}
+
+/// How hard to search, as a caller gives it. [`Index::options`](crate::Index::options) makes search
+/// options of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Effort {
+    /// A recall of [`RECALL_DEFAULT`](crate::index::RECALL_DEFAULT) if the index is calibrated,
+    /// [`SearchOptions::default`] otherwise.
+    #[default]
+    Default,
+    /// A mean recall, above 0 and at most 1. For 1 the answer is exact and every row is compared.
+    Recall(f32),
+    /// Settings. A missing one has its default, except that a `search_list` without a `slack` is
+    /// expanded to its end: raising it alone then raises recall as far as the index can go.
+    Settings {
+        /// See [`SearchOptions::search_list`].
+        search_list: Option<usize>,
+        /// See [`SearchOptions::slack`].
+        slack: Option<f32>,
+    },
+}
+
+impl Effort {
+    /// The effort for optional arguments.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] if a recall is given together with the settings that it stands for.
+    pub fn of(recall: Option<f32>, search_list: Option<usize>, slack: Option<f32>) -> Result<Self, Error> {
+        match (recall, search_list, slack) {
+            (None, None, None) => Ok(Self::Default),
+            (Some(recall), None, None) => Ok(Self::Recall(recall)),
+            (None, ..) => Ok(Self::Settings { search_list, slack }),
+            _ => Err(Error::argument("recall stands for search_list and slack: give it, or them")),
+        }
+    }
+}
+
+/// How to search for `k` rows: what [`Index::options`](crate::Index::options) makes of an
+/// [`Effort`].
+#[derive(Clone, Debug)]
+pub struct SearchPlan {
+    /// `None` to compare every row.
+    pub options: Option<SearchOptions>,
+    /// The highest recall that the calibration measured, if the target is higher. `options` are
+    /// then those of its longest search.
+    pub best: Option<f32>,
+    /// The calibration that the options come from, if it is outdated: see
+    /// [`Measured::is_outdated`].
+    pub outdated: Option<Measured>,
+}
+
+impl SearchPlan {
+    /// The same plan with another beam width, if one is given.
+    #[must_use]
+    pub fn with_beam_width(mut self, beam_width: Option<usize>) -> Self {
+        if let (Some(options), Some(beam_width)) = (&mut self.options, beam_width) {
+            options.beam_width = beam_width;
+        }
+        self
+    }
+}
+
+impl From<SearchOptions> for SearchPlan {
+    fn from(options: SearchOptions) -> Self {
+        Self { options: Some(options), best: None, outdated: None }
+    }
+}
+
+impl SearchOptions {
+    /// See [`Effort::Settings`].
+    pub(crate) fn of_settings(search_list: Option<usize>, slack: Option<f32>) -> Self {
+        let default = Self::default();
+        let to_the_end = search_list.map(|_| f32::INFINITY);
+        Self {
+            search_list: search_list.unwrap_or(default.search_list),
+            slack: slack.or(to_the_end).unwrap_or(default.slack),
+            ..default
+        }
+    }
+
+    /// A search of fewer rows than `rows` to its end.
+    pub(crate) fn to_the_end(rows: usize) -> Self {
+        Self { search_list: rows, slack: f32::INFINITY, ..Self::default() }
+    }
+
+    pub(crate) fn validate(&self, k: usize) -> Result<(), Error> {
+        let range = |name: &str, value: usize, max: usize| {
+            if (1..=max).contains(&value) {
+                return Ok(());
+            }
+            Err(Error::argument(format!("{name} is {value}, it must be between 1 and {max}")))
+        };
+        range("k", k, SEARCH_LIST_MAX)?;
+        range("search_list", self.search_list, SEARCH_LIST_MAX)?;
+        range("beam_width", self.beam_width, BEAM_WIDTH_MAX)?;
+        if self.slack >= 0.0 {
+            return Ok(());
+        }
+        Err(Error::argument(format!("slack is {}, it must be 0 or more", self.slack)))
+    }
+}

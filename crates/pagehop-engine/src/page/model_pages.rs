@@ -1,0 +1,138 @@
+//! The pages of the model: mean and coarse centroids, and the page of the entry points.
+
+use crate::Error;
+use crate::ids::NodeId;
+use crate::page::fields::{Fields, FieldsMut};
+use crate::page::kind::{self, PageKind};
+use crate::page::layout::NODES_START;
+use crate::page::meta::Meta;
+use crate::page::{BODY_BYTES, PageId, PageSink, Reader};
+use crate::quantize::centroids::Centroids;
+
+/// First byte of a model page's body that holds model bytes.
+pub(crate) const MODEL_START: usize = 16;
+const MODEL_BYTES_PER_PAGE: usize = BODY_BYTES - MODEL_START;
+const ENTRY_BYTES: usize = 8;
+
+/// Where a search may begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) node: NodeId,
+    /// Squared distance from the node to the centroid it stands for.
+    pub(crate) from_centroid_sq: f32,
+}
+
+/// Bytes of mean and centroids, the latter as 8-bit codes (step, plane).
+fn model_bytes(inner_dim: usize, centroids: usize) -> usize {
+    4 * inner_dim + centroids * (4 + inner_dim)
+}
+
+/// Pages that mean and centroids take; the entry points lie on one more.
+fn model_pages(meta: &Meta) -> u32 {
+    model_bytes(meta.layout.inner_dim, meta.centroids).div_ceil(MODEL_BYTES_PER_PAGE) as u32
+}
+
+/// Writes the model from page `meta.change.model_start` on, the entry points' page behind it;
+/// returns the page after that.
+pub(crate) fn write_model(
+    meta: &mut Meta,
+    mean: &[f32],
+    centroids: &Centroids,
+    sink: &mut dyn PageSink,
+) -> Result<PageId, Error> {
+    let mut bytes = Vec::with_capacity(model_bytes(mean.len(), centroids.len()));
+    for x in mean {
+        bytes.extend_from_slice(&x.to_le_bytes());
+    }
+    for i in 0..centroids.len() {
+        bytes.extend_from_slice(&centroids.step(i).to_le_bytes());
+        bytes.extend_from_slice(bytemuck::cast_slice(centroids.plane(i)));
+    }
+    let mut page = meta.change.model_start;
+    for part in bytes.chunks(MODEL_BYTES_PER_PAGE) {
+        let mut body = vec![0; BODY_BYTES];
+        kind::clear(&mut body, PageKind::Model);
+        body[MODEL_START..MODEL_START + part.len()].copy_from_slice(part);
+        sink.write(PageId(page), &body)?;
+        page += 1;
+    }
+    meta.change.entries_page = page;
+    Ok(PageId(page + 1))
+}
+
+/// The page of the entry points.
+pub(crate) fn entries_page(entries: &[Entry]) -> Vec<u8> {
+    let mut body = vec![0; BODY_BYTES];
+    kind::clear(&mut body, PageKind::Model);
+    entries.iter().enumerate().for_each(|(i, entry)| set_entry(&mut body, i, entry));
+    body
+}
+
+/// Changes one entry point on the body of their page.
+pub(crate) fn set_entry(body: &mut [u8], index: usize, entry: &Entry) {
+    let at = MODEL_START + ENTRY_BYTES * index;
+    let mut fields = FieldsMut::at(body, at);
+    fields.u32(entry.node);
+    fields.f32(entry.from_centroid_sq);
+}
+
+fn read_run(reader: &mut impl Reader, first: u32, pages: u32) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    for page in first..first + pages {
+        let guard = reader.finish(PageId(page))?;
+        kind::expect_kind(PageId(page), &guard, PageKind::Model)?;
+        bytes.extend_from_slice(&guard[MODEL_START..]);
+        drop(guard);
+        reader.release();
+    }
+    Ok(bytes)
+}
+
+/// Reads mean and centroids. An index without rows has no centroids, and a mean of zeros.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`] if they are no numbers; whatever the reader reports.
+pub(crate) fn read_model(meta: &Meta, reader: &mut impl Reader) -> Result<(Vec<f32>, Centroids), Error> {
+    let dim = meta.layout.inner_dim;
+    let (mut mean, mut centroids) = (vec![0.0; dim], Centroids::new(dim));
+    let first = meta.change.model_start;
+    if first > 0 {
+        let bytes = read_run(reader, first, model_pages(meta))?;
+        let bad = |what| Error::corrupt(PageId(first), what);
+        let (means, rest) = bytes.split_at(4 * dim);
+        mean = means.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        for code in rest[..meta.centroids * (4 + dim)].chunks_exact(4 + dim) {
+            let (step, plane) = code.split_at(4);
+            let step = f32::from_le_bytes(step.try_into().expect("four bytes"));
+            if !step.is_finite() || !(0.0..f32::MAX / 4096.0).contains(&step) {
+                return Err(bad("a centroid's step is not a number"));
+            }
+            centroids.push(step, bytemuck::cast_slice(plane));
+        }
+        if mean.iter().any(|v| !v.is_finite()) {
+            return Err(bad("the mean holds a number that is not finite"));
+        }
+    }
+    Ok((mean, centroids))
+}
+
+/// Reads the entry points, one for each centroid.
+pub(crate) fn read_entries(meta: &Meta, reader: &mut impl Reader) -> Result<Vec<Entry>, Error> {
+    if meta.centroids == 0 {
+        return Ok(Vec::new());
+    }
+    let page = meta.change.entries_page;
+    let bytes = read_run(reader, page, 1)?;
+    let entries = bytes.as_chunks::<ENTRY_BYTES>().0[..meta.centroids].iter().map(|bytes| {
+        let mut fields = Fields::at(bytes, 0);
+        let entry = Entry { node: fields.u32(), from_centroid_sq: fields.f32() };
+        if !entry.from_centroid_sq.is_finite() || meta.layout.place(entry.node).0 == PageId(0) {
+            return Err(Error::corrupt(PageId(page), "an entry point is nowhere"));
+        }
+        Ok(entry)
+    });
+    entries.collect()
+}
+
+const _: () = assert!(MODEL_START <= NODES_START);

@@ -1,0 +1,338 @@
+//! One node on a page: its header, its edges, its own code.
+
+use super::Reader;
+use super::kind::{self, PageKind};
+use super::layout::{COMMIT_END, NODE_HEADER_BYTES, NODES_START, NodeLayout};
+use crate::Error;
+use crate::ids::NodeId;
+use crate::quantize::edge::{self, EdgeFactors};
+use crate::quantize::estimate::EdgeCodes;
+use crate::quantize::own;
+use crate::row_ids::{NODE_ROWS_MAX, RowIds};
+
+/// Byte of a node that holds its flags.
+const FLAGS_BYTE: usize = 16;
+/// Flags of an empty slot. Edges may still lead to it: they are older than its last row.
+pub(crate) const FLAGS_FREE: u8 = 0;
+/// Flags of a node that holds a row. The high bits mark the byte as flags at all, so that a search
+/// which was led to a page of another kind notices it without touching the page's first cache line.
+pub(crate) const FLAGS_LIVE: u8 = 0xA1;
+/// Flags of a node whose row was deleted or replaced: it still leads searches on, and older
+/// snapshots see it.
+pub(crate) const FLAGS_DEAD: u8 = 0xA2;
+/// Flags of a dead node out of sight of every snapshot, whose slot waits until no reader can be at
+/// it. None of its edges is an anchor, and it needs none.
+pub(crate) const FLAGS_UNLINKED: u8 = 0xA3;
+
+/// Bit of an edge's generation byte that makes it an anchor; generations have the others.
+const ANCHOR: u8 = 0x80;
+
+/// What a node says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct NodeHeader {
+    pub(crate) row_id: u64,
+    pub(crate) norm_sq: f32,
+    pub(crate) step: f32,
+    pub(crate) flags: u8,
+    pub(crate) generation: u8,
+    pub(crate) degree: u8,
+    pub(crate) centroid: u8,
+    /// Commit that added the row; 0 in a bulk build.
+    pub(crate) added: u64,
+    /// Commit that deleted the row; 0 while it lives.
+    pub(crate) deleted: u64,
+}
+
+impl NodeHeader {
+    /// Whether a reader of `snapshot` sees the row.
+    #[inline]
+    pub(crate) fn is_visible(&self, snapshot: u64) -> bool {
+        self.added <= snapshot && (self.flags == FLAGS_LIVE || self.flags == FLAGS_DEAD && self.deleted > snapshot)
+    }
+
+    /// The rows of the node that a reader of `snapshot` sees, or that the host may see.
+    #[inline]
+    pub(crate) fn rows(&self, row_ids: RowIds, snapshot: u64) -> impl Iterator<Item = u64> + use<> {
+        let rows = match row_ids {
+            RowIds::Mapped => [self.is_visible(snapshot).then_some(self.row_id), None, None],
+            RowIds::HostOwned => self.host_rows().map(|row_id| (row_id > 0).then_some(row_id)),
+        };
+        rows.into_iter().flatten()
+    }
+
+    /// Under [`RowIds::HostOwned`] the rows of the node, 0 for none: two stand where commit numbers
+    /// would.
+    pub(crate) fn host_rows(&self) -> [u64; NODE_ROWS_MAX] {
+        [self.row_id, self.added, self.deleted]
+    }
+
+    /// Whether there is a node, living or dead, or a free slot: whether the flags are flags.
+    #[inline]
+    pub(crate) fn is_valid(&self, layout: &NodeLayout) -> bool {
+        matches!(self.flags, FLAGS_FREE | FLAGS_LIVE | FLAGS_DEAD | FLAGS_UNLINKED)
+            && usize::from(self.degree) <= layout.degree
+    }
+}
+
+/// Where an edge leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) node: NodeId,
+    /// Generation of the slot when the edge was made: of any other, its target is gone.
+    pub(crate) generation: u8,
+    /// Whether the target relies on this edge to be found. It is not given up for a better one.
+    pub(crate) anchor: bool,
+}
+
+impl NodeLayout {
+    /// The first empty slot of a page's body.
+    pub(crate) fn free_slot(&self, body: &[u8]) -> Option<usize> {
+        (0..self.nodes_per_page).find(|slot| body[NODES_START + slot * self.stride() + FLAGS_BYTE] == FLAGS_FREE)
+    }
+}
+
+/// A node on a page, to read.
+#[derive(Clone, Copy)]
+pub(crate) struct NodeRef<'a> {
+    layout: &'a NodeLayout,
+    bytes: &'a [u8],
+}
+
+impl<'a> NodeRef<'a> {
+    /// The node in a slot of a page's body.
+    #[inline]
+    pub(crate) fn new(layout: &'a NodeLayout, body: &'a [u8], slot: usize) -> Self {
+        Self { layout, bytes: &body[layout.slot_bytes(slot)] }
+    }
+
+    #[inline]
+    pub(crate) fn header(&self) -> NodeHeader {
+        let b = self.bytes;
+        NodeHeader {
+            row_id: u64::from_le_bytes(array(b, 0)),
+            norm_sq: f32::from_le_bytes(array(b, 8)),
+            step: f32::from_le_bytes(array(b, 12)),
+            flags: b[FLAGS_BYTE],
+            generation: b[17],
+            degree: b[18],
+            centroid: b[19],
+            added: u48(b, 20),
+            deleted: u48(b, 26),
+        }
+    }
+
+    /// Targets of all edges there is room for, used or not.
+    #[inline]
+    pub(crate) fn neighbors(&self) -> impl Iterator<Item = NodeId> + use<'a> {
+        let ids = words(&self.bytes[NODE_HEADER_BYTES..self.layout.add_start()]);
+        ids.iter().map(|id| NodeId::from_le_bytes(*id))
+    }
+
+    #[inline]
+    pub(crate) fn edges(&self) -> EdgeCodes<'a> {
+        let l = self.layout;
+        EdgeCodes {
+            codes: &self.bytes[l.codes_start()..l.hi_start()],
+            add: words(&self.bytes[l.add_start()..l.factor_start()]),
+            factor: words(&self.bytes[l.factor_start()..l.centroid_start()]),
+            centroid: &self.bytes[l.centroid_start()..l.generation_start()],
+        }
+    }
+
+    /// Where the edges in use lead.
+    pub(crate) fn links(&self) -> impl Iterator<Item = Link> + use<'a> {
+        let degree = usize::from(self.header().degree).min(self.layout.degree);
+        let generations = &self.bytes[self.layout.generation_start()..self.layout.codes_start()];
+        self.neighbors().take(degree).zip(generations).map(|(node, byte)| Link {
+            node,
+            generation: byte & !ANCHOR,
+            anchor: byte & ANCHOR != 0,
+        })
+    }
+
+    /// The centroid that an edge's code is relative to, and the factors of its estimate.
+    pub(crate) fn edge_factors(&self, at: usize) -> (u8, EdgeFactors) {
+        let EdgeCodes { add, factor, centroid, .. } = self.edges();
+        let factors = EdgeFactors { add: f32::from_le_bytes(add[at]), factor: f32::from_le_bytes(factor[at]) };
+        (centroid[at], factors)
+    }
+
+    /// The code that an edge carries of its target.
+    pub(crate) fn edge_code(&self, at: usize) -> Vec<u64> {
+        let mut code = vec![0; self.layout.edge.words()];
+        edge::deinterleave(self.layout.edge, self.edges().codes, at, self.layout.degree, &mut code);
+        code
+    }
+
+    /// The vector that the own code stands for, in the inner space.
+    pub(crate) fn decode(&self, header: &NodeHeader, x: &mut Vec<f32>) {
+        let mut values = vec![0; self.hi().len()];
+        x.resize(self.hi().len(), 0.0);
+        own::decode(header.step, self.hi(), self.lo(), &mut values, x);
+    }
+
+    /// The own code's high plane.
+    #[inline]
+    pub(crate) fn hi(&self) -> &'a [i8] {
+        bytemuck::cast_slice(&self.bytes[self.layout.hi_start()..self.layout.lo_start()])
+    }
+
+    /// The own code's low plane.
+    #[inline]
+    pub(crate) fn lo(&self) -> &'a [u8] {
+        &self.bytes[self.layout.lo_start()..]
+    }
+}
+
+/// A node on a page, to write.
+pub(crate) struct NodeMut<'a> {
+    layout: &'a NodeLayout,
+    bytes: &'a mut [u8],
+}
+
+impl<'a> NodeMut<'a> {
+    pub(crate) fn new(layout: &'a NodeLayout, body: &'a mut [u8], slot: usize) -> Self {
+        Self { layout, bytes: &mut body[layout.slot_bytes(slot)] }
+    }
+
+    pub(crate) fn set_header(&mut self, header: &NodeHeader) {
+        let b = &mut *self.bytes;
+        b[..8].copy_from_slice(&header.row_id.to_le_bytes());
+        b[8..12].copy_from_slice(&header.norm_sq.to_le_bytes());
+        b[12..16].copy_from_slice(&header.step.to_le_bytes());
+        b[16..20].copy_from_slice(&[header.flags, header.generation, header.degree, header.centroid]);
+        debug_assert!(header.added < COMMIT_END && header.deleted < COMMIT_END);
+        b[20..26].copy_from_slice(&header.added.to_le_bytes()[..6]);
+        b[26..32].copy_from_slice(&header.deleted.to_le_bytes()[..6]);
+    }
+
+    pub(crate) fn as_ref(&self) -> NodeRef<'_> {
+        NodeRef { layout: self.layout, bytes: self.bytes }
+    }
+
+    /// Empties the slot for the next row, whose generation tells it from the last. What was behind
+    /// the header stays, which keeps the log small.
+    pub(crate) fn free(&mut self) {
+        let generation = self.as_ref().header().generation.wrapping_add(1) & !ANCHOR;
+        self.set_header(&NodeHeader { flags: FLAGS_FREE, generation, ..NodeHeader::default() });
+    }
+
+    /// Marks the row as deleted by `commit`.
+    pub(crate) fn bury(&mut self, commit: u64) {
+        let header = self.as_ref().header();
+        self.set_header(&NodeHeader { flags: FLAGS_DEAD, deleted: commit, ..header });
+    }
+
+    /// Copies the edge in one place to another.
+    pub(crate) fn move_edge(&mut self, from: usize, to: usize) {
+        let node = self.as_ref();
+        let Link { node: neighbor, generation, anchor } = node.links().nth(from).expect("an edge in use");
+        let ((centroid, factors), code) = (node.edge_factors(from), node.edge_code(from));
+        let edge = Edge { neighbor, generation, anchor, centroid, factors, code: &code };
+        self.set_edge(to, &edge);
+    }
+
+    /// Makes an edge one that stays.
+    pub(crate) fn set_anchor(&mut self, slot: usize) {
+        self.bytes[self.layout.generation_start() + slot] |= ANCHOR;
+    }
+
+    /// Makes it one like others.
+    pub(crate) fn clear_anchor(&mut self, slot: usize) {
+        self.bytes[self.layout.generation_start() + slot] &= !ANCHOR;
+    }
+
+    /// Makes `row_ids` the rows of the node. Without any it is dead.
+    pub(crate) fn set_host_rows(&mut self, row_ids: [u64; NODE_ROWS_MAX]) {
+        let [row_id, added, deleted] = row_ids;
+        let flags = if row_ids == [0; NODE_ROWS_MAX] { FLAGS_DEAD } else { FLAGS_LIVE };
+        let header = self.as_ref().header();
+        self.set_header(&NodeHeader { row_id, added, deleted, flags, ..header });
+    }
+
+    /// Marks a dead node as unlinked: it is no anchor parent, and needs no anchor.
+    pub(crate) fn unlink(&mut self) {
+        let header = self.as_ref().header();
+        self.set_header(&NodeHeader { flags: FLAGS_UNLINKED, ..header });
+        let bytes = self.layout.generation_start()..self.layout.codes_start();
+        self.bytes[bytes].iter_mut().for_each(|byte| *byte &= !ANCHOR);
+    }
+
+    /// Sets how many edges are in use.
+    pub(crate) fn set_degree(&mut self, degree: usize) {
+        let header = self.as_ref().header();
+        self.set_header(&NodeHeader { degree: degree as u8, ..header });
+    }
+
+    pub(crate) fn set_own(&mut self, hi: &[i8], lo: &[u8]) {
+        let (hi_start, lo_start) = (self.layout.hi_start(), self.layout.lo_start());
+        self.bytes[hi_start..lo_start].copy_from_slice(bytemuck::cast_slice(hi));
+        self.bytes[lo_start..].copy_from_slice(lo);
+    }
+
+    /// Writes one edge; its code is the target's, as `quantize::edge` encodes it.
+    pub(crate) fn set_edge(&mut self, slot: usize, edge: &Edge<'_>) {
+        let l = self.layout;
+        let mut put = |start: usize, bytes: &[u8]| {
+            let at = start + slot * bytes.len();
+            self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        };
+        put(NODE_HEADER_BYTES, &edge.neighbor.to_le_bytes());
+        put(l.add_start(), &edge.factors.add.to_le_bytes());
+        put(l.factor_start(), &edge.factors.factor.to_le_bytes());
+        put(l.centroid_start(), &[edge.centroid]);
+        put(l.generation_start(), &[edge.generation | if edge.anchor { ANCHOR } else { 0 }]);
+        let codes = &mut self.bytes[l.codes_start()..l.hi_start()];
+        edge::interleave(l.edge, edge.code, slot, l.degree, codes);
+    }
+}
+
+/// One edge, to write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edge<'a> {
+    pub(crate) neighbor: NodeId,
+    pub(crate) generation: u8,
+    pub(crate) anchor: bool,
+    pub(crate) centroid: u8,
+    pub(crate) factors: EdgeFactors,
+    pub(crate) code: &'a [u64],
+}
+
+/// Passes one slot's node to `look`.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`] if there is no slot, or no node in it; whatever the reader reports.
+pub(crate) fn with_node<R: Reader, T>(
+    layout: &NodeLayout,
+    reader: &R,
+    node: NodeId,
+    look: impl FnOnce(&NodeRef<'_>, &NodeHeader) -> T,
+) -> Result<T, Error> {
+    let (page, slot) = layout.place(node);
+    let body = reader.finish(page)?;
+    kind::expect_kind(page, &body, PageKind::Node)?;
+    let found = NodeRef::new(layout, &body, slot);
+    let header = found.header();
+    if !header.is_valid(layout) {
+        let what = format!("slot {slot} has flags {} and degree {}", header.flags, header.degree);
+        return Err(Error::corrupt(page, what));
+    }
+    Ok(look(&found, &header))
+}
+
+#[inline]
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes[at..at + N].try_into().expect("a slice of N bytes is an array of N bytes")
+}
+
+#[inline]
+fn u48(bytes: &[u8], at: usize) -> u64 {
+    // The six bytes and the two before them, which are shifted out.
+    u64::from_le_bytes(array(bytes, at - 2)) >> 16
+}
+
+#[inline]
+fn words(bytes: &[u8]) -> &[[u8; 4]] {
+    bytes.as_chunks().0
+}

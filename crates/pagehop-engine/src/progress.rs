@@ -1,0 +1,19 @@
+//! Progress of long operations, and how to stop them.
+
+use std::ops::ControlFlow;
+
+/// The progress of a long operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// The current phase: `read`, `train`, `encode`, `partition`, `connect`, `prune`, `refine`,
+    /// `write`, `check`, `add`, `vacuum`, `scan`, `search`.
+    pub phase: &'static str,
+    /// Steps of the phase that are done.
+    pub done: u64,
+    /// Steps of the phase; 0 while unknown.
+    pub total: u64,
+}
+
+/// Called regularly by long operations. `Break` stops them with
+/// [`Error::Interrupted`](crate::Error::Interrupted).
+pub type OnProgress<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;

@@ -1,0 +1,14 @@
+//! The source of rows for a build.
+
+use crate::Error;
+
+/// Takes a chunk of consecutive rows: ids, and `ids.len() * dim` components in row order.
+pub type EachChunk<'a> = &'a mut dyn FnMut(&[u64], &[f32]) -> Result<(), Error>;
+
+/// Vectors that can be read several times, always in the same order.
+pub trait VectorSource {
+    /// Dimensions of each vector.
+    fn dim(&self) -> usize;
+    /// Passes every row to `each`, in chunks of any size; a few thousand rows are good.
+    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error>;
+}

@@ -1,0 +1,85 @@
+//! How long things get, what they are called, and what code that ships may not do.
+
+use crate::assert_none;
+use crate::sources::{files, read, shipped_sources};
+use crate::text::functions;
+
+const FILE_LINES_MAX: usize = 500;
+const FUNCTION_LINES: usize = 70;
+/// Functions that may be longer, as `path: name`. A ratchet: names leave this list, none enter it.
+const LONG_FUNCTIONS: [&str; 0] = [];
+
+/// Shortest text of an `expect` that can be a reason.
+const REASON_BYTES_MIN: usize = 6;
+
+/// Names that say nothing about what is inside.
+const EMPTY_NAMES: [&str; 8] = ["util", "utils", "helper", "helpers", "common", "misc", "manager", "stuff"];
+
+#[test]
+fn code_that_ships_does_not_unwrap() {
+    let mut wrong = Vec::new();
+    for (path, code) in shipped_sources() {
+        for (number, line) in (1..).zip(code.lines()) {
+            if line.contains(".unwrap()") {
+                wrong.push(format!("{path}:{number}: unwrap; say why it cannot fail"));
+            }
+        }
+        let text = read(&path);
+        for (at, _) in code.match_indices(".expect(\"") {
+            let reason = text[at + ".expect(\"".len()..].split('"').next().unwrap_or_default();
+            if reason.len() < REASON_BYTES_MIN {
+                let number = text[..at].lines().count();
+                wrong.push(format!("{path}:{number}: {reason:?} is no reason"));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+#[test]
+fn names_say_what_is_inside() {
+    let wrong: Vec<_> = files(&[".rs", ".py", ".pyi", ".c", ".h"])
+        .into_iter()
+        .filter(|path| path.split('/').any(|part| EMPTY_NAMES.contains(&part.split('.').next().unwrap_or(part))))
+        .collect();
+    assert_none(&wrong);
+}
+
+#[test]
+fn every_source_file_says_what_it_is() {
+    let wrong: Vec<_> = files(&[".rs"])
+        .into_iter()
+        .filter(|path| path.starts_with("crates/") && path.contains("/src/"))
+        .filter(|path| !read(path).starts_with("//!"))
+        .map(|path| format!("{path} does not open with //!"))
+        .collect();
+    assert_none(&wrong);
+}
+
+#[test]
+fn files_stay_short() {
+    let wrong: Vec<_> = files(&[".rs", ".py", ".pyi"])
+        .into_iter()
+        .filter(|path| ["crates/", "python/", "postgres/"].iter().any(|folder| path.starts_with(folder)))
+        .map(|path| (read(&path).lines().count(), path))
+        .filter(|(lines, _)| *lines > FILE_LINES_MAX)
+        .map(|(lines, path)| format!("{path} has {lines} lines"))
+        .collect();
+    assert_none(&wrong);
+}
+
+#[test]
+fn functions_do_not_get_longer() {
+    let mut long = Vec::new();
+    for (path, code) in shipped_sources() {
+        for (name, at) in functions(&code) {
+            let lines = code[at.clone()].lines().count();
+            let may_be_long = LONG_FUNCTIONS.contains(&format!("{path}: {name}").as_str());
+            if lines > FUNCTION_LINES && !may_be_long {
+                let number = code[..at.start].lines().count();
+                long.push(format!("{path}:{number}: {name} has {lines} lines"));
+            }
+        }
+    }
+    assert_none(&long);
+}

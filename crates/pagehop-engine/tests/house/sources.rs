@@ -1,0 +1,87 @@
+//! The files of the repository, and what of a source is code that ships.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::text::{blank_comments_and_strings, blank_tests};
+
+pub(crate) fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("a crate is in crates/")
+}
+
+/// Every file whose name ends in one of `endings`, relative to the repository, sorted.
+pub(crate) fn files(endings: &[&str]) -> Vec<String> {
+    let root = repository();
+    let mut found = Vec::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("it was listed").flatten() {
+            let path = entry.path();
+            let name = entry.file_name().into_string().unwrap_or_default();
+            let kind = entry.file_type().expect("its folder can be read");
+            if kind.is_dir() {
+                let ignored = ["target", "node_modules", "__pycache__"];
+                let is_data = name == "data" && folder == root;
+                if !is_data && !ignored.contains(&name.as_str()) && (!name.starts_with('.') || name == ".ci") {
+                    folders.push(path);
+                }
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
+                let path = path.strip_prefix(&root).expect("it is in the repository");
+                found.extend(path.to_str().map(str::to_owned));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+pub(crate) fn read(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+pub(crate) fn is_shipped(path: &str) -> bool {
+    let in_src = path.starts_with("crates/") && path.contains("/src/")
+        || path.starts_with("python/src/")
+        || path.starts_with("postgres/src/");
+    in_src && !path.ends_with("/tests.rs") && !path.contains("/tests/")
+}
+
+/// Rust that ships, without its comments, strings and tests.
+pub(crate) fn shipped_sources() -> Vec<(String, String)> {
+    let paths = files(&[".rs"]).into_iter().filter(|path| is_shipped(path));
+    paths
+        .map(|path| {
+            let code = blank_tests(blank_comments_and_strings(&read(&path)));
+            (path, code)
+        })
+        .collect()
+}
+
+pub(crate) fn sources_in(folder: &str) -> Vec<(String, String)> {
+    let mut sources = shipped_sources();
+    sources.retain(|(path, _)| path.starts_with(folder));
+    assert!(!sources.is_empty(), "{folder} has no sources");
+    sources
+}
+
+/// Every folder of sources, with its files: paths below it, and code without comments, strings and
+/// tests.
+pub(crate) fn source_folders() -> Vec<(String, Vec<(String, String)>)> {
+    let mut folders: Vec<(String, Vec<(String, String)>)> = Vec::new();
+    let is_source = |path: &str| is_shipped(path) || path.starts_with("lab/loadgen/src/");
+    for path in files(&[".rs"]).into_iter().filter(|path| is_source(path)) {
+        let (folder, below) = path.split_once("/src/").expect("sources are in src/");
+        // A test that is a file of its own, and the root of another crate.
+        if below.ends_with("tests.rs") || below.contains("/tests/") || below.starts_with("bin/") {
+            continue;
+        }
+        let folder = format!("{folder}/src");
+        let code = blank_tests(blank_comments_and_strings(&read(&path)));
+        match folders.last_mut().filter(|(last, _)| *last == folder) {
+            Some((_, sources)) => sources.push((below.to_owned(), code)),
+            None => folders.push((folder, vec![(below.to_owned(), code)])),
+        }
+    }
+    assert!(folders.len() > 6, "{} folders of sources", folders.len());
+    folders
+}

@@ -1,0 +1,43 @@
+//! What a run counts, and why an operation did not succeed.
+
+use pagehop_engine::Error;
+
+/// Counters of one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Operations that were started.
+    pub operations: u64,
+    /// Commits that returned.
+    pub commits: u64,
+    /// Operations that failed because of a fault or a limit.
+    pub failures: u64,
+    /// Losses of power.
+    pub crashes: u64,
+    /// Processes that were killed.
+    pub kills: u64,
+    /// Times that the index was opened.
+    pub openings: u64,
+    /// Versions compared in full.
+    pub checks: u64,
+    /// Rows that searches should have found, summed over searches.
+    pub near_wanted: u64,
+    /// How many of these rows they found.
+    pub near_found: u64,
+    /// A hash of every call to the disk.
+    pub disk: u64,
+}
+
+/// Why an operation did not succeed.
+pub(super) enum Trouble {
+    /// An error, which an injected fault may explain.
+    Error(Error),
+    Violation(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+pub(super) type Checked<T> = Result<T, String>;

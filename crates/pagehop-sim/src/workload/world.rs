@@ -1,0 +1,221 @@
+//! The state of one run: the disk, the index on it, and the versions that it may have.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use pagehop_engine::{BuildOptions, Error, Index, RowIds, build, create};
+use pagehop_store::{IndexFile, Name, OpenOptions, StorageSink};
+
+use super::data::{Rows, Source};
+use super::model::{Model, Version};
+use super::outcome::{Checked, Outcome, Trouble};
+use super::plan::{Plan, id};
+use super::verify;
+use crate::{Lie, Rng, SimDisk};
+
+/// How to run a seed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunOptions {
+    /// Print every operation when it starts.
+    pub trace: bool,
+    /// Print every call to the disk.
+    pub calls: bool,
+    /// A bug that the disk simulates.
+    pub lie: Lie,
+    /// Largest number of operations, if fewer than the seed chooses.
+    pub operations: Option<usize>,
+}
+
+/// The state of one run.
+pub(super) struct World {
+    pub(super) plan: Plan,
+    pub(super) options: RunOptions,
+    pub(super) rng: Rng,
+    pub(super) disk: SimDisk,
+    pub(super) model: Model,
+    pub(super) outcome: Outcome,
+    /// Number of the next version.
+    pub(super) next_number: u64,
+    /// Number of failed calls when the index was last opened.
+    pub(super) failed_before_life: u64,
+    pub(super) history: Vec<String>,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, options: RunOptions) -> Checked<Self> {
+        let mut rng = Rng::new(seed ^ 0x9a6e_40b5);
+        let plan = Plan::draw(&mut rng);
+        let mut rows = Rows::new();
+        for _ in 0..plan.built.unwrap_or(0) {
+            rows.insert(id(&plan, &mut rng), plan.cloud.row(&mut rng));
+        }
+        let disk = SimDisk::new(seed);
+        build_on(&disk, &plan, &rows, seed).map_err(|error| format!("building {} rows: {error}", rows.len()))?;
+        disk.lie(options.lie);
+        if options.calls {
+            disk.print_calls();
+        }
+        let mut world = Self {
+            plan,
+            options,
+            rng,
+            disk,
+            model: Model::new(rows),
+            outcome: Outcome::default(),
+            next_number: 1,
+            failed_before_life: 0,
+            history: Vec::new(),
+        };
+        let Plan { dim, metric, built, batch, ids, .. } = &world.plan;
+        let cloud = world.plan.cloud.describe();
+        let begins =
+            format!("{dim} dimensions, {metric:?}, {built:?} rows, batches of {batch}, {ids} ids, {cloud}");
+        world.note(|| begins);
+        Ok(world)
+    }
+
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+        let line = line();
+        if self.options.trace {
+            println!("{:4} {line}", self.outcome.operations);
+        }
+        self.history.push(line);
+    }
+
+    pub(super) fn query(&mut self) -> Arc<[f32]> {
+        self.plan.cloud.row(&mut self.rng)
+    }
+
+    /// Opens the index, determines its version, and compares everything. `None` if opening failed
+    /// because of a fault; the process has then ended.
+    pub(super) fn open(&mut self, options: &OpenOptions) -> Checked<Option<IndexFile>> {
+        self.outcome.openings += 1;
+        let how = format!("open: write {}, {:?}, log {}", options.write, options.durability, options.log_bytes);
+        self.note(|| how);
+        self.lose_log()?;
+        let failed = self.disk.failed();
+        self.failed_before_life = failed;
+        let query = self.query();
+        let storage = Arc::new(self.disk.clone());
+        let opened = IndexFile::open_on(storage, options).map_err(Trouble::Error).and_then(|pages| {
+            let version = self.identify(&pages, &query)?;
+            Ok((pages, version))
+        });
+        match opened {
+            Ok((pages, number)) => {
+                if options.write {
+                    self.model.found(number, options.durability);
+                }
+                Ok(Some(pages))
+            }
+            Err(trouble) => {
+                self.excuse(&trouble, failed)?;
+                self.outcome.operations += 1;
+                self.end_process();
+                if self.rng.one_in(2) {
+                    self.disk.heal();
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Opens a copy of the index without its log: it is refused, or has all that it must have.
+    pub(super) fn lose_log(&mut self) -> Checked<()> {
+        let (Some(index), Some(_)) = (self.disk.bytes(Name::Index), self.disk.bytes(Name::Log)) else {
+            return Ok(());
+        };
+        let alone = SimDisk::new(0);
+        alone.put(Name::Index, &index);
+        let Ok(pages) = IndexFile::open_on(Arc::new(alone), &OpenOptions::default()) else { return Ok(()) };
+        let Ok(number) = Index::open(&pages).and_then(|index| verify::number_of(&index)) else { return Ok(()) };
+        if self.model.allowed().any(|version| version.number == number) {
+            return Ok(());
+        }
+        Err(format!("without its log the index opened, silently, as version {number}"))
+    }
+
+    pub(super) fn identify(&mut self, pages: &IndexFile, query: &Arc<[f32]>) -> Result<u64, Trouble> {
+        let index = Index::open(pages)?;
+        let number = verify::number_of(&index)?;
+        let allowed: Vec<Version> = self.model.allowed().cloned().collect();
+        let Some(version) = allowed.iter().find(|version| version.number == number) else {
+            let numbers: Vec<u64> = allowed.iter().map(|version| version.number).collect();
+            return Err(Trouble::Violation(format!("version {number} was found, expected one of {numbers:?}")));
+        };
+        self.note(|| format!("  found version {number}, {} rows", version.rows.len()));
+        verify::everything(&index, self.plan.metric, query, version, &mut self.outcome)?;
+        Ok(number)
+    }
+
+    /// Opens the index, compares it, and drops it.
+    pub(super) fn open_and_verify(&mut self, write: bool) -> Checked<()> {
+        let mut options = self.plan.open_options(write, &mut self.rng);
+        options.write = write;
+        let Some(pages) = self.open(&options)? else { return Ok(()) };
+        drop(pages);
+        Ok(())
+    }
+
+    /// `Ok` if an injected fault or a limit explains the failure. `failed_before` is the number of
+    /// failed calls before the operation.
+    pub(super) fn excuse(&mut self, trouble: &Trouble, failed_before: u64) -> Checked<()> {
+        let something = self.disk.is_stopped() || self.disk.failed() > failed_before;
+        let once = self.disk.failed() > self.failed_before_life;
+        match trouble {
+            Trouble::Violation(what) => Err(what.clone()),
+            Trouble::Error(error) => {
+                self.outcome.failures += 1;
+                let text = format!("  failed: {error}");
+                self.note(|| text);
+                let small = self.plan.transaction_bytes < 1 << 30;
+                match error {
+                    Error::Io { .. } | Error::Full { source: Some(_), .. } if something => Ok(()),
+                    Error::Full { what, .. } if small && what.contains("transaction_bytes") => Ok(()),
+                    // The store refuses to go on after an earlier failure, and says so.
+                    Error::Io { source, .. } if once && source.to_string().contains("open it again") => Ok(()),
+                    error => Err(format!("{error} (no fault was injected)")),
+                }
+            }
+        }
+    }
+
+    /// Ends the process: by a kill, or by a loss of power.
+    pub(super) fn end_process(&mut self) {
+        if self.rng.one_in(2) {
+            self.note(|| "the power is lost".into());
+            let seed = self.rng.next_u64();
+            self.disk.crash(seed);
+            self.model.power_lost();
+            self.outcome.crashes += 1;
+        } else {
+            self.note(|| "the process is killed".into());
+            self.disk.kill();
+            self.outcome.kills += 1;
+        }
+    }
+}
+
+pub(super) fn copy_of(error: &Error) -> Error {
+    match error {
+        Error::Io { what, source } | Error::Full { what, source: Some(source) } => {
+            Error::io(what.clone(), std::io::Error::new(source.kind(), source.to_string()))
+        }
+        Error::Full { what, source: None } => Error::full(what.clone()),
+        Error::Corrupt { page, what } => Error::corrupt(*page, what.clone()),
+        error => Error::argument(error.to_string()),
+    }
+}
+
+/// Makes a new index.
+fn build_on(disk: &SimDisk, plan: &Plan, rows: &Rows, seed: u64) -> Result<(), Error> {
+    let mut sink = StorageSink::create(Arc::new(disk.clone()), *b"phsim1")?;
+    if plan.built.is_none() {
+        create(plan.dim, plan.metric, seed, RowIds::Mapped, &mut sink)?;
+    } else {
+        let options = BuildOptions { metric: plan.metric, threads: 1, seed, ..BuildOptions::default() };
+        let mut source = Source { dim: plan.dim, rows };
+        build(&mut source, &options, &mut sink, &mut |_| ControlFlow::Continue(()))?;
+    }
+    sink.finish()
+}

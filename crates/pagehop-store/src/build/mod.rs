@@ -1,0 +1,6 @@
+//! New index files: written page by page, measured before they are complete, named when they are.
+
+pub(crate) mod build_index;
+pub(crate) mod new_file;
+pub(crate) mod storage_sink;
+pub(crate) mod unfinished;

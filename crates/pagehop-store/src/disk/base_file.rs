@@ -1,0 +1,179 @@
+//! The file itself, and reads of one page at a time.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pagehop_engine::{Error, PAGE_BYTES, PageId};
+use rustix::fs::{Advice, OFlags, fadvise};
+
+use crate::disk::location::Location;
+use crate::disk::storage::StorageFile;
+use crate::header::{self, Fault};
+
+/// Memory for one page, aligned for direct reads.
+#[repr(C, align(4096))]
+pub(crate) struct PageBuffer(pub(crate) [u8; PAGE_BYTES]);
+
+impl PageBuffer {
+    pub(crate) fn new() -> Box<Self> {
+        Box::new(Self([0; PAGE_BYTES]))
+    }
+}
+
+/// Where pages are read from.
+pub(crate) enum Source {
+    /// A file of the operating system, which rings can read, too.
+    Os(File),
+    /// A file of a simulation.
+    Storage(Arc<dyn StorageFile>),
+}
+
+/// A file of pages, open for reading.
+pub(crate) struct BaseFile {
+    pub(crate) source: Source,
+    path: PathBuf,
+    direct: bool,
+}
+
+impl BaseFile {
+    /// Opens the index at `location`, past the page cache if `direct` and the file system allows
+    /// it.
+    pub(crate) fn open(location: &Location, direct: bool) -> io::Result<Self> {
+        let path = location.path().into();
+        if direct {
+            match Self::open_direct(location) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                Err(error) => return Err(error),
+                Ok(file) => return Ok(Self { source: Source::Os(file), path, direct: true }),
+            }
+        }
+        let file = location.open("", OFlags::RDONLY)?;
+        // Neighbors of a page are rarely wanted: no read-ahead. Only advice, so no matter if
+        // refused.
+        let _ = fadvise(&file, 0, None, Advice::Random);
+        Ok(Self { source: Source::Os(file), path, direct: false })
+    }
+
+    /// A simulation's `file`, which errors call `name`.
+    pub(crate) fn of_storage(file: Arc<dyn StorageFile>, name: &str) -> Self {
+        Self { source: Source::Storage(file), path: name.into(), direct: false }
+    }
+
+    /// The operating system's file, if it is one.
+    pub(crate) fn os(&self) -> Option<&File> {
+        match &self.source {
+            Source::Os(file) => Some(file),
+            Source::Storage(_) => None,
+        }
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn length(&self) -> io::Result<u64> {
+        match &self.source {
+            Source::Os(file) => Ok(file.metadata()?.len()),
+            Source::Storage(file) => file.length(),
+        }
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        match &self.source {
+            Source::Os(file) => file.read_at(bytes, offset),
+            Source::Storage(file) => file.read_at(bytes, offset),
+        }
+    }
+
+    fn open_direct(location: &Location) -> io::Result<File> {
+        let file = location.open("", OFlags::RDONLY | OFlags::DIRECT)?;
+        // Some file systems accept the flag and refuse the read.
+        file.read_at(&mut PageBuffer::new().0, 0)?;
+        Ok(file)
+    }
+
+    /// Whether reads go past the page cache.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Asks the system to bring `page` into its cache; does nothing if reads go past it.
+    pub(crate) fn advise(&self, page: PageId) {
+        if !self.direct
+            && let Some(file) = self.os()
+        {
+            let length = std::num::NonZeroU64::new(PAGE_BYTES as u64);
+            let _ = fadvise(file, offset(page), length, Advice::WillNeed);
+        }
+    }
+
+    /// Reads and verifies `page`.
+    pub(crate) fn read(&self, page: PageId, bytes: &mut [u8; PAGE_BYTES]) -> Result<(), Error> {
+        self.read_unverified(page, bytes)?;
+        self.verify(page, bytes)
+    }
+
+    /// Reads whatever is in the place of `page`.
+    pub(crate) fn read_unverified(&self, page: PageId, bytes: &mut [u8; PAGE_BYTES]) -> Result<(), Error> {
+        let mut have = 0;
+        while have < PAGE_BYTES {
+            match self.read_at(&mut bytes[have..], offset(page) + have as u64) {
+                Ok(0) => return Err(self.truncated(page, have)),
+                Ok(more) => have += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A direct read may not go on from the odd place where a truncated file ended it.
+                Err(_) if have % 512 != 0 => return Err(self.truncated(page, have)),
+                Err(error) => return Err(self.refused(page, error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What to do about a read of `page` into `bytes` that ended with `result`.
+    pub(crate) fn settle(
+        &self,
+        page: PageId,
+        bytes: &mut [u8; PAGE_BYTES],
+        result: io::Result<usize>,
+    ) -> Result<(), Error> {
+        use io::ErrorKind::{Interrupted, WouldBlock};
+        match result {
+            Ok(PAGE_BYTES) => self.verify(page, bytes),
+            // Cut short, by the end of the file or by chance: the plain read says which.
+            Ok(_) => self.read(page, bytes),
+            // The thread that submitted it ended, or memory was short.
+            Err(error) if matches!(error.kind(), Interrupted | WouldBlock) => self.read(page, bytes),
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::CANCELED.raw_os_error()) => {
+                self.read(page, bytes)
+            }
+            Err(error) => Err(self.refused(page, error)),
+        }
+    }
+
+    /// Proves that `bytes`, which were read, are what was written as `page`.
+    pub(crate) fn verify(&self, page: PageId, bytes: &[u8; PAGE_BYTES]) -> Result<(), Error> {
+        header::verify(page, bytes).map_err(|fault| self.corrupt(page, &fault))
+    }
+
+    pub(crate) fn corrupt(&self, page: PageId, fault: &Fault) -> Error {
+        Error::corrupt(page, format!("{fault}, in {}", self.path.display()))
+    }
+
+    fn truncated(&self, page: PageId, have: usize) -> Error {
+        let path = self.path.display();
+        let what = format!("file is truncated: {have} of its {PAGE_BYTES} bytes are left in {path}");
+        Error::corrupt(page, what)
+    }
+
+    fn refused(&self, page: PageId, error: io::Error) -> Error {
+        Error::io(format!("read of page {} in {}", page.0, self.path.display()), error)
+    }
+}
+
+fn offset(page: PageId) -> u64 {
+    u64::from(page.0) * PAGE_BYTES as u64
+}

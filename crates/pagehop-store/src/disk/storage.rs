@@ -1,0 +1,174 @@
+//! The files of one index, as the write path needs them.
+//!
+//! Everything durable goes through [`Storage`]: the operating system's files, or those of a
+//! simulation that loses and tears what was not synced. Both run the same code above it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
+
+use crate::disk::location::{LOG, Location};
+
+/// A file of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Name {
+    /// The index itself.
+    Index,
+    /// Its log.
+    Log,
+}
+
+/// The files an index lives in, as the write path needs them: the operating system's, or a
+/// simulation's.
+pub trait Storage: Send + Sync {
+    /// The file of that name; made, empty, if it is absent and `create`, `None` if it is absent and
+    /// not.
+    fn open(&self, name: Name, create: bool) -> io::Result<Option<Arc<dyn StorageFile>>>;
+
+    /// Removes a name; not an error if it is absent. A process that has the file open keeps it.
+    fn remove(&self, name: Name) -> io::Result<()>;
+
+    /// Makes names that came or went durable.
+    fn sync_directory(&self) -> io::Result<()>;
+}
+
+/// One file. Offsets and lengths are in bytes.
+pub trait StorageFile: Send + Sync {
+    /// Reads what is at `offset`; fewer bytes than asked for only at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes all of `bytes` at `offset`; a gap before it reads as zeros.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Makes everything written before, and the length, durable: fdatasync.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Where the file ends.
+    fn length(&self) -> io::Result<u64>;
+
+    /// Cuts the file, or extends it with zeros.
+    fn set_length(&self, length: u64) -> io::Result<()>;
+
+    /// Reserves space up to `length`; the file may become so long. May do nothing.
+    fn allocate(&self, length: u64) -> io::Result<()>;
+
+    /// Whether the file's name was removed: what is written to it ends with its last user.
+    fn is_removed(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+/// An index file of the operating system and the log beside it.
+pub(crate) struct OsStorage {
+    location: Arc<Location>,
+    index: File,
+}
+
+impl OsStorage {
+    /// The files at `location`, of which `index` is the index, as it was opened.
+    pub(crate) fn new(location: Arc<Location>, index: File) -> Self {
+        Self { location, index }
+    }
+
+    fn open_log(&self, create: bool) -> io::Result<File> {
+        if create {
+            let log = self.location.open(LOG, OFlags::RDWR | OFlags::CREATE)?;
+            if let Ok(index) = self.index.metadata() {
+                // A process that may use the index may use its log.
+                let _ = log.set_permissions(index.permissions());
+            }
+            return Ok(log);
+        }
+        match self.location.open(LOG, OFlags::RDWR) {
+            Err(error) if is_refusal(&error) => self.location.open(LOG, OFlags::RDONLY),
+            opened => opened,
+        }
+    }
+}
+
+impl Storage for OsStorage {
+    fn open(&self, name: Name, create: bool) -> io::Result<Option<Arc<dyn StorageFile>>> {
+        let opened = match name {
+            Name::Index => self.index.try_clone(),
+            Name::Log => self.open_log(create),
+        };
+        match opened {
+            Ok(file) => Ok(Some(Arc::new(OsFile(file)))),
+            Err(error) if !create && error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn remove(&self, name: Name) -> io::Result<()> {
+        self.location.remove(match name {
+            Name::Index => "",
+            Name::Log => LOG,
+        })
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.location.sync_directory()
+    }
+}
+
+/// `path` with `ending` behind its name.
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Whether a file or directory cannot be written by us, whatever it holds.
+pub(crate) fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+struct OsFile(File);
+
+impl StorageFile for OsFile {
+    fn is_removed(&self) -> io::Result<bool> {
+        Ok(self.0.metadata()?.nlink() == 0)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut have = 0;
+        while have < buffer.len() {
+            match self.0.read_at(&mut buffer[have..], offset + have as u64) {
+                Ok(0) => break,
+                Ok(more) => have += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(have)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, length) {
+            // A file system without reservations: space is found, or not, by the write.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            result => Ok(result?),
+        }
+    }
+}

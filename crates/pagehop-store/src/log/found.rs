@@ -1,0 +1,56 @@
+//! What the file of an index says about itself: its length, and the header of page 0.
+
+use pagehop_engine::{Error, PAGE_BYTES, PageId};
+
+use crate::disk::base_file::{BaseFile, PageBuffer};
+use crate::header::{self, Fault, HEADER_VERSION, Identity, LogTag};
+
+/// The file of an index, as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) identity: Identity,
+    /// Log position of page 0, unless the page is torn or damaged.
+    pub(crate) position: Option<u64>,
+    /// Tag of the log that holds newer commits; 0 for none. A torn page 0 may have lost it.
+    pub(crate) tag: LogTag,
+    /// Bytes of the file.
+    pub(crate) length: u64,
+    /// What errors call it.
+    pub(crate) name: String,
+}
+
+impl Found {
+    /// What is in `file` now, once page 0 shows that it is an index.
+    pub(crate) fn in_file(file: &BaseFile) -> Result<Self, Error> {
+        let name = file.path().display().to_string();
+        let length = file.length().map_err(|error| Error::io(format!("open of {name}"), error))?;
+        if length < PAGE_BYTES as u64 {
+            // Through the page cache, because a direct read of an odd length may be refused.
+            let front = std::fs::read(file.path()).map_err(|error| Error::io(format!("read of {name}"), error))?;
+            if !header::claims_to_be_an_index(&front) {
+                let what = format!("{name} is not a Pagehop index: it has {length} bytes");
+                return Err(Error::Format { what });
+            }
+            let what = format!("{name} is truncated: {length} bytes are not whole pages");
+            return Err(Error::corrupt(PageId(0), what));
+        }
+        let mut buffer = PageBuffer::new();
+        let page_0 = &mut buffer.0;
+        file.read_unverified(PageId(0), page_0)?;
+        let is_index = header::claims_to_be_an_index(page_0);
+        let position = match header::verify(PageId(0), page_0) {
+            Err(Fault::Version { found }) if is_index => {
+                let what = format!(
+                    "{name} has page headers of version {found}; this build reads version {HEADER_VERSION}: \
+                     rebuild the index"
+                );
+                return Err(Error::Format { what });
+            }
+            Err(_) if is_index => None,
+            Err(_) => return Err(Error::Format { what: format!("{name} is not a Pagehop index") }),
+            // What the body says is for the engine to judge.
+            Ok(()) => Some(header::log_position(page_0)),
+        };
+        Ok(Self { identity: header::identity(page_0), position, tag: header::log_tag(page_0), length, name })
+    }
+}

@@ -1,0 +1,170 @@
+//! Whole operations on an index file. Each is one transaction: it takes place altogether, or not at
+//! all.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use pagehop_engine::{
+    AddReport, Audit, Calibration, Change, DeleteReport, Error, Index, Metric, OnProgress, Progress, RecallReport,
+    RowIds, VacuumReport,
+};
+
+use crate::build::new_file::NewIndexFile;
+use crate::index_file::IndexFile;
+use crate::options::OpenOptions;
+use crate::transaction::Transaction;
+
+/// Dead nodes that one transaction of a vacuum takes out: few enough that its pages fit in memory,
+/// and that little is lost if it is stopped.
+const VACUUM_NODES: u64 = 256;
+
+/// Opens the index at `path`.
+///
+/// # Errors
+///
+/// Those of [`IndexFile::open`] and of [`Index::open`].
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Index<IndexFile>, Error> {
+    Index::open(IndexFile::open(path, options)?)
+}
+
+/// Makes an index without rows at `path`, to be opened for writing.
+///
+/// # Errors
+///
+/// Those of [`NewIndexFile::create`]; [`Error::Argument`] for a number of dimensions that no index
+/// has; [`Error::Io`] if the file cannot be written.
+pub fn create(path: &Path, dim: usize, metric: Metric, seed: u64, overwrite: bool) -> Result<(), Error> {
+    let mut sink = NewIndexFile::create(path, overwrite)?;
+    pagehop_engine::create(dim, metric, seed, RowIds::Mapped, &mut sink)?;
+    sink.finish()
+}
+
+/// Adds rows, replacing those of the same ids; see [`Change::add`]. With a `mark`, the index
+/// carries it from then on ([`pagehop_engine::Info`]): an import that notes how far it is can go on
+/// after a crash where it was.
+///
+/// If the rows trained the model again, made the index large enough to calibrate, or doubled it,
+/// the index is then calibrated as at the end of a build. That is a transaction of its own. A
+/// failure there is ignored, and so is a stop by `progress`: the rows are already committed. A
+/// calibration by a user's queries stays; [`pagehop_engine::Info`] says how much has changed since.
+///
+/// # Errors
+///
+/// Those of [`IndexFile::begin`], of [`Change::add`] and of [`Transaction::commit`]. Nothing has
+/// changed then.
+pub fn add(
+    index: &Index<IndexFile>,
+    ids: &[u64],
+    vectors: &[f32],
+    mark: Option<[u64; 2]>,
+    progress: OnProgress<'_>,
+) -> Result<AddReport, Error> {
+    let (report, wants_calibration) = within(index, |change| {
+        if let Some(mark) = mark {
+            change.set_mark(mark);
+        }
+        let report = change.add(ids, vectors, progress)?;
+        Ok((report, change.wants_calibration()))
+    })?;
+    if wants_calibration {
+        // The rows are committed already.
+        let _ = calibrate(index, &[], 0, progress);
+    }
+    Ok(report)
+}
+
+/// Deletes rows; ids that the index does not have are reported. With a `mark` as in [`add`].
+///
+/// # Errors
+///
+/// Those of [`IndexFile::begin`], of [`Change::delete`] and of [`Transaction::commit`]. Nothing has
+/// changed then.
+pub fn delete(index: &Index<IndexFile>, ids: &[u64], mark: Option<[u64; 2]>) -> Result<DeleteReport, Error> {
+    within(index, |change| {
+        if let Some(mark) = mark {
+            change.set_mark(mark);
+        }
+        change.delete(ids)
+    })
+}
+
+/// Takes deleted and replaced rows that no reader can see any more out of the graph, and frees
+/// their space for the rows to come. One transaction for every few hundred: what was done stays
+/// done if it is stopped.
+///
+/// # Errors
+///
+/// [`Error::Interrupted`] if `progress` says so; those of [`IndexFile::begin`], of
+/// [`Change::vacuum`] and of [`Transaction::commit`].
+pub fn vacuum(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
+    let total = index.info()?.dead_rows;
+    let mut report = VacuumReport::default();
+    loop {
+        let freed = report.freed;
+        let mut whole = |part: Progress| -> ControlFlow<()> {
+            progress(Progress { done: freed + part.done, total: total.max(freed + part.done), ..part })
+        };
+        let part = within(index, |change| change.vacuum(VACUUM_NODES, &mut whole))?;
+        report.add(&part);
+        if part.steps() == 0 {
+            return Ok(report);
+        }
+    }
+}
+
+/// Measures which settings reach which recall, for vectors of the index or, if there are any, for
+/// `queries`, and stores it; see [`Index::calibrate`]. `None` for an index of too few rows, in
+/// which nothing is stored.
+///
+/// # Errors
+///
+/// Those of [`Index::calibrate`], of [`IndexFile::begin`] and of [`Transaction::commit`]. Nothing
+/// has changed then.
+pub fn calibrate(
+    index: &Index<IndexFile>,
+    queries: &[f32],
+    threads: usize,
+    progress: OnProgress<'_>,
+) -> Result<Option<Calibration>, Error> {
+    let calibration = index.calibrate(queries, threads, progress)?;
+    calibration.iter().try_for_each(|known| set_calibration(index, known))?;
+    Ok(calibration)
+}
+
+/// Stores what [`Index::calibrate`] measured.
+///
+/// # Errors
+///
+/// Those of [`IndexFile::begin`] and of [`Transaction::commit`]. Nothing has changed then.
+pub fn set_calibration(index: &Index<IndexFile>, calibration: &Calibration) -> Result<(), Error> {
+    within(index, |change| change.set_calibration(calibration.clone()))
+}
+
+/// Stores what [`Index::recall`] found of searches for `k` rows, of which `target` were to be
+/// found.
+///
+/// # Errors
+///
+/// Those of [`IndexFile::begin`] and of [`Transaction::commit`]. Nothing has changed then.
+pub fn set_audit(
+    index: &Index<IndexFile>,
+    k: usize,
+    target: Option<f32>,
+    report: &RecallReport,
+) -> Result<(), Error> {
+    let audit = Audit::of(&index.info()?, k, target, report);
+    within(index, |change| change.set_audit(audit))
+}
+
+/// Changes an index by `work`, in one transaction.
+fn within<T>(
+    index: &Index<IndexFile>,
+    work: impl FnOnce(&mut Change<'_, Transaction<'_>>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut transaction = index.pages().begin()?;
+    let mut change = index.change(&mut transaction)?;
+    let report = work(&mut change)?;
+    change.finish()?;
+    transaction.commit()?;
+    Ok(report)
+}

@@ -1,0 +1,57 @@
+//! How an index file is opened.
+
+/// How to open an index file.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Bytes for pages kept in memory and the tables that find them; at least 64 pages are kept.
+    pub cache_bytes: u64,
+    /// Whether to read past the system's page cache, where the file system allows it.
+    pub direct: bool,
+    /// How to read.
+    pub io: Io,
+    /// Whether rows may be added and deleted. One process at a time may write; others may read.
+    pub write: bool,
+    /// When a commit is safe from a loss of power.
+    pub durability: Durability,
+    /// Bytes of log beyond which the next transaction starts with a checkpoint.
+    pub log_bytes: u64,
+    /// Most bytes of changed pages that one transaction holds in memory.
+    pub transaction_bytes: u64,
+}
+
+impl Default for OpenOptions {
+    /// 256 MiB, past the page cache, by the best way there is, for reading; a log and transactions
+    /// of 1 GiB.
+    fn default() -> Self {
+        Self {
+            cache_bytes: 256 << 20,
+            direct: true,
+            io: Io::Auto,
+            write: false,
+            durability: Durability::Commit,
+            log_bytes: 1 << 30,
+            transaction_bytes: 1 << 30,
+        }
+    }
+}
+
+/// When a commit is safe from a loss of power. It is safe from the end of the process in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When it returns.
+    Commit,
+    /// At the next checkpoint: a loss of power may take the last commits, whole and from the end.
+    Checkpoint,
+}
+
+/// A way to read pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    /// [`Io::Uring`] where the system allows it and `PAGEHOP_IO` is not `pread`, else
+    /// [`Io::Pread`].
+    Auto,
+    /// io_uring: look-ahead keeps many reads in flight. Refused by some containers.
+    Uring,
+    /// One read at a time, as it is needed.
+    Pread,
+}

@@ -1,0 +1,302 @@
+//! Joining the processes that have an index open, and leaving them.
+//!
+//! Locks on bytes of `X-shared` say which processes share it: byte 0 is held while a process joins
+//! or leaves, byte 16 + i by process i. The locks on `X` itself (`locks.rs`) say who writes, and
+//! whether anybody uses `X` without this `X-shared`. The system frees all of them when their
+//! process ends, however it ends.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use pagehop_engine::Error;
+use rustix::fs::OFlags;
+
+use crate::disk::location::{Location, SHARED};
+use crate::header::Identity;
+use crate::process::locks::IndexLocks;
+use crate::process::mapping::{self, Words};
+use crate::process::shared::{
+    AT_DEVICE, AT_IDENTITY, AT_INODE, AT_MAGIC, AT_VERSION, Attachment, HEAD_BYTES, LOCK_PROCESS, MAGIC, PROCESSES,
+    Shared, VERSION, give_space,
+};
+use crate::process::snapshots;
+
+const LOCK_COMING: u64 = 0;
+
+/// How long a process that is being killed may go on holding some of its locks.
+const DYING: Duration = Duration::from_secs(2);
+
+/// How an attempt to join ended.
+pub(crate) enum Attached {
+    /// Joined; `first` if no other process is there, and the words are zeros. No process joins or
+    /// leaves until [`Shared::let_others_in`].
+    Joined { shared: Box<Shared>, first: bool },
+    /// Another file has the index's name now: it must be opened again.
+    Replaced,
+    /// `X-shared` cannot be made or locked, or `X` not be locked.
+    Refused(io::Error),
+}
+
+/// How an attempt to share the words of one file ended.
+enum Shares {
+    Joined(Shared, bool),
+    /// The words were those of another index, and are gone now.
+    OfAnother,
+    /// Other processes have the index open and do not share these words.
+    NotTheirs,
+}
+
+impl Shared {
+    /// Joins the processes that have the index at `location` open, which is the file of `locks`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`] if `write` and another process is writing, or if other processes have the
+    /// index open and share another `X-shared`; [`Error::Full`] if too many have it open.
+    pub(crate) fn attach(
+        location: &Arc<Location>,
+        locks: impl Fn() -> io::Result<IndexLocks>,
+        identity: Identity,
+        write: bool,
+    ) -> Result<Attached, Error> {
+        let since = Instant::now();
+        loop {
+            let (locks, file) = match locks().and_then(|locks| Ok((open_coming(location, locks.file())?, locks))) {
+                Ok((Some(file), locks)) => (locks, file),
+                Ok((None, _)) => continue,
+                Err(error) => return Ok(Attached::Refused(error)),
+            };
+            if !location.is_named("", locks.file()).unwrap_or(false) {
+                remove_unused(location, &file);
+                return Ok(Attached::Replaced);
+            }
+            match Self::join(location, file, locks, identity, write)? {
+                Ok(Shares::Joined(shared, first)) => {
+                    return Ok(Attached::Joined { shared: Box::new(shared), first });
+                }
+                Ok(Shares::OfAnother) => {}
+                Ok(Shares::NotTheirs) if since.elapsed() < DYING => std::thread::sleep(Duration::from_millis(1)),
+                Ok(Shares::NotTheirs) => return Err(not_theirs(location.path())),
+                Err(error) => return Ok(Attached::Refused(error)),
+            }
+        }
+    }
+
+    fn join(
+        location: &Arc<Location>,
+        file: File,
+        locks: IndexLocks,
+        identity: Identity,
+        write: bool,
+    ) -> Result<io::Result<Shares>, Error> {
+        let path = location.path();
+        let tried = (|| {
+            let index = locks.file().metadata()?;
+            if write && !locks.become_writer()? {
+                return Ok(None);
+            }
+            let first = !mapping::is_locked(&file, LOCK_PROCESS, u64::from(PROCESSES))?;
+            let is_theirs = !first || !locks.others_are_present()?;
+            if is_theirs {
+                locks.become_present()?;
+            }
+            Ok(Some((index, first, is_theirs)))
+        })();
+        let (index, first, is_theirs) = match tried {
+            Ok(Some(found)) => found,
+            Ok(None) => return Err(has_writer(path)),
+            Err(error) => return Ok(Err(error)),
+        };
+        if !is_theirs {
+            locks.end_writing();
+            return Ok(Ok(Shares::NotTheirs));
+        }
+        let attachment = Attachment { file, location: Arc::clone(location), locks };
+        let mut shared = match words(attachment, first) {
+            Ok(shared) => shared,
+            Err(error) => return Ok(Err(error)),
+        };
+        let about = [MAGIC, VERSION, pack(identity), index.ino(), index.dev()];
+        let words = [AT_MAGIC, AT_VERSION, AT_IDENTITY, AT_INODE, AT_DEVICE];
+        for (word, about) in words.into_iter().zip(about) {
+            if first {
+                shared.head.word(word).store(about, Ordering::Relaxed);
+            } else if shared.head.word(word).load(Ordering::Relaxed) != about {
+                if word < AT_IDENTITY {
+                    let what = format!("{}{SHARED} is in use by another version of this program", path.display());
+                    return Err(Error::Format { what });
+                }
+                // Of the file that was here before; those who still read it keep what they have
+                // mapped.
+                return Ok(location.remove(SHARED).map(|()| Shares::OfAnother));
+            }
+        }
+        match shared.register() {
+            Ok(true) => Ok(Ok(Shares::Joined(shared, first))),
+            Ok(false) => {
+                let path = path.display();
+                Err(Error::full(format!("{path} is open {PROCESSES} times already; close some of them")))
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Takes a place among the processes.
+    fn register(&mut self) -> io::Result<bool> {
+        let attachment = self.attachment.as_ref().expect("only words of a file are joined");
+        for process in 0..PROCESSES {
+            if mapping::lock(&attachment.file, LOCK_PROCESS + u64::from(process), false)? {
+                self.process = process;
+                // A process that had the place before ended without leaving.
+                snapshots::forget_process(self, process);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Ends what began with [`Attached::Joined`]: the words are complete.
+    pub(crate) fn let_others_in(&self) {
+        if let Some(Attachment { file, .. }) = &self.attachment {
+            mapping::unlock(file, LOCK_COMING);
+        }
+    }
+
+    /// Leaves. If no other process is there, the words are removed, and the log if `remove_log`
+    /// finds that it is not needed.
+    pub(crate) fn detach(&mut self, remove_log: impl FnOnce()) {
+        if self.is_forked() {
+            return;
+        }
+        snapshots::forget_process(self, self.process);
+        let Some(Attachment { file, location, locks }) = self.attachment.take() else {
+            remove_log();
+            return;
+        };
+        let gone = mapping::lock(&file, LOCK_COMING, true).and_then(|_| {
+            let alone = !mapping::is_locked(&file, LOCK_PROCESS, u64::from(PROCESSES))?;
+            if alone && location.is_named(SHARED, &file)? {
+                remove_log();
+                // Before the name goes: a process that finds none must find no other either.
+                locks.end_presence();
+                location.remove(SHARED)?;
+            }
+            Ok(())
+        });
+        // What could not be removed is made new by the next process that comes.
+        let _ = gone;
+        locks.end_writing();
+    }
+}
+
+/// Maps the words of `attachment`, and makes them new for the `first` process.
+fn words(attachment: Attachment, first: bool) -> io::Result<Shared> {
+    let file = &attachment.file;
+    if first {
+        // Some file systems write out, on closing, a file that was once cut to nothing.
+        if file.metadata()?.len() > 0 {
+            file.set_len(0)?;
+        }
+        give_space(file, 0, HEAD_BYTES)?;
+    } else if file.metadata()?.len() < HEAD_BYTES {
+        let path = attachment.location.path().display();
+        return Err(io::Error::other(format!("{path}{SHARED} is too short")));
+    }
+    let head = Words::of_file(file, 0, HEAD_BYTES as usize / 8)?;
+    Shared::new(head, Some(attachment))
+}
+
+/// Opens and locks `X-shared`, made with the permissions of `index` if it is absent. `None` if it
+/// was removed while we waited for the lock.
+fn open_coming(location: &Location, index: &File) -> io::Result<Option<File>> {
+    let file = location.open(SHARED, OFlags::RDWR | OFlags::CREATE)?;
+    let permissions = index.metadata()?.permissions();
+    if file.metadata()?.permissions() != permissions {
+        // A process that may use the index may share it. Refused to all but the owner, who has done
+        // it.
+        let _ = file.set_permissions(permissions);
+    }
+    mapping::lock(&file, LOCK_COMING, true)?;
+    Ok(location.is_named(SHARED, &file)?.then_some(file))
+}
+
+/// Removes `X-shared`, which is `file`, if no process shares it.
+fn remove_unused(location: &Location, file: &File) {
+    if matches!(mapping::is_locked(file, LOCK_PROCESS, u64::from(PROCESSES)), Ok(false)) {
+        let _ = location.remove(SHARED);
+    }
+}
+
+/// Keeps other processes from opening the index at a location, while a new one takes its place.
+pub(crate) struct Replacing {
+    file: File,
+    location: Location,
+}
+
+impl Replacing {
+    /// Waits until no process is opening the index at `path`. `None` where there are no locks or
+    /// side files.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`] if the index at `path` is being written.
+    pub(crate) fn begin(path: &Path) -> Result<Option<Self>, Error> {
+        let locked = (|| {
+            let location = Location::of(path)?;
+            loop {
+                let index = location.open("", OFlags::RDONLY)?;
+                if let Some(file) = open_coming(&location, &index)? {
+                    let has_writer = IndexLocks::on(index).has_writer()?;
+                    return Ok::<_, io::Error>((Self { file, location }, has_writer));
+                }
+            }
+        })();
+        match locked {
+            Ok((locked, false)) => Ok(Some(locked)),
+            Ok((_, true)) => Err(Error::busy(format!(
+                "another process is writing {}; it can be overwritten when that process has closed it",
+                path.display(),
+            ))),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The old index is gone: removes its words, after `log_removal` its log.
+    pub(crate) fn finish(self, log_removal: impl FnOnce(&Location)) {
+        log_removal(&self.location);
+        let _ = self.location.remove(SHARED);
+    }
+
+    /// The old index stays.
+    pub(crate) fn cancel(self) {
+        remove_unused(&self.location, &self.file);
+    }
+}
+
+fn pack(identity: Identity) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..6].copy_from_slice(&identity);
+    u64::from_le_bytes(bytes)
+}
+
+fn has_writer(path: &Path) -> Error {
+    Error::busy(format!(
+        "another process is writing {}, or this one opened it for writing twice; there can be one writer at a time: \
+         wait until it has closed the index, or open it for reading",
+        path.display(),
+    ))
+}
+
+fn not_theirs(path: &Path) -> Error {
+    let path = path.display();
+    Error::busy(format!(
+        "{path} is open in a process that does not share {path}{SHARED}: that file was removed while it was in use, \
+         or the index was opened by another name (a hard link, or a bind mount of the file alone); close the index \
+         there first"
+    ))
+}

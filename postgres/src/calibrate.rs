@@ -1,0 +1,115 @@
+//! Calibration: measures which settings reach which recall and stores that in the index, where
+//! `pagehop.recall` finds it.
+//!
+//! It happens at the end of a build, when an index has grown or changed much, and on demand.
+
+use std::ops::ControlFlow;
+
+use pagehop_engine::{CALIBRATED_ROWS_MIN, Calibration, Error, OnProgress, Progress};
+use pgrx::pg_sys;
+
+use crate::pages::open_indexes::{self, OpenIndex};
+use crate::pages::writer;
+use crate::progress;
+
+/// Calibrates an index at the end of its build, unless it has too few rows.
+///
+/// # Safety
+///
+/// `index` is open, new, and its pages are not logged yet.
+pub(crate) unsafe fn new_index(index: pg_sys::Relation) -> Result<(), Error> {
+    // SAFETY: the caller keeps the index open.
+    let open = unsafe { open_indexes::open(index)? };
+    let found = open.calibrate(&[], 1, &mut |step| {
+        progress::show(step);
+        go_on(step)
+    })?;
+    let Some(found) = found else { return Ok(()) };
+    // SAFETY: the caller says that the index is open and new.
+    unsafe { writer::change_unlogged(index, |change| change.set_calibration(found)) }
+}
+
+/// Calibrates an index that an insertion made large enough, or whose model was trained again.
+///
+/// # Safety
+///
+/// `index` is open and of this access method, and this backend is not its writer.
+pub(crate) unsafe fn grown_index(index: pg_sys::Relation) -> Result<(), Error> {
+    // SAFETY: the caller keeps the index open and is not its writer.
+    unsafe { measure_and_store(index, &[], &mut go_on).map(|_| ()) }
+}
+
+/// Calibrates an index if it never was and is large enough, or if its model was just trained again
+/// or much has changed since. A calibration by a user's queries is kept: rows are no substitute for
+/// them.
+///
+/// # Safety
+///
+/// `index` is open and of this access method, this backend is not its writer, and `wait` may be
+/// called.
+pub(crate) unsafe fn changed_index(
+    index: pg_sys::Relation,
+    is_trained: bool,
+    wait: &mut dyn FnMut(),
+) -> Result<(), Error> {
+    // SAFETY: the caller keeps the index open.
+    let info = unsafe { open_indexes::open(index)?.info()? };
+    let is_due = info.calibration.is_none_or(|known| (is_trained || known.is_outdated()) && !known.by_queries);
+    if info.rows < CALIBRATED_ROWS_MIN || !is_due {
+        return Ok(());
+    }
+    let mut wait_and_go_on = |_| {
+        wait();
+        ControlFlow::Continue(())
+    };
+    // SAFETY: the caller keeps the index open and is not its writer.
+    unsafe { measure_and_store(index, &[], &mut wait_and_go_on).map(|_| ()) }
+}
+
+/// Measures with `queries`, or with rows of the index if there are none, and stores what was found:
+/// nothing, if the index has too few rows.
+///
+/// Insertions go on while it measures. If one of them trains the model, the measurement is of a
+/// graph that is no more, whose pages may have other uses already: it begins again.
+///
+/// # Safety
+///
+/// `index` is open and of this access method, and this backend is not its writer.
+pub(crate) unsafe fn measure_and_store(
+    index: pg_sys::Relation,
+    queries: &[f32],
+    progress: OnProgress<'_>,
+) -> Result<Option<Calibration>, Error> {
+    // SAFETY: the caller keeps the index open.
+    let open = unsafe { open_indexes::open(index)? };
+    loop {
+        let measured = graph(&open)?;
+        let found = open.calibrate(queries, 1, progress);
+        if graph(&open)? != measured {
+            continue;
+        }
+        let Some(found) = found? else { return Ok(None) };
+        let mut stored = false;
+        // SAFETY: the caller keeps the index open and is not its writer.
+        unsafe {
+            writer::change(index, |change| {
+                stored = graph(&open)? == measured;
+                if stored { change.set_calibration(found.clone()) } else { Ok(()) }
+            })?;
+        }
+        if stored {
+            return Ok(Some(found));
+        }
+    }
+}
+
+/// Tells the graphs of an index apart: each training is of another number of rows.
+fn graph(open: &OpenIndex) -> Result<u64, Error> {
+    Ok(open.info()?.trained_rows)
+}
+
+/// Goes on unless the statement is to end.
+pub(crate) fn go_on(_: Progress) -> ControlFlow<()> {
+    pgrx::check_for_interrupts!();
+    ControlFlow::Continue(())
+}

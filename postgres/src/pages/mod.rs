@@ -1,0 +1,326 @@
+//! The engine's pages on the buffer manager: a hop is one buffer, pinned and share-locked while the
+//! engine reads it.
+//!
+//! A query makes some thirty hops and a call into PostgreSQL costs about as much as scoring an
+//! edge, so a hop makes three: read, lock, unlock and release. Counters and the page's address are
+//! read where they lie. Most of the cost of a hop is memory that is not in the CPU's caches:
+//! [`recent_buffers`] is there to fetch it early.
+//!
+//! | file | job |
+//! |---|---|
+//! | `mod.rs` | reading for the engine |
+//! | `writer.rs`, `sink.rs` | changing an index; writing a new one |
+//! | `header.rs` | PostgreSQL's part of a page |
+//! | `open_indexes.rs` | the indexes that a session has open |
+//! | `prefetch.rs`, `async_reads.rs` | reading pages before they are needed |
+//! | `recent_buffers.rs`, `heap_ahead.rs` | where pages are in memory; the table's pages |
+
+#[cfg(feature = "pg18")]
+mod async_reads;
+mod header;
+pub(crate) mod heap_ahead;
+pub(crate) mod open_indexes;
+mod prefetch;
+mod recent_buffers;
+pub(crate) mod sink;
+pub(crate) mod writer;
+
+use std::cell::Cell;
+use std::ops::{Deref, Range};
+
+use pagehop_engine::page::Reader;
+use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, PageId, Pages};
+use pgrx::pg_sys;
+
+#[cfg(feature = "pg18")]
+use self::async_reads::{AsyncReads, Begun};
+use self::prefetch::Prefetch;
+use self::recent_buffers::RecentBuffers;
+
+const _: () = assert!(pg_sys::BLCKSZ as usize == pagehop_engine::PAGE_BYTES);
+const _: () = assert!(std::mem::offset_of!(pg_sys::PageHeaderData, pd_linp) == HOST_HEADER_BYTES);
+
+/// Hits in a row after which a reader takes the index for cached, and uses remembered buffers
+/// without a check.
+const WARM_AFTER: u32 = 64;
+
+/// Most blocks that wait to be read ahead.
+const WAITING_MAX: usize = 8;
+
+/// The pages of an index, kept as long as its model. Readers read from the relation that is
+/// attached: every callback attaches its own before it uses the index.
+pub(crate) struct RelationPages {
+    relation: Cell<pg_sys::Relation>,
+    /// Blocks that are known to exist. An index never shrinks.
+    blocks: Cell<u32>,
+    recent: RecentBuffers,
+}
+
+// SAFETY: `Pages` requires it so that threads may share an index. A backend has one thread that
+// calls PostgreSQL: `pgrx` stops any other that tries, and nothing here gives the pages to another
+// thread.
+unsafe impl Sync for RelationPages {}
+
+impl RelationPages {
+    /// The pages of `relation`.
+    ///
+    /// # Safety
+    ///
+    /// `relation` is an open index, which stays open until another relation is attached or no
+    /// reader reads any more.
+    pub(crate) unsafe fn new(relation: pg_sys::Relation) -> Self {
+        Self { relation: Cell::new(relation), blocks: Cell::new(0), recent: RecentBuffers::default() }
+    }
+
+    /// Makes readers read from `relation` from now on.
+    ///
+    /// # Safety
+    ///
+    /// `relation` is the same index as before, and stays open until another is attached or no
+    /// reader reads any more.
+    pub(crate) unsafe fn attach(&self, relation: pg_sys::Relation) {
+        self.relation.set(relation);
+    }
+
+    /// Whether `block` exists.
+    #[inline]
+    fn exists(&self, block: u32) -> bool {
+        if block >= self.blocks.get() {
+            let (relation, fork) = (self.relation.get(), pg_sys::ForkNumber::MAIN_FORKNUM);
+            // SAFETY: the caller of `attach` keeps the relation open.
+            let blocks = unsafe { pg_sys::RelationGetNumberOfBlocksInFork(relation, fork) };
+            self.blocks.set(blocks);
+        }
+        block < self.blocks.get()
+    }
+
+    /// Pins the buffer of a block. An error unwinds from here with nothing of ours held.
+    ///
+    /// # Safety
+    ///
+    /// `relation` is this index, and open; the block exists.
+    unsafe fn pin(&self, relation: pg_sys::Relation, block: u32) -> pg_sys::Buffer {
+        // SAFETY: the caller keeps the relation open.
+        if let Some(buffer) = unsafe { self.recent.pin(relation, block) } {
+            return buffer;
+        }
+        // SAFETY: the caller says that the relation is open and has the block.
+        let buffer = unsafe { pg_sys::ReadBuffer(relation, block) };
+        self.recent.remember(block, self.blocks.get(), buffer);
+        buffer
+    }
+
+    /// A reader that may be dropped at any time: it prefetches through the operating system and has
+    /// nothing to give back.
+    fn prefetching_reader(&self) -> BufferReader<'_> {
+        BufferReader {
+            pages: self,
+            missed: Cell::new(0),
+            hits_in_a_row: Cell::new(WARM_AFTER),
+            ahead: Ahead::Prefetch(Prefetch::default()),
+            is_locked: Cell::new(false),
+            waiting: Cell::new([0; WAITING_MAX]),
+            waiting_count: Cell::new(0),
+        }
+    }
+}
+
+impl Pages for RelationPages {
+    type Reader<'p> = BufferReader<'p>;
+
+    /// A reader that must be paused before the transaction may end, if it has started pages.
+    fn reader(&self) -> BufferReader<'_> {
+        #[cfg(feature = "pg18")]
+        return BufferReader { ahead: Ahead::Async(AsyncReads::default()), ..self.prefetching_reader() };
+        #[cfg(not(feature = "pg18"))]
+        return self.prefetching_reader();
+    }
+
+    fn page_count(&self) -> u32 {
+        self.exists(u32::MAX);
+        self.blocks.get()
+    }
+}
+
+/// One search's view of an index.
+pub(crate) struct BufferReader<'p> {
+    pages: &'p RelationPages,
+    missed: Cell<u64>,
+    hits_in_a_row: Cell<u32>,
+    ahead: Ahead,
+    /// Whether a guard has a page locked.
+    is_locked: Cell<bool>,
+    /// Blocks to read ahead once no page is locked: a read may have to write another page out
+    /// first, and writers of the locked page would wait for that.
+    waiting: Cell<[u32; WAITING_MAX]>,
+    waiting_count: Cell<usize>,
+}
+
+/// How pages that are in no buffer are read ahead.
+enum Ahead {
+    #[cfg(feature = "pg18")]
+    Async(AsyncReads),
+    Prefetch(Prefetch),
+}
+
+impl Reader for BufferReader<'_> {
+    type Guard<'r>
+        = BodyGuard<'r>
+    where
+        Self: 'r;
+
+    #[inline]
+    fn start(&self, page: PageId, bytes: Range<usize>) {
+        let buffer = self.pages.recent.buffer(page.0);
+        let is_warm = self.hits_in_a_row.get() >= WARM_AFTER;
+        // SAFETY: the caller of `attach` keeps the relation open.
+        let locator = unsafe { &(*self.pages.relation.get()).rd_locator };
+        if buffer > 0 && (is_warm || recent_buffers::seems_to_hold(buffer, locator, page.0)) {
+            recent_buffers::fetch(buffer, bytes);
+        } else if self.is_locked.get() {
+            self.read_ahead_later(page.0);
+        } else {
+            self.read_ahead(page.0);
+        }
+    }
+
+    fn finish(&self, page: PageId) -> Result<BodyGuard<'_>, Error> {
+        pgrx::check_for_interrupts!();
+        if !self.pages.exists(page.0) {
+            return Err(Error::corrupt(page, format!("the index has {} blocks", self.pages.blocks.get())));
+        }
+        self.begin_waiting();
+        let before = blocks_read();
+        let buffer = self.pin(page.0);
+        // SAFETY: the buffer is pinned, and this search holds no other lock.
+        unsafe { pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32) };
+        if blocks_read() == before {
+            self.hits_in_a_row.set(self.hits_in_a_row.get().saturating_add(1));
+        } else {
+            self.count_miss();
+        }
+        // SAFETY: the buffer is pinned, so its page stays where it is, and a page is longer than
+        // its header.
+        let body = unsafe { pg_sys::BufferGetPage(buffer).cast::<u8>().add(HOST_HEADER_BYTES) };
+        self.is_locked.set(true);
+        Ok(BodyGuard { buffer, body, is_locked: &self.is_locked })
+    }
+
+    fn release(&mut self) {
+        self.begin_waiting();
+    }
+
+    fn pause(&mut self) {
+        self.waiting_count.set(0);
+        #[cfg(feature = "pg18")]
+        if let Ahead::Async(reads) = &self.ahead {
+            // SAFETY: the caller of `attach` keeps the relation open.
+            unsafe { reads.settle() };
+        }
+    }
+
+    fn pages_missed(&self) -> u64 {
+        self.missed.get()
+    }
+}
+
+impl BufferReader<'_> {
+    /// Remembers a block for [`BufferReader::begin_waiting`]; without room it is read when it is
+    /// needed.
+    fn read_ahead_later(&self, block: u32) {
+        let (mut waiting, count) = (self.waiting.get(), self.waiting_count.get());
+        if count < WAITING_MAX {
+            waiting[count] = block;
+            self.waiting.set(waiting);
+            self.waiting_count.set(count + 1);
+        }
+    }
+
+    /// Begins the reads that waited until no page is locked.
+    #[inline]
+    fn begin_waiting(&self) {
+        let count = self.waiting_count.get();
+        if count > 0 && !self.is_locked.get() {
+            self.waiting_count.set(0);
+            self.waiting.get()[..count].iter().for_each(|block| self.read_ahead(*block));
+        }
+    }
+
+    /// Begins to read a block that seems to be in no buffer; remembers the buffer if it is in one.
+    fn read_ahead(&self, block: u32) {
+        if !self.pages.exists(block) {
+            return;
+        }
+        let relation = self.pages.relation.get();
+        let remember = |buffer| self.pages.recent.remember(block, self.pages.blocks.get(), buffer);
+        match &self.ahead {
+            // SAFETY: the caller of `attach` keeps the relation open, and the block exists.
+            Ahead::Prefetch(prefetch) => unsafe { prefetch.begin(relation, block) }.into_iter().for_each(remember),
+            #[cfg(feature = "pg18")]
+            // SAFETY: the caller of `attach` keeps the relation open, and the block exists.
+            Ahead::Async(reads) => match unsafe { reads.begin(relation, block) } {
+                Begun::Reading => self.count_miss(),
+                Begun::Present(buffer) => remember(buffer),
+                Begun::Not => {}
+            },
+        }
+    }
+
+    /// Pins the buffer of a block that exists.
+    #[inline]
+    fn pin(&self, block: u32) -> pg_sys::Buffer {
+        let relation = self.pages.relation.get();
+        #[cfg(feature = "pg18")]
+        if let Ahead::Async(reads) = &self.ahead
+            // SAFETY: the caller of `attach` keeps the relation open.
+            && let Some(buffer) = unsafe { reads.take(block) }
+        {
+            self.pages.recent.remember(block, self.pages.blocks.get(), buffer);
+            return buffer;
+        }
+        // SAFETY: the caller of `attach` keeps the relation open, and `finish` has looked whether
+        // the block exists.
+        unsafe { self.pages.pin(relation, block) }
+    }
+
+    fn count_miss(&self) {
+        self.missed.set(self.missed.get() + 1);
+        self.hits_in_a_row.set(0);
+    }
+}
+
+/// Blocks that this backend had to read so far.
+fn blocks_read() -> i64 {
+    // SAFETY: a counter of this backend, which has one thread that calls PostgreSQL; read by value.
+    unsafe { pg_sys::pgBufferUsage.shared_blks_read + pg_sys::pgBufferUsage.local_blks_read }
+}
+
+/// The body of a page in a buffer that is pinned and share-locked.
+pub(crate) struct BodyGuard<'r> {
+    buffer: pg_sys::Buffer,
+    body: *const u8,
+    is_locked: &'r Cell<bool>,
+}
+
+impl Deref for BodyGuard<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: until the guard is dropped, the pin keeps the page in place and the lock keeps
+        // writers away; a page has this many bytes behind its header.
+        unsafe { std::slice::from_raw_parts(self.body, BODY_BYTES) }
+    }
+}
+
+impl Drop for BodyGuard<'_> {
+    fn drop(&mut self) {
+        // While an error unwinds no call into PostgreSQL is safe, and none is needed: the end of
+        // the (sub)transaction gives back all pins and locks.
+        if !std::thread::panicking() {
+            // SAFETY: `finish` pinned and locked the buffer for this guard alone.
+            unsafe { pg_sys::UnlockReleaseBuffer(self.buffer) };
+        }
+        self.is_locked.set(false);
+    }
+}

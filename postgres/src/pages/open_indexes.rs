@@ -1,0 +1,129 @@
+//! Indexes that this session has open, and what it remembers of them.
+//!
+//! The model of an index is some thirty pages and takes milliseconds to read, which a scan should
+//! not do each time. Indexes are told apart by their files: REINDEX, TRUNCATE and the like give an
+//! index a new one. The relation cache, which drops what it knows of an index whenever VACUUM
+//! brings new statistics, is not used. Lesser changes are the engine's to notice, from the meta
+//! page.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Deref;
+use std::rc::Rc;
+
+use pagehop_engine::{Error, Index};
+use pgrx::pg_sys;
+
+use super::RelationPages;
+use super::recent_buffers::RecentBuffers;
+
+/// Most indexes kept open: a model of 256 centroids of 1,536 dimensions takes about a megabyte.
+const INDEXES_MAX: usize = 16;
+
+/// Change of [`NodesPerRow`] per scan: up if the scan took more nodes than that, down if not.
+const STEP: f32 = 0.02;
+/// Most nodes per row that are learned.
+const NODES_PER_ROW_MAX: f32 = 3.0;
+
+/// An open index and what scans learned of it.
+pub(crate) struct Opened {
+    index: Index<RelationPages>,
+    /// Buffers of the table's blocks.
+    pub(crate) table_buffers: RecentBuffers,
+    pub(crate) nodes_per_row: NodesPerRow,
+}
+
+/// An open index, shared by all that uses it.
+pub(crate) type OpenIndex = Rc<Opened>;
+
+impl Deref for Opened {
+    type Target = Index<RelationPages>;
+
+    #[inline]
+    fn deref(&self) -> &Index<RelationPages> {
+        &self.index
+    }
+}
+
+/// Running median, over the scans of an index, of the nodes taken for each row that was wanted.
+pub(crate) struct NodesPerRow(Cell<f32>);
+
+impl Default for NodesPerRow {
+    fn default() -> Self {
+        Self(Cell::new(1.0))
+    }
+}
+
+impl NodesPerRow {
+    pub(crate) fn get(&self) -> f32 {
+        self.0.get()
+    }
+
+    /// Learns from a scan that returned `wanted` rows and took `taken` nodes for them.
+    pub(crate) fn learn(&self, wanted: usize, taken: usize) {
+        let is_more = taken as f32 > wanted as f32 * self.get();
+        self.0.set((self.get() + if is_more { STEP } else { -STEP }).clamp(1.0, NODES_PER_ROW_MAX));
+    }
+}
+
+/// An index, and its file by tablespace, database and number. While the index has the file, every
+/// other index is built in another file or after [`forget`].
+type File = [u32; 4];
+
+thread_local! {
+    /// The last used first.
+    static OPEN: RefCell<Vec<(File, OpenIndex)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The index that `relation` is, with the relation attached.
+///
+/// # Safety
+///
+/// `relation` is open, of this access method, and stays open while anything begun on the index is
+/// used.
+pub(crate) unsafe fn open(relation: pg_sys::Relation) -> Result<OpenIndex, Error> {
+    // SAFETY: the caller keeps the relation open.
+    let file = unsafe { file(relation) };
+    if let Some(index) = find(file) {
+        // SAFETY: the file says that this is the same index; the caller keeps the relation open.
+        unsafe { index.pages().attach(relation) };
+        return Ok(index);
+    }
+    // SAFETY: the caller keeps the relation open.
+    let index = Index::open(unsafe { RelationPages::new(relation) })?;
+    let opened = Opened { index, table_buffers: RecentBuffers::default(), nodes_per_row: NodesPerRow::default() };
+    let opened = Rc::new(opened);
+    OPEN.with_borrow_mut(|open| {
+        open.truncate(INDEXES_MAX - 1);
+        open.insert(0, (file, opened.clone()));
+    });
+    Ok(opened)
+}
+
+fn find(file: File) -> Option<OpenIndex> {
+    OPEN.with_borrow_mut(|open| {
+        let at = open.iter().position(|(known, _)| *known == file)?;
+        open[..=at].rotate_right(1);
+        Some(open[0].1.clone())
+    })
+}
+
+/// Forgets what is known of an index that is about to be built again: in the transaction that made
+/// it, it may be in the same file.
+///
+/// # Safety
+///
+/// `relation` is open and of this access method.
+pub(crate) unsafe fn forget(relation: pg_sys::Relation) {
+    // SAFETY: the caller keeps the relation open.
+    let file = unsafe { file(relation) };
+    OPEN.with_borrow_mut(|open| open.retain(|(known, _)| *known != file));
+}
+
+/// # Safety
+///
+/// `relation` is open.
+unsafe fn file(relation: pg_sys::Relation) -> File {
+    // SAFETY: the caller keeps the relation open.
+    let (index, file) = unsafe { ((*relation).rd_id, (*relation).rd_locator) };
+    [index.to_u32(), file.spcOid.to_u32(), file.dbOid.to_u32(), file.relNumber.to_u32()]
+}

@@ -1,0 +1,128 @@
+//! Recent buffers: where blocks of a relation were in shared memory when this backend last read
+//! them.
+//!
+//! Looking up a block in the buffer pool costs PostgreSQL an access to a hash table that is larger
+//! than the CPU's caches. A backend that remembers the buffer of a block pins that buffer, checking
+//! its tag (`ReadRecentBuffer`), and can fetch a page into the CPU's caches long before it pins it.
+//! What is remembered may be out of date: it is a hint.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+
+use pagehop_engine::HOST_HEADER_BYTES;
+use pgrx::pg_sys;
+
+/// Most blocks remembered, 4 bytes each; beyond, blocks share a place.
+const PLACES_MAX: usize = 1 << 20;
+/// One in this many pins goes through the buffer pool: only that counts as use of the buffer when
+/// buffers are evicted.
+const PINS_PER_LOOKUP: u32 = 16;
+
+/// Buffers by block; 0 for none.
+#[derive(Debug, Default)]
+pub(crate) struct RecentBuffers {
+    buffers: RefCell<Vec<pg_sys::Buffer>>,
+    pins: Cell<u32>,
+}
+
+impl RecentBuffers {
+    /// The buffer that `block` was in.
+    #[inline]
+    pub(super) fn buffer(&self, block: u32) -> pg_sys::Buffer {
+        let buffers = self.buffers.borrow();
+        buffers.get(block as usize % PLACES_MAX).copied().unwrap_or(0)
+    }
+
+    /// Remembers the buffer of a block, in a relation of `blocks`. Local buffers, which are
+    /// negative, are not kept.
+    pub(super) fn remember(&self, block: u32, blocks: u32, buffer: pg_sys::Buffer) {
+        let mut buffers = self.buffers.borrow_mut();
+        let place = block as usize % PLACES_MAX;
+        if place >= buffers.len() {
+            buffers.resize((blocks as usize).clamp(place + 1, PLACES_MAX), 0);
+        }
+        buffers[place] = buffer.max(0);
+    }
+
+    /// Pins the buffer that `block` was in, if it still is.
+    ///
+    /// # Safety
+    ///
+    /// `relation` is open.
+    #[inline]
+    pub(super) unsafe fn pin(&self, relation: pg_sys::Relation, block: u32) -> Option<pg_sys::Buffer> {
+        let buffer = self.buffer(block);
+        self.pins.set(self.pins.get().wrapping_add(1));
+        if buffer == 0 || self.pins.get().is_multiple_of(PINS_PER_LOOKUP) {
+            return None;
+        }
+        // SAFETY: the caller keeps the relation open. Its statistics are this backend's, and null
+        // if it keeps none. `ReadBuffer` counts there, too.
+        unsafe {
+            let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
+            if !pg_sys::ReadRecentBuffer((*relation).rd_locator, fork, block, buffer) {
+                return None;
+            }
+            if let Some(statistics) = (*relation).pgstat_info.as_mut() {
+                statistics.counts.blocks_fetched += 1;
+                statistics.counts.blocks_hit += 1;
+            }
+            // `ReadBuffer` adds this, too: a vacuum sleeps for pages that it finds in memory.
+            if pg_sys::VacuumCostActive {
+                pg_sys::VacuumCostBalance += pg_sys::VacuumCostPageHit;
+            }
+        }
+        Some(buffer)
+    }
+}
+
+/// Whether `buffer` seems to hold `block` of the relation. Nothing is locked: it may hold another
+/// block by now.
+pub(super) fn seems_to_hold(buffer: pg_sys::Buffer, locator: &pg_sys::RelFileLocator, block: u32) -> bool {
+    let Some(at) = place(buffer) else { return false };
+    // SAFETY: `place` says that there is such a buffer, and its descriptor lives as long as the
+    // server. Another backend may be changing the tag: what is read is plain numbers, and a hint.
+    let tag = unsafe { (&raw const (*pg_sys::BufferDescriptors.add(at)).bufferdesc.tag).read_volatile() };
+    tag.blockNum == block && tag.relNumber == locator.relNumber && tag.dbOid == locator.dbOid
+}
+
+/// Prefetches `bytes` of the body of the page in `buffer`, and what is needed to pin it, into the
+/// CPU's caches.
+#[inline]
+pub(super) fn fetch(buffer: pg_sys::Buffer, bytes: Range<usize>) {
+    let Some(at) = place(buffer) else { return };
+    // SAFETY: `place` says that there is such a buffer, so the addresses lie in shared memory. They
+    // are not read: another backend may be writing there.
+    unsafe {
+        let descriptor = pg_sys::BufferDescriptors.add(at).cast::<u8>();
+        pagehop_kernels::prefetch_at(descriptor, 1);
+        let page = pg_sys::BufferBlocks.cast::<u8>().add(at * pg_sys::BLCKSZ as usize);
+        pagehop_kernels::prefetch_at(page, 1);
+        pagehop_kernels::prefetch_at(page.add(HOST_HEADER_BYTES + bytes.start), bytes.len());
+    }
+}
+
+/// [`fetch`] for the first `bytes` of item `offset` of a page of a table, if there seems to be one.
+pub(super) fn fetch_item(buffer: pg_sys::Buffer, offset: u16, bytes: usize) {
+    let Some(at) = place(buffer) else { return };
+    let line_pointer = HOST_HEADER_BYTES + 4 * usize::from(offset.max(1) - 1);
+    if line_pointer + 4 > pg_sys::BLCKSZ as usize {
+        return;
+    }
+    // SAFETY: `place` says that there is such a buffer, and the line pointer lies on its page.
+    // Another backend may be writing there: what is read is a number, and a hint. The address that
+    // it leads to lies on the page, and is not read.
+    unsafe {
+        let page = pg_sys::BufferBlocks.cast::<u8>().add(at * pg_sys::BLCKSZ as usize);
+        let item = page.add(line_pointer).cast::<u32>().read_volatile();
+        let start = (item & 0x7FFF) as usize % pg_sys::BLCKSZ as usize;
+        pagehop_kernels::prefetch_at(page.add(start), bytes.min(pg_sys::BLCKSZ as usize - start));
+    }
+}
+
+/// Position of a shared buffer in the server's arrays.
+fn place(buffer: pg_sys::Buffer) -> Option<usize> {
+    // SAFETY: a number that the server set when it started, read by value.
+    let count = unsafe { pg_sys::NBuffers };
+    (1..=count).contains(&buffer).then(|| buffer as usize - 1)
+}

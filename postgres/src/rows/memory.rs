@@ -1,0 +1,49 @@
+//! Memory of builds and measurements: its limit, and a test of whether the system gives it.
+//!
+//! Without memory PostgreSQL fails the statement. Rust ends the process, and with it every session
+//! of the server. So a large need is tested first: if the system refuses it, that is an error like
+//! any other.
+
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use crate::errors;
+
+/// Bytes of vectors in a chunk of rows.
+pub(crate) const CHUNK_BYTES: usize = 4 << 20;
+
+/// `maintenance_work_mem` in bytes.
+pub(crate) fn limit_bytes() -> u64 {
+    // SAFETY: a setting of this backend, read by value.
+    unsafe { pg_sys::maintenance_work_mem as u64 * 1024 }
+}
+
+/// Raises an error if `what` needs more than `maintenance_work_mem`, or more than the system would
+/// give now.
+pub(crate) fn budget(what: &str, bytes: u64) {
+    let limit = limit_bytes();
+    if bytes > limit {
+        let message = format!("{what} needs {} MB, more than maintenance_work_mem", bytes.div_ceil(1 << 20));
+        let hint = format!("SET maintenance_work_mem = '{}MB';", bytes.div_ceil(1 << 20));
+        errors::report(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message, Some(hint));
+    }
+    reserve(bytes as usize);
+}
+
+/// Raises an error if the system would not give `bytes` now.
+pub(crate) fn reserve(bytes: usize) {
+    let mut probe = Vec::<u8>::new();
+    let given = probe.try_reserve_exact(bytes);
+    // The compiler may remove an allocation that is not used.
+    std::hint::black_box(&mut probe);
+    if given.is_err() {
+        refuse(bytes);
+    }
+}
+
+/// Raises the error that the system does not give `bytes`.
+pub(crate) fn refuse(bytes: usize) -> ! {
+    let what = format!("out of memory: the system does not give {} MB", bytes.div_ceil(1 << 20));
+    let hint = "Lower maintenance_work_mem for builds of indexes, or look at the limits on the server's memory.";
+    errors::report(PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY, what, Some(hint.into()))
+}

@@ -1,0 +1,92 @@
+//! What an index is for: the metric of its operator class and how its vectors are stored. Support
+//! function 1 of the class says both in one number.
+
+use pagehop_engine::Metric;
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use crate::errors;
+use crate::sql_function::sql_function;
+
+/// Number of the support function.
+pub(crate) const KIND_PROC: u16 = 1;
+/// Number of the only operator of a class.
+pub(crate) const ORDER_STRATEGY: u16 = 1;
+
+/// How pgvector stores a component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Element {
+    /// `vector`: 32-bit floats.
+    F32,
+    /// `halfvec`: 16-bit floats.
+    F16,
+}
+
+/// What an operator class is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) metric: Metric,
+    pub(crate) element: Element,
+}
+
+const fn code(metric: Metric, element: Element) -> usize {
+    metric as usize + 16 * element as usize
+}
+
+sql_function!(pagehop_vector_l2, pg_finfo_pagehop_vector_l2, |_| code(Metric::L2, Element::F32).into());
+sql_function!(pagehop_vector_ip, pg_finfo_pagehop_vector_ip, |_| code(Metric::InnerProduct, Element::F32).into());
+sql_function!(pagehop_vector_cosine, pg_finfo_pagehop_vector_cosine, |_| code(Metric::Cosine, Element::F32).into());
+sql_function!(pagehop_halfvec_l2, pg_finfo_pagehop_halfvec_l2, |_| code(Metric::L2, Element::F16).into());
+sql_function!(pagehop_halfvec_ip, pg_finfo_pagehop_halfvec_ip, |_| code(Metric::InnerProduct, Element::F16).into());
+sql_function!(pagehop_halfvec_cosine, pg_finfo_pagehop_halfvec_cosine, |_| code(Metric::Cosine, Element::F16)
+    .into());
+
+impl Kind {
+    /// The kind of an index.
+    ///
+    /// # Safety
+    ///
+    /// `index` is open and of this access method.
+    pub(crate) unsafe fn of(index: pg_sys::Relation) -> Self {
+        // SAFETY: `amvalidate` refuses an operator class without the function, and the relation
+        // cache keeps its `FmgrInfo` while the index is open, as the caller says it is.
+        let number = unsafe {
+            let function = pg_sys::index_getprocinfo(index, 1, KIND_PROC);
+            pg_sys::FunctionCall0Coll(function, pg_sys::InvalidOid).value()
+        };
+        let metrics = [Metric::L2, Metric::InnerProduct, Metric::Cosine];
+        let kinds = [Element::F32, Element::F16]
+            .into_iter()
+            .flat_map(|element| metrics.map(|metric| Self { metric, element }));
+        let found = kinds.into_iter().find(|kind| code(kind.metric, kind.element) == number & 0xFFFF_FFFF);
+        found.unwrap_or_else(|| {
+            let what = "support function 1 of the operator class is not one of this extension's";
+            errors::report(PgSqlErrorCode::ERRCODE_INVALID_OBJECT_DEFINITION, what.into(), None)
+        })
+    }
+
+    /// Whether a vector has a place in the index: under cosine the zero vector has none, as in
+    /// pgvector, and neither has one so short that pgvector's own operator finds no direction in
+    /// it.
+    pub(crate) fn has_place(self, vector: &[f32]) -> bool {
+        self.metric != Metric::Cosine || pagehop_kernels::dot_f32(vector, vector) >= f32::MIN_POSITIVE
+    }
+}
+
+/// Dimensions of the indexed column or expression; an error if its type does not say.
+///
+/// # Safety
+///
+/// `index` is open and of this access method.
+pub(crate) unsafe fn dimensions(index: pg_sys::Relation) -> usize {
+    let (mut kind, mut typmod, mut collation) = (pg_sys::InvalidOid, -1, pg_sys::InvalidOid);
+    // SAFETY: the caller keeps the index open, which has a column; the rest is written to.
+    unsafe { pg_sys::get_atttypetypmodcoll((*index).rd_id, 1, &mut kind, &mut typmod, &mut collation) };
+    usize::try_from(typmod).unwrap_or_else(|_| {
+        errors::report(
+            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+            "column does not have dimensions".into(),
+            Some("Declare it as vector(n), or index an expression such as (embedding::vector(n)).".into()),
+        )
+    })
+}

@@ -1,0 +1,100 @@
+//! How a build uses its memory: how many rows stay in memory, and which rows the graph is built
+//! over if it cannot be all.
+//!
+//! A table may be in any order, by time or by topic. So the sample that the graph is built over,
+//! and the model trained on, is stratified: one row of each stretch of the table, at a position
+//! drawn by a hash. The longest row is in the sample: under the inner product it bounds the length
+//! of all. The other rows are added to that graph one by one.
+
+use pagehop_engine::{Metric, build_memory_bytes};
+
+use super::memory::CHUNK_BYTES;
+
+/// Fewest rows of a sample: the model of this many is kept, so adding the others never trains it
+/// again.
+const ROWS_AT_LEAST: usize = pagehop_engine::TRAINED_ENOUGH as usize;
+/// Upper bound on the rows of an index.
+const ROWS_MAX: usize = u32::MAX as usize;
+
+/// How much memory a build may use, and for what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    pub(crate) bytes: u64,
+    pub(crate) dim: usize,
+    pub(crate) metric: Metric,
+    pub(crate) threads: usize,
+}
+
+impl Budget {
+    /// Bytes of a build that reads `rows` from files.
+    pub(crate) fn needed(&self, rows: usize) -> u64 {
+        let chunks = 2 * CHUNK_BYTES as u64;
+        build_memory_bytes(rows, self.dim, self.metric, self.threads) + chunks
+    }
+
+    /// Rows that may stay in memory while a graph is built over all of them.
+    pub(crate) fn rows_in_memory(&self) -> usize {
+        most_rows(|rows| self.needed(rows) + (rows * (4 * self.dim + 8)) as u64 <= self.bytes)
+    }
+
+    /// The sample of `rows` rows over which the graph is built; `longest` is the position of the
+    /// longest row.
+    pub(crate) fn sample(&self, rows: usize, longest: usize) -> RowSample {
+        let most = most_rows(|rows| self.needed(rows) <= self.bytes).max(ROWS_AT_LEAST);
+        RowSample { rows, strata: rows.min(most), longest }
+    }
+}
+
+/// The largest number that `fits`, if all smaller ones do; 0 if none does.
+fn most_rows(fits: impl Fn(usize) -> bool) -> usize {
+    let (mut most, mut too_many) = (0, ROWS_MAX);
+    while too_many - most > 1 {
+        let middle = most + (too_many - most) / 2;
+        if fits(middle) {
+            most = middle;
+        } else {
+            too_many = middle;
+        }
+    }
+    most
+}
+
+/// Rows sampled by their position.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowSample {
+    rows: usize,
+    /// Stretches of the table, each with one row in the sample. The longest row may be one more.
+    strata: usize,
+    longest: usize,
+}
+
+impl RowSample {
+    /// Whether every row is in the sample.
+    pub(crate) fn is_all(self) -> bool {
+        self.strata == self.rows
+    }
+
+    /// Rows in the sample, but for the longest.
+    pub(crate) fn len(self) -> usize {
+        self.strata
+    }
+
+    /// Whether the row at `position` is in the sample.
+    pub(crate) fn contains(self, position: usize) -> bool {
+        if self.is_all() || position == self.longest {
+            return true;
+        }
+        let (rows, strata) = (self.rows as u64, self.strata as u64);
+        let stratum = position as u64 * strata / rows;
+        let (start, end) = ((stratum * rows).div_ceil(strata), ((stratum + 1) * rows).div_ceil(strata));
+        position as u64 == start + mix(stratum) % (end - start)
+    }
+}
+
+/// The finalizer of splitmix64 (Steele, Lea and Flood 2014).
+fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
+}

@@ -1,0 +1,216 @@
+//! The rows of a build: read from the table once, kept so that they can be read as often as it
+//! takes.
+//!
+//! Two scans of a table may see different rows, and the engine's two scans must not. Rows stay in
+//! memory while there is room. After that they lie in temporary files, which PostgreSQL removes
+//! with the transaction and counts against `temp_file_limit`.
+
+use std::collections::TryReserveError;
+use std::ffi::c_void;
+
+use pagehop_engine::{EachChunk, Error, VectorSource};
+use pgrx::pg_sys;
+
+use super::memory::CHUNK_BYTES;
+use super::sample::RowSample;
+use crate::signals::Signals;
+
+/// Rows in the order of the table.
+pub(crate) struct Spill {
+    dim: usize,
+    /// Rows that may stay in memory.
+    memory_rows: usize,
+    rows: usize,
+    /// Rows behind those in the files; all of them if there are none.
+    row_ids: Vec<u64>,
+    vectors: Vec<f32>,
+    files: Option<Files>,
+    /// Position and squared length of the longest.
+    longest: (usize, f32),
+}
+
+/// Rows that are not in memory.
+#[derive(Clone, Copy)]
+struct Files {
+    row_ids: *mut pg_sys::BufFile,
+    vectors: *mut pg_sys::BufFile,
+}
+
+impl Spill {
+    /// No rows. Up to `memory_rows` of `dim` components stay in memory.
+    pub(crate) fn new(dim: usize, memory_rows: usize) -> Self {
+        let (row_ids, vectors) = (Vec::new(), Vec::new());
+        Self { dim, memory_rows, rows: 0, row_ids, vectors, files: None, longest: (0, 0.0) }
+    }
+
+    /// Rows so far.
+    pub(crate) fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Components of each.
+    pub(crate) fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// Position of the longest row.
+    pub(crate) fn longest(&self) -> usize {
+        self.longest.0
+    }
+
+    /// Adds a row. The current memory context lives as long as the rows.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no memory for it.
+    pub(crate) fn add(&mut self, row_id: u64, vector: &[f32]) -> Result<(), TryReserveError> {
+        assert_eq!(vector.len(), self.dim, "all rows have the dimensions of their column");
+        let norm_sq = pagehop_kernels::dot_f32(vector, vector);
+        if norm_sq > self.longest.1 {
+            self.longest = (self.rows, norm_sq);
+        }
+        if self.row_ids.len() == self.row_ids.capacity() {
+            // One chunk at a time: doubling would take twice the memory of the budget.
+            let more = chunk_rows(self.dim);
+            self.row_ids.try_reserve_exact(more)?;
+            self.vectors.try_reserve_exact(more * self.dim)?;
+        }
+        self.row_ids.push(row_id);
+        self.vectors.extend_from_slice(vector);
+        self.rows += 1;
+        if self.row_ids.len() >= chunk_rows(self.dim) && (self.rows > self.memory_rows || self.files.is_some()) {
+            self.write_out();
+        }
+        Ok(())
+    }
+
+    /// Appends the rows in memory to the files.
+    fn write_out(&mut self) {
+        // SAFETY: the files belong to the transaction's resource owner, which outlives the build,
+        // and are written here only.
+        let create = || unsafe { pg_sys::BufFileCreateTemp(false) };
+        let files = *self.files.get_or_insert_with(|| Files { row_ids: create(), vectors: create() });
+        let (row_ids, vectors): (*const c_void, *const c_void) =
+            (self.row_ids.as_ptr().cast(), self.vectors.as_ptr().cast());
+        // SAFETY: the files are open, and both slices are this many bytes of plain numbers.
+        unsafe {
+            pg_sys::BufFileWrite(files.row_ids, row_ids, 8 * self.row_ids.len());
+            pg_sys::BufFileWrite(files.vectors, vectors, 4 * self.vectors.len());
+        }
+        self.row_ids.clear();
+        self.vectors.clear();
+    }
+
+    /// Reads all rows from the first on.
+    pub(crate) fn chunks(&mut self) -> Chunks<'_> {
+        if self.files.is_some() {
+            self.write_out();
+            (self.row_ids, self.vectors) = (Vec::new(), Vec::new());
+        }
+        if let Some(files) = self.files {
+            // SAFETY: the files are open, and position 0 exists in every file.
+            unsafe {
+                pg_sys::BufFileSeek(files.row_ids, 0, 0, libc::SEEK_SET);
+                pg_sys::BufFileSeek(files.vectors, 0, 0, libc::SEEK_SET);
+            }
+        }
+        Chunks { spill: self, next: 0, row_ids: Vec::new(), vectors: Vec::new() }
+    }
+
+    /// The rows of the sample as the engine reads them, while `signals` are blocked.
+    pub(crate) fn source<'s>(&'s mut self, sample: RowSample, signals: &'s Signals) -> Source<'s> {
+        Source { spill: self, sample, signals }
+    }
+}
+
+impl Drop for Spill {
+    fn drop(&mut self) {
+        // An error that unwinds leaves the files to the resource owner.
+        if let Some(files) = self.files.take()
+            && !std::thread::panicking()
+        {
+            // SAFETY: the files are open: nothing else closes them.
+            unsafe {
+                pg_sys::BufFileClose(files.row_ids);
+                pg_sys::BufFileClose(files.vectors);
+            }
+        }
+    }
+}
+
+/// Rows in a chunk.
+fn chunk_rows(dim: usize) -> usize {
+    (CHUNK_BYTES / (4 * dim)).max(1)
+}
+
+/// See [`Spill::chunks`].
+pub(crate) struct Chunks<'s> {
+    spill: &'s Spill,
+    next: usize,
+    /// What was read from the files last.
+    row_ids: Vec<u64>,
+    vectors: Vec<f32>,
+}
+
+impl Chunks<'_> {
+    /// The next rows: the position of the first, ids, and components one row after the other.
+    pub(crate) fn next(&mut self) -> Option<(usize, &[u64], &[f32])> {
+        let dim = self.spill.dim;
+        let first = self.next;
+        let rows = chunk_rows(dim).min(self.spill.rows - first);
+        if rows == 0 {
+            return None;
+        }
+        self.next += rows;
+        let Some(files) = self.spill.files else {
+            let (row_ids, vectors) = (&self.spill.row_ids[first..], &self.spill.vectors[first * dim..]);
+            return Some((first, &row_ids[..rows], &vectors[..rows * dim]));
+        };
+        self.row_ids.resize(rows, 0);
+        self.vectors.resize(rows * dim, 0.0);
+        let (row_ids, vectors): (*mut c_void, *mut c_void) =
+            (self.row_ids.as_mut_ptr().cast(), self.vectors.as_mut_ptr().cast());
+        // SAFETY: the files are open, the targets are this many bytes, and any bytes are numbers.
+        unsafe {
+            pg_sys::BufFileReadExact(files.row_ids, row_ids, 8 * rows);
+            pg_sys::BufFileReadExact(files.vectors, vectors, 4 * rows * dim);
+        }
+        Some((first, &self.row_ids, &self.vectors))
+    }
+}
+
+/// See [`Spill::source`].
+pub(crate) struct Source<'s> {
+    spill: &'s mut Spill,
+    sample: RowSample,
+    signals: &'s Signals,
+}
+
+impl VectorSource for Source<'_> {
+    fn dim(&self) -> usize {
+        self.spill.dim
+    }
+
+    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
+        let Self { spill, sample, signals } = self;
+        let dim = spill.dim;
+        let mut chunks = signals.delivered(|| spill.chunks());
+        let (mut sample_ids, mut sample_vectors) = (Vec::new(), Vec::new());
+        while let Some((first, row_ids, vectors)) = signals.delivered(|| chunks.next()) {
+            if sample.is_all() {
+                each(row_ids, vectors)?;
+                continue;
+            }
+            for (i, (row_id, vector)) in row_ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
+                if sample.contains(first + i) {
+                    sample_ids.push(*row_id);
+                    sample_vectors.extend_from_slice(vector);
+                }
+            }
+            each(&sample_ids, &sample_vectors)?;
+            sample_ids.clear();
+            sample_vectors.clear();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! How many rows a scan will return: the LIMIT above it, which PostgreSQL does not pass to an
+//! access method.
+//!
+//! A search for k rows takes settings for k. So the plan that runs is searched for the scan and a
+//! LIMIT straight above it. Without one, or with a node in between that may drop rows or read more
+//! of them, k is not known.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr;
+
+use pgrx::pg_sys::NodeTag;
+use pgrx::prelude::*;
+use pgrx::{is_a, pg_sys};
+
+thread_local! {
+    /// The statement that runs; of nested statements the innermost.
+    static RUNNING: Cell<*mut pg_sys::QueryDesc> = const { Cell::new(ptr::null_mut()) };
+}
+
+static mut PREVIOUS: pg_sys::ExecutorRun_hook_type = None;
+
+/// Installs the hook. Called once, before there are threads.
+pub(crate) fn register() {
+    // SAFETY: a backend has one thread when it loads the library, so no other reads or writes the
+    // two statics.
+    unsafe {
+        PREVIOUS = pg_sys::ExecutorRun_hook;
+        pg_sys::ExecutorRun_hook = Some(run);
+    }
+}
+
+/// Puts back what ran before, however the statement ends.
+struct Outer(*mut pg_sys::QueryDesc);
+
+impl Drop for Outer {
+    fn drop(&mut self) {
+        RUNNING.set(self.0);
+    }
+}
+
+/// `ExecutorRun_hook`.
+#[cfg(feature = "pg18")]
+#[pg_guard]
+unsafe extern "C-unwind" fn run(
+    query: *mut pg_sys::QueryDesc,
+    direction: pg_sys::ScanDirection::Type,
+    count: pg_sys::uint64,
+) {
+    let _outer = Outer(RUNNING.replace(query));
+    // SAFETY: PostgreSQL passes a statement that was started; the hook before this one is another
+    // extension's.
+    unsafe {
+        match PREVIOUS {
+            Some(previous) => pg_sys::ffi::pg_guard_ffi_boundary(|| previous(query, direction, count)),
+            None => pg_sys::standard_ExecutorRun(query, direction, count),
+        }
+    }
+}
+
+/// `ExecutorRun_hook`.
+#[cfg(feature = "pg17")]
+#[pg_guard]
+unsafe extern "C-unwind" fn run(
+    query: *mut pg_sys::QueryDesc,
+    direction: pg_sys::ScanDirection::Type,
+    count: pg_sys::uint64,
+    once: bool,
+) {
+    let _outer = Outer(RUNNING.replace(query));
+    // SAFETY: PostgreSQL passes a statement that was started; the hook before this one is another
+    // extension's.
+    unsafe {
+        match PREVIOUS {
+            Some(previous) => pg_sys::ffi::pg_guard_ffi_boundary(|| previous(query, direction, count, once)),
+            None => pg_sys::standard_ExecutorRun(query, direction, count, once),
+        }
+    }
+}
+
+/// Rows that `scan` is to return, where that is known; more, if a condition leaves some of them
+/// out.
+///
+/// # Safety
+///
+/// `scan` is a scan of the statement that runs, about to return its first row.
+pub(crate) unsafe fn rows(scan: pg_sys::IndexScanDesc) -> Option<Rows> {
+    // SAFETY: `RUNNING` is a statement that runs, or null, and a statement that runs has its plan.
+    // The walker passes `search` on to `look`, which is its type.
+    unsafe {
+        let plan = RUNNING.get().as_ref()?.planstate.as_mut()?;
+        let mut search = Search { scan, found: None };
+        if !search.look(plan) {
+            pg_sys::planstate_tree_walker(plan, Some(look), (&raw mut search).cast());
+        }
+        search.found
+    }
+}
+
+/// Rows that are wanted of a scan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows {
+    pub(crate) count: usize,
+    /// Whether a condition may leave some of the scan's rows out.
+    pub(crate) is_filtered: bool,
+}
+
+struct Search {
+    scan: pg_sys::IndexScanDesc,
+    found: Option<Rows>,
+}
+
+/// Looks at a node of a plan and at the nodes below it, until the scan is found.
+#[pg_guard]
+unsafe extern "C-unwind" fn look(node: *mut pg_sys::PlanState, search: *mut c_void) -> bool {
+    // SAFETY: PostgreSQL passes nodes of the plan that `rows` began with, and the `Search` that
+    // `rows` gave it.
+    unsafe { (*search.cast::<Search>()).look(node) || pg_sys::planstate_tree_walker(node, Some(look), search) }
+}
+
+impl Search {
+    /// Whether `node` is a LIMIT straight above the scan.
+    ///
+    /// # Safety
+    ///
+    /// `node` is of a plan that runs, or null.
+    unsafe fn look(&mut self, node: *mut pg_sys::PlanState) -> bool {
+        // SAFETY: the caller says that the node is of a plan that runs, or null; a node is of the
+        // type that its tag says.
+        unsafe {
+            if node.is_null() || !is_a(node.cast(), NodeTag::T_LimitState) {
+                return false;
+            }
+            let Some(scan) = passed_on((*node).lefttree) else { return false };
+            if (*scan).iss_ScanDesc != self.scan {
+                return false;
+            }
+            let limit = &*node.cast::<pg_sys::LimitState>();
+            if !limit.noCount && limit.count > 0 {
+                // What an OFFSET skips is not counted: one page after the other is then of one
+                // search.
+                let count = usize::try_from(limit.count).unwrap_or(usize::MAX);
+                self.found = Some(Rows { count, is_filtered: !(*scan).ss.ps.qual.is_null() });
+            }
+            true
+        }
+    }
+}
+
+/// The index scan below `node` whose rows all reach `node`, one for one.
+///
+/// # Safety
+///
+/// `node` is of a plan that runs, or null.
+unsafe fn passed_on(mut node: *mut pg_sys::PlanState) -> Option<*mut pg_sys::IndexScanState> {
+    // SAFETY: the caller says that the node is of a plan that runs, or null; a node is of the type
+    // that its tag says.
+    unsafe {
+        while !node.is_null() {
+            node = match (*node.cast::<pg_sys::Node>()).type_ {
+                NodeTag::T_IndexScanState => return Some(node.cast()),
+                NodeTag::T_LockRowsState => (*node).lefttree,
+                NodeTag::T_ResultState if (*node).qual.is_null() => (*node).lefttree,
+                NodeTag::T_SubqueryScanState if (*node).qual.is_null() => {
+                    (*node.cast::<pg_sys::SubqueryScanState>()).subplan
+                }
+                _ => return None,
+            };
+        }
+        None
+    }
+}

@@ -1,0 +1,343 @@
+//! The callbacks of an ordered scan: the engine's cursor, one row at a time, for as long as the
+//! executor asks.
+//!
+//! | file | job |
+//! |---|---|
+//! | `mod.rs` | PostgreSQL's callbacks, and the state between them |
+//! | `search.rs` | one search: cursor, rows read ahead |
+//! | `limit.rs`, `demand.rs` | how many rows are wanted, and the k that follows |
+//! | `order.rs` | the distance and recheck flag that the executor gets with a row |
+//! | `stats.rs`, `explain.rs` | what scans cost |
+
+mod demand;
+#[cfg(feature = "pg18")]
+pub(crate) mod explain;
+pub(crate) mod limit;
+mod order;
+mod search;
+pub(crate) mod stats;
+
+use std::borrow::Cow;
+use std::ffi::c_void;
+
+use pagehop_engine::{Error, PageId};
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use self::order::Order;
+use self::search::Search;
+use self::stats::ScanStats;
+use crate::options::{End, Limits};
+use crate::rows::opclass::{self, Kind};
+use crate::rows::vector;
+use crate::{errors, options};
+
+/// What a scan keeps between calls.
+struct Scan {
+    kind: Kind,
+    query: Query,
+    /// None before the first row.
+    search: Option<Search>,
+    order: Order,
+    limits: Limits,
+    done: bool,
+    /// Of the searches that have ended.
+    stats: ScanStats,
+}
+
+/// What to search for.
+enum Query {
+    Vector(Vec<f32>),
+    /// Every distance is NULL, or NaN: every order is right.
+    AnyOrder,
+}
+
+/// `ambeginscan`.
+#[pg_guard]
+pub(crate) unsafe extern "C-unwind" fn ambeginscan(
+    index: pg_sys::Relation,
+    keys: i32,
+    order_bys: i32,
+) -> pg_sys::IndexScanDesc {
+    // SAFETY: PostgreSQL passes an open index.
+    let (scan, kind, oid) =
+        unsafe { (pg_sys::RelationGetIndexScan(index, keys, order_bys), Kind::of(index), (*index).rd_id) };
+    let state = Box::into_raw(Box::new(Scan {
+        kind,
+        query: Query::AnyOrder,
+        search: None,
+        order: Order::new(true),
+        limits: Limits::default(),
+        done: true,
+        stats: ScanStats { index: oid, ..ScanStats::default() },
+    }));
+    let count = order_bys.max(1) as usize;
+    // SAFETY: the current memory context is the scan's, and so lives as long. It drops the Rust
+    // part with itself, for there is no `amendscan` after an error. All zeros are a valid callback.
+    unsafe {
+        (*scan).xs_orderbyvals = pg_sys::palloc0(count * size_of::<pg_sys::Datum>()).cast();
+        (*scan).xs_orderbynulls = pg_sys::palloc0(count * size_of::<bool>()).cast();
+        (*scan).opaque = state.cast();
+        let callback =
+            pg_sys::palloc0(size_of::<pg_sys::MemoryContextCallback>()).cast::<pg_sys::MemoryContextCallback>();
+        (*callback).func = Some(forget_scan);
+        (*callback).arg = state.cast();
+        pg_sys::MemoryContextRegisterResetCallback(pg_sys::CurrentMemoryContext, callback);
+    }
+    scan
+}
+
+/// Drops a [`Scan`]. It must not call into PostgreSQL: a search that is left still has reads of the
+/// table only after an error, and the end of the transaction gives those back.
+unsafe extern "C-unwind" fn forget_scan(state: *mut c_void) {
+    // SAFETY: `ambeginscan` registered it for this box, once.
+    drop(unsafe { Box::from_raw(state.cast::<Scan>()) });
+}
+
+/// The Rust part of a scan.
+///
+/// # Safety
+///
+/// `scan` came from [`ambeginscan`], and the reference is the only one.
+unsafe fn state<'s>(scan: pg_sys::IndexScanDesc) -> &'s mut Scan {
+    // SAFETY: `ambeginscan` put it there, and the memory context keeps it for as long as the scan.
+    unsafe { &mut *(*scan).opaque.cast::<Scan>() }
+}
+
+/// `amrescan`: takes the query of a new search, which begins with its first row.
+#[pg_guard]
+pub(crate) unsafe extern "C-unwind" fn amrescan(
+    scan: pg_sys::IndexScanDesc,
+    _keys: pg_sys::ScanKey,
+    _key_count: i32,
+    order_bys: pg_sys::ScanKey,
+    order_by_count: i32,
+) {
+    // SAFETY: PostgreSQL passes a scan that `ambeginscan` made, whose room for order keys has the
+    // size that was announced.
+    let key = unsafe {
+        let count = usize::try_from((*scan).numberOfOrderBys).unwrap_or(0);
+        if !order_bys.is_null() && order_by_count > 0 {
+            std::ptr::copy(order_bys, (*scan).orderByData, count);
+        }
+        if count != 1 {
+            let what = "cannot scan pagehop index without order".into();
+            errors::report(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, what, None);
+        }
+        &*(*scan).orderByData
+    };
+    // SAFETY: `ambeginscan` made the scan, and no other callback runs.
+    let state = unsafe { state(scan) };
+    // SAFETY: the key is of the operator's type, which the operator class says.
+    unsafe { state.take_query(key) };
+    state.order = Order::new(options::is_order_strict());
+    state.limits = options::limits();
+    state.done = false;
+    // A search that was begun is used again, for its buffers.
+    if let Some(search) = &mut state.search {
+        state.stats.add(&search.stats());
+        state.stats.searches += 1;
+        state.stats.end = End::default();
+        // SAFETY: the scan keeps its index and table open, and the search began with that index.
+        let begun = unsafe {
+            search.end();
+            search.begin(scan, &state.query.vector(scan))
+        };
+        if let Err(error) = begun {
+            // SAFETY: the scan keeps its index open.
+            unsafe { errors::raise((*scan).indexRelation, error) };
+        }
+    }
+}
+
+/// `amgettuple`: the next row.
+#[pg_guard]
+pub(crate) unsafe extern "C-unwind" fn amgettuple(
+    scan: pg_sys::IndexScanDesc,
+    direction: pg_sys::ScanDirection::Type,
+) -> bool {
+    debug_assert_eq!(direction, pg_sys::ScanDirection::ForwardScanDirection, "`amcanbackward` is not set");
+    // SAFETY: PostgreSQL passes a scan that `ambeginscan` made and `amrescan` began, and no other
+    // callback runs.
+    let state = unsafe { state(scan) };
+    if state.search.is_none() {
+        // SAFETY: the scan is PostgreSQL's.
+        unsafe { refuse_other_snapshots(scan) };
+    }
+    // SAFETY: the scan keeps its index and table open.
+    match unsafe { state.next(scan) } {
+        Ok(Some(Row { tid, distance, recheck })) => {
+            state.stats.rows += 1;
+            state.stats.rechecks += u64::from(recheck);
+            // SAFETY: the scan is PostgreSQL's; `ambeginscan` made room for a value.
+            unsafe {
+                (*scan).xs_heaptid = tid;
+                (*scan).xs_recheck = false;
+                (*scan).xs_recheckorderby = recheck;
+                *(*scan).xs_orderbyvals = pg_sys::Datum::from(distance.unwrap_or(0.0).to_bits());
+                *(*scan).xs_orderbynulls = distance.is_none();
+            }
+            true
+        }
+        Ok(None) => {
+            state.done = true;
+            false
+        }
+        // SAFETY: the scan keeps its index open.
+        Err(error) => unsafe { errors::raise((*scan).indexRelation, error) },
+    }
+}
+
+/// Refuses a snapshot under which a row may take the place of another while the scan holds no pin:
+/// only an MVCC snapshot cannot see the new row.
+///
+/// # Safety
+///
+/// `scan` is a scan that PostgreSQL began.
+unsafe fn refuse_other_snapshots(scan: pg_sys::IndexScanDesc) {
+    // SAFETY: the caller says that PostgreSQL began the scan, whose snapshot is there until its
+    // end, or null.
+    let snapshot = unsafe { (*scan).xs_snapshot.as_ref() };
+    let is_mvcc = |snapshot: &pg_sys::SnapshotData| {
+        [pg_sys::SnapshotType::SNAPSHOT_MVCC, pg_sys::SnapshotType::SNAPSHOT_HISTORIC_MVCC]
+            .contains(&snapshot.snapshot_type)
+    };
+    if !snapshot.is_some_and(is_mvcc) {
+        let what = "non-MVCC snapshots are not supported with pagehop index".to_string();
+        errors::report(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, what, None);
+    }
+}
+
+/// `amendscan`: gives the search back early; the rest is dropped with the memory context.
+#[pg_guard]
+pub(crate) unsafe extern "C-unwind" fn amendscan(scan: pg_sys::IndexScanDesc) {
+    // SAFETY: PostgreSQL passes a scan that `ambeginscan` made, and no other callback runs.
+    let state = unsafe { state(scan) };
+    if let Some(mut search) = state.search.take() {
+        state.stats.add(&search.stats());
+        state.stats.publish();
+        // SAFETY: the table, if there is one, is open until the scan has ended.
+        unsafe { search.end() };
+        search.retire();
+    }
+}
+
+/// What a scan has cost so far, if it is a scan of an index of ours.
+///
+/// # Safety
+///
+/// `scan` is null, or a scan of an open index.
+#[cfg(feature = "pg18")]
+unsafe fn stats_of(scan: pg_sys::IndexScanDesc) -> Option<ScanStats> {
+    // SAFETY: the caller says that the scan is null or of an open index, which has its row of
+    // pg_class.
+    let is_ours = unsafe {
+        let access_method = (*(*scan.as_ref()?.indexRelation).rd_rel).relam;
+        access_method == pg_sys::get_index_am_oid(c"pagehop".as_ptr(), true)
+    };
+    // SAFETY: a scan of an index of ours came from `ambeginscan`, and no callback runs.
+    let state = is_ours.then(|| unsafe { state(scan) })?;
+    let mut stats = state.stats;
+    state.search.iter().for_each(|search| stats.add(&search.stats()));
+    Some(stats)
+}
+
+/// A row that is returned.
+struct Row {
+    tid: pg_sys::ItemPointerData,
+    /// The distance that the executor gets: a lower bound, or `None` for NULL.
+    distance: Option<f64>,
+    /// Whether the executor is to compute the distance.
+    recheck: bool,
+}
+
+impl Scan {
+    /// Takes the query from an order key.
+    ///
+    /// # Safety
+    ///
+    /// The key's argument is NULL, or of the type of the scan's operator class.
+    unsafe fn take_query(&mut self, key: &pg_sys::ScanKeyData) {
+        let mut query = match std::mem::replace(&mut self.query, Query::AnyOrder) {
+            Query::Vector(buffer) => buffer,
+            Query::AnyOrder => Vec::new(),
+        };
+        query.clear();
+        if key.sk_flags & pg_sys::SK_ISNULL as i32 == 0 {
+            // SAFETY: the caller says that the argument is of this type.
+            unsafe { vector::append(key.sk_argument, self.kind.element, &mut query) };
+            if self.kind.has_place(&query) {
+                self.query = Query::Vector(query);
+            }
+        }
+    }
+
+    /// The next row.
+    ///
+    /// # Safety
+    ///
+    /// `scan` is the one that this belongs to, with its index and table open.
+    unsafe fn next(&mut self, scan: pg_sys::IndexScanDesc) -> Result<Option<Row>, Error> {
+        if self.done {
+            return Ok(None);
+        }
+        if let Some(Search { demand, .. }) = self.search.as_mut().filter(|search| search.demand.returned > 0) {
+            // SAFETY: the scan is PostgreSQL's. The executor says whether the row before was dead.
+            demand.dead += usize::from(unsafe { (*scan).kill_prior_tuple });
+        }
+        loop {
+            let search = match &mut self.search {
+                Some(search) => search,
+                none => {
+                    self.stats.searches += 1;
+                    // SAFETY: the scan keeps its index and table open until `amendscan`, which ends
+                    // the search.
+                    none.insert(unsafe { Search::new(scan, &self.query.vector(scan))? })
+                }
+            };
+            if let Some(end) = search.reached(&self.limits) {
+                self.stats.end = end;
+                return Ok(None);
+            }
+            // SAFETY: the scan keeps its index and table open, and the search began with that
+            // index.
+            let Some(found) = (unsafe { search.next(scan)? }) else {
+                self.stats.end = End::Exhausted;
+                return Ok(None);
+            };
+            let Some(tid) = vector::tid(found.row_id) else {
+                let what = format!("it knows a row {:#x}, which can be in no table", found.row_id);
+                return Err(Error::corrupt(PageId(0), what));
+            };
+            match self.query {
+                Query::AnyOrder => return Ok(Some(Row { tid, distance: None, recheck: false })),
+                Query::Vector(_) => {
+                    if let Some(place) = self.order.place(&found, search.upcoming(), self.kind.metric) {
+                        search.demand.returned += 1;
+                        return Ok(Some(Row { tid, distance: Some(place.distance), recheck: place.recheck }));
+                    }
+                    search.demand.late += 1;
+                }
+            }
+        }
+    }
+}
+
+impl Query {
+    /// What to give the engine.
+    ///
+    /// # Safety
+    ///
+    /// `scan` has its index open.
+    unsafe fn vector(&self, scan: pg_sys::IndexScanDesc) -> Cow<'_, [f32]> {
+        match self {
+            Self::Vector(vector) => Cow::Borrowed(vector),
+            Self::AnyOrder => {
+                // SAFETY: the caller says that the scan has its index open.
+                let mut some = vec![0.0; unsafe { opclass::dimensions((*scan).indexRelation) }];
+                some[0] = 1.0;
+                Cow::Owned(some)
+            }
+        }
+    }
+}

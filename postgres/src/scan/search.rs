@@ -1,0 +1,180 @@
+//! One search of a scan: the engine's cursor, and the table's rows read ahead of the executor.
+//!
+//! Searches of scans that have ended are kept for their buffers.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use pagehop_engine::{Cursor, Error, Found, Index, SearchOptions, Stats};
+use pgrx::{PgRelation, pg_sys};
+
+use super::demand::Demand;
+use super::limit;
+use crate::options::{self, End, Limits};
+use crate::pages::RelationPages;
+use crate::pages::heap_ahead::HeapAhead;
+use crate::pages::open_indexes::{self, OpenIndex};
+
+/// Searches that are kept when their scans have ended.
+const IDLE_MAX: usize = 4;
+
+thread_local! {
+    static IDLE: RefCell<Vec<Search>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A search in progress. The cursor borrows from the index, so it is dropped first: fields are
+/// dropped in the order in which they stand.
+pub(super) struct Search {
+    cursor: Cursor<'static, RelationPages>,
+    index: OpenIndex,
+    ahead: HeapAhead,
+    pub(super) demand: Demand,
+}
+
+impl Search {
+    /// Begins to search for `query`.
+    ///
+    /// # Safety
+    ///
+    /// `scan` keeps its index and table open for as long as this is used, or until [`Search::end`].
+    pub(super) unsafe fn new(scan: pg_sys::IndexScanDesc, query: &[f32]) -> Result<Self, Error> {
+        // SAFETY: the caller says that the scan keeps its index open.
+        let index = unsafe { open_indexes::open((*scan).indexRelation)? };
+        let idle = IDLE.with_borrow_mut(|idle| {
+            let at = idle.iter().position(|search| Rc::ptr_eq(&search.index, &index))?;
+            Some(idle.swap_remove(at))
+        });
+        if let Some(mut search) = idle {
+            // SAFETY: the caller says that the scan keeps its index open, which is this search's.
+            unsafe { search.begin(scan, query)? };
+            return Ok(search);
+        }
+        // SAFETY: the scan keeps its index open. The cursor is dropped before the index that it
+        // borrows from.
+        unsafe {
+            count_scan(scan);
+            let (demand, k, options) = plan(scan, &index)?;
+            let mut cursor = cursor(&index, query, &options)?;
+            cursor.expect(k);
+            Ok(Self { cursor, index, ahead: HeapAhead::default(), demand })
+        }
+    }
+
+    /// Starts over with another query.
+    ///
+    /// # Safety
+    ///
+    /// `scan` keeps its index and table open for as long as this is used, or until [`Search::end`].
+    /// Its index is the one that this search began with.
+    pub(super) unsafe fn begin(&mut self, scan: pg_sys::IndexScanDesc, query: &[f32]) -> Result<(), Error> {
+        // SAFETY: the caller says that the scan keeps its index open, and that it is this one.
+        let (demand, k, options) = unsafe {
+            self.index.pages().attach((*scan).indexRelation);
+            count_scan(scan);
+            plan(scan, &self.index)?
+        };
+        self.demand = demand;
+        self.cursor.rescan(query, &options)?;
+        self.cursor.expect(k);
+        Ok(())
+    }
+
+    /// The next row.
+    ///
+    /// # Safety
+    ///
+    /// `scan` keeps its index and table open, and its index is the one that this search began with.
+    pub(super) unsafe fn next(&mut self, scan: pg_sys::IndexScanDesc) -> Result<Option<Found>, Error> {
+        // SAFETY: the caller says that the scan keeps its index open, and that it is this one.
+        unsafe { self.index.pages().attach((*scan).indexRelation) };
+        let Some(found) = self.cursor.next_hit()? else { return Ok(None) };
+        let ahead = self.cursor.ahead();
+        // SAFETY: the caller says that the scan keeps its index and table open.
+        unsafe { self.ahead.advance(scan, &self.index.table_buffers, found.row_id, ahead) };
+        Ok(Some(found))
+    }
+
+    /// The rows that come next, as far as they are known.
+    #[inline]
+    pub(super) fn upcoming(&self) -> impl Iterator<Item = Found> {
+        self.cursor.upcoming()
+    }
+
+    /// The limit that the search has come to.
+    #[inline]
+    pub(super) fn reached(&self, limits: &Limits) -> Option<End> {
+        limits.reached(&self.cursor)
+    }
+
+    /// What the search has cost so far.
+    pub(super) fn stats(&self) -> Stats {
+        self.cursor.stats()
+    }
+
+    /// Ends the search: the scan wants no more rows of it.
+    ///
+    /// # Safety
+    ///
+    /// The table, if there is one, is open.
+    pub(super) unsafe fn end(&mut self) {
+        self.demand.teach(&self.index.nodes_per_row, self.cursor.taken());
+        self.demand = Demand::default();
+        // SAFETY: the caller keeps the table open.
+        unsafe { self.ahead.end() };
+    }
+
+    /// Keeps the search for the next scan, unless it has grown large.
+    pub(super) fn retire(self) {
+        if self.cursor.is_small() {
+            IDLE.with_borrow_mut(|idle| {
+                idle.truncate(IDLE_MAX - 1);
+                idle.insert(0, self);
+            });
+        }
+    }
+}
+
+/// How many rows a scan is to return, the k to search for, and how to search.
+///
+/// # Safety
+///
+/// `scan` keeps its index open, which is `index`.
+unsafe fn plan(scan: pg_sys::IndexScanDesc, index: &OpenIndex) -> Result<(Demand, usize, SearchOptions), Error> {
+    // SAFETY: the caller passes a scan that is about to return its first row.
+    let demand = Demand { wanted: unsafe { limit::rows(scan) }, ..Demand::default() };
+    let k = demand.k(index.nodes_per_row.get());
+    // SAFETY: the caller says that the relation is open and what `index` is.
+    let options = unsafe { options::search(index, (*scan).indexRelation, k)? };
+    Ok((demand, k, options))
+}
+
+/// A cursor that does not say what it borrows from.
+///
+/// # Safety
+///
+/// It is dropped before `index` is.
+unsafe fn cursor(
+    index: &OpenIndex,
+    query: &[f32],
+    options: &SearchOptions,
+) -> Result<Cursor<'static, RelationPages>, Error> {
+    let index: *const Index<RelationPages> = &raw const ***index;
+    // SAFETY: the index stays where it is while a reference to it is counted, and the caller keeps
+    // one longer than the cursor.
+    unsafe { &*index }.cursor(query, options)
+}
+
+/// Counts a search for `pg_stat_user_indexes` and `EXPLAIN`.
+///
+/// # Safety
+///
+/// `scan` has its index open.
+unsafe fn count_scan(scan: pg_sys::IndexScanDesc) {
+    // SAFETY: the caller says that the index is open; the wrapper closes nothing.
+    unsafe { PgRelation::from_pg((*scan).indexRelation) }.count_index_scan();
+    #[cfg(feature = "pg18")]
+    // SAFETY: the instrumentation is the scan's, or null.
+    if let Some(instrument) = unsafe { (*scan).instrument.as_mut() } {
+        instrument.nsearches += 1;
+    }
+}

@@ -1,0 +1,76 @@
+//! `pagehop_info`: size and state of an index, from its meta page.
+
+use pagehop_engine::{Audit, Error, Metric, Pages};
+use pgrx::pg_sys;
+
+use super::datum::{bigint, integer, real, row, text};
+use super::target::Target;
+use crate::pages::open_indexes;
+use crate::sql_function::sql_function;
+
+sql_function!(pagehop_info, pg_finfo_pagehop_info, |call| {
+    // SAFETY: the extension's script declares it: a row from one argument, a strict `regclass`.
+    unsafe { info(call) }
+});
+
+/// Columns of `pagehop_info`.
+const COLUMNS: usize = 22;
+
+/// `pagehop_info(regclass)`.
+///
+/// # Safety
+///
+/// `call` is a call of a function with one argument, a `regclass` that is not null, which returns a
+/// row.
+unsafe fn info(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: the caller says that the first argument is a `regclass`.
+    let target = unsafe { Target::open(call, pg_sys::ACL_SELECT) };
+    let values = describe(&target).unwrap_or_else(|error| target.raise(error));
+    target.close();
+    // SAFETY: `describe` gives the columns in the order and the types of the script.
+    unsafe { row(call, values) }
+}
+
+/// The row of `pagehop_info`.
+fn describe(target: &Target) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> {
+    // SAFETY: the target keeps the index open.
+    let open = unsafe { open_indexes::open(target.index())? };
+    let info = open.info()?;
+    let pages = open.pages().page_count();
+    let metric = match info.metric {
+        Metric::L2 => "l2",
+        Metric::InnerProduct => "ip",
+        Metric::Cosine => "cosine",
+    };
+    let known = info.calibration;
+    let stored = [
+        integer(info.format_version as usize),
+        text(metric),
+        integer(info.dim),
+        bigint(info.rows),
+        bigint(info.dead_rows),
+        bigint(info.free_slots),
+        bigint(pages.into()),
+        bigint(u64::from(pages) * u64::from(pg_sys::BLCKSZ)),
+        integer(info.max_degree),
+        integer(info.nodes_per_page),
+        integer(info.edge_bits),
+        bigint(info.trained_rows),
+        bigint(info.added_rows),
+        bigint(info.deleted_rows),
+    ];
+    let mut values = [None; COLUMNS];
+    values.iter_mut().zip(stored).for_each(|(value, stored)| *value = Some(stored));
+    values[14] = known.map(|known| bigint(known.rows));
+    values[15] = known.map(|known| bigint(known.changes));
+    values[16] = known.map(|known| text(if known.by_queries { "queries" } else { "rows" }));
+    if let Some((audit, since)) = info.audit.zip(info.audited) {
+        let Audit { k, recall, interval, target, .. } = audit;
+        values[17] = Some(real(recall));
+        values[18] = Some(real(interval));
+        values[19] = Some(integer(k));
+        values[20] = target.map(real);
+        values[21] = Some(bigint(since.changes));
+    }
+    Ok(values)
+}

@@ -1,0 +1,235 @@
+//! Recall on demand: `pagehop_calibrate` measures what each recall takes, `pagehop_recall` measures
+//! the recall of this session's searches. The queries are rows of the index, or real ones.
+
+use pagehop_engine::{Audit, CALIBRATED_ROWS_MIN, Calibration, Error, Info, Measured, RECALLS, RecallReport};
+use pgrx::pg_sys;
+
+use super::datum::{integer, real, row};
+use super::queries::{self, Queries};
+use super::target::Target;
+use crate::calibrate::{self, go_on};
+use crate::pages::{open_indexes, writer};
+use crate::rows::memory;
+use crate::rows::opclass::{Element, Kind};
+use crate::sql_function::sql_function;
+use crate::{errors, options};
+
+sql_function!(pagehop_calibrate, pg_finfo_pagehop_calibrate, |call| {
+    // SAFETY: the extension's script declares it: rows from one argument, a strict `regclass`.
+    unsafe { calibrate(call, None) }
+});
+sql_function!(pagehop_calibrate_vectors, pg_finfo_pagehop_calibrate_vectors, |call| {
+    // SAFETY: the script declares it: rows from a `regclass` and a `vector[]`, both strict.
+    unsafe { calibrate(call, queries::argument(call, 1, Element::F32)) }
+});
+sql_function!(pagehop_calibrate_halfvecs, pg_finfo_pagehop_calibrate_halfvecs, |call| {
+    // SAFETY: the script declares it: rows from a `regclass` and a `halfvec[]`, both strict.
+    unsafe { calibrate(call, queries::argument(call, 1, Element::F16)) }
+});
+sql_function!(pagehop_calibration, pg_finfo_pagehop_calibration, |call| {
+    // SAFETY: the script declares it: rows from one argument, a strict `regclass`.
+    unsafe { calibration(call) }
+});
+sql_function!(pagehop_recall, pg_finfo_pagehop_recall, |call| {
+    // SAFETY: the script declares it: a row from a `regclass` and two `int4`, all strict.
+    unsafe { recall(call, int4(call, 2), None) }
+});
+sql_function!(pagehop_recall_vectors, pg_finfo_pagehop_recall_vectors, |call| {
+    // SAFETY: the script declares it: a row from a `regclass`, an `int4` and a `vector[]`, all
+    // strict.
+    unsafe { recall(call, 0, queries::argument(call, 2, Element::F32)) }
+});
+sql_function!(pagehop_recall_halfvecs, pg_finfo_pagehop_recall_halfvecs, |call| {
+    // SAFETY: the script declares it: a row from a `regclass`, an `int4` and a `halfvec[]`, all
+    // strict.
+    unsafe { recall(call, 0, queries::argument(call, 2, Element::F16)) }
+});
+
+/// Fewest and most rows of an index that are queries of one measurement.
+const SAMPLES_MIN: u64 = 12;
+const SAMPLES_MAX: u64 = 100_000;
+/// Bytes of a query beside its components and its nearest rows, and for each component: upper
+/// bounds.
+const QUERY_BYTES: u64 = 4096;
+const COMPONENT_BYTES: u64 = 32;
+
+/// Most versions of a row that one node stands for.
+const VERSIONS_MAX: u64 = 3;
+/// Largest k that an index is calibrated for.
+const CALIBRATED_K_MAX: usize = 1000;
+
+/// A count among the arguments; a negative one is 0, which the engine refuses.
+///
+/// # Safety
+///
+/// `call` is a call of a function whose argument `at` is an `int4`.
+unsafe fn int4(call: pg_sys::FunctionCallInfo, at: usize) -> usize {
+    // SAFETY: the caller says that the argument is there and an `int4`.
+    let value = unsafe { pgrx::fcinfo::pg_getarg::<i32>(call, at) };
+    value.and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
+}
+
+/// `pagehop_calibrate(regclass)`, and with `queries`. Nothing waits while it measures.
+///
+/// # Safety
+///
+/// `call` is a call of a function whose first argument is a `regclass` that is not null, which
+/// returns rows.
+unsafe fn calibrate(call: pg_sys::FunctionCallInfo, queries: Queries) -> pg_sys::Datum {
+    // SAFETY: the strings are static; both calls raise an error or do nothing.
+    unsafe {
+        pg_sys::PreventCommandIfReadOnly(c"pagehop_calibrate()".as_ptr());
+        pg_sys::PreventCommandDuringRecovery(c"pagehop_calibrate()".as_ptr());
+    }
+    // SAFETY: the caller says that the first argument is a `regclass`.
+    let target = unsafe { Target::open(call, pg_sys::ACL_MAINTAIN) };
+    let found = measure_and_store(&target, &queries).unwrap_or_else(|error| target.raise(error));
+    if found.is_none() {
+        let name = target.name();
+        pgrx::notice!(
+            "index \"{name}\" has fewer than {CALIBRATED_ROWS_MIN} rows: with pagehop.recall it is searched to its end"
+        );
+    }
+    target.close();
+    // SAFETY: the caller says that the function returns rows.
+    unsafe { rows(call, found) }
+}
+
+fn measure_and_store(target: &Target, queries: &Queries) -> Result<Option<Calibration>, Error> {
+    let index = target.index();
+    // SAFETY: the target keeps the index open, which is of this access method, and this backend is
+    // not its writer.
+    unsafe {
+        let info = open_indexes::open(index)?.info()?;
+        let placed = queries::placed(Kind::of(index), info.dim, queries)?;
+        let bytes = (placed.len() / info.dim) as u64 * query_bytes(info.dim, CALIBRATED_K_MAX, info.rows);
+        memory::budget("calibrating by these queries", bytes);
+        calibrate::measure_and_store(index, &placed, &mut go_on)
+    }
+}
+
+/// `pagehop_calibration(regclass)`.
+///
+/// # Safety
+///
+/// `call` is a call of a function with one argument, a `regclass` that is not null, which returns
+/// rows.
+unsafe fn calibration(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: the caller says that the first argument is a `regclass`.
+    let target = unsafe { Target::open(call, pg_sys::ACL_SELECT) };
+    // SAFETY: the target keeps the index open.
+    let stored = unsafe { open_indexes::open(target.index()) }.and_then(|open| open.calibration());
+    let stored = stored.unwrap_or_else(|error| target.raise(error));
+    target.close();
+    // SAFETY: the caller says that the function returns rows.
+    unsafe { rows(call, stored) }
+}
+
+/// `pagehop_recall(regclass, k, samples)`, or with `queries` instead of samples.
+///
+/// # Safety
+///
+/// `call` is a call of a function with a `regclass` and an `int4` first, neither of them null,
+/// which returns a row.
+unsafe fn recall(call: pg_sys::FunctionCallInfo, samples: usize, queries: Queries) -> pg_sys::Datum {
+    // SAFETY: the caller says that the second argument is an `int4`, and the first a `regclass`.
+    let (k, target) = unsafe { (int4(call, 1), Target::open(call, pg_sys::ACL_SELECT)) };
+    let report = measure(&target, k, samples, &queries).unwrap_or_else(|error| target.raise(error));
+    target.close();
+    let RecallReport { recall, interval, samples, hops, far } = report;
+    let [recall, interval, hops] = [recall, interval, hops].map(real).map(Some);
+    // SAFETY: the script's columns are these, in this order and of these types.
+    unsafe { row(call, [recall, interval, Some(integer(samples)), hops, far.map(real)]) }
+}
+
+/// Measures the recall, stores it where that is allowed, and warns of a recall that is missed.
+fn measure(target: &Target, k: usize, samples: usize, queries: &Queries) -> Result<RecallReport, Error> {
+    let index = target.index();
+    // SAFETY: the target keeps the index open, which is of this access method.
+    let (open, kind) = unsafe { (open_indexes::open(index)?, Kind::of(index)) };
+    // SAFETY: the relation is the open index.
+    let options = unsafe { options::search(&open, index, k)? };
+    let info = open.info()?;
+    let placed = queries::placed(kind, info.dim, queries)?;
+    let query_bytes = query_bytes(info.dim, k, info.rows);
+    let samples = match queries {
+        // The rest would be the same rows again, or more than is needed to tell a recall.
+        None => (memory::limit_bytes() / query_bytes).clamp(SAMPLES_MIN, SAMPLES_MAX).min(samples as u64),
+        Some(_) => 0,
+    };
+    let count = samples.min(info.rows).max((placed.len() / info.dim) as u64);
+    memory::budget("measuring the recall", count * query_bytes);
+    let report = open.recall(k, samples.min(info.rows) as usize, &placed, &options, 1, &mut go_on)?;
+    if target.may_store() {
+        let audit = Audit::of(&info, k, options::target(), &report);
+        // SAFETY: the target keeps the index open, and this backend is not its writer.
+        unsafe { writer::change(index, |change| change.set_audit(audit))? };
+    }
+    warn(&target.name(), &info, &report, queries.is_some());
+    Ok(report)
+}
+
+/// Bytes that a query takes while its recall is measured: the vector as it was given, in the inner
+/// space, and coded; the nearest rows, with their ids.
+fn query_bytes(dim: usize, k: usize, rows: u64) -> u64 {
+    let nearest = 16 * (k as u64).min(rows.saturating_mul(VERSIONS_MAX));
+    QUERY_BYTES + COMPONENT_BYTES * dim as u64 + nearest
+}
+
+/// Warns of a recall that this session asks for and does not get, or may not get.
+fn warn(name: &str, info: &Info, report: &RecallReport, by_queries: bool) {
+    let Some(target) = options::target() else { return };
+    let with = if by_queries { ", and with queries like these as its second argument by them" } else { "" };
+    let hint = format!("SELECT pagehop_calibrate('{name}'); measures again what each recall takes{with}.");
+    let RecallReport { recall, interval, .. } = report;
+    if report.misses(target) {
+        let what = format!(
+            "searches of index \"{name}\" with pagehop.recall = {target} find {recall:.4} +- {interval:.4}"
+        );
+        errors::warn(what, hint);
+    } else if let Some(known) = info.calibration.filter(Measured::is_outdated) {
+        let Measured { rows, changes, .. } = known;
+        let what = format!(
+            "{changes} rows were added to index \"{name}\" or deleted since it was calibrated at {rows}: searches may find \
+             less than pagehop.recall"
+        );
+        errors::warn(what, hint);
+    }
+}
+
+/// Returns what an index is calibrated to: one row for each k and recall.
+///
+/// # Safety
+///
+/// `call` is a call of a function that returns rows, materialized.
+unsafe fn rows(call: pg_sys::FunctionCallInfo, calibration: Option<Calibration>) -> pg_sys::Datum {
+    // SAFETY: the caller passes a call in progress, whose result PostgreSQL prepares here.
+    let result = unsafe {
+        pg_sys::InitMaterializedSRF(call, 0);
+        (*call).isnull = true;
+        (*call).resultinfo.cast::<pg_sys::ReturnSetInfo>()
+    };
+    for entry in calibration.into_iter().flat_map(|calibration| calibration.entries) {
+        for (recall, setting) in RECALLS.iter().zip(&entry.settings) {
+            let (slack, search_list, interval) =
+                setting.map_or((0.0, 0, 0.0), |s| (s.slack, s.search_list, s.interval));
+            let values = [
+                integer(entry.k),
+                real(*recall),
+                real(slack),
+                integer(search_list),
+                real(interval),
+                real(entry.best),
+            ];
+            let is_null = setting.is_none();
+            let nulls = [false, false, is_null, is_null, is_null, false];
+            // SAFETY: the result was prepared above; the script's columns are these six. PostgreSQL
+            // copies the values.
+            unsafe {
+                let (store, columns) = ((*result).setResult, (*result).setDesc);
+                pg_sys::tuplestore_putvalues(store, columns, values.as_ptr(), nulls.as_ptr());
+            }
+        }
+    }
+    pg_sys::Datum::from(0)
+}

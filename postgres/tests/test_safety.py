@@ -1,0 +1,229 @@
+"""What a user with few rights, or a setting at its extreme, must not be able to do to a server or to other users."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from devserver import Cluster
+from tests.items import (
+    DIM,
+    QUERIES,
+    Connect,
+    by_scan,
+    create,
+    explain,
+    fill,
+    ids,
+    number,
+    only_by_index,
+    run,
+    value,
+    vectors,
+)
+
+RECALL = "SELECT queries FROM pagehop_recall('items_embedding', {}, {})"
+
+
+@contextmanager
+def role(connection: psycopg.Connection, name: str, rights: str = "SELECT") -> Iterator[None]:
+    """Runs as a role that has `rights` on the table and nothing else."""
+    run(connection, f"CREATE ROLE {name}; GRANT {rights} ON items TO {name}; SET ROLE {name}")
+    try:
+        yield
+    finally:
+        run(connection, f"RESET ROLE; DROP OWNED BY {name}; DROP ROLE {name}")
+
+
+def built(connection: psycopg.Connection, rows: int, operators: str = "vector_l2_ops") -> None:
+    run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}), note text)")
+    fill(connection, vectors(rows, seed=1))
+    run(connection, f"CREATE INDEX items_embedding ON items USING pagehop (embedding {operators})")
+
+
+# ---- sizes that come from a user ----
+
+
+@pytest.mark.parametrize("samples", [2_147_483_647, 100_000_000])
+def test_more_samples_than_rows_are_as_many_as_rows(connect: Connect, database: str, samples: int) -> None:
+    """It made a list of so many numbers: the system ended the server for it."""
+    connection = connect()
+    built(connection, 1200)
+    with role(connection, f"reader_{database}"):
+        run(connection, "SET statement_timeout = '60s'")
+        assert 12 <= number(connection, RECALL.format(10, samples)) <= 1200
+
+
+@pytest.mark.parametrize("k", [1, 1200, 100_000])
+def test_a_measurement_stays_within_memory(connect: Connect, k: int) -> None:
+    connection = connect()
+    built(connection, 1200)
+    most = number(connection, RECALL.format(k, 1200))
+    run(connection, "SET maintenance_work_mem = '1MB'")
+    assert 12 <= number(connection, RECALL.format(k, 2_147_483_647)) <= most
+    query = vectors(1, seed=5)[0]
+    # 16 bytes for each of k rows of each of 100 queries.
+    asked = f"SELECT pagehop_recall('items_embedding', {k}, array_fill('{query}'::vector, ARRAY[100]))"
+    if k == 1:
+        run(connection, asked)
+        return
+    with pytest.raises(errors.ProgramLimitExceeded, match="maintenance_work_mem"):
+        run(connection, asked)
+
+
+def test_a_measurement_can_be_canceled(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 3000)
+    run(connection, "SET statement_timeout = 5")
+    with pytest.raises(errors.QueryCanceled):
+        run(connection, RECALL.format(1000, 2_147_483_647))
+
+
+# ---- rights ----
+
+
+def test_rows_that_a_policy_hides_are_not_measured(connect: Connect, database: str) -> None:
+    connection = connect()
+    built(connection, 1200)
+    run(connection, "ALTER TABLE items ENABLE ROW LEVEL SECURITY")
+    with role(connection, f"reader_{database}", "SELECT, MAINTAIN"):
+        for asked in ["pagehop_info('items_embedding')", "pagehop_calibration('items_embedding')"]:
+            with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
+                run(connection, f"SELECT {asked}")
+        for asked in [
+            "pagehop_recall('items_embedding')",
+            f"pagehop_recall('items_embedding', 1, ARRAY['{QUERIES[0]}'::vector])",
+        ]:
+            with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
+                run(connection, f"SELECT {asked}")
+    # Its policies are not for the owner.
+    assert number(connection, RECALL.format(10, 400)) > 0
+    run(connection, "ALTER TABLE items FORCE ROW LEVEL SECURITY")
+    # Nor for a superuser, in any case.
+    assert number(connection, RECALL.format(10, 400)) > 0
+
+
+def test_maintenance_is_granted(connect: Connect, database: str) -> None:
+    connection = connect()
+    built(connection, 1200)
+    name = f"keeper_{database}"
+    with role(connection, name, "SELECT, MAINTAIN"):
+        for function in ["pagehop_check", "pagehop_calibrate"]:
+            with pytest.raises(errors.InsufficientPrivilege, match=f"permission denied for function {function}"):
+                run(connection, f"SELECT {function}('items_embedding')")
+        run(connection, f"RESET ROLE; GRANT pg_maintain TO {name}; SET ROLE {name}")
+        for function in ["pagehop_check", "pagehop_calibrate"]:
+            run(connection, f"SELECT {function}('items_embedding')")
+
+
+def test_functions_have_a_search_path_of_their_own(connect: Connect) -> None:
+    unset = """
+        SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.deptype = 'e'
+        JOIN pg_extension e ON e.oid = d.refobjid WHERE e.extname = 'pagehop' AND p.proargnames IS NOT NULL
+        AND NOT coalesce(p.proconfig, '{}') && ARRAY['search_path=pg_catalog, pg_temp']
+    """
+    assert run(connect(), unset) == []
+
+
+# ---- answers ----
+
+
+def test_a_plan_made_before_recall_1_answers_exactly(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 3000)
+    run(connection, "SET plan_cache_mode = force_generic_plan; ANALYZE items")
+    nearest = "SELECT id FROM items ORDER BY embedding <-> $1 LIMIT 10"
+    run(connection, f"PREPARE nearest(vector) AS {nearest}")
+    with only_by_index(connection):
+        for query in QUERIES[:3]:
+            run(connection, f"EXECUTE nearest('{query}')")
+        assert "Index Scan using items_embedding" in explain(connection, f"EXECUTE nearest('{QUERIES[0]}')")
+    run(connection, "SET pagehop.recall = 1")
+    for query in QUERIES:
+        assert ids(connection, f"EXECUTE nearest('{query}')") == by_scan(connection, query)
+    run(connection, "RESET pagehop.recall; SET enable_seqscan = off")
+    assert "Index Scan using items_embedding" in explain(connection, f"EXECUTE nearest('{QUERIES[0]}')")
+
+
+def test_a_cursor_opened_before_recall_1_answers(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 3000)
+    ordered = f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}'"
+    with only_by_index(connection):
+        run(connection, f"DECLARE near CURSOR FOR {ordered}")
+        run(connection, "SET LOCAL pagehop.recall = 1")
+        found = ids(connection, "FETCH 10 FROM near")
+    assert found == by_scan(connection, QUERIES[0])
+
+
+# ---- inner products ----
+
+
+def test_a_row_longer_than_all_is_a_row_like_others(connect: Connect) -> None:
+    """The insertion trained the model again, with every row, while others waited."""
+    connection = connect()
+    built(connection, 2000, "vector_ip_ops")
+    longest = "SELECT {} FROM items ORDER BY embedding <#> embedding LIMIT 1"
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    state = "SELECT trained_rows || ' ' || pages / 10 FROM pagehop_info('items_embedding')"
+    before = value(connection, state)
+    for at, factor in enumerate([1.0001, 1.2, 1.7, 3]):
+        scaled = f"(SELECT array_agg(x * {factor})::vector FROM unnest(embedding::real[]) x)"
+        run(connection, f"INSERT INTO items (id, embedding) {longest.format(f'{10_000 + at}, {scaled}')}")
+    assert value(connection, state) == before
+    query = str(value(connection, longest.format("embedding")))
+    truth = by_scan(connection, query, operator="<#>")
+    assert truth[:4] == [10_003, 10_002, 10_001, 10_000]
+    with only_by_index(connection):
+        found = ids(connection, f"SELECT id FROM items ORDER BY embedding <#> '{query}' LIMIT 10")
+    assert len(set(found[:4]) & set(truth)) >= 3
+    # VACUUM sees to rows that are much longer.
+    run(connection, "VACUUM items")
+    assert number(connection, "SELECT trained_rows FROM pagehop_info('items_embedding')") == 2004
+    with only_by_index(connection):
+        assert ids(connection, f"SELECT id FROM items ORDER BY embedding <#> '{query}' LIMIT 10")[:4] == truth[:4]
+
+
+# ---- other transactions ----
+
+
+def test_a_retired_graph_is_freed_though_another_database_has_an_old_transaction(
+    cluster: Cluster, connect: Connect
+) -> None:
+    connection = connect()
+    with psycopg.connect(cluster.dsn("postgres")) as other:
+        other.execute("SELECT txid_current()")
+        create(connection)
+        run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+        for first in range(0, 600, 100):
+            fill(connection, vectors(100, seed=first), first=first)
+        info = "SELECT free_slots FROM pagehop_info('items_embedding')"
+        # Training at 64 and 512 rows left pages behind; the next insertion frees them.
+        fill(connection, vectors(1, seed=7), first=1000)
+        assert number(connection, info) > 0
+        other.rollback()
+
+
+def test_a_vacuum_does_not_store_what_it_measured_before_a_training(connect: Connect) -> None:
+    """Its calibration took the place of that of the new model, and counted changes from another number."""
+    vacuum, writer = connect(), connect()
+    create(writer)
+    run(writer, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    fill(writer, vectors(4000, seed=1))
+    trained = "SELECT trained_rows FROM pagehop_info('items_embedding')"
+    calibrated = "SELECT calibrated_nodes, changes_since_calibration FROM pagehop_info('items_embedding')"
+    before = number(writer, trained)
+    run(vacuum, "SET vacuum_cost_delay = 20; SET vacuum_cost_limit = 1")
+    thread = threading.Thread(target=lambda: run(vacuum, "VACUUM (INDEX_CLEANUP ON) items"))
+    thread.start()
+    fill(writer, vectors(200, seed=2), first=5000)
+    assert number(writer, trained) > before
+    [stored] = run(writer, calibrated)
+    thread.join()
+    [after] = run(writer, calibrated)
+    assert after == stored or after[0] == 4200, (stored, after)

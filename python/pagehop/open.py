@@ -1,0 +1,154 @@
+"""How an index is opened: `build`, `create` and `open`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pagehop import _pagehop
+from pagehop.arrays import as_bytes, as_count
+from pagehop.errors import ArgumentError
+from pagehop.index import THREADS_MAX, Index, Progress, check_progress
+from pagehop.sources import PathLike, as_source
+
+_DIM_MAX = 4096
+_SEED_MAX = (1 << 64) - 1
+_CACHE = "256MiB"
+_LOG = "1GiB"
+
+
+def build(
+    path: PathLike,
+    vectors: Any,
+    ids: Any = None,
+    metric: str = "l2",
+    *,
+    memory: int | str = "2GiB",
+    threads: int = 0,
+    seed: int = 1,
+    calibrate: bool = True,
+    overwrite: bool = False,
+    write: bool = False,
+    progress: Progress | None = None,
+    strict: bool = False,
+) -> Index:
+    """Build an index over all vectors at `path`, and open it.
+
+    If the build fails or is stopped, what was at `path` before stays.
+
+    vectors: a two-dimensional array, in memory or memory-mapped, or a source such as `from_hdf5`
+        returns.
+    ids: one whole number per row, from 0 to 2**63 - 1. None numbers the rows from 0.
+    metric: "l2" (squared Euclidean distance), "ip" (negative inner product) or "cosine".
+    memory: bytes that the build may use.
+    threads: 0 means one per core. The index does not depend on it.
+    seed: the same vectors, options and seed give the same file, except for six bytes that identify
+        it.
+    calibrate: measure at the end which settings reach which recall, as `Index.calibrate` does.
+    overwrite: replace the file at `path`.
+    write: open the index for adding and deleting rows, as `open` with `write=True` does.
+    progress: called with the phase, the steps done and the steps in all (0: unknown); return False
+        to stop.
+    strict: refuse a value that float32 cannot hold exactly, instead of rounding it.
+    """
+    source = as_source(vectors, ids, strict=bool(strict))
+    _check_metric(metric)
+    check_progress(progress)
+    _pagehop.build(
+        _text(path),
+        source,
+        source.dim,
+        metric=metric,
+        memory_bytes=as_bytes("memory", memory),
+        threads=as_count("threads", threads, 0, THREADS_MAX),
+        seed=as_count("seed", seed, 0, _SEED_MAX),
+        calibrate=bool(calibrate),
+        overwrite=bool(overwrite),
+        progress=progress,
+    )
+    return open(path, write=write)
+
+
+def create(
+    path: PathLike,
+    dim: int,
+    metric: str = "l2",
+    *,
+    seed: int = 1,
+    overwrite: bool = False,
+    cache: int | str = _CACHE,
+    durability: str = "commit",
+) -> Index:
+    """Create an empty index at `path`, and open it for writing.
+
+    If all rows exist already, `build` is faster.
+
+    dim: components of each vector.
+    metric: "l2" (squared Euclidean distance), "ip" (negative inner product) or "cosine".
+    seed: seed of everything random.
+    overwrite: replace the file at `path`.
+    cache, durability: as for `open`.
+    """
+    _check_metric(metric)
+    cache_bytes = as_bytes("cache", cache)
+    _check_durability(durability)
+    _pagehop.create(
+        _text(path),
+        as_count("dim", dim, 1, _DIM_MAX),
+        metric=metric,
+        seed=as_count("seed", seed, 0, _SEED_MAX),
+        overwrite=bool(overwrite),
+    )
+    return open(path, cache_bytes, write=True, durability=durability)
+
+
+def open(
+    path: PathLike,
+    cache: int | str = _CACHE,
+    *,
+    write: bool = False,
+    durability: str = "commit",
+    log: int | str = _LOG,
+) -> Index:
+    """Open the index at `path`.
+
+    cache: most bytes of pages to keep in memory, such as "256MiB".
+    write: open it for adding and deleting rows, too. One writer at a time may have a file open; any
+        number of readers may have it open beside the writer.
+    durability: when a change survives a loss of power. "commit": as soon as the call returns.
+        "checkpoint": from the next checkpoint on, which makes small changes much faster; a loss of
+        power may undo the last changes, each completely. A change survives the end of the process
+        in both cases.
+    log: most bytes of commits beside the index before a checkpoint writes them into it. A larger
+        log writes less in all, and takes longer to recover after a crash.
+    """
+    _check_durability(durability)
+    text = _text(path)
+    index = _pagehop.open(
+        text,
+        as_bytes("cache", cache),
+        write=bool(write),
+        durability=durability,
+        log_bytes=as_bytes("log", log),
+    )
+    return Index(index, text)
+
+
+def _check_metric(metric: object) -> None:
+    if not isinstance(metric, str):
+        raise ArgumentError(f"metric is {metric!r}, it must be one of 'l2', 'ip', 'cosine'")
+
+
+def _check_durability(durability: object) -> None:
+    if durability not in ("commit", "checkpoint"):
+        raise ArgumentError(f"durability is {durability!r}, it must be 'commit' or 'checkpoint'")
+
+
+def _text(path: PathLike) -> str:
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        raise ArgumentError(f"path is {path!r}, it must be a path") from None
+    if "\0" in text:
+        raise ArgumentError(f"path {text!r} has a null character")
+    return text

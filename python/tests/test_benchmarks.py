@@ -1,0 +1,43 @@
+"""What docs/make_benchmarks.py makes from kept results."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+MADE = ["README.md", "docs/benchmarks.md", "docs/benchmarks.svg"]
+
+
+def run(repository: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, str(repository / "docs" / "make_benchmarks.py"), *options]
+    return subprocess.run(program, capture_output=True, text=True, check=False)
+
+
+def test_generated_parts_are_up_to_date_with_the_kept_results() -> None:
+    done = run(REPOSITORY, "--check")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_figure_that_no_result_has_is_found_and_made_again(tmp_path: Path) -> None:
+    for name in [*MADE, "docs/make_benchmarks.py"]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(REPOSITORY / name, tmp_path / name)
+    for results in ["bench/results", "lab/results"]:
+        (tmp_path / results).parent.mkdir()
+        (tmp_path / results).symlink_to(REPOSITORY / results)
+    assert run(tmp_path, "--check").returncode == 0
+    charted = re.search(r">(\d+,\d+)<", (tmp_path / "docs/benchmarks.svg").read_text())
+    assert charted is not None
+    for name in MADE:
+        right = (tmp_path / name).read_text()
+        assert charted[1] in right, name
+        (tmp_path / name).write_text(right.replace(charted[1], "0"))
+        done = run(tmp_path, "--check")
+        assert done.returncode == 1
+        assert done.stderr.startswith(name)
+        assert run(tmp_path).returncode == 0
+        assert (tmp_path / name).read_text() == right

@@ -1,0 +1,69 @@
+"""Rules for documents: how long they are, their words, their links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from blocks import REPOSITORY
+
+README_LINES_MAX = 130
+CHANGE_WORDS_MAX = 25
+COLUMNS_MAX = 100
+
+DOCUMENTS = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")]
+
+LONG_PIECE = re.compile(r"`[^`]{40,}`|\]\([^)]{20,}\)")
+LIST_OF_THEM = "- Words that we do not use:"
+UNUSED_WORDS = re.compile(
+    r"\b(anew|whoever|whom|nobody|somebody|meanwhile|befell|deserves?|heirs?|wards?|guardians?|satellites?)\b",
+    re.IGNORECASE,
+)
+
+
+def prose(path: Path) -> list[tuple[int, str]]:
+    """Lines that are neither code, nor in a table, nor made by `./dev docs`, and their numbers."""
+    lines: list[tuple[int, str]] = []
+    code = made = False
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        if line.startswith("```"):
+            code = not code
+        elif line.startswith("<!--"):
+            made = line.startswith("<!-- ./dev docs")
+        elif not code and not made and not line.startswith("|"):
+            lines.append((number, line))
+    return lines
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    assert len((REPOSITORY / "README.md").read_text().splitlines()) <= README_LINES_MAX
+
+
+def test_a_change_is_one_short_line_under_its_kind() -> None:
+    for part in (REPOSITORY / "CHANGELOG.md").read_text().split("\n### ")[1:]:
+        kind, _, changes = part.partition("\n")
+        assert kind in ("Added", "Changed", "Fixed")
+        for change in re.split(r"^- ", changes, flags=re.MULTILINE)[1:]:
+            words = change.partition("\n\n")[0].split()
+            assert len(words) <= CHANGE_WORDS_MAX, " ".join(words)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_prose_is_wrapped(path: Path) -> None:
+    # A long link or piece of code cannot be broken.
+    wide = [line for _, line in prose(path) if len(line) > COLUMNS_MAX and not LONG_PIECE.search(line)]
+    assert wide == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_words_that_we_do_not_use_are_not_used(path: Path) -> None:
+    text = [re.sub("`[^`]*`", "", line) for _, line in prose(path) if not line.startswith(LIST_OF_THEM)]
+    assert [line for line in text if UNUSED_WORDS.search(line)] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_files_that_exist(path: Path) -> None:
+    links = re.findall(r"\]\((?!http|#)([^)#]+)", path.read_text())
+    assert [link for link in links if not (path.parent / link).exists()] == []
