@@ -16,14 +16,18 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-import pagehop
 from pagehop_bench import datasets, fashion, truth
 from pagehop_bench.generate import Generator
 from pagehop_bench.report import Report, Row
+
+if TYPE_CHECKING:
+    # `./dev data` reads this file before the package is compiled.
+    import pagehop
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
@@ -48,6 +52,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     """Measures, prints the table and writes the results."""
+    import pagehop
+
     warnings.simplefilter("ignore", pagehop.RecallWarning)
     report = Report()
     for name in asked.set or list(SETS):
@@ -97,6 +103,8 @@ def accuracy(report: Report, task: Task, when: str, recall: float, found: float)
 
 def in_file(report: Report, task: Task, path: Path) -> None:
     """All of it in a file."""
+    import pagehop
+
     began: dict[str, float] = {}
 
     def progress(phase: str, _done: int, _total: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -120,3 +121,15 @@ def test_wrong_pictures_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(b"no picture")
     with pytest.raises(fashion.NoData, match="train-images"):
         fashion.load(tmp_path)
+
+
+def test_a_set_is_made_before_the_package_is_compiled(tmp_path: Path) -> None:
+    """`./dev data` is the first command of many, and it compiles nothing."""
+    (tmp_path / "pagehop.py").write_text("raise ImportError('it is not compiled yet')")
+    bench = Path(__file__).parents[1]
+    program = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(bench)!r}]; "
+    program += "from pagehop_bench import datasets, __main__; __main__.main()"
+    arguments = [sys.executable, "-c", program, "data", "no-such-set"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "'no-such-set' is not one of fashion-mnist" in done.stderr, done.stderr
