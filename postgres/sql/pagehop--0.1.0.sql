@@ -70,6 +70,7 @@ CREATE FUNCTION pagehop_info(
         OUT max_degree int4, OUT nodes_per_page int4, OUT edge_bits int4,
         OUT trained_rows int8, OUT added_rows int8, OUT deleted_rows int8,
         OUT calibrated_nodes int8, OUT changes_since_calibration int8, OUT calibrated_by text,
+        OUT default_recall float4,
         OUT audited_recall float4, OUT audited_interval float4, OUT audited_k int4, OUT audited_target float4,
         OUT changes_since_audit int8)
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED

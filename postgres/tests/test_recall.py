@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import random
+
 import psycopg
 import pytest
 from psycopg import errors
 
 from tests.items import (
+    DIM,
     QUERIES,
     Connect,
-    by_index,
     by_scan,
     create,
     explain,
@@ -37,6 +40,8 @@ def test_what_is_asked_for_is_found(connect: Connect) -> None:
     connection = connect()
     built(connection, 5000)
     assert number(connection, CALIBRATED) == 21, "seven recalls at 1, 10 and 100 neighbors"
+    default = value(connection, "SELECT default_recall FROM pagehop_info('items_embedding')")
+    assert default == pytest.approx(0.98)
     hops: list[float] = []
     for wanted in [0.9, 0.95, 0.99]:
         run(connection, f"SET pagehop.recall = {wanted}")
@@ -71,6 +76,7 @@ def test_who_asks_for_nothing_gets_a_recall(connect: Connect) -> None:
     run(connection, "RESET pagehop.slack; TRUNCATE items")
     fill(connection, vectors(900, seed=1))
     assert number(connection, CALIBRATED) == 0
+    assert value(connection, "SELECT default_recall FROM pagehop_info('items_embedding')") is None
     unasked = hops()
     run(connection, "SET pagehop.slack = 0.2")
     assert hops() == unasked
@@ -156,23 +162,50 @@ def test_certainty_takes_a_look_at_every_row(connect: Connect) -> None:
     assert ids(connection, "EXECUTE nearest") == by_scan(connection, QUERIES[0])
 
 
-def test_what_was_not_reached_is_searched_for_with_at_most_one_warning(connect: Connect) -> None:
+def around_zero(source: random.Random, radius: float) -> str:
+    """A random point at this distance from zero, as pgvector reads it."""
+    point = [source.gauss(0, 1) for _ in range(DIM)]
+    return "[" + ",".join(f"{x * radius / math.hypot(*point):.7f}" for x in point) + "]"
+
+
+def test_a_recall_out_of_reach_is_one_warning(connect: Connect) -> None:
     connection = connect()
-    built(connection, 1200)
+    # A rough sphere, and queries near its center: only a search that visits all rows finds the ten
+    # nearest. The longest search of a calibration visits 3,200.
+    source = random.Random(3)
+    run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}))")
+    fill(connection, [around_zero(source, source.gauss(1, 0.001)) for _ in range(5000)])
+    run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
+    centers = [around_zero(source, 0.0001) for _ in range(60)]
+    run(connection, f"SELECT * FROM pagehop_calibrate('items_embedding', ARRAY{centers}::vector[])")
+    best = value(connection, "SELECT max(best) FROM pagehop_calibration('items_embedding') WHERE k = 10")
+    assert isinstance(best, float)
+    assert 0.3 < best < 0.9
     said: list[str] = []
-    connection.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
-    run(connection, "SET pagehop.recall = 0.99999; SET enable_seqscan = off")
-    for _ in range(2):
-        assert len(run(connection, NEAREST)) == 10
-    # None if the calibration missed no row at all.
-    assert len(said) <= 1
-    assert all(one.startswith("pagehop.recall = 0.99999 is more than any search of index") for one in said)
+    connection.add_notice_handler(lambda notice: said.append(f"{notice.severity}: {notice.message_primary}"))
+    run(connection, "SET enable_seqscan = off")
+    nearest = f"SELECT id FROM items ORDER BY embedding <-> '{centers[0]}' LIMIT 10"
+    warned = []
+    for wanted in ["0.2", "0.98", "0.97"]:
+        run(connection, f"SET pagehop.recall = {wanted}")
+        for _ in range(2):
+            assert len(run(connection, nearest)) == 10
+        if wanted != "0.2":
+            what = f'pagehop.recall = {wanted} is more than any search of index "items_embedding" for 10 rows reached'
+            warned.append(f"WARNING: {what} when it was calibrated, which was {best:.4f}")
+        assert said == warned
+    # List and slack win over the recall.
+    run(connection, "SET pagehop.recall = 0.96; SET pagehop.slack = 0.3; SET pagehop.search_list = 50")
+    assert len(run(connection, nearest)) == 10
+    assert said == warned
+
+
+def test_a_setting_that_is_no_recall_is_refused(connect: Connect) -> None:
+    connection = connect()
+    create(connection)
     for wrong in ["-0.1", "1.1", "'NaN'", "'much'"]:
         with pytest.raises((errors.InvalidParameterValue, errors.InternalError)):
             run(connection, f"SET pagehop.recall = {wrong}")
-    # What is set wins.
-    run(connection, "SET pagehop.slack = 0.3; SET pagehop.search_list = 50")
-    assert len(by_index(connection, QUERIES[0])) == 10
 
 
 def test_an_audit_measures_what_the_session_has_set(connect: Connect) -> None:

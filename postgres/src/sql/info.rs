@@ -14,7 +14,7 @@ sql_function!(pagehop_info, pg_finfo_pagehop_info, |call| {
 });
 
 /// Columns of `pagehop_info`.
-const COLUMNS: usize = 22;
+const COLUMNS: usize = 23;
 
 /// `pagehop_info(regclass)`.
 ///
@@ -64,13 +64,14 @@ fn describe(target: &Target) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> 
     values[14] = known.map(|known| bigint(known.rows));
     values[15] = known.map(|known| bigint(known.changes));
     values[16] = known.map(|known| text(if known.by_queries { "queries" } else { "rows" }));
+    values[17] = info.default_recall.map(real);
     if let Some((audit, since)) = info.audit.zip(info.audited) {
         let Audit { k, recall, interval, target, .. } = audit;
-        values[17] = Some(real(recall));
-        values[18] = Some(real(interval));
-        values[19] = Some(integer(k));
-        values[20] = target.map(real);
-        values[21] = Some(bigint(since.changes));
+        values[18] = Some(real(recall));
+        values[19] = Some(real(interval));
+        values[20] = Some(integer(k));
+        values[21] = target.map(real);
+        values[22] = Some(bigint(since.changes));
     }
     Ok(values)
 }
