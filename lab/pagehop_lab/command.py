@@ -65,12 +65,15 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="measure what a plan says; the same command goes on after a stop")
     run.add_argument("plan", type=Path, metavar="PLAN.toml")
     run.add_argument("--into", type=Path, help="the folder of the run; lab-runs/NAME OF THE PLAN if not given")
+    run.add_argument(
+        "--set", action="append", metavar="NAME[=ROWS]", help="measure on this set instead; can be given again"
+    )
     run.add_argument("--retry", action="store_true", help="try again what failed; of servers also what is invalid")
     run.add_argument("--check", action="store_true", help="read the plan, say how much it is, and measure nothing")
     run.set_defaults(does=_run)
 
     shown = commands.add_parser("report", help="tables and a page from a run's folder, also of an unfinished one")
-    shown.add_argument("folder", type=Path, metavar="DIR")
+    shown.add_argument("folders", type=Path, metavar="DIR", nargs="+", help="of several, their aims are one table")
     shown.add_argument("--quiet", action="store_true", help="write the files, print no tables")
     shown.add_argument("--parquet", action="store_true", help="write the tables as Parquet, too, which takes pyarrow")
     shown.set_defaults(does=_report)
@@ -109,19 +112,22 @@ def _run(args: argparse.Namespace) -> int:
         servers = read_servers(text, args.plan.stem)
         return _check_servers(servers) if args.check else _measure_servers(servers, args.into, retry=args.retry)
     if args.check:
-        plan = read(args.plan)
+        plan = read(args.plan, args.set)
         load = plan.load
         points = len(list(grid.everything(plan)))
         least = points * (load.seconds + load.warmup_s) / 60
         print(f"{args.plan}: {points:,} points, at least {least:,.0f} minutes of searches; builds come on top")
         return 0
-    return _measure(args.plan, args.into, retry=args.retry, strict=False)
+    return _measure(args.plan, args.into, args.set, retry=args.retry, strict=False)
 
 
-def _measure(path: Path, into: Path | None, *, retry: bool, strict: bool) -> int:
-    """Measures a plan and reports. With `strict` it is a failure if anything is invalid or failed to run."""
-    plan = read(path)
-    into = into or RUNS / plan.name
+def _measure(path: Path, into: Path | None, sets: list[str] | None = None, *, retry: bool, strict: bool) -> int:
+    """Measures a plan, on other sets if any are given, and reports.
+
+    With `strict` it is a failure if anything is invalid or failed to run.
+    """
+    plan = read(path, sets)
+    into = into or RUNS / "-on-".join([plan.name, *(["-".join(one.name for one in plan.datasets)] if sets else [])])
     signal.signal(signal.SIGTERM, _as_interrupt)
     about = machine.describe() | {"kind": machine.kind()}
     with RunFolder.writing(into, plan.text, about) as folder:
@@ -163,9 +169,12 @@ def _measure_servers(plan: ServersPlan, into: Path | None, *, retry: bool) -> in
 
 
 def _report(args: argparse.Namespace) -> int:
-    write = report.write_servers if report.is_of_servers(args.folder) else report.write
-    write(args.folder, quiet=args.quiet, as_parquet=args.parquet)
-    print(f"\nthe page is {args.folder / report.PAGE}", file=sys.stderr)
+    for folder in args.folders:
+        write = report.write_servers if report.is_of_servers(folder) else report.write
+        write(folder, quiet=args.quiet or len(args.folders) > 1, as_parquet=args.parquet)
+        print(f"\nthe page is {folder / report.PAGE}", file=sys.stderr)
+    if len(args.folders) > 1 and (aims := report.together(args.folders)) is not None:
+        print(aims)
     return 0
 
 

@@ -78,7 +78,11 @@ def test_lists_of_options_are_a_grid() -> None:
         ("repeats = 2", "batch = [1, 9]\nrate = 5.0", "load.batch: a rate is of single queries"),
         ("repeats = 2", "matching = 1.5", "load.matching: 1.5 is no share of the rows"),
         ("repeats = 2", 'caches = "hot"', "load.caches: the suite equal-recall has none, cold has"),
-        ("repeats = 2", 'caches = "warm"', "load.caches = 'warm': there is no such choice; there are cold, hot, limi"),
+        (
+            "repeats = 2",
+            'caches = "warm"',
+            "load.caches = 'warm': there is no such choice; there are cold, fresh, hot, limi",
+        ),
         ("repeats = 2", "repeats = = 2", "this is not TOML: .*line 4"),
     ],
 )

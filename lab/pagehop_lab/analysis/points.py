@@ -22,6 +22,8 @@ def shown(options: Options) -> str:
 
 
 _TOLD = {
+    "k": "k = {}",
+    "threads": "{} threads a call",
     "batch": "{} queries a call",
     "cache": "caches {}",
     "memory_mib": "{} MiB",

@@ -78,13 +78,21 @@ class Dataset:
     """Has base.npy, queries.npy and truth.npz."""
     kept: npt.NDArray[np.bool_] | None = None
     """Of each row, whether a filter leaves it; the truth is that of these rows. None without a filter."""
+    samples: Float32 | None = None
+    """More queries, for engines to learn from; none of them is measured."""
 
 
 def known(name: str) -> bool:
     """Whether a set is known by its name."""
     kind, _, dim = name.partition("-")
     has_dim = f"{kind}-" in (_GENERATED, _UNIFORM) and dim.isdigit() and 0 < int(dim) <= 4096
-    return has_dim or name in ("fashion-mnist", *real.NAMES)
+    return has_dim or name == "fashion-mnist" or real_name(name)[0] in real.NAMES
+
+
+def real_name(name: str) -> tuple[str, int | None]:
+    """The real set that a name such as `tokens-384-100000` stands for, and of how many rows; None for all."""
+    first, _, rows = name.rpartition("-")
+    return (first, int(rows)) if first in real.NAMES and rows.isdigit() else (name, None)
 
 
 def data_folder() -> Path:
@@ -94,14 +102,25 @@ def data_folder() -> Path:
 
 
 def prepare(
-    name: str, path: str | None, rows: int | None, queries: int | None, metric: str | None, seed: int, say: Say
-) -> Dataset:
+    name: str, path: str | None, rows: int | None, queries: int | None, metric: str | None, seed: int, say: Say,
+    samples: int | None = None,
+) -> Dataset:  # fmt: skip
     """The set, from the data folder if it is there; made, checked and kept otherwise."""
     recipe = f"{name} {_source(name, path)} {rows} {queries} {metric} {seed if _is_generated(name, path) else ''} v1"
+    recipe += f" samples {samples}" if samples is not None else ""
     folder = data_folder() / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
     if not folder.exists():
         say(f"{name}: making the set and its exact neighbors")
         _make(folder, lambda scratch: _fill(scratch, name, path, rows, queries, metric, seed))
+    if samples is not None and not (folder / "samples.npy").exists():
+        if real_name(name)[0] not in real.NAMES:
+            raise DataError(f"{name} has no samples: only real sets have")
+        more = np.load(_real_folder(name) / "queries.npy")[queries:][:samples]
+        if len(more) < samples:
+            raise DataError(f"{name}: after {queries} queries there are {len(more)} more, and not {samples} samples")
+        unfinished = folder / f"{_UNFINISHED}{os.getpid()}-samples.npy"
+        np.save(unfinished, more.astype(np.float32))
+        unfinished.replace(folder / "samples.npy")
     return load(folder, name)
 
 
@@ -112,7 +131,9 @@ def load(folder: Path, name: str) -> Dataset:
     with np.load(folder / "truth.npz") as file:
         ids, distances, about = file["ids"], file["distances"], {n: str(file[n]) for n in ["metric", "checksum"]}
     facts = Facts(name, about["metric"], len(base), len(queries), int(base.shape[1]), about["checksum"])
-    return Dataset(facts, base, queries, ids, distances, folder)
+    samples = folder / "samples.npy"
+    more = np.load(samples) if samples.exists() else None
+    return Dataset(facts, base, queries, ids, distances, folder, samples=more)
 
 
 def filtered(dataset: Dataset, kept: npt.NDArray[np.bool_], name: str) -> Dataset:
@@ -139,7 +160,7 @@ def _source(name: str, path: str | None) -> str:
     if path is None:
         if not known(name):
             raise DataError(f"there is no set {name}: {', '.join(NAMED)}, or give a path to an HDF5 file")
-        if name in real.NAMES:
+        if real_name(name)[0] in real.NAMES:
             return str(_about_real(name)["checksum"])
         return Generator(1).recipe() if _is_generated(name, path) else ""
     try:
@@ -152,15 +173,25 @@ def _source(name: str, path: str | None) -> str:
 def _about_real(name: str) -> dict[str, Any]:
     """What a real set that was made says of itself."""
     try:
-        found: dict[str, Any] = json.loads((data_folder().parent / name / "about.json").read_text())
+        found: dict[str, Any] = json.loads((_real_folder(name) / "about.json").read_text())
     except OSError:
-        raise DataError(f"the set {name} is not there: ./dev data {name} makes it") from None
+        (of, rows) = real_name(name)
+        command = f"./dev data {of}" + (f" --rows {rows}" if rows else "")
+        raise DataError(f"the set {name} is not there: {command} makes it") from None
+    if found["rows"] < (real_name(name)[1] or 0):
+        raise DataError(f"{found['name']} has {found['rows']:,} rows, which is less than {name} says")
     return found
+
+
+def _real_folder(name: str) -> Path:
+    """Where a real set is; one of fewer rows is the beginning of the whole one."""
+    exact = data_folder().parent / name
+    return exact if exact.exists() else exact.with_name(real_name(name)[0])
 
 
 def _real(name: str, rows: int | None, queries: int | None, metric: str | None) -> tuple[Any, Any, Any]:
     """Rows, queries and, for all rows and Euclidean distance, the truth of a real set."""
-    folder = data_folder().parent / name
+    folder, rows = _real_folder(name), rows or real_name(name)[1]
     base, asked = np.load(folder / "rows.npy", mmap_mode="r"), np.load(folder / "queries.npy")
     given = None
     if metric in (None, "euclidean") and (rows is None or rows >= len(base)):
@@ -179,7 +210,7 @@ def _fill(
         if metric not in (None, found_metric):
             raise DataError(f"{path}: its distance is {found_metric}, the plan says {metric}")
         metric = found_metric
-    elif name in real.NAMES:
+    elif real_name(name)[0] in real.NAMES:
         base, asked, given = _real(name, rows, queries, metric)
     elif name == "fashion-mnist":
         try:

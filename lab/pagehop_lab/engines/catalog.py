@@ -21,12 +21,13 @@ from pagehop_lab.engines.postgres_any import PostgresAny
 from pagehop_lab.engines.scann_tree import ScannTree
 from pagehop_lab.engines.sqlite_vec_scan import SqliteVecScan
 from pagehop_lab.engines.svs_vamana import SvsVamana
+from pagehop_lab.engines.symphonyqg import SymphonyQg
 from pagehop_lab.engines.usearch_hnsw import UsearchHnsw
 
 ENGINES: tuple[type[Library | Served], ...] = (
     PagehopFile, PagehopPostgres, PgvectorVector, PgvectorHalfvec, PostgresAny, MariaDbVector,
-    FaissHnsw, FaissIvfPq, FaissSq8, HnswlibHnsw, UsearchHnsw, SvsVamana, DiskannMemory, DiskannDisk, ScannTree,
-    LanceDb, MilvusServer, SqliteVecScan, NumpyScan,
+    FaissHnsw, FaissIvfPq, FaissSq8, HnswlibHnsw, UsearchHnsw, SvsVamana, SymphonyQg, DiskannMemory, DiskannDisk,
+    ScannTree, LanceDb, MilvusServer, SqliteVecScan, NumpyScan,
 )  # fmt: skip
 
 CATALOG: dict[str, type[Library | Served]] = {engine.description.name: engine for engine in ENGINES}

@@ -24,6 +24,7 @@ class DiskannDisk(Library):
         search={"complexity": LADDER, "beam_width": (4,)},
         source="defaults of diskannpy",
         reads_storage=True,
+        call_threads=True,
     )  # fmt: skip
 
     @classmethod
@@ -49,13 +50,15 @@ class DiskannDisk(Library):
         )
 
     def searcher(self, options: Options, k: int) -> Search:
-        index, angular = self._index, self._angular
+        index, angular, threads = self._index, self._angular, self.threads
         complexity, beam_width = max(options["complexity"], k), options["beam_width"]
 
         def search(queries: Float32) -> Ids:
             asked = unit(queries) if angular else queries
-            rows = [index.search(query, k, complexity, beam_width).identifiers for query in asked]
-            return np.asarray(rows, dtype=np.int64)
+            if len(asked) == 1:
+                return np.asarray(index.search(asked[0], k, complexity, beam_width).identifiers[None], dtype=np.int64)
+            found = index.batch_search(asked, k, complexity, threads, beam_width=beam_width)
+            return np.asarray(found.identifiers, dtype=np.int64)
 
         return search
 
@@ -63,5 +66,8 @@ class DiskannDisk(Library):
         """Nothing to do: no search finds a node in memory."""
 
     def index_bytes(self) -> int:
-        parts = ["disk.index", "pq_compressed.bin", "pq_pivots.bin"]
-        return sum((self.folder / f"ann_{part}").stat().st_size for part in parts)
+        return (self.folder / "ann_disk.index").stat().st_size + self.cache_bytes()
+
+    def cache_bytes(self) -> int:
+        """Of the codes and their tables, which it holds in memory."""
+        return sum((self.folder / f"ann_pq_{part}.bin").stat().st_size for part in ("compressed", "pivots"))

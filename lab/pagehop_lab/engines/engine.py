@@ -22,6 +22,9 @@ Ids = npt.NDArray[np.int64]
 Kept = npt.NDArray[np.bool_]
 """Of each row, whether a filter leaves it."""
 
+Work = Mapping[str, float]
+"""Figures of a query by name."""
+
 Search = Callable[[Float32], Ids]
 """Answers queries of shape [n, dim] with ids of shape [n, k], nearest first, -1 where there are no more."""
 
@@ -60,6 +63,12 @@ class Description:
     """Whether it goes to storage by design, so that no cache of it is ever hot."""
     takes_url: bool = False
     """Whether a plan may name a server that runs already."""
+    more_build: Mapping[str, OptionValue] = field(default_factory=dict)
+    """Options of a build that are only there where a plan names them, each with a possible value."""
+    more_search: Mapping[str, OptionValue] = field(default_factory=dict)
+    """The same of a search."""
+    call_threads: bool = False
+    """Whether one call may be answered by several threads of the library."""
 
 
 def _nothing(_: str) -> None:
@@ -80,6 +89,10 @@ class Library(ABC):
         """Where not 0, all that it may hold after it is next made cold: caches are to leave room for the rest."""
         self.load_s: float | None = None
         """Seconds of the build that were spent before the index; None where rows and index are one."""
+        self.threads = 1
+        """Threads that answer one call of a searcher that is made afterwards."""
+        self.samples: Float32 | None = None
+        """Queries like those of the set, none of which is measured: an engine may learn from them."""
 
     @classmethod
     @abstractmethod
@@ -98,12 +111,24 @@ class Library(ABC):
         """The same, over the rows that a filter leaves. EngineError if it knows no filters."""
         raise EngineError("the lab knows no filter of it")
 
+    def work(self, queries: Float32, options: Options, k: int, *, fresh: bool) -> Work | None:
+        """What a query does, by the index's own counters, mean over queries; None if it has none.
+
+        Names are `hops`, `pages` (used) and `pages_missed` (read from storage). With `fresh`, every
+        cache is empty when a query begins.
+        """
+        return None
+
     def cool(self) -> None:
         """Empties every cache; searchers from before are of no use afterwards. EngineError if that cannot be."""
         raise EngineError("it holds everything in memory: it is never cold")
 
     def index_bytes(self) -> int | None:
         """Bytes of the index, rows included where it has them; None if it cannot say."""
+        return None
+
+    def cache_bytes(self) -> int | None:
+        """Bytes of its data that it may hold in memory; None where nothing limits them."""
         return None
 
     def processes(self) -> list[int]:

@@ -18,6 +18,7 @@ class FaissHnsw(FaissIndex):
         build={"m": 32, "ef_construction": 200},
         search={"ef_search": LADDER},
         source="github.com/facebookresearch/faiss/wiki/Guidelines-to-choose-an-index (M=32)",
+        call_threads=True,
     )  # fmt: skip
 
     def make(self, rows: int, dim: int, options: Options, seed: int) -> Any:

@@ -42,13 +42,13 @@ class FaissIndex(Library):
         faiss.omp_set_num_threads(1)
 
     def searcher(self, options: Options, k: int) -> Search:
-        return self._searcher(self.parameters(options), k)
+        return self._searcher(self.parameters(options), k, self.threads)
 
-    def _searcher(self, parameters: Any, k: int) -> Search:
+    def _searcher(self, parameters: Any, k: int, threads: int = 1) -> Search:
         import faiss
 
-        # The setting is of each thread.
-        faiss.omp_set_num_threads(1)
+        # The setting is of the thread that calls.
+        faiss.omp_set_num_threads(threads)
         index, angular = self._index, self._angular
 
         def search(queries: Float32) -> Ids:

@@ -18,6 +18,7 @@ class HnswlibHnsw(Library):
         build={"m": 32, "ef_construction": 200},
         search={"ef_search": LADDER},
         source="github.com/nmslib/hnswlib/blob/master/ALGO_PARAMS.md",
+        call_threads=True,
     )  # fmt: skip
 
     @classmethod
@@ -44,11 +45,11 @@ class HnswlibHnsw(Library):
         return self._searcher(options, k, filter=lambda row: leaves[row])
 
     def _searcher(self, options: Options, k: int, **more: Any) -> Search:
-        index = self._index
-        index.set_ef(options["ef_search"])
+        index, threads = self._index, self.threads
+        index.set_ef(max(options["ef_search"], k))
 
         def search(queries: Float32) -> Ids:
-            ids, _ = index.knn_query(queries, k=k, num_threads=1, **more)
+            ids, _ = index.knn_query(queries, k=k, num_threads=threads, **more)
             return np.asarray(ids, dtype=np.int64)
 
         return search

@@ -1,7 +1,9 @@
 """Pagehop embedded, as its users have it: an index file, built with default options, in a cache that holds all of it.
 
-`slack` is how far beyond the k-th distance a search goes on, over the default list of 100; 0 leaves it to
-`search_list`.
+`slack` is how far beyond the k-th distance a search goes on, over the default list of 100; 0 leaves
+it to `search_list`. `recall` asks for a share of the neighbors instead, as most users do, where
+the other two are -1. `calibrated = "queries"` calibrates by the set's samples and not by rows.
+`dims_per_cache_byte` makes the cache as small as codes of one byte for that many dimensions.
 """
 
 from __future__ import annotations
@@ -11,11 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pagehop_lab.engines.engine import Description, Float32, Library, Options, Search
+from pagehop_lab.engines.engine import Description, EngineError, Float32, Library, Options, Search, Work
 
 # More than any index measured here: everything searched before stays in memory.
 _CACHE = "8GiB"
 _METRICS = {"euclidean": "l2", "angular": "cosine"}
+# Queries that each have an index of their own, newly opened.
+_FRESH = 1000
+_COUNTERS = {"hops": "hops", "pages": "pages_read", "pages_missed": "pages_missed"}
 
 
 class PagehopFile(Library):
@@ -26,6 +31,9 @@ class PagehopFile(Library):
         build={},
         search={"slack": (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5), "search_list": (100,)},
         source="defaults of python/pagehop",
+        more_build={"calibrated": "rows", "dims_per_cache_byte": 4},
+        more_search={"recall": 0.95},
+        call_threads=True,
     )  # fmt: skip
 
     @classmethod
@@ -38,17 +46,40 @@ class PagehopFile(Library):
         import pagehop
 
         self._path = self.folder / "index.pagehop"
-        pagehop.build(self._path, base, metric=_METRICS[metric], threads=threads, seed=seed).close()
-        self._index = pagehop.open(self._path, cache=_CACHE)
+        dims = options.get("dims_per_cache_byte")
+        self._cache: str | int = base.size // dims if dims else _CACHE
+        by_queries = options.get("calibrated", "rows") == "queries"
+        if by_queries and self.samples is None:
+            raise EngineError('calibrated = "queries" takes a set with samples: samples = 2000 in its table')
+        pagehop.build(
+            self._path, base, metric=_METRICS[metric], threads=threads, seed=seed, calibrate=not by_queries
+        ).close()
+        if by_queries:
+            with pagehop.open(self._path, write=True) as index:
+                index.calibrate(self.samples, threads=threads)
+        self._index = pagehop.open(self._path, cache=self._cache)
 
     def searcher(self, options: Options, k: int) -> Search:
-        index = self._index
-        slack, search_list = options["slack"], max(options["search_list"], k)
-        knobs: dict[str, Any] = {"search_list": search_list} | ({"slack": slack} if slack else {})
-        return lambda queries: np.asarray(index.search(queries, k=k, threads=1, **knobs).ids)
+        index, threads, knobs = self._index, self.threads, _knobs(options, k)
+        return lambda queries: np.asarray(index.search(queries, k=k, threads=threads, **knobs).ids)
+
+    def work(self, queries: Float32, options: Options, k: int, *, fresh: bool) -> Work:
+        knobs = _knobs(options, k)
+        asked = [row[None] for row in queries[:_FRESH]] if fresh else [queries]
+        sums = dict.fromkeys(_COUNTERS, 0)
+        for rows in asked:
+            if fresh:
+                self.cool()
+            stats = self._index.search(rows, k=k, threads=self.threads, **knobs).stats
+            sums = {name: total + getattr(stats, _COUNTERS[name]) for name, total in sums.items()}
+        count = sum(map(len, asked))
+        return {name: total / count for name, total in sums.items()}
 
     def index_bytes(self) -> int:
         return self._path.stat().st_size
+
+    def cache_bytes(self) -> int | None:
+        return self._cache if isinstance(self._cache, int) else None
 
     def cool(self) -> None:
         """Opens the file anew, when the kernel has forgotten it; reads go past the kernel's cache in any case."""
@@ -58,8 +89,16 @@ class PagehopFile(Library):
         self._index.close()
         machine.drop_page_cache(self._path)
         # The rest is for a search and the interpreter.
-        cache = f"{self.memory_mib // 2}MiB" if self.memory_mib else _CACHE
+        cache = f"{self.memory_mib // 2}MiB" if self.memory_mib else self._cache
         self._index = pagehop.open(self._path, cache=cache)
 
     def close(self) -> None:
         self._index.close()
+
+
+def _knobs(options: Options, k: int) -> dict[str, Any]:
+    """The arguments of a search; what is not above 0 is left to the index."""
+    knobs = {name: options[name] for name in ("recall", "slack") if options.get(name, 0) > 0}
+    if options["search_list"] > 0:
+        knobs["search_list"] = max(options["search_list"], k)
+    return knobs

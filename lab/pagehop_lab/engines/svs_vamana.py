@@ -1,7 +1,7 @@
 """Intel's Scalable Vector Search: a Vamana graph over its own codes (LVQ), or over float32 vectors.
 
-`bits` is `8` for codes of a byte a component, `4x8` for 4 bits that find candidates and 8 more that order them, `32`
-for none. The wheel has the codes in it; they are not in the open source.
+`bits` is `8` for codes of a byte a component, `4x8` for 4 bits that find candidates and 8 more that order them, `16`
+for float16, `32` for the vectors as they are. The wheel has the codes in it; they are not in the open source.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class SvsVamana(Library):
         build={"graph_max_degree": 64, "window_size": 128, "alpha": 1.2, "bits": "8"},
         search={"search_window_size": LADDER},
         source="intel.github.io/ScalableVectorSearch (getting started, vector compression)",
+        call_threads=True,
     )  # fmt: skip
 
     @classmethod
@@ -54,10 +55,12 @@ class SvsVamana(Library):
 
         if bits == "32":
             return data
+        if bits == "16":
+            return data.astype(np.float16)
         try:
             primary, residual = _CODES[bits]
         except KeyError:
-            raise EngineError(f"bits = {bits}: there are {', '.join(['32', *_CODES])}") from None
+            raise EngineError(f"bits = {bits}: there are {', '.join(['32', '16', *_CODES])}") from None
         path = str(self.folder / "rows.fvecs")
         svs.write_vecs(data, path)
         rows = svs.VectorDataLoader(path, svs.DataType.float32, dims=data.shape[1])
@@ -66,6 +69,7 @@ class SvsVamana(Library):
     def searcher(self, options: Options, k: int) -> Search:
         index, angular = self._index, self._angular
         index.search_window_size = max(options["search_window_size"], k)
+        index.num_threads = self.threads
 
         def search(queries: Float32) -> Ids:
             ids, _ = index.search(unit(queries) if angular else queries, k)

@@ -62,7 +62,8 @@ def measure(
     if ask.insert_rate:
         raise EngineError("the lab inserts rows into servers only while they are searched")
     # Threads that a library starts for a search share the core, too.
-    place = machine.pinned() if ask.one_core and ask.sessions == 1 else nullcontext()
+    place = machine.pinned() if ask.one_core and ask.sessions * ask.threads == 1 else nullcontext()
+    engine.threads = ask.threads
     with place, limited(ask.memory_mib) as limit:
         if limit is not None:
             limit.enter([os.getpid()])
@@ -71,8 +72,11 @@ def measure(
         gc.disable()
         others = engine.processes()
         before = usage.of_processes(others)
-        phase = _phase(searches, rows, count, ask.rate, ask.seconds_max)
-        used = usage.of_processes(others) - before
+        if ask.cache == "fresh" and ask.cold_queries is not None:
+            phase, used = _fresh(engine, dataset, options, ask)
+        else:
+            phase = _phase(searches, rows, count, ask.rate, ask.seconds_max)
+            used = usage.of_processes(others) - before
         gc.enable()
         limit_told = limit.told() if limit is not None else None
         ceiling_calls_per_s = ceiling(ask)
@@ -81,7 +85,7 @@ def measure(
     queries = len(answers.query)
     done = max(queries, 1)
     # One thread with nothing to wait for: what the clock has more than the CPU, others took.
-    alone = ask.sessions == 1 and not ask.rate and not others and ask.cold_queries is None
+    alone = ask.sessions * ask.threads == 1 and not ask.rate and not others and ask.cold_queries is None
     raw: dict[str, Any] = {
         "count": queries + len(errors),
         "errors": len(errors),
@@ -100,6 +104,7 @@ def measure(
         "memory_peak_bytes": machine.memory("VmHWM"),
         "waited": phase.elapsed_s / used.cpu_s if alone and used.cpu_s else None,
         "scan_us_per_query": scan_us,
+        "work": _work(engine, dataset, options, ask),
     }
     if limit_told is not None:
         raw["memory_limit"] = limit_told
@@ -113,7 +118,8 @@ def measure(
 def _ready(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tuple[list[Search], list[Float32], int]:
     """Searches with their caches in the wanted state, the queries of each call, and how many calls to measure."""
     queries = dataset.queries[:1] if ask.cache == "hot" else dataset.queries
-    rows = [queries[first : first + ask.batch] for first in range(0, len(queries), ask.batch)]
+    size = min(ask.batch, ask.cold_queries or ask.batch)
+    rows = [queries[first : first + size] for first in range(0, len(queries), size)]
     if ask.cold_queries is not None:
         engine.memory_mib = ask.memory_mib
         engine.cool()
@@ -129,7 +135,40 @@ def _ready(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tup
         # What a steady state holds: the measured queries find what others left.
         _phase(searches, _other_half_first(rows), None, None, ask.warmup_s)
     engine.on_phase("search")
-    return searches, rows, ask.cold_queries
+    return searches, rows, -(-ask.cold_queries // size)
+
+
+def _fresh(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tuple[_Phase, usage.Usage]:
+    """Queries that each begin with empty caches; emptying them is no part of what they take."""
+    kept, used = _Kept(), usage.Usage(0.0, 0, 0)
+    for number in range(min(ask.cold_queries or 0, len(dataset.queries))):
+        engine.cool()
+        search = engine.searcher(options, ask.k)
+        before, begun = usage.of_processes(engine.processes()), time.perf_counter_ns()
+        kept.ids.append(search(dataset.queries[number : number + 1]))
+        kept.latencies.append(time.perf_counter_ns() - begun)
+        kept.numbers.append(number)
+        used += usage.of_processes(engine.processes()) - before
+    return _Phase(max(sum(kept.latencies), 1) / 1e9, [kept]), used
+
+
+def _work(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> dict[str, float] | None:
+    """What a query does by the index's own counters, after everything else was measured."""
+    if dataset.kept is not None or (ask.cold_queries is not None and ask.cache != "fresh"):
+        return None
+    engine.threads = 1 if ask.cache == "fresh" else machine.cores()
+    fresh = ask.cold_queries is not None
+    told = engine.work(dataset.queries[: ask.cold_queries], options, ask.k, fresh=fresh)
+    return None if told is None else dict(told)
+
+
+def look(engine: Library, dataset: Dataset, options: Options, k: int) -> dict[str, float]:
+    """The recalls of a setting, as fast as the machine can."""
+    engine.threads = machine.cores() if engine.description.call_threads else 1
+    ids = np.asarray(engine.searcher(options, k)(dataset.queries))
+    count = len(dataset.queries)
+    answers = Answers(np.arange(count), np.zeros(count, dtype=np.int64), ids.astype(np.int64)[:, :k])
+    return dict(summary(answers, dataset, k)["recall"])
 
 
 def _warmed(searches: Sequence[Search], rows: Sequence[Float32], ask: Ask) -> int:

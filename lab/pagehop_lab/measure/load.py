@@ -20,11 +20,13 @@ class Ask:
     cold_queries: int | None = None
     """In the suite `cold`, so many queries; None to ask until the time is over, warmed up."""
     cache: str = "cold"
-    """With `cold_queries`: `cold`, `limited` or `hot`, as plans say it."""
+    """With `cold_queries`: `cold`, `limited`, `hot` or `fresh`, as plans say it."""
     memory_mib: int = 0
     """What the engine may hold where caches are `limited`."""
     batch: int = 1
     """Queries of one call of a library."""
+    threads: int = 1
+    """Threads that answer one call of a library."""
     matching: float = 1.0
     """Share of the rows that a filter leaves."""
     insert_rate: float = 0.0

@@ -27,6 +27,9 @@ class Usage:
     bytes_read: int
     """Bytes that storage delivered."""
 
+    def __add__(self, more: Usage) -> Usage:
+        return Usage(self.cpu_s + more.cpu_s, self.switches + more.switches, self.bytes_read + more.bytes_read)
+
     def __sub__(self, before: Usage) -> Usage:
         return Usage(self.cpu_s - before.cpu_s, self.switches - before.switches, self.bytes_read - before.bytes_read)
 

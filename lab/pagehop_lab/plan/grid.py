@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -43,6 +43,16 @@ class IndexSpec:
         """A few words, for people and files."""
         again = f"b{self.rebuild + 1}" if self.rebuild else ""
         return ".".join(filter(None, [self.dataset.name, self.engine.name, words(self.build), again]))
+
+    def looked_at(self, plan: Plan, dataset: Mapping[str, Any], machine: str, version: str | None) -> dict[str, Any]:
+        """All that decides which settings are picked."""
+        identity = self.identity(plan, dataset, machine, version)
+        ladders = [list(ladder) for ladder in self.engine.ladders]
+        return identity | {"k": plan.load.ks, "targets": plan.targets, "recall": plan.recall, "ladders": ladders}
+
+    def unpicked(self, load: Load) -> Picked:
+        """What stands for the settings of an index that was never looked at: the first of each ladder."""
+        return {k: [ladder[0] for ladder in self.engine.ladders] for k in load.ks}
 
 
 @dataclass(frozen=True)
@@ -91,29 +101,42 @@ def indexes(plan: Plan, dataset: DatasetSpec, rebuild: int) -> list[IndexSpec]:
 def asked(engine: EngineSpec, load: Load) -> list[Options]:
     """Every load of an engine beside the number of sessions; what is plain about one is not named."""
     batches = [1] if engine.served else load.batch
-    plain: Options = {"batch": 1, "cache": "cold", "memory_mib": 0, "matching": 1.0, "insert_rate": 0.0}
+    plain: Options = {
+        "k": load.k, "batch": 1, "threads": 1, "cache": "cold", "memory_mib": 0, "matching": 1.0, "insert_rate": 0.0,
+    }  # fmt: skip
     found = []
-    for batch, cache, matching, rate in product(batches, load.caches, load.matching, load.insert_rate):
+    each = product(load.ks, batches, load.call_threads, load.caches, load.matching, load.insert_rate)
+    for k, batch, threads, cache, matching, rate in each:
+        if cache == "fresh" and (batch, threads) != (batches[0], load.call_threads[0]):
+            # Queries that each begin with empty caches are asked one by one.
+            continue
         limit = load.memory_mib if cache == "limited" else 0
-        values: Options = dict(zip(plain, (batch, cache, limit, matching, rate), strict=True))
+        values: Options = dict(zip(plain, (k, batch, threads, cache, limit, matching, rate), strict=True))
+        if cache == "fresh":
+            values |= {"batch": 1, "threads": 1}
         found.append({name: value for name, value in values.items() if value != plain[name]})
     return found
 
 
-def points(index: IndexSpec, load: Load, repeat: int) -> list[PointSpec]:
-    """What is measured on an index in one repeat."""
+Picked = Mapping[int, Sequence[Options]]
+"""Of each k the settings that are measured."""
+
+
+def points(index: IndexSpec, load: Load, repeat: int, picked: Picked | None = None) -> list[PointSpec]:
+    """What is measured on an index in one repeat: everything, or what was picked."""
     return [
         PointSpec(index, search, count, repeat, more)
         for more in asked(index.engine, load)
         for count in load.sessions
-        for search in index.engine.search
+        for search in (index.engine.search if picked is None else picked[int(more.get("k", load.k))])
     ]
 
 
-def everything(plan: Plan) -> Iterator[PointSpec]:
-    """Every point of a plan."""
+def everything(plan: Plan, picked: Callable[[IndexSpec], Picked | None] | None = None) -> Iterator[PointSpec]:
+    """Every point of a plan; `picked` gives the settings of an index that are measured, if not all are."""
     for dataset in plan.datasets:
         for rebuild in range(plan.load.rebuilds):
             for index in indexes(plan, dataset, rebuild):
+                chosen = picked(index) if picked is not None else None
                 for repeat in range(plan.load.repeats):
-                    yield from points(index, plan.load, repeat)
+                    yield from points(index, plan.load, repeat, chosen)

@@ -6,14 +6,17 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pagehop_lab.analysis.aims import Aim
+
 OptionValue = str | int | float | bool
 Options = dict[str, OptionValue]
 
 RecallBy = Literal["threshold", "ties", "id"]
 
 SUITES = ("equal-recall", "concurrency", "cold", "phases")
-CACHES = ("cold", "limited", "hot")
-"""All empty; too small for the index, by a limit of the engine's memory; one query, asked over and over."""
+CACHES = ("cold", "limited", "hot", "fresh")
+"""All empty; too small for the index, by a limit of the engine's memory; one query, asked over and over; all empty
+before each query."""
 TARGETS = (1.0, 0.99, 0.98, 0.97, 0.96, 0.95)
 
 
@@ -34,6 +37,8 @@ class DatasetSpec:
     """Only the first rows."""
     queries: int | None = None
     """Only the first queries."""
+    samples: int | None = None
+    """Queries after those, which engines may learn from."""
     metric: Literal["euclidean", "angular"] | None = None
     """What is near; a file says it itself."""
 
@@ -50,6 +55,8 @@ class EngineSpec:
     """A server that runs already."""
     served: bool = False
     """Whether it is a server, which takes one query at a time."""
+    ladders: tuple[tuple[Options, ...], ...] = ()
+    """The settings of `search` by what they share: in a ladder only one option differs, least effort first."""
 
     @property
     def kind(self) -> str:
@@ -70,12 +77,14 @@ class EngineSpec:
 class Load:
     """How searches are asked and how often."""
 
-    k: int = 10
-    """Neighbors wanted."""
+    ks: tuple[int, ...] = (10,)
+    """Neighbors wanted, `k` in a plan. Of several, the first is the plain one."""
     sessions: tuple[int, ...] = (1,)
     """How many ask at once."""
     batch: tuple[int, ...] = (1,)
     """Queries of one call of a library. A query among others has no latency of its own."""
+    call_threads: tuple[int, ...] = (1,)
+    """Threads that answer one call of a library."""
     matching: tuple[float, ...] = (1.0,)
     """Shares of the rows that a filter leaves; 1 is no filter."""
     insert_rate: tuple[float, ...] = (0.0,)
@@ -100,10 +109,17 @@ class Load:
     memory_mib: int = 256
     """Memory that the engine has where caches are `limited`."""
     build_threads: int = 1
+    around_targets: bool = False
+    """Whether only the settings on both sides of each target are measured, which a look at the recalls finds."""
     one_core: bool = True
     """Whether client and engine share one core while one session asks."""
     build_timeout_s: float = 7200.0
     search_timeout_s: float = 600.0
+
+    @property
+    def k(self) -> int:
+        """The plain one."""
+        return self.ks[0]
 
 
 @dataclass(frozen=True)
@@ -121,6 +137,8 @@ class Plan:
     targets: tuple[float, ...] = TARGETS
     base: str | None = None
     """The engine that others are compared with; the first without it."""
+    aims: tuple[Aim, ...] = ()
+    """What is to be reached."""
     text: str = ""
     """The file as it was read, but for passwords: it is kept with what was measured."""
 

@@ -11,7 +11,8 @@ from typing import Any, cast, get_args
 
 from pagehop_lab import data
 from pagehop_lab.engines.catalog import CATALOG, NAMES
-from pagehop_lab.engines.engine import Description, Served
+from pagehop_lab.engines.engine import Served
+from pagehop_lab.plan.aims import read_aims
 from pagehop_lab.plan.model import (
     CACHES,
     SUITES,
@@ -32,16 +33,35 @@ __all__ = ["PlanError", "read", "read_text"]
 _DEFAULTS = Load()
 
 
-def read(path: Path) -> Plan:
-    """The plan of a file."""
+def read(path: Path, sets: Sequence[str] | None = None) -> Plan:
+    """The plan of a file; with `sets`, on those and not on its own."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise PlanError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     try:
-        return read_text(text, path.stem)
+        return read_text(on_sets(text, sets) if sets else text, path.stem)
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from None
+
+
+def on_sets(text: str, sets: Sequence[str]) -> str:
+    """The text of a plan on other sets, `NAME` or `NAME=ROWS`: all that its first set says holds for each of them."""
+    parts = re.split(r"^(?=\s*\[)", text, flags=re.MULTILINE)
+    own = [part for part in parts if part.lstrip().startswith("[[dataset]]")]
+    if not own:
+        raise PlanError("there is no [[dataset]]")
+    kept = [line for line in own[0].splitlines()[1:] if not re.match(r"\s*(name|path|rows|metric)\s*=", line)]
+    named = []
+    for given in sets:
+        name, _, rows = given.partition("=")
+        if rows and not rows.isdigit():
+            raise PlanError(f"--set {given}: NAME, or NAME=ROWS for the first rows of a set")
+        lines = ["[[dataset]]", f'name = "{name}{"-" if rows else ""}{rows}"', *kept]
+        named.append("\n".join(lines).rstrip() + "\n\n")
+    at = parts.index(own[0])
+    others = [part for part in parts[at:] if part not in own]
+    return "".join([*parts[:at], *named, *others])
 
 
 def read_text(text: str, name: str) -> Plan:
@@ -59,16 +79,21 @@ def read_text(text: str, name: str) -> Plan:
     load = _load(table.take_table("load"))
     datasets = [_dataset(one) for one in table.take_tables("dataset")]
     engines = [_engine(one) for one in table.take_tables("engine")]
+    aims = [one for each in table.take_tables("aim") for one in read_aims(each)]
     table.refuse_unknown()
     _say_missing(datasets, engines)
     _say_impossible(suite, load, engines)
     if max(targets) > 1:
         raise PlanError(f"targets: {max(targets):g} is no recall, the most is 1")
+    for aim in aims:
+        for engine in filter(None, [aim.engine, aim.over]):
+            choose("aim.engine", engine, [one.name for one in engines])
     if base is not None:
         choose("base", base, [engine.name for engine in engines])
     return Plan(
-        name, suite, tuple(datasets), tuple(engines), load, seed, recall, targets, base, without_passwords(text)
-    )
+        name, suite, tuple(datasets), tuple(engines), load, seed, recall, targets, base, tuple(aims),
+        without_passwords(text),
+    )  # fmt: skip
 
 
 def _say_missing(datasets: Sequence[DatasetSpec], engines: Sequence[EngineSpec]) -> None:
@@ -91,8 +116,12 @@ def _say_impossible(suite: str, load: Load, engines: Sequence[EngineSpec]) -> No
         raise PlanError("load.batch: a rate is of single queries; leave one of both out")
     if max(load.matching) > 1:
         raise PlanError(f"load.matching: {max(load.matching):g} is no share of the rows, the most is 1")
+    if load.call_threads != (1,):
+        unable = [one.name for one in engines if not CATALOG[one.kind].description.call_threads]
+        if unable:
+            raise PlanError(f"load.call_threads: {unable[0]} answers a call by one thread; leave one of both out")
     if suite == "cold":
-        for name in ("batch", "matching", "insert_rate"):
+        for name in ("matching", "insert_rate"):
             if getattr(load, name) != getattr(_DEFAULTS, name):
                 raise PlanError(f"load.{name}: the suite cold has none")
     elif load.caches != _DEFAULTS.caches:
@@ -101,9 +130,10 @@ def _say_impossible(suite: str, load: Load, engines: Sequence[EngineSpec]) -> No
 
 def _load(table: Table) -> Load:
     load = Load(
-        k=table.take("k", int, _DEFAULTS.k, least=1),
+        ks=table.take_list("k", int, _DEFAULTS.ks, least=1),
         sessions=table.take_list("sessions", int, _DEFAULTS.sessions, least=1),
         batch=table.take_list("batch", int, _DEFAULTS.batch, least=1),
+        call_threads=table.take_list("call_threads", int, _DEFAULTS.call_threads, least=1),
         matching=table.take_list("matching", float, _DEFAULTS.matching, least=1e-3),
         insert_rate=table.take_list("insert_rate", float, _DEFAULTS.insert_rate, least=0),
         rate=table.take_some("rate", float, least=1e-3),
@@ -117,6 +147,7 @@ def _load(table: Table) -> Load:
         caches=table.take_list("caches", str, _DEFAULTS.caches),
         memory_mib=table.take("memory_mib", int, _DEFAULTS.memory_mib, least=16),
         build_threads=table.take("build_threads", int, _DEFAULTS.build_threads, least=1),
+        around_targets=table.take("around_targets", bool, _DEFAULTS.around_targets),
         one_core=table.take("one_core", bool, _DEFAULTS.one_core),
         build_timeout_s=table.take("build_timeout_s", float, _DEFAULTS.build_timeout_s, least=1),
         search_timeout_s=table.take("search_timeout_s", float, _DEFAULTS.search_timeout_s, least=1),
@@ -137,8 +168,11 @@ def _dataset(table: Table) -> DatasetSpec:
     if metric is not None:
         choose(table.at("metric"), metric, ("euclidean", "angular"))
     spec = DatasetSpec(
-        name, path, table.take_some("rows", int, 1), table.take_some("queries", int, 1), cast(Any, metric)
-    )
+        name, path, table.take_some("rows", int, 1), table.take_some("queries", int, 1),
+        table.take_some("samples", int, 1), cast(Any, metric),
+    )  # fmt: skip
+    if spec.samples is not None and spec.queries is None:
+        raise PlanError(f"{table.at('samples')}: samples come after so many queries; say queries, too")
     table.refuse_unknown()
     return spec
 
@@ -153,35 +187,46 @@ def _engine(table: Table) -> EngineSpec:
     build_given, search_given = table.take_any("build"), table.take_any("search")
     table.refuse_unknown()
     defaults: dict[str, Sequence[OptionValue]] = {option: [value] for option, value in description.build.items()}
-    build = _grid(table.at("build"), build_given, defaults, description)
-    search = _grid(table.at("search"), search_given, description.search, description)
-    return EngineSpec(name, build, search, url, issubclass(CATALOG[kind], Served))
+    build = [
+        options for ladder in _ladders(table.at("build"), build_given, defaults, description.more_build)
+        for options in ladder
+    ]  # fmt: skip
+    ladders = _ladders(table.at("search"), search_given, description.search, description.more_search)
+    search = [options for ladder in ladders for options in ladder]
+    served = issubclass(CATALOG[kind], Served)
+    return EngineSpec(name, _once(build), _once(search), url, served, tuple(ladders))
 
 
-def _grid(
-    place: str, given: Any, defaults: Mapping[str, Sequence[OptionValue]], description: Description
-) -> tuple[Options, ...]:
-    """Every combination of a table of lists; of several tables, one after the other."""
+def _ladders(
+    place: str, given: Any, defaults: Mapping[str, Sequence[OptionValue]], more: Mapping[str, OptionValue]
+) -> list[tuple[Options, ...]]:
+    """Every combination of a table of lists; of several tables, one after the other.
+
+    A ladder has the combinations that differ in nothing but the option with the longest list.
+    """
     tables = given if isinstance(given, list) else [given if given is not None else {}]
-    found: list[Options] = []
+    found: list[tuple[Options, ...]] = []
     for number, one in enumerate(tables, start=1):
         table = Table(f"{place}[{number}]" if len(tables) > 1 else place, one)
-        values = {
-            option: listed(table.at(option), value, _kind_of(option, ladder, description))
-            if (value := table.take_any(option)) is not None
-            else tuple(ladder)
-            for option, ladder in defaults.items()
-        }
+        values: dict[str, Sequence[OptionValue]] = {}
+        for option, usual in [*defaults.items(), *((name, None) for name in more)]:
+            value = table.take_any(option)
+            if value is not None:
+                values[option] = listed(table.at(option), value, type(usual[0] if usual else more[option]))
+            elif usual is not None:
+                values[option] = usual
         table.refuse_unknown()
-        found += [
-            options
-            for combined in product(*values.values())
-            if (options := dict(zip(values, combined, strict=True))) not in found
-        ]
-    return tuple(found)
+        longest = max(values, key=lambda option: len(values[option]), default=None)
+        fixed = [[(name, value) for value in listed_] for name, listed_ in values.items() if name != longest]
+        for chosen in product(*fixed):
+            steps = [dict(chosen) | ({longest: value} if longest else {}) for value in values.get(longest or "", [0])]
+            found.append(tuple({name: step[name] for name in values} for step in steps))
+    return found
 
 
-def _kind_of(option: str, ladder: Sequence[OptionValue], description: Description) -> type[OptionValue]:
-    if not ladder:
-        raise AssertionError(f"{description.name} has no value for {option}")
-    return type(ladder[0])
+def _once(options: Sequence[Options]) -> tuple[Options, ...]:
+    kept: list[Options] = []
+    for one in options:
+        if one not in kept:
+            kept.append(one)
+    return tuple(kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +13,7 @@ from pagehop_lab.analysis.verdicts import judge, looks_like_scans
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import Description
 from pagehop_lab.plan import Plan
-from pagehop_lab.plan.grid import IndexSpec, PointSpec, everything
+from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything
 from pagehop_lab.store import Record, RunFolder, cell
 from pagehop_lab.suites.results import Build, EngineFacts, Results
 
@@ -25,7 +25,7 @@ def gather(folder: RunFolder, plan: Plan, machine: str, descriptions: Descriptio
     known = descriptions or {name: engine.description for name, engine in CATALOG.items()}
     sets = {record.identity["name"]: record for record in folder.all("datasets")}
     facts = {spec.name: dict(sets[spec.name].raw) for spec in plan.datasets if _is_there(sets.get(spec.name))}
-    specs = list(everything(plan))
+    specs = list(everything(plan, _picked(folder, plan, facts, machine)))
     records = _latest(folder.all("points"))
     builds = _latest(folder.all("builds"))
     found = {
@@ -55,8 +55,26 @@ def gather(folder: RunFolder, plan: Plan, machine: str, descriptions: Descriptio
         missing_datasets=missing, engines=engines, points=points,
         builds=[_build(indexes[key], one) for key, one in built.items() if one is not None and one.failed is None],
         ceilings=[{"engine": one.identity["engine"], **one.raw} for one in folder.all("ceilings") if not one.failed],
-        coverage=covered, damaged=folder.damaged,
+        coverage=covered, aims=plan.aims, damaged=folder.damaged,
     )  # fmt: skip
+
+
+def _picked(
+    folder: RunFolder, plan: Plan, facts: Mapping[str, Any], machine: str
+) -> Callable[[IndexSpec], Picked | None]:
+    """Which settings of an index were picked to be measured; None where all are."""
+    records = _latest(folder.all("picked"))
+
+    def picked(index: IndexSpec) -> Picked | None:
+        if not plan.load.around_targets or index.engine.served:
+            return None
+        known = facts.get(index.dataset.name)
+        record = records.get(cell(index.looked_at(plan, known, machine, None))) if known is not None else None
+        if record is None or record.failed is not None:
+            return index.unpicked(plan.load)
+        return {int(k): chosen for k, chosen in record.raw["by_k"].items()}
+
+    return picked
 
 
 def _is_there(record: Record | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from pagehop_lab.report.page import Head, head_of, page
 from pagehop_lab.store import RunFolder, StoreError
 from pagehop_lab.suites import (
     agreement,
+    aims,
     attributes,
     cold,
     concurrency,
@@ -66,7 +67,10 @@ def write(path: Path, *, quiet: bool, as_parquet: bool = False, descriptions: De
     """Writes the report of the run at `path`, tables as Parquet, too, if wanted, and prints them unless `quiet`."""
     results = _read(path, descriptions)
     of_the_run = [every_suite.coverage(results), every_suite.engines(results)]
-    report = _Report(head_of(results), files.about(results), SUITES[results.suite](results), of_the_run)
+    aimed = aims.table([results])
+    sections = [Section("What was to be reached", tables=[aimed])] if aimed is not None else []
+    sections += SUITES[results.suite](results)
+    report = _Report(head_of(results), files.about(results), sections, of_the_run)
     _write(path, report, quiet=quiet, as_parquet=as_parquet)
     return results
 
@@ -107,6 +111,12 @@ def _write(path: Path, report: _Report, *, quiet: bool, as_parquet: bool) -> Non
             print(f"\n{terminal.lines(section)}")
         for table in report.of_the_run:
             print(f"\n{terminal.text(table)}\n  {table.note}")
+
+
+def together(paths: Sequence[Path], descriptions: Descriptions | None = None) -> str | None:
+    """The aims of several runs in one table, for a terminal; None if they have none."""
+    table = aims.table([_read(path, descriptions) for path in paths if not is_of_servers(path)])
+    return None if table is None else f"{terminal.text(table)}\n  {table.note}"
 
 
 def compare(first: Path, second: Path, descriptions: Descriptions | None = None) -> dict[str, int]:

@@ -46,6 +46,7 @@ _RECIPES = {
     ),
     "usearch": _one("usearch"),
     "svs": _one("svs"),
+    "rabitq": _one("rabitq"),
     "diskann": Recipe(((_BENCH / "diskann.lock", ()),), "its wheels are for Python 3.9 to 3.11"),
     "scann": _one("scann"),
     "lancedb": _one("lancedb"),

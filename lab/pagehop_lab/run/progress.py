@@ -40,6 +40,10 @@ class Progress:
         self._counted += 1
         self.say(f"[{self._done:>{len(str(self._total))}}/{self._total}{self._left()}] {name}  {told}")
 
+    def more(self, count: int) -> None:
+        """There turned out to be more points, or fewer."""
+        self._total += count
+
     def skip(self, count: int) -> None:
         """So many points failed together, or are there already."""
         self._done += count

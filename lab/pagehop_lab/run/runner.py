@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 
 from pagehop_lab import data
+from pagehop_lab.analysis.recalls import RECALL_NAMES
 from pagehop_lab.analysis.verdicts import Verdicts, judge
 from pagehop_lab.engines.engine import Library, Served
 from pagehop_lab.plan import DatasetSpec, EngineSpec, Plan
-from pagehop_lab.plan.grid import IndexSpec, PointSpec, everything, indexes, points
+from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything, indexes, points
 from pagehop_lab.plan.model import Options
 from pagehop_lab.run import environments
 from pagehop_lab.run.child import Child, EngineFailed
+from pagehop_lab.run.pick import pick
 from pagehop_lab.run.progress import Progress
 from pagehop_lab.run.workplace import workplace
 from pagehop_lab.store import RunFolder
@@ -56,9 +58,9 @@ class Runner:
 
     def _run(self) -> None:
         sets = {spec.name: self._prepare(spec) for spec in self.plan.datasets}
-        known = [spec for spec in everything(self.plan) if sets[spec.index.dataset.name] is not None]
         for engine in self.plan.engines:
             self._versions[engine.name] = self._probe(engine)
+        known = [spec for spec in self._everything(sets) if sets[spec.index.dataset.name] is not None]
         present = sum(self._is_done(spec, sets) for spec in known)
         self.progress.begin(len(known), present)
         for rebuild in range(self.plan.load.rebuilds):
@@ -69,7 +71,7 @@ class Runner:
                 whole = indexes(self.plan, spec, rebuild)
                 for index in whole:
                     if self._versions[index.engine.name] is None:
-                        self.progress.skip(len(_all_points(self.plan, index)))
+                        self.progress.skip(len(self._all_points(index, dataset)))
                 left = [index for index in whole if self._left(index, dataset)]
                 for start in range(0, len(left), self.plan.load.in_turns):
                     self._measure_together(left[start : start + self.plan.load.in_turns], dataset)
@@ -80,10 +82,12 @@ class Runner:
         """The set, or None and a record of why it cannot be had."""
         plan, said = self.plan, self.progress.say
         try:
-            dataset = data.prepare(spec.name, spec.path, spec.rows, spec.queries, spec.metric, plan.seed, said)
-            depth = dataset.truth_ids.shape[1]
-            if plan.load.k > depth:
-                raise data.DataError(f"{spec.name}: its truth has {depth} neighbors of each query, k = {plan.load.k}")
+            dataset = data.prepare(
+                spec.name, spec.path, spec.rows, spec.queries, spec.metric, plan.seed, said, spec.samples
+            )
+            depth, most = dataset.truth_ids.shape[1], max(plan.load.ks)
+            if most > depth:
+                raise data.DataError(f"{spec.name}: its truth has {depth} neighbors of each query, k = {most}")
         except data.DataError as error:
             self.progress.say(str(error))
             self.folder.add("datasets", spec.name, {"name": spec.name}, failed=str(error))
@@ -136,12 +140,44 @@ class Runner:
         """Whether an index is to be built: something is to be measured on it, and it is not known to fail."""
         if self._versions[index.engine.name] is None:
             return False
-        wanted = sum(self._wanted(spec, dataset) for spec in _all_points(self.plan, index))
+        wanted = sum(self._wanted(spec, dataset) for spec in self._all_points(index, dataset))
         build = self.folder.get("builds", self._identity(index, dataset.facts))
         if build is not None and build.failed is not None and not self.retry:
             self.progress.skip(wanted)
             return False
-        return wanted > 0
+        return wanted > 0 or (self._is_picked_from(index) and self._looked(index, dataset) is None)
+
+    def _version(self, index: IndexSpec) -> str | None:
+        return self._versions[index.engine.name]
+
+    def _is_picked_from(self, index: IndexSpec) -> bool:
+        return self.plan.load.around_targets and not index.engine.served
+
+    def _looked(self, index: IndexSpec, dataset: data.Dataset) -> Picked | None:
+        """The settings that were picked, in this run or before."""
+        identity = index.looked_at(self.plan, dataset.facts.as_json(), self.machine, self._version(index))
+        record = self.folder.get("picked", identity)
+        if record is None or record.failed is not None:
+            return None
+        return {int(k): chosen for k, chosen in record.raw["by_k"].items()}
+
+    def _picked(self, index: IndexSpec, dataset: data.Dataset) -> Picked | None:
+        """The settings to measure; None for all."""
+        if not self._is_picked_from(index):
+            return None
+        return self._looked(index, dataset) or index.unpicked(self.plan.load)
+
+    def _everything(self, sets: Mapping[str, data.Dataset | None]) -> list[PointSpec]:
+        def picked(index: IndexSpec) -> Picked | None:
+            dataset = sets[index.dataset.name]
+            return None if dataset is None else self._picked(index, dataset)
+
+        return list(everything(self.plan, picked))
+
+    def _all_points(self, index: IndexSpec, dataset: data.Dataset) -> list[PointSpec]:
+        chosen = self._picked(index, dataset)
+        repeats = range(self.plan.load.repeats)
+        return [spec for repeat in repeats for spec in points(index, self.plan.load, repeat, chosen)]
 
     # ---- measuring ----
 
@@ -183,13 +219,37 @@ class Runner:
         except EngineFailed as error:
             self.progress.say(f"{index.name}: {error}")
             self.folder.add("builds", index.name, identity, failed=str(error))
-            self.progress.skip(sum(self._wanted(spec, dataset) for spec in _all_points(plan, index)))
+            self.progress.skip(sum(self._wanted(spec, dataset) for spec in self._all_points(index, dataset)))
             return None
-        return child
+        return child if self._look(index, child, dataset) else None
+
+    def _look(self, index: IndexSpec, child: Child, dataset: data.Dataset) -> bool:
+        """Picks the settings around each target, where a plan wants that; whether it could."""
+        if not self._is_picked_from(index) or self._looked(index, dataset) is not None:
+            return True
+        plan, facts = self.plan, dataset.facts.as_json()
+        identity = index.looked_at(plan, facts, self.machine, self._version(index))
+
+        def picked(k: int) -> list[Options]:
+            def recall_of(options: Options) -> float:
+                found = child.ask("look", plan.load.search_timeout_s, options=options, k=k)
+                return float(found[RECALL_NAMES[plan.recall]])
+
+            return pick(index.engine.ladders, plan.targets, recall_of)
+
+        try:
+            by_k = {str(k): picked(k) for k in plan.load.ks}
+        except EngineFailed as error:
+            self.folder.add("picked", index.name, identity, failed=str(error))
+            self.progress.say(f"{index.name}: {error}")
+            return False
+        self.folder.add("picked", index.name, identity, {"by_k": by_k})
+        self.progress.more(plan.load.repeats * (sum(map(len, by_k.values())) - len(index.engine.ladders) * len(by_k)))
+        return True
 
     def _measure_all(self, index: IndexSpec, child: Child, dataset: data.Dataset, repeat: int) -> None:
         """What is left of a repeat; every other repeat goes the other way round."""
-        specs = points(index, self.plan.load, repeat)
+        specs = points(index, self.plan.load, repeat, self._picked(index, dataset))
         for spec in specs if repeat % 2 == 0 else specs[::-1]:
             if not self._wanted(spec, dataset):
                 continue
@@ -226,8 +286,9 @@ class Runner:
         """Keeps a measurement, and says what is wrong with it."""
         description = self.catalog[spec.index.engine.kind].description
         cache = str(spec.asked.get("cache", "cold")) if self.plan.cold_queries else "hot"
+        cache = "cold" if cache == "fresh" else cache
         raw |= {
-            "k": self.plan.load.k,
+            "k": int(spec.asked.get("k", self.plan.load.k)),
             "sessions": spec.sessions,
             "rate": self.plan.load.rate,
             "exact_by_design": description.exact,
@@ -237,10 +298,6 @@ class Runner:
             arrays = {name: file[name] for name in file.files}
         self.folder.add("points", spec.name, self._identity(spec, dataset.facts), raw, arrays=arrays)
         return judge(raw)
-
-
-def _all_points(plan: Plan, index: IndexSpec) -> list[PointSpec]:
-    return [spec for repeat in range(plan.load.repeats) for spec in points(index, plan.load, repeat)]
 
 
 def _megabytes(size: int | None) -> str:

@@ -77,6 +77,7 @@ class Worker:
             phases.begin(None)
             return asdict(built) | {"memory_peak_bytes": None, "phases": phases.told}
         library = self._kind(own)
+        library.samples = self._dataset.samples
         self._engine = library
         # Rows come from storage before the clock starts.
         np.asarray(self._dataset.base).sum()
@@ -101,6 +102,7 @@ class Worker:
             "index_bytes": size,
             "table_bytes": None,
             "memory_bytes": memory,
+            "cache_bytes": library.cache_bytes(),
             "memory_peak_bytes": machine.memory("VmHWM"),
             "about": {},
             "phases": phases.told,
@@ -132,6 +134,14 @@ class Worker:
         from pagehop_lab.measure import in_process
 
         return {"sessions": asked.sessions, "statement": None, "qps": in_process.ceiling(asked)}
+
+    def look(self, options: dict[str, Any], k: int) -> dict[str, float]:
+        """The recalls of a setting, without a clock."""
+        assert self._dataset is not None
+        assert isinstance(self._engine, Library), "settings of servers are not picked"
+        from pagehop_lab.measure import in_process
+
+        return in_process.look(self._engine, self._dataset, options, k)
 
     def measure(self, folder: str, options: dict[str, Any], ask: dict[str, Any]) -> dict[str, Any]:
         """Measures one point; its answers are in `folder` afterwards."""

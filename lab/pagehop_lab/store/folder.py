@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-KINDS = ("points", "builds", "engines", "datasets", "ceilings")
+KINDS = ("points", "builds", "engines", "datasets", "ceilings", "picked")
 _VERSION = 1
 _UNFINISHED = ".unfinished-"
 _WORDS_MAX = 90

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pagehop_lab.analysis.aims import Aim
 from pagehop_lab.analysis.coverage import Coverage
 from pagehop_lab.analysis.points import Options, Point
 
@@ -57,6 +58,8 @@ class Results:
     builds: Sequence[Build]
     ceilings: Sequence[Mapping[str, Any]]
     coverage: Coverage
+    aims: Sequence[Aim]
+    """What was to be reached."""
     damaged: Sequence[str]
     """Files that cannot be read."""
 

@@ -1,0 +1,196 @@
+"""What a plan is to reach, and whether it did: a figure at equal recall, its ratio, how sure it is, a verdict.
+
+A figure at a recall lies between two settings that were measured, along its logarithm; where the
+least effort is already beyond the recall, its own figure stands. A ratio is taken repeat by repeat.
+Its interval is that of Student's t over the logarithms of the repeats, with 95% confidence. A limit
+within the interval is neither reached nor missed: it cannot be told.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pagehop_bench.curve import interpolate
+from pagehop_lab.analysis.points import OptionValue, Point
+from pagehop_lab.analysis.settings import Setting, indexes_of, settings_of
+
+# Recalls that differ by less are one: floating point, not measurement.
+_SAME = 1e-9
+# Student's t for 95% confidence, by degrees of freedom from 1; 1.96 is its limit.
+_T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
+_T_LIMIT = 2.1
+
+Run = tuple[int, int]
+"""Rebuild and repeat."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What an aim is about."""
+
+    unit: str
+    more_is_better: bool
+    of_point: Callable[[Point], float | None] | None = None
+    """None for a figure of a build."""
+    is_counted: bool = False
+    """Whether it is a count without a clock, which every repeat gives alike."""
+
+
+def _work(name: str) -> Callable[[Point], float | None]:
+    return lambda point: (point.raw.get("work") or {}).get(name)
+
+
+FIGURES: Mapping[str, Figure] = {
+    "qps": Figure("QPS", True, lambda point: point.qps),
+    "cpu_us": Figure("CPU us", False, lambda point: point.raw.get("engine_cpu_us_per_query")),
+    "pages": Figure("pages", False, _work("pages_missed"), is_counted=True),
+    "hops": Figure("hops", False, _work("hops"), is_counted=True),
+    "reads": Figure("reads of 4 KiB", False, lambda point: point.raw.get("storage_reads_per_query")),
+    "build_cpu_s": Figure("CPU s", False),
+    "build_s": Figure("s", False),
+    "bytes_per_row": Figure("bytes", False, is_counted=True),
+}
+
+
+@dataclass(frozen=True)
+class Aim:
+    """One figure that is to be reached, at one recall, on each of some sets."""
+
+    what: str
+    figure: str
+    """Of FIGURES."""
+    engine: str
+    over: str | None = None
+    """The engine whose figure it is divided by; None for the figure itself, unless `over_dataset` is there."""
+    datasets: tuple[str, ...] = ()
+    """All sets of the plan without it."""
+    but: tuple[str, ...] = ()
+    over_dataset: str | None = None
+    """The set of the divisor, where it is another."""
+    recall: float | None = None
+    """None for a figure of a build."""
+    floor: float | None = None
+    aim: float | None = None
+    load: tuple[tuple[str, OptionValue], ...] = ()
+    """What is asked for of a load: `k`, `threads`, `cache`, `batch`, `sessions`."""
+
+    def is_of(self, dataset: str) -> bool:
+        """Whether it is about a set."""
+        return dataset not in self.but and (not self.datasets or dataset in self.datasets)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One figure in each repeat, and where it comes from."""
+
+    figures: Mapping[Run, float]
+    told: str
+    file: str = ""
+
+    @property
+    def middle(self) -> float:
+        return statistics.median(self.figures.values())
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The middle of figures, and where it lies with 95% confidence; of one figure alone nothing is known."""
+
+    middle: float
+    low: float
+    high: float
+    count: int
+
+    @staticmethod
+    def of(figures: Sequence[float], *, is_counted: bool = False) -> Interval:
+        """The interval of positive figures, which are not none."""
+        logs = [math.log(max(figure, 1e-12)) for figure in figures]
+        middle = statistics.fmean(logs)
+        if len(logs) < 2:
+            wide = 0.0 if is_counted else math.inf
+        else:
+            t = _T[len(logs) - 2] if len(logs) - 2 < len(_T) else _T_LIMIT
+            wide = t * statistics.stdev(logs) / math.sqrt(len(logs))
+        low, high = (0.0, math.inf) if math.isinf(wide) else (math.exp(middle - wide), math.exp(middle + wide))
+        return Interval(math.exp(middle), low, high, len(logs))
+
+
+def verdict(found: Interval, aim: Aim) -> str:
+    """What can be said of a figure and its limits."""
+    more = FIGURES[aim.figure].more_is_better
+    floor, goal = _side(found, aim.floor, more), _side(found, aim.aim, more)
+    if goal == "reached":
+        return "aim reached"
+    if floor == "missed":
+        return "MISSED"
+    if floor == "reached":
+        return "floor reached" + ("" if goal != "cannot be told" else ", aim cannot be told")
+    return {"cannot be told": "floor cannot be told", "none": "no limit" if goal == "none" else f"aim {goal}"}[floor]
+
+
+def _side(found: Interval, limit: float | None, more: bool) -> str:
+    if limit is None:
+        return "none"
+    low, high = (found.low, found.high) if more else (-found.high, -found.low)
+    limit = limit if more else -limit
+    # What is exactly the limit reaches it, but for floating point.
+    edge = abs(limit) * _SAME
+    if low >= limit - edge:
+        return "reached"
+    return "missed" if high < limit - edge else "cannot be told"
+
+
+def ratios(one: Series, other: Series) -> list[float]:
+    """Repeat by repeat where both have the same repeats; of the middles otherwise."""
+    shared = [run for run in one.figures if run in other.figures]
+    if not shared:
+        return [one.middle / other.middle]
+    return [one.figures[run] / other.figures[run] for run in shared]
+
+
+def at_recall(points: Iterable[Point], recall: float, figure: Figure) -> Series | None:
+    """The best that any index of these points has at a recall, in each repeat; None if none reaches it."""
+    of_point = figure.of_point
+    assert of_point is not None
+    known = [point for point in points if point.valid and of_point(point) is not None]
+    found = [_on_index(index, recall, figure) for index in indexes_of(settings_of(known)).values()]
+    reaching = [series for series in found if series is not None]
+    best = max if figure.more_is_better else min
+    return best(reaching, key=lambda series: series.middle, default=None)
+
+
+def _on_index(settings: Sequence[Setting], recall: float, figure: Figure) -> Series | None:
+    of_point = figure.of_point
+    assert of_point is not None
+    sign = 1.0 if figure.more_is_better else -1.0
+    best: list[tuple[float, Setting]] = []
+    for setting in sorted(settings, key=lambda one: (-one.recall.median, -sign * _middle(one, of_point))):
+        worth = sign * _middle(setting, of_point)
+        if not best or worth > best[-1][0]:
+            best.append((worth, setting))
+    above = [setting for _, setting in best if setting.recall.median >= recall - _SAME]
+    below = [setting for _, setting in best if setting.recall.median < recall - _SAME]
+    if not above:
+        return None
+    high, low = above[-1], below[0] if below else above[-1]
+    figures = {run: _between(recall, low, high, run, of_point) for run in _runs(low) if run in _runs(high)}
+    if not figures:
+        return None
+    labels = [high.label] if low is high else [low.label, high.label]
+    return Series(figures, " to ".join(labels), high.middle.file)
+
+
+def _between(recall: float, low: Setting, high: Setting, run: Run, of: Callable[[Point], float | None]) -> float:
+    one, other = ((max(one.recall.median, 0.0), max(of(_runs(one)[run]) or 0.0, 1e-12)) for one in (low, high))
+    return other[1] if low is high or other[0] <= recall + _SAME else interpolate(recall, one, other)
+
+
+def _middle(setting: Setting, of: Callable[[Point], float | None]) -> float:
+    return statistics.median(of(point) or 0.0 for point in setting.points)
+
+
+def _runs(setting: Setting) -> dict[Run, Point]:
+    return {(point.rebuild, point.repeat): point for point in setting.points}

@@ -1,0 +1,97 @@
+"""What a run was to reach, with verdicts; runs of several plans together are one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pagehop_lab.analysis.aims import FIGURES, Aim, Interval, Series, at_recall, ratios, verdict
+from pagehop_lab.analysis.points import Point
+from pagehop_lab.suites.results import Results
+from pagehop_lab.suites.table import Cell, Table
+
+_COLUMNS = ("what", "set", "recall", "figure", "95% interval", "floor", "aim", "verdict", "from")
+_NOTE = """Ratios are taken repeat by repeat, between settings of equal recall; the interval is Student's t over the \
+logarithms of the repeats. A limit within the interval is neither reached nor missed: it cannot be told."""
+
+
+def table(runs: Sequence[Results]) -> Table | None:
+    """The aims of all runs, in the order of their plans; None if there are none."""
+    rows = [
+        _row(results, aim, dataset)
+        for results in runs
+        for aim in results.aims
+        for dataset in results.datasets
+        if aim.is_of(dataset)
+    ]
+    return Table("aims", "What was to be reached", _COLUMNS, rows, _NOTE) if rows else None
+
+
+def _row(results: Results, aim: Aim, dataset: str) -> list[Cell]:
+    figure = FIGURES[aim.figure]
+    one, other = _series(results, aim, aim.engine, dataset), None
+    head = [Cell(aim.what, aim.what), Cell(dataset, dataset), Cell.of(aim.recall, "g")]
+    limits = [Cell.of(aim.floor, ",g"), Cell.of(aim.aim, ",g")]
+    is_ratio = aim.over is not None or aim.over_dataset is not None
+    missing = [aim.engine] if one is None else []
+    if is_ratio:
+        other = _series(results, aim, aim.over or aim.engine, aim.over_dataset or dataset)
+        missing += [aim.over or aim.engine] if other is None else []
+    if missing or one is None:
+        told = f"{' and '.join(dict.fromkeys(missing))}: recall not reached or not measured"
+        return [*head, Cell("-"), Cell("-"), *limits, Cell("not there", told, "", "", True), Cell(told, told)]
+    figures = ratios(one, other) if other is not None else list(one.figures.values())
+    found = Interval.of(figures, is_counted=figure.is_counted)
+    said = verdict(found, aim)
+    form = ",.2f" if is_ratio or found.middle < 100 else ",.0f"
+    interval = f"{found.low:{form}}-{found.high:{form}}" if found.count > 1 or figure.is_counted else "one repeat"
+    told = _told(one, figure.unit) + (f" against {_told(other, figure.unit)}" if other is not None else "")
+    return [
+        *head,
+        Cell.of(found.middle, form, file=one.file),
+        Cell(interval),
+        *limits,
+        Cell(said, said, "", "", said == "MISSED"),
+        Cell(told, told),
+    ]
+
+
+def _told(series: Series, unit: str) -> str:
+    middle = series.middle
+    return f"{middle:,.{0 if middle >= 100 else 1}f} {unit}" + (f" ({series.told})" if series.told else "")
+
+
+def _series(results: Results, aim: Aim, engine: str, dataset: str) -> Series | None:
+    figure = FIGURES[aim.figure]
+    if figure.of_point is None or aim.recall is None:
+        return _of_builds(results, aim.figure, engine, dataset)
+    points = [point for point in results.of(dataset) if point.engine == engine and _is_asked(results, aim, point)]
+    return at_recall(points, aim.recall, figure)
+
+
+def _of_builds(results: Results, name: str, engine: str, dataset: str) -> Series | None:
+    """A figure of each rebuild; of an engine that is built in several ways, of the least one."""
+    by_options: dict[object, dict[tuple[int, int], float]] = {}
+    for build in results.builds:
+        raw = build.raw
+        if name == "bytes_per_row" and raw.get("index_bytes"):
+            value = (raw["index_bytes"] + (raw.get("table_bytes") or 0)) / results.datasets[dataset]["rows"]
+        else:
+            value = raw.get(name)
+        if (build.engine, build.dataset) == (engine, dataset) and value is not None:
+            by_options.setdefault(build.options, {})[build.rebuild, 0] = float(value)
+    series = [Series(figures, "") for figures in by_options.values()]
+    return min(series, key=lambda one: one.middle, default=None)
+
+
+def _is_asked(results: Results, aim: Aim, point: Point) -> bool:
+    """Whether a point has the load of an aim; what an aim does not say is as the plan says it first."""
+    load, wanted, asked = results.load, dict(aim.load), dict(point.asked)
+    usual = {
+        "k": load["ks"][0], "threads": load["call_threads"][0], "cache": load["caches"][0], "batch": load["batch"][0],
+    }  # fmt: skip
+    plain = {"k": load["ks"][0], "threads": 1, "cache": "cold", "batch": 1}
+    if wanted.get("cache") == "fresh":
+        usual |= {"threads": 1, "batch": 1}
+    if point.sessions != wanted.get("sessions", load["sessions"][0]):
+        return False
+    return all(asked.get(name, plain[name]) == wanted.get(name, first) for name, first in usual.items())

@@ -1,0 +1,207 @@
+"""Aims: figures at equal recall, ratios with intervals, verdicts, and the settings that are worth a clock."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import runs
+from pagehop_lab import report
+from pagehop_lab.analysis.aims import FIGURES, Aim, Interval, Series, at_recall, ratios, verdict
+from pagehop_lab.analysis.points import Point
+from pagehop_lab.plan import PlanError, read_text
+from pagehop_lab.plan.model import Options
+from pagehop_lab.plan.read import on_sets
+from pagehop_lab.run.pick import pick
+
+
+def point(ef: int, recall: float, qps: float, repeat: int = 0, **more: Any) -> Point:
+    return Point("set", "a", (), (("ef", ef),), recall, qps, repeat=repeat, **more)
+
+
+def qps_aim(floor: float | None, aim: float | None) -> Aim:
+    return Aim("qps", "qps", "a", floor=floor, aim=aim, recall=0.9)
+
+
+def test_a_figure_at_a_recall_lies_between_the_settings_that_nothing_beats() -> None:
+    curve = [point(10, 0.9, 1000), point(20, 0.96, 500), point(40, 0.99, 250)]
+    beaten = [point(15, 0.951, 100), point(16, 0.949, 90)]
+    found = at_recall([*curve, *beaten], 0.95, FIGURES["qps"])
+    assert found is not None
+    assert 500 < found.middle < 1000, "settings that are slower at the same recall are not between"
+    least = at_recall(curve, 0.5, FIGURES["qps"])
+    assert least is not None
+    assert least.middle == 1000, "the least effort is beyond the recall: its own figure"
+    assert at_recall(curve, 0.995, FIGURES["qps"]) is None
+
+
+def test_less_is_better_where_something_is_spent() -> None:
+    def hops(ef: int, recall: float, count: float) -> Point:
+        return point(ef, recall, 1, raw={"work": {"hops": count}})
+
+    found = at_recall([hops(10, 0.9, 10), hops(20, 0.96, 20), hops(11, 0.96, 40)], 0.96, FIGURES["hops"])
+    assert found is not None
+    assert found.middle == 20
+
+
+def test_ratios_are_of_the_same_repeat() -> None:
+    one, other = Series({(0, 0): 100, (0, 1): 200}, ""), Series({(0, 0): 50, (0, 1): 100}, "")
+    assert ratios(one, other) == [2, 2], "what changed for both is no spread"
+    assert ratios(one, Series({(1, 0): 50}, "")) == [3]
+
+
+def test_a_limit_within_the_interval_cannot_be_told() -> None:
+    sure, unsure = Interval.of([2.0, 2.01, 1.99, 2.0]), Interval.of([1.0, 3.0, 2.0])
+    assert verdict(sure, qps_aim(1.5, 1.9)) == "aim reached"
+    assert verdict(sure, qps_aim(1.5, 3)) == "floor reached"
+    assert verdict(sure, qps_aim(1.5, 2)) == "floor reached, aim cannot be told"
+    assert verdict(sure, qps_aim(2.5, 3)) == "MISSED"
+    assert verdict(unsure, qps_aim(1.5, 2.5)) == "floor cannot be told"
+    assert verdict(Interval.of([5.0]), qps_aim(1.5, 2.5)) == "floor cannot be told", "one repeat tells nothing"
+    pages = Aim("pages", "pages", "a", floor=26, aim=18, recall=0.95)
+    assert verdict(Interval.of([18.0], is_counted=True), pages) == "aim reached", "a count is the same each time"
+    assert verdict(Interval.of([30.0, 30.0]), pages) == "MISSED"
+
+
+def test_identical_engines_are_called_different_in_a_twentieth_of_the_pairs() -> None:
+    stream, wrong = random.Random(1), 0
+    for _ in range(2000):
+        found = Interval.of([math.exp(stream.gauss(0, 0.1)) for _ in range(5)])
+        wrong += not found.low <= 1 <= found.high
+    assert 60 <= wrong <= 140
+
+
+def test_the_steps_on_both_sides_of_each_target_are_picked() -> None:
+    ladder: list[Options] = [{"ef": ef} for ef in range(1, 101)]
+    looked: list[object] = []
+
+    def recall_of(options: Any) -> float:
+        looked.append(options["ef"])
+        return float(options["ef"]) / 100
+
+    assert [one["ef"] for one in pick([ladder], [0.305, 0.9], recall_of)] == [30, 31, 89, 90]
+    assert len(looked) == len(set(looked)) < 25, "no step is looked at twice, and few are"
+    assert [one["ef"] for one in pick([ladder[:50]], [0.305, 0.9], recall_of)] == [30, 31, 50], "the last, beyond"
+
+
+PLAN = """
+name = "mine"
+
+[load]
+repeats = 2
+
+# What it is measured on.
+[[dataset]]
+name = "fashion-mnist"
+rows = 1000
+queries = 500
+
+[[dataset]]
+name = "sift-128"
+
+[[engine]]
+name = "pagehop"
+
+[[aim]]
+what = "hops"
+figure = "hops"
+recall = [0.9, 0.95]
+floor = [10, 20]
+"""
+
+
+def test_a_plan_is_measured_on_other_sets() -> None:
+    plan = read_text(on_sets(PLAN, ["texts-384", "tokens-384=100000"]), "x")
+    assert [(one.name, one.rows, one.queries) for one in plan.datasets] == [
+        ("texts-384", None, 500), ("tokens-384-100000", None, 500),
+    ]  # fmt: skip
+    assert [(aim.recall, aim.floor, aim.aim) for aim in plan.aims] == [(0.9, 10, None), (0.95, 20, None)]
+    assert [one.name for one in plan.engines] == ["pagehop"]
+    with pytest.raises(PlanError, match="--set sift-128=many"):
+        on_sets(PLAN, ["sift-128=many"])
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ('figure = "hops"', 'figure = "hopps"', "there is no such choice; did you mean hops"),
+        ("floor = [10, 20]", "floor = [10]", "one number, or a number for each recall"),
+        ('figure = "hops"', 'figure = "build_s"', "build_s is of a build, which has none"),
+        ('figure = "hops"', 'over = "faiss-hnsw"', "there is no such choice; there are pagehop"),
+    ],
+)
+def test_mistakes_in_aims_are_named(right: str, wrong: str, said: str) -> None:
+    assert right in PLAN
+    with pytest.raises(PlanError, match=said):
+        read_text(PLAN.replace(right, wrong), "x")
+
+
+AROUND = """
+targets = [0.5]
+recall = "ties"
+[load]
+around_targets = true
+k = [5, 1]
+repeats = 2
+seconds = 0.02
+warmup_s = 0.02
+[[dataset]]
+name = "generated-16"
+rows = 2000
+queries = 40
+[[engine]]
+name = "honest"
+search = { ef = [10, 20, 30, 40, 50, 60, 70, 80] }
+[[aim]]
+what = "QPS of itself"
+engine = "honest"
+over = "honest"
+recall = 0.5
+floor = 1
+aim = 2
+"""
+
+
+def test_only_what_is_around_a_target_is_measured_and_a_second_run_goes_on(tmp_path: Path) -> None:
+    with runs.fake_engines(tmp_path / "data"):
+        results, _ = runs.run(AROUND, tmp_path / "run")
+        again, said = runs.run(AROUND, tmp_path / "run")
+        told = report.together([tmp_path / "run", tmp_path / "run"])
+    assert results.sound
+    assert {dict(point.search)["ef"] for point in results.points} == {40, 50}
+    assert {dict(point.asked).get("k", 5) for point in results.points} == {1, 5}
+    assert len(results.points) == 2 * 2 * 2 == len(again.points)
+    assert "8 points, 8 of them measured before" in said
+    assert told is not None
+    assert told.count("floor reached") == 2, "a ratio of 1 to itself, in each of two runs"
+
+
+COLD = """
+suite = "cold"
+[load]
+cold_queries = 30
+repeats = 1
+batch = 10
+caches = ["fresh", "cold"]
+one_core = false
+[[dataset]]
+name = "generated-16"
+rows = 2000
+queries = 40
+[[engine]]
+name = "cold"
+search = { ef = [50] }
+"""
+
+
+def test_fresh_queries_each_begin_with_empty_caches(tmp_path: Path) -> None:
+    with runs.fake_engines(tmp_path / "data"):
+        results, _ = runs.run(COLD, tmp_path / "run")
+    by_cache = {dict(point.asked).get("cache", "cold"): point for point in results.points}
+    assert by_cache["fresh"].raw["count"] == by_cache["cold"].raw["count"] == 30
+    assert dict(by_cache["fresh"].asked).get("batch", 1) == 1, "one by one"
+    assert by_cache["fresh"].raw["work"] is None, "this engine does not count"
