@@ -1,7 +1,7 @@
 """Where servers are kept, and the rule that a half-done one is done again.
 
 Every server has a folder in `.postgres`. A stamp is written into it when everything else is there; a
-folder without the stamp of the recipe that is wanted is emptied and made anew.
+folder without the stamp of the recipe that is wanted is emptied and made again.
 """
 
 from __future__ import annotations

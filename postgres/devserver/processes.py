@@ -1,4 +1,4 @@
-"""Running programs: as whom, with what environment, and what is said when they fail.
+"""Running programs: as which user, with what environment, and what is said when they fail.
 
 A server refuses to run as root. As root, servers and the tools that write their files run as one of the
 users below; otherwise everything runs as the user who called.
@@ -22,13 +22,13 @@ _LINES_SHOWN = 30
 
 @dataclass(frozen=True)
 class Owner:
-    """Whom the files and processes of a server belong to."""
+    """The user that owns the files and processes of a server."""
 
     name: str
     uid: int
     gid: int
     is_other: bool
-    """Whether this is not the user who called, so that programs must be started as somebody else."""
+    """Whether this is not the user who called, so that programs must be started as another user."""
 
     @property
     def user(self) -> int | None:
@@ -119,7 +119,7 @@ def serve(command: Sequence[str | Path], folder: Path, log: Path) -> subprocess.
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=subprocess.STDOUT,
-            # Ctrl-C is for us: the server is told by whoever started it.
+            # Ctrl-C is for us: the code that started the server tells it.
             start_new_session=True,
             user=owner.user,
             group=owner.group,
@@ -130,7 +130,7 @@ def serve(command: Sequence[str | Path], folder: Path, log: Path) -> subprocess.
 def _unreachable(program: Path, owner: Owner | None) -> DevServerError:
     who = owner.name if owner else pwd.getpwuid(os.geteuid()).pw_name
     return DevServerError(
-        f"user {who}, as whom Postgres runs here, cannot run {program}: every folder on the way must be open to it "
+        f"user {who}, as which Postgres runs here, cannot run {program}: every folder on the way must be open to it "
         "(chmod o+rx), or work as another user than root"
     )
 
@@ -151,7 +151,7 @@ def children(parent: int) -> list[int]:
 
 
 def ended(process: int) -> bool:
-    """Whether a process is gone, or a zombie: nothing but an entry that nobody collects."""
+    """Whether a process is gone, or a zombie: nothing but an entry that its parent has not collected."""
     state = _stat(Path(f"/proc/{process}/stat"))
     return state is None or state[0] == "Z"
 

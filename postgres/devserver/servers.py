@@ -62,7 +62,7 @@ def install(version: str = DEFAULT) -> Server:
     if version not in _COMPILED:
         raise DevServerError(f"there is no server '{version}': {', '.join(VERSIONS)}")
     recipe = _COMPILED[version]
-    # The prefix is in the binaries: in a repository that was moved they are made anew.
+    # The prefix is in the binaries: in a repository that was moved they are made again.
     folder = SERVERS / version
     made_once(folder, f"{recipe} in {folder}", lambda prefix: _compile(recipe, prefix))
     return _checked(version, folder / "bin/pg_config")

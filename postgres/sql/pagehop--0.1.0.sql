@@ -90,7 +90,7 @@ CREATE FUNCTION pagehop_check(
 
 COMMENT ON FUNCTION pagehop_check(regclass) IS 'verify a pagehop index';
 
--- What the last scan of this session cost, searches of joins added up: for whoever tunes a query. NULL before there was one.
+-- What the last scan of this session cost, searches of joins added up. NULL before the first scan.
 
 CREATE FUNCTION pagehop_last_scan(
         OUT index regclass, OUT searches int8, OUT rows int8,
@@ -141,8 +141,8 @@ COMMENT ON FUNCTION pagehop_calibration(regclass) IS 'what pagehop_calibrate, or
 
 -- Measures the recall of searches with this session's settings: rows of the index as queries, or real ones, against a look at every
 -- row. A pagehop.recall that is missed by more than the interval, and a calibration that much has changed since, are warnings. far
--- is the share of queries that are farther from the rows than 99 of 100 were when the index was calibrated. For whom may maintain the
--- table, pagehop_info shows what was found last.
+-- is the share of queries that are farther from the rows than 99 of 100 were when the index was calibrated. pagehop_info shows
+-- what a user who may maintain the table found last.
 
 CREATE FUNCTION pagehop_recall(
         index regclass, k int4 DEFAULT 10, samples int4 DEFAULT 400,

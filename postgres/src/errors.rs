@@ -21,13 +21,13 @@ pub(crate) unsafe fn raise(index: pg_sys::Relation, error: Error) -> ! {
         Error::Corrupt { page, what } => (
             PgSqlErrorCode::ERRCODE_INDEX_CORRUPTED,
             format!("index \"{name}\" is corrupt at block {}: {what}", page.0),
-            Some(format!("REINDEX INDEX {name}; makes it anew from the table.")),
+            Some(format!("REINDEX INDEX {name}; builds it again from the table.")),
         ),
         Error::Format { what } => (
             PgSqlErrorCode::ERRCODE_INDEX_CORRUPTED,
             format!("index \"{name}\" cannot be read: {what}"),
             Some(format!(
-                "A newer extension may have made it: install that one. REINDEX INDEX {name}; makes it anew from the table."
+                "A newer extension may have made it: install that one. REINDEX INDEX {name}; builds it again from the table."
             )),
         ),
         Error::Dimension { expected, got } => (

@@ -253,7 +253,7 @@ def test_a_damaged_block_is_named_and_the_server_stays_up(new_cluster: Callable[
         with pytest.raises(psycopg.errors.IndexCorrupted, match=said) as raised:
             everything(connection)
         assert str(raised.value.diag.message_hint).endswith(
-            "REINDEX INDEX items_embedding; makes it anew from the table."
+            "REINDEX INDEX items_embedding; builds it again from the table."
         )
         run(connection, "DELETE FROM items WHERE id < 10")
         for change in [f"INSERT INTO items (id, embedding) VALUES (-1, '{QUERIES[0]}')", "VACUUM items"]:

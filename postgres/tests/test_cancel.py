@@ -100,7 +100,7 @@ def test_a_session_that_is_terminated_while_it_builds(connect: Connect, phase: s
 
 
 def test_canceled_insertions_leave_an_index(connect: Connect) -> None:
-    """Among them those that train the model anew: the first, and each time the rows have grown eightfold."""
+    """Among them those that train the model again: the first, and each time the rows have grown eightfold."""
     connection = connect()
     create(connection)
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
@@ -113,7 +113,7 @@ def test_canceled_insertions_leave_an_index(connect: Connect) -> None:
     for at, after in enumerate([*TIMEOUTS_MS, 600, 900]):
         stopped += canceled(connection, add.format(at), after)
         report = ask(connection, "pagehop_check")
-        # The one node whose row was being added may not be linked yet: nobody will miss it.
+        # The one node whose row was being added may not be linked yet; no query needs it.
         assert report["nodes"] - report["anchored"] <= at + 1
     assert stopped > 5
     assert len(everything(connection)) == number(connection, "SELECT count(*) FROM items")

@@ -128,7 +128,7 @@ class Crowd:
         self.failures = list[BaseException]()
 
     @contextlib.contextmanager
-    def meanwhile(self, steps: list[Step]) -> Iterator[None]:
+    def beside(self, steps: list[Step]) -> Iterator[None]:
         """Takes each step over and over until the end of the block."""
         threads = [threading.Thread(target=self._take, args=(step, None)) for step in steps]
         for thread in threads:
@@ -199,7 +199,7 @@ def assert_sound(cluster: Cluster, writers: list[Writer]) -> None:
 @pytest.fixture
 def busy_cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
     """A cluster with an empty table, indexed twice."""
-    # Nobody calibrates an index here again that changes all the time, and the default relies on that.
+    # No test here calibrates an index that changes all the time again, and the default recall relies on that.
     cluster = new_cluster(**{"autovacuum": False, "pagehop.slack": 0.2})
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         create(connection)
@@ -210,7 +210,7 @@ def busy_cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
 def test_sessions_read_write_and_vacuum_at_once(busy_cluster: Cluster) -> None:
     writers, readers, browser = [Writer(1), Writer(2)], [Reader(1), Reader(2)], Browser(3)
     crowd = Crowd(busy_cluster)
-    with crowd.meanwhile([reader.step for reader in readers] + [browser.step, vacuum]):
+    with crowd.beside([reader.step for reader in readers] + [browser.step, vacuum]):
         for thread in crowd.take([writer.step for writer in writers], 1200):
             thread.join()
     for reader in [*readers, browser]:
@@ -223,7 +223,7 @@ def test_a_killed_backend_takes_nothing_committed_with_it(busy_cluster: Cluster)
     crowd = Crowd(busy_cluster, may_crash=True)
     with psycopg.connect(busy_cluster.dsn(), autocommit=True) as connection:
         fill(connection, vectors(300, seed=1), first=-300)
-    with crowd.meanwhile([reader.step, vacuum]):
+    with crowd.beside([reader.step, vacuum]):
         threads = crowd.take([writer.step for writer in writers], 600)
         kill_one_that_inserts(busy_cluster)
         for thread in threads:
@@ -266,7 +266,7 @@ def test_writers_wait_for_each_other_and_nobody_forever(busy_cluster: Cluster) -
         return step
 
     crowd = Crowd(busy_cluster)
-    with crowd.meanwhile([vacuum]):
+    with crowd.beside([vacuum]):
         for thread in crowd.take([batch(1), batch(2), batch(3)], 25):
             thread.join()
     with psycopg.connect(busy_cluster.dsn(), autocommit=True) as connection:

@@ -59,7 +59,7 @@ def test_a_vacuum_sleeps_as_its_cost_says(connect: Connect, parallel: int) -> No
         f" WHERE phase = 'vacuuming indexes' AND a.pid = {connection.info.backend_pid} AND wait_event = 'VacuumDelay'"
     )
     wait(lambda: number(watcher, sleeps) > 0)
-    # Nobody who adds a row waits for one who sleeps.
+    # An insertion does not wait for a vacuum that sleeps.
     run(watcher, "SET statement_timeout = '10s'")
     fill(watcher, vectors(5, seed=3), first=2000)
     run(watcher, f"SELECT pg_cancel_backend({connection.info.backend_pid})")
@@ -167,7 +167,7 @@ def test_an_index_moves_to_another_tablespace(connect: Connect, database: str) -
 
 
 def test_an_index_is_built_beside_writers(connect: Connect) -> None:
-    """CREATE INDEX CONCURRENTLY: the rows that came meanwhile are added by aminsert, and looked for by ambulkdelete."""
+    """CREATE INDEX CONCURRENTLY: aminsert adds the rows that came during the build, and ambulkdelete looks for them."""
     connection, writer = connect(), connect()
     run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}), note text)")
     fill(connection, vectors(1500, seed=1))

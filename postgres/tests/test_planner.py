@@ -27,7 +27,7 @@ def filled(connection: psycopg.Connection, rows: int) -> psycopg.Connection:
 
 @pytest.fixture(scope="module")
 def connection(cluster: Cluster) -> Iterator[psycopg.Connection]:
-    """Connects to a database with a table of 3,000 rows that was analyzed. Nobody changes it."""
+    """Connects to a database with a table of 3,000 rows that was analyzed and does not change."""
     cluster.psql("CREATE DATABASE planner")
     with psycopg.connect(cluster.dsn("planner"), autocommit=True) as connection:
         yield filled(connection, 3000)

@@ -96,7 +96,7 @@ def test_an_index_that_grows_is_calibrated_as_it_does(connect: Connect) -> None:
     assert recall(connection) > 0.9
     fill(connection, vectors(3200, seed=3), first=1000)
     nodes = "SELECT calibrated_nodes FROM pagehop_info('items_embedding')"
-    assert number(connection, nodes) == 4096, "where the model was trained anew"
+    assert number(connection, nodes) == 4096, "where the model was trained again"
     assert recall(connection) > 0.9
 
 
@@ -341,7 +341,7 @@ def test_as_many_as_the_limit_says_are_searched_for_together(connect: Connect) -
         "RETURN QUERY SELECT id FROM items ORDER BY embedding <-> asked LIMIT 100; END $$",
     )
     assert hops_of(connection, "SELECT count(*) FROM found('{query}')") == hundred
-    # Nobody knows how many rows these take of the scan: it begins with ten.
+    # How many rows these take of the scan is not known: it begins with ten.
     run(connection, "SET enable_hashjoin = off; SET enable_mergejoin = off")
     joined = "SELECT items.id FROM items, generate_series(1, 2) ORDER BY embedding <-> '{query}' LIMIT 20"
     assert hops_of(connection, joined) < hundred

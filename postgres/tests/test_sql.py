@@ -269,7 +269,7 @@ def test_further_keys_are_sorted_within_equal_distances(connection: psycopg.Conn
 
 
 def test_cursors_go_forward_side_by_side(connection: psycopg.Connection) -> None:
-    # With settings that somebody chose all scans begin with ten rows, whatever their LIMIT.
+    # If a setting was chosen, all scans begin with ten rows, whatever their LIMIT.
     run(connection, THOROUGHLY)
     with only_by_index(connection):
         for name, query in [("one", QUERIES[0]), ("two", QUERIES[1])]:
