@@ -10,6 +10,7 @@ from devserver import DevServerError
 from labservers.running import shown
 
 _SECONDS_MAX = 10
+_LIMIT = "serverSelectionTimeoutMS"
 
 
 class Database:
@@ -98,7 +99,9 @@ def connected(url: str) -> Any:
     """A client of pymongo; leaving its context closes it."""
     import pymongo
 
-    return pymongo.MongoClient(url, serverSelectionTimeoutMS=1000 * _SECONDS_MAX)
+    # What is given here would win over the URL.
+    limits: dict[str, Any] = {} if _LIMIT.lower() in url.lower() else {_LIMIT: 1000 * _SECONDS_MAX}
+    return pymongo.MongoClient(url, **limits)
 
 
 def lent(client: Any) -> Any:

@@ -164,7 +164,7 @@ def test_any_index_of_any_server_is_measured_as_a_plan_writes_it(tmp_path: Path)
 def test_caches_are_cold_scarce_and_hot(tmp_path: Path) -> None:
     """Empties the kernel's caches and limits memory, which takes root; without it every point says so."""
     load = 'cold_queries = 30\ncaches = ["cold", "limited", "hot"]\nmemory_mib = 64\n'
-    text = PLAN.format(rows=20000, load=load, more="").replace("generated-16", "generated-384")
+    text = PLAN.format(rows=8000, load=load, more="").replace("generated-16", "generated-384")
     results = run('suite = "cold"\n' + text.replace("[10, 40]", "40"), tmp_path / "run")[0]
     if not results.points:
         assert all("be root" in reason for reason in results.coverage.failed.values())

@@ -32,6 +32,7 @@ PLAN = """
 suite = "vector-inserts"
 [load]
 rows = 1000
+seconds = 0.5
 dataset = "generated-16"
 [[server]]
 product = "mariadb"
