@@ -6,6 +6,7 @@ import argparse
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -114,9 +115,10 @@ def _run(args: argparse.Namespace) -> int:
     if args.check:
         plan = read(args.plan, args.set)
         load = plan.load
-        points = len(list(grid.everything(plan)))
+        points = len(list(grid.everything(plan, partial(grid.most_picked, plan))))
         least = points * (load.seconds + load.warmup_s) / 60
-        print(f"{args.plan}: {points:,} points, at least {least:,.0f} minutes of searches; builds come on top")
+        about, bound = ("at most ", "about") if load.around_targets else ("", "at least")
+        print(f"{args.plan}: {about}{points:,} points, {bound} {least:,.0f} minutes of searches; builds come on top")
         return 0
     return _measure(args.plan, args.into, args.set, retry=args.retry, strict=False)
 

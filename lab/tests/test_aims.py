@@ -12,6 +12,7 @@ import pytest
 import runs
 from pagehop_lab import report
 from pagehop_lab.analysis.aims import FIGURES, Aim, Interval, Series, at_recall, ratios, verdict
+from pagehop_lab.analysis.calibration import asked_of
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.plan import PlanError, read_text
 from pagehop_lab.plan.model import Options
@@ -205,3 +206,43 @@ def test_fresh_queries_each_begin_with_empty_caches(tmp_path: Path) -> None:
     assert by_cache["fresh"].raw["count"] == by_cache["cold"].raw["count"] == 30
     assert dict(by_cache["fresh"].asked).get("batch", 1) == 1, "one by one"
     assert by_cache["fresh"].raw["work"] is None, "this engine does not count"
+
+
+def asked(options: dict[str, Any], recall: float, hops: float) -> Point:
+    raw = {"work": {"hops": hops}, "recall_interval": {"with_ties": [recall - 0.001, recall + 0.001]}}
+    return Point("set", "a", (), tuple(options.items()), recall, 1000, raw=raw)
+
+
+def test_a_recall_that_was_asked_for_is_compared_with_the_cheapest_setting_that_finds_it() -> None:
+    grid = [asked({"list": at}, recall, at) for at, recall in [(10, 0.9), (20, 0.95), (25, 0.951), (40, 0.99)]]
+    points = [*grid, asked({"recall": 0.95}, 0.9555, 23), asked({"recall": 0.99}, 0.98, 30)]
+    near, far = asked_of(points, "with_ties")
+    assert (near.recall, near.found, near.accuracy) == (0.95, 0.9555, "floor reached")
+    assert near.cheapest == (20, "list=20")
+    assert near.dearer == pytest.approx(1.15)
+    assert near.at_found == (40, "list=40"), "what was found takes the next setting of the grid"
+    assert far.accuracy == "MISSED"
+    assert far.cheapest == (40, "list=40")
+    assert asked_of([asked({"recall": 0.95}, 0.9, 5)], "with_ties")[0].dearer is None
+
+
+def test_what_is_found_may_lie_beyond_the_window_by_chance() -> None:
+    (one,) = asked_of([asked({"recall": 0.95}, 0.9445, 5)], "with_ties")
+    assert one.accuracy == "floor cannot be told"
+
+
+def test_plans_refuse_threads_and_commits_of_engines_that_have_none() -> None:
+    threads = PLAN.replace("repeats = 2", "call_threads = [1, 2]").replace('name = "pagehop"', 'name = "usearch"')
+    with pytest.raises(PlanError, match="usearch answers a call by one thread"):
+        read_text(threads.partition("[[aim]]")[0], "x")
+    commit = PLAN.replace('name = "pagehop"', 'name = "pagehop"\ncommit = "1234567"')
+    assert read_text(commit, "x").engines[0].commit == "1234567"
+    with pytest.raises(PlanError, match="faiss-hnsw is not compiled from this repository"):
+        read_text(commit.replace('name = "pagehop"', 'name = "faiss-hnsw"').partition("[[aim]]")[0], "x")
+
+
+def test_a_range_is_a_ladder_in_steps_of_an_eighth() -> None:
+    text = PLAN.replace('name = "pagehop"', 'name = "pagehop"\nsearch = { search_list = "10..14", slack = [0.0, 0.1] }')
+    (engine,) = read_text(text, "x").engines
+    assert [[one["search_list"] for one in ladder] for ladder in engine.ladders] == [[10, 11, 12, 13, 14]] * 2
+    assert [one[0]["slack"] for one in engine.ladders] == [0.0, 0.1]

@@ -131,7 +131,21 @@ def test_a_package_is_read_once_and_a_newer_version_changes_nothing(
     packages.clear()
     monkeypatch.setattr(sources, "version", lambda _: "3.0")
     assert collect(tmp_path) == before
-    assert {path.name for path in tmp_path.iterdir()} == {"one-doc_1%3a2.0.jsonl", "two-doc_1%3a2.0.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"{name}-doc_1%3a2.0.rules-{prose.RULES}.jsonl" for name in ("one", "two")
+    }  # fmt: skip
+
+
+def test_pages_are_read_again_by_other_rules(
+    tmp_path: Path, packages: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collect(tmp_path)
+    (tmp_path / "one-doc_1%3a2.0.jsonl").write_text("of a time before rules had a version\n")
+    packages["one-doc"] = {"a.html": f"<h1>Another title</h1><p>{SECOND}"}
+    monkeypatch.setattr(passages, "RULES", prose.RULES + 1)
+    assert collect(tmp_path).titles == ["Another title"]
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert kept == {f"{name}-doc_1%3a2.0.rules-{prose.RULES + 1}.jsonl" for name in ("one", "two")}
 
 
 def test_a_package_that_apt_does_not_know_is_named(tmp_path: Path, packages: dict[str, dict[str, str]]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pagehop_bench.curve import interpolate
-from pagehop_lab.analysis.points import OptionValue, Point
+from pagehop_lab.analysis.points import OptionValue, Point, shown
 from pagehop_lab.analysis.settings import Setting, indexes_of, settings_of
 
 # Recalls that differ by less are one: floating point, not measurement.
@@ -156,13 +156,18 @@ def at_recall(points: Iterable[Point], recall: float, figure: Figure) -> Series 
     of_point = figure.of_point
     assert of_point is not None
     known = [point for point in points if point.valid and of_point(point) is not None]
-    found = [_on_index(index, recall, figure) for index in indexes_of(settings_of(known)).values()]
+    indexes = indexes_of(settings_of(known))
+    found = [
+        _on_index(index, recall, figure, f"{build} " if build and len(indexes) > 1 else "")
+        for (_, build), index in indexes.items()
+    ]
     reaching = [series for series in found if series is not None]
     best = max if figure.more_is_better else min
     return best(reaching, key=lambda series: series.middle, default=None)
 
 
-def _on_index(settings: Sequence[Setting], recall: float, figure: Figure) -> Series | None:
+def _on_index(settings: Sequence[Setting], recall: float, figure: Figure, build: str) -> Series | None:
+    """The same of one index, which `build` names where there are several."""
     of_point = figure.of_point
     assert of_point is not None
     sign = 1.0 if figure.more_is_better else -1.0
@@ -179,8 +184,8 @@ def _on_index(settings: Sequence[Setting], recall: float, figure: Figure) -> Ser
     figures = {run: _between(recall, low, high, run, of_point) for run in _runs(low) if run in _runs(high)}
     if not figures:
         return None
-    labels = [high.label] if low is high else [low.label, high.label]
-    return Series(figures, " to ".join(labels), high.middle.file)
+    labels = [shown(one.search) for one in ([high] if low is high else [low, high])]
+    return Series(figures, build + " to ".join(labels), high.middle.file)
 
 
 def _between(recall: float, low: Setting, high: Setting, run: Run, of: Callable[[Point], float | None]) -> float:

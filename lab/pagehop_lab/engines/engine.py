@@ -63,6 +63,8 @@ class Description:
     """Whether it goes to storage by design, so that no cache of it is ever hot."""
     takes_url: bool = False
     """Whether a plan may name a server that runs already."""
+    takes_commit: bool = False
+    """Whether it is compiled from this repository, of which a plan may name a commit."""
     more_build: Mapping[str, OptionValue] = field(default_factory=dict)
     """Options of a build that are only there where a plan names them, each with a possible value."""
     more_search: Mapping[str, OptionValue] = field(default_factory=dict)

@@ -9,6 +9,9 @@ the other two are -1. `calibrated = "queries"` calibrates by the set's samples a
 from __future__ import annotations
 
 import importlib.metadata
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,13 +37,15 @@ class PagehopFile(Library):
         more_build={"calibrated": "rows", "dims_per_cache_byte": 4},
         more_search={"recall": 0.95},
         call_threads=True,
+        takes_commit=True,
     )  # fmt: skip
 
     @classmethod
     def version(cls) -> str:
         import pagehop  # noqa: F401
 
-        return importlib.metadata.version("pagehop")
+        version, commit = importlib.metadata.version("pagehop"), _commit()
+        return f"{version} at {commit}" if commit else version
 
     def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
         import pagehop
@@ -94,6 +99,24 @@ class PagehopFile(Library):
 
     def close(self) -> None:
         self._index.close()
+
+
+def _commit() -> str | None:
+    """The commit that this environment was made from, or of the repository, with `+` if what is compiled changed."""
+    made_from = Path(sys.prefix, "commit")
+    if made_from.exists():
+        return made_from.read_text().strip()
+
+    def git(*arguments: str) -> str:
+        here = ["git", "-C", str(Path(__file__).parent)]
+        return subprocess.run([*here, *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--", ":/crates", ":/python")
+        return git("rev-parse", "--short=7", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        # A copy without its history.
+        return None
 
 
 def _knobs(options: Options, k: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ class PagehopPostgres(PostgresServer):
         search={"slack": (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5), "search_list": (100,), **SEARCH},
         source="docs/postgres.md",
         takes_url=True,
+        more_search={"recall": 0.95},
     )  # fmt: skip
     extension = "pagehop"
 
@@ -25,6 +26,8 @@ class PagehopPostgres(PostgresServer):
         return f"pagehop (embedding {operators})"
 
     def settings(self, options: Options, k: int) -> Mapping[str, str]:
+        if options.get("recall"):
+            return {"pagehop.recall": f"{options['recall']:g}"}
         chosen = {"pagehop.search_list": str(max(options["search_list"], k))}
         # The list alone is searched to its end.
         return chosen | ({"pagehop.slack": f"{options['slack']:g}"} if options["slack"] else {})

@@ -30,6 +30,7 @@ class IndexSpec:
             "engine": self.engine.name,
             "version": version,
             "server": self.engine.server,
+            **({"commit": self.engine.commit} if self.engine.commit else {}),
             "build": self.build,
             "dataset": dict(dataset),
             "machine": machine,
@@ -92,10 +93,14 @@ class PointSpec:
 
 
 def indexes(plan: Plan, dataset: DatasetSpec, rebuild: int) -> list[IndexSpec]:
-    """The indexes over a set: first one of each engine, then the second of each, so that neighbors are compared."""
+    """The indexes over a set: first one of each engine, then the second of each, so that neighbors are compared.
+
+    Every other rebuild goes the other way round.
+    """
     each = [[IndexSpec(dataset, engine, build, rebuild) for build in engine.build] for engine in plan.engines]
     longest = max(map(len, each), default=0)
-    return [specs[at] for at in range(longest) for specs in each if at < len(specs)]
+    ordered = [specs[at] for at in range(longest) for specs in each if at < len(specs)]
+    return ordered[::-1] if rebuild % 2 else ordered
 
 
 def asked(engine: EngineSpec, load: Load) -> list[Options]:
@@ -130,6 +135,15 @@ def points(index: IndexSpec, load: Load, repeat: int, picked: Picked | None = No
         for count in load.sessions
         for search in (index.engine.search if picked is None else picked[int(more.get("k", load.k))])
     ]
+
+
+def most_picked(plan: Plan, index: IndexSpec) -> Picked | None:
+    """As many settings as may be picked on an index; None where all are measured."""
+    if not plan.load.around_targets or index.engine.served:
+        return None
+    return {
+        k: [one for ladder in index.engine.ladders for one in ladder[: 2 * len(plan.targets)]] for k in plan.load.ks
+    }
 
 
 def everything(plan: Plan, picked: Callable[[IndexSpec], Picked | None] | None = None) -> Iterator[PointSpec]:

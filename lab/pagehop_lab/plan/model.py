@@ -13,7 +13,7 @@ Options = dict[str, OptionValue]
 
 RecallBy = Literal["threshold", "ties", "id"]
 
-SUITES = ("equal-recall", "concurrency", "cold", "phases")
+SUITES = ("equal-recall", "concurrency", "cold", "phases", "calibration")
 CACHES = ("cold", "limited", "hot", "fresh")
 """All empty; too small for the index, by a limit of the engine's memory; one query, asked over and over; all empty
 before each query."""
@@ -53,6 +53,8 @@ class EngineSpec:
     search: tuple[Options, ...]
     url: str | None = None
     """A server that runs already."""
+    commit: str | None = None
+    """The commit of this repository that it is compiled from; as it lies here without it."""
     served: bool = False
     """Whether it is a server, which takes one query at a time."""
     ladders: tuple[tuple[Options, ...], ...] = ()

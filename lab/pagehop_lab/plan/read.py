@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from pagehop_bench import curve
 from pagehop_lab import data
 from pagehop_lab.engines.catalog import CATALOG, NAMES
 from pagehop_lab.engines.engine import Served
@@ -182,6 +183,9 @@ def _engine(table: Table) -> EngineSpec:
     kind = choose(table.at("name"), name.partition(":")[0], NAMES)
     description = CATALOG[kind].description
     url = table.take_some("url", str)
+    commit = table.take_some("commit", str)
+    if commit is not None and not description.takes_commit:
+        raise PlanError(f"{table.at('commit')}: {kind} is not compiled from this repository")
     if url is not None and not description.takes_url:
         raise PlanError(f"{table.at('url')}: {kind} is no server that is reached by a URL")
     build_given, search_given = table.take_any("build"), table.take_any("search")
@@ -194,13 +198,14 @@ def _engine(table: Table) -> EngineSpec:
     ladders = _ladders(table.at("search"), search_given, description.search, description.more_search)
     search = [options for ladder in ladders for options in ladder]
     served = issubclass(CATALOG[kind], Served)
-    return EngineSpec(name, _once(build), _once(search), url, served, tuple(ladders))
+    return EngineSpec(name, _once(build), _once(search), url, commit, served, tuple(ladders))
 
 
 def _ladders(
     place: str, given: Any, defaults: Mapping[str, Sequence[OptionValue]], more: Mapping[str, OptionValue]
 ) -> list[tuple[Options, ...]]:
-    """Every combination of a table of lists; of several tables, one after the other.
+    """Every combination of a table of lists; of several tables, one after the other. `"10..400"` is a list in steps of
+    about an eighth.
 
     A ladder has the combinations that differ in nothing but the option with the longest list.
     """
@@ -211,6 +216,8 @@ def _ladders(
         values: dict[str, Sequence[OptionValue]] = {}
         for option, usual in [*defaults.items(), *((name, None) for name in more)]:
             value = table.take_any(option)
+            if isinstance(value, str) and (ends := re.fullmatch(r"(\d+)\.\.(\d+)", value)):
+                value = [step for step in curve.ladder(int(ends[1])) if step <= int(ends[2])]
             if value is not None:
                 values[option] = listed(table.at(option), value, type(usual[0] if usual else more[option]))
             elif usual is not None:

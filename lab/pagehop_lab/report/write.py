@@ -18,6 +18,7 @@ from pagehop_lab.suites import (
     agreement,
     aims,
     attributes,
+    calibration,
     cold,
     concurrency,
     equal_recall,
@@ -42,6 +43,7 @@ SUITES: Mapping[str, Callable[[Results], list[Section]]] = {
     "concurrency": concurrency.sections,
     "cold": cold.sections,
     "phases": phases.sections,
+    "calibration": calibration.sections,
 }
 SERVER_SUITES: Mapping[str, ServerSuite] = {
     "oltp": (oltp.sections, oltp.of_the_run),

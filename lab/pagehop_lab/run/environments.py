@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import tarfile
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,8 +66,13 @@ def place(name: str) -> Path:
     return _ENVIRONMENTS / name
 
 
-def python(name: str, say: Say) -> list[str]:
-    """The interpreter of an environment, made if need be. EngineFailed if it cannot be made."""
+def python(name: str, say: Say, commit: str | None = None) -> list[str]:
+    """The interpreter of an environment, made if need be. EngineFailed if it cannot be made.
+
+    With `commit` it has the package `pagehop` as that commit has it, and nothing else.
+    """
+    if commit is not None:
+        return [str(_compiled(commit, say))]
     if name == "main":
         return [sys.executable]
     recipe = _RECIPES[name]
@@ -74,6 +82,40 @@ def python(name: str, say: Say) -> list[str]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _make(name, recipe, folder, say)
     return [str(folder / "bin/python")]
+
+
+def _compiled(commit: str, say: Say) -> Path:
+    """The interpreter of an environment with Pagehop of a commit, which is compiled once."""
+    whole = _git("rev-parse", "--verify", f"{commit}^{{commit}}").decode().strip()[:12]
+    folder = _ENVIRONMENTS / f"pagehop-{whole}"
+    _ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
+    with (_ENVIRONMENTS / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "commit").exists():
+            say(f"compiling Pagehop of commit {whole} (once)")
+            with tempfile.TemporaryDirectory() as scratch:
+                _compile(whole, Path(scratch), folder)
+            (folder / "commit").write_text(whole[:7])
+    return folder / "bin/python"
+
+
+def _compile(commit: str, source: Path, folder: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(_git("archive", commit))) as files:
+        files.extractall(source, filter="data")
+    _run([sys.executable, "-m", "venv", "--clear", str(folder)], folder.name, "")
+    pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet"]
+    _run([*pip, "--require-hashes", "-r", str(source / "python/build.lock")], folder.name, "")
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    more = {"PATH": path, "CARGO_TARGET_DIR": str(source / "target")}
+    _run([*pip, "--no-deps", "--no-build-isolation", str(source)], folder.name, "compiling it needs Rust", more)
+
+
+def _git(*arguments: str) -> bytes:
+    try:
+        return subprocess.run(["git", "-C", str(_REPOSITORY), *arguments], capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        told = getattr(error, "stderr", b"").decode(errors="replace").strip() or error
+        raise EngineFailed(f"there is no such commit here: {told}") from None
 
 
 def _make(name: str, recipe: Recipe, folder: Path, say: Say) -> None:
@@ -90,9 +132,11 @@ def _make(name: str, recipe: Recipe, folder: Path, say: Say) -> None:
     stamp.write_text(wanted)
 
 
-def _run(command: list[str], name: str, advice: str) -> None:
+def _run(command: list[str], name: str, advice: str, more: Mapping[str, str] | None = None) -> None:
     quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_PROGRESS_BAR": "off"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | quiet)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | quiet | dict(more or {})
+    )
     if done.returncode != 0:
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         said = " | ".join(lines[-4:])

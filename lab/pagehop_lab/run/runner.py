@@ -31,9 +31,9 @@ from pagehop_lab.store import RunFolder
 
 _HELLO_TIMEOUT_S = 1800.0
 _CLOSE_TIMEOUT_S = 120.0
-# What was not in memory is, once it was read, and a client that was kept waiting may be in time: these get a second
+# What was not in memory is, once it was read, and what was kept waiting by others may be in time: these get a second
 # chance. Every attempt is kept, and the last one counts.
-_PASSING = ("cache:", "client:")
+_PASSING = ("cache:", "client:", "others were running:")
 _ATTEMPTS = 3
 
 
@@ -118,7 +118,7 @@ class Runner:
 
     def _start(self, engine: EngineSpec) -> Child:
         kind = self.catalog[engine.kind]
-        python = environments.python(kind.description.environment, self.progress.say)
+        python = environments.python(kind.description.environment, self.progress.say, engine.commit)
         return Child(python, f"{kind.__module__}:{kind.__qualname__}", self.paths)
 
     # ---- what is left ----
@@ -229,6 +229,7 @@ class Runner:
             return True
         plan, facts = self.plan, dataset.facts.as_json()
         identity = index.looked_at(plan, facts, self.machine, self._version(index))
+        before = len(self._all_points(index, dataset))
 
         def picked(k: int) -> list[Options]:
             def recall_of(options: Options) -> float:
@@ -244,7 +245,7 @@ class Runner:
             self.progress.say(f"{index.name}: {error}")
             return False
         self.folder.add("picked", index.name, identity, {"by_k": by_k})
-        self.progress.more(plan.load.repeats * (sum(map(len, by_k.values())) - len(index.engine.ladders) * len(by_k)))
+        self.progress.more(len(self._all_points(index, dataset)) - before)
         return True
 
     def _measure_all(self, index: IndexSpec, child: Child, dataset: data.Dataset, repeat: int) -> None:
@@ -264,7 +265,7 @@ class Runner:
                         ask=self._ask(spec.sessions, spec.asked),
                     )  # fmt: skip
                     judged = self._keep(spec, dataset, child, raw)
-                    if not any(reason.startswith(_PASSING) for reason in judged.wrong):
+                    if not any(reason.startswith(_PASSING) for reason in (*judged.wrong, *judged.noted)):
                         break
             except EngineFailed as error:
                 self.folder.add("points", spec.name, self._identity(spec, dataset.facts), failed=str(error))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pagehop_lab.analysis.aims import FIGURES, Aim, Interval, Series, at_recall, ratios, verdict
 from pagehop_lab.analysis.points import Point
+from pagehop_lab.suites import calibration
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Table
 
@@ -23,6 +24,7 @@ def table(runs: Sequence[Results]) -> Table | None:
         for dataset in results.datasets
         if aim.is_of(dataset)
     ]
+    rows += [row for results in runs if results.suite == "calibration" for row in calibration.aim_rows(results)]
     return Table("aims", "What was to be reached", _COLUMNS, rows, _NOTE) if rows else None
 
 

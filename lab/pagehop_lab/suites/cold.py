@@ -51,11 +51,13 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
             Cell(label, label),
             Cell(told(setting.asked).removeprefix("caches ") or "cold"),
             Cell.of(setting.recall.median, ".4f"),
+            Cell.of(setting.qps.median, ",.0f", file=setting.middle.file),
             Cell.of(mean, ",.2f", file=setting.middle.file),
             Cell.of(theirs / mean if theirs and mean else None, ".2f"),
             Cell.of(_middle(setting, "stdev"), ",.2f"),
             Cell.of(_middle(setting, "p50"), ",.2f"),
             Cell.of(_middle(setting, "p99"), ",.2f"),
+            Cell.of(_pages(setting), ",.1f"),
             Cell.of(_figure(setting, "bytes_read_per_query", 1 / 1024), ",.1f"),
             Cell.of(_requests(setting), ",.1f"),
             Cell.of(_disk(setting, "bytes_per_read", 1 / 1024), ",.1f"),
@@ -64,14 +66,15 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
             Cell.of(_disk(setting, "queue_depth"), ",.2f"),
         ])  # fmt: skip
     columns = (
-        "engine", "setting", "caches", "recall", "mean ms", "speedup", "stdev ms", "p50 ms", "p99 ms", "KiB read",
-        "reads", "KiB/read", "ms/read", "in flight", "of all time",
+        "engine", "setting", "caches", "recall", "QPS", "mean ms", "speedup", "stdev ms", "p50 ms", "p99 ms", "pages",
+        "KiB read", "reads", "KiB/read", "ms/read", "in flight", "of all time",
     )  # fmt: skip
     count = results.load["cold_queries"]
     note = f"Cold: the first {count} queries, each asked once, after every cache was emptied; later ones find some of "
     note += f"what earlier ones read. Limited: the same when others were asked before, in {results.load['memory_mib']} "
     note += "MiB for server, caches and kernel's cache. Hot: one of them, over and over. Speedup is over the same with "
-    note += f"the least {DEPTH}. KiB are what the engine's processes read for each query, with what a server read to "
+    note += f"the least {DEPTH}. Fresh: every query begins with empty caches, and pages are what it read by the "
+    note += "index's own counters. KiB are what the engine's processes read for each query, with what a server read to "
     note += "connect; reads are the requests that the disk got for it, whoever made them, and in flight is how many "
     note += "there were at once while there was any, or of all the time."
     return Table(f"cold-{dataset}", "Searches by the state of caches", columns, rows, note)
@@ -98,6 +101,11 @@ def _middle(setting: Setting, name: str) -> float | None:
         return latency[name] / 1e3 if latency else None
 
     found = setting.figure(of)
+    return found.median if found else None
+
+
+def _pages(setting: Setting) -> float | None:
+    found = setting.figure(lambda point: (point.raw.get("work") or {}).get("pages_missed"))
     return found.median if found else None
 
 

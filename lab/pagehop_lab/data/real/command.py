@@ -12,6 +12,7 @@ from pagehop_bench.datasets import DATA
 from pagehop_lab.data.errors import DataError
 from pagehop_lab.data.real import NAMES, files, sift, texts
 from pagehop_lab.data.real.files import Content
+from pagehop_lab.data.real.prose import RULES
 from pagehop_lab.data.real.sources import Say
 
 DEFAULT_ROWS = {"tokens-384": texts.TOKEN_ROWS, "sift-128": sift.ROWS}
@@ -52,6 +53,8 @@ def make(name: str, data: Path, rows: int | None, seed: int, say: Say) -> Path:
         f"{folder.name}: {about['rows']:,} x {about['dim']}, {about['queries']:,} queries, "
         f"truth under {' and '.join(about['metrics'])}, checksum {about['checksum']}"
     )
+    if about["sources"].get("rules", RULES) != RULES:
+        say(f"{folder.name}: its passages were found by older rules than today's; remove {folder} to make it again")
     return folder
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from pagehop_lab.data.real import sources
-from pagehop_lab.data.real.prose import is_title, paragraphs
+from pagehop_lab.data.real.prose import RULES, is_title, paragraphs
 
 _PAGES = (".html", ".htm", ".xhtml")
 # Listings of source files and of class members, which documentation generators write as pages.
@@ -57,8 +57,13 @@ def checksum(texts: Iterable[str]) -> str:
 
 
 def collect(folder: Path, packages: Sequence[str], seed: int, say: sources.Say) -> Passages:
-    """The passages of the packages, which are read into `folder` where that was not done before."""
-    files = [sources.read_once(package, folder, ".jsonl", _read_package, say) for package in packages]
+    """The passages of the packages, which are read into `folder` where that was not done before by the same rules."""
+    suffix = f".rules-{RULES}.jsonl"
+    files = [sources.read_once(package, folder, suffix, _read_package, say) for package in packages]
+    for package, file in zip(packages, files, strict=True):
+        for older in set(folder.glob(f"{package}_*.jsonl")) - set(folder.glob(f"*{suffix}")):
+            say(f"{package}: {older.name} is of other rules than {file.name}, and is removed")
+            older.unlink()
     found: dict[str, Passage] = {}
     for package, file in zip(packages, files, strict=True):
         for passage in _kept(package, file):
@@ -66,7 +71,9 @@ def collect(folder: Path, packages: Sequence[str], seed: int, say: sources.Say) 
     passages, titles = list(found.values()), sorted({p.title for p in found.values() if is_title(p.title)})
     streams = np.random.default_rng(seed).spawn(2)
     order, titles_order = streams[0].permutation(len(passages)), streams[1].permutation(len(titles))
-    versions = {package: file.stem.partition("_")[2] for package, file in zip(packages, files, strict=True)}
+    versions = {
+        package: file.name.removesuffix(suffix).partition("_")[2] for package, file in zip(packages, files, strict=True)
+    }
     return Passages([passages[at] for at in order], [titles[at] for at in titles_order], versions)
 
 

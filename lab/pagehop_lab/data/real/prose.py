@@ -14,6 +14,9 @@ from typing import Any
 
 from lxml import etree, html
 
+RULES = 1
+"""Version of the rules in this file. One more for every change of what they find: pages are then read again."""
+
 FEWEST_WORDS, MOST_WORDS = 20, 120
 TITLE_FEWEST_WORDS, TITLE_MOST_WORDS = 2, 16
 

@@ -15,6 +15,7 @@ from pagehop_lab.data.real.embedding import Job, Shards
 from pagehop_lab.data.real.files import Column, Content
 from pagehop_lab.data.real.model import MiniLM, Model
 from pagehop_lab.data.real.passages import Passage, Passages
+from pagehop_lab.data.real.prose import RULES
 from pagehop_lab.data.real.sources import PROSE, Say
 
 TEXT_ROWS = 150_000
@@ -114,7 +115,7 @@ def topics(texts: Texts, rows: int, dim: int) -> Content:
     texts.say(f"latent semantic analysis of {rows:,} passages")
     found = lsa.analyze([p.text for p in texts.rows[:rows]], [p.text for p in texts.queries], dim, texts.seed)
     columns = _columns(texts.rows[:rows])
-    sources = {"packages": texts.found.versions, "seed": texts.seed, "words": found.words}
+    sources = {"packages": texts.found.versions, "rules": RULES, "seed": texts.seed, "words": found.words}
     return Content(rows, [found.rows], found.queries, ("ip", "l2"), sources, columns)
 
 
@@ -127,7 +128,7 @@ def _vectors(texts: Texts, rows: int) -> Iterator[np.ndarray]:
 
 
 def _sources(texts: Texts) -> dict[str, object]:
-    made_of = {"packages": texts.found.versions, "texts": passages.checksum(texts.shards.texts)}
+    made_of = {"packages": texts.found.versions, "texts": passages.checksum(texts.shards.texts), "rules": RULES}
     return made_of | {"seed": texts.seed, "model": MiniLM.name}
 
 
