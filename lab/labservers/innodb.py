@@ -245,7 +245,7 @@ def settle(execute: Any) -> None:
         old = int(
             execute("SELECT count FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len'")[0][0]
         )
-        # A page or two are always busy; old versions that nobody wants are gone long before they are no more counted.
+        # A page or two are always busy; old versions that no query needs are gone long before they are no more counted.
         if dirty <= _PAGES_BUSY and old == before:
             break
         before = old

@@ -56,7 +56,7 @@ class Database:
 
 
 class Running(Database):
-    """A database of a server that somebody else runs. Its processes are not known, so neither is what it costs."""
+    """A database of a server that runs already. Its processes are not known, so neither is what it costs."""
 
     pid: None = None
 
@@ -105,7 +105,7 @@ def connected(url: str) -> Any:
 
 
 def lent(client: Any) -> Any:
-    """A connection of a client, logged in; `conn.get_conn` is its socket, which nobody else uses while this is kept."""
+    """A connection of a client, logged in; `conn.get_conn` is its socket, used by no other code."""
     # There is no public name for it; the version of pymongo is locked.
     connection = client._conn_for_writes(None, "").__enter__()
     connection.conn.get_conn.settimeout(None)

@@ -15,7 +15,7 @@ _SECONDS_MAX = 30
 
 
 class Running:
-    """A database of a server that somebody else runs. Its processes are not known, so neither is what it costs."""
+    """A database of a server that runs already. Its processes are not known, so neither is what it costs."""
 
     pid: None = None
 

@@ -100,7 +100,7 @@ unsafe extern "C-unwind" fn assign_recall(recall: f64, _extra: *mut c_void) {
 fn register_limits() {
     GucRegistry::define_int_guc(
         c"pagehop.max_scan_pages",
-        c"A scan that has read so many pages of an index returns no more rows.",
+        c"A scan that has read this number of pages of an index returns no more rows.",
         c"0 stands for no limit.",
         &MAX_SCAN_PAGES,
         0,
@@ -110,7 +110,7 @@ fn register_limits() {
     );
     GucRegistry::define_float_guc(
         c"pagehop.scan_mem_multiplier",
-        c"A scan that needs more memory than so many times work_mem returns no more rows.",
+        c"A scan that needs more memory than this multiple of work_mem returns no more rows.",
         c"0 stands for no limit.",
         &SCAN_MEM_MULTIPLIER,
         0.0,

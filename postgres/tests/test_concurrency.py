@@ -142,7 +142,7 @@ class Crowd:
         self.raise_failures()
 
     def take(self, steps: list[Step], count: int) -> list[threading.Thread]:
-        """Begins to take each step so many times."""
+        """Begins to take each step that number of times."""
         threads = [threading.Thread(target=self._take, args=(step, count)) for step in steps]
         for thread in threads:
             thread.start()
@@ -245,7 +245,7 @@ def kill_one_that_inserts(cluster: Cluster) -> None:
     os.kill(pids[0], signal.SIGKILL)
 
 
-def test_writers_wait_for_each_other_and_nobody_forever(busy_cluster: Cluster) -> None:
+def test_writers_wait_for_each_other_and_none_forever(busy_cluster: Cluster) -> None:
     """Transactions of many rows, some of which are undone, in two indexes of one table in any order."""
     with psycopg.connect(busy_cluster.dsn(), autocommit=True) as connection:
         run(connection, "CREATE INDEX items_cosine ON items USING pagehop (embedding vector_cosine_ops)")

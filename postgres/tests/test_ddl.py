@@ -85,7 +85,7 @@ def statement_of(connection: psycopg.Connection, statement: str) -> None:
         "ALTER TABLE items SET UNLOGGED",
     ],
 )
-def test_an_index_is_made_anew(connection: psycopg.Connection, statement: str) -> None:
+def test_an_index_is_made_again(connection: psycopg.Connection, statement: str) -> None:
     run(connection, "DELETE FROM items WHERE id % 3 = 0")
     left = [at for at in range(600) if at % 3]
     statement_of(connection, statement)
@@ -143,7 +143,7 @@ def test_a_concurrent_build_waits_for_an_open_transaction_and_takes_its_rows(
     assert everything(connection) == [*range(600), *range(1000, 1040), *range(2000, 2040)]
 
 
-def test_a_truncated_table_begins_anew(connect: Connect, connection: psycopg.Connection) -> None:
+def test_a_truncated_table_begins_again(connect: Connect, connection: psycopg.Connection) -> None:
     other = connect()
     assert len(by_index(other, QUERIES[0])) == 10
     run(connection, "TRUNCATE items")
@@ -189,7 +189,7 @@ def test_a_dropped_index_is_scanned_no_more(connect: Connect, connection: psycop
     assert len(by_index(other, QUERIES[0])) == 10
 
 
-def test_another_session_sees_the_index_that_was_made_anew(connect: Connect, connection: psycopg.Connection) -> None:
+def test_another_session_sees_the_index_that_was_made_again(connect: Connect, connection: psycopg.Connection) -> None:
     other = connect()
     for version in range(3):
         assert everything(other) == list(range(600 - 100 * version))

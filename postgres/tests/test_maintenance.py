@@ -92,7 +92,7 @@ def wait(until: Callable[[], bool], seconds: float = 30) -> None:
         "ALTER TABLE items ALTER id TYPE bigint",
     ],
 )
-def test_a_table_that_is_written_anew_keeps_its_index(connect: Connect, rewrite: str) -> None:
+def test_a_table_that_is_written_again_keeps_its_index(connect: Connect, rewrite: str) -> None:
     connection, other = connect(), connect()
     create(connection)
     fill(connection, vectors(800, seed=1))

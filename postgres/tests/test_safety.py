@@ -51,7 +51,7 @@ def built(connection: psycopg.Connection, rows: int, operators: str = "vector_l2
 
 @pytest.mark.parametrize("samples", [2_147_483_647, 100_000_000])
 def test_more_samples_than_rows_are_as_many_as_rows(connect: Connect, database: str, samples: int) -> None:
-    """It made a list of so many numbers: the system ended the server for it."""
+    """It made a list of that length: the system ended the server for it."""
     connection = connect()
     built(connection, 1200)
     with role(connection, f"reader_{database}"):

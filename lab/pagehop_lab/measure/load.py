@@ -18,7 +18,7 @@ class Ask:
     warmup_s: float
     one_core: bool
     cold_queries: int | None = None
-    """In the suite `cold`, so many queries; None to ask until the time is over, warmed up."""
+    """Number of queries in the suite `cold`; None to ask until the time is over, warmed up."""
     cache: str = "cold"
     """With `cold_queries`: `cold`, `limited`, `hot` or `fresh`, as plans say it."""
     memory_mib: int = 0

@@ -173,7 +173,7 @@ def _dataset(table: Table) -> DatasetSpec:
         table.take_some("samples", int, 1), cast(Any, metric),
     )  # fmt: skip
     if spec.samples is not None and spec.queries is None:
-        raise PlanError(f"{table.at('samples')}: samples come after so many queries; say queries, too")
+        raise PlanError(f"{table.at('samples')}: samples are drawn after the queries; say queries, too")
     table.refuse_unknown()
     return spec
 
