@@ -12,7 +12,7 @@ import pytest
 import runs
 from pagehop_lab import report
 from pagehop_lab.analysis.aims import FIGURES, Aim, Interval, Series, at_recall, ratios, verdict
-from pagehop_lab.analysis.calibration import asked_of
+from pagehop_lab.analysis.calibration import asked_of, changed_of
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.plan import PlanError, read_text
 from pagehop_lab.plan.model import Options
@@ -246,3 +246,12 @@ def test_a_range_is_a_ladder_in_steps_of_an_eighth() -> None:
     (engine,) = read_text(text, "x").engines
     assert [[one["search_list"] for one in ladder] for ladder in engine.ladders] == [[10, 11, 12, 13, 14]] * 2
     assert [one[0]["slack"] for one in engine.ladders] == [0.0, 0.1]
+
+
+def test_what_changes_cost_is_the_worst_of_all_settings() -> None:
+    def of(rounds: int, recall: float, search: int) -> Point:
+        return Point("set", "a", (("rounds", rounds),), (("list", search),), recall, 1000)
+
+    points = [of(0, 0.95, 10), of(10, 0.945, 10), of(0, 0.98, 20), of(10, 0.981, 20), of(10, 0.99, 40)]
+    changed = changed_of(points, "with_ties")
+    assert [(one.label, round(one.lost, 4)) for one in changed] == [("list=10", 0.005), ("list=20", -0.001)]

@@ -59,6 +59,10 @@ def test_interpolation_stays_between_two_settings_of_one_index() -> None:
     assert found is not None
     assert found.qps == pytest.approx(math.sqrt(1000 * 500))
     assert [dict(one.search)["ef"] for one in (found.low, found.high)] == [10, 20]
+    slow = settings_of([*CURVE, point("a", 15, 0.951, 100), point("a", 16, 0.95, 5000)])
+    beside = targets.between_at(slow, 0.955)
+    assert beside is not None
+    assert beside.qps > 500, "not less than a setting that finds more"
     exact = targets.between_at(settings, 0.96)
     assert exact is not None
     assert (exact.qps, exact.low) == (500, exact.high)

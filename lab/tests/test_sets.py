@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ import h5py
 import numpy as np
 import pytest
 
-from pagehop_bench import datasets
+from pagehop_bench import datasets, truth
 from pagehop_lab.analysis.recalls import DISTANCES
 from pagehop_lab.data import DataError, Dataset, prepare, sets
-from pagehop_lab.data.real import files
+from pagehop_lab.data.real import files, products
 from pagehop_lab.data.real.files import Content
 
 
@@ -148,3 +149,57 @@ def test_a_set_that_is_not_there_is_said() -> None:
     ]:
         with pytest.raises(DataError, match=said):
             made(name, path)
+
+
+@pytest.fixture
+def real_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`lsa-1024` with few rows of few dimensions, as `./dev data` leaves it."""
+    stream, folder = np.random.default_rng(1), tmp_path / "lsa-1024"
+    folder.mkdir()
+    rows, queries = (stream.standard_normal((count, 8)).astype(np.float32) for count in (300, 20))
+    euclidean = truth.compute(rows, queries, 100)
+    nearest = {"ip": products.nearest(rows, queries, 100), "l2": (euclidean.ids, euclidean.distances)}
+    for name, (ids, distances) in nearest.items():
+        np.save(folder / f"truth-{name}-ids.npy", ids.astype(np.int32))
+        np.save(folder / f"truth-{name}-distances.npy", distances)
+    np.save(folder / "rows.npy", rows)
+    np.save(folder / "queries.npy", queries)
+    about = {"name": "lsa-1024", "checksum": "abc", "metrics": ["ip", "l2"], "rows": 300}
+    (folder / "about.json").write_text(json.dumps(about))
+    monkeypatch.setenv(sets.VARIABLE, str(tmp_path / "lab"))
+    return folder
+
+
+def prepared(name: str, **more: Any) -> sets.Dataset:
+    wanted = {"path": None, "rows": None, "queries": None, "metric": None} | more
+    return sets.prepare(name, seed=1, say=lambda _: None, **wanted)
+
+
+def test_a_real_set_has_the_metric_that_it_is_meant_for(real_set: Path) -> None:
+    del real_set
+    own, other = prepared("lsa-1024"), prepared("lsa-1024", metric="euclidean")
+    assert (own.facts.metric, other.facts.metric) == ("ip", "euclidean")
+    assert own.truth_ids[0, 0] == np.argmax(own.base @ own.queries[0])
+    assert own.truth_distances[0, 0] < 0, "negated products"
+
+
+def test_the_first_rows_of_a_real_set_are_a_set(real_set: Path) -> None:
+    del real_set
+    few = prepared("lsa-1024-120", queries=10)
+    assert (few.facts.rows, few.facts.queries, few.facts.metric) == (120, 10, "ip")
+    assert few.truth_ids.max() < 120
+    with pytest.raises(DataError, match="lsa-1024 has 300 rows, which is less"):
+        prepared("lsa-1024-500")
+    with pytest.raises(DataError, match=r"./dev data tokens-384 --rows 500 makes it"):
+        prepared("tokens-384-500")
+
+
+def test_samples_are_queries_that_are_not_measured(real_set: Path) -> None:
+    every = np.load(real_set / "queries.npy")
+    found = prepared("lsa-1024", queries=12, samples=8)
+    assert found.samples is not None
+    assert np.array_equal(found.queries, every[:12])
+    assert np.array_equal(found.samples, every[12:])
+    assert prepared("lsa-1024", queries=12).samples is None
+    with pytest.raises(DataError, match="there are 8 more, and not 9 samples"):
+        prepared("lsa-1024", queries=12, samples=9)

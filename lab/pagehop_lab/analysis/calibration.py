@@ -10,6 +10,8 @@ from pagehop_lab.analysis.settings import Setting, indexes_of, settings_of
 
 BELOW, ABOVE = 0.005, 0.007
 """How much less and more than what was asked for may be found."""
+LOST = 0.01
+"""Recall that may be gone after rounds of changes."""
 DEARER = 1.15
 """Hops over those of the cheapest setting."""
 _SAME = 1e-9
@@ -74,6 +76,52 @@ def asked_of(points: Iterable[Point], recall_name: str) -> list[Asked]:
                 )
             )  # fmt: skip
     return found
+
+
+@dataclass(frozen=True)
+class Changed:
+    """One setting on an index as it was built, and on one whose rows were deleted and added again."""
+
+    engine: str
+    rounds: int
+    label: str
+    before: float
+    """Recall."""
+    after: float
+    low: float
+    """Of the interval of what was found after, with 95% confidence."""
+    high: float
+    file: str
+
+    @property
+    def lost(self) -> float:
+        """Recall that is gone."""
+        return self.before - self.after
+
+
+def changed_of(points: Iterable[Point], recall_name: str) -> list[Changed]:
+    """Every setting on indexes that differ in `rounds` alone; the one without rounds is the base."""
+    settings = settings_of(points)
+    plain = {
+        (one.engine, _without_rounds(one.build), one.search): one
+        for one in settings
+        if not dict(one.build).get("rounds", 0)
+    }
+    found = []
+    for setting in settings:
+        rounds = int(dict(setting.build).get("rounds", 0))
+        before = plain.get((setting.engine, _without_rounds(setting.build), setting.search))
+        if not rounds or before is None:
+            continue
+        point, after = setting.middle, setting.recall.median
+        low, high = (point.raw.get("recall_interval") or {}).get(recall_name, (after, after))
+        label, engine = shown(setting.search), setting.engine
+        found.append(Changed(engine, rounds, label, before.recall.median, after, low, high, point.file))
+    return found
+
+
+def _without_rounds(build: Options) -> Options:
+    return tuple(option for option in build if option[0] != "rounds")
 
 
 def _hops(point: Point) -> float | None:

@@ -57,13 +57,20 @@ def angular(rows: Float32, queries: Float32) -> Float64:
     return np.asarray(1 - np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0))
 
 
+def product(rows: Float32, queries: Float32) -> Float64:
+    """Negated inner products of pairs: the greatest product is nearest."""
+    return np.asarray(-np.einsum("ij,ij->i", rows.astype(np.float64), queries.astype(np.float64)))
+
+
 def unit(rows: Float32) -> Float32:
     """Rows at unit length; zeros stay. Among them the order by L2 is the order by angle."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(lengths, np.float32(1e-30)), dtype=np.float32)
 
 
-DISTANCES: dict[str, Callable[[Float32, Float32], Float64]] = {"euclidean": euclidean, "angular": angular}
+DISTANCES: dict[str, Callable[[Float32, Float32], Float64]] = {
+    "euclidean": euclidean, "angular": angular, "ip": product,
+}  # fmt: skip
 
 
 def recalls(
@@ -86,7 +93,7 @@ def recalls(
         at = (rows[start : start + _AT_ONCE], columns[start : start + _AT_ONCE])
         distances[at] = DISTANCES[metric](np.asarray(base[found[at]]), queries[at[0]])
     last = truth_distances[:, k - 1 : k]
-    near, tied = distances <= last + THRESHOLD, distances <= last * (1 + _TIE) + _TIE * 1e-3
+    near, tied = distances <= last + THRESHOLD, distances <= last + _TIE * np.abs(last) + _TIE * 1e-3
     return Recalls(*(_share(kept, k) for kept in (same, same | near, same | tied)))
 
 

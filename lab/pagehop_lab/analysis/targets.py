@@ -19,7 +19,7 @@ _SAME = 1e-9
 
 @dataclass(frozen=True)
 class Between:
-    """QPS at exactly a target, from the settings below and above it on one index; the same twice if both meet it."""
+    """QPS at exactly a target, from the settings below and above it on one index; the same twice if one meets it."""
 
     qps: float
     low: Setting
@@ -51,26 +51,19 @@ def between_at(settings: Sequence[Setting], target: float) -> Between | None:
 
 
 def _between(index: Sequence[Setting], target: float) -> Between | None:
-    """On one index: from the last setting below the target to the first that reaches it."""
-    ordered = sorted(index, key=lambda setting: (setting.recall.median, -setting.qps.median))
+    """On one index, among the settings that no other beats: from the last below the target to the first that reaches
+    it.
+    """
+    ordered = frontier(index)
     above = next((at for at, setting in enumerate(ordered) if setting.recall.median >= target - _SAME), None)
     if above is None:
         return None
-    high = max(
-        (one for one in ordered[above:] if one.recall.median <= ordered[above].recall.median + _SAME),
-        key=lambda setting: setting.qps.median,
-    )
+    high = ordered[above]
     if high.recall.median <= target + _SAME:
         return Between(high.qps.median, high, high)
     if above == 0:
         return None
-    low = max(
-        (one for one in ordered[:above] if one.recall.median >= ordered[above - 1].recall.median - _SAME),
-        key=lambda setting: setting.qps.median,
-    )
-    if low.qps.median <= high.qps.median:
-        # Below the target it is no faster: nothing is gained by going there.
-        return Between(high.qps.median, high, high)
+    low = ordered[above - 1]
     pair = [(setting.recall.median, setting.qps.median) for setting in (low, high)]
     return Between(interpolate(target, pair[0], pair[1]), low, high)
 

@@ -27,6 +27,7 @@ from pagehop_lab.data import real
 from pagehop_lab.data.check import check_truth, check_vectors
 from pagehop_lab.data.errors import DataError
 from pagehop_lab.data.hdf5 import read_hdf5
+from pagehop_lab.data.real import products
 
 Float32 = npt.NDArray[np.float32]
 Say = Callable[[str], None]
@@ -189,14 +190,14 @@ def _real_folder(name: str) -> Path:
     return exact if exact.exists() else exact.with_name(real_name(name)[0])
 
 
-def _real(name: str, rows: int | None, queries: int | None, metric: str | None) -> tuple[Any, Any, Any]:
-    """Rows, queries and, for all rows and Euclidean distance, the truth of a real set."""
+def _real(name: str, rows: int | None, queries: int | None, metric: str) -> tuple[Any, Any, Any]:
+    """Rows, queries and, for all rows and a metric that it was made for, the truth of a real set."""
     folder, rows = _real_folder(name), rows or real_name(name)[1]
     base, asked = np.load(folder / "rows.npy", mmap_mode="r"), np.load(folder / "queries.npy")
-    given = None
-    if metric in (None, "euclidean") and (rows is None or rows >= len(base)):
-        ids, squares = (np.load(folder / f"truth-l2-{part}.npy")[:queries] for part in ("ids", "distances"))
-        given = ids.astype(np.int64), np.sqrt(squares)
+    given, its = None, {"euclidean": "l2", "ip": "ip"}.get(metric)
+    if its in _about_real(name)["metrics"] and (rows is None or rows >= len(base)):
+        ids, distances = (np.load(folder / f"truth-{its}-{part}.npy")[:queries] for part in ("ids", "distances"))
+        given = ids.astype(np.int64), np.sqrt(distances) if its == "l2" else distances
     return base[:rows], asked[:queries].astype(np.float32), given
 
 
@@ -211,6 +212,7 @@ def _fill(
             raise DataError(f"{path}: its distance is {found_metric}, the plan says {metric}")
         metric = found_metric
     elif real_name(name)[0] in real.NAMES:
+        metric = metric or {"l2": "euclidean", "ip": "ip"}[_about_real(name)["metrics"][0]]
         base, asked, given = _real(name, rows, queries, metric)
     elif name == "fashion-mnist":
         try:
@@ -252,6 +254,8 @@ def _truth(base: Float32, queries: Float32, metric: str) -> tuple[npt.NDArray[np
     if metric == "euclidean":
         found = truth.compute(base, queries, DEPTH)
         return found.ids, np.sqrt(found.distances)
+    if metric == "ip":
+        return products.nearest(base, queries, DEPTH)
     ids = truth.compute(unit(base), unit(queries), DEPTH).ids
     each = np.repeat(np.arange(len(queries)), ids.shape[1])
     distances = DISTANCES[metric](np.asarray(base[ids.ravel()]), queries[each]).reshape(ids.shape)

@@ -18,13 +18,15 @@ class FaissHnsw(FaissIndex):
         build={"m": 32, "ef_construction": 200},
         search={"ef_search": LADDER},
         source="github.com/facebookresearch/faiss/wiki/Guidelines-to-choose-an-index (M=32)",
+        metrics=("euclidean", "angular", "ip"),
         call_threads=True,
     )  # fmt: skip
 
     def make(self, rows: int, dim: int, options: Options, seed: int) -> Any:
         import faiss
 
-        index = faiss.IndexHNSWFlat(dim, options["m"])
+        metric = faiss.METRIC_INNER_PRODUCT if self._metric == "ip" else faiss.METRIC_L2
+        index = faiss.IndexHNSWFlat(dim, options["m"], metric)
         index.hnsw.efConstruction = options["ef_construction"]
         index.hnsw.rng = faiss.RandomGenerator(seed)
         return index

@@ -32,7 +32,7 @@ class FaissIndex(Library):
         import faiss
 
         faiss.omp_set_num_threads(threads)
-        self._angular = metric == "angular"
+        self._angular, self._metric = metric == "angular", metric
         # At unit length the order by L2 is the order by angle.
         data = unit(np.asarray(base)) if self._angular else np.ascontiguousarray(base)
         rows, dim = data.shape

@@ -18,6 +18,7 @@ class HnswlibHnsw(Library):
         build={"m": 32, "ef_construction": 200},
         search={"ef_search": LADDER},
         source="github.com/nmslib/hnswlib/blob/master/ALGO_PARAMS.md",
+        metrics=("euclidean", "angular", "ip"),
         call_threads=True,
     )  # fmt: skip
 
@@ -30,7 +31,7 @@ class HnswlibHnsw(Library):
     def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
         import hnswlib
 
-        space = {"euclidean": "l2", "angular": "cosine"}[metric]
+        space = {"euclidean": "l2", "angular": "cosine", "ip": "ip"}[metric]
         self._index: Any = hnswlib.Index(space=space, dim=base.shape[1])
         m, ef_construction = options["m"], options["ef_construction"]
         self._index.init_index(max_elements=len(base), M=m, ef_construction=ef_construction, random_seed=seed)

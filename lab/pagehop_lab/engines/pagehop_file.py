@@ -4,6 +4,8 @@
 it to `search_list`. `recall` asks for a share of the neighbors instead, as most users do, where
 the other two are -1. `calibrated = "queries"` calibrates by the set's samples and not by rows.
 `dims_per_cache_byte` makes the cache as small as codes of one byte for that many dimensions.
+`rounds` is how often a tenth of the rows is deleted, added again and vacuumed after the build; the
+calibration is that of the build.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pagehop_lab.engines.engine import Description, EngineError, Float32, Librar
 
 # More than any index measured here: everything searched before stays in memory.
 _CACHE = "8GiB"
-_METRICS = {"euclidean": "l2", "angular": "cosine"}
+_METRICS = {"euclidean": "l2", "angular": "cosine", "ip": "ip"}
 # Queries that each have an index of their own, newly opened.
 _FRESH = 1000
 _COUNTERS = {"hops": "hops", "pages": "pages_read", "pages_missed": "pages_missed"}
@@ -34,7 +36,8 @@ class PagehopFile(Library):
         build={},
         search={"slack": (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5), "search_list": (100,)},
         source="defaults of python/pagehop",
-        more_build={"calibrated": "rows", "dims_per_cache_byte": 4},
+        metrics=tuple(_METRICS),
+        more_build={"calibrated": "rows", "dims_per_cache_byte": 4, "rounds": 10},
         more_search={"recall": 0.95},
         call_threads=True,
         takes_commit=True,
@@ -62,7 +65,20 @@ class PagehopFile(Library):
         if by_queries:
             with pagehop.open(self._path, write=True) as index:
                 index.calibrate(self.samples, threads=threads)
+        if options.get("rounds"):
+            self._change(base, options["rounds"], seed)
         self._index = pagehop.open(self._path, cache=self._cache)
+
+    def _change(self, base: Float32, rounds: int, seed: int) -> None:
+        import pagehop
+
+        random = np.random.default_rng(seed)
+        with pagehop.open(self._path, write=True) as index:
+            for _ in range(rounds):
+                ids = random.permutation(len(base))[: len(base) // 10]
+                index.delete(ids)
+                index.add(ids, np.asarray(base[ids]))
+                index.vacuum()
 
     def searcher(self, options: Options, k: int) -> Search:
         index, threads, knobs = self._index, self.threads, _knobs(options, k)

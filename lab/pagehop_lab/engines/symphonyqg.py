@@ -23,6 +23,7 @@ class SymphonyQg(Library):
         build={"max_degree": 32, "ef_construction": 200, "bits": 0},
         search={"ef_search": LADDER},
         source="RaBitQ-Library docs/docs/index/qg.md",
+        metrics=("euclidean", "angular", "ip"),
         call_threads=True,
     )  # fmt: skip
 
@@ -38,7 +39,7 @@ class SymphonyQg(Library):
         self._angular = metric == "angular"
         data = unit(np.asarray(base)) if self._angular else np.ascontiguousarray(base)
         self._index: Any = rabitqlib.SymqgIndex(
-            data.shape[1], options["max_degree"], "l2", quantization_bits=options["bits"]
+            data.shape[1], options["max_degree"], "ip" if metric == "ip" else "l2", quantization_bits=options["bits"]
         )
         self._index.build(data, options["ef_construction"], num_threads=threads)
 

@@ -39,8 +39,8 @@ class DatasetSpec:
     """Only the first queries."""
     samples: int | None = None
     """Queries after those, which engines may learn from."""
-    metric: Literal["euclidean", "angular"] | None = None
-    """What is near; a file says it itself."""
+    metric: Literal["euclidean", "angular", "ip"] | None = None
+    """What is near; `ip` is the greatest inner product. A file says it itself, and so does a real set without it."""
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,7 @@ def _dataset(table: Table) -> DatasetSpec:
         choose(table.at("name"), name, [one.replace("DIM", dim[0]) if dim else one for one in data.NAMED])
     metric = table.take_some("metric", str)
     if metric is not None:
-        choose(table.at("metric"), metric, ("euclidean", "angular"))
+        choose(table.at("metric"), metric, ("euclidean", "angular", "ip"))
     spec = DatasetSpec(
         name, path, table.take_some("rows", int, 1), table.take_some("queries", int, 1),
         table.take_some("samples", int, 1), cast(Any, metric),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pagehop_lab.analysis.calibration import ABOVE, BELOW, DEARER, Asked, asked_of
+from pagehop_lab.analysis.calibration import ABOVE, BELOW, DEARER, LOST, Asked, Changed, asked_of, changed_of
 from pagehop_lab.analysis.points import shown
 from pagehop_lab.analysis.recalls import RECALL_NAMES
 from pagehop_lab.suites import equal_recall, every_suite
@@ -18,9 +18,12 @@ def sections(results: Results) -> list[Section]:
             k = int(dict(asked).get("k", results.k))
             title = f"{dataset}: {facts['rows']:,} x {facts['dim']}, {facts['queries']:,} unseen queries, k = {k}"
             name = f"{dataset}-{number}"
-            rows = [_row(results, one) for one in asked_of(points, RECALL_NAMES[results.recall_by])]
+            recall_name = RECALL_NAMES[results.recall_by]
+            rows = [_row(results, one) for one in asked_of(points, recall_name)]
+            changed = [_changed_row(results, one) for one in changed_of(points, recall_name)]
             tables = [
                 Table(f"calibration-{name}", "Recall that was asked for", _COLUMNS, rows, _NOTE),
+                *([Table(f"changed-{name}", "After changes", _CHANGED, changed, _CHANGED_NOTE)] if changed else []),
                 every_suite.indexes(results, dataset, name),
                 every_suite.invalid(results, points, name),
                 every_suite.all_points(results, points, name),
@@ -36,6 +39,41 @@ _COLUMNS = (
 _NOTE = f"""What is found may be {BELOW} less and {ABOVE} more than what is asked for. Hops are compared with those \
 of the cheapest setting of the grid that finds as much as was asked for ({DEARER} is the most), and as much as was \
 found. The interval is for other queries of the same kind (bootstrap)."""
+
+
+_CHANGED = ("engine", "rounds", "setting", "recall as built", "after", "95% interval", "difference")
+_CHANGED_NOTE = """In each round a tenth of the rows is deleted, added again and vacuumed; nothing is calibrated \
+again. The interval is for other queries of the same kind (bootstrap)."""
+
+
+def _changed_row(results: Results, one: Changed) -> list[Cell]:
+    return [
+        Cell(results.title(one.engine), one.engine),
+        Cell.of(one.rounds, "d"),
+        Cell(one.label, one.label),
+        Cell.of(one.before, ".4f"),
+        Cell.of(one.after, ".4f", file=one.file),
+        Cell(f"{one.low:.4f}-{one.high:.4f}"),
+        Cell.of(one.after - one.before, "+.4f"),
+    ]
+
+
+def _worst(changed: list[Changed], dataset: str) -> list[Cell]:
+    """The setting that lost most by changes."""
+    worst = max(changed, key=lambda one: one.lost)
+    said = "aim reached" if worst.lost <= 0 else "floor reached" if worst.lost <= LOST else "MISSED"
+    told = f"{worst.after:.4f} after {worst.before:.4f} ({worst.label}), the worst of {len(changed)} settings"
+    return [
+        Cell(f"recall after {worst.rounds} rounds of changes, any setting"),
+        Cell(dataset, dataset),
+        Cell("-"),
+        Cell.of(-worst.lost, "+.4f", file=worst.file),
+        Cell(f"{worst.low - worst.before:+.4f} to {worst.high - worst.before:+.4f}"),
+        Cell(f"-{LOST}"),
+        Cell("0"),
+        Cell(said, said, "", "", said == "MISSED"),
+        Cell(told, told),
+    ]
 
 
 def _row(results: Results, one: Asked) -> list[Cell]:
@@ -64,8 +102,13 @@ def aim_rows(results: Results) -> list[list[Cell]]:
         for (_, asked), points in results.by_load(dataset).items():
             more = "".join(f", {name} = {value}" for name, value in asked if name == "k")
             for one in asked_of(points, RECALL_NAMES[results.recall_by]):
+                if dict(one.build).get("rounds"):
+                    # What is lost by changes has a row of its own.
+                    continue
                 index = f" ({shown(one.build)}{more})" if one.build or more else ""
                 rows += [_accuracy(one, dataset, index), _price(one, dataset, index)]
+            changed = changed_of(points, RECALL_NAMES[results.recall_by])
+            rows += [_worst(changed, dataset)] if changed else []
     return rows
 
 
