@@ -23,7 +23,7 @@ Kept = npt.NDArray[np.bool_]
 """Of each row, whether a filter leaves it."""
 
 Work = Mapping[str, float]
-"""Figures of a query by name."""
+"""Figures by name."""
 
 Search = Callable[[Float32], Ids]
 """Answers queries of shape [n, dim] with ids of shape [n, k], nearest first, -1 where there are no more."""
@@ -113,11 +113,10 @@ class Library(ABC):
         """The same, over the rows that a filter leaves. EngineError if it knows no filters."""
         raise EngineError("the lab knows no filter of it")
 
-    def work(self, queries: Float32, options: Options, k: int, *, fresh: bool) -> Work | None:
-        """What a query does, by the index's own counters, mean over queries; None if it has none.
+    def counted(self, queries: Float32, options: Options, k: int) -> tuple[Ids, Work] | None:
+        """Answers, and what they took by the index's own counters, summed; None if it has none.
 
-        Names are `hops`, `pages` (used) and `pages_missed` (read from storage). With `fresh`, every
-        cache is empty when a query begins.
+        Names are `hops`, `pages` (used) and `pages_missed` (read from storage).
         """
         return None
 

@@ -18,13 +18,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pagehop_lab.engines.engine import Description, EngineError, Float32, Library, Options, Search, Work
+from pagehop_lab.engines.engine import Description, EngineError, Float32, Ids, Library, Options, Search, Work
 
 # More than any index measured here: everything searched before stays in memory.
 _CACHE = "8GiB"
 _METRICS = {"euclidean": "l2", "angular": "cosine", "ip": "ip"}
-# Queries that each have an index of their own, newly opened.
-_FRESH = 1000
 _COUNTERS = {"hops": "hops", "pages": "pages_read", "pages_missed": "pages_missed"}
 
 
@@ -84,17 +82,9 @@ class PagehopFile(Library):
         index, threads, knobs = self._index, self.threads, _knobs(options, k)
         return lambda queries: np.asarray(index.search(queries, k=k, threads=threads, **knobs).ids)
 
-    def work(self, queries: Float32, options: Options, k: int, *, fresh: bool) -> Work:
-        knobs = _knobs(options, k)
-        asked = [row[None] for row in queries[:_FRESH]] if fresh else [queries]
-        sums = dict.fromkeys(_COUNTERS, 0)
-        for rows in asked:
-            if fresh:
-                self.cool()
-            stats = self._index.search(rows, k=k, threads=self.threads, **knobs).stats
-            sums = {name: total + getattr(stats, _COUNTERS[name]) for name, total in sums.items()}
-        count = sum(map(len, asked))
-        return {name: total / count for name, total in sums.items()}
+    def counted(self, queries: Float32, options: Options, k: int) -> tuple[Ids, Work]:
+        hits = self._index.search(queries, k=k, threads=self.threads, **_knobs(options, k))
+        return np.asarray(hits.ids), {name: getattr(hits.stats, counter) for name, counter in _COUNTERS.items()}
 
     def index_bytes(self) -> int:
         return self._path.stat().st_size

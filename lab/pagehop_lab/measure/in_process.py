@@ -62,6 +62,7 @@ def measure(
     if ask.insert_rate:
         raise EngineError("the lab inserts rows into servers only while they are searched")
     # Threads that a library starts for a search share the core, too.
+    work: dict[str, float] | None = None
     place = machine.pinned() if ask.one_core and ask.sessions * ask.threads == 1 else nullcontext()
     engine.threads = ask.threads
     with place, limited(ask.memory_mib) as limit:
@@ -73,7 +74,7 @@ def measure(
         others = engine.processes()
         before = usage.of_processes(others)
         if ask.cache == "fresh" and ask.cold_queries is not None:
-            phase, used = _fresh(engine, dataset, options, ask)
+            phase, used, work = _fresh(engine, dataset, options, ask)
         else:
             phase = _phase(searches, rows, count, ask.rate, ask.seconds_max)
             used = usage.of_processes(others) - before
@@ -104,7 +105,7 @@ def measure(
         "memory_peak_bytes": machine.memory("VmHWM"),
         "waited": phase.elapsed_s / used.cpu_s if alone and used.cpu_s else None,
         "scan_us_per_query": scan_us,
-        "work": _work(engine, dataset, options, ask),
+        "work": work or _work(engine, dataset, options, ask),
     }
     if limit_told is not None:
         raw["memory_limit"] = limit_told
@@ -138,28 +139,34 @@ def _ready(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tup
     return searches, rows, -(-ask.cold_queries // size)
 
 
-def _fresh(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tuple[_Phase, usage.Usage]:
+def _fresh(
+    engine: Library, dataset: Dataset, options: Options, ask: Ask
+) -> tuple[_Phase, usage.Usage, dict[str, float] | None]:
     """Queries that each begin with empty caches; emptying them is no part of what they take."""
     kept, used = _Kept(), usage.Usage(0.0, 0, 0)
+    sums: dict[str, float] = {}
     for number in range(min(ask.cold_queries or 0, len(dataset.queries))):
         engine.cool()
-        search = engine.searcher(options, ask.k)
+        row, search = dataset.queries[number : number + 1], engine.searcher(options, ask.k)
         before, begun = usage.of_processes(engine.processes()), time.perf_counter_ns()
-        kept.ids.append(search(dataset.queries[number : number + 1]))
+        counted = engine.counted(row, options, ask.k)
+        kept.ids.append(search(row) if counted is None else counted[0])
         kept.latencies.append(time.perf_counter_ns() - begun)
         kept.numbers.append(number)
         used += usage.of_processes(engine.processes()) - before
-    return _Phase(max(sum(kept.latencies), 1) / 1e9, [kept]), used
+        if counted is not None:
+            sums = {name: sums.get(name, 0.0) + value for name, value in counted[1].items()}
+    phase = _Phase(max(sum(kept.latencies), 1) / 1e9, [kept])
+    return phase, used, {name: value / len(kept.numbers) for name, value in sums.items()} or None
 
 
 def _work(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> dict[str, float] | None:
-    """What a query does by the index's own counters, after everything else was measured."""
-    if dataset.kept is not None or (ask.cold_queries is not None and ask.cache != "fresh"):
+    """What a query does by the index's own counters, asked after everything else was measured."""
+    if dataset.kept is not None or ask.cold_queries is not None:
         return None
-    engine.threads = 1 if ask.cache == "fresh" else machine.cores()
-    fresh = ask.cold_queries is not None
-    told = engine.work(dataset.queries[: ask.cold_queries], options, ask.k, fresh=fresh)
-    return None if told is None else dict(told)
+    engine.threads = machine.cores()
+    counted = engine.counted(dataset.queries, options, ask.k)
+    return None if counted is None else {name: value / len(dataset.queries) for name, value in counted[1].items()}
 
 
 def look(engine: Library, dataset: Dataset, options: Options, k: int) -> dict[str, float]:
