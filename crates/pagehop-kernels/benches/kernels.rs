@@ -9,10 +9,10 @@ mod timing;
 
 use std::hint::black_box;
 
-use pagehop_kernels::{Isa, Kernels, pack_i12};
+use pagehop_kernels::{Isa, Kernels, Rounded, pack_i12};
 use timing::{Random, measure};
 
-const DIMS: [usize; 3] = [128, 784, 1536];
+const DIMS: [usize; 4] = [128, 384, 784, 1536];
 
 fn main() {
     // Cargo passes `--bench` before our own arguments.
@@ -118,12 +118,27 @@ impl Bench {
         let (mut hi, mut lo) = (vec![0; dim], vec![0; dim.div_ceil(2)]);
         pack_i12(&values, &mut hi, &mut lo);
         let (hi, lo) = (&hi[..], &lo[..]);
-        self.each(&format!("dot_f32_i8_{dim}"), |k| k.dot_f32_i8(black_box(q), black_box(hi)), near);
+        let rounded = |k: Kernels| {
+            let mut rounded = k.rounded();
+            rounded.round(q);
+            rounded
+        };
+        let all: Vec<Rounded> =
+            Isa::ALL.into_iter().map(|isa| rounded(Kernels::on(isa).unwrap_or(Kernels::active()))).collect();
+        let of = |k: Kernels| black_box(&all[k.isa() as usize]);
+        self.each(&format!("dot_i8_rounded_{dim}"), |k| of(k).dot_i8(black_box(hi)), |a, b| a == b);
         self.each(
-            &format!("dot_f32_i12_{dim}"),
-            |k| k.dot_f32_i12(black_box(q), black_box(hi), black_box(lo)),
-            near,
+            &format!("dot_i12_rounded_{dim}"),
+            |k| of(k).dot_i12(black_box(hi), black_box(lo)),
+            |a, b| a == b,
         );
+        let all = std::cell::RefCell::new(all);
+        let round = |k: Kernels| {
+            let rounded = &mut all.borrow_mut()[k.isa() as usize];
+            rounded.round(black_box(q));
+            rounded.sum_sq()
+        };
+        self.each(&format!("round_{dim}"), round, |a, b| a == b);
     }
 
     fn hadamard(&self, dim: usize) {

@@ -26,7 +26,7 @@ mod rotate;
 mod scan;
 
 pub use block::dot_i8_block;
-pub use codes::{I12_MAX, I12_MIN, dot_f32_i8, dot_f32_i12, pack_i12, unpack_i12};
+pub use codes::{I12_MAX, I12_MIN, ROUNDED_DIM_MAX, ROUNDED_MAX, Rounded, pack_i12, unpack_i12};
 pub use crc::crc32c;
 pub use dispatch::{Isa, Kernels};
 pub use dot::{dot_f16, dot_f32, dot_i8, dot_u8, sum_i8};

@@ -48,6 +48,24 @@ fn searching_finds_what_brute_force_finds() {
 }
 
 #[test]
+fn the_instruction_set_changes_no_bit_of_an_answer() {
+    for metric in ["l2", "ip", "cosine"] {
+        let folder = Folder::new();
+        let mut items = vectors(400, 333, 8);
+        folder.fbin("queries.fbin", &items.split_off(300));
+        folder.index(&items, &format!("--metric {metric}"));
+        let answers = ["portable", "avx2", "avx512"].map(|isa| {
+            // A set that this CPU lacks is ignored. JSON has every digit of a distance.
+            let mut search = folder.command("search items.pagehop queries.fbin --json");
+            let lines = json_lines(&Run::of(search.env("PAGEHOP_ISA", isa)).ok());
+            lines.into_iter().filter(|line| line.get("summary").is_none()).collect::<Vec<_>>()
+        });
+        assert_eq!(answers[0].len(), 100);
+        assert!(answers.iter().all(|other| *other == answers[0]), "{metric}");
+    }
+}
+
+#[test]
 fn threads_and_cache_change_no_result() {
     let (folder, ..) = folder_with_queries();
     let search = |options: &str| folder.run(&format!("search items.pagehop queries.fbin {options}")).ok();

@@ -9,7 +9,7 @@ use crate::page::layout::NodeLayout;
 use crate::quantize::centroids::{self, Centroids};
 use crate::quantize::codes::Codes;
 use crate::quantize::edge::{self, EdgeFactors, EdgeShape};
-use crate::quantize::own;
+use crate::quantize::point::RoundedPoint;
 use crate::quantize::prepare::{Space, inner_dim};
 use crate::quantize::rotation::Rotation;
 use crate::threads;
@@ -94,8 +94,8 @@ impl Bed {
     }
 
     /// The distance that a node's own code gives.
-    pub(super) fn distance(&self, query: &[f32], query_norm_sq: f32, row: usize) -> f32 {
-        distance(&self.codes, query, query_norm_sq, row)
+    pub(super) fn distance(&self, query: &RoundedPoint, row: usize) -> f32 {
+        distance(&self.codes, query, row)
     }
 
     /// Recall of ranking every row by own codes of `bits` bits: the most a search can reach that
@@ -125,10 +125,8 @@ impl Bed {
     }
 }
 
-pub(super) fn distance(codes: &Codes, query: &[f32], query_norm_sq: f32, row: usize) -> f32 {
-    let own::OwnCode { step, norm_sq } = codes.own[row];
-    let dot = kernels::dot_f32_i12(query, codes.hi(row), codes.lo(row));
-    (query_norm_sq + norm_sq - 2.0 * step * dot).max(0.0)
+pub(super) fn distance(codes: &Codes, query: &RoundedPoint, row: usize) -> f32 {
+    query.distance(codes.own[row], codes.hi(row), codes.lo(row))
 }
 
 /// Rounds to the levels of a code of `bits` bits with one step for the vector.
@@ -189,13 +187,13 @@ impl SharedCodes {
         self.table.query_digits
     }
 
-    pub(super) fn distances(&self, query: &[f32], query_norm_sq: f32) -> impl Iterator<Item = f32> {
-        (0..self.centroids.len()).map(move |c| self.centroids.distance(c, query, query_norm_sq))
+    pub(super) fn distances(&self, query: &RoundedPoint) -> impl Iterator<Item = f32> {
+        (0..self.centroids.len()).map(move |c| self.centroids.distance(c, query))
     }
 
     /// Where the engine begins to search: the entry point of the nearest centroid.
-    pub(super) fn entry(&self, query: &[f32], query_norm_sq: f32) -> u32 {
-        let nearest = self.distances(query, query_norm_sq).zip(&self.entries).min_by(|a, b| a.0.total_cmp(&b.0));
+    pub(super) fn entry(&self, query: &RoundedPoint) -> u32 {
+        let nearest = self.distances(query).zip(&self.entries).min_by(|a, b| a.0.total_cmp(&b.0));
         *nearest.expect("there is a centroid").1
     }
 
@@ -205,7 +203,7 @@ impl SharedCodes {
         let residual = |row: usize| {
             let mut x = vec![0.0; codes.dim];
             codes.decode(row, &mut x);
-            f64::from(self.centroids.distance(self.table.centroid[row].into(), &x, codes.own[row].norm_sq))
+            f64::from(self.centroids.distance(self.table.centroid[row].into(), &RoundedPoint::new(&x)))
         };
         let lengths: f64 = codes.hi_norm_sq.iter().map(|n| f64::from(*n)).sum();
         (0..codes.len()).map(residual).sum::<f64>() / lengths

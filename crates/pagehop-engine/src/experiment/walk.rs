@@ -9,7 +9,7 @@ use crate::graph::{key, key_distance};
 use crate::page::layout::NodeLayout;
 use crate::quantize::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape, QueryPlanes};
 use crate::quantize::estimate::DEGREE_MAX;
-use pagehop_kernels as kernels;
+use crate::quantize::point::RoundedPoint;
 
 /// Edge codes relative to the node that holds the edge: one code per edge, the node's distance
 /// known.
@@ -91,7 +91,7 @@ struct Walk<'a> {
     net: &'a Net,
     guide: Guide<'a>,
     planes: QueryPlanes,
-    query_norm_sq: f32,
+    point: RoundedPoint,
     /// Squared distance to each centroid.
     centroid_sq: Vec<f32>,
     gathered: Vec<u8>,
@@ -100,7 +100,15 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(bed: &'a Bed, net: &'a Net, guide: Guide<'a>) -> Self {
         let planes = QueryPlanes::default();
-        Self { bed, net, guide, planes, query_norm_sq: 0.0, centroid_sq: Vec::new(), gathered: Vec::new() }
+        Self {
+            bed,
+            net,
+            guide,
+            planes,
+            point: RoundedPoint::default(),
+            centroid_sq: Vec::new(),
+            gathered: Vec::new(),
+        }
     }
 
     /// One query; adds what it cost and found to `points`, in order of slack.
@@ -113,7 +121,7 @@ impl<'a> Walk<'a> {
         points: &mut [Point],
     ) {
         self.prepare(query);
-        let entry = start.entry(query, self.query_norm_sq);
+        let entry = start.entry(&self.point);
         let mut list = CandidateList::default();
         list.reset(WALK_LIST);
         list.insert(0.0, entry);
@@ -144,9 +152,9 @@ impl<'a> Walk<'a> {
             if !expanded.insert(node) {
                 continue;
             }
-            let distance = self.bed.distance(query, self.query_norm_sq, node as usize);
+            let distance = self.bed.distance(&self.point, node as usize);
             let neighbors = self.net.0.neighbors(node as usize);
-            self.estimate(query, node as usize, distance, &mut estimates);
+            self.estimate(node as usize, distance, &mut estimates);
             for (estimate, neighbor) in estimates.iter().zip(neighbors) {
                 if *estimate < list.bound() && *neighbor != entry {
                     list.insert(*estimate, *neighbor);
@@ -164,24 +172,24 @@ impl<'a> Walk<'a> {
     }
 
     fn prepare(&mut self, query: &[f32]) {
-        self.query_norm_sq = kernels::dot_f32(query, query);
+        self.point.round(query);
         match self.guide {
             Guide::Exact => {}
             Guide::Shared(shared, digits) => {
                 self.planes.prepare(shared.table.shape, digits, query);
-                self.centroid_sq = shared.distances(query, self.query_norm_sq).collect();
+                self.centroid_sq = shared.distances(&self.point).collect();
             }
             Guide::Node(codes, digits) => self.planes.prepare(codes.shape, digits, query),
         }
     }
 
     /// Estimates of the distances to the neighbors of `node`, which is `distance` away itself.
-    fn estimate(&mut self, query: &[f32], node: usize, distance: f32, estimates: &mut [f32; DEGREE_MAX]) {
+    fn estimate(&mut self, node: usize, distance: f32, estimates: &mut [f32; DEGREE_MAX]) {
         let neighbors = self.net.0.neighbors(node);
         let (shape, degree) = match self.guide {
             Guide::Exact => {
                 for (estimate, neighbor) in estimates.iter_mut().zip(neighbors) {
-                    *estimate = self.bed.distance(query, self.query_norm_sq, *neighbor as usize);
+                    *estimate = self.bed.distance(&self.point, *neighbor as usize);
                 }
                 return;
             }

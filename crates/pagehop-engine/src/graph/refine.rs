@@ -80,18 +80,18 @@ impl<'a> Walker<'a> {
     fn walk(&mut self, graph: &Graph, query: &[f32], entry: u32, list: usize) {
         self.estimator.prepare(self.table.shape, self.table.query_digits, query);
         self.list.reset(list);
-        self.score(query, &[entry]);
+        self.score(&[entry]);
         while let Some((_, row)) = self.list.expand() {
             // The best other candidate is probably expanded next.
             if let Some((_, next)) = self.list.open().next() {
                 self.table.prefetch(graph.neighbors(next as usize));
             }
-            self.score(query, graph.neighbors(row as usize));
+            self.score(graph.neighbors(row as usize));
         }
     }
 
     /// Estimates the distance to each of `rows` and inserts them into the list.
-    fn score(&mut self, query: &[f32], rows: &[u32]) {
+    fn score(&mut self, rows: &[u32]) {
         for rows in rows.chunks(DEGREE_MAX) {
             let table = self.table;
             let slots = rows.len().next_multiple_of(BLOCK_EDGES);
@@ -109,7 +109,7 @@ impl<'a> Walker<'a> {
                 EdgeCodes { codes: &self.gathered, add: &add, factor: &factor, centroid: &centroid[..slots] };
             let mut estimates = [0.0; DEGREE_MAX];
             let estimates = &mut estimates[..rows.len()];
-            let scored = self.estimator.score(self.centroids, query, edges, estimates);
+            let scored = self.estimator.score(self.centroids, edges, estimates);
             scored.expect("centroids of the table exist");
             let bound = self.list.bound();
             for (estimate, row) in estimates.iter().zip(rows) {

@@ -2,6 +2,7 @@
 //! nearest centers.
 
 use super::codes::Codes;
+use super::point::RoundedPoint;
 use crate::random::Random;
 use crate::threads;
 use pagehop_kernels as kernels;
@@ -52,11 +53,10 @@ impl Centroids {
         &self.planes[index * self.dim..][..self.dim]
     }
 
-    /// Squared distance from a centroid to `x`, whose squared norm is `norm_sq`.
+    /// Squared distance from a centroid to a point.
     #[inline]
-    pub(crate) fn distance(&self, index: usize, x: &[f32], norm_sq: f32) -> f32 {
-        let dot = kernels::dot_f32_i8(x, self.plane(index));
-        (norm_sq + self.norms_sq[index] - 2.0 * self.steps[index] * dot).max(0.0)
+    pub(crate) fn distance(&self, index: usize, point: &RoundedPoint) -> f32 {
+        point.distance_to_bytes(self.norms_sq[index], self.steps[index], self.plane(index))
     }
 
     /// All centroids decoded, one after another.

@@ -22,6 +22,7 @@
 //! residuals are about as long as vectors. If residuals are much shorter, as in tight clusters or
 //! few dimensions, the error of the query would dominate, and eight planes are used.
 
+use super::inner_product::dot;
 use pagehop_kernels as kernels;
 
 /// Bit planes of a query that are counted in one pass: one hexadecimal digit.
@@ -89,22 +90,6 @@ pub(crate) fn encode(shape: EdgeShape, o: &[f32], centroid: &[f32], code: &mut [
     // centroid.
     let factor = if factor.is_finite() { factor } else { 0.0 };
     EdgeFactors { add: norm_sq + 2.0 * factor * dot(&centroid[..dims], &values), factor }
-}
-
-/// Inner product with sixteen interleaved sums: the order of additions is the same on every
-/// machine, and the compiler can still use vector instructions.
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0.0f32; 16];
-    let (a_chunks, b_chunks) = (a.as_chunks::<16>(), b.as_chunks::<16>());
-    for (a, b) in a_chunks.0.iter().zip(b_chunks.0) {
-        for i in 0..16 {
-            sums[i] += a[i] * b[i];
-        }
-    }
-    for (i, (a, b)) in a_chunks.1.iter().zip(b_chunks.1).enumerate() {
-        sums[i] += a * b;
-    }
-    sums.iter().sum()
 }
 
 /// Quantization levels per unit of the residual. The uniform quantizer with the least error for a

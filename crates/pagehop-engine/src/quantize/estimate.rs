@@ -2,7 +2,7 @@
 
 use super::centroids::Centroids;
 use super::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape, QueryPlanes};
-use pagehop_kernels as kernels;
+use super::point::RoundedPoint;
 
 /// Largest number of edges of a node.
 pub(crate) const DEGREE_MAX: usize = 64;
@@ -27,7 +27,7 @@ pub(crate) struct EdgeCodes<'a> {
 #[derive(Debug)]
 pub(crate) struct Estimator {
     planes: QueryPlanes,
-    query_norm_sq: f32,
+    point: RoundedPoint,
     /// Squared distance to each centroid. NaN until it is needed, because a query needs only a few
     /// of them.
     centroid_sq: [f32; CENTROIDS_MAX],
@@ -35,7 +35,8 @@ pub(crate) struct Estimator {
 
 impl Default for Estimator {
     fn default() -> Self {
-        Self { planes: QueryPlanes::default(), query_norm_sq: 0.0, centroid_sq: [f32::NAN; CENTROIDS_MAX] }
+        let (planes, point) = (QueryPlanes::default(), RoundedPoint::default());
+        Self { planes, point, centroid_sq: [f32::NAN; CENTROIDS_MAX] }
     }
 }
 
@@ -43,18 +44,19 @@ impl Estimator {
     /// Prepares a query of the rotated space and quantizes it to one or two digits.
     pub(crate) fn prepare(&mut self, shape: EdgeShape, digits: usize, query: &[f32]) {
         self.planes.prepare(shape, digits, query);
-        self.query_norm_sq = kernels::dot_f32(query, query);
+        self.point.round(query);
         self.centroid_sq.fill(f32::NAN);
     }
 
-    /// Squared norm of the query.
-    pub(crate) fn query_norm_sq(&self) -> f32 {
-        self.query_norm_sq
+    /// The query, rounded.
+    #[inline]
+    pub(crate) fn point(&self) -> &RoundedPoint {
+        &self.point
     }
 
     #[inline]
-    fn measure_centroid(&mut self, centroids: &Centroids, query: &[f32], index: u8) {
-        let distance = centroids.distance(index.into(), query, self.query_norm_sq);
+    fn measure_centroid(&mut self, centroids: &Centroids, index: u8) {
+        let distance = centroids.distance(index.into(), &self.point);
         self.centroid_sq[usize::from(index)] = distance;
     }
 
@@ -64,7 +66,6 @@ impl Estimator {
     pub(crate) fn score(
         &mut self,
         centroids: &Centroids,
-        query: &[f32],
         edges: EdgeCodes<'_>,
         estimates: &mut [f32],
     ) -> Option<()> {
@@ -79,7 +80,7 @@ impl Estimator {
                 if usize::from(*centroid) >= centroids.len() {
                     return None;
                 }
-                self.measure_centroid(centroids, query, *centroid);
+                self.measure_centroid(centroids, *centroid);
                 *known = self.centroid_sq[usize::from(*centroid)];
             }
         }
@@ -99,9 +100,10 @@ impl Estimator {
         let slots = codes.factors.len().next_multiple_of(BLOCK_EDGES);
         self.planes.count(&codes.codes, slots, &mut counts[..slots]);
         let (base, per_count) = self.planes.constants();
+        let norm_sq = self.point.norm_sq();
         for ((estimate, factors), count) in estimates.iter_mut().zip(&codes.factors).zip(&counts) {
             let twice_dot = base - per_count * *count as f32;
-            *estimate = (self.query_norm_sq + factors.add - factors.factor * twice_dot).max(0.0);
+            *estimate = (norm_sq + factors.add - factors.factor * twice_dot).max(0.0);
         }
     }
 }

@@ -8,6 +8,8 @@ pub(crate) mod centroids;
 pub(crate) mod codes;
 pub(crate) mod edge;
 pub(crate) mod estimate;
+pub(crate) mod inner_product;
 pub(crate) mod own;
+pub(crate) mod point;
 pub(crate) mod prepare;
 pub(crate) mod rotation;

@@ -3,8 +3,10 @@
 //! `x[i] ~ step * v[i]`, where `v[i]` is a 12-bit integer, stored as a plane of bytes `hi` and a
 //! plane of nibbles `lo` (`v = 16 * hi + lo - 8`). The high plane alone is an 8-bit code, which the
 //! build computes with. Both together decode to a vector with a relative error of about `2^-11`.
-//! Every distance that the index returns is the exact distance to the decoded vector.
+//! Every distance that the index returns is the distance from the rounded query (`point.rs`) to the
+//! decoded vector.
 
+use super::inner_product::dot;
 use pagehop_kernels as kernels;
 
 /// Bits per dimension.
@@ -47,7 +49,7 @@ fn step(x: &[f32]) -> (f32, f32) {
 /// Step and squared norm of `x`, without encoding it. The step equals that of [`encode`]; the norm
 /// is that of `x`, not of the decoded vector.
 pub(crate) fn measure(x: &[f32]) -> OwnCode {
-    OwnCode { step: step(x).0, norm_sq: kernels::dot_f32(x, x) }
+    OwnCode { step: step(x).0, norm_sq: dot(x, x) }
 }
 
 /// Encodes `x` into the planes; `values` is scratch of the same length.

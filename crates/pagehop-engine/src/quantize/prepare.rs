@@ -6,6 +6,7 @@
 //! query (Bachrach et al. 2014). After that, the nearest row is the row with the largest inner
 //! product.
 
+use super::inner_product::dot;
 use super::rotation::Rotation;
 use crate::{Error, Metric};
 
@@ -50,7 +51,7 @@ pub(crate) fn inner_dim(metric: Metric, dim: usize) -> usize {
 /// Refuses NaN, infinities, squared norms that overflow `f32`, and the zero vector under cosine.
 /// Returns the squared norm.
 pub(crate) fn validate(metric: Metric, x: &[f32]) -> Result<f32, Error> {
-    let norm_sq = pagehop_kernels::dot_f32(x, x);
+    let norm_sq = dot(x, x);
     // The bound leaves room for the squared distance between two such vectors.
     if norm_sq < f32::MAX / 16.0 {
         if metric == Metric::Cosine && norm_sq < f32::MIN_POSITIVE {

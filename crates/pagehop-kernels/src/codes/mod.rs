@@ -1,79 +1,143 @@
-//! Inner product of a float query with a vector of 8 or 12 bits per dimension, and the packing of
-//! 12-bit values.
+//! Inner products with vectors of 8 or 12 bits per dimension (`i12.rs` packs the latter).
 //!
-//! A 12-bit value `v` is stored as a rounded high byte and a low nibble: `v = 16 * hi + nibble -
-//! 8`, with `hi` in `-127..=127` and `nibble` in `0..=15`. So `16 * hi` alone is the nearest 8-bit
-//! code, off by at most 8. Two nibbles share a byte: byte `p` of `lo` holds dimension `2p` in its
-//! low four bits and dimension `2p + 1` in its high four. If the number of dimensions is odd, the
-//! last high four bits are zero.
+//! The other vector is rounded to 16 bits ([`Rounded`]), so that all products are integers and the
+//! same on every instruction set.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod i12;
 pub(crate) mod portable;
 
 use crate::dispatch::{Kernels, on_tier};
-pub use portable::{I12_MAX, I12_MIN};
+use i12::check_i12;
+pub use i12::{I12_MAX, I12_MIN, pack_i12, unpack_i12};
 
-/// Inner product of a float query with 8-bit values: the sum of `q[i] * code[i]`.
-///
-/// # Panics
-///
-/// If the lengths differ.
-#[inline]
-pub fn dot_f32_i8(q: &[f32], code: &[i8]) -> f32 {
-    Kernels::active().dot_f32_i8(q, code)
+/// Largest magnitude of a component of a [`Rounded`] vector: 16 times that of an own code in the
+/// engine, so that a decoded own code is rounded without an error, and two signed bytes hold it.
+pub const ROUNDED_MAX: i16 = 32_512;
+
+/// Most dimensions of a [`Rounded`] vector: the sums in 32-bit lanes hold as many.
+pub const ROUNDED_DIM_MAX: usize = 8192;
+
+/// Dimensions that the arrays of a [`Rounded`] vector are padded to a multiple of, with zeros.
+const PADDED: usize = 64;
+
+/// A vector of floats, rounded to 16-bit integers with one step, and laid out for the inner
+/// products of one instruction set. Reusable: `round` replaces its vector.
+#[derive(Clone, Debug)]
+pub struct Rounded {
+    kernels: Kernels,
+    dim: usize,
+    step: f32,
+    sum: i64,
+    sum_sq: i64,
+    values: Vec<i16>,
+    parts: Parts,
 }
 
-/// Inner product of a float query with 12-bit values packed by [`pack_i12`].
-///
-/// # Panics
-///
-/// Unless `hi` is as long as `q`, and `lo` half as long, rounded up.
-#[inline]
-pub fn dot_f32_i12(q: &[f32], hi: &[i8], lo: &[u8]) -> f32 {
-    Kernels::active().dot_f32_i12(q, hi, lo)
+/// The values of a [`Rounded`] vector in a second order. Each instruction set fills what it uses.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parts {
+    /// Dimensions `4j`, then those `4j + 1`, `4j + 2` and `4j + 3`.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) quarters: Vec<i16>,
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) digits: Vec<Digits>,
 }
 
-/// Packs 12-bit values. A value outside `I12_MIN..=I12_MAX` is clamped to that range.
-///
-/// # Panics
-///
-/// Unless `hi` is as long as `v`, and `lo` half as long, rounded up.
-pub fn pack_i12(v: &[i16], hi: &mut [i8], lo: &mut [u8]) {
-    check_i12(v.len(), hi.len(), lo.len());
-    portable::pack_i12(v, hi, lo);
+/// Both digits to base 256, signed bytes, of 64 dimensions. Aligned like a register, because a load
+/// that crosses a cache line costs as much as two.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(crate) struct Digits {
+    pub(crate) high: [i8; 64],
+    pub(crate) low: [i8; 64],
 }
 
-/// Unpacks values that [`pack_i12`] packed.
-///
-/// # Panics
-///
-/// Unless `hi` is as long as `out`, and `lo` half as long, rounded up.
-pub fn unpack_i12(hi: &[i8], lo: &[u8], out: &mut [i16]) {
-    check_i12(out.len(), hi.len(), lo.len());
-    portable::unpack_i12(hi, lo, out);
+#[cfg(target_arch = "x86_64")]
+impl Default for Digits {
+    fn default() -> Self {
+        Self { high: [0; 64], low: [0; 64] }
+    }
+}
+
+impl Default for Rounded {
+    fn default() -> Self {
+        Kernels::active().rounded()
+    }
+}
+
+impl Rounded {
+    /// Rounds `x` to multiples of its largest magnitude divided by [`ROUNDED_MAX`]. Each component
+    /// is off by at most .51 steps. A vector so small that the inverse of the step overflows
+    /// becomes zeros.
+    ///
+    /// # Panics
+    ///
+    /// If `x` has more than [`ROUNDED_DIM_MAX`] dimensions.
+    pub fn round(&mut self, x: &[f32]) {
+        assert!(x.len() <= ROUNDED_DIM_MAX, "at most {ROUNDED_DIM_MAX} dimensions");
+        let step = self.kernels.max_abs(x) / f32::from(ROUNDED_MAX);
+        let inverse = 1.0 / step;
+        let (step, inverse) = if inverse.is_finite() { (step, inverse) } else { (0.0, 0.0) };
+        self.dim = x.len();
+        self.step = step;
+        let padded = x.len().next_multiple_of(PADDED);
+        if self.values.len() != padded {
+            self.values.resize(padded, 0);
+        }
+        self.values[x.len()..].fill(0);
+        let (values, parts) = (&mut self.values[..], &mut self.parts);
+        (self.sum, self.sum_sq) = on_tier!(self.kernels, round(x, inverse, values, parts));
+    }
+
+    /// The value of one unit.
+    #[inline]
+    pub fn step(&self) -> f32 {
+        self.step
+    }
+
+    /// The components in steps.
+    pub fn values(&self) -> &[i16] {
+        &self.values[..self.dim]
+    }
+
+    /// The sum of the squares of the components in steps. Exact.
+    #[inline]
+    pub fn sum_sq(&self) -> i64 {
+        self.sum_sq
+    }
+
+    /// Inner product, in steps, with 8-bit values: the sum of `value[i] * code[i]`. Exact.
+    ///
+    /// # Panics
+    ///
+    /// Unless `code` is as long as the vector.
+    #[inline]
+    pub fn dot_i8(&self, code: &[i8]) -> i64 {
+        assert_eq!(code.len(), self.dim, "vectors of one dimension");
+        on_tier!(self.kernels, dot_i8_rounded(self, code))
+    }
+
+    /// Inner product, in steps, with 12-bit values packed by [`pack_i12`]. Exact.
+    ///
+    /// # Panics
+    ///
+    /// Unless `hi` is as long as the vector, and `lo` half as long, rounded up.
+    #[inline]
+    pub fn dot_i12(&self, hi: &[i8], lo: &[u8]) -> i64 {
+        check_i12(self.dim, hi.len(), lo.len());
+        on_tier!(self.kernels, dot_i12_rounded(self, hi, lo))
+    }
 }
 
 impl Kernels {
-    /// [`dot_f32_i8`] on this instruction set.
-    #[inline]
-    pub fn dot_f32_i8(self, q: &[f32], code: &[i8]) -> f32 {
-        assert_eq!(q.len(), code.len(), "vectors of one dimension");
-        on_tier!(self, dot_f32_i8(q, code))
+    /// An empty [`Rounded`] vector whose products are computed on this instruction set.
+    pub fn rounded(self) -> Rounded {
+        let (values, parts) = (Vec::new(), Parts::default());
+        Rounded { kernels: self, dim: 0, step: 0.0, sum: 0, sum_sq: 0, values, parts }
     }
-
-    /// [`dot_f32_i12`] on this instruction set.
-    #[inline]
-    pub fn dot_f32_i12(self, q: &[f32], hi: &[i8], lo: &[u8]) -> f32 {
-        check_i12(q.len(), hi.len(), lo.len());
-        on_tier!(self, dot_f32_i12(q, hi, lo))
-    }
-}
-
-#[inline]
-fn check_i12(dim: usize, hi: usize, lo: usize) {
-    assert_eq!(hi, dim, "one high byte per dimension");
-    assert_eq!(lo, dim.div_ceil(2), "one low nibble per dimension");
 }

@@ -40,6 +40,20 @@ pub(crate) fn load_i8x16(from: &[i8; 16]) -> __m128i {
 
 #[inline]
 #[target_feature(enable = "avx2")]
+pub(crate) fn load_i16x16(from: &[i16; 16]) -> __m256i {
+    // SAFETY: the array is as long as the register.
+    unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(crate) fn store_i16x16(to: &mut [i16; 16], value: __m256i) {
+    // SAFETY: the array is as long as the register.
+    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), value) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
 pub(crate) fn load_u16x8(from: &[u16; 8]) -> __m128i {
     // SAFETY: the array is as long as the register.
     unsafe { _mm_loadu_si128(from.as_ptr().cast()) }
@@ -50,29 +64,6 @@ pub(crate) fn load_u16x8(from: &[u16; 8]) -> __m128i {
 pub(crate) fn store_u16x8(to: &mut [u16; 8], value: __m128i) {
     // SAFETY: the array is as long as the register.
     unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), value) }
-}
-
-/// Eight bytes, in the low half of the register.
-#[inline]
-#[target_feature(enable = "avx2")]
-pub(crate) fn load_i8x8(from: &[i8; 8]) -> __m128i {
-    // SAFETY: reads eight bytes, the length of the array.
-    unsafe { _mm_loadl_epi64(from.as_ptr().cast()) }
-}
-
-/// Eight bytes, in the low half of the register.
-#[inline]
-#[target_feature(enable = "avx2")]
-pub(crate) fn load_u8x8(from: &[u8; 8]) -> __m128i {
-    // SAFETY: reads eight bytes, the length of the array.
-    unsafe { _mm_loadl_epi64(from.as_ptr().cast()) }
-}
-
-/// Four bytes, in the low quarter of the register.
-#[inline]
-#[target_feature(enable = "avx2")]
-pub(crate) fn load_u8x4(from: &[u8; 4]) -> __m128i {
-    _mm_cvtsi32_si128(i32::from_le_bytes(*from))
 }
 
 /// The first sixteen signed bytes of `from` as 16-bit lanes; zeros in the lanes after the end of
@@ -131,4 +122,19 @@ pub(crate) fn sum_i32x8(lanes: __m256i) -> i32 {
     let x4 = _mm_add_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256::<1>(lanes));
     let x2 = _mm_add_epi32(x4, _mm_unpackhi_epi64(x4, x4));
     _mm_cvtsi128_si32(_mm_add_epi32(x2, _mm_shuffle_epi32::<1>(x2)))
+}
+
+/// Lanes whose sum is that of the narrower lanes.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(crate) fn widen_i32x8(lanes: __m256i) -> __m256i {
+    let front = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(lanes));
+    _mm256_add_epi64(front, _mm256_cvtepi32_epi64(_mm256_extracti128_si256::<1>(lanes)))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(crate) fn sum_i64x4(lanes: __m256i) -> i64 {
+    let x2 = _mm_add_epi64(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256::<1>(lanes));
+    _mm_cvtsi128_si64(_mm_add_epi64(x2, _mm_unpackhi_epi64(x2, x2)))
 }

@@ -77,23 +77,26 @@ pub(crate) fn load_part_i8x64(from: &[i8]) -> __m512i {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(crate) fn load_part_i8x16(from: &[i8]) -> __m128i {
+pub(crate) fn load_part_u8x32(from: &[u8]) -> __m256i {
     if from.is_empty() {
-        return _mm_setzero_si128();
+        return _mm256_setzero_si256();
     }
     // SAFETY: the mask has no lane after the end of the slice, and other lanes are not read.
-    unsafe { _mm_maskz_loadu_epi8(mask(from.len(), 16) as __mmask16, from.as_ptr()) }
+    unsafe { _mm256_maskz_loadu_epi8(mask(from.len(), 32) as __mmask32, from.as_ptr().cast()) }
 }
 
-/// At most eight bytes, in the low half of the register.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(crate) fn load_part_u8x8(from: &[u8]) -> __m128i {
-    if from.is_empty() {
-        return _mm_setzero_si128();
-    }
-    // SAFETY: the mask has no lane after the end of the slice, and other lanes are not read.
-    unsafe { _mm_maskz_loadu_epi8(mask(from.len(), 8) as __mmask16, from.as_ptr().cast()) }
+#[target_feature(enable = "avx512f")]
+pub(crate) fn store_i16x32(to: &mut [i16; 32], value: __m512i) {
+    // SAFETY: the array is as long as the register.
+    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), value) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(crate) fn store_i8x32(to: &mut [i8; 32], value: __m256i) {
+    // SAFETY: the array is as long as the register.
+    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), value) }
 }
 
 #[inline]
@@ -153,6 +156,14 @@ pub(crate) fn store_u32x8(to: &mut [u32; 8], value: __m256i) {
 pub(crate) fn broadcast_i8x4(group: &[i8; 4]) -> __m512i {
     // SAFETY: reads four bytes, the length of the array; the read may be unaligned.
     _mm512_set1_epi32(unsafe { group.as_ptr().cast::<i32>().read_unaligned() })
+}
+
+/// Lanes whose sum is that of the narrower lanes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(crate) fn widen_i32x16(lanes: __m512i) -> __m512i {
+    let front = _mm512_cvtepi32_epi64(_mm512_castsi512_si256(lanes));
+    _mm512_add_epi64(front, _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64::<1>(lanes)))
 }
 
 /// A mask of the first `length` lanes, at most `lanes`. `lanes` is at most 64.

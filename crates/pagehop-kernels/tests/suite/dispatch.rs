@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 
-use pagehop_kernels::{Isa, Kernels};
+use pagehop_kernels::{Isa, Kernels, ROUNDED_DIM_MAX};
 
 use crate::inputs::on_every_isa;
 
@@ -59,9 +59,12 @@ fn lengths_that_disagree_are_refused() {
         assert_refused(|| _ = kernels.dot_f16(&h[1..], &h));
         assert_refused(|| _ = kernels.dot_u8(&u[1..], &u));
         assert_refused(|| _ = kernels.dot_i8(&i[1..], &i));
-        assert_refused(|| _ = kernels.dot_f32_i8(&f, &i[1..]));
-        assert_refused(|| _ = kernels.dot_f32_i12(&f, &i, &u));
-        assert_refused(|| _ = kernels.dot_f32_i12(&f, &i[1..], &u[..5]));
+        let mut rounded = kernels.rounded();
+        rounded.round(&f);
+        assert_refused(|| _ = rounded.dot_i8(&i[1..]));
+        assert_refused(|| _ = rounded.dot_i12(&i, &u));
+        assert_refused(|| _ = rounded.dot_i12(&i[1..], &u[..5]));
+        assert_refused(|| kernels.rounded().round(&[0.0; ROUNDED_DIM_MAX + 1]));
         assert_refused(|| kernels.f16_to_f32(&h, &mut [0.0; 8]));
         assert_refused(|| kernels.f32_to_f16(&f, &mut [0; 8]));
         assert_refused(|| kernels.dot_i8_block(&i, &i, 3, &mut [0; 8]));

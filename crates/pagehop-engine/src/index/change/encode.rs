@@ -7,6 +7,7 @@ use crate::page::meta::Meta;
 use crate::page::node::{Edge, NodeRef};
 use crate::quantize::edge::{self, EdgeFactors};
 use crate::quantize::own::{self, OwnCode};
+use crate::quantize::point::RoundedPoint;
 
 /// A row's codes.
 #[derive(Clone, Debug, Default)]
@@ -90,7 +91,7 @@ impl Encoded {
         // From the code, not from the user's vector: any reader of the node then computes the same
         // edge code.
         own::decode(self.own.step, &self.hi, &self.lo, &mut vec![0; x.len()], &mut x);
-        self.centroid = nearest_centroid(model, &x, self.own.norm_sq);
+        self.centroid = nearest_centroid(model, &x);
         self.code = vec![0; meta.layout.edge.words()];
         self.factors = encode_edge(meta, model, &x, self.centroid, &mut self.code);
         self.point = x;
@@ -138,8 +139,9 @@ fn encode_edge(meta: &Meta, model: &Model, x: &[f32], centroid: u8, code: &mut [
 }
 
 /// The nearest centroid; of equally near ones the first.
-fn nearest_centroid(model: &Model, x: &[f32], norm_sq: f32) -> u8 {
-    let distances = (0..model.centroids.len()).map(|i| (model.centroids.distance(i, x, norm_sq), i));
+fn nearest_centroid(model: &Model, x: &[f32]) -> u8 {
+    let point = RoundedPoint::new(x);
+    let distances = (0..model.centroids.len()).map(|i| (model.centroids.distance(i, &point), i));
     distances.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(0, |nearest| nearest.1 as u8)
 }
 

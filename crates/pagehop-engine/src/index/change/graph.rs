@@ -19,6 +19,7 @@ use crate::page::meta::Meta;
 use crate::page::model_pages::{self, Entry};
 use crate::page::node::{NodeHeader, NodeRef};
 use crate::page::{PageId, PagesMut};
+use crate::quantize::point::RoundedPoint;
 
 /// The graph of a transaction.
 pub(super) struct Graph<'w, W: PagesMut> {
@@ -104,14 +105,11 @@ impl<'w, W: PagesMut> Graph<'w, W> {
         self.steps.look(node, look)
     }
 
-    /// A node's header, and the vector that its own code stands for.
-    pub(super) fn point_of(&self, node: NodeId) -> Result<(NodeHeader, Vec<f32>), Error> {
+    /// The vector that a node's own code stands for.
+    pub(super) fn point_of(&self, node: NodeId) -> Result<Vec<f32>, Error> {
         let mut point = Vec::new();
-        let header = self.look(node, |found, header| {
-            found.decode(header, &mut point);
-            *header
-        })?;
-        Ok((header, point))
+        self.look(node, |found, header| found.decode(header, &mut point))?;
+        Ok(point)
     }
 
     /// What an edge to a visited node carries.
@@ -134,14 +132,8 @@ impl<'w, W: PagesMut> Graph<'w, W> {
     }
 
     /// Makes `node`, which lies at `point`, the entry point of a centroid.
-    pub(super) fn set_entry(
-        &mut self,
-        centroid: usize,
-        node: NodeId,
-        point: &[f32],
-        norm_sq: f32,
-    ) -> Result<(), Error> {
-        let from_centroid_sq = self.model.centroids.distance(centroid, point, norm_sq);
+    pub(super) fn set_entry(&mut self, centroid: usize, node: NodeId, point: &[f32]) -> Result<(), Error> {
+        let from_centroid_sq = self.model.centroids.distance(centroid, &RoundedPoint::new(point));
         let entry = Entry { node, from_centroid_sq };
         self.entries[centroid] = entry;
         self.steps.step_meta(&[PageId(self.meta().change.entries_page)], &mut |_, bodies| {

@@ -165,7 +165,7 @@ impl<W: PagesMut> Change<'_, W> {
         let mut walk = Walk::default();
         walk.probe.prepare_inner(&state.meta, &encoded.exact);
         walk.begin(&state, KNOWN_LIST, 1, false);
-        let norms_sq = f64::from(walk.probe.query_norm_sq()) + f64::from(encoded.own.norm_sq);
+        let norms_sq = f64::from(walk.probe.point().norm_sq()) + f64::from(encoded.own.norm_sq);
         let here = 4.0 * code_error(encoded.own.step.into(), encoded.exact.len() as f64).powi(2) + 1e-5 * norms_sq;
         let mut found = Found { here: here as f32, is_here: false, nodes: Vec::new() };
         let options = SearchOptions { search_list: KNOWN_LIST, slack: f32::INFINITY, beam_width: 1 };

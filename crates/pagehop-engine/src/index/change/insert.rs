@@ -117,7 +117,7 @@ impl<W: PagesMut> Graph<'_, W> {
             let entry = self.entries()[centroid].node;
             let leads = self.look(entry, |_, header| header.flags == FLAGS_LIVE && entry != target.node)?;
             if !leads {
-                self.set_entry(centroid, target.node, &encoded.point, encoded.own.norm_sq)?;
+                self.set_entry(centroid, target.node, &encoded.point)?;
             }
         }
         Ok(())

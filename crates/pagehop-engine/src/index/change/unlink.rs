@@ -27,7 +27,7 @@ impl<W: PagesMut> Graph<'_, W> {
     /// other anchor parents. The node keeps its own edges, because a search may be about to follow
     /// them. Returns the number of in-neighbors.
     pub(super) fn unlink(&mut self, node: NodeId, generation: u8) -> Result<u64, Error> {
-        let (_, point) = self.point_of(node)?;
+        let point = self.point_of(node)?;
         self.walk(&point, Extent { list_max: REPAIR_LIST_MAX, ..Extent::of(REPAIR_LIST) })?;
         let (replacements, dependents) = (self.replacements(node)?, self.dependents_of(node)?);
         let (in_neighbors, parent) = self.in_neighbors(node, generation, &replacements)?;
@@ -81,7 +81,7 @@ impl<W: PagesMut> Graph<'_, W> {
     /// Walks from a node until enough live nodes are visited, and gives it edges to these alone. It
     /// loses no more edges to dead nodes then, so this happens to it once, whatever it costs.
     fn look_around(&mut self, node: NodeId) -> Result<(), Error> {
-        let (_, point) = self.point_of(node)?;
+        let point = self.point_of(node)?;
         self.walk(&point, Extent { everywhere: true, ..Extent::of(REPAIR_LIST) })?;
         let visited = self.near().nearest().filter(|id| *id != node);
         let visited: Vec<NodeId> = visited.take(REPAIR_LIST).collect();
@@ -158,8 +158,8 @@ impl<W: PagesMut> Graph<'_, W> {
         let Some(replacement) = replacement else { return Ok(None) };
         for centroid in 0..self.entries().len() {
             if self.entries()[centroid].node == node {
-                let (header, point) = self.point_of(replacement)?;
-                self.set_entry(centroid, replacement, &point, header.norm_sq)?;
+                let point = self.point_of(replacement)?;
+                self.set_entry(centroid, replacement, &point)?;
             }
         }
         Ok(Some(replacement))

@@ -8,8 +8,11 @@
 //! An error of `e` needs an error vector that points straight at the query. But it consists of `n`
 //! roundings in a random basis that is independent of the query: its component in the query's
 //! direction exceeds `z` steps with a probability of at most `2 exp(-2 z^2)` (Hoeffding 1963). So
-//! the bound allows only [`STEPS`] steps where that is less than `e`, which is the case above 81
+//! the bound allows only 4.5 steps where that is less than `e`, which is the case above 81
 //! components.
+//!
+//! Distances are measured to the query rounded to 16 bits, with a step of its own. Its roundings
+//! are treated like those of the row.
 //!
 //! [`Bound::error`] derives the bound of each metric from this. The other terms are rounding
 //! errors. They are worst cases, because they are small except for rows that nearly equal the
@@ -29,10 +32,14 @@ const UNDERFLOW: f64 = 1.0 / (1u128 << 126) as f64 * ROUNDING;
 /// an error of three roundings of at most 2,032 (`VALUE_MAX` of `quantize/own.rs`). No component
 /// exceeds that, so none is clamped.
 const HALF_STEP: f64 = 0.501;
-/// Allowed error of a code in one direction, in steps. A larger error has a probability of 5e-18.
-const STEPS: f64 = 4.5 * 2.0 * HALF_STEP;
+/// The same for a component of the query: three roundings of at most 32,512 (`ROUNDED_MAX` of the
+/// kernels).
+const QUERY_HALF_STEP: f64 = 0.51;
+/// Allowed error of a code in one direction, in units of half a step. A larger error has a
+/// probability of 5e-18.
+const HALF_STEPS: f64 = 4.5 * 2.0;
 /// Largest norm of a vector whose step underflows and counts as 0.
-const NO_LENGTH: f64 = 1e-33;
+const NO_LENGTH: f64 = 1e-32;
 /// Number of roundings in subtracting the mean and in at most four rounds of the rotation with 12
 /// passes each, relative to the norm of the vector. Includes the deviation of the rotation's
 /// constants from an orthogonal map.
@@ -46,8 +53,10 @@ pub(crate) struct Bound {
     dim: f64,
     /// Dimensions of the inner space.
     inner_dim: f64,
-    /// Squared norm of the query in the inner space.
+    /// Squared norm of the rounded query in the inner space.
     query_sq: f64,
+    /// Half a step of the rounded query, with the error of rounding.
+    query_half: f64,
     /// Inner product only: the norms of the user's query and of the longest row, and the factor
     /// that scales the query to the rows.
     lengths: [f64; 2],
@@ -74,7 +83,8 @@ impl Bound {
             metric: meta.metric,
             dim: meta.dim as f64,
             inner_dim: meta.layout.inner_dim as f64,
-            query_sq: probe.query_norm_sq().into(),
+            query_sq: probe.point().norm_sq().into(),
+            query_half: QUERY_HALF_STEP * f64::from(probe.point().step()),
             lengths,
             scale: 0.5 / f64::from(to_distance.mul),
             recoded: meta.change.recoded_error.into(),
@@ -86,21 +96,20 @@ impl Bound {
     /// the inner space; `step` and `norm_sq` are from the row's own code.
     pub(crate) fn error(&self, distance: f32, step: f32, norm_sq: f32) -> f32 {
         let (distance, step, row_sq) = (f64::from(distance), f64::from(step), f64::from(norm_sq));
-        // A kernel has at least 16 partial sums, which it adds at the end.
-        let sum = (self.inner_dim / 16.0 + 32.0) * ROUNDING;
-        // `|q|^2 + |o|^2 - 2 <q, o>` cancels if q is near o.
-        let lengths_sq = self.query_sq + row_sq;
-        let cancelled = (2.0 * sum + 8.0 * ROUNDING) * lengths_sq + (self.inner_dim + 64.0) * 8.0 * UNDERFLOW;
-        let code = code_error(step, self.inner_dim);
+        // `|q|^2 + |o|^2 - 2 <q, o>` cancels if q is near o. The inner product is exact; the squared
+        // norm of o and the result are rounded.
+        let cancelled = 4.0 * (ROUNDING * (self.query_sq + row_sq) + UNDERFLOW);
+        let half = HALF_STEP * step + self.query_half;
+        let code = half * self.inner_dim.sqrt() + 2.0 * NO_LENGTH;
         let turned = TURNS * ROUNDING * (self.query_sq.sqrt() + row_sq.sqrt() + code);
-        let placed = towards(distance.sqrt(), step, code) + turned;
+        let placed = towards(distance.sqrt(), half, code) + turned;
         let error = match self.metric {
             Metric::L2 => self.l2(distance, placed + self.recoded, cancelled),
             // A vector that was decoded was normalized again, which may move it by the same
             // distance once more.
             Metric::Cosine => self.cosine(distance, placed + 2.0 * self.recoded, cancelled),
             Metric::InnerProduct => {
-                self.inner_product(distance, placed, cancelled, sum) + self.lengths[0] * self.recoded
+                self.inner_product(distance, placed, cancelled) + self.lengths[0] * self.recoded
             }
         };
         // Rounds up. A NaN, which only a damaged page can cause, gives no bound.
@@ -132,8 +141,10 @@ impl Bound {
     /// added dimension gives every row the norm `M`, up to rounding. A row whose norm is above `M`
     /// gets no added dimension: its squared distance is too large by the difference of the squared
     /// norms.
-    fn inner_product(&self, distance_sq: f64, placed: f64, cancelled: f64, sum: f64) -> f64 {
+    fn inner_product(&self, distance_sq: f64, placed: f64, cancelled: f64) -> f64 {
         let [query, row] = self.lengths;
+        // The squared norms are sums of 16 partial sums, which are added at the end.
+        let sum = (self.inner_dim / 16.0 + 32.0) * ROUNDING;
         let scaled = self.scale * query;
         let placed = placed + ROUNDING * scaled;
         let apart = squares_apart(distance_sq, placed, cancelled);
@@ -148,14 +159,15 @@ pub(crate) fn code_error(step: f64, inner_dim: f64) -> f64 {
     HALF_STEP * step * inner_dim.sqrt() + NO_LENGTH
 }
 
-/// How much nearer or farther the code may be than its row, if the code is at `distance` from the
-/// query and at most `code` from the row.
+/// How much nearer or farther the code may be from the rounded query than its row from the query,
+/// if the code is at `distance` and the two errors together are at most `half` in a component and
+/// `code` in all.
 ///
 /// If the row is at distance `d`, then `distance^2 = d^2 + 2 d p + code^2`, where `p` is the
-/// component of the error in the query's direction. The result also covers the difference of the
+/// component of the errors in the query's direction. The result also covers the difference of the
 /// squares, in [`squares_apart`].
-fn towards(distance: f64, step: f64, code: f64) -> f64 {
-    let part = STEPS * step + NO_LENGTH;
+fn towards(distance: f64, half: f64, code: f64) -> f64 {
+    let part = HALF_STEPS * half + 2.0 * NO_LENGTH;
     let likely = part * (1.0 + code / distance) + code * code / (2.0 * distance - code);
     // So near the query, the direction of the query is that of the error itself.
     if 2.0 * distance > code { likely.min(code) } else { code }

@@ -174,13 +174,14 @@ impl<'s> Scan<'s> {
         let dim = state.meta.layout.inner_dim;
         let mut queries = Codes::with_capacity(dim, samples.len());
         let (mut probes, mut query_rest) = (Vec::with_capacity(samples.len()), Vec::new());
-        let mut high = vec![0.0; dim];
+        let (mut point, mut high) = (vec![0.0; dim], vec![0.0; dim]);
         for (at, sample) in samples.iter_mut().enumerate() {
             let mut probe = Probe::default();
             probe.prepare(&state.meta, &state.model, &sample.query)?;
-            queries.push(probe.query());
+            probe.point().decode(&mut point);
+            queries.push(&point);
             queries.decode_hi(at, &mut high);
-            query_rest.push(kernels::l2sq_f32(probe.query(), &high).sqrt());
+            query_rest.push(kernels::l2sq_f32(&point, &high).sqrt());
             probes.push(probe);
             sample.nearest.clear();
         }
@@ -242,7 +243,7 @@ impl<'s> Scan<'s> {
     /// of the high planes.
     fn compare_one(&mut self, query: usize, dots: &[i32]) {
         let (rows, sample, probe) = (&self.rows, &mut self.samples[query], &self.probes[query]);
-        let norm_sq = probe.query_norm_sq();
+        let norm_sq = probe.point().norm_sq();
         let bound = Bounding {
             norm_sq: norm_sq * (1.0 - ROUNDING),
             step: self.queries.hi_step(query),
@@ -261,7 +262,7 @@ impl<'s> Scan<'s> {
                 if least > sample.farthest() || sample.node == Some(rows.nodes[row]) {
                     continue;
                 }
-                let distance = probe.distance_to(rows.codes.own[row], rows.codes.hi(row), rows.codes.lo(row));
+                let distance = probe.point().distance(rows.codes.own[row], rows.codes.hi(row), rows.codes.lo(row));
                 rows.row_ids(row).iter().for_each(|row_id| sample.keep((distance, *row_id)));
             }
         }

@@ -9,12 +9,13 @@ use crate::page::model_pages::Entry;
 use crate::page::node::{FLAGS_FREE, NodeHeader, NodeRef};
 use crate::quantize::estimate::{CENTROIDS_MAX, DEGREE_MAX, Estimator};
 use crate::quantize::own::OwnCode;
+use crate::quantize::point::RoundedPoint;
 use crate::quantize::prepare::ToDistance;
-use pagehop_kernels as kernels;
 
 /// A prepared query, which visits nodes. Reusable: `prepare` starts a new query.
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
+    /// The user's query in the inner space, before it is rounded.
     query: Vec<f32>,
     estimator: Estimator,
 }
@@ -44,21 +45,14 @@ impl Probe {
         Ok(to_distance)
     }
 
-    /// The query in the inner space.
-    pub(crate) fn query(&self) -> &[f32] {
-        &self.query
-    }
-
-    /// Squared norm of the query in the inner space.
-    pub(crate) fn query_norm_sq(&self) -> f32 {
-        self.estimator.query_norm_sq()
+    /// The query in the inner space, rounded.
+    pub(crate) fn point(&self) -> &RoundedPoint {
+        self.estimator.point()
     }
 
     /// Prepares a point of the inner space as the query.
     pub(crate) fn prepare_inner(&mut self, meta: &Meta, point: &[f32]) {
-        self.query.clear();
-        self.query.extend_from_slice(point);
-        self.estimator.prepare(meta.layout.edge, meta.query_digits, &self.query);
+        self.estimator.prepare(meta.layout.edge, meta.query_digits, point);
     }
 
     /// Every entry point with its estimated distance, in no order. Centroids without rows share the
@@ -103,7 +97,7 @@ impl Probe {
         }
         let mut estimates = [0.0; DEGREE_MAX];
         let estimates = &mut estimates[..degree];
-        if self.estimator.score(&model.centroids, &self.query, node.edges(), estimates).is_none() {
+        if self.estimator.score(&model.centroids, node.edges(), estimates).is_none() {
             return Err(Error::corrupt(page, format!("an edge of slot {slot} names an unknown centroid")));
         }
         for (place, (estimate, neighbor)) in estimates.iter().zip(node.neighbors()).enumerate() {
@@ -120,19 +114,13 @@ impl Probe {
     /// Estimates the distances of the first `estimates.len()` neighbors of a node. `None` if an
     /// edge names an unknown centroid.
     pub(crate) fn estimate(&mut self, model: &Model, node: &NodeRef<'_>, estimates: &mut [f32]) -> Option<()> {
-        self.estimator.score(&model.centroids, &self.query, node.edges(), estimates)
+        self.estimator.score(&model.centroids, node.edges(), estimates)
     }
 
     /// Squared distance of a node's own code in the inner space.
     #[inline]
     pub(crate) fn distance(&self, node: &NodeRef<'_>, header: &NodeHeader) -> f32 {
-        self.distance_to(OwnCode { step: header.step, norm_sq: header.norm_sq }, node.hi(), node.lo())
-    }
-
-    /// Squared distance of an own code that was read before.
-    #[inline]
-    pub(crate) fn distance_to(&self, own: OwnCode, hi: &[i8], lo: &[u8]) -> f32 {
-        let dot = kernels::dot_f32_i12(&self.query, hi, lo);
-        (self.estimator.query_norm_sq() + own.norm_sq - 2.0 * own.step * dot).max(0.0)
+        let own = OwnCode { step: header.step, norm_sq: header.norm_sq };
+        self.point().distance(own, node.hi(), node.lo())
     }
 }
