@@ -113,6 +113,8 @@ class Load:
     build_threads: int = 1
     around_targets: bool = False
     """Whether only the settings on both sides of each target are measured, which a look at the recalls finds."""
+    undisturbed: bool = False
+    """Whether a measurement that others disturbed is repeated, twice at most; the last one counts."""
     one_core: bool = True
     """Whether client and engine share one core while one session asks."""
     build_timeout_s: float = 7200.0

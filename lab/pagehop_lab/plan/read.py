@@ -149,6 +149,7 @@ def _load(table: Table) -> Load:
         memory_mib=table.take("memory_mib", int, _DEFAULTS.memory_mib, least=16),
         build_threads=table.take("build_threads", int, _DEFAULTS.build_threads, least=1),
         around_targets=table.take("around_targets", bool, _DEFAULTS.around_targets),
+        undisturbed=table.take("undisturbed", bool, _DEFAULTS.undisturbed),
         one_core=table.take("one_core", bool, _DEFAULTS.one_core),
         build_timeout_s=table.take("build_timeout_s", float, _DEFAULTS.build_timeout_s, least=1),
         search_timeout_s=table.take("search_timeout_s", float, _DEFAULTS.search_timeout_s, least=1),

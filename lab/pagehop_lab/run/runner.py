@@ -33,7 +33,8 @@ _HELLO_TIMEOUT_S = 1800.0
 _CLOSE_TIMEOUT_S = 120.0
 # What was not in memory is, once it was read, and what was kept waiting by others may be in time: these get a second
 # chance. Every attempt is kept, and the last one counts.
-_PASSING = ("cache:", "client:", "others were running:")
+_PASSING = ("cache:", "client:")
+_DISTURBED = "others were running:"
 _ATTEMPTS = 3
 
 
@@ -265,7 +266,7 @@ class Runner:
                         ask=self._ask(spec.sessions, spec.asked),
                     )  # fmt: skip
                     judged = self._keep(spec, dataset, child, raw)
-                    if not any(reason.startswith(_PASSING) for reason in (*judged.wrong, *judged.noted)):
+                    if not self._is_passing(judged):
                         break
             except EngineFailed as error:
                 self.folder.add("points", spec.name, self._identity(spec, dataset.facts), failed=str(error))
@@ -274,6 +275,11 @@ class Runner:
             recall = raw["recall"]["by_threshold"] if raw["recall"] else float("nan")
             told = f"recall {recall:.4f}  {raw['qps']:,.0f} QPS" + "".join(f"  INVALID {one}" for one in judged.wrong)
             self.progress.point(spec.name, told)
+
+    def _is_passing(self, judged: Verdicts) -> bool:
+        """Whether another attempt may be better."""
+        disturbed = self.plan.load.undisturbed and any(note.startswith(_DISTURBED) for note in judged.noted)
+        return disturbed or any(reason.startswith(_PASSING) for reason in judged.wrong)
 
     def _ask(self, sessions: int, asked: Options) -> dict[str, Any]:
         load = self.plan.load
