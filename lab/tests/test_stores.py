@@ -126,11 +126,11 @@ def test_clients_that_are_processes_end_together(ending: str) -> None:
         assert len(clients) == 3
         if ending == "a client is killed":
             os.kill(clients[0], signal.SIGKILL)
-            assert b"a client ended: it was killed, or its memory did not suffice" in process.communicate(timeout=10)[1]
+            assert b"a client ended: it was killed, or its memory did not suffice" in process.communicate(timeout=60)[1]
         else:
             process.stdout.close()
-            process.wait(10)
-        late = time.monotonic() + 10
+            process.wait(60)
+        late = time.monotonic() + 60
         while not all(map(ended, clients)):
             assert time.monotonic() < late, "some still run"
             time.sleep(0.02)
