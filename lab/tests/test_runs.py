@@ -202,8 +202,10 @@ def test_a_cache_that_was_not_hot_gets_a_second_chance(tmp_path: Path) -> None:
     if max(read) == 0:
         pytest.skip("nothing here is ever read from storage")
     assert all(reads > 0.01 for reads in read)
-    assert len(list(tmp_path.glob("points/*.json"))) == 4, "both attempts are kept"
-    assert all(point.valid for point in results.points)
+    # A third attempt, and one that is late, are a busy machine's.
+    attempts = [one["attempt"] for one in cold]
+    assert attempts.count(1) == attempts.count(2) == 2, "both attempts are kept"
+    assert "cache" not in reasons(results, "warming")
 
 
 def test_a_cold_search_is_proven_by_what_it_reads(tmp_path: Path) -> None:
