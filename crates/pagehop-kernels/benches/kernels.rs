@@ -30,7 +30,9 @@ fn main() {
     for dim in [128, 784, 1536] {
         bench.planes(dim);
     }
-    for (words, blocks) in [(2, 4), (6, 4), (12, 4), (13, 3), (15, 3), (24, 4), (13, 6)] {
+    for (words, blocks) in
+        [(2, 4), (6, 4), (12, 4), (13, 3), (15, 3), (24, 4), (13, 6), (6, 3), (12, 3), (6, 6), (13, 1), (13, 2)]
+    {
         bench.scan(words, blocks);
     }
     for (rows, dim) in [(100, 100), (200, 784), (400, 784), (200, 1536), (1000, 784)] {
@@ -170,11 +172,19 @@ impl Bench {
         let codes = random.bytes(words * blocks * 64 + 4);
         let codes = &codes[4..];
         let out = std::cell::RefCell::new(vec![0; 8 * blocks]);
+        let prepared = |isa| {
+            let mut scan = Kernels::on(isa).unwrap_or(Kernels::active()).scan();
+            scan.prepare(&planes);
+            scan
+        };
+        let all = std::cell::RefCell::new(Isa::ALL.map(prepared));
         let scan = |k: Kernels| {
-            k.scan_bits(black_box(&planes), black_box(codes), words, &mut out.borrow_mut());
+            black_box(&all.borrow()[k.isa() as usize]).count(black_box(codes), &mut out.borrow_mut());
             out.borrow()[8 * blocks - 1]
         };
-        self.each(&format!("scan_bits_{words}_words_{blocks}_blocks"), scan, |a, b| a == b);
+        self.each(&format!("scan_{words}_words_{blocks}_blocks"), scan, |a, b| a == b);
+        let prepare = |k: Kernels| all.borrow_mut()[k.isa() as usize].prepare(black_box(&planes));
+        self.each(&format!("scan_prepare_{words}_words_{blocks}_blocks"), prepare, |(), ()| true);
     }
 
     fn block(&self, rows: usize, dim: usize) {

@@ -17,13 +17,16 @@ pub enum Isa {
     Portable,
     /// AVX2 with FMA, F16C, POPCNT and SSE4.2: x86-64-v3, any x86 server since 2013.
     Avx2,
+    /// AVX-512 F, BW and VL, which Intel's servers had before Ice Lake. Only edge scoring uses it;
+    /// all other kernels are those of [`Isa::Avx2`].
+    Avx512Bw,
     /// AVX-512 F, BW, DQ, VL, VNNI and VPOPCNTDQ: Intel since Ice Lake, AMD since Zen 4.
     Avx512,
 }
 
 impl Isa {
     /// Every instruction set, narrowest first.
-    pub const ALL: [Self; 3] = [Self::Portable, Self::Avx2, Self::Avx512];
+    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::Avx512Bw, Self::Avx512];
 
     /// The instruction sets this CPU has, narrowest first; `Portable` is always among them.
     pub fn available() -> impl Iterator<Item = Self> {
@@ -35,6 +38,7 @@ impl Isa {
         match self {
             Self::Portable => "portable",
             Self::Avx2 => "avx2",
+            Self::Avx512Bw => "avx512bw",
             Self::Avx512 => "avx512",
         }
     }
@@ -56,6 +60,8 @@ pub(crate) enum Tier {
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
     #[cfg(target_arch = "x86_64")]
+    Avx512Bw(Avx512Bw),
+    #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
 }
 
@@ -64,6 +70,24 @@ pub(crate) enum Tier {
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2(());
+
+/// Proof that the CPU has AVX-512 F, BW and VL, and all that [`Avx2`] proves.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx512Bw(());
+
+#[cfg(target_arch = "x86_64")]
+impl Avx512Bw {
+    /// The token of the narrower set.
+    pub(crate) fn avx2(self) -> Avx2 {
+        Avx2(())
+    }
+
+    /// This token, where `on_tier` is told to use it.
+    pub(crate) fn avx512bw(self) -> Self {
+        self
+    }
+}
 
 /// Proof that the CPU has AVX-512 F, BW, DQ, VL, VNNI and VPOPCNTDQ, and all that [`Avx2`] proves.
 #[cfg(target_arch = "x86_64")]
@@ -84,7 +108,7 @@ const UNDECIDED: u8 = u8::MAX;
 
 impl Kernels {
     /// The kernels that the free functions use: the widest instruction set of this CPU, or the one
-    /// that the environment variable `PAGEHOP_ISA` names (`portable`, `avx2`, `avx512`).
+    /// that the environment variable `PAGEHOP_ISA` names (`portable`, `avx2`, `avx512bw`, `avx512`).
     ///
     /// The variable is read once per process. An unknown name, or a set that this CPU lacks, is
     /// ignored.
@@ -108,6 +132,8 @@ impl Kernels {
             Tier::Portable => Isa::Portable,
             #[cfg(target_arch = "x86_64")]
             Tier::Avx2(_) => Isa::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Tier::Avx512Bw(_) => Isa::Avx512Bw,
             #[cfg(target_arch = "x86_64")]
             Tier::Avx512(_) => Isa::Avx512,
         }
@@ -136,6 +162,8 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => Tier::Avx2(Avx2(())),
             #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Bw => Tier::Avx512Bw(Avx512Bw(())),
+            #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => Tier::Avx512(Avx512(())),
             _ => Tier::Portable,
         };
@@ -147,18 +175,12 @@ impl Kernels {
 fn detect(isa: Isa) -> bool {
     use std::arch::is_x86_feature_detected as has;
     let avx2 = || has!("avx2") && has!("fma") && has!("f16c") && has!("popcnt") && has!("sse4.2");
+    let avx512bw = || avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512vl");
     match isa {
         Isa::Portable => true,
         Isa::Avx2 => avx2(),
-        Isa::Avx512 => {
-            avx2()
-                && has!("avx512f")
-                && has!("avx512bw")
-                && has!("avx512dq")
-                && has!("avx512vl")
-                && has!("avx512vnni")
-                && has!("avx512vpopcntdq")
-        }
+        Isa::Avx512Bw => avx512bw(),
+        Isa::Avx512 => avx512bw() && has!("avx512dq") && has!("avx512vnni") && has!("avx512vpopcntdq"),
     }
 }
 
@@ -168,13 +190,19 @@ fn detect(isa: Isa) -> bool {
 }
 
 /// Calls `$kernel` of the instruction set of `$kernels`: a function of the caller's `portable`
-/// module, or a method that [`on_token`] added to a token.
+/// module, or a method that [`on_token`] added to a token. `Isa::Avx512Bw` uses the kernel of
+/// `Isa::Avx2`, or its own if `avx512bw` is the last argument.
 macro_rules! on_tier {
     ($kernels:expr, $kernel:ident($($arg:expr),*)) => {
+        $crate::dispatch::on_tier!($kernels, $kernel($($arg),*), avx2)
+    };
+    ($kernels:expr, $kernel:ident($($arg:expr),*), $of_avx512bw:ident) => {
         match $kernels.tier() {
             $crate::dispatch::Tier::Portable => portable::$kernel($($arg),*),
             #[cfg(target_arch = "x86_64")]
             $crate::dispatch::Tier::Avx2(token) => token.$kernel($($arg),*),
+            #[cfg(target_arch = "x86_64")]
+            $crate::dispatch::Tier::Avx512Bw(token) => token.$of_avx512bw().$kernel($($arg),*),
             #[cfg(target_arch = "x86_64")]
             $crate::dispatch::Tier::Avx512(token) => token.$kernel($($arg),*),
         }

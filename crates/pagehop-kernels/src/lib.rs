@@ -3,8 +3,8 @@
 //!
 //! Each folder holds one family of operations. Its `mod.rs` has the safe public functions.
 //! `portable.rs` is plain Rust that runs on every CPU and defines the correct answer. `avx2.rs` and
-//! `avx512.rs` compute the same answer with 256-bit and 512-bit registers. [`dispatch`](Kernels)
-//! chooses one of the three when the first kernel is called.
+//! `avx512.rs` compute the same answer with 256-bit and 512-bit registers, and so does `avx512bw.rs`
+//! where an older AVX-512 gains. [`dispatch`](Kernels) chooses one when the first kernel is called.
 //!
 //! Integer kernels return the same bits on every instruction set. A floating-point sum depends on
 //! the order of its additions, so two instruction sets agree within `n * EPSILON` times the sum of
@@ -35,4 +35,4 @@ pub use l2::{l2sq_f16, l2sq_f32, l2sq_u8};
 pub use planes::{LEVEL_BITS_MAX, level_planes, max_abs};
 pub use prefetch::{prefetch, prefetch_at};
 pub use rotate::{HADAMARD_MAX, hadamard};
-pub use scan::{SCAN_EDGES, SCAN_PLANES, scan_bits};
+pub use scan::{SCAN_EDGES, SCAN_PLANES, Scan};

@@ -54,7 +54,7 @@ fn the_instruction_set_changes_no_bit_of_an_answer() {
         let mut items = vectors(400, 333, 8);
         folder.fbin("queries.fbin", &items.split_off(300));
         folder.index(&items, &format!("--metric {metric}"));
-        let answers = ["portable", "avx2", "avx512"].map(|isa| {
+        let answers = ["portable", "avx2", "avx512bw", "avx512"].map(|isa| {
             // A set that this CPU lacks is ignored. JSON has every digit of a distance.
             let mut search = folder.command("search items.pagehop queries.fbin --json");
             let lines = json_lines(&Run::of(search.env("PAGEHOP_ISA", isa)).ok());

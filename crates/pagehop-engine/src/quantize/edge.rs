@@ -110,7 +110,9 @@ fn levels_per_unit(bits: usize, variance: f32) -> f32 {
 pub(crate) struct QueryPlanes {
     /// Planes of the low digit, then of the high digit if there are two.
     planes: Vec<u64>,
-    digits: usize,
+    /// The digits.
+    low: kernels::Scan,
+    high: Option<kernels::Scan>,
     shape: Option<EdgeShape>,
     /// `2 <q, x>` of a code with a count of zero.
     base: f32,
@@ -127,7 +129,6 @@ impl QueryPlanes {
         self.planes.clear();
         self.planes.resize(planes * plane_words, 0);
         self.shape = Some(shape);
-        self.digits = digits;
         let largest = kernels::max_abs(query);
         // Odd numbers up to 2^planes - 1, in units of delta, cover -2^planes * delta to 2^planes *
         // delta.
@@ -135,6 +136,10 @@ impl QueryPlanes {
         let delta = largest / levels as f32;
         let inverse = if delta > 0.0 { 0.5 / delta } else { 0.0 };
         kernels::level_planes(query, inverse, &mut self.planes);
+        let (low, high) = self.planes.split_at(DIGIT_PLANES * plane_words);
+        self.low.prepare(low);
+        self.high = (digits == 2).then(|| self.high.take().unwrap_or_default());
+        self.high.iter_mut().for_each(|digit| digit.prepare(high));
         let weight = ((1usize << shape.bits) - 1) as f32;
         self.base = 2.0 * delta * (levels - 1) as f32 * shape.dims as f32 * weight;
         self.per_count = 4.0 * delta;
@@ -145,17 +150,15 @@ impl QueryPlanes {
     #[inline]
     pub(crate) fn count(&self, codes: &[u8], slots: usize, counts: &mut [u32]) {
         let shape = self.shape.expect("prepared before it is used");
-        let words = shape.plane_words();
-        let (plane_bytes, counted_bytes) = (slots * words * 8, counts.len() * words * 8);
-        let (low, high) = self.planes.split_at(DIGIT_PLANES * words);
-        kernels::scan_bits(low, &codes[..counted_bytes], words, counts);
+        let code_bytes = shape.plane_words() * 8;
+        self.low.count(&codes[..counts.len() * code_bytes], counts);
         for bit in 0..shape.bits {
-            let plane = &codes[bit * plane_bytes..][..counted_bytes];
+            let plane = &codes[bit * slots * code_bytes..][..counts.len() * code_bytes];
             if bit > 0 {
-                add_scan(low, plane, words, bit, counts);
+                add_scan(&self.low, plane, bit, counts);
             }
-            if self.digits == 2 {
-                add_scan(high, plane, words, bit + DIGIT_PLANES, counts);
+            if let Some(high) = &self.high {
+                add_scan(high, plane, bit + DIGIT_PLANES, counts);
             }
         }
     }
@@ -168,11 +171,13 @@ impl QueryPlanes {
 }
 
 /// Adds the counts of one query digit against one bit plane of the codes, times `2^shift`.
-fn add_scan(digit: &[u64], codes: &[u8], words: usize, shift: usize, counts: &mut [u32]) {
-    let mut more = [0u32; BLOCK_EDGES];
-    let blocks = counts.chunks_exact_mut(BLOCK_EDGES).zip(codes.chunks_exact(BLOCK_EDGES * words * 8));
-    for (counts, block) in blocks {
-        kernels::scan_bits(digit, block, words, &mut more);
+fn add_scan(digit: &kernels::Scan, codes: &[u8], shift: usize, counts: &mut [u32]) {
+    /// Edges that are counted together.
+    const EDGES: usize = 64;
+    let code_bytes = codes.len() / counts.len().max(1);
+    for (counts, codes) in counts.chunks_mut(EDGES).zip(codes.chunks((EDGES * code_bytes).max(1))) {
+        let mut more = [0u32; EDGES];
+        digit.count(codes, &mut more[..counts.len()]);
         counts.iter_mut().zip(&more).for_each(|(count, more)| *count += more << shift);
     }
 }

@@ -26,7 +26,7 @@ const LAYOUTS: [Layout; 5] = [
     Layout {
         name: "interleaved",
         score: |kernels, query, shape, codes, out| {
-            kernels.scan_bits(&query.planes, &codes[..shape.words * 8 * shape.edges], shape.words, out);
+            query.scan(kernels).count(&codes[..shape.words * 8 * shape.edges], out);
         },
         naive: |query, shape, codes, edge| query.distance(|dim| interleaved_bit(shape, codes, edge, dim)),
         code_bytes: |shape| shape.words * 8 * shape.edges,

@@ -1,6 +1,7 @@
 //! One query in every form that a layout needs, and the plain sums that check the answers.
 
 use crate::timing::Random;
+use pagehop_kernels::{Isa, Kernels, Scan};
 
 /// The number of dimensions, of 64-bit words per code, and of edges.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Query {
     pub(crate) bytes: Vec<u8>,
     /// `nibbles` as four bit planes of `words` words, the least significant plane first.
     pub(crate) planes: Vec<u64>,
+    /// The planes, prepared for each instruction set of this CPU.
+    scans: [Option<Scan>; Isa::ALL.len()],
     /// `planes` in vectors of 32 bytes, split into low and high nibbles; zeros after the last word.
     pub(crate) split_planes: Vec<[[[u8; 32]; 4]; 2]>,
     /// For every four dimensions, the sum of `nibbles` over each of their 16 subsets: at most 60.
@@ -34,7 +37,7 @@ impl Query {
         let plane_word = |plane: usize, word: usize| {
             (0..64).fold(0, |bits, bit| bits | u64::from(nibbles[word * 64 + bit] >> plane & 1) << bit)
         };
-        let planes = (0..4 * shape.words).map(|i| plane_word(i / shape.words, i % shape.words)).collect();
+        let planes: Vec<u64> = (0..4 * shape.words).map(|i| plane_word(i / shape.words, i % shape.words)).collect();
         let plane_byte = |plane: usize, byte: usize| match byte / 8 {
             word if word < shape.words => plane_word(plane, word).to_le_bytes()[byte % 8],
             _ => 0,
@@ -60,7 +63,17 @@ impl Query {
         let word_tables = (0..shape.words)
             .map(|word| std::array::from_fn(|bytes| std::array::from_fn(|nibble| two_tables(word, bytes, nibble))))
             .collect();
-        Self { nibbles, bytes, planes, split_planes, tables, word_tables }
+        let scans = Isa::ALL.map(|isa| {
+            let mut scan = Kernels::on(isa)?.scan();
+            scan.prepare(&planes);
+            Some(scan)
+        });
+        Self { nibbles, bytes, planes, scans, split_planes, tables, word_tables }
+    }
+
+    /// The query as the crate itself prepares it.
+    pub(crate) fn scan(&self, kernels: Kernels) -> &Scan {
+        self.scans[kernels.isa() as usize].as_ref().expect("these kernels were detected")
     }
 
     /// The weighted Hamming distance that bit planes count: the nibble of a dimension if its code

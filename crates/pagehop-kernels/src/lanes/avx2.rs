@@ -24,6 +24,14 @@ pub(crate) fn load_u8x32(from: &[u8; 32]) -> __m256i {
     unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
 }
 
+/// Sixteen bytes in both halves of the register.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(crate) fn broadcast_u8x16(from: &[u8; 16]) -> __m256i {
+    // SAFETY: reads sixteen bytes, the length of the array.
+    _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(from.as_ptr().cast()) })
+}
+
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(crate) fn load_i8x32(from: &[i8; 32]) -> __m256i {
@@ -92,13 +100,6 @@ pub(crate) fn broadcast_i16x2(pair: &[i16; 2]) -> __m256i {
 pub(crate) fn store_i32x8(to: &mut [i32; 8], value: __m256i) {
     // SAFETY: the array is as long as the register.
     unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), value) }
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-pub(crate) fn load_u32x8(from: &[u32; 8]) -> __m256i {
-    // SAFETY: the array is as long as the register.
-    unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
 }
 
 #[inline]

@@ -48,6 +48,14 @@ pub(crate) fn load_u8x64(from: &[u8; 64]) -> __m512i {
     unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
 }
 
+/// Sixteen bytes in every quarter of the register.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(crate) fn broadcast_u8x16(from: &[u8; 16]) -> __m512i {
+    // SAFETY: reads sixteen bytes, the length of the array.
+    _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(from.as_ptr().cast()) })
+}
+
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(crate) fn load_i8x64(from: &[i8; 64]) -> __m512i {

@@ -7,19 +7,13 @@
 //! One rule for every kernel: inside a `#[target_feature]` function, do not pass a closure to the
 //! standard library. The closure has the features of its function, but `map` and `from_fn` have
 //! not, so the closure is not inlined: edge scoring took 57 ns instead of 34 (`--bench kernels`, 13
-//! words, 3 blocks). Plain functions like [`rows`] are inlined.
+//! words, 3 blocks). Plain functions like [`rows_repeating_last`] are inlined.
 
 pub(crate) mod avx2;
 pub(crate) mod avx512;
 
-/// The first `N` rows of `flat`, each `length` long. All rows have the same length here, so the
-/// compiler can drop bounds checks for indices below `length`.
-#[inline]
-pub(crate) fn rows<T, const N: usize>(flat: &[T], length: usize) -> [&[T]; N] {
-    std::array::from_fn(|row| &flat[row * length..][..length])
-}
-
-/// Like [`rows`], but if `flat` has fewer than `N` rows, its last row is repeated.
+/// The first `N` rows of `flat`, each `length` long. If it has fewer, its last row is repeated. All
+/// rows have the same length here, so the compiler can drop bounds checks for indices below it.
 #[inline]
 pub(crate) fn rows_repeating_last<T, const N: usize>(flat: &[T], length: usize) -> [&[T]; N] {
     let last = flat.len() / length - 1;

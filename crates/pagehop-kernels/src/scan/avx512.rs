@@ -4,28 +4,31 @@
 
 use std::arch::x86_64::*;
 
-use super::{SCAN_EDGES, SCAN_PLANES};
+use super::{Prepared, SCAN_EDGES, SCAN_PLANES, portable};
 use crate::dispatch::on_token;
 use crate::lanes::avx512::{load_u8x64, store_u32x8};
-use crate::lanes::rows;
 
 on_token! { Avx512:
-    fn scan_bits(planes: &[u64], codes: &[u8], words: usize, out: &mut [[u32; SCAN_EDGES]]);
+    fn prepare(planes: &[u64], prepared: &mut Prepared);
+    fn count_differing(query: &Prepared, rows: &[[u8; 64]], out: &mut [[u32; SCAN_EDGES]]);
+}
+
+#[target_feature(enable = "avx512f")]
+fn prepare(planes: &[u64], prepared: &mut Prepared) {
+    portable::prepare(planes, prepared);
 }
 
 #[target_feature(enable = "avx512f,avx512vl,avx512vpopcntdq")]
-fn scan_bits(planes: &[u64], codes: &[u8], words: usize, out: &mut [[u32; SCAN_EDGES]]) {
-    let planes: [&[u64]; SCAN_PLANES] = rows(planes, words);
-    let (code_rows, _) = codes.as_chunks::<64>();
+fn count_differing(query: &Prepared, rows: &[[u8; 64]], out: &mut [[u32; SCAN_EDGES]]) {
     // One block after another: this reads codes in the order of the prefetch. Three or four blocks
     // side by side share each broadcast of a plane's word. That saves 2 ns of 36 in the cache, and
     // costs up to 90 of 280 from memory (`--bench e1_edge_scoring`, 15 words, 24 edges).
-    for (block, out) in code_rows.chunks_exact(words).zip(out) {
+    for (block, out) in rows.chunks_exact(query.planes.len()).zip(out) {
         let mut counts_u64x8 = [_mm512_setzero_si512(); SCAN_PLANES];
-        for (word, codes) in block[..words].iter().enumerate() {
+        for (codes, planes) in block.iter().zip(&query.planes) {
             let codes = load_u8x64(codes);
             for plane in 0..SCAN_PLANES {
-                let differing = _mm512_xor_si512(codes, _mm512_set1_epi64(planes[plane][word] as i64));
+                let differing = _mm512_xor_si512(codes, _mm512_set1_epi64(planes[plane] as i64));
                 counts_u64x8[plane] = _mm512_add_epi64(counts_u64x8[plane], _mm512_popcnt_epi64(differing));
             }
         }

@@ -1,17 +1,20 @@
 //! Edge scoring in plain Rust.
 
-use super::{SCAN_EDGES, SCAN_PLANES};
+use super::{Prepared, SCAN_EDGES, SCAN_PLANES};
 
-pub(crate) fn scan_bits(planes: &[u64], codes: &[u8], words: usize, out: &mut [[u32; SCAN_EDGES]]) {
-    let (code_words, _) = codes.as_chunks::<8>();
-    let (rows, _) = code_words.as_chunks::<SCAN_EDGES>();
-    for (block, out) in rows.chunks_exact(words).zip(out) {
+pub(crate) fn prepare(planes: &[u64], prepared: &mut Prepared) {
+    let words = planes.len() / SCAN_PLANES;
+    prepared.planes.clear();
+    prepared.planes.extend((0..words).map(|word| std::array::from_fn(|plane| planes[plane * words + word])));
+}
+
+pub(crate) fn count_differing(query: &Prepared, rows: &[[u8; 64]], out: &mut [[u32; SCAN_EDGES]]) {
+    for (rows, out) in rows.chunks_exact(query.planes.len()).zip(out) {
         *out = [0; SCAN_EDGES];
-        for plane in 0..SCAN_PLANES {
-            let words = &planes[plane * words..][..words];
-            for (row, plane_word) in block.iter().zip(words) {
-                for (code_word, out) in row.iter().zip(&mut *out) {
-                    *out += (u64::from_le_bytes(*code_word) ^ plane_word).count_ones() << plane;
+        for (row, planes) in rows.iter().zip(&query.planes) {
+            for (word, out) in row.as_chunks::<8>().0.iter().zip(&mut *out) {
+                for (plane, plane_word) in planes.iter().enumerate() {
+                    *out += (u64::from_le_bytes(*word) ^ plane_word).count_ones() << plane;
                 }
             }
         }

@@ -70,9 +70,11 @@ fn lengths_that_disagree_are_refused() {
         assert_refused(|| kernels.dot_i8_block(&i, &i, 3, &mut [0; 8]));
         assert_refused(|| kernels.dot_i8_block(&i, &i, 2, &mut [0; 16]));
         assert_refused(|| kernels.dot_i8_block(&[], &[], 0, &mut []));
-        assert_refused(|| kernels.scan_bits(&[0; 4], &[0; 64], 1, &mut [0; 9]));
-        assert_refused(|| kernels.scan_bits(&[0; 5], &[0; 64], 1, &mut [0; 8]));
-        assert_refused(|| kernels.scan_bits(&[0; 4], &[0; 63], 1, &mut [0; 8]));
+        let mut scan = kernels.scan();
+        scan.prepare(&[0; 4]);
+        assert_refused(|| scan.count(&[0; 64], &mut [0; 9]));
+        assert_refused(|| scan.count(&[0; 63], &mut [0; 8]));
+        assert_refused(|| kernels.scan().prepare(&[0; 5]));
         assert_refused(|| kernels.level_planes(&[0.0; 65], 1.0, &mut [0; 3]));
         assert_refused(|| kernels.level_planes(&[0.0; 64], 1.0, &mut [0; 9]));
         assert_refused(|| kernels.level_planes(&[0.0; 64], 1.0, &mut []));
