@@ -108,7 +108,8 @@ const UNDECIDED: u8 = u8::MAX;
 
 impl Kernels {
     /// The kernels that the free functions use: the widest instruction set of this CPU, or the one
-    /// that the environment variable `PAGEHOP_ISA` names (`portable`, `avx2`, `avx512bw`, `avx512`).
+    /// that the environment variable `PAGEHOP_ISA` names (`portable`, `avx2`, `avx512bw` or
+    /// `avx512`).
     ///
     /// The variable is read once per process. An unknown name, or a set that this CPU lacks, is
     /// ignored.

@@ -3,8 +3,9 @@
 //!
 //! Each folder holds one family of operations. Its `mod.rs` has the safe public functions.
 //! `portable.rs` is plain Rust that runs on every CPU and defines the correct answer. `avx2.rs` and
-//! `avx512.rs` compute the same answer with 256-bit and 512-bit registers, and so does `avx512bw.rs`
-//! where an older AVX-512 gains. [`dispatch`](Kernels) chooses one when the first kernel is called.
+//! `avx512.rs` compute the same answer with 256-bit and 512-bit registers. So does `avx512bw.rs`
+//! where CPUs with the first AVX-512 gain by it. [`dispatch`](Kernels) chooses one when the first
+//! kernel is called.
 //!
 //! Integer kernels return the same bits on every instruction set. A floating-point sum depends on
 //! the order of its additions, so two instruction sets agree within `n * EPSILON` times the sum of
@@ -34,5 +35,5 @@ pub use half::{f16_to_f32, f32_to_f16};
 pub use l2::{l2sq_f16, l2sq_f32, l2sq_u8};
 pub use planes::{LEVEL_BITS_MAX, level_planes, max_abs};
 pub use prefetch::{prefetch, prefetch_at};
-pub use rotate::{HADAMARD_MAX, hadamard};
+pub use rotate::{HADAMARD_MAX, hadamard, mix_halves, multiply, scale};
 pub use scan::{SCAN_EDGES, SCAN_PLANES, Scan};

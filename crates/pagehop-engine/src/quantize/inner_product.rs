@@ -1,5 +1,5 @@
-//! An inner product of floats that has the same bits on every CPU. That of the kernels depends on the
-//! instruction set in the order of its additions.
+//! An inner product of floats that has the same bits on every CPU. In the kernels, the order of
+//! additions depends on the instruction set.
 
 /// Inner product with sixteen interleaved sums: the order of additions is the same on every
 /// machine, and the compiler can still use vector instructions.

@@ -6,6 +6,7 @@
 //! between powers of two it adds a step of a Kac walk, as the RaBitQ library does.
 
 use crate::random::Random;
+use pagehop_kernels as kernels;
 
 const PURPOSE: u64 = 1;
 
@@ -49,17 +50,14 @@ impl Rotation {
         assert_eq!(x.len(), self.dim);
         let scale = 1.0 / (self.window as f32).sqrt();
         for (round, signs) in self.signs.iter().enumerate() {
-            for (x, s) in x.iter_mut().zip(signs) {
-                *x *= s;
-            }
+            kernels::multiply(x, signs);
             let start = if round % 2 == 0 { 0 } else { self.dim - self.window };
             let window = &mut x[start..start + self.window];
-            pagehop_kernels::hadamard(window);
-            for x in window {
-                *x *= scale;
-            }
+            kernels::hadamard(window);
+            kernels::scale(window, scale);
             if self.window < self.dim {
-                mix_halves(x);
+                // Mixes the components inside the window with those outside.
+                kernels::mix_halves(x);
             }
         }
     }
@@ -71,30 +69,14 @@ impl Rotation {
         let scale = 1.0 / (self.window as f32).sqrt();
         for (round, signs) in self.signs.iter().enumerate().rev() {
             if self.window < self.dim {
-                mix_halves(x);
+                kernels::mix_halves(x);
             }
             let start = if round % 2 == 0 { 0 } else { self.dim - self.window };
             let window = &mut x[start..start + self.window];
-            pagehop_kernels::hadamard(window);
-            for x in window {
-                *x *= scale;
-            }
-            for (x, s) in x.iter_mut().zip(signs) {
-                *x *= s;
-            }
+            kernels::hadamard(window);
+            kernels::scale(window, scale);
+            kernels::multiply(x, signs);
         }
-    }
-}
-
-/// Rotates each pair `(i, i + ceil(d / 2))` by 45 degrees. This mixes the coordinates inside the
-/// window with those outside.
-fn mix_halves(x: &mut [f32]) {
-    let half = x.len() / 2;
-    let (front, back) = x.split_at_mut(x.len() - half);
-    for (a, b) in front.iter_mut().zip(back) {
-        let (sum, difference) = (*a + *b, *a - *b);
-        *a = sum * std::f32::consts::FRAC_1_SQRT_2;
-        *b = difference * std::f32::consts::FRAC_1_SQRT_2;
     }
 }
 

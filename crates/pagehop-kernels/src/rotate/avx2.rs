@@ -6,12 +6,44 @@
 use std::arch::x86_64::*;
 
 use super::portable;
-use crate::dispatch::on_token;
+use crate::dispatch::{Avx512, on_token};
 use crate::lanes::avx2::{load_f32x8, store_f32x8};
 use crate::lanes::signs;
 
 on_token! { Avx2:
     fn hadamard(x: &mut [f32]);
+    fn multiply(x: &mut [f32], by: &[f32]);
+    fn scale(x: &mut [f32], factor: f32);
+    fn mix_halves(x: &mut [f32]);
+}
+
+impl Avx512 {
+    pub(super) fn multiply(self, x: &mut [f32], by: &[f32]) {
+        self.avx2().multiply(x, by);
+    }
+
+    pub(super) fn scale(self, x: &mut [f32], factor: f32) {
+        self.avx2().scale(x, factor);
+    }
+
+    pub(super) fn mix_halves(self, x: &mut [f32]) {
+        self.avx2().mix_halves(x);
+    }
+}
+
+#[target_feature(enable = "avx2")]
+fn multiply(x: &mut [f32], by: &[f32]) {
+    portable::multiply(x, by);
+}
+
+#[target_feature(enable = "avx2")]
+fn scale(x: &mut [f32], factor: f32) {
+    portable::scale(x, factor);
+}
+
+#[target_feature(enable = "avx2")]
+fn mix_halves(x: &mut [f32]) {
+    portable::mix_halves(x);
 }
 
 const LANES: usize = 8;

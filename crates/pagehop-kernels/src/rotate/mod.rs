@@ -1,4 +1,4 @@
-//! The Walsh-Hadamard transform, the expensive part of a random rotation.
+//! The steps of a random rotation; the expensive one is the Walsh-Hadamard transform.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -25,7 +25,50 @@ pub fn hadamard(x: &mut [f32]) {
     Kernels::active().hadamard(x);
 }
 
+/// Multiplies each component of `x` by that of `by`. The same bits on every instruction set.
+///
+/// # Panics
+///
+/// If the lengths differ.
+#[inline]
+pub fn multiply(x: &mut [f32], by: &[f32]) {
+    Kernels::active().multiply(x, by);
+}
+
+/// Multiplies each component of `x` by `factor`. The same bits on every instruction set.
+#[inline]
+pub fn scale(x: &mut [f32], factor: f32) {
+    Kernels::active().scale(x, factor);
+}
+
+/// Rotates each pair `(i, i + ceil(n / 2))` of `n` components by 45 degrees: it becomes its sum and
+/// its difference, both divided by the square root of 2. Applied twice, it changes nothing but
+/// roundings. The same bits on every instruction set.
+#[inline]
+pub fn mix_halves(x: &mut [f32]) {
+    Kernels::active().mix_halves(x);
+}
+
 impl Kernels {
+    /// [`multiply`] on this instruction set.
+    #[inline]
+    pub fn multiply(self, x: &mut [f32], by: &[f32]) {
+        assert_eq!(x.len(), by.len(), "vectors of one dimension");
+        on_tier!(self, multiply(x, by));
+    }
+
+    /// [`scale`] on this instruction set.
+    #[inline]
+    pub fn scale(self, x: &mut [f32], factor: f32) {
+        on_tier!(self, scale(x, factor));
+    }
+
+    /// [`mix_halves`] on this instruction set.
+    #[inline]
+    pub fn mix_halves(self, x: &mut [f32]) {
+        on_tier!(self, mix_halves(x));
+    }
+
     /// [`hadamard`] on this instruction set.
     #[inline]
     pub fn hadamard(self, x: &mut [f32]) {

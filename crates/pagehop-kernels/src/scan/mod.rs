@@ -69,8 +69,8 @@ impl Scan {
     /// edge differ.
     ///
     /// `codes` is blocks of eight edges, interleaved by word: word `w` of edge `e` of block `b` is
-    /// the little-endian `u64` at byte `((b * words + w) * 8 + e) * 8`. `codes` need not be aligned.
-    /// `out` is in the order of edges, eight per block.
+    /// the little-endian `u64` at byte `((b * words + w) * 8 + e) * 8`. `codes` need not be
+    /// aligned. `out` is in the order of edges, eight per block.
     ///
     /// # Panics
     ///

@@ -78,6 +78,7 @@ fn lengths_that_disagree_are_refused() {
         assert_refused(|| kernels.level_planes(&[0.0; 65], 1.0, &mut [0; 3]));
         assert_refused(|| kernels.level_planes(&[0.0; 64], 1.0, &mut [0; 9]));
         assert_refused(|| kernels.level_planes(&[0.0; 64], 1.0, &mut []));
+        assert_refused(|| kernels.multiply(&mut [0.0; 8], &f));
         assert_refused(|| kernels.hadamard(&mut [0.0; 0]));
         assert_refused(|| kernels.hadamard(&mut [0.0; 12]));
         assert_refused(|| kernels.hadamard(&mut [0.0; 8192]));

@@ -1,8 +1,8 @@
-//! The Walsh-Hadamard transform.
+//! The steps of a rotation.
 
 use pagehop_kernels::{HADAMARD_MAX, Isa, Kernels};
 
-use crate::inputs::{OFFSETS, Random, on_every_isa};
+use crate::inputs::{OFFSETS, Random, lengths, on_every_isa};
 use crate::naive;
 
 fn sizes() -> impl Iterator<Item = usize> {
@@ -46,6 +46,32 @@ fn the_transform_applied_twice_multiplies_by_the_length() {
             kernels.hadamard(&mut twice);
             kernels.hadamard(&mut twice);
             assert!(twice.iter().zip(&x).all(|(twice, x)| *twice == *x * size as f32), "{:?}", kernels.isa());
+        }
+    });
+}
+
+#[test]
+fn the_simple_steps_have_the_same_bits_on_every_isa() {
+    on_every_isa(|kernels| {
+        let mut random = Random::new(21);
+        for length in lengths() {
+            let (x, by) = (random.floats(length), random.floats(length));
+            let (mut multiplied, mut scaled, mut mixed) = (x.clone(), x.clone(), x.clone());
+            kernels.multiply(&mut multiplied, &by);
+            kernels.scale(&mut scaled, 0.3);
+            kernels.mix_halves(&mut mixed);
+            let (half, root) = (length.div_ceil(2), std::f32::consts::FRAC_1_SQRT_2);
+            for i in 0..length {
+                assert_eq!(multiplied[i], x[i] * by[i], "{:?}, {length}", kernels.isa());
+                assert_eq!(scaled[i], x[i] * 0.3, "{:?}, {length}", kernels.isa());
+                let want = match (i.checked_sub(half), x.get(i + half)) {
+                    (Some(front), _) => (x[front] - x[i]) * root,
+                    (None, Some(back)) => (x[i] + back) * root,
+                    // The middle of an odd length has no partner.
+                    (None, None) => x[i],
+                };
+                assert_eq!(mixed[i], want, "{:?}, {length}, {i}", kernels.isa());
+            }
         }
     });
 }

@@ -96,8 +96,8 @@ impl Bound {
     /// the inner space; `step` and `norm_sq` are from the row's own code.
     pub(crate) fn error(&self, distance: f32, step: f32, norm_sq: f32) -> f32 {
         let (distance, step, row_sq) = (f64::from(distance), f64::from(step), f64::from(norm_sq));
-        // `|q|^2 + |o|^2 - 2 <q, o>` cancels if q is near o. The inner product is exact; the squared
-        // norm of o and the result are rounded.
+        // `|q|^2 + |o|^2 - 2 <q, o>` cancels if q is near o. The inner product is exact. The
+        // squared norm of o and the result are rounded.
         let cancelled = 4.0 * (ROUNDING * (self.query_sq + row_sq) + UNDERFLOW);
         let half = HALF_STEP * step + self.query_half;
         let code = half * self.inner_dim.sqrt() + 2.0 * NO_LENGTH;

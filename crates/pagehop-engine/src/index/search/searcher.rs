@@ -1,5 +1,6 @@
 //! Searches for the `k` nearest rows, one after another, with reused buffers.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::index::open::Index;
@@ -11,12 +12,23 @@ use crate::options::SEARCH_LIST_MAX;
 use crate::page::{PageId, Pages, Reader};
 use crate::{Effort, Error, RowIds, SearchOptions, SearchPlan, SearchResult, Stats};
 
+/// Longest candidate list of a walk that is kept for the next searcher: some 100 KB.
+const SPARE_LIST: usize = 4096;
+
+thread_local! {
+    /// The walk of this thread's last searcher, so that a face that makes a searcher for each
+    /// query, such as Python, need not allocate its buffers each time.
+    static SPARE: Cell<Option<Box<Walk>>> = const { Cell::new(None) };
+}
+
 /// Searches one after another on one thread. Keeps its buffers between searches.
 pub struct Searcher<'i, P: Pages + 'i> {
     newest: &'i Newest,
     state: Arc<State>,
     reader: P::Reader<'i>,
-    walk: Walk,
+    walk: Option<Box<Walk>>,
+    /// Longest candidate list so far.
+    longest: usize,
     pages: Vec<PageId>,
 }
 
@@ -54,7 +66,9 @@ impl<P: Pages> Index<P> {
 
 impl<'i, P: Pages> Searcher<'i, P> {
     fn new(pages: &'i P, newest: &'i Newest) -> Self {
-        Self { newest, state: newest.known(), reader: pages.reader(), walk: Walk::default(), pages: Vec::new() }
+        // Where the thread is ending, there is no spare walk any more.
+        let walk = SPARE.try_with(Cell::take).ok().flatten();
+        Self { newest, state: newest.known(), reader: pages.reader(), walk, longest: 0, pages: Vec::new() }
     }
 
     /// How to search for the `k` nearest rows; see [`Index::options`](crate::Index::options).
@@ -68,7 +82,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
         options.validate(k)?;
         self.renew()?;
         let state = self.state.clone();
-        let walk = &mut self.walk;
+        let walk = self.walk.get_or_insert_default();
         let to_distance = walk.probe.prepare(&state.meta, &state.model, query)?;
         let missed_before = self.reader.pages_missed();
         let mut stats = Stats::default();
@@ -77,6 +91,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
         // If some candidates are dead, the k-th candidate says nothing about the k-th row.
         let mut uses_estimate = state.meta.change.dead_rows == 0;
         loop {
+            self.longest = self.longest.max(capacity);
             walk.begin(&state, capacity, k, uses_estimate);
             walk.run(&state, &mut self.reader, options, &mut Unobserved, &mut stats)?;
             self.pages.extend(walk.pages(&state.meta));
@@ -104,5 +119,14 @@ impl<'i, P: Pages> Searcher<'i, P> {
             self.state = self.newest.renew(&mut self.reader)?;
         }
         Ok(())
+    }
+}
+
+impl<P: Pages> Drop for Searcher<'_, P> {
+    fn drop(&mut self) {
+        if self.longest <= SPARE_LIST {
+            let walk = self.walk.take();
+            _ = SPARE.try_with(|spare| spare.set(walk));
+        }
     }
 }
