@@ -1,7 +1,7 @@
 //! Experiment E1: the order of the bits of a node's edge codes on its page.
 //!
 //! Five methods on four layouts score the same query against 24 or 32 edges of one node, with
-//! AVX-512 and with AVX2. The first is the crate's own `scan_bits`; the others exist only here:
+//! AVX-512 and with AVX2. The first is the crate's own `Scan`; the others exist only here:
 //!
 //! - `interleaved`: word by word, eight edges side by side; each lane counts for one edge. 4-bit
 //!   query.
