@@ -111,10 +111,14 @@ def test_canceled_insertions_leave_an_index(connect: Connect) -> None:
     add = "INSERT INTO items SELECT id + 10000 * {}, embedding FROM source"
     stopped = 0
     for at, after in enumerate([*TIMEOUTS_MS, 600, 900]):
-        stopped += canceled(connection, add.format(at), after)
+        is_canceled = canceled(connection, add.format(at), after)
+        stopped += is_canceled
         report = ask(connection, "pagehop_check")
         # The one node whose row was being added may not be linked yet; no query needs it.
         assert report["nodes"] - report["anchored"] <= at + 1
+        if not is_canceled:
+            # On a fast machine. The same rows a second time would share the nodes of the first.
+            break
     assert stopped > 5
     assert len(everything(connection)) == number(connection, "SELECT count(*) FROM items")
     run(connection, "VACUUM items")
