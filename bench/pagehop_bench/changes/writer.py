@@ -78,10 +78,11 @@ def flat_out(index: pagehop.Index, rows: Float32, first: int, batch: int, ended:
     """Adds `rows`, ids from `first`, without pause until `ended` or nothing is left; says how much and how fast."""
     wall, done = time.perf_counter(), 0
     for at in batches(0, len(rows), batch):
-        if ended():
-            break
+        # One batch at least: a few searches are over before a writer begins.
         index.add(at + first, rows[at[0] : at[-1] + 1])
         done += len(at)
+        if ended():
+            break
     wall = time.perf_counter() - wall
     return {"rows": done, "wall_s": wall, "rows_per_s": done / wall, "ran_out": done == len(rows)}
 
