@@ -49,6 +49,14 @@ fn one_seed() {
     println!("{outcome:#?}");
 }
 
+/// Seeds that once found a page 0 that was in the system's memory only (`page_0.rs`).
+#[test]
+fn seeds_that_found_a_page_0_in_memory_only() {
+    for seed in [740, 1651, 2769, 3334, 3339, 3689] {
+        run(seed, &RunOptions::default()).unwrap_or_else(|violation| panic!("{violation}"));
+    }
+}
+
 #[test]
 fn a_seed_determines_the_whole_run() {
     for seed in 1000..1010 {

@@ -205,7 +205,7 @@ impl Drop for IndexFile {
             let is_done = matches!(Found::in_file(base), Ok(found) if found.position.is_some() && found.tag == 0);
             if is_ours && is_done && *news != News::None {
                 // If it cannot be removed, it does no harm.
-                let _ = log.remove();
+                let _ = log.remove(base);
             }
         });
     }

@@ -12,9 +12,9 @@ use rustix::fs::OFlags;
 use crate::cache::pool::Pool;
 use crate::cache::uring::Ring;
 use crate::disk::base_file::{BaseFile, PageBuffer};
-use crate::disk::location::{LOG, Location, SHARED, network_of};
+use crate::disk::location::{LOG, Location, SHARED, is_one_file, network_of};
 use crate::disk::storage::{Name, OsStorage, Storage, StorageFile};
-use crate::log::found::Found;
+use crate::log::found::{Found, settle};
 use crate::log::log_file::Log;
 use crate::log::recover::{Recovered, recover};
 use crate::log::versions::{News, Versions};
@@ -80,7 +80,7 @@ pub(crate) fn open_file(path: &Path, options: &OpenOptions) -> Result<Opened, Er
             }
             Attached::Refused(_) => (private(path)?, true, true),
         };
-        let storage = Arc::new(OsStorage::new(location, index));
+        let storage = Arc::new(OsStorage::new(location, index, options.write));
         return Opening { file: base, storage, shared, first, solitary }.finish(options);
     }
 }
@@ -106,12 +106,6 @@ fn open_for_writing(location: &Location) -> Result<File, Error> {
     Ok(index)
 }
 
-/// Whether the two were the same file when they were opened.
-fn is_one_file(a: &File, b: &File) -> io::Result<bool> {
-    let (a, b) = (a.metadata()?, b.metadata()?);
-    Ok(a.ino() == b.ino() && a.dev() == b.dev())
-}
-
 /// Opens the index in `storage`, which nothing else has open.
 pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &OpenOptions) -> Result<Opened, Error> {
     let name = "the index";
@@ -133,7 +127,7 @@ impl Opening {
             let (found, recovered) = recover(|| Found::in_file(&file), &log, &shared)?;
             recovered.show(&shared);
             if options.write {
-                writer = Some(open_writer(&*storage, &log, &found, recovered, options)?);
+                writer = Some(open_writer(&*storage, &file, &log, &found, recovered, options)?);
             }
             found
         } else {
@@ -177,6 +171,7 @@ impl Opening {
 /// Opens what a writer needs, and cuts off what one before left unfinished.
 fn open_writer(
     storage: &dyn Storage,
+    base: &BaseFile,
     log: &Log,
     found: &Found,
     recovered: Recovered,
@@ -194,6 +189,10 @@ fn open_writer(
         // it is written once more. The name may be as new.
         cut.and_then(|()| rewrite(&*file, end)).map_err(|error| log.refused("repair", error))?;
         storage.sync_directory().map_err(|error| log.refused("repair", error))?;
+    }
+    if found.position.is_some() && log.file()?.is_some() {
+        // After the log, which it may name, and before the log is replaced, if it names none.
+        settle(base, &*index)?;
     }
     let base_position = found.position.unwrap_or(0);
     let base_position = recovered.header.as_ref().map_or(base_position, |header| header.base_position);

@@ -117,6 +117,12 @@ impl Location {
     }
 }
 
+/// Whether the two were the same file when they were opened.
+pub(crate) fn is_one_file(a: &File, b: &File) -> io::Result<bool> {
+    let (a, b) = (a.metadata()?, b.metadata()?);
+    Ok(a.ino() == b.ino() && a.dev() == b.dev())
+}
+
 /// The name of the network file system that `file` lies on, if it does.
 pub(crate) fn network_of(file: &File) -> io::Result<Option<&'static str>> {
     // The type is a signed word of varying width; the magic numbers have 32 bits.

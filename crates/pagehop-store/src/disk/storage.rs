@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-use crate::disk::location::{LOG, Location};
+use crate::disk::location::{LOG, Location, is_one_file};
 
 /// A file of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,12 +67,24 @@ pub trait StorageFile: Send + Sync {
 pub(crate) struct OsStorage {
     location: Arc<Location>,
     index: File,
+    /// Whether `index` is open for writing.
+    writes: bool,
 }
 
 impl OsStorage {
-    /// The files at `location`, of which `index` is the index, as it was opened.
-    pub(crate) fn new(location: Arc<Location>, index: File) -> Self {
-        Self { location, index }
+    /// The files at `location`, of which `index` is the index, as it was opened, for writing if
+    /// `writes`.
+    pub(crate) fn new(location: Arc<Location>, index: File, writes: bool) -> Self {
+        Self { location, index, writes }
+    }
+
+    /// The index, open for writing. A reader needs that only if it is the last to leave.
+    fn open_index(&self) -> io::Result<File> {
+        if self.writes {
+            return self.index.try_clone();
+        }
+        let named = self.location.open("", OFlags::RDWR)?;
+        if is_one_file(&named, &self.index)? { Ok(named) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
     fn open_log(&self, create: bool) -> io::Result<File> {
@@ -94,7 +106,7 @@ impl OsStorage {
 impl Storage for OsStorage {
     fn open(&self, name: Name, create: bool) -> io::Result<Option<Arc<dyn StorageFile>>> {
         let opened = match name {
-            Name::Index => self.index.try_clone(),
+            Name::Index => self.open_index(),
             Name::Log => self.open_log(create),
         };
         match opened {

@@ -3,6 +3,7 @@
 use pagehop_engine::{Error, PAGE_BYTES, PageId};
 
 use crate::disk::base_file::{BaseFile, PageBuffer};
+use crate::disk::storage::StorageFile;
 use crate::header::{self, Fault, HEADER_VERSION, Identity, LogTag};
 
 /// The file of an index, as it was found.
@@ -53,4 +54,15 @@ impl Found {
         };
         Ok(Self { identity: header::identity(page_0), position, tag: header::log_tag(page_0), length, name })
     }
+}
+
+/// Writes page 0 of `base` over itself in `index`, the same file, durably. What is read may be in
+/// the system's memory only: the process that wrote it was killed before its sync, or the sync
+/// failed. So the log may neither get commits nor go because of what page 0 says, until this has
+/// been done.
+pub(crate) fn settle(base: &BaseFile, index: &dyn StorageFile) -> Result<(), Error> {
+    let mut buffer = PageBuffer::new();
+    base.read(PageId(0), &mut buffer.0)?;
+    let written = index.write_all_at(&buffer.0, 0).and_then(|()| index.sync());
+    written.map_err(|error| Error::io(format!("repair of page 0 of {}", base.path().display()), error))
 }

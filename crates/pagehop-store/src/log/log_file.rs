@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pagehop_engine::Error;
 use pagehop_kernels::crc32c;
 
+use crate::disk::base_file::BaseFile;
 use crate::disk::storage::{Name, Storage, StorageFile};
 use crate::header::{Identity, LogTag, u32_at, u64_at};
+use crate::log::found::settle;
 
 const MAGIC: &[u8; 8] = b"PHOPLOG\0";
 /// The first bytes of a block.
@@ -139,8 +141,12 @@ impl Log {
     }
 
     /// Removes the file, durably: it may hold what failed to be written and failed to be erased, of
-    /// which no reader saw anything and a loss of power could bring back.
-    pub(crate) fn remove(&self) -> Result<(), Error> {
+    /// which no reader saw anything and a loss of power could bring back. Page 0 of `base`, which
+    /// names no log, is made durable first.
+    pub(crate) fn remove(&self, base: &BaseFile) -> Result<(), Error> {
+        let index =
+            self.storage.open(Name::Index, false).and_then(|file| file.ok_or(io::ErrorKind::NotFound.into()));
+        settle(base, &*index.map_err(|error| self.refused("removal", error))?)?;
         self.forget();
         let removed = self.storage.remove(Name::Log).and_then(|()| self.storage.sync_directory());
         removed.map_err(|error| self.refused("removal", error))
