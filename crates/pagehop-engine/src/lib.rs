@@ -6,8 +6,6 @@
 
 mod calibration;
 mod error;
-#[cfg(feature = "experiments")]
-pub mod experiment;
 mod graph;
 mod ids;
 mod index;

@@ -1,7 +1,7 @@
 //! From candidates to a graph: prune the candidates of each row, then add the reverse of every edge
 //! and prune again where a row has too many.
 
-use super::prune::prune;
+use super::prune::{alpha_sq, prune};
 use super::{Graph, key};
 use crate::quantize::codes::Codes;
 use crate::{Error, threads};
@@ -14,8 +14,6 @@ const BLOCK_ROWS: usize = 128;
 pub(crate) struct Pruning<'a> {
     pub(crate) codes: &'a Codes,
     pub(crate) degree: usize,
-    /// Square of the slack of robust prune.
-    pub(crate) alpha_sq: f32,
     pub(crate) workers: usize,
 }
 
@@ -42,7 +40,13 @@ impl Pruning<'_> {
                 let mut part = Graph::new(range.len(), self.degree);
                 for (i, row) in range.enumerate() {
                     let distance = |a: u32, b: u32| self.codes.hi_distance(a as usize, b as usize);
-                    prune(&candidates(&mut scratch, row), self.degree, self.alpha_sq, distance, &mut kept);
+                    prune(
+                        &candidates(&mut scratch, row),
+                        self.degree,
+                        alpha_sq(self.codes.dim),
+                        distance,
+                        &mut kept,
+                    );
                     part.set(i, &kept);
                 }
                 part

@@ -9,13 +9,17 @@
 
 use super::{key_distance, key_id};
 
-/// Square of the slack of robust prune.
-pub(crate) const ALPHA_SQ: f32 = 1.15;
+/// The square of `alpha`, for vectors of the inner space. On real embeddings of hundreds of
+/// dimensions any other than 1 needs more hops (`docs/decisions/0012-hard-data.md`). In few
+/// dimensions few candidates would be kept, and all edges would be short.
+pub(crate) fn alpha_sq(inner_dim: usize) -> f32 {
+    if inner_dim <= 64 { 1.15 } else { 1.0 }
+}
 
 /// Chooses at most `degree` of `candidates`, which are sorted [keys](super::key) without repeats,
 /// and writes them to `kept`. Costs at most `candidates.len() * degree` calls of `distance`.
 ///
-/// `alpha_sq` is the square of the slack, since distances are squared.
+/// `alpha_sq` is the square of `alpha`, since distances are squared.
 pub(crate) fn prune(
     candidates: &[u64],
     degree: usize,

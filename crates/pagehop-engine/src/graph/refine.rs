@@ -65,22 +65,22 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Candidates for the edges of `row`: the nodes that a search for it, from `entry`, kept in a
+    /// Candidates for the edges of `row`: the nodes that a search for it, from `entries`, kept in a
     /// list of length `list`. Returns sorted keys.
-    pub(crate) fn candidates(&mut self, graph: &Graph, row: usize, entry: u32, list: usize) -> Vec<u64> {
+    pub(crate) fn candidates(&mut self, graph: &Graph, row: usize, entries: &[u32], list: usize) -> Vec<u64> {
         let mut query = vec![0.0; self.codes.dim];
         self.codes.decode_hi(row, &mut query);
-        self.walk(graph, &query, entry, list);
+        self.walk(graph, &query, entries, list);
         let found = self.list.all().map(|(_, id)| id).filter(|id| *id as usize != row);
         let mut keys: Vec<u64> = found.map(|id| key(self.codes.hi_distance(row, id as usize), id)).collect();
         keys.sort_unstable();
         keys
     }
 
-    fn walk(&mut self, graph: &Graph, query: &[f32], entry: u32, list: usize) {
+    fn walk(&mut self, graph: &Graph, query: &[f32], entries: &[u32], list: usize) {
         self.estimator.prepare(self.table.shape, self.table.query_digits, query);
         self.list.reset(list);
-        self.score(&[entry]);
+        self.score(entries);
         while let Some((_, row)) = self.list.expand() {
             // The best other candidate is probably expanded next.
             if let Some((_, next)) = self.list.open().next() {

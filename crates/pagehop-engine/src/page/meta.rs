@@ -14,8 +14,8 @@ use crate::reports::Audit;
 use crate::{Error, Metric, RowIds};
 
 /// Version of the format that this build reads and writes: `docs/format.md`. A number is never used
-/// for another format; 1 to 3 were before the first release.
-pub(crate) const FORMAT_VERSION: u32 = 4;
+/// for another format; 1 to 4 were before the first release.
+pub(crate) const FORMAT_VERSION: u32 = 5;
 /// Most dimensions a user's vector may have.
 pub(crate) const DIM_MAX: usize = 4096;
 /// Bytes of the meta page's body that are in use.
@@ -95,6 +95,8 @@ pub(crate) struct ChangeState {
     /// Inner product: largest squared norm, above `norm_sq_max`, of the rows that were added since
     /// the model was trained; 0 if there is none.
     pub(crate) norm_sq_beyond: f32,
+    /// Landmarks that are stored with the model.
+    pub(crate) landmarks: u32,
 }
 
 impl Meta {
@@ -246,6 +248,9 @@ impl Meta {
                 self.rows, self.centroids, c.model_start, c.entries_page
             ));
         }
+        if c.landmarks > 0 && has_none || u64::from(c.landmarks) > u64::from(self.page_count) * 64 {
+            return bad(format!("{} landmarks on {} pages", c.landmarks, self.page_count));
+        }
         if !c.recoded_error.is_finite() || c.recoded_error < 0.0 {
             return bad(format!("vectors are off by {}", c.recoded_error));
         }
@@ -322,6 +327,7 @@ impl ChangeState {
             pending_head: fields.u32(),
             pending_since: fields.u64(),
             norm_sq_beyond: fields.f32(),
+            landmarks: fields.u32(),
         }
     }
 
@@ -341,6 +347,7 @@ impl ChangeState {
         fields.u32(self.pending_head);
         fields.u64(self.pending_since);
         fields.f32(self.norm_sq_beyond);
+        fields.u32(self.landmarks);
     }
 }
 
@@ -376,6 +383,7 @@ mod tests {
             pending_head: 18,
             pending_since: 19,
             norm_sq_beyond: 20.0,
+            landmarks: 21,
         };
         let body = meta.encode();
         assert_eq!(Meta::decode(&body).expect("a whole meta page"), meta);

@@ -93,18 +93,19 @@ impl Estimator {
         Some(())
     }
 
-    /// Estimates the squared distance to each centroid. The codes are small enough to stay in the
-    /// CPU's cache.
-    pub(crate) fn coarse(&self, codes: &CoarseCodes, estimates: &mut [f32; CENTROIDS_MAX]) {
+    /// Writes the estimated squared distance of each centroid to `estimates`. The codes are small
+    /// enough to stay in the CPU's cache.
+    pub(crate) fn coarse(&self, codes: &CoarseCodes, estimates: &mut Vec<f32>) {
         let mut counts = [0u32; CENTROIDS_MAX];
         let slots = codes.factors.len().next_multiple_of(BLOCK_EDGES);
         self.planes.count(&codes.codes, slots, &mut counts[..slots]);
         let (base, per_count) = self.planes.constants();
         let norm_sq = self.point.norm_sq();
-        for ((estimate, factors), count) in estimates.iter_mut().zip(&codes.factors).zip(&counts) {
+        estimates.clear();
+        estimates.extend(codes.factors.iter().zip(&counts).map(|(factors, count)| {
             let twice_dot = base - per_count * *count as f32;
-            *estimate = (norm_sq + factors.add - factors.factor * twice_dot).max(0.0);
-        }
+            (norm_sq + factors.add - factors.factor * twice_dot).max(0.0)
+        }));
     }
 }
 

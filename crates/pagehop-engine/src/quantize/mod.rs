@@ -9,6 +9,7 @@ pub(crate) mod codes;
 pub(crate) mod edge;
 pub(crate) mod estimate;
 pub(crate) mod inner_product;
+pub(crate) mod landmarks;
 pub(crate) mod own;
 pub(crate) mod point;
 pub(crate) mod prepare;

@@ -21,11 +21,11 @@ mod write;
 
 use crate::graph::connect::Pruning;
 use crate::graph::leaves::{self, LEAF_CANDIDATES};
-use crate::graph::prune::ALPHA_SQ;
 use crate::graph::refine::Walker;
-use crate::graph::{Graph, equal, reach};
+use crate::graph::{Graph, equal, key, key_id, reach};
 use crate::page::layout::NodeLayout;
 use crate::page::meta::{DIM_MAX, Meta};
+use crate::page::model_pages::Entry;
 use crate::page::{PageId, PageSink};
 use crate::quantize::prepare::inner_dim;
 use crate::{BuildOptions, BuildReport, Error, Metric, OnProgress, RowIds, VectorSource, threads};
@@ -36,7 +36,11 @@ use survey::Survey;
 /// Leaves per row.
 pub(crate) const FANOUT: usize = 2;
 /// Length of the candidate list in the search for each row.
-pub(crate) const BUILD_LIST: usize = 40;
+const BUILD_LIST: usize = 200;
+/// The same in up to 64 dimensions.
+const BUILD_LIST_FEW_DIMENSIONS: usize = 40;
+/// Centroids whose landmarks such a search begins at.
+const START_LISTS: usize = 3;
 
 /// Builds an index over all rows of `source` and writes its pages to `sink`.
 ///
@@ -114,7 +118,7 @@ pub(crate) fn build_from(
 fn connect(job: &mut Job<'_>, rows: &Rows) -> Result<Graph, Error> {
     let (codes, workers) = (&rows.codes, job.threads);
     let total = codes.len() as u64;
-    let pruning = Pruning { codes, degree: job.layout.degree, alpha_sq: ALPHA_SQ, workers };
+    let pruning = Pruning { codes, degree: job.layout.degree, workers };
     let seed = job.options.seed;
     let some = (0..codes.len() as u32).filter(|row| rows.is_first(*row as usize)).collect();
     let leaves =
@@ -129,12 +133,13 @@ fn connect(job: &mut Job<'_>, rows: &Rows) -> Result<Graph, Error> {
     let leaf_graph = pruning.with_reverse(&forward, &mut prune)?;
     drop(forward);
     let walker = || Walker::new(&rows.table, &rows.centroids, codes);
+    let starts = starts(rows);
+    let list = if codes.dim > 64 { BUILD_LIST } else { BUILD_LIST_FEW_DIMENSIONS };
     let met = |walker: &mut Walker<'_>, row: usize| {
         if !rows.is_first(row) {
             return Vec::new();
         }
-        let entry = rows.entries[usize::from(rows.table.centroid[row])];
-        walker.candidates(&leaf_graph, row, rows.firsts[entry.node as usize], BUILD_LIST)
+        walker.candidates(&leaf_graph, row, &starts[usize::from(rows.table.centroid[row])], list)
     };
     let forward = pruning.forward(walker, met, |done| job.step("refine", done as u64, total))?;
     drop(leaf_graph);
@@ -143,4 +148,29 @@ fn connect(job: &mut Job<'_>, rows: &Rows) -> Result<Graph, Error> {
     let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
     reach::attach_unreachable(&mut graph, &entries);
     Ok(graph)
+}
+
+/// Where the search for the rows of each centroid begins: its entry point, and the landmarks of
+/// the nearest centroids. The graph of leaf neighbors is local: a search from one row would not
+/// leave its region.
+fn starts(rows: &Rows) -> Vec<Vec<u32>> {
+    let centers = rows.centroids.decode();
+    let near = |center: &[f32]| {
+        let distances = centers.chunks_exact(rows.codes.dim).enumerate().map(|(i, other)| {
+            let distance: f32 = center.iter().zip(other).map(|(a, b)| (a - b) * (a - b)).sum();
+            key(distance, i as u32)
+        });
+        let mut near: Vec<u64> = distances.collect();
+        near.sort_unstable();
+        near.truncate(START_LISTS);
+        near
+    };
+    let start = |(center, entry): (&[f32], &Entry)| {
+        let lists = near(center).into_iter().map(|near| &rows.landmarks[key_id(near) as usize]);
+        let mut start: Vec<u32> = lists.flatten().copied().chain([rows.firsts[entry.node as usize]]).collect();
+        start.sort_unstable();
+        start.dedup();
+        start
+    };
+    centers.chunks_exact(rows.codes.dim).zip(&rows.entries).map(start).collect()
 }

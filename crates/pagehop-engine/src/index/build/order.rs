@@ -1,53 +1,156 @@
 //! Chooses which rows share a page: near rows, so that one page read serves several hops.
 
-use crate::graph::Graph;
+use crate::graph::{Graph, key, key_distance, key_id};
+use crate::quantize::codes::Codes;
 
 /// The rows of each page, `per_page` each, except on the last pages.
 ///
-/// Pages are filled one after another: with a row that has no page yet and its nearest neighbors
-/// without a page. The next page starts at a neighbor of this one, so a neighborhood is also close
-/// together in the file.
-pub(crate) fn page_order(graph: &Graph, per_page: usize) -> Vec<Vec<u32>> {
-    let rows = graph.len();
-    let mut placed = vec![false; rows];
-    let mut pages = Vec::with_capacity(rows.div_ceil(per_page));
-    let mut singles = Vec::new();
-    let mut scan = 0;
-    let mut next: Option<u32> = None;
-    loop {
-        let first = match next.take() {
-            Some(row) => row,
-            None => {
-                while scan < rows && placed[scan] {
-                    scan += 1;
-                }
-                if scan == rows {
-                    break;
-                }
-                scan as u32
-            }
-        };
-        let mut page = vec![first];
-        placed[first as usize] = true;
-        for &neighbor in graph.neighbors(first as usize) {
-            if page.len() == per_page {
-                break;
-            }
-            if !std::mem::replace(&mut placed[neighbor as usize], true) {
-                page.push(neighbor);
-            }
-        }
-        next = graph
-            .neighbors(*page.last().expect("a page has a row") as usize)
-            .iter()
-            .copied()
-            .find(|n| !placed[*n as usize]);
-        if page.len() == per_page {
-            pages.push(page);
-        } else {
-            singles.extend(page);
+/// Groups grow along the edges of the graph, the shortest edge first, as in Kruskal's algorithm,
+/// until they fill a page. What is left is joined in order. Then the groups are put in the order of
+/// their first rows' neighborhoods, so that a neighborhood is also close together in the file.
+pub(crate) fn page_order(graph: &Graph, codes: &Codes, per_page: usize) -> Vec<Vec<u32>> {
+    let mut groups = Groups::new(graph.len());
+    if per_page > 1 {
+        for [a, b] in edges_by_length(graph, codes) {
+            groups.join(a, b, per_page);
         }
     }
-    pages.extend(singles.chunks(per_page).map(<[u32]>::to_vec));
+    let mut pages = Vec::with_capacity(graph.len().div_ceil(per_page));
+    let mut rest = Vec::new();
+    // Groups from large to small: single rows fill up the pages of larger groups.
+    let mut left: Vec<Vec<u32>> = Vec::new();
+    for group in groups.in_order(graph) {
+        match group.len() == per_page {
+            true => pages.push(group),
+            false => left.push(group),
+        }
+    }
+    left.sort_by_key(|group| std::cmp::Reverse(group.len()));
+    let mut last = left.len();
+    for at in 0..left.len() {
+        let mut page = std::mem::take(&mut left[at]);
+        while last > at + 1 && page.len() + left[last - 1].len() <= per_page && !page.is_empty() {
+            last -= 1;
+            page.append(&mut left[last]);
+        }
+        match page.len() == per_page {
+            true => pages.push(page),
+            false => rest.append(&mut page),
+        }
+    }
+    pages.extend(rest.chunks(per_page).map(<[u32]>::to_vec));
     pages
+}
+
+/// The edges of the graph, each once, the shortest first.
+fn edges_by_length(graph: &Graph, codes: &Codes) -> Vec<[u32; 2]> {
+    // A long edge never joins a group: when its turn comes, both ends have nearer company.
+    const SHORTEST: usize = 8;
+    let mut edges: Vec<(u64, u32)> = Vec::with_capacity(graph.len() * SHORTEST);
+    let mut nearest = Vec::new();
+    for row in 0..graph.len() {
+        nearest.clear();
+        let neighbors = graph.neighbors(row).iter();
+        nearest.extend(neighbors.map(|other| key(codes.hi_distance(row, *other as usize), *other)));
+        nearest.sort_unstable();
+        for near in nearest.iter().take(SHORTEST) {
+            let (row, other) = (row as u32, key_id(*near));
+            edges.push((key(key_distance(*near), row.min(other)), row.max(other)));
+        }
+    }
+    edges.sort_unstable();
+    edges.dedup();
+    edges.into_iter().map(|(near, other)| [key_id(near), other]).collect()
+}
+
+/// A partition of the rows. The members of a group are a ring of `next`.
+struct Groups {
+    group: Vec<u32>,
+    next: Vec<u32>,
+    sizes: Vec<u8>,
+}
+
+impl Groups {
+    fn new(rows: usize) -> Self {
+        let each: Vec<u32> = (0..rows as u32).collect();
+        Self { group: each.clone(), next: each, sizes: vec![1; rows] }
+    }
+
+    /// Joins the groups of two rows, unless they are one or would have more than `most` rows.
+    fn join(&mut self, a: u32, b: u32, most: usize) {
+        let [into, from] = [a, b].map(|row| self.group[row as usize] as usize);
+        if into == from || usize::from(self.sizes[into]) + usize::from(self.sizes[from]) > most {
+            return;
+        }
+        self.sizes[into] += self.sizes[from];
+        let mut row = b;
+        loop {
+            self.group[row as usize] = into as u32;
+            row = self.next[row as usize];
+            if row == b {
+                break;
+            }
+        }
+        self.next.swap(a as usize, b as usize);
+    }
+
+    fn members(&self, row: u32) -> Vec<u32> {
+        let ring = std::iter::successors(Some(row), |at| Some(self.next[*at as usize]).filter(|next| *next != row));
+        ring.collect()
+    }
+
+    /// All groups. Each follows one that a neighbor of it is in, where there is one.
+    fn in_order(&self, graph: &Graph) -> Vec<Vec<u32>> {
+        let mut placed = vec![false; self.group.len()];
+        let (mut ordered, mut scan, mut next) = (Vec::new(), 0, None);
+        loop {
+            while scan < placed.len() && placed[scan] {
+                scan += 1;
+            }
+            let Some(row) = next.take().or((scan < placed.len()).then_some(scan as u32)) else { return ordered };
+            let members = self.members(row);
+            members.iter().for_each(|row| placed[*row as usize] = true);
+            let neighbors = members.iter().flat_map(|row| graph.neighbors(*row as usize));
+            next = neighbors.copied().find(|row| !placed[*row as usize]);
+            ordered.push(members);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn every_row_has_one_place_and_near_rows_share_a_page() {
+        let mut random = Random::new(3, 0);
+        // Pairs of equal rows, far from all others.
+        let mut codes = Codes::new(8);
+        for row in 0..400 {
+            let at = (row / 2) as f32;
+            codes.push(&[at, 1.0, at * at, 0.5, 3.0, 0.0, 1.0, 2.0]);
+        }
+        let mut graph = Graph::new(400, 4);
+        for row in 0..400u32 {
+            let others =
+                [0; 3].map(|_| random.below(400) as u32).map(|other| if other == row { row ^ 1 } else { other });
+            graph.set(row as usize, &[row ^ 1, others[0], others[1], others[2]]);
+        }
+        for per_page in [1, 2, 3, 7] {
+            let pages = page_order(&graph, &codes, per_page);
+            let mut rows: Vec<u32> = pages.iter().flatten().copied().collect();
+            assert!(pages.iter().all(|page| (1..=per_page).contains(&page.len())), "{per_page}");
+            assert!(
+                pages.len() <= 400_usize.div_ceil(per_page) + 1,
+                "{per_page} rows a page: {} pages",
+                pages.len()
+            );
+            rows.sort_unstable();
+            assert!(rows.iter().copied().eq(0..400), "{per_page}");
+            let together =
+                pages.iter().filter(|page| page.iter().any(|row| row % 2 == 0 && page.contains(&(row ^ 1))));
+            assert!(per_page != 2 || together.count() == 200);
+        }
+    }
 }

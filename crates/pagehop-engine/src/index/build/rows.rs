@@ -10,6 +10,7 @@ use crate::page::model_pages::Entry;
 use crate::quantize::centroids::{self, Centroids, SAMPLE_ROWS};
 use crate::quantize::codes::Codes;
 use crate::quantize::edge;
+use crate::quantize::landmarks::LANDMARK_EVERY;
 use crate::quantize::prepare::Space;
 use crate::{Error, VectorSource, threads};
 
@@ -22,6 +23,9 @@ pub(super) struct Rows {
     pub(super) firsts: Vec<u32>,
     /// For each centroid, the row nearest to it as an entry point, and its distance.
     pub(super) entries: Vec<Entry>,
+    /// For each centroid, the rows of it that are landmarks. Of equal rows only the first can be
+    /// one.
+    pub(super) landmarks: Vec<Vec<u32>>,
 }
 
 impl Rows {
@@ -71,7 +75,13 @@ impl Rows {
         table.query_digits = query_digits(&codes, centers, &table.centroid);
         let entries = nearest_rows(&codes, centers, &table.centroid);
         let firsts = equal::firsts(&codes);
-        Ok(Self { codes, table, centroids, firsts, entries })
+        let mut landmarks = vec![Vec::new(); centroids.len()];
+        // In few dimensions entry points are enough, and are what searches were measured with.
+        let marked = if codes.dim > 64 { total } else { 0 };
+        for row in (0..marked).step_by(LANDMARK_EVERY).filter(|row| firsts[*row] as usize == *row) {
+            landmarks[usize::from(table.centroid[row])].push(row as u32);
+        }
+        Ok(Self { codes, table, centroids, firsts, entries, landmarks })
     }
 
     /// A change state that counts all rows as trained on, duplicates once.

@@ -12,6 +12,7 @@ use crate::page::model_pages::{self, Entry};
 use crate::page::node::{Edge, FLAGS_LIVE, NodeHeader, NodeMut};
 use crate::page::{BODY_BYTES, PageId, PageSink, id_map};
 use crate::quantize::codes::Codes;
+use crate::quantize::landmarks::Landmark;
 use crate::quantize::own;
 use crate::quantize::prepare::Space;
 use crate::{Error, RowIds};
@@ -28,7 +29,7 @@ pub(super) fn write(
     sink: &mut dyn PageSink,
 ) -> Result<Meta, Error> {
     let (layout, total) = (job.layout, rows.codes.len());
-    let order = page_order(graph, layout.nodes_per_page);
+    let order = page_order(graph, &rows.codes, layout.nodes_per_page);
     let mut meta = Meta {
         centroids: rows.centroids.len(),
         query_digits: rows.table.query_digits,
@@ -37,8 +38,10 @@ pub(super) fn write(
         change: rows.counted(first),
         ..Meta::empty(space.metric, space.dim, job.options.seed, job.options.row_ids)
     };
-    // The page of entry points names nodes, whose pages come after it.
-    let entries_page = model_pages::write_model(&mut meta, &space.mean, &rows.centroids, sink)?.0 - 1;
+    meta.change.landmarks = rows.landmarks.iter().map(Vec::len).sum::<usize>() as u32;
+    // Landmarks and entry points name nodes, whose pages come after theirs.
+    let entries_page = meta.change.model_start + model_pages::model_pages(&meta);
+    meta.change.entries_page = entries_page;
     let first = entries_page + 1;
     // An upper bound of the number of pages: the map has about one page per 600 rows. The sum
     // cannot overflow.
@@ -52,6 +55,8 @@ pub(super) fn write(
             node_of[*row as usize] = layout.node_id(PageId(first + page as u32), slot);
         }
     }
+    let landmarks = landmarks(rows, &node_of);
+    model_pages::write_model(&meta, &space.mean, &rows.centroids, &landmarks, sink)?;
     let in_place = |entry: &Entry| Entry { node: node_of[entry.node as usize], ..*entry };
     let entries: Vec<Entry> = rows.entries.iter().map(in_place).collect();
     sink.write(PageId(entries_page), &model_pages::entries_page(&entries))?;
@@ -73,7 +78,7 @@ pub(super) fn write(
         }
         sink.write(PageId(page), &body)?;
         page += 1;
-        if page % 1024 == 0 {
+        if page.is_multiple_of(1024) {
             job.step("write", u64::from(page - first), order.len() as u64)?;
         }
     }
@@ -82,6 +87,16 @@ pub(super) fn write(
         meta.page_count = write_map(&mut meta, survey.row_ids.iter().copied().zip(node_of), page, sink)?;
     }
     Ok(meta)
+}
+
+/// The landmarks, in the order of their centroids.
+fn landmarks(rows: &Rows, node_of: &[u32]) -> Vec<Landmark> {
+    let landmark = |row: &u32| {
+        let row = *row as usize;
+        let (centroid, factors) = (rows.table.centroid[row], rows.table.factors[row]);
+        Landmark { node: node_of[row], centroid, factors, code: rows.table.code(row).to_vec() }
+    };
+    rows.landmarks.iter().flatten().map(landmark).collect()
 }
 
 fn write_map(

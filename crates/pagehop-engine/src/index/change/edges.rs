@@ -10,7 +10,6 @@ use super::near::{Near, Neighborhood};
 use super::offer::Offers;
 use super::steps::Steps;
 use crate::Error;
-use crate::graph::prune::ALPHA_SQ;
 use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeMut, with_node};
@@ -168,7 +167,7 @@ impl Edges {
 
 /// The nodes that pruning chooses, and the targets of anchors.
 fn choose(around: &Neighborhood, degree: usize, anchor: Option<NodeId>, gone: Gone) -> Vec<NodeId> {
-    let kept = around.near.choose(degree, ALPHA_SQ);
+    let kept = around.near.choose(degree);
     let mut chosen: Vec<NodeId> = kept.iter().map(|at| around.near.nodes[*at as usize].0).collect();
     let is_gone = |id: NodeId| matches!(gone, Gone::One(gone) if gone == id);
     let current = around.links.iter().filter(|link| link.anchor && !is_gone(link.node) && around.is_current(link));

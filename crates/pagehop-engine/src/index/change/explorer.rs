@@ -51,6 +51,8 @@ pub(crate) struct Explorer {
     probe: Probe,
     list: CandidateList,
     entries: Vec<(f32, NodeId)>,
+    /// Estimated distance of each centroid.
+    coarse: Vec<f32>,
     near: Near,
     /// Every slot that was visited, live or not.
     visited: Vec<NodeId>,
@@ -178,10 +180,14 @@ impl Explorer {
         self.list.reset(extent.list);
         self.probe.prepare_inner(meta, point);
         self.entries.clear();
-        self.entries.extend(self.probe.entries(model, entries));
+        self.probe.coarse(model, &mut self.coarse);
+        let entries = self.coarse.iter().zip(entries);
+        self.entries.extend(entries.map(|(estimate, entry)| (estimate + entry.from_centroid_sq, entry.node)));
         if self.entries.len() > ENTRIES {
             self.entries.select_nth_unstable_by(ENTRIES, |a, b| a.0.total_cmp(&b.0));
         }
+        // Not at landmarks: what a walk finds from these need not be within reach of entry points,
+        // and the row that is added gets its anchor from what it finds.
         self.entries.iter().take(ENTRIES).for_each(|(estimate, node)| {
             self.list.insert(*estimate, *node);
         });

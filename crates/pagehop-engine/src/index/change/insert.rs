@@ -23,13 +23,12 @@ use super::graph::Graph;
 use super::slots::{self, NewNode};
 use crate::Error;
 use crate::graph::equal::DUPLICATE_CHILDREN;
-use crate::graph::prune::ALPHA_SQ;
 use crate::ids::NodeId;
 use crate::page::PagesMut;
 use crate::page::node::FLAGS_LIVE;
 
 /// Candidates that the walk of an insertion keeps.
-pub(super) const INSERT_LIST: usize = 48;
+pub(super) const INSERT_LIST: usize = 100;
 
 impl<W: PagesMut> Graph<'_, W> {
     /// Writes the node of a row, its edges, and those that lead back.
@@ -102,7 +101,7 @@ impl<W: PagesMut> Graph<'_, W> {
     /// Edges to at most `most` of the visited nodes, chosen by robust prune.
     fn chosen(&self, most: usize) -> Result<Vec<Target>, Error> {
         let near = self.near();
-        let chosen = near.choose(most, ALPHA_SQ).into_iter().map(|at| near.nodes[at as usize]);
+        let chosen = near.choose(most).into_iter().map(|at| near.nodes[at as usize]);
         chosen.map(|(id, header)| self.target(id, header.generation)).collect()
     }
 

@@ -6,7 +6,7 @@ use std::hash::BuildHasherDefault;
 
 use crate::Error;
 use crate::graph::equal::DUPLICATE_CHILDREN;
-use crate::graph::prune::prune;
+use crate::graph::prune::{alpha_sq, prune};
 use crate::graph::{key, key_distance, key_id};
 use crate::ids::NodeId;
 use crate::index::node_set::NodeHasher;
@@ -87,14 +87,14 @@ impl Near {
 
     /// Positions of at most `degree` of the nodes in `keys`, chosen by robust prune as in the
     /// build.
-    pub(crate) fn choose(&self, degree: usize, alpha_sq: f32) -> Vec<u32> {
+    pub(crate) fn choose(&self, degree: usize) -> Vec<u32> {
         let keys = self.without_duplicates();
         if keys.len() == degree + 1 {
-            return self.all_but_one(&keys, alpha_sq);
+            return self.all_but_one(&keys);
         }
         let distance = |a: u32, b: u32| self.codes.hi_distance(a as usize, b as usize);
         let mut kept = Vec::with_capacity(degree);
-        prune(&keys, degree, alpha_sq, distance, &mut kept);
+        prune(&keys, degree, alpha_sq(self.codes.dim), distance, &mut kept);
         kept
     }
 
@@ -137,7 +137,8 @@ impl Near {
     /// Positions of the nodes in `keys` except one: the farthest that a nearer node covers, or else
     /// the farthest. Robust prune would drop the same one, unless the node that covers it was
     /// itself dropped.
-    fn all_but_one(&self, keys: &[u64], alpha_sq: f32) -> Vec<u32> {
+    fn all_but_one(&self, keys: &[u64]) -> Vec<u32> {
+        let alpha_sq = alpha_sq(self.codes.dim);
         let is_covered = |of: usize, key: u64| {
             let nearer = keys[..of].iter().map(|key| key_id(*key) as usize);
             nearer

@@ -10,7 +10,7 @@ use super::encode::{Target, unknown_centroid};
 use super::explorer::Explorer;
 use super::steps::Steps;
 use crate::Error;
-use crate::graph::prune::ALPHA_SQ;
+use crate::graph::prune::alpha_sq;
 use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::index::search::visit::Probe;
@@ -59,7 +59,7 @@ impl Offers {
         let (Some(row), Some(at)) = (near.position(target.node), near.position(node)) else { return Ok(false) };
         let from_node = near.distance(at, row);
         let Some(neighbors) = self.neighbors(steps, model, explorer, [at, row])? else { return Ok(false) };
-        match judge(&neighbors, from_node) {
+        match judge(&neighbors, from_node, alpha_sq(steps.meta().layout.inner_dim)) {
             Verdict::Unclear => Ok(false),
             Verdict::Declined => Ok(true),
             Verdict::Replaces(place) => {
@@ -111,13 +111,13 @@ impl Offers {
 /// Robust prune of one node too many, as far as it concerns the new row, at distance `from_node`:
 /// it drops the farthest neighbor that the row covers, except anchors; or else the row, if a
 /// neighbor covers it.
-fn judge(neighbors: &[Neighbor], from_node: f32) -> Verdict {
-    let is_covered = |n: &Neighbor| !n.is_anchor && n.from_node > from_node && ALPHA_SQ * n.from_row <= n.from_node;
+fn judge(neighbors: &[Neighbor], from_node: f32, alpha_sq: f32) -> Verdict {
+    let is_covered = |n: &Neighbor| !n.is_anchor && n.from_node > from_node && alpha_sq * n.from_row <= n.from_node;
     let covered = neighbors.iter().enumerate().filter(|(_, n)| is_covered(n));
     if let Some((farthest, _)) = covered.max_by(|a, b| a.1.from_node.total_cmp(&b.1.from_node)) {
         return Verdict::Replaces(farthest);
     }
-    let covers_row = |n: &Neighbor| n.from_node < from_node && ALPHA_SQ * n.from_row <= from_node;
+    let covers_row = |n: &Neighbor| n.from_node < from_node && alpha_sq * n.from_row <= from_node;
     if neighbors.iter().any(covers_row) { Verdict::Declined } else { Verdict::Unclear }
 }
 
@@ -134,19 +134,19 @@ mod tests {
     #[test]
     fn of_the_neighbors_that_the_row_covers_the_farthest_goes() {
         let mut neighbors = on_a_line(2.0, &[-1.0, 2.5, 3.0, -9.0]);
-        assert_eq!(judge(&neighbors, 4.0), Verdict::Replaces(2));
+        assert_eq!(judge(&neighbors, 4.0, 1.15), Verdict::Replaces(2));
         neighbors[2].is_anchor = true;
-        assert_eq!(judge(&neighbors, 4.0), Verdict::Replaces(1));
+        assert_eq!(judge(&neighbors, 4.0, 1.15), Verdict::Replaces(1));
         neighbors[1].is_anchor = true;
-        assert_eq!(judge(&neighbors, 4.0), Verdict::Unclear);
+        assert_eq!(judge(&neighbors, 4.0, 1.15), Verdict::Unclear);
     }
 
     #[test]
     fn a_row_behind_a_neighbor_is_declined() {
-        assert_eq!(judge(&on_a_line(2.0, &[-1.0, 1.5, -9.0]), 4.0), Verdict::Declined);
+        assert_eq!(judge(&on_a_line(2.0, &[-1.0, 1.5, -9.0]), 4.0, 1.15), Verdict::Declined);
         // The row covers a neighbor, too, which is farther.
-        assert_eq!(judge(&on_a_line(2.0, &[-1.0, 1.5, 2.5]), 4.0), Verdict::Replaces(2));
-        assert_eq!(judge(&on_a_line(2.0, &[-1.0, -9.0]), 4.0), Verdict::Unclear);
-        assert_eq!(judge(&[], 4.0), Verdict::Unclear);
+        assert_eq!(judge(&on_a_line(2.0, &[-1.0, 1.5, 2.5]), 4.0, 1.15), Verdict::Replaces(2));
+        assert_eq!(judge(&on_a_line(2.0, &[-1.0, -9.0]), 4.0, 1.15), Verdict::Unclear);
+        assert_eq!(judge(&[], 4.0, 1.15), Verdict::Unclear);
     }
 }

@@ -5,9 +5,8 @@ use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::page::Reader;
 use crate::page::meta::Meta;
-use crate::page::model_pages::Entry;
 use crate::page::node::{FLAGS_FREE, NodeHeader, NodeRef};
-use crate::quantize::estimate::{CENTROIDS_MAX, DEGREE_MAX, Estimator};
+use crate::quantize::estimate::{DEGREE_MAX, Estimator};
 use crate::quantize::own::OwnCode;
 use crate::quantize::point::RoundedPoint;
 use crate::quantize::prepare::ToDistance;
@@ -55,17 +54,14 @@ impl Probe {
         self.estimator.prepare(meta.layout.edge, meta.query_digits, point);
     }
 
-    /// Every entry point with its estimated distance, in no order. Centroids without rows share the
-    /// entry point of another centroid, so a node may occur twice.
-    pub(crate) fn entries<'m>(
-        &self,
-        model: &Model,
-        entries: &'m [Entry],
-    ) -> impl Iterator<Item = (f32, NodeId)> + use<'m> {
-        let mut estimates = [f32::INFINITY; CENTROIDS_MAX];
-        self.estimator.coarse(&model.coarse, &mut estimates);
-        let entries = estimates.into_iter().zip(entries);
-        entries.map(|(estimate, entry)| (estimate + entry.from_centroid_sq, entry.node))
+    /// Writes the estimated distance of each centroid to `coarse`.
+    pub(crate) fn coarse(&self, model: &Model, coarse: &mut Vec<f32>) {
+        self.estimator.coarse(&model.coarse, coarse);
+    }
+
+    /// Writes the landmarks nearest to the query to `nearest`. None if the index has none.
+    pub(crate) fn landmarks(&mut self, model: &Model, coarse: &[f32], nearest: &mut Vec<(f32, NodeId)>) {
+        model.landmarks.nearest(&mut self.estimator, &model.centroids, coarse, nearest);
     }
 
     /// Visits `node`: calls `offer` with the place, estimate and id of each neighbor, then

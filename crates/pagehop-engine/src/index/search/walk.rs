@@ -1,7 +1,7 @@
 //! Best-first search, one page per hop.
 //!
 //! ```text
-//! offer the entry points nearest to the query
+//! offer the landmarks and the entry point nearest to the query
 //! while the nearest unexpanded candidate may still lead to one of the k nearest:
 //!     expand it: its edges give estimates of its neighbors, its own code gives its distance
 //!     offer every neighbor; prefetch the pages of the nearest unexpanded candidates
@@ -45,6 +45,10 @@ pub(crate) struct Walk {
     pub(crate) probe: Probe,
     pub(crate) list: CandidateList,
     pub(crate) nearest: Nearest,
+    /// Estimated distance of each centroid.
+    coarse: Vec<f32>,
+    /// The landmarks that the search begins at.
+    landmarks: Vec<(f32, NodeId)>,
     /// Every entry point with its own estimate.
     pub(crate) entries: Vec<(f32, NodeId)>,
     /// Entry points that were offered to the list with their own estimates.
@@ -68,7 +72,9 @@ impl Walk {
         self.list.reset(capacity);
         self.limit_equals(k.max(EVIDENCE_ROWS), state);
         self.entries.clear();
-        self.entries.extend(self.probe.entries(&state.model, &state.entries));
+        self.probe.coarse(&state.model, &mut self.coarse);
+        let entries = self.coarse.iter().zip(&state.entries);
+        self.entries.extend(entries.map(|(estimate, entry)| (estimate + entry.from_centroid_sq, entry.node)));
         self.offered.clear();
     }
 
@@ -82,7 +88,7 @@ impl Walk {
         observer: &mut impl Observer,
         stats: &mut Stats,
     ) -> Result<(), Error> {
-        self.enter();
+        self.enter(state);
         let before = self.visited.len();
         self.expand_all(state, reader, options, observer, stats)?;
         if !observer.is_enough() {
@@ -104,10 +110,16 @@ impl Walk {
         self.absent.leave_out(node, &mut self.probe, state, reader)
     }
 
-    /// Offers the nearest entry point to the list.
-    fn enter(&mut self) {
+    /// Offers the nearest landmarks and the nearest entry point to the list. Changes keep entry
+    /// points right, and leave landmarks as they are.
+    fn enter(&mut self, state: &State) {
+        self.probe.landmarks(&state.model, &self.coarse, &mut self.landmarks);
+        self.landmarks.retain(|(_, node)| self.absent.node != Some(*node));
+        self.landmarks.iter().for_each(|(estimate, node)| _ = self.list.insert(*estimate, *node));
         let nearest = self.entries.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
-        if let Some((estimate, entry)) = nearest {
+        if let Some((estimate, entry)) = nearest
+            && self.landmarks.iter().all(|(_, node)| *node != entry)
+        {
             self.list.insert(estimate, entry);
             self.offered.push(entry);
         }

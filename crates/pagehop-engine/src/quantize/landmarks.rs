@@ -1,0 +1,188 @@
+//! Landmarks: rows that every search knows without reading a page, one in [`LANDMARK_EVERY`].
+//!
+//! A search begins at the landmarks nearest to its query, so it begins in the right region of the
+//! graph, however large the graph is. A landmark is what an edge to the row would carry: its node
+//! and its edge code. Landmarks are stored with the model and held in memory, in lists by centroid.
+//! A search scores the lists of the nearest centroids, as an inverted file does (Jegou et al.
+//! 2011).
+//!
+//! A landmark is a hint, like an edge. Changes leave it as it is: its row may be gone, and its slot
+//! may hold another row. A search that is misled finds its way from the entry point, which changes
+//! keep right.
+
+use super::centroids::Centroids;
+use super::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape};
+use super::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
+
+/// One row in this many is a landmark.
+pub(crate) const LANDMARK_EVERY: usize = 32;
+/// Lists that a search scores.
+const LISTS: usize = 8;
+/// Landmarks that a search begins at.
+const NEAREST: usize = 4;
+
+/// A landmark as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Landmark {
+    pub(crate) node: u32,
+    pub(crate) centroid: u8,
+    pub(crate) factors: EdgeFactors,
+    pub(crate) code: Vec<u64>,
+}
+
+/// All landmarks of an index.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Landmarks {
+    /// For each centroid, its landmarks in blocks.
+    lists: Vec<Vec<Block>>,
+}
+
+/// Up to [`DEGREE_MAX`] landmarks, laid out like the edges of a node.
+#[derive(Clone, Debug)]
+struct Block {
+    nodes: Vec<u32>,
+    codes: Vec<u8>,
+    add: Vec<[u8; 4]>,
+    factor: Vec<[u8; 4]>,
+    centroid: Vec<u8>,
+}
+
+impl Landmarks {
+    /// Puts landmarks into the lists of `centroids` centroids.
+    pub(crate) fn new(shape: EdgeShape, landmarks: &[Landmark], centroids: usize) -> Self {
+        if landmarks.is_empty() {
+            return Self::default();
+        }
+        let mut lists = vec![Vec::new(); centroids];
+        for landmark in landmarks {
+            lists[usize::from(landmark.centroid)].push(landmark);
+        }
+        let blocks = |list: Vec<&Landmark>| list.chunks(DEGREE_MAX).map(|part| Block::new(shape, part)).collect();
+        Self { lists: lists.into_iter().map(blocks).collect() }
+    }
+
+    /// Writes the landmarks nearest to a prepared query to `nearest`, with their estimates.
+    /// `coarse` has the estimated distance of each centroid. `nearest` stays empty if there are no
+    /// landmarks near.
+    pub(crate) fn nearest(
+        &self,
+        estimator: &mut Estimator,
+        centroids: &Centroids,
+        coarse: &[f32],
+        nearest: &mut Vec<(f32, u32)>,
+    ) {
+        nearest.clear();
+        if self.lists.is_empty() {
+            return;
+        }
+        for list in smallest::<LISTS>(coarse) {
+            for block in &self.lists[list] {
+                let mut estimates = [0.0; DEGREE_MAX];
+                let estimates = &mut estimates[..block.nodes.len()];
+                let scored = estimator.score(centroids, block.edges(), estimates);
+                scored.expect("lists are of centroids that exist");
+                for (estimate, node) in estimates.iter().zip(&block.nodes) {
+                    keep_nearest(nearest, *estimate, *node);
+                }
+            }
+        }
+    }
+}
+
+impl Block {
+    fn new(shape: EdgeShape, landmarks: &[&Landmark]) -> Self {
+        let slots = landmarks.len().next_multiple_of(BLOCK_EDGES);
+        let mut codes = vec![0; slots * shape.code_bytes()];
+        for (slot, landmark) in landmarks.iter().enumerate() {
+            edge::interleave(shape, &landmark.code, slot, slots, &mut codes);
+        }
+        let column = |of: fn(&EdgeFactors) -> f32| {
+            let mut column: Vec<[u8; 4]> = landmarks.iter().map(|l| of(&l.factors).to_le_bytes()).collect();
+            column.resize(slots, [0; 4]);
+            column
+        };
+        Self {
+            nodes: landmarks.iter().map(|landmark| landmark.node).collect(),
+            codes,
+            add: column(|factors| factors.add),
+            factor: column(|factors| factors.factor),
+            centroid: vec![landmarks[0].centroid; slots],
+        }
+    }
+
+    fn edges(&self) -> EdgeCodes<'_> {
+        EdgeCodes { codes: &self.codes, add: &self.add, factor: &self.factor, centroid: &self.centroid }
+    }
+}
+
+/// Inserts a landmark into the sorted list of the [`NEAREST`]; of equally near ones the first
+/// stays.
+fn keep_nearest(nearest: &mut Vec<(f32, u32)>, estimate: f32, node: u32) {
+    if nearest.len() == NEAREST && nearest[NEAREST - 1].0 <= estimate {
+        return;
+    }
+    nearest.truncate(NEAREST - 1);
+    let at = nearest.iter().position(|(other, _)| *other > estimate).unwrap_or(nearest.len());
+    nearest.insert(at, (estimate, node));
+}
+
+/// The positions of the `N` smallest values, or of all if there are fewer.
+fn smallest<const N: usize>(values: &[f32]) -> impl Iterator<Item = usize> {
+    let mut best = [(f32::INFINITY, usize::MAX); N];
+    for (at, value) in values.iter().enumerate() {
+        if *value < best[N - 1].0 {
+            let place = best.iter().position(|(other, _)| value < other).unwrap_or(N - 1);
+            best.copy_within(place..N - 1, place + 1);
+            best[place] = (*value, at);
+        }
+    }
+    best.into_iter().map(|(_, at)| at).filter(|at| *at != usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantize::codes::Codes;
+    use crate::random::Random;
+
+    #[test]
+    fn the_smallest_values_are_found_in_order() {
+        let values = [5.0, f32::NAN, 1.0, 3.0, 1.0, 0.5];
+        assert!(smallest::<3>(&values).eq([5, 2, 4]));
+        assert!(smallest::<3>(&values[..1]).eq([0]));
+        assert_eq!(smallest::<3>(&[]).count(), 0);
+    }
+
+    #[test]
+    fn the_nearest_landmarks_are_those_with_the_best_estimates() {
+        let (dim, shape) = (64, EdgeShape { dims: 64, bits: 4 });
+        let mut random = Random::new(8, 0);
+        let mut point = || (0..dim).map(|_| random.below(1000) as f32 - 500.0).collect::<Vec<f32>>();
+        let mut centers = Codes::new(dim);
+        (0..3).for_each(|_| centers.push(&point()));
+        let centroids = Centroids::from_codes(&centers);
+        let decoded = centroids.decode();
+        let mut landmarks = Vec::new();
+        for node in 0..200 {
+            let centroid = node % 3;
+            let mut code = vec![0; shape.words()];
+            let factors = edge::encode(shape, &point(), &decoded[centroid * dim..][..dim], &mut code);
+            landmarks.push(Landmark { node: node as u32, centroid: centroid as u8, factors, code });
+        }
+        let lists = Landmarks::new(shape, &landmarks, 3);
+        let (mut estimator, mut nearest) = (Estimator::default(), Vec::new());
+        estimator.prepare(shape, 2, &point());
+        lists.nearest(&mut estimator, &centroids, &[1.0, 0.0, 2.0], &mut nearest);
+        let mut all: Vec<(f32, u32)> = Vec::new();
+        for landmark in &landmarks {
+            let block = Block::new(shape, &[landmark]);
+            let mut estimate = [0.0];
+            estimator.score(&centroids, block.edges(), &mut estimate).expect("a known centroid");
+            all.push((estimate[0], landmark.node));
+        }
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        assert_eq!(nearest, all[..NEAREST]);
+        Landmarks::default().nearest(&mut estimator, &centroids, &[0.0; 3], &mut nearest);
+        assert_eq!(nearest, []);
+    }
+}
