@@ -87,7 +87,7 @@ pub(crate) fn remove(page: PageId, body: &mut [u8], at: usize, node: NodeId) -> 
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no list; those of `each`; whatever the reader reports.
+/// [`Error::Corrupt`] if it is no list; those of `each`; any error of the reader.
 pub(crate) fn scan(
     reader: &mut impl Reader,
     page_count: u32,

@@ -302,7 +302,7 @@ pub(crate) struct Edge<'a> {
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if there is no slot, or no node in it; whatever the reader reports.
+/// [`Error::Corrupt`] if there is no slot, or no node in it; any error of the reader.
 pub(crate) fn with_node<R: Reader, T>(
     layout: &NodeLayout,
     reader: &R,

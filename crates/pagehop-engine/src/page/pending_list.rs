@@ -52,7 +52,7 @@ pub(crate) fn init(body: &mut [u8], next: u32, depth: usize) {
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no page of the list; whatever the reader reports.
+/// [`Error::Corrupt`] if it is no page of the list; any error of the reader.
 pub(crate) fn head(reader: &impl Reader, page: PageId) -> Result<Head, Error> {
     let head = STACK.head(page, &reader.finish(page)?)?;
     check_depth(page, head)?;
@@ -85,7 +85,7 @@ pub(crate) type EachPage<'a> = &'a mut dyn FnMut(PageId, &[Pending]) -> Result<b
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no list; those of `each`; whatever the reader reports.
+/// [`Error::Corrupt`] if it is no list; those of `each`; any error of the reader.
 pub(crate) fn scan(reader: &mut impl Reader, first: u32, each: EachPage<'_>) -> Result<(), Error> {
     let mut before = None;
     STACK.scan(reader, first, PAGES_MAX, |page, head, entries| {

@@ -134,7 +134,7 @@ impl Explorer {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if a page contradicts the format; whatever the reader reports.
+    /// [`Error::Corrupt`] if a page contradicts the format; any error of the reader.
     pub(crate) fn walk<R: Reader>(
         &mut self,
         meta: &Meta,

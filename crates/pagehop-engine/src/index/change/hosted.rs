@@ -245,7 +245,7 @@ impl<W: PagesMut> Change<'_, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`]; whatever the host reports.
+    /// [`Error::Corrupt`]; any error of the host.
     pub fn remove_dead_rows(
         &mut self,
         pages: Range<u32>,
@@ -278,7 +278,7 @@ impl<W: PagesMut> Change<'_, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`]; whatever the host reports.
+    /// [`Error::Corrupt`]; any error of the host.
     pub fn drop_dead_rows(&mut self, is_dead: &mut dyn FnMut(u64) -> bool) -> Result<u64, Error> {
         self.pending.drop_dead(self.graph.steps_mut(), is_dead)
     }
@@ -292,7 +292,7 @@ impl<W: PagesMut> Change<'_, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`]; whatever the host reports.
+    /// [`Error::Corrupt`]; any error of the host.
     pub fn settle_pending(&mut self, before: Option<PageId>) -> Result<Option<PageId>, Error> {
         self.pending.settle(self.graph.steps_mut(), before)
     }

@@ -171,7 +171,7 @@ impl Neighborhood {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if a page contradicts the format; whatever the reader reports.
+    /// [`Error::Corrupt`] if a page contradicts the format; any error of the reader.
     pub(crate) fn read<R: Reader>(
         &mut self,
         meta: &Meta,

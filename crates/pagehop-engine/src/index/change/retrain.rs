@@ -124,7 +124,7 @@ impl<W: PagesMut> Change<'_, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] if `progress` says so; whatever the host reports. The change must
+    /// [`Error::Interrupted`] if `progress` says so; any error of the host. The change must
     /// then be dropped.
     pub fn train(&mut self, progress: OnProgress<'_>) -> Result<(), Error> {
         self.train_with(&[], &[], &mut AddReport::default(), progress)

@@ -19,7 +19,7 @@ impl<W: PagesMut> Change<'_, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] if `progress` says so; [`Error::Corrupt`]; whatever the host reports.
+    /// [`Error::Interrupted`] if `progress` says so; [`Error::Corrupt`]; any error of the host.
     pub fn vacuum(&mut self, most: u64, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
         let mut report = VacuumReport::default();
         let steps = self.graph.steps();
