@@ -128,6 +128,12 @@ impl<'a> NodeRef<'a> {
         ids.iter().map(|id| NodeId::from_le_bytes(*id))
     }
 
+    /// The target of the edge in place `at`, used or not.
+    #[inline]
+    pub(crate) fn neighbor(&self, at: usize) -> NodeId {
+        NodeId::from_le_bytes(array(self.bytes, NODE_HEADER_BYTES + at * size_of::<NodeId>()))
+    }
+
     #[inline]
     pub(crate) fn edges(&self) -> EdgeCodes<'a> {
         let l = self.layout;

@@ -3,6 +3,7 @@
 use super::centroids::Centroids;
 use super::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape, QueryPlanes};
 use super::point::RoundedPoint;
+use pagehop_kernels::{self as kernels, EdgeTerms};
 
 /// Largest number of edges of a node.
 pub(crate) const DEGREE_MAX: usize = 64;
@@ -54,10 +55,21 @@ impl Estimator {
         &self.point
     }
 
-    #[inline]
-    fn measure_centroid(&mut self, centroids: &Centroids, index: u8) {
-        let distance = centroids.distance(index.into(), &self.point);
-        self.centroid_sq[usize::from(index)] = distance;
+    /// Writes the distance of the centroid of each edge to `distances`, and measures those that are
+    /// not known yet. `None` if one does not exist.
+    #[cold]
+    fn measure_centroids(&mut self, centroids: &Centroids, of_edges: &[u8], distances: &mut [f32]) -> Option<()> {
+        for (distance, centroid) in distances.iter_mut().zip(of_edges) {
+            let at = usize::from(*centroid);
+            if self.centroid_sq[at].is_nan() {
+                if at >= centroids.len() {
+                    return None;
+                }
+                self.centroid_sq[at] = centroids.distance(at, &self.point);
+            }
+            *distance = self.centroid_sq[at];
+        }
+        Some(())
     }
 
     /// Estimates the squared distances of the first `estimates.len()` edges of `edges`. `None` if
@@ -73,23 +85,21 @@ impl Estimator {
         let scored = estimates.len().next_multiple_of(BLOCK_EDGES);
         let slots = edges.centroid.len();
         self.planes.count(edges.codes, slots, &mut counts[..scored]);
-        let mut known = [0.0f32; DEGREE_MAX];
-        for (known, centroid) in known.iter_mut().zip(&edges.centroid[..estimates.len()]) {
-            *known = self.centroid_sq[usize::from(*centroid)];
-            if known.is_nan() {
-                if usize::from(*centroid) >= centroids.len() {
-                    return None;
-                }
-                self.measure_centroid(centroids, *centroid);
-                *known = self.centroid_sq[usize::from(*centroid)];
-            }
+        let mut centroid_sq = [0.0f32; DEGREE_MAX];
+        let of_edges = &edges.centroid[..estimates.len()];
+        // One test for all edges, without a branch for each: almost always all are known.
+        let mut is_unknown = false;
+        for (distance, centroid) in centroid_sq.iter_mut().zip(of_edges) {
+            *distance = self.centroid_sq[usize::from(*centroid)];
+            is_unknown |= distance.is_nan();
+        }
+        if is_unknown {
+            self.measure_centroids(centroids, of_edges, &mut centroid_sq)?;
         }
         let (base, per_count) = self.planes.constants();
-        let edges = edges.add.iter().zip(edges.factor).zip(&known).zip(&counts);
-        for (estimate, (((add, factor), known), count)) in estimates.iter_mut().zip(edges) {
-            let twice_dot = base - per_count * *count as f32;
-            *estimate = known + f32::from_le_bytes(*add) - f32::from_le_bytes(*factor) * twice_dot;
-        }
+        let (add, factor) = (edges.add, edges.factor);
+        let terms = EdgeTerms { query: [base, per_count], counts: &counts, centroid_sq: &centroid_sq, add, factor };
+        kernels::estimate(terms, estimates);
         Some(())
     }
 

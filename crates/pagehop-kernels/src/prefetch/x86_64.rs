@@ -7,11 +7,12 @@ const LINE_BYTES: usize = 64;
 
 #[inline]
 pub(crate) fn prefetch_at(address: *const u8, bytes: usize) {
-    let start = address.cast::<i8>();
-    // Every `LINE_BYTES` from the start, and the last byte: the end of an unaligned slice may lie
-    // in one more line.
-    for at in (0..bytes).step_by(LINE_BYTES).chain(bytes.checked_sub(1)) {
+    // From the start of the first line: a slice that is not aligned may end in one more line than
+    // its length says.
+    let first = address.wrapping_sub(address.addr() % LINE_BYTES).cast::<i8>();
+    let lines = (address.addr() % LINE_BYTES + bytes).div_ceil(LINE_BYTES);
+    for line in 0..if bytes == 0 { 0 } else { lines } {
         // SAFETY: a prefetch has no visible effect on the program, for any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(at)) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(line * LINE_BYTES)) };
     }
 }

@@ -8,6 +8,7 @@
 mod codes;
 mod crc;
 mod dispatch;
+mod estimate;
 mod floats;
 mod half;
 mod inputs;

@@ -286,20 +286,19 @@ impl Explorer {
         is_new: bool,
     ) -> Result<(), Error> {
         let Self { probe, list, near, origins, equals, .. } = self;
-        let offer = |place: usize, estimate: f32, neighbor: NodeId| {
-            let is_near = estimate < list.bound() && !equals.leave_out(list, estimate);
-            if is_near && list.insert(estimate, neighbor) {
-                origins.push((neighbor, id, place));
-                equals.take(estimate, neighbor);
-            }
-        };
         let mut at = None;
-        let record = |node: &NodeRef<'_>, header: &NodeHeader| {
-            if is_new && header.flags == FLAGS_LIVE {
-                at = Some(near.push(id, *header, node.hi()));
+        let visited = probe.visit(meta, model, reader, id, |scored| {
+            for (place, (estimate, neighbor)) in scored.neighbors().enumerate() {
+                let is_near = estimate < list.bound() && !equals.leave_out(list, estimate);
+                if is_near && list.insert(estimate, neighbor) {
+                    origins.push((neighbor, id, place));
+                    equals.take(estimate, neighbor);
+                }
             }
-        };
-        let visited = probe.visit(meta, model, reader, id, offer, record)?;
+            if is_new && scored.header.flags == FLAGS_LIVE {
+                at = Some(near.push(id, scored.header, scored.node.hi()));
+            }
+        })?;
         reader.release();
         match at {
             Some(at) => near.keys.push(key(visited.distance, at as u32)),

@@ -6,7 +6,7 @@
 
 use crate::Error;
 use crate::ids::NodeId;
-use crate::index::search::visit::Probe;
+use crate::index::search::visit::{Probe, Scored};
 use crate::index::state::State;
 use crate::page::Reader;
 use crate::page::node::with_node;
@@ -38,8 +38,8 @@ impl Absent {
         codes.clear();
         codes.dim = state.meta.layout.inner_dim;
         if let Some(node) = node {
-            let offer = |_, estimate, neighbor| substitutes.push((estimate, neighbor));
-            probe.visit(&state.meta, &state.model, reader, node, offer, |_, _| ())?;
+            let take = |scored: &Scored<'_>| substitutes.extend(scored.neighbors());
+            probe.visit(&state.meta, &state.model, reader, node, take)?;
             reader.release();
             let mut at = 0;
             while let Some((_, substitute)) = substitutes.get(at) {
@@ -61,14 +61,17 @@ impl Absent {
         Ok(())
     }
 
+    /// The candidate that replaces the absent node among the neighbors of `node`, with its
+    /// estimate, if the absent node is among them.
+    pub(crate) fn substitute_in(&self, node: NodeId, scored: &Scored<'_>) -> Option<(f32, NodeId)> {
+        let absent = self.node?;
+        scored.neighbors().find(|(_, neighbor)| *neighbor == absent)?;
+        self.substitute_for(node, &scored.node, &scored.header)
+    }
+
     /// The node to which the edge of `node` to the absent node is redirected: of the candidates to
     /// which `node` has no edge, the nearest to `node`.
-    pub(crate) fn substitute_for(
-        &self,
-        node: NodeId,
-        found: &NodeRef<'_>,
-        header: &NodeHeader,
-    ) -> Option<(f32, NodeId)> {
+    fn substitute_for(&self, node: NodeId, found: &NodeRef<'_>, header: &NodeHeader) -> Option<(f32, NodeId)> {
         let step = 2.0 * 16.0 * header.step;
         let has_edge = |substitute: NodeId| found.neighbors().any(|id| id == substitute);
         // Squared distances, minus the squared norm of `node`, which is the same for all.

@@ -321,12 +321,10 @@ impl<'i, P: Pages> Cursor<'i, P> {
             let (page, slot) = meta.layout.place(key_id(*likely));
             reader.start(page, meta.layout.slot_bytes(slot));
         }
-        let offer = |_, estimate: f32, neighbor: NodeId| {
-            if seen.insert(neighbor) {
-                frontier.push(Reverse(key(estimate, neighbor)));
-            }
-        };
-        let visited = self.walk.probe.visit(meta, model, reader, node, offer, |_, _| ())?;
+        let visited = self.walk.probe.visit(meta, model, reader, node, |scored| {
+            let new = scored.neighbors().filter(|(_, neighbor)| seen.insert(*neighbor));
+            frontier.extend(new.map(|(estimate, neighbor)| Reverse(key(estimate, neighbor))));
+        })?;
         for (at, row_id) in state.rows(node, &visited.header).enumerate() {
             waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
             met.visit_row(node, Near { distance: visited.distance, row_id, is_first: at == 0 }, &visited);

@@ -62,6 +62,11 @@ impl Met {
 
 impl Observer for Met {
     #[inline]
+    fn wants_rejected(&self) -> bool {
+        true
+    }
+
+    #[inline]
     fn reject(&mut self, estimate: f32, node: NodeId) {
         self.rejected.push(key(estimate, node));
     }

@@ -16,6 +16,12 @@ pub(crate) trait Observer {
     /// be reported again.
     fn reject(&mut self, estimate: f32, node: NodeId);
 
+    /// Whether [`Observer::reject`] does anything. If not, some calls are left out.
+    #[inline]
+    fn wants_rejected(&self) -> bool {
+        false
+    }
+
     /// A row was visited, among the nearest or not. The same row may be reported again.
     fn visit_row(&mut self, node: NodeId, row: Near, visited: &Visited);
 

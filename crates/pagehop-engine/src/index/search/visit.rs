@@ -27,6 +27,21 @@ pub(crate) struct Visited {
     pub(crate) distance: f32,
 }
 
+/// A node whose neighbors were scored.
+pub(crate) struct Scored<'a> {
+    pub(crate) node: NodeRef<'a>,
+    pub(crate) header: NodeHeader,
+    /// Estimated squared distance of each neighbor.
+    pub(crate) estimates: &'a [f32],
+}
+
+impl Scored<'_> {
+    /// Estimate and id of each neighbor.
+    pub(crate) fn neighbors(&self) -> impl Iterator<Item = (f32, NodeId)> {
+        self.estimates.iter().copied().zip(self.node.neighbors())
+    }
+}
+
 impl Visited {
     /// The number of edges that were scored.
     pub(crate) fn degree(&self) -> usize {
@@ -64,9 +79,9 @@ impl Probe {
         model.landmarks.nearest(&mut self.estimator, &model.centroids, coarse, nearest);
     }
 
-    /// Visits `node`: calls `offer` with the place, estimate and id of each neighbor, then
-    /// `finished`, then computes the distance of the node itself. The slot may be free by now, or
-    /// hold another row than when the edge was made. The visit then describes the current content.
+    /// Visits `node`: estimates the distances of its neighbors, passes them to `scored`, then
+    /// computes the distance of the node itself. The slot may be free by now, or hold another row
+    /// than when the edge was made. The visit then describes the current content.
     ///
     /// # Errors
     ///
@@ -78,8 +93,7 @@ impl Probe {
         model: &Model,
         reader: &R,
         node: NodeId,
-        mut offer: impl FnMut(usize, f32, NodeId),
-        finished: impl FnOnce(&NodeRef<'_>, &NodeHeader),
+        scored: impl FnOnce(&Scored<'_>),
     ) -> Result<Visited, Error> {
         let (page, slot) = meta.layout.place(node);
         let guard = reader.finish(page)?;
@@ -96,10 +110,7 @@ impl Probe {
         if self.estimator.score(&model.centroids, node.edges(), estimates).is_none() {
             return Err(Error::corrupt(page, format!("an edge of slot {slot} names an unknown centroid")));
         }
-        for (place, (estimate, neighbor)) in estimates.iter().zip(node.neighbors()).enumerate() {
-            offer(place, *estimate, neighbor);
-        }
-        finished(&node, &header);
+        scored(&Scored { node, header, estimates });
         if header.flags == FLAGS_FREE {
             return Ok(Visited { header, distance: f32::INFINITY });
         }

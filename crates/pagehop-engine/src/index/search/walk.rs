@@ -12,8 +12,6 @@
 //! estimate left is beyond `1 + slack` times the k-th distance found. Nodes are expanded in order
 //! of estimate, never in order of arrival, so the answer does not depend on the storage.
 
-use std::cell::{Cell, RefCell};
-
 use crate::graph::list::CandidateList;
 use crate::graph::{key_distance, key_id};
 use crate::ids::NodeId;
@@ -21,13 +19,13 @@ use crate::index::search::absent::Absent;
 use crate::index::search::met::Met;
 use crate::index::search::nearest::{Near, Nearest};
 use crate::index::search::observer::Observer;
-use crate::index::search::visit::Probe;
+use crate::index::search::visit::{Probe, Scored};
 use crate::index::state::State;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::meta::Meta;
-use crate::page::node::{NodeHeader, NodeRef};
 use crate::page::{PageId, Reader};
 use crate::{Error, SearchOptions, Stats};
+use pagehop_kernels as kernels;
 
 /// A search for fewer rows collects this many, and the farthest of them decides when it ends. The
 /// nearest row alone may be so near that the errors of estimates, which do not shrink with its
@@ -222,32 +220,17 @@ impl Walk {
             let estimated = if self.uses_estimate { self.list.estimate_at(self.nearest.k() - 1) } else { None };
             let estimated = estimated.map(|estimate| estimate * ESTIMATE_MARGIN * (1.0 + options.slack));
             let reach = within.min(estimated.unwrap_or(f32::INFINITY));
-            let (list, offered) = (RefCell::new(&mut self.list), &self.offered);
-            let mut take = |estimate: f32, neighbor: NodeId| {
-                let mut list = list.borrow_mut();
-                // An entry point is in the list with its own estimate and must not enter twice. The
-                // comparisons are joined by `&`, without a branch between them, which is faster.
-                if (estimate <= reach) & (estimate < list.bound()) && !offered.contains(&neighbor) {
-                    list.insert_or(estimate, neighbor, |estimate, node| observer.reject(estimate, node));
-                } else {
-                    observer.reject(estimate, neighbor);
-                }
-            };
-            let (leads_to_absent, mut substitute) = (Cell::new(false), None);
-            let offer = |_, estimate: f32, neighbor: NodeId| match self.absent.node == Some(neighbor) {
-                true => leads_to_absent.set(true),
-                false => take(estimate, neighbor),
-            };
             // As long as the search approaches the query, its best candidates are soon displaced.
             let width = if self.nearest.is_full() { options.beam_width } else { 1 };
-            let finished = |found: &NodeRef<'_>, header: &NodeHeader| {
-                look_ahead(&list.borrow(), meta, reader, likely, width, reach);
-                if leads_to_absent.get() {
-                    substitute = self.absent.substitute_for(node, found, header);
+            let Self { list, offered, absent, .. } = self;
+            let visited = self.probe.visit(meta, model, reader, node, |scored| {
+                let substitute = absent.substitute_in(node, scored);
+                offer(scored, list, offered, absent.node, reach, observer);
+                if let Some((estimate, substitute)) = substitute {
+                    take(estimate, substitute, list, offered, reach, observer);
                 }
-            };
-            let visited = self.probe.visit(meta, model, reader, node, offer, finished)?;
-            substitute.into_iter().for_each(|(estimate, substitute)| take(estimate, substitute));
+                look_ahead(list, meta, reader, likely, width, reach);
+            })?;
             for (at, row_id) in state.rows(node, &visited.header).enumerate() {
                 let row = Near { distance: visited.distance, row_id, is_first: at == 0 };
                 self.nearest.keep(row);
@@ -270,6 +253,54 @@ pub(crate) fn list_capacity(k: usize, options: &SearchOptions, state: &State) ->
     let (rows, dead) = (state.meta.rows.max(1), state.meta.change.dead_rows);
     let more = (options.search_list as u64).saturating_mul(dead.min(3 * rows)) / rows;
     k.max(options.search_list + more as usize)
+}
+
+/// Offers the scored neighbors that are within `reach` to the list; the others are rejected.
+#[inline]
+fn offer(
+    scored: &Scored<'_>,
+    list: &mut CandidateList,
+    offered: &[NodeId],
+    absent: Option<NodeId>,
+    reach: f32,
+    observer: &mut impl Observer,
+) {
+    // One comparison for eight estimates. Three of four are too far, in no order that a CPU could
+    // predict.
+    let mut near = kernels::at_most(scored.estimates, reach, list.bound());
+    if observer.wants_rejected() || absent.is_some() {
+        for (at, (estimate, neighbor)) in scored.neighbors().enumerate() {
+            let is_absent = absent == Some(neighbor);
+            if is_absent {
+                near &= !(1 << at);
+            } else if near >> at & 1 == 0 {
+                observer.reject(estimate, neighbor);
+            }
+        }
+    }
+    while near != 0 {
+        let at = near.trailing_zeros() as usize;
+        near &= near - 1;
+        take(scored.estimates[at], scored.node.neighbor(at), list, offered, reach, observer);
+    }
+}
+
+/// Offers one candidate to the list. An entry point is in the list with its own estimate and must
+/// not enter twice.
+#[inline]
+fn take(
+    estimate: f32,
+    node: NodeId,
+    list: &mut CandidateList,
+    offered: &[NodeId],
+    reach: f32,
+    observer: &mut impl Observer,
+) {
+    if (estimate <= reach) & (estimate < list.bound()) && !offered.contains(&node) {
+        list.insert_or(estimate, node, |estimate, node| observer.reject(estimate, node));
+    } else {
+        observer.reject(estimate, node);
+    }
 }
 
 /// Prefetches the pages of the nearest `width` unexpanded candidates within `reach`, and the bytes

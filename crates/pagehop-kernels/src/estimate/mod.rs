@@ -1,0 +1,68 @@
+//! The last steps of edge scoring: from weighted distances of codes to estimated distances of rows,
+//! and which of these are small.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+pub(crate) mod portable;
+
+use crate::dispatch::{Kernels, on_tier};
+
+/// Most values that [`at_most`] compares.
+pub const AT_MOST_VALUES: usize = 64;
+
+/// What the estimates of some edges are made of.
+#[derive(Clone, Copy, Debug)]
+pub struct EdgeTerms<'a> {
+    /// The first and the second coefficient of the query: see [`estimate`].
+    pub query: [f32; 2],
+    /// Weighted distance of each code from the query, as [`Scan::count`](crate::Scan::count) has
+    /// it.
+    pub counts: &'a [u32],
+    /// Squared distance from the query to the centroid of each edge.
+    pub centroid_sq: &'a [f32],
+    /// `add` of each edge, little endian.
+    pub add: &'a [[u8; 4]],
+    /// `factor` of each edge, little endian.
+    pub factor: &'a [[u8; 4]],
+}
+
+/// `out[i]` becomes `centroid_sq[i] + add[i] - factor[i] * (query[0] - query[1] * counts[i])`, in
+/// this order and with each step rounded. The same bits on every instruction set.
+///
+/// # Panics
+///
+/// If a slice of `terms` is shorter than `out`.
+#[inline]
+pub fn estimate(terms: EdgeTerms<'_>, out: &mut [f32]) {
+    Kernels::active().estimate(terms, out);
+}
+
+/// A bit for each value, the lowest for the first: whether it is at most `reach` and below `bound`.
+/// Never set for NaN.
+///
+/// # Panics
+///
+/// If there are more than [`AT_MOST_VALUES`].
+#[inline]
+pub fn at_most(values: &[f32], reach: f32, bound: f32) -> u64 {
+    Kernels::active().at_most(values, reach, bound)
+}
+
+impl Kernels {
+    /// [`estimate`] on this instruction set.
+    #[inline]
+    pub fn estimate(self, terms: EdgeTerms<'_>, out: &mut [f32]) {
+        let edges = out.len();
+        let EdgeTerms { query, counts, centroid_sq, add, factor } = terms;
+        let (counts, centroid_sq) = (&counts[..edges], &centroid_sq[..edges]);
+        let terms = EdgeTerms { query, counts, centroid_sq, add: &add[..edges], factor: &factor[..edges] };
+        on_tier!(self, estimate(terms, out));
+    }
+
+    /// [`at_most`] on this instruction set.
+    #[inline]
+    pub fn at_most(self, values: &[f32], reach: f32, bound: f32) -> u64 {
+        assert!(values.len() <= AT_MOST_VALUES, "a bit for each value");
+        on_tier!(self, at_most(values, reach, bound))
+    }
+}
