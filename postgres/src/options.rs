@@ -10,6 +10,7 @@ use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 use crate::errors;
 use crate::pages::RelationPages;
 use crate::pages::open_indexes::OpenIndex;
+use crate::pages::waits::READ_AHEAD;
 
 static RECALL: GucSetting<f64> = GucSetting::<f64>::new(0.0);
 static SEARCH_LIST: GucSetting<i32> = GucSetting::<i32>::new(0);
@@ -79,6 +80,14 @@ pub(crate) fn register() {
         c"What becomes of a row that a scan finds after farther ones.",
         c"strict_order leaves it out, relaxed_order returns it out of order.",
         &ORDER,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    GucRegistry::define_enum_guc(
+        c"pagehop.read_ahead",
+        c"Whether reads of pages are begun before the pages are needed.",
+        c"auto times some reads, and reads ahead where they wait for storage.",
+        &READ_AHEAD,
         GucContext::Userset,
         GucFlags::EXPLAIN,
     );

@@ -12,7 +12,7 @@ import pytest
 from psycopg import errors
 from psycopg.rows import dict_row
 
-from devserver import Cluster, Server
+from devserver import Cluster, Server, Setting
 from tests.items import (
     QUERIES,
     Connect,
@@ -139,17 +139,26 @@ def methods(server: Server) -> list[dict[str, str]]:
     return [{"io_method": name} for name in ["sync", "worker", *["io_uring"] * has_io_uring]]
 
 
+# Enough for a backend to pin some: PostgreSQL divides them by the backends that there may be, and takes 8 off.
+FEW_BUFFERS: dict[str, Setting] = {
+    "shared_buffers": "8MB", "max_connections": 5, "max_worker_processes": 0, "max_wal_senders": 0,
+}  # fmt: skip
+# A node fills a page of the index, and two rows fill one of the table.
+WIDE = 1000
+
+
 def test_reads_in_flight_leave_nothing_behind(new_cluster: Callable[..., Cluster], server: Server) -> None:
     """With few buffers for hundreds of pages every search reads, and every scan that ends early ends reads, too."""
     for method in methods(server):
-        # To log a new index pins 32 buffers at a time.
-        cluster = new_cluster(shared_buffers="512kB", max_connections=5, log_min_messages="WARNING", **method)
+        cluster = new_cluster(log_min_messages="WARNING", **FEW_BUFFERS, **method)
+        # Pages that the operating system has would be read when they are needed.
+        cluster.psql("ALTER SYSTEM SET pagehop.read_ahead = on; SELECT pg_reload_conf()")
         with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
-            filled(connection, dim=200)
-            queries = vectors(12, seed=5, dim=200)
+            filled(connection, dim=WIDE)
+            queries = vectors(12, seed=5, dim=WIDE)
             found = [by_index(connection, query) for query in queries]
-            missed = last_scan(connection)["pages_missed"]
-            assert missed > 3, method
+            cost = last_scan(connection)
+            assert min(cost["pages_missed"], cost["pages_ahead"]) > 3, (method, cost)
             matches = sum(len(set(by_scan(connection, q)) & set(f)) for q, f in zip(queries, found, strict=True))
             assert matches >= 0.9 * 10 * len(queries)
             _end_early(connection, queries)
@@ -157,6 +166,31 @@ def test_reads_in_flight_leave_nothing_behind(new_cluster: Callable[..., Cluster
             assert number(connection, "SELECT count(*) FROM pagehop_check('items_embedding')") == 1
         warnings = [line for line in cluster.log.read_text().splitlines() if "WARNING" in line or "PANIC" in line]
         assert warnings == [], method
+        cluster.remove()
+
+
+def test_pages_that_the_system_has_are_not_read_ahead(new_cluster: Callable[..., Cluster], server: Server) -> None:
+    """The files were just written, and there are few buffers: reads are many, and none waits for storage."""
+    for method in methods(server):
+        cluster = new_cluster(**FEW_BUFFERS, **method)
+        queries = vectors(30, seed=5, dim=WIDE)
+        found: dict[str, list[list[int]]] = {}
+        ahead: dict[str, list[int]] = {}
+        with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+            filled(connection, dim=WIDE)
+            for mode in ["auto", "on", "off"]:
+                run(connection, f"SET pagehop.read_ahead = {mode}")
+                found[mode], costs = [], []
+                for query in queries:
+                    found[mode].append(by_index(connection, query))
+                    costs.append(last_scan(connection))
+                ahead[mode] = sorted(cost["pages_ahead"] for cost in costs)
+                assert sum(cost["pages_missed"] for cost in costs) > 3 * len(queries), (method, mode)
+        assert found["auto"] == found["on"] == found["off"]
+        # A process that loses its CPU while it reads may take some reads for slow ones.
+        assert ahead["auto"][len(queries) * 2 // 3] == 0, (method, ahead["auto"])
+        assert ahead["on"][len(queries) // 3] > 3, (method, ahead["on"])
+        assert ahead["off"][-1] == 0, (method, ahead["off"])
         cluster.remove()
 
 

@@ -10,6 +10,8 @@ use std::mem::ManuallyDrop;
 
 use pgrx::pg_sys;
 
+use super::prefetch::Begun;
+
 /// Most reads of one scan at the same time.
 const READS_MAX: usize = 16;
 
@@ -29,16 +31,6 @@ struct Read {
     block: u32,
     /// Whether the page must be waited for before it is used.
     is_pending: bool,
-}
-
-/// Outcome of [`AsyncReads::begin`].
-pub(super) enum Begun {
-    /// The block is being read.
-    Reading,
-    /// The block was in this buffer.
-    Present(pg_sys::Buffer),
-    /// Nothing was begun, for lack of room: the block is read when it is needed.
-    Not,
 }
 
 impl AsyncReads {
@@ -77,6 +69,11 @@ impl AsyncReads {
         let begun = if read.is_pending { Begun::Reading } else { Begun::Present(read.buffer) };
         reads.push(ManuallyDrop::into_inner(read));
         begun
+    }
+
+    /// Whether a read of `block` was begun and not taken.
+    pub(super) fn has_begun(&self, block: u32) -> bool {
+        self.reads.borrow().iter().any(|read| read.block == block)
     }
 
     /// The buffer of `block`, pinned, if a read of it was begun; waits until the read is complete.

@@ -2,7 +2,8 @@
 //!
 //! A scan knows its next rows before the executor asks for them. Their pages are read if they are
 //! in no buffer, and fetched into the CPU's caches if they are. That begins with the second row: a
-//! query for one row does not wait for more.
+//! query for one row does not wait for more. The first row is read here, too, and timed: it says
+//! whether the others are worth reading early ([`Waits`]).
 //!
 //! The page of the row that is returned is pinned here if its buffer is remembered, and left where
 //! the executor's scan of the table looks first (`xs_cbuf`): that saves a lookup in the buffer
@@ -11,8 +12,13 @@
 use pgrx::pg_sys;
 
 #[cfg(feature = "pg18")]
-use super::async_reads::{AsyncReads, Begun};
+use super::async_reads::AsyncReads;
+#[cfg(feature = "pg18")]
+use super::prefetch::Begun;
+#[cfg(not(feature = "pg18"))]
+use super::prefetch::{Begun, Prefetch};
 use super::recent_buffers::{self, RecentBuffers};
+use super::waits::Waits;
 
 /// Bytes of a row that are fetched into the CPU's caches; the CPU sees by itself that the rest
 /// follows.
@@ -26,8 +32,12 @@ pub(crate) struct HeapAhead {
     /// Rows returned so far.
     returned: u32,
     last: u64,
+    /// Reads begun before the row was needed, in all searches.
+    begun: u64,
     #[cfg(feature = "pg18")]
     reads: AsyncReads,
+    #[cfg(not(feature = "pg18"))]
+    reads: Prefetch,
 }
 
 impl HeapAhead {
@@ -41,6 +51,7 @@ impl HeapAhead {
         &mut self,
         scan: pg_sys::IndexScanDesc,
         recent: &RecentBuffers,
+        waits: &Waits,
         row_id: u64,
         ahead: impl Iterator<Item = u64> + Clone,
     ) {
@@ -53,11 +64,13 @@ impl HeapAhead {
         }
         (self.returned, self.last) = (self.returned.saturating_add(1), row_id);
         // SAFETY: `fetch` is of the scan's table, which is open.
-        unsafe { self.hand_over(fetch, table, recent, block(row_id)) };
+        unsafe { self.hand_over(fetch, table, recent, waits, block(row_id)) };
         match self.returned {
             1 => ahead.clone().for_each(|row_id| recent_buffers::fetch(recent.buffer(block(row_id)), 0..0)),
-            // SAFETY: the table is open, and has every block that its index knows.
-            2 => ahead.clone().for_each(|row_id| unsafe { self.begin(table, recent, block(row_id)) }),
+            2 if waits.reads_ahead() => {
+                // SAFETY: the table is open, and has every block that its index knows.
+                ahead.clone().for_each(|row_id| unsafe { self.begin(table, recent, block(row_id)) });
+            }
             _ => {}
         }
         if self.returned > 1
@@ -81,26 +94,26 @@ impl HeapAhead {
         self.returned = 0;
     }
 
+    /// Reads begun before the row was needed, in all searches so far.
+    pub(crate) fn pages_ahead(&self) -> u64 {
+        self.begun
+    }
+
     /// Begins to read a block that is in no buffer.
     ///
     /// # Safety
     ///
     /// `table` is open and has the block.
-    unsafe fn begin(&self, table: pg_sys::Relation, recent: &RecentBuffers, block: u32) {
+    unsafe fn begin(&mut self, table: pg_sys::Relation, recent: &RecentBuffers, block: u32) {
         // SAFETY: the caller keeps the table open.
         if recent_buffers::seems_to_hold(recent.buffer(block), unsafe { &(*table).rd_locator }, block) {
             return;
         }
-        #[cfg(feature = "pg18")]
         // SAFETY: the caller says that the table is open and has the block.
-        if let Begun::Present(buffer) = unsafe { self.reads.begin(table, block) } {
-            recent.remember(block, block, buffer);
-        }
-        #[cfg(not(feature = "pg18"))]
-        {
-            // SAFETY: the caller says that the table is open and has the block.
-            let found = unsafe { pg_sys::PrefetchBuffer(table, pg_sys::ForkNumber::MAIN_FORKNUM, block) };
-            recent.remember(block, block, found.recent_buffer);
+        match unsafe { self.reads.begin(table, block) } {
+            Begun::Present(buffer) => recent.remember(block, block, buffer),
+            Begun::Not => {}
+            _ => self.begun += 1,
         }
     }
 
@@ -111,12 +124,13 @@ impl HeapAhead {
     ///
     /// # Safety
     ///
-    /// `fetch` is of the scan's `table`, which is open.
+    /// `fetch` is of the scan's `table`, which is open and has the block.
     unsafe fn hand_over(
         &self,
         fetch: *mut pg_sys::IndexFetchHeapData,
         table: pg_sys::Relation,
         recent: &RecentBuffers,
+        waits: &Waits,
         block: u32,
     ) {
         #[cfg(feature = "pg18")]
@@ -130,7 +144,11 @@ impl HeapAhead {
             return;
         }
         // SAFETY: the caller keeps the table open.
-        let Some(buffer) = begun.or_else(|| unsafe { recent.pin(table, block) }) else { return };
+        let known = begun.or_else(|| unsafe { recent.pin(table, block) });
+        // SAFETY: the caller keeps the table open, and says that it has the block.
+        let first =
+            || (self.returned == 1).then(|| waits.time(block, || unsafe { pg_sys::ReadBuffer(table, block) }));
+        let Some(buffer) = known.or_else(first) else { return };
         if held != pg_sys::InvalidBuffer as pg_sys::Buffer {
             // SAFETY: what `xs_cbuf` holds is pinned, and who replaces it gives that pin back.
             unsafe { pg_sys::ReleaseBuffer(held) };

@@ -13,6 +13,7 @@
 //! | `header.rs` | PostgreSQL's part of a page |
 //! | `open_indexes.rs` | the indexes that a session has open |
 //! | `prefetch.rs`, `async_reads.rs` | reading pages before they are needed |
+//! | `waits.rs` | whether that is worth its cost |
 //! | `recent_buffers.rs`, `heap_ahead.rs` | where pages are in memory; the table's pages |
 
 #[cfg(feature = "pg18")]
@@ -23,6 +24,7 @@ pub(crate) mod open_indexes;
 mod prefetch;
 mod recent_buffers;
 pub(crate) mod sink;
+pub(crate) mod waits;
 pub(crate) mod writer;
 
 use std::cell::Cell;
@@ -33,9 +35,10 @@ use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, PageId, Pages};
 use pgrx::pg_sys;
 
 #[cfg(feature = "pg18")]
-use self::async_reads::{AsyncReads, Begun};
-use self::prefetch::Prefetch;
+use self::async_reads::AsyncReads;
+use self::prefetch::{Begun, Prefetch};
 use self::recent_buffers::RecentBuffers;
+use self::waits::{Waits, blocks_read};
 
 const _: () = assert!(pg_sys::BLCKSZ as usize == pagehop_engine::PAGE_BYTES);
 const _: () = assert!(std::mem::offset_of!(pg_sys::PageHeaderData, pd_linp) == HOST_HEADER_BYTES);
@@ -54,6 +57,7 @@ pub(crate) struct RelationPages {
     /// Blocks that are known to exist. An index never shrinks.
     blocks: Cell<u32>,
     recent: RecentBuffers,
+    waits: Waits,
 }
 
 // SAFETY: `Pages` requires it so that threads may share an index. A backend has one thread that
@@ -69,7 +73,12 @@ impl RelationPages {
     /// `relation` is an open index, which stays open until another relation is attached or no
     /// reader reads any more.
     pub(crate) unsafe fn new(relation: pg_sys::Relation) -> Self {
-        Self { relation: Cell::new(relation), blocks: Cell::new(0), recent: RecentBuffers::default() }
+        Self {
+            relation: Cell::new(relation),
+            blocks: Cell::new(0),
+            recent: RecentBuffers::default(),
+            waits: Waits::default(),
+        }
     }
 
     /// Makes readers read from `relation` from now on.
@@ -94,18 +103,20 @@ impl RelationPages {
         block < self.blocks.get()
     }
 
-    /// Pins the buffer of a block. An error unwinds from here with nothing of ours held.
+    /// Pins the buffer of a block. An error unwinds from here with nothing of ours held. A block
+    /// whose read `is_begun` says nothing about how long reads take.
     ///
     /// # Safety
     ///
     /// `relation` is this index, and open; the block exists.
-    unsafe fn pin(&self, relation: pg_sys::Relation, block: u32) -> pg_sys::Buffer {
+    unsafe fn pin(&self, relation: pg_sys::Relation, block: u32, is_begun: bool) -> pg_sys::Buffer {
         // SAFETY: the caller keeps the relation open.
         if let Some(buffer) = unsafe { self.recent.pin(relation, block) } {
             return buffer;
         }
         // SAFETY: the caller says that the relation is open and has the block.
-        let buffer = unsafe { pg_sys::ReadBuffer(relation, block) };
+        let read = || unsafe { pg_sys::ReadBuffer(relation, block) };
+        let buffer = if is_begun { read() } else { self.waits.time(block, read) };
         self.recent.remember(block, self.blocks.get(), buffer);
         buffer
     }
@@ -116,6 +127,7 @@ impl RelationPages {
         BufferReader {
             pages: self,
             missed: Cell::new(0),
+            begun: Cell::new(0),
             hits_in_a_row: Cell::new(WARM_AFTER),
             ahead: Ahead::Prefetch(Prefetch::default()),
             is_locked: Cell::new(false),
@@ -146,6 +158,7 @@ impl Pages for RelationPages {
 pub(crate) struct BufferReader<'p> {
     pages: &'p RelationPages,
     missed: Cell<u64>,
+    begun: Cell<u64>,
     hits_in_a_row: Cell<u32>,
     ahead: Ahead,
     /// Whether a guard has a page locked.
@@ -177,6 +190,8 @@ impl Reader for BufferReader<'_> {
         let locator = unsafe { &(*self.pages.relation.get()).rd_locator };
         if buffer > 0 && (is_warm || recent_buffers::seems_to_hold(buffer, locator, page.0)) {
             recent_buffers::fetch(buffer, bytes);
+        } else if !self.pages.waits.reads_ahead() {
+            // It is read when it is needed.
         } else if self.is_locked.get() {
             self.read_ahead_later(page.0);
         } else {
@@ -212,6 +227,7 @@ impl Reader for BufferReader<'_> {
 
     fn pause(&mut self) {
         self.waiting_count.set(0);
+        self.pages.waits.pause();
         #[cfg(feature = "pg18")]
         if let Ahead::Async(reads) = &self.ahead {
             // SAFETY: the caller of `attach` keeps the relation open.
@@ -225,6 +241,11 @@ impl Reader for BufferReader<'_> {
 }
 
 impl BufferReader<'_> {
+    /// Reads that this reader began before the page was needed.
+    pub(crate) fn pages_ahead(&self) -> u64 {
+        self.begun.get()
+    }
+
     /// Remembers a block for [`BufferReader::begin_waiting`]; without room it is read when it is
     /// needed.
     fn read_ahead_later(&self, block: u32) {
@@ -248,21 +269,36 @@ impl BufferReader<'_> {
 
     /// Begins to read a block that seems to be in no buffer; remembers the buffer if it is in one.
     fn read_ahead(&self, block: u32) {
-        if !self.pages.exists(block) {
+        let (relation, waits) = (self.pages.relation.get(), &self.pages.waits);
+        if !self.pages.exists(block) || waits.leaves(block, || self.has_begun(block)) {
             return;
         }
-        let relation = self.pages.relation.get();
-        let remember = |buffer| self.pages.recent.remember(block, self.pages.blocks.get(), buffer);
-        match &self.ahead {
+        let begun = match &self.ahead {
             // SAFETY: the caller of `attach` keeps the relation open, and the block exists.
-            Ahead::Prefetch(prefetch) => unsafe { prefetch.begin(relation, block) }.into_iter().for_each(remember),
+            Ahead::Prefetch(prefetch) => unsafe { prefetch.begin(relation, block) },
             #[cfg(feature = "pg18")]
             // SAFETY: the caller of `attach` keeps the relation open, and the block exists.
-            Ahead::Async(reads) => match unsafe { reads.begin(relation, block) } {
-                Begun::Reading => self.count_miss(),
-                Begun::Present(buffer) => remember(buffer),
-                Begun::Not => {}
-            },
+            Ahead::Async(reads) => unsafe { reads.begin(relation, block) },
+        };
+        match begun {
+            Begun::Present(buffer) => self.pages.recent.remember(block, self.pages.blocks.get(), buffer),
+            Begun::Not => return,
+            #[cfg(feature = "pg18")]
+            Begun::Reading => self.count_miss(),
+            Begun::Advised => {}
+        }
+        if !matches!(begun, Begun::Present(_)) {
+            waits.count();
+            self.begun.set(self.begun.get() + 1);
+        }
+    }
+
+    /// Whether a read of `block` was begun by this reader, and not taken.
+    fn has_begun(&self, block: u32) -> bool {
+        match &self.ahead {
+            Ahead::Prefetch(prefetch) => prefetch.has_begun(block),
+            #[cfg(feature = "pg18")]
+            Ahead::Async(reads) => reads.has_begun(block),
         }
     }
 
@@ -280,19 +316,13 @@ impl BufferReader<'_> {
         }
         // SAFETY: the caller of `attach` keeps the relation open, and `finish` has looked whether
         // the block exists.
-        unsafe { self.pages.pin(relation, block) }
+        unsafe { self.pages.pin(relation, block, self.has_begun(block)) }
     }
 
     fn count_miss(&self) {
         self.missed.set(self.missed.get() + 1);
         self.hits_in_a_row.set(0);
     }
-}
-
-/// Blocks that this backend had to read so far.
-fn blocks_read() -> i64 {
-    // SAFETY: a counter of this backend, which has one thread that calls PostgreSQL; read by value.
-    unsafe { pg_sys::pgBufferUsage.shared_blks_read + pg_sys::pgBufferUsage.local_blks_read }
 }
 
 /// The body of a page in a buffer that is pinned and share-locked.

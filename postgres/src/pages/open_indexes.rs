@@ -15,6 +15,7 @@ use pgrx::pg_sys;
 
 use super::RelationPages;
 use super::recent_buffers::RecentBuffers;
+use super::waits::Waits;
 
 /// Most indexes kept open: a model of 256 centroids of 1,536 dimensions takes about a megabyte.
 const INDEXES_MAX: usize = 16;
@@ -29,6 +30,8 @@ pub(crate) struct Opened {
     index: Index<RelationPages>,
     /// Buffers of the table's blocks.
     pub(crate) table_buffers: RecentBuffers,
+    /// How long reads of the table take.
+    pub(crate) table_waits: Waits,
     pub(crate) nodes_per_row: NodesPerRow,
 }
 
@@ -90,8 +93,12 @@ pub(crate) unsafe fn open(relation: pg_sys::Relation) -> Result<OpenIndex, Error
     }
     // SAFETY: the caller keeps the relation open.
     let index = Index::open(unsafe { RelationPages::new(relation) })?;
-    let opened = Opened { index, table_buffers: RecentBuffers::default(), nodes_per_row: NodesPerRow::default() };
-    let opened = Rc::new(opened);
+    let opened = Rc::new(Opened {
+        index,
+        table_buffers: RecentBuffers::default(),
+        table_waits: Waits::default(),
+        nodes_per_row: NodesPerRow::default(),
+    });
     OPEN.with_borrow_mut(|open| {
         open.truncate(INDEXES_MAX - 1);
         open.insert(0, (file, opened.clone()));

@@ -7,7 +7,20 @@ use std::cell::Cell;
 use pgrx::pg_sys;
 
 /// Blocks that are remembered as prefetched, so that they are not prefetched twice.
-const BLOCKS_MAX: usize = 16;
+const BLOCKS_MAX: usize = 32;
+
+/// Outcome of beginning to read a block before it is needed.
+pub(super) enum Begun {
+    /// The server is reading it.
+    #[cfg(feature = "pg18")]
+    Reading,
+    /// The operating system was told to read it.
+    Advised,
+    /// The block is in this buffer.
+    Present(pg_sys::Buffer),
+    /// Nothing was begun: it was before, or there is no room.
+    Not,
+}
 
 /// Prefetches blocks of one relation.
 pub(super) struct Prefetch {
@@ -23,20 +36,32 @@ impl Default for Prefetch {
 
 impl Prefetch {
     /// Starts the operating system's read of a block that is in no buffer, unless that was done
-    /// lately; else returns the buffer that the block is in, or 0.
+    /// lately.
     ///
     /// # Safety
     ///
     /// `relation` is open and has the block.
-    pub(super) unsafe fn begin(&self, relation: pg_sys::Relation, block: u32) -> Option<pg_sys::Buffer> {
+    pub(super) unsafe fn begin(&self, relation: pg_sys::Relation, block: u32) -> Begun {
         let mut blocks = self.blocks.get();
         if blocks.contains(&block) {
-            return None;
+            return Begun::Not;
+        }
+        // SAFETY: the caller says that the relation is open and has the block.
+        let begun = unsafe { pg_sys::PrefetchBuffer(relation, pg_sys::ForkNumber::MAIN_FORKNUM, block) };
+        if begun.recent_buffer != pg_sys::InvalidBuffer as pg_sys::Buffer {
+            return Begun::Present(begun.recent_buffer);
+        }
+        if !begun.initiated_io {
+            return Begun::Not;
         }
         blocks.rotate_right(1);
         blocks[0] = block;
         self.blocks.set(blocks);
-        // SAFETY: the caller says that the relation is open and has the block.
-        Some(unsafe { pg_sys::PrefetchBuffer(relation, pg_sys::ForkNumber::MAIN_FORKNUM, block).recent_buffer })
+        Begun::Advised
+    }
+
+    /// Whether `block` was begun lately.
+    pub(super) fn has_begun(&self, block: u32) -> bool {
+        self.blocks.get().contains(&block)
     }
 }

@@ -108,7 +108,7 @@ impl Writer {
             // SAFETY: the relation is open while the writer lives, and the block exists. After an
             // error the end of the transaction gives back pins and locks.
             unsafe {
-                buffers[*at] = self.index.pages().pin(self.relation, pages[*at].0);
+                buffers[*at] = self.index.pages().pin(self.relation, pages[*at].0, true);
                 pg_sys::LockBuffer(buffers[*at], pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
             }
         }

@@ -135,7 +135,7 @@ pub(crate) unsafe extern "C-unwind" fn amrescan(
     state.done = false;
     // A search that was begun is used again, for its buffers.
     if let Some(search) = &mut state.search {
-        state.stats.add(&search.stats());
+        state.stats.add(&search.stats(), search.pages_ahead());
         state.stats.searches += 1;
         state.stats.end = End::default();
         // SAFETY: the scan keeps its index and table open, and the search began with that index.
@@ -214,7 +214,7 @@ pub(crate) unsafe extern "C-unwind" fn amendscan(scan: pg_sys::IndexScanDesc) {
     // SAFETY: PostgreSQL passes a scan that `ambeginscan` made, and no other callback runs.
     let state = unsafe { state(scan) };
     if let Some(mut search) = state.search.take() {
-        state.stats.add(&search.stats());
+        state.stats.add(&search.stats(), search.pages_ahead());
         state.stats.publish();
         // SAFETY: the table, if there is one, is open until the scan has ended.
         unsafe { search.end() };
@@ -238,7 +238,7 @@ unsafe fn stats_of(scan: pg_sys::IndexScanDesc) -> Option<ScanStats> {
     // SAFETY: a scan of an index of ours came from `ambeginscan`, and no callback runs.
     let state = is_ours.then(|| unsafe { state(scan) })?;
     let mut stats = state.stats;
-    state.search.iter().for_each(|search| stats.add(&search.stats()));
+    state.search.iter().for_each(|search| stats.add(&search.stats(), search.pages_ahead()));
     Some(stats)
 }
 

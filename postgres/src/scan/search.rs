@@ -13,7 +13,7 @@ use super::limit;
 use crate::options::{self, End, Limits};
 use crate::pages::RelationPages;
 use crate::pages::heap_ahead::HeapAhead;
-use crate::pages::open_indexes::{self, OpenIndex};
+use crate::pages::open_indexes::{self, OpenIndex, Opened};
 
 /// Searches that are kept when their scans have ended.
 const IDLE_MAX: usize = 4;
@@ -28,6 +28,8 @@ pub(super) struct Search {
     cursor: Cursor<'static, RelationPages>,
     index: OpenIndex,
     ahead: HeapAhead,
+    /// Pages that were read ahead before this search.
+    ahead_before: u64,
     pub(super) demand: Demand,
 }
 
@@ -56,7 +58,7 @@ impl Search {
             let (demand, k, options) = plan(scan, &index)?;
             let mut cursor = cursor(&index, query, &options)?;
             cursor.expect(k);
-            Ok(Self { cursor, index, ahead: HeapAhead::default(), demand })
+            Ok(Self { cursor, index, ahead: HeapAhead::default(), ahead_before: 0, demand })
         }
     }
 
@@ -74,6 +76,7 @@ impl Search {
             plan(scan, &self.index)?
         };
         self.demand = demand;
+        self.ahead_before = self.all_pages_ahead();
         self.cursor.rescan(query, &options)?;
         self.cursor.expect(k);
         Ok(())
@@ -90,7 +93,10 @@ impl Search {
         let Some(found) = self.cursor.next_hit()? else { return Ok(None) };
         let ahead = self.cursor.ahead();
         // SAFETY: the caller says that the scan keeps its index and table open.
-        unsafe { self.ahead.advance(scan, &self.index.table_buffers, found.row_id, ahead) };
+        unsafe {
+            let Opened { table_buffers, table_waits, .. } = &*self.index;
+            self.ahead.advance(scan, table_buffers, table_waits, found.row_id, ahead);
+        }
         Ok(Some(found))
     }
 
@@ -109,6 +115,16 @@ impl Search {
     /// What the search has cost so far.
     pub(super) fn stats(&self) -> Stats {
         self.cursor.stats()
+    }
+
+    /// Reads of this search, of the index and the table, that were begun before they were needed.
+    pub(super) fn pages_ahead(&self) -> u64 {
+        self.all_pages_ahead() - self.ahead_before
+    }
+
+    /// The same of all searches that this one was used for.
+    fn all_pages_ahead(&self) -> u64 {
+        self.cursor.reader().pages_ahead() + self.ahead.pages_ahead()
     }
 
     /// Ends the search: the scan wants no more rows of it.

@@ -19,6 +19,8 @@ pub(crate) struct ScanStats {
     pub(crate) rows: u64,
     /// Rows whose distance the executor had to compute.
     pub(crate) rechecks: u64,
+    /// Reads, of the index and the table, that were begun before they were needed.
+    pub(crate) pages_ahead: u64,
     /// Of the last search.
     pub(crate) end: End,
     pub(crate) stats: Stats,
@@ -26,7 +28,8 @@ pub(crate) struct ScanStats {
 
 impl ScanStats {
     /// Adds a search.
-    pub(super) fn add(&mut self, search: &Stats) {
+    pub(super) fn add(&mut self, search: &Stats, pages_ahead: u64) {
+        self.pages_ahead += pages_ahead;
         self.stats.hops += search.hops;
         self.stats.pages_read += search.pages_read;
         self.stats.pages_missed += search.pages_missed;

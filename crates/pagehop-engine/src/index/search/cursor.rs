@@ -271,6 +271,11 @@ impl<'i, P: Pages> Cursor<'i, P> {
         }
     }
 
+    /// The cursor's view of the pages, for counters that the host keeps there.
+    pub fn reader(&self) -> &P::Reader<'i> {
+        &self.reader
+    }
+
     /// The number of nodes visited so far. Each visit reads a page.
     pub fn hops(&self) -> u64 {
         self.stats.hops
