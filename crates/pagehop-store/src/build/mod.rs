@@ -4,3 +4,4 @@ pub(crate) mod build_index;
 pub(crate) mod new_file;
 pub(crate) mod storage_sink;
 pub(crate) mod unfinished;
+pub(crate) mod whole_file;
