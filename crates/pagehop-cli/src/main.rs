@@ -23,7 +23,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{add, build, calibrate, check, checkpoint, create, delete, info, recall, search, vacuum};
+use crate::commands::{
+    add, backup, build, calibrate, check, checkpoint, create, delete, info, recall, search, vacuum,
+};
 
 /// Find the nearest vectors in an index file that may be far larger than memory.
 ///
@@ -43,6 +45,7 @@ enum Command {
     Delete(delete::Args),
     Vacuum(vacuum::Args),
     Checkpoint(checkpoint::Args),
+    Backup(backup::Args),
     Search(search::Args),
     Calibrate(calibrate::Args),
     Recall(recall::Args),
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Delete(args) => delete::run(&args),
         Command::Vacuum(args) => vacuum::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args),
+        Command::Backup(args) => backup::run(&args),
         Command::Search(args) => search::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Recall(args) => recall::run(&args),

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// The current phase: `read`, `train`, `encode`, `partition`, `connect`, `prune`, `refine`,
-    /// `write`, `check`, `add`, `vacuum`, `scan`, `search`.
+    /// `write`, `check`, `add`, `vacuum`, `scan`, `search`, `copy`, `log`.
     pub phase: &'static str,
     /// Steps of the phase that are done.
     pub done: u64,

@@ -29,3 +29,15 @@ pub(crate) fn check_hosted(row_id: u64) -> Result<(), Error> {
     }
     Err(Error::argument(format!("row id {row_id} is not between 1 and 2^48 - 1")))
 }
+
+/// Ids that an error names; of more it says how many there are.
+const NAMED_MAX: usize = 10;
+
+/// The error for ids that are not in an index.
+pub(crate) fn unknown(ids: &[u64]) -> Error {
+    let named: Vec<String> = ids.iter().take(NAMED_MAX).map(u64::to_string).collect();
+    let more = ids.len().saturating_sub(NAMED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let verb = if ids.len() == 1 { "is" } else { "are" };
+    Error::argument(format!("{}{more} {verb} not in the index", named.join(", ")))
+}

@@ -6,20 +6,21 @@
 //!
 //! At the top, from the outside in:
 //!
-//! - `operations.rs`: open, create, add, delete, vacuum, calibrate: each one transaction.
+//! - `operations.rs`: open, create, add, delete, pop, vacuum, calibrate: each one transaction.
 //! - `options.rs`, `bytes.rs`: how an index is opened; sizes as people write them.
 //! - `index_file.rs`: an open index, with a read side and perhaps a writer. `open.rs` makes it.
 //! - `transaction.rs`, `checkpoint.rs`, `write.rs`: the writer: a change, the way of the log into
 //!   the index, and how a commit gets into the log and is shown to all.
 //! - `check.rs`: the proof of an index that another process may be writing.
+//! - `backup.rs`: a copy of an index that another process may be writing.
 //! - `reader.rs`, `read_side.rs`: one search's view; what all searches share.
 //! - `header.rs`: the 24 bytes in front of each page: checksum, page id, log position, version.
 //!
 //! In the rooms; arrows point down this list:
 //!
-//! - `build/`: new files. `build_index.rs` builds, `new_file.rs` names the file when it is
-//!   complete, `unfinished.rs` reads it back before that, `storage_sink.rs` is the same for a
-//!   simulation.
+//! - `build/`: new files. `build_index.rs` builds, `new_file.rs` takes pages, `whole_file.rs`
+//!   names the file when it is complete, `unfinished.rs` reads it back before that,
+//!   `storage_sink.rs` is the same for a simulation.
 //! - `log/`: the log file, its blocks and records, recovery, and the newest version of a page.
 //! - `cache/`: `frames.rs` memory, `pool.rs` page table and eviction, `epoch.rs` who may still look
 //!   at a frame, `lane.rs` what readers pass on, `uring.rs` reads ahead.
@@ -28,6 +29,7 @@
 //! - `disk/`: `base_file.rs` reads pages of the index file, `storage.rs` is what the write path
 //!   needs of files.
 
+mod backup;
 mod build;
 mod bytes;
 mod cache;
@@ -46,6 +48,7 @@ mod reader;
 mod transaction;
 mod write;
 
+pub use backup::{BackupReport, backup};
 pub use build::build_index::build;
 pub use build::new_file::NewIndexFile;
 pub use build::storage_sink::StorageSink;
@@ -53,7 +56,7 @@ pub use bytes::parse_bytes;
 pub use check::check;
 pub use disk::storage::{Name, Storage, StorageFile};
 pub use index_file::{Counters, IndexFile};
-pub use operations::{add, calibrate, create, delete, open, set_audit, set_calibration, vacuum};
+pub use operations::{add, calibrate, create, delete, open, pop, set_audit, set_calibration, vacuum};
 pub use options::{Durability, Io, OpenOptions};
 pub use reader::FileReader;
 pub use transaction::{Transaction, TransactionReader};

@@ -88,6 +88,16 @@ pub fn delete(index: &Index<IndexFile>, ids: &[u64], mark: Option<[u64; 2]>) -> 
     })
 }
 
+/// Deletes rows and returns their vectors, in the order of `ids`; see [`Change::take`].
+///
+/// # Errors
+///
+/// Those of [`IndexFile::begin`], of [`Change::take`] and of [`Transaction::commit`]. Nothing has
+/// changed then.
+pub fn pop(index: &Index<IndexFile>, ids: &[u64]) -> Result<Vec<f32>, Error> {
+    within(index, |change| change.take(ids))
+}
+
 /// Takes deleted and replaced rows that no reader can see any more out of the graph, and frees
 /// their space for the rows to come. One transaction for every few hundred: what was done stays
 /// done if it is stopped.

@@ -1,6 +1,7 @@
 //! The commands: one file each, or a folder. None uses another; what several need lies above.
 
 pub(crate) mod add;
+pub(crate) mod backup;
 pub(crate) mod build;
 pub(crate) mod calibrate;
 pub(crate) mod check;

@@ -223,3 +223,32 @@ fn a_checkpoint_leaves_one_file() {
     assert!(run.stderr.contains("every commit was in the index file already"), "{run:?}");
     assert_eq!(report(&folder, "checkpoint moved")["page_bytes_written"], 0);
 }
+
+#[test]
+fn a_backup_beside_a_writer_is_complete_and_replaces_only_if_asked() {
+    let folder = Folder::new();
+    folder.index(&vectors(2000, DIM, 7), "");
+    folder.fbin("more.fbin", &vectors(20_000, DIM, 8));
+    folder.write("ids.txt", lines(10_000..30_000));
+    let line = "add items.pagehop more.fbin --ids ids.txt --batch 50 --quiet";
+    let writing = Running::add(&folder, line, "items.pagehop", 2200);
+    let done = report(&folder, "backup items.pagehop copy");
+    writing.kill();
+    assert_eq!(done["dest"], json!("copy"));
+    assert_eq!(done["bytes"], json!(fs::metadata(folder.path("copy")).unwrap().len()));
+    let rows = folder.rows("copy");
+    assert!(rows >= 2200 && rows % 50 == 0, "{rows}");
+    folder.run("check copy").ok();
+    // The writer was killed, and its log stays; the copy has none.
+    let names = folder.names();
+    assert!(names.contains(&"items.pagehop-log".into()) && !names.contains(&"copy-log".into()), "{names:?}");
+
+    let before = fs::read(folder.path("copy")).unwrap();
+    let error = folder.run("backup items.pagehop copy").error(2);
+    assert!(error.contains("copy exists already; --overwrite replaces it"), "{error}");
+    let error = folder.run("backup items.pagehop items.pagehop --overwrite").error(2);
+    assert!(error.contains("belongs to the index"), "{error}");
+    assert_eq!(fs::read(folder.path("copy")).unwrap(), before);
+    folder.run("backup items.pagehop copy --overwrite --quiet").ok();
+    assert!(folder.rows("copy") >= rows);
+}

@@ -9,6 +9,7 @@ mod node_set;
 mod open;
 mod pending;
 mod recall;
+mod rows;
 mod search;
 mod state;
 

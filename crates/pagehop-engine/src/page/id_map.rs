@@ -168,6 +168,40 @@ pub(crate) fn find(reader: &impl Reader, root: PageId, id: u64) -> Result<(PageI
     Err(Error::corrupt(page, "the row id map goes in circles"))
 }
 
+/// The ids of one leaf.
+pub(crate) struct Leaf {
+    /// Those from the first on that was wanted, in order.
+    pub(crate) ids: Vec<u64>,
+    /// No leaf after this one has ids up to here.
+    pub(crate) most: u64,
+}
+
+/// The ids from `first` on in the leaf that `first` belongs to.
+pub(crate) fn leaf_from(reader: &mut impl Reader, root: PageId, first: u64) -> Result<Leaf, Error> {
+    let (mut page, mut most) = (root, u64::MAX);
+    for _ in 0..DEPTH_MAX {
+        let next = {
+            let guard = reader.finish(page)?;
+            let map = MapPage::new(page, &guard)?;
+            if map.is_leaf() {
+                let mut ids: Vec<u64> = map.entries().map(|(id, _)| id).filter(|id| *id >= first).collect();
+                ids.sort_unstable();
+                if ids.last().is_some_and(|last| *last > most) {
+                    return Err(Error::corrupt(page, format!("it has ids above {most}")));
+                }
+                return Ok(Leaf { ids, most });
+            }
+            let child = map.child(first);
+            // The first key is above `first`, so it is not 0.
+            most = map.keys().get(child).map_or(most, |key| most.min(u64::from_le_bytes(*key).saturating_sub(1)));
+            PageId(map.value(child))
+        };
+        reader.release();
+        page = next;
+    }
+    Err(Error::corrupt(page, "the row id map goes in circles"))
+}
+
 /// The leaf for `id`, split where it was full.
 pub(crate) fn make_room<W: PagesMut>(pages: &mut W, root: PageId, id: u64) -> Result<PageId, Error> {
     if is_full(pages, root)? {

@@ -31,7 +31,7 @@ const ROOMS: [(&str, &[&str]); 15] = [
 
 /// What each room below `index/` may import of `index/`, besides itself. It may import all rooms
 /// above but the last.
-const INDEX_ROOMS: [(&str, &[&str]); 12] = [
+const INDEX_ROOMS: [(&str, &[&str]); 13] = [
     ("index/mod", &[]), // names the rooms, and uses none
     ("index/model", &[]),
     ("index/node_set", &[]),
@@ -39,6 +39,7 @@ const INDEX_ROOMS: [(&str, &[&str]); 12] = [
     ("index/state", &["index/model", "index/pending"]),
     ("index/open", &["index/state"]),
     ("index/check", &["index/model", "index/state", "index/open"]),
+    ("index/rows", &["index/state", "index/open"]),
     ("index/build", &[]),
     ("index/search", &["index/model", "index/node_set", "index/state", "index/open"]),
     ("index/info", &["index/open", "index/search"]),

@@ -1,10 +1,10 @@
 //! A new file that appears whole or not at all.
 //!
-//! It has no name at first, in its target's directory (`O_TMPFILE`), so that a killed process leaves
-//! nothing. Only when all of it is on disk does it get a name: the target's own if nothing is there,
-//! else a temporary one that is then moved over the target. Where the file system has no unnamed
-//! files, a temporary name is used throughout: `.NAME.tmp-PID-NUMBER`, locked by its maker, removed
-//! by the next one if its maker is gone.
+//! It has no name at first, in its target's directory (`O_TMPFILE`), so that a killed process
+//! leaves nothing. Only when all of it is on disk does it get a name: the target's own if nothing
+//! is there, else a temporary one that is then moved over the target. Where the file system has no
+//! unnamed files, a temporary name is used throughout: `.NAME.tmp-PID-NUMBER`, locked by its maker,
+//! removed by the next one if its maker is gone.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

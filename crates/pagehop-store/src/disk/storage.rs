@@ -110,7 +110,7 @@ impl Storage for OsStorage {
             Name::Log => self.open_log(create),
         };
         match opened {
-            Ok(file) => Ok(Some(Arc::new(OsFile(file)))),
+            Ok(file) => Ok(Some(storage_file(file))),
             Err(error) if !create && error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -138,6 +138,11 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
 /// Whether a file or directory cannot be written by us, whatever it holds.
 pub(crate) fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+/// A file of the operating system, as the write path has them.
+pub(crate) fn storage_file(file: File) -> Arc<dyn StorageFile> {
+    Arc::new(OsFile(file))
 }
 
 struct OsFile(File);

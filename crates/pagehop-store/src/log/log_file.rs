@@ -99,6 +99,11 @@ impl Log {
         Self { storage, file: Mutex::new(None), name }
     }
 
+    /// The same log, whose file is opened again when it is needed.
+    pub(crate) fn opened_apart(&self) -> Self {
+        Self::new(Arc::clone(&self.storage), self.name.clone())
+    }
+
     /// The file, if it exists.
     pub(crate) fn file(&self) -> Result<Option<Arc<dyn StorageFile>>, Error> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);

@@ -18,7 +18,7 @@
 //! | `graph.rs` | the graph: walk, targets, edges, entry points |
 //! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | its parts |
 //! | `insert.rs`, `anchors.rs`, `unlink.rs` | what is done to it |
-//! | `vacuum.rs`, `retrain.rs`, `hosted.rs`, `measured.rs` | the rest of [`Change`] |
+//! | `vacuum.rs`, `retrain.rs`, `hosted.rs`, `measured.rs`, `take.rs` | the rest of [`Change`] |
 
 mod anchors;
 mod dead;
@@ -37,6 +37,7 @@ mod rows;
 mod slots;
 mod steps;
 mod sweep;
+mod take;
 mod unlink;
 mod vacuum;
 

@@ -1,0 +1,36 @@
+//! Rows that are read and deleted in one transaction.
+
+use std::collections::HashSet;
+
+use super::Change;
+use crate::page::PagesMut;
+use crate::{Error, RowIds, row_ids};
+
+impl<W: PagesMut> Change<'_, W> {
+    /// Deletes rows, and returns their vectors, one after the other, in the order of `ids`, which
+    /// may repeat. They are decoded as [`Index::vectors`](crate::Index::vectors) says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] if an id is not in the index, which names it; whatever the host reports,
+    /// and [`Error::Corrupt`]. The change must then be dropped.
+    pub fn take(&mut self, ids: &[u64]) -> Result<Vec<f32>, Error> {
+        self.expect(RowIds::Mapped)?;
+        let (mut vectors, mut unknown, mut point) = (Vec::new(), Vec::new(), Vec::new());
+        for &id in ids {
+            let Some(node) = self.graph.steps().find_row(id)? else {
+                unknown.push(id);
+                continue;
+            };
+            self.graph.look(node, |node, header| node.decode(header, &mut point))?;
+            vectors.extend_from_slice(self.graph.model().space.restore(&mut point));
+        }
+        if !unknown.is_empty() {
+            return Err(row_ids::unknown(&unknown));
+        }
+        let mut seen = HashSet::new();
+        let distinct: Vec<u64> = ids.iter().copied().filter(|id| seen.insert(*id)).collect();
+        self.delete(&distinct)?;
+        Ok(vectors)
+    }
+}

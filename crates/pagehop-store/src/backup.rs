@@ -1,0 +1,289 @@
+//! Backup: a copy of an index as of one commit, while other processes read and write it.
+//!
+//! No lock is taken and no transaction waits. The file is copied as it is, and then the records in
+//! the log make each changed page of the copy what the newest commit says. That is right for the
+//! same reason as after a crash (`log/versions.rs`): while a log lasts, the file has only versions
+//! of a page that the log made, and the page as it was when the log began.
+//!
+//! So the log must not begin again in the time. If a checkpoint ends during the copy, the pages
+//! with records since the copy began, of which the shared table knows, are copied once more.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use pagehop_engine::{Error, Index, OnProgress, PAGE_BYTES, PageId, Progress};
+use rustix::fs::{Advice, Mode, OFlags, fadvise};
+
+use crate::build::whole_file::WholeFile;
+use crate::disk::base_file::{BaseFile, PageBuffer};
+use crate::disk::location::{LOG, SHARED};
+use crate::disk::storage::{StorageFile, beside, storage_file};
+use crate::header;
+use crate::index_file::IndexFile;
+use crate::log::found::Found;
+use crate::log::log_file::{Header, Log};
+use crate::log::recover::{Recovered, recover};
+use crate::log::versions::{News, Versions};
+use crate::process::shared::Shared;
+use crate::read_side::ReadSide;
+
+/// Pages that are read and written at once: 1 MiB.
+const RUN_PAGES: u32 = 128;
+
+/// How often changed pages are copied before it is given up. Each time takes as long as the writer
+/// took to change them, or less.
+const PASSES_MAX: u32 = 16;
+
+/// What [`backup`] wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackupReport {
+    /// Pages of the copy.
+    pub pages: u32,
+    /// Bytes of the copy.
+    pub bytes: u64,
+}
+
+/// Copies `index` as of its newest commit to `target`, a file that needs no log and is durable when
+/// this returns. Every commit that was reported before the call is in it, and of later ones those
+/// up to some commit, each whole. Every page is verified. Transactions and checkpoints go on in the
+/// time. The copy has the identity of the index.
+///
+/// Reads and writes about as many bytes as the index and its log have; 1 MiB of memory, and 16
+/// bytes for each page with records in the log.
+///
+/// # Errors
+///
+/// [`Error::Argument`] if something is at `target` and may not be overwritten: anything at all
+/// without `overwrite`; in any case what is not a file, the index itself and the files beside it.
+/// [`Error::Busy`] if another process is writing an index at `target`, or if checkpoints follow
+/// each other faster than changed pages can be copied. [`Error::Corrupt`] for a page that neither
+/// the file nor the log has. [`Error::Interrupted`] if `progress` says so; its phases are `copy`
+/// and `log`. [`Error::Full`] and [`Error::Io`] if the system refuses. What was at `target` is
+/// untouched then.
+pub fn backup(
+    index: &Index<IndexFile>,
+    target: &Path,
+    overwrite: bool,
+    progress: OnProgress<'_>,
+) -> Result<BackupReport, Error> {
+    let side = &index.pages().read;
+    refuse_own_files(side, target)?;
+    let whole = WholeFile::create(target, overwrite)?;
+    let report = Copy::new(side, &whole, progress)?.run()?;
+    whole.finish()?;
+    Ok(report)
+}
+
+/// A copy that is being made.
+struct Copy<'a> {
+    side: &'a ReadSide,
+    /// The log, opened for this copy: it may be another than the one that readers have.
+    log: Log,
+    /// The index, read ahead through the system's cache, if that is possible.
+    ahead: Option<File>,
+    whole: &'a WholeFile,
+    copy: Arc<dyn StorageFile>,
+    run: Vec<u8>,
+    page: Box<PageBuffer>,
+    progress: OnProgress<'a>,
+}
+
+impl<'a> Copy<'a> {
+    fn new(side: &'a ReadSide, whole: &'a WholeFile, progress: OnProgress<'a>) -> Result<Self, Error> {
+        let copy = whole.file.try_clone().map_err(|error| whole.refused("creation", error))?;
+        Ok(Self {
+            side,
+            log: side.versions.log.opened_apart(),
+            ahead: side.versions.base.os().and_then(read_ahead),
+            whole,
+            copy: storage_file(copy),
+            run: vec![0; RUN_PAGES as usize * PAGE_BYTES],
+            page: PageBuffer::new(),
+            progress,
+        })
+    }
+
+    fn run(mut self) -> Result<BackupReport, Error> {
+        let versions = &self.side.versions;
+        let mut changed_since = None;
+        for _ in 0..PASSES_MAX {
+            if versions.news == News::None {
+                // What changed before the log began again is not known here.
+                versions.catch_up()?;
+                changed_since = None;
+            }
+            let start = versions.shared.log_start();
+            let found = Found::in_file(&versions.base)?;
+            self.copy_pages(changed_since)?;
+            if let Some(report) = self.complete(start, &found)? {
+                return Ok(report);
+            }
+            changed_since = Some(start);
+        }
+        Err(Error::busy(format!(
+            "{} is changed faster than it can be copied: checkpoints ended during each of {PASSES_MAX} attempts; try \
+             again when less is written, or let the writer open it with a larger log",
+            self.side.path().display()
+        )))
+    }
+
+    /// Copies the pages that have had records since the position `changed_since`, or all. Each is
+    /// whole then, in some version.
+    fn copy_pages(&mut self, changed_since: Option<u64>) -> Result<(), Error> {
+        let shared = &self.side.versions.shared;
+        let (pages, covered) = (shared.base_pages(), shared.page_count());
+        let cover = shared.cover(pages.max(covered), false);
+        cover.map_err(|error| self.whole.refused("memory for the backup", error))?;
+        let is_wanted = |page: u32| changed_since.is_none_or(|since| shared.newest(page) >= since);
+        let mut next = 0;
+        while next < pages {
+            let end = pages.min(next.saturating_add(RUN_PAGES));
+            let first = (next..end).find(|&page| is_wanted(page)).unwrap_or(end);
+            next = (first..end).find(|&page| !is_wanted(page)).unwrap_or(end);
+            if first < next {
+                self.copy_run(first, next)?;
+            }
+            self.report("copy", next.into(), pages.into())?;
+        }
+        Ok(())
+    }
+
+    /// Copies the pages from `first` to before `end`, at most [`RUN_PAGES`].
+    fn copy_run(&mut self, first: u32, end: u32) -> Result<(), Error> {
+        let bytes = (end - first) as usize * PAGE_BYTES;
+        let offset = u64::from(first) * PAGE_BYTES as u64;
+        // What could not be read is zeros, which are no page.
+        self.run[..bytes].fill(0);
+        if let Some(file) = &self.ahead {
+            let _ = file.read_exact_at(&mut self.run[..bytes], offset);
+        }
+        for (page, image) in (first..end).zip(self.run.as_chunks_mut::<PAGE_BYTES>().0) {
+            if header::verify(PageId(page), image).is_err() {
+                // A checkpoint is writing it, or left it torn, or it is damaged.
+                self.side.versions.read_newest(page, &mut self.page.0)?;
+                image.copy_from_slice(&self.page.0);
+                let position = header::log_position(image);
+                header::seal(PageId(page), position, self.side.versions.identity, image);
+            }
+        }
+        self.write(offset, &self.run[..bytes])?;
+        // Starts the write-out, so that the sync at the end finds little to do.
+        let length = std::num::NonZeroU64::new(bytes as u64);
+        let _ = fadvise(&self.whole.file, offset, length, Advice::DontNeed);
+        Ok(())
+    }
+
+    /// Brings the copy up to the newest commit. `None` if what was copied is of another log than
+    /// the one that is there now; the log began at `start` and page 0 was as in `found` before.
+    fn complete(&mut self, start: u64, found: &Found) -> Result<Option<BackupReport>, Error> {
+        let versions = &self.side.versions;
+        let table = Shared::private().map_err(|error| self.whole.refused("memory for the backup", error))?;
+        self.log.forget();
+        let (now, recovered) = recover(|| Found::in_file(&versions.base), &self.log, &table)?;
+        let is_of_this_log = match &recovered.header {
+            Some(header) => header.start == start && versions.shared.log_start() == start,
+            // All is in the file, and nothing was committed in the time.
+            None => now == *found && now.position.is_some(),
+        };
+        if !is_of_this_log {
+            return Ok(None);
+        }
+        recovered.show(&table);
+        let applied = self.apply(&recovered, table);
+        if let Some(header) = &recovered.header
+            && !self.is_still(header)?
+        {
+            return Ok(None);
+        }
+        applied?;
+        self.end(&recovered).map(Some)
+    }
+
+    /// Makes each page of the copy that has records in the log what they say, up to the newest in
+    /// `table`.
+    fn apply(&mut self, recovered: &Recovered, table: Shared) -> Result<(), Error> {
+        let name = self.whole.target().display().to_string();
+        let versions = Versions {
+            base: BaseFile::of_storage(Arc::clone(&self.copy), &name),
+            log: self.side.versions.log.opened_apart(),
+            identity: self.side.versions.identity,
+            shared: Box::new(table),
+            news: News::Own,
+        };
+        let mut pages: Vec<u32> = recovered.dirty.keys().copied().collect();
+        pages.sort_unstable();
+        let mut page_buffer = PageBuffer::new();
+        let image = &mut page_buffer.0;
+        for (at, &page) in pages.iter().enumerate() {
+            versions.read_newest(page, image)?;
+            header::seal(PageId(page), header::log_position(image), versions.identity, image);
+            self.write(u64::from(page) * PAGE_BYTES as u64, image)?;
+            if at as u32 % RUN_PAGES == 0 {
+                self.report("log", at as u64, pages.len() as u64)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the log with `header` has not begun again.
+    fn is_still(&self, header: &Header) -> Result<bool, Error> {
+        self.log.forget();
+        Ok(self.log.read_header()?.as_ref() == Some(header))
+    }
+
+    /// Gives the copy its length, and a page 0 that names no log.
+    fn end(&mut self, recovered: &Recovered) -> Result<BackupReport, Error> {
+        let bytes = u64::from(recovered.page_count) * PAGE_BYTES as u64;
+        self.copy.set_length(bytes).map_err(|error| self.whole.refused("write", error))?;
+        let mut page_0 = PageBuffer::new();
+        let read = self.whole.file.read_exact_at(&mut page_0.0, 0);
+        read.map_err(|error| self.whole.refused("read of page 0", error))?;
+        header::set_log_tag(&mut page_0.0, 0);
+        self.write(0, &page_0.0)?;
+        Ok(BackupReport { pages: recovered.page_count, bytes })
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.copy.write_all_at(bytes, offset).map_err(|error| {
+            let page = offset / PAGE_BYTES as u64;
+            self.whole.refused(&format!("write of pages from {page} on"), error)
+        })
+    }
+
+    fn report(&mut self, phase: &'static str, done: u64, total: u64) -> Result<(), Error> {
+        match (self.progress)(Progress { phase, done, total }) {
+            std::ops::ControlFlow::Continue(()) => Ok(()),
+            std::ops::ControlFlow::Break(()) => Err(Error::Interrupted),
+        }
+    }
+}
+
+/// Refuses to write a backup over the files that it is made of.
+fn refuse_own_files(side: &ReadSide, target: &Path) -> Result<(), Error> {
+    let Some(index) = side.versions.base.os() else { return Ok(()) };
+    let (Ok(named), Ok(mine)) = (std::fs::metadata(target), index.metadata()) else { return Ok(()) };
+    let is_index = named.ino() == mine.ino() && named.dev() == mine.dev();
+    let is_beside = [LOG, SHARED].iter().any(|ending| {
+        let resolved = std::fs::canonicalize(target);
+        resolved.is_ok_and(|resolved| resolved == beside(side.path(), ending))
+    });
+    if is_index || is_beside {
+        let (target, index) = (target.display(), side.path().display());
+        return Err(Error::argument(format!(
+            "{target} belongs to the index {index} itself; write its backup to another file"
+        )));
+    }
+    Ok(())
+}
+
+/// The same file, opened to be read from front to end. `None` where that needs permissions or a
+/// file system that are not there.
+fn read_ahead(file: &File) -> Option<File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let _ = fadvise(&file, 0, None, Advice::Sequential);
+    Some(file.into())
+}
