@@ -53,7 +53,7 @@ pub struct SearchOptions {
 
 impl Default for SearchOptions {
     fn default() -> Self {
-        Self { search_list: 100, slack: 0.2, beam_width: 4 }
+        Self { search_list: 100, slack: 0.2, beam_width: 8 }
     }
 }
 
