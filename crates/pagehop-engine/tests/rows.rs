@@ -76,8 +76,6 @@ fn vectors_are_those_that_were_added_but_for_the_rounding_that_is_documented() {
         let mut ids: Vec<u64> = rows.keys().copied().rev().collect();
         ids.extend([0, 0, 1]);
         let vectors = index.vectors(&ids).unwrap();
-        let mut mean = vec![0.0; DIM];
-        rows.values().for_each(|row| mean.iter_mut().zip(row).for_each(|(mean, x)| *mean += x / 1500.0));
         for (id, found) in ids.iter().zip(vectors.chunks(DIM)) {
             let length = rows[id].iter().map(|x| x * x).sum::<f32>().sqrt();
             let scale = if metric == Metric::Cosine { 1.0 / length } else { 1.0 };

@@ -221,7 +221,7 @@ impl<'a> Copy<'a> {
             versions.read_newest(page, image)?;
             header::seal(PageId(page), header::log_position(image), versions.identity, image);
             self.write(u64::from(page) * PAGE_BYTES as u64, image)?;
-            if at as u32 % RUN_PAGES == 0 {
+            if at.is_multiple_of(RUN_PAGES as usize) {
                 self.report("log", at as u64, pages.len() as u64)?;
             }
         }
