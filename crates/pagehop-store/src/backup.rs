@@ -86,6 +86,8 @@ struct Copy<'a> {
     ahead: Option<File>,
     whole: &'a WholeFile,
     copy: Arc<dyn StorageFile>,
+    /// Pages that the copy has, from the front.
+    copied: u32,
     run: Vec<u8>,
     page: Box<PageBuffer>,
     progress: OnProgress<'a>,
@@ -100,6 +102,7 @@ impl<'a> Copy<'a> {
             ahead: side.versions.base.os().and_then(read_ahead),
             whole,
             copy: storage_file(copy),
+            copied: 0,
             run: vec![0; RUN_PAGES as usize * PAGE_BYTES],
             page: PageBuffer::new(),
             progress,
@@ -117,7 +120,7 @@ impl<'a> Copy<'a> {
             }
             let start = versions.shared.log_start();
             let found = Found::in_file(&versions.base)?;
-            self.copy_pages(changed_since)?;
+            self.copy_pages(found.length, changed_since)?;
             if let Some(report) = self.complete(start, &found)? {
                 return Ok(report);
             }
@@ -130,12 +133,15 @@ impl<'a> Copy<'a> {
         )))
     }
 
-    /// Copies the pages that have had records since the position `changed_since`, or all. Each is
-    /// whole then, in some version.
-    fn copy_pages(&mut self, changed_since: Option<u64>) -> Result<(), Error> {
+    /// Copies the pages that have had records since the position `changed_since`, or all, of a file
+    /// of `length` bytes. Each is whole then, in some version.
+    fn copy_pages(&mut self, length: u64, changed_since: Option<u64>) -> Result<(), Error> {
         let shared = &self.side.versions.shared;
-        let (pages, covered) = (shared.base_pages(), shared.page_count());
-        let cover = shared.cover(pages.max(covered), false);
+        // A checkpoint that has written pages at the end says so only when the log begins again.
+        let (base, committed) = (shared.base_pages(), shared.page_count());
+        let in_file = u32::try_from(length / PAGE_BYTES as u64).unwrap_or(u32::MAX);
+        let pages = base.max(in_file.min(committed));
+        let cover = shared.cover(base.max(committed), false);
         cover.map_err(|error| self.whole.refused("memory for the backup", error))?;
         let is_wanted = |page: u32| changed_since.is_none_or(|since| shared.newest(page) >= since);
         let mut next = 0;
@@ -148,6 +154,7 @@ impl<'a> Copy<'a> {
             }
             self.report("copy", next.into(), pages.into())?;
         }
+        self.copied = pages;
         Ok(())
     }
 
@@ -188,7 +195,8 @@ impl<'a> Copy<'a> {
             // All is in the file, and nothing was committed in the time.
             None => now == *found && now.position.is_some(),
         };
-        if !is_of_this_log {
+        let is_known = |page: &u32| recovered.dirty.contains_key(page);
+        if !is_of_this_log || !(self.copied..recovered.page_count).all(|page| is_known(&page)) {
             return Ok(None);
         }
         recovered.show(&table);
