@@ -19,6 +19,7 @@ from pagehop.open import build, create, open
 from pagehop.reports import (
     AddReport,
     Audit,
+    BackupReport,
     Calibration,
     CheckReport,
     DeleteReport,
@@ -34,6 +35,7 @@ __all__ = [
     "AddReport",
     "ArgumentError",
     "Audit",
+    "BackupReport",
     "BusyError",
     "Calibration",
     "CheckReport",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +15,7 @@ from pagehop.errors import ArgumentError, DimensionError
 Float32: TypeAlias = npt.NDArray[np.float32]
 Int64: TypeAlias = npt.NDArray[np.int64]
 UInt64: TypeAlias = npt.NDArray[np.uint64]
+PathLike: TypeAlias = str | os.PathLike[str]
 
 # Every integer up to here is a float32.
 _EXACT_MAX = 1 << 24
@@ -85,6 +87,17 @@ def as_ids(ids: Any) -> UInt64:
         at = int(np.argmax(wrong))
         raise ArgumentError(f"ids[{at}] is {array[at]}, it must be between 0 and 2**63 - 1")
     return np.ascontiguousarray(array, dtype=np.uint64)
+
+
+def as_text(path: PathLike) -> str:
+    """`path` as text, which the system can open."""
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        raise ArgumentError(f"path is {path!r}, it must be a path") from None
+    if "\0" in text:
+        raise ArgumentError(f"path {text!r} has a null character")
+    return text
 
 
 def as_rows(ids: Any, vectors: Any, dim: int, *, strict: bool) -> tuple[UInt64, Float32]:

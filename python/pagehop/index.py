@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from pagehop import _pagehop
-from pagehop.arrays import as_count, as_ids, as_number, as_queries, as_query, as_recall, as_rows
+from pagehop.arrays import (
+    Float32,
+    Int64,
+    PathLike,
+    as_count,
+    as_ids,
+    as_number,
+    as_queries,
+    as_query,
+    as_recall,
+    as_rows,
+    as_text,
+)
 from pagehop.errors import ArgumentError, RecallWarning
 from pagehop.hits import Hits, hits_of
 from pagehop.reports import (
     AddReport,
     Audit,
+    BackupReport,
     Calibration,
     CheckReport,
     DeleteReport,
@@ -31,6 +44,8 @@ Progress: TypeAlias = Callable[[str, int, int], object]
 THREADS_MAX = 4096
 _SAMPLES_MAX = 1_000_000
 _FLOAT32 = np.dtype(np.float32)
+_ID_MAX = (1 << 63) - 1
+_BATCH_MAX = 1 << 26
 
 
 class Index:
@@ -44,9 +59,10 @@ class Index:
     file beside the index, so close the index before you copy or move its file.
     """
 
-    __slots__ = ("_dim", "_index", "_path", "_warned")
+    __slots__ = ("_cache", "_dim", "_index", "_path", "_warned")
 
-    def __init__(self, index: _pagehop.Index, path: str) -> None:
+    def __init__(self, index: _pagehop.Index, path: str, cache_bytes: int) -> None:
+        self._cache = cache_bytes
         self._dim: int = index.dim
         self._index = index
         self._path = path
@@ -114,6 +130,54 @@ class Index:
         numbers, array = as_rows(ids, vectors, self._dim, strict=bool(strict))
         check_progress(progress)
         return AddReport(*self._index.add(numbers, array, progress=progress))
+
+    def ids(self, batch: int = 65_536) -> Iterator[Int64]:
+        """Iterate over the ids of all rows, in ascending order, in arrays of up to `batch` ids.
+
+        Changes may go on in the time. A row that stays in the index comes exactly once; one that is
+        added or deleted during the iteration may come or not.
+        """
+        count = as_count("batch", batch, 1, _BATCH_MAX)
+        return self._batches(count)
+
+    def _batches(self, count: int) -> Iterator[Int64]:
+        first = 0
+        while first <= _ID_MAX:
+            ids = np.frombuffer(self._index.ids(first, count), np.int64)
+            if not len(ids):
+                return
+            if ids[-1] < 0:
+                raise ArgumentError(
+                    f"row id {ids[-1:].view(np.uint64)[0]} was found; Python holds ids below 2**63 only"
+                )
+            first = int(ids[-1]) + 1
+            yield ids
+
+    def get(self, ids: Any) -> Float32:
+        """Vectors of rows by id: one for one id, a matrix for several, in their order.
+
+        ids: whole numbers, which may repeat, or one. An id that is not in the index is an
+            `ArgumentError` that names it.
+
+        The index keeps codes of 12 bits per dimension, not the vectors that were added: what comes
+        back is off by about 1/2000 of the vector's distance from the mean of the rows, and under
+        "cosine" it has length 1.
+        """
+        numbers = as_ids(np.atleast_1d(ids))
+        return self._matrix(self._index.vectors(numbers), ids)
+
+    def pop(self, ids: Any) -> Float32:
+        """Delete rows by id, and return their vectors as `get` does, in one transaction.
+
+        ids: as for `get`. If one of them is not in the index, no row is deleted.
+        """
+        self._index.may_change()
+        numbers = as_ids(np.atleast_1d(ids))
+        return self._matrix(self._index.pop(numbers), ids)
+
+    def _matrix(self, buffer: bytearray, ids: Any) -> Float32:
+        vectors: Float32 = np.frombuffer(buffer, np.float32).reshape(-1, self._dim)
+        return vectors[0] if np.ndim(ids) == 0 else vectors
 
     def delete(self, ids: Any) -> DeleteReport:
         """Delete rows by id, in one transaction. Ids that are not in the index are reported.
@@ -256,6 +320,20 @@ class Index:
                 stacklevel=3,
             )
 
+    def backup(self, path: PathLike, *, overwrite: bool = False, progress: Progress | None = None) -> BackupReport:
+        """Copy the index, as of its newest commit, to a new file at `path`, which needs no log.
+
+        Searches and changes go on in the time, here and in other processes. Every page is verified.
+        The file appears when it is complete and on the disk. If the backup fails or is stopped,
+        what was at `path` stays.
+
+        overwrite: replace the file at `path`.
+        progress: as for `add`, with the phases "copy" and "log".
+        """
+        check_progress(progress)
+        target = as_text(path)
+        return BackupReport(*self._index.backup(target, overwrite=bool(overwrite), progress=progress))
+
     def checkpoint(self) -> None:
         """Write every commit into the index file, which is then complete by itself.
 
@@ -307,6 +385,15 @@ class Index:
         """Rows as of the newest commit; of a closed index, when it was closed."""
         return self._index.rows()
 
+    def __contains__(self, row_id: object) -> bool:
+        """Whether there is a row with this id, as of the newest commit."""
+        number = as_count("id", row_id, -(1 << 63), (1 << 64) - 1)
+        return 0 <= number <= _ID_MAX and self._index.contains(number)
+
+    def __reduce__(self) -> tuple[Callable[[str, int], Index], tuple[str, int]]:
+        """Pickles where the file is: the copy opens it for reading, with a cache as large."""
+        return _reopened, (str(self._index.file()), self._cache)
+
     def __enter__(self) -> Index:
         return self
 
@@ -321,6 +408,11 @@ class Index:
     def __repr__(self) -> str:
         state = ", closed" if self._index.closed else ", for writing" if self.writable else ""
         return f"<pagehop.Index {self._path!r}: {len(self)} rows of {self._dim} dimensions{state}>"
+
+
+def _reopened(path: str, cache_bytes: int) -> Index:
+    index = _pagehop.open(path, cache_bytes, write=False, durability="commit", log_bytes=0)
+    return Index(index, path, cache_bytes)
 
 
 def _calibration(words: dict[str, Any]) -> Calibration:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from pagehop import _pagehop
-from pagehop.arrays import as_bytes, as_count
+from pagehop.arrays import PathLike, as_bytes, as_count, as_text
 from pagehop.errors import ArgumentError
 from pagehop.index import THREADS_MAX, Index, Progress, check_progress
-from pagehop.sources import PathLike, as_source
+from pagehop.sources import as_source
 
 _DIM_MAX = 4096
 _SEED_MAX = (1 << 64) - 1
@@ -55,7 +54,7 @@ def build(
     _check_metric(metric)
     check_progress(progress)
     _pagehop.build(
-        _text(path),
+        as_text(path),
         source,
         source.dim,
         metric=metric,
@@ -93,7 +92,7 @@ def create(
     cache_bytes = as_bytes("cache", cache)
     _check_durability(durability)
     _pagehop.create(
-        _text(path),
+        as_text(path),
         as_count("dim", dim, 1, _DIM_MAX),
         metric=metric,
         seed=as_count("seed", seed, 0, _SEED_MAX),
@@ -123,15 +122,16 @@ def open(
         log writes less in all, and takes longer to recover after a crash.
     """
     _check_durability(durability)
-    text = _text(path)
+    text = as_text(path)
+    cache_bytes = as_bytes("cache", cache)
     index = _pagehop.open(
         text,
-        as_bytes("cache", cache),
+        cache_bytes,
         write=bool(write),
         durability=durability,
         log_bytes=as_bytes("log", log),
     )
-    return Index(index, text)
+    return Index(index, text, cache_bytes)
 
 
 def _check_metric(metric: object) -> None:
@@ -142,13 +142,3 @@ def _check_metric(metric: object) -> None:
 def _check_durability(durability: object) -> None:
     if durability not in ("commit", "checkpoint"):
         raise ArgumentError(f"durability is {durability!r}, it must be 'commit' or 'checkpoint'")
-
-
-def _text(path: PathLike) -> str:
-    try:
-        text = os.fsdecode(path)
-    except TypeError:
-        raise ArgumentError(f"path is {path!r}, it must be a path") from None
-    if "\0" in text:
-        raise ArgumentError(f"path {text!r} has a null character")
-    return text

@@ -185,3 +185,10 @@ class VacuumReport(NamedTuple):
     """Dead rows that stay because a running search, here or in another process, may see them."""
     repaired: int
     """Nodes whose neighbors were chosen again."""
+
+
+class BackupReport(NamedTuple):
+    """What `backup` wrote."""
+
+    pages: int
+    bytes: int

@@ -15,10 +15,9 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from pagehop.arrays import Float32, UInt64, as_array, as_float32, as_ids
+from pagehop.arrays import Float32, PathLike, UInt64, as_array, as_float32, as_ids
 from pagehop.errors import ArgumentError, DimensionError, IoError
 
-PathLike: TypeAlias = str | os.PathLike[str]
 Chunk: TypeAlias = tuple[npt.ArrayLike | None, npt.ArrayLike]
 
 # Components in a chunk: 8 MiB of float32.

@@ -264,6 +264,55 @@ impl Index {
         Ok((report.freed, report.waiting, report.repaired))
     }
 
+    /// Up to `count` ids from `first` on, in order, as bytes of uint64.
+    fn ids<'py>(&self, py: Python<'py>, first: u64, count: usize) -> PyResult<Bound<'py, PyByteArray>> {
+        let index = self.get(py)?;
+        let ids = py.detach(|| index.ids(first, count)).map_err(|error| errors::to_python(py, &error))?;
+        numbers(py, ids.len() * 8, ids.iter().flat_map(|id| id.to_le_bytes()))
+    }
+
+    /// Whether there is a row with the id.
+    fn contains(&self, py: Python<'_>, row_id: u64) -> PyResult<bool> {
+        let index = self.get(py)?;
+        py.detach(|| index.contains(row_id)).map_err(|error| errors::to_python(py, &error))
+    }
+
+    /// The vectors of rows, as bytes of float32.
+    fn vectors<'py>(&self, py: Python<'py>, ids: PyBuffer<u64>) -> PyResult<Bound<'py, PyByteArray>> {
+        let (index, ids) = (self.get(py)?, ids.to_vec(py)?);
+        let vectors = py.detach(|| index.vectors(&ids)).map_err(|error| errors::to_python(py, &error))?;
+        numbers(py, vectors.len() * 4, vectors.iter().flat_map(|x| x.to_le_bytes()))
+    }
+
+    /// Deletes rows and returns their vectors, as bytes of float32.
+    fn pop<'py>(&self, py: Python<'py>, ids: PyBuffer<u64>) -> PyResult<Bound<'py, PyByteArray>> {
+        let ids = ids.to_vec(py)?;
+        let vectors = self.change(py, Watch::new(None), |index, _| pagehop_store::pop(index, &ids))?;
+        numbers(py, vectors.len() * 4, vectors.iter().flat_map(|x| x.to_le_bytes()))
+    }
+
+    /// Copies the index to `target`; returns the numbers of pages and bytes.
+    #[pyo3(signature = (target, *, overwrite, progress))]
+    fn backup(
+        &self,
+        py: Python<'_>,
+        target: PathBuf,
+        overwrite: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<(u32, u64)> {
+        let index = self.get(py)?;
+        let mut watch = Watch::new(progress);
+        let done =
+            py.detach(|| pagehop_store::backup(&index, &target, overwrite, &mut |progress| watch.look(progress)));
+        let done = done.map_err(|error| watch.take_raised().unwrap_or_else(|| errors::to_python(py, &error)))?;
+        Ok((done.pages, done.bytes))
+    }
+
+    /// The file that is open: an absolute path without links.
+    fn file(&self, py: Python<'_>) -> PyResult<PathBuf> {
+        Ok(self.get(py)?.pages().path().to_path_buf())
+    }
+
     /// Writes every commit into the index file.
     fn checkpoint(&self, py: Python<'_>) -> PyResult<()> {
         self.change(py, Watch::new(None), |index, _| index.pages().checkpoint())
@@ -387,4 +436,16 @@ impl Index {
     fn dim(&self) -> usize {
         self.dim
     }
+}
+
+/// `bytes` of numbers in memory that Python wraps.
+fn numbers<'py>(
+    py: Python<'py>,
+    length: usize,
+    bytes: impl Iterator<Item = u8>,
+) -> PyResult<Bound<'py, PyByteArray>> {
+    PyByteArray::new_with(py, length, |buffer| {
+        buffer.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+        Ok(())
+    })
 }
