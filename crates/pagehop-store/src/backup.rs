@@ -11,7 +11,7 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pagehop_engine::{Error, Index, OnProgress, PAGE_BYTES, PageId, Progress};
@@ -272,12 +272,14 @@ impl<'a> Copy<'a> {
 /// Refuses to write a backup over the files that it is made of.
 fn refuse_own_files(side: &ReadSide, target: &Path) -> Result<(), Error> {
     let Some(index) = side.versions.base.os() else { return Ok(()) };
-    let (Ok(named), Ok(mine)) = (std::fs::metadata(target), index.metadata()) else { return Ok(()) };
-    let is_index = named.ino() == mine.ino() && named.dev() == mine.dev();
-    let is_beside = [LOG, SHARED].iter().any(|ending| {
-        let resolved = std::fs::canonicalize(target);
-        resolved.is_ok_and(|resolved| resolved == beside(side.path(), ending))
-    });
+    let is_index = match (std::fs::metadata(target), index.metadata()) {
+        (Ok(named), Ok(mine)) => named.ino() == mine.ino() && named.dev() == mine.dev(),
+        _ => false,
+    };
+    // They need not exist yet: the log appears with the first commit.
+    let resolved = std::fs::canonicalize(target).ok().or_else(|| resolved_in_folder(target));
+    let is_beside = |ending: &&str| resolved.as_deref() == Some(beside(side.path(), ending).as_path());
+    let is_beside = [LOG, SHARED].iter().any(is_beside);
     if is_index || is_beside {
         let (target, index) = (target.display(), side.path().display());
         return Err(Error::argument(format!(
@@ -285,6 +287,12 @@ fn refuse_own_files(side: &ReadSide, target: &Path) -> Result<(), Error> {
         )));
     }
     Ok(())
+}
+
+/// The path of a file that need not exist, in a folder that does.
+fn resolved_in_folder(path: &Path) -> Option<PathBuf> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some(std::fs::canonicalize(folder).ok()?.join(path.file_name()?))
 }
 
 /// The same file, opened to be read from front to end. `None` where that needs permissions or a

@@ -157,6 +157,9 @@ fn what_is_no_place_for_a_backup_is_refused_and_stays() {
     let path = scratch.path("items");
     pagehop_store::create(&path, DIM, Metric::L2, 1, false).unwrap();
     let index = opened(&path, true, 1 << 30);
+    // There is no log before the first commit.
+    let error = backup(&index, &scratch.path("items-log"), false).unwrap_err().to_string();
+    assert!(error.contains("belongs to the index"), "{error}");
     let mut rows = Rows::new();
     change(&index, &mut rows, &mut Random(1), 1);
     std::fs::write(scratch.path("mine"), "mine").unwrap();
