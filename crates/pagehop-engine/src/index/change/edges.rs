@@ -88,7 +88,8 @@ impl Extras<'_> {
 
 impl Edges {
     /// Offers `node` an edge to `target`. It takes the edge if it has room, if pruning prefers it
-    /// to a present edge, or if it is to be an anchor.
+    /// to a present edge, or if it is to be an anchor. The change of the node waits
+    /// ([`Steps::change_node_later`]).
     pub(super) fn link<W: PagesMut>(
         &mut self,
         steps: &mut Steps<'_, W>,
@@ -103,10 +104,13 @@ impl Edges {
         })?;
         match present {
             Some(link) if link.generation == target.generation => Ok(()),
-            None if degree < steps.layout().degree => steps.change_node(node, |node| {
-                node.set_edge(degree, &target.edge(anchor));
-                node.set_degree(degree + 1);
-            }),
+            None if degree < steps.layout().degree => {
+                let target = target.clone();
+                steps.change_node_later(node, move |node| {
+                    node.set_edge(degree, &target.edge(anchor));
+                    node.set_degree(degree + 1);
+                })
+            }
             None if !anchor && self.offers.offer(steps, model, explorer, node, target)? => Ok(()),
             _ => {
                 let anchor = anchor.then_some(target.node);
@@ -117,7 +121,8 @@ impl Edges {
     }
 
     /// Chooses the edges of `node` again, among those it has and edges to the extras. Stale edges
-    /// go first, with those to nodes that are gone. Anchors stay. Returns what edges it has then.
+    /// go first, with those to nodes that are gone. Anchors stay. The change of the node waits
+    /// ([`Steps::change_node_later`]). Returns what edges it has then.
     pub(super) fn revise<W: PagesMut>(
         &mut self,
         steps: &mut Steps<'_, W>,
@@ -159,7 +164,7 @@ impl Edges {
         }
         drop(reader);
         if !fresh.is_empty() || stays.iter().any(|stays| !stays) {
-            steps.change_node(node, |node| rewrite(node, &stays, &fresh))?;
+            steps.change_node_later(node, move |node| rewrite(node, &stays, &fresh))?;
         }
         Ok(edges)
     }

@@ -122,13 +122,26 @@ impl<'w, W: PagesMut> Graph<'w, W> {
     /// Offers `node` an edge to `target`, which is taken in any case if it is to be an anchor.
     pub(super) fn link(&mut self, node: NodeId, target: &Target, anchor: bool) -> Result<(), Error> {
         let Self { steps, model, explorer, edges, .. } = self;
-        edges.link(steps, model, explorer, node, target, anchor)
+        edges.link(steps, model, explorer, node, target, anchor)?;
+        steps.make_waiting()
+    }
+
+    /// Offers each of `nodes`, which are different ones, an edge to `target`. They decide for
+    /// themselves, so several of them change in one step.
+    pub(super) fn link_back(&mut self, nodes: &[NodeId], target: &Target) -> Result<(), Error> {
+        let Self { steps, model, explorer, edges, .. } = self;
+        for node in nodes {
+            edges.link(steps, model, explorer, *node, target, false)?;
+        }
+        steps.make_waiting()
     }
 
     /// Chooses the edges of `node` again.
     pub(super) fn revise(&mut self, node: NodeId, revision: &Revision<'_>) -> Result<EdgeCount, Error> {
         let Self { steps, model, explorer, edges, .. } = self;
-        edges.revise(steps, model, explorer.near_mut(), node, revision)
+        let count = edges.revise(steps, model, explorer.near_mut(), node, revision)?;
+        steps.make_waiting()?;
+        Ok(count)
     }
 
     /// Makes `node`, which lies at `point`, the entry point of a centroid.

@@ -4,7 +4,7 @@
 //! walk     to the row's point; robust prune chooses neighbors among the visited nodes
 //! step     the node, in a slot near its neighbors          (node page, meta page)
 //! step     an anchor from a neighbor                       (its page)
-//! steps    one for each neighbor that takes an edge back   (its page)
+//! steps    the neighbors that take an edge back            (the pages of four of them)
 //! ```
 //!
 //! This is the insertion of FreshDiskANN (Singh et al. 2021).
@@ -56,9 +56,7 @@ impl<W: PagesMut> Graph<'_, W> {
         self.near_mut().push(node, header, &encoded.hi);
         let neighbors: Vec<NodeId> = targets.iter().map(|target| target.node).collect();
         self.anchor_or_below(&neighbors, &target)?;
-        for neighbor in neighbors {
-            self.link(neighbor, &target, false)?;
-        }
+        self.link_back(&neighbors, &target)?;
         if targets.is_empty() {
             self.enter_at(&target, encoded)?;
         }

@@ -63,7 +63,8 @@ impl Offers {
             Verdict::Unclear => Ok(false),
             Verdict::Declined => Ok(true),
             Verdict::Replaces(place) => {
-                steps.change_node(node, |node| node.set_edge(place, &target.edge(false)))?;
+                let target = target.clone();
+                steps.change_node_later(node, move |node| node.set_edge(place, &target.edge(false)))?;
                 Ok(true)
             }
         }

@@ -8,8 +8,11 @@ use crate::ids::NodeId;
 use crate::page::layout::NodeLayout;
 use crate::page::meta::Meta;
 use crate::page::node::{NodeHeader, NodeMut, NodeRef, with_node};
-use crate::page::{self, ChangeStep, PageId, PagesMut};
+use crate::page::{self, ChangeStep, PageId, PagesMut, STEP_PAGES};
 use crate::{Error, RowIds};
+
+/// A change of one node.
+type ChangeNode = Box<dyn FnMut(&mut NodeMut<'_>)>;
 
 /// Changes the decoded meta page and the bodies of the step's other pages.
 pub(super) type ChangeWithMeta<'a> = &'a mut dyn FnMut(&mut Meta, &mut [&mut [u8]]) -> Result<(), Error>;
@@ -18,11 +21,14 @@ pub(super) type ChangeWithMeta<'a> = &'a mut dyn FnMut(&mut Meta, &mut [&mut [u8
 pub(super) struct Steps<'w, W: PagesMut> {
     pages: &'w mut W,
     meta: Meta,
+    /// Changes of different nodes that wait for a step, and their pages.
+    waiting: Vec<(NodeId, ChangeNode)>,
+    waiting_on: Vec<PageId>,
 }
 
 impl<'w, W: PagesMut> Steps<'w, W> {
     pub(super) fn new(pages: &'w mut W, meta: Meta) -> Self {
-        Self { pages, meta }
+        Self { pages, meta, waiting: Vec::new(), waiting_on: Vec::new() }
     }
 
     /// The meta page as of the last step.
@@ -89,6 +95,43 @@ impl<'w, W: PagesMut> Steps<'w, W> {
         let (page, slot) = layout.place(node);
         self.pages.step(&[page], &mut |bodies| {
             change(&mut NodeMut::new(&layout, bodies[0], slot));
+            Ok(())
+        })
+    }
+
+    /// Changes a node in one step with others on at most four pages: when a fifth page comes, or
+    /// with [`Steps::make_waiting`]. Until then the node is as it was, so changes of one node must
+    /// not wait together, nor be decided from one another.
+    pub(super) fn change_node_later(
+        &mut self,
+        node: NodeId,
+        change: impl FnMut(&mut NodeMut<'_>) + 'static,
+    ) -> Result<(), Error> {
+        let page = self.meta.layout.place(node).0;
+        if !self.waiting_on.contains(&page) {
+            if self.waiting_on.len() == STEP_PAGES {
+                self.make_waiting()?;
+            }
+            self.waiting_on.push(page);
+        }
+        self.waiting.push((node, Box::new(change)));
+        Ok(())
+    }
+
+    /// Makes the changes that wait, as one step.
+    pub(super) fn make_waiting(&mut self) -> Result<(), Error> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let pages = std::mem::take(&mut self.waiting_on);
+        let layout = self.meta.layout;
+        self.pages.step(&pages, &mut |bodies| {
+            for (node, change) in &mut waiting {
+                let (page, slot) = layout.place(*node);
+                let at = pages.iter().position(|other| *other == page).expect("its page is noted with it");
+                change(&mut NodeMut::new(&layout, bodies[at], slot));
+            }
             Ok(())
         })
     }
