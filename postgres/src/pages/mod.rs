@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `mod.rs` | reading for the engine |
 //! | `writer.rs`, `sink.rs` | changing an index; writing a new one |
-//! | `header.rs` | PostgreSQL's part of a page |
+//! | `header.rs`, `record.rs` | PostgreSQL's part of a page; the log record of a step |
 //! | `open_indexes.rs` | the indexes that a session has open |
 //! | `prefetch.rs`, `async_reads.rs` | reading pages before they are needed |
 //! | `waits.rs` | whether that is worth its cost |
@@ -23,6 +23,7 @@ pub(crate) mod heap_ahead;
 pub(crate) mod open_indexes;
 mod prefetch;
 mod recent_buffers;
+mod record;
 pub(crate) mod sink;
 pub(crate) mod waits;
 pub(crate) mod writer;

@@ -1,19 +1,17 @@
 //! Changes to an index: the writing half of the engine's page contract, on the buffer manager and
-//! generic WAL. A step is one log record over up to four pages, so replicas, backups and recovery
-//! need nothing of ours.
+//! generic WAL. A step is one log record over up to four pages (`record.rs`), so replicas, backups
+//! and recovery need nothing of ours.
 //!
 //! One backend at a time changes an index: it holds the heavyweight lock of page 0 for one
 //! insertion, or for a few dozen steps of a vacuum ([`change`]). Searches take no part in that
 //! lock. They see each page before or after a step, and each step leaves an index.
 
 use pagehop_engine::page::{ChangeStep, PagesMut};
-use pagehop_engine::{BODY_BYTES, Change, Error, HOST_HEADER_BYTES, PageId, Pages, STEP_PAGES};
+use pagehop_engine::{Change, Error, PageId, Pages, STEP_PAGES};
 use pgrx::pg_sys;
 
 use super::open_indexes::{self, OpenIndex};
-use super::{BufferReader, header};
-
-const _: () = assert!(STEP_PAGES <= pg_sys::MAX_GENERIC_XLOG_PAGES as usize);
+use super::{BufferReader, record, sink};
 
 /// Changes an index under the writer's lock, for which it waits.
 ///
@@ -64,7 +62,8 @@ pub(crate) struct Writer {
     index: OpenIndex,
     /// Blocks that exist: only the writer adds some.
     blocks: u32,
-    /// Whether each step is logged. If not, the whole index is when it is done.
+    /// Whether each step is logged. If not, the log has no change of this file at all, or the whole
+    /// index when it is done.
     is_logged: bool,
 }
 
@@ -82,7 +81,9 @@ impl Writer {
             open_indexes::open(relation)?
         };
         let blocks = index.pages().page_count();
-        Ok(Self { relation, index, blocks, is_logged: true })
+        // SAFETY: the caller keeps the relation open.
+        let is_logged = unsafe { sink::needs_wal(relation) };
+        Ok(Self { relation, index, blocks, is_logged })
     }
 
     /// Does `work` and finishes the change, then gives the right back.
@@ -122,12 +123,9 @@ impl Writer {
         let (fork, flags) = (pg_sys::ForkNumber::MAIN_FORKNUM, pg_sys::ExtendBufferedFlags::EB_LOCK_FIRST);
         // SAFETY: the relation is open while the writer lives.
         let buffer = unsafe { pg_sys::ExtendBufferedRel(relation, fork, std::ptr::null_mut(), flags) };
-        // SAFETY: the buffer came pinned and locked, and is given back here; the record has no
-        // other page.
+        // SAFETY: the buffer came pinned and locked, and is given back here.
         unsafe {
-            let record = Record::begin(self);
-            header::init(record.page(buffer, pg_sys::GENERIC_XLOG_FULL_IMAGE));
-            record.finish(&[buffer]);
+            record::init(buffer, self.is_logged);
             let block = pg_sys::BufferGetBlockNumber(buffer);
             pg_sys::UnlockReleaseBuffer(buffer);
             block
@@ -195,112 +193,12 @@ impl PagesMut for Writer {
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {
         let buffers = self.lock(pages)?;
         let buffers = &buffers[..pages.len()];
-        // SAFETY: the relation is open while the writer lives, and the record ends before this
-        // function does.
-        let record = unsafe { Record::begin(self) };
-        let mut bodies: [&mut [u8]; STEP_PAGES] = Default::default();
-        let mut changing = [std::ptr::null_mut(); STEP_PAGES];
-        for ((buffer, body), page) in buffers.iter().zip(&mut bodies).zip(&mut changing) {
-            // SAFETY: `lock` pinned and locked the buffers; a step names each page once, so the
-            // pages are apart from each other, and they live until the record is finished or given
-            // up.
-            unsafe {
-                *page = record.page(*buffer, image_flag(*buffer));
-                *body = std::slice::from_raw_parts_mut(page.cast::<u8>().add(HOST_HEADER_BYTES), BODY_BYTES);
-            }
-        }
-        let changed = change(&mut bodies[..pages.len()]);
-        // SAFETY: the bodies are not used any more; the pages are the record's, of the buffers that
-        // are locked.
-        unsafe {
-            match changed {
-                Ok(()) => {
-                    changing[..pages.len()].iter().for_each(|page| header::fit_hole(*page));
-                    record.finish(buffers);
-                }
-                Err(_) => record.give_up(),
-            }
-        }
+        // SAFETY: `lock` pinned and locked the buffers of this relation; a step names each page once.
+        let changed = unsafe { record::step(buffers, self.is_logged, change) };
         for buffer in buffers {
             // SAFETY: `lock` pinned and locked it.
             unsafe { pg_sys::UnlockReleaseBuffer(*buffer) };
         }
         changed
-    }
-}
-
-/// `GENERIC_XLOG_FULL_IMAGE` for a buffer whose page the log will get whole anyway, in its first
-/// record after a checkpoint: then PostgreSQL need not compare the page to find what changed.
-///
-/// # Safety
-///
-/// The buffer is pinned and locked.
-unsafe fn image_flag(buffer: pg_sys::Buffer) -> u32 {
-    let (mut redo, mut writes_images) = (0, false);
-    // SAFETY: the caller has the buffer pinned and locked; `redo` and `writes_images` are written
-    // to. Both are this backend's copies, which may be old: then an image that comes is not
-    // foreseen.
-    let is_due = unsafe {
-        pg_sys::GetFullPageWriteInfo(&raw mut redo, &raw mut writes_images);
-        writes_images && pg_sys::PageGetLSN(pg_sys::BufferGetPage(buffer)) <= redo
-    };
-    if is_due { pg_sys::GENERIC_XLOG_FULL_IMAGE } else { 0 }
-}
-
-/// A log record in the making, which changes copies of pages. Where nothing is logged it changes
-/// the pages themselves: an error then removes the whole index.
-struct Record(*mut pg_sys::GenericXLogState);
-
-impl Record {
-    /// # Safety
-    ///
-    /// The writer's relation is open, and the record ends before another begins.
-    unsafe fn begin(writer: &Writer) -> Self {
-        if !writer.is_logged {
-            return Self(std::ptr::null_mut());
-        }
-        // SAFETY: the caller keeps the relation open.
-        Self(unsafe { pg_sys::GenericXLogStart(writer.relation) })
-    }
-
-    /// The page to change.
-    ///
-    /// # Safety
-    ///
-    /// The buffer is pinned and locked exclusively, and this was not called for it before.
-    unsafe fn page(&self, buffer: pg_sys::Buffer, flags: u32) -> pg_sys::Page {
-        if self.0.is_null() {
-            // SAFETY: the caller has the buffer pinned and locked.
-            return unsafe { pg_sys::BufferGetPage(buffer) };
-        }
-        // SAFETY: `begin` made the state; the caller has the buffer pinned and locked, and
-        // registers it once.
-        unsafe { pg_sys::GenericXLogRegisterBuffer(self.0, buffer, flags as i32) }
-    }
-
-    /// Writes the record, or marks the pages as changed where nothing is logged.
-    ///
-    /// # Safety
-    ///
-    /// `buffers` are those that [`Record::page`] was called for, still pinned and locked
-    /// exclusively.
-    unsafe fn finish(self, buffers: &[pg_sys::Buffer]) {
-        if self.0.is_null() {
-            // SAFETY: the caller has the buffers pinned and locked.
-            buffers.iter().for_each(|buffer| unsafe { pg_sys::MarkBufferDirty(*buffer) });
-        } else {
-            // SAFETY: `begin` made the state, and the caller has its buffers pinned and locked.
-            unsafe { pg_sys::GenericXLogFinish(self.0) };
-        }
-    }
-
-    /// # Safety
-    ///
-    /// The pages are not used any more.
-    unsafe fn give_up(self) {
-        if !self.0.is_null() {
-            // SAFETY: `begin` made the state.
-            unsafe { pg_sys::GenericXLogAbort(self.0) };
-        }
     }
 }

@@ -1,0 +1,88 @@
+"""The log records of an index, which the extension writes itself: replay gives the pages that were there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import psycopg
+import pytest
+
+from devserver import Cluster
+from tests.items import QUERIES, Connect, by_index, create, everything, fill, number, run, vectors
+
+KIND = ("vector_cosine_ops", "vector", "<=>")
+
+
+@pytest.mark.parametrize("images", [True, False])
+def test_replay_of_each_record_gives_the_page_that_there_was(
+    new_cluster: Callable[..., Cluster], *, images: bool
+) -> None:
+    """The server compares each page after each record with what the writer had, and stops where they differ.
+
+    With images of whole pages after a checkpoint, and without: then all is replayed from what changed.
+    """
+    cluster = new_cluster(autovacuum=False, fsync=False, full_page_writes=images, wal_consistency_checking="all")
+    operators, kind, operator = KIND
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        create(connection, operators, kind)
+        fill(connection, vectors(300, seed=1))
+        replica = cluster.basebackup()
+        replica.start()
+        run(connection, "CHECKPOINT")
+        change_all(connection)
+        expected = [by_index(connection, query, operator=operator) for query in QUERIES]
+        rows = everything(connection, operator)
+        assert len(rows) == 1125
+        checked = run(connection, "SELECT * FROM pagehop_check('items_embedding')")
+        cluster.wait_for_replay(replica)
+    cluster.kill()
+    cluster.start()
+    for other in [cluster, replica]:
+        with psycopg.connect(other.dsn(), autocommit=True) as connection:
+            assert [by_index(connection, query, operator=operator) for query in QUERIES] == expected
+            assert everything(connection, operator) == rows
+            assert run(connection, "SELECT * FROM pagehop_check('items_embedding')") == checked
+    replica.remove()
+
+
+def change_all(connection: psycopg.Connection) -> None:
+    """Every kind of record: inserts that train, duplicates, a rollback, versions, deletions, vacuum."""
+    fill(connection, vectors(500, seed=2), first=300)
+    fill(connection, vectors(20, seed=2) * 10, first=1000)
+    run(connection, "BEGIN")
+    fill(connection, vectors(50, seed=3), first=2000)
+    run(connection, "ROLLBACK")
+    run(connection, "UPDATE items SET note = 'x' WHERE id % 5 = 1")
+    run(connection, "DELETE FROM items WHERE id < 800 AND id % 8 = 0")
+    run(connection, "VACUUM items")
+    fill(connection, vectors(225, seed=4), first=3000)
+
+
+def test_an_insertion_writes_few_records(connect: Connect) -> None:
+    """The node, its anchor, and some four back-links each; more where the index grows by a page."""
+    connection = connect()
+    create(connection)
+    fill(connection, vectors(1000, seed=1))
+    run(connection, "CREATE TEMP TABLE fresh (id int, embedding vector)")
+    fill(connection, vectors(200, seed=2), first=5000, table="fresh")
+    run(connection, "CHECKPOINT")
+    insert = "INSERT INTO items (id, embedding) SELECT id, embedding FROM fresh"
+    plan = run(connection, f"EXPLAIN (ANALYZE, WAL, FORMAT json) {insert}")
+    [[[explained]]] = cast(list[list[list[dict[str, dict[str, int]]]]], plan)
+    # The table's record and that of its primary key are two of them.
+    assert explained["Plan"]["WAL Records"] / 200 < 2 + 9
+    assert number(connection, "SELECT count(*) FROM items") == 1200
+
+
+def test_an_index_that_is_not_logged_takes_rows(connect: Connect) -> None:
+    connection = connect()
+    create(connection)
+    run(connection, "ALTER TABLE items SET UNLOGGED")
+    logged = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
+    before = number(connection, logged)
+    fill(connection, vectors(400, seed=1))
+    # Some bytes say that the file grows; the rows of a logged index are a megabyte.
+    assert number(connection, logged) - before < 100_000
+    assert everything(connection) == list(range(400))
+    assert number(connection, "SELECT nodes FROM pagehop_check('items_embedding')") == 400
