@@ -1,5 +1,6 @@
 """Find the nearest vectors in an index that may be far larger than memory."""
 
+from pagehop.columns import Condition, column
 from pagehop.errors import (
     ArgumentError,
     BusyError,
@@ -39,6 +40,7 @@ __all__ = [
     "BusyError",
     "Calibration",
     "CheckReport",
+    "Condition",
     "CorruptIndexError",
     "Counters",
     "DeleteReport",
@@ -60,6 +62,7 @@ __all__ = [
     "VacuumReport",
     "VectorSource",
     "build",
+    "column",
     "create",
     "from_hdf5",
     "from_npy",

@@ -16,6 +16,7 @@ class Index:
         self,
         queries: npt.NDArray[np.float32],
         k: int,
+        only: tuple[Any, ...] | None,
         recall: float | None,
         search_list: int | None,
         slack: float | None,
@@ -47,8 +48,10 @@ class Index:
         ids: npt.NDArray[np.uint64],
         vectors: npt.NDArray[np.float32],
         *,
+        columns: list[Any] | None,
         progress: Callable[[str, int, int], object] | None,
     ) -> tuple[int, int, int]: ...
+    def update_columns(self, ids: npt.NDArray[np.uint64], columns: list[Any]) -> int: ...
     def delete(self, ids: npt.NDArray[np.uint64]) -> tuple[int, list[int]]: ...
     def vacuum(self, *, progress: Callable[[str, int, int], object] | None) -> tuple[int, int, int]: ...
     def ids(self, first: int, count: int) -> bytearray: ...
@@ -81,6 +84,7 @@ def build(
     source: object,
     dim: int,
     *,
+    columns: list[Any] | None,
     metric: str,
     memory_bytes: int,
     threads: int,
@@ -89,6 +93,14 @@ def build(
     overwrite: bool,
     progress: Callable[[str, int, int], object] | None,
 ) -> tuple[int, int]: ...
-def create(path: str, dim: int, *, metric: str, seed: int, overwrite: bool) -> None: ...
+def create(
+    path: str,
+    dim: int,
+    *,
+    columns: list[tuple[str, str]],
+    metric: str,
+    seed: int,
+    overwrite: bool,
+) -> None: ...
 def open(path: str, cache_bytes: int, *, write: bool, durability: str, log_bytes: int) -> Index: ...
 def parse_bytes(text: str) -> int: ...

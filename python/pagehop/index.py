@@ -23,6 +23,7 @@ from pagehop.arrays import (
     as_rows,
     as_text,
 )
+from pagehop.columns import as_columns, as_filter
 from pagehop.errors import ArgumentError, RecallWarning
 from pagehop.hits import Hits, hits_of
 from pagehop.reports import (
@@ -73,6 +74,7 @@ class Index:
         query: Any,
         k: int = 10,
         *,
+        where: Any = None,
         recall: float | None = None,
         search_list: int | None = None,
         slack: float | None = None,
@@ -86,6 +88,10 @@ class Index:
 
         query: one vector, or a matrix with one query per row: an array or a list of numbers. Values
             are rounded to float32.
+        where: which rows may be found. A condition such as
+            `(pagehop.column("topic") == 7) & (pagehop.column("price") < 20)`, or its text,
+            `"topic = 7 and price < 20"`; or an array of ids; or a mask, which has True at the ids
+            that may be found. Fewer than `k` rows are found only if fewer may be.
         recall: the share of the true nearest rows to find, on average, above 0 and at most 1. Uses
             the search_list and slack that `calibrate`, or the build, measured for it. A recall
             above what the calibration reached searches as hard as the calibration tried, with a
@@ -103,7 +109,10 @@ class Index:
         if type(query) is not np.ndarray or query.dtype != _FLOAT32:
             query = as_query("query", query, strict=strict)
         try:
-            buffer, found, warns = self._index.search(query, k, recall, search_list, slack, beam_width, threads or 0)
+            only = None if where is None else as_filter(where)
+            buffer, found, warns = self._index.search(
+                query, k, only, recall, search_list, slack, beam_width, threads or 0
+            )
         except (OverflowError, TypeError):
             _check_search(k, recall, search_list, slack, beam_width, threads)
             raise
@@ -111,7 +120,15 @@ class Index:
             self._warn_of_plan(k, recall, *warns)
         return hits_of(buffer, len(query) if query.ndim == 2 else None, int(k), found)
 
-    def add(self, ids: Any, vectors: Any, progress: Progress | None = None, *, strict: bool = False) -> AddReport:
+    def add(
+        self,
+        ids: Any,
+        vectors: Any,
+        progress: Progress | None = None,
+        *,
+        columns: Any = None,
+        strict: bool = False,
+    ) -> AddReport:
         """Add rows in one transaction. A row whose id is in the index replaces the row there.
 
         ids: one whole number per row, from 0 to 2**63 - 1, or one number for one vector. If an id
@@ -119,6 +136,8 @@ class Index:
         vectors: a matrix, or one vector. Values are rounded to float32.
         progress: called with the phase, the steps done and the steps in all (0: unknown). Return
             False to stop; nothing has changed then.
+        columns: values of the rows, as for `build`, of columns that the index has. A row has no
+            value in a column that is not given, also if it replaces a row that has one.
         strict: refuse a value that float32 cannot hold exactly, instead of rounding it.
 
         Calls with some hundred rows or more are fastest. If the rows do not fit in memory, add them
@@ -129,7 +148,28 @@ class Index:
         self._index.may_change()
         numbers, array = as_rows(ids, vectors, self._dim, strict=bool(strict))
         check_progress(progress)
-        return AddReport(*self._index.add(numbers, array, progress=progress))
+        values = None if columns is None else as_columns(columns, len(numbers), self.columns)
+        return AddReport(*self._index.add(numbers, array, columns=values, progress=progress))
+
+    def update_columns(self, ids: Any, columns: Any) -> int:
+        """Give rows other values in some columns, in one transaction; returns how many changed.
+
+        ids: whole numbers, or one. An id that is not in the index is an `ArgumentError` that names
+            it. If an id repeats, its last values are used.
+        columns: as for `build`, one value for each id. Values of other columns and vectors stay.
+
+        Costs as much as to add the rows: each gets a new place, and `vacuum` frees the old one.
+        """
+        self._index.may_change()
+        numbers = as_ids(np.atleast_1d(ids))
+        values = as_columns(columns, len(numbers), self.columns)
+        return self._index.update_columns(numbers, values or [])
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The names and kinds of the columns whose values searches can filter by."""
+        columns: dict[str, str] = self._index.info()["columns"]
+        return columns
 
     def ids(self, batch: int = 65_536) -> Iterator[Int64]:
         """Iterate over the ids of all rows, in ascending order, in arrays of up to `batch` ids.

@@ -6,6 +6,7 @@ from typing import Any
 
 from pagehop import _pagehop
 from pagehop.arrays import PathLike, as_bytes, as_count, as_text
+from pagehop.columns import as_columns, as_kinds
 from pagehop.errors import ArgumentError
 from pagehop.index import THREADS_MAX, Index, Progress, check_progress
 from pagehop.sources import as_source
@@ -22,6 +23,7 @@ def build(
     ids: Any = None,
     metric: str = "l2",
     *,
+    columns: Any = None,
     memory: int | str = "2GiB",
     threads: int = 0,
     seed: int = 1,
@@ -39,6 +41,10 @@ def build(
         returns.
     ids: one whole number per row, from 0 to 2**63 - 1. None numbers the rows from 0.
     metric: "l2" (squared Euclidean distance), "ip" (negative inner product) or "cosine".
+    columns: values of each row, for searches with `where`: a dict of names and sequences, or a
+        table of Arrow or pandas, in the order of the rows. Up to 7 columns of bool, integers,
+        floats, str or datetime64; None, NaN and NaT are missing values. Each takes 8 bytes a row,
+        and about as much as its edge code in the column's list of rows.
     memory: bytes that the build may use.
     threads: 0 means one per core. The index does not depend on it.
     seed: the same vectors, options and seed give the same file, except for six bytes that identify
@@ -57,6 +63,7 @@ def build(
         as_text(path),
         source,
         source.dim,
+        columns=as_columns(columns, None),
         metric=metric,
         memory_bytes=as_bytes("memory", memory),
         threads=as_count("threads", threads, 0, THREADS_MAX),
@@ -73,6 +80,7 @@ def create(
     dim: int,
     metric: str = "l2",
     *,
+    columns: Any = None,
     seed: int = 1,
     overwrite: bool = False,
     cache: int | str = _CACHE,
@@ -84,6 +92,8 @@ def create(
 
     dim: components of each vector.
     metric: "l2" (squared Euclidean distance), "ip" (negative inner product) or "cosine".
+    columns: names and kinds of columns, for searches with `where`: a dict such as
+        `{"topic": "int", "price": "float"}`. The kinds are bool, int, float, text and timestamp.
     seed: seed of everything random.
     overwrite: replace the file at `path`.
     cache, durability: as for `open`.
@@ -94,6 +104,7 @@ def create(
     _pagehop.create(
         as_text(path),
         as_count("dim", dim, 1, _DIM_MAX),
+        columns=as_kinds(columns),
         metric=metric,
         seed=as_count("seed", seed, 0, _SEED_MAX),
         overwrite=bool(overwrite),

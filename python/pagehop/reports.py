@@ -99,6 +99,8 @@ class Info(NamedTuple):
     format_version: int
     metric: str
     dim: int
+    columns: dict[str, str]
+    """Names and kinds of the columns whose values searches can filter by."""
     rows: int
     pages: int
     max_degree: int

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use pagehop_engine::{BuildOptions, Error};
 use pyo3::prelude::*;
 
+use crate::columns::{self, PyColumn};
 use crate::errors;
 use crate::source::PySource;
 use crate::watch::Watch;
@@ -14,13 +15,14 @@ use crate::watch::Watch;
 /// `source.chunks()` yields pairs of uint64 ids and C-contiguous float32 vectors, the same in each
 /// call.
 #[pyfunction]
-#[pyo3(signature = (path, source, dim, *, metric, memory_bytes, threads, seed, calibrate, overwrite, progress))]
+#[pyo3(signature = (path, source, dim, *, columns, metric, memory_bytes, threads, seed, calibrate, overwrite, progress))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]
 pub(crate) fn build(
     py: Python<'_>,
     path: PathBuf,
     source: Py<PyAny>,
     dim: usize,
+    columns: Option<Vec<PyColumn<'_>>>,
     metric: &str,
     memory_bytes: u64,
     threads: usize,
@@ -31,7 +33,8 @@ pub(crate) fn build(
 ) -> PyResult<(u64, u32)> {
     let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
     let options = BuildOptions { metric, memory_bytes, threads, seed, calibrate, ..BuildOptions::default() };
-    let mut source = PySource::new(source, dim);
+    let columns = columns.map(|columns| columns::rows(py, columns)).transpose()?;
+    let mut source = PySource::new(source, dim, columns);
     let mut watch = Watch::new(progress);
     let built = py.detach(|| {
         pagehop_store::build(&path, &mut source, &options, overwrite, &mut |progress| watch.look(progress))
@@ -48,16 +51,18 @@ pub(crate) fn build(
 
 /// Creates an empty index at `path`.
 #[pyfunction]
-#[pyo3(signature = (path, dim, *, metric, seed, overwrite))]
+#[pyo3(signature = (path, dim, *, columns, metric, seed, overwrite))]
 pub(crate) fn create(
     py: Python<'_>,
     path: PathBuf,
     dim: usize,
+    columns: Vec<(String, String)>,
     metric: &str,
     seed: u64,
     overwrite: bool,
 ) -> PyResult<()> {
+    let columns = columns::of_kinds(py, columns)?;
     let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
-    let created = py.detach(|| pagehop_store::create(&path, dim, metric, seed, overwrite));
+    let created = py.detach(|| pagehop_store::create_with_columns(&path, dim, metric, &columns, seed, overwrite));
     created.map_err(|error| errors::to_python(py, &error))
 }

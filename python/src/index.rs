@@ -10,6 +10,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict};
 
+use crate::columns::{self, PyColumn};
 use crate::search::{FileIndex, Queries};
 use crate::turn::{Held, Turn};
 use crate::watch::Watch;
@@ -137,6 +138,7 @@ impl Index {
         py: Python<'py>,
         queries: PyBuffer<f32>,
         k: usize,
+        only: Option<Bound<'py, PyAny>>,
         recall: Option<f32>,
         search_list: Option<usize>,
         slack: Option<f32>,
@@ -159,8 +161,9 @@ impl Index {
             return Err(errors::argument(py, what));
         }
         let effort = Effort::of(recall, search_list, slack).map_err(|error| errors::to_python(py, &error))?;
+        let filter = only.map(|only| columns::filter(py, &only, 0)).transpose()?;
         let values = queries.to_vec(py)?;
-        let queries = Queries { values: &values, dim, k, effort, beam_width, threads };
+        let queries = Queries { values: &values, dim, k, filter, effort, beam_width, threads };
         let (buffer, found, plan) = queries.answer(py, &index)?;
         let outdated = plan.outdated.map(|known| (known.changes, known.rows));
         let warns = plan.best.is_some() || outdated.is_some();
@@ -232,19 +235,30 @@ impl Index {
 
     /// Adds rows, or replaces rows with the same ids; returns how many were added, replaced and
     /// unchanged.
-    #[pyo3(signature = (ids, vectors, *, progress))]
+    #[pyo3(signature = (ids, vectors, *, columns, progress))]
     fn add(
         &self,
         py: Python<'_>,
         ids: PyBuffer<u64>,
         vectors: PyBuffer<f32>,
+        columns: Option<Vec<PyColumn<'_>>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(u64, u64, u64)> {
         let (ids, vectors) = (ids.to_vec(py)?, vectors.to_vec(py)?);
+        let columns = columns.map(|columns| columns::rows(py, columns)).transpose()?;
         let report = self.change(py, Watch::new(progress), |index, watch| {
-            pagehop_store::add(index, &ids, &vectors, None, &mut |progress| watch.look(progress))
+            let columns = columns.as_ref();
+            pagehop_store::add_with_columns(index, &ids, &vectors, columns, None, &mut |progress| {
+                watch.look(progress)
+            })
         })?;
         Ok((report.added, report.replaced, report.unchanged))
+    }
+
+    /// Gives rows other values in some columns; returns how many changed.
+    fn update_columns(&self, py: Python<'_>, ids: PyBuffer<u64>, columns: Vec<PyColumn<'_>>) -> PyResult<u64> {
+        let (ids, columns) = (ids.to_vec(py)?, columns::rows(py, columns)?);
+        self.change(py, Watch::new(None), |index, _| pagehop_store::update_columns(index, &ids, &columns))
     }
 
     /// Deletes rows; returns how many, and the ids that are not in the index.
@@ -364,6 +378,9 @@ impl Index {
         words.set_item("format_version", info.format_version)?;
         words.set_item("metric", info.metric.name())?;
         words.set_item("dim", info.dim)?;
+        let columns = PyDict::new(py);
+        info.columns.iter().try_for_each(|column| columns.set_item(&column.name, column.kind.name()))?;
+        words.set_item("columns", columns)?;
         words.set_item("rows", info.rows)?;
         words.set_item("pages", info.pages)?;
         words.set_item("max_degree", info.max_degree)?;

@@ -4,6 +4,7 @@
 //! releases the GIL, calls the engine, and turns its errors into Python's.
 
 mod build;
+mod columns;
 mod errors;
 mod index;
 mod recall;

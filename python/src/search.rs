@@ -10,7 +10,7 @@
 //!
 //! All of it is allocated once, as a Python object, and filled without the interpreter.
 
-use pagehop_engine::{Batch, Effort, Error, SearchPlan, SearchResult};
+use pagehop_engine::{Batch, Effort, Error, Filter, SearchPlan, SearchResult};
 use pagehop_store::IndexFile;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
@@ -30,6 +30,8 @@ pub(crate) struct Queries<'a> {
     pub(crate) values: &'a [f32],
     pub(crate) dim: usize,
     pub(crate) k: usize,
+    /// The rows that may be found, if not all.
+    pub(crate) filter: Option<Filter>,
     pub(crate) effort: Effort,
     pub(crate) beam_width: Option<usize>,
     pub(crate) threads: usize,
@@ -75,15 +77,21 @@ impl Queries<'_> {
     fn search(&self, index: &FileIndex, count: usize, bytes: &mut [u8]) -> Result<(usize, SearchPlan), Stop> {
         let mut searcher = index.searcher();
         let plan = searcher.options(self.k, &self.effort).map_err(Stop::Index)?.with_beam_width(self.beam_width);
+        let filter = self.filter.as_ref().map(|filter| searcher.plan_filter(filter)).transpose();
+        let filter = filter.map_err(Stop::Index)?;
         if let (1, Some(options)) = (count, &plan.options) {
             let mut place = self.places(count, bytes).next().expect("there is one query");
-            let result = searcher.search(self.values, self.k, options);
+            let result = match &filter {
+                Some(filter) => searcher.search_filtered(self.values, self.k, Some(options), filter),
+                None => searcher.search(self.values, self.k, options),
+            };
             result.and_then(|result| place.fill(&result)).map_err(|error| Stop::Query(0, error))?;
             return Ok((place.found, plan));
         }
         drop(searcher);
         let mut places: Vec<Place<'_>> = self.places(count, bytes).collect();
-        let batch = Batch { queries: self.values, k: self.k, plan: &plan, threads: self.threads };
+        let (k, threads) = (self.k, self.threads);
+        let batch = Batch { queries: self.values, k, plan: &plan, filter: filter.as_ref(), threads };
         let mut watch = Watch::new(None);
         let searched =
             index.search_batch(&batch, &mut |progress| watch.look(progress), &mut places, |place, result| {

@@ -3,7 +3,7 @@
 //! The build runs without the GIL. Each chunk is copied while the GIL is held, so nothing here
 //! points into memory that Python code could change.
 
-use pagehop_engine::{EachChunk, Error, VectorSource};
+use pagehop_engine::{ColumnRows, EachChunk, Error, VectorSource};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
@@ -15,6 +15,7 @@ const CHUNK_COMPONENTS: usize = 2 << 20;
 pub(crate) struct PySource {
     object: Py<PyAny>,
     dim: usize,
+    columns: Option<ColumnRows>,
     /// The exception that ended a scan, kept while the engine unwinds with [`Error::Interrupted`].
     raised: Option<PyErr>,
 }
@@ -25,8 +26,8 @@ struct Chunk {
 }
 
 impl PySource {
-    pub(crate) fn new(object: Py<PyAny>, dim: usize) -> Self {
-        Self { object, dim, raised: None }
+    pub(crate) fn new(object: Py<PyAny>, dim: usize, columns: Option<ColumnRows>) -> Self {
+        Self { object, dim, columns, raised: None }
     }
 
     /// The exception that ended the last scan.
@@ -64,6 +65,10 @@ impl PySource {
 impl VectorSource for PySource {
     fn dim(&self) -> usize {
         self.dim
+    }
+
+    fn columns(&self) -> Option<&ColumnRows> {
+        self.columns.as_ref()
     }
 
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use pagehop_engine::{BEAM_WIDTH_MAX, Metric, SEARCH_LIST_MAX};
+use pagehop_engine::{BEAM_WIDTH_MAX, Column, ColumnKind, Filter, Metric, SEARCH_LIST_MAX};
 
 /// Default rows of a batch.
 pub(crate) const BATCH_ROWS: usize = 1000;
@@ -85,6 +85,18 @@ pub(crate) fn parse_recall(text: &str) -> Result<f32, String> {
         Ok(recall) if recall > 0.0 && recall <= 1.0 => Ok(recall),
         _ => Err("it must be a number above 0 and at most 1; 1 compares each query with every row".to_owned()),
     }
+}
+
+/// A column and its kind.
+pub(crate) fn parse_column(text: &str) -> Result<Column, String> {
+    let (name, kind) = text.rsplit_once(':').ok_or("it must be NAME:KIND, such as price:float")?;
+    let kind = ColumnKind::of_name(kind).map_err(|error| error.to_string())?;
+    Ok(Column { name: name.to_owned(), kind })
+}
+
+/// A filter, such as `topic = 7 and price < 20`.
+pub(crate) fn parse_filter(text: &str) -> Result<Filter, String> {
+    text.parse().map_err(|error: pagehop_engine::Error| error.to_string())
 }
 
 /// A path that ends in `.npy`.

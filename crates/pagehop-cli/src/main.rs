@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    add, backup, build, calibrate, check, checkpoint, create, delete, info, recall, search, vacuum,
+    add, backup, build, calibrate, check, checkpoint, create, delete, info, recall, search, update, vacuum,
 };
 
 /// Find the nearest vectors in an index file that may be far larger than memory.
@@ -42,6 +42,7 @@ enum Command {
     Build(build::Args),
     Create(create::Args),
     Add(add::Args),
+    Update(update::Args),
     Delete(delete::Args),
     Vacuum(vacuum::Args),
     Checkpoint(checkpoint::Args),
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         Command::Build(args) => build::run(&args),
         Command::Create(args) => create::run(&args),
         Command::Add(args) => add::run(&args),
+        Command::Update(args) => update::run(&args),
         Command::Delete(args) => delete::run(&args),
         Command::Vacuum(args) => vacuum::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args),

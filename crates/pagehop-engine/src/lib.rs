@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod calibration;
+mod columns;
 mod error;
+mod filter;
 mod graph;
 mod ids;
 mod index;
@@ -21,10 +23,12 @@ mod source;
 mod threads;
 
 pub use calibration::{CALIBRATED_ROWS_MIN, CalibratedK, Calibration, RECALL_DEFAULT, RECALLS, Setting};
+pub use columns::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, ColumnRows, Value};
 pub use error::Error;
+pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use index::{
-    Batch, CALIBRATION_QUERIES_MIN, Change, Cursor, Found, Index, Prepared, Searcher, TRAINED_ENOUGH, build,
-    build_memory_bytes, create,
+    Batch, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, Index, Prepared, Searcher, TRAINED_ENOUGH,
+    build, build_memory_bytes, create, create_with_columns,
 };
 pub use metric::Metric;
 pub use options::{BEAM_WIDTH_MAX, BuildOptions, Effort, SEARCH_LIST_MAX, SearchOptions, SearchPlan};

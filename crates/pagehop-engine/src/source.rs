@@ -1,6 +1,7 @@
 //! The source of rows for a build.
 
 use crate::Error;
+use crate::columns::ColumnRows;
 
 /// Takes a chunk of consecutive rows: ids, and `ids.len() * dim` components in row order.
 pub type EachChunk<'a> = &'a mut dyn FnMut(&[u64], &[f32]) -> Result<(), Error>;
@@ -11,4 +12,8 @@ pub trait VectorSource {
     fn dim(&self) -> usize;
     /// Passes every row to `each`, in chunks of any size; a few thousand rows are good.
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error>;
+    /// The values of the rows' columns, in the order of rows, if the index shall have columns.
+    fn columns(&self) -> Option<&ColumnRows> {
+        None
+    }
 }

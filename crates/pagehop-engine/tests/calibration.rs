@@ -128,7 +128,7 @@ fn a_batch_answers_as_one_query_after_the_other() {
     for effort in [Effort::Default, Effort::Recall(1.0)] {
         let plan = index.options(7, &effort).unwrap();
         for threads in [1, 3] {
-            let batch = Batch { queries: &queries, k: 7, plan: &plan, threads };
+            let batch = Batch { queries: &queries, k: 7, plan: &plan, filter: None, threads };
             let mut results = vec![SearchResult::default(); 40];
             let write = |place: &mut SearchResult, result| {
                 *place = result;
@@ -147,7 +147,7 @@ fn a_batch_answers_as_one_query_after_the_other() {
     queries[31 * DIM..32 * DIM].fill(0.0);
     for effort in [Effort::Default, Effort::Recall(1.0)] {
         let plan = index.options(7, &effort).unwrap();
-        let batch = Batch { queries: &queries, k: 7, plan: &plan, threads: 2 };
+        let batch = Batch { queries: &queries, k: 7, plan: &plan, filter: None, threads: 2 };
         let failed = index.search_batch(&batch, &mut no_progress(), &mut [(); 40], |(), _| Ok(()));
         assert!(matches!(failed, Err((31, Error::Argument { .. }))), "{effort:?}: {failed:?}");
     }

@@ -188,6 +188,10 @@ impl Pages for IndexFile {
     fn page_count(&self) -> u32 {
         self.read.page_count()
     }
+
+    fn is_newest(&self, snapshot: u64) -> bool {
+        self.read.versions.shared.begun() <= snapshot
+    }
 }
 
 impl Drop for IndexFile {

@@ -6,7 +6,8 @@
 //!
 //! At the top, from the outside in:
 //!
-//! - `operations.rs`: open, create, add, delete, pop, vacuum, calibrate: each one transaction.
+//! - `operations.rs`: open, create, add, delete, pop, update columns, vacuum, calibrate: each one
+//!   transaction.
 //! - `options.rs`, `bytes.rs`: how an index is opened; sizes as people write them.
 //! - `index_file.rs`: an open index, with a read side and perhaps a writer. `open.rs` makes it.
 //! - `transaction.rs`, `checkpoint.rs`, `write.rs`: the writer: a change, the way of the log into
@@ -56,7 +57,10 @@ pub use bytes::parse_bytes;
 pub use check::check;
 pub use disk::storage::{Name, Storage, StorageFile};
 pub use index_file::{Counters, IndexFile};
-pub use operations::{add, calibrate, create, delete, open, pop, set_audit, set_calibration, vacuum};
+pub use operations::{
+    add, add_with_columns, calibrate, create, create_with_columns, delete, open, pop, set_audit, set_calibration,
+    update_columns, vacuum,
+};
 pub use options::{Durability, Io, OpenOptions};
 pub use reader::FileReader;
 pub use transaction::{Transaction, TransactionReader};

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use pagehop_engine::{
-    AddReport, Audit, Calibration, Change, DeleteReport, Error, Index, Metric, OnProgress, Progress, RecallReport,
-    RowIds, VacuumReport,
+    AddReport, Audit, Calibration, Change, Column, ColumnRows, DeleteReport, Error, Index, Metric, OnProgress,
+    Progress, RecallReport, RowIds, VacuumReport,
 };
 
 use crate::build::new_file::NewIndexFile;
@@ -34,8 +34,24 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Index<IndexFile>, Erro
 /// Those of [`NewIndexFile::create`]; [`Error::Argument`] for a number of dimensions that no index
 /// has; [`Error::Io`] if the file cannot be written.
 pub fn create(path: &Path, dim: usize, metric: Metric, seed: u64, overwrite: bool) -> Result<(), Error> {
+    create_with_columns(path, dim, metric, &[], seed, overwrite)
+}
+
+/// [`create`] of an index with columns.
+///
+/// # Errors
+///
+/// Those of [`create`] and of [`pagehop_engine::create_with_columns`].
+pub fn create_with_columns(
+    path: &Path,
+    dim: usize,
+    metric: Metric,
+    columns: &[Column],
+    seed: u64,
+    overwrite: bool,
+) -> Result<(), Error> {
     let mut sink = NewIndexFile::create(path, overwrite)?;
-    pagehop_engine::create(dim, metric, seed, RowIds::Mapped, &mut sink)?;
+    pagehop_engine::create_with_columns(dim, metric, columns, seed, RowIds::Mapped, &mut sink)?;
     sink.finish()
 }
 
@@ -59,11 +75,27 @@ pub fn add(
     mark: Option<[u64; 2]>,
     progress: OnProgress<'_>,
 ) -> Result<AddReport, Error> {
+    add_with_columns(index, ids, vectors, None, mark, progress)
+}
+
+/// [`add`] of rows with values of columns; see [`Change::add_with_columns`].
+///
+/// # Errors
+///
+/// Those of [`add`] and of [`Change::add_with_columns`]. Nothing has changed then.
+pub fn add_with_columns(
+    index: &Index<IndexFile>,
+    ids: &[u64],
+    vectors: &[f32],
+    columns: Option<&ColumnRows>,
+    mark: Option<[u64; 2]>,
+    progress: OnProgress<'_>,
+) -> Result<AddReport, Error> {
     let (report, wants_calibration) = within(index, |change| {
         if let Some(mark) = mark {
             change.set_mark(mark);
         }
-        let report = change.add(ids, vectors, progress)?;
+        let report = change.add_with_columns(ids, vectors, columns, progress)?;
         Ok((report, change.wants_calibration()))
     })?;
     if wants_calibration {
@@ -71,6 +103,17 @@ pub fn add(
         let _ = calibrate(index, &[], 0, progress);
     }
     Ok(report)
+}
+
+/// Gives rows other values in some columns; returns how many changed. See
+/// [`Change::update_columns`].
+///
+/// # Errors
+///
+/// Those of [`IndexFile::begin`], of [`Change::update_columns`] and of [`Transaction::commit`].
+/// Nothing has changed then.
+pub fn update_columns(index: &Index<IndexFile>, ids: &[u64], columns: &ColumnRows) -> Result<u64, Error> {
+    within(index, |change| change.update_columns(ids, columns))
 }
 
 /// Deletes rows; ids that the index does not have are reported. With a `mark` as in [`add`].

@@ -271,6 +271,7 @@ impl Turn<'_> {
     ) {
         let (pool, versions) = (&self.read.pool, &self.read.versions);
         let shared = &versions.shared;
+        shared.begin(commit);
         pool.grow(page_count);
         let mut left = Vec::with_capacity(RETIRED_AT_ONCE);
         // New pages come first, page 0 last: a reader that sees a page finds all pages that it

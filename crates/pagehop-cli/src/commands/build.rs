@@ -29,6 +29,11 @@ pub(crate) struct Args {
     /// the id of a row is its position in the file, from 0.
     #[arg(long, value_name = "FILE")]
     ids: Option<PathBuf>,
+    /// File of values that searches can filter by: .csv, a line with the names of columns, then a
+    /// line for each vector. A name may be followed by its kind, as in price:float. The kinds are
+    /// bool, int, float, text and timestamp.
+    #[arg(long, value_name = "FILE.csv")]
+    columns: Option<PathBuf>,
     /// Distance between vectors.
     #[arg(long, value_enum, default_value = "l2")]
     metric: MetricName,
@@ -72,11 +77,12 @@ struct Report<'a> {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     interrupt::listen()?;
     let began = Instant::now();
-    for input in std::iter::once(&args.vectors).chain(&args.ids) {
+    for input in std::iter::once(&args.vectors).chain(&args.ids).chain(&args.columns) {
         refuse_same_file(&args.output, input)?;
     }
     refuse_to_replace(&args.output, args.overwrite)?;
     let mut vectors = Vectors::open(&args.vectors, args.ids.as_deref())?;
+    args.columns.iter().try_for_each(|columns| vectors.open_columns(columns))?;
     let dim = vectors.dim();
     let options = BuildOptions {
         metric: args.metric.into(),

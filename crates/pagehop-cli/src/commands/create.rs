@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use pagehop_engine::{BuildOptions, Metric};
+use pagehop_engine::{BuildOptions, Column, Metric};
 use serde::Serialize;
 
-use crate::arguments::MetricName;
+use crate::arguments::{MetricName, parse_column};
 use crate::errors::Error;
 use crate::index_file::refuse_to_replace;
 use crate::output::{json_line, say};
@@ -21,6 +21,10 @@ pub(crate) struct Args {
     /// Distance between vectors.
     #[arg(long, value_enum, default_value = "l2")]
     metric: MetricName,
+    /// A column of values that searches can filter by, and its kind: bool, int, float, text or
+    /// timestamp. May be given several times.
+    #[arg(long = "column", value_name = "NAME:KIND", value_parser = parse_column)]
+    columns: Vec<Column>,
     /// Seed of everything random.
     #[arg(long, value_name = "N", default_value_t = BuildOptions::default().seed)]
     seed: u64,
@@ -46,7 +50,8 @@ struct Report<'a> {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     refuse_to_replace(&args.index, args.overwrite)?;
     let metric: Metric = args.metric.into();
-    pagehop_store::create(&args.index, args.dim, metric, args.seed, args.overwrite)
+    let (columns, seed) = (&args.columns, args.seed);
+    pagehop_store::create_with_columns(&args.index, args.dim, metric, columns, seed, args.overwrite)
         .map_err(|error| Error::about(&args.index, &error))?;
     let report = Report { index: &args.index, dim: args.dim, metric: metric.name() };
     if !args.quiet {

@@ -27,6 +27,7 @@ struct Report<'a> {
     format_version: u32,
     metric: &'static str,
     dim: usize,
+    columns: Vec<ColumnReport>,
     rows: u64,
     pages: u32,
     bytes: u64,
@@ -46,6 +47,12 @@ struct Report<'a> {
     default_recall: Option<f32>,
     calibration: Option<MeasuredReport>,
     audit: Option<AuditReport>,
+}
+
+#[derive(Serialize)]
+struct ColumnReport {
+    name: String,
+    kind: &'static str,
 }
 
 #[derive(Serialize)]
@@ -77,6 +84,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         format_version: info.format_version,
         metric: info.metric.name(),
         dim: info.dim,
+        columns: info
+            .columns
+            .into_iter()
+            .map(|column| ColumnReport { name: column.name, kind: column.kind.name() })
+            .collect(),
         rows: info.rows,
         pages: info.pages,
         bytes: u64::from(info.pages) * PAGE_BYTES as u64,
@@ -136,6 +148,7 @@ impl Report<'_> {
             ("metric", self.metric.to_owned()),
             ("dimensions", self.dim.to_string()),
             ("rows", grouped(self.rows)),
+            ("columns", self.columns()),
             ("dead rows", format!("{}, removed by vacuum", grouped(self.dead_rows))),
             ("free slots", grouped(self.free_slots)),
             ("size", format!("{}, {bytes_per_row} bytes per row", human_bytes(self.bytes))),
@@ -155,6 +168,12 @@ impl Report<'_> {
             output.text(format_args!("{name:18} {value}\n"))?;
         }
         Ok(())
+    }
+
+    fn columns(&self) -> String {
+        let named = self.columns.iter().map(|column| format!("{} ({})", column.name, column.kind));
+        let names: Vec<String> = named.collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     }
 
     fn calibrated(&self) -> String {

@@ -11,4 +11,5 @@ pub(crate) mod delete;
 pub(crate) mod info;
 pub(crate) mod recall;
 pub(crate) mod search;
+pub(crate) mod update;
 pub(crate) mod vacuum;

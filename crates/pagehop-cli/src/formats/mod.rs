@@ -1,9 +1,10 @@
-//! File formats of vectors, ids and true neighbors.
+//! File formats of vectors, ids, columns and true neighbors.
 //!
 //! Each format's header becomes a [`Layout`], checked against the length of the file before a row
 //! is read. A [`Table`] then reads rows in chunks. Any bytes give rows or an error, never a panic.
 
 mod bin;
+mod columns;
 mod element;
 mod format;
 mod ids;
@@ -20,6 +21,7 @@ use layout::Layout;
 use npy::Shape;
 use table::Table;
 
+pub(crate) use columns::read_columns;
 pub(crate) use ids::read_ids;
 pub(crate) use npy::int64_header;
 pub(crate) use truth::Truth;

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use pagehop_engine::{EachChunk, Error, VectorSource};
+use pagehop_engine::{ColumnRows, EachChunk, Error, VectorSource};
 
+use super::columns::read_columns;
 use super::ids::Ids;
 use super::{Element, Shape, Table};
 
@@ -12,6 +13,7 @@ use super::{Element, Shape, Table};
 pub(crate) struct Vectors {
     table: Table,
     ids: Option<Ids>,
+    columns: Option<ColumnRows>,
     row_ids: Vec<u64>,
     components: Vec<f32>,
 }
@@ -31,12 +33,18 @@ impl Vectors {
         table.layout().check_vectors(path)?;
         let rows = table.layout().rows;
         let ids = ids.map(|ids| Ids::open(ids, rows)).transpose()?;
-        Ok(Self { table, ids, row_ids: Vec::new(), components: Vec::new() })
+        Ok(Self { table, ids, columns: None, row_ids: Vec::new(), components: Vec::new() })
     }
 
     /// Vectors in the file.
     pub(crate) fn rows(&self) -> u64 {
         self.table.layout().rows
+    }
+
+    /// Takes the values of columns, one row for each vector, from a .csv file.
+    pub(crate) fn open_columns(&mut self, path: &Path) -> Result<(), Error> {
+        self.columns = Some(read_columns(path, &[], self.rows())?);
+        Ok(())
     }
 
     /// The next vectors; none at the end.
@@ -86,6 +94,10 @@ impl Vectors {
 impl VectorSource for Vectors {
     fn dim(&self) -> usize {
         self.table.layout().width as usize
+    }
+
+    fn columns(&self) -> Option<&ColumnRows> {
+        self.columns.as_ref()
     }
 
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {

@@ -4,6 +4,7 @@ mod arguments;
 mod bad_changes;
 mod bad_input;
 mod changes;
+mod columns;
 mod commands;
 mod recall;
 mod support;

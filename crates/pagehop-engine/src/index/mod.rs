@@ -14,7 +14,7 @@ mod search;
 mod state;
 
 pub use build::memory::build_memory_bytes;
-pub use build::{build, create};
+pub use build::{build, create, create_with_columns};
 pub use change::Change;
 pub use change::hosted::Prepared;
 pub use change::retrain::TRAINED_ENOUGH;
@@ -22,4 +22,5 @@ pub use open::Index;
 pub use recall::calibrate::CALIBRATION_QUERIES_MIN;
 pub use search::batch::Batch;
 pub use search::cursor::{Cursor, Found};
+pub use search::filter_plan::FilterPlan;
 pub use search::searcher::Searcher;

@@ -7,6 +7,7 @@ use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::index::pending::PendingMap;
 use crate::page::Reader;
+use crate::page::columns_page::Columns;
 use crate::page::meta::Meta;
 use crate::page::model_pages::{self, Entry};
 use crate::page::node::NodeHeader;
@@ -22,6 +23,7 @@ pub(crate) struct State {
     pub(crate) meta: Meta,
     pub(crate) model: Arc<Model>,
     pub(crate) entries: Vec<Entry>,
+    pub(crate) columns: Arc<Columns>,
     /// The pending list: row ids that wait for their nodes. Another process may add to it at any
     /// time.
     pub(crate) pending: Option<Arc<PendingMap>>,
@@ -60,6 +62,10 @@ impl State {
             Some(state) => state.model.clone(),
             None => Arc::new(Model::read(&meta, reader)?),
         };
+        let columns = match same {
+            Some(state) => state.columns.clone(),
+            None => Arc::new(Columns::read(reader, &meta)?),
+        };
         // With host-owned rows, each step takes effect at once. The commit number then shows
         // whether there was any change.
         let unchanged =
@@ -69,7 +75,7 @@ impl State {
             None => model_pages::read_entries(&meta, reader)?,
         };
         let snapshot = snapshot.max(meta.change.commit);
-        Ok(Self { meta, model, entries, pending: pending?, snapshot })
+        Ok(Self { meta, model, entries, columns, pending: pending?, snapshot })
     }
 
     /// The rows of a node that are visible in this state, or that the host may find visible.

@@ -21,6 +21,12 @@ pub(crate) enum PageKind {
     Dead = 5,
     /// Row ids that wait for their nodes to take them in.
     Pending = 6,
+    /// The columns.
+    Columns = 7,
+    /// Leaf of the tree of a column: postings.
+    ColumnLeaf = 8,
+    /// Inner page of that tree.
+    ColumnInner = 9,
 }
 
 /// The kind of a page; `None` for an unknown byte.
@@ -34,6 +40,9 @@ pub(crate) fn kind(body: &[u8]) -> Option<PageKind> {
         4 => PageKind::IdInner,
         5 => PageKind::Dead,
         6 => PageKind::Pending,
+        7 => PageKind::Columns,
+        8 => PageKind::ColumnLeaf,
+        9 => PageKind::ColumnInner,
         _ => return None,
     })
 }

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use super::fields::{Fields, FieldsMut};
 use super::{BODY_BYTES, PAGE_BYTES};
+use crate::columns::{COLUMNS_MAX, row_bytes};
 use crate::ids::{NodeId, PageId};
 use crate::quantize::edge::{BLOCK_EDGES, EdgeShape};
 use crate::quantize::estimate::DEGREE_MAX;
@@ -15,7 +16,7 @@ use crate::quantize::own;
 /// First byte of the body that a node may use: with the host header, byte 64 of the page, a cache
 /// line.
 pub(crate) const NODES_START: usize = 40;
-/// Bytes of a node before its edges.
+/// Bytes of a node before the values of its columns, which its edges follow.
 pub(super) const NODE_HEADER_BYTES: usize = 32;
 
 /// Where a page of nodes says that it is in the list of pages with free slots, and which page
@@ -57,6 +58,9 @@ pub(crate) struct NodeLayout {
     pub(crate) degree: usize,
     pub(crate) edge: EdgeShape,
     pub(crate) nodes_per_page: usize,
+    /// Bytes that the values of a row's columns take: see
+    /// [`row_bytes`](crate::columns::row_bytes).
+    pub(crate) column_bytes: usize,
 }
 
 impl NodeLayout {
@@ -78,11 +82,16 @@ impl NodeLayout {
             && (1..=4).contains(&self.edge.bits)
             && (1..=self.inner_dim).contains(&self.edge.dims)
             && (1..=64).contains(&self.nodes_per_page)
+            && (0..=COLUMNS_MAX).any(|columns| row_bytes(columns) == self.column_bytes)
             && self.node_bytes() <= self.stride()
     }
 
+    pub(super) fn ids_start(&self) -> usize {
+        NODE_HEADER_BYTES + self.column_bytes
+    }
+
     pub(super) fn add_start(&self) -> usize {
-        NODE_HEADER_BYTES + 4 * self.degree
+        self.ids_start() + 4 * self.degree
     }
 
     pub(super) fn factor_start(&self) -> usize {
@@ -137,8 +146,10 @@ impl NodeLayout {
 
     /// The default layout for a dimension, by the size rule of `docs/decisions/0005-layout.md`: all
     /// bytes counted, no larger than a 4-byte-float HNSW index with 32 links per node from 512
-    /// dimensions up, and 1.4 times that below.
-    pub(crate) fn choose(inner_dim: usize) -> Self {
+    /// dimensions up, and 1.4 times that below. Where columns do not fit into what is left of a
+    /// page, nodes have fewer edges.
+    pub(crate) fn choose(inner_dim: usize, columns: usize) -> Self {
+        let column_bytes = row_bytes(columns);
         let dims = match inner_dim % 64 {
             // A few dimensions beyond whole words would cost every edge a word.
             1..8 if inner_dim > 64 => inner_dim / 64 * 64,
@@ -155,24 +166,25 @@ impl NodeLayout {
         for nodes_per_page in (1..=fewest.min(64)).rev() {
             for &(degree, bits) in preference {
                 let edge = EdgeShape { dims, bits };
-                let fits = |nodes_per_page| Self { inner_dim, degree, edge, nodes_per_page };
+                let fits = |nodes_per_page| Self { inner_dim, degree, edge, nodes_per_page, column_bytes };
                 if bits * dims <= 1536 && fits(nodes_per_page).is_valid() {
                     let most = (nodes_per_page..).take_while(|n| fits(*n).is_valid()).last();
                     return fits(most.expect("this many fit"));
                 }
             }
         }
-        Self::project(inner_dim)
+        Self::project(inner_dim, column_bytes)
     }
 
     /// For vectors whose own code leaves too little room for full edge codes: as many leading
     /// dimensions of the rotated space as fit, which is a random projection.
-    fn project(inner_dim: usize) -> Self {
+    fn project(inner_dim: usize, column_bytes: usize) -> Self {
         let fits = |degree: usize, words: usize| Self {
             inner_dim,
             degree,
             edge: EdgeShape { dims: (words * 64).min(inner_dim), bits: 1 },
             nodes_per_page: 1,
+            column_bytes,
         };
         let words_max = inner_dim.div_ceil(64);
         let degree = if inner_dim <= 3200 { 24 } else { 16 };
@@ -197,10 +209,12 @@ mod tests {
     #[test]
     fn every_dimension_has_a_layout_within_its_size() {
         for dim in 64..=4097 {
-            let layout = NodeLayout::choose(dim);
-            assert!(layout.is_valid(), "{layout:?}");
-            let bytes = PAGE_BYTES / layout.nodes_per_page;
-            assert!(bytes <= size_budget(dim), "{layout:?}: {bytes} bytes a node");
+            for columns in [0, 1, COLUMNS_MAX] {
+                let layout = NodeLayout::choose(dim, columns);
+                assert!(layout.is_valid(), "{layout:?}");
+                let bytes = PAGE_BYTES / layout.nodes_per_page;
+                assert!(bytes <= size_budget(dim), "{layout:?}: {bytes} bytes a node");
+            }
         }
     }
 }

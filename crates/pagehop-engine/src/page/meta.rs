@@ -14,14 +14,16 @@ use crate::reports::Audit;
 use crate::{Error, Metric, RowIds};
 
 /// Version of the format that this build reads and writes: `docs/format.md`. A number is never used
-/// for another format; 1 to 4 were before the first release.
-pub(crate) const FORMAT_VERSION: u32 = 5;
+/// for another format; 1 to 5 were before the first release.
+pub(crate) const FORMAT_VERSION: u32 = 6;
 /// Most dimensions a user's vector may have.
 pub(crate) const DIM_MAX: usize = 4096;
 /// Bytes of the meta page's body that are in use.
-const META_BYTES: usize = 192;
+const META_BYTES: usize = 196;
 /// Where the number of the last commit is.
 const COMMIT_AT: usize = 64;
+/// Where the bytes of the values of a row's columns are counted.
+const COLUMN_BYTES_AT: usize = 60;
 
 /// Page 0.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,15 +99,17 @@ pub(crate) struct ChangeState {
     pub(crate) norm_sq_beyond: f32,
     /// Landmarks that are stored with the model.
     pub(crate) landmarks: u32,
+    /// The page of the columns; 0 if there are none.
+    pub(crate) columns_page: u32,
 }
 
 impl Meta {
     /// The meta page of an index without rows.
-    pub(crate) fn empty(metric: Metric, dim: usize, seed: u64, row_ids: RowIds) -> Self {
+    pub(crate) fn empty(metric: Metric, dim: usize, columns: usize, seed: u64, row_ids: RowIds) -> Self {
         Self {
             metric,
             dim,
-            layout: NodeLayout::choose(inner_dim(metric, dim)),
+            layout: NodeLayout::choose(inner_dim(metric, dim), columns),
             centroids: 0,
             query_digits: 1,
             seed,
@@ -158,7 +162,7 @@ impl Meta {
         fields.u64(self.seed);
         fields.u64(self.rows);
         fields.u32(self.page_count);
-        fields.bytes(&[0, 0, u8::from(self.row_ids == RowIds::HostOwned), 0]);
+        fields.bytes(&[l.column_bytes as u8, 0, u8::from(self.row_ids == RowIds::HostOwned), 0]);
         debug_assert_eq!(fields.position(), COMMIT_AT);
         self.change.write(&mut fields);
         debug_assert!(fields.position() <= META_BYTES);
@@ -198,7 +202,8 @@ impl Meta {
             return Err(bad(&format!("{dim} dimensions are not between 1 and {DIM_MAX}")));
         }
         let edge = EdgeShape { dims, bits: bits.into() };
-        let layout = NodeLayout { inner_dim: inner_dim(metric, dim), degree, edge, nodes_per_page };
+        let column_bytes = usize::from(body[COLUMN_BYTES_AT]);
+        let layout = NodeLayout { inner_dim: inner_dim(metric, dim), degree, edge, nodes_per_page, column_bytes };
         if !layout.is_valid() || centroids > CENTROIDS_MAX {
             return Err(bad(&format!("no node has the shape {layout:?} with {centroids} centroids")));
         }
@@ -206,9 +211,9 @@ impl Meta {
         let seed = fields.u64();
         let rows = fields.u64();
         let page_count = fields.u32();
-        let [columns, signatures, row_ids, reserved] = fields.bytes();
-        if columns != 0 || signatures != 0 || row_ids > 1 || reserved != 0 {
-            let what = "the index has filter columns or edge signatures, which this build does not read";
+        let [_, signatures, row_ids, reserved] = fields.bytes();
+        if signatures != 0 || row_ids > 1 || reserved != 0 {
+            let what = "the index has edge signatures, which this build does not read";
             return Err(Error::Format { what: what.into() });
         }
         let change = ChangeState::read(&mut fields);
@@ -251,13 +256,18 @@ impl Meta {
         if c.landmarks > 0 && has_none || u64::from(c.landmarks) > u64::from(self.page_count) * 64 {
             return bad(format!("{} landmarks on {} pages", c.landmarks, self.page_count));
         }
+        if (c.columns_page == 0) != (self.layout.column_bytes == 0) {
+            let bytes = self.layout.column_bytes;
+            return bad(format!("columns on page {} take {bytes} bytes of a node", c.columns_page));
+        }
         if !c.recoded_error.is_finite() || c.recoded_error < 0.0 {
             return bad(format!("vectors are off by {}", c.recoded_error));
         }
         if !c.norm_sq_beyond.is_finite() || c.norm_sq_beyond < 0.0 {
             return bad(format!("largest squared length {} of a row added", c.norm_sq_beyond));
         }
-        let pages = [c.model_start, c.entries_page, c.id_root, c.free_head, c.dead_head, c.pending_head];
+        let pages =
+            [c.model_start, c.entries_page, c.id_root, c.free_head, c.dead_head, c.pending_head, c.columns_page];
         if let Some(page) = pages.iter().find(|page| **page >= self.page_count.max(1)) {
             return bad(format!("it names page {page} of {}", self.page_count));
         }
@@ -328,6 +338,7 @@ impl ChangeState {
             pending_since: fields.u64(),
             norm_sq_beyond: fields.f32(),
             landmarks: fields.u32(),
+            columns_page: fields.u32(),
         }
     }
 
@@ -348,6 +359,7 @@ impl ChangeState {
         fields.u64(self.pending_since);
         fields.f32(self.norm_sq_beyond);
         fields.u32(self.landmarks);
+        fields.u32(self.columns_page);
     }
 }
 
@@ -357,9 +369,10 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let mut meta = Meta::empty(Metric::Cosine, 384, 7, RowIds::HostOwned);
+        let mut meta = Meta::empty(Metric::Cosine, 384, 0, 7, RowIds::HostOwned);
         assert_eq!(Meta::decode(&meta.encode()).expect("an empty index"), meta);
         meta.rows = 20;
+        meta.layout = NodeLayout::choose(384, 3);
         meta.centroids = 3;
         meta.page_count = 100;
         meta.change = ChangeState {
@@ -384,6 +397,7 @@ mod tests {
             pending_since: 19,
             norm_sq_beyond: 20.0,
             landmarks: 21,
+            columns_page: 22,
         };
         let body = meta.encode();
         assert_eq!(Meta::decode(&body).expect("a whole meta page"), meta);

@@ -7,6 +7,8 @@
 //! [`Reader::finish`] waits for it.
 
 pub(crate) mod calibration;
+pub(crate) mod column_tree;
+pub(crate) mod columns_page;
 pub(crate) mod dead_list;
 pub(crate) mod fields;
 pub(crate) mod id_map;
@@ -16,6 +18,7 @@ pub(crate) mod meta;
 pub(crate) mod model_pages;
 pub(crate) mod node;
 pub(crate) mod pending_list;
+pub(crate) mod postings;
 pub(crate) mod stack;
 
 use std::ops::{Deref, Range};
@@ -61,6 +64,13 @@ pub trait Pages: Sync {
 
     /// The number of pages; valid ids are below it.
     fn page_count(&self) -> u32;
+
+    /// Whether no page that a reader of `snapshot` was given so far can be of a later commit. `true`
+    /// from hosts without commits.
+    fn is_newest(&self, snapshot: u64) -> bool {
+        let _ = snapshot;
+        true
+    }
 }
 
 impl<P: Pages> Pages for &P {
@@ -75,6 +85,10 @@ impl<P: Pages> Pages for &P {
 
     fn page_count(&self) -> u32 {
         (**self).page_count()
+    }
+
+    fn is_newest(&self, snapshot: u64) -> bool {
+        (**self).is_newest(snapshot)
     }
 }
 

@@ -4,6 +4,7 @@ use super::Reader;
 use super::kind::{self, PageKind};
 use super::layout::{COMMIT_END, NODE_HEADER_BYTES, NODES_START, NodeLayout};
 use crate::Error;
+use crate::columns::RowValues;
 use crate::ids::NodeId;
 use crate::quantize::edge::{self, EdgeFactors};
 use crate::quantize::estimate::EdgeCodes;
@@ -121,17 +122,23 @@ impl<'a> NodeRef<'a> {
         }
     }
 
+    /// The values of the row's columns.
+    #[inline]
+    pub(crate) fn values(&self) -> RowValues<'a> {
+        RowValues(&self.bytes[NODE_HEADER_BYTES..self.layout.ids_start()])
+    }
+
     /// Targets of all edges there is room for, used or not.
     #[inline]
     pub(crate) fn neighbors(&self) -> impl Iterator<Item = NodeId> + use<'a> {
-        let ids = words(&self.bytes[NODE_HEADER_BYTES..self.layout.add_start()]);
+        let ids = words(&self.bytes[self.layout.ids_start()..self.layout.add_start()]);
         ids.iter().map(|id| NodeId::from_le_bytes(*id))
     }
 
     /// The target of the edge in place `at`, used or not.
     #[inline]
     pub(crate) fn neighbor(&self, at: usize) -> NodeId {
-        NodeId::from_le_bytes(array(self.bytes, NODE_HEADER_BYTES + at * size_of::<NodeId>()))
+        NodeId::from_le_bytes(array(self.bytes, self.layout.ids_start() + at * size_of::<NodeId>()))
     }
 
     #[inline]
@@ -212,6 +219,10 @@ impl<'a> NodeMut<'a> {
         b[26..32].copy_from_slice(&header.deleted.to_le_bytes()[..6]);
     }
 
+    pub(crate) fn set_values(&mut self, values: &[u8]) {
+        self.bytes[NODE_HEADER_BYTES..self.layout.ids_start()].copy_from_slice(values);
+    }
+
     pub(crate) fn as_ref(&self) -> NodeRef<'_> {
         NodeRef { layout: self.layout, bytes: self.bytes }
     }
@@ -283,7 +294,7 @@ impl<'a> NodeMut<'a> {
             let at = start + slot * bytes.len();
             self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         };
-        put(NODE_HEADER_BYTES, &edge.neighbor.to_le_bytes());
+        put(l.ids_start(), &edge.neighbor.to_le_bytes());
         put(l.add_start(), &edge.factors.add.to_le_bytes());
         put(l.factor_start(), &edge.factors.factor.to_le_bytes());
         put(l.centroid_start(), &[edge.centroid]);

@@ -11,7 +11,7 @@ const ENGINE: &str = "crates/pagehop-engine/src";
 
 /// What each room of the engine may import, besides itself. A room is a folder or a file below
 /// `src/`.
-const ROOMS: [(&str, &[&str]); 15] = [
+const ROOMS: [(&str, &[&str]); 17] = [
     ("ids", &[]),
     ("error", &["ids"]), // an error names a page
     ("metric", &["error"]),
@@ -19,13 +19,15 @@ const ROOMS: [(&str, &[&str]); 15] = [
     ("row_ids", &["error"]),
     ("threads", &["error"]),
     ("progress", &["error"]),
-    ("source", &["error"]),
-    ("reports", &["metric"]),
+    ("columns", &["error"]),
+    ("filter", &["error", "columns"]),
+    ("source", &["error", "columns"]),
+    ("reports", &["metric", "columns"]),
     ("options", &["error", "metric", "row_ids", "reports"]),
     ("calibration", &["error", "options"]),
     ("quantize", &["error", "metric", "random", "threads"]),
     ("graph", &["error", "random", "threads", "quantize"]),
-    ("page", &["ids", "error", "metric", "row_ids", "options", "calibration", "reports", "quantize"]),
+    ("page", &["ids", "error", "metric", "row_ids", "options", "calibration", "reports", "columns", "quantize"]),
     ("lib", &[]), // names the rooms, and uses none
 ];
 
@@ -59,9 +61,15 @@ const INDEX_ROOMS: [(&str, &[&str]); 13] = [
 ];
 
 /// The files of the engine outside `page/` that know bytes: those of edge codes, which a page
-/// stores as they are.
-const KNOW_BYTES: [&str; 4] =
-    ["graph/refine.rs", "quantize/edge.rs", "quantize/estimate.rs", "quantize/landmarks.rs"];
+/// stores as they are, and of columns' values, likewise.
+const KNOW_BYTES: [&str; 6] = [
+    "columns/key.rs",
+    "columns/rows.rs",
+    "graph/refine.rs",
+    "quantize/edge.rs",
+    "quantize/estimate.rs",
+    "quantize/landmarks.rs",
+];
 
 /// Words that only `postgres/` may use.
 const POSTGRES_WORDS: [&str; 7] = ["postgres", "postgresql", "pg", "pgrx", "pgvector", "tid", "tids"];

@@ -13,7 +13,7 @@
 
 use pagehop_engine::{Error, PAGE_BYTES, PageId};
 
-use crate::log::block::End;
+use crate::log::block::{End, Entry};
 use crate::log::dirty::{Dirty, note};
 use crate::log::found::Found;
 use crate::log::log_file::{Header, Log};
@@ -98,6 +98,8 @@ fn with_log(
     }
     let mut dirty = Dirty::default();
     let mut refused = None;
+    // Other processes may be reading, and a commit may be among these that none of them has seen.
+    shared.begin(u64::MAX);
     let end = log.scan(&header, |block| {
         match shared.cover(block.page_count, true) {
             Ok(()) => {}
@@ -106,10 +108,13 @@ fn with_log(
         if refused.is_some() {
             return;
         }
-        for entry in &block.entries {
-            shared.raise_newest(entry.page, entry.lsn);
-            note(&mut dirty, entry.page, entry.kind);
-        }
+        // In the order of a commit: new pages, their count, those that name them.
+        let known = shared.page_count();
+        let raise = |entry: &Entry| shared.raise_newest(entry.page, entry.lsn);
+        block.entries.iter().filter(|entry| entry.page >= known).for_each(raise);
+        shared.raise_page_count(block.page_count);
+        block.entries.iter().filter(|entry| entry.page < known).for_each(raise);
+        block.entries.iter().for_each(|entry| note(&mut dirty, entry.page, entry.kind));
     })?;
     if let Some(error) = refused {
         return Err(Error::io(format!("memory for the changes of {}", found.name), error));

@@ -23,7 +23,7 @@ use crate::process::locks::IndexLocks;
 use crate::process::mapping::{self, ForkMark, Words};
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"PHOPSHR\0");
-pub(super) const VERSION: u64 = 2;
+pub(super) const VERSION: u64 = 3;
 
 /// Bytes before the table; a multiple of the largest page that systems have.
 pub(super) const HEAD_BYTES: u64 = 128 << 10;
@@ -45,6 +45,7 @@ const AT_LOG_START: usize = 8;
 const AT_BASE_PAGES: usize = 9;
 const AT_PAGE_COUNT: usize = 16;
 const AT_PUBLISHED: usize = 24;
+const AT_BEGUN: usize = 25;
 
 /// Byte that process 0 locks; the others follow.
 pub(super) const LOCK_PROCESS: u64 = 16;
@@ -190,6 +191,11 @@ impl Shared {
         self.word(AT_PAGE_COUNT).load(Ordering::Acquire) as u32
     }
 
+    /// [`Shared::set_page_count`], unless there are more.
+    pub(crate) fn raise_page_count(&self, pages: u32) {
+        self.word(AT_PAGE_COUNT).fetch_max(u64::from(pages), Ordering::AcqRel);
+    }
+
     pub(crate) fn set_page_count(&self, pages: u32) {
         self.word(AT_PAGE_COUNT).store(u64::from(pages), Ordering::Release);
     }
@@ -200,7 +206,20 @@ impl Shared {
         self.word(AT_PUBLISHED).load(Ordering::Acquire)
     }
 
+    /// Number of the newest commit of which a page may be seen: that of [`Shared::published`], or
+    /// one that is being shown, or was when its writer died.
+    pub(crate) fn begun(&self) -> u64 {
+        self.word(AT_BEGUN).load(Ordering::SeqCst)
+    }
+
+    /// Says that pages of `commit` are about to be seen; `u64::MAX` if its number is not known yet.
+    pub(crate) fn begin(&self, commit: u64) {
+        self.word(AT_BEGUN).store(commit, Ordering::SeqCst);
+    }
+
+    /// Says that `commit` can be seen, and nothing newer.
     pub(crate) fn publish(&self, commit: u64) {
+        self.begin(commit);
         self.word(AT_PUBLISHED).store(commit, Ordering::SeqCst);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pagehop_engine::Error as EngineError;
 
@@ -43,10 +43,10 @@ pub(super) fn start(mark: [u64; 2], fingerprint: u64, rows: u64) -> Start {
     }
 }
 
-/// The fingerprint of a file of vectors and its file of ids.
-pub(super) fn fingerprint(vectors: &Path, ids: Option<&Path>) -> Result<u64, Error> {
+/// The fingerprint of a file of vectors and of the files of ids and columns beside it.
+pub(super) fn fingerprint<'a>(vectors: &'a Path, beside: impl Iterator<Item = &'a PathBuf>) -> Result<u64, Error> {
     let mut hash = Fnv::default();
-    for path in std::iter::once(vectors).chain(ids) {
+    for path in std::iter::once(vectors).chain(beside.map(PathBuf::as_path)) {
         hash.file(path).map_err(|error| EngineError::io(format!("cannot read {}", path.display()), error))?;
     }
     // 0 stands for no mark.
@@ -105,15 +105,15 @@ mod tests {
                 bytes[at] += 1;
             }
             std::fs::write(&path, &bytes).unwrap();
-            seen.push(fingerprint(&path, None).unwrap());
-            seen.push(fingerprint(&path, Some(&path)).unwrap());
+            seen.push(fingerprint(&path, [].iter()).unwrap());
+            seen.push(fingerprint(&path, [path.clone()].iter()).unwrap());
         }
         std::fs::write(&path, &bytes[1..]).unwrap();
-        seen.push(fingerprint(&path, None).unwrap());
+        seen.push(fingerprint(&path, [].iter()).unwrap());
         std::fs::write(&path, []).unwrap();
-        seen.push(fingerprint(&path, None).unwrap());
+        seen.push(fingerprint(&path, [].iter()).unwrap());
         std::fs::remove_file(&path).unwrap();
-        assert!(fingerprint(&path, None).is_err());
+        assert!(fingerprint(&path, [].iter()).is_err());
         let count = seen.len();
         seen.sort_unstable();
         seen.dedup();

@@ -8,13 +8,13 @@ mod mark;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use pagehop_engine::{AddReport, Error as EngineError, Index, Progress, VectorSource};
+use pagehop_engine::{AddReport, ColumnRows, Error as EngineError, Index, Progress, VectorSource};
 use pagehop_store::IndexFile;
 use serde::Serialize;
 
 use crate::arguments::{BATCH_ROWS, parse_batch};
 use crate::errors::Error;
-use crate::formats::{Chunk, Vectors};
+use crate::formats::{Chunk, Vectors, read_columns};
 use crate::index_file::{self, WriteOptions};
 use crate::interrupt;
 use crate::output::{grouped, json_line, say};
@@ -38,6 +38,10 @@ pub(crate) struct Args {
     /// the id of a row is its position in the file, from 0.
     #[arg(long, value_name = "FILE")]
     ids: Option<PathBuf>,
+    /// File of values of the index's columns: .csv, a line with their names, then a line for each
+    /// vector. A row has no value in a column that the file lacks.
+    #[arg(long, value_name = "FILE.csv")]
+    columns: Option<PathBuf>,
     /// Rows added in one commit: large batches are faster, small ones are safe sooner.
     #[arg(long, value_name = "ROWS", default_value_t = BATCH_ROWS, value_parser = parse_batch)]
     batch: usize,
@@ -74,7 +78,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let index = args.writing.open(&args.index)?;
     let about = index_file::info(&args.index, &index)?;
     check_dim((&args.index, about.dim), (&args.vectors, vectors.dim()))?;
-    let fingerprint = mark::fingerprint(&args.vectors, args.ids.as_deref())?;
+    let columns = args.columns.as_ref().map(|path| read_columns(path, &about.columns, vectors.rows()));
+    let columns = columns.transpose()?;
+    let fingerprint = mark::fingerprint(&args.vectors, args.ids.iter().chain(&args.columns))?;
     let start = if args.resume { mark::start(about.mark, fingerprint, vectors.rows()) } else { Start::First };
     if args.resume && !args.quiet {
         say_start(args, start, vectors.rows());
@@ -82,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let first_row = start.row();
     vectors.go_to(first_row)?;
 
-    let mut import = Import { args, vectors, fingerprint, done: first_row, report: AddReport::default() };
+    let mut import = Import { args, vectors, columns, fingerprint, done: first_row, report: AddReport::default() };
     if let Err(error) = import.all(&index) {
         return Err(import.ended_early(error, index));
     }
@@ -116,6 +122,7 @@ impl Report<'_> {
 struct Import<'a> {
     args: &'a Args,
     vectors: Vectors,
+    columns: Option<ColumnRows>,
     fingerprint: u64,
     /// Rows of the file that are in the index.
     done: u64,
@@ -130,13 +137,14 @@ impl Import<'_> {
         while let Some(Chunk { ids, components }) = self.vectors.next_batch(self.args.batch)? {
             let before = self.done;
             let after = before + ids.len() as u64;
+            let columns = self.columns.as_ref().map(|columns| columns.part(before as usize..after as usize));
             let mut whole = |part: Progress| {
                 // A batch may train the model first; those phases count their own steps.
                 let of_all = part.phase == "add";
                 line.update(if of_all { Progress { done: before + part.done, total, ..part } } else { part })
             };
             let mark = Some([self.fingerprint, after]);
-            let part = pagehop_store::add(index, ids, components, mark, &mut whole)
+            let part = pagehop_store::add_with_columns(index, ids, components, columns.as_ref(), mark, &mut whole)
                 .map_err(|error| about_batch(self.args, before, &error))?;
             self.report.added += part.added;
             self.report.replaced += part.replaced;

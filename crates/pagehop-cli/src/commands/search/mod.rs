@@ -6,10 +6,10 @@ mod report;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use pagehop_engine::{Batch, SearchResult, VectorSource};
+use pagehop_engine::{Batch, Filter, SearchResult, VectorSource};
 use pagehop_store::OpenOptions;
 
-use crate::arguments::{parse_beam_width, parse_bytes, parse_k, parse_npy, parse_threads};
+use crate::arguments::{parse_beam_width, parse_bytes, parse_filter, parse_k, parse_npy, parse_threads};
 use crate::effort::EffortOptions;
 use crate::errors::Error;
 use crate::formats::{Chunk, Truth, Vectors};
@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Rows to find for each query.
     #[arg(short, value_name = "K", default_value_t = 10, value_parser = parse_k)]
     k: usize,
+    /// Which rows may be found, such as "topic = 7 and price < 20".
+    #[arg(long = "where", value_name = "FILTER", value_parser = parse_filter)]
+    filter: Option<Filter>,
     #[command(flatten)]
     effort: EffortOptions,
     /// Most pages requested at once. [default: 4]
@@ -76,6 +79,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let mut ids_file = args.output.as_deref().map(|path| IdsFile::create(path, queries.rows(), k)).transpose()?;
 
     let plan = args.effort.plan(&index, &args.index, k)?.with_beam_width(args.beam_width);
+    let filter = args.filter.as_ref().map(|filter| index.plan_filter(filter)).transpose();
+    let filter = filter.map_err(|error| Error::about(&args.index, &error))?;
     let threads = thread_count(args.threads);
     let mut output = Output::new();
     let mut totals = Totals::default();
@@ -83,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     while let Some(Chunk { ids: numbers, components }) = queries.next_chunk()? {
         let began = Instant::now();
         let mut results = vec![SearchResult::default(); numbers.len()];
-        let batch = Batch { queries: components, k, plan: &plan, threads };
+        let batch = Batch { queries: components, k, plan: &plan, filter: filter.as_ref(), threads };
         let write = |place: &mut SearchResult, result| {
             *place = result;
             Ok(())

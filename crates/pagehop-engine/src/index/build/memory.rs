@@ -23,7 +23,8 @@ const REST_ROW_BYTES: usize = 2048;
 /// The peak is after reading the sample, or while connecting rows.
 pub fn build_memory_bytes(rows: usize, dim: usize, metric: Metric, threads: usize) -> u64 {
     let inner = inner_dim(metric, dim);
-    let layout = NodeLayout::choose(inner);
+    // What the columns of a row take is memory of the source.
+    let layout = NodeLayout::choose(inner, 0);
     let sampled = rows.min(2 * SAMPLE_ROWS) * (4 * dim + Codes::row_bytes(inner));
     let connected = rows * row_bytes(&layout) + threads * rows.min(BATCH_ROWS) * (inner + BATCH_ROW_BYTES);
     // A centroid is held as a code, decoded, and as sums.

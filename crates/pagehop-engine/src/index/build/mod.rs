@@ -19,10 +19,12 @@ pub(crate) mod rows;
 pub(crate) mod survey;
 mod write;
 
+use crate::columns::{Column, ColumnRows};
 use crate::graph::connect::Pruning;
 use crate::graph::leaves::{self, LEAF_CANDIDATES};
 use crate::graph::refine::Walker;
 use crate::graph::{Graph, equal, key, key_id, reach};
+use crate::page::columns_page::Columns;
 use crate::page::layout::NodeLayout;
 use crate::page::meta::{DIM_MAX, Meta};
 use crate::page::model_pages::Entry;
@@ -75,8 +77,41 @@ pub fn create(
     row_ids: RowIds,
     sink: &mut dyn PageSink,
 ) -> Result<(), Error> {
+    create_with_columns(dim, metric, &[], seed, row_ids, sink)
+}
+
+/// [`create`] of an index with columns, at most [`COLUMNS_MAX`](crate::COLUMNS_MAX).
+///
+/// # Errors
+///
+/// Those of [`create`] and of [`ColumnRows::new`]; [`Error::Argument`] if the host owns the row
+/// ids.
+pub fn create_with_columns(
+    dim: usize,
+    metric: Metric,
+    columns: &[Column],
+    seed: u64,
+    row_ids: RowIds,
+    sink: &mut dyn PageSink,
+) -> Result<(), Error> {
     check_dim(dim)?;
-    sink.write(PageId(0), &Meta::empty(metric, dim, seed, row_ids).encode())
+    ColumnRows::new(columns.to_vec())?;
+    refuse_hosted(columns, row_ids)?;
+    let mut meta = Meta::empty(metric, dim, columns.len(), seed, row_ids);
+    if !columns.is_empty() {
+        sink.write(PageId(1), &Columns::without_trees(columns).encode())?;
+        meta.change.columns_page = 1;
+        meta.page_count = 2;
+    }
+    sink.write(PageId(0), &meta.encode())
+}
+
+/// A host that owns the rows filters them itself.
+fn refuse_hosted(columns: &[Column], row_ids: RowIds) -> Result<(), Error> {
+    if columns.is_empty() || row_ids == RowIds::Mapped {
+        return Ok(());
+    }
+    Err(Error::argument("an index whose row ids belong to its host has no columns"))
 }
 
 fn check_dim(dim: usize) -> Result<(), Error> {
@@ -99,9 +134,16 @@ pub(crate) fn build_from(
 ) -> Result<Meta, Error> {
     let dim = source.dim();
     check_dim(dim)?;
-    let layout = NodeLayout::choose(inner_dim(options.metric, dim));
+    let columns = source.columns().map_or(&[][..], ColumnRows::columns);
+    refuse_hosted(columns, options.row_ids)?;
+    let layout = NodeLayout::choose(inner_dim(options.metric, dim), columns.len());
     let job = &mut Job { options, layout, threads: threads::available(options.threads), progress };
     let mut survey = Survey::read(job, source)?;
+    let (total, known) = (survey.row_ids.len(), source.columns());
+    if let Some(known) = known.filter(|known| !known.columns().is_empty() && known.len() != total) {
+        let what = format!("there are {total} vectors, and columns of {} rows", known.len());
+        return Err(Error::argument(what));
+    }
     if options.metric == Metric::InnerProduct {
         survey.norm_sq_max *= norm_room;
     }
@@ -109,7 +151,8 @@ pub(crate) fn build_from(
     survey.drop_sample();
     let rows = Rows::encode(job, source, &survey, &space, &centers)?;
     let graph = connect(job, &rows)?;
-    let meta = write::write(job, &survey, &space, &rows, &graph, first, sink)?;
+    let built = write::Built { survey: &survey, space: &space, rows: &rows, graph: &graph };
+    let meta = write::write(job, &built, source.columns(), first, sink)?;
     job.step("write", u64::from(meta.page_count), u64::from(meta.page_count))?;
     Ok(meta)
 }

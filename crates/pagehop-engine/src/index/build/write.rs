@@ -1,34 +1,45 @@
-//! Writes what was built: model, entry points, nodes in the order of their pages, map.
+//! Writes what was built: model, entry points, nodes in the order of their pages, map, columns.
 
 use super::job::Job;
 use super::order::page_order;
 use super::rows::Rows;
 use super::survey::Survey;
+use crate::columns::{ColumnRows, RowValues};
 use crate::graph::Graph;
+use crate::page::columns_page::Columns;
 use crate::page::kind::{self, PageKind};
 use crate::page::layout::FreeLink;
 use crate::page::meta::Meta;
 use crate::page::model_pages::{self, Entry};
 use crate::page::node::{Edge, FLAGS_LIVE, NodeHeader, NodeMut};
-use crate::page::{BODY_BYTES, PageId, PageSink, id_map};
+use crate::page::postings::{Posting, PostingKey, PostingShape};
+use crate::page::{BODY_BYTES, PageId, PageSink, column_tree, id_map};
 use crate::quantize::codes::Codes;
 use crate::quantize::landmarks::Landmark;
 use crate::quantize::own;
 use crate::quantize::prepare::Space;
 use crate::{Error, RowIds};
 
-/// Writes the model, the entry points, the nodes and the map to pages from `first` on. Returns the
-/// meta page.
+/// What is to be written.
+pub(super) struct Built<'a> {
+    pub(super) survey: &'a Survey,
+    pub(super) space: &'a Space,
+    pub(super) rows: &'a Rows,
+    pub(super) graph: &'a Graph,
+}
+
+/// Writes the model, the entry points, the nodes, the map and the trees of columns to pages from
+/// `first` on. Returns the meta page.
 pub(super) fn write(
     job: &mut Job<'_>,
-    survey: &Survey,
-    space: &Space,
-    rows: &Rows,
-    graph: &Graph,
+    built: &Built<'_>,
+    columns: Option<&ColumnRows>,
     first: PageId,
     sink: &mut dyn PageSink,
 ) -> Result<Meta, Error> {
+    let Built { survey, space, rows, graph } = *built;
     let (layout, total) = (job.layout, rows.codes.len());
+    let columns = columns.filter(|columns| !columns.columns().is_empty());
     let order = page_order(graph, &rows.codes, layout.nodes_per_page);
     let mut meta = Meta {
         centroids: rows.centroids.len(),
@@ -36,7 +47,13 @@ pub(super) fn write(
         rows: total as u64,
         norm_sq_max: space.norm_sq_max,
         change: rows.counted(first),
-        ..Meta::empty(space.metric, space.dim, job.options.seed, job.options.row_ids)
+        ..Meta::empty(
+            space.metric,
+            space.dim,
+            columns.map_or(0, |columns| columns.columns().len()),
+            job.options.seed,
+            job.options.row_ids,
+        )
     };
     meta.change.landmarks = rows.landmarks.iter().map(Vec::len).sum::<usize>() as u32;
     // Landmarks and entry points name nodes, whose pages come after theirs.
@@ -60,15 +77,42 @@ pub(super) fn write(
     let in_place = |entry: &Entry| Entry { node: node_of[entry.node as usize], ..*entry };
     let entries: Vec<Entry> = rows.entries.iter().map(in_place).collect();
     sink.write(PageId(entries_page), &model_pages::entries_page(&entries))?;
+    let page = write_nodes(job, built, columns, (&order, &node_of), PageId(first), &mut meta, sink)?;
+    meta.page_count = page;
+    if meta.row_ids == RowIds::Mapped {
+        meta.page_count =
+            write_map(&mut meta, survey.row_ids.iter().copied().zip(node_of.iter().copied()), page, sink)?;
+    }
+    if let Some(columns) = columns {
+        job.step("columns", 0, 1)?;
+        write_columns(&mut meta, columns, rows, &node_of, sink)?;
+    }
+    Ok(meta)
+}
+
+/// Writes the nodes in their `order` to pages from `first` on; returns the page after them. Free
+/// slots go to the list in `meta`.
+fn write_nodes(
+    job: &mut Job<'_>,
+    built: &Built<'_>,
+    columns: Option<&ColumnRows>,
+    (order, node_of): (&[Vec<u32>], &[u32]),
+    first: PageId,
+    meta: &mut Meta,
+    sink: &mut dyn PageSink,
+) -> Result<u32, Error> {
+    let Built { survey, rows, graph, .. } = *built;
+    let layout = job.layout;
     let anchors = anchors(&rows.codes, graph, &rows.entries);
-    let mut page = first;
-    for page_rows in &order {
+    let mut page = first.0;
+    for page_rows in order {
         let mut body = vec![0; BODY_BYTES];
         kind::clear(&mut body, PageKind::Node);
         for (slot, row) in page_rows.iter().enumerate() {
             let row = *row as usize;
             let mut node = NodeMut::new(&layout, &mut body, slot);
-            write_node(&mut node, survey.row_ids[row], row, rows, graph.neighbors(row), &node_of, &anchors);
+            write_node(&mut node, survey.row_ids[row], row, rows, graph.neighbors(row), node_of, &anchors);
+            columns.iter().for_each(|columns| node.set_values(columns.row(row)));
         }
         let spare = layout.nodes_per_page - page_rows.len();
         if spare > 0 {
@@ -79,14 +123,46 @@ pub(super) fn write(
         sink.write(PageId(page), &body)?;
         page += 1;
         if page.is_multiple_of(1024) {
-            job.step("write", u64::from(page - first), order.len() as u64)?;
+            job.step("write", u64::from(page - first.0), order.len() as u64)?;
         }
     }
-    meta.page_count = page;
-    if meta.row_ids == RowIds::Mapped {
-        meta.page_count = write_map(&mut meta, survey.row_ids.iter().copied().zip(node_of), page, sink)?;
+    Ok(page)
+}
+
+/// Writes the trees of the columns, then the page that names them.
+fn write_columns(
+    meta: &mut Meta,
+    columns: &ColumnRows,
+    rows: &Rows,
+    node_of: &[u32],
+    sink: &mut dyn PageSink,
+) -> Result<(), Error> {
+    let shape = PostingShape::new(&meta.layout);
+    let mut page = PageId(meta.page_count);
+    let mut written = Columns::without_trees(columns.columns());
+    for (column, root) in written.roots.iter_mut().enumerate() {
+        let key = |row: &u32| {
+            let row = *row as usize;
+            PostingKey::new(RowValues(columns.row(row)).key(column), rows.table.centroid[row], node_of[row])
+        };
+        let mut order: Vec<u32> = (0..rows.codes.len() as u32).collect();
+        order.sort_unstable_by_key(key);
+        let postings = order.into_iter().map(|row| {
+            let row = row as usize;
+            Posting {
+                node: node_of[row],
+                centroid: rows.table.centroid[row],
+                factors: rows.table.factors[row],
+                values: columns.row(row).to_vec(),
+                code: rows.table.code(row).to_vec(),
+            }
+        });
+        (*root, page) = column_tree::write(&shape, column, postings, page, sink)?;
     }
-    Ok(meta)
+    sink.write(page, &written.encode())?;
+    meta.change.columns_page = page.0;
+    meta.page_count = page.0 + 1;
+    Ok(())
 }
 
 /// The landmarks, in the order of their centroids.

@@ -22,6 +22,8 @@ pub(crate) struct Encoded {
     pub(crate) centroid: u8,
     pub(crate) factors: EdgeFactors,
     pub(crate) code: Vec<u64>,
+    /// The values of its columns, as a node has them.
+    pub(crate) values: Vec<u8>,
 }
 
 /// What every edge to one node carries.

@@ -15,6 +15,7 @@ use crate::Error;
 use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::index::state::State;
+use crate::page::columns_page::Columns;
 use crate::page::meta::Meta;
 use crate::page::model_pages::{self, Entry};
 use crate::page::node::{NodeHeader, NodeRef};
@@ -26,20 +27,22 @@ pub(super) struct Graph<'w, W: PagesMut> {
     steps: Steps<'w, W>,
     model: Arc<Model>,
     entries: Vec<Entry>,
+    columns: Arc<Columns>,
     explorer: Explorer,
     edges: Edges,
 }
 
 impl<'w, W: PagesMut> Graph<'w, W> {
-    pub(super) fn new(steps: Steps<'w, W>, model: Arc<Model>, entries: Vec<Entry>) -> Self {
-        Self { steps, model, entries, explorer: Explorer::default(), edges: Edges::default() }
+    pub(super) fn new(steps: Steps<'w, W>, model: Arc<Model>, entries: Vec<Entry>, columns: Arc<Columns>) -> Self {
+        Self { steps, model, entries, columns, explorer: Explorer::default(), edges: Edges::default() }
     }
 
-    /// Reads model and entry points again, which training has replaced.
+    /// Reads model, entry points and columns again, which training has replaced.
     pub(super) fn reload(&mut self) -> Result<(), Error> {
         let mut reader = self.steps.reader();
         self.model = Model::read(self.steps.meta(), &mut reader)?.into();
         self.entries = model_pages::read_entries(self.steps.meta(), &mut reader)?;
+        self.columns = Columns::read(&mut reader, self.steps.meta())?.into();
         Ok(())
     }
 
@@ -63,10 +66,15 @@ impl<'w, W: PagesMut> Graph<'w, W> {
         &self.entries
     }
 
+    pub(super) fn columns(&self) -> &Arc<Columns> {
+        &self.columns
+    }
+
     /// This graph as a search sees it, for a search that sees every row.
     pub(super) fn state(&self) -> State {
         let (meta, model, entries) = (self.meta().clone(), self.model.clone(), self.entries.clone());
-        State { meta, model, entries, pending: None, snapshot: u64::MAX }
+        let columns = self.columns.clone();
+        State { meta, model, entries, columns, pending: None, snapshot: u64::MAX }
     }
 
     /// Walks to a point of the inner space.

@@ -10,6 +10,7 @@ use super::Change;
 use super::encode::Encoded;
 use super::explorer::{Explorer, Extent};
 use super::insert::INSERT_LIST;
+use crate::columns::ColumnRows;
 use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::index::open::Index;
@@ -127,7 +128,7 @@ impl<W: PagesMut> Change<'_, W> {
         }
         prepare::validate(meta.metric, vector)?;
         if self.wants_training(1, vector) {
-            return self.train_with(&[row_id], vector, &mut AddReport::default(), progress);
+            return self.train_with(&[row_id], vector, &ColumnRows::default(), &mut AddReport::default(), progress);
         }
         self.note_length(vector)?;
         let prepared = prepared.filter(|prepared| Arc::ptr_eq(&prepared.model, self.graph.model()));

@@ -32,6 +32,7 @@ mod measured;
 mod near;
 mod offer;
 mod pending;
+mod post;
 pub(crate) mod retrain;
 mod rows;
 mod slots;
@@ -41,11 +42,12 @@ mod take;
 mod unlink;
 mod vacuum;
 
+use crate::columns::{ColumnRows, RowValues};
 use crate::index::open::Index;
 use crate::index::state::State;
 use crate::page::{PageId, Pages, PagesMut};
 use crate::quantize::prepare;
-use crate::{AddReport, DeleteReport, Error, OnProgress, Progress, RowIds};
+use crate::{AddReport, DeleteReport, Error, OnProgress, Progress, RowIds, row_ids};
 use encode::Encoded;
 use graph::Graph;
 use pending::PendingRows;
@@ -81,13 +83,13 @@ impl<P: Pages> Index<P> {
 
 impl<'w, W: PagesMut> Change<'w, W> {
     fn begin(pages: &'w mut W, known: Option<&State>) -> Result<Self, Error> {
-        let State { meta, model, entries, pending, .. } = State::read(&mut pages.reader(), known)?;
+        let State { meta, model, entries, columns, pending, .. } = State::read(&mut pages.reader(), known)?;
         let (rows_before, model_before) = (meta.rows, meta.change.model_start);
         let mut steps = Steps::new(pages, meta);
         steps.sweep_unfinished()?;
         steps.sweep_retired()?;
         Ok(Self {
-            graph: Graph::new(steps, model, entries),
+            graph: Graph::new(steps, model, entries, columns),
             pending: PendingRows::new(pending),
             added: 0,
             deleted: 0,
@@ -110,6 +112,23 @@ impl<'w, W: PagesMut> Change<'w, W> {
     /// was built for. [`Error::Interrupted`] if `progress` says so. Whatever the host reports. The
     /// change must then be dropped.
     pub fn add(&mut self, ids: &[u64], vectors: &[f32], progress: OnProgress<'_>) -> Result<AddReport, Error> {
+        self.add_with_columns(ids, vectors, None, progress)
+    }
+
+    /// [`Change::add`] of rows with values of columns, in the order of `ids`. A column of the index
+    /// that `columns` lacks has no values in these rows.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Change::add`]; [`Error::Argument`] if `columns` has another number of rows, or a
+    /// column that the index does not have.
+    pub fn add_with_columns(
+        &mut self,
+        ids: &[u64],
+        vectors: &[f32],
+        columns: Option<&ColumnRows>,
+        progress: OnProgress<'_>,
+    ) -> Result<AddReport, Error> {
         let dim = self.graph.meta().dim;
         if ids.len() * dim != vectors.len() {
             let what = format!("{} ids and {} numbers are not rows of {dim} dimensions", ids.len(), vectors.len());
@@ -117,9 +136,10 @@ impl<'w, W: PagesMut> Change<'w, W> {
         }
         self.expect(RowIds::Mapped)?;
         self.validate(ids, vectors)?;
+        let columns = self.arranged(columns, ids.len())?;
         let mut report = AddReport::default();
         if self.wants_training(ids.len(), vectors) {
-            self.train_with(ids, vectors, &mut report, progress)?;
+            self.train_with(ids, vectors, &columns, &mut report, progress)?;
         } else {
             self.refuse_too_long(ids, vectors)?;
             for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
@@ -127,7 +147,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
                 if i % REPORT_ROWS == 0 && progress(step).is_break() {
                     return Err(Error::Interrupted);
                 }
-                self.add_row(*id, row, &mut report)?;
+                self.add_row(*id, row, columns.row(i), &mut report)?;
             }
         }
         self.added += report.added + report.replaced;
@@ -225,12 +245,85 @@ impl<'w, W: PagesMut> Change<'w, W> {
         Ok(())
     }
 
-    fn add_row(&mut self, id: u64, row: &[f32], report: &mut AddReport) -> Result<(), Error> {
-        let encoded = Encoded::new(self.graph.meta(), self.graph.model(), row)?;
+    /// Gives rows other values in the columns that `columns` has, in the order of `ids`; values of
+    /// other columns and vectors stay. If an id repeats, its last values are used. Each row gets a
+    /// node of its own beside its old one, which vacuum removes: a reader of an older snapshot sees
+    /// the old values. Returns the number of rows that changed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] if an id is not in the index, which names it, `columns` has another
+    /// number of rows, or a column that the index does not have; whatever the host reports. The
+    /// change must then be dropped.
+    pub fn update_columns(&mut self, ids: &[u64], columns: &ColumnRows) -> Result<u64, Error> {
+        self.expect(RowIds::Mapped)?;
+        if columns.len() != ids.len() {
+            let what = format!("there are {} ids, and columns of {} rows", ids.len(), columns.len());
+            return Err(Error::argument(what));
+        }
+        let given = columns.columns();
+        let values = columns.arrange(&self.graph.columns().columns)?;
+        let of_index = values.columns().iter();
+        let is_given: Vec<bool> =
+            of_index.map(|column| given.iter().any(|other| other.name == column.name)).collect();
+        let (mut nodes, mut unknown) = (Vec::with_capacity(ids.len()), Vec::new());
+        for id in ids {
+            match self.graph.steps().find_row(*id)? {
+                Some(_) => nodes.push(*id),
+                None => unknown.push(*id),
+            }
+        }
+        if !unknown.is_empty() {
+            return Err(row_ids::unknown(&unknown));
+        }
+        let mut changed = 0;
+        for (row, id) in nodes.into_iter().enumerate() {
+            let found = self.graph.steps().find_row(id)?;
+            let old = found.ok_or_else(|| row_ids::unknown(&[id]))?;
+            let mut encoded = self.graph.encoded(old)?;
+            let (before, after) = (RowValues(&encoded.values), RowValues(values.row(row)));
+            let key = |(at, given): (usize, &bool)| if *given { after.key(at) } else { before.key(at) };
+            let keys: Vec<Option<u64>> = is_given.iter().enumerate().map(key).collect();
+            let mut new = ColumnRows::default();
+            new.push_keys(&keys);
+            if new.bytes() == encoded.values {
+                continue;
+            }
+            encoded.values = new.bytes().to_vec();
+            let node = self.graph.insert(id, &encoded)?;
+            self.graph.post(node, &encoded)?;
+            self.graph.steps_mut().map_row(id, Some(node), Some(old))?;
+            changed += 1;
+        }
+        self.added += changed;
+        self.deleted += changed;
+        Ok(changed)
+    }
+
+    /// The values of the index's columns of `rows` rows.
+    fn arranged(&self, columns: Option<&ColumnRows>, rows: usize) -> Result<ColumnRows, Error> {
+        let of_index = &self.graph.columns().columns;
+        let Some(columns) = columns.filter(|columns| !columns.columns().is_empty()) else {
+            let mut none = ColumnRows::new(of_index.clone())?;
+            (0..rows).for_each(|_| none.push_keys(&vec![None; of_index.len()]));
+            return Ok(none);
+        };
+        if columns.len() != rows {
+            return Err(Error::argument(format!("there are {rows} ids, and columns of {} rows", columns.len())));
+        }
+        columns.arrange(of_index)
+    }
+
+    fn add_row(&mut self, id: u64, row: &[f32], values: &[u8], report: &mut AddReport) -> Result<(), Error> {
+        let mut encoded = Encoded::new(self.graph.meta(), self.graph.model(), row)?;
+        encoded.values = values.to_vec();
         let old = self.graph.steps().find_row(id)?;
         if let Some(old) = old {
             let is_same = self.graph.look(old, |node, header| {
-                header.step == encoded.own.step && node.hi() == encoded.hi && node.lo() == encoded.lo
+                header.step == encoded.own.step
+                    && node.hi() == encoded.hi
+                    && node.lo() == encoded.lo
+                    && node.values().0 == encoded.values
             })?;
             if is_same {
                 report.unchanged += 1;
@@ -238,6 +331,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
             }
         }
         let node = self.graph.insert(id, &encoded)?;
+        self.graph.post(node, &encoded)?;
         self.graph.steps_mut().map_row(id, Some(node), old)?;
         report.added += u64::from(old.is_none());
         report.replaced += u64::from(old.is_some());

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use super::Change;
 use super::steps::Steps;
+use crate::columns::ColumnRows;
 use crate::index::build;
 use crate::index::search::bound::restored_error;
 use crate::page::meta::Meta;
@@ -52,6 +53,7 @@ struct Rows {
     dim: usize,
     ids: Vec<u64>,
     components: Vec<f32>,
+    columns: ColumnRows,
 }
 
 impl VectorSource for Rows {
@@ -64,6 +66,10 @@ impl VectorSource for Rows {
             each(ids, rows)?;
         }
         Ok(())
+    }
+
+    fn columns(&self) -> Option<&ColumnRows> {
+        Some(&self.columns)
     }
 }
 
@@ -127,7 +133,7 @@ impl<W: PagesMut> Change<'_, W> {
     /// [`Error::Interrupted`] if `progress` says so; any error of the host. The change must
     /// then be dropped.
     pub fn train(&mut self, progress: OnProgress<'_>) -> Result<(), Error> {
-        self.train_with(&[], &[], &mut AddReport::default(), progress)
+        self.train_with(&[], &[], &ColumnRows::default(), &mut AddReport::default(), progress)
     }
 
     /// Rebuilds the index with the given rows in it.
@@ -135,18 +141,21 @@ impl<W: PagesMut> Change<'_, W> {
         &mut self,
         ids: &[u64],
         vectors: &[f32],
+        columns: &ColumnRows,
         report: &mut AddReport,
         progress: OnProgress<'_>,
     ) -> Result<(), Error> {
         let dim = self.graph.meta().dim;
         // If an id repeats, its last row is used.
         let last: HashMap<u64, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
-        let mut source = Rows { dim, ids: Vec::new(), components: Vec::new() };
+        let of_index = ColumnRows::new(self.graph.columns().columns.clone())?;
+        let mut source = Rows { dim, ids: Vec::new(), components: Vec::new(), columns: of_index };
         let (replaced, recoded_error) = self.read_rows(&mut source, &last)?;
         for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
             if last[id] == i {
                 source.ids.push(*id);
                 source.components.extend_from_slice(row);
+                source.columns.push_bytes(columns.row(i));
             }
         }
         report.replaced = replaced;
@@ -202,6 +211,7 @@ impl<W: PagesMut> Change<'_, W> {
         let (mut point, mut error) = (Vec::new(), 0.0f32);
         for (id, node) in nodes {
             with_node(&steps.layout(), &reader, node, |found, header| {
+                rows.columns.push_bytes(found.values().0);
                 found.decode(header, &mut point);
                 error = error.max(restored_error(header.step, header.norm_sq, mean_sq, point.len()));
             })?;

@@ -138,6 +138,7 @@ fn write(node: &mut NodeMut<'_>, new: &NewNode<'_>, stamp: NodeHeader) {
         centroid: new.encoded.centroid,
         ..stamp
     });
+    node.set_values(&new.encoded.values);
     node.set_own(&new.encoded.hi, &new.encoded.lo);
     new.targets.iter().enumerate().for_each(|(at, target)| node.set_edge(at, &target.edge(false)));
 }

@@ -81,6 +81,7 @@ impl<W: PagesMut> Change<'_, W> {
         }
         report.unlinked += 1;
         report.repaired += self.graph.unlink(node, header.generation)?;
+        self.graph.unpost(node)?;
         self.graph.steps_mut().mark_unlinked(node, dead_page, at)
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::index::open::Index;
+use crate::index::search::filter_plan::FilterPlan;
 use crate::index::search::visit::Probe;
 use crate::page::Pages;
 use crate::progress::OnProgress;
@@ -20,6 +21,8 @@ pub struct Batch<'a> {
     pub k: usize,
     /// From [`Index::options`].
     pub plan: &'a SearchPlan,
+    /// The rows that may be found, if not all; from [`Index::plan_filter`].
+    pub filter: Option<&'a FilterPlan>,
     /// Most threads; 0 means one per core. Few queries take fewer.
     pub threads: usize,
 }
@@ -45,12 +48,13 @@ impl<P: Pages> Index<P> {
     ) -> Result<(), (usize, Error)> {
         let dim = self.newest().known().meta.dim;
         assert_eq!(batch.queries.len(), results.len() * dim, "there is one place per query");
-        let Some(options) = &batch.plan.options else {
+        let options = batch.plan.options.as_ref();
+        if options.is_none() && batch.filter.is_none() {
             let answers = self.search_exactly(batch.queries, batch.k, batch.threads, progress);
             let answers = answers.map_err(|error| (self.first_unplaced(batch.queries, dim), error))?;
             let mut places = results.iter_mut().zip(answers).enumerate();
             return places.try_for_each(|(at, (place, answer))| write(place, answer).map_err(|error| (at, error)));
-        };
+        }
         let count = results.len();
         let threads = threads::available(batch.threads).min(count / QUERIES_PER_THREAD).max(1);
         let work = Mutex::new(batch.queries.chunks_exact(dim).zip(results).enumerate());
@@ -61,7 +65,11 @@ impl<P: Pages> Index<P> {
             let mut searcher = self.searcher();
             while let Some((at, (query, place))) = next() {
                 look(at as u64)?;
-                let found = searcher.search(query, batch.k, options);
+                let found = match (batch.filter, options) {
+                    (Some(filter), _) => searcher.search_filtered(query, batch.k, options, filter),
+                    (None, Some(options)) => searcher.search(query, batch.k, options),
+                    (None, None) => unreachable!("exact searches without a filter were answered above"),
+                };
                 if let Err(error) = found.and_then(|result| write(place, result)) {
                     failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((at, error));
                     return Err(Error::Interrupted);

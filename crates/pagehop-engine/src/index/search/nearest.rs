@@ -1,6 +1,10 @@
 //! The nearest rows that a search has visited.
 
 use crate::Hit;
+use crate::ids::NodeId;
+use crate::index::search::visit::Probe;
+use crate::index::state::State;
+use crate::page::node::NodeRef;
 use crate::quantize::prepare::ToDistance;
 
 /// The rows of the `k` nearest visited nodes, nearest first; equal distances are in order of row
@@ -71,6 +75,16 @@ impl Nearest {
         self.nodes += usize::from(row.is_first);
         while self.nodes > self.k {
             self.nodes -= usize::from(self.found.pop().is_some_and(|last| last.is_first));
+        }
+    }
+
+    /// Keeps the visible rows of a node if they are among the nearest.
+    pub(crate) fn keep_rows(&mut self, state: &State, probe: &Probe, node: NodeId, found: &NodeRef<'_>) {
+        let header = found.header();
+        let mut rows = state.rows(node, &header).enumerate().peekable();
+        if rows.peek().is_some() {
+            let distance = probe.distance(found, &header);
+            rows.for_each(|(at, row_id)| self.keep(Near { distance, row_id, is_first: at == 0 }));
         }
     }
 

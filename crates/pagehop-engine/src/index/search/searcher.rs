@@ -23,13 +23,14 @@ thread_local! {
 
 /// Searches one after another on one thread. Keeps its buffers between searches.
 pub struct Searcher<'i, P: Pages + 'i> {
-    newest: &'i Newest,
-    state: Arc<State>,
-    reader: P::Reader<'i>,
-    walk: Option<Box<Walk>>,
+    pub(super) pages: &'i P,
+    pub(super) newest: &'i Newest,
+    pub(super) state: Arc<State>,
+    pub(super) reader: P::Reader<'i>,
+    pub(super) walk: Option<Box<Walk>>,
     /// Longest candidate list so far.
-    longest: usize,
-    pages: Vec<PageId>,
+    pub(super) longest: usize,
+    pages_read: Vec<PageId>,
 }
 
 impl<P: Pages> Index<P> {
@@ -68,7 +69,8 @@ impl<'i, P: Pages> Searcher<'i, P> {
     fn new(pages: &'i P, newest: &'i Newest) -> Self {
         // Where the thread is ending, there is no spare walk any more.
         let walk = SPARE.try_with(Cell::take).ok().flatten();
-        Self { newest, state: newest.known(), reader: pages.reader(), walk, longest: 0, pages: Vec::new() }
+        let reader = pages.reader();
+        Self { pages, newest, state: newest.known(), reader, walk, longest: 0, pages_read: Vec::new() }
     }
 
     /// How to search for the `k` nearest rows; see [`Index::options`](crate::Index::options).
@@ -86,7 +88,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
         let to_distance = walk.probe.prepare(&state.meta, &state.model, query)?;
         let missed_before = self.reader.pages_missed();
         let mut stats = Stats::default();
-        self.pages.clear();
+        self.pages_read.clear();
         let mut capacity = list_capacity(k, options, &state);
         // If some candidates are dead, the k-th candidate says nothing about the k-th row.
         let mut uses_estimate = state.meta.change.dead_rows == 0;
@@ -94,7 +96,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
             self.longest = self.longest.max(capacity);
             walk.begin(&state, capacity, k, uses_estimate);
             walk.run(&state, &mut self.reader, options, &mut Unobserved, &mut stats)?;
-            self.pages.extend(walk.pages(&state.meta));
+            self.pages_read.extend(walk.pages(&state.meta));
             let found = walk.nearest.found.len().min(k) as u64;
             let tried_all = !uses_estimate && (!walk.list.is_full() || capacity >= SEARCH_LIST_MAX);
             if found >= state.meta.rows.min(k as u64) || tried_all {
@@ -105,16 +107,16 @@ impl<'i, P: Pages> Searcher<'i, P> {
             capacity *= 4;
         }
         stats.distances = stats.hops;
-        self.pages.sort_unstable();
-        self.pages.dedup();
-        stats.pages_read = self.pages.len() as u64;
+        self.pages_read.sort_unstable();
+        self.pages_read.dedup();
+        stats.pages_read = self.pages_read.len() as u64;
         stats.pages_missed = self.reader.pages_missed() - missed_before;
         self.reader.pause();
         Ok(SearchResult { hits: walk.nearest.hits(k, to_distance), stats })
     }
 
     /// Takes the newest state of the index.
-    fn renew(&mut self) -> Result<(), Error> {
+    pub(super) fn renew(&mut self) -> Result<(), Error> {
         if self.state.meta.row_ids == RowIds::HostOwned || self.reader.snapshot(true) != self.state.snapshot {
             self.state = self.newest.renew(&mut self.reader)?;
         }

@@ -6,7 +6,7 @@ use crate::index::model::Model;
 use crate::page::Reader;
 use crate::page::meta::Meta;
 use crate::page::node::{FLAGS_FREE, NodeHeader, NodeRef};
-use crate::quantize::estimate::{DEGREE_MAX, Estimator};
+use crate::quantize::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
 use crate::quantize::own::OwnCode;
 use crate::quantize::point::RoundedPoint;
 use crate::quantize::prepare::ToDistance;
@@ -122,6 +122,17 @@ impl Probe {
     /// edge names an unknown centroid.
     pub(crate) fn estimate(&mut self, model: &Model, node: &NodeRef<'_>, estimates: &mut [f32]) -> Option<()> {
         self.estimator.score(&model.centroids, node.edges(), estimates)
+    }
+
+    /// Estimates the distances of the first `estimates.len()` of some edges. `None` if one names an
+    /// unknown centroid.
+    pub(crate) fn estimate_edges(
+        &mut self,
+        model: &Model,
+        edges: EdgeCodes<'_>,
+        estimates: &mut [f32],
+    ) -> Option<()> {
+        self.estimator.score(&model.centroids, edges, estimates)
     }
 
     /// Squared distance of a node's own code in the inner space.

@@ -12,17 +12,23 @@
 //! estimate left is beyond `1 + slack` times the k-th distance found. Nodes are expanded in order
 //! of estimate, never in order of arrival, so the answer does not depend on the storage.
 
+use std::sync::Arc;
+
+use crate::filter::Test;
 use crate::graph::list::CandidateList;
 use crate::graph::{key_distance, key_id};
 use crate::ids::NodeId;
+use crate::index::node_set::NodeSet;
 use crate::index::search::absent::Absent;
 use crate::index::search::met::Met;
 use crate::index::search::nearest::{Near, Nearest};
 use crate::index::search::observer::Observer;
+use crate::index::search::shortlist::Shortlist;
 use crate::index::search::visit::{Probe, Scored};
 use crate::index::state::State;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::meta::Meta;
+use crate::page::node::NodeRef;
 use crate::page::{PageId, Reader};
 use crate::{Error, SearchOptions, Stats};
 use pagehop_kernels as kernels;
@@ -63,12 +69,32 @@ pub(crate) struct Walk {
     first: usize,
     /// The node that the query was taken from, which the search leaves out.
     absent: Absent,
+    /// Which rows the search may find, if not all.
+    pub(crate) only: Option<Only>,
+    /// Candidates that come in no order. A walk has no use for it, but keeps the buffer.
+    pub(crate) shortlist: Shortlist,
+}
+
+/// Which rows a walk may find.
+pub(crate) struct Only {
+    test: Arc<Test>,
+    /// The walk ends after this many hops.
+    hops_max: usize,
+    /// Pages whose rows were looked at.
+    pages: NodeSet,
+}
+
+impl Only {
+    pub(crate) fn new(test: Arc<Test>, hops_max: usize) -> Self {
+        Self { test, hops_max, pages: NodeSet::default() }
+    }
 }
 
 impl Walk {
     /// Starts a search for the query in `probe`. The list keeps `capacity` candidates.
     pub(crate) fn begin(&mut self, state: &State, capacity: usize, k: usize, uses_estimate: bool) {
         self.uses_estimate = uses_estimate;
+        self.only = None;
         self.visited.clear();
         self.first = k.max(EVIDENCE_ROWS);
         self.nearest.reset(self.first);
@@ -234,7 +260,8 @@ impl Walk {
                 _ if reader.pages_missed() == missed_before => options.beam_width.min(WIDTH_IN_MEMORY),
                 _ => options.beam_width,
             };
-            let Self { list, offered, absent, .. } = self;
+            let Self { list, offered, absent, only, .. } = self;
+            let mut passes = true;
             let visited = self.probe.visit(meta, model, reader, node, |scored| {
                 let substitute = absent.substitute_in(node, scored);
                 offer(scored, list, offered, absent.node, reach, observer);
@@ -242,8 +269,10 @@ impl Walk {
                     take(estimate, substitute, list, offered, reach, observer);
                 }
                 look_ahead(list, meta, reader, likely, width, reach);
+                let test = only.as_ref().map(|only| &only.test);
+                passes = test.is_none_or(|test| test.passes(scored.header.row_id, scored.node.values()));
             })?;
-            for (at, row_id) in state.rows(node, &visited.header).enumerate() {
+            for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
                 let row = Near { distance: visited.distance, row_id, is_first: at == 0 };
                 self.nearest.keep(row);
                 observer.visit_row(node, row, &visited);
@@ -254,8 +283,31 @@ impl Walk {
             if observer.is_enough() {
                 break;
             }
+            if self.only.is_some() && self.look_at_page(state, reader, node)? {
+                break;
+            }
         }
         Ok(())
+    }
+
+    /// Looks for rows that may be found among the page neighbors of `node`: their page was read.
+    /// Returns whether the walk has taken as many hops as it may.
+    fn look_at_page<R: Reader>(&mut self, state: &State, reader: &mut R, node: NodeId) -> Result<bool, Error> {
+        let Self { only: Some(only), probe, nearest, visited, .. } = self else { return Ok(false) };
+        let layout = &state.meta.layout;
+        let page = layout.place(node).0;
+        if only.pages.insert(page.0) {
+            let body = reader.finish(page)?;
+            for slot in 0..layout.nodes_per_page {
+                let found = NodeRef::new(layout, &body, slot);
+                let neighbor = layout.node_id(page, slot);
+                if neighbor != node && only.test.passes(found.header().row_id, found.values()) {
+                    nearest.keep_rows(state, probe, neighbor, &found);
+                }
+            }
+        }
+        reader.release();
+        Ok(visited.len() >= only.hops_max)
     }
 }
 

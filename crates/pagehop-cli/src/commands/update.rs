@@ -1,0 +1,100 @@
+//! `pagehop update`: gives rows other values in some columns.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use pagehop_engine::{ColumnRows, Index, Progress};
+use pagehop_store::IndexFile;
+use serde::Serialize;
+
+use crate::arguments::{BATCH_ROWS, parse_batch};
+use crate::errors::Error;
+use crate::formats::{read_columns, read_ids};
+use crate::index_file::{self, WriteOptions};
+use crate::interrupt;
+use crate::output::{grouped, json_line, say};
+use crate::progress::ProgressLine;
+
+/// Give rows other values in some columns. Their vectors and other values stay.
+///
+/// An id that is not in the index is an error. `pagehop vacuum` frees the space of the old values.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The index.
+    index: PathBuf,
+    /// File of row ids: a .npy column of integers, or text with one number per line.
+    ids: PathBuf,
+    /// File of values: .csv, a line with the names of columns, then a line for each id.
+    columns: PathBuf,
+    /// Rows changed in one commit. A commit is atomic.
+    #[arg(long, value_name = "ROWS", default_value_t = BATCH_ROWS, value_parser = parse_batch)]
+    batch: usize,
+    #[command(flatten)]
+    writing: WriteOptions,
+    /// Report as one line of JSON on standard output.
+    #[arg(long)]
+    json: bool,
+    /// No progress and no report on standard error.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    index: &'a Path,
+    changed: u64,
+    unchanged: u64,
+    seconds: f64,
+}
+
+/// Changes the values.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    interrupt::listen()?;
+    let began = Instant::now();
+    let ids = read_ids(&args.ids)?;
+    let index = args.writing.open(&args.index)?;
+    let known = index_file::info(&args.index, &index)?.columns;
+    let columns = read_columns(&args.columns, &known, ids.len() as u64)?;
+    let (mut done, mut changed) = (0, 0);
+    if let Err(error) = update(args, &index, &ids, &columns, &mut done, &mut changed) {
+        if matches!(error, Error::Interrupted) {
+            // If this fails, the log still holds every commit.
+            let _ = index_file::close(&args.index, index);
+        }
+        if done == 0 {
+            return Err(error);
+        }
+        let done = grouped(done as u64);
+        return Err(error.and(&format!("the first {done} rows are changed; the same command changes the rest")));
+    }
+    index_file::close(&args.index, index)?;
+    let unchanged = ids.len() as u64 - changed;
+    let report = Report { index: &args.index, changed, unchanged, seconds: began.elapsed().as_secs_f64() };
+    if !args.quiet {
+        let (changed, unchanged) = (grouped(changed), grouped(unchanged));
+        let (index, seconds) = (args.index.display(), report.seconds);
+        say(format_args!("{index}: {changed} rows changed, {unchanged} unchanged in {seconds:.1} s"));
+    }
+    json_line(args.json, &report)
+}
+
+fn update(
+    args: &Args,
+    index: &Index<IndexFile>,
+    ids: &[u64],
+    columns: &ColumnRows,
+    done: &mut usize,
+    changed: &mut u64,
+) -> Result<(), Error> {
+    let mut line = ProgressLine::new(args.quiet);
+    for batch in ids.chunks(args.batch) {
+        if line.update(Progress { phase: "update", done: *done as u64, total: ids.len() as u64 }).is_break() {
+            return Err(Error::Interrupted);
+        }
+        let rows = columns.part(*done..*done + batch.len());
+        let part = pagehop_store::update_columns(index, batch, &rows);
+        *changed += part.map_err(|error| Error::about(&args.index, &error))?;
+        *done += batch.len();
+    }
+    Ok(())
+}

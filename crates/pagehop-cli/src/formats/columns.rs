@@ -1,0 +1,110 @@
+//! Values of columns from a .csv file: a line with names, then a line for each row.
+//!
+//! A name may be followed by its kind, as in `price:float`. Without one, the kind is the narrowest
+//! that all values have: int, float, bool, timestamp, text. An empty field is a missing value.
+
+use std::fs::File;
+use std::path::Path;
+
+use csv::{Reader, ReaderBuilder, StringRecord};
+use pagehop_engine::{Column, ColumnKind, ColumnRows, Error, Value};
+
+use super::layout::refuse;
+use super::reading::{cannot, open_regular};
+
+/// Kinds that are inferred, the narrowest first.
+const INFERRED: [ColumnKind; 4] = [ColumnKind::Int, ColumnKind::Float, ColumnKind::Bool, ColumnKind::Timestamp];
+
+/// The values of the columns of `path`, which must hold `rows` rows. `known` are the columns of the
+/// index, if there is one.
+pub(crate) fn read_columns(path: &Path, known: &[Column], rows: u64) -> Result<ColumnRows, Error> {
+    let columns = read(path, known)?;
+    match columns.len() as u64 {
+        found if found == rows => Ok(columns),
+        found => refuse(path, format!("it holds {found} rows of values for {rows} rows")),
+    }
+}
+
+fn read(path: &Path, known: &[Column]) -> Result<ColumnRows, Error> {
+    let (mut reader, names) = open(path)?;
+    let mut named = Vec::with_capacity(names.len());
+    for name in &names {
+        named.push(match name.rsplit_once(':') {
+            Some((name, kind)) => {
+                (name.trim(), Some(ColumnKind::of_name(kind.trim()).map_err(|e| about(path, &e))?))
+            }
+            None => {
+                let name = name.trim();
+                (name, known.iter().find(|column| column.name == name).map(|column| column.kind))
+            }
+        });
+    }
+    let inferred = if named.iter().any(|(_, kind)| kind.is_none()) { infer(path, &named)? } else { Vec::new() };
+    let kind = |(at, (name, kind)): (usize, &(&str, Option<ColumnKind>))| {
+        let kind = kind.unwrap_or_else(|| inferred[at]);
+        Column { name: (*name).to_owned(), kind }
+    };
+    let columns: Vec<Column> = named.iter().enumerate().map(kind).collect();
+    let mut rows = ColumnRows::new(columns.clone()).map_err(|error| about(path, &error))?;
+    let (mut record, mut values) = (StringRecord::new(), Vec::with_capacity(columns.len()));
+    while next(path, &mut reader, &mut record)? {
+        values.clear();
+        for (column, text) in columns.iter().zip(&record) {
+            let value = if text.is_empty() { Ok(Value::Null) } else { Value::parse(column.kind, text) };
+            values.push(value.map_err(|error| at(path, &record, &column.name, &error))?);
+        }
+        rows.push(&values).map_err(|error| about(path, &error))?;
+    }
+    Ok(rows)
+}
+
+/// The narrowest kind of the values of each column.
+fn infer(path: &Path, columns: &[(&str, Option<ColumnKind>)]) -> Result<Vec<ColumnKind>, Error> {
+    let (mut reader, _) = open(path)?;
+    let mut possible = vec![(false, INFERRED.to_vec()); columns.len()];
+    let mut record = StringRecord::new();
+    while next(path, &mut reader, &mut record)? {
+        for ((has_values, possible), text) in possible.iter_mut().zip(&record).filter(|(_, text)| !text.is_empty())
+        {
+            *has_values = true;
+            possible.retain(|kind| match kind {
+                // 0 and 1 are integers.
+                ColumnKind::Bool => text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false"),
+                kind => Value::parse(*kind, text).is_ok(),
+            });
+        }
+    }
+    for ((name, kind), (has_values, _)) in columns.iter().zip(&possible) {
+        if kind.is_none() && !has_values {
+            return refuse(path, format!("column {name:?} has no values; name its kind: {name}:int"));
+        }
+    }
+    Ok(possible.into_iter().map(|(_, kinds)| kinds.first().copied().unwrap_or(ColumnKind::Text)).collect())
+}
+
+fn open(path: &Path) -> Result<(Reader<File>, StringRecord), Error> {
+    let mut reader = ReaderBuilder::new().from_reader(open_regular(path)?);
+    let names = reader.headers().map_err(|error| refused(path, error))?.clone();
+    Ok((reader, names))
+}
+
+fn next(path: &Path, reader: &mut Reader<File>, record: &mut StringRecord) -> Result<bool, Error> {
+    reader.read_record(record).map_err(|error| refused(path, error))
+}
+
+fn refused(path: &Path, error: csv::Error) -> Error {
+    let what = format!("{}: {error}", path.display());
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => cannot("read", path, error),
+        _ => Error::Format { what },
+    }
+}
+
+fn about(path: &Path, error: &Error) -> Error {
+    Error::argument(format!("{}: {error}", path.display()))
+}
+
+fn at(path: &Path, record: &StringRecord, name: &str, error: &Error) -> Error {
+    let line = record.position().map_or(0, csv::Position::line);
+    Error::argument(format!("{}, line {line}, column {name:?}: {error}", path.display()))
+}

@@ -1,0 +1,188 @@
+//! The values of rows, as nodes hold them.
+
+use super::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, Value, unknown};
+use crate::Error;
+
+/// Bytes that the values of a row take in a node: a bit for each missing value, in eight bytes,
+/// then the keys.
+pub(crate) fn row_bytes(columns: usize) -> usize {
+    if columns == 0 { 0 } else { 8 + 8 * columns }
+}
+
+/// The values of one row, as a node holds them: [`row_bytes`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowValues<'a>(pub(crate) &'a [u8]);
+
+impl RowValues<'_> {
+    /// The key of a column's value; `None` if it is missing.
+    #[inline]
+    pub(crate) fn key(self, column: usize) -> Option<u64> {
+        if self.0[0] >> column & 1 == 1 {
+            return None;
+        }
+        let at = 8 + 8 * column;
+        Some(u64::from_le_bytes(self.0[at..at + 8].try_into().expect("a slice of eight bytes")))
+    }
+}
+
+/// Values of the columns of many rows, in the order of rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ColumnRows {
+    columns: Vec<Column>,
+    bytes: Vec<u8>,
+}
+
+impl ColumnRows {
+    /// No rows yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] if there are more than [`COLUMNS_MAX`] columns, or a name is empty, too
+    /// long or given twice.
+    pub fn new(columns: Vec<Column>) -> Result<Self, Error> {
+        if columns.len() > COLUMNS_MAX {
+            let what = format!("there are {} columns, an index takes up to {COLUMNS_MAX}", columns.len());
+            return Err(Error::argument(what));
+        }
+        for (at, column) in columns.iter().enumerate() {
+            if !(1..=COLUMN_NAME_MAX).contains(&column.name.len()) {
+                let what =
+                    format!("a column's name has {} bytes, 1 to {COLUMN_NAME_MAX} are allowed", column.name.len());
+                return Err(Error::argument(what));
+            }
+            if columns[..at].iter().any(|other| other.name == column.name) {
+                return Err(Error::argument(format!("two columns have the name {:?}", column.name)));
+            }
+        }
+        Ok(Self { columns, bytes: Vec::new() })
+    }
+
+    /// Adds a row; `values` has one value for each column.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] if the number of values is another, or a column cannot hold its value.
+    pub fn push(&mut self, values: &[Value]) -> Result<(), Error> {
+        if values.len() != self.columns.len() {
+            let what = format!("a row has {} values, there are {} columns", values.len(), self.columns.len());
+            return Err(Error::argument(what));
+        }
+        let (mut missing, mut keys) = (0u8, [0u64; COLUMNS_MAX]);
+        for (at, (value, column)) in values.iter().zip(&self.columns).enumerate() {
+            let named = |error| match error {
+                Error::Argument { what } => Error::argument(format!("column {:?}: {what}", column.name)),
+                other => other,
+            };
+            match value.key(column.kind).map_err(named)? {
+                Some(key) => keys[at] = key,
+                None => missing |= 1 << at,
+            }
+        }
+        if values.is_empty() {
+            return Ok(());
+        }
+        self.bytes.extend_from_slice(&u64::from(missing).to_le_bytes());
+        keys[..values.len()].iter().for_each(|key| self.bytes.extend_from_slice(&key.to_le_bytes()));
+        Ok(())
+    }
+
+    /// The columns.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The same columns of some of the rows.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer rows.
+    pub fn part(&self, rows: std::ops::Range<usize>) -> Self {
+        let length = row_bytes(self.columns.len());
+        Self { columns: self.columns.clone(), bytes: self.bytes[rows.start * length..rows.end * length].to_vec() }
+    }
+
+    /// Adds the values of a row as a node holds them.
+    pub(crate) fn push_bytes(&mut self, row: &[u8]) {
+        self.bytes.extend_from_slice(row);
+    }
+
+    /// The values of all rows as nodes hold them.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The values of a row as a node holds them.
+    pub(crate) fn row(&self, row: usize) -> &[u8] {
+        let length = row_bytes(self.columns.len());
+        &self.bytes[row * length..][..length]
+    }
+
+    /// The number of rows; 0 without columns.
+    pub fn len(&self) -> usize {
+        self.bytes.len().checked_div(row_bytes(self.columns.len())).unwrap_or(0)
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The same rows with the columns in the order of `columns`. A column that these rows lack has
+    /// no values.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] if a column is not one of `columns`, or has another kind there.
+    pub(crate) fn arrange(&self, columns: &[Column]) -> Result<Self, Error> {
+        let mut from = vec![None; columns.len()];
+        for (at, column) in self.columns.iter().enumerate() {
+            let place = columns.iter().position(|other| other.name == column.name);
+            let place = place.ok_or_else(|| unknown(&column.name, columns))?;
+            if columns[place].kind != column.kind {
+                let (is, given) = (columns[place].kind.name(), column.kind.name());
+                return Err(Error::argument(format!("column {:?} has kind {is}, not {given}", column.name)));
+            }
+            from[place] = Some(at);
+        }
+        let mut arranged = Self { columns: columns.to_vec(), bytes: Vec::with_capacity(self.bytes.len()) };
+        for row in 0..self.len() {
+            let values = RowValues(self.row(row));
+            let keys: Vec<Option<u64>> = from.iter().map(|at| at.and_then(|at| values.key(at))).collect();
+            arranged.push_keys(&keys);
+        }
+        Ok(arranged)
+    }
+
+    /// Adds a row by its keys.
+    pub(crate) fn push_keys(&mut self, keys: &[Option<u64>]) {
+        if keys.is_empty() {
+            return;
+        }
+        let missing = keys.iter().enumerate().fold(0u64, |bits, (at, key)| bits | u64::from(key.is_none()) << at);
+        self.bytes.extend_from_slice(&missing.to_le_bytes());
+        keys.iter().for_each(|key| self.bytes.extend_from_slice(&key.unwrap_or(0).to_le_bytes()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::columns::{ColumnKind, float_key};
+
+    #[test]
+    fn rows_are_arranged_by_the_names_of_columns() {
+        let column = |name: &str, kind| Column { name: name.into(), kind };
+        let (topic, price) = (column("topic", ColumnKind::Int), column("price", ColumnKind::Float));
+        let mut rows = ColumnRows::new(vec![price.clone()]).expect("a column");
+        rows.push(&[Value::Float(2.5)]).expect("a value");
+        rows.push(&[Value::Null]).expect("a value");
+        assert!(rows.push(&[Value::Bool(true)]).is_err());
+        let arranged = rows.arrange(&[topic.clone(), price.clone()]).expect("a known column");
+        assert_eq!(arranged.len(), 2);
+        assert_eq!(RowValues(arranged.row(0)).key(0), None);
+        assert_eq!(RowValues(arranged.row(0)).key(1), float_key(2.5).ok());
+        assert_eq!(RowValues(arranged.row(1)).key(1), None);
+        assert!(rows.arrange(&[topic]).is_err());
+        assert!(ColumnRows::new(vec![price.clone(), price]).is_err());
+    }
+}

@@ -1,0 +1,126 @@
+//! Values that are written as text.
+
+use super::{ColumnKind, Value};
+use crate::Error;
+
+const DAY_US: i64 = 86_400_000_000;
+
+impl Value {
+    /// The value that a text stands for in a column of `kind`: `true` or `false`, a number, or
+    /// `YYYY-MM-DD` with or without `HH:MM`, `HH:MM:SS`, parts of a second and `Z`, in UTC.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] if the text is no value of the kind.
+    pub fn parse(kind: ColumnKind, text: &str) -> Result<Self, Error> {
+        let value = match kind {
+            ColumnKind::Bool => match text {
+                "true" | "True" | "TRUE" | "t" | "1" => Some(Self::Bool(true)),
+                "false" | "False" | "FALSE" | "f" | "0" => Some(Self::Bool(false)),
+                _ => None,
+            },
+            ColumnKind::Int => text.parse().ok().map(Self::Int),
+            ColumnKind::Float => text.parse().ok().filter(|number: &f64| !number.is_nan()).map(Self::Float),
+            ColumnKind::Text => Some(Self::Text(text.to_owned())),
+            ColumnKind::Timestamp => timestamp(text).map(Self::Timestamp),
+        };
+        value.ok_or_else(|| {
+            let text = Self::Text(text.to_owned());
+            Error::argument(format!("{text} is no value of kind {}", kind.name()))
+        })
+    }
+}
+
+/// Microseconds since 1970.
+fn timestamp(text: &str) -> Option<i64> {
+    let text = text.strip_suffix('Z').unwrap_or(text);
+    let (date, time) = match text.find(['T', ' ']) {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    };
+    let mut parts = date.splitn(3, '-');
+    let (year, month, day) = (number(parts.next()?, 4)?, number(parts.next()?, 2)?, number(parts.next()?, 2)?);
+    if !(1..=12).contains(&month) || !(1..=month_days(year, month)).contains(&day) {
+        return None;
+    }
+    Some(days(year, month, day) * DAY_US + time.map_or(Some(0), time_of_day)?)
+}
+
+/// Microseconds since midnight.
+fn time_of_day(text: &str) -> Option<i64> {
+    let mut parts = text.splitn(3, ':');
+    let (hour, minute) = (number(parts.next()?, 2)?, number(parts.next()?, 2)?);
+    let (second, part) = match parts.next() {
+        Some(second) => second.split_once('.').map_or((second, ""), |(second, part)| (second, part)),
+        None => ("00", ""),
+    };
+    let second = number(second, 2)?;
+    if hour > 23 || minute > 59 || second > 59 || part.len() > 6 {
+        return None;
+    }
+    let part = if part.is_empty() { 0 } else { number(part, part.len())? * 10_i64.pow(6 - part.len() as u32) };
+    Some(((hour * 60 + minute) * 60 + second) * 1_000_000 + part)
+}
+
+/// A number of exactly this many digits.
+fn number(text: &str, digits: usize) -> Option<i64> {
+    let is_number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().ok()).flatten()
+}
+
+fn month_days(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days since 1970-01-01. Years begin in March, so that the leap day is the last (Hinnant,
+/// "chrono-compatible low-level date algorithms").
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_are_microseconds_since_1970() {
+        let of = |text: &str| timestamp(text);
+        assert_eq!(of("1970-01-01"), Some(0));
+        assert_eq!(of("1969-12-31T23:59:59.999999"), Some(-1));
+        assert_eq!(of("2000-03-01 00:00"), Some(951_868_800_000_000));
+        assert_eq!(of("2024-02-29T12:30:15.5Z"), Some(1_709_209_815_500_000));
+        for bad in
+            ["", "2023-02-29", "2024-13-01", "2024-1-1", "2024-01-01T24:00", "2024-01-01T1", "12:00", "é-1-1"]
+        {
+            assert_eq!(of(bad), None, "{bad}");
+        }
+        // Every day of 400 years comes after the one before.
+        let mut last = days(1900, 1, 1) - 1;
+        for year in 1900..2300 {
+            for (month, day) in
+                (1..=12).flat_map(|month| (1..=month_days(year, month)).map(move |day| (month, day)))
+            {
+                assert_eq!(days(year, month, day), last + 1);
+                last += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_read_by_their_kind() {
+        let parse = |kind, text| Value::parse(kind, text).ok();
+        assert_eq!(parse(ColumnKind::Bool, "true"), Some(Value::Bool(true)));
+        assert_eq!(parse(ColumnKind::Int, "-7"), Some(Value::Int(-7)));
+        assert_eq!(parse(ColumnKind::Int, "7.0"), None);
+        assert_eq!(parse(ColumnKind::Float, "1e3"), Some(Value::Float(1000.0)));
+        assert_eq!(parse(ColumnKind::Float, "nan"), None);
+        assert_eq!(parse(ColumnKind::Text, ""), Some(Value::Text(String::new())));
+    }
+}

@@ -1,0 +1,343 @@
+//! A filter over the columns of one index: names, kinds and NOT are resolved, and what is left are
+//! ranges of keys.
+
+use super::{Comparison, FILTER_DEPTH_MAX, Filter};
+use crate::Error;
+use crate::columns::{Column, ColumnKind, RowValues, Value, float_key, int_key, unknown};
+
+/// A filter over the columns of one index. Nothing is negated in it but ids.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Test {
+    /// Whether a column's key is in one of these ranges, ascending and apart; both ends belong to
+    /// it.
+    Within { column: usize, ranges: Vec<(u64, u64)> },
+    /// Whether a column's value is missing.
+    Missing { column: usize },
+    /// Whether it is there.
+    Present { column: usize },
+    /// Whether the id is one of these, ascending.
+    Ids { ids: Vec<u64>, is_in: bool },
+    /// Whether all are true; without any, it is.
+    And(Vec<Self>),
+    /// Whether one is true; without any, none is.
+    Or(Vec<Self>),
+}
+
+impl Filter {
+    /// The filter over an index with these columns.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] for an unknown column, a value of another kind, a comparison that the
+    /// kind does not have, NaN, and nesting beyond [`FILTER_DEPTH_MAX`].
+    pub(crate) fn compile(&self, columns: &[Column]) -> Result<Test, Error> {
+        self.test(columns, false, FILTER_DEPTH_MAX)
+    }
+
+    /// `negated` turns comparisons round, which is what NOT does in a logic of three values:
+    /// comparisons with missing values stay neither true nor false.
+    fn test(&self, columns: &[Column], negated: bool, depth: usize) -> Result<Test, Error> {
+        if depth == 0 {
+            return Err(Error::argument(format!("a filter is nested more than {FILTER_DEPTH_MAX} deep")));
+        }
+        let all = |parts: &[Self]| -> Result<Vec<Test>, Error> {
+            parts.iter().map(|part| part.test(columns, negated, depth - 1)).collect()
+        };
+        let within = |column, ranges: Vec<(u64, u64)>| Test::Within {
+            column,
+            ranges: if negated { outside(&ranges) } else { ranges },
+        };
+        Ok(match self {
+            Self::Compare(name, comparison, value) => {
+                let (column, kind) = find(columns, name)?;
+                if *value == Value::Null {
+                    return Ok(Test::Or(Vec::new()));
+                }
+                within(column, ranges(kind, *comparison, value).map_err(|error| of_column(name, error))?)
+            }
+            Self::In(name, values) => {
+                let (column, kind) = find(columns, name)?;
+                let mut points = Vec::with_capacity(values.len());
+                for value in values {
+                    let equal = ranges(kind, Comparison::Equal, value).map_err(|error| of_column(name, error))?;
+                    points.extend(equal);
+                }
+                points.sort_unstable();
+                points.dedup();
+                // x NOT IN (1, NULL) is never true: it is x <> 1 AND x <> NULL. x NOT IN () always
+                // is.
+                if negated && values.contains(&Value::Null) {
+                    return Ok(Test::Or(Vec::new()));
+                }
+                if negated && values.is_empty() {
+                    return Ok(Test::And(Vec::new()));
+                }
+                within(column, points)
+            }
+            Self::IsNull(name) => {
+                let (column, _) = find(columns, name)?;
+                if negated { Test::Present { column } } else { Test::Missing { column } }
+            }
+            Self::Ids(ids) => {
+                let mut ids = ids.clone();
+                ids.sort_unstable();
+                ids.dedup();
+                Test::Ids { ids, is_in: !negated }
+            }
+            Self::Not(part) => part.test(columns, !negated, depth - 1)?,
+            Self::And(parts) if negated => Test::Or(all(parts)?),
+            Self::Or(parts) if negated => Test::And(all(parts)?),
+            Self::And(parts) => Test::And(all(parts)?),
+            Self::Or(parts) => Test::Or(all(parts)?),
+        })
+    }
+}
+
+impl Test {
+    /// Whether a row passes.
+    pub(crate) fn passes(&self, id: u64, values: RowValues<'_>) -> bool {
+        match self {
+            Self::Within { column, ranges } => values.key(*column).is_some_and(|key| is_in(ranges, key)),
+            Self::Missing { column } => values.key(*column).is_none(),
+            Self::Present { column } => values.key(*column).is_some(),
+            Self::Ids { ids, is_in } => ids.binary_search(&id).is_ok() == *is_in,
+            Self::And(parts) => parts.iter().all(|part| part.passes(id, values)),
+            Self::Or(parts) => parts.iter().any(|part| part.passes(id, values)),
+        }
+    }
+
+    /// Whether it depends on the row's id.
+    pub(crate) fn needs_id(&self) -> bool {
+        match self {
+            Self::Ids { .. } => true,
+            Self::And(parts) | Self::Or(parts) => parts.iter().any(Self::needs_id),
+            _ => false,
+        }
+    }
+}
+
+fn is_in(ranges: &[(u64, u64)], key: u64) -> bool {
+    let after = ranges.partition_point(|range| range.0 <= key);
+    after > 0 && key <= ranges[after - 1].1
+}
+
+/// All keys that are in none of the ranges.
+fn outside(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut gaps = Vec::with_capacity(ranges.len() + 1);
+    let mut next = Some(0);
+    for (low, high) in ranges {
+        if let Some(from) = next.filter(|from| from < low) {
+            gaps.push((from, low - 1));
+        }
+        next = high.checked_add(1);
+    }
+    gaps.extend(next.map(|from| (from, u64::MAX)));
+    gaps
+}
+
+fn find(columns: &[Column], name: &str) -> Result<(usize, ColumnKind), Error> {
+    let at = columns.iter().position(|column| column.name == name).ok_or_else(|| unknown(name, columns))?;
+    Ok((at, columns[at].kind))
+}
+
+fn of_column(name: &str, error: Error) -> Error {
+    match error {
+        Error::Argument { what } => Error::argument(format!("column {name:?}: {what}")),
+        other => other,
+    }
+}
+
+/// The ranges of keys that compare so with a value. A comparison with a missing value is never
+/// true.
+fn ranges(kind: ColumnKind, comparison: Comparison, value: &Value) -> Result<Vec<(u64, u64)>, Error> {
+    use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+    if !kind.is_ordered() && !matches!(comparison, Equal | NotEqual) {
+        return Err(Error::argument(format!("values of kind {} have no order: compare with = or <>", kind.name())));
+    }
+    let (low, high) = match (kind, value) {
+        (_, Value::Null) => return Ok(Vec::new()),
+        (ColumnKind::Int, Value::Float(number)) => around(*number)?,
+        (ColumnKind::Timestamp, Value::Text(text)) => {
+            let key = Value::parse(kind, text)?.key(kind)?;
+            (key, key)
+        }
+        _ => {
+            let key = value.key(kind)?.expect("the value is not missing");
+            (Some(key), Some(key))
+        }
+    };
+    // `low` is the smallest key at or above the value, `high` the largest at or below it.
+    let up_to = |most: Option<u64>| most.map(|most| (0, most)).into_iter().collect::<Vec<_>>();
+    let from = |least: Option<u64>| least.map(|least| (least, u64::MAX)).into_iter().collect::<Vec<_>>();
+    let equal = match (low, high) {
+        (Some(low), Some(high)) if low == high => vec![(low, high)],
+        _ => Vec::new(),
+    };
+    Ok(match comparison {
+        Equal => equal,
+        NotEqual => outside(&equal),
+        Less => low.map_or_else(|| up_to(Some(u64::MAX)), |low| up_to(low.checked_sub(1))),
+        LessOrEqual => up_to(high),
+        Greater => high.map_or_else(|| from(Some(0)), |high| from(high.checked_add(1))),
+        GreaterOrEqual => from(low),
+    })
+}
+
+/// The keys of the integers at or above a number, and at or below it; none where it is beyond all.
+fn around(number: f64) -> Result<(Option<u64>, Option<u64>), Error> {
+    // 2^63 is a float; the largest integer below it is not.
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    float_key(number)?;
+    let above = if number > -END { number.ceil() } else { -END };
+    let below = if number < END { number.floor() } else { f64::INFINITY };
+    let above = (above < END).then(|| int_key(above as i64));
+    let below = (number >= -END).then(|| if below < END { int_key(below as i64) } else { u64::MAX });
+    Ok((above, below))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::columns::ColumnRows;
+    use crate::random::Random;
+
+    fn columns() -> Vec<Column> {
+        let column = |name: &str, kind| Column { name: name.into(), kind };
+        vec![column("n", ColumnKind::Int), column("x", ColumnKind::Float), column("t", ColumnKind::Text)]
+    }
+
+    /// The answer of a filter by the values themselves: true, false, or neither.
+    fn oracle(filter: &Filter, id: u64, row: &[Value]) -> Option<bool> {
+        let value = |name: &str| &row[columns().iter().position(|c| c.name == name).expect("a column")];
+        let order = |a: &Value, b: &Value| match (a, b) {
+            (Value::Int(a), Value::Int(b)) => a.partial_cmp(b),
+            (Value::Int(a), Value::Float(b)) => (*a as f64).partial_cmp(b),
+            (Value::Float(a), Value::Int(b)) => a.partial_cmp(&(*b as f64)),
+            (Value::Float(a), Value::Float(b)) => a.partial_cmp(b),
+            (Value::Text(a), Value::Text(b)) => a.partial_cmp(b),
+            _ => None,
+        };
+        match filter {
+            Filter::Compare(name, comparison, with) => order(value(name), with).map(|order| match comparison {
+                Comparison::Equal => order.is_eq(),
+                Comparison::NotEqual => order.is_ne(),
+                Comparison::Less => order.is_lt(),
+                Comparison::LessOrEqual => order.is_le(),
+                Comparison::Greater => order.is_gt(),
+                Comparison::GreaterOrEqual => order.is_ge(),
+            }),
+            Filter::In(name, values) => {
+                let equal: Vec<Option<bool>> =
+                    values.iter().map(|with| order(value(name), with).map(|order| order.is_eq())).collect();
+                if equal.contains(&Some(true)) {
+                    Some(true)
+                } else if equal.contains(&None) {
+                    None
+                } else {
+                    Some(false)
+                }
+            }
+            Filter::IsNull(name) => Some(*value(name) == Value::Null),
+            Filter::Ids(ids) => Some(ids.contains(&id)),
+            Filter::Not(part) => oracle(part, id, row).map(|truth| !truth),
+            Filter::And(parts) => {
+                let parts: Vec<_> = parts.iter().map(|part| oracle(part, id, row)).collect();
+                if parts.contains(&Some(false)) {
+                    Some(false)
+                } else if parts.contains(&None) {
+                    None
+                } else {
+                    Some(true)
+                }
+            }
+            Filter::Or(parts) => {
+                let parts: Vec<_> = parts.iter().map(|part| oracle(part, id, row)).collect();
+                if parts.contains(&Some(true)) {
+                    Some(true)
+                } else if parts.contains(&None) {
+                    None
+                } else {
+                    Some(false)
+                }
+            }
+        }
+    }
+
+    fn value(random: &mut Random, column: usize) -> Value {
+        let number = random.below(7) as i64 - 3;
+        match (column, random.below(8)) {
+            (_, 0) => Value::Null,
+            (0, _) => Value::Int(number),
+            (1, 1..4) => Value::Int(number),
+            (1, _) => Value::Float(number as f64 / 2.0),
+            (_, _) => Value::Text(format!("text {number}")),
+        }
+    }
+
+    fn filter(random: &mut Random, depth: u64) -> Filter {
+        use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+        let parts = |random: &mut Random| (0..random.below(4)).map(|_| filter(random, depth - 1)).collect();
+        let column = random.below(3) as usize;
+        let name = columns()[column].name.clone();
+        match random.below(if depth == 0 { 4 } else { 7 }) {
+            0 => Filter::IsNull(name),
+            1 => Filter::Ids((0..random.below(4)).map(|_| random.below(6)).collect()),
+            2 => Filter::In(name, (0..random.below(4)).map(|_| value(random, column)).collect()),
+            3 => {
+                let comparisons = [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual];
+                let comparison = comparisons[random.below(if column == 2 { 2 } else { 6 }) as usize];
+                // Integers may be compared with any number.
+                let with = if column == 0 { value(random, 1) } else { value(random, column) };
+                let with = if matches!((column, &with), (0, Value::Int(_))) { value(random, 0) } else { with };
+                Filter::Compare(name, comparison, with)
+            }
+            4 => Filter::Not(Box::new(filter(random, depth - 1))),
+            5 => Filter::And(parts(random)),
+            _ => Filter::Or(parts(random)),
+        }
+    }
+
+    #[test]
+    fn a_row_passes_if_the_filter_is_true_of_its_values() {
+        let mut random = Random::new(5, 0);
+        for _ in 0..2000 {
+            let filter = filter(&mut random, 3);
+            let test = filter.compile(&columns()).expect("a filter over the columns");
+            for _ in 0..20 {
+                let row: Vec<Value> = (0..3).map(|column| value(&mut random, column)).collect();
+                let id = random.below(6);
+                let mut rows = ColumnRows::new(columns()).expect("columns");
+                rows.push(&row).expect("a row");
+                let expected = oracle(&filter, id, &row) == Some(true);
+                assert_eq!(test.passes(id, RowValues(rows.row(0))), expected, "{filter:?} of {id} {row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn integers_are_compared_with_numbers_beyond_them() {
+        let (least, most) = (int_key(i64::MIN), int_key(i64::MAX));
+        let compare =
+            |comparison, number: f64| ranges(ColumnKind::Int, comparison, &Value::Float(number)).expect("a number");
+        assert_eq!(compare(Comparison::Less, 1e300), [(least, most)]);
+        assert_eq!(compare(Comparison::Greater, 1e300), []);
+        assert_eq!(compare(Comparison::GreaterOrEqual, f64::INFINITY), []);
+        assert_eq!(compare(Comparison::Greater, f64::NEG_INFINITY), [(least, most)]);
+        assert_eq!(compare(Comparison::Less, -1e300), []);
+        assert_eq!(compare(Comparison::Equal, 2.5), []);
+        assert_eq!(compare(Comparison::LessOrEqual, 2.5), [(least, int_key(2))]);
+        assert_eq!(compare(Comparison::Greater, 2.5), [(int_key(3), most)]);
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_refused() {
+        let refused = |filter: Filter| filter.compile(&columns()).expect_err("refused").to_string();
+        let compare = |name: &str, comparison, value| Filter::Compare(name.into(), comparison, value);
+        assert!(refused(compare("y", Comparison::Equal, Value::Int(1))).contains("n, x, t"));
+        assert!(refused(compare("t", Comparison::Less, Value::Text("a".into()))).contains("no order"));
+        assert!(refused(compare("n", Comparison::Equal, Value::Bool(true))).contains("int"));
+        assert!(refused(compare("x", Comparison::Less, Value::Float(f64::NAN))).contains("NaN"));
+        let deep = (0..100).fold(Filter::IsNull("n".into()), |part, _| Filter::Not(Box::new(part)));
+        assert!(refused(deep).contains("64 deep"));
+    }
+}

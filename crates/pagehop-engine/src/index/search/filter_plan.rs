@@ -1,0 +1,197 @@
+//! How to search for rows that pass a filter: by a walk that leaves others out of its answer, or by
+//! reading the postings of all that may pass.
+//!
+//! ```text
+//! runs     places in the trees of columns that have all rows which may pass: of an AND those of
+//!          its cheapest part, of an OR those of all parts
+//! share    of all rows that pass, about: each part of an AND counts for itself
+//! choose   what reads fewer pages: the runs, or a walk, which visits more nodes without use the
+//!          smaller the share is. A leaf of postings and a node cost about the same time, also in
+//!          memory
+//! ```
+
+use std::sync::Arc;
+
+use crate::Error;
+use crate::filter::Test;
+use crate::index::state::State;
+use crate::page::column_tree::Tree;
+use crate::page::postings::{PostingKey, PostingShape};
+use crate::page::{PageId, Reader};
+
+/// Pages of nodes that a search reads without a filter, and with postings, about. Measured at a
+/// recall of 0.95 on 50,000 text embeddings: `docs/decisions/0015-filters.md`.
+const WALK_PAGES: f64 = 30.0;
+const NODE_PAGES: f64 = 30.0;
+/// The pages of a walk grow with this power of the share of rows that pass: 1.5 times as many for
+/// half of the rows, 2.4 times as many for 3 of 10.
+const WALK_POWER: f64 = -0.75;
+/// Pages of the id map and of the node that an id leads to. Those of the map are shared.
+const ID_PAGES: f64 = 1.2;
+/// Share of a leaf that has postings, about.
+const LEAF_FILL: f64 = 0.85;
+/// Ranges of a column that are looked up to estimate the rows in all of them.
+const RANGES_LOOKED_UP: usize = 32;
+/// Smallest share that is assumed.
+const SHARE_MIN: f64 = 1e-9;
+
+/// Where rows that may pass a filter are.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Run {
+    /// Postings of a column, both ends included.
+    Postings { column: usize, low: PostingKey, high: PostingKey },
+    /// Rows by their ids.
+    Ids(Vec<u64>),
+}
+
+/// A filter over one index, and how to search with it: see
+/// [`Searcher::plan_filter`](crate::Searcher::plan_filter).
+#[derive(Clone, Debug)]
+pub struct FilterPlan {
+    pub(crate) test: Arc<Test>,
+    /// Runs that have every row that passes; none if it is not known where such rows are.
+    pub(crate) runs: Option<Arc<Vec<Run>>>,
+    /// Pages of the runs and of the nodes that they lead to, about.
+    pub(crate) runs_pages: f64,
+    pub(crate) share: f64,
+}
+
+impl FilterPlan {
+    /// The estimated share of rows that pass, from 0 to 1. Conditions that are joined by AND are
+    /// taken as independent of one another.
+    pub fn share(&self) -> f64 {
+        self.share
+    }
+
+    /// Whether searches read the postings of all rows that may pass. If not, they walk the graph.
+    pub fn reads_postings(&self) -> bool {
+        self.runs.is_some() && self.runs_pages <= WALK_PAGES * self.share.max(SHARE_MIN).powf(WALK_POWER)
+    }
+
+    /// The number of ids that are looked up for the runs; one that occurs twice counts twice.
+    pub(crate) fn ids(&self) -> usize {
+        let count = |run: &Run| if let Run::Ids(ids) = run { ids.len() } else { 0 };
+        self.runs.iter().flat_map(|runs| runs.iter()).map(count).sum()
+    }
+
+    pub(crate) fn new(test: Test, state: &State, reader: &mut impl Reader) -> Result<Self, Error> {
+        let mut planner = Planner { state, reader };
+        let share = planner.share(&test)?;
+        let (runs, runs_pages) = match planner.runs(&test)? {
+            Some(runs) => (Some(Arc::new(runs.runs)), runs.pages),
+            None => (None, f64::INFINITY),
+        };
+        Ok(Self { test: Arc::new(test), runs, runs_pages, share })
+    }
+}
+
+/// Runs and their cost.
+struct Costed {
+    runs: Vec<Run>,
+    pages: f64,
+}
+
+struct Planner<'a, R: Reader> {
+    state: &'a State,
+    reader: &'a mut R,
+}
+
+impl<R: Reader> Planner<'_, R> {
+    /// The runs of a test; `None` if rows that pass may be anywhere.
+    fn runs(&mut self, test: &Test) -> Result<Option<Costed>, Error> {
+        Ok(match test {
+            Test::Within { column, ranges } => {
+                let share = self.share_of(*column, ranges)?;
+                Some(self.postings(*column, ranges.iter().map(|range| Some(*range)), share))
+            }
+            Test::Missing { column } => {
+                let share = 1.0 - self.share_of(*column, &[(0, u64::MAX)])?;
+                Some(self.postings(*column, [None], share))
+            }
+            Test::Ids { ids, is_in: true } => {
+                Some(Costed { runs: vec![Run::Ids(ids.clone())], pages: ids.len() as f64 * ID_PAGES })
+            }
+            Test::Present { .. } | Test::Ids { .. } => None,
+            Test::And(parts) => {
+                let mut best: Option<Costed> = None;
+                for part in parts {
+                    let other = self.runs(part)?;
+                    best = match (best, other) {
+                        (Some(best), Some(other)) if best.pages <= other.pages => Some(best),
+                        (best, other) => other.or(best),
+                    };
+                }
+                best
+            }
+            Test::Or(parts) => {
+                let mut all = Costed { runs: Vec::new(), pages: 0.0 };
+                for part in parts {
+                    let Some(more) = self.runs(part)? else { return Ok(None) };
+                    all.runs.extend(more.runs);
+                    all.pages += more.pages;
+                }
+                Some(all)
+            }
+        })
+    }
+
+    fn postings(&self, column: usize, ranges: impl IntoIterator<Item = Option<(u64, u64)>>, share: f64) -> Costed {
+        let run = |range| {
+            let (low, high) = PostingKey::range(range);
+            Run::Postings { column, low, high }
+        };
+        let runs: Vec<Run> = ranges.into_iter().map(run).collect();
+        let leaf = PostingShape::new(&self.state.meta.layout).capacity as f64 * LEAF_FILL;
+        let postings = share * self.state.meta.rows as f64;
+        // A run has at least the way to its leaf.
+        let pages = postings / leaf + runs.len() as f64 + NODE_PAGES.min(postings);
+        Costed { runs, pages }
+    }
+
+    /// The share of rows that pass.
+    fn share(&mut self, test: &Test) -> Result<f64, Error> {
+        Ok(match test {
+            Test::Within { column, ranges } => self.share_of(*column, ranges)?,
+            Test::Present { column } => self.share_of(*column, &[(0, u64::MAX)])?,
+            Test::Missing { column } => 1.0 - self.share_of(*column, &[(0, u64::MAX)])?,
+            Test::Ids { ids, is_in } => {
+                let share = (ids.len() as f64 / self.state.meta.rows.max(1) as f64).min(1.0);
+                if *is_in { share } else { 1.0 - share }
+            }
+            Test::And(parts) => {
+                parts.iter().try_fold(1.0, |share, part| Ok::<_, Error>(share * self.share(part)?))?
+            }
+            Test::Or(parts) => {
+                1.0 - parts.iter().try_fold(1.0, |rest, part| Ok::<_, Error>(rest * (1.0 - self.share(part)?)))?
+            }
+        })
+    }
+
+    /// The share of rows with a value of a column in one of `ranges`.
+    fn share_of(&mut self, column: usize, ranges: &[(u64, u64)]) -> Result<f64, Error> {
+        if self.state.columns.roots[column].0 == 0 || self.state.meta.rows == 0 {
+            return Ok(0.0);
+        }
+        let shape = PostingShape::new(&self.state.meta.layout);
+        let tree = Tree { root: self.state.columns.roots[column], column, shape };
+        let every = ranges.len().div_ceil(RANGES_LOOKED_UP).max(1);
+        let (mut sum, mut looked_up) = (0.0, 0);
+        for range in ranges.iter().step_by(every) {
+            let (low, high) = PostingKey::range(Some(*range));
+            let low = tree.share_before(self.reader, low)?;
+            let high = tree.share_before(self.reader, high)?;
+            sum += match low.leaf == high.leaf {
+                true => high.less.saturating_sub(low.less) as f64 / self.state.meta.rows as f64,
+                false => (high.share - low.share).max(0.0),
+            };
+            looked_up += 1;
+        }
+        Ok((sum * ranges.len() as f64 / f64::from(looked_up.max(1))).clamp(0.0, 1.0))
+    }
+}
+
+/// The tree that a run is in.
+pub(crate) fn tree_of(state: &State, column: usize) -> Option<Tree> {
+    let root = state.columns.roots.get(column).copied().filter(|root| *root != PageId(0))?;
+    Some(Tree { root, column, shape: PostingShape::new(&state.meta.layout) })
+}

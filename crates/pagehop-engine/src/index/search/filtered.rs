@@ -1,0 +1,377 @@
+//! Searches for the nearest rows that pass a filter.
+//!
+//! ```text
+//! read     the postings of all rows that may pass: test the filter, estimate the distances, keep
+//!          the best; then visit their nodes in order of estimate, and stop as a walk does
+//! walk     as without a filter, but only rows that pass are found; a list that is longer in
+//!          proportion; page neighbors of visited nodes are looked at, too
+//! ```
+//!
+//! A walk that costs more than the postings would, because rows that pass are far from the query,
+//! gives up for them. Where there are no postings to read, it gives up for a look at every row. So
+//! fewer than `k` rows come only if fewer pass.
+
+use crate::filter::{Filter, Test};
+use crate::graph::{key, key_distance, key_id};
+use crate::ids::NodeId;
+use crate::index::open::Index;
+use crate::index::search::filter_plan::{FilterPlan, Run, tree_of};
+use crate::index::search::observer::Unobserved;
+use crate::index::search::searcher::Searcher;
+use crate::index::search::shortlist::Shortlist;
+use crate::index::search::visit::Probe;
+use crate::index::search::walk::{EVIDENCE_ROWS, Only, Walk, list_capacity};
+use crate::index::state::State;
+use crate::options::SEARCH_LIST_MAX;
+use crate::page::kind::{PageKind, kind};
+use crate::page::node::{NodeRef, with_node};
+use crate::page::postings::{PostingKey, PostingLeaf};
+use crate::page::{PageId, Pages, Reader, id_map};
+use crate::quantize::estimate::DEGREE_MAX;
+use crate::{Error, SearchOptions, SearchResult, Stats};
+
+/// Candidates that are kept of those in postings, at least and for each row that is wanted.
+const SHORTLIST_MIN: usize = 256;
+const SHORTLIST_PER_ROW: usize = 8;
+/// Pages that are prefetched by a look at every row.
+const PAGES_AHEAD: u32 = 32;
+/// Share of the slack that a search by postings needs for the same recall: estimates can mislead
+/// it, but it cannot lose its way. `docs/decisions/0015-filters.md`.
+const SLACK_OF_POSTINGS: f32 = 0.65;
+/// The slack that a walk needs falls with this power of the share of rows that pass.
+const SLACK_POWER: f32 = 0.35;
+
+impl<P: Pages> Index<P> {
+    /// Prepares a filter over this index; see [`Searcher::plan_filter`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Searcher::plan_filter`].
+    pub fn plan_filter(&self, filter: &Filter) -> Result<FilterPlan, Error> {
+        self.searcher().plan_filter(filter)
+    }
+}
+
+impl<P: Pages> Searcher<'_, P> {
+    /// Prepares a filter over this index, for searches one after another.
+    ///
+    /// Estimates how many rows pass, which reads a few pages for each condition. Later changes of
+    /// the index make a plan slower at worst, never wrong.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] for an unknown column, a value of another kind, a comparison that the
+    /// column's kind does not have, NaN, or a filter that is nested too deep; [`Error::Corrupt`] if
+    /// pages contradict each other; any error of the host.
+    pub fn plan_filter(&mut self, filter: &Filter) -> Result<FilterPlan, Error> {
+        let test = filter.compile(&self.newest.known().columns.columns)?;
+        let mut last = None;
+        loop {
+            self.state = self.newest.renew(&mut self.reader)?;
+            let commit = self.state.meta.change.commit;
+            let plan = FilterPlan::new(test.clone(), &self.state, &mut self.reader);
+            self.reader.release();
+            match plan {
+                // Pages of two commits may contradict each other. Pages of one may not.
+                Err(Error::Corrupt { .. }) if last != Some(commit) => last = Some(commit),
+                plan => return plan,
+            }
+        }
+    }
+
+    /// Finds the `k` rows nearest to `query` among those that pass the filter. Fewer come only if
+    /// fewer pass. With `options` of `None` the answer is exact, and all rows that may pass are
+    /// compared.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Index::search`](crate::Index::search).
+    pub fn search_filtered(
+        &mut self,
+        query: &[f32],
+        k: usize,
+        options: Option<&SearchOptions>,
+        filter: &FilterPlan,
+    ) -> Result<SearchResult, Error> {
+        options.cloned().unwrap_or_default().validate(k)?;
+        let missed_before = self.reader.pages_missed();
+        let mut stats = Stats::default();
+        let walks = options.filter(|_| !filter.reads_postings());
+        let found = match walks {
+            Some(options) => self.walk_filtered(query, k, options, filter, &mut stats)?,
+            None => None,
+        };
+        let mut result = match found {
+            Some(result) => result,
+            None => self.select(query, k, options, filter, &mut stats)?,
+        };
+        stats.pages_missed = self.reader.pages_missed() - missed_before;
+        self.reader.pause();
+        result.stats = stats;
+        Ok(result)
+    }
+
+    /// The answer of a walk; `None` if it found too few rows or became too expensive.
+    fn walk_filtered(
+        &mut self,
+        query: &[f32],
+        k: usize,
+        options: &SearchOptions,
+        filter: &FilterPlan,
+        stats: &mut Stats,
+    ) -> Result<Option<SearchResult>, Error> {
+        self.renew()?;
+        let state = self.state.clone();
+        let walk = self.walk.get_or_insert_default();
+        let to_distance = walk.probe.prepare(&state.meta, &state.model, query)?;
+        let share = (filter.share as f32).clamp(1e-6, 1.0);
+        let search_list = ((options.search_list as f32 / share) as usize).min(SEARCH_LIST_MAX);
+        let options =
+            SearchOptions { search_list, slack: options.slack * share.powf(SLACK_POWER), ..options.clone() };
+        let capacity = list_capacity(k, &options, &state).min(SEARCH_LIST_MAX);
+        self.longest = self.longest.max(capacity);
+        walk.begin(&state, capacity, k, false);
+        let hops_max = filter.runs_pages.min(state.meta.rows as f64) as usize;
+        walk.only = Some(Only::new(filter.test.clone(), hops_max));
+        walk.run(&state, &mut self.reader, &options, &mut Unobserved, stats)?;
+        let gave_up = walk.visited.len() >= hops_max;
+        let mut pages: Vec<PageId> = walk.pages(&state.meta).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        stats.pages_read += pages.len() as u64;
+        stats.distances += stats.hops;
+        let is_enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(k as u64);
+        let hits = walk.nearest.hits(k, to_distance);
+        Ok((is_enough && !gave_up).then(|| SearchResult { hits, stats: Stats::default() }))
+    }
+
+    /// The answer of the postings, as of one commit.
+    ///
+    /// Nodes have what every snapshot needs, but trees and the map are those of the newest commit.
+    /// Only a split moves postings to other pages, and every split adds a page, which is counted
+    /// before. An id leads to the newest node of its row alone, so no commit at all may become
+    /// visible while ids are looked up. If one does, all is read again; after as many pages as there
+    /// are, every row is looked at, which no commit disturbs.
+    fn select(
+        &mut self,
+        query: &[f32],
+        k: usize,
+        options: Option<&SearchOptions>,
+        filter: &FilterPlan,
+        stats: &mut Stats,
+    ) -> Result<SearchResult, Error> {
+        let ids = filter.ids();
+        let (mut pages_read, mut last) = (0, None);
+        loop {
+            self.state = self.newest.renew(&mut self.reader)?;
+            let state = self.state.clone();
+            let (commit, page_count) = (state.meta.change.commit, self.pages.page_count());
+            let before = stats.pages_read;
+            let runs = filter.runs.as_ref().filter(|_| pages_read <= state.node_pages().len());
+            let walk = self.walk.get_or_insert_default();
+            let mut search = Selection { state: &state, reader: &mut self.reader, walk, filter, k, stats };
+            let found = search.run(query, options, runs.map(|runs| runs.as_slice()));
+            self.reader.release();
+            let is_settled = self.pages.page_count() == page_count
+                && state.meta.page_count == page_count
+                && (ids == 0 || self.pages.is_newest(state.snapshot));
+            match found {
+                Ok(found) if is_settled || runs.is_none() => return Ok(found),
+                // Pages of two commits may contradict each other. Pages of one may not.
+                Err(Error::Corrupt { .. }) if runs.is_some() && !(is_settled && last == Some(commit)) => {}
+                Err(error) => return Err(error),
+                Ok(_) => {}
+            }
+            last = Some(commit);
+            pages_read += 1 + ids + (stats.pages_read - before) as usize;
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A search among the rows that postings name, or among all.
+struct Selection<'a, R: Reader> {
+    state: &'a State,
+    reader: &'a mut R,
+    walk: &'a mut Walk,
+    filter: &'a FilterPlan,
+    k: usize,
+    stats: &'a mut Stats,
+}
+
+impl<R: Reader> Selection<'_, R> {
+    /// The nearest rows of `runs`, or of all rows.
+    fn run(
+        &mut self,
+        query: &[f32],
+        options: Option<&SearchOptions>,
+        runs: Option<&[Run]>,
+    ) -> Result<SearchResult, Error> {
+        let to_distance = self.walk.probe.prepare(&self.state.meta, &self.state.model, query)?;
+        self.walk.nearest.reset(self.k.max(EVIDENCE_ROWS));
+        match runs {
+            None => self.every_row()?,
+            Some(runs) => {
+                let mut keep = match options {
+                    Some(options) if options.slack.is_infinite() => self.k.max(options.search_list),
+                    Some(_) => SHORTLIST_MIN.max(SHORTLIST_PER_ROW * self.k),
+                    None => usize::MAX / 4,
+                };
+                let slack = options.map_or(f32::INFINITY, |options| options.slack * SLACK_OF_POSTINGS);
+                // The rows of ids are all visited, since nothing says which of them are near.
+                keep = keep.max(self.filter.ids());
+                // Dead rows take places in the list, and so do rows that fail the test of ids.
+                while !self.of_runs(runs, keep, slack)? {
+                    keep *= 8;
+                    self.walk.nearest.reset(self.k.max(EVIDENCE_ROWS));
+                }
+            }
+        }
+        Ok(SearchResult { hits: self.walk.nearest.hits(self.k, to_distance), stats: Stats::default() })
+    }
+
+    /// Visits the nearest `keep` candidates of the runs; `false` if more are needed.
+    fn of_runs(&mut self, runs: &[Run], keep: usize, slack: f32) -> Result<bool, Error> {
+        let mut list = std::mem::take(&mut self.walk.shortlist);
+        list.reset(keep);
+        for run in runs {
+            match run {
+                Run::Postings { column, low, high } => self.postings(*column, (*low, *high), &mut list)?,
+                Run::Ids(ids) => self.ids(ids, &mut list)?,
+            }
+        }
+        let ended = self.visit_in_order(list.sorted(), slack)?;
+        let wanted = self.state.meta.rows.min(self.k as u64);
+        let is_full = slack.is_infinite() && self.walk.nearest.found.len() as u64 >= wanted;
+        let is_done = ended || is_full || !list.is_cut();
+        self.walk.shortlist = list;
+        Ok(is_done)
+    }
+
+    /// Offers the postings of a run that pass.
+    fn postings(
+        &mut self,
+        column: usize,
+        range: (PostingKey, PostingKey),
+        list: &mut Shortlist,
+    ) -> Result<(), Error> {
+        let Some(tree) = tree_of(self.state, column) else { return Ok(()) };
+        let Self { state, reader, walk, filter, stats, .. } = self;
+        let test = Some(&*filter.test).filter(|test| !test.needs_id());
+        tree.scan(*reader, state.meta.page_count, range, |page, leaf| {
+            stats.pages_read += 1;
+            stats.estimates += leaf.count() as u64;
+            offer_leaf(&mut walk.probe, state, page, leaf, test, list)
+        })
+    }
+
+    /// Offers the nodes of rows by their ids, without estimates: all of them are visited.
+    fn ids(&mut self, ids: &[u64], list: &mut Shortlist) -> Result<(), Error> {
+        let root = PageId(self.state.meta.change.id_root);
+        if root.0 == 0 {
+            return Ok(());
+        }
+        for id in ids {
+            if let (_, Some(node)) = id_map::find(self.reader, root, *id)? {
+                self.reader.start(self.state.meta.layout.place(node).0, 0..0);
+                list.offer(key(0.0, node));
+            }
+            self.reader.release();
+        }
+        Ok(())
+    }
+
+    /// Visits candidates in order of estimate until none can be near enough. Returns whether that
+    /// was so before the last of them.
+    fn visit_in_order(&mut self, keys: &[u64], slack: f32) -> Result<bool, Error> {
+        let layout = self.state.meta.layout;
+        let mut pages: Vec<PageId> = Vec::new();
+        let mut ended = false;
+        for (at, candidate) in keys.iter().enumerate() {
+            if key_distance(*candidate) > self.walk.nearest.reach(slack) {
+                ended = true;
+                break;
+            }
+            for next in keys[at + 1..].iter().take(if at == 0 { 8 } else { 1 }) {
+                let (page, slot) = layout.place(key_id(*next));
+                self.reader.start(page, layout.place_bytes(slot)[1].clone());
+            }
+            if let Some(next) = keys.get(at + 8) {
+                self.reader.start(layout.place(key_id(*next)).0, 0..0);
+            }
+            let node = key_id(*candidate);
+            pages.push(layout.place(node).0);
+            self.visit(node)?;
+        }
+        self.stats.hops += pages.len() as u64;
+        self.stats.distances += pages.len() as u64;
+        pages.sort_unstable();
+        pages.dedup();
+        self.stats.pages_read += pages.len() as u64;
+        Ok(ended)
+    }
+
+    /// Keeps the rows of a node if they pass and are among the nearest.
+    fn visit(&mut self, node: NodeId) -> Result<(), Error> {
+        let Self { state, reader, walk, filter, .. } = self;
+        let Walk { probe, nearest, .. } = &mut **walk;
+        with_node(&state.meta.layout, *reader, node, |found, header| {
+            if filter.test.passes(header.row_id, found.values()) {
+                nearest.keep_rows(state, probe, node, found);
+            }
+        })?;
+        self.reader.release();
+        Ok(())
+    }
+
+    /// Looks at every row.
+    fn every_row(&mut self) -> Result<(), Error> {
+        let (layout, pages) = (self.state.meta.layout, self.state.node_pages());
+        for page in pages.clone() {
+            let ahead = if page == pages.start { 0..PAGES_AHEAD } else { PAGES_AHEAD - 1..PAGES_AHEAD };
+            ahead.map(|more| page + more).filter(|page| *page < pages.end).for_each(|page| {
+                self.reader.start(PageId(page), 0..0);
+            });
+            {
+                let body = self.reader.finish(PageId(page))?;
+                self.stats.pages_read += 1;
+                for slot in 0..layout.nodes_per_page * usize::from(kind(&body) == Some(PageKind::Node)) {
+                    let node = NodeRef::new(&layout, &body, slot);
+                    if self.filter.test.passes(node.header().row_id, node.values()) {
+                        let Walk { probe, nearest, .. } = &mut *self.walk;
+                        nearest.keep_rows(self.state, probe, layout.node_id(PageId(page), slot), &node);
+                        self.stats.distances += 1;
+                    }
+                }
+            }
+            self.reader.release();
+        }
+        Ok(())
+    }
+}
+
+/// Offers the postings of a leaf that pass, or all without a test.
+fn offer_leaf(
+    probe: &mut Probe,
+    state: &State,
+    page: PageId,
+    leaf: &PostingLeaf<'_>,
+    test: Option<&Test>,
+    list: &mut Shortlist,
+) -> Result<(), Error> {
+    for (block, (count, edges)) in leaf.blocks().enumerate() {
+        let mut estimates = [0.0; DEGREE_MAX];
+        let estimates = &mut estimates[..count];
+        if probe.estimate_edges(&state.model, edges, estimates).is_none() {
+            return Err(Error::corrupt(page, "a posting names an unknown centroid"));
+        }
+        for (at, estimate) in estimates.iter().enumerate() {
+            let at = block * DEGREE_MAX + at;
+            let candidate = key(*estimate, leaf.node(at));
+            if candidate >= list.bound() || test.is_none_or(|test| test.passes(0, leaf.values(at))) {
+                list.offer(candidate);
+            }
+        }
+    }
+    Ok(())
+}

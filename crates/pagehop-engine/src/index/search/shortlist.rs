@@ -1,0 +1,83 @@
+//! The best of many candidates that come in no order.
+
+/// Keeps the `keep` smallest of all keys that are offered, and some more, in linear time: when
+/// twice as many have come, the larger half goes. A key that is offered twice counts twice.
+#[derive(Debug, Default)]
+pub(crate) struct Shortlist {
+    keys: Vec<u64>,
+    keep: usize,
+    /// Keys from this one on are not among the smallest.
+    bound: u64,
+    /// Whether some went.
+    is_cut: bool,
+}
+
+impl Shortlist {
+    /// Empties the list.
+    pub(crate) fn reset(&mut self, keep: usize) {
+        self.keys.clear();
+        (self.keep, self.bound, self.is_cut) = (keep.max(1), u64::MAX, false);
+    }
+
+    /// Keys from this one on are refused.
+    #[inline]
+    pub(crate) fn bound(&self) -> u64 {
+        self.bound
+    }
+
+    #[inline]
+    pub(crate) fn offer(&mut self, key: u64) {
+        if key >= self.bound {
+            self.is_cut = true;
+            return;
+        }
+        self.keys.push(key);
+        if self.keys.len() >= self.keep.saturating_mul(2) {
+            self.shrink();
+        }
+    }
+
+    fn shrink(&mut self) {
+        let (_, first, _) = self.keys.select_nth_unstable(self.keep);
+        self.bound = *first;
+        self.keys.truncate(self.keep);
+        self.is_cut = true;
+    }
+
+    /// The smallest keys in order, each once.
+    pub(crate) fn sorted(&mut self) -> &[u64] {
+        self.keys.sort_unstable();
+        self.keys.dedup();
+        &self.keys
+    }
+
+    /// Whether there were keys that are not in the list.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn the_smallest_keys_stay() {
+        let mut random = Random::new(4, 0);
+        let mut list = Shortlist::default();
+        for keep in [1, 3, 50, 1000] {
+            list.reset(keep);
+            let mut all: Vec<u64> = (0..200).map(|_| random.below(1 << 40)).collect();
+            all.extend_from_within(..100);
+            all.iter().for_each(|key| list.offer(*key));
+            all.sort_unstable();
+            all.dedup();
+            let kept = list.sorted().to_vec();
+            // Each key was offered twice at most.
+            assert!(kept.len() >= keep.div_ceil(2).min(all.len()));
+            assert_eq!(kept, all[..kept.len()]);
+            assert_eq!(list.is_cut(), kept.len() < all.len());
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Postings: what a column's tree says of a row, and the leaves that hold postings.
+//!
+//! A posting has what an edge to the row's node would carry, and the values of all its columns. So
+//! a search reads one leaf, tests the filter and estimates the distances of a hundred rows, and
+//! reads the node pages of the nearest only: an inverted file with codes (Jegou et al. 2011), with
+//! the codes of RaBitQ.
+
+use super::kind::{self, PageKind, kind};
+use super::layout::NodeLayout;
+use super::{BODY_BYTES, PageId};
+use crate::Error;
+use crate::columns::RowValues;
+use crate::ids::NodeId;
+use crate::quantize::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape};
+use crate::quantize::estimate::{DEGREE_MAX, EdgeCodes};
+
+const COUNT_AT: usize = 2;
+const NODES_AT: usize = 40;
+/// Bytes of a posting before its values: node, `add`, `factor`, centroid.
+const HEAD_BYTES: usize = 13;
+
+/// The place of a posting in a column's tree: rows without a value last, then by value, nearest
+/// centroid and node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PostingKey(pub(crate) u128);
+
+impl PostingKey {
+    pub(crate) const LEAST: Self = Self(0);
+
+    #[inline]
+    pub(crate) fn new(value: Option<u64>, centroid: u8, node: NodeId) -> Self {
+        let missing = u128::from(value.is_none()) << 104;
+        let value = u128::from(value.unwrap_or(0)) << 40;
+        Self(missing | value | u128::from(centroid) << 32 | u128::from(node))
+    }
+
+    /// The first and the last place of rows with values from `low` to `high`; without them, of rows
+    /// without a value.
+    pub(crate) fn range(values: Option<(u64, u64)>) -> (Self, Self) {
+        let (low, high) = (values.map(|range| range.0), values.map(|range| range.1));
+        (Self::new(low, 0, 0), Self::new(high, u8::MAX, NodeId::MAX))
+    }
+}
+
+/// A posting.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Posting {
+    pub(crate) node: NodeId,
+    pub(crate) centroid: u8,
+    pub(crate) factors: EdgeFactors,
+    /// The values of the row's columns, as its node has them.
+    pub(crate) values: Vec<u8>,
+    pub(crate) code: Vec<u64>,
+}
+
+impl Posting {
+    /// Its place in the tree of a column.
+    pub(crate) fn key(&self, column: usize) -> PostingKey {
+        PostingKey::new(RowValues(&self.values).key(column), self.centroid, self.node)
+    }
+}
+
+/// The shape of an index's leaves of postings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PostingShape {
+    edge: EdgeShape,
+    column_bytes: usize,
+    /// Most postings of a leaf, a multiple of [`BLOCK_EDGES`].
+    pub(crate) capacity: usize,
+}
+
+impl PostingShape {
+    pub(crate) fn new(layout: &NodeLayout) -> Self {
+        let (edge, column_bytes) = (layout.edge, layout.column_bytes);
+        let posting = HEAD_BYTES + column_bytes + edge.code_bytes();
+        let capacity = (BODY_BYTES - NODES_AT) / posting / BLOCK_EDGES * BLOCK_EDGES;
+        Self { edge, column_bytes, capacity }
+    }
+
+    fn add_at(&self) -> usize {
+        NODES_AT + 4 * self.capacity
+    }
+
+    fn factor_at(&self) -> usize {
+        self.add_at() + 4 * self.capacity
+    }
+
+    fn centroid_at(&self) -> usize {
+        self.factor_at() + 4 * self.capacity
+    }
+
+    fn values_at(&self) -> usize {
+        self.centroid_at() + self.capacity
+    }
+
+    fn codes_at(&self) -> usize {
+        self.values_at() + self.capacity * self.column_bytes
+    }
+
+    /// The codes of a block: where they begin, and how many there are.
+    fn block(&self, block: usize) -> (usize, usize) {
+        let first = block * DEGREE_MAX;
+        (self.codes_at() + first * self.edge.code_bytes(), (self.capacity - first).min(DEGREE_MAX))
+    }
+
+    /// Makes a body a leaf of these postings, at most [`PostingShape::capacity`].
+    pub(crate) fn write(&self, body: &mut [u8], postings: &[Posting]) {
+        kind::clear(body, PageKind::ColumnLeaf);
+        set_count(body, postings.len());
+        postings.iter().enumerate().for_each(|(at, posting)| self.set(body, at, posting));
+    }
+
+    fn set(&self, body: &mut [u8], at: usize, posting: &Posting) {
+        let mut put = |start: usize, bytes: &[u8]| {
+            let at = start + at * bytes.len();
+            body[at..at + bytes.len()].copy_from_slice(bytes);
+        };
+        put(NODES_AT, &posting.node.to_le_bytes());
+        put(self.add_at(), &posting.factors.add.to_le_bytes());
+        put(self.factor_at(), &posting.factors.factor.to_le_bytes());
+        put(self.centroid_at(), &[posting.centroid]);
+        put(self.values_at(), &posting.values);
+        let (start, slots) = self.block(at / DEGREE_MAX);
+        let codes = &mut body[start..start + slots * self.edge.code_bytes()];
+        edge::interleave(self.edge, &posting.code, at % DEGREE_MAX, slots, codes);
+    }
+
+    /// Adds a posting to a leaf that has room.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if it is no leaf, has no room, or has a posting of the node.
+    pub(crate) fn put(&self, page: PageId, body: &mut [u8], posting: &Posting) -> Result<(), Error> {
+        let leaf = PostingLeaf::new(self, page, body)?;
+        let count = leaf.count();
+        if count == self.capacity || leaf.position(posting.node).is_some() {
+            let what = format!("the leaf of postings has no room for node {}, or has it", posting.node);
+            return Err(Error::corrupt(page, what));
+        }
+        self.set(body, count, posting);
+        set_count(body, count + 1);
+        Ok(())
+    }
+
+    /// Takes the posting of a node out of a leaf. Returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if it is no leaf.
+    pub(crate) fn remove(&self, page: PageId, body: &mut [u8], node: NodeId) -> Result<bool, Error> {
+        let leaf = PostingLeaf::new(self, page, body)?;
+        let Some(at) = leaf.position(node) else { return Ok(false) };
+        let last = leaf.count() - 1;
+        let moved = leaf.posting(last);
+        if at < last {
+            self.set(body, at, &moved);
+        }
+        set_count(body, last);
+        Ok(true)
+    }
+}
+
+fn set_count(body: &mut [u8], count: usize) {
+    body[COUNT_AT..COUNT_AT + 2].copy_from_slice(&(count as u16).to_le_bytes());
+}
+
+/// A leaf of postings, in no order.
+#[derive(Clone, Copy)]
+pub(crate) struct PostingLeaf<'a> {
+    shape: &'a PostingShape,
+    body: &'a [u8],
+}
+
+impl<'a> PostingLeaf<'a> {
+    /// The leaf, if that is what the bytes are.
+    pub(crate) fn new(shape: &'a PostingShape, page: PageId, body: &'a [u8]) -> Result<Self, Error> {
+        let leaf = Self { shape, body };
+        if kind(body) != Some(PageKind::ColumnLeaf) || leaf.count() > shape.capacity {
+            let what = format!("kind {} with {} entries is no leaf of postings", body[0], leaf.count());
+            return Err(Error::corrupt(page, what));
+        }
+        Ok(leaf)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        u16::from_le_bytes([self.body[COUNT_AT], self.body[COUNT_AT + 1]]).into()
+    }
+
+    #[inline]
+    pub(crate) fn node(&self, at: usize) -> NodeId {
+        NodeId::from_le_bytes(self.words(NODES_AT)[at])
+    }
+
+    #[inline]
+    pub(crate) fn values(&self, at: usize) -> RowValues<'a> {
+        let bytes = self.shape.column_bytes;
+        RowValues(&self.body[self.shape.values_at() + at * bytes..][..bytes])
+    }
+
+    /// The place of a posting in the tree of `column`.
+    #[inline]
+    pub(crate) fn key(&self, at: usize, column: usize) -> PostingKey {
+        PostingKey::new(self.values(at).key(column), self.centroid(at), self.node(at))
+    }
+
+    fn centroid(&self, at: usize) -> u8 {
+        self.body[self.shape.centroid_at() + at]
+    }
+
+    fn words(&self, start: usize) -> &'a [[u8; 4]] {
+        &self.body[start..].as_chunks().0[..self.shape.capacity]
+    }
+
+    fn position(&self, node: NodeId) -> Option<usize> {
+        let node = node.to_le_bytes();
+        self.words(NODES_AT)[..self.count()].iter().position(|other| *other == node)
+    }
+
+    /// The postings as edges, in blocks of [`DEGREE_MAX`], the last of which may be shorter.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (usize, EdgeCodes<'a>)> + use<'a> {
+        let (shape, body, count) = (self.shape, self.body, self.count());
+        let (add, factor) = (self.words(shape.add_at()), self.words(shape.factor_at()));
+        (0..count.div_ceil(DEGREE_MAX)).map(move |block| {
+            let (start, slots) = shape.block(block);
+            let first = block * DEGREE_MAX;
+            let centroid = &body[shape.centroid_at() + first..][..slots];
+            let codes = &body[start..start + slots * shape.edge.code_bytes()];
+            let (add, factor) = (&add[first..first + slots], &factor[first..first + slots]);
+            ((count - first).min(DEGREE_MAX), EdgeCodes { codes, add, factor, centroid })
+        })
+    }
+
+    /// A posting, decoded.
+    pub(crate) fn posting(&self, at: usize) -> Posting {
+        let shape = self.shape;
+        let float = |start| f32::from_le_bytes(self.words(start)[at]);
+        let factors = EdgeFactors { add: float(shape.add_at()), factor: float(shape.factor_at()) };
+        let (start, slots) = shape.block(at / DEGREE_MAX);
+        let codes = &self.body[start..start + slots * shape.edge.code_bytes()];
+        let mut code = vec![0; shape.edge.words()];
+        edge::deinterleave(shape.edge, codes, at % DEGREE_MAX, slots, &mut code);
+        Posting {
+            node: self.node(at),
+            centroid: self.centroid(at),
+            factors,
+            values: self.values(at).0.to_vec(),
+            code,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn leaves_take_postings_and_give_them_up() {
+        let mut random = Random::new(3, 0);
+        for (dim, columns) in [(64, 1), (384, 2), (784, 7), (4097, 1)] {
+            let layout = NodeLayout::choose(dim, columns);
+            let shape = PostingShape::new(&layout);
+            assert!(shape.capacity >= BLOCK_EDGES && shape.block(0).0.is_multiple_of(8), "{shape:?}");
+            let mut body = vec![0; BODY_BYTES];
+            shape.write(&mut body, &[]);
+            let mut kept: Vec<Posting> = Vec::new();
+            for node in 0..4 * shape.capacity as u32 {
+                let posting = Posting {
+                    node,
+                    centroid: random.below(256) as u8,
+                    factors: EdgeFactors { add: random.below(100) as f32, factor: random.below(100) as f32 },
+                    values: (0..layout.column_bytes).map(|_| random.below(256) as u8).collect(),
+                    code: (0..layout.edge.words()).map(|_| random.next()).collect(),
+                };
+                if kept.len() == shape.capacity || random.below(3) == 0 && !kept.is_empty() {
+                    let gone = kept.swap_remove(random.below(kept.len() as u64) as usize);
+                    assert!(shape.remove(PageId(5), &mut body, gone.node).expect("a leaf"));
+                    assert!(!shape.remove(PageId(5), &mut body, gone.node).expect("a leaf"));
+                }
+                shape.put(PageId(5), &mut body, &posting).expect("there is room");
+                kept.push(posting);
+                let leaf = PostingLeaf::new(&shape, PageId(5), &body).expect("a leaf");
+                let found: Vec<Posting> = (0..leaf.count()).map(|at| leaf.posting(at)).collect();
+                assert_eq!(found, kept);
+                let scored: usize = leaf.blocks().map(|(count, _)| count).sum();
+                assert_eq!(scored, kept.len());
+            }
+        }
+    }
+
+    #[test]
+    fn keys_have_the_order_of_values_and_missing_ones_come_last() {
+        let keys = [
+            PostingKey::new(Some(0), 0, 0),
+            PostingKey::new(Some(0), 0, 9),
+            PostingKey::new(Some(0), 1, 3),
+            PostingKey::new(Some(7), 0, 0),
+            PostingKey::new(Some(u64::MAX), 255, u32::MAX),
+            PostingKey::new(None, 0, 0),
+        ];
+        assert!(keys.is_sorted_by(|a, b| a < b));
+        let (low, high) = PostingKey::range(Some((0, 6)));
+        assert!(keys[..3].iter().all(|key| (low..=high).contains(key)) && keys[3] > high);
+        let (low, high) = PostingKey::range(None);
+        assert!(keys[4] < low && (low..=high).contains(&keys[5]));
+    }
+}

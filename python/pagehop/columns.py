@@ -1,0 +1,297 @@
+"""Columns: values of rows besides their vectors, and conditions on them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pagehop.arrays import as_ids
+from pagehop.errors import ArgumentError
+
+# A column for the engine: name, kind, values, and which of them are missing.
+Column: TypeAlias = tuple[str, str, Any, npt.NDArray[np.uint8] | None]
+
+_INT_MAX = (1 << 63) - 1
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+class Condition:
+    """A condition on rows, for `Index.search(..., where=...)`; made by comparing a `column`.
+
+    `a & b`, `a | b` and `~a` combine conditions. As in SQL, a comparison with a missing value is
+    neither true nor false, and a search finds rows for which the condition is true.
+    """
+
+    __slots__ = ("_form",)
+
+    def __init__(self, form: tuple[Any, ...]) -> None:
+        self._form = form
+
+    def __and__(self, other: Condition) -> Condition:
+        return self._joined("and", other) if isinstance(other, Condition) else NotImplemented
+
+    def __or__(self, other: Condition) -> Condition:
+        return self._joined("or", other) if isinstance(other, Condition) else NotImplemented
+
+    def __invert__(self) -> Condition:
+        return Condition(("not", self._form))
+
+    def _joined(self, word: str, other: Condition) -> Condition:
+        # Long chains stay flat.
+        parts = [part for form in (self._form, other._form) for part in (form[1] if form[0] == word else [form])]
+        return Condition((word, parts))
+
+    def __bool__(self) -> bool:
+        raise ArgumentError("a condition is neither true nor false by itself; combine conditions with &, | and ~")
+
+    def __repr__(self) -> str:
+        return f"Condition({self._form!r})"
+
+
+class ColumnName:
+    """A column of an index, by its name: compare it to get a `Condition`."""
+
+    __slots__ = ("_name",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __eq__(self, value: object) -> Condition:  # type: ignore[override]
+        return self.is_null() if value is None else self._compared("=", value)
+
+    def __ne__(self, value: object) -> Condition:  # type: ignore[override]
+        return ~self.is_null() if value is None else self._compared("<>", value)
+
+    def __lt__(self, value: object) -> Condition:
+        return self._compared("<", value)
+
+    def __le__(self, value: object) -> Condition:
+        return self._compared("<=", value)
+
+    def __gt__(self, value: object) -> Condition:
+        return self._compared(">", value)
+
+    def __ge__(self, value: object) -> Condition:
+        return self._compared(">=", value)
+
+    def isin(self, values: Iterable[Any]) -> Condition:
+        """Whether the value is one of these."""
+        if isinstance(values, str):
+            raise ArgumentError(f"isin({values!r}): give a list of values")
+        return Condition(("in", self._name, [_as_value(value) for value in values]))
+
+    def between(self, low: Any, high: Any) -> Condition:
+        """Whether the value is from `low` to `high`, both included."""
+        return self._compared(">=", low) & self._compared("<=", high)
+
+    def is_null(self) -> Condition:
+        """Whether the value is missing."""
+        return Condition(("null", self._name))
+
+    def _compared(self, sign: str, value: object) -> Condition:
+        return Condition(("compare", self._name, sign, _as_value(value)))
+
+    def __repr__(self) -> str:
+        return f"column({self._name!r})"
+
+
+def column(name: str) -> ColumnName:
+    """The column `name` of an index, for conditions such as `column("price") < 20`."""
+    if not isinstance(name, str):
+        raise ArgumentError(f"column({name!r}): the name of a column is a str")
+    return ColumnName(name)
+
+
+def as_filter(where: Any) -> tuple[Any, ...] | None:
+    """`where` as the engine takes it: a condition, its text, ids, or a mask."""
+    if where is None:
+        return None
+    if isinstance(where, Condition):
+        return where._form
+    if isinstance(where, str):
+        return ("text", where)
+    if isinstance(where, ColumnName):
+        raise ArgumentError(f"where is {where!r}, it must compare the column with something")
+    array = np.asarray(where)
+    if array.dtype == np.bool_:
+        if array.ndim != 1:
+            raise ArgumentError(f"where is a mask of {array.ndim} dimensions, it must have one")
+        return ("ids", np.flatnonzero(array).astype(np.uint64))
+    if array.dtype.kind not in "iu" and array.size:
+        raise ArgumentError(f"where is {where!r:.80}, it must be a condition, its text, ids or a mask")
+    return ("ids", as_ids(array))
+
+
+def as_kinds(columns: Any) -> list[tuple[str, str]]:
+    """The columns of a new index: names with kinds."""
+    if columns is None:
+        return []
+    if not isinstance(columns, Mapping):
+        raise ArgumentError('columns is no dict of names and kinds, such as {"topic": "int"}')
+    return [(_as_name(name), str(kind)) for name, kind in columns.items()]
+
+
+def as_columns(columns: Any, rows: int | None, known: Mapping[str, str] | None = None) -> list[Column] | None:
+    """Columns of values as the engine takes them.
+
+    columns: a dict of names and sequences, or a table of Arrow or pandas.
+    rows: how many rows there must be; None if that is not known.
+    known: the kinds of the columns of an index.
+    """
+    if columns is None:
+        return None
+    done: list[Column] = []
+    for name, values in _named(columns):
+        kind, data, missing = _values(name, values, (known or {}).get(name))
+        expected = len(done[0][2]) if rows is None and done else rows
+        if expected is not None and len(data) != expected:
+            raise ArgumentError(f"column '{name}' has {len(data)} values for {expected} rows")
+        done.append((name, kind, data, missing))
+    return done
+
+
+def _named(columns: Any) -> Iterable[tuple[str, Any]]:
+    if hasattr(columns, "column_names"):
+        return [(name, columns.column(name)) for name in columns.column_names]
+    if isinstance(columns, Mapping) or hasattr(columns, "items"):
+        return [(_as_name(name), values) for name, values in columns.items()]
+    raise ArgumentError("columns is no dict of names and values, and no table of Arrow or pandas")
+
+
+def _as_name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise ArgumentError(f"columns: {name!r} is no name of a column, it must be a str")
+    return name
+
+
+def _values(name: str, values: Any, known: str | None) -> tuple[str, Any, npt.NDArray[np.uint8] | None]:
+    array, missing = _as_array(name, values)
+    if array.ndim != 1:
+        raise ArgumentError(f"column '{name}' has {array.ndim} dimensions, it must have one")
+    kind = array.dtype.kind
+    if kind == "O":
+        return _of_objects(name, array.tolist(), known)
+    if kind == "M":
+        missing = _or(missing, np.isnat(array))
+        return "timestamp", array.astype("datetime64[us]").astype(np.int64), _as_bytes(missing)
+    if kind == "U":
+        return "text", _without(array.tolist(), missing, ""), _as_bytes(missing)
+    if kind == "f" or (kind in "iu" and known == "float"):
+        numbers = array.astype(np.float64)
+        missing = _or(missing, np.isnan(numbers))
+        return "float", np.where(np.isnan(numbers), 0.0, numbers), _as_bytes(missing)
+    if kind in "iub":
+        if kind == "u" and (array > _INT_MAX).any():
+            row = int(np.argmax(array > _INT_MAX))
+            raise ArgumentError(f"column '{name}', row {row}: {array[row]} is above 2**63 - 1")
+        return ("bool" if kind == "b" else "int"), array.astype(np.int64), _as_bytes(missing)
+    raise ArgumentError(f"column '{name}' has type {array.dtype}, it must hold numbers, bool, str or datetime64")
+
+
+def _as_array(name: str, values: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
+    if isinstance(values, (str, bytes, Mapping)):
+        raise ArgumentError(f"column '{name}' is {values!r:.40}, it must hold one value per row")
+    if np.ma.isMaskedArray(values):
+        return np.asarray(values.data), np.ma.getmaskarray(values)
+    if isinstance(values, np.ndarray):
+        return values, None
+    if hasattr(values, "null_count"):
+        # An array of Arrow.
+        if values.null_count == 0 and not hasattr(values.type, "value_type"):
+            return np.asarray(values), None
+        values = values.to_pylist()
+    elif hasattr(values, "to_numpy"):
+        return values.to_numpy(), None
+    try:
+        listed = list(values)
+    except TypeError:
+        raise ArgumentError(f"column '{name}' is {values!r:.40}, it must hold one value per row") from None
+    array = np.empty(len(listed), dtype=object)
+    array[:] = listed
+    return array, None
+
+
+def _of_objects(name: str, values: list[Any], known: str | None) -> tuple[str, Any, npt.NDArray[np.uint8] | None]:
+    """Values of any types: the kind is that of all of them."""
+    plain = [None if _is_missing(value) else _plain(name, row, value) for row, value in enumerate(values)]
+    missing = np.array([value is None for value in plain], dtype=np.bool_)
+    kinds = {value[0] for value in plain if value is not None}
+    if kinds == {"int", "float"} or (kinds == {"int"} and known == "float"):
+        kinds = {"float"}
+    if len(kinds) > 1:
+        raise ArgumentError(f"column '{name}' has values of several kinds: {', '.join(sorted(kinds))}")
+    kind = kinds.pop() if kinds else known
+    if kind is None:
+        raise ArgumentError(f"column '{name}' has no values, so its kind is unknown; give an array with a type")
+    if kind == "text":
+        return kind, ["" if value is None else value[1] for value in plain], _as_bytes(missing)
+    dtype = np.float64 if kind == "float" else np.int64
+    try:
+        data = np.array([0 if value is None else value[1] for value in plain], dtype=dtype)
+    except OverflowError:
+        raise ArgumentError(f"column '{name}' has an integer beyond 64 bits") from None
+    return kind, data, _as_bytes(missing)
+
+
+def _plain(name: str, row: int, value: Any) -> tuple[str, Any]:
+    """The kind of a value, and the value in it."""
+    value = _as_value(value, f"column '{name}', row {row}: ")
+    if isinstance(value, tuple):
+        return value
+    kinds: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "text"}
+    return kinds[type(value)], value
+
+
+def _as_value(value: Any, where: str = "") -> Any:
+    """A value for the engine: None, bool, int, float, str, or ("timestamp", microseconds)."""
+    if isinstance(value, np.datetime64):
+        if np.isnat(value):
+            return None
+        return ("timestamp", int(value.astype("datetime64[us]").astype(np.int64)))
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, datetime.datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+        return ("timestamp", (aware - _EPOCH) // _MICROSECOND)
+    if isinstance(value, datetime.date):
+        return ("timestamp", (value - _EPOCH.date()) // _MICROSECOND)
+    if value is None:
+        return None
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    raise ArgumentError(f"{where}{value!r:.80} is no bool, number, str or time")
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(value, np.datetime64):
+        return bool(np.isnat(value))
+    return isinstance(value, (float, np.floating)) and bool(value != value)
+
+
+def _or(
+    missing: npt.NDArray[np.bool_] | None,
+    more: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.bool_] | None:
+    both: npt.NDArray[np.bool_] = more if missing is None else missing | more
+    return both if both.any() else None
+
+
+def _without(values: list[Any], missing: npt.NDArray[np.bool_] | None, fill: Any) -> list[Any]:
+    if missing is None:
+        return values
+    return [fill if gone else value for value, gone in zip(values, missing.tolist(), strict=True)]
+
+
+def _as_bytes(missing: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.uint8] | None:
+    if missing is None or not missing.any():
+        return None
+    return missing.astype(np.uint8)

@@ -1,0 +1,211 @@
+"""Columns and filters, beside NumPy."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import pagehop
+from oracle import nearest
+
+DIM = 32
+ROWS = 3000
+
+
+def make(seed: int, rows: int = ROWS) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    centers = rng.standard_normal((20, DIM))
+    vectors = (centers[rng.integers(0, 20, rows)] + 0.5 * rng.standard_normal((rows, DIM))).astype(np.float32)
+    price = rng.uniform(0, 100, rows)
+    price[rng.uniform(size=rows) < 0.1] = np.nan
+    columns = {
+        "topic": rng.integers(0, 12, rows),
+        "price": price,
+        "name": np.array([f"name {i}" for i in rng.integers(0, 40, rows)]),
+        "is_new": rng.uniform(size=rows) < 0.5,
+        "day": np.datetime64("2024-01-01") + rng.integers(0, 300, rows).astype("timedelta64[D]"),
+    }
+    return vectors, columns
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> tuple[pagehop.Index, npt.NDArray[np.float32], dict[str, Any]]:
+    vectors, columns = make(1)
+    return pagehop.build(tmp_path / "x.pagehop", vectors, columns=columns, write=True), vectors, columns
+
+
+def found_all(index: pagehop.Index, vectors: npt.NDArray[np.float32], mask: Any, where: Any) -> None:
+    """An exact search finds the nearest rows of the mask, and a default one rows of it only."""
+    queries = make(2, 20)[0]
+    ids = np.flatnonzero(mask)
+    expected = min(10, len(ids))
+    exact = index.search(queries, where=where, recall=1)
+    usual = index.search(queries, where=where)
+    single = index.search(queries[0], where=where, recall=1)
+    assert len(single.ids) == expected
+    for at in range(len(queries)):
+        for hits in (exact, usual):
+            row = hits.ids[at][hits.ids[at] >= 0]
+            assert len(row) == len(set(row)) == expected
+            assert np.isin(row, ids).all()
+    if expected:
+        truth = ids[nearest(vectors[ids], queries, expected)]
+        shared = [len(set(truth[at]) & set(exact.ids[at])) for at in range(len(queries))]
+        assert sum(shared) >= 0.99 * expected * len(queries)
+        assert set(single.ids) == set(exact.ids[0][:expected])
+
+
+def test_a_search_finds_rows_that_pass(built: Any) -> None:
+    index, vectors, columns = built
+    topic, price, name = (pagehop.column(word) for word in ("topic", "price", "name"))
+    cheap = columns["price"] < 20
+    missing = np.isnan(columns["price"])
+    day = np.datetime64("2024-03-01")
+    for mask, where in [
+        (columns["topic"] == 7, topic == 7),
+        (columns["topic"] == 7, "topic = 7"),
+        ((columns["topic"] == 7) & cheap, (topic == 7) & (price < 20)),
+        ((columns["topic"] == 7) & cheap, "topic = 7 and price < 20"),
+        (np.isin(columns["topic"], [1, 5]) | cheap, topic.isin([1, 5]) | (price < 20)),
+        (~cheap & ~missing, ~(price < 20)),
+        (missing, price.is_null()),
+        (~missing, price != None),  # noqa: E711
+        (cheap & (columns["price"] >= 5), "price between 5 and 19.999999999999996"),
+        (columns["name"] == "name 3", name == "name 3"),
+        (columns["name"] != "name 3", name != "name 3"),
+        (columns["is_new"], pagehop.column("is_new") == True),  # noqa: E712
+        (columns["day"] < day, pagehop.column("day") < day),
+        (columns["day"] < day, pagehop.column("day") < datetime.date(2024, 3, 1)),
+        (columns["day"] < day, pagehop.column("day") < datetime.datetime(2024, 3, 1, tzinfo=datetime.UTC)),
+        (columns["day"] < day, "day < '2024-03-01'"),
+        (np.zeros(ROWS, bool), topic == 1000),
+        (np.ones(ROWS, bool), topic >= 0),
+        (np.arange(ROWS) % 5 == 0, np.arange(0, ROWS, 5)),
+        (np.arange(ROWS) % 5 == 0, np.arange(ROWS) % 5 == 0),
+        (np.arange(ROWS) < 3, [0, 1, 2, 1, 10**9]),
+        (np.zeros(ROWS, bool), []),
+    ]:
+        found_all(index, vectors, mask, where)
+    assert index.columns == {"topic": "int", "price": "float", "name": "text", "is_new": "bool", "day": "timestamp"}
+    assert index.info().columns == index.columns
+    index.check()
+
+
+def test_values_follow_their_rows(tmp_path: Path) -> None:
+    vectors, columns = make(3, 600)
+    path = tmp_path / "x.pagehop"
+    kinds = {"topic": "int", "price": "float"}
+    index = pagehop.create(path, DIM, columns=kinds)
+    ids = np.arange(600)
+    index.add(ids[:400], vectors[:400], columns={name: columns[name][:400] for name in kinds})
+    # A column that is not given has no values.
+    index.add(ids[400:], vectors[400:], columns={"topic": columns["topic"][400:].tolist()})
+    price = columns["price"].copy()
+    price[400:] = np.nan
+    found_all(index, vectors, np.isnan(price), pagehop.column("price").is_null())
+    assert index.update_columns(ids[:10], {"price": [1000] * 10}) == 10
+    assert index.update_columns(ids[:10], {"price": [1000.0] * 10}) == 0
+    assert index.update_columns(3, {"topic": [99], "price": [None]}) == 1
+    price[:10] = 1000
+    price[3] = np.nan
+    topic = columns["topic"].copy()
+    topic[3] = 99
+    for _ in range(2):
+        found_all(index, vectors, price == 1000, "price = 1000")
+        found_all(index, vectors, topic == 99, "topic = 99 and price is null")
+        found_all(index, vectors, topic == 4, pagehop.column("topic") == 4)
+        index.vacuum()
+        index.check()
+    index.close()
+    with pagehop.open(path) as index:
+        found_all(index, vectors, price == 1000, "price = 1000")
+
+
+def test_tables_are_columns(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    vectors, columns = make(4, 300)
+    price = [None if np.isnan(x) else x for x in columns["price"]]
+    day = columns["day"].astype("datetime64[us]")
+    table = pyarrow.table({"topic": columns["topic"], "price": price, "name": list(columns["name"]), "day": day})
+    index = pagehop.build(tmp_path / "x.pagehop", vectors, columns=table)
+    assert index.columns == {"topic": "int", "price": "float", "name": "text", "day": "timestamp"}
+    found_all(index, vectors, np.isnan(columns["price"]), "price is null")
+    found_all(index, vectors, columns["day"] > np.datetime64("2024-06-01"), "day > '2024-06-01'")
+
+
+def refused(index: pagehop.Index, where: Any) -> str:
+    with pytest.raises(pagehop.ArgumentError) as error:
+        index.search(np.zeros(DIM, np.float32), where=where)
+    return str(error.value)
+
+
+def test_bad_filters_are_refused(built: Any) -> None:
+    index = built[0]
+    topic, price = pagehop.column("topic"), pagehop.column("price")
+    assert "topic, price, name" in refused(index, pagehop.column("weight") == 1)
+    assert "int" in refused(index, topic == "seven")
+    assert "NaN" in refused(index, price < float("nan"))
+    assert "no order" in refused(index, pagehop.column("name") < "b")
+    assert "expected a number" in refused(index, "topic = ")
+    assert "'2024-13-01' is no value of kind timestamp" in refused(index, "day < '2024-13-01'")
+    assert "must compare" in refused(index, topic)
+    assert "must be a condition" in refused(index, [0.5])
+    assert "mask of 2 dimensions" in refused(index, np.ones((2, 2), bool))
+    assert "ids[0] is -1" in refused(index, [-1])
+    deep = topic == 1
+    for _ in range(100):
+        deep = ~deep
+    assert "64 deep" in refused(index, deep)
+    with pytest.raises(pagehop.ArgumentError, match="&"):
+        bool(topic == 1 and price < 2)
+    with pytest.raises(pagehop.ArgumentError, match="no bool, number, str or time"):
+        topic == object()  # noqa: B015
+    many = topic == 0
+    for i in range(1, 1000):
+        many |= topic == i
+    assert len(index.search(np.zeros(DIM, np.float32), where=many).ids) == 10
+    assert len(index.search(np.zeros(DIM, np.float32), where=pagehop.column("name") == "x" * (1 << 20)).ids) == 0
+
+
+def test_bad_columns_are_refused(built: Any, tmp_path: Path) -> None:
+    index, vectors, _ = built
+    row = vectors[:1]
+
+    def build(columns: Any) -> str:
+        with pytest.raises(pagehop.ArgumentError) as error:
+            pagehop.build(tmp_path / "bad.pagehop", vectors, columns=columns)
+        assert not (tmp_path / "bad.pagehop").exists()
+        return str(error.value)
+
+    assert "'b' has 2 values for 3000 rows" in build({"a": [1] * ROWS, "b": [1, 2]})
+    assert "3000 vectors" in build({"a": [1, 2]})
+    assert "up to 7" in build({f"c{i}": np.zeros(ROWS) for i in range(8)})
+    assert "several kinds" in build({"a": ["x", 1]})
+    assert "kind is unknown" in build({"a": [None] * ROWS})
+    assert "2**63" in build({"a": np.full(ROWS, 1 << 63, np.uint64)})
+    assert "beyond 64 bits" in build({"a": [1 << 70]})
+    assert "complex128" in build({"a": np.zeros(ROWS, complex)})
+    assert "2 dimensions" in build({"a": np.zeros((ROWS, 2))})
+    assert "no dict" in build(7)
+    assert "one value per row" in build({"a": "text"})
+    with pytest.raises(pagehop.ArgumentError, match="columns are topic, price"):
+        index.add(0, row[0], columns={"weight": [1.0]})
+    with pytest.raises(pagehop.ArgumentError, match="has kind int, not text"):
+        index.add([0], row, columns={"topic": ["seven"]})
+    with pytest.raises(pagehop.ArgumentError, match="2 values for 1 rows"):
+        index.add([0], row, columns={"topic": [1, 2]})
+    with pytest.raises(pagehop.ArgumentError, match="123456"):
+        index.update_columns([123456], {"topic": [1]})
+    with pytest.raises(pagehop.ArgumentError, match="no kind of column"):
+        pagehop.create(tmp_path / "bad.pagehop", DIM, columns={"a": "integer"})
+    plain = pagehop.create(tmp_path / "plain.pagehop", DIM)
+    with pytest.raises(pagehop.ArgumentError, match="has no columns"):
+        plain.add([0], row, columns={"a": [1]})
+    with pytest.raises(pagehop.ArgumentError, match="has no columns"):
+        plain.search(row[0], where="a = 1")
+    index.check()
