@@ -13,13 +13,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagehop_engine::{Index, Metric, RowIds, create};
+use pagehop_engine::{Filter, Index, Metric, RowIds, create_with_columns};
 use pagehop_sim::Rng;
-use pagehop_sim::workload::compare;
+use pagehop_sim::workload::columns::{columns, filter, packed, values};
+use pagehop_sim::workload::{Row, compare};
 use pagehop_store::{Durability, IndexFile, NewIndexFile, OpenOptions};
 
 const CHILD: &str = "PAGEHOP_KILL_CHILD";
 const DIM: usize = 24;
+const COLUMNS: usize = 3;
 const KILLS: u64 = 40;
 /// Longest time until a writer is killed, in microseconds.
 const LIFE_US: usize = 80_000;
@@ -30,15 +32,26 @@ const VACUUM_MOST: u64 = 40;
 const ROWS_MIN: usize = 100;
 const ROWS_MAX: usize = 600;
 
-type Rows = BTreeMap<u64, Arc<[f32]>>;
+type Rows = BTreeMap<u64, Row>;
 
 fn vector(rng: &mut Rng) -> Arc<[f32]> {
     (0..DIM).map(|_| (rng.next_u64() >> 40) as f32 / (1 << 22) as f32 - 2.0).collect()
 }
 
+/// Filters over the rows, which have ids below 5000.
+fn filters(rng: &mut Rng) -> Vec<Filter> {
+    (0..3).map(|_| filter(COLUMNS, 2, &mut |rng| rng.below(5000) as u64, rng)).collect()
+}
+
+/// The places of all columns.
+fn all() -> Vec<usize> {
+    (0..COLUMNS).collect()
+}
+
 /// The change of a batch.
 enum Batch {
-    Add(Vec<u64>, Vec<Arc<[f32]>>),
+    Add(Vec<u64>, Vec<Row>),
+    Update(Vec<u64>, Vec<Row>),
     Delete(Vec<u64>),
     Vacuum,
 }
@@ -46,15 +59,25 @@ enum Batch {
 /// Batch `number`. Applies it to `rows`, which must be the rows after the previous batch.
 fn batch(number: u64, rows: &mut Rows) -> Batch {
     let mut rng = Rng::new(number ^ 0x6b11);
-    let kind = if rows.len() < ROWS_MIN { 0 } else { rng.below(6) };
+    let kind = if rows.len() < ROWS_MIN { 0 } else { rng.below(7) };
     let known: Vec<u64> = rows.keys().copied().collect();
     match kind {
         0..3 if rows.len() < ROWS_MAX => {
             let count = 1 + rng.below(30);
             let ids: Vec<u64> = (0..count).map(|_| rng.below(5000) as u64).collect();
-            let vectors: Vec<_> = ids.iter().map(|_| vector(&mut rng)).collect();
-            rows.extend(ids.iter().copied().zip(vectors.iter().cloned()));
-            Batch::Add(ids, vectors)
+            let new = ids.iter().map(|_| Row { vector: vector(&mut rng), values: values(COLUMNS, &mut rng) });
+            let new: Vec<Row> = new.collect();
+            rows.extend(ids.iter().copied().zip(new.iter().cloned()));
+            Batch::Add(ids, new)
+        }
+        6 => {
+            let ids: Vec<u64> = (0..1 + rng.below(20)).map(|_| known[rng.below(known.len())]).collect();
+            let new = ids.iter().map(|id| {
+                let row = rows.get_mut(id).expect("it is known");
+                row.values = values(COLUMNS, &mut rng);
+                row.clone()
+            });
+            Batch::Update(ids.clone(), new.collect())
         }
         5 => Batch::Vacuum,
         _ => {
@@ -95,9 +118,15 @@ fn child() {
         let mut transaction = pages.begin().unwrap();
         let mut change = index.change(&mut transaction).unwrap();
         match batch(number, &mut rows) {
-            Batch::Add(ids, vectors) => {
-                let components = vectors.concat();
-                change.add(&ids, &components, &mut |_| ControlFlow::Continue(())).unwrap();
+            Batch::Add(ids, new) => {
+                let components: Vec<f32> = new.iter().flat_map(|row| row.vector.iter().copied()).collect();
+                let values = packed(&all(), new.iter().map(|row| &row.values)).unwrap();
+                let progress = &mut |_| ControlFlow::Continue(());
+                change.add_with_columns(&ids, &components, Some(&values), progress).unwrap();
+            }
+            Batch::Update(ids, new) => {
+                let values = packed(&all(), new.iter().map(|row| &row.values)).unwrap();
+                change.update_columns(&ids, &values).unwrap();
             }
             Batch::Delete(ids) => drop(change.delete(&ids).unwrap()),
             Batch::Vacuum => drop(change.vacuum(VACUUM_MOST, &mut |_| ControlFlow::Continue(())).unwrap()),
@@ -152,7 +181,7 @@ fn verified(pages: &IndexFile, rng: &mut Rng, alone: bool, who: &str) -> u64 {
         Index::open(pages).and_then(|index| index.info()).unwrap_or_else(|error| panic!("{who}: {error}")).mark[0];
     let mut rows = Rows::new();
     (1..=mark).for_each(|number| drop(batch(number, &mut rows)));
-    let compared = compare(pages, Metric::L2, &vector(rng), mark, &rows, alone);
+    let compared = compare(pages, Metric::L2, &vector(rng), filters(rng), mark, &rows, alone);
     compared.unwrap_or_else(|what| panic!("{who}: batch {mark}: {what}"));
     mark
 }
@@ -175,7 +204,7 @@ fn batches_that_a_killed_writer_acknowledged_survive() {
     std::fs::create_dir_all(&folder.0).unwrap();
     let path = folder.0.join("rows.pagehop");
     let mut sink = NewIndexFile::create(&path, false).unwrap();
-    create(DIM, Metric::L2, 1, RowIds::Mapped, &mut sink).unwrap();
+    create_with_columns(DIM, Metric::L2, &columns(COLUMNS), 1, RowIds::Mapped, &mut sink).unwrap();
     sink.finish().unwrap();
     // The newest batch that is known to be there, and the newest that may appear when the next
     // writer recovers: the batch in progress.

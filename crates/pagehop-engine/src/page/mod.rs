@@ -65,8 +65,8 @@ pub trait Pages: Sync {
     /// The number of pages; valid ids are below it.
     fn page_count(&self) -> u32;
 
-    /// Whether no page that a reader of `snapshot` was given so far can be of a later commit. `true`
-    /// from hosts without commits.
+    /// Whether no page that a reader of `snapshot` was given so far can be of a later commit.
+    /// `true` from hosts without commits.
     fn is_newest(&self, snapshot: u64) -> bool {
         let _ = snapshot;
         true

@@ -3,12 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pagehop_engine::{EachChunk, Error, Metric, VectorSource};
+use pagehop_engine::{ColumnRows, EachChunk, Error, Metric, Value, VectorSource};
 
 use crate::Rng;
 
-/// The vector of each row id.
-pub(super) type Rows = BTreeMap<u64, Arc<[f32]>>;
+/// A row: its vector, and its values of the index's columns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Its components.
+    pub vector: Arc<[f32]>,
+    /// A value for each column.
+    pub values: Arc<[Value]>,
+}
+
+/// The row of each id.
+pub(super) type Rows = BTreeMap<u64, Row>;
 
 /// The distribution of vectors: centers plus noise.
 #[derive(Clone, Debug)]
@@ -40,7 +49,7 @@ impl Cloud {
         )
     }
 
-    pub(super) fn row(&self, rng: &mut Rng) -> Arc<[f32]> {
+    pub(super) fn vector(&self, rng: &mut Rng) -> Arc<[f32]> {
         let center = &self.centers[rng.below(self.centers.len())];
         let scale = if rng.one_in(self.long_one_in) { 3.0 } else { 1.0 };
         let noise = if rng.one_in(self.same_one_in) { 0.0 } else { self.noise };
@@ -77,9 +86,14 @@ pub(super) fn tolerance(metric: Metric, query: &[f32], row: &[f32]) -> f64 {
     }
 }
 
-/// The distance of the `k`-th nearest row.
-pub(super) fn kth_distance(rows: &Rows, metric: Metric, query: &[f32], k: usize) -> f64 {
-    let mut distances: Vec<f64> = rows.values().map(|row| distance(metric, query, row)).collect();
+/// The distance of the `k`-th nearest of some rows.
+pub(super) fn kth_distance<'r>(
+    rows: impl IntoIterator<Item = &'r Row>,
+    metric: Metric,
+    query: &[f32],
+    k: usize,
+) -> f64 {
+    let mut distances: Vec<f64> = rows.into_iter().map(|row| distance(metric, query, &row.vector)).collect();
     distances.sort_by(f64::total_cmp);
     distances.get(k - 1).copied().unwrap_or(f64::INFINITY)
 }
@@ -88,6 +102,7 @@ pub(super) fn kth_distance(rows: &Rows, metric: Metric, query: &[f32], k: usize)
 pub(super) struct Source<'r> {
     pub(super) dim: usize,
     pub(super) rows: &'r Rows,
+    pub(super) columns: ColumnRows,
 }
 
 impl VectorSource for Source<'_> {
@@ -97,7 +112,11 @@ impl VectorSource for Source<'_> {
 
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
         let ids: Vec<u64> = self.rows.keys().copied().collect();
-        let vectors: Vec<f32> = self.rows.values().flat_map(|row| row.iter().copied()).collect();
+        let vectors: Vec<f32> = self.rows.values().flat_map(|row| row.vector.iter().copied()).collect();
         each(&ids, &vectors)
+    }
+
+    fn columns(&self) -> Option<&ColumnRows> {
+        Some(&self.columns).filter(|columns| !columns.columns().is_empty())
     }
 }

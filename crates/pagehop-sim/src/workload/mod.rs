@@ -2,15 +2,17 @@
 //! power is lost, and which calls fail. A model says what must be found afterwards.
 //!
 //! - `plan.rs`: the choices of a seed before it runs.
-//! - `data.rs`: rows, distances, brute force.
+//! - `data.rs`, `columns.rs`: rows, distances, brute force; values of columns, filters.
 //! - `model.rs`: the versions that may be found after what happened.
 //! - `verify.rs`: compares an open index with a version.
 //! - `world.rs`: the state of a run, and how the index is opened and a process ends.
-//! - `session.rs`: the operations between opening the index and its end.
+//! - `session.rs`, `parts.rs`: the operations between opening the index and its end; transactions.
 
+pub mod columns;
 mod data;
 mod model;
 mod outcome;
+mod parts;
 mod plan;
 mod session;
 mod verify;
@@ -21,14 +23,16 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use pagehop_engine::{Index, Metric};
+use pagehop_engine::{Filter, Index, Metric};
 use pagehop_store::IndexFile;
 
 use model::Version;
 use outcome::{Checked, Trouble};
 use session::End;
+use verify::Queries;
 use world::{World, copy_of};
 
+pub use data::Row;
 pub use outcome::Outcome;
 pub use world::RunOptions;
 
@@ -81,8 +85,8 @@ pub fn run(seed: u64, options: &RunOptions) -> Result<Outcome, Box<Violation>> {
 }
 
 /// Compares the index in `pages` with `rows`, the rows after the commit with the number `mark`. It
-/// reads every row with a cursor from `query`. If `alone`, it also runs the index's own check,
-/// which the commit of another process would disturb.
+/// reads every row with a cursor from `query`, and searches with `filters`. If `alone`, it also
+/// runs the index's own check, which the commit of another process would disturb.
 ///
 /// # Errors
 ///
@@ -91,15 +95,16 @@ pub fn compare(
     pages: &IndexFile,
     metric: Metric,
     query: &[f32],
+    filters: Vec<Filter>,
     mark: u64,
-    rows: &BTreeMap<u64, Arc<[f32]>>,
+    rows: &BTreeMap<u64, Row>,
     alone: bool,
 ) -> Result<(), String> {
     let version = Version { number: mark, rows: Arc::new(rows.clone()) };
-    let (query, outcome) = (query.into(), &mut Outcome::default());
+    let (queries, outcome) = (Queries { query: query.into(), filters }, &mut Outcome::default());
     let compared = Index::open(pages).map_err(Trouble::Error).and_then(|index| match alone {
-        true => verify::everything(&index, metric, &query, &version, outcome),
-        false => verify::every_row(&index, metric, &query, &version),
+        true => verify::everything(&index, metric, &queries, &version, outcome),
+        false => verify::every_row(&index, metric, &queries, &version),
     });
     compared.map_err(|trouble| match trouble {
         Trouble::Error(error) => error.to_string(),

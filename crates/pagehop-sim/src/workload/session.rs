@@ -1,19 +1,20 @@
 //! The operations between opening the index and its end.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pagehop_engine::{Change, Error, Index};
-use pagehop_store::{IndexFile, Transaction};
+use pagehop_engine::{Error, Index};
+use pagehop_store::IndexFile;
 
-use super::data::Rows;
+use super::columns::{self, COLUMNS_MAX};
 use super::model::Version;
 use super::outcome::{Checked, Trouble};
-use super::plan::{Operation, id};
-use super::verify::{self, OpenCursor, ensure};
+use super::parts::{Ending, Part, work};
+use super::plan::Operation;
+use super::verify::{self, OpenCursor};
 use super::world::World;
-use crate::{Call, Fault, Refusal, Rng};
+use crate::{Call, Fault, Refusal};
 
 /// How a session ended.
 #[derive(Clone, Copy, Debug)]
@@ -29,23 +30,6 @@ pub(super) enum End {
 const CURSORS_MAX: usize = 4;
 
 type Pages<'p> = &'p IndexFile;
-
-/// One part of a transaction.
-enum Part {
-    Add(Vec<u64>, Vec<Arc<[f32]>>),
-    Delete(Vec<u64>),
-    Vacuum(u64),
-}
-
-/// How a transaction shall end.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    Commit,
-    /// Drop it without a commit.
-    Drop,
-    /// Interrupt it from its progress callback.
-    Interrupt,
-}
 
 impl World {
     /// Runs operations until one of them ends the session.
@@ -98,8 +82,8 @@ impl World {
             self.heal();
         }
         let failed = self.disk.failed();
-        let (query, version) = (self.query(), self.model.newest().clone());
-        let seen = verify::everything(index, self.plan.metric, &query, &version, &mut self.outcome);
+        let (queries, version) = (self.queries(), self.model.newest().clone());
+        let seen = verify::everything(index, self.plan.metric, &queries, &version, &mut self.outcome);
         if let Err(trouble) = seen {
             self.excuse(&trouble, failed)?;
         }
@@ -125,7 +109,12 @@ impl World {
             }
         }
         match operation {
-            Operation::Change | Operation::Add | Operation::Delete | Operation::Vacuum | Operation::Clear => {
+            Operation::Change
+            | Operation::Add
+            | Operation::Delete
+            | Operation::Update
+            | Operation::Vacuum
+            | Operation::Clear => {
                 let parts = self.parts(operation);
                 self.transact(index, parts, Ending::Commit, has_readers)
             }
@@ -141,8 +130,12 @@ impl World {
                 Ok(())
             }
             Operation::Search => {
-                let (query, version) = (self.query(), self.model.newest().clone());
-                verify::search(index, self.plan.metric, &query, &version, &mut self.outcome)
+                let (queries, version) = (self.queries(), self.model.newest().clone());
+                verify::search(index, self.plan.metric, &queries.query, &version, &mut self.outcome)?;
+                let mut each = queries.filters.iter();
+                each.try_for_each(|filter| {
+                    verify::filtered(index, self.plan.metric, &queries.query, filter, &version)
+                })
             }
             Operation::OpenCursor => {
                 let (query, version) = (self.query(), self.model.newest());
@@ -151,8 +144,8 @@ impl World {
             }
             Operation::DrainCursor => self.drain(cursors),
             Operation::Check => {
-                let (query, version) = (self.query(), self.model.newest().clone());
-                verify::everything(index, self.plan.metric, &query, &version, &mut self.outcome)
+                let (queries, version) = (self.queries(), self.model.newest().clone());
+                verify::everything(index, self.plan.metric, &queries, &version, &mut self.outcome)
             }
             Operation::Heal => {
                 self.heal();
@@ -196,52 +189,35 @@ impl World {
                 Ok(report) => return Err(Trouble::Violation(format!("{vector:?} was accepted: {report:?}"))),
             }
         }
+        self.refuse_values(index)
+    }
+
+    /// Gives values to a column that the index does not have, and to a row that it does not have.
+    fn refuse_values(&mut self, index: &Index<Pages<'_>>) -> Result<(), Trouble> {
+        let known: Vec<u64> = self.model.newest().rows.keys().copied().take(1).collect();
+        let absent = (1..).find(|id| !self.model.newest().rows.contains_key(id)).expect("ids are left");
+        let has_columns = self.plan.columns > 0;
+        for (at, ids) in
+            [(self.plan.columns, known.clone()), (0, vec![absent]), (0, [known, vec![absent]].concat())]
+        {
+            let is_wrong = at == self.plan.columns || has_columns;
+            if at == COLUMNS_MAX || !is_wrong || ids.is_empty() {
+                continue;
+            }
+            let row = columns::values(COLUMNS_MAX, &mut self.values_rng);
+            let values = columns::packed(&[at], ids.iter().map(|_| &row))?;
+            let mut transaction = index.pages().begin()?;
+            let mut change = index.change(&mut transaction)?;
+            match change.update_columns(&ids, &values) {
+                Err(Error::Argument { .. }) => {}
+                Err(error) => return Err(error.into()),
+                Ok(changed) => {
+                    let what = format!("values of column {at} of rows {ids:?} were accepted: {changed} changed");
+                    return Err(Trouble::Violation(what));
+                }
+            }
+        }
         Ok(())
-    }
-
-    /// The parts of a transaction for `operation`.
-    fn parts(&mut self, operation: Operation) -> Vec<Part> {
-        let rows = Arc::clone(&self.model.newest().rows);
-        match operation {
-            Operation::Add => vec![self.addition(&rows)],
-            Operation::Delete => vec![self.deletion(&rows)],
-            Operation::Vacuum => vec![Part::Vacuum(u64::MAX)],
-            Operation::Clear => vec![Part::Delete(rows.keys().copied().collect())],
-            _ => (0..1 + self.rng.below(3))
-                .map(|_| match self.rng.below(5) {
-                    0 | 1 => self.addition(&rows),
-                    2 | 3 => self.deletion(&rows),
-                    _ => Part::Vacuum(1 + self.rng.below(20) as u64),
-                })
-                .collect(),
-        }
-    }
-
-    fn addition(&mut self, rows: &Rows) -> Part {
-        let Self { plan, rng, .. } = self;
-        let (mut ids, mut vectors) = (Vec::new(), Vec::new());
-        for _ in 0..1 + rng.below(plan.batch) {
-            let known = any_key(rows, rng).filter(|_| rng.one_in(4));
-            let id = match known {
-                Some(id) => id,
-                None if !ids.is_empty() && rng.one_in(16) => ids[rng.below(ids.len())],
-                None => id(plan, rng),
-            };
-            let same = rows.get(&id).filter(|_| rng.one_in(3)).cloned();
-            ids.push(id);
-            vectors.push(same.unwrap_or_else(|| plan.cloud.row(rng)));
-        }
-        Part::Add(ids, vectors)
-    }
-
-    fn deletion(&mut self, rows: &Rows) -> Part {
-        let Self { plan, rng, .. } = self;
-        let count = 1 + rng.below(plan.batch);
-        let ids = (0..count).map(|_| match any_key(rows, rng).filter(|_| !rng.one_in(5)) {
-            Some(id) => id,
-            None => id(plan, rng),
-        });
-        Part::Delete(ids.collect())
     }
 
     /// Runs one transaction and records its result in the model.
@@ -330,69 +306,4 @@ impl World {
         self.disk.heal();
         self.disk.set_budget(None);
     }
-}
-
-fn any_key(rows: &Rows, rng: &mut Rng) -> Option<u64> {
-    let at = if rows.is_empty() { return None } else { rng.below(rows.len()) };
-    rows.keys().nth(at).copied()
-}
-
-impl Part {
-    fn describe(&self) -> String {
-        match self {
-            Self::Add(ids, _) => format!("add {}", ids.len()),
-            Self::Delete(ids) => format!("delete {}", ids.len()),
-            Self::Vacuum(most) => format!("vacuum {most}"),
-        }
-    }
-}
-
-/// Applies `parts` to the transaction and to `rows`, and compares the reports.
-fn work(
-    index: &Index<Pages<'_>>,
-    transaction: &mut Transaction<'_>,
-    parts: &[Part],
-    rows: &mut Rows,
-    ending: Ending,
-    has_readers: bool,
-    number: u64,
-) -> Result<(), Trouble> {
-    let mut change = index.change(transaction)?;
-    let mut calls = 0;
-    let mut progress = |_| {
-        calls += 1;
-        if ending == Ending::Interrupt && calls > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    for part in parts {
-        match part {
-            Part::Add(ids, vectors) => {
-                let components: Vec<f32> = vectors.iter().flat_map(|vector| vector.iter().copied()).collect();
-                let report = change.add(ids, &components, &mut progress)?;
-                let distinct: BTreeSet<u64> = ids.iter().copied().collect();
-                let fresh = distinct.iter().filter(|id| !rows.contains_key(id)).count() as u64;
-                let sum = (report.added + report.replaced + report.unchanged) as usize;
-                let is_right = report.added == fresh && (sum == ids.len() || sum == distinct.len());
-                ensure(is_right, || format!("{report:?} of {} rows, {fresh} of them new", ids.len()))?;
-                rows.extend(ids.iter().copied().zip(vectors.iter().cloned()));
-            }
-            Part::Delete(ids) => delete(&mut change, ids, rows)?,
-            Part::Vacuum(most) => {
-                let report = change.vacuum(*most, &mut progress)?;
-                let alone = parts.len() == 1 && !has_readers;
-                ensure(!alone || report.waiting == 0, || format!("no reader is open, but {report:?}"))?;
-            }
-        }
-    }
-    change.set_mark([number, !number]);
-    change.finish()?;
-    Ok(())
-}
-
-fn delete(change: &mut Change<'_, Transaction<'_>>, ids: &[u64], rows: &mut Rows) -> Result<(), Trouble> {
-    let report = change.delete(ids)?;
-    let unknown: Vec<u64> = ids.iter().filter(|id| rows.remove(id).is_none()).copied().collect();
-    let deleted = (ids.len() - unknown.len()) as u64;
-    ensure(report.deleted == deleted && report.unknown == unknown, || {
-        format!("{report:?}, expected {deleted} deleted and {} unknown", unknown.len())
-    })
 }

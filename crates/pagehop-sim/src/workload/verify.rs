@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pagehop_engine::{Cursor, Error, Index, Metric, SearchOptions};
+use pagehop_engine::{Cursor, Error, Filter, Index, Metric, SearchOptions};
 use pagehop_store::IndexFile;
 
-use super::data::{self, Rows};
+use super::columns::passes;
+use super::data::{self, Row, Rows};
 use super::model::Version;
 use super::outcome::{Outcome, Trouble};
 
@@ -15,6 +16,12 @@ use super::outcome::{Outcome, Trouble};
 pub(super) const EVERYTHING: SearchOptions =
     SearchOptions { search_list: 100_000, slack: f32::INFINITY, beam_width: 4 };
 const K: usize = 10;
+
+/// What an index is compared by.
+pub(super) struct Queries {
+    pub(super) query: Arc<[f32]>,
+    pub(super) filters: Vec<Filter>,
+}
 
 type Pages<'p> = &'p IndexFile;
 
@@ -74,9 +81,9 @@ fn check_hit(version: &Version, metric: Metric, query: &[f32], id: u64, distance
         let number = version.number;
         return Err(Trouble::Violation(format!("found row {id}, which is not in version {number}")));
     };
-    let expected = data::distance(metric, query, row);
+    let expected = data::distance(metric, query, &row.vector);
     let off = (expected - f64::from(distance)).abs();
-    ensure(off <= data::tolerance(metric, query, row), || {
+    ensure(off <= data::tolerance(metric, query, &row.vector), || {
         format!("row {id}: distance {distance}, expected {expected} ({metric:?}, version {})", version.number)
     })
 }
@@ -92,12 +99,12 @@ pub(super) fn search(
     let options = SearchOptions { search_list: 200, slack: f32::INFINITY, beam_width: 4 };
     let hits = index.search(query, K, &options)?.hits;
     let rows: &Rows = &version.rows;
-    let kth = data::kth_distance(rows, metric, query, K.min(rows.len()).max(1));
+    let kth = data::kth_distance(rows.values(), metric, query, K.min(rows.len()).max(1));
     let mut seen = BTreeSet::new();
     for hit in &hits {
         check_hit(version, metric, query, hit.row_id, hit.distance)?;
         ensure(seen.insert(hit.row_id), || format!("a search gave row {} twice", hit.row_id))?;
-        let row = &rows[&hit.row_id];
+        let row = &rows[&hit.row_id].vector;
         let is_near = data::distance(metric, query, row) <= kth + data::tolerance(metric, query, row) / 2.0;
         outcome.near_found += u64::from(is_near);
     }
@@ -110,18 +117,62 @@ pub(super) fn search(
     Ok(())
 }
 
+/// Compares searches with a filter with a look at all rows: an exact one, and one with the default
+/// options, which also finds as many rows as there are.
+pub(super) fn filtered(
+    index: &Index<Pages<'_>>,
+    metric: Metric,
+    query: &[f32],
+    filter: &Filter,
+    version: &Version,
+) -> Result<(), Trouble> {
+    let mut searcher = index.searcher();
+    let plan = searcher.plan_filter(filter)?;
+    let passing: Vec<(&u64, &Row)> =
+        version.rows.iter().filter(|(id, row)| passes(filter, **id, &row.values) == Some(true)).collect();
+    let number = version.number;
+    for (k, options) in [(K, None), (K, Some(SearchOptions::default())), (10 * K, None)] {
+        let hits = searcher.search_filtered(query, k, options.as_ref(), &plan)?.hits;
+        let what = |text: String| {
+            let way = if plan.reads_postings() { "postings" } else { "a walk" };
+            let ids: Vec<u64> = hits.iter().map(|hit| hit.row_id).collect();
+            let expected: Vec<u64> = passing.iter().map(|row| *row.0).collect();
+            format!("{filter:?} by {way} with {options:?}, version {number}: {text}; {ids:?} of {expected:?}")
+        };
+        let expected = passing.len().min(k);
+        ensure(hits.len() == expected, || what(format!("{} rows, expected {expected}", hits.len())))?;
+        let kth = data::kth_distance(passing.iter().map(|row| row.1), metric, query, k);
+        let mut seen = BTreeSet::new();
+        for hit in &hits {
+            check_hit(version, metric, query, hit.row_id, hit.distance)?;
+            ensure(seen.insert(hit.row_id), || what(format!("row {} twice", hit.row_id)))?;
+            let row = &version.rows[&hit.row_id];
+            let is_passing = passes(filter, hit.row_id, &row.values) == Some(true);
+            ensure(is_passing, || what(format!("row {} does not pass: {:?}", hit.row_id, row.values)))?;
+            let near = kth + 2.0 * data::tolerance(metric, query, &row.vector);
+            let is_near = data::distance(metric, query, &row.vector) <= near;
+            ensure(options.is_some() || is_near, || what(format!("row {} is not near", hit.row_id)))?;
+        }
+        // Of many rows, some have distances that differ only before they are rounded.
+        let ordered = hits.windows(2).all(|pair| pair[0].distance <= pair[1].distance);
+        ensure(ordered, || what(format!("hits are not sorted: {hits:?}")))?;
+    }
+    Ok(())
+}
+
 /// The number of the version that the index has in its mark.
 pub(super) fn number_of(index: &Index<Pages<'_>>) -> Result<u64, Error> {
     Ok(index.info()?.mark[0])
 }
 
-/// Compares the counts of the index and all of its rows with `version`.
+/// Compares the counts of the index, all of its rows, and searches with filters with `version`.
 pub(super) fn every_row(
     index: &Index<Pages<'_>>,
     metric: Metric,
-    query: &Arc<[f32]>,
+    queries: &Queries,
     version: &Version,
 ) -> Result<(), Trouble> {
+    let query = &queries.query;
     let (info, rows) = (index.info()?, version.rows.len());
     ensure(info.mark[0] == version.number, || {
         format!("the index is of version {}, expected {}", info.mark[0], version.number)
@@ -129,15 +180,16 @@ pub(super) fn every_row(
     ensure(info.rows == rows as u64 && info.dim == query.len() && info.metric == metric, || {
         format!("version {} has {rows} rows, the index says {info:?}", version.number)
     })?;
-    OpenCursor::open(index, metric, Arc::clone(query), version)?.drain()
+    OpenCursor::open(index, metric, Arc::clone(query), version)?.drain()?;
+    queries.filters.iter().try_for_each(|filter| filtered(index, metric, query, filter, version))
 }
 
-/// Compares everything about the index with `version`: the index's own check, its counts, and every
-/// row.
+/// Compares everything about the index with `version`: the index's own check, its counts, every
+/// row, and searches with filters.
 pub(super) fn everything(
     index: &Index<Pages<'_>>,
     metric: Metric,
-    query: &Arc<[f32]>,
+    queries: &Queries,
     version: &Version,
     outcome: &mut Outcome,
 ) -> Result<(), Trouble> {
@@ -151,7 +203,7 @@ pub(super) fn everything(
     ensure(report.nodes == report.anchored && report.nodes == report.reachable, || {
         format!("some rows cannot be reached: {report:?}")
     })?;
-    every_row(index, metric, query, version)?;
+    every_row(index, metric, queries, version)?;
     outcome.checks += 1;
     Ok(())
 }

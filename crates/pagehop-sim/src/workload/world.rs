@@ -3,14 +3,15 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pagehop_engine::{BuildOptions, Error, Index, RowIds, build, create};
+use pagehop_engine::{BuildOptions, Error, Index, RowIds, build, create_with_columns};
 use pagehop_store::{IndexFile, Name, OpenOptions, StorageSink};
 
-use super::data::{Rows, Source};
+use super::columns;
+use super::data::{Row, Rows, Source};
 use super::model::{Model, Version};
 use super::outcome::{Checked, Outcome, Trouble};
 use super::plan::{Plan, id};
-use super::verify;
+use super::verify::{self, Queries};
 use crate::{Lie, Rng, SimDisk};
 
 /// How to run a seed.
@@ -31,6 +32,8 @@ pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) options: RunOptions,
     pub(super) rng: Rng,
+    /// For values and filters.
+    pub(super) values_rng: Rng,
     pub(super) disk: SimDisk,
     pub(super) model: Model,
     pub(super) outcome: Outcome,
@@ -44,10 +47,13 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64, options: RunOptions) -> Checked<Self> {
         let mut rng = Rng::new(seed ^ 0x9a6e_40b5);
-        let plan = Plan::draw(&mut rng);
+        let plan = Plan::draw(seed, &mut rng);
+        let mut values_rng = Rng::new(seed ^ 0x5a1e_0000);
         let mut rows = Rows::new();
         for _ in 0..plan.built.unwrap_or(0) {
-            rows.insert(id(&plan, &mut rng), plan.cloud.row(&mut rng));
+            let id = id(&plan, &mut rng);
+            let values = columns::values(plan.columns, &mut values_rng);
+            rows.insert(id, Row { vector: plan.cloud.vector(&mut rng), values });
         }
         let disk = SimDisk::new(seed);
         build_on(&disk, &plan, &rows, seed).map_err(|error| format!("building {} rows: {error}", rows.len()))?;
@@ -59,6 +65,7 @@ impl World {
             plan,
             options,
             rng,
+            values_rng,
             disk,
             model: Model::new(rows),
             outcome: Outcome::default(),
@@ -66,10 +73,11 @@ impl World {
             failed_before_life: 0,
             history: Vec::new(),
         };
-        let Plan { dim, metric, built, batch, ids, .. } = &world.plan;
+        let Plan { dim, metric, columns, built, batch, ids, .. } = &world.plan;
         let cloud = world.plan.cloud.describe();
-        let begins =
-            format!("{dim} dimensions, {metric:?}, {built:?} rows, batches of {batch}, {ids} ids, {cloud}");
+        let begins = format!(
+            "{dim} dimensions, {metric:?}, {columns} columns, {built:?} rows, batches of {batch}, {ids} ids, {cloud}"
+        );
         world.note(|| begins);
         Ok(world)
     }
@@ -83,7 +91,21 @@ impl World {
     }
 
     pub(super) fn query(&mut self) -> Arc<[f32]> {
-        self.plan.cloud.row(&mut self.rng)
+        self.plan.cloud.vector(&mut self.rng)
+    }
+
+    /// A query, and filters over the rows of the newest version.
+    pub(super) fn queries(&mut self) -> Queries {
+        let query = self.query();
+        let Self { plan, values_rng, model, .. } = self;
+        let rows = &model.newest().rows;
+        let mut some_id = |rng: &mut Rng| match rows.keys().nth(rng.below(rows.len() + 1)) {
+            Some(id) => *id,
+            None => id(plan, rng),
+        };
+        let count = if plan.columns > 0 { 3 } else { 1 };
+        let filters = (0..count).map(|_| columns::filter(plan.columns, 2, &mut some_id, values_rng)).collect();
+        Queries { query, filters }
     }
 
     /// Opens the index, determines its version, and compares everything. `None` if opening failed
@@ -95,10 +117,10 @@ impl World {
         self.lose_log()?;
         let failed = self.disk.failed();
         self.failed_before_life = failed;
-        let query = self.query();
+        let queries = self.queries();
         let storage = Arc::new(self.disk.clone());
         let opened = IndexFile::open_on(storage, options).map_err(Trouble::Error).and_then(|pages| {
-            let version = self.identify(&pages, &query)?;
+            let version = self.identify(&pages, &queries)?;
             Ok((pages, version))
         });
         match opened {
@@ -135,7 +157,7 @@ impl World {
         Err(format!("without its log the index opened, silently, as version {number}"))
     }
 
-    pub(super) fn identify(&mut self, pages: &IndexFile, query: &Arc<[f32]>) -> Result<u64, Trouble> {
+    pub(super) fn identify(&mut self, pages: &IndexFile, queries: &Queries) -> Result<u64, Trouble> {
         let index = Index::open(pages)?;
         let number = verify::number_of(&index)?;
         let allowed: Vec<Version> = self.model.allowed().cloned().collect();
@@ -144,7 +166,7 @@ impl World {
             return Err(Trouble::Violation(format!("version {number} was found, expected one of {numbers:?}")));
         };
         self.note(|| format!("  found version {number}, {} rows", version.rows.len()));
-        verify::everything(&index, self.plan.metric, query, version, &mut self.outcome)?;
+        verify::everything(&index, self.plan.metric, queries, version, &mut self.outcome)?;
         Ok(number)
     }
 
@@ -211,10 +233,13 @@ pub(super) fn copy_of(error: &Error) -> Error {
 fn build_on(disk: &SimDisk, plan: &Plan, rows: &Rows, seed: u64) -> Result<(), Error> {
     let mut sink = StorageSink::create(Arc::new(disk.clone()), *b"phsim1")?;
     if plan.built.is_none() {
-        create(plan.dim, plan.metric, seed, RowIds::Mapped, &mut sink)?;
+        let columns = columns::columns(plan.columns);
+        create_with_columns(plan.dim, plan.metric, &columns, seed, RowIds::Mapped, &mut sink)?;
     } else {
         let options = BuildOptions { metric: plan.metric, threads: 1, seed, ..BuildOptions::default() };
-        let mut source = Source { dim: plan.dim, rows };
+        let all: Vec<usize> = (0..plan.columns).collect();
+        let columns = columns::packed(&all, rows.values().map(|row| &row.values))?;
+        let mut source = Source { dim: plan.dim, rows, columns };
         build(&mut source, &options, &mut sink, &mut |_| ControlFlow::Continue(()))?;
     }
     sink.finish()

@@ -48,6 +48,8 @@ pub(crate) enum Run {
 /// [`Searcher::plan_filter`](crate::Searcher::plan_filter).
 #[derive(Clone, Debug)]
 pub struct FilterPlan {
+    /// The number of columns of its index: a guard against another index.
+    pub(crate) columns: usize,
     pub(crate) test: Arc<Test>,
     /// Runs that have every row that passes; none if it is not known where such rows are.
     pub(crate) runs: Option<Arc<Vec<Run>>>,
@@ -81,7 +83,8 @@ impl FilterPlan {
             Some(runs) => (Some(Arc::new(runs.runs)), runs.pages),
             None => (None, f64::INFINITY),
         };
-        Ok(Self { test: Arc::new(test), runs, runs_pages, share })
+        let columns = state.columns.columns.len();
+        Ok(Self { columns, test: Arc::new(test), runs, runs_pages, share })
     }
 }
 

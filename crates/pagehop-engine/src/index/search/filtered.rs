@@ -85,7 +85,8 @@ impl<P: Pages> Searcher<'_, P> {
     ///
     /// # Errors
     ///
-    /// Those of [`Index::search`](crate::Index::search).
+    /// Those of [`Index::search`](crate::Index::search); [`Error::Argument`] if the filter was
+    /// planned for an index with another number of columns.
     pub fn search_filtered(
         &mut self,
         query: &[f32],
@@ -94,6 +95,9 @@ impl<P: Pages> Searcher<'_, P> {
         filter: &FilterPlan,
     ) -> Result<SearchResult, Error> {
         options.cloned().unwrap_or_default().validate(k)?;
+        if filter.columns != self.newest.known().columns.columns.len() {
+            return Err(Error::argument("the filter was planned for another index"));
+        }
         let missed_before = self.reader.pages_missed();
         let mut stats = Stats::default();
         let walks = options.filter(|_| !filter.reads_postings());
@@ -150,8 +154,8 @@ impl<P: Pages> Searcher<'_, P> {
     /// Nodes have what every snapshot needs, but trees and the map are those of the newest commit.
     /// Only a split moves postings to other pages, and every split adds a page, which is counted
     /// before. An id leads to the newest node of its row alone, so no commit at all may become
-    /// visible while ids are looked up. If one does, all is read again; after as many pages as there
-    /// are, every row is looked at, which no commit disturbs.
+    /// visible while ids are looked up. If one does, all is read again; after as many pages as
+    /// there are, every row is looked at, which no commit disturbs.
     fn select(
         &mut self,
         query: &[f32],

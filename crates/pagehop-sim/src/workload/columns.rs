@@ -1,0 +1,127 @@
+//! Columns of test rows: values, filters, and which rows pass a filter.
+
+use std::sync::Arc;
+
+use pagehop_engine::{Column, ColumnKind, ColumnRows, Comparison, Error, Filter, Value};
+
+use crate::Rng;
+
+/// The columns that an index may have, in their order.
+const COLUMNS: [(&str, ColumnKind); 4] =
+    [("n", ColumnKind::Int), ("x", ColumnKind::Float), ("t", ColumnKind::Text), ("b", ColumnKind::Bool)];
+/// Most columns of an index.
+pub const COLUMNS_MAX: usize = COLUMNS.len();
+
+/// The column in place `at`.
+pub(super) fn column(at: usize) -> Column {
+    let (name, kind) = COLUMNS[at];
+    Column { name: name.into(), kind }
+}
+
+/// The first `count` columns, at most [`COLUMNS_MAX`].
+pub fn columns(count: usize) -> Vec<Column> {
+    (0..count).map(column).collect()
+}
+
+/// The values of `rows` in the columns in the places `given`.
+///
+/// # Errors
+///
+/// Those of [`ColumnRows::push`].
+pub fn packed<'r>(given: &[usize], rows: impl Iterator<Item = &'r Arc<[Value]>>) -> Result<ColumnRows, Error> {
+    let mut packed = ColumnRows::new(given.iter().map(|at| column(*at)).collect())?;
+    for row in rows {
+        let values: Vec<Value> = given.iter().map(|at| row[*at].clone()).collect();
+        packed.push(&values)?;
+    }
+    Ok(packed)
+}
+
+/// A random value of the column in place `at`. There are few, so that rows have common ones.
+fn value(at: usize, rng: &mut Rng) -> Value {
+    if rng.one_in(6) {
+        return Value::Null;
+    }
+    let number = rng.below(7) as i64 - 3;
+    match COLUMNS[at].1 {
+        ColumnKind::Int if rng.one_in(20) => Value::Int([i64::MIN, i64::MAX][rng.below(2)]),
+        ColumnKind::Int => Value::Int(number),
+        ColumnKind::Float if rng.one_in(20) => Value::Float([f64::NEG_INFINITY, f64::INFINITY][rng.below(2)]),
+        ColumnKind::Float => Value::Float(number as f64 / 2.0),
+        ColumnKind::Text => Value::Text(format!("text {number}")),
+        _ => Value::Bool(number < 0),
+    }
+}
+
+/// A random row of values.
+pub fn values(count: usize, rng: &mut Rng) -> Arc<[Value]> {
+    (0..count).map(|at| value(at, rng)).collect()
+}
+
+/// A random filter over the first `count` columns. `some_id` draws an id.
+pub fn filter(count: usize, depth: usize, some_id: &mut dyn FnMut(&mut Rng) -> u64, rng: &mut Rng) -> Filter {
+    use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+    let kind = rng.below(if depth == 0 { 8 } else { 12 });
+    if kind >= 8 {
+        let mut part = || filter(count, depth - 1, some_id, rng);
+        return match kind {
+            8 => Filter::Not(Box::new(part())),
+            9 => Filter::Or(vec![part(), part()]),
+            _ => Filter::And(vec![part(), part()]),
+        };
+    }
+    if kind == 0 || count == 0 {
+        return Filter::Ids((0..1 + rng.below(12)).map(|_| some_id(rng)).collect());
+    }
+    let at = rng.below(count);
+    let name = COLUMNS[at].0.to_owned();
+    let comparisons = [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual];
+    match kind {
+        1 => Filter::IsNull(name),
+        2 => Filter::In(name, (0..rng.below(4)).map(|_| value(at, rng)).collect()),
+        3..5 => Filter::Compare(name, Equal, value(at, rng)),
+        _ => {
+            let ordered = if COLUMNS[at].1 == ColumnKind::Text { 2 } else { comparisons.len() };
+            Filter::Compare(name, comparisons[rng.below(ordered)], value(at, rng))
+        }
+    }
+}
+
+/// Whether a row passes: true, false, or neither, as in SQL.
+///
+/// # Panics
+///
+/// If the filter names a column that the row lacks.
+pub fn passes(filter: &Filter, id: u64, row: &[Value]) -> Option<bool> {
+    let value = |name: &str| &row[COLUMNS.iter().position(|column| column.0 == name).expect("a known column")];
+    let order = |a: &Value, b: &Value| match (a, b) {
+        (Value::Int(a), Value::Int(b)) => a.partial_cmp(b),
+        (Value::Float(a), Value::Float(b)) => a.partial_cmp(b),
+        (Value::Text(a), Value::Text(b)) => a.partial_cmp(b),
+        (Value::Bool(a), Value::Bool(b)) => a.partial_cmp(b),
+        _ => None,
+    };
+    match filter {
+        Filter::Compare(name, comparison, with) => order(value(name), with).map(|order| match comparison {
+            Comparison::Equal => order.is_eq(),
+            Comparison::NotEqual => order.is_ne(),
+            Comparison::Less => order.is_lt(),
+            Comparison::LessOrEqual => order.is_le(),
+            Comparison::Greater => order.is_gt(),
+            Comparison::GreaterOrEqual => order.is_ge(),
+        }),
+        Filter::In(name, values) => any(values.iter().map(|with| order(value(name), with).map(|o| o.is_eq()))),
+        Filter::IsNull(name) => Some(*value(name) == Value::Null),
+        Filter::Ids(ids) => Some(ids.contains(&id)),
+        Filter::Not(part) => passes(part, id, row).map(|truth| !truth),
+        Filter::Or(parts) => any(parts.iter().map(|part| passes(part, id, row))),
+        Filter::And(parts) => {
+            any(parts.iter().map(|part| passes(part, id, row).map(|truth| !truth))).map(|truth| !truth)
+        }
+    }
+}
+
+fn any(parts: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    let parts: Vec<Option<bool>> = parts.collect();
+    if parts.contains(&Some(true)) { Some(true) } else { parts.iter().all(Option::is_some).then_some(false) }
+}

@@ -1,0 +1,211 @@
+//! The parts of a transaction, applied to the index and to the model's rows.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use pagehop_engine::{Change, Index, Value};
+use pagehop_store::{IndexFile, Transaction};
+
+use super::columns;
+use super::data::{Row, Rows};
+use super::outcome::Trouble;
+use super::plan::{Operation, id};
+use super::verify::ensure;
+use super::world::World;
+use crate::Rng;
+
+/// One part of a transaction.
+pub(super) enum Part {
+    /// Adds rows, with values of the columns in these places.
+    Add(Vec<u64>, Vec<Row>, Vec<usize>),
+    /// Gives rows other values of the columns in these places.
+    Update(Vec<u64>, Vec<Row>, Vec<usize>),
+    Delete(Vec<u64>),
+    Vacuum(u64),
+}
+
+/// How a transaction shall end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Commit,
+    /// Drop it without a commit.
+    Drop,
+    /// Interrupt it from its progress callback.
+    Interrupt,
+}
+
+impl World {
+    /// The parts of a transaction for `operation`.
+    pub(super) fn parts(&mut self, operation: Operation) -> Vec<Part> {
+        let rows = Arc::clone(&self.model.newest().rows);
+        match operation {
+            Operation::Add => vec![self.addition(&rows)],
+            Operation::Delete => vec![self.deletion(&rows)],
+            Operation::Update => vec![self.update(&rows)],
+            Operation::Vacuum => vec![Part::Vacuum(u64::MAX)],
+            Operation::Clear => vec![Part::Delete(rows.keys().copied().collect())],
+            _ => (0..1 + self.rng.below(3))
+                .map(|_| match self.rng.below(5) {
+                    0 if self.plan.columns > 0 && self.values_rng.one_in(2) => self.update(&rows),
+                    0 | 1 => self.addition(&rows),
+                    2 | 3 => self.deletion(&rows),
+                    _ => Part::Vacuum(1 + self.rng.below(20) as u64),
+                })
+                .collect(),
+        }
+    }
+
+    fn addition(&mut self, rows: &Rows) -> Part {
+        let given = self.some_columns();
+        let Self { plan, rng, values_rng, .. } = self;
+        let (mut ids, mut new) = (Vec::new(), Vec::new());
+        for _ in 0..1 + rng.below(plan.batch) {
+            let known = any_key(rows, rng).filter(|_| rng.one_in(4));
+            let id = match known {
+                Some(id) => id,
+                None if !ids.is_empty() && rng.one_in(16) => ids[rng.below(ids.len())],
+                None => id(plan, rng),
+            };
+            let same = rows.get(&id).filter(|_| rng.one_in(3)).cloned();
+            ids.push(id);
+            let drawn = columns::values(plan.columns, values_rng);
+            let of_row = match &same {
+                Some(row) if values_rng.one_in(2) => row.values.clone(),
+                _ => drawn,
+            };
+            // A column that is not given has no value.
+            let value = |at| if given.contains(&at) { of_row[at].clone() } else { Value::Null };
+            let values: Arc<[Value]> = (0..plan.columns).map(value).collect();
+            let vector = same.map_or_else(|| plan.cloud.vector(rng), |row| row.vector);
+            new.push(Row { vector, values });
+        }
+        Part::Add(ids, new, given)
+    }
+
+    /// Values of some columns for some rows; an id may repeat.
+    fn update(&mut self, rows: &Rows) -> Part {
+        let mut given = self.some_columns();
+        let Self { plan, values_rng: rng, .. } = self;
+        if given.is_empty() {
+            given.push(rng.below(plan.columns));
+        }
+        let count = 1 + rng.below(plan.batch);
+        let ids: Vec<u64> = (0..count).filter_map(|_| any_key(rows, rng)).collect();
+        let vector: Arc<[f32]> = Arc::new([]);
+        let new = ids.iter().map(|_| Row { vector: vector.clone(), values: columns::values(plan.columns, rng) });
+        let new = new.collect();
+        Part::Update(ids, new, given)
+    }
+
+    /// The places of some columns in any order, mostly of all.
+    fn some_columns(&mut self) -> Vec<usize> {
+        let Self { plan, values_rng: rng, .. } = self;
+        let mut places: Vec<usize> = (0..plan.columns).collect();
+        if rng.one_in(3) {
+            places.retain(|_| rng.one_in(2));
+        }
+        (1..places.len()).for_each(|end| places.swap(end, rng.below(end + 1)));
+        places
+    }
+
+    fn deletion(&mut self, rows: &Rows) -> Part {
+        let Self { plan, rng, .. } = self;
+        let count = 1 + rng.below(plan.batch);
+        let ids = (0..count).map(|_| match any_key(rows, rng).filter(|_| !rng.one_in(5)) {
+            Some(id) => id,
+            None => id(plan, rng),
+        });
+        Part::Delete(ids.collect())
+    }
+}
+
+fn any_key(rows: &Rows, rng: &mut Rng) -> Option<u64> {
+    let at = if rows.is_empty() { return None } else { rng.below(rows.len()) };
+    rows.keys().nth(at).copied()
+}
+
+impl Part {
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Add(ids, _, given) => format!("add {} with {given:?}", ids.len()),
+            Self::Update(ids, _, given) => format!("update {given:?} of {}", ids.len()),
+            Self::Delete(ids) => format!("delete {}", ids.len()),
+            Self::Vacuum(most) => format!("vacuum {most}"),
+        }
+    }
+}
+
+/// Applies `parts` to the transaction and to `rows`, and compares the reports.
+pub(super) fn work(
+    index: &Index<&IndexFile>,
+    transaction: &mut Transaction<'_>,
+    parts: &[Part],
+    rows: &mut Rows,
+    ending: Ending,
+    has_readers: bool,
+    number: u64,
+) -> Result<(), Trouble> {
+    let mut change = index.change(transaction)?;
+    let mut calls = 0;
+    let mut progress = |_| {
+        calls += 1;
+        if ending == Ending::Interrupt && calls > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    for part in parts {
+        match part {
+            Part::Add(ids, new, given) => {
+                let components: Vec<f32> = new.iter().flat_map(|row| row.vector.iter().copied()).collect();
+                let values = columns::packed(given, new.iter().map(|row| &row.values))?;
+                let values = Some(&values).filter(|_| !given.is_empty());
+                let report = change.add_with_columns(ids, &components, values, &mut progress)?;
+                let distinct: BTreeSet<u64> = ids.iter().copied().collect();
+                let fresh = distinct.iter().filter(|id| !rows.contains_key(id)).count() as u64;
+                let sum = (report.added + report.replaced + report.unchanged) as usize;
+                let is_right = report.added == fresh && (sum == ids.len() || sum == distinct.len());
+                ensure(is_right, || format!("{report:?} of {} rows, {fresh} of them new", ids.len()))?;
+                rows.extend(ids.iter().copied().zip(new.iter().cloned()));
+            }
+            Part::Update(ids, new, given) => update(&mut change, (ids, new, given), rows)?,
+            Part::Delete(ids) => delete(&mut change, ids, rows)?,
+            Part::Vacuum(most) => {
+                let report = change.vacuum(*most, &mut progress)?;
+                let alone = parts.len() == 1 && !has_readers;
+                ensure(!alone || report.waiting == 0, || format!("no reader is open, but {report:?}"))?;
+            }
+        }
+    }
+    change.set_mark([number, !number]);
+    change.finish()?;
+    Ok(())
+}
+
+/// Rows that an earlier part of the transaction deleted are left out: they would be refused.
+fn update(
+    change: &mut Change<'_, Transaction<'_>>,
+    (ids, new, given): (&[u64], &[Row], &[usize]),
+    rows: &mut Rows,
+) -> Result<(), Trouble> {
+    let there: Vec<(u64, &Row)> = ids.iter().copied().zip(new).filter(|(id, _)| rows.contains_key(id)).collect();
+    let ids: Vec<u64> = there.iter().map(|row| row.0).collect();
+    let values = columns::packed(given, there.iter().map(|row| &row.1.values))?;
+    let found = change.update_columns(&ids, &values)?;
+    let mut changed = 0;
+    for (id, new) in there {
+        let row = rows.get_mut(&id).expect("it is there");
+        let mut values = row.values.to_vec();
+        given.iter().for_each(|at| values[*at] = new.values[*at].clone());
+        changed += u64::from(values[..] != row.values[..]);
+        row.values = values.into();
+    }
+    ensure(found == changed, || format!("{found} rows of {ids:?} changed, expected {changed}"))
+}
+
+fn delete(change: &mut Change<'_, Transaction<'_>>, ids: &[u64], rows: &mut Rows) -> Result<(), Trouble> {
+    let report = change.delete(ids)?;
+    let unknown: Vec<u64> = ids.iter().filter(|id| rows.remove(id).is_none()).copied().collect();
+    let deleted = (ids.len() - unknown.len()) as u64;
+    ensure(report.deleted == deleted && report.unknown == unknown, || {
+        format!("{report:?}, expected {deleted} deleted and {} unknown", unknown.len())
+    })
+}

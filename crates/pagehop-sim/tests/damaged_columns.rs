@@ -1,0 +1,218 @@
+//! Damage on the pages of columns: the page of their names, the leaves of postings, and the pages
+//! above them. Searches with filters, checks and changes end, with an error or with an answer whose
+//! rows all pass.
+//!
+//! `PAGEHOP_SIM_SEED=123` replays one seed; `PAGEHOP_SIM_SEEDS=100000` runs that many.
+
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pagehop_engine::page::Pages;
+use pagehop_engine::{
+    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, EachChunk, Error, Filter, Index, PageId,
+    SearchOptions, Value, VectorSource, build,
+};
+use pagehop_sim::{Damage, MemPages, Rng, damage};
+
+const DIM: usize = 64;
+const ROWS: u64 = 700;
+/// Kinds of the pages that are damaged, which are their first bytes.
+const KINDS: [u8; 3] = [7, 8, 9];
+const DAMAGES: [Damage; 6] = [Damage::Bit, Damage::Byte, Damage::Run, Damage::Tail, Damage::Swapped, Damage::Noise];
+/// Bytes of a body that say most: its kind, its count, and what comes first.
+const FRONT_BYTES: usize = 80;
+/// Seeds without `PAGEHOP_SIM_SEEDS`.
+const SEEDS: u64 = 400;
+/// Changes take longer than all searches: one seed in this many makes them.
+const CHANGES_ONE_IN: u64 = 8;
+
+struct Rows {
+    ids: Vec<u64>,
+    components: Vec<f32>,
+    columns: ColumnRows,
+}
+
+/// The values of a row follow from its id.
+fn values(id: u64) -> [Value; 2] {
+    let n = if id.is_multiple_of(11) { Value::Null } else { Value::Int((id % 7) as i64) };
+    [n, Value::Text(format!("text {}", id % 5))]
+}
+
+fn packed(ids: &[u64]) -> ColumnRows {
+    let column = |name: &str, kind| Column { name: name.into(), kind };
+    let columns = vec![column("n", ColumnKind::Int), column("t", ColumnKind::Text)];
+    let mut packed = ColumnRows::new(columns).unwrap();
+    ids.iter().for_each(|id| packed.push(&values(*id)).unwrap());
+    packed
+}
+
+fn rows(ids: std::ops::Range<u64>) -> Rows {
+    let mut rng = Rng::new(ids.start);
+    let ids: Vec<u64> = ids.collect();
+    let components = (0..ids.len() * DIM).map(|_| rng.below(1 << 20) as f32 / (1 << 20) as f32 - 0.5).collect();
+    let columns = packed(&ids);
+    Rows { ids, components, columns }
+}
+
+impl VectorSource for Rows {
+    fn dim(&self) -> usize {
+        DIM
+    }
+
+    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
+        each(&self.ids, &self.components)
+    }
+
+    fn columns(&self) -> Option<&ColumnRows> {
+        Some(&self.columns)
+    }
+}
+
+fn compare(name: &str, comparison: Comparison, value: Value) -> Filter {
+    Filter::Compare(name.into(), comparison, value)
+}
+
+/// Filters, and whether the row with an id passes.
+type Expected = (Filter, fn(u64) -> bool);
+
+fn filters() -> Vec<Expected> {
+    let n = |comparison, number| compare("n", comparison, Value::Int(number));
+    let text = || compare("t", Comparison::Equal, Value::Text("text 3".into()));
+    vec![
+        (n(Comparison::Equal, 2), |id| !id.is_multiple_of(11) && id % 7 == 2),
+        (n(Comparison::Less, 5), |id| !id.is_multiple_of(11) && id % 7 < 5),
+        (Filter::IsNull("n".into()), |id| id.is_multiple_of(11)),
+        (text(), |id| id % 5 == 3),
+        (Filter::And(vec![n(Comparison::GreaterOrEqual, 6), text()]), |id| {
+            !id.is_multiple_of(11) && id % 7 == 6 && id % 5 == 3
+        }),
+        (Filter::Or(vec![n(Comparison::Equal, 1), Filter::Ids(vec![5, 700])]), |id| {
+            !id.is_multiple_of(11) && id % 7 == 1 || id == 5
+        }),
+    ]
+}
+
+/// Damages one or two pages of columns. Returns what was done; `None` if nothing changed.
+fn damaged(sound: &MemPages, seed: u64) -> Option<(MemPages, String)> {
+    let mut rng = Rng::new(seed);
+    let mut pages = sound.clone();
+    let mut done = String::new();
+    for _ in 0..1 + rng.below(2) {
+        // As often each kind, of which there are one, a few and many pages.
+        let kind = KINDS[rng.below(KINDS.len())];
+        let all = (0..pages.page_count()).map(PageId);
+        let of_kind: Vec<PageId> = all.filter(|page| sound.body(*page)[0] == kind).collect();
+        let page = of_kind[rng.below(of_kind.len())];
+        let other = sound.body(PageId(rng.below(pages.page_count() as usize) as u32)).to_vec();
+        let how = DAMAGES[rng.below(DAMAGES.len())];
+        let body = pages.body_mut(page);
+        match rng.one_in(2) {
+            true => damage(&mut body[..FRONT_BYTES], how, Some(&other[..FRONT_BYTES]), &mut rng),
+            false => damage(body, how, Some(&other), &mut rng),
+        }
+        done += &format!("page {} of kind {kind}: {how:?}; ", page.0);
+    }
+    let is_damaged = (0..pages.page_count()).any(|page| pages.body(PageId(page)) != sound.body(PageId(page)));
+    is_damaged.then_some((pages, done))
+}
+
+/// `Ok(false)` if damage may cause this error.
+fn acceptable(error: &Error) -> Result<bool, String> {
+    match error {
+        Error::Corrupt { .. } | Error::Format { .. } => Ok(false),
+        // A column has another name or kind by now.
+        Error::Argument { what } if what.contains("column") || what.contains("kind") => Ok(false),
+        error => Err(format!("unexpected error: {error:?}")),
+    }
+}
+
+/// Searches and checks, and if so `also_changes`. Returns whether no error occurred.
+fn try_all(pages: MemPages, also_changes: bool) -> Result<bool, String> {
+    let mut whole = true;
+    match Index::open(&pages) {
+        Err(error) => return acceptable(&error),
+        Ok(index) => {
+            for (filter, passes) in filters() {
+                for options in [None, Some(SearchOptions::default())] {
+                    match search(&index, &filter, options.as_ref()) {
+                        Err(error) => whole &= acceptable(&error)?,
+                        // The nodes are sound, and columns that are exchanged do not look damaged.
+                        Ok(ids) => {
+                            let mut distinct = ids.clone();
+                            distinct.sort_unstable();
+                            distinct.dedup();
+                            let wrong = ids.iter().filter(|id| !passes(**id)).count();
+                            let is_same = index.info().is_ok_and(|info| info.columns == *packed(&[]).columns());
+                            if distinct.len() != ids.len() || wrong > 0 && is_same {
+                                return Err(format!("{filter:?}: {ids:?}, {wrong} of them do not pass"));
+                            }
+                        }
+                    }
+                }
+            }
+            if let Err(error) = index.check(&mut |_| ControlFlow::Continue(())) {
+                whole &= acceptable(&error)?;
+            }
+        }
+    }
+    Ok(whole & (!also_changes || change(pages)?))
+}
+
+fn search(index: &Index<&MemPages>, filter: &Filter, options: Option<&SearchOptions>) -> Result<Vec<u64>, Error> {
+    let mut searcher = index.searcher();
+    let plan = searcher.plan_filter(filter)?;
+    let result = searcher.search_filtered(&[0.1; DIM], 100, options, &plan)?;
+    Ok(result.hits.iter().map(|hit| hit.row_id).collect())
+}
+
+/// Adds rows, gives others other values, deletes and vacuums.
+fn change(mut pages: MemPages) -> Result<bool, String> {
+    let new = rows(ROWS..ROWS + 150);
+    let known = match Index::open(pages.clone()) {
+        Ok(known) => known,
+        Err(error) => return acceptable(&error),
+    };
+    let updated: Vec<u64> = (0..60).collect();
+    let others: Vec<u64> = (1..61).collect();
+    for part in 0..5 {
+        let mut writer = pages.writer();
+        let done = known.change(&mut writer).and_then(|mut change| {
+            let progress = &mut |_| ControlFlow::Continue(());
+            match part {
+                0 => change.add_with_columns(&new.ids, &new.components, Some(&new.columns), progress).map(drop)?,
+                1 => change.update_columns(&updated, &packed(&others)).map(drop)?,
+                2 => change.delete(&(100..200).collect::<Vec<_>>()).map(drop)?,
+                3 => change.vacuum(1000, progress).map(drop)?,
+                _ => change.train(progress)?,
+            }
+            change.finish()
+        });
+        match done {
+            Ok(()) => writer.commit(),
+            Err(error) => return acceptable(&error),
+        }
+    }
+    Ok(true)
+}
+
+#[test]
+fn damaged_pages_of_columns_cause_no_panic_and_no_wrong_row() {
+    let mut sound = MemPages::new();
+    let options = BuildOptions { threads: 1, ..BuildOptions::default() };
+    build(&mut rows(0..ROWS), &options, &mut sound, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(try_all(sound.clone(), true), Ok(true));
+    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a seed is a number"));
+    let first: Option<u64> = number("PAGEHOP_SIM_SEED");
+    let count = number("PAGEHOP_SIM_SEEDS").unwrap_or(if first.is_some() { 1 } else { SEEDS });
+    let mut survived = [0; 2];
+    for seed in (first.unwrap_or(0)..).take(count as usize) {
+        let Some((pages, done)) = damaged(&sound, seed) else { continue };
+        match catch_unwind(AssertUnwindSafe(|| try_all(pages, seed.is_multiple_of(CHANGES_ONE_IN)))) {
+            Ok(Ok(whole)) => survived[usize::from(whole)] += 1,
+            Ok(Err(what)) => panic!("PAGEHOP_SIM_SEED={seed}: {what}; {done}"),
+            Err(_) => panic!("PAGEHOP_SIM_SEED={seed}: the engine panicked; {done}"),
+        }
+    }
+    println!("{} seeds with an error, {} without", survived[0], survived[1]);
+    assert!(count < 100 || survived.iter().all(|&seeds| seeds > count / 20), "{survived:?}");
+}
