@@ -5,7 +5,8 @@ it to `search_list`. `recall` asks for a share of the neighbors instead, as most
 the other two are -1. `calibrated = "queries"` calibrates by the set's samples and not by rows.
 `dims_per_cache_byte` makes the cache as small as codes of one byte for that many dimensions.
 `rounds` is how often a tenth of the rows is deleted, added again and vacuumed after the build; the
-calibration is that of the build.
+calibration is that of the build. `columns = 1` gives the index a column, which filters compare;
+without it a filter is a mask of ids.
 """
 
 from __future__ import annotations
@@ -18,7 +19,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pagehop_lab.engines.engine import Description, EngineError, Float32, Ids, Library, Options, Search, Work
+from pagehop_lab.engines.engine import (
+    FILTER_PARTS,
+    Description,
+    EngineError,
+    Float32,
+    Ids,
+    Kept,
+    Library,
+    Options,
+    Search,
+    Work,
+)
 
 # More than any index measured here: everything searched before stays in memory.
 _CACHE = "8GiB"
@@ -35,7 +47,7 @@ class PagehopFile(Library):
         search={"slack": (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5), "search_list": (100,)},
         source="defaults of python/pagehop",
         metrics=tuple(_METRICS),
-        more_build={"calibrated": "rows", "dims_per_cache_byte": 4, "rounds": 10},
+        more_build={"calibrated": "rows", "columns": 1, "dims_per_cache_byte": 4, "rounds": 10},
         more_search={"recall": 0.95},
         call_threads=True,
         takes_commit=True,
@@ -57,8 +69,15 @@ class PagehopFile(Library):
         by_queries = options.get("calibrated", "rows") == "queries"
         if by_queries and self.samples is None:
             raise EngineError('calibrated = "queries" takes a set with samples: samples = 2000 in its table')
+        self._columns = {"part": np.arange(len(base)) % FILTER_PARTS} if options.get("columns") else None
         pagehop.build(
-            self._path, base, metric=_METRICS[metric], threads=threads, seed=seed, calibrate=not by_queries
+            self._path,
+            base,
+            metric=_METRICS[metric],
+            columns=self._columns,
+            threads=threads,
+            seed=seed,
+            calibrate=not by_queries,
         ).close()
         if by_queries:
             with pagehop.open(self._path, write=True) as index:
@@ -75,12 +94,20 @@ class PagehopFile(Library):
             for _ in range(rounds):
                 ids = random.permutation(len(base))[: len(base) // 10]
                 index.delete(ids)
-                index.add(ids, np.asarray(base[ids]))
+                columns = {name: values[ids] for name, values in (self._columns or {}).items()}
+                index.add(ids, np.asarray(base[ids]), columns=columns or None)
                 index.vacuum()
 
     def searcher(self, options: Options, k: int) -> Search:
         index, threads, knobs = self._index, self.threads, _knobs(options, k)
         return lambda queries: np.asarray(index.search(queries, k=k, threads=threads, **knobs).ids)
+
+    def filtered(self, options: Options, k: int, kept: Kept) -> Search:
+        import pagehop
+
+        index, threads, knobs = self._index, self.threads, _knobs(options, k)
+        where = pagehop.column("part") < int(kept[:FILTER_PARTS].sum()) if self._columns else kept
+        return lambda queries: np.asarray(index.search(queries, k=k, where=where, threads=threads, **knobs).ids)
 
     def counted(self, queries: Float32, options: Options, k: int) -> tuple[Ids, Work]:
         hits = self._index.search(queries, k=k, threads=self.threads, **_knobs(options, k))
