@@ -134,7 +134,7 @@ pub(super) fn filtered(
     for (k, options) in [(K, None), (K, Some(SearchOptions::default())), (10 * K, None)] {
         let hits = searcher.search_filtered(query, k, options.as_ref(), &plan)?.hits;
         let what = |text: String| {
-            let way = if plan.reads_postings() { "postings" } else { "a walk" };
+            let way = if plan.reads_postings(k) { "postings" } else { "a walk" };
             let ids: Vec<u64> = hits.iter().map(|hit| hit.row_id).collect();
             let expected: Vec<u64> = passing.iter().map(|row| *row.0).collect();
             format!("{filter:?} by {way} with {options:?}, version {number}: {text}; {ids:?} of {expected:?}")

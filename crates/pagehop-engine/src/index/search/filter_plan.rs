@@ -19,10 +19,11 @@ use crate::page::column_tree::Tree;
 use crate::page::postings::{PostingKey, PostingShape};
 use crate::page::{PageId, Reader};
 
-/// Pages of nodes that a search reads without a filter, and with postings, about. Measured at a
-/// recall of 0.95 on 50,000 text embeddings: `docs/decisions/0015-filters.md`.
-const WALK_PAGES: f64 = 30.0;
+/// Pages of nodes that a search for up to [`FEW_ROWS`] rows reads without a filter, and with
+/// postings, about. More rows take pages in proportion. Measured at a recall of 0.95 on 50,000 text
+/// embeddings: `docs/decisions/0015-filters.md`.
 const NODE_PAGES: f64 = 30.0;
+const FEW_ROWS: usize = 10;
 /// The pages of a walk grow with this power of the share of rows that pass: 1.5 times as many for
 /// half of the rows, 2.4 times as many for 3 of 10.
 const WALK_POWER: f64 = -0.75;
@@ -34,6 +35,10 @@ const LEAF_FILL: f64 = 0.85;
 const RANGES_LOOKED_UP: usize = 32;
 /// Smallest share that is assumed.
 const SHARE_MIN: f64 = 1e-9;
+
+fn node_pages(k: usize) -> f64 {
+    NODE_PAGES * k.max(FEW_ROWS) as f64 / FEW_ROWS as f64
+}
 
 /// Where rows that may pass a filter are.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,8 +58,10 @@ pub struct FilterPlan {
     pub(crate) test: Arc<Test>,
     /// Runs that have every row that passes; none if it is not known where such rows are.
     pub(crate) runs: Option<Arc<Vec<Run>>>,
-    /// Pages of the runs and of the nodes that they lead to, about.
-    pub(crate) runs_pages: f64,
+    /// Pages of the runs, about.
+    runs_pages: f64,
+    /// Rows in the runs, about: no more nodes are visited.
+    runs_rows: f64,
     pub(crate) share: f64,
 }
 
@@ -65,9 +72,16 @@ impl FilterPlan {
         self.share
     }
 
-    /// Whether searches read the postings of all rows that may pass. If not, they walk the graph.
-    pub fn reads_postings(&self) -> bool {
-        self.runs.is_some() && self.runs_pages <= WALK_PAGES * self.share.max(SHARE_MIN).powf(WALK_POWER)
+    /// Whether searches for `k` rows read the postings of all rows that may pass. If not, they walk
+    /// the graph.
+    pub fn reads_postings(&self, k: usize) -> bool {
+        self.runs.is_some() && self.pages_by_runs(k) <= node_pages(k) * self.share.max(SHARE_MIN).powf(WALK_POWER)
+    }
+
+    /// Pages that a search for `k` rows reads of the runs and of the nodes that they lead to,
+    /// about.
+    pub(crate) fn pages_by_runs(&self, k: usize) -> f64 {
+        self.runs_pages + node_pages(k).min(self.runs_rows)
     }
 
     /// The number of ids that are looked up for the runs; one that occurs twice counts twice.
@@ -79,12 +93,12 @@ impl FilterPlan {
     pub(crate) fn new(test: Test, state: &State, reader: &mut impl Reader) -> Result<Self, Error> {
         let mut planner = Planner { state, reader };
         let share = planner.share(&test)?;
-        let (runs, runs_pages) = match planner.runs(&test)? {
-            Some(runs) => (Some(Arc::new(runs.runs)), runs.pages),
-            None => (None, f64::INFINITY),
+        let (runs, runs_pages, runs_rows) = match planner.runs(&test)? {
+            Some(runs) => (Some(Arc::new(runs.runs)), runs.pages, runs.rows),
+            None => (None, f64::INFINITY, 0.0),
         };
         let columns = state.columns.columns.len();
-        Ok(Self { columns, test: Arc::new(test), runs, runs_pages, share })
+        Ok(Self { columns, test: Arc::new(test), runs, runs_pages, runs_rows, share })
     }
 }
 
@@ -92,6 +106,7 @@ impl FilterPlan {
 struct Costed {
     runs: Vec<Run>,
     pages: f64,
+    rows: f64,
 }
 
 struct Planner<'a, R: Reader> {
@@ -112,7 +127,7 @@ impl<R: Reader> Planner<'_, R> {
                 Some(self.postings(*column, [None], share))
             }
             Test::Ids { ids, is_in: true } => {
-                Some(Costed { runs: vec![Run::Ids(ids.clone())], pages: ids.len() as f64 * ID_PAGES })
+                Some(Costed { runs: vec![Run::Ids(ids.clone())], pages: ids.len() as f64 * ID_PAGES, rows: 0.0 })
             }
             Test::Present { .. } | Test::Ids { .. } => None,
             Test::And(parts) => {
@@ -127,11 +142,12 @@ impl<R: Reader> Planner<'_, R> {
                 best
             }
             Test::Or(parts) => {
-                let mut all = Costed { runs: Vec::new(), pages: 0.0 };
+                let mut all = Costed { runs: Vec::new(), pages: 0.0, rows: 0.0 };
                 for part in parts {
                     let Some(more) = self.runs(part)? else { return Ok(None) };
                     all.runs.extend(more.runs);
                     all.pages += more.pages;
+                    all.rows += more.rows;
                 }
                 Some(all)
             }
@@ -147,8 +163,8 @@ impl<R: Reader> Planner<'_, R> {
         let leaf = PostingShape::new(&self.state.meta.layout).capacity as f64 * LEAF_FILL;
         let postings = share * self.state.meta.rows as f64;
         // A run has at least the way to its leaf.
-        let pages = postings / leaf + runs.len() as f64 + NODE_PAGES.min(postings);
-        Costed { runs, pages }
+        let pages = postings / leaf + runs.len() as f64;
+        Costed { runs, pages, rows: postings }
     }
 
     /// The share of rows that pass.

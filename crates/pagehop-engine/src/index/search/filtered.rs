@@ -100,7 +100,7 @@ impl<P: Pages> Searcher<'_, P> {
         }
         let missed_before = self.reader.pages_missed();
         let mut stats = Stats::default();
-        let walks = options.filter(|_| !filter.reads_postings());
+        let walks = options.filter(|_| !filter.reads_postings(k));
         let found = match walks {
             Some(options) => self.walk_filtered(query, k, options, filter, &mut stats)?,
             None => None,
@@ -135,7 +135,7 @@ impl<P: Pages> Searcher<'_, P> {
         let capacity = list_capacity(k, &options, &state).min(SEARCH_LIST_MAX);
         self.longest = self.longest.max(capacity);
         walk.begin(&state, capacity, k, false);
-        let hops_max = filter.runs_pages.min(state.meta.rows as f64) as usize;
+        let hops_max = filter.pages_by_runs(k).min(state.meta.rows as f64) as usize;
         walk.only = Some(Only::new(filter.test.clone(), hops_max));
         walk.run(&state, &mut self.reader, &options, &mut Unobserved, stats)?;
         let gave_up = walk.visited.len() >= hops_max;
@@ -193,6 +193,14 @@ impl<P: Pages> Searcher<'_, P> {
     }
 }
 
+/// When a search by postings stops visiting nodes: as a walk does, whose list is as long.
+#[derive(Clone, Copy)]
+struct Stop {
+    slack: f32,
+    /// Nodes that pass.
+    visits: usize,
+}
+
 /// A search among the rows that postings name, or among all.
 struct Selection<'a, R: Reader> {
     state: &'a State,
@@ -216,16 +224,16 @@ impl<R: Reader> Selection<'_, R> {
         match runs {
             None => self.every_row()?,
             Some(runs) => {
-                let mut keep = match options {
-                    Some(options) if options.slack.is_infinite() => self.k.max(options.search_list),
-                    Some(_) => SHORTLIST_MIN.max(SHORTLIST_PER_ROW * self.k),
-                    None => usize::MAX / 4,
-                };
-                let slack = options.map_or(f32::INFINITY, |options| options.slack * SLACK_OF_POSTINGS);
                 // The rows of ids are all visited, since nothing says which of them are near.
-                keep = keep.max(self.filter.ids());
+                let options = options.filter(|_| self.filter.ids() == 0);
+                let stop = Stop {
+                    slack: options.map_or(f32::INFINITY, |options| options.slack * SLACK_OF_POSTINGS),
+                    visits: options.map_or(usize::MAX, |options| list_capacity(self.k, options, self.state)),
+                };
+                let enough = SHORTLIST_MIN.max(SHORTLIST_PER_ROW * self.k).max(stop.visits);
+                let mut keep = if options.is_some() { enough } else { usize::MAX / 4 };
                 // Dead rows take places in the list, and so do rows that fail the test of ids.
-                while !self.of_runs(runs, keep, slack)? {
+                while !self.of_runs(runs, keep, stop)? {
                     keep *= 8;
                     self.walk.nearest.reset(self.k.max(EVIDENCE_ROWS));
                 }
@@ -235,7 +243,7 @@ impl<R: Reader> Selection<'_, R> {
     }
 
     /// Visits the nearest `keep` candidates of the runs; `false` if more are needed.
-    fn of_runs(&mut self, runs: &[Run], keep: usize, slack: f32) -> Result<bool, Error> {
+    fn of_runs(&mut self, runs: &[Run], keep: usize, stop: Stop) -> Result<bool, Error> {
         let mut list = std::mem::take(&mut self.walk.shortlist);
         list.reset(keep);
         for run in runs {
@@ -244,10 +252,8 @@ impl<R: Reader> Selection<'_, R> {
                 Run::Ids(ids) => self.ids(ids, &mut list)?,
             }
         }
-        let ended = self.visit_in_order(list.sorted(), slack)?;
-        let wanted = self.state.meta.rows.min(self.k as u64);
-        let is_full = slack.is_infinite() && self.walk.nearest.found.len() as u64 >= wanted;
-        let is_done = ended || is_full || !list.is_cut();
+        let ended = self.visit_in_order(list.sorted(), stop)?;
+        let is_done = ended || !list.is_cut();
         self.walk.shortlist = list;
         Ok(is_done)
     }
@@ -287,12 +293,13 @@ impl<R: Reader> Selection<'_, R> {
 
     /// Visits candidates in order of estimate until none can be near enough. Returns whether that
     /// was so before the last of them.
-    fn visit_in_order(&mut self, keys: &[u64], slack: f32) -> Result<bool, Error> {
+    fn visit_in_order(&mut self, keys: &[u64], stop: Stop) -> Result<bool, Error> {
         let layout = self.state.meta.layout;
         let mut pages: Vec<PageId> = Vec::new();
-        let mut ended = false;
+        let (mut ended, mut passed) = (false, 0);
         for (at, candidate) in keys.iter().enumerate() {
-            if key_distance(*candidate) > self.walk.nearest.reach(slack) {
+            let is_enough = passed >= stop.visits && self.walk.nearest.found.len() >= self.k;
+            if is_enough || key_distance(*candidate) > self.walk.nearest.reach(stop.slack) {
                 ended = true;
                 break;
             }
@@ -305,7 +312,7 @@ impl<R: Reader> Selection<'_, R> {
             }
             let node = key_id(*candidate);
             pages.push(layout.place(node).0);
-            self.visit(node)?;
+            passed += usize::from(self.visit(node)?);
         }
         self.stats.hops += pages.len() as u64;
         self.stats.distances += pages.len() as u64;
@@ -315,17 +322,19 @@ impl<R: Reader> Selection<'_, R> {
         Ok(ended)
     }
 
-    /// Keeps the rows of a node if they pass and are among the nearest.
-    fn visit(&mut self, node: NodeId) -> Result<(), Error> {
+    /// Keeps the rows of a node if they pass and are among the nearest. Returns whether they pass.
+    fn visit(&mut self, node: NodeId) -> Result<bool, Error> {
         let Self { state, reader, walk, filter, .. } = self;
         let Walk { probe, nearest, .. } = &mut **walk;
-        with_node(&state.meta.layout, *reader, node, |found, header| {
-            if filter.test.passes(header.row_id, found.values()) {
+        let passes = with_node(&state.meta.layout, *reader, node, |found, header| {
+            let passes = filter.test.passes(header.row_id, found.values());
+            if passes {
                 nearest.keep_rows(state, probe, node, found);
             }
+            passes
         })?;
         self.reader.release();
-        Ok(())
+        Ok(passes)
     }
 
     /// Looks at every row.
