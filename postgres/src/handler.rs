@@ -56,7 +56,7 @@ pub extern "C-unwind" fn pagehop_handler(_call: pg_sys::FunctionCallInfo) -> pg_
         ambuild: Some(build::ambuild),
         ambuildempty: Some(build::ambuildempty),
         aminsert: Some(insert::aminsert),
-        aminsertcleanup: None,
+        aminsertcleanup: Some(insert::aminsertcleanup),
         ambulkdelete: Some(vacuum::ambulkdelete),
         amvacuumcleanup: Some(vacuum::amvacuumcleanup),
         amcanreturn: None,

@@ -7,7 +7,7 @@
 //! | room | job |
 //! |---|---|
 //! | `handler.rs` | lists the callbacks |
-//! | `build.rs`, `insert.rs`, `vacuum.rs`, `cost.rs`, `validate.rs` | callbacks, by their names |
+//! | `build.rs`, `insert/`, `vacuum.rs`, `cost.rs`, `validate.rs` | callbacks, by their names |
 //! | `sql/` | functions for users: state, check, recall |
 //! | `scan/` | the callbacks of an index scan, and what a scan learns from the plan that runs |
 //! | `calibrate.rs` | measures what each recall takes and stores it |
@@ -40,6 +40,7 @@ pgrx::pg_module_magic!(name, version);
 #[pgrx::pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     options::register();
+    insert::hooks::register();
     scan::limit::register();
     #[cfg(feature = "pg18")]
     scan::explain::register();

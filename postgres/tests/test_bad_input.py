@@ -247,7 +247,9 @@ def test_a_damaged_block_is_named_and_the_server_stays_up(new_cluster: Callable[
         "body": (24, b"\x5a" * 8168),
         "meta": (24, b"\xff" * 200),
     }[what]
-    damage(cluster, path, [0] if what == "meta" else range(size // 2, size), first, data)
+    # A page of zeros in the middle of the graph passes for one without rows, and edges to it for old ones.
+    blocks = {"meta": range(1), "zeros": range(1, size)}.get(what, range(size // 2, size))
+    damage(cluster, path, blocks, first, data)
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         said = r'index "items_embedding" (is corrupt at block \d+|cannot be read): '
         with pytest.raises(psycopg.errors.IndexCorrupted, match=said) as raised:

@@ -94,9 +94,9 @@ def test_an_index_that_grows_is_calibrated_as_it_does(connect: Connect) -> None:
     made = run(connection, "SELECT * FROM pagehop_calibrate('items_embedding')")
     assert made == run(connection, "SELECT * FROM pagehop_calibration('items_embedding')")
     assert recall(connection) > 0.9
-    fill(connection, vectors(3200, seed=3), first=1000)
+    fill(connection, vectors(7000, seed=3), first=1000)
     nodes = "SELECT calibrated_nodes FROM pagehop_info('items_embedding')"
-    assert number(connection, nodes) == 4096, "where the model was trained again"
+    assert number(connection, nodes) == 8000, "where the model was trained again"
     assert recall(connection) > 0.9
 
 

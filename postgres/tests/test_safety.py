@@ -200,12 +200,13 @@ def test_a_retired_graph_is_freed_though_another_database_has_an_old_transaction
         other.execute("SELECT txid_current()")
         create(connection)
         run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
-        for first in range(0, 600, 100):
+        for first in range(0, 1000, 100):
             fill(connection, vectors(100, seed=first), first=first)
         info = "SELECT free_slots FROM pagehop_info('items_embedding')"
-        # Training at 64 and 512 rows left pages behind; the next insertion frees them.
-        fill(connection, vectors(1, seed=7), first=1000)
-        assert number(connection, info) > 0
+        # Training at 800 rows left the graph of 700 behind. The snapshot of an insertion is as old as the
+        # other transaction; vacuum has none.
+        run(connection, "VACUUM (INDEX_CLEANUP ON) items")
+        assert number(connection, info) > 300
         other.rollback()
 
 
@@ -214,7 +215,8 @@ def test_a_vacuum_does_not_store_what_it_measured_before_a_training(connect: Con
     vacuum, writer = connect(), connect()
     create(writer)
     run(writer, "ALTER TABLE items SET (autovacuum_enabled = off)")
-    fill(writer, vectors(4000, seed=1))
+    fill(writer, vectors(500, seed=1))
+    fill(writer, vectors(3400, seed=3), first=500)
     trained = "SELECT trained_rows FROM pagehop_info('items_embedding')"
     calibrated = "SELECT calibrated_nodes, changes_since_calibration FROM pagehop_info('items_embedding')"
     before = number(writer, trained)
@@ -226,4 +228,4 @@ def test_a_vacuum_does_not_store_what_it_measured_before_a_training(connect: Con
     [stored] = run(writer, calibrated)
     thread.join()
     [after] = run(writer, calibrated)
-    assert after == stored or after[0] == 4200, (stored, after)
+    assert after == stored or after[0] == 4100, (stored, after)

@@ -80,6 +80,49 @@ fn versions_of_a_row_do_not_change_how_far_a_search_goes() {
     }
 }
 
+/// Rows that come together train the model once, as a build over them would; rows that do not are
+/// left to be inserted.
+#[test]
+fn rows_that_come_together_train_the_model_once() {
+    let dim = 40;
+    let mut rows = Rows::new(dim, embeddings(dim, 1000, 5));
+    rows.ids = (1..=1000).collect();
+    for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
+        let mut pages = MemPages::new();
+        create(dim, metric, 1, RowIds::HostOwned, &mut pages).unwrap();
+        let train = |pages: &mut MemPages, range: std::ops::Range<usize>| {
+            let (ids, vectors) = (&rows.ids[range.clone()], &rows.values[range.start * dim..range.end * dim]);
+            change(pages, |change| change.train_if_grown(ids, vectors, &mut no_progress()).unwrap())
+        };
+        assert!(!train(&mut pages, 0..0));
+        assert!(train(&mut pages, 0..100));
+        let index = Index::open(pages.clone()).unwrap();
+        assert_eq!(index.info().unwrap().trained_rows, 100);
+        assert!(index.is_young().unwrap());
+        let before = pages.clone();
+        let few = train(&mut pages, 100..110);
+        // Under the inner product a longer row trains an index of so few rows.
+        assert!(!few || metric == Metric::InnerProduct);
+        assert!(few || pages.page_count() == before.page_count());
+        (100..110).filter(|_| !few).for_each(|row| insert(&mut pages, rows.ids[row], rows.row(row), false));
+        assert!(train(&mut pages, 110..1000));
+        let info = Index::open(pages.clone()).unwrap().info().unwrap();
+        assert_eq!((info.rows, info.trained_rows), (1000, 1000));
+        assert_eq!(check(&pages).nodes, 1000);
+        assert_eq!(row_ids(&pages, rows.row(0)), (1..=1000).collect());
+        let index = Index::open(&pages).unwrap();
+        let found = |row: usize| index.search(rows.row(row), 1, &EVERYTHING).unwrap().hits[0].row_id;
+        let itself = (0..1000).filter(|row| found(*row) == *row as u64 + 1).count();
+        assert!(itself > 990 || metric == Metric::InnerProduct, "{itself}");
+        let refused = change(&mut pages, |change| change.train_if_grown(&[1], &[0.0], &mut no_progress()));
+        assert!(matches!(refused, Err(Error::Argument { .. })), "{refused:?}");
+        let refused = change(&mut pages, |change| change.train_if_grown(&[0], rows.row(0), &mut no_progress()));
+        assert!(matches!(refused, Err(Error::Argument { .. })), "{refused:?}");
+    }
+    let old = built(&Rows::new(4, embeddings(4, 17_000, 6)), Metric::L2);
+    assert!(!Index::open(&old).unwrap().is_young().unwrap());
+}
+
 /// Grows an index from zero rows, row by row. The model is trained again as the index grows, and
 /// the pages of the old model become free.
 #[test]

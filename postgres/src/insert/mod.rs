@@ -1,18 +1,45 @@
-//! `aminsert`: one row, under the writer's lock.
+//! `aminsert` and `aminsertcleanup`: the rows of a statement wait and are added many at a time.
+//!
+//! A young index takes the rows of a COPY in one training instead of five, and in any index eight
+//! rows share a turn at the writer's lock. A row must be in the index before a snapshot can show
+//! it. So the rows that wait are added
+//!
+//! - when the statement is done with the index (`aminsertcleanup`), or enough of them wait,
+//! - before this session starts another statement, such as one of a trigger (`hooks.rs`),
+//! - before the transaction commits, if a caller in C forgot the cleanup.
+//!
+//! Rows of a transaction, or subtransaction, that fails are forgotten. Until then no vacuum can
+//! take their places in the table for other rows: they are of a transaction in progress. A row of
+//! ON CONFLICT that may be taken back at once, and one that is not of this transaction, as CREATE
+//! INDEX CONCURRENTLY brings, do not wait.
+//!
+//! | file | job |
+//! |---|---|
+//! | `mod.rs` | the callbacks |
+//! | `hooks.rs` | when else rows are added, or forgotten |
+//! | `flush.rs` | adds the rows that wait |
+//! | `waiting.rs` | keeps them |
 
-use std::ops::ControlFlow;
+mod flush;
+pub(crate) mod hooks;
+mod waiting;
 
-use pagehop_engine::Error;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use crate::pages::{open_indexes, writer};
-use crate::rows::opclass::Kind;
-use crate::rows::vector;
-use crate::{calibrate, errors};
+use crate::errors;
+use crate::pages::open_indexes;
+use crate::rows::opclass::{self, Kind};
+use crate::rows::sample::Budget;
+use crate::rows::{memory, vector};
+
+/// The table access method whose rows are known here: `heap`, as in `pg_am.dat`.
+const HEAP_TABLE_AM_OID: u32 = 2;
+/// Most rows that wait for an index whose model is not trained again.
+const ROWS_MAX: usize = 64;
 
 /// `aminsert`. `unchanged` says that the row is a new version with the same vector: the node of the
-/// old version takes it in.
+/// old version takes it in, at once.
 #[pg_guard]
 #[allow(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
 pub(crate) unsafe extern "C-unwind" fn aminsert(
@@ -20,7 +47,7 @@ pub(crate) unsafe extern "C-unwind" fn aminsert(
     values: *mut pg_sys::Datum,
     is_null: *mut bool,
     tid: pg_sys::ItemPointer,
-    _heap: pg_sys::Relation,
+    heap: pg_sys::Relation,
     _check_unique: pg_sys::IndexUniqueCheck::Type,
     unchanged: bool,
     _info: *mut pg_sys::IndexInfo,
@@ -37,36 +64,82 @@ pub(crate) unsafe extern "C-unwind" fn aminsert(
         vector::append(*values, kind.element, &mut components);
         (kind, vector::row_id(*tid))
     };
-    if kind.has_place(&components) {
-        // SAFETY: the index is open and of this access method, and this backend does not write it
-        // yet.
-        let inserted = unsafe { insert(index, row_id, &components, unchanged) };
-        // SAFETY: the index is open.
-        inserted.unwrap_or_else(|error| unsafe { errors::raise(index, error) });
+    if !kind.has_place(&components) {
+        return false;
+    }
+    // SAFETY: PostgreSQL passes the index and its table, open, and the place of a row in it; this
+    // backend does not write the index yet.
+    unsafe {
+        if !unchanged && may_wait(heap, *tid) && components.len() == opclass::dimensions(index) {
+            wait(index, kind, row_id, &components);
+        } else {
+            let inserted = flush::insert_now(index, row_id, &components, unchanged);
+            inserted.unwrap_or_else(|error| errors::raise(index, error));
+        }
     }
     false
 }
 
+/// `aminsertcleanup`: a statement has no more rows for the index.
+#[pg_guard]
+pub(crate) unsafe extern "C-unwind" fn aminsertcleanup(index: pg_sys::Relation, _info: *mut pg_sys::IndexInfo) {
+    // SAFETY: PostgreSQL passes an open index of this access method, which this backend does not
+    // write.
+    unsafe { flush::flush(index) };
+}
+
+/// Lets a row wait for the index, and adds the rows that wait if they are enough.
+///
 /// # Safety
 ///
 /// `index` is open and of this access method, and this backend is not its writer.
-unsafe fn insert(index: pg_sys::Relation, row_id: u64, components: &[f32], unchanged: bool) -> Result<(), Error> {
-    // Before the lock is taken: other insertions do not wait for it.
+unsafe fn wait(index: pg_sys::Relation, kind: Kind, row_id: u64, components: &[f32]) {
     // SAFETY: the caller keeps the index open.
-    let prepared = unsafe { open_indexes::open(index)? }.prepare(components, unchanged);
-    // SAFETY: the caller keeps the index open and is not its writer.
-    let wants_calibration = unsafe {
-        writer::change(index, |change| {
-            change.insert_prepared(row_id, components, prepared, unchanged, &mut |_| {
-                pgrx::check_for_interrupts!();
-                ControlFlow::Continue(())
-            })?;
-            Ok(change.wants_calibration())
-        })?
+    let (oid, subtransaction) = unsafe { ((*index).rd_id, pg_sys::GetCurrentSubTransactionId()) };
+    let room = || {
+        // SAFETY: the caller keeps the index open.
+        let is_young = unsafe { open_indexes::open(index) }.and_then(|open| open.is_young());
+        // SAFETY: the caller keeps the index open.
+        if is_young.unwrap_or_else(|error| unsafe { errors::raise(index, error) }) {
+            let (bytes, dim) = (memory::limit_bytes(), components.len());
+            Budget { bytes, dim, metric: kind.metric, threads: 1 }.rows_in_memory()
+        } else {
+            ROWS_MAX
+        }
     };
-    if wants_calibration {
-        // SAFETY: the caller keeps the index open, and the writer's lock was given back.
-        unsafe { calibrate::grown_index(index)? };
+    waiting::add(oid, subtransaction, room, row_id, components);
+    if waiting::are_enough(oid, subtransaction) {
+        // SAFETY: the caller keeps the index open and is not its writer.
+        unsafe { flush::flush(index) };
+    } else if waiting::bytes() > memory::limit_bytes() {
+        // Those of other indexes, as of many partitions.
+        flush::flush_all();
     }
-    Ok(())
+}
+
+/// Whether the row at `tid` is one of this transaction's own, and stays so while it goes on.
+///
+/// # Safety
+///
+/// `heap` is an open table, and `tid` the place of a row that was put there.
+unsafe fn may_wait(heap: pg_sys::Relation, tid: pg_sys::ItemPointerData) -> bool {
+    // SAFETY: the caller keeps the table open. `heap_fetch` pins the page of the row that it finds,
+    // and its header is there until the page is released.
+    unsafe {
+        if (*(*heap).rd_rel).relam.to_u32() != HEAP_TABLE_AM_OID {
+            return false;
+        }
+        let mut tuple = pg_sys::HeapTupleData { t_self: tid, ..Default::default() };
+        let mut buffer = pg_sys::InvalidBuffer as pg_sys::Buffer;
+        let any = &raw mut pg_sys::SnapshotAnyData;
+        if !pg_sys::heap_fetch(heap, any, &raw mut tuple, &raw mut buffer, false) {
+            return false;
+        }
+        let header = &*tuple.t_data;
+        // While ON CONFLICT may take the row back, this stands in the place of its next version.
+        let may_be_taken_back = u32::from(header.t_ctid.ip_posid) == pg_sys::SpecTokenOffsetNumber;
+        let inserter = header.t_choice.t_heap.t_xmin;
+        pg_sys::ReleaseBuffer(buffer);
+        !may_be_taken_back && pg_sys::TransactionIdIsCurrentTransactionId(inserter)
+    }
 }

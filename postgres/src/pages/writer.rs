@@ -26,6 +26,28 @@ pub(crate) unsafe fn change<T>(
     unsafe { Writer::new(relation)? }.change(work)
 }
 
+/// The right to change an index, for which it waits.
+///
+/// # Safety
+///
+/// As [`change`]; `relation` stays open while the writer lives.
+pub(crate) unsafe fn when_free(relation: pg_sys::Relation) -> Result<Writer, Error> {
+    // SAFETY: the caller keeps the relation open.
+    unsafe { Writer::new(relation) }
+}
+
+/// The right to change an index; `None` if another backend has it, or waits for it.
+///
+/// # Safety
+///
+/// As [`change`]; `relation` stays open while the writer lives.
+pub(crate) unsafe fn if_free(relation: pg_sys::Relation) -> Result<Option<Writer>, Error> {
+    // SAFETY: the caller keeps the relation open.
+    let is_free = unsafe { pg_sys::ConditionalLockPage(relation, 0, pg_sys::ExclusiveLock as i32) };
+    // SAFETY: the caller keeps the relation open, and the lock was got.
+    is_free.then(|| unsafe { Writer::with_lock(relation) }).transpose()
+}
+
 /// Changes an index that is being built: steps are not logged, and no other backend reads it.
 ///
 /// # Safety
@@ -74,12 +96,20 @@ impl Writer {
     ///
     /// `relation` is open, of this access method, and stays open while the writer lives.
     unsafe fn new(relation: pg_sys::Relation) -> Result<Self, Error> {
+        // SAFETY: the caller keeps the relation open.
+        unsafe {
+            pg_sys::LockPage(relation, 0, pg_sys::ExclusiveLock as i32);
+            Self::with_lock(relation)
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Writer::new`], and this backend has the lock.
+    unsafe fn with_lock(relation: pg_sys::Relation) -> Result<Self, Error> {
         // SAFETY: the caller keeps the relation open. If the index cannot be opened, the error ends
         // the transaction and with it the lock.
-        let index = unsafe {
-            pg_sys::LockPage(relation, 0, pg_sys::ExclusiveLock as i32);
-            open_indexes::open(relation)?
-        };
+        let index = unsafe { open_indexes::open(relation)? };
         let blocks = index.pages().page_count();
         // SAFETY: the caller keeps the relation open.
         let is_logged = unsafe { sink::needs_wal(relation) };
@@ -87,7 +117,10 @@ impl Writer {
     }
 
     /// Does `work` and finishes the change, then gives the right back.
-    fn change<T>(mut self, work: impl FnOnce(&mut Change<'_, Self>) -> Result<T, Error>) -> Result<T, Error> {
+    pub(crate) fn change<T>(
+        mut self,
+        work: impl FnOnce(&mut Change<'_, Self>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let open = self.index.clone();
         let mut change = open.change(&mut self)?;
         let done = work(&mut change)?;

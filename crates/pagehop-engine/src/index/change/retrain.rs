@@ -11,10 +11,12 @@ use super::Change;
 use super::steps::Steps;
 use crate::columns::ColumnRows;
 use crate::index::build;
+use crate::index::open::Index;
 use crate::index::search::bound::restored_error;
 use crate::page::meta::Meta;
 use crate::page::node::with_node;
-use crate::page::{PageId, PageSink, PagesMut, Reader, id_map};
+use crate::page::{PageId, PageSink, Pages, PagesMut, Reader, id_map};
+use crate::row_ids::{self, RowIds};
 use crate::{AddReport, BuildOptions, EachChunk, Error, Metric, OnProgress, VectorSource};
 
 /// Growth after which the model is trained again.
@@ -73,6 +75,20 @@ impl VectorSource for Rows {
     }
 }
 
+impl<P: Pages> Index<P> {
+    /// Whether the model may be trained again as rows are added. Such an index takes many rows at
+    /// once for less than one by one ([`Change::train_if_grown`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`]; any error of the host.
+    pub fn is_young(&self) -> Result<bool, Error> {
+        let state = self.newest().renew(&mut self.pages().reader())?;
+        let change = &state.meta.change;
+        Ok(change.trained_rows < TRAINED_ENOUGH && state.meta.rows < TRAINED_ENOUGH * GROWTH)
+    }
+}
+
 impl<W: PagesMut> Change<'_, W> {
     /// Whether to rebuild the index with `more` rows in it.
     pub(super) fn wants_training(&self, more: usize, vectors: &[f32]) -> bool {
@@ -89,7 +105,7 @@ impl<W: PagesMut> Change<'_, W> {
         let has_grown = distinct >= trained.saturating_mul(GROWTH) && trained < TRAINED_ENOUGH;
         // The first rows say little about the lengths of later ones. A larger host-owned index is
         // rebuilt for long rows when the host says so, because an insertion must not wait for it.
-        let may_rebuild = meta.row_ids == crate::RowIds::Mapped || rows < REBUILT_AT_ONCE;
+        let may_rebuild = meta.row_ids == RowIds::Mapped || rows < REBUILT_AT_ONCE;
         let is_too_long = may_rebuild && self.longest_beyond(vectors).is_some();
         has_grown && (is_small || equal_rows < rows / 2) || is_small && is_too_long
     }
@@ -134,6 +150,35 @@ impl<W: PagesMut> Change<'_, W> {
     /// then be dropped.
     pub fn train(&mut self, progress: OnProgress<'_>) -> Result<(), Error> {
         self.train_with(&[], &[], &ColumnRows::default(), &mut AddReport::default(), progress)
+    }
+
+    /// Adds rows that the host owns if they train the model: the index is then rebuilt once, with
+    /// all of them in it. Returns whether they did. If not, nothing is changed, and each of them is
+    /// to be inserted. If a row id repeats, its last row is used.
+    ///
+    /// # Errors
+    ///
+    /// As [`Change::insert_hosted`].
+    pub fn train_if_grown(
+        &mut self,
+        row_ids: &[u64],
+        vectors: &[f32],
+        progress: OnProgress<'_>,
+    ) -> Result<bool, Error> {
+        let dim = self.graph.meta().dim;
+        if row_ids.len() * dim != vectors.len() {
+            let (rows, numbers) = (row_ids.len(), vectors.len());
+            let what = format!("{rows} row ids and {numbers} numbers are not rows of {dim} dimensions");
+            return Err(Error::argument(what));
+        }
+        self.expect(RowIds::HostOwned)?;
+        row_ids.iter().try_for_each(|row_id| row_ids::check_hosted(*row_id))?;
+        self.validate(row_ids, vectors)?;
+        let trains = self.wants_training(row_ids.len(), vectors);
+        if trains {
+            self.train_with(row_ids, vectors, &ColumnRows::default(), &mut AddReport::default(), progress)?;
+        }
+        Ok(trains)
     }
 
     /// Rebuilds the index with the given rows in it.
@@ -232,7 +277,7 @@ fn replace(meta: &mut Meta, built: &Meta) {
     let mut audit = meta.audit;
     audit.iter_mut().for_each(|known| known.changes = known.changes.wrapping_sub(counted));
     *meta = Meta { calibration, audit, page_count, ..built.clone() };
-    if meta.row_ids == crate::RowIds::Mapped {
+    if meta.row_ids == RowIds::Mapped {
         // `finish` counts the new rows.
         meta.rows = rows;
     }

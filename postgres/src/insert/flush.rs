@@ -1,0 +1,160 @@
+//! Adds the rows that wait for an index, under the writer's lock.
+
+use std::ops::ControlFlow;
+
+use pagehop_engine::{Error, Prepared, Progress};
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use super::waiting::{self, Taken};
+use crate::pages::{open_indexes, writer};
+use crate::{calibrate, errors};
+
+/// Most rows that share a turn at the writer's lock, which other sessions wait for. Each is written
+/// within a millisecond. More rows that were prepared would not be in the CPU's caches any more.
+const ROWS_PER_TURN: usize = 8;
+
+/// Adds all rows that wait for `index`.
+///
+/// # Safety
+///
+/// `index` is open and of this access method, and this backend is not its writer.
+pub(super) unsafe fn flush(index: pg_sys::Relation) {
+    // SAFETY: the caller keeps the index open.
+    let oid = unsafe { (*index).rd_id };
+    loop {
+        match waiting::take(oid) {
+            Taken::Nothing => return,
+            Taken::Rows { subtransaction, row_ids, vectors } => {
+                // SAFETY: the caller keeps the index open and is not its writer.
+                let added = unsafe { add(index, &row_ids, &vectors) };
+                // SAFETY: the caller keeps the index open.
+                added.unwrap_or_else(|error| unsafe { errors::raise(index, error) });
+                waiting::forget(oid, subtransaction);
+            }
+            Taken::Lost => {
+                // SAFETY: the caller keeps the index open.
+                let name = unsafe { errors::name(index) };
+                errors::report(
+                    PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    format!(
+                        "index \"{name}\" lacks rows of a statement that caught an error while they were added"
+                    ),
+                    Some("Run the statement again, and let errors of its triggers and functions end it.".into()),
+                );
+            }
+        }
+    }
+}
+
+/// Adds all rows that wait for any index.
+pub(super) fn flush_all() {
+    while let Some(oid) = waiting::any_index() {
+        // SAFETY: any number may be looked up. The index stays open, and locked as for any
+        // insertion, until it is closed; rows wait only for those of this access method.
+        unsafe {
+            let index = pg_sys::try_index_open(oid, pg_sys::RowExclusiveLock as i32);
+            if index.is_null() {
+                // It was dropped after its statement.
+                waiting::forget_index(oid);
+                continue;
+            }
+            flush(index);
+            pg_sys::index_close(index, pg_sys::RowExclusiveLock as i32);
+        }
+    }
+}
+
+/// Adds one row.
+///
+/// # Safety
+///
+/// As [`flush`].
+pub(super) unsafe fn insert_now(
+    index: pg_sys::Relation,
+    row_id: u64,
+    vector: &[f32],
+    unchanged: bool,
+) -> Result<(), Error> {
+    // SAFETY: the caller keeps the index open and is not its writer.
+    unsafe { insert(index, &[row_id], vector, unchanged) }
+}
+
+/// Adds rows, by one training if with them the index is large enough to be trained again.
+///
+/// # Safety
+///
+/// As [`flush`].
+unsafe fn add(index: pg_sys::Relation, row_ids: &[u64], vectors: &[f32]) -> Result<(), Error> {
+    // SAFETY: the caller keeps the index open.
+    if row_ids.len() > 1 && unsafe { open_indexes::open(index)? }.is_young()? {
+        // SAFETY: the caller keeps the index open and is not its writer.
+        let trained = unsafe {
+            writer::change(index, |change| {
+                let has_trained = change.train_if_grown(row_ids, vectors, &mut go_on)?;
+                Ok(has_trained.then(|| change.wants_calibration()))
+            })?
+        };
+        if let Some(wants_calibration) = trained {
+            // SAFETY: the caller keeps the index open and is not its writer.
+            return unsafe { calibrate_if(index, wants_calibration) };
+        }
+    }
+    // SAFETY: the caller keeps the index open and is not its writer.
+    unsafe { insert(index, row_ids, vectors, false) }
+}
+
+/// Inserts rows, at least one, one after the other. While another session has the writer's lock, the next rows are
+/// prepared, instead of waiting for it with each of them.
+///
+/// # Safety
+///
+/// As [`flush`].
+unsafe fn insert(index: pg_sys::Relation, row_ids: &[u64], vectors: &[f32], unchanged: bool) -> Result<(), Error> {
+    let dim = vectors.len() / row_ids.len();
+    let mut rows = row_ids.iter().zip(vectors.chunks_exact(dim)).peekable();
+    let mut is_due = false;
+    while rows.peek().is_some() {
+        // SAFETY: the caller keeps the index open.
+        let open = unsafe { open_indexes::open(index)? };
+        let mut prepared: Vec<(u64, &[f32], Option<Prepared>)> = Vec::new();
+        let writer = loop {
+            if let Some((row_id, vector)) = rows.next() {
+                pgrx::check_for_interrupts!();
+                prepared.push((*row_id, vector, open.prepare(vector, unchanged)));
+            }
+            // SAFETY: the caller keeps the index open and is not its writer.
+            match unsafe { writer::if_free(index)? } {
+                Some(writer) => break writer,
+                None if prepared.len() < ROWS_PER_TURN && rows.peek().is_some() => {}
+                // SAFETY: as above.
+                None => break unsafe { writer::when_free(index)? },
+            }
+        };
+        is_due |= writer.change(|change| {
+            for (row_id, vector, prepared) in prepared {
+                pgrx::check_for_interrupts!();
+                change.insert_prepared(row_id, vector, prepared, unchanged, &mut go_on)?;
+            }
+            Ok(change.wants_calibration())
+        })?;
+    }
+    // SAFETY: the caller keeps the index open, and the writer's lock was given back.
+    unsafe { calibrate_if(index, is_due) }
+}
+
+/// # Safety
+///
+/// As [`flush`].
+unsafe fn calibrate_if(index: pg_sys::Relation, is_due: bool) -> Result<(), Error> {
+    if !is_due {
+        return Ok(());
+    }
+    // SAFETY: the caller keeps the index open and is not its writer.
+    unsafe { calibrate::grown_index(index) }
+}
+
+fn go_on(_: Progress) -> ControlFlow<()> {
+    pgrx::check_for_interrupts!();
+    ControlFlow::Continue(())
+}

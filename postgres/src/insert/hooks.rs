@@ -1,0 +1,60 @@
+//! When the rows that wait are added before their statement ends, and when they are forgotten.
+
+use std::ffi::c_void;
+
+use pgrx::pg_sys;
+use pgrx::pg_sys::{SubXactEvent, XactEvent};
+use pgrx::prelude::*;
+
+use super::{flush, waiting};
+
+static mut PREVIOUS: pg_sys::ExecutorStart_hook_type = None;
+
+/// Installs the hooks. Called once, before there are threads.
+pub(crate) fn register() {
+    // SAFETY: a backend has one thread when it loads the library, so no other reads or writes the
+    // two statics. The callbacks are functions, which stay.
+    unsafe {
+        PREVIOUS = pg_sys::ExecutorStart_hook;
+        pg_sys::ExecutorStart_hook = Some(start);
+        pg_sys::RegisterXactCallback(Some(end), std::ptr::null_mut());
+        pg_sys::RegisterSubXactCallback(Some(end_within), std::ptr::null_mut());
+    }
+}
+
+/// `ExecutorStart_hook`. A statement within another, as of a trigger or a function, sees the rows
+/// that the other has inserted so far; a worker process may read them for it. So they are added.
+#[pg_guard]
+unsafe extern "C-unwind" fn start(query: *mut pg_sys::QueryDesc, flags: i32) {
+    flush::flush_all();
+    // SAFETY: PostgreSQL passes a statement that is to be started; the hook before this one is
+    // another extension's.
+    unsafe {
+        match PREVIOUS {
+            Some(previous) => pg_sys::ffi::pg_guard_ffi_boundary(|| previous(query, flags)),
+            None => pg_sys::standard_ExecutorStart(query, flags),
+        }
+    }
+}
+
+/// A transaction is about to end, or has ended.
+#[pg_guard]
+unsafe extern "C-unwind" fn end(event: XactEvent::Type, _data: *mut c_void) {
+    match event {
+        XactEvent::XACT_EVENT_PRE_COMMIT | XactEvent::XACT_EVENT_PRE_PREPARE => flush::flush_all(),
+        _ => waiting::forget_all(),
+    }
+}
+
+/// A subtransaction has begun, is about to end, or has ended.
+#[pg_guard]
+unsafe extern "C-unwind" fn end_within(
+    event: SubXactEvent::Type,
+    subtransaction: pg_sys::SubTransactionId,
+    _parent: pg_sys::SubTransactionId,
+    _data: *mut c_void,
+) {
+    if event == SubXactEvent::SUBXACT_EVENT_ABORT_SUB {
+        waiting::forget_since(subtransaction);
+    }
+}

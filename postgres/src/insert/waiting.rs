@@ -1,0 +1,119 @@
+//! The rows of statements that run: they are in their tables, and wait to be added to an index.
+//!
+//! They are kept by index and subtransaction: if that fails, its rows are forgotten.
+
+use std::cell::RefCell;
+
+use pgrx::pg_sys;
+
+/// Rows that one subtransaction has for an index.
+pub(super) struct Rows {
+    pub(super) index: pg_sys::Oid,
+    subtransaction: pg_sys::SubTransactionId,
+    /// Most rows that wait.
+    room: usize,
+    pub(super) row_ids: Vec<u64>,
+    /// Their vectors, one after the other.
+    pub(super) vectors: Vec<f32>,
+    /// Whether they are being added. If they still are when the next ones come, an error ended it.
+    are_taken: bool,
+}
+
+/// What [`take`] finds.
+pub(super) enum Taken {
+    Nothing,
+    Rows {
+        subtransaction: pg_sys::SubTransactionId,
+        row_ids: Vec<u64>,
+        vectors: Vec<f32>,
+    },
+    /// Rows of which some were added when an error came, which the statement survived.
+    Lost,
+}
+
+thread_local! {
+    static WAITING: RefCell<Vec<Rows>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Adds a row to those that wait for `index`. If it is the first, `room` says how many may.
+pub(super) fn add(
+    index: pg_sys::Oid,
+    subtransaction: pg_sys::SubTransactionId,
+    room: impl FnOnce() -> usize,
+    row_id: u64,
+    vector: &[f32],
+) {
+    let is_known = WAITING.with_borrow(|waiting| waiting.iter().any(|rows| rows.is_of(index, subtransaction)));
+    // It may raise an error, and then nothing may be borrowed.
+    let new = (!is_known).then(|| Rows {
+        index,
+        subtransaction,
+        room: room(),
+        row_ids: Vec::new(),
+        vectors: Vec::new(),
+        are_taken: false,
+    });
+    WAITING.with_borrow_mut(|waiting| {
+        waiting.extend(new);
+        let rows = waiting.iter_mut().find(|rows| rows.is_of(index, subtransaction));
+        let rows = rows.expect("it was known, or is new");
+        rows.row_ids.push(row_id);
+        rows.vectors.extend_from_slice(vector);
+    });
+}
+
+/// Whether as many rows wait as may.
+pub(super) fn are_enough(index: pg_sys::Oid, subtransaction: pg_sys::SubTransactionId) -> bool {
+    WAITING.with_borrow(|waiting| {
+        let rows = waiting.iter().find(|rows| rows.is_of(index, subtransaction));
+        rows.is_some_and(|rows| rows.row_ids.len() >= rows.room || rows.are_taken)
+    })
+}
+
+/// Bytes of all rows that wait.
+pub(super) fn bytes() -> u64 {
+    WAITING.with_borrow(|waiting| waiting.iter().map(|rows| 4 * rows.vectors.len() as u64).sum())
+}
+
+/// An index that rows wait for.
+pub(super) fn any_index() -> Option<pg_sys::Oid> {
+    WAITING.with_borrow(|waiting| waiting.first().map(|rows| rows.index))
+}
+
+/// Takes rows that wait for `index`. They are to be added, and then to be [`forget`]ten.
+pub(super) fn take(index: pg_sys::Oid) -> Taken {
+    WAITING.with_borrow_mut(|waiting| {
+        let Some(rows) = waiting.iter_mut().find(|rows| rows.index == index) else { return Taken::Nothing };
+        if std::mem::replace(&mut rows.are_taken, true) {
+            return Taken::Lost;
+        }
+        let (row_ids, vectors) = (std::mem::take(&mut rows.row_ids), std::mem::take(&mut rows.vectors));
+        Taken::Rows { subtransaction: rows.subtransaction, row_ids, vectors }
+    })
+}
+
+/// Forgets the rows that a subtransaction has for `index`.
+pub(super) fn forget(index: pg_sys::Oid, subtransaction: pg_sys::SubTransactionId) {
+    WAITING.with_borrow_mut(|waiting| waiting.retain(|rows| !rows.is_of(index, subtransaction)));
+}
+
+/// Forgets the rows that wait for an index that is gone.
+pub(super) fn forget_index(index: pg_sys::Oid) {
+    WAITING.with_borrow_mut(|waiting| waiting.retain(|rows| rows.index != index));
+}
+
+/// Forgets the rows of a subtransaction that fails and of those within it, which began later.
+pub(super) fn forget_since(subtransaction: pg_sys::SubTransactionId) {
+    WAITING.with_borrow_mut(|waiting| waiting.retain(|rows| rows.subtransaction < subtransaction));
+}
+
+/// Forgets all rows, at the end of a transaction.
+pub(super) fn forget_all() {
+    WAITING.with_borrow_mut(Vec::clear);
+}
+
+impl Rows {
+    fn is_of(&self, index: pg_sys::Oid, subtransaction: pg_sys::SubTransactionId) -> bool {
+        self.index == index && self.subtransaction == subtransaction
+    }
+}

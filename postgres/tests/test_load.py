@@ -1,0 +1,292 @@
+"""Rows of one statement, which wait and are added together: nothing shows it but the time that it takes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from devserver import Cluster
+from tests.items import (
+    QUERIES,
+    Connect,
+    by_index,
+    by_scan,
+    create,
+    everything,
+    fill,
+    ids,
+    number,
+    recall,
+    run,
+    value,
+    vectors,
+)
+from tests.test_bad_input import damage, without_checksums
+from tests.test_cancel import canceled
+from tests.test_inspect import ask, check
+
+# The second kind of index has a model that is kept: few rows wait for it.
+YOUNG_ROWS, GROWN_ROWS = 300, 17_000
+
+
+@pytest.fixture(params=[YOUNG_ROWS, GROWN_ROWS])
+def loaded(request: pytest.FixtureRequest, connect: Connect) -> tuple[psycopg.Connection, int]:
+    """A table with an index over as many rows, their ids from 0 on."""
+    connection, rows = connect(), int(request.param)
+    create(connection)
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    run(connection, "DROP INDEX items_embedding")
+    fill(connection, vectors(rows, seed=1))
+    run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
+    return connection, rows
+
+
+def test_a_load_into_an_empty_index_trains_it_once(connect: Connect) -> None:
+    connection = connect()
+    create(connection)
+    fill(connection, vectors(5000, seed=1))
+    info = ask(connection, "pagehop_info")
+    assert (info["trained_rows"], info["nodes"]) == (5000, 5000)
+    assert check(connection)["nodes"] == 5000
+    assert everything(connection) == list(range(5000))
+    assert recall(connection) > 0.97
+    run(connection, "SET maintenance_work_mem = '1MB'")
+    run(connection, "TRUNCATE items")
+    fill(connection, vectors(5000, seed=1))
+    assert check(connection)["nodes"] == 5000
+    assert everything(connection) == list(range(5000))
+
+
+def test_a_statement_that_fails_adds_no_row_that_waits(loaded: tuple[psycopg.Connection, int]) -> None:
+    connection, rows = loaded
+    with pytest.raises(errors.DataException):
+        fill(connection, [*vectors(40, seed=2), "[1, 2]"], first=100_000)
+    with pytest.raises(errors.DivisionByZero):
+        run(
+            connection,
+            f"INSERT INTO items SELECT 200000 + n, '{QUERIES[0]}' FROM generate_series(-30, 30) n WHERE 1 / n < 2",
+        )
+    assert check(connection)["nodes"] == rows
+    # Rows that were added and rolled back are there until VACUUM, and no query sees them.
+    run(connection, "BEGIN")
+    fill(connection, vectors(200, seed=3), first=300_000)
+    assert by_index(connection, vectors(200, seed=3)[0], 1) == [300_000]
+    run(connection, "ROLLBACK")
+    assert everything(connection) == list(range(rows))
+    fill(connection, vectors(100, seed=4), first=400_000)
+    run(connection, "VACUUM items")
+    assert everything(connection) == [*range(rows), *range(400_000, 400_100)]
+    assert check(connection)["dead_nodes"] == 0
+    assert recall(connection) > 0.97
+
+
+def test_savepoints_keep_the_rows_of_what_they_keep(loaded: tuple[psycopg.Connection, int]) -> None:
+    connection, rows = loaded
+    with connection.transaction():
+        fill(connection, vectors(70, seed=2), first=100_000)
+        with pytest.raises(errors.UniqueViolation), connection.transaction():
+            fill(connection, vectors(70, seed=3), first=100_069)
+        with connection.transaction():
+            fill(connection, vectors(70, seed=4), first=200_000)
+        with connection.transaction():
+            fill(connection, vectors(70, seed=5), first=300_000)
+            raise psycopg.Rollback
+    assert everything(connection) == [*range(rows), *range(100_000, 100_070), *range(200_000, 200_070)]
+    run(connection, "VACUUM items")
+    assert everything(connection) == [*range(rows), *range(100_000, 100_070), *range(200_000, 200_070)]
+    check(connection)
+
+
+def test_a_canceled_load_leaves_an_index(loaded: tuple[psycopg.Connection, int]) -> None:
+    connection, rows = loaded
+    run(connection, "CREATE TABLE fresh (id int, embedding vector)")
+    fill(connection, vectors(3000, seed=2), first=100_000, table="fresh")
+    insert = "INSERT INTO items SELECT id, embedding FROM fresh"
+    times = 0
+    for after in [1, 3, 10, 30, 60, 100, 150, 250]:
+        was_canceled = canceled(connection, insert, after)
+        times += was_canceled
+        if not was_canceled:
+            run(connection, "DELETE FROM items WHERE id >= 100000")
+    assert times > 3
+    assert everything(connection) == list(range(rows))
+    run(connection, "VACUUM items")
+    assert check(connection)["dead_nodes"] == 0
+    run(connection, insert)
+    assert everything(connection) == [*range(rows), *range(100_000, 103_000)]
+    assert recall(connection) > 0.97
+
+
+def test_statements_within_a_statement_see_its_rows(loaded: tuple[psycopg.Connection, int]) -> None:
+    """Triggers and functions: the oracle is a scan of the table at the same moment."""
+    connection, rows = loaded
+    run(
+        connection,
+        """
+        CREATE TABLE seen (what text, by_index int, by_scan int);
+        CREATE FUNCTION look(what text, query vector) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
+        DECLARE one int; other int;
+        BEGIN
+            SET LOCAL enable_seqscan = off;
+            SELECT id INTO one FROM items ORDER BY embedding <-> query LIMIT 1;
+            SET LOCAL enable_seqscan = on; SET LOCAL enable_indexscan = off;
+            SELECT id INTO other FROM items ORDER BY embedding <-> query, id LIMIT 1;
+            SET LOCAL enable_indexscan = on;
+            INSERT INTO seen VALUES (what, one, other);
+            RETURN one;
+        END $$;
+        CREATE FUNCTION after() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN PERFORM look('after', NEW.embedding); RETURN NULL; END $$;
+        CREATE FUNCTION before() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN PERFORM look('before', NEW.embedding); RETURN NEW; END $$;
+        """,
+    )
+    fresh = vectors(20, seed=2)
+    values = ", ".join(f"({100_000 + at}, '{row}')" for at, row in enumerate(fresh))
+    # Each row searches for the one before it.
+    run(
+        connection,
+        f"INSERT INTO items SELECT id, embedding, look('select', lag(embedding, 1, embedding) OVER (ORDER BY id))"
+        f" FROM (VALUES {values}) v (id, e), LATERAL (SELECT e::vector) AS w (embedding)",
+    )
+    run(connection, "CREATE TRIGGER after AFTER INSERT ON items FOR EACH ROW EXECUTE FUNCTION after()")
+    fill(connection, vectors(20, seed=3), first=200_000)
+    run(connection, "CREATE TRIGGER before BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION before()")
+    fill(connection, vectors(20, seed=4), first=300_000)
+    assert run(connection, "SELECT * FROM seen WHERE by_index IS DISTINCT FROM by_scan") == []
+    assert number(connection, "SELECT count(*) FROM seen WHERE what = 'after' AND by_index >= 200000") == 40
+    assert number(connection, "SELECT count(*) FROM seen WHERE what = 'select' AND by_index >= 100000") > 0
+    assert len(everything(connection)) == rows + 60
+
+
+def test_a_statement_that_survives_an_error_of_its_index_fails(new_cluster: Callable[..., Cluster]) -> None:
+    cluster = without_checksums(new_cluster)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        path = str(value(connection, "SELECT pg_relation_filepath('items_embedding')"))
+        size = number(connection, "SELECT pg_relation_size('items_embedding') / 8192")
+        run(
+            connection,
+            """
+            CREATE FUNCTION careless() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                PERFORM count(*) FROM items;
+                RETURN NEW;
+            EXCEPTION WHEN OTHERS THEN
+                RETURN NEW;
+            END $$;
+            CREATE TRIGGER careless BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION careless();
+            """,
+        )
+    damage(cluster, path, range(size // 2, size), 24, b"\x5a" * 8168)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        with pytest.raises(errors.ObjectNotInPrerequisiteState, match='index "items_embedding" lacks rows of a state'):
+            fill(connection, vectors(5, seed=2), first=100_000)
+        assert number(connection, "SELECT count(*) FROM items") == 600
+        run(connection, "REINDEX INDEX items_embedding")
+        fill(connection, vectors(5, seed=2), first=100_000)
+        assert everything(connection) == [*range(600), *range(100_000, 100_005)]
+
+
+def test_rows_that_on_conflict_takes_back_do_not_come_into_the_index(connect: Connect) -> None:
+    """Sessions insert the same ids, while vacuum frees the places of rows that lost."""
+    connection = connect()
+    create(connection)
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    fill(connection, vectors(100, seed=1), first=100_000)
+    rows = vectors(600, seed=2)
+    done = threading.Event()
+    sessions = [connect() for _ in range(4)]
+    failed: list[BaseException] = []
+
+    def insert(session: psycopg.Connection, turn: int) -> None:
+        try:
+            for first in range(0, 600, 20):
+                values = ", ".join(f"({at}, '{rows[(at + turn) % 600]}')" for at in range(first, first + 20))
+                run(session, f"INSERT INTO items (id, embedding) VALUES {values} ON CONFLICT DO NOTHING")
+        except BaseException as error:
+            failed.append(error)
+
+    def vacuum() -> None:
+        session = connect()
+        while not done.is_set():
+            run(session, "VACUUM items")
+
+    threads = [threading.Thread(target=insert, args=(session, turn)) for turn, session in enumerate(sessions)]
+    cleaner = threading.Thread(target=vacuum)
+    cleaner.start()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done.set()
+    cleaner.join()
+    assert failed == []
+    expected = [*range(600), *range(100_000, 100_100)]
+    assert everything(connection) == expected
+    # A place that was given to another row would have the vector of the row before.
+    assert all(by_index(connection, row, 1) == by_scan(connection, row, 1) for row in rows[::7])
+    run(connection, "VACUUM items")
+    assert everything(connection) == expected
+    check(connection)
+
+
+def test_partitions_wait_each_for_its_own_index(connect: Connect) -> None:
+    connection = connect()
+    run(
+        connection,
+        "CREATE TABLE parts (id int, embedding vector(24)) PARTITION BY HASH (id);"
+        + "".join(
+            f"CREATE TABLE part_{at} PARTITION OF parts FOR VALUES WITH (MODULUS 12, REMAINDER {at});"
+            for at in range(12)
+        )
+        + "CREATE INDEX parts_embedding ON parts USING pagehop (embedding vector_l2_ops)",
+    )
+    for memory, first in [("64MB", 0), ("1MB", 10_000)]:
+        run(connection, f"SET maintenance_work_mem = '{memory}'")
+        fill(connection, vectors(3000, seed=1), first=first, table="parts")
+    query = f"SELECT id FROM parts ORDER BY embedding <-> '{QUERIES[0]}'"
+    run(connection, "SET enable_sort = off; SET enable_seqscan = off; SET pagehop.scan_order = relaxed_order")
+    assert sorted(ids(connection, f"{query} LIMIT 10000")) == [*range(3000), *range(10_000, 13_000)]
+    for at in range(12):
+        check(connection, f"part_{at}_embedding_idx")
+
+
+def test_changed_vectors_are_found_as_soon_as_their_statement_ends(loaded: tuple[psycopg.Connection, int]) -> None:
+    connection, rows = loaded
+    run(connection, "BEGIN")
+    run(connection, f"UPDATE items SET embedding = '{QUERIES[0]}' WHERE id % 7 = 0 AND id < 200")
+    moved = [at for at in range(200) if at % 7 == 0]
+    assert sorted(by_index(connection, QUERIES[0], len(moved))) == moved
+    fresh = f"SELECT 500000 + n, '{QUERIES[1]}'::vector FROM generate_series(1, 100) n"
+    returned = ids(connection, f"INSERT INTO items (id, embedding) {fresh} RETURNING id")
+    assert sorted(by_index(connection, QUERIES[1], 100)) == returned
+    run(
+        connection,
+        "MERGE INTO items USING (SELECT 500095 + n AS id FROM generate_series(1, 10) n) AS new ON items.id = new.id"
+        f" WHEN MATCHED THEN UPDATE SET embedding = '{QUERIES[2]}'"
+        f" WHEN NOT MATCHED THEN INSERT (id, embedding) VALUES (new.id, '{QUERIES[2]}')",
+    )
+    assert sorted(by_index(connection, QUERIES[2], 10)) == list(range(500_096, 500_106))
+    run(connection, "COMMIT")
+    assert len(everything(connection)) == rows + 105
+
+
+def test_a_prepared_transaction_has_its_rows(new_cluster: Callable[..., Cluster]) -> None:
+    cluster = new_cluster(autovacuum=False, max_prepared_transactions=2)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        create(connection)
+        fill(connection, vectors(300, seed=1))
+        run(connection, "BEGIN")
+        fill(connection, vectors(300, seed=2), first=1000)
+        run(connection, "PREPARE TRANSACTION 'rows'")
+        assert everything(connection) == list(range(300))
+    cluster.kill()
+    cluster.start()
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        run(connection, "COMMIT PREPARED 'rows'")
+        assert everything(connection) == [*range(300), *range(1000, 1300)]
+        check(connection)
