@@ -89,13 +89,15 @@ def test_savepoints_keep_the_rows_of_what_they_keep(loaded: tuple[psycopg.Connec
     with connection.transaction():
         fill(connection, vectors(70, seed=2), first=100_000)
         with pytest.raises(errors.UniqueViolation), connection.transaction():
-            fill(connection, vectors(70, seed=3), first=100_069)
+            fill(connection, vectors(70, seed=3), first=100_000 - 69)
         with connection.transaction():
             fill(connection, vectors(70, seed=4), first=200_000)
         with connection.transaction():
             fill(connection, vectors(70, seed=5), first=300_000)
             raise psycopg.Rollback
     assert everything(connection) == [*range(rows), *range(100_000, 100_070), *range(200_000, 200_070)]
+    # The last row failed. Of those before it a grown index got the first 64, and a young one none.
+    assert check(connection)["nodes"] == rows + 3 * 70 + (64 if rows == GROWN_ROWS else 0)
     run(connection, "VACUUM items")
     assert everything(connection) == [*range(rows), *range(100_000, 100_070), *range(200_000, 200_070)]
     check(connection)
