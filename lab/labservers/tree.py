@@ -30,18 +30,22 @@ class Tree:
         return [self.loader, "--library-path", self.loader.parent, self.root / "usr" / path]
 
 
-def unpacked(folder: Path, suite: str, packages: Sequence[str]) -> Tree:
-    """Packages of a release with all that they depend on, in `folder`; fetched if they are not there."""
+def unpacked(folder: Path, suite: str, packages: Sequence[str], architecture: str = "") -> Tree:
+    """Packages of a release with all that they depend on, in `folder`; fetched if they are not there.
+
+    They are of this machine's architecture, or of the one that Debian calls `architecture`.
+    """
     wanted = list(packages)
-    root = made_once(folder, f"{wanted} of {suite}", lambda into: _unpack(into, suite, wanted)) / "root"
+    recipe = f"{wanted} of {suite}{f' for {architecture}' if architecture else ''}"
+    root = made_once(folder, recipe, lambda into: _unpack(into, suite, wanted, architecture)) / "root"
     loaders = list(root.glob("usr/lib/*-linux-gnu*/ld-linux-*.so.*"))
     if len(loaders) != 1:
         raise DevServerError(f"{root} has no loader for programs: remove {folder}, it is made anew")
     return Tree(root, loaders[0])
 
 
-def _unpack(folder: Path, suite: str, packages: Sequence[str]) -> None:
-    apt = apt_get("deb", suite, folder)
+def _unpack(folder: Path, suite: str, packages: Sequence[str], architecture: str) -> None:
+    apt = apt_get("deb", suite, folder, architecture)
     # Nothing counts as installed, so all that they depend on comes along, the C library included.
     wanted = ["install", "--yes", "--download-only", "--no-install-recommends", *packages]
     run([*apt, *wanted], cwd=folder, advice=f"{' and '.join(packages)} should be in Debian {suite}")

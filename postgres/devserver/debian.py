@@ -17,13 +17,18 @@ _SOURCES = Path("/etc/apt")
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
-def apt_get(kind: Literal["deb", "deb-src"], suite: str, folder: Path) -> list[str | Path]:
-    """An apt-get that knows the packages of one release and nothing of this machine's; its files are in `folder`."""
+def apt_get(kind: Literal["deb", "deb-src"], suite: str, folder: Path, architecture: str = "") -> list[str | Path]:
+    """An apt-get that knows the packages of one release and nothing of this machine's; its files are in `folder`.
+
+    The packages are for this machine's architecture, or for the one that Debian calls `architecture`.
+    """
     for part in ["lists/partial", "cache/archives/partial"]:
         (folder / part).mkdir(parents=True)
     listed, installed = folder / "sources.list", folder / "status"
-    listed.write_text(f"{kind} [signed-by={_KEYRING}] {_address()} {suite} main\n")
+    listed.write_text(f"{kind} [signed-by={_KEYRING}] {address()} {suite} main\n")
     installed.touch()
+    options = [f"APT::Architecture={architecture}", f"APT::Architectures={architecture}"] if architecture else []
+    foreign = [part for option in options for part in ("-o", option)]
     command: list[str | Path] = [
         "apt-get", "-qq",
         "-o", f"Dir::Etc::SourceList={listed}",
@@ -33,12 +38,13 @@ def apt_get(kind: Literal["deb", "deb-src"], suite: str, folder: Path) -> list[s
         "-o", f"Dir::State::Status={installed}",
         "-o", f"Dir::Cache={folder}/cache",
         "-o", f"APT::Sandbox::User={'root' if os.geteuid() == 0 else ''}",
+        *foreign,
     ]  # fmt: skip
     run([*command, "update"], cwd=folder, advice=f"the lists of Debian {suite} could not be read")
     return command
 
 
-def _address() -> str:
+def address() -> str:
     """The first address from which this machine gets Debian."""
     if not _KEYRING.exists():
         raise DevServerError(

@@ -49,11 +49,18 @@ def build_environment(server: Server) -> dict[str, str]:
     variables = environment(
         PGRX_PG_CONFIG_PATH=str(server.pg_config), CARGO_TARGET_DIR=str(targets / "postgres" / server.name)
     )
+    return variables | libclang()
+
+
+def libclang() -> dict[str, str]:
+    """Variables by which bindgen finds the libclang of the Python environment, if it has one."""
     wheel = importlib.util.find_spec("clang")
-    if "LIBCLANG_PATH" not in variables and wheel and wheel.submodule_search_locations:
-        variables["LIBCLANG_PATH"] = str(Path(wheel.submodule_search_locations[0]).resolve() / "native")
-        # The wheel has the library alone. Headers such as stddef.h belong to a compiler: ours are gcc's.
-        headers = run(["gcc", "-print-file-name=include"], advice="apt-get install gcc").strip()
-        given = variables.get("BINDGEN_EXTRA_CLANG_ARGS", "")
-        variables["BINDGEN_EXTRA_CLANG_ARGS"] = f"{given} -isystem {headers}".strip()
-    return variables
+    if "LIBCLANG_PATH" in os.environ or not wheel or not wheel.submodule_search_locations:
+        return {}
+    # The wheel has the library alone. Headers such as stddef.h belong to a compiler: ours are gcc's.
+    headers = run(["gcc", "-print-file-name=include"], advice="apt-get install gcc").strip()
+    given = os.environ.get("BINDGEN_EXTRA_CLANG_ARGS", "")
+    return {
+        "LIBCLANG_PATH": str(Path(wheel.submodule_search_locations[0]).resolve() / "native"),
+        "BINDGEN_EXTRA_CLANG_ARGS": f"{given} -isystem {headers}".strip(),
+    }

@@ -2,6 +2,19 @@
 
 \echo Use "CREATE EXTENSION pagehop CASCADE" to load this file. \quit
 
+-- Without it CREATE EXTENSION would stop at a type that is missing.
+
+DO $$
+DECLARE
+    found text := (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'vector');
+BEGIN
+    IF pg_catalog.string_to_array(found, '.')::int[] < ARRAY[0, 7] THEN
+        RAISE EXCEPTION 'pagehop needs pgvector 0.7 or newer, and here it is %', found
+            USING HINT = 'Install a newer pgvector and run ALTER EXTENSION vector UPDATE.';
+    END IF;
+END
+$$;
+
 CREATE FUNCTION pagehop_handler(internal) RETURNS index_am_handler
     AS 'MODULE_PATHNAME' LANGUAGE C;
 

@@ -1,0 +1,1 @@
+"""Makes what people install, and tries it in an empty Debian: wheels and Debian packages."""

@@ -1,0 +1,62 @@
+"""`./dev release`: wheels and Debian packages in `dist`, tried before they are given to anyone."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from devserver.errors import DevServerError
+from pagehop_release import debs, wheels
+from pagehop_release.extension import MAJORS
+from pagehop_release.targets import TARGETS, X86_64
+
+DIST = Path(__file__).resolve().parents[2] / "dist"
+
+
+def main(arguments: list[str]) -> int:
+    options = _parse(arguments)
+    try:
+        options.command(options)
+    except DevServerError as error:
+        print(f"./dev release: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./dev release", description="Makes and tries what people install.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command = commands.add_parser("wheels", help="Python wheels for x86-64 and aarch64")
+    command.set_defaults(command=_wheels)
+    command.add_argument("--target", choices=[target.name for target in TARGETS], help="one architecture only")
+    command.add_argument("--no-try", action="store_true", help="build only; trying needs root and Debian's packages")
+    command = commands.add_parser("debs", help="Debian packages of the PostgreSQL extension")
+    command.set_defaults(command=_debs)
+    command.add_argument("--major", type=int, choices=[major.number for major in MAJORS], help="one server only")
+    command.add_argument("--target", choices=[target.name for target in TARGETS], default=X86_64.name)
+    command.add_argument("--no-try", action="store_true", help="build only; trying needs root and Debian's packages")
+    return parser.parse_args(arguments)
+
+
+def _wheels(options: argparse.Namespace) -> None:
+    for target in TARGETS:
+        if options.target in (None, target.name):
+            wheel = wheels.build(target, DIST)
+            print(wheels.described(wheel))
+            if not options.no_try:
+                print(wheels.tried(target, wheel))
+
+
+def _debs(options: argparse.Namespace) -> None:
+    [target] = [target for target in TARGETS if target.name == options.target]
+    for major in MAJORS:
+        if options.major in (None, major.number):
+            deb = debs.build(major, target, DIST)
+            print(f"{deb}: {deb.stat().st_size / 1e6:.2f} MB")
+            if not options.no_try and target.is_ours:
+                print(debs.tried(major, deb))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

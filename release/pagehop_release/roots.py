@@ -1,0 +1,92 @@
+"""Empty Debians in folders, in which packages are tried.
+
+`debootstrap` makes one of each release, once; every try has a copy of its own. What runs in a copy has its own
+process numbers, mounts and, unless it asks for the network, no network: nothing is left behind when it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from devserver.debian import address
+from devserver.errors import DevServerError
+from devserver.folder import REPOSITORY, made_once
+from devserver.processes import last_lines, run
+
+FOLDER = REPOSITORY / ".release"
+
+# Given to every program in a root: a chroot inherits nothing of the machine's own settings.
+_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LC_ALL": "C.UTF-8",
+}
+_PROXIES = ("http_proxy", "https_proxy", "no_proxy")
+_FAKE_MOUNTS = "mount -t proc proc /proc && mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs /run"
+
+
+@dataclass(frozen=True)
+class Root:
+    """A Debian in a folder."""
+
+    path: Path
+
+    def run(self, script: str, *, network: bool = False, readonly: str = "") -> str:
+        """What a shell script says to its standard output, run as root in this Debian.
+
+        `readonly` is a path in the root that nothing can be written to. Every process the script starts ends with it.
+        """
+        mounts = _FAKE_MOUNTS + (
+            f" && mount --bind {readonly} {readonly} && mount -o remount,bind,ro {readonly}" if readonly else ""
+        )
+        spaces = ["--mount", "--pid", "--fork", "--kill-child", *([] if network else ["--net"])]
+        command = ["unshare", *spaces, f"--root={self.path}", "--wd=/root", "/bin/sh", "-ec", f"{mounts}\n{script}"]
+        environment = _ENVIRONMENT | {name: os.environ[name] for name in _PROXIES if network and name in os.environ}
+        done = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            said = last_lines(f"{done.stdout}\n{done.stderr}".strip())
+            raise DevServerError(f"in {self.path}:\n{script}\nended with {done.returncode}: {said}")
+        return done.stdout
+
+    def install(self, packages: Sequence[str]) -> None:
+        """Installs Debian's packages, or files of packages by their path in the root."""
+        apt = "DEBIAN_FRONTEND=noninteractive apt-get -qq -o APT::Sandbox::User=root"
+        self.run(f"{apt} update && {apt} install -y --no-install-recommends {' '.join(packages)}", network=True)
+
+    def bring(self, file: Path) -> str:
+        """Copies a file into the root; its path there."""
+        shutil.copy(file, self.path / "root" / file.name)
+        return f"/root/{file.name}"
+
+
+@contextmanager
+def debian(suite: str) -> Iterator[Root]:
+    """A copy of an empty Debian, removed at the end."""
+    if os.geteuid() != 0:
+        raise DevServerError("trying a package in an empty Debian needs root, for chroot; or leave it out")
+    whole = made_once(FOLDER / f"root-{suite}", f"minbase {suite} 1", lambda folder: _bootstrap(suite, folder))
+    with tempfile.TemporaryDirectory(dir=FOLDER, prefix=f"try-{suite}-") as folder:
+        run(["cp", "-a", "--reflink=auto", f"{whole}/.", folder])
+        yield Root(Path(folder))
+
+
+def _bootstrap(suite: str, folder: Path) -> None:
+    # Debian keeps a script for each release it knows; newer ones are made like sid.
+    scripts = Path("/usr/share/debootstrap/scripts")
+    script = [] if (scripts / suite).exists() else [str(scripts / "sid")]
+    run(["debootstrap", "--variant=minbase", suite, folder, address(), *script], advice="apt-get install debootstrap")
+    shutil.rmtree(folder / "var/cache/apt/archives", ignore_errors=True)
+    shutil.copy("/etc/resolv.conf", folder / "etc/resolv.conf")
+    # Packages of servers begin to serve when they are installed. Here tries say when.
+    refuse = folder / "usr/sbin/policy-rc.d"
+    refuse.write_text("#!/bin/sh\nexit 101\n")
+    refuse.chmod(0o755)
