@@ -74,6 +74,94 @@ CREATE OPERATOR CLASS halfvec_cosine_ops FOR TYPE @extschema:vector@.halfvec USI
         FOR ORDER BY pg_catalog.float_ops,
     FUNCTION 1 pagehop_halfvec_cosine();
 
+-- Filter columns, behind the vector: USING pagehop (embedding vector_l2_ops, tenant_id, price). Each class is the default of its
+-- type. Types without an order here are known by hashes, and have = alone.
+
+CREATE OPERATOR FAMILY integer_ops USING pagehop;
+
+CREATE OPERATOR CLASS int2_ops DEFAULT FOR TYPE int2 USING pagehop FAMILY integer_ops AS
+    OPERATOR 1 pg_catalog.< (int2, int2),
+    OPERATOR 2 pg_catalog.<= (int2, int2),
+    OPERATOR 3 pg_catalog.= (int2, int2),
+    OPERATOR 4 pg_catalog.>= (int2, int2),
+    OPERATOR 5 pg_catalog.> (int2, int2);
+
+CREATE OPERATOR CLASS int4_ops DEFAULT FOR TYPE int4 USING pagehop FAMILY integer_ops AS
+    OPERATOR 1 pg_catalog.< (int4, int4),
+    OPERATOR 2 pg_catalog.<= (int4, int4),
+    OPERATOR 3 pg_catalog.= (int4, int4),
+    OPERATOR 4 pg_catalog.>= (int4, int4),
+    OPERATOR 5 pg_catalog.> (int4, int4);
+
+CREATE OPERATOR CLASS int8_ops DEFAULT FOR TYPE int8 USING pagehop FAMILY integer_ops AS
+    OPERATOR 1 pg_catalog.< (int8, int8),
+    OPERATOR 2 pg_catalog.<= (int8, int8),
+    OPERATOR 3 pg_catalog.= (int8, int8),
+    OPERATOR 4 pg_catalog.>= (int8, int8),
+    OPERATOR 5 pg_catalog.> (int8, int8);
+
+ALTER OPERATOR FAMILY integer_ops USING pagehop ADD
+    OPERATOR 1 pg_catalog.< (int2, int4), OPERATOR 2 pg_catalog.<= (int2, int4), OPERATOR 3 pg_catalog.= (int2, int4), OPERATOR 4 pg_catalog.>= (int2, int4), OPERATOR 5 pg_catalog.> (int2, int4),
+    OPERATOR 1 pg_catalog.< (int2, int8), OPERATOR 2 pg_catalog.<= (int2, int8), OPERATOR 3 pg_catalog.= (int2, int8), OPERATOR 4 pg_catalog.>= (int2, int8), OPERATOR 5 pg_catalog.> (int2, int8),
+    OPERATOR 1 pg_catalog.< (int4, int2), OPERATOR 2 pg_catalog.<= (int4, int2), OPERATOR 3 pg_catalog.= (int4, int2), OPERATOR 4 pg_catalog.>= (int4, int2), OPERATOR 5 pg_catalog.> (int4, int2),
+    OPERATOR 1 pg_catalog.< (int4, int8), OPERATOR 2 pg_catalog.<= (int4, int8), OPERATOR 3 pg_catalog.= (int4, int8), OPERATOR 4 pg_catalog.>= (int4, int8), OPERATOR 5 pg_catalog.> (int4, int8),
+    OPERATOR 1 pg_catalog.< (int8, int2), OPERATOR 2 pg_catalog.<= (int8, int2), OPERATOR 3 pg_catalog.= (int8, int2), OPERATOR 4 pg_catalog.>= (int8, int2), OPERATOR 5 pg_catalog.> (int8, int2),
+    OPERATOR 1 pg_catalog.< (int8, int4), OPERATOR 2 pg_catalog.<= (int8, int4), OPERATOR 3 pg_catalog.= (int8, int4), OPERATOR 4 pg_catalog.>= (int8, int4), OPERATOR 5 pg_catalog.> (int8, int4);
+
+CREATE OPERATOR FAMILY float_ops USING pagehop;
+
+CREATE OPERATOR CLASS float4_ops DEFAULT FOR TYPE float4 USING pagehop FAMILY float_ops AS
+    OPERATOR 1 pg_catalog.< (float4, float4),
+    OPERATOR 2 pg_catalog.<= (float4, float4),
+    OPERATOR 3 pg_catalog.= (float4, float4),
+    OPERATOR 4 pg_catalog.>= (float4, float4),
+    OPERATOR 5 pg_catalog.> (float4, float4);
+
+CREATE OPERATOR CLASS float8_ops DEFAULT FOR TYPE float8 USING pagehop FAMILY float_ops AS
+    OPERATOR 1 pg_catalog.< (float8, float8),
+    OPERATOR 2 pg_catalog.<= (float8, float8),
+    OPERATOR 3 pg_catalog.= (float8, float8),
+    OPERATOR 4 pg_catalog.>= (float8, float8),
+    OPERATOR 5 pg_catalog.> (float8, float8);
+
+ALTER OPERATOR FAMILY float_ops USING pagehop ADD
+    OPERATOR 1 pg_catalog.< (float4, float8), OPERATOR 2 pg_catalog.<= (float4, float8), OPERATOR 3 pg_catalog.= (float4, float8), OPERATOR 4 pg_catalog.>= (float4, float8), OPERATOR 5 pg_catalog.> (float4, float8),
+    OPERATOR 1 pg_catalog.< (float8, float4), OPERATOR 2 pg_catalog.<= (float8, float4), OPERATOR 3 pg_catalog.= (float8, float4), OPERATOR 4 pg_catalog.>= (float8, float4), OPERATOR 5 pg_catalog.> (float8, float4);
+
+CREATE OPERATOR CLASS bool_ops DEFAULT FOR TYPE bool USING pagehop AS
+    OPERATOR 1 pg_catalog.< (bool, bool),
+    OPERATOR 2 pg_catalog.<= (bool, bool),
+    OPERATOR 3 pg_catalog.= (bool, bool),
+    OPERATOR 4 pg_catalog.>= (bool, bool),
+    OPERATOR 5 pg_catalog.> (bool, bool);
+
+CREATE OPERATOR CLASS date_ops DEFAULT FOR TYPE date USING pagehop AS
+    OPERATOR 1 pg_catalog.< (date, date),
+    OPERATOR 2 pg_catalog.<= (date, date),
+    OPERATOR 3 pg_catalog.= (date, date),
+    OPERATOR 4 pg_catalog.>= (date, date),
+    OPERATOR 5 pg_catalog.> (date, date);
+
+CREATE OPERATOR CLASS timestamp_ops DEFAULT FOR TYPE timestamp USING pagehop AS
+    OPERATOR 1 pg_catalog.< (timestamp, timestamp),
+    OPERATOR 2 pg_catalog.<= (timestamp, timestamp),
+    OPERATOR 3 pg_catalog.= (timestamp, timestamp),
+    OPERATOR 4 pg_catalog.>= (timestamp, timestamp),
+    OPERATOR 5 pg_catalog.> (timestamp, timestamp);
+
+CREATE OPERATOR CLASS timestamptz_ops DEFAULT FOR TYPE timestamptz USING pagehop AS
+    OPERATOR 1 pg_catalog.< (timestamptz, timestamptz),
+    OPERATOR 2 pg_catalog.<= (timestamptz, timestamptz),
+    OPERATOR 3 pg_catalog.= (timestamptz, timestamptz),
+    OPERATOR 4 pg_catalog.>= (timestamptz, timestamptz),
+    OPERATOR 5 pg_catalog.> (timestamptz, timestamptz);
+
+CREATE OPERATOR CLASS text_ops DEFAULT FOR TYPE text USING pagehop AS
+    OPERATOR 3 pg_catalog.= (text, text);
+
+CREATE OPERATOR CLASS uuid_ops DEFAULT FOR TYPE uuid USING pagehop AS
+    OPERATOR 3 pg_catalog.= (uuid, uuid);
+
 -- What an index says of itself. Takes the right to read its table.
 
 CREATE FUNCTION pagehop_info(

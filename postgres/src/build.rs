@@ -14,6 +14,7 @@ use pgrx::prelude::*;
 
 use crate::pages::sink::{self, BufferSink};
 use crate::pages::{open_indexes, writer};
+use crate::rows::columns::{self, FilterColumn};
 use crate::rows::opclass::{self, Kind};
 use crate::rows::sample::{Budget, RowSample};
 use crate::rows::spill::Spill;
@@ -38,8 +39,11 @@ pub(crate) unsafe extern "C-unwind" fn ambuild(
         open_indexes::forget(index);
         (Kind::of(index), dimensions(index))
     };
-    let budget = Budget { bytes: memory::limit_bytes(), dim, metric: kind.metric, threads: threads() };
-    let mut rows = Spill::new(dim, budget.rows_in_memory());
+    // SAFETY: PostgreSQL passes an open index of this access method.
+    let filters = unsafe { columns::for_engine(index) };
+    let (bytes, metric, columns) = (memory::limit_bytes(), kind.metric, filters.len());
+    let budget = Budget { bytes, dim, metric, columns, threads: threads() };
+    let mut rows = Spill::new(dim, budget.rows_in_memory(), filters);
     progress::begin(progress::SCAN);
     // SAFETY: PostgreSQL passes the index, its table, and what is to be indexed.
     let heap_tuples = unsafe { read_table(heap, index, info, kind, &mut rows) };
@@ -64,7 +68,10 @@ pub(crate) unsafe extern "C-unwind" fn ambuildempty(index: pg_sys::Relation) {
     let fork = pg_sys::ForkNumber::INIT_FORKNUM;
     // SAFETY: PostgreSQL passes a locked index whose init fork exists and is empty.
     let written = unsafe { BufferSink::new(index, fork, &signals) }.and_then(|mut sink| {
-        pagehop_engine::create(dim, kind.metric, BuildOptions::default().seed, RowIds::HostOwned, &mut sink)
+        // SAFETY: the index is open.
+        let filters = unsafe { columns::for_engine(index) };
+        let seed = BuildOptions::default().seed;
+        pagehop_engine::create_with_columns(dim, kind.metric, &filters, seed, RowIds::HostOwned, &mut sink)
     });
     // SAFETY: the index is open and locked, and has the fork. The fork must survive a crash, though
     // the index itself is not logged.
@@ -91,6 +98,7 @@ unsafe fn dimensions(index: pg_sys::Relation) -> usize {
 /// What the callback of the table scan works with.
 struct Reading<'r> {
     kind: Kind,
+    columns: Vec<FilterColumn>,
     rows: &'r mut Spill,
     vector: Vec<f32>,
     /// Memory of one row.
@@ -120,7 +128,9 @@ unsafe fn read_table(
             pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
         )
     };
-    let mut reading = Reading { kind, rows, vector: Vec::new(), context };
+    // SAFETY: the caller keeps the index open.
+    let columns = unsafe { FilterColumn::of(index) };
+    let mut reading = Reading { kind, columns, rows, vector: Vec::new(), context };
     let (state, scan) = ((&raw mut reading).cast(), std::ptr::null_mut());
     // Without `allow_sync` the scan begins at the first block, wherever others are: the same table
     // gives the same index.
@@ -146,23 +156,24 @@ unsafe extern "C-unwind" fn read_row(
 ) {
     // SAFETY: `read_table` passed its `Reading` as the state, and nothing else uses it during the
     // scan.
-    let Reading { kind, rows, vector, context } = unsafe { &mut *state.cast::<Reading<'_>>() };
-    // SAFETY: PostgreSQL passes the value of the index's one column.
+    let Reading { kind, columns, rows, vector, context } = unsafe { &mut *state.cast::<Reading<'_>>() };
+    // SAFETY: PostgreSQL passes the values of the index's columns.
     if unsafe { *is_null } {
         return;
     }
     vector.clear();
     // SAFETY: PostgreSQL passes a value of the column's type and the place of the row; the context
     // is `read_table`'s.
-    let row_id = unsafe {
+    let (row_id, filters) = unsafe {
         let callers = pg_sys::MemoryContextSwitchTo(*context);
         vector::append(*values, kind.element, vector);
+        let filters = columns::values(columns, values, is_null);
         pg_sys::MemoryContextSwitchTo(callers);
         pg_sys::MemoryContextReset(*context);
-        vector::row_id(*tid)
+        (vector::row_id(*tid), filters)
     };
     if kind.has_place(vector) {
-        rows.add(row_id, vector).unwrap_or_else(|_| memory::refuse(rows.len() * 4 * rows.dim()));
+        rows.add(row_id, vector, &filters).unwrap_or_else(|_| memory::refuse(rows.len() * 4 * rows.dim()));
     }
 }
 
@@ -225,7 +236,8 @@ unsafe fn build_graph(
     // SAFETY: the caller says that the index is new, so its main fork is empty.
     let mut sink = unsafe { BufferSink::new(index, pg_sys::ForkNumber::MAIN_FORKNUM, &signals)? };
     if rows.len() == 0 {
-        return pagehop_engine::create(rows.dim(), options.metric, options.seed, options.row_ids, &mut sink);
+        let BuildOptions { metric, seed, row_ids, .. } = options;
+        return pagehop_engine::create_with_columns(rows.dim(), metric, rows.columns(), seed, row_ids, &mut sink);
     }
     let mut report = |progress: Progress| {
         signals.delivered(|| {
@@ -234,7 +246,7 @@ unsafe fn build_graph(
         });
         ControlFlow::Continue(())
     };
-    pagehop_engine::build(&mut rows.source(sample, &signals), &options, &mut sink, &mut report)?;
+    pagehop_engine::build(&mut rows.source(sample, &signals)?, &options, &mut sink, &mut report)?;
     Ok(())
 }
 
@@ -246,6 +258,8 @@ unsafe fn build_graph(
 unsafe fn add_others(index: pg_sys::Relation, rows: &mut Spill, sample: RowSample) -> Result<(), Error> {
     let (dim, total) = (rows.dim(), (rows.len() - sample.len()) as u64);
     let mut done = 0;
+    let filters = rows.take_values();
+    let columns = rows.columns().len();
     let mut chunks = rows.chunks();
     // SAFETY: the caller says that the index is open and new: no other backend reads it, and it is
     // logged when it is done.
@@ -256,7 +270,8 @@ unsafe fn add_others(index: pg_sys::Relation, rows: &mut Spill, sample: RowSampl
                     if sample.contains(first + i) {
                         continue;
                     }
-                    change.insert_hosted(*row_id, vector, false, &mut |_| ControlFlow::Continue(()))?;
+                    let of_row = &filters[(first + i) * columns..][..columns];
+                    change.insert_hosted(*row_id, vector, of_row, false, &mut |_| ControlFlow::Continue(()))?;
                     done += 1;
                     if done % ROWS_PER_REPORT == 0 {
                         progress::show(Progress { phase: "add", done, total });

@@ -1,5 +1,6 @@
 //! `amcostestimate`: a scan pays for a search before its first row, and about one hop for each row
-//! from then on.
+//! from then on. A scan with conditions on filter columns pays for a search among the rows that
+//! meet them, by a walk or by postings, as the engine chooses.
 
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -12,6 +13,17 @@ const HOPS_AT_LEAST: f64 = 10.0;
 const HOPS_PER_DOUBLING: f64 = 2.0;
 /// Operators that a hop costs as much as: it scores the edges of a node.
 const OPERATORS_PER_HOP: f64 = 50.0;
+
+/// The pages of a walk grow with this power of the share of rows that meet the conditions, and the
+/// pages of nodes that are read where postings are: as in the engine's `filter_plan.rs`.
+const WALK_POWER: f64 = -0.75;
+const NODE_PAGES: f64 = 30.0;
+/// Postings of a leaf, about, and operators that their estimates cost as much as.
+const POSTINGS_PER_LEAF: f64 = 80.0;
+const OPERATORS_PER_LEAF: f64 = 50.0;
+/// The cost of what the index cannot do. It is not infinite: sums and differences of costs must
+/// stay numbers in plans above it.
+const IMPOSSIBLE: f64 = 1e30;
 
 /// `amcostestimate`.
 #[pg_guard]
@@ -31,18 +43,18 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
     unsafe {
         let info = (*path).indexinfo;
         let (rows, pages) = ((*info).tuples.max(1.0), f64::from((*info).pages).max(1.0));
-        // There are no conditions on the column, so a scan may return every row, in an order that
-        // has nothing to do with the table's.
-        *selectivity = 1.0;
+        // The order of a scan has nothing to do with the table's.
+        let share = share(root, path);
+        *selectivity = share;
         *correlation = 0.0;
         *index_pages = pages;
-        if (*path).indexorderbys.is_null() || options::is_exact() {
+        if (*path).indexorderbys.is_null() || options::is_exact() || asks_for_no_vector(path) {
             // Without an order there is nothing to search for, and an exact answer takes a look at
             // every row.
-            (*startup_cost, *total_cost) = (f64::INFINITY, f64::INFINITY);
+            (*startup_cost, *total_cost) = (IMPOSSIBLE, IMPOSSIBLE);
             #[cfg(feature = "pg18")]
             {
-                (*path).path.disabled_nodes = 2;
+                (*path).path.disabled_nodes = DISABLED;
             }
             return;
         }
@@ -50,16 +62,80 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
         pg_sys::get_tablespace_page_costs((*info).reltablespace, &raw mut random_page_cost, std::ptr::null_mut());
         let hops =
             (HOPS_AT_LEAST + HOPS_PER_DOUBLING * rows.log2()).max(options::search_list().unwrap_or(0) as f64);
+        let leaves = share * rows / POSTINGS_PER_LEAF;
+        let (walk, nodes) = (hops * share.max(1.0 / rows).powf(WALK_POWER), NODE_PAGES.max(hops).min(share * rows));
+        let by_postings = !(*path).indexclauses.is_null() && leaves + nodes < walk;
+        let (leaves, hops) = if by_postings { (leaves, nodes) } else { (0.0, walk) };
         let hops = hops.min(rows);
         // Scans of one query share a cache: later ones find pages that earlier ones brought.
-        let fetched = pg_sys::index_pages_fetched(hops * loop_count, (*info).pages, pages, root) / loop_count;
+        let looked_at = (hops + leaves) * loop_count;
+        let fetched = pg_sys::index_pages_fetched(looked_at, (*info).pages, pages, root) / loop_count;
         let per_hop = OPERATORS_PER_HOP * pg_sys::cpu_operator_cost;
-        *startup_cost = fetched * random_page_cost + hops * per_hop;
-        let rest = (rows - hops).max(0.0);
+        let per_leaf = OPERATORS_PER_LEAF * pg_sys::cpu_operator_cost;
+        *startup_cost = fetched * random_page_cost + hops * per_hop + leaves * per_leaf;
+        // Postings lead to rows that are returned alone. A walk comes by the others, too.
+        let (returned, visited) = (share * rows, if by_postings { share * rows } else { rows });
+        let rest = (visited - hops).max(0.0);
         let per_row = per_hop + pg_sys::cpu_index_tuple_cost;
         *total_cost = *startup_cost
-            + rows * pg_sys::cpu_index_tuple_cost
+            + returned * pg_sys::cpu_index_tuple_cost
             + rest * per_row
-            + (pages - fetched).max(0.0) * random_page_cost;
+            + (pages * visited / rows - fetched).max(0.0) * random_page_cost;
+    }
+}
+
+/// Above the number of disabled nodes of any plan that reads and sorts the table.
+#[cfg(feature = "pg18")]
+const DISABLED: i32 = 1000;
+
+/// The share of rows that meet the conditions that the index looks at.
+///
+/// # Safety
+///
+/// PostgreSQL's own planner nodes.
+unsafe fn share(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::IndexPath) -> f64 {
+    // SAFETY: the caller passes the planner's nodes.
+    unsafe {
+        if (*path).indexclauses.is_null() {
+            return 1.0;
+        }
+        let info = (*path).indexinfo;
+        let quals = pg_sys::get_quals_from_indexclauses((*path).indexclauses);
+        let quals = pg_sys::add_predicate_to_index_quals(info, quals);
+        let relation = (*(*info).rel).relid as i32;
+        pg_sys::clauselist_selectivity(root, quals, relation, pg_sys::JoinType::JOIN_INNER, std::ptr::null_mut())
+    }
+}
+
+/// Whether rows without a vector are asked for, which no index has.
+///
+/// # Safety
+///
+/// PostgreSQL's own planner node.
+unsafe fn asks_for_no_vector(path: *mut pg_sys::IndexPath) -> bool {
+    // SAFETY: the caller passes the planner's node: its clauses are of this type, their conditions
+    // lists of expressions, and a node is of the type that its tag says.
+    unsafe {
+        let clauses = elements::<pg_sys::IndexClause>((*path).indexclauses);
+        clauses.iter().filter(|clause| (***clause).indexcol == 0).any(|clause| {
+            elements::<pg_sys::RestrictInfo>((**clause).indexquals).iter().any(|qual| {
+                let test = (**qual).clause.cast::<pg_sys::NullTest>();
+                let is_test = (*test).xpr.type_ == pg_sys::NodeTag::T_NullTest;
+                !is_test || (*test).nulltesttype == pg_sys::NullTestType::IS_NULL
+            })
+        })
+    }
+}
+
+/// The pointers in a list.
+///
+/// # Safety
+///
+/// The list has pointers to `T`, or is null.
+unsafe fn elements<'l, T>(list: *mut pg_sys::List) -> &'l [*mut T] {
+    // SAFETY: the caller says what the list has; a cell is as large as a pointer.
+    unsafe {
+        let Some(list) = list.as_ref() else { return &[] };
+        std::slice::from_raw_parts(list.elements.cast::<*mut T>(), list.length as usize)
     }
 }

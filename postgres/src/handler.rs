@@ -23,7 +23,7 @@ pub extern "C-unwind" fn pg_finfo_pagehop_handler() -> *const pg_sys::Pg_finfo_r
 pub extern "C-unwind" fn pagehop_handler(_call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     let routine = pg_sys::IndexAmRoutine {
         type_: pg_sys::NodeTag::T_IndexAmRoutine,
-        amstrategies: opclass::ORDER_STRATEGY,
+        amstrategies: opclass::STRATEGY_GREATER,
         amsupport: opclass::KIND_PROC,
         amoptsprocnum: 0,
         amcanorder: false,
@@ -36,11 +36,11 @@ pub extern "C-unwind" fn pagehop_handler(_call: pg_sys::FunctionCallInfo) -> pg_
         amconsistentordering: false,
         amcanbackward: false,
         amcanunique: false,
-        amcanmulticol: false,
-        // Scans have no condition on the column, only an order.
+        amcanmulticol: true,
+        // Scans need no condition on the first column: they have an order.
         amoptionalkey: true,
-        amsearcharray: false,
-        amsearchnulls: false,
+        amsearcharray: true,
+        amsearchnulls: true,
         amstorage: false,
         amclusterable: false,
         ampredlocks: false,

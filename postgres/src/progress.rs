@@ -11,7 +11,7 @@ pub(crate) const SCAN: i64 = 2;
 
 /// The engine's phases and what users read; their numbers follow that of the scan. Number 1 is
 /// PostgreSQL's own.
-const PHASES: [(&str, &CStr); 11] = [
+const PHASES: [(&str, &CStr); 12] = [
     ("read", c"surveying rows"),
     ("train", c"training centroids"),
     ("encode", c"encoding rows"),
@@ -20,6 +20,7 @@ const PHASES: [(&str, &CStr); 11] = [
     ("prune", c"pruning edges"),
     ("refine", c"refining edges"),
     ("write", c"writing pages"),
+    ("columns", c"writing filter columns"),
     ("add", c"adding rows one by one"),
     ("scan", c"calibrating: finding true neighbors"),
     ("search", c"calibrating: searching"),

@@ -5,7 +5,8 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use crate::rows::opclass::{KIND_PROC, ORDER_STRATEGY};
+use crate::rows::columns::ValueType;
+use crate::rows::opclass::{KIND_PROC, ORDER_STRATEGY, STRATEGY_EQUAL};
 
 /// `amvalidate`. Says what is wrong as INFO, as PostgreSQL's own methods do.
 #[pg_guard]
@@ -21,6 +22,15 @@ pub(crate) unsafe extern "C-unwind" fn amvalidate(opclass: pg_sys::Oid) -> bool 
         let (family, type_, name) =
             ((*form).opcfamily, (*form).opcintype, pgrx::name_data_to_str(&(*form).opcname).to_string());
         pg_sys::ReleaseSysCache(class);
+        if ValueType::of(type_).is_some() {
+            let equal = pg_sys::get_opfamily_member(family, type_, type_, STRATEGY_EQUAL as i16);
+            if equal == pg_sys::InvalidOid {
+                info!(
+                    "operator class \"{name}\" of access method pagehop lacks operator {STRATEGY_EQUAL}, equality"
+                );
+            }
+            return equal != pg_sys::InvalidOid;
+        }
         let function = pg_sys::get_opfamily_proc(family, type_, type_, KIND_PROC as i16);
         let returns_kind = function != pg_sys::InvalidOid && pg_sys::get_func_rettype(function) == pg_sys::INT4OID;
         if !returns_kind {

@@ -61,7 +61,9 @@ impl Set {
                         RowIds::Mapped => {
                             assert_eq!(change.add(&[*id], vector, &mut no_progress()).unwrap().added, 1);
                         }
-                        RowIds::HostOwned => change.insert_hosted(*id, vector, false, &mut no_progress()).unwrap(),
+                        RowIds::HostOwned => {
+                            change.insert_hosted(*id, vector, &[], false, &mut no_progress()).unwrap()
+                        }
                     }
                 }
             });

@@ -92,7 +92,7 @@ fn rows_that_come_together_train_the_model_once() {
         create(dim, metric, 1, RowIds::HostOwned, &mut pages).unwrap();
         let train = |pages: &mut MemPages, range: std::ops::Range<usize>| {
             let (ids, vectors) = (&rows.ids[range.clone()], &rows.values[range.start * dim..range.end * dim]);
-            change(pages, |change| change.train_if_grown(ids, vectors, &mut no_progress()).unwrap())
+            change(pages, |change| change.train_if_grown(ids, vectors, &[], &mut no_progress()).unwrap())
         };
         assert!(!train(&mut pages, 0..0));
         assert!(train(&mut pages, 0..100));
@@ -114,9 +114,10 @@ fn rows_that_come_together_train_the_model_once() {
         let found = |row: usize| index.search(rows.row(row), 1, &EVERYTHING).unwrap().hits[0].row_id;
         let itself = (0..1000).filter(|row| found(*row) == *row as u64 + 1).count();
         assert!(itself > 990 || metric == Metric::InnerProduct, "{itself}");
-        let refused = change(&mut pages, |change| change.train_if_grown(&[1], &[0.0], &mut no_progress()));
+        let refused = change(&mut pages, |change| change.train_if_grown(&[1], &[0.0], &[], &mut no_progress()));
         assert!(matches!(refused, Err(Error::Argument { .. })), "{refused:?}");
-        let refused = change(&mut pages, |change| change.train_if_grown(&[0], rows.row(0), &mut no_progress()));
+        let refused =
+            change(&mut pages, |change| change.train_if_grown(&[0], rows.row(0), &[], &mut no_progress()));
         assert!(matches!(refused, Err(Error::Argument { .. })), "{refused:?}");
     }
     let old = built(&Rows::new(4, embeddings(4, 17_000, 6)), Metric::L2);
@@ -162,7 +163,7 @@ fn a_change_may_end_after_any_step() {
             stops.push(pages.clone());
         }));
         let mut change = known.change(&mut writer).unwrap();
-        change.insert_hosted(i as u64 + 1, rows.row(i), false, &mut no_progress()).unwrap();
+        change.insert_hosted(i as u64 + 1, rows.row(i), &[], false, &mut no_progress()).unwrap();
         change.finish().unwrap();
         drop(writer);
         before = pages;
@@ -221,13 +222,13 @@ fn operations_for_the_other_kind_of_row_ids_are_refused() {
         assert!(change.add(&[1], rows.row(0), &mut no_progress()).is_err());
         assert!(change.delete(&[1]).is_err());
         for row_id in [0, 1 << 48] {
-            assert!(change.insert_hosted(row_id, rows.row(0), false, &mut no_progress()).is_err());
+            assert!(change.insert_hosted(row_id, rows.row(0), &[], false, &mut no_progress()).is_err());
         }
-        assert!(change.insert_hosted(1, &rows.row(0)[1..], false, &mut no_progress()).is_err());
-        assert!(change.insert_hosted(1, &[f32::NAN; 8], false, &mut no_progress()).is_err());
+        assert!(change.insert_hosted(1, &rows.row(0)[1..], &[], false, &mut no_progress()).is_err());
+        assert!(change.insert_hosted(1, &[f32::NAN; 8], &[], false, &mut no_progress()).is_err());
     });
     change(&mut mapped, |change| {
-        assert!(change.insert_hosted(1, rows.row(0), false, &mut no_progress()).is_err());
+        assert!(change.insert_hosted(1, rows.row(0), &[], false, &mut no_progress()).is_err());
         assert!(change.remove_dead_rows(0..9, &mut |_| true).is_err());
     });
 }
@@ -289,7 +290,7 @@ fn a_prepared_row_gets_the_same_place_as_one_inserted_at_once() {
         assert!(prepared.is_some());
         let mut writer = before.writer();
         let mut change = known.change(&mut writer).unwrap();
-        change.insert_prepared(row_id, vector, prepared, false, &mut no_progress()).unwrap();
+        change.insert_prepared(row_id, vector, &[], prepared, false, &mut no_progress()).unwrap();
         change.finish().unwrap();
     }
     assert!(row_ids(&at_once, &others[..16]) == row_ids(&before, &others[..16]));
@@ -307,7 +308,7 @@ fn a_row_that_was_prepared_for_another_model_is_encoded_again() {
     let vector = &embeddings(16, 1, 5)[..];
     change(&mut pages, |change| {
         let foreign = other.prepare(vector, false);
-        change.insert_prepared(70_000, vector, foreign, false, &mut no_progress()).unwrap();
+        change.insert_prepared(70_000, vector, &[], foreign, false, &mut no_progress()).unwrap();
     });
     let hit = Index::open(&pages).unwrap().search(vector, 1, &EVERYTHING).unwrap().hits[0];
     assert_eq!(hit.row_id, 70_000);
@@ -335,7 +336,7 @@ impl<'v> Begun<'v> {
     fn end(self, pages: &mut MemPages, row_id: u64) {
         let mut writer = pages.writer();
         let mut change = self.known.change(&mut writer).unwrap();
-        change.insert_prepared(row_id, self.vector, self.prepared, false, &mut no_progress()).unwrap();
+        change.insert_prepared(row_id, self.vector, &[], self.prepared, false, &mut no_progress()).unwrap();
         change.finish().unwrap();
     }
 }
@@ -389,7 +390,7 @@ fn an_insertion_that_reads_a_damaged_page_is_refused() {
         let mut writer = pages.writer();
         let mut change = known.change(&mut writer)?;
         let prepared = known.prepare(&vector, false);
-        change.insert_prepared(9, &vector, prepared, false, &mut no_progress())?;
+        change.insert_prepared(9, &vector, &[], prepared, false, &mut no_progress())?;
         change.finish().map(drop)
     };
     let mut sound = pages.clone();

@@ -129,7 +129,7 @@ fn the_pending_list_is_bounded() {
     let mut writer = pages.writer();
     for row_id in 10_000..14_000 {
         let mut change = known.change(&mut writer).unwrap();
-        change.insert_hosted(row_id, rows.row(row_id as usize % 100), true, &mut no_progress()).unwrap();
+        change.insert_hosted(row_id, rows.row(row_id as usize % 100), &[], true, &mut no_progress()).unwrap();
         change.finish().unwrap();
         all.insert(row_id);
     }
@@ -219,7 +219,9 @@ fn a_vacuum_may_end_after_any_step() {
     for version in 1..=4 {
         for row in 0..60 {
             let mut change = known.change(&mut writer).unwrap();
-            change.insert_hosted(1000 * version + row, rows.row(row as usize), true, &mut no_progress()).unwrap();
+            change
+                .insert_hosted(1000 * version + row, rows.row(row as usize), &[], true, &mut no_progress())
+                .unwrap();
             change.finish().unwrap();
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use pagehop_engine::{Error, Prepared, Progress};
+use pagehop_engine::{Error, Prepared, Progress, Value};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -13,6 +13,14 @@ use crate::{calibrate, errors};
 /// Most rows that share a turn at the writer's lock, which other sessions wait for. Each is written
 /// within a millisecond. More rows that were prepared would not be in the CPU's caches any more.
 const ROWS_PER_TURN: usize = 8;
+
+/// A row to be inserted.
+struct Ready<'a> {
+    row_id: u64,
+    vector: &'a [f32],
+    values: &'a [Value],
+    prepared: Option<Prepared>,
+}
 
 /// Adds all rows that wait for `index`.
 ///
@@ -25,9 +33,9 @@ pub(super) unsafe fn flush(index: pg_sys::Relation) {
     loop {
         match waiting::take(oid) {
             Taken::Nothing => return,
-            Taken::Rows { subtransaction, row_ids, vectors } => {
+            Taken::Rows { subtransaction, row_ids, vectors, values } => {
                 // SAFETY: the caller keeps the index open and is not its writer.
-                let added = unsafe { add(index, &row_ids, &vectors) };
+                let added = unsafe { add(index, &row_ids, &vectors, &values) };
                 // SAFETY: the caller keeps the index open.
                 added.unwrap_or_else(|error| unsafe { errors::raise(index, error) });
                 waiting::forget(oid, subtransaction);
@@ -74,10 +82,11 @@ pub(super) unsafe fn insert_now(
     index: pg_sys::Relation,
     row_id: u64,
     vector: &[f32],
+    values: &[Value],
     unchanged: bool,
 ) -> Result<(), Error> {
     // SAFETY: the caller keeps the index open and is not its writer.
-    unsafe { insert(index, &[row_id], vector, unchanged) }
+    unsafe { insert(index, &[row_id], vector, values, unchanged) }
 }
 
 /// Adds rows, by one training if with them the index is large enough to be trained again.
@@ -85,13 +94,13 @@ pub(super) unsafe fn insert_now(
 /// # Safety
 ///
 /// As [`flush`].
-unsafe fn add(index: pg_sys::Relation, row_ids: &[u64], vectors: &[f32]) -> Result<(), Error> {
+unsafe fn add(index: pg_sys::Relation, row_ids: &[u64], vectors: &[f32], values: &[Value]) -> Result<(), Error> {
     // SAFETY: the caller keeps the index open.
     if row_ids.len() > 1 && unsafe { open_indexes::open(index)? }.is_young()? {
         // SAFETY: the caller keeps the index open and is not its writer.
         let trained = unsafe {
             writer::change(index, |change| {
-                let has_trained = change.train_if_grown(row_ids, vectors, &mut go_on)?;
+                let has_trained = change.train_if_grown(row_ids, vectors, values, &mut go_on)?;
                 Ok(has_trained.then(|| change.wants_calibration()))
             })?
         };
@@ -101,40 +110,48 @@ unsafe fn add(index: pg_sys::Relation, row_ids: &[u64], vectors: &[f32]) -> Resu
         }
     }
     // SAFETY: the caller keeps the index open and is not its writer.
-    unsafe { insert(index, row_ids, vectors, false) }
+    unsafe { insert(index, row_ids, vectors, values, false) }
 }
 
-/// Inserts rows, at least one, one after the other. While another session has the writer's lock, the next rows are
-/// prepared, instead of waiting for it with each of them.
+/// Inserts rows, at least one, one after the other. While another session has the writer's lock,
+/// the next rows are prepared, instead of waiting for it with each of them.
 ///
 /// # Safety
 ///
 /// As [`flush`].
-unsafe fn insert(index: pg_sys::Relation, row_ids: &[u64], vectors: &[f32], unchanged: bool) -> Result<(), Error> {
-    let dim = vectors.len() / row_ids.len();
-    let mut rows = row_ids.iter().zip(vectors.chunks_exact(dim)).peekable();
+unsafe fn insert(
+    index: pg_sys::Relation,
+    row_ids: &[u64],
+    vectors: &[f32],
+    values: &[Value],
+    unchanged: bool,
+) -> Result<(), Error> {
+    let (dim, columns) = (vectors.len() / row_ids.len(), values.len() / row_ids.len());
+    let values = (0..row_ids.len()).map(|row| &values[row * columns..][..columns]);
+    let mut rows = row_ids.iter().zip(vectors.chunks_exact(dim)).zip(values).peekable();
     let mut is_due = false;
     while rows.peek().is_some() {
         // SAFETY: the caller keeps the index open.
         let open = unsafe { open_indexes::open(index)? };
-        let mut prepared: Vec<(u64, &[f32], Option<Prepared>)> = Vec::new();
+        let mut ready: Vec<Ready<'_>> = Vec::new();
         let writer = loop {
-            if let Some((row_id, vector)) = rows.next() {
+            if let Some(((row_id, vector), values)) = rows.next() {
                 pgrx::check_for_interrupts!();
-                prepared.push((*row_id, vector, open.prepare(vector, unchanged)));
+                let prepared = open.prepare(vector, unchanged);
+                ready.push(Ready { row_id: *row_id, vector, values, prepared });
             }
             // SAFETY: the caller keeps the index open and is not its writer.
             match unsafe { writer::if_free(index)? } {
                 Some(writer) => break writer,
-                None if prepared.len() < ROWS_PER_TURN && rows.peek().is_some() => {}
+                None if ready.len() < ROWS_PER_TURN && rows.peek().is_some() => {}
                 // SAFETY: as above.
                 None => break unsafe { writer::when_free(index)? },
             }
         };
         is_due |= writer.change(|change| {
-            for (row_id, vector, prepared) in prepared {
+            for Ready { row_id, vector, values, prepared } in ready {
                 pgrx::check_for_interrupts!();
-                change.insert_prepared(row_id, vector, prepared, unchanged, &mut go_on)?;
+                change.insert_prepared(row_id, vector, values, prepared, unchanged, &mut go_on)?;
             }
             Ok(change.wants_calibration())
         })?;

@@ -24,11 +24,13 @@ mod flush;
 pub(crate) mod hooks;
 mod waiting;
 
+use pagehop_engine::Value;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::errors;
 use crate::pages::open_indexes;
+use crate::rows::columns::{self, FilterColumn};
 use crate::rows::opclass::{self, Kind};
 use crate::rows::sample::Budget;
 use crate::rows::{memory, vector};
@@ -52,17 +54,17 @@ pub(crate) unsafe extern "C-unwind" fn aminsert(
     unchanged: bool,
     _info: *mut pg_sys::IndexInfo,
 ) -> bool {
-    // SAFETY: PostgreSQL passes the value of the index's one column.
+    // SAFETY: PostgreSQL passes the values of the index's columns.
     if unsafe { *is_null } {
         return false;
     }
     let mut components = Vec::new();
     // SAFETY: PostgreSQL passes an open index, a value of its column's type, and the place of the
     // row in the table.
-    let (kind, row_id) = unsafe {
+    let (kind, row_id, filters) = unsafe {
         let kind = Kind::of(index);
         vector::append(*values, kind.element, &mut components);
-        (kind, vector::row_id(*tid))
+        (kind, vector::row_id(*tid), columns::values(&FilterColumn::of(index), values, is_null))
     };
     if !kind.has_place(&components) {
         return false;
@@ -71,9 +73,9 @@ pub(crate) unsafe extern "C-unwind" fn aminsert(
     // backend does not write the index yet.
     unsafe {
         if !unchanged && may_wait(heap, *tid) && components.len() == opclass::dimensions(index) {
-            wait(index, kind, row_id, &components);
+            wait(index, kind, row_id, &components, &filters);
         } else {
-            let inserted = flush::insert_now(index, row_id, &components, unchanged);
+            let inserted = flush::insert_now(index, row_id, &components, &filters, unchanged);
             inserted.unwrap_or_else(|error| errors::raise(index, error));
         }
     }
@@ -93,7 +95,7 @@ pub(crate) unsafe extern "C-unwind" fn aminsertcleanup(index: pg_sys::Relation, 
 /// # Safety
 ///
 /// `index` is open and of this access method, and this backend is not its writer.
-unsafe fn wait(index: pg_sys::Relation, kind: Kind, row_id: u64, components: &[f32]) {
+unsafe fn wait(index: pg_sys::Relation, kind: Kind, row_id: u64, components: &[f32], filters: &[Value]) {
     // SAFETY: the caller keeps the index open.
     let (oid, subtransaction) = unsafe { ((*index).rd_id, pg_sys::GetCurrentSubTransactionId()) };
     let room = || {
@@ -101,13 +103,13 @@ unsafe fn wait(index: pg_sys::Relation, kind: Kind, row_id: u64, components: &[f
         let is_young = unsafe { open_indexes::open(index) }.and_then(|open| open.is_young());
         // SAFETY: the caller keeps the index open.
         if is_young.unwrap_or_else(|error| unsafe { errors::raise(index, error) }) {
-            let (bytes, dim) = (memory::limit_bytes(), components.len());
-            Budget { bytes, dim, metric: kind.metric, threads: 1 }.rows_in_memory()
+            let (bytes, dim, columns) = (memory::limit_bytes(), components.len(), filters.len());
+            Budget { bytes, dim, metric: kind.metric, columns, threads: 1 }.rows_in_memory()
         } else {
             ROWS_MAX
         }
     };
-    waiting::add(oid, subtransaction, room, row_id, components);
+    waiting::add(oid, subtransaction, room, row_id, components, filters);
     if waiting::are_enough(oid, subtransaction) {
         // SAFETY: the caller keeps the index open and is not its writer.
         unsafe { flush::flush(index) };

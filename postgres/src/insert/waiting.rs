@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 
+use pagehop_engine::Value;
 use pgrx::pg_sys;
 
 /// Rows that one subtransaction has for an index.
@@ -15,6 +16,8 @@ pub(super) struct Rows {
     pub(super) row_ids: Vec<u64>,
     /// Their vectors, one after the other.
     pub(super) vectors: Vec<f32>,
+    /// The values of their filter columns, one row after the other.
+    pub(super) values: Vec<Value>,
     /// Whether they are being added. If they still are when the next ones come, an error ended it.
     are_taken: bool,
 }
@@ -26,6 +29,7 @@ pub(super) enum Taken {
         subtransaction: pg_sys::SubTransactionId,
         row_ids: Vec<u64>,
         vectors: Vec<f32>,
+        values: Vec<Value>,
     },
     /// Rows of which some were added when an error came, which the statement survived.
     Lost,
@@ -42,6 +46,7 @@ pub(super) fn add(
     room: impl FnOnce() -> usize,
     row_id: u64,
     vector: &[f32],
+    values: &[Value],
 ) {
     let is_known = WAITING.with_borrow(|waiting| waiting.iter().any(|rows| rows.is_of(index, subtransaction)));
     // It may raise an error, and then nothing may be borrowed.
@@ -51,6 +56,7 @@ pub(super) fn add(
         room: room(),
         row_ids: Vec::new(),
         vectors: Vec::new(),
+        values: Vec::new(),
         are_taken: false,
     });
     WAITING.with_borrow_mut(|waiting| {
@@ -59,6 +65,7 @@ pub(super) fn add(
         let rows = rows.expect("it was known, or is new");
         rows.row_ids.push(row_id);
         rows.vectors.extend_from_slice(vector);
+        rows.values.extend_from_slice(values);
     });
 }
 
@@ -72,7 +79,9 @@ pub(super) fn are_enough(index: pg_sys::Oid, subtransaction: pg_sys::SubTransact
 
 /// Bytes of all rows that wait.
 pub(super) fn bytes() -> u64 {
-    WAITING.with_borrow(|waiting| waiting.iter().map(|rows| 4 * rows.vectors.len() as u64).sum())
+    let of_values = size_of::<Value>() as u64;
+    let bytes = |rows: &Rows| 4 * rows.vectors.len() as u64 + of_values * rows.values.len() as u64;
+    WAITING.with_borrow(|waiting| waiting.iter().map(bytes).sum())
 }
 
 /// An index that rows wait for.
@@ -88,7 +97,8 @@ pub(super) fn take(index: pg_sys::Oid) -> Taken {
             return Taken::Lost;
         }
         let (row_ids, vectors) = (std::mem::take(&mut rows.row_ids), std::mem::take(&mut rows.vectors));
-        Taken::Rows { subtransaction: rows.subtransaction, row_ids, vectors }
+        let values = std::mem::take(&mut rows.values);
+        Taken::Rows { subtransaction: rows.subtransaction, row_ids, vectors, values }
     })
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Nothing in this room knows pages or scans.
 
+pub(crate) mod columns;
 pub(crate) mod memory;
 pub(crate) mod opclass;
 pub(crate) mod sample;

@@ -5,13 +5,19 @@ use pagehop_engine::Metric;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use super::columns::ValueType;
 use crate::errors;
 use crate::sql_function::sql_function;
 
 /// Number of the support function.
 pub(crate) const KIND_PROC: u16 = 1;
-/// Number of the only operator of a class.
+/// Number of the only operator of a class of vectors.
 pub(crate) const ORDER_STRATEGY: u16 = 1;
+/// Numbers of the operators of a class of filter columns, from `<` over `=` to `>`, as those of a
+/// B-tree. Types without an order have `=` alone.
+pub(crate) const STRATEGY_LESS: u16 = 1;
+pub(crate) const STRATEGY_EQUAL: u16 = 3;
+pub(crate) const STRATEGY_GREATER: u16 = 5;
 
 /// How pgvector stores a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +57,9 @@ impl Kind {
         // SAFETY: `amvalidate` refuses an operator class without the function, and the relation
         // cache keeps its `FmgrInfo` while the index is open, as the caller says it is.
         let number = unsafe {
+            if ValueType::of(*(*index).rd_opcintype).is_some() {
+                refuse_first();
+            }
             let function = pg_sys::index_getprocinfo(index, 1, KIND_PROC);
             pg_sys::FunctionCall0Coll(function, pg_sys::InvalidOid).value()
         };
@@ -71,6 +80,12 @@ impl Kind {
     pub(crate) fn has_place(self, vector: &[f32]) -> bool {
         self.metric != Metric::Cosine || pagehop_kernels::dot_f32(vector, vector) >= f32::MIN_POSITIVE
     }
+}
+
+fn refuse_first() -> ! {
+    let what = "the first column of a pagehop index must be a vector".to_string();
+    let hint = "Name the vector and its operator class first, as in (embedding vector_l2_ops, price).".to_string();
+    errors::report(PgSqlErrorCode::ERRCODE_INVALID_OBJECT_DEFINITION, what, Some(hint));
 }
 
 /// Dimensions of the indexed column or expression; an error if its type does not say.

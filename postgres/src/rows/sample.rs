@@ -8,6 +8,7 @@
 
 use pagehop_engine::{Metric, build_memory_bytes};
 
+use super::columns::build_bytes;
 use super::memory::CHUNK_BYTES;
 
 /// Fewest rows of a sample: the model of this many is kept, so adding the others never trains it
@@ -22,6 +23,8 @@ pub(crate) struct Budget {
     pub(crate) bytes: u64,
     pub(crate) dim: usize,
     pub(crate) metric: Metric,
+    /// Filter columns.
+    pub(crate) columns: usize,
     pub(crate) threads: usize,
 }
 
@@ -29,7 +32,8 @@ impl Budget {
     /// Bytes of a build that reads `rows` from files.
     pub(crate) fn needed(&self, rows: usize) -> u64 {
         let chunks = 2 * CHUNK_BYTES as u64;
-        build_memory_bytes(rows, self.dim, self.metric, self.threads) + chunks
+        let values = rows as u64 * build_bytes(self.columns);
+        build_memory_bytes(rows, self.dim, self.metric, self.threads) + chunks + values
     }
 
     /// Rows that may stay in memory while a graph is built over all of them.

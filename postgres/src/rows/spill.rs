@@ -8,7 +8,7 @@
 use std::collections::TryReserveError;
 use std::ffi::c_void;
 
-use pagehop_engine::{EachChunk, Error, VectorSource};
+use pagehop_engine::{Column, ColumnRows, EachChunk, Error, Value, VectorSource};
 use pgrx::pg_sys;
 
 use super::memory::CHUNK_BYTES;
@@ -24,6 +24,9 @@ pub(crate) struct Spill {
     /// Rows behind those in the files; all of them if there are none.
     row_ids: Vec<u64>,
     vectors: Vec<f32>,
+    /// The filter columns, and the values of all rows in them, which stay in memory.
+    columns: Vec<Column>,
+    values: Vec<Value>,
     files: Option<Files>,
     /// Position and squared length of the longest.
     longest: (usize, f32),
@@ -38,9 +41,19 @@ struct Files {
 
 impl Spill {
     /// No rows. Up to `memory_rows` of `dim` components stay in memory.
-    pub(crate) fn new(dim: usize, memory_rows: usize) -> Self {
-        let (row_ids, vectors) = (Vec::new(), Vec::new());
-        Self { dim, memory_rows, rows: 0, row_ids, vectors, files: None, longest: (0, 0.0) }
+    pub(crate) fn new(dim: usize, memory_rows: usize, columns: Vec<Column>) -> Self {
+        let (row_ids, vectors, values) = (Vec::new(), Vec::new(), Vec::new());
+        Self { dim, memory_rows, rows: 0, row_ids, vectors, columns, values, files: None, longest: (0, 0.0) }
+    }
+
+    /// The filter columns.
+    pub(crate) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The values of all rows in the filter columns, which are no longer here then.
+    pub(crate) fn take_values(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.values)
     }
 
     /// Rows so far.
@@ -63,7 +76,7 @@ impl Spill {
     /// # Errors
     ///
     /// If the system has no memory for it.
-    pub(crate) fn add(&mut self, row_id: u64, vector: &[f32]) -> Result<(), TryReserveError> {
+    pub(crate) fn add(&mut self, row_id: u64, vector: &[f32], values: &[Value]) -> Result<(), TryReserveError> {
         assert_eq!(vector.len(), self.dim, "all rows have the dimensions of their column");
         let norm_sq = pagehop_kernels::dot_f32(vector, vector);
         if norm_sq > self.longest.1 {
@@ -75,6 +88,8 @@ impl Spill {
             self.row_ids.try_reserve_exact(more)?;
             self.vectors.try_reserve_exact(more * self.dim)?;
         }
+        self.values.try_reserve(values.len())?;
+        self.values.extend_from_slice(values);
         self.row_ids.push(row_id);
         self.vectors.extend_from_slice(vector);
         self.rows += 1;
@@ -118,8 +133,13 @@ impl Spill {
     }
 
     /// The rows of the sample as the engine reads them, while `signals` are blocked.
-    pub(crate) fn source<'s>(&'s mut self, sample: RowSample, signals: &'s Signals) -> Source<'s> {
-        Source { spill: self, sample, signals }
+    pub(crate) fn source<'s>(&'s mut self, sample: RowSample, signals: &'s Signals) -> Result<Source<'s>, Error> {
+        let mut columns = ColumnRows::new(self.columns.clone())?;
+        if !self.columns.is_empty() {
+            let rows = self.values.chunks_exact(self.columns.len()).enumerate();
+            rows.filter(|(row, _)| sample.contains(*row)).try_for_each(|(_, values)| columns.push(values))?;
+        }
+        Ok(Source { spill: self, sample, columns, signals })
     }
 }
 
@@ -183,6 +203,8 @@ impl Chunks<'_> {
 pub(crate) struct Source<'s> {
     spill: &'s mut Spill,
     sample: RowSample,
+    /// The values of the rows in the sample.
+    columns: ColumnRows,
     signals: &'s Signals,
 }
 
@@ -191,8 +213,12 @@ impl VectorSource for Source<'_> {
         self.spill.dim
     }
 
+    fn columns(&self) -> Option<&ColumnRows> {
+        Some(&self.columns).filter(|columns| !columns.columns().is_empty())
+    }
+
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
-        let Self { spill, sample, signals } = self;
+        let Self { spill, sample, signals, .. } = self;
         let dim = spill.dim;
         let mut chunks = signals.delivered(|| spill.chunks());
         let (mut sample_ids, mut sample_vectors) = (Vec::new(), Vec::new());

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `mod.rs` | PostgreSQL's callbacks, and the state between them |
 //! | `search.rs` | one search: cursor, rows read ahead |
+//! | `keys.rs` | the conditions on filter columns |
 //! | `limit.rs`, `demand.rs` | how many rows are wanted, and the k that follows |
 //! | `order.rs` | the distance and recheck flag that the executor gets with a row |
 //! | `stats.rs`, `explain.rs` | what scans cost |
@@ -12,6 +13,7 @@
 mod demand;
 #[cfg(feature = "pg18")]
 pub(crate) mod explain;
+mod keys;
 pub(crate) mod limit;
 mod order;
 mod search;
@@ -24,6 +26,7 @@ use pagehop_engine::{Error, PageId};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use self::keys::Conditions;
 use self::order::Order;
 use self::search::Search;
 use self::stats::ScanStats;
@@ -36,6 +39,7 @@ use crate::{errors, options};
 struct Scan {
     kind: Kind,
     query: Query,
+    conditions: Conditions,
     /// None before the first row.
     search: Option<Search>,
     order: Order,
@@ -65,6 +69,7 @@ pub(crate) unsafe extern "C-unwind" fn ambeginscan(
     let state = Box::into_raw(Box::new(Scan {
         kind,
         query: Query::AnyOrder,
+        conditions: Conditions::default(),
         search: None,
         order: Order::new(true),
         limits: Limits::default(),
@@ -104,18 +109,22 @@ unsafe fn state<'s>(scan: pg_sys::IndexScanDesc) -> &'s mut Scan {
     unsafe { &mut *(*scan).opaque.cast::<Scan>() }
 }
 
-/// `amrescan`: takes the query of a new search, which begins with its first row.
+/// `amrescan`: takes the query and the conditions of a new search, which begins with its first row.
 #[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn amrescan(
     scan: pg_sys::IndexScanDesc,
-    _keys: pg_sys::ScanKey,
-    _key_count: i32,
+    keys: pg_sys::ScanKey,
+    key_count: i32,
     order_bys: pg_sys::ScanKey,
     order_by_count: i32,
 ) {
-    // SAFETY: PostgreSQL passes a scan that `ambeginscan` made, whose room for order keys has the
-    // size that was announced.
-    let key = unsafe {
+    // SAFETY: PostgreSQL passes a scan that `ambeginscan` made, whose rooms for keys have the sizes
+    // that were announced.
+    let (key, conditions) = unsafe {
+        let conditions = usize::try_from((*scan).numberOfKeys).unwrap_or(0);
+        if !keys.is_null() && key_count > 0 {
+            std::ptr::copy(keys, (*scan).keyData, conditions);
+        }
         let count = usize::try_from((*scan).numberOfOrderBys).unwrap_or(0);
         if !order_bys.is_null() && order_by_count > 0 {
             std::ptr::copy(order_bys, (*scan).orderByData, count);
@@ -124,12 +133,17 @@ pub(crate) unsafe extern "C-unwind" fn amrescan(
             let what = "cannot scan pagehop index without order".into();
             errors::report(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, what, None);
         }
-        &*(*scan).orderByData
+        let keys: &[pg_sys::ScanKeyData] = match conditions {
+            0 => &[],
+            _ => std::slice::from_raw_parts((*scan).keyData, conditions),
+        };
+        (&*(*scan).orderByData, Conditions::read((*scan).indexRelation, keys))
     };
     // SAFETY: `ambeginscan` made the scan, and no other callback runs.
     let state = unsafe { state(scan) };
     // SAFETY: the key is of the operator's type, which the operator class says.
     unsafe { state.take_query(key) };
+    state.conditions = conditions;
     state.order = Order::new(options::is_order_strict());
     state.limits = options::limits();
     state.done = false;
@@ -141,7 +155,7 @@ pub(crate) unsafe extern "C-unwind" fn amrescan(
         // SAFETY: the scan keeps its index and table open, and the search began with that index.
         let begun = unsafe {
             search.end();
-            search.begin(scan, &state.query.vector(scan))
+            search.begin(scan, &state.query.vector(scan), &state.conditions)
         };
         if let Err(error) = begun {
             // SAFETY: the scan keeps its index open.
@@ -172,7 +186,7 @@ pub(crate) unsafe extern "C-unwind" fn amgettuple(
             // SAFETY: the scan is PostgreSQL's; `ambeginscan` made room for a value.
             unsafe {
                 (*scan).xs_heaptid = tid;
-                (*scan).xs_recheck = false;
+                (*scan).xs_recheck = state.conditions.recheck;
                 (*scan).xs_recheckorderby = recheck;
                 *(*scan).xs_orderbyvals = pg_sys::Datum::from(distance.unwrap_or(0.0).to_bits());
                 *(*scan).xs_orderbynulls = distance.is_none();
@@ -292,7 +306,7 @@ impl Scan {
                     self.stats.searches += 1;
                     // SAFETY: the scan keeps its index and table open until `amendscan`, which ends
                     // the search.
-                    none.insert(unsafe { Search::new(scan, &self.query.vector(scan))? })
+                    none.insert(unsafe { Search::new(scan, &self.query.vector(scan), &self.conditions)? })
                 }
             };
             if let Some(end) = search.reached(&self.limits) {

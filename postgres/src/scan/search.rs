@@ -9,6 +9,7 @@ use pagehop_engine::{Cursor, Error, Found, Index, SearchOptions, Stats};
 use pgrx::{PgRelation, pg_sys};
 
 use super::demand::Demand;
+use super::keys::Conditions;
 use super::limit;
 use crate::options::{self, End, Limits};
 use crate::pages::RelationPages;
@@ -39,7 +40,11 @@ impl Search {
     /// # Safety
     ///
     /// `scan` keeps its index and table open for as long as this is used, or until [`Search::end`].
-    pub(super) unsafe fn new(scan: pg_sys::IndexScanDesc, query: &[f32]) -> Result<Self, Error> {
+    pub(super) unsafe fn new(
+        scan: pg_sys::IndexScanDesc,
+        query: &[f32],
+        conditions: &Conditions,
+    ) -> Result<Self, Error> {
         // SAFETY: the caller says that the scan keeps its index open.
         let index = unsafe { open_indexes::open((*scan).indexRelation)? };
         let idle = IDLE.with_borrow_mut(|idle| {
@@ -48,7 +53,7 @@ impl Search {
         });
         if let Some(mut search) = idle {
             // SAFETY: the caller says that the scan keeps its index open, which is this search's.
-            unsafe { search.begin(scan, query)? };
+            unsafe { search.begin(scan, query, conditions)? };
             return Ok(search);
         }
         // SAFETY: the scan keeps its index open. The cursor is dropped before the index that it
@@ -57,6 +62,7 @@ impl Search {
             count_scan(scan);
             let (demand, k, options) = plan(scan, &index)?;
             let mut cursor = cursor(&index, query, &options)?;
+            only(&mut cursor, &index, conditions)?;
             cursor.expect(k);
             Ok(Self { cursor, index, ahead: HeapAhead::default(), ahead_before: 0, demand })
         }
@@ -68,7 +74,12 @@ impl Search {
     ///
     /// `scan` keeps its index and table open for as long as this is used, or until [`Search::end`].
     /// Its index is the one that this search began with.
-    pub(super) unsafe fn begin(&mut self, scan: pg_sys::IndexScanDesc, query: &[f32]) -> Result<(), Error> {
+    pub(super) unsafe fn begin(
+        &mut self,
+        scan: pg_sys::IndexScanDesc,
+        query: &[f32],
+        conditions: &Conditions,
+    ) -> Result<(), Error> {
         // SAFETY: the caller says that the scan keeps its index open, and that it is this one.
         let (demand, k, options) = unsafe {
             self.index.pages().attach((*scan).indexRelation);
@@ -78,6 +89,7 @@ impl Search {
         self.demand = demand;
         self.ahead_before = self.all_pages_ahead();
         self.cursor.rescan(query, &options)?;
+        only(&mut self.cursor, &self.index, conditions)?;
         self.cursor.expect(k);
         Ok(())
     }
@@ -162,6 +174,18 @@ unsafe fn plan(scan: pg_sys::IndexScanDesc, index: &OpenIndex) -> Result<(Demand
     // SAFETY: the caller says that the relation is open and what `index` is.
     let options = unsafe { options::search(index, (*scan).indexRelation, k)? };
     Ok((demand, k, options))
+}
+
+/// Makes the cursor find only rows that meet the conditions.
+fn only(
+    cursor: &mut Cursor<'static, RelationPages>,
+    index: &OpenIndex,
+    conditions: &Conditions,
+) -> Result<(), Error> {
+    if let Some(filter) = conditions.filter(&index.columns()) {
+        cursor.only(index.plan_filter(&filter)?);
+    }
+    Ok(())
 }
 
 /// A cursor that does not say what it borrows from.

@@ -4,6 +4,7 @@
 //! `check.rs` and `info.rs`.
 
 use crate::Error;
+use crate::columns::Column;
 use crate::index::state::{Newest, State};
 use crate::page::{PageId, Pages};
 
@@ -38,6 +39,11 @@ impl<P: Pages> Index<P> {
     /// Returns the host's pages, so that the host can close them.
     pub fn into_pages(self) -> P {
         self.pages
+    }
+
+    /// The columns whose values searches can filter by, in order.
+    pub fn columns(&self) -> Vec<Column> {
+        self.newest.known().columns.columns.clone()
     }
 
     /// The newest state that was read.

@@ -19,6 +19,8 @@ const KEY_BYTES: usize = 16;
 const CHILDREN_AT: usize = KEYS_AT + KEY_BYTES * CHILDREN_MAX;
 /// Levels that 2^32 pages can need, and then some: a longer way is a circle.
 const DEPTH_MAX: usize = 8;
+/// How often leaves are read again because a page was split in between.
+const TRIES_MAX: usize = 1000;
 /// Leaves that are prefetched.
 const LEAVES_AHEAD: usize = 16;
 
@@ -216,8 +218,48 @@ impl Tree {
         })
     }
 
+    /// As [`Tree::scan`], in a tree whose pages others may split at any time: until no page was
+    /// split in the time. Leaves come several times then.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Tree::scan`]; [`Error::Busy`] if pages are split all the time.
+    pub(crate) fn scan_shared<R: Reader>(
+        &self,
+        reader: &mut R,
+        page_count: u32,
+        range: (PostingKey, PostingKey),
+        mut each: impl FnMut(PageId, &PostingLeaf<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for _ in 0..TRIES_MAX {
+            let shape = self.scan(reader, page_count, range, &mut each)?;
+            if self.has_shape(reader, &shape)? {
+                return Ok(());
+            }
+        }
+        Err(Error::busy("postings moved all the time while they were read; try again"))
+    }
+
+    /// Whether the inner pages have as many children as [`Tree::scan`] found. A split gives a child
+    /// to an inner page, or halves it.
+    fn has_shape(&self, reader: &mut impl Reader, shape: &[(PageId, usize)]) -> Result<bool, Error> {
+        for (page, children) in shape {
+            let is_same = {
+                let body = reader.finish(*page)?;
+                let is_leaf = kind(&body) == Some(PageKind::ColumnLeaf);
+                *children == if is_leaf { 0 } else { Inner::new(*page, &body)?.count() }
+            };
+            reader.release();
+            if !is_same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Passes every leaf that may have postings from `low` to `high` to `each`, in order. The
-    /// leaves at both ends may have others, too.
+    /// leaves at both ends may have others, too. Returns the root and the inner pages that it read,
+    /// and how many children each had.
     ///
     /// # Errors
     ///
@@ -228,7 +270,8 @@ impl Tree {
         page_count: u32,
         (low, high): (PostingKey, PostingKey),
         mut each: impl FnMut(PageId, &PostingLeaf<'_>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<(PageId, usize)>, Error> {
+        let mut shape = Vec::new();
         // Pages to read, the next one last; those behind it are leaves for the most part.
         let mut stack = vec![(self.root, 0)];
         let mut seen = 0;
@@ -243,8 +286,12 @@ impl Tree {
                 let body = reader.finish(page)?;
                 if kind(&body) == Some(PageKind::ColumnLeaf) {
                     each(page, &PostingLeaf::new(&self.shape, page, &body)?)?;
+                    if page == self.root {
+                        shape.push((page, 0));
+                    }
                 } else {
                     let inner = Inner::new(page, &body)?;
+                    shape.push((page, inner.count()));
                     let (first, last) = (inner.way(low), inner.way(high));
                     if first > last {
                         return Err(Error::corrupt(page, "its keys are not in order"));
@@ -256,7 +303,7 @@ impl Tree {
             reader.release();
             seen += 1;
         }
-        Ok(())
+        Ok(shape)
     }
 
     /// The share of the postings before `key`, about: leaves are taken as equally full. Reads a

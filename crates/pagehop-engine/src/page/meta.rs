@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::calibration::Calibration;
+use crate::ids::NodeId;
 use crate::page::fields::{Fields, FieldsMut};
 use crate::page::layout::{COMMIT_END, FreeLink, NodeLayout};
 use crate::page::{BODY_BYTES, MAGIC, PageId, Reader};
@@ -19,7 +20,7 @@ pub(crate) const FORMAT_VERSION: u32 = 6;
 /// Most dimensions a user's vector may have.
 pub(crate) const DIM_MAX: usize = 4096;
 /// Bytes of the meta page's body that are in use.
-const META_BYTES: usize = 196;
+const META_BYTES: usize = 200;
 /// Where the number of the last commit is.
 const COMMIT_AT: usize = 64;
 /// Where the bytes of the values of a row's columns are counted.
@@ -101,6 +102,9 @@ pub(crate) struct ChangeState {
     pub(crate) landmarks: u32,
     /// The page of the columns; 0 if there are none.
     pub(crate) columns_page: u32,
+    /// A node that may lack postings, because the change that wrote it did not finish; 0 if there
+    /// is none. Only hosts that make each step durable by itself leave one.
+    pub(crate) unposted: NodeId,
 }
 
 impl Meta {
@@ -339,6 +343,7 @@ impl ChangeState {
             norm_sq_beyond: fields.f32(),
             landmarks: fields.u32(),
             columns_page: fields.u32(),
+            unposted: fields.u32(),
         }
     }
 
@@ -360,6 +365,7 @@ impl ChangeState {
         fields.f32(self.norm_sq_beyond);
         fields.u32(self.landmarks);
         fields.u32(self.columns_page);
+        fields.u32(self.unposted);
     }
 }
 
@@ -398,6 +404,7 @@ mod tests {
             norm_sq_beyond: 20.0,
             landmarks: 21,
             columns_page: 22,
+            unposted: 23,
         };
         let body = meta.encode();
         assert_eq!(Meta::decode(&body).expect("a whole meta page"), meta);

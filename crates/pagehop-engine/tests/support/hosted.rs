@@ -22,7 +22,7 @@ pub fn change<T>(pages: &mut MemPages, work: impl FnOnce(&mut Change<'_, MemWrit
 }
 
 pub fn insert(pages: &mut MemPages, row_id: u64, vector: &[f32], is_known: bool) {
-    change(pages, |change| change.insert_hosted(row_id, vector, is_known, &mut no_progress()).unwrap());
+    change(pages, |change| change.insert_hosted(row_id, vector, &[], is_known, &mut no_progress()).unwrap());
 }
 
 pub fn remove(pages: &mut MemPages, dead: &BTreeSet<u64>) -> RemoveReport {

@@ -84,8 +84,7 @@ pub fn create(
 ///
 /// # Errors
 ///
-/// Those of [`create`] and of [`ColumnRows::new`]; [`Error::Argument`] if the host owns the row
-/// ids.
+/// Those of [`create`] and of [`ColumnRows::new`].
 pub fn create_with_columns(
     dim: usize,
     metric: Metric,
@@ -96,7 +95,6 @@ pub fn create_with_columns(
 ) -> Result<(), Error> {
     check_dim(dim)?;
     ColumnRows::new(columns.to_vec())?;
-    refuse_hosted(columns, row_ids)?;
     let mut meta = Meta::empty(metric, dim, columns.len(), seed, row_ids);
     if !columns.is_empty() {
         sink.write(PageId(1), &Columns::without_trees(columns).encode())?;
@@ -104,14 +102,6 @@ pub fn create_with_columns(
         meta.page_count = 2;
     }
     sink.write(PageId(0), &meta.encode())
-}
-
-/// A host that owns the rows filters them itself.
-fn refuse_hosted(columns: &[Column], row_ids: RowIds) -> Result<(), Error> {
-    if columns.is_empty() || row_ids == RowIds::Mapped {
-        return Ok(());
-    }
-    Err(Error::argument("an index whose row ids belong to its host has no columns"))
 }
 
 fn check_dim(dim: usize) -> Result<(), Error> {
@@ -135,7 +125,6 @@ pub(crate) fn build_from(
     let dim = source.dim();
     check_dim(dim)?;
     let columns = source.columns().map_or(&[][..], ColumnRows::columns);
-    refuse_hosted(columns, options.row_ids)?;
     let layout = NodeLayout::choose(inner_dim(options.metric, dim), columns.len());
     let job = &mut Job { options, layout, threads: threads::available(options.threads), progress };
     let mut survey = Survey::read(job, source)?;

@@ -1,7 +1,7 @@
 //! Rows that the host owns: it names them, and decides which of them a reader sees.
 //!
-//! A node holds the ids of all versions of a row whose vector did not change, as far as there is
-//! room.
+//! A node holds the ids of all versions of a row whose vector and values did not change, as far as
+//! there is room.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::Change;
 use super::encode::Encoded;
 use super::explorer::{Explorer, Extent};
 use super::insert::INSERT_LIST;
-use crate::columns::ColumnRows;
+use crate::columns::{ColumnRows, Value};
 use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::index::open::Index;
@@ -86,25 +86,26 @@ impl<P: Pages> Index<P> {
 }
 
 impl<W: PagesMut> Change<'_, W> {
-    /// Adds a row. `is_known` says that an older version of it, with the same vector, is likely in
-    /// the index. Then its node is searched for first, which is several times cheaper than an
-    /// insertion.
+    /// Adds a row with a value for each column of the index. `is_known` says that an older version
+    /// of it, with the same vector and values, is likely in the index. Then its node is searched
+    /// for first, which is several times cheaper than an insertion.
     ///
     /// An index that has grown eightfold since its model was trained is rebuilt within this call,
     /// as by [`Change::add`], on one thread.
     ///
     /// # Errors
     ///
-    /// As [`Change::add`]; [`Error::Argument`] if the row id is out of range or the index has row
-    /// ids of another kind.
+    /// As [`Change::add`]; [`Error::Argument`] if the row id is out of range, the index has row ids
+    /// of another kind, or the values are not those of its columns.
     pub fn insert_hosted(
         &mut self,
         row_id: u64,
         vector: &[f32],
+        values: &[Value],
         is_known: bool,
         progress: OnProgress<'_>,
     ) -> Result<(), Error> {
-        self.insert_prepared(row_id, vector, None, is_known, progress)
+        self.insert_prepared(row_id, vector, values, None, is_known, progress)
     }
 
     /// As [`Change::insert_hosted`], of a row that was prepared before.
@@ -116,6 +117,7 @@ impl<W: PagesMut> Change<'_, W> {
         &mut self,
         row_id: u64,
         vector: &[f32],
+        values: &[Value],
         prepared: Option<Prepared>,
         is_known: bool,
         progress: OnProgress<'_>,
@@ -127,8 +129,10 @@ impl<W: PagesMut> Change<'_, W> {
             return Err(Error::Dimension { expected: meta.dim, got: vector.len() });
         }
         prepare::validate(meta.metric, vector)?;
+        let mut columns = ColumnRows::new(self.graph.columns().columns.clone())?;
+        columns.push(values)?;
         if self.wants_training(1, vector) {
-            return self.train_with(&[row_id], vector, &ColumnRows::default(), &mut AddReport::default(), progress);
+            return self.train_with(&[row_id], vector, &columns, &mut AddReport::default(), progress);
         }
         self.note_length(vector)?;
         let prepared = prepared.filter(|prepared| Arc::ptr_eq(&prepared.model, self.graph.model()));
@@ -136,6 +140,7 @@ impl<W: PagesMut> Change<'_, W> {
             Some(Prepared { encoded, explorer, .. }) => (encoded, explorer),
             None => (Encoded::uncoded(self.graph.meta(), self.graph.model(), vector)?, None),
         };
+        encoded.values = columns.row(0).to_vec();
         if is_known {
             if self.graph.meta().metric == Metric::InnerProduct {
                 // Under this metric a row is recognized by its code alone: `is_within` cannot tell.
@@ -154,7 +159,8 @@ impl<W: PagesMut> Change<'_, W> {
             self.graph.walk_to(&encoded)?;
         }
         if !self.join(row_id, &encoded, is_known)? {
-            self.graph.insert_here(row_id, &encoded)?;
+            let node = self.graph.insert_here(row_id, &encoded)?;
+            self.graph.post(node, &encoded)?;
         }
         Ok(())
     }
@@ -188,9 +194,9 @@ impl<W: PagesMut> Change<'_, W> {
         self.join_one(row_id, encoded, is_known, tried)
     }
 
-    /// Gives `row_id` to the first of `nodes` that has room and the row's code, or a code as near
-    /// to the row as the row's own code. The id of a known row waits for its node in the pending
-    /// list, while that has room.
+    /// Gives `row_id` to the first of `nodes` that has room, the row's values, and the row's code,
+    /// or a code as near to the row as the row's own code. The id of a known row waits for its node
+    /// in the pending list, while that has room.
     fn join_one(
         &mut self,
         row_id: u64,
@@ -202,7 +208,7 @@ impl<W: PagesMut> Change<'_, W> {
         let mut point = Vec::new();
         let mut may_share = |node: &NodeRef<'_>| {
             let header = node.header();
-            if header.flags != FLAGS_LIVE {
+            if header.flags != FLAGS_LIVE || node.values().0 != encoded.values {
                 return false;
             }
             let is_same = header.step == encoded.own.step && node.hi() == encoded.hi && node.lo() == encoded.lo;

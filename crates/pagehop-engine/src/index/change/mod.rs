@@ -88,8 +88,10 @@ impl<'w, W: PagesMut> Change<'w, W> {
         let mut steps = Steps::new(pages, meta);
         steps.sweep_unfinished()?;
         steps.sweep_retired()?;
+        let mut graph = Graph::new(steps, model, entries, columns);
+        graph.post_unfinished()?;
         Ok(Self {
-            graph: Graph::new(steps, model, entries, columns),
+            graph,
             pending: PendingRows::new(pending),
             added: 0,
             deleted: 0,

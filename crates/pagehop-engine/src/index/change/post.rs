@@ -2,6 +2,9 @@
 //!
 //! A row has them from the transaction that adds it to the vacuum that takes its node out of the
 //! graph: a reader of an older snapshot may still look for it.
+//!
+//! Where each step is durable by itself, the meta page names the node whose postings are being
+//! written. If that does not end, the next change begins with them.
 
 use super::encode::{self, Encoded, unknown_centroid};
 use super::graph::Graph;
@@ -9,6 +12,7 @@ use crate::Error;
 use crate::ids::NodeId;
 use crate::page::PagesMut;
 use crate::page::column_tree::Tree;
+use crate::page::node::FLAGS_LIVE;
 use crate::page::postings::{Posting, PostingKey, PostingShape};
 use crate::quantize::own::OwnCode;
 
@@ -26,7 +30,32 @@ impl<W: PagesMut> Graph<'_, W> {
         for tree in self.trees() {
             tree.insert(self.steps_mut().pages_mut(), &posting)?;
         }
-        Ok(())
+        self.posted()
+    }
+
+    /// Ends the postings of the node that the meta page names.
+    fn posted(&mut self) -> Result<(), Error> {
+        if self.meta().change.unposted == 0 {
+            return Ok(());
+        }
+        self.steps_mut().step_meta(&[], &mut |meta, _| {
+            meta.change.unposted = 0;
+            Ok(())
+        })
+    }
+
+    /// Writes the postings that an earlier change did not finish.
+    pub(super) fn post_unfinished(&mut self) -> Result<(), Error> {
+        let node = self.meta().change.unposted;
+        if node == 0 {
+            return Ok(());
+        }
+        if self.look(node, |_, header| header.flags != FLAGS_LIVE)? {
+            return self.posted();
+        }
+        self.unpost(node)?;
+        let encoded = self.encoded(node)?;
+        self.post(node, &encoded)
     }
 
     /// Removes the postings of a dead node.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use super::Change;
 use super::steps::Steps;
-use crate::columns::ColumnRows;
+use crate::columns::{ColumnRows, Value};
 use crate::index::build;
 use crate::index::open::Index;
 use crate::index::search::bound::restored_error;
@@ -154,7 +154,8 @@ impl<W: PagesMut> Change<'_, W> {
 
     /// Adds rows that the host owns if they train the model: the index is then rebuilt once, with
     /// all of them in it. Returns whether they did. If not, nothing is changed, and each of them is
-    /// to be inserted. If a row id repeats, its last row is used.
+    /// to be inserted. If a row id repeats, its last row is used. `values` are those of the index's
+    /// columns, row after row.
     ///
     /// # Errors
     ///
@@ -163,6 +164,7 @@ impl<W: PagesMut> Change<'_, W> {
         &mut self,
         row_ids: &[u64],
         vectors: &[f32],
+        values: &[Value],
         progress: OnProgress<'_>,
     ) -> Result<bool, Error> {
         let dim = self.graph.meta().dim;
@@ -172,11 +174,20 @@ impl<W: PagesMut> Change<'_, W> {
             return Err(Error::argument(what));
         }
         self.expect(RowIds::HostOwned)?;
+        let mut columns = ColumnRows::new(self.graph.columns().columns.clone())?;
+        let count = columns.columns().len();
+        if row_ids.len() * count != values.len() {
+            let (rows, given) = (row_ids.len(), values.len());
+            return Err(Error::argument(format!(
+                "{given} values are not those of {rows} rows and {count} columns"
+            )));
+        }
+        values.chunks_exact(count.max(1)).try_for_each(|row| columns.push(row))?;
         row_ids.iter().try_for_each(|row_id| row_ids::check_hosted(*row_id))?;
         self.validate(row_ids, vectors)?;
         let trains = self.wants_training(row_ids.len(), vectors);
         if trains {
-            self.train_with(row_ids, vectors, &ColumnRows::default(), &mut AddReport::default(), progress)?;
+            self.train_with(row_ids, vectors, &columns, &mut AddReport::default(), progress)?;
         }
         Ok(trains)
     }

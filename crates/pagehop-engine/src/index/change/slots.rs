@@ -73,6 +73,9 @@ impl<W: PagesMut> Steps<'_, W> {
             meta.change.equal_rows = meta.change.equal_rows.wrapping_add(new.is_duplicate.into());
             placed = Some((layout.node_id(page, slot), generation));
             if hosted {
+                if layout.column_bytes > 0 {
+                    meta.change.unposted = layout.node_id(page, slot);
+                }
                 meta.rows += 1;
                 meta.change.added_rows = meta.change.added_rows.wrapping_add(1);
             }

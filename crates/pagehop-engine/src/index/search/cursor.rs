@@ -12,23 +12,26 @@
 //!               nearest candidate
 //! ```
 //!
+//! With a filter, both phases find only rows that pass. Where it is cheaper to read the postings of
+//! all rows that may pass, these take the place of both (`cursor_postings.rs`).
+//!
 //! A row is returned once no unexpanded estimate is nearer than `1 + slack` times its distance, the
 //! rule that also ends a search. So rows come in order, except that a row with a bad estimate may
 //! come after a farther one. This happens more often if fewer rows are searched for at a time.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use crate::graph::{key, key_distance, key_id};
+use crate::graph::{key, key_id};
 use crate::ids::NodeId;
-use crate::index::node_set::NodeSet;
 use crate::index::open::Index;
 use crate::index::search::bound::Bound;
+use crate::index::search::filter_plan::FilterPlan;
 use crate::index::search::met::{Met, Row};
 use crate::index::search::nearest::Near;
 use crate::index::search::observer::Observer;
-use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
+use crate::index::search::second_phase::{SecondPhase, next_k};
+use crate::index::search::walk::{EVIDENCE_ROWS, Only, Walk, list_capacity};
 use crate::index::state::{Newest, State};
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::{PageId, Pages, Reader};
@@ -40,23 +43,8 @@ const WIDENED_ROWS: usize = 40;
 
 /// The first phase continues at least up to this multiple of the expected rows.
 const WIDENED_TIMES: usize = 4;
-/// For this many rows after the tenth, k grows by one; after the hundredth, by ten. A caller that
-/// needs ten rows in order often takes a few more and then stops.
-const FEW: usize = 3;
-/// Largest increase of k at a time, because callers check their limits between rows.
-const AT_ONCE: usize = 256;
-
-/// The next k to search for, given the current k and the k of the first search. A row that is found
-/// after farther rows were returned is too late for a caller that needs them in order, and with
-/// steps of one this happens often.
-fn next_k(k: usize, first: usize) -> usize {
-    let few = first / EVIDENCE_ROWS;
-    match k {
-        _ if k < first => first,
-        _ if k < first + FEW * few => k + few,
-        _ => k + k.min(AT_ONCE),
-    }
-}
+/// Most memory of a cursor that is kept for the next search after it has read postings.
+const SMALL_BYTES: usize = 256 << 10;
 
 /// One row that a cursor found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,18 +83,22 @@ impl Found {
 /// `search_list` rows the list of candidates is bounded; beyond that it is not.
 pub struct Cursor<'i, P: Pages + 'i> {
     newest: &'i Newest,
-    state: Arc<State>,
-    reader: P::Reader<'i>,
-    options: SearchOptions,
+    pub(super) state: Arc<State>,
+    pub(super) reader: P::Reader<'i>,
+    /// As the caller gave them, and as they are for its filter.
+    pub(super) asked: SearchOptions,
+    pub(super) options: SearchOptions,
     to_distance: ToDistance,
     bound: Bound,
     phase: Phase,
     /// The number of rows that the caller will probably take.
-    expected: usize,
-    walk: Walk,
-    met: Met,
-    second: SecondPhase,
-    stats: Stats,
+    pub(super) expected: usize,
+    /// Which rows to find; all if there is none.
+    pub(super) filter: Option<FilterPlan>,
+    pub(super) walk: Walk,
+    pub(super) met: Met,
+    pub(super) second: SecondPhase,
+    pub(super) stats: Stats,
     missed_before: u64,
 }
 
@@ -118,6 +110,8 @@ enum Phase {
     /// The walk has ended, and this many of its nearest rows were returned.
     First(usize),
     Second,
+    /// As the second phase, with candidates from postings.
+    Postings,
 }
 
 impl<P: Pages> Index<P> {
@@ -144,11 +138,13 @@ impl<'i, P: Pages> Cursor<'i, P> {
             newest,
             state,
             reader,
+            asked: options.clone(),
             options: options.clone(),
             to_distance,
             bound,
             phase: Phase::Begin,
             expected: EVIDENCE_ROWS,
+            filter: None,
             walk,
             met: Met::default(),
             second: SecondPhase::default(),
@@ -165,7 +161,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// until a rescan succeeds.
     pub fn rescan(&mut self, query: &[f32], options: &SearchOptions) -> Result<(), Error> {
         options.validate(1)?;
-        self.options = options.clone();
+        (self.asked, self.options) = (options.clone(), options.clone());
+        self.filter = None;
         self.state = self.newest.renew(&mut self.reader)?;
         self.to_distance = self.walk.probe.prepare(&self.state.meta, &self.state.model, query)?;
         self.bound = Bound::new(&self.state, query, &self.walk.probe, self.to_distance);
@@ -181,6 +178,13 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// The cursor searches for that many at once, and the options should be those for that k.
     pub fn expect(&mut self, rows: usize) {
         self.expected = rows.clamp(1, SEARCH_LIST_MAX);
+    }
+
+    /// Makes this a search for rows that pass a filter, before the first row; the plan is one of
+    /// this index. A rescan ends it.
+    pub fn only(&mut self, filter: FilterPlan) {
+        self.options = filter.walk_options(&self.asked);
+        self.filter = Some(filter);
     }
 
     /// The next row, or `None` once every reachable row has come.
@@ -214,6 +218,14 @@ impl<'i, P: Pages> Cursor<'i, P> {
                         None => return Ok(None),
                     }
                 }
+                Phase::Postings => {
+                    if let Some(row) = self.second.take_nearest(&self.options) {
+                        return Ok(Some(self.found(&self.met.rows[row])));
+                    }
+                    if !self.visit_posting()? {
+                        return Ok(None);
+                    }
+                }
             }
         }
     }
@@ -224,7 +236,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         let rows = match self.phase {
             Phase::Begin => &[],
             Phase::First(_) => &self.met.rows[self.met.first..],
-            Phase::Second => match self.second.nearest() {
+            Phase::Second | Phase::Postings => match self.second.nearest() {
                 Some(row) => std::slice::from_ref(&self.met.rows[row]),
                 None => &[],
             },
@@ -232,9 +244,14 @@ impl<'i, P: Pages> Cursor<'i, P> {
         rows.iter().filter(|row| !row.is_returned).map(|row| self.found(row))
     }
 
-    /// Whether the buffers are as small as those of a search: the second phase has not started.
+    /// Whether the buffers are as small as those of a search: the second phase has not started, and
+    /// few postings were kept.
     pub fn is_small(&self) -> bool {
-        !matches!(self.phase, Phase::Second)
+        match self.phase {
+            Phase::Postings => self.memory_bytes() <= SMALL_BYTES,
+            Phase::Second => false,
+            Phase::Begin | Phase::First(_) => true,
+        }
     }
 
     /// The row ids that come next, as far as they are known, nearest first.
@@ -247,18 +264,25 @@ impl<'i, P: Pages> Cursor<'i, P> {
 
     /// The first phase has returned all that it found: search for more, or start the second phase.
     fn go_on(&mut self, returned: usize) -> Result<(), Error> {
-        let Self { state, reader, walk, met, options, stats, .. } = self;
+        let Self { state, reader, walk, met, options, filter, stats, .. } = self;
         let (k, is_short) = (walk.nearest.k(), !walk.nearest.is_full() || returned < EVIDENCE_ROWS);
         let first = self.expected.max(EVIDENCE_ROWS);
         let most = WIDENED_ROWS.max(WIDENED_TIMES * first);
         let most = if options.slack.is_finite() { most } else { most.min(options.search_list) };
-        if is_short || k >= most {
-            self.second.begin(walk, met);
-            self.phase = Phase::Second;
-            return Ok(());
+        let has_postings = filter.as_ref().is_some_and(|filter| filter.runs.is_some());
+        if !is_short && k < most {
+            walk.widen(next_k(k, first), state, reader, options, met, stats)?;
+            met.arrange();
+            if !has_postings || !walk.is_over() {
+                return Ok(());
+            }
         }
-        walk.widen(next_k(k, first), state, reader, options, met, stats)?;
-        met.arrange();
+        if has_postings {
+            self.phase = Phase::Postings;
+            return self.begin_postings();
+        }
+        self.second.begin(walk, met);
+        self.phase = Phase::Second;
         Ok(())
     }
 
@@ -267,7 +291,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         match self.phase {
             Phase::Begin => 0,
             Phase::First(_) => self.met.rows.iter().filter(|row| row.is_returned && row.near.is_first).count(),
-            Phase::Second => self.second.out,
+            Phase::Second | Phase::Postings => self.second.out,
         }
     }
 
@@ -276,9 +300,9 @@ impl<'i, P: Pages> Cursor<'i, P> {
         &self.reader
     }
 
-    /// The number of nodes visited so far. Each visit reads a page.
+    /// The number of nodes visited so far, and of leaves of postings. Each reads a page.
     pub fn hops(&self) -> u64 {
-        self.stats.hops
+        self.stats.hops + self.stats.pages_read
     }
 
     /// The memory of the buffers that grow with the search, in bytes.
@@ -293,7 +317,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         pages.sort_unstable();
         pages.dedup();
         Stats {
-            pages_read: pages.len() as u64,
+            pages_read: self.stats.pages_read + pages.len() as u64,
             pages_missed: self.reader.pages_missed() - self.missed_before,
             distances: self.stats.hops,
             ..self.stats
@@ -302,23 +326,37 @@ impl<'i, P: Pages> Cursor<'i, P> {
 
     /// The first phase, which is the search of [`Searcher`](crate::Searcher).
     fn search(&mut self) -> Result<Phase, Error> {
-        let Self { state, walk, met, options, .. } = self;
+        let Self { state, walk, met, options, filter, .. } = self;
         met.rejected.clear();
         met.rows.clear();
         met.first = 0;
-        let capacity = list_capacity(self.expected, options, state);
-        walk.begin(state, capacity, self.expected, state.meta.change.dead_rows == 0);
+        if filter.as_ref().is_some_and(|filter| filter.reads_postings(self.expected)) {
+            self.begin_postings()?;
+            return Ok(Phase::Postings);
+        }
+        let capacity = list_capacity(self.expected, options, state).min(SEARCH_LIST_MAX);
+        walk.begin(state, capacity, self.expected, state.meta.change.dead_rows == 0 && filter.is_none());
+        if let Some(filter) = filter {
+            // More than postings would cost it must not cost.
+            let hops_max =
+                if filter.runs.is_some() { filter.pages_by_runs(self.expected) as usize } else { usize::MAX };
+            walk.only = Some(Only::new(filter.test.clone(), hops_max));
+        }
         walk.run(state, &mut self.reader, options, met, &mut self.stats)?;
         met.arrange();
         // If there are too few rows, nodes without a visible row took the places of others. The
         // second phase has no such limit.
         let enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(self.expected as u64);
+        if filter.as_ref().is_some_and(|filter| filter.runs.is_some()) && (!enough || walk.is_over()) {
+            self.begin_postings()?;
+            return Ok(Phase::Postings);
+        }
         Ok(Phase::First(if enough { 0 } else { usize::MAX }))
     }
 
     /// One hop of the second phase.
     fn expand(&mut self, node: NodeId) -> Result<(), Error> {
-        let Self { second: SecondPhase { frontier, seen, waiting, .. }, state, met, reader, .. } = self;
+        let Self { second: SecondPhase { frontier, seen, waiting, found, .. }, state, met, reader, .. } = self;
         let (meta, model) = (&state.meta, &*state.model);
         // The nearest other candidate is probably expanded next: prefetch its bytes while this node
         // is scored.
@@ -326,11 +364,15 @@ impl<'i, P: Pages> Cursor<'i, P> {
             let (page, slot) = meta.layout.place(key_id(*likely));
             reader.start(page, meta.layout.slot_bytes(slot));
         }
+        let test = self.filter.as_ref().map(|filter| &filter.test);
+        let mut passes = true;
         let visited = self.walk.probe.visit(meta, model, reader, node, |scored| {
+            passes = test.is_none_or(|test| test.passes(scored.header.row_id, scored.node.values()));
             let new = scored.neighbors().filter(|(_, neighbor)| seen.insert(*neighbor));
             frontier.extend(new.map(|(estimate, neighbor)| Reverse(key(estimate, neighbor))));
         })?;
-        for (at, row_id) in state.rows(node, &visited.header).enumerate() {
+        passes &= !found.contains(&node);
+        for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
             waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
             met.visit_row(node, Near { distance: visited.distance, row_id, is_first: at == 0 }, &visited);
         }
@@ -350,85 +392,5 @@ impl<'i, P: Pages> Cursor<'i, P> {
         let Row { near: Near { distance, row_id, .. }, step, norm_sq, .. } = *row;
         let error = self.bound.error(distance, step, norm_sq);
         Found { row_id, distance: self.to_distance.apply(distance), error }
-    }
-}
-
-/// The state of the second phase.
-#[derive(Debug, Default)]
-struct SecondPhase {
-    /// Keys of estimate and node: the unexpanded candidates, nearest first.
-    frontier: BinaryHeap<Reverse<u64>>,
-    /// Every node that was visited or is in the frontier.
-    seen: NodeSet,
-    /// Keys of distance and position in [`Met::rows`]: visited rows before which a nearer one may
-    /// still come.
-    waiting: BinaryHeap<Reverse<u64>>,
-    /// The same for rows before which none may come. They are returned once there are enough of
-    /// them.
-    certain: BinaryHeap<Reverse<u64>>,
-    /// How many of these are returned before the search continues.
-    ready: usize,
-    /// The number of rows returned in both phases.
-    out: usize,
-}
-
-impl SecondPhase {
-    /// Starts the second phase from the state of the walk.
-    fn begin(&mut self, walk: &Walk, met: &mut Met) {
-        self.waiting.clear();
-        self.certain.clear();
-        self.ready = 0;
-        self.out = met.rows.iter().filter(|row| row.is_returned).count();
-        for (at, row) in met.rows.iter().enumerate().filter(|(_, row)| !row.is_returned) {
-            self.waiting.push(Reverse(key(row.near.distance, at as u32)));
-        }
-        self.seen.clear();
-        self.seen.reserve(walk.visited.len() + met.rejected.len());
-        self.seen.extend(&walk.visited);
-        let mut frontier = std::mem::take(&mut self.frontier).into_vec();
-        frontier.clear();
-        let open = walk.list.open().chain(walk.entries.iter().copied()).map(|(estimate, node)| key(estimate, node));
-        let open = met.rejected.drain(..).chain(open).filter(|open| self.seen.insert(key_id(*open)));
-        frontier.extend(open.map(Reverse));
-        self.frontier = frontier.into();
-    }
-
-    fn memory_bytes(&self) -> usize {
-        let keys = self.frontier.capacity() + self.waiting.capacity() + self.certain.capacity();
-        // The hash table has one control byte per entry.
-        keys * size_of::<u64>() + self.seen.capacity() * (size_of::<NodeId>() + 1)
-    }
-
-    /// Takes the position of the next row to return, the nearest of a batch of certain rows. `None`
-    /// if a candidate must be expanded first, or if nothing is left.
-    fn take_nearest(&mut self, options: &SearchOptions) -> Option<usize> {
-        if self.ready == 0 {
-            while self.nearest_is_certain(options) {
-                let Some(row) = self.waiting.pop() else { break };
-                self.certain.push(row);
-            }
-            let is_last = self.frontier.is_empty();
-            if is_last || self.certain.len() >= next_k(self.out, EVIDENCE_ROWS) - self.out {
-                self.ready = self.certain.len();
-            }
-        }
-        self.ready = self.ready.checked_sub(1)?;
-        self.out += 1;
-        self.certain.pop().map(|Reverse(row)| key_id(row) as usize)
-    }
-
-    /// The position of the nearest row that was not returned.
-    fn nearest(&self) -> Option<usize> {
-        let (certain, waiting) = (self.certain.peek(), self.waiting.peek());
-        let nearest = certain.into_iter().chain(waiting).map(|Reverse(row)| row).min()?;
-        Some(key_id(*nearest) as usize)
-    }
-
-    /// Whether no candidate is left that may be nearer than the nearest waiting row, by the rule
-    /// that ends a search. If the slack is infinite, it counts as 0 in this phase.
-    fn nearest_is_certain(&self, options: &SearchOptions) -> bool {
-        let Some(Reverse(open)) = self.frontier.peek() else { return true };
-        let slack = if options.slack.is_finite() { options.slack } else { 0.0 };
-        self.waiting.peek().is_some_and(|Reverse(key)| key_distance(*open) > key_distance(*key) * (1.0 + slack))
     }
 }

@@ -12,12 +12,13 @@
 
 use std::sync::Arc;
 
-use crate::Error;
 use crate::filter::Test;
 use crate::index::state::State;
+use crate::options::SEARCH_LIST_MAX;
 use crate::page::column_tree::Tree;
 use crate::page::postings::{PostingKey, PostingShape};
 use crate::page::{PageId, Reader};
+use crate::{Error, SearchOptions};
 
 /// Pages of nodes that a search for up to [`FEW_ROWS`] rows reads without a filter, and with
 /// postings, about. More rows take pages in proportion. Measured at a recall of 0.95 on 50,000 text
@@ -27,6 +28,8 @@ const FEW_ROWS: usize = 10;
 /// The pages of a walk grow with this power of the share of rows that pass: 1.5 times as many for
 /// half of the rows, 2.4 times as many for 3 of 10.
 const WALK_POWER: f64 = -0.75;
+/// The slack that a walk needs falls with this power of the share of rows that pass.
+const SLACK_POWER: f32 = 0.35;
 /// Pages of the id map and of the node that an id leads to. Those of the map are shared.
 const ID_PAGES: f64 = 1.2;
 /// Share of a leaf that has postings, about.
@@ -88,6 +91,13 @@ impl FilterPlan {
     pub(crate) fn ids(&self) -> usize {
         let count = |run: &Run| if let Run::Ids(ids) = run { ids.len() } else { 0 };
         self.runs.iter().flat_map(|runs| runs.iter()).map(count).sum()
+    }
+
+    /// The options of a walk that finds only rows that pass.
+    pub(crate) fn walk_options(&self, options: &SearchOptions) -> SearchOptions {
+        let share = (self.share as f32).clamp(1e-6, 1.0);
+        let search_list = ((options.search_list as f32 / share) as usize).min(SEARCH_LIST_MAX);
+        SearchOptions { search_list, slack: options.slack * share.powf(SLACK_POWER), ..options.clone() }
     }
 
     pub(crate) fn new(test: Test, state: &State, reader: &mut impl Reader) -> Result<Self, Error> {

@@ -11,35 +11,30 @@
 //! gives up for them. Where there are no postings to read, it gives up for a look at every row. So
 //! fewer than `k` rows come only if fewer pass.
 
-use crate::filter::{Filter, Test};
-use crate::graph::{key, key_distance, key_id};
+use crate::filter::Filter;
+use crate::graph::{key_distance, key_id};
 use crate::ids::NodeId;
 use crate::index::open::Index;
-use crate::index::search::filter_plan::{FilterPlan, Run, tree_of};
+use crate::index::search::filter_plan::FilterPlan;
+use crate::index::search::gather::gather;
 use crate::index::search::observer::Unobserved;
 use crate::index::search::searcher::Searcher;
-use crate::index::search::shortlist::Shortlist;
-use crate::index::search::visit::Probe;
 use crate::index::search::walk::{EVIDENCE_ROWS, Only, Walk, list_capacity};
 use crate::index::state::State;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::kind::{PageKind, kind};
 use crate::page::node::{NodeRef, with_node};
-use crate::page::postings::{PostingKey, PostingLeaf};
-use crate::page::{PageId, Pages, Reader, id_map};
-use crate::quantize::estimate::DEGREE_MAX;
-use crate::{Error, SearchOptions, SearchResult, Stats};
+use crate::page::{PageId, Pages, Reader};
+use crate::{Error, RowIds, SearchOptions, SearchResult, Stats};
 
 /// Candidates that are kept of those in postings, at least and for each row that is wanted.
-const SHORTLIST_MIN: usize = 256;
-const SHORTLIST_PER_ROW: usize = 8;
+pub(crate) const SHORTLIST_MIN: usize = 256;
+pub(crate) const SHORTLIST_PER_ROW: usize = 8;
 /// Pages that are prefetched by a look at every row.
 const PAGES_AHEAD: u32 = 32;
 /// Share of the slack that a search by postings needs for the same recall: estimates can mislead
 /// it, but it cannot lose its way. `docs/decisions/0015-filters.md`.
-const SLACK_OF_POSTINGS: f32 = 0.65;
-/// The slack that a walk needs falls with this power of the share of rows that pass.
-const SLACK_POWER: f32 = 0.35;
+pub(crate) const SLACK_OF_POSTINGS: f32 = 0.65;
 
 impl<P: Pages> Index<P> {
     /// Prepares a filter over this index; see [`Searcher::plan_filter`].
@@ -65,6 +60,9 @@ impl<P: Pages> Searcher<'_, P> {
     /// pages contradict each other; any error of the host.
     pub fn plan_filter(&mut self, filter: &Filter) -> Result<FilterPlan, Error> {
         let test = filter.compile(&self.newest.known().columns.columns)?;
+        if test.needs_id() && self.newest.known().meta.row_ids == RowIds::HostOwned {
+            return Err(Error::argument("the host of this index owns its row ids: filter by them there"));
+        }
         let mut last = None;
         loop {
             self.state = self.newest.renew(&mut self.reader)?;
@@ -128,10 +126,7 @@ impl<P: Pages> Searcher<'_, P> {
         let state = self.state.clone();
         let walk = self.walk.get_or_insert_default();
         let to_distance = walk.probe.prepare(&state.meta, &state.model, query)?;
-        let share = (filter.share as f32).clamp(1e-6, 1.0);
-        let search_list = ((options.search_list as f32 / share) as usize).min(SEARCH_LIST_MAX);
-        let options =
-            SearchOptions { search_list, slack: options.slack * share.powf(SLACK_POWER), ..options.clone() };
+        let options = filter.walk_options(options);
         let capacity = list_capacity(k, &options, &state).min(SEARCH_LIST_MAX);
         self.longest = self.longest.max(capacity);
         walk.begin(&state, capacity, k, false);
@@ -174,11 +169,13 @@ impl<P: Pages> Searcher<'_, P> {
             let runs = filter.runs.as_ref().filter(|_| pages_read <= state.node_pages().len());
             let walk = self.walk.get_or_insert_default();
             let mut search = Selection { state: &state, reader: &mut self.reader, walk, filter, k, stats };
-            let found = search.run(query, options, runs.map(|runs| runs.as_slice()));
+            let found = search.run(query, options, runs.is_some());
             self.reader.release();
-            let is_settled = self.pages.page_count() == page_count
-                && state.meta.page_count == page_count
-                && (ids == 0 || self.pages.is_newest(state.snapshot));
+            // Where the host owns the rows, the scan of a tree looks for splits itself.
+            let is_settled = state.meta.row_ids == RowIds::HostOwned
+                || self.pages.page_count() == page_count
+                    && state.meta.page_count == page_count
+                    && (ids == 0 || self.pages.is_newest(state.snapshot));
             match found {
                 Ok(found) if is_settled || runs.is_none() => return Ok(found),
                 // Pages of two commits may contradict each other. Pages of one may not.
@@ -212,18 +209,18 @@ struct Selection<'a, R: Reader> {
 }
 
 impl<R: Reader> Selection<'_, R> {
-    /// The nearest rows of `runs`, or of all rows.
+    /// The nearest rows, by the postings or by a look at every row.
     fn run(
         &mut self,
         query: &[f32],
         options: Option<&SearchOptions>,
-        runs: Option<&[Run]>,
+        by_postings: bool,
     ) -> Result<SearchResult, Error> {
         let to_distance = self.walk.probe.prepare(&self.state.meta, &self.state.model, query)?;
         self.walk.nearest.reset(self.k.max(EVIDENCE_ROWS));
-        match runs {
-            None => self.every_row()?,
-            Some(runs) => {
+        match by_postings {
+            false => self.every_row()?,
+            true => {
                 // The rows of ids are all visited, since nothing says which of them are near.
                 let options = options.filter(|_| self.filter.ids() == 0);
                 let stop = Stop {
@@ -233,7 +230,7 @@ impl<R: Reader> Selection<'_, R> {
                 let enough = SHORTLIST_MIN.max(SHORTLIST_PER_ROW * self.k).max(stop.visits);
                 let mut keep = if options.is_some() { enough } else { usize::MAX / 4 };
                 // Dead rows take places in the list, and so do rows that fail the test of ids.
-                while !self.of_runs(runs, keep, stop)? {
+                while !self.of_runs(keep, stop)? {
                     keep *= 8;
                     self.walk.nearest.reset(self.k.max(EVIDENCE_ROWS));
                 }
@@ -243,52 +240,14 @@ impl<R: Reader> Selection<'_, R> {
     }
 
     /// Visits the nearest `keep` candidates of the runs; `false` if more are needed.
-    fn of_runs(&mut self, runs: &[Run], keep: usize, stop: Stop) -> Result<bool, Error> {
+    fn of_runs(&mut self, keep: usize, stop: Stop) -> Result<bool, Error> {
         let mut list = std::mem::take(&mut self.walk.shortlist);
         list.reset(keep);
-        for run in runs {
-            match run {
-                Run::Postings { column, low, high } => self.postings(*column, (*low, *high), &mut list)?,
-                Run::Ids(ids) => self.ids(ids, &mut list)?,
-            }
-        }
+        gather(self.state, self.reader, &mut self.walk.probe, self.filter, &mut list, self.stats)?;
         let ended = self.visit_in_order(list.sorted(), stop)?;
         let is_done = ended || !list.is_cut();
         self.walk.shortlist = list;
         Ok(is_done)
-    }
-
-    /// Offers the postings of a run that pass.
-    fn postings(
-        &mut self,
-        column: usize,
-        range: (PostingKey, PostingKey),
-        list: &mut Shortlist,
-    ) -> Result<(), Error> {
-        let Some(tree) = tree_of(self.state, column) else { return Ok(()) };
-        let Self { state, reader, walk, filter, stats, .. } = self;
-        let test = Some(&*filter.test).filter(|test| !test.needs_id());
-        tree.scan(*reader, state.meta.page_count, range, |page, leaf| {
-            stats.pages_read += 1;
-            stats.estimates += leaf.count() as u64;
-            offer_leaf(&mut walk.probe, state, page, leaf, test, list)
-        })
-    }
-
-    /// Offers the nodes of rows by their ids, without estimates: all of them are visited.
-    fn ids(&mut self, ids: &[u64], list: &mut Shortlist) -> Result<(), Error> {
-        let root = PageId(self.state.meta.change.id_root);
-        if root.0 == 0 {
-            return Ok(());
-        }
-        for id in ids {
-            if let (_, Some(node)) = id_map::find(self.reader, root, *id)? {
-                self.reader.start(self.state.meta.layout.place(node).0, 0..0);
-                list.offer(key(0.0, node));
-            }
-            self.reader.release();
-        }
-        Ok(())
     }
 
     /// Visits candidates in order of estimate until none can be near enough. Returns whether that
@@ -361,30 +320,4 @@ impl<R: Reader> Selection<'_, R> {
         }
         Ok(())
     }
-}
-
-/// Offers the postings of a leaf that pass, or all without a test.
-fn offer_leaf(
-    probe: &mut Probe,
-    state: &State,
-    page: PageId,
-    leaf: &PostingLeaf<'_>,
-    test: Option<&Test>,
-    list: &mut Shortlist,
-) -> Result<(), Error> {
-    for (block, (count, edges)) in leaf.blocks().enumerate() {
-        let mut estimates = [0.0; DEGREE_MAX];
-        let estimates = &mut estimates[..count];
-        if probe.estimate_edges(&state.model, edges, estimates).is_none() {
-            return Err(Error::corrupt(page, "a posting names an unknown centroid"));
-        }
-        for (at, estimate) in estimates.iter().enumerate() {
-            let at = block * DEGREE_MAX + at;
-            let candidate = key(*estimate, leaf.node(at));
-            if candidate >= list.bound() || test.is_none_or(|test| test.passes(0, leaf.values(at))) {
-                list.offer(candidate);
-            }
-        }
-    }
-    Ok(())
 }

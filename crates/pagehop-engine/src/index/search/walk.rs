@@ -24,7 +24,7 @@ use crate::index::search::met::Met;
 use crate::index::search::nearest::{Near, Nearest};
 use crate::index::search::observer::Observer;
 use crate::index::search::shortlist::Shortlist;
-use crate::index::search::visit::{Probe, Scored};
+use crate::index::search::visit::{Probe, Scored, Visited};
 use crate::index::state::State;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::meta::Meta;
@@ -85,6 +85,11 @@ pub(crate) struct Only {
 }
 
 impl Only {
+    /// Whether a walk of this many hops was ended.
+    pub(crate) fn is_over(&self, hops: usize) -> bool {
+        hops >= self.hops_max
+    }
+
     pub(crate) fn new(test: Arc<Test>, hops_max: usize) -> Self {
         Self { test, hops_max, pages: NodeSet::default() }
     }
@@ -152,6 +157,11 @@ impl Walk {
             self.list.insert(estimate, entry);
             self.offered.push(entry);
         }
+    }
+
+    /// Whether it has taken as many hops as it may.
+    pub(crate) fn is_over(&self) -> bool {
+        self.only.as_ref().is_some_and(|only| only.is_over(self.visited.len()))
     }
 
     /// Continues the search for the rows of `k` nodes, more than before. `observer` must have
@@ -283,7 +293,7 @@ impl Walk {
             if observer.is_enough() {
                 break;
             }
-            if self.only.is_some() && self.look_at_page(state, reader, node)? {
+            if self.only.is_some() && self.look_at_page(state, reader, node, observer)? {
                 break;
             }
         }
@@ -292,7 +302,13 @@ impl Walk {
 
     /// Looks for rows that may be found among the page neighbors of `node`: their page was read.
     /// Returns whether the walk has taken as many hops as it may.
-    fn look_at_page<R: Reader>(&mut self, state: &State, reader: &mut R, node: NodeId) -> Result<bool, Error> {
+    fn look_at_page<R: Reader>(
+        &mut self,
+        state: &State,
+        reader: &mut R,
+        node: NodeId,
+        observer: &mut impl Observer,
+    ) -> Result<bool, Error> {
         let Self { only: Some(only), probe, nearest, visited, .. } = self else { return Ok(false) };
         let layout = &state.meta.layout;
         let page = layout.place(node).0;
@@ -301,13 +317,24 @@ impl Walk {
             for slot in 0..layout.nodes_per_page {
                 let found = NodeRef::new(layout, &body, slot);
                 let neighbor = layout.node_id(page, slot);
-                if neighbor != node && only.test.passes(found.header().row_id, found.values()) {
-                    nearest.keep_rows(state, probe, neighbor, &found);
+                let header = found.header();
+                if neighbor == node || !only.test.passes(header.row_id, found.values()) {
+                    continue;
+                }
+                let mut rows = state.rows(neighbor, &header).enumerate().peekable();
+                if rows.peek().is_none() {
+                    continue;
+                }
+                let visited = Visited { header, distance: probe.distance(&found, &header) };
+                for (at, row_id) in rows {
+                    let row = Near { distance: visited.distance, row_id, is_first: at == 0 };
+                    nearest.keep(row);
+                    observer.visit_row(neighbor, row, &visited);
                 }
             }
         }
         reader.release();
-        Ok(visited.len() >= only.hops_max)
+        Ok(only.is_over(visited.len()))
     }
 }
 

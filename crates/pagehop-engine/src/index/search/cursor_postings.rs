@@ -1,0 +1,106 @@
+//! A cursor over the rows that postings name: the second phase, with other candidates.
+//!
+//! The frontier has the best of all candidates by estimate. When it is used up, the postings are
+//! read again for eight times as many. Until then rows are certain as far as no candidate that was
+//! not kept may be nearer.
+
+use std::cmp::Reverse;
+
+use super::cursor::Cursor;
+use super::filtered::{SHORTLIST_MIN, SHORTLIST_PER_ROW, SLACK_OF_POSTINGS};
+use super::gather::gather;
+use super::nearest::Near;
+use super::observer::Observer;
+use super::visit::Visited;
+use crate::Error;
+use crate::graph::{key, key_id};
+use crate::page::meta::Meta;
+use crate::page::node::with_node;
+use crate::page::{Pages, Reader};
+
+/// Growth of the number of candidates that are kept, each time the postings are read again.
+const GROWTH: usize = 8;
+const REPLACED: &str = "it was trained again during the search; try again";
+/// Candidates whose pages are read ahead.
+const AHEAD: usize = 8;
+
+impl<P: Pages> Cursor<'_, P> {
+    /// Gathers candidates. Rows that were found and not returned wait for their turn; those that
+    /// were returned do not come again.
+    pub(super) fn begin_postings(&mut self) -> Result<(), Error> {
+        self.second.reset(&self.met);
+        self.second.seen.extend(&self.walk.visited);
+        self.second.seen.extend(self.met.rows.iter().map(|row| row.node));
+        let slack = self.asked.slack * SLACK_OF_POSTINGS;
+        let keep = match slack.is_finite() {
+            true => SHORTLIST_MIN.max(SHORTLIST_PER_ROW * self.expected),
+            false => self.expected.max(self.asked.search_list),
+        };
+        self.options.slack = slack;
+        if slack.is_infinite() {
+            self.second.visits_min = keep;
+        }
+        self.gather(keep)
+    }
+
+    /// Fills the frontier with the nearest `keep` candidates, and more, that were not seen.
+    fn gather(&mut self, keep: usize) -> Result<(), Error> {
+        let mut list = std::mem::take(&mut self.walk.shortlist);
+        let Some(filter) = &self.filter else { return Ok(()) };
+        list.reset(keep);
+        let Self { state, reader, walk, stats, .. } = self;
+        let gathered = gather(state, reader, &mut walk.probe, filter, &mut list, stats);
+        if let Err(error) = gathered {
+            // The pages of a graph that was replaced become free while searches may still use it.
+            let is_replaced = Meta::read(reader)?.change.model_start != state.meta.change.model_start;
+            return Err(if is_replaced { Error::busy(REPLACED) } else { error });
+        }
+        let mut frontier = std::mem::take(&mut self.second.frontier).into_vec();
+        frontier.clear();
+        let keys = list.sorted();
+        self.second.beyond = keys.last().copied();
+        let new = keys.iter().copied().filter(|open| self.second.seen.insert(key_id(*open)));
+        frontier.extend(new.map(Reverse));
+        self.second.beyond = self.second.beyond.filter(|_| list.is_cut());
+        self.second.frontier = frontier.into();
+        self.second.kept = keep;
+        self.walk.shortlist = list;
+        Ok(())
+    }
+
+    /// Visits the nearest candidate; `false` if there is none left.
+    pub(super) fn visit_posting(&mut self) -> Result<bool, Error> {
+        let Some(Reverse(open)) = self.second.frontier.pop() else {
+            if self.second.beyond.is_none() {
+                return Ok(false);
+            }
+            self.second.visits_min = 0;
+            self.gather(self.second.kept.saturating_mul(GROWTH))?;
+            return Ok(true);
+        };
+        let layout = self.state.meta.layout;
+        for Reverse(next) in self.second.frontier.iter().take(AHEAD) {
+            let (page, slot) = layout.place(key_id(*next));
+            self.reader.start(page, layout.place_bytes(slot)[1].clone());
+        }
+        let Self { state, reader, walk, met, second, filter, .. } = self;
+        let node = key_id(open);
+        with_node(&layout, &*reader, node, |found, header| {
+            let passes = filter.as_ref().is_none_or(|filter| filter.test.passes(header.row_id, found.values()));
+            let mut rows = state.rows(node, header).filter(|_| passes).enumerate().peekable();
+            if rows.peek().is_none() {
+                return;
+            }
+            let visited = Visited { header: *header, distance: walk.probe.distance(found, header) };
+            for (at, row_id) in rows {
+                second.waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
+                met.visit_row(node, Near { distance: visited.distance, row_id, is_first: at == 0 }, &visited);
+            }
+        })?;
+        reader.release();
+        walk.visited.push(node);
+        second.visits_min = second.visits_min.saturating_sub(1);
+        self.stats.hops += 1;
+        Ok(true)
+    }
+}

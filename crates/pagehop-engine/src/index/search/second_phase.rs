@@ -1,0 +1,131 @@
+//! The second phase of a cursor: an unbounded frontier, and rows that wait until none can come
+//! before them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::SearchOptions;
+use crate::graph::{key, key_distance, key_id};
+use crate::ids::NodeId;
+use crate::index::node_set::NodeSet;
+use crate::index::search::met::Met;
+use crate::index::search::walk::{EVIDENCE_ROWS, Walk};
+
+/// For this many rows after the tenth, k grows by one; after the hundredth, by ten. A caller that
+/// needs ten rows in order often takes a few more and then stops.
+const FEW: usize = 3;
+/// Largest increase of k at a time, because callers check their limits between rows.
+const AT_ONCE: usize = 256;
+
+/// The next k to search for, given the current k and the k of the first search. A row that is found
+/// after farther rows were returned is too late for a caller that needs them in order, and with
+/// steps of one this happens often.
+pub(super) fn next_k(k: usize, first: usize) -> usize {
+    let few = first / EVIDENCE_ROWS;
+    match k {
+        _ if k < first => first,
+        _ if k < first + FEW * few => k + few,
+        _ => k + k.min(AT_ONCE),
+    }
+}
+
+/// The state of the second phase.
+#[derive(Debug, Default)]
+pub(super) struct SecondPhase {
+    /// Keys of estimate and node: the unexpanded candidates, nearest first.
+    pub(super) frontier: BinaryHeap<Reverse<u64>>,
+    /// Keys from this one on may be of candidates that are not in the frontier: see
+    /// `cursor_postings.rs`.
+    pub(super) beyond: Option<u64>,
+    /// Nodes that are visited, if there are as many, before any row is certain.
+    pub(super) visits_min: usize,
+    /// Candidates that were kept of those in postings, at least.
+    pub(super) kept: usize,
+    /// Every node that was visited or is in the frontier.
+    pub(super) seen: NodeSet,
+    /// Nodes whose rows were found although they were not visited: page neighbors of others.
+    pub(super) found: NodeSet,
+    /// Keys of distance and position in [`Met::rows`]: visited rows before which a nearer one may
+    /// still come.
+    pub(super) waiting: BinaryHeap<Reverse<u64>>,
+    /// The same for rows before which none may come. They are returned once there are enough of
+    /// them.
+    certain: BinaryHeap<Reverse<u64>>,
+    /// How many of these are returned before the search continues.
+    ready: usize,
+    /// The number of rows returned in both phases.
+    pub(super) out: usize,
+}
+
+impl SecondPhase {
+    /// Empties it but for the rows that were found and not returned.
+    pub(super) fn reset(&mut self, met: &Met) {
+        self.waiting.clear();
+        self.certain.clear();
+        self.ready = 0;
+        (self.beyond, self.visits_min) = (None, 0);
+        self.out = met.rows.iter().filter(|row| row.is_returned).count();
+        for (at, row) in met.rows.iter().enumerate().filter(|(_, row)| !row.is_returned) {
+            self.waiting.push(Reverse(key(row.near.distance, at as u32)));
+        }
+        self.seen.clear();
+    }
+
+    /// Starts the second phase from the state of the walk.
+    pub(super) fn begin(&mut self, walk: &Walk, met: &mut Met) {
+        self.reset(met);
+        self.seen.reserve(walk.visited.len() + met.rejected.len());
+        self.seen.extend(&walk.visited);
+        self.found.clear();
+        self.found.extend(met.rows.iter().map(|row| row.node).filter(|node| !self.seen.contains(node)));
+        let mut frontier = std::mem::take(&mut self.frontier).into_vec();
+        frontier.clear();
+        let open = walk.list.open().chain(walk.entries.iter().copied()).map(|(estimate, node)| key(estimate, node));
+        let open = met.rejected.drain(..).chain(open).filter(|open| self.seen.insert(key_id(*open)));
+        frontier.extend(open.map(Reverse));
+        self.frontier = frontier.into();
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        let keys = self.frontier.capacity() + self.waiting.capacity() + self.certain.capacity();
+        // The hash table has one control byte per entry.
+        let nodes = self.seen.capacity() + self.found.capacity();
+        keys * size_of::<u64>() + nodes * (size_of::<NodeId>() + 1)
+    }
+
+    /// Takes the position of the next row to return, the nearest of a batch of certain rows. `None`
+    /// if a candidate must be expanded first, or if nothing is left.
+    pub(super) fn take_nearest(&mut self, options: &SearchOptions) -> Option<usize> {
+        if self.ready == 0 {
+            while self.nearest_is_certain(options) {
+                let Some(row) = self.waiting.pop() else { break };
+                self.certain.push(row);
+            }
+            let is_last = self.frontier.is_empty() && self.beyond.is_none();
+            if is_last || self.certain.len() >= next_k(self.out, EVIDENCE_ROWS) - self.out {
+                self.ready = self.certain.len();
+            }
+        }
+        self.ready = self.ready.checked_sub(1)?;
+        self.out += 1;
+        self.certain.pop().map(|Reverse(row)| key_id(row) as usize)
+    }
+
+    /// The position of the nearest row that was not returned.
+    pub(super) fn nearest(&self) -> Option<usize> {
+        let (certain, waiting) = (self.certain.peek(), self.waiting.peek());
+        let nearest = certain.into_iter().chain(waiting).map(|Reverse(row)| row).min()?;
+        Some(key_id(*nearest) as usize)
+    }
+
+    /// Whether no candidate is left that may be nearer than the nearest waiting row, by the rule
+    /// that ends a search. If the slack is infinite, it counts as 0 in this phase.
+    fn nearest_is_certain(&self, options: &SearchOptions) -> bool {
+        let Some(open) = self.frontier.peek().map(|Reverse(open)| *open).or(self.beyond) else { return true };
+        if self.visits_min > 0 {
+            return false;
+        }
+        let slack = if options.slack.is_finite() { options.slack } else { 0.0 };
+        self.waiting.peek().is_some_and(|Reverse(key)| key_distance(open) > key_distance(*key) * (1.0 + slack))
+    }
+}

@@ -1,0 +1,195 @@
+//! Filter columns: the columns of an index behind its vector.
+//!
+//! The engine gets an integer for each value. Values of ordered types have the order of their
+//! integers: NaN is above infinity, as PostgreSQL sorts it. Values of other types are hashed, by
+//! PostgreSQL's own hash, which agrees with `=` under the collation of the column. A row that is
+//! found by a hash is rechecked by the executor.
+
+use std::mem::size_of;
+
+use pagehop_engine::{COLUMNS_MAX, Column, ColumnKind, Value};
+use pgrx::prelude::*;
+use pgrx::{PgRelation, pg_sys};
+
+use crate::errors;
+
+/// A type of filter columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ValueType {
+    Int2,
+    Int4,
+    Int8,
+    Float4,
+    Float8,
+    Bool,
+    Date,
+    Timestamp,
+    Text,
+    Uuid,
+}
+
+impl ValueType {
+    /// The type of that number; `None` if it is none of a filter column.
+    pub(crate) fn of(oid: pg_sys::Oid) -> Option<Self> {
+        Some(match oid {
+            pg_sys::INT2OID => Self::Int2,
+            pg_sys::INT4OID => Self::Int4,
+            pg_sys::INT8OID => Self::Int8,
+            pg_sys::FLOAT4OID => Self::Float4,
+            pg_sys::FLOAT8OID => Self::Float8,
+            pg_sys::BOOLOID => Self::Bool,
+            pg_sys::DATEOID => Self::Date,
+            pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => Self::Timestamp,
+            pg_sys::TEXTOID | pg_sys::VARCHAROID => Self::Text,
+            pg_sys::UUIDOID => Self::Uuid,
+            _ => return None,
+        })
+    }
+
+    /// Whether different values may have the same integer.
+    pub(crate) fn is_hashed(self) -> bool {
+        matches!(self, Self::Text | Self::Uuid)
+    }
+
+    /// The integer of a value.
+    ///
+    /// # Safety
+    ///
+    /// `value` is a Datum of the type, and not null.
+    pub(crate) unsafe fn key(self, value: pg_sys::Datum, collation: pg_sys::Oid) -> i64 {
+        let bits = value.value() as u64;
+        match self {
+            Self::Int2 => i64::from(bits as i16),
+            Self::Int4 | Self::Date => i64::from(bits as i32),
+            Self::Int8 | Self::Timestamp => bits as i64,
+            Self::Float4 => float_key(f32::from_bits(bits as u32).into()),
+            Self::Float8 => float_key(f64::from_bits(bits)),
+            Self::Bool => (bits & 1) as i64,
+            // SAFETY: the caller says what the value is, and the functions take a value of that
+            // type and a seed.
+            Self::Text => unsafe { hash(pg_sys::F_HASHTEXTEXTENDED, collation, value) },
+            // SAFETY: as above.
+            Self::Uuid => unsafe { hash(pg_sys::F_UUID_HASH_EXTENDED, collation, value) },
+        }
+    }
+}
+
+/// # Safety
+///
+/// `function` takes `value` and a seed, and returns an `int8`.
+unsafe fn hash(function: u32, collation: pg_sys::Oid, value: pg_sys::Datum) -> i64 {
+    // SAFETY: the caller says what the function takes.
+    unsafe { pg_sys::OidFunctionCall2Coll(function.into(), collation, value, pg_sys::Datum::from(0)) }.value()
+        as i64
+}
+
+/// An integer with the order of PostgreSQL's floats: -0.0 equals 0.0, and NaN equals NaN and is the
+/// largest.
+fn float_key(value: f64) -> i64 {
+    if value.is_nan() {
+        return i64::MAX;
+    }
+    let bits = (value + 0.0).to_bits() as i64;
+    // Negative floats are ordered the other way round by their bits.
+    bits ^ ((bits >> 63) as u64 >> 1) as i64
+}
+
+/// A filter column of an index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FilterColumn {
+    pub(crate) value_type: ValueType,
+    pub(crate) collation: pg_sys::Oid,
+}
+
+impl FilterColumn {
+    /// The filter columns of an index, in order.
+    ///
+    /// # Safety
+    ///
+    /// `index` is open and of this access method.
+    pub(crate) unsafe fn of(index: pg_sys::Relation) -> Vec<Self> {
+        // SAFETY: the caller keeps the index open: it has its row of pg_index, and a type and a
+        // collation for each of its key columns.
+        unsafe {
+            let columns = usize::try_from((*(*index).rd_index).indnkeyatts).unwrap_or(0);
+            if columns > 1 + COLUMNS_MAX {
+                let what = format!("index has {} columns for filters", columns - 1);
+                let hint = format!("An index takes up to {COLUMNS_MAX}, and the vector before them.");
+                errors::report(PgSqlErrorCode::ERRCODE_TOO_MANY_COLUMNS, what, Some(hint));
+            }
+            let column = |at: usize| {
+                let (oid, collation) = (*(*index).rd_opcintype.add(at), *(*index).rd_indcollation.add(at));
+                let value_type = ValueType::of(oid).unwrap_or_else(|| refuse_type(at));
+                Self { value_type, collation }
+            };
+            (1..columns).map(column).collect()
+        }
+    }
+
+    /// The value of a Datum.
+    ///
+    /// # Safety
+    ///
+    /// `value` is of the column's type, unless it `is_null`.
+    pub(crate) unsafe fn value(&self, value: pg_sys::Datum, is_null: bool) -> Option<i64> {
+        // SAFETY: the caller says that the value is of the type.
+        (!is_null).then(|| unsafe { self.value_type.key(value, self.collation) })
+    }
+}
+
+fn refuse_type(at: usize) -> ! {
+    let what = format!("column {} of the index is no filter column", at + 1);
+    let hint = "The vector is the first column. Those behind it have one of the types int2, int4, int8, float4, float8, \
+                bool, date, timestamp, timestamptz, text, varchar and uuid.";
+    errors::report(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, what, Some(hint.into()))
+}
+
+/// The values of the filter columns of a row, from all values of the index's columns.
+///
+/// # Safety
+///
+/// `values` and `is_null` have as many entries as there are filter columns, and one before them;
+/// values are of the types of `columns`.
+pub(crate) unsafe fn values(
+    columns: &[FilterColumn],
+    values: *const pg_sys::Datum,
+    is_null: *const bool,
+) -> Vec<Value> {
+    let value = |(at, column): (usize, &FilterColumn)| {
+        // SAFETY: the caller says how many there are, and of which types.
+        let key = unsafe { column.value(*values.add(1 + at), *is_null.add(1 + at)) };
+        key.map_or(Value::Null, Value::Int)
+    };
+    columns.iter().enumerate().map(value).collect()
+}
+
+/// The filter columns as the engine keeps them, by the names that they have now.
+///
+/// # Safety
+///
+/// `index` is open and of this access method.
+pub(crate) unsafe fn for_engine(index: pg_sys::Relation) -> Vec<Column> {
+    // SAFETY: the caller keeps the index open; the wrapper closes nothing.
+    let (count, relation) = unsafe { (FilterColumn::of(index).len(), PgRelation::from_pg(index)) };
+    let names = relation.tuple_desc().iter().map(|attribute| attribute.name().to_string()).collect::<Vec<_>>();
+    names.into_iter().skip(1).take(count).map(|name| Column { name, kind: ColumnKind::Int }).collect()
+}
+
+/// Bytes that a build keeps of a row for its filter columns.
+pub(crate) fn build_bytes(columns: usize) -> u64 {
+    (columns * (size_of::<Value>() + 8) + if columns > 0 { 8 } else { 0 }) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_have_the_order_of_their_integers() {
+        let floats = [f64::NEG_INFINITY, -1e300, -1.0, -1e-300, 0.0, 1e-300, 1.0, 1e300, f64::INFINITY, f64::NAN];
+        assert!(floats.map(float_key).is_sorted_by(|a, b| a < b));
+        assert_eq!(float_key(-0.0), float_key(0.0));
+        assert_eq!(float_key(-f64::NAN), float_key(f64::NAN));
+        assert_eq!(float_key(0.1f32.into()), float_key(f64::from(0.1f32)));
+    }
+}

@@ -1,0 +1,132 @@
+//! The conditions of a scan, which PostgreSQL passes as scan keys, as a filter of the engine.
+
+use pagehop_engine::{Column, Comparison, Filter, Value};
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use crate::errors;
+use crate::rows::columns::{FilterColumn, ValueType};
+use crate::rows::opclass::{STRATEGY_EQUAL, STRATEGY_GREATER, STRATEGY_LESS};
+
+/// A condition on one filter column.
+#[derive(Clone, Debug)]
+struct Condition {
+    /// Position among the filter columns.
+    column: usize,
+    test: Test,
+}
+
+#[derive(Clone, Debug)]
+enum Test {
+    Is {
+        null: bool,
+    },
+    /// The comparison holds for one of the values.
+    Any(Comparison, Vec<i64>),
+}
+
+/// The conditions of a scan, all of which must hold.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Conditions {
+    conditions: Vec<Condition>,
+    /// Whether rows that pass are to be looked at by the executor: values are known by hashes.
+    pub(super) recheck: bool,
+}
+
+impl Conditions {
+    /// Reads scan keys.
+    ///
+    /// # Safety
+    ///
+    /// `index` is open, and `keys` are of a scan of it.
+    pub(super) unsafe fn read(index: pg_sys::Relation, keys: &[pg_sys::ScanKeyData]) -> Self {
+        let mut read = Self::default();
+        if keys.is_empty() {
+            return read;
+        }
+        // SAFETY: the caller keeps the index open.
+        let columns = unsafe { FilterColumn::of(index) };
+        for key in keys {
+            let has = |flag: u32| key.sk_flags & flag as i32 != 0;
+            let is_not_null = has(pg_sys::SK_SEARCHNOTNULL);
+            let Some(column) = usize::try_from(key.sk_attno).ok().and_then(|at| at.checked_sub(2)) else {
+                // Every row of an index has a vector.
+                if !is_not_null {
+                    let what = "cannot search pagehop index for rows without a vector".to_string();
+                    errors::report(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, what, None);
+                }
+                continue;
+            };
+            let test = match columns.get(column) {
+                _ if is_not_null || has(pg_sys::SK_SEARCHNULL) => Test::Is { null: !is_not_null },
+                // SAFETY: the key is of the index, so its argument is of the type that it says.
+                Some(column) => unsafe { comparison(key, column) },
+                None => unreachable!("the key is of a column of the index"),
+            };
+            let is_hashed = columns.get(column).is_some_and(|column| column.value_type.is_hashed());
+            read.recheck |= is_hashed && matches!(test, Test::Any(..));
+            read.conditions.push(Condition { column, test });
+        }
+        read
+    }
+
+    /// The filter over an index with these columns; `None` if every row passes.
+    pub(super) fn filter(&self, columns: &[Column]) -> Option<Filter> {
+        let part = |condition: &Condition| {
+            let name = || columns[condition.column].name.clone();
+            match &condition.test {
+                Test::Is { null: true } => Filter::IsNull(name()),
+                Test::Is { null: false } => Filter::Not(Box::new(Filter::IsNull(name()))),
+                Test::Any(Comparison::Equal, values) => {
+                    Filter::In(name(), values.iter().copied().map(Value::Int).collect())
+                }
+                Test::Any(comparison, values) => {
+                    let compare = |value: &i64| Filter::Compare(name(), *comparison, Value::Int(*value));
+                    Filter::Or(values.iter().map(compare).collect())
+                }
+            }
+        };
+        (!self.conditions.is_empty()).then(|| Filter::And(self.conditions.iter().map(part).collect()))
+    }
+}
+
+/// # Safety
+///
+/// The key is a comparison with a value of `column`.
+unsafe fn comparison(key: &pg_sys::ScanKeyData, column: &FilterColumn) -> Test {
+    const BETWEEN: [Comparison; 5] = [
+        Comparison::Less,
+        Comparison::LessOrEqual,
+        Comparison::Equal,
+        Comparison::GreaterOrEqual,
+        Comparison::Greater,
+    ];
+    debug_assert!((STRATEGY_LESS..=STRATEGY_GREATER).contains(&key.sk_strategy), "the classes have no others");
+    let comparison = BETWEEN.get(usize::from(key.sk_strategy.wrapping_sub(STRATEGY_LESS))).copied();
+    let comparison = comparison.filter(|_| !column.value_type.is_hashed() || key.sk_strategy == STRATEGY_EQUAL);
+    let Some(comparison) = comparison else {
+        let what = format!("a pagehop index has no strategy {} for this column", key.sk_strategy);
+        errors::report(PgSqlErrorCode::ERRCODE_INVALID_OBJECT_DEFINITION, what, None);
+    };
+    // A comparison with NULL holds for no row.
+    if key.sk_flags & pg_sys::SK_ISNULL as i32 != 0 {
+        return Test::Any(comparison, Vec::new());
+    }
+    // The other side may be of another type of the same family.
+    let other = ValueType::of(key.sk_subtype).unwrap_or(column.value_type);
+    // SAFETY: the caller says that the argument is a value, and its type says how to read it.
+    unsafe {
+        if key.sk_flags & pg_sys::SK_SEARCHARRAY as i32 == 0 {
+            return Test::Any(comparison, vec![other.key(key.sk_argument, column.collation)]);
+        }
+        let array = pg_sys::pg_detoast_datum(key.sk_argument.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
+        let element = ValueType::of((*array).elemtype).unwrap_or(column.value_type);
+        let iterator = pg_sys::array_create_iterator(array, 0, std::ptr::null_mut());
+        let (mut value, mut is_null, mut values) = (pg_sys::Datum::from(0), false, Vec::new());
+        while pg_sys::array_iterate(iterator, &raw mut value, &raw mut is_null) {
+            values.extend((!is_null).then(|| element.key(value, column.collation)));
+        }
+        pg_sys::array_free_iterator(iterator);
+        Test::Any(comparison, values)
+    }
+}
