@@ -84,7 +84,7 @@ fn unknown_formats_and_versions_are_refused() {
         let mut other = pages.clone();
         other.body_mut(PageId(0))[8] = version;
         let expected =
-            format!("the index has format version {version}; this build reads version 5: rebuild the index");
+            format!("the index has format version {version}; this build reads version 6: rebuild the index");
         assert_eq!(message(Index::open(other)), expected);
     }
     let mut other = pages.clone();
@@ -236,4 +236,22 @@ fn a_failing_sink_fails_the_build() {
     let rows = Rows::new(64, embeddings(64, 300, 1));
     let result = build(&mut rows.clone(), &options(Metric::L2), &mut Full(0), &mut no_progress());
     assert!(message(result).contains("write of page"));
+}
+
+/// A page of zeros looks like one of free slots.
+#[test]
+fn a_page_of_zeros_is_not_taken_for_free_slots() {
+    let rows = Rows::new(8, embeddings(8, 300, 1));
+    let pages = built(&rows, &options(Metric::L2)).unwrap();
+    let all = SearchOptions { search_list: 1000, slack: f32::INFINITY, ..SearchOptions::default() };
+    let mut damaged = 0;
+    for page in (1..pages.page_count()).map(PageId).filter(|page| pages.body(*page)[0] == 2) {
+        let mut pages = pages.clone();
+        pages.body_mut(page).fill(0);
+        let index = Index::open(pages).unwrap();
+        let said = message(index.search(rows.row(0), 300, &all));
+        assert!(said.contains(&format!("page {} is corrupt", page.0)), "{said}");
+        damaged += 1;
+    }
+    assert!(damaged > 10, "{damaged}");
 }

@@ -4,6 +4,7 @@ use crate::Error;
 use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::page::Reader;
+use crate::page::kind::{self, PageKind};
 use crate::page::meta::Meta;
 use crate::page::node::{FLAGS_FREE, NodeHeader, NodeRef};
 use crate::quantize::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
@@ -112,6 +113,8 @@ impl Probe {
         }
         scored(&Scored { node, header, estimates });
         if header.flags == FLAGS_FREE {
+            // A page of zeros looks like free slots, and no edge leads to one.
+            kind::expect_kind(page, &guard, PageKind::Node)?;
             return Ok(Visited { header, distance: f32::INFINITY });
         }
         let distance = self.distance(&node, &header);
