@@ -34,7 +34,7 @@ pub(crate) const SHORTLIST_PER_ROW: usize = 8;
 const PAGES_AHEAD: u32 = 32;
 /// Share of the slack that a search by postings needs for the same recall: estimates can mislead
 /// it, but it cannot lose its way. `docs/decisions/0015-filters.md`.
-pub(crate) const SLACK_OF_POSTINGS: f32 = 0.65;
+pub(crate) const SLACK_OF_POSTINGS: f32 = 0.58;
 
 impl<P: Pages> Index<P> {
     /// Prepares a filter over this index; see [`Searcher::plan_filter`].
