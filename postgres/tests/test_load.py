@@ -193,6 +193,11 @@ def test_a_statement_that_survives_an_error_of_its_index_fails(new_cluster: Call
         assert everything(connection) == [*range(600), *range(100_000, 100_005)]
 
 
+def numbers(vector: str) -> list[float]:
+    """What pgvector's text says, as the rows are made."""
+    return [round(float(part), 5) for part in vector.strip("[]").split(",")]
+
+
 def test_rows_that_on_conflict_takes_back_do_not_come_into_the_index(connect: Connect) -> None:
     """Sessions insert the same ids, while vacuum frees the places of rows that lost."""
     connection = connect()
@@ -230,7 +235,11 @@ def test_rows_that_on_conflict_takes_back_do_not_come_into_the_index(connect: Co
     expected = [*range(600), *range(100_000, 100_100)]
     assert everything(connection) == expected
     # A place that was given to another row would have the vector of the row before.
-    assert all(by_index(connection, row, 1) == by_scan(connection, row, 1) for row in rows[::7])
+    # Two ids may have the same vector: the sessions give each id another.
+    there = {at: numbers(text) for at, text in run(connection, "SELECT id, embedding::text FROM items")}
+    present = [row for row in rows[::7] if numbers(row) in there.values()]
+    assert len(present) > 40
+    assert [there[by_index(connection, row, 1)[0]] for row in present] == [numbers(row) for row in present]
     run(connection, "VACUUM items")
     assert everything(connection) == expected
     check(connection)

@@ -29,6 +29,7 @@ FROM pagehop_check('items_embedding');
 CREATE INDEX ON items USING pagehop (embedding);
 CREATE INDEX ON items USING pagehop (embedding vector_l2_ops) WITH (m = 16);
 SELECT pagehop_info('items_pkey');
+DROP INDEX items_half;
 INSERT INTO items VALUES (5001, 0, '[3e38,3e38,3e38,3e38,3e38,3e38,3e38,3e38]');
 SELECT count(*) FROM items;
 DROP TABLE items;
