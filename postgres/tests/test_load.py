@@ -14,7 +14,6 @@ from tests.items import (
     QUERIES,
     Connect,
     by_index,
-    by_scan,
     create,
     everything,
     fill,
@@ -236,7 +235,7 @@ def test_rows_that_on_conflict_takes_back_do_not_come_into_the_index(connect: Co
     assert everything(connection) == expected
     # A place that was given to another row would have the vector of the row before.
     # Two ids may have the same vector: the sessions give each id another.
-    there = {at: numbers(text) for at, text in run(connection, "SELECT id, embedding::text FROM items")}
+    there = {at: numbers(str(text)) for at, text in run(connection, "SELECT id, embedding::text FROM items")}
     present = [row for row in rows[::7] if numbers(row) in there.values()]
     assert len(present) > 40
     assert [there[by_index(connection, row, 1)[0]] for row in present] == [numbers(row) for row in present]
