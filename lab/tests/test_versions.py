@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -118,14 +119,14 @@ def test_few_repeats_cannot_tell() -> None:
     assert changes([[1.0]]) == []
 
 
-def test_colours_begin_beyond_5_percent() -> None:
+def test_colors_begin_beyond_5_percent() -> None:
     assert [tone(over) for over in (0.94, 0.95, 1.0, 1.05, 1.06)] == ["worse", "", "", "", "better"]
 
 
 def test_ratios_are_rounded_before_their_spread_is_taken() -> None:
-    assert ratio(1.046, 1.0) == 1.05
+    assert ratio(1.046, 1.0) == Decimal("1.05")
     group_of = dict.fromkeys(["a", "b", "c"], "reads")
     found = by_group({"a": 1.004, "b": 1.006, "c": 2.0, "d": 1.0}, {"a": 1.0, "b": 1.0}, group_of)
     assert list(found) == ["reads"]
-    assert found["reads"].shown() == ("1.00", "1.01", "1.00", "1.00", "0.01")
-    assert Five.of([1.25]).shown() == ("1.25", "1.25", "1.25", "1.25", "0.00")
+    assert found["reads"].shown() == ("1.00", "1.01", "1.01", "1.01", "0.01")
+    assert Five.of([Decimal("1.25")]).shown() == ("1.25", "1.25", "1.25", "1.25", "0.00")

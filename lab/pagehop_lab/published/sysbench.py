@@ -9,9 +9,11 @@ from pagehop_lab.published.annbench import FormatError
 
 
 def read_qps(path: Path, versions: Sequence[str]) -> dict[str, dict[str, float]]:
-    """QPS of each test by version; the file has no names of versions, only as many columns."""
+    """QPS of each test by version; the file has no names of versions, only as many columns. `#` begins a comment."""
     found: dict[str, dict[str, float]] = {version: {} for version in versions}
     for number, line in enumerate(path.read_text().splitlines(), start=1):
+        if line.startswith("#"):
+            continue
         name, *figures = line.split(",")
         if len(figures) != len(versions):
             raise FormatError(f"{path.name}, line {number}: {len(figures)} figures for {len(versions)} versions")

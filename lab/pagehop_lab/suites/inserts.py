@@ -73,7 +73,7 @@ def _over_base(results: ServerResults, figures: dict[str, float | None]) -> list
         if not base or figure is None:
             cells.append(Cell("-"))
             continue
-        over = ratio(figure, base)
+        over = float(ratio(figure, base))
         cells.append(Cell.of(over, ".2f", tone=tone(over), title=f"{figure:,.1f} a second"))
     return cells
 

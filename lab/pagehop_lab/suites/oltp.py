@@ -77,7 +77,7 @@ def relative(results: ServerResults, qps: Medians) -> Table:
         if case not in base or case not in qps.get(server, {}):
             return Cell("-")
         return Cell.of(
-            ratio(qps[server][case], base[case]),
+            float(ratio(qps[server][case], base[case])),
             ".2f",
             file=_middle(results, server, case),
             title=_spread(results, server, case),
