@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -16,13 +18,52 @@ from labservers.configuration import Configuration
 from labservers.postgres import Instance
 from labservers.tree import Tree
 from pagehop_lab.analysis.load_verdicts import judge_load
+from pagehop_lab.analysis.oltp import CASES
 from pagehop_lab.measure.oltp import Ask, MeasureError, load, measure
 
 ROWS = 2000
-SCRIPTS = (
-    "ceiling", "hot-points", "point-query", "points-covered-si", "range-notcovered-pk", "read-only", "scan",
-    "update-inlist", "update-zipf", "write-only", "read-write", "insert",
-)  # fmt: skip
+# Without `delete`, which empties the table.
+SCRIPTS = ("ceiling", *dict.fromkeys(case.script for case in CASES if case.script != "delete"))
+# What the published tests ask, without their parameters.
+PUBLISHED = {
+    "hot-points": "SELECT c FROM sbtest1 WHERE id IN (10)",
+    "point-query": "SELECT c FROM sbtest1 WHERE id = ?",
+    "points-covered-pk": "SELECT id FROM sbtest1 WHERE id IN (10)",
+    "points-covered-si": "SELECT k FROM sbtest1 WHERE k IN (10)",
+    "points-notcovered-pk": "SELECT id, c FROM sbtest1 WHERE id IN (10)",
+    "points-notcovered-si": "SELECT k, c FROM sbtest1 WHERE k IN (10)",
+    "random-points": "SELECT c FROM sbtest1 WHERE id IN (10)",
+    "range-covered-pk": "SELECT id FROM sbtest1 WHERE id BETWEEN ? AND ?",
+    "range-covered-si": "SELECT k FROM sbtest1 WHERE k BETWEEN ? AND ?",
+    "range-notcovered-pk": "SELECT id, c FROM sbtest1 WHERE id BETWEEN ? AND ?",
+    "range-notcovered-si": "SELECT k, c FROM sbtest1 WHERE k BETWEEN ? AND ?",
+    "scan": "SELECT * FROM sbtest1 WHERE LENGTH(c) < 0",
+    "update-index": "UPDATE sbtest1 SET k = k + 1 WHERE id = ?",
+    "update-inlist": "UPDATE sbtest1 SET c = ? WHERE id IN (10)",
+    "update-nonindex": "UPDATE sbtest1 SET c = ? WHERE id = ?",
+    "update-one": "UPDATE sbtest1 SET c = ? WHERE id = ?",
+    "update-zipf": "UPDATE sbtest1 SET c = ? WHERE id = ?",
+    "insert": "INSERT INTO sbtest1 (k, c, pad) VALUES (?)",
+}
+READS = [
+    "BEGIN",
+    "SELECT c FROM sbtest1 WHERE id = ?",
+    "SELECT c FROM sbtest1 WHERE id BETWEEN ? AND ?",
+    "SELECT SUM(k) FROM sbtest1 WHERE id BETWEEN ? AND ?",
+    "SELECT c FROM sbtest1 WHERE id BETWEEN ? AND ? ORDER BY c",
+    "SELECT DISTINCT c FROM sbtest1 WHERE id BETWEEN ? AND ? ORDER BY c",
+]
+WRITES = [
+    "UPDATE sbtest1 SET k = k + 1 WHERE id = ?",
+    "UPDATE sbtest1 SET c = ? WHERE id = ?",
+    "DELETE FROM sbtest1 WHERE id = ?",
+    "INSERT INTO sbtest1 (id, k, c, pad) VALUES (?, ?, ?, ?)",
+]
+TRANSACTIONS = {
+    "read-only": [*READS, "COMMIT"],
+    "write-only": ["BEGIN", *WRITES, "COMMIT"],
+    "read-write": [*READS, *WRITES, "COMMIT"],
+}
 
 
 def ask(script: str, seconds: float = 0.2, slowed: float = 0.0) -> Ask:
@@ -61,17 +102,59 @@ def test_every_kind_of_test_is_measured(tree: Tree, instance: Instance, script: 
     assert not [reason for reason in judge_load(raw).wrong if not reason.startswith(("cache", "client"))]
 
 
+def test_statements_are_the_published_ones(tree: Tree, instance: Instance) -> None:
+    for case in SCRIPTS[1:]:
+        asked, _ = told(tree, instance, case)
+        wanted = TRANSACTIONS.get(case) or [PUBLISHED[case]]
+        # A transaction may be cut by the end.
+        assert asked[: len(wanted)] == wanted, case
+        assert set(asked) == set(wanted), case
+
+
+def test_ranges_are_as_long_as_the_published_ones(tree: Tree, instance: Instance) -> None:
+    for case, further in (("range-covered-pk", 10), ("range-notcovered-si", 10), ("read-only", 9)):
+        _, parameters = told(tree, instance, case)
+        lengths = {last - first for first, last in (pair for pair in parameters if len(pair) == 2)}
+        assert lengths == {further}, case
+    _, parameters = told(tree, instance, "hot-points")
+    assert {tuple(row) for row in parameters} == {tuple(range(ROWS // 2 + 1, ROWS // 2 + 11))}
+    _, parameters = told(tree, instance, "update-zipf")
+    assert statistics.median(row[-1] for row in parameters) < ROWS / 4
+
+
+def told(tree: Tree, instance: Instance, script: str) -> tuple[list[str], list[list[int]]]:
+    """The statements that a server was asked, the ten parameters of a list as (10), and their numbers."""
+    begun = instance.log.stat().st_size
+    instance.execute("ALTER SYSTEM SET log_statement = 'all'", "SELECT pg_reload_conf()")
+    try:
+        measure(tree, instance, ask(script))
+    finally:
+        instance.execute("ALTER SYSTEM RESET log_statement", "SELECT pg_reload_conf()")
+    log = instance.log.read_text()[begun:]
+    statements, parameters = [], []
+    for line in log.splitlines():
+        if found := re.search(r"(?:execute [^:]*|statement): (.*)", line):
+            text = re.sub(r"\$\d+", "?", found[1]).replace("(?" + ",?" * 9 + ")", "(10)")
+            text = re.sub(r"VALUES \(\d+, '[-\d]+', '[-\d]+'\)", "VALUES (?)", text)
+            if "sbtest1" in text or text in ("BEGIN", "COMMIT"):
+                statements.append(text)
+        elif "arameters: " in line:
+            parameters.append([int(number) for number in re.findall(r"\$\d+ = '(\d+)'", line)])
+    one_by_one = [text for at, text in enumerate(statements) if at == 0 or statements[at - 1] != text]
+    return one_by_one, parameters
+
+
 def test_a_delete_that_finds_nothing_is_no_delete(tree: Tree, instance: Instance) -> None:
     with pytest.raises(MeasureError, match="every row was deleted: the plan needs more rows, or fewer seconds"):
         measure(tree, instance, ask("delete", 60))
-    instance.execute("TRUNCATE items")
+    instance.execute("TRUNCATE sbtest1")
     assert load_again(tree, instance) == ROWS
 
 
 def load_again(tree: Tree, instance: Instance) -> int:
-    instance.execute("DROP TABLE items")
+    instance.execute("DROP TABLE sbtest1")
     load(tree, instance, ROWS, 1, 60)
-    return int(instance.execute("SELECT count(*) FROM items")[0][0])
+    return int(instance.execute("SELECT count(*) FROM sbtest1")[0][0])
 
 
 def test_a_test_that_is_not_there_is_said(tree: Tree, instance: Instance) -> None:

@@ -56,6 +56,23 @@ def test_what_is_there_is_not_measured_again(tmp_path: Path, product: FakeProduc
     assert results.sound
 
 
+def test_older_statements_are_noted_and_asked_again(
+    tmp_path: Path, product: FakeProduct, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr("pagehop_lab.plan.servers.STATEMENTS", 1)
+        results, _ = run(plan_of("old"), tmp_path / "run", FakeBench(), product)
+    assert len(results.measured) == len(CASES)
+    assert all(one.noted[0].startswith("statements: older ones") for one in results.measured)
+    bench = FakeBench()
+    results, _ = run(plan_of("old"), tmp_path / "run", bench, product)
+    assert len(bench.asked) == len(CASES)
+    assert results.sound
+    assert not any(one.noted for one in results.measured)
+    # What was measured by the older ones is still there.
+    assert len(RunFolder(tmp_path / "run").all("points")) == 2 * len(CASES)
+
+
 def test_a_version_that_is_nowhere_or_does_not_start_is_said_and_others_go_on(
     tmp_path: Path, product: FakeProduct
 ) -> None:

@@ -38,6 +38,22 @@ def test_reads_come_before_and_after_the_writes_and_what_moves_rows_comes_last()
     assert [case.first for case in CASES] == [True] * 15 + [False] * 27
 
 
+def test_the_order_is_the_published_one() -> None:
+    reads = ["point-query 100", "random-points 10", "random-points 100", "random-points 1000"]
+    transactions = ["read-only 10", "read-only 100", "read-only 10000"]
+    kinds = [
+        f"{what}-{kind} 100"
+        for what in ("points", "range")
+        for kind in ("covered-pk", "notcovered-pk", "covered-si", "notcovered-si")
+    ]
+    writes = ["update-inlist 100", "update-index 100", "update-nonindex 100", "update-one 100", "update-zipf 100"]
+    writes += ["write-only 10000", "read-write 10", "read-write 100"]
+    last = ["scan 100", "delete 100", "insert 100"]
+    assert [f"{case.script} {case.range}" for case in CASES] == [
+        *reads, *transactions, *kinds, *writes, *transactions, *reads, "hot-points 100", *kinds, *last,
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("repeats", [3, 5])
 @pytest.mark.parametrize("at", [1, 3, 6])
 @pytest.mark.parametrize("step", [0.95, 1.05])

@@ -22,7 +22,7 @@ from pagehop_lab.measure.usage import family
 
 SCRIPT = Path(__file__).with_name("oltp.lua")
 # As the script calls it.
-TABLE = "items"
+TABLE = "sbtest1"
 # Lines come so often while it goes on, and never later than this unless one query takes longer.
 _INTERVAL_S = 0.1
 _SILENCE_MAX_S = 120.0

@@ -29,10 +29,10 @@ def load(server: Any, rows: int, row_bytes: int, timeout_s: float) -> float:
     if server.sysbench_options()[0].endswith("pgsql"):
         text = _text("||", "md5({row} || '.{part}')", "id", row_bytes)
         server.execute(
-            "CREATE TABLE items (id integer PRIMARY KEY, c text NOT NULL)",
-            "ALTER TABLE items ALTER c SET STORAGE PLAIN",
+            "CREATE TABLE sbtest1 (id integer PRIMARY KEY, c text NOT NULL)",
+            "ALTER TABLE sbtest1 ALTER c SET STORAGE PLAIN",
             f"SET statement_timeout = {int(timeout_s * 1000)}",
-            f"INSERT INTO items SELECT id, {text} FROM generate_series(1, {rows}) id",
+            f"INSERT INTO sbtest1 SELECT id, {text} FROM generate_series(1, {rows}) id",
         )
         return time.monotonic() - begun
     _load_innodb(server, rows, row_bytes, begun + timeout_s)
@@ -42,8 +42,8 @@ def load(server: Any, rows: int, row_bytes: int, timeout_s: float) -> float:
 def _load_innodb(server: Any, rows: int, row_bytes: int, late: float) -> None:
     """Twice as many rows with each statement."""
     digest = _digest(server.program)
-    server.execute(f"CREATE TABLE items (id INTEGER NOT NULL PRIMARY KEY, c VARCHAR({row_bytes}) NOT NULL)")
-    server.execute(f"INSERT INTO items VALUES (1, {_text(',', digest, '1', row_bytes)})")
+    server.execute(f"CREATE TABLE sbtest1 (id INTEGER NOT NULL PRIMARY KEY, c VARCHAR({row_bytes}) NOT NULL)")
+    server.execute(f"INSERT INTO sbtest1 VALUES (1, {_text(',', digest, '1', row_bytes)})")
     have = 1
     while have < rows:
         if time.monotonic() > late:
@@ -53,7 +53,7 @@ def _load_innodb(server: Any, rows: int, row_bytes: int, late: float) -> None:
         server.execute(
             # Locks of the rows that are read would not fit into a small cache.
             "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
-            f"INSERT INTO items SELECT id + {have}, {text} FROM items WHERE id <= {more}",
+            f"INSERT INTO sbtest1 SELECT id + {have}, {text} FROM sbtest1 WHERE id <= {more}",
         )
         have += more
 

@@ -13,7 +13,7 @@ from labservers.releases import releases
 from pagehop_lab.analysis.attributes import CASES as ATTRIBUTE_CASES
 from pagehop_lab.analysis.attributes import MODELS
 from pagehop_lab.analysis.inserts import STEPS, VECTOR_STEPS
-from pagehop_lab.analysis.oltp import CASES, Case
+from pagehop_lab.analysis.oltp import CASES, STATEMENTS, Case
 from pagehop_lab.plan import storage
 from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.plan.model import OptionValue, without_passwords
@@ -132,7 +132,9 @@ class CaseSpec:
 
     def identity(self, plan: ServersPlan, machine: str, version: str | None) -> dict[str, Any]:
         """All that decides its figures."""
-        given = {} if self.server.url is None else {"url": without_passwords(self.server.url)}
+        given: dict[str, Any] = {} if self.server.url is None else {"url": without_passwords(self.server.url)}
+        if plan.suite == "oltp":
+            given |= {"statements": STATEMENTS}
         return given | {
             "suite": plan.suite,
             "server": self.server.name,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pagehop_lab.analysis.coverage import Cell, coverage
 from pagehop_lab.analysis.load_verdicts import judge_load
+from pagehop_lab.analysis.oltp import STATEMENTS
 from pagehop_lab.plan.servers import CaseSpec, ServersPlan, everything, told
 from pagehop_lab.report.page import Head, counted, on_machine, state_of
 from pagehop_lab.store import Record, RunFolder, cell
@@ -17,7 +18,7 @@ def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> Server
     specs = list(everything(plan))
     records = _by_cell(folder)
     found = {spec.name: records[key] for spec in specs if (key := cell(spec.identity(plan, machine, None))) in records}
-    measured = [_measured(spec, found[spec.name]) for spec in specs if _is_there(found.get(spec.name))]
+    measured = [_measured(spec, found[spec.name], plan.suite) for spec in specs if _is_there(found.get(spec.name))]
     servers = _facts(folder, plan)
     failed = {name: record.failed for name, record in found.items() if record.failed is not None}
     reasons = {facts.name: facts.failed for facts in servers if facts.failed is not None}
@@ -89,11 +90,15 @@ _HOW = {
 
 
 def _by_cell(folder: RunFolder) -> dict[str, Record]:
-    """The record of each cell; what was measured wins over what failed, what was written later over what was before."""
+    """The record of each cell; what was measured wins over what failed, newer statements over older ones."""
     latest: dict[str, Record] = {}
-    for record in sorted(folder.all("points"), key=lambda one: (one.failed is None, one.file)):
+    for record in sorted(folder.all("points"), key=_rank):
         latest[record.cell] = record
     return latest
+
+
+def _rank(record: Record) -> tuple[bool, int, str]:
+    return (record.failed is None, record.identity.get("statements", 0), record.file)
 
 
 def _is_there(record: Record | None) -> bool:
@@ -105,15 +110,18 @@ def _options(spec: CaseSpec) -> tuple[tuple[str, str | int], ...]:
     return (("test", spec.case.name), ("repeat", spec.repeat + 1))
 
 
-def _measured(spec: CaseSpec, record: Record) -> Measured:
+def _measured(spec: CaseSpec, record: Record, suite: str) -> Measured:
     judged = judge_load(record.raw)
+    noted = judged.noted
+    if suite == "oltp" and record.identity.get("statements") != STATEMENTS:
+        noted = (*noted, "statements: older ones, which are not the published ones in all tests")
     return Measured(
         spec.server.name,
         spec.case.name,
         spec.repeat,
         record.raw["qps"],
         judged.wrong,
-        judged.noted,
+        noted,
         record.file,
         record.raw,
     )

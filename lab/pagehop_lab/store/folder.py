@@ -47,7 +47,7 @@ class Record:
 
     @property
     def cell(self) -> str:
-        """Tells records apart as a plan does: it does not know versions."""
+        """Tells records apart as a plan does, which knows no versions."""
         return cell(self.identity)
 
 
@@ -174,8 +174,8 @@ def checksum(identity: Mapping[str, Any]) -> str:
 
 
 def cell(identity: Mapping[str, Any]) -> str:
-    """Twelve letters for an identity without the engine's version."""
-    return checksum({name: value for name, value in identity.items() if name != "version"})
+    """Twelve letters for an identity without the version of the engine and of the statements that it is asked."""
+    return checksum({name: value for name, value in identity.items() if name not in ("version", "statements")})
 
 
 def _safe(words: str) -> str:
