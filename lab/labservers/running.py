@@ -9,6 +9,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from devserver import DevServerError
 from labservers import innodb
+from labservers.postgres import vacuum
 
 _PORTS = {"postgres": 5432, "mysql": 3306}
 _SECONDS_MAX = 30
@@ -77,7 +78,8 @@ class Postgres(Running):
     def settle(self) -> None:
         """Cleans up what was changed, and counts anew; checkpoints where we may."""
         # VACUUM skips what is not known to be visible, which is what the log does not have yet.
-        for statement in ("CHECKPOINT", f"VACUUM (ANALYZE) {self._table}", "CHECKPOINT"):
+        major = int(self.execute("SHOW server_version_num")[0][0]) // 10000
+        for statement in ("CHECKPOINT", vacuum(major, self._table), "CHECKPOINT"):
             with contextlib.suppress(DevServerError) if statement == "CHECKPOINT" else contextlib.nullcontext():
                 self.execute(statement)
 

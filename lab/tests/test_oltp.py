@@ -144,6 +144,18 @@ def told(tree: Tree, instance: Instance, script: str) -> tuple[list[str], list[l
     return one_by_one, parameters
 
 
+def test_indexes_are_cleaned_before_reads_after_writes(instance: Instance) -> None:
+    assert postgres.vacuum(11) == "VACUUM (ANALYZE)"
+    assert postgres.vacuum(12, "sbtest1") == "VACUUM (ANALYZE, INDEX_CLEANUP ON) sbtest1"
+    begun = instance.log.stat().st_size
+    instance.execute("ALTER SYSTEM SET log_statement = 'all'", "SELECT pg_reload_conf()")
+    try:
+        instance.settle()
+    finally:
+        instance.execute("ALTER SYSTEM RESET log_statement", "SELECT pg_reload_conf()")
+    assert "VACUUM (ANALYZE, INDEX_CLEANUP ON)\n" in instance.log.read_text()[begun:]
+
+
 def test_a_delete_that_finds_nothing_is_no_delete(tree: Tree, instance: Instance) -> None:
     with pytest.raises(MeasureError, match="every row was deleted: the plan needs more rows, or fewer seconds"):
         measure(tree, instance, ask("delete", 60))
