@@ -15,7 +15,7 @@
 //! brought up to date from its own frame and the log. The writer's own process replaces pages
 //! itself and compares nothing.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, PAGE_BYTES, PageId, R
 
 use crate::cache::frames::Frame;
 use crate::cache::pool::{Hold, Lookup};
+use crate::cache::spill::{Page, Spill};
 use crate::cache::uring::{Completed, Ring};
 use crate::disk::base_file::PageBuffer;
 use crate::header;
@@ -34,14 +35,14 @@ use pagehop_kernels::prefetch;
 /// How long to wait for a page that another reader has in flight.
 const PATIENCE: Duration = Duration::from_millis(2);
 
+/// Searches that take turns with one reader. With 16 of them and two pages each, reads come as fast
+/// as a disk with a queue of 16 gives them.
+const SEARCHES_AT_ONCE: usize = 16;
+/// Frames of the cache for each of them.
+const FRAMES_PER_SEARCH: usize = 8;
+
 /// Pages of its own that a reader holds at once.
 const SPILL_MAX: usize = 512;
-
-/// Pages of its own that a reader leaves to the next one.
-const SPARE_MAX: usize = 16;
-
-/// A page with its header.
-type Page = [u8; PAGE_BYTES];
 
 /// One search's view of the pages of a file; belongs to one thread.
 pub struct FileReader<'p> {
@@ -287,6 +288,17 @@ impl<'p> FileReader<'p> {
         }
     }
 
+    /// Takes in what has arrived. Returns whether `page` is in memory then.
+    #[cold]
+    fn has_arrived(&self, page: PageId) -> bool {
+        if let Some(mut lane) = self.hold.slot().try_lane()
+            && let Some(ring) = lane.ring()
+        {
+            self.side.take_in(ring);
+        }
+        matches!(self.hold.look_up(page.0), Lookup::Resident(_))
+    }
+
     fn unknown(&self, page: PageId) -> Error {
         let count = self.side.pool.page_count();
         let path = self.side.path().display();
@@ -316,6 +328,20 @@ impl Reader for FileReader<'_> {
     #[inline]
     fn finish(&self, page: PageId) -> Result<&[u8], Error> {
         Ok(&self.page(page)?[HOST_HEADER_BYTES..])
+    }
+
+    #[inline]
+    fn is_ready(&self, page: PageId) -> bool {
+        match self.hold.look_up(page.0) {
+            Lookup::Resident(_) => true,
+            Lookup::Pending => self.has_arrived(page),
+            Lookup::Absent => self.spill.get(page).is_some(),
+            Lookup::Unknown => true,
+        }
+    }
+
+    fn searches_at_once(&self) -> usize {
+        (self.side.cache_bytes() as usize / PAGE_BYTES / FRAMES_PER_SEARCH).clamp(1, SEARCHES_AT_ONCE)
     }
 
     fn snapshot(&mut self, renew: bool) -> u64 {
@@ -360,54 +386,6 @@ impl Drop for FileReader<'_> {
         }
         self.side.take_in(ring);
         slot.set_reading(ring.len() > 0);
-    }
-}
-
-/// Pages of a reader's own: a list that grows while its pages are borrowed.
-#[derive(Default)]
-struct Spill {
-    first: OnceCell<Box<Spilled>>,
-}
-
-struct Spilled {
-    page: PageId,
-    buffer: Box<PageBuffer>,
-    next: OnceCell<Box<Spilled>>,
-}
-
-impl Spill {
-    fn is_empty(&self) -> bool {
-        self.first.get().is_none()
-    }
-
-    fn pages(&self) -> impl Iterator<Item = &Spilled> {
-        let first = self.first.get().map(Box::as_ref);
-        std::iter::successors(first, |spilled| spilled.next.get().map(Box::as_ref))
-    }
-
-    fn get(&self, page: PageId) -> Option<&Page> {
-        let spilled = self.pages().find(|spilled| spilled.page == page)?;
-        Some(&spilled.buffer.0)
-    }
-
-    /// The bytes of `page`, which `buffer` holds.
-    fn add(&self, page: PageId, buffer: Box<PageBuffer>) -> &Page {
-        let mut end = &self.first;
-        while let Some(spilled) = end.get() {
-            end = &spilled.next;
-        }
-        let spilled = end.get_or_init(|| Box::new(Spilled { page, buffer, next: OnceCell::new() }));
-        &spilled.buffer.0
-    }
-
-    fn empty_into(&mut self, spare: &mut Vec<Box<PageBuffer>>) {
-        let mut next = self.first.take();
-        while let Some(mut spilled) = next {
-            next = spilled.next.take();
-            if spare.len() < SPARE_MAX {
-                spare.push(spilled.buffer);
-            }
-        }
     }
 }
 

@@ -113,6 +113,19 @@ pub trait Reader {
     /// the system refused.
     fn finish(&self, page: PageId) -> Result<Self::Guard<'_>, Error>;
 
+    /// Whether [`Reader::finish`] would return `page` at once. `false` only for a page that is
+    /// being read, or is yet to be read; a host that does not know says `true`.
+    fn is_ready(&self, page: PageId) -> bool {
+        let _ = page;
+        true
+    }
+
+    /// Searches that may take turns with this reader, so that their reads are under way together.
+    /// 1 from a host whose reads do not overlap.
+    fn searches_at_once(&self) -> usize {
+        1
+    }
+
     /// The commit number up to which this reader sees rows: the newest if `renew`, otherwise the
     /// one it took last. It sees a row that was added by then and not deleted by then. Pages may be
     /// newer. `u64::MAX` from hosts without commits.

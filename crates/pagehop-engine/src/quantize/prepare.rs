@@ -25,7 +25,7 @@ pub(crate) struct Space {
 
 /// Converts a squared distance `d` of the inner space to the distance of the metric: `mul * d +
 /// add`, at least `floor`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ToDistance {
     pub(crate) mul: f32,
     add: f32,

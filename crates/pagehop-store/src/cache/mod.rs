@@ -4,4 +4,5 @@ pub(crate) mod epoch;
 pub(crate) mod frames;
 pub(crate) mod lane;
 pub(crate) mod pool;
+pub(crate) mod spill;
 pub(crate) mod uring;

@@ -1,9 +1,10 @@
-//! Many queries at once, on several threads.
+//! Many queries at once, on several threads, each of which answers several at once.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::index::open::Index;
 use crate::index::search::filter_plan::FilterPlan;
+use crate::index::search::together::{Query, Together};
 use crate::index::search::visit::Probe;
 use crate::page::Pages;
 use crate::progress::OnProgress;
@@ -62,20 +63,23 @@ impl<P: Pages> Index<P> {
         let failed = Mutex::new(None);
         let mut go_on = |done| progress(Progress { phase: "search", done, total: count as u64 });
         let searched = threads::each(0..threads, &mut go_on, |_, look| {
-            let mut searcher = self.searcher();
-            while let Some((at, (query, place))) = next() {
+            let mut answered = |at, place: &mut T, found: Result<SearchResult, Error>| {
                 look(at as u64)?;
-                let found = match (batch.filter, options) {
-                    (Some(filter), _) => searcher.search_filtered(query, batch.k, options, filter),
-                    (None, Some(options)) => searcher.search(query, batch.k, options),
-                    (None, None) => unreachable!("exact searches without a filter were answered above"),
-                };
-                if let Err(error) = found.and_then(|result| write(place, result)) {
+                found.and_then(|result| write(place, result)).map_err(|error| {
                     failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((at, error));
-                    return Err(Error::Interrupted);
+                    Error::Interrupted
+                })
+            };
+            let (Some(options), None) = (options, batch.filter) else {
+                let mut searcher = self.searcher();
+                while let Some((at, (query, place))) = next() {
+                    let filter = batch.filter.expect("exact searches without a filter were answered above");
+                    answered(at, place, searcher.search_filtered(query, batch.k, options, filter))?;
                 }
-            }
-            Ok(())
+                return Ok(());
+            };
+            let next = || next().map(|(at, (vector, place))| Query { at, vector, place });
+            Together::new(self.pages(), self.newest(), batch.k, options, answered).run(next)
         });
         match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(failed) => Err(failed),

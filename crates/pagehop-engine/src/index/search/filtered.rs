@@ -18,8 +18,9 @@ use crate::index::open::Index;
 use crate::index::search::filter_plan::FilterPlan;
 use crate::index::search::gather::gather;
 use crate::index::search::observer::Unobserved;
+use crate::index::search::only::Only;
 use crate::index::search::searcher::Searcher;
-use crate::index::search::walk::{EVIDENCE_ROWS, Only, Walk, list_capacity};
+use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
 use crate::index::state::State;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::kind::{PageKind, kind};
@@ -124,11 +125,12 @@ impl<P: Pages> Searcher<'_, P> {
     ) -> Result<Option<SearchResult>, Error> {
         self.renew()?;
         let state = self.state.clone();
-        let walk = self.walk.get_or_insert_default();
+        let running = self.running.get_or_insert_default();
+        let walk = &mut running.walk;
         let to_distance = walk.probe.prepare(&state.meta, &state.model, query)?;
         let options = filter.walk_options(options);
         let capacity = list_capacity(k, &options, &state).min(SEARCH_LIST_MAX);
-        self.longest = self.longest.max(capacity);
+        running.longest = running.longest.max(capacity);
         walk.begin(&state, capacity, k, false);
         let hops_max = filter.pages_by_runs(k).min(state.meta.rows as f64) as usize;
         walk.only = Some(Only::new(filter.test.clone(), hops_max));
@@ -167,7 +169,7 @@ impl<P: Pages> Searcher<'_, P> {
             let (commit, page_count) = (state.meta.change.commit, self.pages.page_count());
             let before = stats.pages_read;
             let runs = filter.runs.as_ref().filter(|_| pages_read <= state.node_pages().len());
-            let walk = self.walk.get_or_insert_default();
+            let walk = &mut self.running.get_or_insert_default().walk;
             let mut search = Selection { state: &state, reader: &mut self.reader, walk, filter, k, stats };
             let found = search.run(query, options, runs.is_some());
             self.reader.release();

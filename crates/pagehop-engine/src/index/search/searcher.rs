@@ -4,21 +4,16 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::index::open::Index;
-use crate::index::search::observer::Unobserved;
 use crate::index::search::plan::plan;
-use crate::index::search::walk::{Walk, list_capacity};
+use crate::index::search::running::Running;
 use crate::index::state::{Newest, State};
-use crate::options::SEARCH_LIST_MAX;
-use crate::page::{PageId, Pages, Reader};
-use crate::{Effort, Error, RowIds, SearchOptions, SearchPlan, SearchResult, Stats};
-
-/// Longest candidate list of a walk that is kept for the next searcher: some 100 KB.
-const SPARE_LIST: usize = 4096;
+use crate::page::{Pages, Reader};
+use crate::{Effort, Error, RowIds, SearchOptions, SearchPlan, SearchResult};
 
 thread_local! {
-    /// The walk of this thread's last searcher, so that a face that makes a searcher for each
-    /// query, such as Python, need not allocate its buffers each time.
-    static SPARE: Cell<Option<Box<Walk>>> = const { Cell::new(None) };
+    /// The buffers of this thread's last searcher, so that a face that makes a searcher for each
+    /// query, such as Python, need not allocate them each time.
+    static SPARE: Cell<Option<Box<Running>>> = const { Cell::new(None) };
 }
 
 /// Searches one after another on one thread. Keeps its buffers between searches.
@@ -27,10 +22,7 @@ pub struct Searcher<'i, P: Pages + 'i> {
     pub(super) newest: &'i Newest,
     pub(super) state: Arc<State>,
     pub(super) reader: P::Reader<'i>,
-    pub(super) walk: Option<Box<Walk>>,
-    /// Longest candidate list so far.
-    pub(super) longest: usize,
-    pages_read: Vec<PageId>,
+    pub(super) running: Option<Box<Running>>,
 }
 
 impl<P: Pages> Index<P> {
@@ -68,9 +60,8 @@ impl<P: Pages> Index<P> {
 impl<'i, P: Pages> Searcher<'i, P> {
     fn new(pages: &'i P, newest: &'i Newest) -> Self {
         // Where the thread is ending, there is no spare walk any more.
-        let walk = SPARE.try_with(Cell::take).ok().flatten();
-        let reader = pages.reader();
-        Self { pages, newest, state: newest.known(), reader, walk, longest: 0, pages_read: Vec::new() }
+        let running = SPARE.try_with(Cell::take).ok().flatten();
+        Self { pages, newest, state: newest.known(), reader: pages.reader(), running }
     }
 
     /// How to search for the `k` nearest rows; see [`Index::options`](crate::Index::options).
@@ -83,36 +74,13 @@ impl<'i, P: Pages> Searcher<'i, P> {
     pub fn search(&mut self, query: &[f32], k: usize, options: &SearchOptions) -> Result<SearchResult, Error> {
         options.validate(k)?;
         self.renew()?;
-        let state = self.state.clone();
-        let walk = self.walk.get_or_insert_default();
-        let to_distance = walk.probe.prepare(&state.meta, &state.model, query)?;
         let missed_before = self.reader.pages_missed();
-        let mut stats = Stats::default();
-        self.pages_read.clear();
-        let mut capacity = list_capacity(k, options, &state);
-        // If some candidates are dead, the k-th candidate says nothing about the k-th row.
-        let mut uses_estimate = state.meta.change.dead_rows == 0;
-        loop {
-            self.longest = self.longest.max(capacity);
-            walk.begin(&state, capacity, k, uses_estimate);
-            walk.run(&state, &mut self.reader, options, &mut Unobserved, &mut stats)?;
-            self.pages_read.extend(walk.pages(&state.meta));
-            let found = walk.nearest.found.len().min(k) as u64;
-            let tried_all = !uses_estimate && (!walk.list.is_full() || capacity >= SEARCH_LIST_MAX);
-            if found >= state.meta.rows.min(k as u64) || tried_all {
-                break;
-            }
-            // Nodes without a visible row took places in the list. Search again with a longer list.
-            uses_estimate = false;
-            capacity *= 4;
-        }
-        stats.distances = stats.hops;
-        self.pages_read.sort_unstable();
-        self.pages_read.dedup();
-        stats.pages_read = self.pages_read.len() as u64;
-        stats.pages_missed = self.reader.pages_missed() - missed_before;
+        let running = self.running.get_or_insert_default();
+        running.begin(&self.state, &self.reader, query, k, options)?;
+        running.run(&self.state, &mut self.reader, options)?;
+        let result = running.result(self.reader.pages_missed() - missed_before);
         self.reader.pause();
-        Ok(SearchResult { hits: walk.nearest.hits(k, to_distance), stats })
+        Ok(result)
     }
 
     /// Takes the newest state of the index.
@@ -126,9 +94,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
 
 impl<P: Pages> Drop for Searcher<'_, P> {
     fn drop(&mut self) {
-        if self.longest <= SPARE_LIST {
-            let walk = self.walk.take();
-            _ = SPARE.try_with(|spare| spare.set(walk));
-        }
+        let running = self.running.take().filter(|running| running.is_small());
+        _ = SPARE.try_with(|spare| spare.set(running));
     }
 }

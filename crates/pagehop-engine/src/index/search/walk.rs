@@ -12,23 +12,19 @@
 //! estimate left is beyond `1 + slack` times the k-th distance found. Nodes are expanded in order
 //! of estimate, never in order of arrival, so the answer does not depend on the storage.
 
-use std::sync::Arc;
-
-use crate::filter::Test;
 use crate::graph::list::CandidateList;
 use crate::graph::{key_distance, key_id};
 use crate::ids::NodeId;
-use crate::index::node_set::NodeSet;
 use crate::index::search::absent::Absent;
 use crate::index::search::met::Met;
 use crate::index::search::nearest::{Near, Nearest};
 use crate::index::search::observer::Observer;
+use crate::index::search::only::Only;
 use crate::index::search::shortlist::Shortlist;
-use crate::index::search::visit::{Probe, Scored, Visited};
+use crate::index::search::visit::{Probe, Scored};
 use crate::index::state::State;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::meta::Meta;
-use crate::page::node::NodeRef;
 use crate::page::{PageId, Reader};
 use crate::{Error, SearchOptions, Stats};
 use pagehop_kernels as kernels;
@@ -71,28 +67,25 @@ pub(crate) struct Walk {
     absent: Absent,
     /// Which rows the search may find, if not all.
     pub(crate) only: Option<Only>,
+    /// The reach before the last hop.
+    within: f32,
+    /// Pages that the reader had missed when this search began.
+    missed_before: u64,
+    /// Whether the entry points that may matter were offered.
+    has_entries: bool,
     /// Candidates that come in no order. A walk has no use for it, but keeps the buffer.
     pub(crate) shortlist: Shortlist,
 }
 
-/// Which rows a walk may find.
-pub(crate) struct Only {
-    test: Arc<Test>,
-    /// The walk ends after this many hops.
-    hops_max: usize,
-    /// Pages whose rows were looked at.
-    pages: NodeSet,
-}
-
-impl Only {
-    /// Whether a walk of this many hops was ended.
-    pub(crate) fn is_over(&self, hops: usize) -> bool {
-        hops >= self.hops_max
-    }
-
-    pub(crate) fn new(test: Arc<Test>, hops_max: usize) -> Self {
-        Self { test, hops_max, pages: NodeSet::default() }
-    }
+/// What a turn of a walk did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Turn {
+    /// It went on.
+    Moved,
+    /// The page that it needs next is on its way.
+    Waits,
+    /// It had ended before.
+    Ended,
 }
 
 impl Walk {
@@ -122,15 +115,50 @@ impl Walk {
         observer: &mut impl Observer,
         stats: &mut Stats,
     ) -> Result<(), Error> {
-        self.enter(state);
-        let before = self.visited.len();
-        self.expand_all(state, reader, options, observer, stats)?;
-        if !observer.is_enough() {
-            self.offer_entries(options, observer);
-            self.expand_all(state, reader, options, observer, stats)?;
-        }
-        stats.hops += (self.visited.len() - before) as u64;
+        self.enter(state, options, reader);
+        while self.turn(state, reader, options, observer, stats)? != Turn::Ended {}
         Ok(())
+    }
+
+    /// Begins at the landmarks and the entry point nearest to the query. [`Walk::turn`] goes on.
+    pub(crate) fn enter(&mut self, state: &State, options: &SearchOptions, reader: &impl Reader) {
+        self.offer_landmarks(state);
+        self.within = self.nearest.reach(options.slack);
+        self.missed_before = reader.pages_missed();
+        self.has_entries = false;
+    }
+
+    /// Takes the next step of a search that was entered: a hop, or the offer of entry points.
+    #[inline]
+    pub(crate) fn turn<R: Reader>(
+        &mut self,
+        state: &State,
+        reader: &mut R,
+        options: &SearchOptions,
+        observer: &mut impl Observer,
+        stats: &mut Stats,
+    ) -> Result<Turn, Error> {
+        if self.hop(state, reader, options, observer, stats)? {
+            return Ok(Turn::Moved);
+        }
+        if self.has_entries || observer.is_enough() {
+            return Ok(Turn::Ended);
+        }
+        self.has_entries = true;
+        self.offer_entries(options, observer);
+        Ok(Turn::Moved)
+    }
+
+    /// Whether the next turn need not wait for a page. If not, the page is read ahead.
+    #[inline]
+    pub(crate) fn is_ready(&self, state: &State, reader: &impl Reader) -> bool {
+        let Some((_, node)) = self.list.open().next() else { return true };
+        let page = state.meta.layout.place(node).0;
+        let is_ready = reader.is_ready(page);
+        if !is_ready {
+            reader.start(page, 0..0);
+        }
+        is_ready
     }
 
     /// From now on searches as if `node` did not exist, until the next call. `probe` must be
@@ -146,7 +174,7 @@ impl Walk {
 
     /// Offers the nearest landmarks and the nearest entry point to the list. Changes keep entry
     /// points right, and leave landmarks as they are.
-    fn enter(&mut self, state: &State) {
+    fn offer_landmarks(&mut self, state: &State) {
         self.probe.landmarks(&state.model, &self.coarse, &mut self.landmarks);
         self.landmarks.retain(|(_, node)| self.absent.node != Some(*node));
         self.landmarks.iter().for_each(|(estimate, node)| _ = self.list.insert(*estimate, *node));
@@ -184,11 +212,11 @@ impl Walk {
             self.list.grow(list_capacity(k, &SearchOptions { search_list, ..options.clone() }, state));
         }
         observer.rows.iter().for_each(|row| self.nearest.keep(row.near));
-        let before = self.visited.len();
-        self.offer_rejected(self.nearest.reach(options.slack), observer);
+        self.within = self.nearest.reach(options.slack);
+        self.missed_before = reader.pages_missed();
+        self.offer_rejected(self.within, observer);
         self.offer_entries(options, observer);
-        self.expand_all(state, reader, options, observer, stats)?;
-        stats.hops += (self.visited.len() - before) as u64;
+        while self.hop(state, reader, options, observer, stats)? {}
         Ok(())
     }
 
@@ -232,109 +260,70 @@ impl Walk {
         }
     }
 
-    /// Expands candidates until none is left that may lead to one of the `k` nearest.
-    fn expand_all<R: Reader>(
+    /// Expands the nearest candidate that may lead to one of the `k` nearest. Returns whether there
+    /// may be another.
+    #[inline]
+    fn hop<R: Reader>(
         &mut self,
         state: &State,
         reader: &mut R,
         options: &SearchOptions,
         observer: &mut impl Observer,
         stats: &mut Stats,
-    ) -> Result<(), Error> {
-        let (meta, model) = (&state.meta, &*state.model);
-        let mut newest = self.nearest.reach(options.slack);
-        let missed_before = reader.pages_missed();
-        loop {
-            // Offering and prefetching use the previous reach. It is already known, so a branch
-            // misprediction does not wait for the distance just computed.
-            let within = newest;
-            newest = self.nearest.reach(options.slack);
-            let Some((estimate, node)) = self.list.expand_within(newest) else { break };
-            if self.absent.node == Some(node) {
-                continue;
-            }
-            observer.expand(estimate, self.list.expanded_rank(), self.nearest.reach(0.0));
-            // The best other candidate is probably next: prefetch its bytes while this node is
-            // scored.
-            let likely = look_ahead(&self.list, meta, reader, None, 1, within);
-            // A candidate beyond `within` would never be expanded: the k-th distance only
-            // decreases. Until there is one, the k-th estimate with a margin replaces it.
-            let estimated = if self.uses_estimate { self.list.estimate_at(self.nearest.k() - 1) } else { None };
-            let estimated = estimated.map(|estimate| estimate * ESTIMATE_MARGIN * (1.0 + options.slack));
-            let reach = within.min(estimated.unwrap_or(f32::INFINITY));
-            let width = match self.visited.len() {
-                // As long as the search approaches the query, its best candidates are soon
-                // displaced.
-                ..APPROACH_HOPS => 1,
-                // Where all pages are in memory, each look at a candidate is in vain.
-                _ if reader.pages_missed() == missed_before => options.beam_width.min(WIDTH_IN_MEMORY),
-                _ => options.beam_width,
-            };
-            let Self { list, offered, absent, only, .. } = self;
-            let mut passes = true;
-            let visited = self.probe.visit(meta, model, reader, node, |scored| {
-                let substitute = absent.substitute_in(node, scored);
-                offer(scored, list, offered, absent.node, reach, observer);
-                if let Some((estimate, substitute)) = substitute {
-                    take(estimate, substitute, list, offered, reach, observer);
-                }
-                look_ahead(list, meta, reader, likely, width, reach);
-                let test = only.as_ref().map(|only| &only.test);
-                passes = test.is_none_or(|test| test.passes(scored.header.row_id, scored.node.values()));
-            })?;
-            for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
-                let row = Near { distance: visited.distance, row_id, is_first: at == 0 };
-                self.nearest.keep(row);
-                observer.visit_row(node, row, &visited);
-            }
-            self.visited.push(node);
-            stats.estimates += visited.degree() as u64;
-            reader.release();
-            if observer.is_enough() {
-                break;
-            }
-            if self.only.is_some() && self.look_at_page(state, reader, node, observer)? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Looks for rows that may be found among the page neighbors of `node`: their page was read.
-    /// Returns whether the walk has taken as many hops as it may.
-    fn look_at_page<R: Reader>(
-        &mut self,
-        state: &State,
-        reader: &mut R,
-        node: NodeId,
-        observer: &mut impl Observer,
     ) -> Result<bool, Error> {
-        let Self { only: Some(only), probe, nearest, visited, .. } = self else { return Ok(false) };
-        let layout = &state.meta.layout;
-        let page = layout.place(node).0;
-        if only.pages.insert(page.0) {
-            let body = reader.finish(page)?;
-            for slot in 0..layout.nodes_per_page {
-                let found = NodeRef::new(layout, &body, slot);
-                let neighbor = layout.node_id(page, slot);
-                let header = found.header();
-                if neighbor == node || !only.test.passes(header.row_id, found.values()) {
-                    continue;
-                }
-                let mut rows = state.rows(neighbor, &header).enumerate().peekable();
-                if rows.peek().is_none() {
-                    continue;
-                }
-                let visited = Visited { header, distance: probe.distance(&found, &header) };
-                for (at, row_id) in rows {
-                    let row = Near { distance: visited.distance, row_id, is_first: at == 0 };
-                    nearest.keep(row);
-                    observer.visit_row(neighbor, row, &visited);
-                }
-            }
+        let (meta, model) = (&state.meta, &*state.model);
+        // Offering and prefetching use the previous reach. It is already known, so a branch
+        // misprediction does not wait for the distance just computed.
+        let newest = self.nearest.reach(options.slack);
+        let within = std::mem::replace(&mut self.within, newest);
+        let Some((estimate, node)) = self.list.expand_within(newest) else { return Ok(false) };
+        if self.absent.node == Some(node) {
+            return Ok(true);
         }
+        observer.expand(estimate, self.list.expanded_rank(), self.nearest.reach(0.0));
+        // The best other candidate is probably next: prefetch its bytes while this node is scored.
+        let likely = look_ahead(&self.list, meta, reader, None, 1, within);
+        // A candidate beyond `within` would never be expanded: the k-th distance only decreases.
+        // Until there is one, the k-th estimate with a margin replaces it.
+        let estimated = if self.uses_estimate { self.list.estimate_at(self.nearest.k() - 1) } else { None };
+        let estimated = estimated.map(|estimate| estimate * ESTIMATE_MARGIN * (1.0 + options.slack));
+        let reach = within.min(estimated.unwrap_or(f32::INFINITY));
+        let width = match self.visited.len() {
+            // As long as the search approaches the query, its best candidates are soon displaced.
+            ..APPROACH_HOPS => 1,
+            // Where all pages are in memory, each look at a candidate is in vain.
+            _ if reader.pages_missed() == self.missed_before => options.beam_width.min(WIDTH_IN_MEMORY),
+            _ => options.beam_width,
+        };
+        let Self { list, offered, absent, only, .. } = self;
+        let mut passes = true;
+        let visited = self.probe.visit(meta, model, reader, node, |scored| {
+            let substitute = absent.substitute_in(node, scored);
+            offer(scored, list, offered, absent.node, reach, observer);
+            if let Some((estimate, substitute)) = substitute {
+                take(estimate, substitute, list, offered, reach, observer);
+            }
+            look_ahead(list, meta, reader, likely, width, reach);
+            let test = only.as_ref().map(|only| &only.test);
+            passes = test.is_none_or(|test| test.passes(scored.header.row_id, scored.node.values()));
+        })?;
+        for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
+            let row = Near { distance: visited.distance, row_id, is_first: at == 0 };
+            self.nearest.keep(row);
+            observer.visit_row(node, row, &visited);
+        }
+        self.visited.push(node);
+        stats.hops += 1;
+        stats.estimates += visited.degree() as u64;
         reader.release();
-        Ok(only.is_over(visited.len()))
+        if observer.is_enough() {
+            return Ok(false);
+        }
+        if let Some(only) = &mut self.only {
+            only.look_around(node, state, reader, &self.probe, &mut self.nearest, observer)?;
+            reader.release();
+        }
+        Ok(!self.is_over())
     }
 }
 
