@@ -11,8 +11,9 @@ import pytest
 
 import runs
 from pagehop_lab import report
-from pagehop_lab.analysis.aims import FIGURES, Aim, Interval, Series, at_recall, ratios, verdict
+from pagehop_lab.analysis.aims import FIGURES, Aim, Series, at_recall, ratios, verdict
 from pagehop_lab.analysis.calibration import asked_of, changed_of
+from pagehop_lab.analysis.intervals import Interval
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.plan import PlanError, read_text
 from pagehop_lab.plan.model import Options

@@ -13,7 +13,7 @@ from pagehop_bench.recall import recall_at
 from pagehop_lab.analysis import agreement, coverage, sessions, targets, uncertainty, verdicts
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.analysis.recalls import recalls
-from pagehop_lab.analysis.settings import Setting, Spread, settings_of
+from pagehop_lab.analysis.settings import Spread, settings_of
 from pagehop_lab.measure.storage import Counters, profile
 
 
@@ -34,7 +34,7 @@ def test_the_best_is_the_fastest_that_reaches_the_target() -> None:
     assert [best(target) for target in (0.9, 0.95, 0.96, 0.99, 0.991)] == [1000, 600, 500, 250, None]
 
 
-def test_runs_agree_within_a_tenth_and_where_repeats_overlap_nothing_is_told() -> None:
+def test_runs_agree_within_a_tenth_and_differ_where_an_interval_says_so() -> None:
     def found(first: list[float], second: list[float], recall: float = 0.99) -> str:
         one, other = (
             [point("a", 10, of, qps, repeat=number) for number, qps in enumerate(figures)]
@@ -47,6 +47,7 @@ def test_runs_agree_within_a_tenth_and_where_repeats_overlap_nothing_is_told() -
     assert found([1000, 1010], [1200, 1210]) == "differ"
     assert found([1210, 1200], [1010, 1000]) == "differ", "whichever is first"
     assert found([900, 1300], [1200, 1400]) == "cannot tell", "the ranges overlap"
+    assert found([900, 1000], [1100, 1300]) == "cannot tell", "that they do not overlap is not enough"
     assert found([1000], [1200, 1210]) == "cannot tell", "of one measurement the range is not known"
     assert found([1000, 1010], [1000, 1010], recall=0.98) == "only one reaches it"
     (neither,) = agreement.pairs([point("a", 10, 0.9, 1)], [], [0.99])
@@ -87,16 +88,6 @@ def test_the_frontier_has_what_nothing_beats() -> None:
     beaten = point("a", 15, 0.95, 400)
     kept = targets.frontier(settings_of([*CURVE, beaten]))
     assert [one.qps.median for one in kept] == [1000, 500, 250]
-
-
-def test_two_settings_whose_ranges_meet_cannot_be_told_apart() -> None:
-    def of(*figures: float) -> Setting:
-        return Setting(tuple(point("a", 10, 0.9, qps) for qps in figures))
-
-    assert uncertainty.cannot_tell_apart(of(100, 110), of(105, 120))
-    assert not uncertainty.cannot_tell_apart(of(100, 101), of(102, 103))
-    assert uncertainty.cannot_tell_apart(of(100), of(104)), "one measurement each says nothing of their spread"
-    assert not uncertainty.cannot_tell_apart(of(100), of(120))
 
 
 def test_the_bootstrap_gives_the_interval_that_statistics_gives() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from pagehop_lab.analysis.intervals import unpaired
 from pagehop_lab.analysis.points import Point, engines_of
 from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.analysis.targets import best_at
@@ -34,14 +35,17 @@ class Pair:
 
     @property
     def verdict(self) -> Verdict:
-        """Figures that differ by more than the tolerance, with repeats that overlap, tell nothing."""
+        """Figures that differ by more than the tolerance, with an interval of their ratio that has 1 in it, tell
+        nothing.
+        """
         if self.first is None or self.second is None:
             return "neither reaches it" if self.first is self.second else "only one reaches it"
         low, high = sorted([self.first.qps.median, self.second.qps.median])
         if high <= low * (1 + TOLERANCE):
             return "agree"
-        alone = min(len(self.first.points), len(self.second.points)) == 1
-        return "cannot tell" if alone or self.first.qps.overlaps(self.second.qps) else "differ"
+        # Repeats of different runs have nothing in common but their number.
+        figures, others = ([point.qps for point in setting.points] for setting in (self.second, self.first))
+        return "differ" if unpaired(figures, others).is_apart else "cannot tell"
 
 
 def pairs(first: Iterable[Point], second: Iterable[Point], targets: Iterable[float]) -> list[Pair]:

@@ -8,20 +8,17 @@ within the interval is neither reached nor missed: it cannot be told.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pagehop_bench.curve import interpolate
+from pagehop_lab.analysis.intervals import Interval
 from pagehop_lab.analysis.points import OptionValue, Point, shown
 from pagehop_lab.analysis.settings import Setting, indexes_of, settings_of
 
 # Recalls that differ by less are one: floating point, not measurement.
 _SAME = 1e-9
-# Student's t for 95% confidence, by degrees of freedom from 1; 1.96 is its limit.
-_T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
-_T_LIMIT = 2.1
 
 Run = tuple[int, int]
 """Rebuild and repeat."""
@@ -93,29 +90,6 @@ class Series:
     @property
     def middle(self) -> float:
         return statistics.median(self.figures.values())
-
-
-@dataclass(frozen=True)
-class Interval:
-    """The middle of figures, and where it lies with 95% confidence; of one figure alone nothing is known."""
-
-    middle: float
-    low: float
-    high: float
-    count: int
-
-    @staticmethod
-    def of(figures: Sequence[float], *, is_counted: bool = False) -> Interval:
-        """The interval of positive figures, which are not none."""
-        logs = [math.log(max(figure, 1e-12)) for figure in figures]
-        middle = statistics.fmean(logs)
-        if len(logs) < 2:
-            wide = 0.0 if is_counted else math.inf
-        else:
-            t = _T[len(logs) - 2] if len(logs) - 2 < len(_T) else _T_LIMIT
-            wide = t * statistics.stdev(logs) / math.sqrt(len(logs))
-        low, high = (0.0, math.inf) if math.isinf(wide) else (math.exp(middle - wide), math.exp(middle + wide))
-        return Interval(math.exp(middle), low, high, len(logs))
 
 
 def verdict(found: Interval, aim: Aim) -> str:

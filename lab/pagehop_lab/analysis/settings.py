@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pagehop_lab.analysis.points import Options, Point, shown
@@ -22,10 +22,6 @@ class Spread:
         """The spread of figures, which are not none."""
         kept = sorted(figures)
         return Spread(statistics.median(kept), kept[0], kept[-1])
-
-    def overlaps(self, other: Spread) -> bool:
-        """Whether a figure of one could be one of the other."""
-        return self.low <= other.high and other.low <= self.high
 
 
 @dataclass(frozen=True)
@@ -62,6 +58,11 @@ class Setting:
     @property
     def qps(self) -> Spread:
         return Spread.of(point.qps for point in self.points)
+
+    @property
+    def qps_by_run(self) -> dict[Hashable, float]:
+        """QPS of each rebuild and repeat."""
+        return {(point.rebuild, point.repeat): point.qps for point in self.points}
 
     @property
     def middle(self) -> Point:

@@ -1,4 +1,4 @@
-"""How sure a figure is: bootstrap over queries, spread over rebuilds, and when two engines cannot be told apart."""
+"""How sure a recall is: bootstrap over queries."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
-from pagehop_lab.analysis.settings import Setting
 
 RESAMPLES = 1000
 
@@ -31,17 +29,3 @@ def bootstrap_mean(samples: npt.NDArray[np.float64], seed: int = 1, resamples: i
     means = drawn @ values / len(samples)
     low, high = np.percentile(means, [2.5, 97.5])
     return Interval(float(low), float(high))
-
-
-def cannot_tell_apart(one: Setting, other: Setting) -> bool:
-    """Whether the figures of two settings overlap, so that neither is faster for all that was seen.
-
-    With one measurement each nothing is known of their spread: figures within 5% are taken as one.
-    """
-    if one.qps.overlaps(other.qps):
-        return True
-    least = min(len(one.points), len(other.points))
-    if least > 1:
-        return False
-    low, high = sorted([one.qps.median, other.qps.median])
-    return high / low < 1.05

@@ -56,7 +56,7 @@ def agreement(first: Results, second: Results) -> tuple[Table, dict[str, int]]:
     note = (
         f"Best QPS at or above each recall. Within {TOLERANCE:.0%} they agree; beyond that they differ, or it cannot "
     )
-    note += "be told where the ranges of their repeats overlap or there is one repeat only."
+    note += "be told where the 95% interval of their ratio (Welch's t over the repeats) has 1 in it."
     return Table("agreement", "Do the runs agree?", columns, rows, note), dict(counts)
 
 

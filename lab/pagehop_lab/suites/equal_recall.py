@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pagehop_lab.analysis.intervals import compared
 from pagehop_lab.analysis.points import Point, engines_of, told
 from pagehop_lab.analysis.recalls import RECALL_NAMES
 from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.analysis.targets import AtTarget, at_targets, frontier
-from pagehop_lab.analysis.uncertainty import cannot_tell_apart
 from pagehop_lab.suites import every_suite
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
@@ -41,6 +41,10 @@ def sections(results: Results) -> list[Section]:
 
 
 _PLAIN = "one query at a time"
+# How a ratio to the base is shown, by what may be said of it.
+_RATIOS = {"same": "~{:.2f}x", "cannot be told": "?", "one repeat": "? {:.2f}x"} | dict.fromkeys(
+    ("higher", "lower"), "{:.2f}x"
+)
 
 
 def best(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
@@ -59,14 +63,18 @@ def best(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
             if setting is None:
                 cells.append(Cell("not reached"))
                 continue
-            text = f"{setting.qps.median:,.0f}"
+            text, told = f"{setting.qps.median:,.0f}", _told(setting)
             if other is not None and engine != base:
-                apart = "~" if cannot_tell_apart(setting, other) else ""
-                text += f" ({apart}{setting.qps.median / other.qps.median:.2f}x)"
-            cells.append(Cell(text, setting.qps.median, setting.middle.file, _told(setting)))
+                over = compared(setting.qps_by_run, other.qps_by_run)
+                text += f" ({_RATIOS[over.said].format(over.middle)})"
+                told += f"; {over.middle:.2f} times the base, {over.shown()}"
+            cells.append(Cell(text, setting.qps.median, setting.middle.file, told))
         rows.append(cells)
     note = f"QPS of the fastest setting with recall@{results.k} at or above the target, and its ratio to "
-    note += f"{results.title(base)}; ~ where the two cannot be told apart."
+    note += (
+        f"{results.title(base)}. By 95% intervals over the repeats (Student's t), ~ is the same within 5%, and ? is "
+    )
+    note += "a ratio of which nothing can be told, since repeats differ by more than it or there is one only."
     return Table(f"best-{name}", "Best QPS at a recall", ("engine", *(f">= {one:.3f}" for one in wanted)), rows, note)
 
 
