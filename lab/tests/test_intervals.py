@@ -13,7 +13,7 @@ PAIRS = 2000
 # 5%, and three standard deviations of what so many pairs show of it.
 CHANCE_MAX = 0.05 + 3 * math.sqrt(0.05 * 0.95 / PAIRS)
 
-Repeats = dict[object, float]
+Repeats = dict[int, float]
 
 
 def pair(random: np.random.Generator, repeats: int, kind: str, ratio: float = 1.0) -> tuple[Repeats, Repeats]:
@@ -29,7 +29,7 @@ def pair(random: np.random.Generator, repeats: int, kind: str, ratio: float = 1.
     figures = 1000 * np.exp(weather + noise)
     figures[0] *= ratio
     one, other = (dict(enumerate(map(float, each))) for each in figures)
-    return {**one}, {**other}
+    return one, other
 
 
 @pytest.mark.parametrize("kind", ["normal", "tails", "stalls"])

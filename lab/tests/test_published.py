@@ -195,7 +195,8 @@ def test_the_five_numbers_of_each_group_are_as_printed(file: str, versions: list
     figures = sysbench.read_qps(path, versions)
     group_of = {name: case.group for name, case in BY_NAME.items()}
     assert all(set(of_version) == set(BY_NAME) for of_version in figures.values())
-    table = by_group(figures["16.2"], figures[base], group_of)
+    ratios = {name: ratio(qps, figures[base][name]) for name, qps in figures["16.2"].items()}
+    table = by_group(ratios, group_of)
     assert {group: " ".join(five.shown()) for group, five in table.items()} == PRINTED[base]
 
 

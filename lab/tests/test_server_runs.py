@@ -229,7 +229,7 @@ def test_the_insert_benchmark_is_relative_and_a_step_that_falls_behind_is_void(
         [{"text": "postgres old", "value": None}, {"text": "qp1000", "value": None}]
     ]
     page = (tmp_path / "run/report/index.html").read_text()
-    assert '<td class="number better" title="1,100.0 a second">1.10</td>' in page
+    assert '<td class="number" title="one repeat; 1,100.0 a second">1.10</td>' in page
 
 
 def changed(folder: Path, name: str) -> list[list[Any]]:

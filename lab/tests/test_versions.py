@@ -142,7 +142,7 @@ def test_colors_begin_beyond_5_percent() -> None:
 def test_ratios_are_rounded_before_their_spread_is_taken() -> None:
     assert ratio(1.046, 1.0) == Decimal("1.05")
     group_of = dict.fromkeys(["a", "b", "c"], "reads")
-    found = by_group({"a": 1.004, "b": 1.006, "c": 2.0, "d": 1.0}, {"a": 1.0, "b": 1.0}, group_of)
+    found = by_group({"a": ratio(1.004, 1.0), "b": ratio(1.006, 1.0)}, group_of)
     assert list(found) == ["reads"]
     assert found["reads"].shown() == ("1.00", "1.01", "1.01", "1.01", "0.01")
     assert Five.of([Decimal("1.25")]).shown() == ("1.25", "1.25", "1.25", "1.25", "0.00")

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 # Student's t for 95% confidence, by degrees of freedom from 1; 1.96 is its limit.
 _T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
@@ -62,7 +62,7 @@ class Interval:
         return "one repeat" if self.count < 2 else f"{self.low:{form}} to {self.high:{form}} by {self.count} repeats"
 
 
-def compared(one: Mapping[Hashable, float], other: Mapping[Hashable, float]) -> Interval:
+def compared(one: Mapping[Any, float], other: Mapping[Any, float]) -> Interval:
     """The ratio of two figures of one run; both by repeat, not none, and positive."""
     shared = [run for run in one if run in other]
     if len(shared) > 1:

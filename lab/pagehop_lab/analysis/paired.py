@@ -19,6 +19,11 @@ def turn_order(servers: int, number: int) -> list[int]:
     return order if number % 2 == 0 else order[::-1]
 
 
+def paired_ratio(one: Sequence[float], other: Sequence[float]) -> float:
+    """One figure over another in a repeat, from those of its rounds: the middle of the rounds' ratios."""
+    return float(np.exp(np.median(np.log(np.asarray(one)) - np.log(np.asarray(other)))))
+
+
 def without_weather(rounds: Sequence[Sequence[Sequence[float]]]) -> list[list[float]]:
     """Figures of each server in each repeat, from `rounds[server][repeat][round]`, all of one length.
 

@@ -53,10 +53,9 @@ class Five:
         return (f"{half_up(least)}", f"{half_up(most)}", f"{half_up(mean)}", f"{half_up(median)}", f"{half_up(stdev)}")
 
 
-def by_group(figures: Mapping[str, float], base: Mapping[str, float], group_of: Mapping[str, str]) -> dict[str, Five]:
-    """The five numbers of each group; `figures` and `base` are of tests by their names, and only common ones count."""
+def by_group(ratios: Mapping[str, Decimal], group_of: Mapping[str, str]) -> dict[str, Five]:
+    """The five numbers of each group, from the rounded ratios of tests by their names."""
     grouped: dict[str, list[Decimal]] = {}
-    for name, figure in figures.items():
-        if name in base:
-            grouped.setdefault(group_of[name], []).append(ratio(figure, base[name]))
-    return {group: Five.of(ratios) for group, ratios in grouped.items()}
+    for name, one in ratios.items():
+        grouped.setdefault(group_of[name], []).append(one)
+    return {group: Five.of(found) for group, found in grouped.items()}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
-from pagehop_lab.analysis.relative import ratio, tone
+from pagehop_lab.analysis.intervals import unpaired
 from pagehop_lab.suites import of_servers
+from pagehop_lab.suites.ratios import NOTE, over, ratio_cell
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, brief
 
@@ -50,40 +51,34 @@ def relative(results: ServerResults) -> Table:
     """Each step's rate over that of the base."""
     rows = []
     for step, of in (("l.i0", "load_rows_per_s"), ("l.x", "index_rows_per_s")):
-        figures = {
-            facts.name: _load_rate(facts, of, results.load["rows"])
-            for facts in results.servers
-            if facts.name in results.names
-        }
-        rows.append([Cell(step), *_over_base(results, figures)])
+        rates = {facts.name: _load_rates(facts, of, results.load["rows"]) for facts in results.servers}
+        base = rates.get(results.base)
+        found = {name: unpaired(rates[name], base) for name in results.names if base and rates.get(name)}
+        cells = [Cell("1.00", 1.0) if name == results.base else ratio_cell(found.get(name)) for name in results.names]
+        rows.append([Cell(step), *cells])
     for step in results.groups:
-        found = {server: results.of(server, step) for server in results.names}
-        qps = {server: statistics.median(one.qps for one in ones) if ones else None for server, ones in found.items()}
-        rows.append([Cell(step), *_over_base(results, qps)])
-    note = f"Rows, or queries, a second over those of {results.base}; below 0.95 and above 1.05 they have a colour. "
-    note += "A dash is a step that failed: its writes fell under 95% of their rate, or it is invalid otherwise."
+        cells = [_over_base(results, server, step) for server in results.names]
+        rows.append([Cell(step), *cells])
+    note = (
+        f"Rows, or queries, a second over those of {results.base}, repeat by repeat; surely below 0.95 or above 1.05 "
+    )
+    note += (
+        f"they have a color. {NOTE} A dash is a step that failed: its writes fell under 95% of their rate, or it is "
+    )
+    note += "invalid otherwise. Steps are not asked in turns, so other work on the machine is in these rates."
     return Table("relative", "Relative rates", ("step", *results.names), rows, note)
 
 
-def _over_base(results: ServerResults, figures: dict[str, float | None]) -> list[Cell]:
-    base = figures.get(results.base)
-    cells = []
-    for server in results.names:
-        figure = figures.get(server)
-        if not base or figure is None:
-            cells.append(Cell("-"))
-            continue
-        over = float(ratio(figure, base))
-        cells.append(Cell.of(over, ".2f", tone=tone(over), title=f"{figure:,.1f} a second"))
-    return cells
+def _over_base(results: ServerResults, server: str, step: str) -> Cell:
+    figures = [one.qps for one in results.of(server, step)]
+    title = f"{statistics.median(figures):,.1f} a second" if figures else ""
+    return ratio_cell(over(results, server, results.base, step), "", title)
 
 
-def _load_rate(facts: ServerFacts, name: str, rows: int) -> float | None:
-    if not facts.loads:
-        return None
+def _load_rates(facts: ServerFacts, name: str, rows: int) -> list[float]:
     if name == "index_rows_per_s":
-        return float(statistics.median(rows / one["index_s"] for one in facts.loads))
-    return float(statistics.median(one[name] for one in facts.loads))
+        return [rows / one["index_s"] for one in facts.loads]
+    return [float(one[name]) for one in facts.loads]
 
 
 def loads(results: ServerResults) -> Table:

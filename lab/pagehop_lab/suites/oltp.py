@@ -9,9 +9,10 @@ from typing import Any
 from pagehop_lab.analysis.changes import LEVEL, can_tell, changes
 from pagehop_lab.analysis.oltp import GROUPS
 from pagehop_lab.analysis.paired import without_weather
-from pagehop_lab.analysis.relative import by_group, ratio
+from pagehop_lab.analysis.relative import by_group
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.of_servers import raw
+from pagehop_lab.suites.ratios import NOTE, is_valid, over, ratio_cell, rounded
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
 from pagehop_lab.suites.table import Cell, Section, Table
 
@@ -21,13 +22,12 @@ Medians = Mapping[str, Mapping[str, float]]
 
 def sections(results: ServerResults) -> list[Section]:
     """Groups first, single tests after them."""
-    qps = _medians(results, lambda one: one.qps)
     tables = [
-        groups(results, qps),
+        groups(results),
         found_changes(results, "qps", "changes", "Changes of QPS from one server to the next"),
         found_changes(results, "server_cpu_us_per_query", "changes-cpu", "Changes of the server's CPU for a query"),
-        relative(results, qps),
-        absolute(results, qps),
+        relative(results),
+        absolute(results),
         costs(results, "server_cpu_us_per_query", "cpu", "Server CPU of a query, microseconds", ",.2f"),
         costs(results, "server_switches_per_query", "switches", "Context switches of the server for a query", ",.3f"),
         of_servers.invalid(results),
@@ -52,49 +52,59 @@ def _medians(results: ServerResults, of: Callable[[Measured], float | None]) -> 
     return found
 
 
-def groups(results: ServerResults, qps: Medians) -> Table:
+def groups(results: ServerResults) -> Table:
     """The five numbers of each group."""
     rows = []
-    base = qps.get(results.base, {})
     for server in results.names:
-        five = by_group(qps.get(server, {}), base, results.groups)
+        if server == results.base:
+            continue
+        found = {case: over(results, server, results.base, case) for case in results.groups}
+        known = {case: one for case, one in found.items() if one is not None}
+        five = by_group({case: rounded(one) for case, one in known.items() if is_valid(one)}, results.groups)
         for group in GROUPS:
-            if group in five and server != results.base:
-                shown = five[group].shown()
-                rows.append([Cell(server), Cell(group), *(Cell(text, float(text)) for text in shown)])
-    note = f"QPS over that of {results.base}, rounded to two decimals for each test before it is summed up; "
-    note += "stdev is a sample's."
-    return Table(
-        "groups", "Relative QPS by group", ("server", "group", "min", "max", "avg", "median", "stdev"), rows, note
-    )
+            of_group = [case for case in known if results.groups[case] == group]
+            if not of_group:
+                continue
+            shown = five[group].shown() if group in five else ("-",) * 5
+            valid = sum(is_valid(known[case]) for case in of_group)
+            rows.append([
+                Cell(server), Cell(group), *(Cell(text, float(text) if text != "-" else None) for text in shown),
+                Cell(f"{valid} of {len(of_group)}", valid, invalid=valid < len(of_group)),
+            ])  # fmt: skip
+    note = f"QPS over that of {results.base}, rounded to two decimals for each test before it is summed up; stdev is a "
+    note += "sample's. Tests whose repeats disagree by more than they differ are left out: the last column counts them."
+    columns = ("server", "group", "min", "max", "avg", "median", "stdev", "valid tests")
+    return Table("groups", "Relative QPS by group", columns, rows, note)
 
 
-def relative(results: ServerResults, qps: Medians) -> Table:
+def relative(results: ServerResults) -> Table:
     """QPS of each test over the base's."""
-    base = qps.get(results.base, {})
 
-    def cell(server: str, case: str) -> Cell:
-        if case not in base or case not in qps.get(server, {}):
+    def one(server: str, case: str) -> Cell:
+        file, title = _middle(results, server, case), _spread(results, server, case)
+        return ratio_cell(over(results, server, results.base, case), file, title)
+
+    note = f"QPS over that of {results.base}: round by round where servers were asked in turns, else repeat by repeat. "
+    note += f"Below 0.95 and above 1.05 it has a color. {NOTE} It leads to the raw file nearest to the middle."
+    return _by_case(results, "relative", "Relative QPS", one, note)
+
+
+def absolute(results: ServerResults) -> Table:
+    """QPS of each test: the base's as measured, that of others by their ratio to it."""
+
+    def one(server: str, case: str) -> Cell:
+        repeats, base = results.of(server, case), results.of(results.base, case)
+        found = over(results, server, results.base, case)
+        if not repeats:
             return Cell("-")
-        return Cell.of(
-            float(ratio(qps[server][case], base[case])),
-            ".2f",
-            file=_middle(results, server, case),
-            title=_spread(results, server, case),
-        )
-
-    note = f"The middle of the repeats over that of {results.base}; it leads to the raw file nearest to the middle."
-    return _by_case(results, "relative", "Relative QPS", cell, note)
-
-
-def absolute(results: ServerResults, qps: Medians) -> Table:
-    """QPS of each test."""
-
-    def cell(server: str, case: str) -> Cell:
-        figure = qps.get(server, {}).get(case)
+        figure = statistics.median(measured.qps for measured in base or repeats) * (found.middle if found else 1)
         return Cell.of(figure, ",.1f", file=_middle(results, server, case), title=_spread(results, server, case))
 
-    return _by_case(results, "qps", "QPS", cell, "The middle of the repeats; pointing at a figure shows its range.")
+    note = (
+        f"The middle of the repeats of {results.base}, and of others as much as their relative QPS says; pointing at "
+    )
+    note += "a figure shows the range that was measured."
+    return _by_case(results, "qps", "QPS", one, note)
 
 
 def costs(results: ServerResults, name: str, table: str, title: str, form: str) -> Table:
@@ -112,9 +122,9 @@ def costs(results: ServerResults, name: str, table: str, title: str, form: str) 
 def found_changes(results: ServerResults, name: str, table: str, title: str) -> Table:
     """Tests of which a figure changed from one server to the next, with what else changed between the two."""
     figures = {
-        "QPS %": _medians(results, lambda one: one.qps),
-        "CPU/query %": _medians(results, lambda one: one.raw["server_cpu_us_per_query"]),
-        "switches/query %": _medians(results, lambda one: one.raw["server_switches_per_query"]),
+        "QPS %": "qps",
+        "CPU/query %": "server_cpu_us_per_query",
+        "switches/query %": "server_switches_per_query",
     }
     rows, short, in_turns = [], 0, 0
     for case in results.groups:
@@ -130,7 +140,7 @@ def found_changes(results: ServerResults, name: str, table: str, title: str) -> 
             rows.append([
                 Cell(case), Cell(before), Cell(after),
                 Cell.of((change.ratio - 1) * 100, "+.1f", file=_middle(results, after, case)),
-                *(Cell.of(_percent(each, before, after, case), "+.1f") for each in figures.values()),
+                *(Cell.of(_percent(results, before, after, case, each), "+.1f") for each in figures.values()),
                 Cell.of(change.p, ".3f"),
             ])  # fmt: skip
     note = (
@@ -141,7 +151,7 @@ def found_changes(results: ServerResults, name: str, table: str, title: str) -> 
     )
     note += f"random order differs as much: at {LEVEL:g}, about one test in {1 / LEVEL:.0f} is here by chance."
     if in_turns:
-        note += f" {in_turns} tests were asked in turns: what befell all servers in a round is taken away."
+        note += f" {in_turns} tests were asked in turns: what all servers of a round have in common is taken away."
     if short:
         note += f" {short} tests have too few repeats for any change to be told from chance."
     columns = ("test", "before", "after", "change %", *figures, "p")
@@ -213,6 +223,6 @@ def _spread(results: ServerResults, server: str, case: str) -> str:
     return f"{min(figures):,.1f} to {max(figures):,.1f} QPS, {len(figures)} repeats" if figures else ""
 
 
-def _percent(figures: Medians, before: str, after: str, case: str) -> float | None:
-    old, new = (figures.get(server, {}).get(case) for server in (before, after))
-    return (new / old - 1) * 100 if old and new is not None else None
+def _percent(results: ServerResults, before: str, after: str, case: str, name: str) -> float | None:
+    found = over(results, after, before, case, name)
+    return None if found is None else (found.middle - 1) * 100

@@ -1,0 +1,104 @@
+"""Figures of servers over each other: round by round, with an interval, and not valid where repeats disagree."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import statistics
+from pathlib import Path
+
+import pytest
+
+from fake_servers import CASES, FakeBench, FakeProduct, plan_of, run
+from pagehop_lab import report
+from pagehop_lab.analysis.paired import paired_ratio
+from pagehop_lab.suites import oltp, ratios
+from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.table import Table
+
+PLANTED = Path(__file__).parents[1] / "results/planted-20261122"
+# What was planted there: C stands still for 5% of the time, D does 5% more.
+TRUE = {"postgres 18 B": 1.0, "postgres 18 C slowed 0.05": 0.95, "postgres 18 D doubled 0.05": 1 / 1.05}
+IN_TURNS = "[load]\nrounds = 8\n"
+
+
+def column(table: Table, name: str) -> list[str]:
+    at = table.columns.index(name)
+    return [row[at].text for row in table.rows]
+
+
+def in_turns(folder: Path, repeats: int, more: str = "") -> ServerResults:
+    text = plan_of("old", repeats=repeats, more=f'[[server]]\nproduct = "postgres"\nversion = "new"\n{more}')
+    return run(text.replace("[load]\n", IN_TURNS), folder, FakeBench(), FakeProduct())[0]
+
+
+def test_a_round_that_was_disturbed_and_the_weather_of_all_rounds_do_not_count() -> None:
+    base = [100.0, 120.0, 80.0, 140.0, 60.0]
+    slower = [0.9 * one for one in base]
+    slower[2] = 1.0
+    assert paired_ratio(slower, base) == pytest.approx(0.9)
+
+
+def test_planted_steps_are_measured_better_in_pairs_than_by_medians(tmp_path: Path) -> None:
+    shutil.copytree(PLANTED, tmp_path / "run", ignore=shutil.ignore_patterns("report"))
+    results = report.write_servers(tmp_path / "run", quiet=True)
+    medians = {
+        (server, case): statistics.median(one.qps for one in results.of(server, case))
+        for server in results.names
+        for case in results.groups
+    }
+    paired, unpaired = [], []
+    for server, true in TRUE.items():
+        for case in results.groups:
+            found = ratios.over(results, server, results.base, case)
+            assert found is not None
+            paired.append(math.log(found.middle / true))
+            unpaired.append(math.log(medians[server, case] / medians[results.base, case] / true))
+    assert rms(paired) < 0.015
+    assert rms(paired) < rms(unpaired)
+
+
+def rms(errors: list[float]) -> float:
+    return math.sqrt(sum(error**2 for error in errors) / len(errors))
+
+
+def test_the_headline_tables_are_of_pairs(tmp_path: Path) -> None:
+    results = in_turns(tmp_path / "run", 5, "slowed = 0.2\n")
+    table = oltp.relative(results)
+    assert column(table, "postgres old") == ["1.00"] * len(CASES)
+    assert all(0.77 < float(text) < 0.83 for text in column(table, "postgres new slowed 0.2"))
+    assert {row[-1].tone for row in table.rows} == {"worse"}
+    assert all("by 5 repeats" in row[-1].title for row in table.rows)
+    # The rates of others are the base's times the ratio.
+    rates = oltp.absolute(results)
+    for row, ratio in zip(rates.rows, table.rows, strict=True):
+        old, new = (cell.value for cell in row[2:])
+        assert isinstance(old, float)
+        assert isinstance(new, float)
+        assert new / old == pytest.approx(float(ratio[-1].text), abs=0.006)
+    for row in oltp.groups(results).rows:
+        assert 0.77 < float(row[2].text) <= float(row[3].text) < 0.83
+        assert row[-1].text in ("1 of 1", "2 of 2")
+
+
+def test_repeats_that_disagree_by_more_than_the_effect_are_not_valid(tmp_path: Path) -> None:
+    wild = iter([1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 1.0, 1.5] * 8)
+    plan = plan_of("old", "new", repeats=4, cases=CASES[:1])
+    results, _ = run(plan, tmp_path / "run", FakeBench(lambda *_: {"qps": 1000 * next(wild)}), FakeProduct())
+    found = ratios.over(results, "postgres new", "postgres old", CASES[0])
+    assert found is not None
+    assert found.said == "cannot be told"
+    (row,) = oltp.relative(results).rows
+    assert row[-1].invalid
+    assert row[-1].text.endswith("?")
+    assert row[-1].value is None
+    (group,) = oltp.groups(results).rows
+    assert [cell.text for cell in group[2:]] == ["-", "-", "-", "-", "-", "0 of 1"]
+
+
+def test_of_one_repeat_a_ratio_is_shown_without_a_color(tmp_path: Path) -> None:
+    results = in_turns(tmp_path / "run", 1, "slowed = 0.2\n")
+    for row in oltp.relative(results).rows:
+        assert 0.7 < float(row[-1].text) < 0.9
+        assert (row[-1].tone, row[-1].invalid) == ("", False)
+        assert row[-1].title.startswith("one repeat")
