@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
-from pagehop_lab.analysis.intervals import unpaired
+from pagehop_lab.analysis.intervals import Interval, compared, unpaired
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.ratios import NOTE, over, ratio_cell
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
@@ -53,7 +53,7 @@ def relative(results: ServerResults) -> Table:
     for step, of in (("l.i0", "load_rows_per_s"), ("l.x", "index_rows_per_s")):
         rates = {facts.name: _load_rates(facts, of, results.load["rows"]) for facts in results.servers}
         base = rates.get(results.base)
-        found = {name: unpaired(rates[name], base) for name in results.names if base and rates.get(name)}
+        found = {name: _over(rates[name], base) for name in results.names if base and rates.get(name)}
         cells = [Cell("1.00", 1.0) if name == results.base else ratio_cell(found.get(name)) for name in results.names]
         rows.append([Cell(step), *cells])
     for step in results.groups:
@@ -67,6 +67,13 @@ def relative(results: ServerResults) -> Table:
     )
     note += "invalid otherwise. Steps are not asked in turns, so other work on the machine is in these rates."
     return Table("relative", "Relative rates", ("step", *results.names), rows, note)
+
+
+def _over(figures: list[float], base: list[float]) -> Interval:
+    """Repeat by repeat, unless a repeat of one of them failed."""
+    if len(figures) == len(base):
+        return compared(dict(enumerate(figures)), dict(enumerate(base)))
+    return unpaired(figures, base)
 
 
 def _over_base(results: ServerResults, server: str, step: str) -> Cell:
