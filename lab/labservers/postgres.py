@@ -1,4 +1,6 @@
-"""PostgreSQL by major version, 9.6 to 18: binaries that were made for tests, a server without headers or clients."""
+"""PostgreSQL by major version, 9.6 to 18: binaries that were made for tests, a server without
+headers or clients.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,11 @@ def _unpack(file: Path, folder: Path) -> None:
 
 
 def vacuum(major: int, table: str = "") -> str:
-    """The statement that cleans up a table, or all; from 12 on it must be told to clean indexes of few dead rows."""
-    # Without it, 14 and later leave entries of dead rows in the indexes, which reads come across: the published
-    # regressions of reads after writes that later were none.
+    """The statement that cleans up a table, or all; from 12 on it must be told to clean indexes of
+    few dead rows.
+    """
+    # Without it, 14 and later leave entries of dead rows in the indexes, which reads come across:
+    # the published regressions of reads after writes that later were none.
     options = "ANALYZE, INDEX_CLEANUP ON" if major >= _INDEX_CLEANUP_FROM else "ANALYZE"
     return f"VACUUM ({options}) {table}".rstrip()
 
@@ -66,7 +70,9 @@ class Instance(Cluster):
         return ["--db-driver=pgsql", *(f"--pgsql-{name}={value}" for name, value in where.items())]
 
     def execute(self, *statements: str) -> list[Any]:
-        """Executes statements by themselves, outside of a transaction; gives the rows of the last one."""
+        """Executes statements by themselves, outside of a transaction; gives the rows of the last
+        one.
+        """
         import psycopg
 
         rows: list[Any] = []
@@ -81,7 +87,8 @@ class Instance(Cluster):
 
     def settle(self) -> None:
         """Cleans up what was changed, counts anew, and writes everything to its files."""
-        # What committed without waiting is not known to be visible before the log is written: VACUUM would skip it.
+        # What committed without waiting is not known to be visible before the log is written:
+        # VACUUM would skip it.
         self.execute("CHECKPOINT", vacuum(self.server.major), "CHECKPOINT")
 
     def data_bytes(self) -> int:

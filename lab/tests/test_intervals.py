@@ -20,7 +20,7 @@ def pair(random: np.random.Generator, repeats: int, kind: str, ratio: float = 1.
     """Two engines in the same weather, which wanders by 20% from repeat to repeat."""
     weather = 0.2 * random.standard_normal(repeats)
     if kind == "stalls":
-        # Now and then somebody else takes a third of a repeat.
+        # Now and then other work takes a third of a repeat.
         noise = -0.4 * (random.random((2, repeats)) < 0.1) + 0.02 * random.standard_normal((2, repeats))
     else:
         noise = 0.03 * (

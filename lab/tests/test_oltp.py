@@ -1,4 +1,6 @@
-"""The microbenchmarks against a real PostgreSQL, with a real sysbench; skipped where either cannot be had."""
+"""The microbenchmarks against a real PostgreSQL, with a real sysbench; skipped where either cannot
+be had.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,8 @@ def test_every_kind_of_test_is_measured(tree: Tree, instance: Instance, script: 
     assert raw["client_cpu_us_per_query"] > 0
     assert raw["count"] > 1
     assert abs(raw["clock_jump_s"]) < 0.1
-    # The shortest of them may take the client a fifth of a small machine's CPU: that is for a plan's report to say.
+    # The shortest of them may take the client a fifth of a small machine's CPU: that is for a
+    # plan's report to say.
     assert not [reason for reason in judge_load(raw).wrong if not reason.startswith(("cache", "client"))]
 
 
@@ -123,7 +126,9 @@ def test_ranges_are_as_long_as_the_published_ones(tree: Tree, instance: Instance
 
 
 def told(tree: Tree, instance: Instance, script: str) -> tuple[list[str], list[list[int]]]:
-    """The statements that a server was asked, the ten parameters of a list as (10), and their numbers."""
+    """The statements that a server was asked, the ten parameters of a list as (10), and their
+    numbers.
+    """
     begun = instance.log.stat().st_size
     instance.execute("ALTER SYSTEM SET log_statement = 'all'", "SELECT pg_reload_conf()")
     try:

@@ -1,7 +1,8 @@
 """The analysis gives the tables that others printed from their raw results, digit for digit.
 
-A few published figures lie in `golden/`, and every table is computed from them. PAGEHOP_GOLDEN names a folder with
-all figures of the same results; with it, the tables are computed from those, too.
+A few published figures lie in `golden/`, and every table is computed from them. PAGEHOP_GOLDEN
+names a folder with all figures of the same results; with it, the tables are computed from those,
+too.
 """
 
 from __future__ import annotations

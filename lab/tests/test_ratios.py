@@ -1,4 +1,6 @@
-"""Figures of servers over each other: round by round, with an interval, and not valid where repeats disagree."""
+"""Figures of servers over each other: round by round, with an interval, and not valid where repeats
+disagree.
+"""
 
 from __future__ import annotations
 

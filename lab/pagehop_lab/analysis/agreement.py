@@ -35,8 +35,8 @@ class Pair:
 
     @property
     def verdict(self) -> Verdict:
-        """Figures that differ by more than the tolerance, with an interval of their ratio that has 1 in it, tell
-        nothing.
+        """Figures that differ by more than the tolerance, with an interval of their ratio that has
+        1 in it, tell nothing.
         """
         if self.first is None or self.second is None:
             return "neither reaches it" if self.first is self.second else "only one reaches it"
@@ -49,7 +49,9 @@ class Pair:
 
 
 def pairs(first: Iterable[Point], second: Iterable[Point], targets: Iterable[float]) -> list[Pair]:
-    """Every engine of either run at every target, engines first; points of one dataset and one load."""
+    """Every engine of either run at every target, engines first; points of one dataset and one
+    load.
+    """
     both = [list(first), list(second)]
     one, other = (settings_of(points) for points in both)
 

@@ -1,8 +1,10 @@
-"""Where a figure or a ratio of two lies, and what may be said of it: Student's t over logarithms, 95% confidence.
+"""Where a figure or a ratio of two lies, and what may be said of it: Student's t over logarithms,
+95% confidence.
 
-Two things are compared by their ratio in each repeat, since what changes from repeat to repeat changes for both. What
-has no repeats in common is compared by Welch's t. A ratio whose interval leaves out 1 is higher or lower; one within 5%
-of 1 is the same; of anything else nothing can be told. One repeat tells nothing of its spread.
+Two things are compared by their ratio in each repeat, since what changes from repeat to repeat
+changes for both. What has no repeats in common is compared by Welch's t. A ratio whose interval
+leaves out 1 is higher or lower; one within 5% of 1 is the same; of anything else nothing can be
+told. One repeat tells nothing of its spread.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ Said = Literal["higher", "lower", "same", "cannot be told", "one repeat"]
 
 @dataclass(frozen=True)
 class Interval:
-    """The middle of figures, and where it lies with 95% confidence; of one figure alone nothing is known."""
+    """The middle of figures, and where it lies with 95% confidence; of one figure alone nothing is
+    known.
+    """
 
     middle: float
     low: float
@@ -34,7 +38,9 @@ class Interval:
 
     @staticmethod
     def of(figures: Sequence[float], *, is_counted: bool = False) -> Interval:
-        """The interval of positive figures, which are not none; what is counted without a clock needs no repeat."""
+        """The interval of positive figures, which are not none; what is counted without a clock
+        needs no repeat.
+        """
         logs = _logs(figures)
         middle = statistics.fmean(logs)
         if len(logs) < 2:

@@ -1,11 +1,15 @@
-"""The 42 OLTP microbenchmarks: names, groups, and the order in which they are run, all as published."""
+"""The 42 OLTP microbenchmarks: names, groups, and the order in which they are run, all as
+published.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 STATEMENTS = 2
-"""Which statements the tests ask. The first ones had aggregates where the published ones return rows."""
+"""Which statements the tests ask. The first ones had aggregates where the published ones return
+rows.
+"""
 GROUPS = ("point-1", "point-2", "range-1", "range-2", "writes")
 
 
@@ -14,7 +18,9 @@ class Case:
     """One test of one table."""
 
     name: str
-    """As published tables have it: with `.pre` if it runs before anything was written, and with its range."""
+    """As published tables have it: with `.pre` if it runs before anything was written, and with its
+    range.
+    """
     group: str
     script: str
     """What sysbench is told to do."""

@@ -1,7 +1,9 @@
-"""Throughput of several versions relative to one, and a group of tests in five numbers, rounded as it is published.
+"""Throughput of several versions relative to one, and a group of tests in five numbers, rounded as
+it is published.
 
-A published table rounds each ratio to two decimals first, and its five numbers are those of the rounded ratios. Both
-times half is rounded up, in decimals: a binary fraction such as 1.125 or 0.995 would go either way.
+A published table rounds each ratio to two decimals first, and its five numbers are those of the
+rounded ratios. Both times half is rounded up, in decimals: a binary fraction such as 1.125 or 0.995
+would go either way.
 """
 
 from __future__ import annotations

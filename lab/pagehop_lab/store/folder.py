@@ -1,8 +1,9 @@
 """A run's folder. Raw files get their name when everything is in them, and are never written again.
 
-A record's identity is everything that decides its figures; its name is a few words and a checksum of the identity. A
-record that failed has the reason and the same identity; measured once more, it is another attempt with a name of its
-own, and the latest counts. One process at a time works in a folder.
+A record's identity is everything that decides its figures; its name is a few words and a checksum
+of the identity. A record that failed has the reason and the same identity; measured once more, it
+is another attempt with a name of its own, and the latest counts. One process at a time works in a
+folder.
 """
 
 from __future__ import annotations
@@ -174,7 +175,9 @@ def checksum(identity: Mapping[str, Any]) -> str:
 
 
 def cell(identity: Mapping[str, Any]) -> str:
-    """Twelve letters for an identity without the version of the engine and of the statements that it is asked."""
+    """Twelve letters for an identity without the version of the engine and of the statements that
+    it is asked.
+    """
     return checksum({name: value for name, value in identity.items() if name not in ("version", "statements")})
 
 

@@ -1,4 +1,5 @@
-"""A figure of one server over that of another, with how sure it is, as every suite of servers compares them.
+"""A figure of one server over that of another, with how sure it is, as every suite of servers
+compares them.
 
 Servers that were asked in turns are compared round by round, others repeat by repeat.
 """
@@ -21,7 +22,9 @@ NOTE = (
 
 
 def over(results: ServerResults, server: str, base: str, case: str, name: str = "qps") -> Interval | None:
-    """The ratio of a figure of the raw files, by the valid repeats; None if one of the two has none."""
+    """The ratio of a figure of the raw files, by the valid repeats; None if one of the two has
+    none.
+    """
     ones, others = results.of(server, case), results.of(base, case)
     together = _by_rounds(ones, others, name)
     if together:
