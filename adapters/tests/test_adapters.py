@@ -28,7 +28,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_a_wheel_has_the_modules_and_names_what_they_import(package: Path, tmp_path: Path) -> None:
+def test_a_wheel_has_the_modules_and_requires_what_they_import(package: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*command, "--wheel-dir", str(tmp_path), str(package)], check=True)
     (wheel,) = tmp_path.glob("*.whl")
@@ -40,7 +40,7 @@ def test_a_wheel_has_the_modules_and_names_what_they_import(package: Path, tmp_p
     assert modules == sources
     required = {requirement.partition(">")[0].strip() for requirement in about.get_all("Requires-Dist", [])}
     own = tomllib.loads((package / "pyproject.toml").read_text())["project"]["name"]
-    assert required == {NAMES[name] for source in sources for name in imported(package / source)} - {own}
+    assert required >= {NAMES[name] for source in sources for name in imported(package / source)} - {own}
     assert (about["Name"], about["License-Expression"], about["Requires-Python"]) == (own, "PostgreSQL", ">=3.11")
 
 

@@ -256,6 +256,10 @@ class Documents:
         """Documents of a source, in the order in which they were added."""
         return [] if self._table is None else [_document(row) for row in self._table.by_source(source)]
 
+    def sources(self) -> list[str]:
+        """The sources of all documents, in order, each once."""
+        return [] if self._table is None else self._table.sources()
+
     def vectors(self, numbers: Sequence[int]) -> npt.NDArray[np.float32]:
         """The vectors of documents by number, as the index keeps them (`pagehop.Index.get`)."""
         if self._index is None:

@@ -130,6 +130,12 @@ class Table:
         """Documents of a source, in the order in which they were added."""
         return self._rows("state <> 'coming' AND source", [source])
 
+    def sources(self) -> list[str]:
+        """All sources, in order, each once."""
+        query = "SELECT DISTINCT source FROM documents WHERE source IS NOT NULL AND state <> 'coming' ORDER BY source"
+        with self._lock, self._explained():
+            return [source for (source,) in self._connection.execute(query)]
+
     def __len__(self) -> int:
         with self._lock, self._explained():
             return int(self._one("SELECT count(*) FROM documents WHERE state <> 'coming'"))

@@ -84,7 +84,9 @@ def test_of_repeated_keys_the_last_document_is_used(notes: Documents) -> None:
 
 def test_a_source_is_deleted_as_a_whole(notes: Documents) -> None:
     notes.add(["a", "b", "c"], [vector(1), vector(2), vector(3)], ["1", "2", "3"], None, ["x", "y", "x"])
+    assert notes.sources() == ["x", "y"]
     assert notes.delete_source("x") == ["a", "c"]
+    assert notes.sources() == ["y"]
     assert list(notes.keys()) == ["b"]
     notes.clear()
     assert (len(notes), notes.search(vector(2))) == (0, [])

@@ -1,0 +1,21 @@
+"""The migration operation that creates the extension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import VERSION
+from django.contrib.postgres.operations import CreateExtension
+
+
+class PagehopExtension(CreateExtension):
+    """`CREATE EXTENSION pagehop`; pgvector's `VectorExtension` comes before it."""
+
+    def __init__(self, hints: Any = None) -> None:
+        # Before Django 6, operations for extensions have no hints.
+        super().__init__("pagehop", **({"hints": hints} if VERSION[0] >= 6 else {}))
+
+    def deconstruct(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+        """As a migration file writes it: without the name, which this class knows."""
+        name, _, kwargs = super().deconstruct()
+        return name, (), {key: value for key, value in kwargs.items() if key != "name"}
