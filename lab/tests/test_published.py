@@ -15,7 +15,7 @@ import pytest
 
 from pagehop_lab.analysis import coverage, sessions, targets
 from pagehop_lab.analysis.oltp import BY_NAME
-from pagehop_lab.analysis.points import Point, shown
+from pagehop_lab.analysis.points import Options, Point, shown
 from pagehop_lab.analysis.relative import by_group, half_up, ratio
 from pagehop_lab.analysis.settings import settings_of
 from pagehop_lab.published import annbench, sysbench
@@ -208,6 +208,33 @@ def test_half_is_rounded_up_in_decimals() -> None:
     ]  # fmt: skip
     assert str(ratio(2.25, 2.0)) == "1.13"
     assert str(ratio(201.0, 200.0)) == "1.01"
+
+
+@pytest.mark.parametrize(
+    ("line", "engine", "build", "search"),
+    [
+        ("MariaDB(m= 4, ef_search= 10) 0.9 1000.5", "MariaDB", (("m", 4),), (("ef_search", 10),)),
+        ("Qdrant(m=32, quant=none, hnsw_ef=400) 1.0 49", "Qdrant", (("m", 32), ("quant", "none")), (("hnsw_ef", 400),)),
+        ("ivf((n=0.5, on=True)) 0.5 1e3", "ivf", (("n", 0.5), ("on", True)), ()),
+        ("hnsw((M=8, 5), ef=9) 0.5 7", "hnsw", (("1", "(M=8, 5)"),), (("ef", 9),)),
+        ("scan() 1.000 3.25", "scan", (), ()),
+        ("a(shape=(3, 4), words=[x, y]) 0.25 8.", "a", (("shape", "(3, 4)"), ("words", "[x, y]")), ()),
+    ],
+)
+def test_options_that_are_no_whole_numbers_are_read(
+    tmp_path: Path, line: str, engine: str, build: Options, search: Options
+) -> None:
+    path = tmp_path / "set.plot"
+    path.write_text(f"writing output to set.png\n{line}\n")
+    (point,) = annbench.read_plot(path)
+    assert (point.engine, point.build, point.search) == (engine, build, search)
+
+
+def test_a_line_that_is_no_point_is_refused_with_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "set.plot"
+    path.write_text("Computing knn metrics\nMariaDB(m=4) 0.9\n")
+    with pytest.raises(annbench.FormatError, match=r"set\.plot, line 2: 'MariaDB"):
+        annbench.read_plot(path)
 
 
 def test_a_published_table_with_another_number_of_versions_is_refused() -> None:

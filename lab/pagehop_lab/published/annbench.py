@@ -1,7 +1,8 @@
 """The text that plotting scripts of the ann-benchmarks family print, and tables of index builds beside it.
 
-A `.plot` has one line for each configuration, `name(option=value, ...) recall QPS`, among lines of progress. A `.ddl`
-has build seconds and sizes by M and ef_construction.
+A `.plot` has one line for each configuration, `name(option=value, ...) recall QPS`, among lines of
+progress. Values are numbers, words or lists in parentheses; there may be spaces around `=`, which
+some scripts write to align columns. A `.ddl` has build seconds and sizes by M and ef_construction.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ from pathlib import Path
 
 from pagehop_lab.analysis.points import Options, OptionValue, Point
 
-_POINT = re.compile(r"\s*(?P<engine>\w+)\((?P<options>[^)]*)\)\s+(?P<recall>[\d.]+)\s+(?P<qps>[\d.]+)\s*$")
+_NUMBER = r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
+_POINT = re.compile(rf"\s*(?P<engine>[^()=]+?)\s*\((?P<options>.*)\)\s+(?P<recall>{_NUMBER})\s+(?P<qps>{_NUMBER})\s*$")
 _PROGRESS = re.compile(r"\s*$|writing output to |Computing knn metrics|Found cached result")
-_SEARCH = ("ef_search",)
+# Options of a search as the engines' modules call them; all others are those of a build.
+_SEARCH = ("ef_search", "ef", "hnsw_ef", "efSearch", "nprobe", "n_probe", "search_k", "expansion_search", "itopk")
+_NAMED = re.compile(r"(?P<name>\w+)\s*=(?P<value>.*)")
+_OPEN, _CLOSE = "([{", ")]}"
 
 
 class FormatError(Exception):
@@ -40,9 +45,51 @@ def read_plot(path: Path, sessions: int = 1) -> list[Point]:
 
 
 def _options(text: str) -> Iterator[tuple[str, OptionValue]]:
-    for option in filter(None, text.split(", ")):
-        name, _, value = option.partition("=")
-        yield name, int(value)
+    """Options in the order of the line; one without a name is called by its place, from 1."""
+    for place, option in enumerate(_parts(_bare(text)), start=1):
+        named = _NAMED.match(option)
+        yield (named["name"], _value(named["value"])) if named else (f"{place}", _value(option))
+
+
+def _bare(text: str) -> str:
+    """A text without parentheses around all of it."""
+    text = text.strip()
+    while text.startswith("(") and _closing(text) == len(text) - 1:
+        text = text[1:-1].strip()
+    return text
+
+
+def _closing(text: str) -> int:
+    """The place of the parenthesis that closes the first one; -1 if none does."""
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter in _OPEN) - (letter in _CLOSE)
+        if depth == 0:
+            return place
+    return -1
+
+
+def _parts(text: str) -> Iterator[str]:
+    """What is between commas that are in no parentheses."""
+    depth, part = 0, ""
+    for letter in f"{text},":
+        depth += (letter in _OPEN) - (letter in _CLOSE)
+        if letter == "," and depth <= 0:
+            if part.strip():
+                yield part.strip()
+            part = ""
+        else:
+            part += letter
+
+
+def _value(text: str) -> OptionValue:
+    text = text.strip()
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"True": True, "False": False}.get(text, text)
 
 
 def read_builds(path: Path) -> dict[tuple[str, Options], tuple[float, int]]:
