@@ -25,6 +25,7 @@ HONEST: Mapping[str, Any] = {
     "errors": 0, "count": 1000, "events": 1000, "elapsed_s": 1.0, "qps": 1000.0, "server_cpu_us_per_query": 10.0,
     "client_cpu_us_per_query": 2.0, "server_switches_per_query": 1.0, "bytes_read_per_query": 0.0,
     "bytes_written_per_query": 0.0, "storage_reads_per_query": 0.0, "client_share_of_machine": 0.1,
+    "client_share_of_core": 0.2,
     "other_busy_cores": 0.0, "clock_jump_s": 0.0, "slowed": 0.0, "lines": {},
 }  # fmt: skip
 

@@ -296,6 +296,34 @@ class Filtering(Honest):
         return search
 
 
+class Elsewhere(Honest):
+    """Answers in another process, to a client that works for as long itself."""
+
+    description: ClassVar = describe("elsewhere")
+
+    def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
+        super().build(base, metric, options, threads, seed)
+        self._process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+
+    def searcher(self, options: Options, k: int) -> Search:
+        search = super().searcher(options, k)
+
+        def busy(queries: Float32) -> Ids:
+            end = time.perf_counter() + 0.002
+            while time.perf_counter() < end:
+                pass
+            return search(queries)
+
+        return busy
+
+    def processes(self) -> list[int]:
+        return [self._process.pid]
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
 class Leaking(Honest):
     """Gives rows that the filter leaves out."""
 
@@ -337,7 +365,7 @@ class Drifting(Honest):
 
 ALL: tuple[type[Library | Served], ...] = (
     Honest, Scanning, QuietlyScanning, Short, Repeating, Unknown, Wrong, Instant, Failing, Missing, Refusing,
-    DyingInBuild, DyingInSearch, Hanging, Slow, Warming, Cold, Lukewarm, Filtering, Leaking, Costly, Drifting,
-    DyingServer,
+    DyingInBuild, DyingInSearch, Hanging, Slow, Warming, Cold, Lukewarm, Filtering, Elsewhere, Leaking, Costly,
+    Drifting, DyingServer,
 )  # fmt: skip
 BY_NAME: dict[str, type[Library | Served]] = {one.description.name: one for one in ALL}

@@ -196,10 +196,17 @@ def test_each_counter_has_its_verdict(change: dict[str, Any], kind: str) -> None
         {"cache": "cold", "storage_reads_per_query": 3.0},
         {"client_share": None, "storage_reads_per_query": None},
         {"waited": 2.0},
+        {"other_busy_cores": 1.9},
     ],
 )
 def test_what_is_no_proof_is_no_verdict(change: dict[str, Any]) -> None:
     assert verdicts.judge(RAW | change).wrong == ()
+
+
+def test_other_work_is_noted() -> None:
+    assert verdicts.judge(RAW | {"other_busy_cores": 0.05}).noted == ()
+    noted = ("others were running: 0.46 cores were busy with something else",)
+    assert verdicts.judge(RAW | {"other_busy_cores": 0.46}).noted == noted
 
 
 def test_a_scan_that_nobody_admits_is_betrayed_by_all_of_its_settings() -> None:

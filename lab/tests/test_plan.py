@@ -36,6 +36,12 @@ def test_a_plan_may_have_an_engine_twice_by_names_of_its_own() -> None:
     assert (second.kind, second.title("pgvector vector")) == ("pgvector", "again")
 
 
+def test_several_numbers_of_sessions_have_the_same_cores() -> None:
+    assert read_text(PLAN.replace("sessions = 4", "sessions = 1"), "x").load.one_core
+    assert read_text(PLAN.replace("sessions = 4\n", ""), "x").load.one_core
+    assert not read_text(PLAN.replace("sessions = 4", "sessions = [1, 2, 4]"), "x").load.one_core
+
+
 def test_lists_of_options_are_a_grid() -> None:
     plan = read_text(PLAN, "x")
     pgvector, hnswlib = plan.engines
@@ -77,6 +83,11 @@ def test_lists_of_options_are_a_grid() -> None:
         ("repeats = 2", "batch = 100", "load.batch: pgvector is a server, which takes one query at a time; add 1"),
         ("repeats = 2", "batch = [1, 9]\nrate = 5.0", "load.batch: a rate is of single queries"),
         ("repeats = 2", "matching = 1.5", "load.matching: 1.5 is no share of the rows"),
+        (
+            "sessions = 4",
+            "sessions = [1, 4]\none_core = true",
+            "load.one_core = true: only one session alone has a core",
+        ),
         ("repeats = 2", 'caches = "hot"', "load.caches: the suite equal-recall has none, cold has"),
         (
             "repeats = 2",

@@ -19,7 +19,18 @@ from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.results import Results
 from runs import MACHINE, QUICK, SMALL, fake_engines, plan_of, run
 
-SPECIAL = ("slow", "warming", "cold", "lukewarm", "filtering", "leaking", "costly", "drifting", "dying-server")
+SPECIAL = (
+    "slow",
+    "warming",
+    "cold",
+    "lukewarm",
+    "filtering",
+    "elsewhere",
+    "leaking",
+    "costly",
+    "drifting",
+    "dying-server",
+)
 EVERY = [name for name in fakes.BY_NAME if name not in SPECIAL]
 
 
@@ -304,6 +315,14 @@ def test_phases_say_what_they_took(tmp_path: Path) -> None:
     assert [row[2]["value"] for row in tables["Searches"]["rows"]] == [1, 1, 3, 3]
     named = [row[2]["value"] for row in tables["Phases and what they ask of the disk"]["rows"]]
     assert named == ["index", "search by 1", "search by 1", "search by 3", "search by 3"]
+
+
+def test_the_client_of_an_engine_in_other_processes_is_its_own_work(tmp_path: Path) -> None:
+    results, _ = run(plan_of("elsewhere", load=QUICK + "repeats = 1\n"), tmp_path)
+    for point in results.points:
+        assert point.raw["client_cpu_us_per_query"] > 1000
+        assert point.raw["client_share"] > 0.5
+        assert [reason.partition(":")[0] for reason in point.wrong] == ["client"]
 
 
 def test_sessions_ask_at_once(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from devserver import DevServerError
 from fake_servers import CASES, FakeBench, FakeInstance, FakeProduct, dying, plan_of, run
 from pagehop_lab.analysis.oltp import Case
+from pagehop_lab.measure.processes import client_share
 from pagehop_lab.plan import PlanError
 from pagehop_lab.plan.servers import everything, read_servers
 from pagehop_lab.run import servers
@@ -149,7 +150,9 @@ def test_a_disk_that_is_too_small_is_said_before(
 @pytest.mark.parametrize(
     ("told", "kind"),
     [
-        ({"client_share_of_machine": 0.21}, "client"),
+        ({"client_share_of_core": 0.51}, "client"),
+        # As it was measured before the share of a core was known.
+        ({"client_share_of_core": None, "client_share_of_machine": 0.21}, "client"),
         ({"errors": 3}, "errors"),
         ({"storage_reads_per_query": 0.5}, "cache"),
     ],
@@ -180,6 +183,24 @@ def test_what_is_to_be_known_is_noted_and_the_figure_stands(
     results, _ = run(plan_of("old"), tmp_path / "run", FakeBench(lambda *_: told), product)
     assert results.sound
     assert all(one.noted[0].startswith(note) for one in results.measured)
+
+
+def test_a_client_that_fills_its_core_is_found_out_on_a_machine_of_many(
+    tmp_path: Path, product: FakeProduct, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 48)
+    share = client_share(cpu_s=0.95, elapsed_s=1.0, clients=1)
+    assert client_share(cpu_s=45.0, elapsed_s=1.0, clients=100) == 45 / 48
+    bench = FakeBench(lambda *_: {"client_share_of_machine": 0.95 / 48, "client_share_of_core": share})
+    results, _ = run(plan_of("old"), tmp_path / "run", bench, product)
+    assert {one.wrong for one in results.measured} == {("client: saturated, 95% of a core's time was its own",)}
+
+
+def test_a_page_says_how_much_was_disturbed(tmp_path: Path, product: FakeProduct) -> None:
+    bench = FakeBench(lambda instance, _: {"other_busy_cores": 1.2} if instance.name == "new" else None)
+    run(plan_of("old", "new"), tmp_path / "run", bench, product)
+    page = (tmp_path / "run/report/index.html").read_text()
+    assert f"{len(CASES)} while other work took a part of the machine" in page
 
 
 def test_a_planted_step_is_found_and_no_other(tmp_path: Path, product: FakeProduct) -> None:

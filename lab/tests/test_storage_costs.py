@@ -132,6 +132,7 @@ def test_a_rate_has_settled_when_it_goes_nowhere() -> None:
 
 HONEST: dict[str, Any] = {
     "errors": 0, "count": 1000, "qps": 1000.0, "storage_reads_per_query": None, "client_share_of_machine": 0.1,
+    "client_share_of_core": 0.2,
     "other_busy_cores": None, "clock_jump_s": 0.0, "slowed": 0.0, "settled": True, "settle_s": 9.0,
     "times_memory": 9.0, "disk": {"reads_per_query": 0.9},
 }  # fmt: skip
@@ -142,7 +143,7 @@ HONEST: dict[str, Any] = {
     [
         ({"settled": False}, "settling: rates still went one way after 9 s"),
         ({"disk": {"reads_per_query": 0.01}}, "cache: declared larger than memory, but only 0.010 reads a query"),
-        ({"client_share_of_machine": 0.25}, "client: it took 25% of the machine's CPU"),
+        ({"client_share_of_core": 0.75}, "client: saturated, 75% of a core's time was its own"),
     ],
 )
 def test_reads_that_are_not_what_they_should_be_are_invalid(told: dict[str, Any], wrong: str) -> None:

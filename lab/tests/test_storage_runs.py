@@ -132,7 +132,7 @@ def test_a_run_of_reads_says_what_a_read_takes_by_who_counted(tmp_path: Path, pr
     [
         ({"settled": False}, "settling: rates still went one way after 6 s"),
         ({"disk": read(ReadCase("", "", "", 1))["disk"] | {"reads_per_query": 0.05}}, "cache: "),
-        ({"client_share_of_machine": 0.3}, "client: it took 30%"),
+        ({"client_share_of_core": 0.6}, "client: saturated, 60% of a core's time was its own"),
     ],
 )
 def test_reads_that_say_nothing_are_in_no_table_but_their_own(

@@ -20,6 +20,10 @@ RATE_SHARE_MIN = 0.95
 HOT_READS_MAX = 0.01
 # Wall time over CPU time of one thread; above it, others were running.
 WAITED_MAX = 1.1
+# Cores that other processes may keep busy.
+OTHERS_MAX = 0.1
+OTHERS = "others were running:"
+"""How a note on other work begins."""
 # Exact answers that take this share of a plain scan's time look like a scan.
 SCAN_SHARE = 0.5
 # Settings of a scan take as long as each other, but for noise.
@@ -131,7 +135,14 @@ def _waited(raw: Raw) -> str | None:
     waited = raw.get("waited")
     if waited is None or waited <= WAITED_MAX:
         return None
-    return f"others were running: the clock went {waited:.2f} times as far as the CPU"
+    return f"{OTHERS} the clock went {waited:.2f} times as far as the CPU"
+
+
+def _others(raw: Raw) -> str | None:
+    busy = raw.get("other_busy_cores")
+    if busy is None or busy <= OTHERS_MAX:
+        return None
+    return f"{OTHERS} {busy:.2f} cores were busy with something else"
 
 
 def _changing(raw: Raw) -> str | None:
@@ -146,4 +157,4 @@ def _exact(raw: Raw) -> str | None:
 _WRONG: tuple[Callable[[Raw], str | None], ...] = (
     _errors, _rows, _unknown_rows, _plan, _client, _rate, _inserts, _cache, _repeated,
 )  # fmt: skip
-_NOTED: tuple[Callable[[Raw], str | None], ...] = (_waited, _changing, _exact)
+_NOTED: tuple[Callable[[Raw], str | None], ...] = (_waited, _others, _changing, _exact)

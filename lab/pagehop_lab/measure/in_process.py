@@ -28,10 +28,12 @@ from pagehop_lab.measure import usage
 from pagehop_lab.measure.answers import Answers, summary
 from pagehop_lab.measure.limit import limited
 from pagehop_lab.measure.load import Ask
+from pagehop_lab.measure.processes import machine_busy_s
 
 # A measurement that only fails is cut.
 _ERRORS_MAX = 100
 _CEILING_S, _CEILINGS = 0.03, 5
+_TOLD_FROM_S = 0.5
 
 
 @dataclass
@@ -72,12 +74,13 @@ def measure(
         gc.collect()
         gc.disable()
         others = engine.processes()
-        before = usage.of_processes(others)
+        before, own_s, busy_s = usage.of_processes(others), machine.cpu_seconds(), machine_busy_s()
         if ask.cache == "fresh" and ask.cold_queries is not None:
             phase, used, work = _fresh(engine, dataset, options, ask)
         else:
             phase = _phase(searches, rows, count, ask.rate, ask.seconds_max)
             used = usage.of_processes(others) - before
+        own_s, busy_s = machine.cpu_seconds() - own_s, machine_busy_s() - busy_s
         gc.enable()
         limit_told = limit.told() if limit is not None else None
         ceiling_calls_per_s = ceiling(ask)
@@ -95,7 +98,11 @@ def measure(
         "qps": queries / phase.elapsed_s,
         "unsent_count": max(count - phase.calls - len(errors), 0) if ask.rate else 0,
         "index_used": engine.index_used(),
-        "client_share": phase.calls / phase.elapsed_s / ceiling_calls_per_s,
+        # Of an engine in other processes, its client is all that this process does, by one core: the interpreter has
+        # one lock. Of one in this process, the loop without it tells.
+        "client_share": own_s / phase.elapsed_s if others else phase.calls / phase.elapsed_s / ceiling_calls_per_s,
+        "client_cpu_us_per_query": own_s * 1e6 / done if others else None,
+        "other_busy_cores": _others(busy_s - used.cpu_s, phase.elapsed_s) if ask.cold_queries is None else None,
         "ceiling_qps": ceiling_calls_per_s * ask.batch,
         "storage_reads_per_query": used.bytes_read / usage.PAGE_BYTES / done,
         "bytes_read_per_query": used.bytes_read / done,
@@ -114,6 +121,11 @@ def measure(
         # It is the call's, which none of its queries has alone.
         raw["latency_us"] = None
     return raw, answers
+
+
+def _others(busy_s: float, elapsed_s: float) -> float | None:
+    """Cores that other processes kept busy; None of what was too short for the kernel's ticks of 10 ms."""
+    return max(busy_s / elapsed_s, 0.0) if elapsed_s >= _TOLD_FROM_S else None
 
 
 def _ready(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tuple[list[Search], list[Float32], int]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from pagehop_bench import machine
 from pagehop_lab.measure.oltp import MeasureError, reason
-from pagehop_lab.measure.processes import Cost, cost, machine_busy_s
+from pagehop_lab.measure.processes import Cost, client_share, cost, machine_busy_s
 from pagehop_lab.measure.storage import Counters
 from pagehop_lab.measure.tracing import ISSUED, Trace
 from pagehop_lab.measure.usage import family
@@ -98,6 +98,7 @@ def measure(asked: Asked) -> dict[str, Any]:
         "server_switches_per_query": None, "bytes_read_per_query": work.bytes_read / commits,
         "bytes_written_per_query": work.bytes_written / commits, "storage_reads_per_query": None,
         "client_share_of_machine": client_cpu_s / elapsed_s / (os.cpu_count() or 1),
+        "client_share_of_core": client_share(client_cpu_s, elapsed_s, asked.clients),
         "other_busy_cores": None, "busy_cores": (after.busy_s - before.busy_s) / elapsed_s,
         "clock_jump_s": jump_s, "slowed": 0.0,
     }  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 from labservers import sysbench
 from labservers.tree import Tree
 from pagehop_bench.postgres.servers import HasProcess, on_one_core
-from pagehop_lab.measure.processes import Cost, cost, machine_busy_s
+from pagehop_lab.measure.processes import Cost, client_share, cost, machine_busy_s
 from pagehop_lab.measure.slowed import slowed
 from pagehop_lab.measure.usage import family
 
@@ -179,6 +179,7 @@ def _raw(
         "qps": qps,
         "client_cpu_us_per_query": client.cpu_s / queries * 1e6,
         "client_share_of_machine": client.cpu_s / elapsed_s / cores,
+        "client_share_of_core": client_share(client.cpu_s, elapsed_s, ask.clients),
         "clock_jump_s": (last.wall_s - first.wall_s) - elapsed_s,
         "slowed": ask.slowed,
         "lines": {str(thread): lines for thread, lines in told.items()},

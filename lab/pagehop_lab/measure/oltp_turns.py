@@ -18,7 +18,7 @@ from labservers.tree import Tree
 from pagehop_lab.analysis.paired import turn_order
 from pagehop_lab.measure import oltp
 from pagehop_lab.measure.oltp import Ask, Look, MeasureError, Subject
-from pagehop_lab.measure.processes import Cost
+from pagehop_lab.measure.processes import Cost, client_share, total
 from pagehop_lab.measure.slowed import slowed
 from pagehop_lab.measure.usage import family
 
@@ -148,7 +148,7 @@ def _raw(client: _Client) -> dict[str, Any]:
     turns, cores = client.turns, os.cpu_count() or 1
     elapsed_s = sum(turn.seconds for turn in turns)
     queries = sum(turn.queries for turn in turns)
-    server, used = _sum([turn.server for turn in turns]), _sum([turn.client for turn in turns])
+    server, used = total([turn.server for turn in turns]), total([turn.client for turn in turns])
     busy_s = sum(turn.busy_s for turn in turns)
     jump_s: float = max([turn.clock_jump_s for turn in turns], key=abs)
     known = oltp.costs(server, queries, max((busy_s - server.cpu_s - used.cpu_s) / elapsed_s, 0.0))
@@ -160,6 +160,7 @@ def _raw(client: _Client) -> dict[str, Any]:
         "qps": sum(turn.qps * turn.seconds for turn in turns) / elapsed_s,
         "client_cpu_us_per_query": used.cpu_s / queries * 1e6,
         "client_share_of_machine": used.cpu_s / elapsed_s / cores,
+        "client_share_of_core": client_share(used.cpu_s, elapsed_s, client.ask.clients),
         "clock_jump_s": jump_s,
         "slowed": client.ask.slowed,
         "doubled": client.ask.doubled,
@@ -168,10 +169,3 @@ def _raw(client: _Client) -> dict[str, Any]:
             for turn in turns
         ],
     }
-
-
-def _sum(costs: Sequence[Cost]) -> Cost:
-    return Cost(
-        sum(one.cpu_s for one in costs), sum(one.switches for one in costs),
-        sum(one.bytes_read for one in costs), sum(one.bytes_written for one in costs),
-    )  # fmt: skip

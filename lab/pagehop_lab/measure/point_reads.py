@@ -14,7 +14,7 @@ from typing import Any
 
 from pagehop_lab.analysis.point_reads import WINDOW_S, settled
 from pagehop_lab.measure.oltp import lines
-from pagehop_lab.measure.processes import Cost, cost, machine_busy_s
+from pagehop_lab.measure.processes import Cost, client_share, cost, machine_busy_s
 from pagehop_lab.measure.storage import Counters
 
 _SILENCE_MAX_S = 60.0
@@ -113,7 +113,7 @@ def _watch(process: subprocess.Popen[bytes], asked: Asked) -> dict[str, Any]:
     )
     count = sum(told.lines[thread][1] - queries for thread, (_, queries) in before_lines.items())
     is_own = process.pid in members
-    return _raw(first, last, qps, count, asked.client_us if is_own else None) | {
+    return _raw(first, last, qps, count, asked.client_us if is_own else None, len(before_lines)) | {
         "settled": is_settled, "settle_s": settle_s, "windows_qps": [round(rate, 1) for rate in rates],
         "windows_reads": [round(rate, 1) for rate in reads],
     }  # fmt: skip
@@ -132,7 +132,7 @@ def _look(asked: Asked, members: Sequence[int], client: int) -> _Look:
     return _Look(time.monotonic(), time.time(), cost(members), cost([client]), machine_busy_s(), disk, own)
 
 
-def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | None) -> dict[str, Any]:
+def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | None, clients: int) -> dict[str, Any]:
     """Figures for each read."""
     elapsed_s, cores = last.at_s - first.at_s, os.cpu_count() or 1
     work, client = last.work - first.work, last.client - first.client
@@ -163,6 +163,7 @@ def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | N
         "disk": disk,
         "own_counters": {name: (value - first.own.get(name, 0)) / reads for name, value in last.own.items()},
         "client_share_of_machine": client_cpu_s / elapsed_s / cores,
+        "client_share_of_core": client_share(client_cpu_s, elapsed_s, clients),
         # What serves the disk is the kernel's, and not to be told from others.
         "other_busy_cores": None,
         "busy_cores": busy_s / elapsed_s,

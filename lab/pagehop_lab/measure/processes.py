@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,14 @@ class Cost:
             self.cpu_s - before.cpu_s, self.switches - before.switches,
             self.bytes_read - before.bytes_read, self.bytes_written - before.bytes_written,
         )  # fmt: skip
+
+
+def total(costs: Sequence[Cost]) -> Cost:
+    """Several costs together."""
+    return Cost(
+        sum(one.cpu_s for one in costs), sum(one.switches for one in costs),
+        sum(one.bytes_read for one in costs), sum(one.bytes_written for one in costs),
+    )  # fmt: skip
 
 
 def cost(processes: Iterable[int]) -> Cost:
@@ -86,6 +94,11 @@ def _switches(process: int) -> int:
         except OSError:
             continue
     return total
+
+
+def client_share(cpu_s: float, elapsed_s: float, clients: int) -> float:
+    """The share of a core's time that each of some clients was busy for; no more run at once than there are cores."""
+    return cpu_s / elapsed_s / min(clients, os.cpu_count() or 1)
 
 
 def machine_busy_s() -> float:

@@ -20,7 +20,7 @@ from pagehop_bench.postgres.servers import on_one_core
 from pagehop_lab.measure import clients, oltp
 from pagehop_lab.measure.clients import Rows
 from pagehop_lab.measure.oltp import MeasureError
-from pagehop_lab.measure.processes import Cost, ServerLook, cost, machine_busy_s
+from pagehop_lab.measure.processes import Cost, ServerLook, cost, machine_busy_s, total
 from pagehop_lab.measure.usage import family
 
 _READY_S = 60.0
@@ -62,6 +62,8 @@ class Spent:
     server: Cost | None
     """None where its processes are not known."""
     client: Cost
+    client_share: float
+    """Of a core's time that the busiest client was busy for."""
     busy_s: float
     clock_jump_s: float
 
@@ -201,7 +203,7 @@ def _begin(processes: Sequence[Any], shared: _Shared, waiting: int) -> None:
 def _watch(server: int | None, processes: Sequence[Any], shared: _Shared, step: Step) -> Spent:
     own = [process.pid for process in processes]
     before = None if server is None else ServerLook(server)
-    used, busy_s, wall_s = cost(own), machine_busy_s(), time.time()
+    used, busy_s, wall_s = [cost([one]) for one in own], machine_busy_s(), time.time()
     shared.ready.wait()
     begun_s = time.monotonic()
     while time.monotonic() - begun_s < step.seconds:
@@ -212,9 +214,11 @@ def _watch(server: int | None, processes: Sequence[Any], shared: _Shared, step: 
         time.sleep(0.01)
     elapsed_s = time.monotonic() - begun_s
     spent = None if server is None or before is None else ServerLook(server) - before
-    used, busy_s = cost(own) - used, machine_busy_s() - busy_s
+    each = [cost([one]) - before_it for one, before_it in zip(own, used, strict=True)]
+    busy_s = machine_busy_s() - busy_s
     shared.stop.set()
-    return Spent(begun_s, elapsed_s, spent, used, busy_s, time.time() - wall_s - elapsed_s)
+    busiest = max(one.cpu_s for one in each) / elapsed_s
+    return Spent(begun_s, elapsed_s, spent, total(each), busiest, busy_s, time.time() - wall_s - elapsed_s)
 
 
 def raw_of(moved: Moved, count: int) -> dict[str, Any]:
@@ -230,6 +234,7 @@ def raw_of(moved: Moved, count: int) -> dict[str, Any]:
         "qps": count / spent.elapsed_s,
         "client_cpu_us_per_query": spent.client.cpu_s / count * 1e6,
         "client_share_of_machine": spent.client.cpu_s / spent.elapsed_s / (os.cpu_count() or 1),
+        "client_share_of_core": spent.client_share,
         "clock_jump_s": spent.clock_jump_s,
         "slowed": 0.0,
     }

@@ -116,7 +116,7 @@ class Load:
     undisturbed: bool = False
     """Whether a measurement that others disturbed is repeated, twice at most; the last one counts."""
     one_core: bool = True
-    """Whether client and engine share one core while one session asks."""
+    """Whether client and engine share one core, where one session asks alone."""
     build_timeout_s: float = 7200.0
     search_timeout_s: float = 600.0
 

@@ -129,10 +129,19 @@ def _say_impossible(suite: str, load: Load, engines: Sequence[EngineSpec]) -> No
         raise PlanError(f"load.caches: the suite {suite} has none, cold has")
 
 
+def _one_core(table: Table, sessions: Sequence[int]) -> bool:
+    """Several numbers of sessions are compared, so all of them have the same cores."""
+    wanted = table.take("one_core", bool, sessions == (1,))
+    if wanted and sessions != (1,):
+        raise PlanError(f"{table.at('one_core')} = true: only one session alone has a core with its engine")
+    return wanted
+
+
 def _load(table: Table) -> Load:
+    sessions = table.take_list("sessions", int, _DEFAULTS.sessions, least=1)
     load = Load(
         ks=table.take_list("k", int, _DEFAULTS.ks, least=1),
-        sessions=table.take_list("sessions", int, _DEFAULTS.sessions, least=1),
+        sessions=sessions,
         batch=table.take_list("batch", int, _DEFAULTS.batch, least=1),
         call_threads=table.take_list("call_threads", int, _DEFAULTS.call_threads, least=1),
         matching=table.take_list("matching", float, _DEFAULTS.matching, least=1e-3),
@@ -150,7 +159,7 @@ def _load(table: Table) -> Load:
         build_threads=table.take("build_threads", int, _DEFAULTS.build_threads, least=1),
         around_targets=table.take("around_targets", bool, _DEFAULTS.around_targets),
         undisturbed=table.take("undisturbed", bool, _DEFAULTS.undisturbed),
-        one_core=table.take("one_core", bool, _DEFAULTS.one_core),
+        one_core=_one_core(table, sessions),
         build_timeout_s=table.take("build_timeout_s", float, _DEFAULTS.build_timeout_s, least=1),
         search_timeout_s=table.take("search_timeout_s", float, _DEFAULTS.search_timeout_s, least=1),
     )

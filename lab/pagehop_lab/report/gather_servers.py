@@ -42,7 +42,7 @@ def servers_head(results: ServerResults) -> Head:
     about = _HOW[results.suite]
     wrong = sum(not one.valid for one in results.measured)
     told = ", ".join(f"{name} = {value}" for name, value in load.items())
-    state = state_of(results.coverage, wrong)
+    state = state_of(results.coverage, wrong, [one.noted for one in results.measured])
     return Head(results.name, "servers", lead, state, results.sound, (about, f"Load: {told}."))
 
 
@@ -51,14 +51,14 @@ _HOW = {
         "Every repeat has new servers with new data; all servers are held at once, and each test is asked of one after "
         "the other, every other time the other way round. Rates are between the first and the last time that a client "
         "said how far it was, so that no query is cut. CPU is by the clocks of the processes themselves. A figure is "
-        "invalid, and compared with nothing, if a query failed, the client took more than 20% of the machine's CPU, or "
-        "storage was read."
+        "invalid, and compared with nothing, if a query failed, a client was busy for more than half of a core's "
+        "time, or storage was read."
     ),
     "attributes": (
         "For each number of attributes and each layout a table is made, filled, settled, asked by one client at full "
         "speed on one core with its connection, and dropped; every other time the servers go the other way round. A "
-        "figure is invalid, and compared with nothing, if anything failed, the client took more than 20% of the "
-        "machine's CPU, storage was read, the key's index was not used, or an answer had not one row."
+        "figure is invalid, and compared with nothing, if anything failed, the client was busy for more than half "
+        "of a core's time, storage was read, the key's index was not used, or an answer had not one row."
     ),
     "log-writes": (
         "Clients insert one row in each commit, by sysbench. Each log is on a file system of its own, a file that is a "
@@ -71,19 +71,19 @@ _HOW = {
         "stores. Each measurement begins with a server that was just started, within a limit of memory that the "
         "kernel's cache of its files is part of, and with nothing in any cache; it is asked until its rates have "
         "settled, and then measured. Data are on a file system of their own, so the disk's counters are nobody "
-        "else's. A figure is invalid if it did not settle, hardly anything came from storage, or the clients took more "
-        "than 20% of the machine's CPU."
+        "else's. A figure is invalid if it did not settle, hardly anything came from storage, or a client was busy "
+        "for more than half of a core's time."
     ),
     "inserts": (
         "Every server has new data, three secondary indexes, and clients in processes of their own: one inserts, one "
-        "deletes as much, one asks. A figure is invalid, and compared with nothing, if anything failed, the clients "
-        "took more than 20% of the machine's CPU, less than 95% of the rows were written, an index was not used, or an "
-        "answer was empty."
+        "deletes as much, one asks. A figure is invalid, and compared with nothing, if anything failed, a client was "
+        "busy for more than half of a core's time, less than 95% of the rows were written, an index was not used, or "
+        "an answer was empty."
     ),
     "vector-inserts": (
         "Every server has new data, its index, and clients in processes of their own: one inserts, one deletes as "
         "much, one asks. Recall and time are those of the same requests. A figure is invalid, and compared with "
-        "nothing, if anything failed, the clients took more than 20% of the machine's CPU, less than 95% of the rows "
+        "nothing, if anything failed, a client was busy for more than half of a core's time, less than 95% of the rows "
         "were written, the index was not used, or rows were missing or given that were not there."
     ),
 }

@@ -5,12 +5,13 @@ Only the links to raw files lead out of it, to the folder that it lies in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from pagehop_lab.analysis.coverage import Coverage
+from pagehop_lab.analysis.verdicts import OTHERS
 from pagehop_lab.report.chart import legend, svg
 from pagehop_lab.report.style import STYLE
 from pagehop_lab.suites.results import Results
@@ -73,7 +74,7 @@ def head_of(results: Results) -> Head:
         "rows were missing, the index was not used, the client was busy for more than half of the time, the offered "
         "rate was not answered, or the cache was not in the state it was said to be in."
     )
-    state = state_of(results.coverage, wrong)
+    state = state_of(results.coverage, wrong, [point.noted for point in results.points])
     return Head(results.name, "engines at equal recall", lead, state, results.sound, (about, f"Load: {load}."))
 
 
@@ -88,14 +89,19 @@ def on_machine(machine: Mapping[str, Any]) -> str:
     return f"{machine['cpu']}, {machine['cores']} cores, {memory}, Linux {machine['kernel']}."
 
 
-def state_of(found: Coverage, wrong: int) -> tuple[str, ...]:
-    """How much of a plan was measured, and how much of that is invalid."""
+def state_of(found: Coverage, wrong: int, notes: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """How much of a plan was measured, how much of that is invalid, and how much was disturbed; `notes` has those of
+    each measurement.
+    """
     parts = [f"{found.present_count:,} of {found.configured_count:,} points were measured"]
     if found.failed:
         parts.append(f"{len(found.failed):,} failed")
     if found.missing:
         parts.append(f"{len(found.missing):,} are missing")
     parts.append(f"{wrong:,} are invalid" if wrong else "all of them valid")
+    disturbed = sum(any(note.startswith(OTHERS) for note in noted) for noted in notes)
+    if disturbed:
+        parts.append(f"{disturbed:,} while other work took a part of the machine")
     return tuple(parts)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from pagehop_lab import data
 from pagehop_lab.analysis.recalls import RECALL_NAMES
-from pagehop_lab.analysis.verdicts import Verdicts, judge
+from pagehop_lab.analysis.verdicts import OTHERS, Verdicts, judge
 from pagehop_lab.engines.engine import Library, Served
 from pagehop_lab.plan import DatasetSpec, EngineSpec, Plan
 from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything, indexes, points
@@ -34,7 +34,6 @@ _CLOSE_TIMEOUT_S = 120.0
 # What was not in memory is, once it was read, and what was kept waiting by others may be in time: these get a second
 # chance. Every attempt is kept, and the last one counts.
 _PASSING = ("cache:", "client:")
-_DISTURBED = "others were running:"
 _ATTEMPTS = 3
 
 
@@ -278,7 +277,7 @@ class Runner:
 
     def _is_passing(self, judged: Verdicts) -> bool:
         """Whether another attempt may be better."""
-        disturbed = self.plan.load.undisturbed and any(note.startswith(_DISTURBED) for note in judged.noted)
+        disturbed = self.plan.load.undisturbed and any(note.startswith(OTHERS) for note in judged.noted)
         return disturbed or any(reason.startswith(_PASSING) for reason in judged.wrong)
 
     def _ask(self, sessions: int, asked: Options) -> dict[str, Any]:
