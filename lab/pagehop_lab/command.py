@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from pagehop_bench import machine
 from pagehop_lab import report
+from pagehop_lab.engines import history
 from pagehop_lab.engines.catalog import CATALOG
+from pagehop_lab.measure import surroundings
 from pagehop_lab.plan import PlanError, grid, read
 from pagehop_lab.plan.servers import (
     PRODUCTS,
@@ -131,14 +135,19 @@ def _measure(path: Path, into: Path | None, sets: list[str] | None = None, *, re
     plan = read(path, sets)
     into = into or RUNS / "-on-".join([plan.name, *(["-".join(one.name for one in plan.datasets)] if sets else [])])
     signal.signal(signal.SIGTERM, _as_interrupt)
-    about = machine.describe() | {"kind": machine.kind()}
-    with RunFolder.writing(into, plan.text, about) as folder:
+    with RunFolder.writing(into, plan.text, _about(), history.commit(*history.LAB)) as folder:
         Runner(plan, folder, Progress(), machine.kind(), CATALOG, retry=retry).run()
     results = report.write(into, quiet=False)
     print(f"\nthe page is {into / report.PAGE}", file=sys.stderr)
     if not results.sound:
         print("pagehop-lab: something is missing or invalid; the tables above say what", file=sys.stderr)
     return 1 if strict and not results.sound_where_installed else 0
+
+
+def _about() -> dict[str, Any]:
+    """The machine, with the disk that servers and indexes are on while they are measured."""
+    described = machine.describe() | surroundings.describe(Path(tempfile.gettempdir()))
+    return described | {"kind": machine.kind()}
 
 
 def _versions(args: argparse.Namespace) -> int:
@@ -159,8 +168,7 @@ def _measure_servers(plan: ServersPlan, into: Path | None, *, retry: bool) -> in
     """Measures a plan of servers and reports."""
     into = into or RUNS / plan.name
     signal.signal(signal.SIGTERM, _as_interrupt)
-    about = machine.describe() | {"kind": machine.kind()}
-    with RunFolder.writing(into, plan.text, about) as folder:
+    with RunFolder.writing(into, plan.text, _about(), history.commit(*history.LAB)) as folder:
         bench, servers = products.bench(plan), products.of_plan(plan)
         ServersRunner(plan, folder, Progress(), machine.kind(), servers, bench, retry).run()
     results = report.write_servers(into, quiet=False)

@@ -12,9 +12,6 @@ without it a filter is a mask of ids.
 from __future__ import annotations
 
 import importlib.metadata
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +28,7 @@ from pagehop_lab.engines.engine import (
     Search,
     Work,
 )
+from pagehop_lab.engines.history import PAGEHOP, at_commit
 
 # More than any index measured here: everything searched before stays in memory.
 _CACHE = "8GiB"
@@ -57,8 +55,7 @@ class PagehopFile(Library):
     def version(cls) -> str:
         import pagehop  # noqa: F401
 
-        version, commit = importlib.metadata.version("pagehop"), _commit()
-        return f"{version} at {commit}" if commit else version
+        return at_commit(importlib.metadata.version("pagehop"), *PAGEHOP)
 
     def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
         import pagehop
@@ -132,24 +129,6 @@ class PagehopFile(Library):
 
     def close(self) -> None:
         self._index.close()
-
-
-def _commit() -> str | None:
-    """The commit that this environment was made from, or of the repository, with `+` if what is compiled changed."""
-    made_from = Path(sys.prefix, "commit")
-    if made_from.exists():
-        return made_from.read_text().strip()
-
-    def git(*arguments: str) -> str:
-        here = ["git", "-C", str(Path(__file__).parent)]
-        return subprocess.run([*here, *arguments], capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--", ":/crates", ":/python")
-        return git("rev-parse", "--short=7", "HEAD") + ("+" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        # A copy without its history.
-        return None
 
 
 def _knobs(options: Options, k: int) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from pagehop_lab.engines.engine import (
     Served,
     condition,
 )  # fmt: skip
+from pagehop_lab.engines.history import EXTENSION, at_commit
 
 _COPIED_AT_ONCE = 1000
 _COMPONENTS = {"vector": ">f4", "halfvec": ">f2"}
@@ -89,7 +90,10 @@ class PostgresServer(Served):
             _install_ours(server)
         control = (server.extension_folder / f"{cls.extension}.control").read_text()
         found = re.search(r"default_version\s*=\s*'([^']+)'", control)
-        return f"{cls.extension} {found[1] if found else '?'} in PostgreSQL {server.version}"
+        version = found[1] if found else "?"
+        if cls.extension == "pagehop":
+            version = at_commit(version, *EXTENSION)
+        return f"{cls.extension} {version} in PostgreSQL {server.version}"
 
     def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> Built:
         if base.shape[1] > _DIM_MAX[self.type]:

@@ -14,6 +14,8 @@ from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import Description
 from pagehop_lab.plan import Plan
 from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything
+from pagehop_lab.report.latest import current, latest, of_another_version
+from pagehop_lab.report.page import made_by
 from pagehop_lab.store import Record, RunFolder, cell
 from pagehop_lab.suites.results import Build, EngineFacts, Results
 
@@ -26,8 +28,9 @@ def gather(folder: RunFolder, plan: Plan, machine: str, descriptions: Descriptio
     sets = {record.identity["name"]: record for record in folder.all("datasets")}
     facts = {spec.name: dict(sets[spec.name].raw) for spec in plan.datasets if _is_there(sets.get(spec.name))}
     specs = list(everything(plan, _picked(folder, plan, facts, machine)))
-    records = _latest(folder.all("points"))
-    builds = _latest(folder.all("builds"))
+    versions = current(folder, "engine")
+    records = latest(folder.all("points"), versions, "engine")
+    builds = latest(folder.all("builds"), versions, "engine")
     found = {
         spec.name: records[key]
         for spec in specs
@@ -35,7 +38,7 @@ def gather(folder: RunFolder, plan: Plan, machine: str, descriptions: Descriptio
     }
     measured = [spec for spec in specs if spec.name in found and not found[spec.name].failed]
     betrayed = _scans(measured, found)
-    points = [_point(spec, found[spec.name], plan, betrayed.get(_key(spec.index))) for spec in measured]
+    points = [_point(spec, found[spec.name], plan, betrayed.get(_key(spec.index)), versions) for spec in measured]
     wanted = list(dict.fromkeys(_key(spec.index) for spec in specs))
     indexes = {_key(spec.index): spec.index for spec in specs}
     built = {key: builds.get(_cell(indexes[key], plan, facts, machine) or "") for key in wanted}
@@ -56,6 +59,7 @@ def gather(folder: RunFolder, plan: Plan, machine: str, descriptions: Descriptio
         builds=[_build(indexes[key], one) for key, one in built.items() if one is not None and one.failed is None],
         ceilings=[{"engine": one.identity["engine"], **one.raw} for one in folder.all("ceilings") if not one.failed],
         coverage=covered, aims=plan.aims, damaged=folder.damaged,
+        made_by=made_by(record.commit for record in found.values()),
     )  # fmt: skip
 
 
@@ -63,7 +67,7 @@ def _picked(
     folder: RunFolder, plan: Plan, facts: Mapping[str, Any], machine: str
 ) -> Callable[[IndexSpec], Picked | None]:
     """Which settings of an index were picked to be measured; None where all are."""
-    records = _latest(folder.all("picked"))
+    records = latest(folder.all("picked"), current(folder, "engine"), "engine")
 
     def picked(index: IndexSpec) -> Picked | None:
         if not plan.load.around_targets or index.engine.served:
@@ -83,14 +87,6 @@ def _is_there(record: Record | None) -> bool:
 
 def _is_failed(record: Record | None) -> bool:
     return record is not None and record.failed is not None
-
-
-def _latest(records: Sequence[Record]) -> dict[str, Record]:
-    """The record of each cell; of several versions of an engine, what was written last."""
-    latest: dict[str, Record] = {}
-    for record in sorted(records, key=lambda one: (one.failed is None, one.file)):
-        latest[record.cell] = record
-    return latest
 
 
 def _cell(spec: PointSpec | IndexSpec, plan: Plan, facts: Mapping[str, Any], machine: str) -> str | None:
@@ -118,14 +114,15 @@ def _scans(specs: Sequence[PointSpec], found: Mapping[str, Record]) -> dict[str,
     return {name: looks_like_scans(raws) for name, raws in grouped.items()}
 
 
-def _point(spec: PointSpec, record: Record, plan: Plan, betrayed: str | None) -> Point:
+def _point(spec: PointSpec, record: Record, plan: Plan, betrayed: str | None, versions: Mapping[str, str]) -> Point:
     raw = record.raw
     judged = judge(raw)
     wrong = (*judged.wrong, betrayed) if betrayed else judged.wrong
+    noted = (*judged.noted, *of_another_version(record, versions, "engine"))
     recall = raw["recall"][RECALL_NAMES[plan.recall]] if raw["recall"] else 0.0
     return Point(
         spec.index.dataset.name, spec.index.engine.name, options_of(spec.index.build), options_of(spec.search),
-        recall, raw["qps"], spec.sessions, spec.index.rebuild, spec.repeat, wrong, judged.noted,
+        recall, raw["qps"], spec.sessions, spec.index.rebuild, spec.repeat, wrong, noted,
         record.file, options_of(spec.asked), raw,
     )  # fmt: skip
 

@@ -8,7 +8,8 @@ from pagehop_lab.analysis.coverage import Cell, coverage
 from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.analysis.oltp import STATEMENTS
 from pagehop_lab.plan.servers import CaseSpec, ServersPlan, everything, told
-from pagehop_lab.report.page import Head, counted, on_machine, state_of
+from pagehop_lab.report.latest import current, latest, of_another_version
+from pagehop_lab.report.page import Head, counted, made_by, on_machine, state_of
 from pagehop_lab.store import Record, RunFolder, cell
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
 
@@ -16,9 +17,12 @@ from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResul
 def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> ServerResults:
     """What was measured of a plan; other records in the folder are left alone."""
     specs = list(everything(plan))
-    records = _by_cell(folder)
+    versions = current(folder, "server")
+    records = latest(folder.all("points"), versions, "server")
     found = {spec.name: records[key] for spec in specs if (key := cell(spec.identity(plan, machine, None))) in records}
-    measured = [_measured(spec, found[spec.name], plan.suite) for spec in specs if _is_there(found.get(spec.name))]
+    measured = [
+        _measured(spec, found[spec.name], plan.suite, versions) for spec in specs if _is_there(found.get(spec.name))
+    ]
     servers = _facts(folder, plan)
     failed = {name: record.failed for name, record in found.items() if record.failed is not None}
     reasons = {facts.name: facts.failed for facts in servers if facts.failed is not None}
@@ -29,6 +33,7 @@ def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> Server
     return ServerResults(
         plan.name, plan.suite, plan.seed, plan.base, folder.machine, told(plan),
         {case.name: case.group for case in plan.cases}, servers, measured, covered, folder.damaged,
+        made_by(record.commit for record in found.values()),
     )  # fmt: skip
 
 
@@ -43,7 +48,7 @@ def servers_head(results: ServerResults) -> Head:
     wrong = sum(not one.valid for one in results.measured)
     told = ", ".join(f"{name} = {value}" for name, value in load.items())
     state = state_of(results.coverage, wrong, [one.noted for one in results.measured])
-    return Head(results.name, "servers", lead, state, results.sound, (about, f"Load: {told}."))
+    return Head(results.name, "servers", lead, state, results.sound, (about, f"Load: {told}.", results.made_by))
 
 
 _HOW = {
@@ -89,18 +94,6 @@ _HOW = {
 }
 
 
-def _by_cell(folder: RunFolder) -> dict[str, Record]:
-    """The record of each cell; what was measured wins over what failed, newer statements over older ones."""
-    latest: dict[str, Record] = {}
-    for record in sorted(folder.all("points"), key=_rank):
-        latest[record.cell] = record
-    return latest
-
-
-def _rank(record: Record) -> tuple[bool, int, str]:
-    return (record.failed is None, record.identity.get("statements", 0), record.file)
-
-
 def _is_there(record: Record | None) -> bool:
     return record is not None and record.failed is None
 
@@ -110,9 +103,9 @@ def _options(spec: CaseSpec) -> tuple[tuple[str, str | int], ...]:
     return (("test", spec.case.name), ("repeat", spec.repeat + 1))
 
 
-def _measured(spec: CaseSpec, record: Record, suite: str) -> Measured:
+def _measured(spec: CaseSpec, record: Record, suite: str, versions: Mapping[str, str]) -> Measured:
     judged = judge_load(record.raw)
-    noted = judged.noted
+    noted = (*judged.noted, *of_another_version(record, versions, "server"))
     if suite == "oltp" and record.identity.get("statements") != STATEMENTS:
         noted = (*noted, "statements: older ones, which are not the published ones in all tests")
     return Measured(

@@ -5,7 +5,7 @@ Only the links to raw files lead out of it, to the folder that it lies in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -75,7 +75,9 @@ def head_of(results: Results) -> Head:
         "rate was not answered, or the cache was not in the state it was said to be in."
     )
     state = state_of(results.coverage, wrong, [point.noted for point in results.points])
-    return Head(results.name, "engines at equal recall", lead, state, results.sound, (about, f"Load: {load}."))
+    return Head(
+        results.name, "engines at equal recall", lead, state, results.sound, (about, f"Load: {load}.", results.made_by)
+    )
 
 
 def counted(number: int, what: str) -> str:
@@ -86,7 +88,22 @@ def counted(number: int, what: str) -> str:
 def on_machine(machine: Mapping[str, Any]) -> str:
     """What it was measured on, in one sentence."""
     memory = f"{machine['memory_gib']:.0f} GiB"
-    return f"{machine['cpu']}, {machine['cores']} cores, {memory}, Linux {machine['kernel']}."
+    # Folders from before say less.
+    virtual = {None: "", "none": "", "yes": "virtual"}.get(machine.get("virtualization"))
+    more = [
+        f"virtual ({machine['virtualization']})" if virtual is None else virtual,
+        f"governor {machine['governor']}" if machine.get("governor") else "",
+        machine.get("file_system") or "",
+        machine.get("disk") or "",
+    ]
+    told = ", ".join(filter(None, [f"Linux {machine['kernel']}", *more]))
+    return f"{machine['cpu']}, {machine['cores']} cores, {memory}, {told}."
+
+
+def made_by(commits: Iterable[str | None]) -> str:
+    """The commits of the lab that measured something, in one sentence; nothing where they are not known."""
+    known = sorted({commit for commit in commits if commit})
+    return f"Measured by the lab at {', '.join(known)}." if known else ""
 
 
 def state_of(found: Coverage, wrong: int, notes: Sequence[Sequence[str]]) -> tuple[str, ...]:
@@ -169,5 +186,5 @@ def _class(is_number: bool, invalid: bool = False, is_long: bool = False, tone: 
 
 
 def _about(head: Head) -> str:
-    said = "".join(f"<p class=note>{escape(text)}</p>" for text in head.about)
+    said = "".join(f"<p class=note>{escape(text)}</p>" for text in head.about if text)
     return f"<details><summary>How it was measured</summary>{said}</details>"

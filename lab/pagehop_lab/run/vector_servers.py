@@ -16,6 +16,7 @@ from labservers.configuration import Configuration
 from labservers.releases import ServerMissingError
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import OptionValue
+from pagehop_lab.engines.history import EXTENSION, at_commit
 from pagehop_lab.engines.postgres_server import PostgresServer
 from pagehop_lab.measure.vector_inserts import INDEX, TABLE, K
 from pagehop_lab.measure.vector_rows import Float32, VectorRows
@@ -48,7 +49,10 @@ class PostgresVectorProduct:
         program = self._server(server)
         control = (program.extension_folder / f"{extension}.control").read_text()
         named = re.search(r"default_version\s*=\s*'([^']+)'", control)
-        return f"{extension} {named[1] if named else '?'} in PostgreSQL {program.version}"
+        version = named[1] if named else "?"
+        if extension == "pagehop":
+            version = at_commit(version, *EXTENSION)
+        return f"{extension} {version} in PostgreSQL {program.version}"
 
     def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:
         if server.url is not None:

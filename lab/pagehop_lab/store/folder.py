@@ -45,6 +45,8 @@ class Record:
     """What was measured; of a failed record, nothing."""
     failed: str | None
     """Why there is no measurement."""
+    commit: str | None = None
+    """Of the lab that wrote it, where that is known."""
 
     @property
     def cell(self) -> str:
@@ -59,6 +61,7 @@ class RunFolder:
         """The folder at `path`, for reading."""
         self.path = path
         self._lock: BinaryIO | None = None
+        self._commit: str | None = None
         self._records: dict[tuple[str, str], Record] = {}
         self.damaged: list[str] = []
         """Files that cannot be read; what they hold counts as not measured."""
@@ -72,8 +75,8 @@ class RunFolder:
 
     @staticmethod
     @contextlib.contextmanager
-    def writing(path: Path, plan: str, machine: Mapping[str, Any]) -> Iterator[RunFolder]:
-        """The folder at `path`, made if need be, for the run of a plan on this machine."""
+    def writing(path: Path, plan: str, machine: Mapping[str, Any], commit: str | None = None) -> Iterator[RunFolder]:
+        """The folder at `path`, made if need be, for the run of a plan on this machine; `commit` is the lab's."""
         with _full_disk(path):
             path.mkdir(parents=True, exist_ok=True)
         with (path / ".lock").open("wb") as lock:
@@ -86,7 +89,7 @@ class RunFolder:
             _same_machine(path / "machine.json", machine)
             _keep_plan(path, plan)
             folder = RunFolder(path)
-            folder._lock = lock
+            folder._lock, folder._commit = lock, commit
             try:
                 yield folder
             finally:
@@ -136,6 +139,8 @@ class RunFolder:
         before = self.get(kind, identity)
         attempt = before.attempt + 1 if before else 1
         content: dict[str, Any] = {"version": _VERSION, "attempt": attempt, "identity": identity, "failed": failed}
+        if self._commit:
+            content["commit"] = self._commit
         with _full_disk(self.path):
             while True:
                 name = f"{_safe(words)}.{checksum(identity)}" + (f".{attempt}" if attempt > 1 else "")
@@ -160,7 +165,8 @@ class RunFolder:
         try:
             content = json.loads(file.read_text())
             identity = content["identity"]
-            read = Record(kind, relative, content["attempt"], identity, content["raw"] or {}, content["failed"])
+            raw, failed, commit = content["raw"] or {}, content["failed"], content.get("commit")
+            read = Record(kind, relative, content["attempt"], identity, raw, failed, commit)
         except (OSError, ValueError, KeyError, TypeError):
             self.damaged.append(relative)
             return
@@ -218,7 +224,8 @@ def _same_machine(path: Path, machine: Mapping[str, Any]) -> None:
             _publish(path, json.dumps(machine, indent=1).encode() + b"\n")
         return
     known = json.loads(path.read_text())
-    differing = [name for name in machine if known.get(name) != machine[name]]
+    # Folders from before say less of the machine.
+    differing = [name for name in machine if name in known and known[name] != machine[name]]
     if differing:
         told = ", ".join(f"{name} was {known.get(name)} and is {machine[name]}" for name in differing)
         raise StoreError(f"{path.parent} was measured on another machine ({told}): choose another folder with --into")

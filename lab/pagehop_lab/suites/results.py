@@ -62,6 +62,8 @@ class Results:
     """What was to be reached."""
     damaged: Sequence[str]
     """Files that cannot be read."""
+    made_by: str
+    """Which commits of the lab measured it, where that is known."""
 
     @property
     def sound(self) -> bool:

@@ -62,6 +62,8 @@ class ServerResults:
     measured: Sequence[Measured]
     coverage: Coverage
     damaged: Sequence[str]
+    made_by: str
+    """Which commits of the lab measured it, where that is known."""
 
     @property
     def sound(self) -> bool:

@@ -1,0 +1,43 @@
+"""Which record of a measurement a report shows, where a folder has several: of other versions, other
+statements, or attempts that failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pagehop_lab.store import Record, RunFolder
+
+
+def current(folder: RunFolder, subject: str) -> dict[str, str]:
+    """The version that each engine or server (`subject`) had when the folder was last run."""
+    return {
+        record.identity[subject]: str(record.raw["version"])
+        for record in folder.all("engines")
+        if record.failed is None and "version" in record.raw
+    }
+
+
+def latest(records: Sequence[Record], versions: Mapping[str, str], subject: str) -> dict[str, Record]:
+    """The record of each cell: what was measured wins over what failed, then newer statements over older ones, then
+    the current version over others.
+    """
+
+    def rank(record: Record) -> tuple[bool, int, bool, str]:
+        statements = record.identity.get("statements", 0)
+        return (record.failed is None, statements, _is_current(record, versions, subject), record.file)
+
+    return {record.cell: record for record in sorted(records, key=rank)}
+
+
+def of_another_version(record: Record, versions: Mapping[str, str], subject: str) -> tuple[str, ...]:
+    """A note on a record that is not of the current version; it stays until the same command measures it again."""
+    if _is_current(record, versions, subject):
+        return ()
+    name = record.identity[subject]
+    return (f"version: this is {record.identity.get('version')}, and {name} is {versions[name]} in this folder now",)
+
+
+def _is_current(record: Record, versions: Mapping[str, str], subject: str) -> bool:
+    now = versions.get(record.identity.get(subject, ""))
+    return now is None or record.identity.get("version") == now
