@@ -1,0 +1,64 @@
+"""A collection of Chroma as an index of Pagehop with the documents beside it.
+
+    python from_chroma.py chroma_folder my_collection new.pagehop --column year:int --column topic:text
+
+Ids, vectors, documents and metadata are kept, and so is the metric. `--column` names the metadata
+to filter by. `pagehop_documents.Documents` opens the result, and so do the vector stores of
+LangChain and LlamaIndex.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import chromadb
+from chromadb.errors import NotFoundError
+
+from pagehop_documents import Documents
+
+_ROWS_AT_ONCE = 5_000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Does what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="of Chroma's PersistentClient")
+    parser.add_argument("collection")
+    parser.add_argument("new", type=Path, help="the index to make")
+    parser.add_argument("--column", metavar="NAME:KIND", action="append", default=[], help="metadata to filter by")
+    asked = parser.parse_args(arguments)
+    try:
+        done = migrate(asked.folder, asked.collection, asked.new, dict(one.split(":", 1) for one in asked.column))
+    except (OSError, ValueError, NotFoundError) as error:
+        print(f"from_chroma: {error}", file=sys.stderr)
+        return 1
+    print(f"{done} documents in {asked.new}")
+    return 0
+
+
+def migrate(folder: Path, collection: str, new: Path, columns: dict[str, str]) -> int:
+    """Copies a collection to a new index, and returns how many documents it has."""
+    if not (folder / "chroma.sqlite3").exists():
+        raise FileNotFoundError(f"{folder} is no folder of Chroma: it has no chroma.sqlite3")
+    if new.exists():
+        raise FileExistsError(f"{new} is there already")
+    client = chromadb.PersistentClient(folder, settings=chromadb.Settings(anonymized_telemetry=False))
+    old = client.get_collection(collection)
+    metric = (old.configuration.get("hnsw") or {}).get("space", "l2")
+    with Documents(new, metric=metric, columns=columns) as documents:
+        include = ["embeddings", "documents", "metadatas"]
+        done = 0
+        while (found := old.get(limit=_ROWS_AT_ONCE, offset=done, include=include))["ids"]:
+            texts = [text or "" for text in found["documents"]]
+            documents.add(found["ids"], found["embeddings"], texts, found["metadatas"])
+            done += len(found["ids"])
+        if documents.index is not None:
+            documents.index.calibrate()
+        return len(documents)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
