@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import pytest
 from pagehop_lab.command import main
 from pagehop_lab.report import chart, files, is_of_servers, terminal, write, write_servers
 from pagehop_lab.suites.results import Results
-from pagehop_lab.suites.table import Cell, Chart, Mark, Series, Table
+from pagehop_lab.suites.table import Cell, Chart, Mark, Series, Table, through_medians
 from runs import QUICK, fake_engines, plan_of, run
 
 LOAD = QUICK + "repeats = 2\nin_turns = 9\n"
@@ -216,6 +217,37 @@ def test_charts_hold_all_points(marks: list[tuple[float, float]]) -> None:
         assert 0 < float(x) < chart.WIDTH
         assert 0 < float(y) < chart.HEIGHT
     assert len(re.findall('class="tick"', drawn)) >= 3
+
+
+@pytest.mark.parametrize(
+    "xs",
+    [
+        [1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48],
+        [0.0, 99.7, 99.8, 100.1, 100.2, 499.0, 499.9, 500.3, 731.0, 998.0, 1000.0, 1000.1, 1000.2, 1003.0, 1007.0],
+        [0.0, 100.0, 100.1],
+        [1.0, 1_000_000.0],
+        [123_456.0 + number for number in range(20)],
+        [5.0],
+    ],
+)
+def test_labels_of_an_axis_do_not_overlap(xs: list[float]) -> None:
+    series = Series("a", [Mark(x, 5.0, "") for x in xs], [])
+    drawn = chart.svg(Chart("c", "t", "x", "y", [series], x_is_recall=False))
+    labels = re.findall(r'<text class="tick" x="([\d.]+)"[^>]*text-anchor="middle">([^<]*)<', drawn)
+    assert 1 <= len(labels) <= 15
+    # A digit of the page's font at this size is at most 7 units wide.
+    ends = [(float(x) - 3.5 * len(text), float(x) + 3.5 * len(text)) for x, text in labels]
+    assert all(end < start for (_, end), (start, _) in pairwise(ends)), labels
+    if len(set(xs)) <= 14 and len(xs) > 1:
+        assert labels[-1][1] == f"{max(xs):,.10g}"
+
+
+def test_a_line_goes_through_the_middle_of_repeats() -> None:
+    steps = [
+        [Mark(100.2, 5.0, ""), Mark(99.9, 9.0, ""), Mark(100.0, 7.0, "")],
+        [Mark(0.0, 8.0, ""), Mark(0.0, 1.0, "", invalid=True)],
+    ]
+    assert through_medians([*steps, [Mark(500.0, 1.0, "", invalid=True)]]) == [(0.0, 8.0), (100.0, 7.0)]
 
 
 @pytest.mark.usefixtures("results")

@@ -18,6 +18,10 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 24, 16, 52
 _RECALL_TICKS = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0)
 # Beyond this a recall is 1 for the eye.
 _MISSING_MIN = 1e-4
+# Labels of an axis that has one for each value.
+_VALUES_MAX = 14
+# Units of the drawing that a character of a label takes, and the least space between two labels.
+_CHARACTER, _SPACE = 7.0, 6.0
 _SHAPES = ("circle", "square", "diamond", "triangle")
 
 
@@ -69,9 +73,28 @@ def _axes(chart: Chart, marks: Sequence[Mark]) -> _Axes:
         first, last = _missing(min(*xs, ticks[0])), _missing(max(*xs, ticks[-1]))
         named = [(tick, f"{tick:g}") for tick in ticks]
         return _Axes(_scale(_missing, first, last), y, named, shown)
-    steps = sorted(set(xs))
-    kept = steps if len(steps) <= 14 else steps[:: -(-len(steps) // 14)]
-    return _Axes(_scale(float, 0, max(steps) * 1.04), y, [(one, f"{one:g}") for one in kept], shown)
+    x = _scale(float, 0, max(xs) * 1.04)
+    return _Axes(x, y, _that_fit(x, _steps(xs)), shown)
+
+
+def _steps(xs: Sequence[float]) -> list[tuple[float, str]]:
+    """The values that there are, or round ones where those are measured and not planned: no two are alike."""
+    found = sorted(set(xs))
+    if len(found) > _VALUES_MAX:
+        wide = max(found) / (_VALUES_MAX / 2)
+        power = 10 ** math.floor(math.log10(wide))
+        step = power * next(digit for digit in (1, 2, 5, 10) if digit * power >= wide)
+        found = [step * number for number in range(int(max(found) / step) + 1)]
+    return [(one, f"{one:,.10g}") for one in found]
+
+
+def _that_fit(x: Callable[[float], float], ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """The labels that have room beside each other; of two that meet, the greater one stays."""
+    kept: list[tuple[float, str]] = []
+    for value, name in reversed(ticks):
+        if not kept or x(kept[-1][0]) - x(value) >= (len(kept[-1][1]) + len(name)) / 2 * _CHARACTER + _SPACE:
+            kept.append((value, name))
+    return kept[::-1]
 
 
 def _scale(of: Callable[[float], float], first: float, last: float) -> Callable[[float], float]:

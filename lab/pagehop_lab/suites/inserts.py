@@ -9,7 +9,7 @@ from pagehop_lab.analysis.intervals import Interval, compared, unpaired
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.ratios import NOTE, over, ratio_cell
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
-from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, brief
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, brief, through_medians
 
 Figure = Callable[[Measured], float | None]
 
@@ -39,11 +39,14 @@ def chart(results: ServerResults) -> Chart:
     series = []
     for server in results.names:
         for kind in dict.fromkeys(one.case.rstrip("0123456789") for one in _asked(results, server)):
-            found = [one for one in _asked(results, server) if one.case.startswith(kind)]
-            marks = [Mark(one.raw["rows_per_s"], one.qps, _told(one), one.file, not one.valid) for one in found]
-            valid = sorted((mark.x, mark.y) for mark in marks if not mark.invalid)
-            series.append(Series(f"{server} {kind}", marks, valid))
-    note = "Every step; hollow marks are invalid."
+            steps: dict[str, list[Mark]] = {}
+            for one in _asked(results, server):
+                if one.case.startswith(kind):
+                    mark = Mark(one.raw["rows_per_s"], one.qps, _told(one), one.file, not one.valid)
+                    steps.setdefault(one.case, []).append(mark)
+            marks = [mark for repeats in steps.values() for mark in repeats]
+            series.append(Series(f"{server} {kind}", marks, through_medians(steps.values())))
+    note = "Every repeat of every step, lines through their middles; hollow marks are invalid."
     return Chart("beside", "Queries beside writes", "rows inserted, and deleted, a second", "QPS", series, False, note)
 
 

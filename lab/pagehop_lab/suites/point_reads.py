@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.inserts import Figure, figure
 from pagehop_lab.suites.server_results import Measured, ServerResults
-from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, through_medians
 
 
 def sections(results: ServerResults) -> list[Section]:
@@ -36,7 +36,8 @@ def chart(results: ServerResults, group: str) -> Chart:
             for one in results.measured
             if one.server == server and results.groups[one.case] == group
         ]  # fmt: skip
-        series.append(Series(server, marks, sorted((mark.x, mark.y) for mark in marks if not mark.invalid)))
+        by_clients = [[mark for mark in marks if mark.x == x] for x in dict.fromkeys(mark.x for mark in marks)]
+        series.append(Series(server, marks, through_medians(by_clients)))
     title = f"Reads a second, {group.replace('=', ' ')} KiB"
     note = "Hollow marks are invalid. ahead is how far the kernel reads ahead in files; direct I/O does not care."
     return Chart(f"reads-{group}", title, "clients", "QPS", series, False, note)

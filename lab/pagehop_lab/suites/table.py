@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 Value = str | float | int | None
@@ -77,6 +78,16 @@ class Series:
     name: str
     marks: Sequence[Mark]
     line: Sequence[tuple[float, float]]
+
+
+def through_medians(groups: Iterable[Sequence[Mark]]) -> list[tuple[float, float]]:
+    """A line through the middle of the valid marks of each group, such as the repeats of a step; by x."""
+    valid = [[mark for mark in group if not mark.invalid] for group in groups]
+    return sorted(
+        (statistics.median(mark.x for mark in group), statistics.median(mark.y for mark in group))
+        for group in valid
+        if group
+    )
 
 
 @dataclass(frozen=True)
