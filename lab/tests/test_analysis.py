@@ -67,8 +67,27 @@ def test_interpolation_stays_between_two_settings_of_one_index() -> None:
     exact = targets.between_at(settings, 0.96)
     assert exact is not None
     assert (exact.qps, exact.low) == (500, exact.high)
-    for beyond in (0.89, 0.995, 1.0):
+    for beyond in (0.9995, 1.0):
         assert targets.between_at(settings, beyond) is None
+
+
+def test_at_a_recall_is_never_less_than_what_was_measured_above_it() -> None:
+    # The least effort of one index finds more than the target, and is faster than the other index there.
+    settings = settings_of([*CURVE, point("a", 10, 0.983, 580, m=8), point("a", 20, 0.995, 200, m=8)])
+    found = targets.between_at(settings, 0.98)
+    assert found is not None
+    assert (found.qps, found.low.label, found.high.label) == (580, "m=8 ef=10", "m=8 ef=10")
+    random = np.random.default_rng(4)
+    for _ in range(200):
+        made = [
+            point("a", ef, float(recall), float(qps), m=m)
+            for m in (4, 8, 16)
+            for ef, recall, qps in zip(range(4), 0.9 + 0.1 * random.random(4), 1000 * random.random(4), strict=True)
+        ]
+        settings, target = settings_of(made), 0.9 + 0.1 * random.random()
+        best, between = targets.best_at(settings, target), targets.between_at(settings, target)
+        assert (best is None) == (between is None)
+        assert best is None or between is None or between.qps >= best.qps.median
 
 
 def test_invalid_points_are_compared_with_nothing() -> None:

@@ -1,7 +1,8 @@
 """Engines at equal recall: the fastest setting that reaches a target, and what lies exactly at it.
 
 A setting counts with the middle of its repeats. "At or above" takes what was measured; "at" interpolates between two
-neighboring settings of one index, along the logarithm of QPS, and never goes beyond what was measured.
+neighboring settings of one index, along the logarithm of QPS, and never goes beyond what was measured. Where the least
+effort of an index already finds more, its own figure stands: so "at" is never less than "at or above".
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _SAME = 1e-9
 
 @dataclass(frozen=True)
 class Between:
-    """QPS at exactly a target, from the settings below and above it on one index; the same twice if one meets it."""
+    """QPS at exactly a target, from the settings below and above it on one index; the same twice if one meets it, or if
+    nothing of the index finds less.
+    """
 
     qps: float
     low: Setting
@@ -35,7 +38,7 @@ class AtTarget:
     best: Setting | None
     """The fastest setting at or above the target; None if there is none."""
     between: Between | None
-    """The fastest of all interpolations; None if nothing brackets the target."""
+    """The fastest of all interpolations; None if nothing reaches the target."""
 
 
 def best_at(settings: Iterable[Setting], target: float) -> Setting | None:
@@ -59,10 +62,8 @@ def _between(index: Sequence[Setting], target: float) -> Between | None:
     if above is None:
         return None
     high = ordered[above]
-    if high.recall.median <= target + _SAME:
+    if high.recall.median <= target + _SAME or above == 0:
         return Between(high.qps.median, high, high)
-    if above == 0:
-        return None
     low = ordered[above - 1]
     pair = [(setting.recall.median, setting.qps.median) for setting in (low, high)]
     return Between(interpolate(target, pair[0], pair[1]), low, high)

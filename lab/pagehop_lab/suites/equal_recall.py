@@ -113,14 +113,15 @@ def interpolated(results: Results, targets: Sequence[AtTarget], name: str) -> Ta
         row = [Cell.of(found.target, ".3f"), Cell(results.title(found.engine), found.engine)]
         between = found.between
         if between is None:
-            rows.append([*row, Cell("not bracketed"), Cell("-"), Cell("-")])
+            rows.append([*row, Cell("not reached"), Cell("-"), Cell("-")])
             continue
         row.append(Cell.of(between.qps, ",.0f"))
         for setting in (between.low, between.high):
             text = f"{setting.label}: {setting.recall.median:.4f}, {setting.qps.median:,.0f}"
             row.append(Cell(text, text, setting.middle.file))
         rows.append(row)
-    note = "Interpolated on one index, along the logarithm of QPS; never beyond what was measured."
+    note = "Interpolated on one index, along the logarithm of QPS; never beyond what was measured. Where the least "
+    note += "effort of an index already finds more, its own figure stands, twice."
     columns = ("recall =", "engine", "QPS", "from: setting, recall, QPS", "to: setting, recall, QPS")
     return Table(f"interpolated-{name}", "QPS at exactly a recall", columns, rows, note)
 
