@@ -7,6 +7,7 @@ import sys
 import time
 
 from pagehop_lab.measure.processes import ServerLook
+from pagehop_lab.suites.results import Build
 
 # A parent that has a child work for so long, waits for it, and stays. Both do something before they say so.
 PARENT = """
@@ -46,3 +47,11 @@ def test_a_child_that_ends_is_not_taken_off() -> None:
         parent.communicate(b"\n")
         assert cost.cpu_s >= 0
         assert cost.switches >= 0
+
+
+def test_the_cpu_of_a_servers_build_is_that_of_its_index() -> None:
+    phases = [{"phase": "start", "cpu_s": 1.0}, {"phase": "load", "cpu_s": 2.0}, {"phase": "index", "cpu_s": 28.5}]
+    server = Build("set", "pgvector", (), 0, "file", {"build_s": 18.2, "phases": phases})
+    library = Build("set", "faiss-hnsw", (), 0, "file", {"build_s": 3.0, "build_cpu_s": 5.9, "phases": phases})
+    elsewhere = Build("set", "pgvector", (), 0, "file", {"build_s": 1.0, "phases": [{"phase": "index", "cpu_s": 0.0}]})
+    assert (server.cpu_s, library.cpu_s, elsewhere.cpu_s) == (28.5, 5.9, None)

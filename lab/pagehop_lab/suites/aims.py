@@ -79,7 +79,7 @@ def _of_builds(results: Results, name: str, engine: str, dataset: str) -> Series
         if name == "bytes_per_row" and raw.get("index_bytes"):
             value = (raw["index_bytes"] + (raw.get("table_bytes") or 0)) / results.datasets[dataset]["rows"]
         else:
-            value = raw.get(name)
+            value = build.cpu_s if name == "build_cpu_s" else raw.get(name)
         if (build.engine, build.dataset) == (engine, dataset) and value is not None:
             by_options.setdefault(build.options, {})[build.rebuild, 0] = float(value)
     series = [Series(figures, "") for figures in by_options.values()]

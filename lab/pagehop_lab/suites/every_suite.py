@@ -27,14 +27,18 @@ def indexes(results: Results, dataset: str, name: str = "") -> Table:
             Cell(shown(options) or "-", shown(options)),
             _cell(builds, "load_s", ",.1f"),
             Cell.of(Spread.of(seconds).median, ",.2f", file=builds[0].file, title=_spread(seconds, " s")),
-            _cell(builds, "build_cpu_s", ",.1f"),
+            _cpu(builds),
             _cell(builds, "index_bytes", ",.1f", 1e-6),
             _cell(builds, "table_bytes", ",.1f", 1e-6),
             _cell(builds, "memory_peak_bytes", ",.0f", 1e-6),
             Cell.of(len(builds), "d"),
         ])  # fmt: skip
     columns = ("engine", "index", "load s", "index s", "CPU s", "index MB", "table MB", "peak MB", "builds")
-    note = "Index seconds are those of the index alone; loading a table is its own figure. Index MB have the rows "
+    threads = results.load["build_threads"]
+    note = (
+        f"Built by {threads} {'threads' if threads > 1 else 'thread'}. Index seconds are those of the index alone, and "
+    )
+    note += "CPU seconds those of all processes during it; loading a table is its own figure. Index MB have the rows "
     note += (
         "where the engine keeps them in its index, as all libraries do; peak MB are the most a library held resident."
     )
@@ -133,6 +137,11 @@ def engines(results: Results) -> Table:
 
 def _figures(builds: Sequence[Build], name: str) -> list[float]:
     return [float(build.raw[name]) for build in builds if build.raw.get(name) is not None]
+
+
+def _cpu(builds: Sequence[Build]) -> Cell:
+    figures = [build.cpu_s for build in builds if build.cpu_s is not None]
+    return Cell.of(Spread.of(figures).median if figures else None, ",.1f")
 
 
 def _cell(builds: Sequence[Build], name: str, form: str, scale: float = 1.0) -> Cell:

@@ -22,6 +22,15 @@ class Build:
     file: str
     raw: Mapping[str, Any]
 
+    @property
+    def cpu_s(self) -> float | None:
+        """CPU seconds of the index: of a library's process, or of a server's processes in that phase."""
+        if self.raw.get("build_cpu_s") is not None:
+            return float(self.raw["build_cpu_s"])
+        phases = [phase for phase in self.raw.get("phases") or [] if phase["phase"] == "index"]
+        # A server that is not ours has phases without processes.
+        return sum(phase["cpu_s"] for phase in phases) or None
+
 
 @dataclass(frozen=True)
 class EngineFacts:
