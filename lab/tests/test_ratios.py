@@ -14,9 +14,9 @@ import pytest
 from fake_servers import CASES, FakeBench, FakeProduct, plan_of, run
 from pagehop_lab import report
 from pagehop_lab.analysis.paired import paired_ratio
-from pagehop_lab.suites import oltp, ratios
+from pagehop_lab.suites import of_servers, oltp, ratios
 from pagehop_lab.suites.server_results import ServerResults
-from pagehop_lab.suites.table import Table
+from pagehop_lab.suites.table import Cell, Table
 
 PLANTED = Path(__file__).parents[1] / "results/planted-20261122"
 # What was planted there: C stands still for 5% of the time, D does 5% more.
@@ -96,6 +96,13 @@ def test_repeats_that_disagree_by_more_than_the_effect_are_not_valid(tmp_path: P
     assert row[-1].value is None
     (group,) = oltp.groups(results).rows
     assert [cell.text for cell in group[2:]] == ["-", "-", "-", "-", "-", "0 of 1"]
+
+
+def test_the_middle_of_fewer_repeats_than_planned_says_so(tmp_path: Path) -> None:
+    results, _ = run(plan_of("old", repeats=3, cases=CASES[:1]), tmp_path / "run", FakeBench(), FakeProduct())
+    whole, some = results.measured, results.measured[:2]
+    assert of_servers.valid_repeats(results, whole) == Cell("3 of 3", 3)
+    assert of_servers.valid_repeats(results, some) == Cell("2 of 3", 2, invalid=True)
 
 
 def test_of_one_repeat_a_ratio_is_shown_without_a_color(tmp_path: Path) -> None:

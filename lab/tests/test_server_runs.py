@@ -249,6 +249,8 @@ def test_the_insert_benchmark_is_relative_and_a_step_that_falls_behind_is_void(
     assert [row[:2] for row in tables["queries"]["rows"] if row[1]["text"] == "qp1000"] == [
         [{"text": "postgres old", "value": None}, {"text": "qp1000", "value": None}]
     ]
+    valid = {row[1]["text"]: row[2]["text"] for row in tables["queries"]["rows"]}
+    assert valid["qr100"] == "1 of 1"
     page = (tmp_path / "run/report/index.html").read_text()
     assert '<td class="number" title="one repeat; 1,100.0 a second">1.10</td>' in page
 

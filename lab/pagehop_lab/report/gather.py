@@ -60,6 +60,7 @@ def gather(folder: RunFolder, plan: Plan, machine: str, descriptions: Descriptio
         ceilings=[{"engine": one.identity["engine"], **one.raw} for one in folder.all("ceilings") if not one.failed],
         coverage=covered, aims=plan.aims, damaged=folder.damaged,
         made_by=made_by(record.commit for record in found.values()),
+        again=sum(record.attempt > 1 for record in found.values()),
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> Server
     return ServerResults(
         plan.name, plan.suite, plan.seed, plan.base, folder.machine, told(plan),
         {case.name: case.group for case in plan.cases}, servers, measured, covered, folder.damaged,
-        made_by(record.commit for record in found.values()),
+        made_by(record.commit for record in found.values()), sum(record.attempt > 1 for record in found.values()),
     )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def servers_head(results: ServerResults) -> Head:
     about = _HOW[results.suite]
     wrong = sum(not one.valid for one in results.measured)
     told = ", ".join(f"{name} = {value}" for name, value in load.items())
-    state = state_of(results.coverage, wrong, [one.noted for one in results.measured])
+    state = state_of(results.coverage, wrong, [one.noted for one in results.measured], results.again)
     return Head(results.name, "servers", lead, state, results.sound, (about, f"Load: {told}.", results.made_by))
 
 

@@ -72,9 +72,11 @@ def head_of(results: Results) -> Head:
         "Recall and time are those of the same requests. Every request with its latency and the ids that came is in a "
         "raw file, which each figure leads to. A figure is invalid, and compared with nothing, if a request failed, "
         "rows were missing, the index was not used, the client was busy for more than half of the time, the offered "
-        "rate was not answered, or the cache was not in the state it was said to be in."
+        "rate was not answered, or the cache was not in the state it was said to be in. What was invalid for its "
+        "client or its cache, which may be otherwise a moment later, was measured again, three times at most. All attempts "
+        "are kept, and the last one counts, whatever its figure."
     )
-    state = state_of(results.coverage, wrong, [point.noted for point in results.points])
+    state = state_of(results.coverage, wrong, [point.noted for point in results.points], results.again)
     return Head(
         results.name, "engines at equal recall", lead, state, results.sound, (about, f"Load: {load}.", results.made_by)
     )
@@ -106,9 +108,9 @@ def made_by(commits: Iterable[str | None]) -> str:
     return f"Measured by the lab at {', '.join(known)}." if known else ""
 
 
-def state_of(found: Coverage, wrong: int, notes: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """How much of a plan was measured, how much of that is invalid, and how much was disturbed; `notes` has those of
-    each measurement.
+def state_of(found: Coverage, wrong: int, notes: Sequence[Sequence[str]], again: int) -> tuple[str, ...]:
+    """How much of a plan was measured, how much of that is invalid, how much was disturbed (`notes` has those of each
+    measurement), and how much was measured more than once.
     """
     parts = [f"{found.present_count:,} of {found.configured_count:,} points were measured"]
     if found.failed:
@@ -119,6 +121,8 @@ def state_of(found: Coverage, wrong: int, notes: Sequence[Sequence[str]]) -> tup
     disturbed = sum(any(note.startswith(OTHERS) for note in noted) for noted in notes)
     if disturbed:
         parts.append(f"{disturbed:,} while other work took a part of the machine")
+    if again:
+        parts.append(f"{again:,} more than once, of which the last attempt counts")
     return tuple(parts)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pagehop_lab.analysis.attributes import LAYOUTS
 from pagehop_lab.suites import inserts, of_servers
 from pagehop_lab.suites.server_results import Measured, ServerResults
-from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, through_medians
 
 of_the_run = inserts.of_the_run
 
@@ -47,9 +47,8 @@ def chart(results: ServerResults) -> Chart:
                 for one in found
                 if (cpu := _cpu(one)) is not None
             ]
-            series.append(
-                Series(f"{server}, y {layout}", marks, sorted((one.x, one.y) for one in marks if not one.invalid))
-            )
+            by_count = [[mark for mark in marks if mark.x == x] for x in dict.fromkeys(mark.x for mark in marks)]
+            series.append(Series(f"{server}, y {layout}", marks, through_medians(by_count)))
     note = "Every measurement; hollow marks are invalid."
     return Chart("attributes", "Server CPU of a query", "attributes beside y", "microseconds", series, False, note)
 
@@ -134,4 +133,5 @@ def _middle(found: Sequence[Measured], of: Callable[[Measured], float | None]) -
 
 def _cell(found: Sequence[Measured], of: Callable[[Measured], float | None], form: str) -> Cell:
     middle = _middle(found, of)
-    return Cell("-") if middle is None else Cell.of(middle, form, file=found[0].file)
+    title = f"{len(found)} valid {'repeats' if len(found) > 1 else 'repeat'}"
+    return Cell("-") if middle is None else Cell.of(middle, form, file=found[0].file, title=title)

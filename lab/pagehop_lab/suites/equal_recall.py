@@ -80,12 +80,12 @@ def best(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
 
 def details(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
     """The settings behind the best QPS, and what their index takes."""
-    rows = []
+    rows, planned = [], results.load["repeats"] * results.load["rebuilds"]
     for found in targets:
         setting = found.best
         if setting is None:
             row = [Cell.of(found.target, ".3f"), Cell(results.title(found.engine), found.engine), Cell("not reached")]
-            rows.append(row + [Cell("-")] * 7)
+            rows.append(row + [Cell("-")] * 8)
             continue
         build, qps = results.build_of(setting.middle), setting.qps
         cpu = setting.figure(lambda point: point.raw.get("engine_cpu_us_per_query"))
@@ -94,6 +94,7 @@ def details(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
             Cell(results.title(found.engine), found.engine),
             Cell.of(qps.median, ",.0f", file=setting.middle.file),
             Cell(f"{qps.low:,.0f}-{qps.high:,.0f}"),
+            Cell(f"{len(setting.points)} of {planned}", len(setting.points), invalid=len(setting.points) < planned),
             Cell.of(setting.recall.median, ".4f", title=_recall_told(setting)),
             Cell(_interval(results, setting)),
             Cell(setting.label, setting.label),
@@ -101,8 +102,11 @@ def details(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
             Cell.of(build.raw["build_s"] if build else None, ",.2f", file=build.file if build else ""),
             Cell.of(build.raw["index_bytes"] / 1e6 if build and build.raw["index_bytes"] else None, ",.1f"),
         ])  # fmt: skip
-    columns = ("recall >=", "engine", "QPS", "range", "recall", "95% interval", "setting", "CPU us", "index s", "MB")
-    note = "The range is over repeats and rebuilds. The interval is for other queries of the same kind (bootstrap)."
+    columns = (
+        "recall >=", "engine", "QPS", "range", "valid", "recall", "95% interval", "setting", "CPU us", "index s", "MB",
+    )  # fmt: skip
+    note = "The range is over repeats and rebuilds, of which the valid ones are counted. "
+    note += "The interval is for other queries of the same kind (bootstrap)."
     return Table(f"details-{name}", "Which settings these are", columns, rows, note)
 
 

@@ -117,7 +117,7 @@ def writes(results: ServerResults) -> Table:
             found = results.of(server, step)
             if found:
                 rows.append([
-                    Cell(server), Cell(step),
+                    Cell(server), Cell(step), of_servers.valid_repeats(results, found),
                     figure(found, lambda one: one.raw["rows_per_s"], ",.0f"),
                     figure(found, lambda one: one.raw["deleted_per_s"], ",.0f"),
                     *(figure(found, of_dict("commit_ms", name), ",.2f") for name in ("p50", "p99", "max")),
@@ -127,8 +127,8 @@ def writes(results: ServerResults) -> Table:
                     figure(found, lambda one: one.raw["client_share_of_machine"], ".1%"),
                 ])  # fmt: skip
     columns = (
-        "server", "step", "inserted rows/s", "deleted rows/s", "commit p50 ms", "p99 ms", "max ms", "CPU us/row",
-        "bytes/row", "deadlocks", "clients' share",
+        "server", "step", "valid", "inserted rows/s", "deleted rows/s", "commit p50 ms", "p99 ms", "max ms",
+        "CPU us/row", "bytes/row", "deadlocks", "clients' share",
     )  # fmt: skip
     note = (
         "l.i1: 50 rows in a commit, l.i2: 5. The oldest rows go as new ones come, so the table stays as large. CPU and "
@@ -146,7 +146,7 @@ def queries(results: ServerResults) -> Table:
             found = [one for one in results.of(server, step) if one.raw.get("write_target") is not None]
             if found:
                 rows.append([
-                    Cell(server), Cell(step),
+                    Cell(server), Cell(step), of_servers.valid_repeats(results, found),
                     figure(found, lambda one: one.raw["rows_per_s"], ",.0f"),
                     Cell.of(statistics.median(one.qps for one in found), ",.1f", file=found[0].file),
                     *(figure(found, of_dict("latency_ms", name), ",.3f") for name in ("p50", "p95", "p99", "max")),
@@ -155,7 +155,7 @@ def queries(results: ServerResults) -> Table:
                     figure(found, lambda one: one.raw["client_share_of_machine"], ".1%"),
                 ])  # fmt: skip
     columns = (
-        "server", "step", "rows/s", "QPS", "p50 ms", "p95 ms", "p99 ms", "max ms", "CPU us", "rows an answer",
+        "server", "step", "valid", "rows/s", "QPS", "p50 ms", "p95 ms", "p99 ms", "max ms", "CPU us", "rows an answer",
         "clients' share",
     )  # fmt: skip
     note = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pagehop_lab.suites import every_suite
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
@@ -58,6 +58,12 @@ def points(
         for one in results.measured
     ]  # fmt: skip
     return Table(name, "All measurements", ("server", test, "repeat", rate, *more, "verdict"), rows, note)
+
+
+def valid_repeats(results: ServerResults, found: Sequence[Measured]) -> Cell:
+    """How many repeats a figure is the middle of; fewer than were planned are marked."""
+    planned = int(results.load["repeats"])
+    return Cell(f"{len(found)} of {planned}", len(found), invalid=len(found) < planned)
 
 
 def raw(name: str, form: str) -> Callable[[Measured], Cell]:

@@ -53,7 +53,7 @@ def reads(results: ServerResults) -> Table:
                 continue
             middle = statistics.median(one.qps for one in found)
             rows.append([
-                Cell(server), Cell(case),
+                Cell(server), Cell(case), of_servers.valid_repeats(results, found),
                 Cell.of(middle, ",.0f", file=found[0].file),
                 figure(found, _disk("reads_per_query"), ",.2f"),
                 figure(found, _disk("bytes_per_read", 1 / 1024), ",.1f"),
@@ -67,7 +67,7 @@ def reads(results: ServerResults) -> Table:
                 figure(found, lambda one: one.raw["settle_s"], ",.1f"),
             ])  # fmt: skip
     columns = (
-        "server", "test", "QPS", "reads/query", "KiB/read", "KiB/query", "process KiB", "it says", "ms/read",
+        "server", "test", "valid", "QPS", "reads/query", "KiB/read", "KiB/query", "process KiB", "it says", "ms/read",
         "in flight", "CPU us", "clients' share", "settled s",
     )  # fmt: skip
     note = (

@@ -73,6 +73,8 @@ class Results:
     """Files that cannot be read."""
     made_by: str
     """Which commits of the lab measured it, where that is known."""
+    again: int
+    """Measurements that were made more than once; the last one counts."""
 
     @property
     def sound(self) -> bool:

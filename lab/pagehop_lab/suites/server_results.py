@@ -64,6 +64,8 @@ class ServerResults:
     damaged: Sequence[str]
     made_by: str
     """Which commits of the lab measured it, where that is known."""
+    again: int
+    """Measurements that were made more than once; the last one counts."""
 
     @property
     def sound(self) -> bool:
