@@ -73,8 +73,8 @@ def head_of(results: Results) -> Head:
         "raw file, which each figure leads to. A figure is invalid, and compared with nothing, if a request failed, "
         "rows were missing, the index was not used, the client was busy for more than half of the time, the offered "
         "rate was not answered, or the cache was not in the state it was said to be in. What was invalid for its "
-        "client or its cache, which may be otherwise a moment later, was measured again, three times at most. All attempts "
-        "are kept, and the last one counts, whatever its figure."
+        "client or its cache, which may be otherwise a moment later, was measured again, three times at most. All "
+        "attempts are kept, and the last one counts, whatever its figure."
     )
     state = state_of(results.coverage, wrong, [point.noted for point in results.points], results.again)
     return Head(
