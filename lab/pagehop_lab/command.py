@@ -38,8 +38,8 @@ RUNS = Path("lab-runs")
 
 INTERRUPTED = 130
 
-# Suites as the method names them, for `versions`.
-SUITE_LETTERS = {"h": "oltp", "i": "inserts"}
+# Suites whose plan `versions` can write.
+OF_VERSIONS = ("oltp", "inserts")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     versions.add_argument("product", metavar="SERVER", help=", ".join(PRODUCTS["oltp"]))
     versions.add_argument("versions", metavar="VERSIONS", help="such as 12..18 or 12,16")
     versions.add_argument(
-        "--suite", choices=SUITE_LETTERS, default="h", help="h: 42 OLTP microbenchmarks; i: Insert Benchmark"
+        "--suite", choices=OF_VERSIONS, default="oltp", help="oltp: 42 microbenchmarks; inserts: Insert Benchmark"
     )
     versions.add_argument(
         "--repeat", type=int, default=3, metavar="N", help="times with new servers and data; 3 by default"
@@ -153,7 +153,7 @@ def _about() -> dict[str, Any]:
 def _versions(args: argparse.Namespace) -> int:
     if args.repeat < 1:
         raise PlanError("--repeat: the least is 1")
-    text = versions_plan(args.product, args.versions, args.repeat, SUITE_LETTERS[args.suite])
+    text = versions_plan(args.product, args.versions, args.repeat, args.suite)
     return _measure_servers(read_servers(text, args.product), args.into, retry=args.retry)
 
 

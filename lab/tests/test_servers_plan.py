@@ -6,6 +6,7 @@ import pytest
 
 from labservers.configuration import Configuration
 from labservers.releases import ServerMissingError, release, releases
+from pagehop_lab.command import main
 from pagehop_lab.plan import PlanError
 from pagehop_lab.plan.servers import CaseSpec, expanded, is_servers_plan, needed_bytes, read_servers, versions_plan
 
@@ -109,3 +110,13 @@ def test_a_configuration_is_told_to_each_version_by_its_own_names() -> None:
 def test_what_a_version_cannot_do_is_said(product: str, version: str, asked: Configuration, said: str) -> None:
     with pytest.raises(ServerMissingError, match=said):
         asked.settings(product, version)
+
+
+def test_suites_have_names_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for letter in "hi":
+        with pytest.raises(SystemExit):
+            main(["versions", "postgres", "12..18", "--suite", letter])
+        assert "invalid choice" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["versions", "--help"])
+    assert "--suite {oltp,inserts}" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Suite f: the cost of the Nth attribute, in three layouts, and where the time goes."""
+"""`attributes`: the cost of the Nth attribute, in three layouts, and where the time goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suite c: queries with empty, scarce and hot caches, and what reading ahead makes of them."""
+"""`cold`: queries with empty, scarce and hot caches, and what reading ahead makes of them."""
 
 from __future__ import annotations
 

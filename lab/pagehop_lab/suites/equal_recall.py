@@ -1,4 +1,4 @@
-"""Suite a: which index, with which settings, gives the most queries at the recall that is needed, and what it costs."""
+"""`equal-recall`: which index, with which settings, gives the most queries at a recall, and what it costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suite i: the steps of the Insert Benchmark, absolute and relative, and what each second did."""
+"""`inserts`: the steps of the Insert Benchmark, absolute and relative, and what each second did."""
 
 from __future__ import annotations
 

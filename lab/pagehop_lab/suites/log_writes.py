@@ -1,4 +1,4 @@
-"""Suite g: write amplification of logs, by the formulas and by a ledger of who wrote how much."""
+"""`log-writes`: write amplification of logs, by the formulas and by a ledger of who wrote how much."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suite h: OLTP microbenchmarks across versions. Relative throughput, what explains it, and where it changed."""
+"""`oltp`: microbenchmarks across versions. Relative throughput, what explains it, and where it changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suite d: load, index, search by one and by many, and what each phase asks of CPU and disk."""
+"""`phases`: load, index, search by one and by many, and what each phase asks of CPU and disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suite e: point reads of data larger than memory, by page size, read-ahead, access path and clients."""
+"""`point-reads`: point reads of data larger than memory, by page size, read-ahead, access path and clients."""
 
 from __future__ import annotations
 

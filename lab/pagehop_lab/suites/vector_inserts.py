@@ -1,4 +1,4 @@
-"""Suite i, for vectors: what an index costs the writes, and what writes cost the queries and their recall."""
+"""`vector-inserts`: what an index costs the writes, and what writes cost the queries and their recall."""
 
 from __future__ import annotations
 
