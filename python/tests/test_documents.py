@@ -13,7 +13,12 @@ README_LINES_MAX = 130
 CHANGE_WORDS_MAX = 25
 COLUMNS_MAX = 100
 
-DOCUMENTS = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")]
+LAB = ["README.md", "servers.md", "loadgen/README.md", "results/README.md", "tests/golden/README.md"]
+DOCUMENTS = [
+    *REPOSITORY.glob("*.md"),
+    *REPOSITORY.glob("docs/**/*.md"),
+    *(REPOSITORY / "lab" / name for name in LAB),
+]
 
 LONG_PIECE = re.compile(r"`[^`]{40,}`|\]\([^)]{20,}\)")
 LIST_OF_WORDS = re.compile(r"- Words that we do not use: ([^.]*)\.")

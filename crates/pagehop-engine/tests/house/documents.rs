@@ -4,7 +4,15 @@ use crate::assert_none;
 use crate::sources::{files, read};
 
 /// Documents whose paths are checked, besides everything in `docs/`.
-const DOCUMENTS: [&str; 5] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "lab/README.md"];
+const DOCUMENTS: [&str; 7] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "lab/README.md",
+    "lab/servers.md",
+    "lab/loadgen/README.md",
+];
 /// Endings by which a word in backticks is taken for a file of this repository.
 const REPOSITORY_ENDINGS: [&str; 9] = [".rs", ".py", ".pyi", ".md", ".toml", ".sql", ".sh", ".yml", ".lock"];
 
