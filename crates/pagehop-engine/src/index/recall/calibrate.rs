@@ -1,11 +1,11 @@
 //! Calibration: measures which settings reach which recall.
 //!
 //! ```text
-//! choose   up to 2,000 vectors of the data as queries
+//! choose   up to 4,000 vectors of the data as queries
 //! scan     every row, for the exact nearest rows of up to 256 of them
 //! search   for all of them, and derive what shorter lists and less slack would have found, and
 //!          in how many hops (effort.rs)
-//! store    for each recall, the list and slack that reach it in the fewest hops
+//! store    for each recall, the list and slack that reach it in nearly the fewest hops
 //! ```
 
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub const CALIBRATION_QUERIES_MIN: usize = 50;
 /// Largest number of samples with exact answers.
 const SAMPLES_MAX: usize = 256;
 /// Largest number of samples judged by self-agreement, without exact answers.
-const MORE_SAMPLES_MAX: usize = 1744;
+const MORE_SAMPLES_MAX: usize = 3744;
 /// At most one such sample per this many rows.
 const ROWS_PER_MORE: u64 = 16;
 /// At most one sample with an exact answer per this many rows.
@@ -91,7 +91,7 @@ impl<P: Pages> Index<P> {
         let mut entries = Vec::new();
         for (at, (share, ks)) in shares.into_iter().zip(&groups).enumerate() {
             let (done, total) = (at * effort::STAGES, groups.len() * effort::STAGES);
-            let more = if at == 0 { &more[..] } else { &[] };
+            let more = &more[some_of(more.len(), ks[ks.len() - 1])];
             entries.extend(effort.measure(&samples[share], more, ks, &mut |stage| {
                 progress(Progress { phase: "search", done: (done + stage) as u64, total: total as u64 })
             })?);

@@ -2,8 +2,8 @@
 //!
 //! One search of a sample with a long list and much slack shows what every search with a shorter
 //! list and less slack would have found, and in how many hops (`trace.rs`). Of the pairs of list
-//! and slack that reach a recall, the cheapest is stored, which nearly is the one with the fewest
-//! hops.
+//! and slack that reach a recall in nearly the fewest hops, the one with the longest list is
+//! stored.
 //!
 //! If the longest search misses neighbors, it is repeated with a longer list and more slack, only
 //! for the samples that missed some, until nothing is missed. The hops of the other samples are
@@ -27,23 +27,23 @@ use crate::index::state::State;
 use crate::page::{Pages, Reader};
 use crate::{Error, SearchOptions, Stats, threads};
 
-/// The stages: the length of the longest list as a multiple of that of the first stage, and the
+/// The stages: the length of the longest list as a multiple of the default list (or of 2k), and the
 /// slacks that are tried.
 const LADDER: [(usize, &[f32]); STAGES] = [
-    (1, &[0.0, 0.02, 0.035, 0.05, 0.07, 0.1, 0.14, 0.2]),
-    (2, &[0.28, 0.4, f32::INFINITY]),
-    (8, &[0.56, 1.2, f32::INFINITY]),
+    (4, &[0.0, 0.02, 0.035, 0.05, 0.07, 0.1, 0.12, 0.14, 0.17, 0.2, 0.24, 0.28, 0.34, 0.4, 0.56]),
+    (8, &[0.8, 1.2, f32::INFINITY]),
     (LISTS_MAX, &[f32::INFINITY]),
 ];
 /// Largest number of stages.
-pub(crate) const STAGES: usize = 4;
+pub(crate) const STAGES: usize = 3;
 /// Ratio between consecutive list lengths that are tried.
 const LIST_RATIO: f32 = 1.19;
 /// Shortest list length that is tried.
 const LIST_MIN: usize = 2;
-/// Cost of doubling the list, in hops, because more candidates are kept sorted: 13 hops take 2 to
-/// 3% longer with a list of 18 or 100 than with a list of 12.
-const HOPS_PER_DOUBLED_LIST: f32 = 0.2;
+/// A setting may take this many hops more than the cheapest one if its list is longer: then the
+/// slack decides when a search ends. Queries that are harder than the samples get more hops from a
+/// slack, and none from a list.
+const HOPS_FOR_SLACK: f32 = 1.0;
 /// Safety margin on the target recall: this share of the allowed miss (1 - recall), at most
 /// `MARGIN_MAX`. Without it, half of the calibrated settings would land slightly below the target.
 const MARGIN: f32 = 0.1;
@@ -82,7 +82,7 @@ struct Outcome {
 
 /// The lists and slacks that one search compares.
 struct Stage<'a> {
-    /// Whether this is the first stage, which searches for all samples and to the end.
+    /// Whether it searches for all samples and to the end.
     is_first: bool,
     ks: &'a [usize],
     lists: Vec<usize>,
@@ -259,8 +259,8 @@ impl Sought<'_> {
 
 impl Stage<'_> {
     /// Records the settings for recalls that this stage is the first to reach: for each recall, the
-    /// list and slack with the fewest hops. `before` is the largest finite slack of the previous
-    /// stage.
+    /// longest list with nearly the fewest hops, and its slack. `before` is the largest finite slack
+    /// of the previous stage.
     fn record(&self, entry: &mut CalibratedK, at: usize, all: &[Sought<'_>], before: Option<f32>) {
         let k = (at, entry.k);
         let start = before.map(|slack| Point { slack, recall: entry.best, hops: 0.0 });
@@ -282,10 +282,9 @@ impl Stage<'_> {
             };
             let mut reaching = curves.iter().filter_map(reaching);
             let chosen = if self.is_first {
-                let cost = |(list, _, point): &(usize, usize, Point)| {
-                    point.hops + HOPS_PER_DOUBLED_LIST * (self.lists[*list] as f32).log2()
-                };
-                reaching.min_by(|a, b| cost(a).total_cmp(&cost(b)))
+                let reaching: Vec<_> = reaching.collect();
+                let fewest = reaching.iter().map(|(.., point)| point.hops).fold(f32::INFINITY, f32::min);
+                reaching.into_iter().rfind(|(.., point)| point.hops <= fewest + HOPS_FOR_SLACK)
             } else {
                 let (shortest, next) = (reaching.next(), reaching.next());
                 next.filter(|next| next.2.slack.is_finite()).or(shortest)
