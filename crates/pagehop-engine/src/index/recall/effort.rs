@@ -259,8 +259,8 @@ impl Sought<'_> {
 
 impl Stage<'_> {
     /// Records the settings for recalls that this stage is the first to reach: for each recall, the
-    /// longest list with nearly the fewest hops, and its slack. `before` is the largest finite slack
-    /// of the previous stage.
+    /// longest list with nearly the fewest hops, and its slack. `before` is the largest finite
+    /// slack of the previous stage.
     fn record(&self, entry: &mut CalibratedK, at: usize, all: &[Sought<'_>], before: Option<f32>) {
         let k = (at, entry.k);
         let start = before.map(|slack| Point { slack, recall: entry.best, hops: 0.0 });
