@@ -21,10 +21,11 @@ mod warnings;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    add, backup, build, calibrate, check, checkpoint, create, delete, info, recall, search, update, vacuum,
+    add, backup, build, calibrate, check, checkpoint, completions, create, delete, info, recall, search, update,
+    vacuum,
 };
 
 /// Find the nearest vectors in an index file that may be far larger than memory.
@@ -52,6 +53,7 @@ enum Command {
     Recall(recall::Args),
     Info(info::Args),
     Check(check::Args),
+    Completions(completions::Args),
 }
 
 fn main() -> ExitCode {
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Recall(args) => recall::run(&args),
         Command::Info(args) => info::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Completions(args) => completions::run(&args, &mut Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

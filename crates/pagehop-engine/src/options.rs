@@ -21,7 +21,8 @@ pub struct BuildOptions {
     pub seed: u64,
     /// The meaning of row ids; it never changes.
     pub row_ids: RowIds,
-    /// Whether the host shall calibrate the index at the end of the build, by [`Index::calibrate`].
+    /// Whether the host shall calibrate the index at the end of the build, by
+    /// [`Index::calibrate`](crate::Index::calibrate).
     pub calibrate: bool,
 }
 
@@ -61,7 +62,7 @@ impl Default for SearchOptions {
 /// options of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Effort {
-    /// A recall of [`RECALL_DEFAULT`](crate::index::RECALL_DEFAULT) if the index is calibrated,
+    /// A recall of [`RECALL_DEFAULT`](crate::RECALL_DEFAULT) if the index is calibrated,
     /// [`SearchOptions::default`] otherwise.
     #[default]
     Default,

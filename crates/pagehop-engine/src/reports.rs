@@ -112,7 +112,7 @@ impl Measured {
     }
 }
 
-/// The result of [`Index::check`] for a sound index.
+/// The result of [`Index::check`](crate::Index::check) for a sound index.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
     /// Pages read.

@@ -6,6 +6,7 @@ pub(crate) mod build;
 pub(crate) mod calibrate;
 pub(crate) mod check;
 pub(crate) mod checkpoint;
+pub(crate) mod completions;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod info;

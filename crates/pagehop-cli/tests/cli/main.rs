@@ -6,5 +6,6 @@ mod bad_input;
 mod changes;
 mod columns;
 mod commands;
+mod completions;
 mod recall;
 mod support;

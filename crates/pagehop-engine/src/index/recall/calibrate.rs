@@ -41,8 +41,8 @@ const NEAR_SHARE: f32 = 0.99;
 impl<P: Pages> Index<P> {
     /// Measures which settings reach which recall. The queries are `queries`, the user's vectors
     /// one after another, or vectors of the data if `queries` is empty. Changes nothing:
-    /// [`Change::set_calibration`] stores the result. `None` if the index has fewer than
-    /// [`CALIBRATED_ROWS_MIN`] rows.
+    /// [`Change::set_calibration`](crate::Change::set_calibration) stores the result. `None` if the
+    /// index has fewer than [`CALIBRATED_ROWS_MIN`] rows.
     ///
     /// Reads every page once per thread; `threads` of 0 means one per core. Takes about a tenth of
     /// the time of a build on one thread.

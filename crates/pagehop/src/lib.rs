@@ -1,0 +1,34 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Where things are
+//!
+//! - [`build`], [`create`], [`open`] and [`backup`]: index files. An open index is an
+//!   [`Index`]`<`[`IndexFile`]`>`.
+//! - [`search`], [`Index::search_batch`] for many queries, [`Index::cursor`] for one row after the
+//!   other. [`Effort`] says how hard to search, [`Filter`] which rows may be found.
+//! - [`add`], [`delete`], [`pop`], [`update_columns`], [`vacuum`]: changes, one transaction each.
+//! - [`Index::recall`], [`calibrate`], [`check`], [`Index::info`]: what searches find, and whether
+//!   the file is sound.
+//! - [`engine`] and [`store`]: all of both crates, for a host that brings pages of its own.
+#![forbid(unsafe_code)]
+
+mod rows;
+mod search;
+
+pub use pagehop_engine as engine;
+pub use pagehop_store as store;
+
+pub use pagehop_engine::{
+    AddReport, Audit, Batch, BuildOptions, BuildReport, Calibration, CheckReport, Column, ColumnKind, ColumnRows,
+    Comparison, Cursor, DeleteReport, EachChunk, Effort, Error, Filter, FilterPlan, Found, Hit, Index, Info,
+    Metric, OnProgress, Progress, RecallReport, SearchOptions, SearchPlan, SearchResult, Searcher, Stats,
+    VacuumReport, Value, VectorSource,
+};
+pub use pagehop_store::{
+    BackupReport, Durability, IndexFile, Io, OpenOptions, add, add_with_columns, backup, build, calibrate, check,
+    create, create_with_columns, delete, open, parse_bytes, pop, set_audit, set_calibration, update_columns,
+    vacuum,
+};
+
+pub use rows::Rows;
+pub use search::search;
