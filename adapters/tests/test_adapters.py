@@ -38,6 +38,7 @@ def test_a_wheel_has_the_modules_and_requires_what_they_import(package: Path, tm
     modules = {name for name in names if name.endswith(".py")}
     sources = {str(file.relative_to(package)) for file in package.rglob("*.py") if "tests" not in file.parts}
     assert modules == sources
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
     required = {requirement.partition(">")[0].strip() for requirement in about.get_all("Requires-Dist", [])}
     own = tomllib.loads((package / "pyproject.toml").read_text())["project"]["name"]
     assert required >= {NAMES[name] for source in sources for name in imported(package / source)} - {own}

@@ -1,4 +1,4 @@
-"""`./dev release`: wheels and Debian packages in `dist`, tried before they are given to anyone."""
+"""`./dev release`: wheels, Debian packages and crates in `dist`, tried before they are given to anyone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from devserver.errors import DevServerError
-from pagehop_release import debs, wheels
+from pagehop_release import crates, debs, wheels
 from pagehop_release.extension import MAJORS
 from pagehop_release.targets import TARGETS, X86_64
 
@@ -36,6 +36,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     command.add_argument("--major", type=int, choices=[major.number for major in MAJORS], help="one server only")
     command.add_argument("--target", choices=[target.name for target in TARGETS], default=X86_64.name)
     command.add_argument("--no-try", action="store_true", help="build only; trying needs root and Debian's packages")
+    command = commands.add_parser("crates", help="crates as crates.io takes them")
+    command.set_defaults(command=_crates)
     return parser.parse_args(arguments)
 
 
@@ -56,6 +58,11 @@ def _debs(options: argparse.Namespace) -> None:
             print(f"{deb}: {deb.stat().st_size / 1e6:.2f} MB")
             if not options.no_try and target.is_ours:
                 print(debs.tried(major, deb))
+
+
+def _crates(options: argparse.Namespace) -> None:  # noqa: ARG001
+    for crate in crates.build(DIST):
+        print(f"{crate}: {crate.stat().st_size / 1e6:.2f} MB")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from devserver.errors import DevServerError
 from devserver.folder import REPOSITORY
-from pagehop_release import debs, extension, wheels
+from pagehop_release import crates, debs, extension, wheels
 from pagehop_release.__main__ import main
 from pagehop_release.extension import MAJORS
 from pagehop_release.roots import Root
@@ -24,6 +25,31 @@ def test_everything_has_one_version() -> None:
     workspace, crate = (tomllib.loads(path.read_text()) for path in manifests)
     assert workspace["workspace"]["package"]["version"] == crate["package"]["version"] == debs.version()
     assert (REPOSITORY / f"postgres/sql/pagehop--{debs.version()}.sql").exists()
+
+
+def test_crates_for_others_are_described_and_pinned_to_this_version() -> None:
+    assert crates.names() == ["pagehop", "pagehop-cli", "pagehop-engine", "pagehop-kernels", "pagehop-store"]
+    workspace = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())["workspace"]
+    for name in crates.names():
+        about = tomllib.loads((REPOSITORY / "crates" / name / "Cargo.toml").read_text())["package"]
+        assert {"description", "readme", "license", "rust-version"} <= set(about)
+        assert 1 <= len(about["keywords"]) <= 5
+        assert all(len(word) <= 20 for word in about["keywords"])
+        needed = workspace["dependencies"].get(name)
+        assert needed is None or needed["version"] == workspace["package"]["version"]
+
+
+def test_a_crate_without_its_licence_is_refused(tmp_path: Path) -> None:
+    for files in (["Cargo.toml", "README.md", "LICENSE", "src/lib.rs"], ["Cargo.toml", "README.md", "src/lib.rs"]):
+        crate = tmp_path / "one-0.1.0.crate"
+        with tarfile.open(crate, "w:gz") as opened:
+            for file in files:
+                opened.addfile(tarfile.TarInfo(f"one-0.1.0/{file}"))
+        if "LICENSE" in files:
+            crates.check(crate)
+        else:
+            with pytest.raises(DevServerError, match="has no LICENSE"):
+                crates.check(crate)
 
 
 def test_a_debian_package_asks_for_its_server_and_pgvector(tmp_path: Path) -> None:
