@@ -1,3 +1,5 @@
+//! Nearest-neighbor search in one file: the engine and the store of Pagehop under one name.
+//!
 #![doc = include_str!("../README.md")]
 //!
 //! # Where things are

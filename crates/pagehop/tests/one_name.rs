@@ -23,7 +23,8 @@ fn quiet(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// An index of its own for a test, over [`ROWS`] rows with their parity as a column; removed with it.
+/// An index of its own for a test, over [`ROWS`] rows with their parity as a column; it is removed
+/// at the end.
 struct Built(PathBuf);
 
 impl Built {
@@ -89,9 +90,6 @@ fn a_search_finds_the_nearest_rows_with_every_effort_and_filter() {
 fn what_is_no_query_and_no_row_is_refused() {
     let built = Built::new("refused");
     let index = built.open();
-    let queries: Vec<_> = (0..20).map(|i| vector(1_000_000 + i)).collect();
-    let expected: Vec<_> = queries.iter().map(|query| nearest(query, 10, |_| true)).collect();
-    let expected_odd: Vec<_> = queries.iter().map(|query| nearest(query, 10, |id| id % 2 == 1)).collect();
     for effort in [Effort::Default, Effort::Recall(1.0)] {
         for length in [0, 1, 2, 4, 6] {
             let refused = pagehop::search(&index, &vec![0.5; length], 10, &effort, None).unwrap_err();

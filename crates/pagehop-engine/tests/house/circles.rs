@@ -16,7 +16,9 @@ fn files_do_not_import_each_other_in_circles() {
     for (folder, sources) in source_folders() {
         let source_files = Crate::new(&sources);
         let imports = source_files.imports();
-        assert!(imports.values().map(BTreeSet::len).sum::<usize>() > 0, "{folder}: no file imports another");
+        // A crate of three files may have none that needs another.
+        let found = imports.values().map(BTreeSet::len).sum::<usize>();
+        assert!(found > 0 || sources.len() <= 3, "{folder}: no file imports another");
         for circle in circles(&imports) {
             let is_allowed = |file: &String| IN_CIRCLES.contains(&format!("{folder}: {file}").as_str());
             if !circle.iter().all(is_allowed) {
