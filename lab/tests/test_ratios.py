@@ -14,7 +14,10 @@ import pytest
 from fake_servers import CASES, FakeBench, FakeProduct, plan_of, run
 from pagehop_lab import report
 from pagehop_lab.analysis.paired import paired_ratio
-from pagehop_lab.suites import of_servers, oltp, ratios
+from pagehop_lab.analysis.points import Point
+from pagehop_lab.analysis.settings import Setting
+from pagehop_lab.suites import cold, of_servers, oltp, ratios
+from pagehop_lab.suites.paired_servers import over
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.table import Cell, Table
 
@@ -52,7 +55,7 @@ def test_planted_steps_are_measured_better_in_pairs_than_by_medians(tmp_path: Pa
     paired, unpaired = [], []
     for server, true in TRUE.items():
         for case in results.groups:
-            found = ratios.over(results, server, results.base, case)
+            found = over(results, server, results.base, case)
             assert found is not None
             paired.append(math.log(found.middle / true))
             unpaired.append(math.log(medians[server, case] / medians[results.base, case] / true))
@@ -87,7 +90,7 @@ def test_repeats_that_disagree_by_more_than_the_effect_are_not_valid(tmp_path: P
     wild = iter([1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 1.0, 1.5] * 8)
     plan = plan_of("old", "new", repeats=4, cases=CASES[:1])
     results, _ = run(plan, tmp_path / "run", FakeBench(lambda *_: {"qps": 1000 * next(wild)}), FakeProduct())
-    found = ratios.over(results, "postgres new", "postgres old", CASES[0])
+    found = over(results, "postgres new", "postgres old", CASES[0])
     assert found is not None
     assert found.said == "cannot be told"
     (row,) = oltp.relative(results).rows
@@ -111,3 +114,21 @@ def test_of_one_repeat_a_ratio_is_shown_without_a_color(tmp_path: Path) -> None:
         assert 0.7 < float(row[-1].text) < 0.9
         assert (row[-1].tone, row[-1].invalid) == ("", False)
         assert row[-1].title.startswith("one repeat")
+
+
+def test_the_speedup_of_reading_ahead_has_an_interval() -> None:
+    def setting(depth: int, *means: float) -> Setting:
+        points = [
+            Point("set", "a", (), ((cold.DEPTH, depth),), 0.9, 1.0, repeat=at, raw={"latency_us": {"mean": mean}})
+            for at, mean in enumerate(means)
+        ]
+        return Setting(tuple(points))
+
+    base, fast, wild = setting(0, 80.0, 82.0, 81.0), setting(16, 20.0, 20.4, 20.3), setting(4, 40.0, 160.0, 81.0)
+    found = cold._speedup(fast, base)
+    assert found is not None
+    assert (found.said, f"{found.middle:.1f}") == ("higher", "4.0")
+    unsure = cold._speedup(wild, base)
+    assert unsure is not None
+    assert ratios.ratio_cell(unsure).invalid
+    assert cold._speedup(base, base) is None

@@ -20,11 +20,6 @@ def per_session(settings: Iterable[Setting]) -> dict[int, float]:
     return {one.sessions: one.qps.median / one.sessions for one in sorted(settings, key=lambda one: one.sessions)}
 
 
-def relative(figures: Mapping[int, float], base: Mapping[int, float]) -> dict[int, float]:
-    """Figures over those of a base, where both have one."""
-    return {sessions: figure / base[sessions] for sessions, figure in figures.items() if sessions in base}
-
-
 @dataclass(frozen=True)
 class Scaling:
     """The fitted law."""

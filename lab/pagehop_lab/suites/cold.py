@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pagehop_lab.analysis.intervals import Interval, compared
 from pagehop_lab.analysis.points import Options, Point, shown, told
 from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.suites import equal_recall, every_suite
+from pagehop_lab.suites.ratios import NOTE, ratio_cell
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Section, Table
 
@@ -44,7 +46,6 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
     rows = []
     for setting in settings:
         base, mean = _base(setting, settings), _middle(setting, "mean")
-        theirs = _middle(base, "mean") if base is not None and base is not setting else None
         label = " ".join(filter(None, [shown(setting.build), shown(setting.search)]))
         rows.append([
             Cell(results.title(setting.engine), setting.engine),
@@ -53,7 +54,7 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
             Cell.of(setting.recall.median, ".4f"),
             Cell.of(setting.qps.median, ",.0f", file=setting.middle.file),
             Cell.of(mean, ",.2f", file=setting.middle.file),
-            Cell.of(theirs / mean if theirs and mean else None, ".2f"),
+            ratio_cell(_speedup(setting, base)),
             Cell.of(_middle(setting, "stdev"), ",.2f"),
             Cell.of(_middle(setting, "p50"), ",.2f"),
             Cell.of(_middle(setting, "p99"), ",.2f"),
@@ -73,7 +74,7 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
     note = f"Cold: the first {count} queries, each asked once, after every cache was emptied; later ones find some of "
     note += f"what earlier ones read. Limited: the same when others were asked before, in {results.load['memory_mib']} "
     note += "MiB for server, caches and kernel's cache. Hot: one of them, over and over. Speedup is over the same with "
-    note += f"the least {DEPTH}. Fresh: every query begins with empty caches, and pages are what it read by the "
+    note += f"the least {DEPTH}. {NOTE} Fresh: every query begins with empty caches, and pages are what it read by the "
     note += "index's own counters. KiB are what the engine's processes read for each query, with what a server read to "
     note += "connect; reads are the requests that the disk got for it, whoever made them, and in flight is how many "
     note += "there were at once while there was any, or of all the time."
@@ -86,6 +87,17 @@ def _base(setting: Setting, settings: Sequence[Setting]) -> Setting | None:
         return None
     alike = [one for one in settings if _rest(one) == _rest(setting)]
     return min(alike, key=lambda one: float(dict(one.search)[DEPTH]))
+
+
+def _speedup(setting: Setting, base: Setting | None) -> Interval | None:
+    """The base's mean latency over that of a setting, repeat by repeat."""
+    if base is None or base is setting:
+        return None
+    ours, theirs = (
+        {(one.rebuild, one.repeat): one.raw["latency_us"]["mean"] for one in of.points if one.raw["latency_us"]}
+        for of in (setting, base)
+    )
+    return compared(theirs, ours) if ours and theirs else None
 
 
 def _rest(setting: Setting) -> tuple[str, Options, Options, Options]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from pagehop_lab.analysis.intervals import compared
 from pagehop_lab.analysis.points import Options, shown
-from pagehop_lab.analysis.sessions import fit, per_session, relative
+from pagehop_lab.analysis.sessions import fit, per_session
 from pagehop_lab.analysis.settings import Setting, Spread, settings_of
 from pagehop_lab.suites import every_suite
+from pagehop_lab.suites.ratios import NOTE, ratio_cell
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
 
@@ -85,14 +87,14 @@ def _absolute(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], d
 
 def _relative(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], dataset: str) -> Table:
     base = next((curve for (engine, _, _), curve in curves.items() if engine == results.base), {})
-    theirs = {sessions: setting.qps.median for sessions, setting in base.items()}
 
     def cell(_: Fixed, sessions: int, setting: Setting) -> Cell:
-        ratio = relative({sessions: setting.qps.median}, theirs).get(sessions)
-        return Cell.of(ratio, ".2f", file=setting.middle.file)
+        if sessions not in base:
+            return Cell("-")
+        return ratio_cell(compared(setting.qps_by_run, base[sessions].qps_by_run), setting.middle.file)
 
     title = f"QPS relative to {results.title(results.base)}"
-    note = "The first setting of that engine is the base; whether recall is equal is for the plan to see to."
+    note = f"The first setting of that engine is the base; whether recall is equal is for the plan to see to. {NOTE}"
     return _by_sessions(results, curves, cell, f"relative-{dataset}", title, note)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from pagehop_lab.analysis.intervals import Interval, compared, unpaired
 from pagehop_lab.suites import of_servers
-from pagehop_lab.suites.ratios import NOTE, over, ratio_cell
+from pagehop_lab.suites.paired_servers import over
+from pagehop_lab.suites.ratios import NOTE, ratio_cell
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, brief, through_medians
 

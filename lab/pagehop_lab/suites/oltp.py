@@ -12,7 +12,8 @@ from pagehop_lab.analysis.paired import without_weather
 from pagehop_lab.analysis.relative import by_group
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.of_servers import raw
-from pagehop_lab.suites.ratios import NOTE, is_valid, over, ratio_cell, rounded
+from pagehop_lab.suites.paired_servers import over
+from pagehop_lab.suites.ratios import NOTE, is_valid, ratio_cell, rounded
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
 from pagehop_lab.suites.table import Cell, Section, Table
 
