@@ -1,4 +1,4 @@
-"""`pagehop-lab`: smoke, run, versions, report, compare, engines."""
+"""`pagehop-lab`: smoke, run, versions, report, compare, import, engines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from pagehop_bench import machine
-from pagehop_lab import report
+from pagehop_lab import imports, report
 from pagehop_lab.engines import history
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.measure import surroundings
@@ -27,6 +27,7 @@ from pagehop_lab.plan.servers import (
     read_servers,
     versions_plan,
 )
+from pagehop_lab.published.foreign import FormatError
 from pagehop_lab.run import products
 from pagehop_lab.run.progress import Progress
 from pagehop_lab.run.runner import Runner
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
     try:
         return int(args.does(args))
-    except (PlanError, StoreError, RunError) as error:
+    except (PlanError, StoreError, RunError, FormatError) as error:
         print(f"pagehop-lab: {error}", file=sys.stderr)
         return 2 if isinstance(error, PlanError) else 1
     except KeyboardInterrupt:
@@ -100,6 +101,19 @@ def _parser() -> argparse.ArgumentParser:
     compared.add_argument("first", type=Path, metavar="DIR")
     compared.add_argument("second", type=Path, metavar="DIR")
     compared.set_defaults(does=_compare)
+
+    imported = commands.add_parser(
+        "import", help="results of ann-benchmarks or VectorDBBench, shown beside ours as foreign"
+    )
+    imported.add_argument("folder", type=Path, metavar="DIR", help="of a run of equal-recall")
+    imported.add_argument(
+        "files", type=Path, metavar="FILE", nargs="+", help=".hdf5 or .plot of the one, .json of the other"
+    )
+    imported.add_argument(
+        "--truth", type=Path, metavar="SET.hdf5", help="the set of .hdf5 results, to count their recall"
+    )
+    imported.add_argument("--set", metavar="NAME", help="show them with this set of the run")
+    imported.set_defaults(does=_import)
 
     engines = commands.add_parser("engines", help="what can be measured, with which options")
     engines.set_defaults(does=_engines)
@@ -192,6 +206,15 @@ def _compare(args: argparse.Namespace) -> int:
     counts = report.compare(args.first, args.second)
     print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()), file=sys.stderr)
     return 1 if counts.get("differ") or counts.get("only one reaches it") or not counts else 0
+
+
+def _import(args: argparse.Namespace) -> int:
+    if report.suite_of(args.folder) != "equal-recall":
+        raise StoreError(f"{args.folder} is no run of equal-recall, whose report shows foreign results")
+    new = imports.into(args.folder, args.files, args.truth, args.set)
+    report.write(args.folder, quiet=True)
+    print(f"{new} new points; the page is {args.folder / report.PAGE}", file=sys.stderr)
+    return 0
 
 
 def _engines(_: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ from pagehop_lab.analysis.points import Options, Point, shown
 from pagehop_lab.analysis.relative import by_group, half_up, ratio
 from pagehop_lab.analysis.settings import settings_of
 from pagehop_lab.published import annbench, sysbench
+from pagehop_lab.published.foreign import FormatError
 
 VARIABLE = "PAGEHOP_GOLDEN"
 EF_SEARCH = {
@@ -233,10 +234,10 @@ def test_options_that_are_no_whole_numbers_are_read(
 def test_a_line_that_is_no_point_is_refused_with_its_number(tmp_path: Path) -> None:
     path = tmp_path / "set.plot"
     path.write_text("Computing knn metrics\nMariaDB(m=4) 0.9\n")
-    with pytest.raises(annbench.FormatError, match=r"set\.plot, line 2: 'MariaDB"):
+    with pytest.raises(FormatError, match=r"set\.plot, line 2: 'MariaDB"):
         annbench.read_plot(path)
 
 
 def test_a_published_table_with_another_number_of_versions_is_refused() -> None:
-    with pytest.raises(annbench.FormatError, match="line 3: 3 figures for 2 versions"):
+    with pytest.raises(FormatError, match="line 3: 3 figures for 2 versions"):
         sysbench.read_qps(HERE / "postgres-sysbench.csv", POSTGRES_HERE[:-1])

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pagehop_lab.analysis.points import Options, OptionValue, Point
+from pagehop_lab.published.foreign import FormatError
 
 _NUMBER = r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
 _POINT = re.compile(rf"\s*(?P<engine>[^()=]+?)\s*\((?P<options>.*)\)\s+(?P<recall>{_NUMBER})\s+(?P<qps>{_NUMBER})\s*$")
@@ -20,10 +21,6 @@ _PROGRESS = re.compile(r"\s*$|writing output to |Computing knn metrics|Found cac
 _SEARCH = ("ef_search", "ef", "hnsw_ef", "efSearch", "nprobe", "n_probe", "search_k", "expansion_search", "itopk")
 _NAMED = re.compile(r"(?P<name>\w+)\s*=(?P<value>.*)")
 _OPEN, _CLOSE = "([{", ")]}"
-
-
-class FormatError(Exception):
-    """A line that none of the known kinds fits."""
 
 
 def read_plot(path: Path, sessions: int = 1) -> list[Point]:

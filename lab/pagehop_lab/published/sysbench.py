@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pagehop_lab.published.annbench import FormatError
+from pagehop_lab.published.foreign import FormatError
 
 
 def read_qps(path: Path, versions: Sequence[str]) -> dict[str, dict[str, float]]:

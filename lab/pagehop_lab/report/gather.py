@@ -56,6 +56,7 @@ def gather(folder: RunFolder, plan: Plan, machine: str, descriptions: Descriptio
         name=plan.name, suite=plan.suite, k=plan.load.k, seed=plan.seed, recall_by=plan.recall, targets=plan.targets,
         base=plan.base or plan.engines[0].name, machine=folder.machine, load=asdict(plan.load), datasets=facts,
         missing_datasets=missing, engines=engines, points=points,
+        foreign=[_foreign(record) for record in folder.all("foreign")],
         builds=[_build(indexes[key], one) for key, one in built.items() if one is not None and one.failed is None],
         ceilings=[{"engine": one.identity["engine"], **one.raw} for one in folder.all("ceilings") if not one.failed],
         coverage=covered, aims=plan.aims, damaged=folder.damaged,
@@ -125,6 +126,16 @@ def _point(spec: PointSpec, record: Record, plan: Plan, betrayed: str | None, ve
         spec.index.dataset.name, spec.index.engine.name, options_of(spec.index.build), options_of(spec.search),
         recall, raw["qps"], spec.sessions, spec.index.rebuild, spec.repeat, wrong, noted,
         record.file, options_of(spec.asked), raw,
+    )  # fmt: skip
+
+
+def _foreign(record: Record) -> Point:
+    """A point that was measured elsewhere."""
+    said, raw = record.identity, record.raw
+    build, search = (tuple((name, value) for name, value in said[which]) for which in ("build", "search"))
+    return Point(
+        said["set"], said["engine"], build, search, raw["recall"], raw["qps"], said["sessions"], file=record.file,
+        asked=tuple((name, value) for name, value in said["asked"]), raw={**raw, "benchmark": said["benchmark"]},
     )  # fmt: skip
 
 

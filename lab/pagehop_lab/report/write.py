@@ -93,6 +93,12 @@ def is_of_servers(path: Path) -> bool:
     return is_servers_plan(RunFolder(path).plan)
 
 
+def suite_of(path: Path) -> str:
+    """The suite of the run at `path`."""
+    plan = RunFolder(path).plan
+    return read_servers(plan, path.name).suite if is_servers_plan(plan) else read_text(plan, path.name).suite
+
+
 def _write(path: Path, report: _Report, *, quiet: bool, as_parquet: bool) -> None:
     target = path / PAGE.parent
     tables = [*(table for section in report.sections for table in section.tables), *report.of_the_run]

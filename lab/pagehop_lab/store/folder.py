@@ -22,7 +22,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-KINDS = ("points", "builds", "engines", "datasets", "ceilings", "picked")
+KINDS = ("points", "builds", "engines", "datasets", "ceilings", "picked", "foreign")
+"""Of raw files; `foreign` ones were measured elsewhere."""
 _VERSION = 1
 _UNFINISHED = ".unfinished-"
 _WORDS_MAX = 90
@@ -90,6 +91,24 @@ class RunFolder:
             _keep_plan(path, plan)
             folder = RunFolder(path)
             folder._lock, folder._commit = lock, commit
+            try:
+                yield folder
+            finally:
+                folder._lock = None
+
+    @staticmethod
+    @contextlib.contextmanager
+    def adding(path: Path) -> Iterator[RunFolder]:
+        """The folder of a run that is there, for records that were measured elsewhere."""
+        folder = RunFolder(path)
+        # Without a plan it is no folder of a run.
+        assert folder.plan is not None
+        with (path / ".lock").open("wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StoreError(f"another run is at work in {path}") from None
+            folder._lock = lock
             try:
                 yield folder
             finally:

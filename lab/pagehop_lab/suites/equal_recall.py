@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pagehop_lab.analysis.intervals import compared
-from pagehop_lab.analysis.points import Point, engines_of, told
+from pagehop_lab.analysis.points import Options, Point, engines_of, told
 from pagehop_lab.analysis.recalls import RECALL_NAMES
 from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.analysis.targets import AtTarget, at_targets, frontier
-from pagehop_lab.suites import every_suite
+from pagehop_lab.suites import every_suite, foreign
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
 
@@ -36,8 +37,30 @@ def sections(results: Results) -> list[Section]:
                 every_suite.invalid(results, points, name),
                 every_suite.all_points(results, points, name),
             ]
-            found.append(Section(", ".join(words), [chart(results, points, name)], tables))
-    return found
+            elsewhere = foreign.of(results, dataset)
+            if elsewhere and number == 0:
+                tables.insert(1, foreign.table(elsewhere, dataset))
+            drawn = chart(results, points, name)
+            more = foreign.series(elsewhere, sessions, asked, results.k)
+            found.append(Section(", ".join(words), [replace(drawn, series=[*drawn.series, *more])], tables))
+    others = dict.fromkeys(point.dataset for point in results.foreign if point.dataset not in results.datasets)
+    return found + [_foreign_only(results, dataset) for dataset in others]
+
+
+def _foreign_only(results: Results, dataset: str) -> Section:
+    """A set that only others measured."""
+    points = foreign.of(results, dataset)
+    plain = chart(results, [], dataset)
+    drawn = [
+        replace(plain, name=f"{plain.name}-{number}", title=f"Foreign results, {_words(*load)}", series=found)
+        for number, load in enumerate(sorted({(point.sessions, point.asked) for point in points}))
+        if (found := foreign.series(points, *load, foreign.USUAL_K))
+    ]
+    return Section(f"{dataset}: foreign results only", drawn, [foreign.table(points, dataset)])
+
+
+def _words(sessions: int, asked: Options) -> str:
+    return ", ".join(filter(None, [f"{sessions} clients" if sessions > 1 else "one client", told(asked)]))
 
 
 _PLAIN = "one query at a time"
@@ -148,7 +171,7 @@ def chart(results: Results, points: Sequence[Point], name: str) -> Chart:
         line = [(one.recall.median, one.qps.median) for one in frontier(mine)]
         series.append(Series(results.title(engine), marks, line))
     note = "Up and to the right is better. Lines go through the settings that no other of the same engine beats; bars "
-    note += "show the range of repeats; hollow marks are invalid. Each mark leads to its raw file."
+    note += "show the range of repeats; hollow marks are invalid, or foreign. Each mark leads to its raw file."
     x_title = f"recall@{results.k} {_COUNTED[results.recall_by]}"
     return Chart(f"recall-{name}", "Recall and throughput", x_title, "QPS", series, x_is_recall=True, note=note)
 

@@ -64,6 +64,8 @@ class Results:
     """Sets that could not be had, and why."""
     engines: Sequence[EngineFacts]
     points: Sequence[Point]
+    foreign: Sequence[Point]
+    """What other benchmarks measured elsewhere; compared with nothing."""
     builds: Sequence[Build]
     ceilings: Sequence[Mapping[str, Any]]
     coverage: Coverage

@@ -1,0 +1,49 @@
+"""Results of other benchmarks, one point for each configuration, with where they are from.
+
+A foreign figure was measured elsewhere, by another client, on another machine. It is shown beside
+ours, with its source, and never compared with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pagehop_lab.analysis.points import Options
+
+
+class FormatError(Exception):
+    """A file that is not of the known kinds, or lacks what is needed; says what."""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """One configuration as somewhere else measured."""
+
+    benchmark: str
+    """Whose format it is: `ann-benchmarks`, `VectorDBBench`."""
+    source: str
+    """The name of the file."""
+    dataset: str
+    engine: str
+    build: Options
+    search: Options
+    k: int
+    recall: float
+    recall_of: str
+    """What the recall is of, in a few words."""
+    qps: float
+    sessions: int = 1
+    matching: float = 1.0
+    """Share of the rows that a filter leaves."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What else the file says: build seconds, latencies."""
+
+
+def number(value: object, name: str, path: Path, least: float = 0.0) -> float:
+    """A figure of a file, checked: bytes from elsewhere are not trusted."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least or value == float("inf"):
+        raise FormatError(f"{path.name}: {name} is {value!r}, it should be a number of at least {least:g}")
+    return float(value)
