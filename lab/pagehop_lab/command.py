@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -14,8 +15,9 @@ from typing import Any
 
 from pagehop_bench import machine
 from pagehop_lab import imports, report
-from pagehop_lab.engines import history
+from pagehop_lab.engines import history, outside
 from pagehop_lab.engines.catalog import CATALOG
+from pagehop_lab.engines.engine import EngineError
 from pagehop_lab.measure import surroundings
 from pagehop_lab.plan import PlanError, grid, read
 from pagehop_lab.plan.servers import (
@@ -47,10 +49,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Does what the command line says; gives the exit code."""
     args = _parser().parse_args(arguments)
     try:
+        for file in getattr(args, "engine", []):
+            outside.add(file)
         return int(args.does(args))
-    except (PlanError, StoreError, RunError, FormatError) as error:
+    except (PlanError, StoreError, RunError, FormatError, EngineError) as error:
         print(f"pagehop-lab: {error}", file=sys.stderr)
-        return 2 if isinstance(error, PlanError) else 1
+        return 2 if isinstance(error, PlanError | EngineError) else 1
     except KeyboardInterrupt:
         print("\npagehop-lab: interrupted; what was measured is kept, the same command goes on", file=sys.stderr)
         return INTERRUPTED
@@ -76,12 +80,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--retry", action="store_true", help="try again what failed; of servers also what is invalid")
     run.add_argument("--check", action="store_true", help="read the plan, say how much it is, and measure nothing")
+    _takes_engines(run)
     run.set_defaults(does=_run)
 
     shown = commands.add_parser("report", help="tables and a page from a run's folder, also of an unfinished one")
     shown.add_argument("folders", type=Path, metavar="DIR", nargs="+", help="of several, their aims are one table")
     shown.add_argument("--quiet", action="store_true", help="write the files, print no tables")
     shown.add_argument("--parquet", action="store_true", help="write the tables as Parquet, too, which takes pyarrow")
+    _takes_engines(shown)
     shown.set_defaults(does=_report)
 
     versions = commands.add_parser("versions", help="versions of a server side by side, from nothing to the report")
@@ -100,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     compared = commands.add_parser("compare", help="whether two runs of one plan agree; exit code 1 if they do not")
     compared.add_argument("first", type=Path, metavar="DIR")
     compared.add_argument("second", type=Path, metavar="DIR")
+    _takes_engines(compared)
     compared.set_defaults(does=_compare)
 
     imported = commands.add_parser(
@@ -116,8 +123,15 @@ def _parser() -> argparse.ArgumentParser:
     imported.set_defaults(does=_import)
 
     engines = commands.add_parser("engines", help="what can be measured, with which options")
+    _takes_engines(engines)
     engines.set_defaults(does=_engines)
     return parser
+
+
+def _takes_engines(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--engine", type=Path, action="append", default=[], metavar="FILE.py", help="with the engines of this file, too"
+    )
 
 
 def _smoke(args: argparse.Namespace) -> int:
@@ -129,6 +143,8 @@ def _run(args: argparse.Namespace) -> int:
     text = args.plan.read_text() if args.plan.is_file() else ""
     if is_servers_plan(text):
         servers = read_servers(text, args.plan.stem)
+        if args.engine:
+            raise PlanError(f"--engine: a plan of {servers.suite} has servers and no engines")
         return _check_servers(servers) if args.check else _measure_servers(servers, args.into, retry=args.retry)
     if args.check:
         plan = read(args.plan, args.set)
@@ -138,11 +154,19 @@ def _run(args: argparse.Namespace) -> int:
         about, bound = ("at most ", "about") if load.around_targets else ("", "at least")
         print(f"{args.plan}: {about}{points:,} points, {bound} {least:,.0f} minutes of searches; builds come on top")
         return 0
-    return _measure(args.plan, args.into, args.set, retry=args.retry, strict=False)
+    return _measure(args.plan, args.into, args.set, args.engine, retry=args.retry, strict=False)
 
 
-def _measure(path: Path, into: Path | None, sets: list[str] | None = None, *, retry: bool, strict: bool) -> int:
-    """Measures a plan, on other sets if any are given, and reports.
+def _measure(
+    path: Path,
+    into: Path | None,
+    sets: list[str] | None = None,
+    engines: Sequence[Path] = (),
+    *,
+    retry: bool,
+    strict: bool,
+) -> int:
+    """Measures a plan, on other sets and with engines of more files if any are given, and reports.
 
     With `strict` it is a failure if anything is invalid or failed to run.
     """
@@ -150,12 +174,17 @@ def _measure(path: Path, into: Path | None, sets: list[str] | None = None, *, re
     into = into or RUNS / "-on-".join([plan.name, *(["-".join(one.name for one in plan.datasets)] if sets else [])])
     signal.signal(signal.SIGTERM, _as_interrupt)
     with RunFolder.writing(into, plan.text, _about(), history.commit(*history.LAB)) as folder:
-        Runner(plan, folder, Progress(), machine.kind(), CATALOG, retry=retry).run()
+        Runner(plan, folder, Progress(), machine.kind(), CATALOG, _places(engines), retry=retry).run()
     results = report.write(into, quiet=False)
     print(f"\nthe page is {into / report.PAGE}", file=sys.stderr)
     if not results.sound:
         print("pagehop-lab: something is missing or invalid; the tables above say what", file=sys.stderr)
     return 1 if strict and not results.sound_where_installed else 0
+
+
+def _places(engines: Sequence[Path]) -> list[Path]:
+    """The folders that engines of files are imported from."""
+    return [file.resolve().parent for file in engines]
 
 
 def _about() -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Description:
     title: str
     """As reports call it."""
     environment: str
-    """The Python environment that it runs in; see run/environments.py."""
+    """The Python environment that it runs in: see run/environments.py, or the path of an interpreter that has NumPy."""
     build: Mapping[str, OptionValue]
     """Options of a build, and where a plan does not say."""
     search: Mapping[str, tuple[OptionValue, ...]]

@@ -67,7 +67,8 @@ def place(name: str) -> Path:
 
 
 def python(name: str, say: Say, commit: str | None = None) -> list[str]:
-    """The interpreter of an environment, made if need be. EngineFailed if it cannot be made.
+    """The interpreter of an environment, made if need be; `name` may be that of an interpreter's file. EngineFailed if
+    it cannot be made.
 
     With `commit` it has the package `pagehop` as that commit has it, and nothing else.
     """
@@ -75,6 +76,12 @@ def python(name: str, say: Say, commit: str | None = None) -> list[str]:
         return [str(_compiled(commit, say))]
     if name == "main":
         return [sys.executable]
+    if name not in _RECIPES:
+        if not Path(name).is_file():
+            raise EngineFailed(
+                f"not installed: there is no environment {name}, and no Python interpreter at that place"
+            )
+        return [name]
     recipe = _RECIPES[name]
     folder = place(name)
     _ENVIRONMENTS.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,7 @@ import numpy as np
 from pagehop_lab import data
 from pagehop_lab.analysis.recalls import RECALL_NAMES
 from pagehop_lab.analysis.verdicts import OTHERS, Verdicts, judge
+from pagehop_lab.engines import outside
 from pagehop_lab.engines.engine import Library, Served
 from pagehop_lab.plan import DatasetSpec, EngineSpec, Plan
 from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything, indexes, points
@@ -110,6 +111,7 @@ class Runner:
             self.progress.say(f"{engine.name}: {error}")
             self.folder.add("engines", engine.name, identity, failed=str(error))
             return None
+        said["version"] = outside.version(engine.kind, str(said["version"]))
         before = self.folder.get("engines", identity)
         if before is None or before.raw != said:
             self.folder.add("engines", engine.name, identity, said)
