@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from pagehop_lab import report
 from pagehop_lab.command import main
+from pagehop_lab.data import DataError, files, sets
 from pagehop_lab.engines import outside
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import EngineError
@@ -141,3 +144,89 @@ def test_an_environment_that_is_not_there_is_said(tmp_path: Path) -> None:
     (failed,) = {facts.failed for facts in report.write(into, quiet=True).engines}
     assert failed is not None
     assert "there is no environment /nowhere/python" in failed
+
+
+@pytest.fixture
+def rows() -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.random.default_rng(3).random((300, 8), dtype=np.float32)
+
+
+def prepared(folder: Path, monkeypatch: pytest.MonkeyPatch, path: Path, **more: Any) -> sets.Dataset:
+    monkeypatch.setenv(sets.VARIABLE, str(folder / "kept"))
+    given = {"rows": None, "queries": None, "metric": None, "seed": 1} | more
+    return sets.prepare(path.stem, str(path), say=lambda _: None, **given)
+
+
+def is_nearest(dataset: sets.Dataset) -> bool:
+    """By brute force."""
+    apart = ((dataset.queries[:, None, :] - np.asarray(dataset.base)[None, :, :]) ** 2).sum(axis=2)
+    return bool((dataset.truth_ids[:, 0] == apart.argmin(axis=1)).all())
+
+
+def test_own_rows_are_a_set_and_its_last_rows_are_the_queries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: np.ndarray[Any, Any]
+) -> None:
+    path, asked = tmp_path / "own.npy", tmp_path / "asked.npy"
+    np.save(path, rows)
+    np.save(asked, rows[:7] + 0.001)
+    alone = prepared(tmp_path, monkeypatch, path, queries=50)
+    assert (alone.facts.rows, alone.facts.queries, alone.facts.metric) == (250, 50, "euclidean")
+    assert np.array_equal(alone.base, rows[:250])
+    assert np.array_equal(alone.queries, rows[250:])
+    assert is_nearest(alone)
+    beside = prepared(tmp_path, monkeypatch, path, queries_path=str(asked), metric="angular")
+    assert (beside.facts.rows, beside.facts.queries, beside.facts.metric) == (300, 7, "angular")
+    assert (beside.truth_ids[:, 0] == np.arange(7)).all()
+    assert len({one.name for one in (tmp_path / "kept").iterdir()}) == 2
+    # Other queries, or changed ones, are another set.
+    np.save(asked, rows[:9])
+    assert prepared(tmp_path, monkeypatch, path, queries_path=str(asked), metric="angular").facts.queries == 9
+
+
+def test_a_column_of_parquet_is_a_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: np.ndarray[Any, Any]
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "own.parquet"
+    texts, lists = pyarrow.array(["x"] * len(rows)), pyarrow.array(list(rows))
+    parquet.write_table(pyarrow.table({"text": texts, "vector": lists}), path, row_group_size=64)
+    found = prepared(tmp_path, monkeypatch, path, column="vector", queries=20)
+    assert np.array_equal(found.base, rows[:280])
+    assert is_nearest(found)
+    for column, said in ((None, "column = one of text, vector"), ("text", "column text is string")):
+        with pytest.raises(DataError, match=said):
+            files.read_files(path, None, column, None, 20)
+    uneven = pyarrow.table({"vector": pyarrow.array([[1.0, 2.0], [3.0], [4.0, 5.0, 6.0]])})
+    parquet.write_table(uneven, path)
+    with pytest.raises(DataError, match="several lengths"):
+        files.read_files(path, None, "vector", None, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (np.zeros(5), "it has shape (5,) of float64, and not rows of numbers"),
+        (np.array([["a"]]), "and not rows of numbers"),
+        (np.zeros((4, 0)), "and not rows of numbers"),
+        (np.zeros((40, 2)), "its 40 rows are no more than 1,000 queries"),
+        (b"nothing", "cannot read"),
+    ],
+)
+def test_what_is_no_rows_is_refused(tmp_path: Path, content: Any, said: str) -> None:
+    path = tmp_path / "own.npy"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        np.save(path, content)
+    with pytest.raises(DataError) as error:
+        files.read_files(path, None, None, None, None)
+    assert said in str(error.value)
+
+
+def test_queries_of_another_dimension_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "own.npy", np.zeros((9, 4)))
+    np.save(tmp_path / "asked.npy", np.zeros((2, 5)))
+    with pytest.raises(DataError, match=r"own.npy has 4 dimensions, .*asked.npy has 5"):
+        files.read_files(tmp_path / "own.npy", tmp_path / "asked.npy", None, None, None)

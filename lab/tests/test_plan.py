@@ -75,6 +75,11 @@ def test_lists_of_options_are_a_grid() -> None:
         ('"fashion-mnist"', '"fashion-minst"', "dataset[1].name = 'fashion-minst': .* did you mean fashion-mnist?"),
         ('"fashion-mnist"', '"generatd-96"', "dataset[1].name = 'generatd-96': .* did you mean generated-96?"),
         ('"fashion-mnist"', '"glove"', "dataset[1].name = 'glove': .* there are fashion-mnist, generated-DIM, lsa-"),
+        (
+            'name = "fashion-mnist"',
+            'name = "fashion-mnist"\ncolumn = "x"',
+            "dataset[1].column: only a path to .npy or .parquet has it",
+        ),
         ('name = "mine"', 'suite = "equal-recal"', "suite = 'equal-recal': .* did you mean equal-recall?"),
         ('name = "mine"', "targets = [0.9, 95]", "targets: 95 is no recall"),
         ('name = "mine"', 'base = "faiss"', "base = 'faiss'"),

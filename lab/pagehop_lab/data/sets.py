@@ -23,7 +23,7 @@ import numpy.typing as npt
 from pagehop_bench import fashion, truth
 from pagehop_bench.generate import Generator
 from pagehop_lab.analysis.recalls import DISTANCES, unit
-from pagehop_lab.data import real
+from pagehop_lab.data import files, real
 from pagehop_lab.data.check import check_truth, check_vectors
 from pagehop_lab.data.errors import DataError
 from pagehop_lab.data.hdf5 import read_hdf5
@@ -104,15 +104,17 @@ def data_folder() -> Path:
 
 def prepare(
     name: str, path: str | None, rows: int | None, queries: int | None, metric: str | None, seed: int, say: Say,
-    samples: int | None = None,
+    samples: int | None = None, queries_path: str | None = None, column: str | None = None,
 ) -> Dataset:  # fmt: skip
     """The set, from the data folder if it is there; made, checked and kept otherwise."""
     recipe = f"{name} {_source(name, path)} {rows} {queries} {metric} {seed if _is_generated(name, path) else ''} v1"
     recipe += f" samples {samples}" if samples is not None else ""
+    recipe += f" queries {_source(name, queries_path)}" if queries_path is not None else ""
+    recipe += f" column {column}" if column is not None else ""
     folder = data_folder() / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
     if not folder.exists():
         say(f"{name}: making the set and its exact neighbors")
-        _make(folder, lambda scratch: _fill(scratch, name, path, rows, queries, metric, seed))
+        _make(folder, lambda scratch: _fill(scratch, name, path, rows, queries, metric, seed, queries_path, column))
     if samples is not None and not (folder / "samples.npy").exists():
         if real_name(name)[0] not in real.NAMES:
             raise DataError(f"{name} has no samples: only real sets have")
@@ -202,11 +204,14 @@ def _real(name: str, rows: int | None, queries: int | None, metric: str) -> tupl
 
 
 def _fill(
-    folder: Path, name: str, path: str | None, rows: int | None, queries: int | None, metric: str | None, seed: int
-) -> None:
+    folder: Path, name: str, path: str | None, rows: int | None, queries: int | None, metric: str | None, seed: int,
+    queries_path: str | None, column: str | None,
+) -> None:  # fmt: skip
     given: tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]] | None = None
     base: Any
-    if path is not None:
+    if path is not None and Path(path).suffix in files.ENDINGS:
+        base, asked = files.read_files(Path(path), Path(queries_path) if queries_path else None, column, rows, queries)
+    elif path is not None:
         base, asked, found_metric, given = read_hdf5(Path(path), rows, queries)
         if metric not in (None, found_metric):
             raise DataError(f"{path}: its distance is {found_metric}, the plan says {metric}")

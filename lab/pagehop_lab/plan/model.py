@@ -32,7 +32,11 @@ class DatasetSpec:
     name: str
     """`fashion-mnist`, `generated-DIM`, or what a file is called in reports."""
     path: str | None = None
-    """A file in ann-benchmarks' HDF5 layout."""
+    """A file in ann-benchmarks' HDF5 layout, `.npy` or `.parquet`."""
+    queries_path: str | None = None
+    """The queries of a `.npy` or `.parquet`; without it they are its last rows, which are left out."""
+    column: str | None = None
+    """Of a `.parquet` the column that has the vectors."""
     rows: int | None = None
     """Only the first rows."""
     queries: int | None = None

@@ -11,6 +11,7 @@ from typing import Any, cast, get_args
 
 from pagehop_bench import curve
 from pagehop_lab import data
+from pagehop_lab.data import files
 from pagehop_lab.engines.catalog import CATALOG, NAMES
 from pagehop_lab.engines.engine import Served
 from pagehop_lab.plan.aims import read_aims
@@ -178,9 +179,13 @@ def _dataset(table: Table) -> DatasetSpec:
     metric = table.take_some("metric", str)
     if metric is not None:
         choose(table.at("metric"), metric, ("euclidean", "angular", "ip"))
+    more = {key: table.take_some(key, str) for key in ("queries_path", "column")}
+    for key, value in more.items():
+        if value is not None and (path is None or Path(path).suffix not in files.ENDINGS):
+            raise PlanError(f"{table.at(key)}: only a path to {' or '.join(files.ENDINGS)} has it")
     spec = DatasetSpec(
-        name, path, table.take_some("rows", int, 1), table.take_some("queries", int, 1),
-        table.take_some("samples", int, 1), cast(Any, metric),
+        name, path, more["queries_path"], more["column"], table.take_some("rows", int, 1),
+        table.take_some("queries", int, 1), table.take_some("samples", int, 1), cast(Any, metric),
     )  # fmt: skip
     if spec.samples is not None and spec.queries is None:
         raise PlanError(f"{table.at('samples')}: samples are drawn after the queries; say queries, too")

@@ -84,8 +84,9 @@ class Runner:
         plan, said = self.plan, self.progress.say
         try:
             dataset = data.prepare(
-                spec.name, spec.path, spec.rows, spec.queries, spec.metric, plan.seed, said, spec.samples
-            )
+                spec.name, spec.path, spec.rows, spec.queries, spec.metric, plan.seed, said, spec.samples,
+                spec.queries_path, spec.column,
+            )  # fmt: skip
             depth, most = dataset.truth_ids.shape[1], max(plan.load.ks)
             if most > depth:
                 raise data.DataError(f"{spec.name}: its truth has {depth} neighbors of each query, k = {most}")
