@@ -226,6 +226,10 @@ def test_other_work_is_noted() -> None:
     assert verdicts.judge(RAW | {"other_busy_cores": 0.05}).noted == ()
     noted = ("others were running: 0.46 cores were busy with something else",)
     assert verdicts.judge(RAW | {"other_busy_cores": 0.46}).noted == noted
+    # Only what kept the measured thread waiting is a reason to measure again.
+    assert not noted[0].startswith(verdicts.WAITED)
+    (waited,) = verdicts.judge(RAW | {"waited": 1.5}).noted
+    assert waited.startswith(verdicts.WAITED)
 
 
 def test_a_scan_that_nobody_admits_is_betrayed_by_all_of_its_settings() -> None:

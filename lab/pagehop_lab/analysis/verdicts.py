@@ -24,6 +24,8 @@ WAITED_MAX = 1.1
 OTHERS_MAX = 0.1
 OTHERS = "others were running:"
 """How a note on other work begins."""
+WAITED = f"{OTHERS} the clock went"
+"""How it begins where that work kept the measured thread waiting, and did not only run beside it."""
 # Exact answers that take this share of a plain scan's time look like a scan.
 SCAN_SHARE = 0.5
 # Settings of a scan take as long as each other, but for noise.
@@ -135,7 +137,7 @@ def _waited(raw: Raw) -> str | None:
     waited = raw.get("waited")
     if waited is None or waited <= WAITED_MAX:
         return None
-    return f"{OTHERS} the clock went {waited:.2f} times as far as the CPU"
+    return f"{WAITED} {waited:.2f} times as far as the CPU"
 
 
 def _others(raw: Raw) -> str | None:

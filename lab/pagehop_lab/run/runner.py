@@ -17,7 +17,7 @@ import numpy as np
 
 from pagehop_lab import data
 from pagehop_lab.analysis.recalls import RECALL_NAMES
-from pagehop_lab.analysis.verdicts import OTHERS, Verdicts, judge
+from pagehop_lab.analysis.verdicts import WAITED, Verdicts, judge
 from pagehop_lab.engines import outside
 from pagehop_lab.engines.engine import Library, Served
 from pagehop_lab.plan import DatasetSpec, EngineSpec, Plan
@@ -280,7 +280,7 @@ class Runner:
 
     def _is_passing(self, judged: Verdicts) -> bool:
         """Whether another attempt may be better."""
-        disturbed = self.plan.load.undisturbed and any(note.startswith(OTHERS) for note in judged.noted)
+        disturbed = self.plan.load.undisturbed and any(note.startswith(WAITED) for note in judged.noted)
         return disturbed or any(reason.startswith(_PASSING) for reason in judged.wrong)
 
     def _ask(self, sessions: int, asked: Options) -> dict[str, Any]:
