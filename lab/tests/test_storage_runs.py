@@ -121,7 +121,7 @@ def test_a_run_of_reads_says_what_a_read_takes_by_who_counted(tmp_path: Path, pr
     rows = rows_of(tmp_path / "run", "reads")
     assert [row[:2] for row in rows[:2]] == [[SMALL, "clients=8 ahead=0"], [SMALL, "clients=32 ahead=0"]]
     # Reads a query, KiB a read, of the process, what it says, ms, in flight.
-    assert rows[0][3:5] + rows[0][6:10] == ["0.90", "4.0", "3.6", "pages 0.90", "0.100", "4.0"]
+    assert rows[0][4:6] + rows[0][7:11] == ["0.90", "4.0", "3.6", "pages 0.90", "0.100", "4.0"]
     assert [row[5] for row in rows_of(tmp_path / "run", "loads")] == ["an ext4 of its own"] * 3
     assert {row[4] for row in rows_of(tmp_path / "run", "points-reads")} == {"96"}
     assert "Reads a second, ahead 128 KiB" in (tmp_path / "run/report/index.html").read_text()
