@@ -1,7 +1,7 @@
 //! Calibration: measures which settings reach which recall.
 //!
 //! ```text
-//! choose   up to 4,000 vectors of the data as queries
+//! choose   up to 8,000 vectors of the data as queries
 //! scan     every row, for the exact nearest rows of up to 256 of them
 //! search   for all of them, and derive what shorter lists and less slack would have found, and
 //!          in how many hops (effort.rs)
@@ -25,7 +25,7 @@ pub const CALIBRATION_QUERIES_MIN: usize = 50;
 /// Largest number of samples with exact answers.
 const SAMPLES_MAX: usize = 256;
 /// Largest number of samples judged by self-agreement, without exact answers.
-const MORE_SAMPLES_MAX: usize = 3744;
+const MORE_SAMPLES_MAX: usize = 7744;
 /// At most one such sample per this many rows.
 const ROWS_PER_MORE: u64 = 16;
 /// At most one sample with an exact answer per this many rows.

@@ -47,7 +47,7 @@ const HOPS_FOR_SLACK: f32 = 1.0;
 /// Safety margin on the target recall: this share of the allowed miss (1 - recall), at most
 /// `MARGIN_MAX`. Without it, half of the calibrated settings would land slightly below the target.
 const MARGIN: f32 = 0.1;
-const MARGIN_MAX: f32 = 0.004;
+const MARGIN_MAX: f32 = 0.001;
 /// Searches between two calls of the progress callback.
 const LOOK_SEARCHES: usize = 16;
 
