@@ -13,12 +13,12 @@ use crate::errors::Error;
 /// How to open an index that the command changes.
 #[derive(clap::Args)]
 pub(crate) struct WriteOptions {
-    /// When a commit survives a loss of power. The end of the process it always survives.
-    #[arg(long, value_enum, default_value = "commit")]
-    durability: DurabilityName,
     /// Memory for pages of the index, for example 16MiB.
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = parse_bytes)]
     cache: u64,
+    /// When a commit survives a loss of power. The end of the process it always survives.
+    #[arg(long, value_enum, default_value = "commit")]
+    durability: DurabilityName,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

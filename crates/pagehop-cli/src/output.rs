@@ -35,14 +35,27 @@ impl Output {
     }
 }
 
-/// Writes the `report` of a command to standard output as one line of JSON, if `wanted`.
-pub(crate) fn json_line(wanted: bool, report: &impl Serialize) -> Result<(), Error> {
-    if !wanted {
-        return Ok(());
+/// How a command reports what it did, besides a line on standard error.
+#[derive(clap::Args)]
+pub(crate) struct Reporting {
+    /// Report as one line of JSON on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress and no report on standard error.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+impl Reporting {
+    /// Writes `report` to standard output as one line of JSON, if that was asked for.
+    pub(crate) fn json_line(&self, report: &impl Serialize) -> Result<(), Error> {
+        if !self.json {
+            return Ok(());
+        }
+        let mut output = Output::new();
+        output.json(report)?;
+        output.finish()
     }
-    let mut output = Output::new();
-    output.json(report)?;
-    output.finish()
 }
 
 /// Writes `text` to standard error as a line.

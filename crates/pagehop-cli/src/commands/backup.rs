@@ -7,7 +7,7 @@ use pagehop_store::OpenOptions;
 use serde::Serialize;
 
 use crate::errors::Error;
-use crate::output::{human_bytes, json_line, say};
+use crate::output::{Reporting, human_bytes, say};
 use crate::progress::ProgressLine;
 use crate::{index_file, interrupt};
 
@@ -24,12 +24,8 @@ pub(crate) struct Args {
     /// Replace the file at DEST.
     #[arg(long)]
     overwrite: bool,
-    /// Report as one line of JSON on standard output.
-    #[arg(long)]
-    json: bool,
-    /// No progress and no report on standard error.
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    reporting: Reporting,
 }
 
 #[derive(Serialize)]
@@ -49,13 +45,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     // Pages go past the cache.
     let options = OpenOptions { cache_bytes: 0, ..OpenOptions::default() };
     let index = index_file::open(&args.index, &options)?;
-    let mut line = ProgressLine::new(args.quiet);
+    let mut line = ProgressLine::new(args.reporting.quiet);
     let done = pagehop_store::backup(&index, &args.dest, args.overwrite, &mut |progress| line.update(progress));
     drop(line);
     let done = done.map_err(|error| Error::about(&args.index, &error))?;
     let seconds = began.elapsed().as_secs_f64();
     let report = Report { index: &args.index, dest: &args.dest, pages: done.pages, bytes: done.bytes, seconds };
-    if !args.quiet {
+    if !args.reporting.quiet {
         say(format_args!(
             "{}: {} copied to {} in {seconds:.1} s",
             args.index.display(),
@@ -63,5 +59,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             args.dest.display()
         ));
     }
-    json_line(args.json, &report)
+    args.reporting.json_line(&report)
 }

@@ -11,7 +11,7 @@ use crate::errors::Error;
 use crate::formats::Vectors;
 use crate::index_file::{refuse_same_file, refuse_to_replace};
 use crate::interrupt;
-use crate::output::{grouped, human_bytes, json_line, say};
+use crate::output::{Reporting, grouped, human_bytes, say};
 use crate::progress::ProgressLine;
 
 /// Build an index over the vectors of a file.
@@ -29,14 +29,14 @@ pub(crate) struct Args {
     /// the id of a row is its position in the file, from 0.
     #[arg(long, value_name = "FILE")]
     ids: Option<PathBuf>,
+    /// Distance between vectors.
+    #[arg(long, value_enum, default_value = "l2")]
+    metric: MetricName,
     /// File of values that searches can filter by: .csv, a line with the names of columns, then a
     /// line for each vector. A name may be followed by its kind, as in price:float. The kinds are
     /// bool, int, float, text and timestamp.
     #[arg(long, value_name = "FILE.csv")]
     columns: Option<PathBuf>,
-    /// Distance between vectors.
-    #[arg(long, value_enum, default_value = "l2")]
-    metric: MetricName,
     /// Memory the build may use, for example 512MiB or 2GiB.
     #[arg(long, value_name = "BYTES", default_value = "2GiB", value_parser = parse_bytes)]
     memory: u64,
@@ -54,12 +54,8 @@ pub(crate) struct Args {
     /// Replace the file at INDEX.
     #[arg(long)]
     overwrite: bool,
-    /// Report as one line of JSON on standard output.
-    #[arg(long)]
-    json: bool,
-    /// No progress and no report on standard error.
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    reporting: Reporting,
 }
 
 #[derive(Serialize)]
@@ -92,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         calibrate: !args.no_calibrate,
         ..BuildOptions::default()
     };
-    let mut line = ProgressLine::new(args.quiet);
+    let mut line = ProgressLine::new(args.reporting.quiet);
     let built = pagehop_store::build(&args.output, &mut vectors, &options, args.overwrite, &mut |progress| {
         line.update(progress)
     });
@@ -107,7 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         bytes: u64::from(built.pages) * PAGE_BYTES as u64,
         seconds: began.elapsed().as_secs_f64(),
     };
-    if !args.quiet {
+    if !args.reporting.quiet {
         let Report { rows, dim, pages, bytes, seconds, .. } = report;
         say(format_args!(
             "{}: {} rows of {dim} dimensions on {} pages, {}, in {seconds:.1} s",
@@ -117,5 +113,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             human_bytes(bytes),
         ));
     }
-    json_line(args.json, &report)
+    args.reporting.json_line(&report)
 }

@@ -10,7 +10,7 @@ use crate::arguments::parse_threads;
 use crate::errors::Error;
 use crate::index_file::{self, WriteOptions};
 use crate::interrupt;
-use crate::output::{Output, grouped, say};
+use crate::output::{Output, Reporting, grouped, say};
 use crate::progress::ProgressLine;
 use crate::queries::read_queries;
 
@@ -31,12 +31,8 @@ pub(crate) struct Args {
     threads: usize,
     #[command(flatten)]
     writing: WriteOptions,
-    /// As one line of JSON.
-    #[arg(long)]
-    json: bool,
-    /// No progress and no report on standard error.
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    reporting: Reporting,
 }
 
 #[derive(Serialize)]
@@ -67,13 +63,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let index = args.writing.open(&args.index)?;
     let info = index_file::info(&args.index, &index)?;
     let queries = read_queries(args.queries.as_deref(), &args.index, info.dim)?;
-    let mut line = ProgressLine::new(args.quiet);
+    let mut line = ProgressLine::new(args.reporting.quiet);
     let known = pagehop_store::calibrate(&index, &queries, args.threads, &mut |progress| line.update(progress));
     drop(line);
     let known = known.map_err(|error| Error::about(&args.index, &error))?;
     index_file::close(&args.index, index)?;
     let name = args.index.display();
-    if known.is_none() && !args.quiet {
+    if known.is_none() && !args.reporting.quiet {
         say(format_args!(
             "{name}: {} rows are too few to calibrate (minimum {CALIBRATED_ROWS_MIN}); a search with --recall \
              visits all of them",
@@ -85,13 +81,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let settings = known.iter().flat_map(settings).collect();
     let report = Report { index: &args.index, rows, samples, settings, seconds };
     let mut output = Output::new();
-    if args.json {
+    if args.reporting.json {
         output.json(&report)?;
     } else {
         report.print(&mut output)?;
     }
     output.finish()?;
-    if known.is_some() && !args.quiet {
+    if known.is_some() && !args.reporting.quiet {
         say(format_args!("{name}: calibrated with {} queries in {seconds:.1} s", grouped(samples.into())));
     }
     Ok(())

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::errors::Error;
 use crate::index_file;
-use crate::output::{human_bytes, json_line, say};
+use crate::output::{Reporting, human_bytes, say};
 
 /// Write every commit into the index file, so that it can be copied or moved alone.
 ///
@@ -18,12 +18,8 @@ use crate::output::{human_bytes, json_line, say};
 pub(crate) struct Args {
     /// The index.
     index: PathBuf,
-    /// Report as one line of JSON on standard output.
-    #[arg(long)]
-    json: bool,
-    /// No report on standard error.
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    reporting: Reporting,
 }
 
 #[derive(Serialize)]
@@ -47,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let alone = !index_file::has_files_beside(&args.index);
     let seconds = began.elapsed().as_secs_f64();
     let report = Report { index: &args.index, log_bytes, page_bytes_written, alone, seconds };
-    if !args.quiet {
+    if !args.reporting.quiet {
         let name = args.index.display();
         match report.log_bytes {
             0 => say(format_args!("{name}: every commit was in the index file already")),
@@ -62,5 +58,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             ));
         }
     }
-    json_line(args.json, &report)
+    args.reporting.json_line(&report)
 }

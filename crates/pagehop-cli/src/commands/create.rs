@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::arguments::{MetricName, parse_column};
 use crate::errors::Error;
 use crate::index_file::refuse_to_replace;
-use crate::output::{json_line, say};
+use crate::output::{Reporting, say};
 
 /// Create an empty index.
 #[derive(clap::Args)]
@@ -31,12 +31,8 @@ pub(crate) struct Args {
     /// Replace the file at INDEX.
     #[arg(long)]
     overwrite: bool,
-    /// Report as one line of JSON on standard output.
-    #[arg(long)]
-    json: bool,
-    /// No report on standard error.
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    reporting: Reporting,
 }
 
 #[derive(Serialize)]
@@ -54,9 +50,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     pagehop_store::create_with_columns(&args.index, args.dim, metric, columns, seed, args.overwrite)
         .map_err(|error| Error::about(&args.index, &error))?;
     let report = Report { index: &args.index, dim: args.dim, metric: metric.name() };
-    if !args.quiet {
+    if !args.reporting.quiet {
         let Report { dim, metric, .. } = report;
         say(format_args!("{}: empty index of {dim} dimensions, metric {metric}", args.index.display()));
     }
-    json_line(args.json, &report)
+    args.reporting.json_line(&report)
 }

@@ -12,7 +12,7 @@ use crate::errors::Error;
 use crate::formats::read_ids;
 use crate::index_file::{self, WriteOptions};
 use crate::interrupt;
-use crate::output::{grouped, json_line, say};
+use crate::output::{Reporting, grouped, say};
 use crate::progress::ProgressLine;
 
 /// Most unknown ids that the report on standard error lists.
@@ -32,12 +32,8 @@ pub(crate) struct Args {
     batch: usize,
     #[command(flatten)]
     writing: WriteOptions,
-    /// Report as one line of JSON on standard output.
-    #[arg(long)]
-    json: bool,
-    /// No progress and no report on standard error.
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    reporting: Reporting,
 }
 
 #[derive(Serialize)]
@@ -74,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     index_file::close(&args.index, index)?;
     let DeleteReport { deleted, unknown } = report;
     let report = Report { index: &args.index, deleted, unknown, seconds: began.elapsed().as_secs_f64() };
-    if !args.quiet {
+    if !args.reporting.quiet {
         say(format_args!(
             "{}: {} rows deleted in {:.1} s{}",
             args.index.display(),
@@ -83,11 +79,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             unknown_in_words(&report.unknown),
         ));
     }
-    json_line(args.json, &report)
+    args.reporting.json_line(&report)
 }
 
 fn delete(args: &Args, index: &Index<IndexFile>, ids: &[u64], report: &mut DeleteReport) -> Result<(), Error> {
-    let mut line = ProgressLine::new(args.quiet);
+    let mut line = ProgressLine::new(args.reporting.quiet);
     for (number, batch) in ids.chunks(args.batch).enumerate() {
         let done = (number * args.batch) as u64;
         if line.update(Progress { phase: "delete", done, total: ids.len() as u64 }).is_break() {

@@ -12,7 +12,7 @@ use crate::errors::Error;
 use crate::formats::{read_columns, read_ids};
 use crate::index_file::{self, WriteOptions};
 use crate::interrupt;
-use crate::output::{grouped, json_line, say};
+use crate::output::{Reporting, grouped, say};
 use crate::progress::ProgressLine;
 
 /// Give rows other values in some columns. Their vectors and other values stay.
@@ -31,12 +31,8 @@ pub(crate) struct Args {
     batch: usize,
     #[command(flatten)]
     writing: WriteOptions,
-    /// Report as one line of JSON on standard output.
-    #[arg(long)]
-    json: bool,
-    /// No progress and no report on standard error.
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    reporting: Reporting,
 }
 
 #[derive(Serialize)]
@@ -70,12 +66,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     index_file::close(&args.index, index)?;
     let unchanged = ids.len() as u64 - changed;
     let report = Report { index: &args.index, changed, unchanged, seconds: began.elapsed().as_secs_f64() };
-    if !args.quiet {
+    if !args.reporting.quiet {
         let (changed, unchanged) = (grouped(changed), grouped(unchanged));
         let (index, seconds) = (args.index.display(), report.seconds);
         say(format_args!("{index}: {changed} rows changed, {unchanged} unchanged in {seconds:.1} s"));
     }
-    json_line(args.json, &report)
+    args.reporting.json_line(&report)
 }
 
 fn update(
@@ -86,7 +82,7 @@ fn update(
     done: &mut usize,
     changed: &mut u64,
 ) -> Result<(), Error> {
-    let mut line = ProgressLine::new(args.quiet);
+    let mut line = ProgressLine::new(args.reporting.quiet);
     for batch in ids.chunks(args.batch) {
         if line.update(Progress { phase: "update", done: *done as u64, total: ids.len() as u64 }).is_break() {
             return Err(Error::Interrupted);

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::errors::Error;
 use crate::index_file::{self, WriteOptions};
 use crate::interrupt;
-use crate::output::{grouped, json_line, say};
+use crate::output::{Reporting, grouped, say};
 use crate::progress::ProgressLine;
 
 /// Remove deleted and replaced rows from an index, and free their space for new rows.
@@ -20,12 +20,8 @@ pub(crate) struct Args {
     index: PathBuf,
     #[command(flatten)]
     writing: WriteOptions,
-    /// Report as one line of JSON on standard output.
-    #[arg(long)]
-    json: bool,
-    /// No progress and no report on standard error.
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    reporting: Reporting,
 }
 
 #[derive(Serialize)]
@@ -43,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let began = Instant::now();
     let index = args.writing.open(&args.index)?;
     let before = index_file::info(&args.index, &index)?.dead_rows;
-    let mut line = ProgressLine::new(args.quiet);
+    let mut line = ProgressLine::new(args.reporting.quiet);
     let done = pagehop_store::vacuum(&index, &mut |progress| line.update(progress));
     drop(line);
     let done = match done {
@@ -67,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let seconds = began.elapsed().as_secs_f64();
     let report =
         Report { index: &args.index, freed: done.freed, waiting: done.waiting, repaired: done.repaired, seconds };
-    if !args.quiet {
+    if !args.reporting.quiet {
         say(format_args!(
             "{}: {} dead rows removed in {seconds:.1} s, {} neighbors repaired",
             args.index.display(),
@@ -79,5 +75,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             say(format_args!("{waiting} more stay because searches may still see them; vacuum again later"));
         }
     }
-    json_line(args.json, &report)
+    args.reporting.json_line(&report)
 }

@@ -17,7 +17,7 @@ use crate::errors::Error;
 use crate::formats::{Chunk, Vectors, read_columns};
 use crate::index_file::{self, WriteOptions};
 use crate::interrupt;
-use crate::output::{grouped, json_line, say};
+use crate::output::{Reporting, grouped, say};
 use crate::progress::ProgressLine;
 use crate::queries::check_dim;
 
@@ -50,12 +50,8 @@ pub(crate) struct Args {
     resume: bool,
     #[command(flatten)]
     writing: WriteOptions,
-    /// Report as one line of JSON on standard output.
-    #[arg(long)]
-    json: bool,
-    /// No progress and no report on standard error.
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    reporting: Reporting,
 }
 
 #[derive(Serialize)]
@@ -82,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let columns = columns.transpose()?;
     let fingerprint = mark::fingerprint(&args.vectors, args.ids.iter().chain(&args.columns))?;
     let start = if args.resume { mark::start(about.mark, fingerprint, vectors.rows()) } else { Start::First };
-    if args.resume && !args.quiet {
+    if args.resume && !args.reporting.quiet {
         say_start(args, start, vectors.rows());
     }
     let first_row = start.row();
@@ -104,7 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 impl Report<'_> {
     fn tell(&self, args: &Args) -> Result<(), Error> {
         let Self { added, replaced, unchanged, seconds, rows_per_s, .. } = *self;
-        if !args.quiet {
+        if !args.reporting.quiet {
             say(format_args!(
                 "{}: {} rows added, {} replaced, {} unchanged in {seconds:.1} s, {} per second",
                 self.index.display(),
@@ -114,7 +110,7 @@ impl Report<'_> {
                 grouped(rows_per_s as u64),
             ));
         }
-        json_line(args.json, self)
+        args.reporting.json_line(self)
     }
 }
 
@@ -133,7 +129,7 @@ impl Import<'_> {
     /// Adds batch after batch.
     fn all(&mut self, index: &Index<IndexFile>) -> Result<(), Error> {
         let total = self.vectors.rows();
-        let mut line = ProgressLine::new(self.args.quiet);
+        let mut line = ProgressLine::new(self.args.reporting.quiet);
         while let Some(Chunk { ids, components }) = self.vectors.next_batch(self.args.batch)? {
             let before = self.done;
             let after = before + ids.len() as u64;
