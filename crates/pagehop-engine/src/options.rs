@@ -45,11 +45,11 @@ pub struct SearchOptions {
     /// Length of the candidate list: longer for more recall, shorter for more speed. At least `k`
     /// are kept.
     pub search_list: usize,
-    /// Largest number of pages that are prefetched at once.
-    pub beam_width: usize,
     /// The search stops when the nearest remaining estimate is beyond `1 + slack` times the k-th
     /// distance found. Infinite: expand the whole list.
     pub slack: f32,
+    /// Largest number of pages that are prefetched at once.
+    pub beam_width: usize,
 }
 
 impl Default for SearchOptions {
