@@ -9,6 +9,19 @@ use crate::text::{blank_comments_and_strings, has_word, is_word};
 
 const ENGINE: &str = "crates/pagehop-engine/src";
 
+/// Crates of ours that each crate depends on; those of its tests do not count.
+const DEPENDENCIES: [(&str, &[&str]); 9] = [
+    ("crates/pagehop-kernels", &[]),
+    ("crates/pagehop-engine", &["pagehop-kernels"]),
+    ("crates/pagehop-store", &["pagehop-engine", "pagehop-kernels"]),
+    ("crates/pagehop", &["pagehop-engine", "pagehop-store"]),
+    ("crates/pagehop-cli", &["pagehop-engine", "pagehop-store"]),
+    ("crates/pagehop-sim", &["pagehop-engine", "pagehop-store"]),
+    ("lab/loadgen", &[]),
+    ("postgres", &["pagehop-engine", "pagehop-kernels"]),
+    ("python", &["pagehop-engine", "pagehop-store"]),
+];
+
 /// What each room of the engine may import, besides itself. A room is a folder or a file below
 /// `src/`.
 const ROOMS: [(&str, &[&str]); 17] = [
@@ -120,6 +133,30 @@ fn kernels_depend_on_nothing() {
         .collect();
     assert_none(&wrong);
     assert!(!manifest.contains("[dependencies."), "pagehop-kernels has a dependency");
+}
+
+#[test]
+fn crates_depend_as_the_picture_shows() {
+    let mut wrong = Vec::new();
+    let manifests = files(&["Cargo.toml"]).into_iter().filter(|path| path.contains('/'));
+    for path in manifests.filter(|path| !path.starts_with("lab-runs/") && !path.starts_with("dist/")) {
+        let folder = path.strip_suffix("/Cargo.toml").expect("it is in a folder");
+        let found: Vec<String> = dependencies(&read(&path));
+        match DEPENDENCIES.iter().find(|(name, _)| *name == folder) {
+            Some((_, allowed)) if found == *allowed => {}
+            Some((_, allowed)) => wrong.push(format!("{folder} depends on {found:?}, not {allowed:?}")),
+            None => wrong.push(format!("{folder} is a crate without a line")),
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// Crates of ours below `[dependencies]`.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let after = manifest.split_once("\n[dependencies]").map_or("", |(_, after)| after);
+    let lines = after.lines().skip(1).take_while(|line| !line.starts_with('['));
+    let names = lines.filter_map(|line| line.split(['.', ' ', '=']).next());
+    names.filter(|name| name.starts_with("pagehop")).map(str::to_owned).collect()
 }
 
 #[test]
