@@ -1,4 +1,6 @@
-"""What tests of several adapters and examples use: a private server with the extension, made once."""
+"""What tests of several adapters and examples use: a private server with the extension, made
+once.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A running server with the extension in every new database; nothing of it survives a loss of power."""
+    """A running server with the extension in every new database; nothing of it survives a loss
+    of power.
+    """
     if shutil.which("cargo") is None:
         pytest.skip("compiling the extension for a server needs cargo")
     server = install()

@@ -1,4 +1,5 @@
-"""An index of hnswlib as an index of Pagehop: the same labels as ids, the same vectors, the same metric.
+"""An index of hnswlib as an index of Pagehop: the same labels as ids, the same vectors, the same
+metric.
 
     python from_hnswlib.py old.bin new.pagehop --space cosine
 
@@ -27,7 +28,8 @@ _DIM_MAX = 4096
 
 
 def dimensions(path: Path) -> int:
-    """The dimensions of the vectors in a file of hnswlib, which does not look whether they are as it was told.
+    """The dimensions of the vectors in a file of hnswlib, which does not look whether they are as
+    it was told.
 
     The file begins with numbers of 8 bytes. The fourth is the size of an element, the fifth is
     where its label is, which is its end, and the sixth where its vector is, right before the label.
@@ -43,7 +45,9 @@ def dimensions(path: Path) -> int:
 
 
 class HnswlibSource:
-    """The vectors of an index of hnswlib, in ascending order of their labels; deleted ones are left out."""
+    """The vectors of an index of hnswlib, in ascending order of their labels; deleted ones are
+    left out.
+    """
 
     def __init__(self, index: Any) -> None:
         self.dim: int = index.dim

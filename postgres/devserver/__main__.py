@@ -1,4 +1,6 @@
-"""`./dev postgres`: a server with the extension, until Ctrl-C. `cargo ...`: cargo on the extension's crate."""
+"""`./dev postgres`: a server with the extension, until Ctrl-C. `cargo ...`: cargo on the
+extension's crate.
+"""
 
 from __future__ import annotations
 

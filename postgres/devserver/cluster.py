@@ -1,7 +1,8 @@
 """A private cluster: a folder of data, a server over it, and what a test wants to do to them.
 
-Everything lies in one temporary folder that only the server's owner (and root) can enter. Its socket is
-in there, too, so who reaches the socket is let in as superuser; on the loopback address a password is asked for.
+Everything lies in one temporary folder that only the server's owner (and root) can enter. Its
+socket is in there, too, so who reaches the socket is let in as superuser; on the loopback address a
+password is asked for.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def open_clusters() -> list[Cluster]:
 
 
 class Cluster:
-    """Data and, while it runs, a server over them. Both go when the context is left, or the process ends."""
+    """Data and, while it runs, a server over them. Both go when the context is left, or the
+    process ends.
+    """
 
     def __init__(
         self, server: Server, settings: Mapping[str, Setting] | None = None, place: Path | None = None
@@ -123,7 +126,9 @@ class Cluster:
             raise DevServerError(f"the server of {self.data} did not start; its log ends with\n{last_lines(said)}")
 
     def stop(self, mode: Literal["fast", "immediate"] = "fast") -> None:
-        """Ends the server: `fast` with a checkpoint, `immediate` without, so that the next start recovers."""
+        """Ends the server: `fast` with a checkpoint, `immediate` without, so that the next
+        start recovers.
+        """
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -143,7 +148,9 @@ class Cluster:
         self.start()
 
     def kill(self) -> None:
-        """SIGKILL to the server and to all of its processes: nothing of it gets to do anything any more."""
+        """SIGKILL to the server and to all of its processes: nothing of it gets to do anything
+        any more.
+        """
         if self._process is None:
             return
         # The postmaster first: it would notice that children die.
@@ -170,7 +177,9 @@ class Cluster:
     # ---- asking ----
 
     def dsn(self, database: str = USER) -> str:
-        """How libpq and psycopg connect over the private socket, as superuser and without a password."""
+        """How libpq and psycopg connect over the private socket, as superuser and without a
+        password.
+        """
         return f"host={self.folder} port={self.port} user={USER} dbname={database}"
 
     def url(self, database: str = USER) -> str:

@@ -1,6 +1,7 @@
 """What Debian has, in any of its releases: apt fetches it and checks it against Debian's signature.
 
-apt's lists and its cache lie in a folder of ours, so neither the machine's sources nor its packages change.
+apt's lists and its cache lie in a folder of ours, so neither the machine's sources nor its packages
+change.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def apt_get(kind: Literal["deb", "deb-src"], suite: str, folder: Path, architecture: str = "") -> list[str | Path]:
-    """An apt-get that knows the packages of one release and nothing of this machine's; its files are in `folder`.
+    """An apt-get that knows the packages of one release and nothing of this machine's; its files
+    are in `folder`.
 
-    The packages are for this machine's architecture, or for the one that Debian calls `architecture`.
+    The packages are for this machine's architecture, or for the one that Debian calls
+    `architecture`.
     """
     for part in ["lists/partial", "cache/archives/partial"]:
         (folder / part).mkdir(parents=True)

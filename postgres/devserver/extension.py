@@ -57,7 +57,8 @@ def libclang() -> dict[str, str]:
     wheel = importlib.util.find_spec("clang")
     if "LIBCLANG_PATH" in os.environ or not wheel or not wheel.submodule_search_locations:
         return {}
-    # The wheel has the library alone. Headers such as stddef.h belong to a compiler: ours are gcc's.
+    # The wheel has the library alone. Headers such as stddef.h belong to a compiler: ours are
+    # gcc's.
     headers = run(["gcc", "-print-file-name=include"], advice="apt-get install gcc").strip()
     given = os.environ.get("BINDGEN_EXTRA_CLANG_ARGS", "")
     return {

@@ -1,7 +1,7 @@
 """Where servers are kept, and the rule that a half-done one is done again.
 
-Every server has a folder in `.postgres`. A stamp is written into it when everything else is there; a
-folder without the stamp of the recipe that is wanted is emptied and made again.
+Every server has a folder in `.postgres`. A stamp is written into it when everything else is there;
+a folder without the stamp of the recipe that is wanted is emptied and made again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _STAMP = ".complete"
 
 
 def made_once(folder: Path, recipe: str, make: Callable[[Path], None]) -> Path:
-    """`folder` as `make` fills it, from an earlier time if that was complete and by the same recipe.
+    """`folder` as `make` fills it, from an earlier time if that was complete and by the same
+    recipe.
 
     One process at a time makes a folder; the others wait for it.
     """

@@ -1,7 +1,7 @@
 """Running programs: as which user, with what environment, and what is said when they fail.
 
-A server refuses to run as root. As root, servers and the tools that write their files run as one of the
-users below; otherwise everything runs as the user who called.
+A server refuses to run as root. As root, servers and the tools that write their files run as one of
+the users below; otherwise everything runs as the user who called.
 """
 
 from __future__ import annotations
@@ -63,9 +63,11 @@ def server_owner() -> Owner:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The caller's environment without what would send Postgres programs elsewhere, and with `more`.
+    """The caller's environment without what would send Postgres programs elsewhere, and with
+    `more`.
 
-    A server that is asked for backtraces of Rust adds one to each error of the extension, which users do not see.
+    A server that is asked for backtraces of Rust adds one to each error of the extension, which
+    users do not see.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PG") or name.startswith("PGRX_")}
     kept.pop("RUST_BACKTRACE", None)
@@ -81,7 +83,9 @@ def run(
     stdin: str | None = None,
     advice: str = "",
 ) -> str:
-    """What a program wrote to its standard output; its complaints and `advice` in the error if it failed."""
+    """What a program wrote to its standard output; its complaints and `advice` in the error if
+    it failed.
+    """
     try:
         done = subprocess.run(
             list(map(str, command)),
@@ -151,7 +155,9 @@ def children(parent: int) -> list[int]:
 
 
 def ended(process: int) -> bool:
-    """Whether a process is gone, or a zombie: nothing but an entry that its parent has not collected."""
+    """Whether a process is gone, or a zombie: nothing but an entry that its parent has not
+    collected.
+    """
     state = _stat(Path(f"/proc/{process}/stat"))
     return state is None or state[0] == "Z"
 

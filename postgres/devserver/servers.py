@@ -15,7 +15,9 @@ from devserver.folder import SERVERS, made_once
 from devserver.processes import run, server_owner
 
 GIVEN = "PAGEHOP_PG_CONFIG"
-"""The environment variable that names the pg_config of an installed server to be used instead of all others."""
+"""The environment variable that names the pg_config of an installed server to be used instead
+of all others.
+"""
 
 DEFAULT = "18"
 
@@ -29,7 +31,9 @@ _COMPILED = {
 }
 
 VERSIONS = sorted([DEFAULT, *_COMPILED])
-"""18: binaries from a wheel, got in seconds; 17; 18-source: with io_uring; 18-assert: with assertions, and slow."""
+"""18: binaries from a wheel, got in seconds; 17; 18-source: with io_uring; 18-assert: with
+assertions, and slow.
+"""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,9 @@ def _compile(recipe: source.Recipe, prefix: Path) -> None:
 
 
 def _from_wheel() -> Path:
-    """A copy of the wheel's server, to install the extension in: the wheel itself serves the benchmarks, too."""
+    """A copy of the wheel's server, to install the extension in: the wheel itself serves the
+    benchmarks, too.
+    """
     found = importlib.util.find_spec(_WHEEL_MODULE)
     if found is None or not found.submodule_search_locations:
         raise DevServerError(

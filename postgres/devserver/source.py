@@ -1,7 +1,7 @@
 """Servers compiled from source, as the machine's own Debian sources have it.
 
-apt fetches the source packages and checks them against Debian's signature. What is compiled is the upstream
-tarball inside them: Debian's patches put libraries into a fixed folder.
+apt fetches the source packages and checks them against Debian's signature. What is compiled is the
+upstream tarball inside them: Debian's patches put libraries into a fixed folder.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def build(recipe: Recipe, prefix: Path) -> None:
     run(["make", "-s", jobs, "install"], cwd=server)
     for extension in pgvector:
         _say(f"compiling {extension.name}")
-        # Without OPTFLAGS it would be compiled for this very CPU, and a cached server might meet another one.
+        # Without OPTFLAGS it would be compiled for this very CPU, and a cached server might meet
+        # another one.
         run(["make", "-s", jobs, f"PG_CONFIG={prefix}/bin/pg_config", "OPTFLAGS=", "install"], cwd=extension)
     shutil.rmtree(work)
 

@@ -1,13 +1,13 @@
-//! The engine's errors in PostgreSQL's words: a code that programs can act on, the index by name, a hint for
-//! people.
+//! The engine's errors in PostgreSQL's words: a code that programs can act on, the index by name, a
+//! hint for people.
 
 use pagehop_engine::Error;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// Raises `error`, met while working on `index`. Unwinds to the callback's `pg_guard`, which hands it to
-/// PostgreSQL.
+/// Raises `error`, met while working on `index`. Unwinds to the callback's `pg_guard`, which hands
+/// it to PostgreSQL.
 ///
 /// # Safety
 ///

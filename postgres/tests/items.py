@@ -1,4 +1,6 @@
-"""The table that most tests make, and what they ask of it: neighbors by its index, and by reading every row."""
+"""The table that most tests make, and what they ask of it: neighbors by its index, and by
+reading every row.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ def by_index(
     column: str = "embedding",
     where: str = "true",
 ) -> list[int]:
-    """Ids that the index finds; fails if the plan does not use it, or if the rows are not in order."""
+    """Ids that the index finds; fails if the plan does not use it, or if the rows are not in
+    order.
+    """
     distance = f"{column} {operator} '{query}'"
     ordered = f"SELECT id, {distance} FROM items WHERE {where} ORDER BY {distance} LIMIT {limit}"
     with only_by_index(connection):

@@ -30,8 +30,8 @@ def connection(connect: Connect) -> psycopg.Connection:
     made = connect()
     run(
         made,
-        """CREATE TABLE items (id int PRIMARY KEY, embedding vector(24), other vector(24), untyped vector,
-        half halfvec(24), wide vector(5000), sparse sparsevec(24), bits bit(24))""",
+        """CREATE TABLE items (id int PRIMARY KEY, embedding vector(24), other vector(24),
+        untyped vector, half halfvec(24), wide vector(5000), sparse sparsevec(24), bits bit(24))""",
     )
     return made
 
@@ -173,7 +173,8 @@ def test_zero_vectors_have_no_place_under_cosine_alone(connect: Connect) -> None
         assert everything(connection, operator) == list(range(placed))
         fill(connection, vectors(300, seed=1), first=10)
         assert recall(connection, operator=operator) > 0.95
-        # Under cosine a query without a direction has no distances: every order is right, and rows come all the same.
+        # Under cosine a query without a direction has no distances: every order is right, and rows
+        # come all the same.
         with only_by_index(connection):
             ordered = f"SELECT id FROM items ORDER BY embedding {operator} '{zero}' LIMIT 10"
             assert "Index Scan using items_embedding" in explain(connection, ordered)

@@ -1,4 +1,6 @@
-"""Statements that end in the middle: canceled, terminated, or without room on the disk. What they leave is an index."""
+"""Statements that end in the middle: canceled, terminated, or without room on the disk. What
+they leave is an index.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,9 @@ def test_a_session_that_is_terminated_while_it_builds(connect: Connect, phase: s
 
 
 def test_canceled_insertions_leave_an_index(connect: Connect) -> None:
-    """Among them those that train the model again: the first, and each time the rows have grown eightfold."""
+    """Among them those that train the model again: the first, and each time the rows have grown
+    eightfold.
+    """
     connection = connect()
     create(connection)
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")

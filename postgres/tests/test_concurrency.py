@@ -199,7 +199,8 @@ def assert_sound(cluster: Cluster, writers: list[Writer]) -> None:
 @pytest.fixture
 def busy_cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
     """A cluster with an empty table, indexed twice."""
-    # No test here calibrates an index that changes all the time again, and the default recall relies on that.
+    # No test here calibrates an index that changes all the time again, and the default recall
+    # relies on that.
     cluster = new_cluster(**{"autovacuum": False, "pagehop.slack": 0.2})
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         create(connection)
@@ -236,7 +237,9 @@ def test_a_killed_backend_takes_nothing_committed_with_it(busy_cluster: Cluster)
 
 
 def kill_one_that_inserts(cluster: Cluster) -> None:
-    """SIGKILL to a backend in the middle of an insertion; the server ends all others and recovers."""
+    """SIGKILL to a backend in the middle of an insertion; the server ends all others and
+    recovers.
+    """
     inserting = """SELECT pid FROM pg_stat_activity
         WHERE state = 'active' AND query LIKE 'INSERT%' AND (SELECT count(*) FROM items) > 700"""
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
@@ -246,7 +249,9 @@ def kill_one_that_inserts(cluster: Cluster) -> None:
 
 
 def test_writers_wait_for_each_other_and_none_forever(busy_cluster: Cluster) -> None:
-    """Transactions of many rows, some of which are undone, in two indexes of one table in any order."""
+    """Transactions of many rows, some of which are undone, in two indexes of one table in any
+    order.
+    """
     with psycopg.connect(busy_cluster.dsn(), autocommit=True) as connection:
         run(connection, "CREATE INDEX items_cosine ON items USING pagehop (embedding vector_cosine_ops)")
     committed = [set[int](), set[int](), set[int]()]

@@ -1,4 +1,6 @@
-"""What is done to indexes and tables as a whole: made, made again, moved, emptied, dropped, dumped."""
+"""What is done to indexes and tables as a whole: made, made again, moved, emptied, dropped,
+dumped.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def connection(connect: Connect) -> psycopg.Connection:
 
 @contextmanager
 def inserting(connection: psycopg.Connection, first: int) -> Iterator[list[int]]:
-    """Inserts rows one by one during the block; the ids of those that were committed are in the list afterwards."""
+    """Inserts rows one by one during the block; the ids of those that were committed are in the
+    list afterwards.
+    """
     rows, inserted, stop = vectors(20_000, seed=5), list[int](), threading.Event()
 
     def insert() -> None:

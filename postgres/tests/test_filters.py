@@ -64,7 +64,9 @@ def cell(source: random.Random, kind: str) -> str:
 
 
 def create(connection: psycopg.Connection, columns: dict[str, str]) -> None:
-    """A table with these columns and an index with those of them, both with rows from before and after."""
+    """A table with these columns and an index with those of them, both with rows from before
+    and after.
+    """
     source = random.Random(5)
     declared = ", ".join(f"{name} {kind}" for name, kind in columns.items())
     run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}), {declared})")
@@ -82,7 +84,9 @@ def create(connection: psycopg.Connection, columns: dict[str, str]) -> None:
 
 
 def compare(connection: psycopg.Connection, where: str, queries: int = 2, limit: int = 10) -> None:
-    """The nearest few by the index are those of the table, nearly; a scan to its end gives every row."""
+    """The nearest few by the index are those of the table, nearly; a scan to its end gives
+    every row.
+    """
     every = sorted(exactly(connection, where, QUERIES[0], 10**6))
     for query in QUERIES[:queries]:
         distance = f"embedding <-> '{query}'"

@@ -28,7 +28,9 @@ def ask(connection: psycopg.Connection, function: str, index: str = "items_embed
 
 
 def check(connection: psycopg.Connection, index: str = "items_embedding") -> dict[str, Any]:
-    """The row of pagehop_check, which must agree with pagehop_info, and every node must be found over anchors."""
+    """The row of pagehop_check, which must agree with pagehop_info, and every node must be
+    found over anchors.
+    """
     report, info = ask(connection, "pagehop_check", index), ask(connection, "pagehop_info", index)
     for count in ["pages", "nodes", "dead_nodes", "free_slots"]:
         assert report[count] == info[count], (count, report, info)
@@ -79,8 +81,8 @@ def test_the_dead_are_counted_until_they_are_gone(connect: Connect) -> None:
     connection = connect()
     create(connection, "halfvec_ip_ops", "halfvec")
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
-    # The longest first. VACUUM would train the model again for rows that are longer than all before,
-    # and a new graph has no free slots.
+    # The longest first. VACUUM would train the model again for rows that are longer than all
+    # before, and a new graph has no free slots.
     rows = sorted(vectors(600, seed=1), key=length, reverse=True)
     fill(connection, rows)
     before = ask(connection, "pagehop_info")
@@ -247,7 +249,9 @@ def test_a_damaged_page_is_named(new_cluster: Callable[..., Cluster]) -> None:
 
 
 def damage(file: Path, page: int) -> None:
-    """Makes it a page of a kind that there is not: the byte behind PostgreSQL's header says which it is."""
+    """Makes it a page of a kind that there is not: the byte behind PostgreSQL's header says
+    which it is.
+    """
     with file.open("r+b") as pages:
         pages.seek(page * 8192 + 24)
         pages.write(b"\xff")

@@ -1,4 +1,6 @@
-"""Installing the extension and updating it: what an update leaves is what a new installation makes."""
+"""Installing the extension and updating it: what an update leaves is what a new installation
+makes.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ def objects(connection: psycopg.Connection) -> list[tuple[object, ...]]:
         connection,
         """SELECT pg_describe_object(classid, objid, 0),
                   CASE classid WHEN 'pg_proc'::regclass THEN pg_get_functiondef(objid) END,
-                  (SELECT proacl::text FROM pg_proc WHERE classid = 'pg_proc'::regclass AND oid = objid),
+                  (SELECT proacl::text FROM pg_proc
+                   WHERE classid = 'pg_proc'::regclass AND oid = objid),
                   obj_description(objid, classid::regclass::name)
            FROM pg_depend
            WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'

@@ -1,4 +1,6 @@
-"""Rows of one statement, which wait and are added together: nothing shows it but the time that it takes."""
+"""Rows of one statement, which wait and are added together: nothing shows it but the time that
+it takes.
+"""
 
 from __future__ import annotations
 

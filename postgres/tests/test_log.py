@@ -1,4 +1,6 @@
-"""The log records of an index, which the extension writes itself: replay gives the pages that were there."""
+"""The log records of an index, which the extension writes itself: replay gives the pages that
+were there.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ KIND = ("vector_cosine_ops", "vector", "<=>")
 def test_replay_of_each_record_gives_the_page_that_there_was(
     new_cluster: Callable[..., Cluster], *, images: bool
 ) -> None:
-    """The server compares each page after each record with what the writer had, and stops where they differ.
+    """The server compares each page after each record with what the writer had, and stops where
+    they differ.
 
-    With images of whole pages after a checkpoint, and without: then all is replayed from what changed.
+    With images of whole pages after a checkpoint, and without: then all is replayed from what
+    changed.
     """
     cluster = new_cluster(autovacuum=False, fsync=False, full_page_writes=images, wal_consistency_checking="all")
     operators, kind, operator = KIND
@@ -47,7 +51,9 @@ def test_replay_of_each_record_gives_the_page_that_there_was(
 
 
 def change_all(connection: psycopg.Connection) -> None:
-    """Every kind of record: inserts that train, duplicates, a rollback, versions, deletions, vacuum."""
+    """Every kind of record: inserts that train, duplicates, a rollback, versions, deletions,
+    vacuum.
+    """
     fill(connection, vectors(500, seed=2), first=300)
     fill(connection, vectors(20, seed=2) * 10, first=1000)
     run(connection, "BEGIN")

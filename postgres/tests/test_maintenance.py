@@ -167,7 +167,10 @@ def test_an_index_moves_to_another_tablespace(connect: Connect, database: str) -
 
 
 def test_an_index_is_built_beside_writers(connect: Connect) -> None:
-    """CREATE INDEX CONCURRENTLY: aminsert adds the rows that came during the build, and ambulkdelete looks for them."""
+    """CREATE INDEX CONCURRENTLY: aminsert adds the rows that came during the build.
+
+    ambulkdelete looks for them.
+    """
     connection, writer = connect(), connect()
     run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}), note text)")
     fill(connection, vectors(1500, seed=1))

@@ -122,7 +122,9 @@ def test_equal_vectors_share_nodes(connect: Connect) -> None:
 
 
 def test_rows_in_files_are_read_when_they_all_fit_the_graph(connect: Connect) -> None:
-    """More dimensions: the vectors do not fit beside the graph, and are in temporary files during the build."""
+    """More dimensions: the vectors do not fit beside the graph, and are in temporary files
+    during the build.
+    """
     connection = connect()
     said = notices(connection)
     scatter(connection, 3000, dim=1024)
@@ -140,7 +142,9 @@ def test_rows_in_files_are_read_when_they_all_fit_the_graph(connect: Connect) ->
 
 @contextmanager
 def processes_limited_to(address_space: int) -> Iterator[None]:
-    """Processes that start during the build get no more memory, as where nothing is overcommitted."""
+    """Processes that start during the build get no more memory, as where nothing is
+    overcommitted.
+    """
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (address_space, before[1]))
     try:

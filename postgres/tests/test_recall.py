@@ -1,4 +1,6 @@
-"""Recall as a setting: calibrated by the build or on demand, met by queries that were never seen, audited."""
+"""Recall as a setting: calibrated by the build or on demand, met by queries that were never
+seen, audited.
+"""
 
 from __future__ import annotations
 
@@ -363,7 +365,8 @@ def test_dead_versions_cost_little_recall(connect: Connect) -> None:
     before = recall(connection, asked)
     for first, row in enumerate(vectors(1500, seed=5)):
         run(connection, f"UPDATE items SET embedding = '{row}' WHERE id = {first * 3}")
-    # A session learns from its scans how many dead rows they meet. One that did not would find 0.04 less, in more hops.
+    # A session learns from its scans how many dead rows they meet. One that did not would find 0.04
+    # less, in more hops.
     recall(connection, vectors(100, seed=78))
     assert recall(connection, asked) > before - 0.015
     nearest = "SELECT id FROM items ORDER BY embedding <-> '{query}' LIMIT 10"

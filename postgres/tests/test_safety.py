@@ -1,4 +1,6 @@
-"""What a user with few rights, or a setting at its extreme, must not be able to do to a server or to other users."""
+"""What a user with few rights, or a setting at its extreme, must not be able to do to a server
+or to other users.
+"""
 
 from __future__ import annotations
 
@@ -203,15 +205,17 @@ def test_a_retired_graph_is_freed_though_another_database_has_an_old_transaction
         for first in range(0, 1000, 100):
             fill(connection, vectors(100, seed=first), first=first)
         info = "SELECT free_slots FROM pagehop_info('items_embedding')"
-        # Training at 800 rows left the graph of 700 behind. The snapshot of an insertion is as old as the
-        # other transaction; vacuum has none.
+        # Training at 800 rows left the graph of 700 behind. The snapshot of an insertion is as old
+        # as the other transaction; vacuum has none.
         run(connection, "VACUUM (INDEX_CLEANUP ON) items")
         assert number(connection, info) > 300
         other.rollback()
 
 
 def test_a_vacuum_does_not_store_what_it_measured_before_a_training(connect: Connect) -> None:
-    """Its calibration took the place of that of the new model, and counted changes from another number."""
+    """Its calibration took the place of that of the new model, and counted changes from another
+    number.
+    """
     vacuum, writer = connect(), connect()
     create(writer)
     run(writer, "ALTER TABLE items SET (autovacuum_enabled = off)")

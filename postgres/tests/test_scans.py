@@ -1,4 +1,6 @@
-"""What a scan costs, as SQL tells it; where it ends before its rows do; and reads in flight when it ends early."""
+"""What a scan costs, as SQL tells it; where it ends before its rows do; and reads in flight
+when it ends early.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +141,8 @@ def methods(server: Server) -> list[dict[str, str]]:
     return [{"io_method": name} for name in ["sync", "worker", *["io_uring"] * has_io_uring]]
 
 
-# Enough for a backend to pin some: PostgreSQL divides them by the backends that there may be, and takes 8 off.
+# Enough for a backend to pin some: PostgreSQL divides them by the backends that there may be, and
+# takes 8 off.
 FEW_BUFFERS: dict[str, Setting] = {
     "shared_buffers": "8MB", "max_connections": 5, "max_worker_processes": 0, "max_wal_senders": 0,
 }  # fmt: skip
@@ -148,7 +151,9 @@ WIDE = 1000
 
 
 def test_reads_in_flight_leave_nothing_behind(new_cluster: Callable[..., Cluster], server: Server) -> None:
-    """With few buffers for hundreds of pages every search reads, and every scan that ends early ends reads, too."""
+    """With few buffers for hundreds of pages every search reads, and every scan that ends early
+    ends reads, too.
+    """
     for method in methods(server):
         cluster = new_cluster(log_min_messages="WARNING", **FEW_BUFFERS, **method)
         # Pages that the operating system has would be read when they are needed.
@@ -170,7 +175,9 @@ def test_reads_in_flight_leave_nothing_behind(new_cluster: Callable[..., Cluster
 
 
 def test_pages_that_the_system_has_are_not_read_ahead(new_cluster: Callable[..., Cluster], server: Server) -> None:
-    """The files were just written, and there are few buffers: reads are many, and none waits for storage."""
+    """The files were just written, and there are few buffers: reads are many, and none waits
+    for storage.
+    """
     for method in methods(server):
         cluster = new_cluster(**FEW_BUFFERS, **method)
         queries = vectors(30, seed=5, dim=WIDE)
@@ -195,7 +202,9 @@ def test_pages_that_the_system_has_are_not_read_ahead(new_cluster: Callable[...,
 
 
 def _end_early(connection: psycopg.Connection, queries: list[str]) -> None:
-    """Scans that stop after a row or some, fail, are rolled back, or take turns with others of the same index."""
+    """Scans that stop after a row or some, fail, are rolled back, or take turns with others of
+    the same index.
+    """
     for query, limit in zip(queries, itertools.cycle([1, 2, 3, 7]), strict=False):
         assert len(by_index(connection, query, limit)) == limit
     for query in queries:

@@ -1,4 +1,6 @@
-"""What the rest of the server does around scans and insertions: workers, caches, isolation, policies, errors."""
+"""What the rest of the server does around scans and insertions: workers, caches, isolation,
+policies, errors.
+"""
 
 from __future__ import annotations
 

@@ -382,7 +382,8 @@ def test_a_cursor_goes_on_after_a_subtransaction_that_was_undone(connection: psy
 
 
 def test_the_nearest_rows_are_locked_by_their_ids(connect: Connect, connection: psycopg.Connection) -> None:
-    # A row that the executor put back in order has lost its place in the table, under any index: it is locked by id.
+    # A row that the executor put back in order has lost its place in the table, under any index: it
+    # is locked by id.
     near = f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10"
     with connection.transaction():
         run(connection, "SET LOCAL enable_seqscan = off")

@@ -17,6 +17,9 @@ LAB = ["README.md", "servers.md", "loadgen/README.md", "results/README.md", "tes
 DOCUMENTS = [
     *REPOSITORY.glob("*.md"),
     *REPOSITORY.glob("docs/**/*.md"),
+    *REPOSITORY.glob("crates/*/README.md"),
+    *REPOSITORY.glob("adapters/*/README.md"),
+    *REPOSITORY.glob("examples/*/README.md"),
     *(REPOSITORY / "lab" / name for name in LAB),
 ]
 

@@ -1,4 +1,6 @@
-"""`./dev release`: wheels, Debian packages and crates in `dist`, tried before they are given to anyone."""
+"""`./dev release`: wheels, Debian packages and crates in `dist`, tried before they are given to
+anyone.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ def names() -> list[str]:
 
 
 def build(dist: Path) -> list[Path]:
-    """Packs the crates into `dist`. Cargo compiles each from its packed file, over the packed ones that it needs."""
+    """Packs the crates into `dist`. Cargo compiles each from its packed file, over the packed
+    ones that it needs.
+    """
     target = Path(os.environ.get("CARGO_TARGET_DIR") or REPOSITORY / "target") / "package"
     shutil.rmtree(target, ignore_errors=True)
     chosen = [word for name in names() for word in ("--package", name)]

@@ -1,4 +1,6 @@
-"""Debian packages of the PostgreSQL extension: one for each major version of the server and each architecture."""
+"""Debian packages of the PostgreSQL extension: one for each major version of the server and
+each architecture.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ Description: vector index for PostgreSQL {major.number} that reads one page per 
 
 
 def tried(major: Major, deb: Path) -> str:
-    """Installs a package in an empty Debian, with the server and pgvector that it needs, and asks it for an answer."""
+    """Installs a package in an empty Debian, with the server and pgvector that it needs, and
+    asks it for an answer.
+    """
     _say(f"trying {deb.name} in an empty Debian {major.suite}")
     with roots.debian(major.suite) as root:
         for file in [deb, SMOKE]:

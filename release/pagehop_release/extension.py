@@ -1,7 +1,8 @@
-"""The PostgreSQL extension compiled for Debian's servers, with the headers of Debian's own packages.
+"""The PostgreSQL extension compiled for Debian's servers, with the headers of Debian's own
+packages.
 
-The headers are those of the server's package for the architecture that is compiled for. `zig` links against an old C
-library, so the result runs on older Debians, too.
+The headers are those of the server's package for the architecture that is compiled for. `zig` links
+against an old C library, so the result runs on older Debians, too.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def _unpack(major: Major, target: Target, folder: Path) -> None:
 
 
 def _pg_config(major: Major, headers: Path) -> Path:
-    """A pg_config that says where the unpacked headers are: Debian's own is a program of one architecture."""
+    """A pg_config that says where the unpacked headers are: Debian's own is a program of one
+    architecture.
+    """
     usr = headers / "usr"
     server = usr / f"include/postgresql/{major.number}/server"
     answers = {

@@ -1,7 +1,7 @@
 """A Debian of another architecture, whose programs an emulator runs one by one.
 
-Its packages are unpacked and not set up, since that would run their scripts. A program that starts other programs
-fails: only a kernel that knows the emulator could run those.
+Its packages are unpacked and not set up, since that would run their scripts. A program that starts
+other programs fails: only a kernel that knows the emulator could run those.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Empty Debians in folders, in which packages are tried.
 
-`debootstrap` makes one of each release, once; every try has a copy of its own. What runs in a copy has its own
-process numbers, mounts and, unless it asks for the network, no network: nothing is left behind when it ends.
+`debootstrap` makes one of each release, once; every try has a copy of its own. What runs in a copy
+has its own process numbers, mounts and, unless it asks for the network, no network: nothing is left
+behind when it ends.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Root:
     def run(self, script: str, *, network: bool = False, readonly: str = "") -> str:
         """What a shell script says to its standard output, run as root in this Debian.
 
-        `readonly` is a path in the root that nothing can be written to. Every process the script starts ends with it.
+        `readonly` is a path in the root that nothing can be written to. Every process the script
+        starts ends with it.
         """
         mounts = _FAKE_MOUNTS + (
             f" && mount --bind {readonly} {readonly} && mount -o remount,bind,ro {readonly}" if readonly else ""

@@ -1,4 +1,6 @@
-"""Python wheels: one for each architecture, for every Python from 3.11 on and every Linux with glibc 2.17."""
+"""Python wheels: one for each architecture, for every Python from 3.11 on and every Linux with
+glibc 2.17.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _OLD_CPU = "Nehalem"
 
 
 def build(target: Target, dist: Path) -> Path:
-    """Compiles a wheel into `dist` and checks what it asks of the machine. Two minutes on two cores."""
+    """Compiles a wheel into `dist` and checks what it asks of the machine. Two minutes on two
+    cores.
+    """
     _need_standard_library(target)
     dist.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
@@ -56,7 +60,9 @@ def described(wheel: Path) -> str:
 
 
 def tried(target: Target, wheel: Path) -> str:
-    """Installs a wheel where nothing else is, with pip and without the network, and asks it for an answer."""
+    """Installs a wheel where nothing else is, with pip and without the network, and asks it for
+    an answer.
+    """
     _say(f"trying {wheel.name} in an empty Debian {_DEBIAN}")
     return _tried_here(wheel) if target.is_ours else _tried_emulated(target, wheel)
 

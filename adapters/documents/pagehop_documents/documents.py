@@ -182,7 +182,9 @@ class Documents:
                 self._change(self._table.plan_to_empty)
 
     def _change(self, plan: Callable[[], object], make: Callable[[Any], object] | None = None) -> None:
-        """Plans a change, makes what adds to the index, and settles it whether that failed or not."""
+        """Plans a change, makes what adds to the index, and settles it whether that failed or
+        not.
+        """
         index, table = self._opened(None)
         _settle(index, table)  # A change before this one may have failed where it could not be settled.
         numbers = plan()
@@ -226,7 +228,8 @@ class Documents:
             ids, distances = self._index.search(query, wanted, where=where, recall=recall)
             rows = self._table.by_number(ids.tolist())
             if len(rows) < len(ids) and tries < _TRIES_MAX:
-                # A change was completed after the search. A new search does not find what it deleted.
+                # A change was completed after the search. A new search does not find what it
+                # deleted.
                 tries += 1
                 continue
             hits = _newest(rows, ids.tolist(), distances.tolist())
@@ -236,7 +239,9 @@ class Documents:
             wanted = min(2 * wanted, _FOUND_MAX)
 
     def matching(self, where: Any) -> list[Document]:
-        """All documents that meet a condition on the columns, up to 100,000, in the order of their numbers."""
+        """All documents that meet a condition on the columns, up to 100,000, in the order of
+        their numbers.
+        """
         if self._index is None or self._table is None or not len(self._index):
             return []
         k = min(len(self._index), _FOUND_MAX)
@@ -311,7 +316,9 @@ class Documents:
 
 
 def _settle(index: pagehop.Index, table: Table) -> None:
-    """Completes a planned change if the index has made it, or has only to delete; else undoes it."""
+    """Completes a planned change if the index has made it, or has only to delete; else undoes
+    it.
+    """
     coming, going = table.unsettled()
     # Rows come in one transaction of the index: all are there, or none.
     if coming and coming[0] not in index:

@@ -1,4 +1,5 @@
-"""The SQLite file beside an index: one table of documents, and the state that a change has left each in.
+"""The SQLite file beside an index: one table of documents, and the state that a change has left
+each in.
 
 | state | the document |
 |---|---|

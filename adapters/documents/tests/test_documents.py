@@ -227,7 +227,9 @@ def test_other_columns_and_metrics_than_the_index_has_are_refused(path: Path) ->
 
 
 def test_searches_beside_changes_show_whole_documents(path: Path) -> None:
-    """Ten documents are replaced again and again; searches of a second object find each of them, in one version."""
+    """Ten documents are replaced again and again; searches of a second object find each of
+    them, in one version.
+    """
     with Documents(path) as notes:
         notes.add([f"k{i}" for i in range(10)], [vector(i) for i in range(10)], [str(i) for i in range(10)])
         over = threading.Event()

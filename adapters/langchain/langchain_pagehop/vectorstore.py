@@ -72,7 +72,9 @@ class PagehopVectorStore(VectorStore):
         ids: Sequence[str | None] | None = None,
         **kwargs: Any,  # noqa: ARG002
     ) -> list[str]:
-        """Adds texts in one transaction, and returns their ids. An id that is there gets the new text."""
+        """Adds texts in one transaction, and returns their ids. An id that is there gets the
+        new text.
+        """
         listed = list(texts)
         return self._add(listed, self._embedding.embed_documents(listed), metadatas, ids)
 
@@ -164,7 +166,9 @@ class PagehopVectorStore(VectorStore):
         filter: Filter = None,  # noqa: A002
         **kwargs: Any,
     ) -> list[Document]:
-        """Of the `fetch_k` documents nearest to a text, `k` that are near it and far from each other."""
+        """Of the `fetch_k` documents nearest to a text, `k` that are near it and far from each
+        other.
+        """
         vector = self._embedding.embed_query(query)
         return self.max_marginal_relevance_search_by_vector(vector, k, fetch_k, lambda_mult, filter, **kwargs)
 
@@ -193,7 +197,9 @@ class PagehopVectorStore(VectorStore):
         filter: Filter = None,  # noqa: A002
         **kwargs: Any,
     ) -> list[Document]:
-        """Of the `fetch_k` documents nearest to a vector, `k` that are near it and far from each other."""
+        """Of the `fetch_k` documents nearest to a vector, `k` that are near it and far from
+        each other.
+        """
         hits = self._hits(embedding, fetch_k, filter, **kwargs)
         if not hits:
             return []

@@ -1,1 +1,3 @@
-"""Semantic search over a folder of documentation, with filters: over an index file, or in PostgreSQL."""
+"""Semantic search over a folder of documentation, with filters: over an index file, or in
+PostgreSQL.
+"""

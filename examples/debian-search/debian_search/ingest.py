@@ -1,4 +1,6 @@
-"""Ingestion: reads the files of a folder that are new or changed, and removes those that are gone."""
+"""Ingestion: reads the files of a folder that are new or changed, and removes those that are
+gone.
+"""
 
 from __future__ import annotations
 

@@ -103,7 +103,9 @@ class MiniLM:
 
 
 def _gelu(values: Float32) -> Float32:
-    """GELU with the error function of Abramowitz and Stegun, 7.1.26, which is off by 1.5e-7 at most."""
+    """GELU with the error function of Abramowitz and Stegun, 7.1.26, which is off by 1.5e-7 at
+    most.
+    """
     x: Float32 = np.abs(values) * np.float32(np.sqrt(0.5))
     t: Float32 = np.reciprocal(1 + np.float32(0.3275911) * x)
     series: Float32 = np.zeros_like(x)
@@ -123,7 +125,9 @@ def _folder() -> Path:
 
 
 def _read(path: Path) -> dict[str, Float32]:
-    """The float32 tensors of a safetensors file: the length of a JSON header, the header, then plain bytes."""
+    """The float32 tensors of a safetensors file: the length of a JSON header, the header, then
+    plain bytes.
+    """
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     header: dict[str, Any] = json.loads(content[8:start])

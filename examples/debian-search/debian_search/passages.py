@@ -1,4 +1,6 @@
-"""Passages of a folder: paragraphs of its .txt, .md and .html files, with what searches filter by."""
+"""Passages of a folder: paragraphs of its .txt, .md and .html files, with what searches filter
+by.
+"""
 
 from __future__ import annotations
 

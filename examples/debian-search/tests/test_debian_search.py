@@ -1,4 +1,5 @@
-"""The example as its users meet it: a folder is ingested, searched on the command line and in a browser.
+"""The example as its users meet it: a folder is ingested, searched on the command line and in a
+browser.
 
 A small stand-in embeds by words, so that nothing but the real model's own test needs the model.
 """

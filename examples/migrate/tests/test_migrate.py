@@ -1,4 +1,6 @@
-"""Each script of examples/migrate on a store that the other library has made, and the guide's commands."""
+"""Each script of examples/migrate on a store that the other library has made, and the guide's
+commands.
+"""
 
 from __future__ import annotations
 

@@ -226,7 +226,8 @@ impl PagesMut for Writer {
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {
         let buffers = self.lock(pages)?;
         let buffers = &buffers[..pages.len()];
-        // SAFETY: `lock` pinned and locked the buffers of this relation; a step names each page once.
+        // SAFETY: `lock` pinned and locked the buffers of this relation; a step names each page
+        // once.
         let changed = unsafe { record::step(buffers, self.is_logged, change) };
         for buffer in buffers {
             // SAFETY: `lock` pinned and locked it.

@@ -105,7 +105,9 @@ class PagehopVectorStore(BasePydanticVectorStore):
     # ---- reading ----
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
-        """Nodes that have one of these ids, if given, and meet the filters, if given; without both, all."""
+        """Nodes that have one of these ids, if given, and meet the filters, if given; without
+        both, all.
+        """
         found = self._matching(node_ids, None, filters)
         if found is None:
             found = self._documents.get(list(self._documents.keys()))
