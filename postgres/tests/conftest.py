@@ -1,6 +1,8 @@
-"""A server with the extension for all tests, a database for each, and clusters of their own for those that break them.
+"""A server with the extension for all tests, a database for each, and clusters of their own for
+those that break them.
 
-PAGEHOP_PG_VERSIONS chooses the servers, as in `17,18`; PAGEHOP_PG_CONFIG names an installed one instead.
+PAGEHOP_PG_VERSIONS chooses the servers, as in `17,18`; PAGEHOP_PG_CONFIG names an installed one
+instead.
 """
 
 from __future__ import annotations

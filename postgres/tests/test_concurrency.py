@@ -33,7 +33,7 @@ from tests.items import (
 Step = Callable[[psycopg.Connection], None]
 
 ROWS = vectors(5000, seed=3)
-CRASH_SECONDS_MAX = 60
+CRASH_SECONDS_MAX = 300
 
 
 class Writer:

@@ -57,7 +57,7 @@ def test_more_samples_than_rows_are_as_many_as_rows(connect: Connect, database: 
     connection = connect()
     built(connection, 1200)
     with role(connection, f"reader_{database}"):
-        run(connection, "SET statement_timeout = '60s'")
+        run(connection, "SET statement_timeout = '300s'")
         assert 12 <= number(connection, RECALL.format(10, samples)) <= 1200
 
 

@@ -142,7 +142,7 @@ def test_an_empty_index_is_filled_from_a_scan_of_itself(connect: Connect) -> Non
 
 def test_an_insertion_that_failed_leaves_no_lock(connect: Connect, connection: psycopg.Connection) -> None:
     other = connect()
-    run(other, "SET lock_timeout = '5s'")
+    run(other, "SET lock_timeout = '60s'")
     with connection.transaction():
         with pytest.raises(psycopg.Error, match="too large"), connection.transaction():
             run(connection, f"INSERT INTO items (id, embedding) VALUES (5000, '{TOO_LONG}')")

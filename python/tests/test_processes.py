@@ -59,7 +59,7 @@ def test_the_quicker_durability_loses_nothing_either(path: Path) -> None:
 
 def run(program: str, *arguments: object) -> str:
     words = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=600).stdout
 
 
 OTHER_WRITER = """
@@ -182,7 +182,7 @@ def test_ctrl_c_stops_a_long_change(step: str, path: Path) -> None:
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"
     os.kill(child.pid, signal.SIGINT)
-    out, _ = child.communicate(timeout=60)
+    out, _ = child.communicate(timeout=600)
     before, after = (int(word) for word in out.splitlines()[-1].split())
     assert child.returncode == 0
     assert step == "vacuum" or after == before + 1

@@ -183,7 +183,7 @@ def test_a_pickled_index_opens_for_reading_in_another_process(
         found = context.Queue()
         process = context.Process(target=child, args=(pickled, found))
         process.start()
-        assert found.get(timeout=60) == (False, [3], 500)
+        assert found.get(timeout=600) == (False, [3], 500)
         process.join()
     with pytest.raises(pagehop.ArgumentError, match="closed"):
         pickle.dumps(index)

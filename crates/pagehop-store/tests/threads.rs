@@ -3,17 +3,18 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pagehop_engine::{PageId, Pages, Reader};
 use support::{Random, Scratch, expect_body, expect_whole, open, ways, write_pages};
 
 const COUNT: u32 = 3000;
+/// Searches of each thread.
+const SEARCHES: usize = 60;
 
-fn hammer(pages: &pagehop_store::IndexFile, seed: u64, until: Instant) -> u64 {
+fn hammer(pages: &pagehop_store::IndexFile, seed: u64) {
     let mut random = Random(seed);
-    let mut searches = 0;
-    while Instant::now() < until {
+    for _ in 0..SEARCHES {
         let mut reader = pages.reader();
         let beam = 1 + random.below(12);
         for _ in 0..1 + random.below(40) {
@@ -37,9 +38,7 @@ fn hammer(pages: &pagehop_store::IndexFile, seed: u64, until: Instant) -> u64 {
                 reader.release();
             }
         }
-        searches += 1;
     }
-    searches
 }
 
 #[test]
@@ -50,16 +49,13 @@ fn guards_hold_their_page_while_others_evict() {
     for (number, cache_pages) in [64, 128, 1024].into_iter().enumerate() {
         for options in ways(cache_pages * 8192) {
             let pages = open(&path, &options);
-            let until = Instant::now() + Duration::from_millis(500);
-            let searches: Vec<_> = std::thread::scope(|scope| {
-                let pages = &pages;
-                let threads: Vec<_> = (0..8)
-                    .map(|thread| scope.spawn(move || hammer(pages, 100 * number as u64 + thread, until)))
-                    .collect();
-                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            std::thread::scope(|scope| {
+                for thread in 0..8 {
+                    let pages = &pages;
+                    scope.spawn(move || hammer(pages, 100 * number as u64 + thread));
+                }
             });
-            println!("{options:?}: {searches:?} searches, {:?}", pages.counters());
-            assert!(searches.iter().all(|&searches| searches > 0));
+            println!("{options:?}: {:?}", pages.counters());
             expect_whole(&pages);
         }
     }

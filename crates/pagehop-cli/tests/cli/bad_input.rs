@@ -178,12 +178,24 @@ fn a_file_size_limit_leaves_the_old_index() {
     assert_eq!(folder.names(), ["items.fbin", "items.pagehop", "more.fbin"]);
 }
 
+/// Whether a process has a handler for SIGINT.
+fn is_listening(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 2 != 0))
+}
+
 /// Sends `signal` to a build soon after it began, and gives how it ended.
 fn signal_a_build(folder: &Folder, signal: &str) -> (Option<i32>, Option<i32>) {
     folder.fbin("many.fbin", &vectors(100_000, 64, 1));
     let mut command = folder.command("build many.fbin -o items.pagehop --overwrite --threads 1");
     let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(400));
+    // On a loaded machine a process may take long to begin.
+    while !is_listening(child.id()) {
+        assert!(child.try_wait().unwrap().is_none(), "the build was over before it listened");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(200));
     let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
     assert!(sent.success(), "the build was over before it could be stopped");
     let status = child.wait().unwrap();
