@@ -2,11 +2,13 @@
 those that break them.
 
 PAGEHOP_PG_VERSIONS chooses the servers, as in `17,18`; PAGEHOP_PG_CONFIG names an installed one
-instead.
+instead. With `-n 2` two processes share the tests: each has a cluster of its own, and one of them
+compiles.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable, Generator, Iterator
 
@@ -23,10 +25,19 @@ def versions() -> list[str]:
 
 
 @pytest.fixture(scope="session", params=versions())
-def server(request: pytest.FixtureRequest) -> Server:
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Server:
     """An installed Postgres with the extension compiled for it."""
     found = install(request.param)
-    install_extension(found)
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        install_extension(found)
+        return found
+    # The folder above belongs to all processes of this run.
+    done = tmp_path_factory.getbasetemp().parent / f"installed-{found.name}"
+    with done.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_size == 0:
+            install_extension(found)
+            file.write("installed\n")
     return found
 
 
