@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).parents[1]
-BENCH = REPOSITORY / "bench" / "results"
+BENCH = REPOSITORY / "lab" / "results" / "bench"
 LAB = REPOSITORY / "lab" / "results"
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "docs" / "benchmarks.md"]
 CHART = REPOSITORY / "docs" / "benchmarks.svg"
@@ -81,12 +81,12 @@ def filled(page: str) -> str:
     return PART.sub(part, page)
 
 
-# ---- files of bench/results: rows of a ratio, or of one figure ----
+# ---- files of lab/results/bench: rows of a ratio, or of one figure ----
 
 
 @dataclass(frozen=True)
 class Line:
-    """One row of a file of bench/results, compared with a peer if it is a ratio."""
+    """One row of a file of lab/results/bench, compared with a peer if it is a ratio."""
 
     what: str
     at: str
@@ -99,7 +99,7 @@ class Line:
 
 
 def load(name: str) -> dict[str, Any]:
-    """A file of bench/results by the start of its name."""
+    """A file of lab/results/bench by the start of its name."""
     [path] = BENCH.glob(f"{name}*.json")
     content: dict[str, Any] = json.loads(path.read_text())
     return content | {"path": path}
@@ -156,7 +156,7 @@ def about(name: str) -> list[str]:
         content = load(name)
         machine, day = content["machine"], content["started"][:10]
         commit = f"commit {content['versions']['commit']}".replace("-dirty", " with changes on top")
-        source, command = f"bench/results/{content['path'].name}", f"`{' '.join(content['command'])}`"
+        source, command = f"lab/results/bench/{content['path'].name}", f"`{' '.join(content['command'])}`"
     wide = "AVX-512" if "avx512f" in machine["simd"] else "AVX2"
     cores = f"{machine['cores']} core{'s' if machine['cores'] > 1 else ''}"
     cpu = re.sub(r"\(R\)| Processor", "", machine["cpu"])

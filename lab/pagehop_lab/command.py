@@ -13,12 +13,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pagehop_bench import machine
 from pagehop_lab import imports, report
 from pagehop_lab.engines import history, outside
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import EngineError
-from pagehop_lab.measure import surroundings
+from pagehop_lab.machine import about
 from pagehop_lab.plan import PlanError, grid, read
 from pagehop_lab.plan.servers import (
     PRODUCTS,
@@ -174,7 +173,7 @@ def _measure(
     into = into or RUNS / "-on-".join([plan.name, *(["-".join(one.name for one in plan.datasets)] if sets else [])])
     signal.signal(signal.SIGTERM, _as_interrupt)
     with RunFolder.writing(into, plan.text, _about(), history.commit(*history.LAB)) as folder:
-        Runner(plan, folder, Progress(), machine.kind(), CATALOG, _places(engines), retry=retry).run()
+        Runner(plan, folder, Progress(), about.kind(), CATALOG, _places(engines), retry=retry).run()
     results = report.write(into, quiet=False)
     print(f"\nthe page is {into / report.PAGE}", file=sys.stderr)
     if not results.sound:
@@ -189,8 +188,8 @@ def _places(engines: Sequence[Path]) -> list[Path]:
 
 def _about() -> dict[str, Any]:
     """The machine, with the disk that servers and indexes are on while they are measured."""
-    described = machine.describe() | surroundings.describe(Path(tempfile.gettempdir()))
-    return described | {"kind": machine.kind()}
+    described = about.processor() | about.surroundings(Path(tempfile.gettempdir()))
+    return described | {"kind": about.kind()}
 
 
 def _versions(args: argparse.Namespace) -> int:
@@ -213,7 +212,7 @@ def _measure_servers(plan: ServersPlan, into: Path | None, *, retry: bool) -> in
     signal.signal(signal.SIGTERM, _as_interrupt)
     with RunFolder.writing(into, plan.text, _about(), history.commit(*history.LAB)) as folder:
         bench, servers = products.bench(plan), products.of_plan(plan)
-        ServersRunner(plan, folder, Progress(), machine.kind(), servers, bench, retry).run()
+        ServersRunner(plan, folder, Progress(), about.kind(), servers, bench, retry).run()
     results = report.write_servers(into, quiet=False)
     print(f"\nthe page is {into / report.PAGE}", file=sys.stderr)
     if not results.sound:

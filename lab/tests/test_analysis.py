@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pagehop_bench import truth
-from pagehop_bench.recall import recall_at
 from pagehop_lab.analysis import agreement, coverage, sessions, targets, uncertainty, verdicts
+from pagehop_lab.analysis.curve import Bracket, bracket, interpolate, ladder
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.analysis.recalls import recalls
 from pagehop_lab.analysis.settings import Spread, settings_of
@@ -145,16 +144,54 @@ def test_recall_by_angle_does_not_see_lengths() -> None:
     assert (found.by_id[0], found.by_threshold[0]) == (0, 1)
 
 
-def test_recall_agrees_with_the_one_of_the_comparison() -> None:
+def test_recall_is_what_comparing_everything_says() -> None:
     random = np.random.default_rng(5)
     base = random.integers(0, 3, (300, 4)).astype(np.float32)
     queries = random.standard_normal((40, 4)).astype(np.float32)
-    right = truth.compute(base, queries, 10)
-    found = np.where(random.random((40, 10)) < 0.7, right.ids, random.integers(0, 300, (40, 10)))
-    other = recall_at(10, found, right, base, queries)
-    ours = recalls(found, right.ids, np.sqrt(right.distances), base, queries, "euclidean", 10).means()
-    assert ours["by_id"] == pytest.approx(other.by_id)
-    assert ours["with_ties"] == pytest.approx(other.with_ties)
+    every = ((queries[:, None].astype(np.float64) - base[None]) ** 2).sum(axis=2)
+    right = np.argsort(every, axis=1, kind="stable")[:, :10]
+    found = np.where(random.random((40, 10)) < 0.7, right, random.integers(0, 300, (40, 10)))
+    by_id, with_ties = 0, 0
+    for query, answer in enumerate(found):
+        worst = every[query, right[query, -1]]
+        by_id += len(set(answer) & set(right[query]))
+        with_ties += sum(every[query, row] <= worst * (1 + 1e-6) for row in set(answer))
+    distances = np.sqrt(np.take_along_axis(every, right, axis=1))
+    ours = recalls(found, right, distances, base, queries, "euclidean", 10).means()
+    assert ours["by_id"] == pytest.approx(by_id / found.size)
+    assert ours["with_ties"] == pytest.approx(with_ties / found.size)
+
+
+def test_a_bracket_is_the_two_efforts_around_a_recall() -> None:
+    efforts = ladder(10)
+    asked: list[int] = []
+
+    def recall_of(effort: int) -> float:
+        asked.append(effort)
+        return 1 - 2 / effort
+
+    assert bracket(0.95, efforts, recall_of) == Bracket(0.95, 36, 40)
+    assert len(asked) < 10
+    assert max(asked) < 100
+    assert bracket(0.5, efforts, recall_of) == Bracket(0.5, 10, 10)
+    assert bracket(0.9999, efforts, recall_of) is None
+
+
+def test_ladders_climb() -> None:
+    assert ladder(10)[0] == 10
+    assert ladder(100)[0] >= 100
+    assert all(a < b for a, b in zip(ladder(1), ladder(1)[1:], strict=False))
+
+
+def test_interpolation_stays_between_its_points() -> None:
+    low, high = (0.9, 1000.0), (0.96, 500.0)
+    assert interpolate(0.9, low, high) == pytest.approx(1000)
+    assert interpolate(0.96, low, high) == pytest.approx(500)
+    assert interpolate(0.93, low, high) == pytest.approx(500 * 2**0.5)
+    assert interpolate(0.5, (0.9, 7.0), (0.9, 7.0)) == 7
+    for target in [0.89, 0.97]:
+        with pytest.raises(ValueError, match="not between"):
+            interpolate(target, low, high)
 
 
 def test_the_law_of_scaling_is_found_again() -> None:

@@ -62,16 +62,16 @@ def test_every_version_is_measured_and_settled(instance: innodb.Instance) -> Non
         assert raw["qps"] > 10, script
         assert raw["server_cpu_us_per_query"] > 0
     instance.settle()
-    ((rows,),) = instance.execute("SELECT count(*) FROM items")
+    ((rows,),) = instance.execute("SELECT count(*) FROM sbtest1")
     assert rows > ROWS
     assert instance.data_bytes() > ROWS * 180
     ((version, cache),) = instance.execute("SELECT version(), @@innodb_buffer_pool_size")
     assert version.startswith(instance.program.version)
     assert cache == 32 << 20
     instance.restart()
-    assert instance.execute("SELECT count(*) FROM items") == [(rows,)]
+    assert instance.execute("SELECT count(*) FROM sbtest1") == [(rows,)]
     with pytest.raises(DevServerError, match="Unknown column"):
-        instance.execute("SELECT missing FROM items")
+        instance.execute("SELECT missing FROM sbtest1")
 
 
 def test_a_server_that_is_killed_ends_its_measurement(instance: innodb.Instance) -> None:
@@ -84,16 +84,16 @@ def test_a_server_that_is_killed_ends_its_measurement(instance: innodb.Instance)
     assert not instance.running
     # And comes again with what was committed.
     instance.start()
-    assert instance.execute("SELECT count(*) >= 2000 FROM items") == [(1,)]
+    assert instance.execute("SELECT count(*) >= 2000 FROM sbtest1") == [(1,)]
 
 
 def test_a_server_that_runs_already_is_left_as_it_was(instance: innodb.Instance) -> None:
     """By URL: what it costs is not known, and our table is dropped in the end."""
     instance.execute("CREATE DATABASE IF NOT EXISTS other")
-    with pytest.raises(DevServerError, match=r"has a table items already: .* which a killed run may have left"):
-        running.of_url(instance.url(), "items").start()
+    with pytest.raises(DevServerError, match=r"has a table sbtest1 already: .* which a killed run may have left"):
+        running.of_url(instance.url(), "sbtest1").start()
     # One of the same name in another database of the server is none of ours.
-    given = running.of_url(instance.url().replace("/lab?", "/other?"), "items")
+    given = running.of_url(instance.url().replace("/lab?", "/other?"), "sbtest1")
     assert given.data_bytes() == 0
     given.start()
     tree = sysbench.install()
@@ -107,7 +107,7 @@ def test_a_server_that_runs_already_is_left_as_it_was(instance: innodb.Instance)
     assert given.running
     given.remove()
     assert instance.execute("SHOW TABLES FROM other") == []
-    assert instance.execute("SHOW TABLES FROM lab") == [("items",)]
+    assert instance.execute("SHOW TABLES FROM lab") == [("sbtest1",)]
 
 
 @pytest.mark.skipif(not HERE, reason="no MariaDB or MySQL is here")
@@ -122,8 +122,8 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
 
 def test_a_url_that_leads_nowhere_is_said() -> None:
     with pytest.raises(DevServerError, match="write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE"):
-        running.of_url("oracle://me:secret@there/db", "items")
-    nobody = running.of_url("mysql://me:secret@127.0.0.1:1/db", "items")
+        running.of_url("oracle://me:secret@there/db", "sbtest1")
+    nobody = running.of_url("mysql://me:secret@127.0.0.1:1/db", "sbtest1")
     with pytest.raises(DevServerError, match=r"^mysql://me@127\.0\.0\.1:1/db: ") as raised:
         nobody.start()
     assert "secret" not in str(raised.value)

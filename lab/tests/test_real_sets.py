@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pagehop_lab.data import DataError
-from pagehop_lab.data.real import NAMES, command, embedding, files, products, sift, sources, texts
+from pagehop_lab.data import DataError, command
+from pagehop_lab.data.real import NAMES, embedding, files, sift, sources, texts
 from pagehop_lab.data.real.embedding import Shards, unit
 from pagehop_lab.data.real.files import Column, Content
 from pagehop_lab.data.real.model import PACKAGE, MiniLM, Tokens
 from pagehop_lab.data.real.passages import Passage, Passages
 from pagehop_lab.data.real.texts import Texts
+from pagehop_lab.data.truth import product
 
 WORDS = [f"{first}{last}" for first in ["ba", "ke", "li", "mo", "ru", "ta"] for last in ["nar", "sel", "tin", "dor"]]
 
@@ -166,7 +167,7 @@ def test_the_inner_product_s_truth_is_exact_and_ties_are_in_order(levels: int) -
     random = np.random.default_rng(7)
     rows: Any = random.integers(-levels, levels + 1, (20_000, 4)).astype(np.float32)
     queries: Any = random.integers(-levels, levels + 1, (30, 4)).astype(np.float32)
-    ids, distances = products.nearest(rows, queries, 100)
+    ids, distances = product.nearest(rows, queries, 100)
     every = -(queries.astype(np.float64) @ rows.astype(np.float64).T)
     expected = np.argsort(every, axis=1, kind="stable")[:, :100]
     assert np.array_equal(ids, expected)

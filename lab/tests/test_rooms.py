@@ -16,13 +16,14 @@ LAB = Path(__file__).parents[1] / "pagehop_lab"
 
 MAY_IMPORT = {
     "analysis": set(),
+    "machine": set(),
     "published": {"analysis"},
     "store": set(),
-    "engines": {"analysis"},
+    "engines": {"machine", "analysis"},
     "data": {"analysis"},
     "plan": {"analysis", "data", "engines"},
-    "measure": {"analysis", "data", "engines"},
-    "run": {"analysis", "data", "engines", "measure", "plan", "store"},
+    "measure": {"machine", "analysis", "data", "engines"},
+    "run": {"machine", "analysis", "data", "engines", "measure", "plan", "store"},
     "suites": {"analysis"},
     "report": {"analysis", "engines", "plan", "store", "suites"},
 }  # fmt: skip

@@ -10,11 +10,11 @@ import h5py
 import numpy as np
 import pytest
 
-from pagehop_bench import datasets, truth
 from pagehop_lab.analysis.recalls import DISTANCES
-from pagehop_lab.data import DataError, Dataset, prepare, sets
-from pagehop_lab.data.real import files, products
+from pagehop_lab.data import DataError, Dataset, command, fashion, prepare, sets
+from pagehop_lab.data.real import files
 from pagehop_lab.data.real.files import Content
+from pagehop_lab.data.truth import neighbors
 
 
 @pytest.fixture(autouse=True)
@@ -57,18 +57,14 @@ def test_a_real_set_that_was_made_keeps_its_truth(tmp_path: Path, monkeypatch: p
     queries: Any = random.standard_normal((20, 6)).astype(np.float16)
     content = Content(300, [rows], queries, ("l2",), {})
     files.make(tmp_path / "tokens-384", "tokens-384", lambda: content, lambda _: None)
-    monkeypatch.setattr(datasets, "DATA", tmp_path)
-    found, loaded = made("tokens-384"), datasets.load("tokens-384")
+    monkeypatch.setenv(sets.VARIABLE, str(tmp_path / "lab"))
+    found = made("tokens-384")
     ids, distances = brute(rows.astype(np.float32), queries.astype(np.float32), "euclidean", 100)
-    for base, asked, truth_ids, truth_distances in [
-        (found.base, found.queries, found.truth_ids, found.truth_distances),
-        (loaded.base, loaded.queries, loaded.truth.ids, np.sqrt(loaded.truth.distances)),
-    ]:
-        assert base.dtype == asked.dtype == np.float32
-        assert np.array_equal(base, rows)
-        assert np.array_equal(asked, queries)
-        assert np.array_equal(truth_ids, ids)
-        assert np.allclose(truth_distances, distances, atol=1e-6)
+    assert found.base.dtype == found.queries.dtype == np.float32
+    assert np.array_equal(found.base, rows)
+    assert np.array_equal(found.queries, queries)
+    assert np.array_equal(found.truth_ids, ids)
+    assert np.allclose(found.truth_distances, distances, atol=1e-6)
     some = made("tokens-384", rows=200, queries=10, metric="angular")
     expected = brute(rows[:200].astype(np.float32), queries[:10].astype(np.float32), "angular", 100)[1]
     assert np.allclose(some.truth_distances, expected, atol=1e-6)
@@ -157,9 +153,8 @@ def real_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     stream, folder = np.random.default_rng(1), tmp_path / "lsa-1024"
     folder.mkdir()
     rows, queries = (stream.standard_normal((count, 8)).astype(np.float32) for count in (300, 20))
-    euclidean = truth.compute(rows, queries, 100)
-    nearest = {"ip": products.nearest(rows, queries, 100), "l2": (euclidean.ids, euclidean.distances)}
-    for name, (ids, distances) in nearest.items():
+    for name in ("ip", "l2"):
+        ids, distances = neighbors(rows, queries, name)
         np.save(folder / f"truth-{name}-ids.npy", ids.astype(np.int32))
         np.save(folder / f"truth-{name}-distances.npy", distances)
     np.save(folder / "rows.npy", rows)
@@ -203,3 +198,21 @@ def test_samples_are_queries_that_are_not_measured(real_set: Path) -> None:
     assert prepared("lsa-1024", queries=12).samples is None
     with pytest.raises(DataError, match="there are 8 more, and not 9 samples"):
         prepared("lsa-1024", queries=12, samples=9)
+
+
+def test_wrong_pictures_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(fashion.VARIABLE, str(tmp_path))
+    for _ in range(2):
+        with pytest.raises(fashion.NoData, match="train-images"):
+            fashion.load(tmp_path)
+        (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(b"no picture")
+
+
+def test_the_command_makes_sets_and_says_what_it_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "DATA", tmp_path)
+    assert command.main(["generated-8", "--rows", "300", "--fbin"]) == 0
+    assert np.fromfile(tmp_path / "generated-8" / "train.fbin", dtype=np.int32)[:2].tolist() == [300, 8]
+    assert command.main(["no-such-set"]) == 1
+    assert "'no-such-set' is not one of fashion-mnist" in capsys.readouterr().err

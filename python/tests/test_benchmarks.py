@@ -26,7 +26,7 @@ def test_a_figure_that_no_result_has_is_found_and_made_again(tmp_path: Path) -> 
     for name in [*MADE, "docs/make_benchmarks.py"]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(REPOSITORY / name, tmp_path / name)
-    for results in ["bench/results", "lab/results"]:
+    for results in ["lab/results"]:
         (tmp_path / results).parent.mkdir()
         (tmp_path / results).symlink_to(REPOSITORY / results)
     assert run(tmp_path, "--check").returncode == 0

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pagehop_bench.curve import interpolate
+from pagehop_lab.analysis.curve import interpolate
 from pagehop_lab.analysis.intervals import Interval
 from pagehop_lab.analysis.points import OptionValue, Point, shown
 from pagehop_lab.analysis.settings import Setting, indexes_of, settings_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pagehop_bench.curve import interpolate
+from pagehop_lab.analysis.curve import interpolate
 from pagehop_lab.analysis.points import Point, engines_of
 from pagehop_lab.analysis.settings import Setting, indexes_of, settings_of
 

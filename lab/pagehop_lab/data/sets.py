@@ -20,14 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagehop_bench import fashion, truth
-from pagehop_bench.generate import Generator
-from pagehop_lab.analysis.recalls import DISTANCES, unit
-from pagehop_lab.data import files, real
-from pagehop_lab.data.check import check_truth, check_vectors
+from pagehop_lab.data import fashion, files, real
 from pagehop_lab.data.errors import DataError
+from pagehop_lab.data.generated import Generator
 from pagehop_lab.data.hdf5 import read_hdf5
-from pagehop_lab.data.real import products
+from pagehop_lab.data.truth import check_truth, check_vectors, neighbors
 
 Float32 = npt.NDArray[np.float32]
 Say = Callable[[str], None]
@@ -38,7 +35,6 @@ VARIABLE = "PAGEHOP_LAB_DATA"
 NAMED = ("fashion-mnist", "generated-DIM", "uniform-DIM", *real.NAMES)
 """Sets that are known by name; DIM is a number."""
 
-DEPTH = 100
 _GENERATED = "generated-"
 # Uniform random rows mislead in many dimensions, where all are equally far; a published comparison has them in six.
 _UNIFORM = "uniform-"
@@ -146,7 +142,7 @@ def filtered(dataset: Dataset, kept: npt.NDArray[np.bool_], name: str) -> Datase
         rows = np.flatnonzero(kept)
         if not len(rows):
             raise DataError(f"{dataset.facts.name}: the filter {name} leaves no row")
-        among, distances = _truth(np.asarray(dataset.base[rows]), dataset.queries, dataset.facts.metric)
+        among, distances = neighbors(np.asarray(dataset.base[rows]), dataset.queries, dataset.facts.metric)
         unfinished = path.with_name(f"{_UNFINISHED}{os.getpid()}-{path.name}")
         np.savez(unfinished, ids=rows[among], distances=distances)
         unfinished.replace(path)
@@ -238,7 +234,7 @@ def _fill(
     if not (folder / "base.npy").exists():
         base = _write(folder / "base.npy", base)
     check_vectors(name, base, asked)
-    ids, distances = given or _truth(base, asked, metric)
+    ids, distances = given or neighbors(base, asked, metric)
     check_truth(name, base, asked, ids, distances, metric)
     np.save(folder / "queries.npy", asked)
     checksum = _checksum(base, asked, metric)
@@ -252,20 +248,6 @@ def _write(path: Path, rows: Any) -> Float32:
         out[start : start + _AT_ONCE] = rows[start : start + _AT_ONCE]
     out.flush()
     return np.asarray(np.load(path, mmap_mode="r"))
-
-
-def _truth(base: Float32, queries: Float32, metric: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Exact neighbors; those of angles are those of the rows at unit length."""
-    if metric == "euclidean":
-        found = truth.compute(base, queries, DEPTH)
-        return found.ids, np.sqrt(found.distances)
-    if metric == "ip":
-        return products.nearest(base, queries, DEPTH)
-    ids = truth.compute(unit(base), unit(queries), DEPTH).ids
-    each = np.repeat(np.arange(len(queries)), ids.shape[1])
-    distances = DISTANCES[metric](np.asarray(base[ids.ravel()]), queries[each]).reshape(ids.shape)
-    order = np.argsort(distances, axis=1, kind="stable")
-    return np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1)
 
 
 def _checksum(base: Float32, queries: Float32, metric: str) -> str:

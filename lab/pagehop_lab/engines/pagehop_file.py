@@ -29,6 +29,7 @@ from pagehop_lab.engines.engine import (
     Work,
 )
 from pagehop_lab.engines.history import PAGEHOP, at_commit
+from pagehop_lab.machine.place import drop_page_cache
 
 # More than any index measured here: everything searched before stays in memory.
 _CACHE = "8GiB"
@@ -119,10 +120,9 @@ class PagehopFile(Library):
     def cool(self) -> None:
         """Opens the file anew, when the kernel has forgotten it; reads go past the kernel's cache in any case."""
         import pagehop
-        from pagehop_bench import machine
 
         self._index.close()
-        machine.drop_page_cache(self._path)
+        drop_page_cache(self._path)
         # The rest is for a search and the interpreter.
         cache = f"{self.memory_mib // 2}MiB" if self.memory_mib else self._cache
         self._index = pagehop.open(self._path, cache=cache)

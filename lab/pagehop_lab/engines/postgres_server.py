@@ -31,8 +31,13 @@ from pagehop_lab.engines.engine import (
     condition,
 )  # fmt: skip
 from pagehop_lab.engines.history import EXTENSION, at_commit
+from pagehop_lab.machine.place import forget_files
 
+# Durable as it is by default. Nothing begins by itself while something is measured.
+_SETTINGS = {"max_wal_size": "64GB", "checkpoint_timeout": "1h", "autovacuum": "off", "track_io_timing": "off"}
+_COPY_HEAD, _COPY_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 _COPIED_AT_ONCE = 1000
+_MIB = 2**20
 _COMPONENTS = {"vector": ">f4", "halfvec": ">f2"}
 _DIM_MAX = {"vector": 2000, "halfvec": 4000}
 _OPERATORS = {"euclidean": "<->", "angular": "<=>"}
@@ -148,8 +153,6 @@ class PostgresServer(Served):
     def cool(self) -> None:
         if self._cluster is None:
             raise EngineError("its caches cannot be emptied: it is not the lab's server")
-        from pagehop_bench.postgres.servers import forget_files
-
         # Half of what it may hold is left to the kernel's cache of files, a quarter to its processes.
         buffers = f"SET shared_buffers = '{self.memory_mib // 4}MB'" if self.memory_mib else "RESET shared_buffers"
         self._connection.execute(f"ALTER SYSTEM {buffers}")
@@ -184,10 +187,9 @@ class PostgresServer(Served):
             self._connection = connect(self.url)
             return
         from devserver import Cluster
-        from pagehop_bench.postgres.servers import SETTINGS, memory_for
 
         method = {"io_method": options["io_method"]} if options["io_method"] else {}
-        self._cluster = Cluster(_install(), {**SETTINGS, **memory_for(base), **method})
+        self._cluster = Cluster(_install(), {**_SETTINGS, **_memory_for(base), **method})
         self._cluster.start()
         self._connection = connect(self._cluster.dsn())
 
@@ -205,6 +207,17 @@ class PostgresServer(Served):
         if self._cluster is None:
             return re.sub(r"^postgresql:", "postgres:", str(self.url))
         return f"postgres://postgres@/postgres?host={self._cluster.folder}&port={self._cluster.port}"
+
+
+def _memory_for(base: Float32) -> dict[str, str]:
+    """Memory that holds table and index over these rows, and any build of one.
+
+    Not much more for builds: pgvector's parallel one clears all that it may use, a second for each 4 GB here.
+    """
+    return {
+        "shared_buffers": f"{512 + 11 * base.nbytes // _MIB}MB",
+        "maintenance_work_mem": f"{512 + 2 * base.nbytes // _MIB}MB",
+    }
 
 
 def _read_ahead(options: Options) -> dict[str, str]:
@@ -230,14 +243,12 @@ class _Inserter(Inserter):
 
 def copy_rows(connection: Any, table: str, first: int, rows: Float32, component: str = ">f4") -> None:
     """Brings rows in, with ids from `first`, in one transaction; `component` is what a number is on the wire."""
-    from pagehop_bench.engines.pgvector import COPY_END, COPY_HEAD
-
     into = f"COPY {table} (id, embedding) FROM STDIN (FORMAT binary)"
     with connection.cursor() as cursor, cursor.copy(into) as copying:
-        copying.write(COPY_HEAD)
+        copying.write(_COPY_HEAD)
         for start in range(0, len(rows), _COPIED_AT_ONCE):
             copying.write(_rows_in_binary(first + start, np.asarray(rows[start : start + _COPIED_AT_ONCE]), component))
-        copying.write(COPY_END)
+        copying.write(_COPY_END)
 
 
 def _rows_in_binary(first: int, vectors: Float32, component: str) -> bytes:

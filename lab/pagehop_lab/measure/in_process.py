@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from pagehop_bench import machine
 from pagehop_lab.data import Dataset
 from pagehop_lab.engines.engine import EngineError, Float32, Ids, Library, Options, Search
+from pagehop_lab.machine import counters
+from pagehop_lab.machine import place as places
 from pagehop_lab.measure import usage
 from pagehop_lab.measure.answers import Answers, summary
 from pagehop_lab.measure.limit import limited
@@ -65,7 +66,7 @@ def measure(
         raise EngineError("the lab inserts rows into servers only while they are searched")
     # Threads that a library starts for a search share the core, too.
     work: dict[str, float] | None = None
-    place = machine.pinned() if ask.one_core and ask.sessions * ask.threads == 1 else nullcontext()
+    place = places.pinned() if ask.one_core and ask.sessions * ask.threads == 1 else nullcontext()
     engine.threads = ask.threads
     with place, limited(ask.memory_mib) as limit:
         if limit is not None:
@@ -74,13 +75,13 @@ def measure(
         gc.collect()
         gc.disable()
         others = engine.processes()
-        before, own_s, busy_s = usage.of_processes(others), machine.cpu_seconds(), machine_busy_s()
+        before, own_s, busy_s = usage.of_processes(others), counters.cpu_seconds(), machine_busy_s()
         if ask.cache == "fresh" and ask.cold_queries is not None:
             phase, used, work = _fresh(engine, dataset, options, ask)
         else:
             phase = _phase(searches, rows, count, ask.rate, ask.seconds_max)
             used = usage.of_processes(others) - before
-        own_s, busy_s = machine.cpu_seconds() - own_s, machine_busy_s() - busy_s
+        own_s, busy_s = counters.cpu_seconds() - own_s, machine_busy_s() - busy_s
         gc.enable()
         limit_told = limit.told() if limit is not None else None
         ceiling_calls_per_s = ceiling(ask)
@@ -108,8 +109,8 @@ def measure(
         "bytes_read_per_query": used.bytes_read / done,
         "engine_cpu_us_per_query": used.cpu_s * 1e6 / done,
         "switches_per_query": used.switches / done,
-        "memory_bytes": machine.memory("RssAnon") + sum(usage.memory_bytes(one) or 0 for one in others),
-        "memory_peak_bytes": machine.memory("VmHWM"),
+        "memory_bytes": counters.memory("RssAnon") + sum(usage.memory_bytes(one) or 0 for one in others),
+        "memory_peak_bytes": counters.memory("VmHWM"),
         "waited": phase.elapsed_s / used.cpu_s if alone and used.cpu_s else None,
         "scan_us_per_query": scan_us,
         "work": work or _work(engine, dataset, options, ask),
@@ -176,14 +177,14 @@ def _work(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> dict
     """What a query does by the index's own counters, asked after everything else was measured."""
     if dataset.kept is not None or ask.cold_queries is not None:
         return None
-    engine.threads = machine.cores()
+    engine.threads = counters.cores()
     counted = engine.counted(dataset.queries, options, ask.k)
     return None if counted is None else {name: value / len(dataset.queries) for name, value in counted[1].items()}
 
 
 def look(engine: Library, dataset: Dataset, options: Options, k: int) -> dict[str, float]:
     """The recalls of a setting, as fast as the machine can."""
-    engine.threads = machine.cores() if engine.description.call_threads else 1
+    engine.threads = counters.cores() if engine.description.call_threads else 1
     ids = np.asarray(engine.searcher(options, k)(dataset.queries))
     count = len(dataset.queries)
     answers = Answers(np.arange(count), np.zeros(count, dtype=np.int64), ids.astype(np.int64)[:, :k])
@@ -225,7 +226,7 @@ def scan_us(dataset: Dataset) -> float:
     rows = np.array(dataset.base[:100_000])
     query = dataset.queries[:1].T
     best = math.inf
-    with machine.pinned():
+    with places.pinned():
         for _ in range(3):
             begun = time.perf_counter()
             np.argpartition((rows @ query).ravel(), min(10, len(rows) - 1))

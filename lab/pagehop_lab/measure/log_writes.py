@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagehop_bench import machine
+from pagehop_lab.machine import counters
 from pagehop_lab.measure.oltp import MeasureError, reason
 from pagehop_lab.measure.processes import Cost, client_share, cost, machine_busy_s
 from pagehop_lab.measure.storage import Counters
@@ -116,7 +116,7 @@ class _Look:
 def _look(asked: Asked) -> _Look:
     members = family(asked.pid)
     return _Look(
-        asked.counters(), cost(members), sum(machine.io_counter("wchar", one) for one in members),
+        asked.counters(), cost(members), sum(counters.io_counter("wchar", one) for one in members),
         {log.name: Counters.of(log.folder) for log in asked.logs}, machine_busy_s(),
     )  # fmt: skip
 

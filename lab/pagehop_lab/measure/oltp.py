@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from labservers import sysbench
 from labservers.tree import Tree
-from pagehop_bench.postgres.servers import HasProcess, on_one_core
+from pagehop_lab.machine.place import on_one_core
 from pagehop_lab.measure.processes import Cost, client_share, cost, machine_busy_s
 from pagehop_lab.measure.slowed import slowed
 from pagehop_lab.measure.usage import family
@@ -202,7 +202,7 @@ def place(subject: Subject, ask: Ask) -> contextlib.AbstractContextManager[None]
     """One client and its connection on one core: neither wakes another. What the server does besides may use all."""
     if ask.clients > 1 or subject.pid is None:
         return contextlib.nullcontext()
-    return on_one_core(cast(HasProcess, subject))
+    return on_one_core(subject.pid)
 
 
 def script_command(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagehop_bench import machine
+from pagehop_lab.machine import counters
 from pagehop_lab.measure.usage import ended_cpu_s, family
 
 _PR_SET_PDEATHSIG = 1
@@ -49,8 +49,8 @@ def cost(processes: Iterable[int]) -> Cost:
     for process in processes:
         cpu_s += cpu_seconds(process)
         switches += _switches(process)
-        bytes_read += machine.io_counter("read_bytes", process)
-        bytes_written += machine.io_counter("write_bytes", process)
+        bytes_read += counters.io_counter("read_bytes", process)
+        bytes_written += counters.io_counter("write_bytes", process)
     return Cost(cpu_s, switches, bytes_read, bytes_written)
 
 
@@ -62,7 +62,7 @@ class ServerLook:
         living = family(server)
         self._cpu_s = sum(map(cpu_seconds, living)) + ended_cpu_s(server)
         # Whoever ends leaves these to the parent, but its switches to nobody.
-        self._bytes = [sum(machine.io_counter(name, one) for one in living) for name in ("read_bytes", "write_bytes")]
+        self._bytes = [sum(counters.io_counter(name, one) for one in living) for name in ("read_bytes", "write_bytes")]
         self._switches = {one: _switches(one) for one in living}
 
     def __sub__(self, before: ServerLook) -> Cost:

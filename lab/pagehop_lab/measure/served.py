@@ -13,10 +13,11 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from pagehop_bench.postgres import loadgen
 from pagehop_lab.data import Dataset
 from pagehop_lab.engines.engine import EngineError, Options, Question, Served
-from pagehop_lab.measure import usage
+from pagehop_lab.machine import counters
+from pagehop_lab.machine.place import on_one_core
+from pagehop_lab.measure import loadgen, usage
 from pagehop_lab.measure.answers import Answers, summary
 from pagehop_lab.measure.limit import limited
 from pagehop_lab.measure.load import Ask
@@ -119,14 +120,9 @@ def ceiling(engine: Served, options: Options, ask: Ask) -> dict[str, Any]:
 
 def _place(engine: Served, ask: Ask) -> Any:
     """One core for client and server while one session asks: neither wakes another."""
-    if not (ask.one_core and ask.sessions == 1 and not ask.insert_rate and engine.pid() is not None):
-        return nullcontext()
-    from pagehop_bench.postgres.servers import on_one_core
-
-    class Process:
-        pid = engine.pid() or 0
-
-    return on_one_core(Process())
+    pid = engine.pid()
+    alone = ask.one_core and ask.sessions == 1 and not ask.insert_rate
+    return on_one_core(pid) if alone and pid is not None else nullcontext()
 
 
 def _run(question: Question, dataset: Dataset, ask: Ask, more: list[str]) -> dict[str, Any]:
@@ -194,6 +190,4 @@ def _raw(engine: Served, question: Question, said: dict[str, Any], ask: Ask) -> 
 
 def usage_cores(one_core: bool) -> int:
     """Cores that a client may be busy on."""
-    from pagehop_bench import machine
-
-    return 1 if one_core else machine.cores()
+    return 1 if one_core else counters.cores()

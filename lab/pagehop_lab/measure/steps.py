@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagehop_bench.postgres.servers import on_one_core
+from pagehop_lab.machine.place import on_one_core
 from pagehop_lab.measure import clients, oltp
 from pagehop_lab.measure.clients import Rows
 from pagehop_lab.measure.oltp import MeasureError
@@ -91,13 +91,6 @@ class Moved:
         return len(self.deleted) * self.step.commit_rows / self.spent.elapsed_s
 
 
-@dataclass(frozen=True)
-class _Served:
-    """A server by its first process, whose affinity new connections have."""
-
-    pid: int
-
-
 class _ClientFailedError(Exception):
     """One of the clients ended, or did not begin; says when."""
 
@@ -156,7 +149,7 @@ def carry_out(server: int | None, rows: Rows, state: State, step: Step, around: 
         try:
             if step.asks:
                 # Who asks and who answers take turns: on one core neither has to wake another.
-                with contextlib.nullcontext() if server is None else on_one_core(_Served(server)):
+                with contextlib.nullcontext() if server is None else on_one_core(server):
                     _begin(processes[:1], shared, 1)
             _begin(processes[int(step.asks) :], shared, len(processes))
             members = [] if server is None else family(server)

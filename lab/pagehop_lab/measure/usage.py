@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagehop_bench import machine
+from pagehop_lab.machine import counters
 
 PAGE_BYTES = 4096
 
@@ -37,7 +37,7 @@ class Usage:
 def of_this_process() -> Usage:
     """The usage of this process with all of its threads, those that ended included."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    return Usage(machine.cpu_seconds(), used.ru_nvcsw + used.ru_nivcsw, machine.bytes_read())
+    return Usage(counters.cpu_seconds(), used.ru_nvcsw + used.ru_nivcsw, counters.io_counter("read_bytes"))
 
 
 def of_processes(processes: Sequence[int]) -> Usage:
@@ -46,13 +46,13 @@ def of_processes(processes: Sequence[int]) -> Usage:
     others = [one for process in processes for one in family(process)]
     cpu_s = sum(_cpu_s(one) for one in others) + sum(map(ended_cpu_s, processes))
     return Usage(
-        own.cpu_s + cpu_s, own.switches, own.bytes_read + sum(machine.io_counter("read_bytes", one) for one in others)
+        own.cpu_s + cpu_s, own.switches, own.bytes_read + sum(counters.io_counter("read_bytes", one) for one in others)
     )
 
 
 def bytes_read(process: int) -> int:
     """Bytes that storage delivered to a process and its descendants, those that ended included."""
-    return sum(machine.io_counter("read_bytes", one) for one in family(process))
+    return sum(counters.io_counter("read_bytes", one) for one in family(process))
 
 
 def ended_cpu_s(process: int) -> float:

@@ -9,8 +9,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from pagehop_bench import curve
 from pagehop_lab import data
+from pagehop_lab.analysis import curve
 from pagehop_lab.data import files
 from pagehop_lab.engines.catalog import CATALOG, NAMES
 from pagehop_lab.engines.engine import Served

@@ -39,18 +39,17 @@ def _one(name: str) -> Recipe:
     return Recipe(((_LOCKS / f"{name}.lock", ()),))
 
 
-_BENCH = _REPOSITORY / "bench"
 _RECIPES = {
     "faiss": _one("faiss"),
     # It comes as source only, and is compiled with what the first file brings.
     "hnswlib": Recipe(
-        ((_LOCKS / "hnswlib-build.lock", ()), (_BENCH / "hnswlib.lock", ("--no-build-isolation", "--no-deps"))),
+        ((_LOCKS / "hnswlib-build.lock", ()), (_LOCKS / "hnswlib.lock", ("--no-build-isolation", "--no-deps"))),
         "compiling it needs a C++ compiler and Python's headers (Debian: g++ python3-dev)",
     ),
     "usearch": _one("usearch"),
     "svs": _one("svs"),
     "rabitq": _one("rabitq"),
-    "diskann": Recipe(((_BENCH / "diskann.lock", ()),), "its wheels are for Python 3.9 to 3.11"),
+    "diskann": Recipe(((_LOCKS / "diskann.lock", ()),), "its wheels are for Python 3.9 to 3.11"),
     "scann": _one("scann"),
     "lancedb": _one("lancedb"),
     "milvus": _one("milvus"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pagehop_bench.curve import bracket
+from pagehop_lab.analysis.curve import bracket
 from pagehop_lab.plan.model import Options
 
 

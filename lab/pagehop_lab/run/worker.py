@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from pagehop_bench import machine
 from pagehop_lab import data
 from pagehop_lab.engines.engine import FILTER_PARTS, Engine, EngineError, Library, NotInstalled, Served, left_by
+from pagehop_lab.machine import counters
 from pagehop_lab.measure import storage
 from pagehop_lab.measure.load import Ask
 from pagehop_lab.measure.processes import end_with_parent
@@ -81,7 +81,7 @@ class Worker:
         self._engine = library
         # Rows come from storage before the clock starts.
         np.asarray(self._dataset.base).sum()
-        before, wall, cpu = machine.memory("RssAnon"), time.perf_counter(), machine.cpu_seconds()
+        before, wall, cpu = counters.memory("RssAnon"), time.perf_counter(), counters.cpu_seconds()
         phases = self._watch("start")
         library.build(self._dataset.base, metric, options, threads, seed)
         phases.begin(None)
@@ -90,10 +90,10 @@ class Worker:
             phases.told[0]["phase"] = "index"
         took = {
             "build_s": time.perf_counter() - wall - (library.load_s or 0),
-            "build_cpu_s": machine.cpu_seconds() - cpu if not library.processes() else None,
+            "build_cpu_s": counters.cpu_seconds() - cpu if not library.processes() else None,
             "load_s": library.load_s,
         }
-        memory = machine.memory("RssAnon") - before
+        memory = counters.memory("RssAnon") - before
         size = library.index_bytes()
         from pagehop_lab.measure import in_process
 
@@ -103,7 +103,7 @@ class Worker:
             "table_bytes": None,
             "memory_bytes": memory,
             "cache_bytes": library.cache_bytes(),
-            "memory_peak_bytes": machine.memory("VmHWM"),
+            "memory_peak_bytes": counters.memory("VmHWM"),
             "about": {},
             "phases": phases.told,
         }

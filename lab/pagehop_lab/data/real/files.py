@@ -29,14 +29,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagehop_bench import truth as l2
-from pagehop_lab.data.real import products
 from pagehop_lab.data.real.sources import Say
+from pagehop_lab.data.truth import neighbors
 
 Array = npt.NDArray[Any]
 
-DEPTH = 100
-"""Neighbors of each query in the truth."""
 _AT_ONCE = 16384
 _UNFINISHED = ".unfinished-"
 
@@ -96,7 +93,7 @@ def _fill(folder: Path, name: str, content: Content, say: Say) -> None:
     rows = np.load(folder / "rows.npy", mmap_mode="r")
     for metric in content.metrics:
         say(f"{name}: exact neighbors under {metric}")
-        ids, distances = exact(rows, content.queries, metric)
+        ids, distances = neighbors(rows, content.queries, metric)
         np.save(folder / f"truth-{metric}-ids.npy", ids.astype(np.int32))
         np.save(folder / f"truth-{metric}-distances.npy", distances)
     about = {
@@ -115,14 +112,6 @@ def _fill(folder: Path, name: str, content: Content, say: Say) -> None:
     (folder / "about.json").write_text(json.dumps(about, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def exact(rows: Array, queries: Array, metric: str) -> tuple[Array, Array]:
-    """The nearest rows of each query, and their distances."""
-    if metric == "ip":
-        return products.nearest(rows, queries, DEPTH)
-    found = l2.compute(rows, queries.astype(np.float32), DEPTH)
-    return found.ids, found.distances
-
-
 def checksum(*arrays: Array) -> str:
     """Of the values; it differs between processors where the last bit of a vector does."""
     digest = hashlib.sha256()
@@ -134,14 +123,17 @@ def checksum(*arrays: Array) -> str:
 
 
 def write_fbin(folder: Path) -> None:
-    """Writes `train.fbin` and `test.fbin` (float32) and `truth.ibin` (int32) beside the arrays.
-
-    Each starts with two int32, rows and dim.
-    """
+    """Writes a set that was made as `train.fbin`, `test.fbin` and `truth.ibin` beside the arrays."""
     metric = json.loads((folder / "about.json").read_text())["metrics"][0]
-    arrays = {"train.fbin": "rows", "test.fbin": "queries", "truth.ibin": f"truth-{metric}-ids"}
-    for name, source in arrays.items():
-        values = np.load(folder / f"{source}.npy", mmap_mode="r")
+    sources = ("rows", "queries", f"truth-{metric}-ids")
+    write_as_fbin(folder, *(np.load(folder / f"{source}.npy", mmap_mode="r") for source in sources))
+
+
+def write_as_fbin(folder: Path, rows: Array, queries: Array, truth_ids: Array) -> None:
+    """Writes `train.fbin` and `test.fbin` (float32) and `truth.ibin` (int32). Each starts with two int32, rows and
+    dim.
+    """
+    for name, values in [("train.fbin", rows), ("test.fbin", queries), ("truth.ibin", truth_ids)]:
         unfinished = folder / f".{name}-{os.getpid()}"
         with unfinished.open("wb") as file:
             np.array(values.shape, dtype=np.int32).tofile(file)

@@ -1,1 +1,0 @@
-"""The PostgreSQL extension beside pgvector: `./dev bench postgres`."""

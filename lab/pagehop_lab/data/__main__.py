@@ -1,0 +1,8 @@
+"""`python -m pagehop_lab.data NAME...`, started by `./dev data`: makes sets into the data folder."""
+
+import sys
+
+from pagehop_lab.data.command import main
+
+if __name__ == "__main__":
+    sys.exit(main())

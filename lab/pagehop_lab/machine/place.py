@@ -1,0 +1,52 @@
+"""Where a measurement runs: on which core, and with what in the kernel's cache of files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_DROP_CACHES = Path("/proc/sys/vm/drop_caches")
+
+
+@contextmanager
+def pinned() -> Iterator[None]:
+    """Keeps this thread on one core, the last one: the first is where interrupts go."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def on_one_core(server: int) -> Iterator[None]:
+    """Keeps this thread, what it starts, and new connections of the server with that process id on one core: neither
+    wakes another.
+    """
+    before = os.sched_getaffinity(server)
+    with pinned():
+        os.sched_setaffinity(server, os.sched_getaffinity(0))
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(server, before)
+
+
+def drop_page_cache(path: Path) -> None:
+    """Asks the kernel to forget what it holds of a file."""
+    with path.open("rb") as file:
+        os.fdatasync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def forget_files() -> str | None:
+    """Makes the kernel forget what it holds of files; None, or why that cannot be."""
+    os.sync()
+    try:
+        _DROP_CACHES.write_text("3")
+    except OSError as error:
+        return f"the kernel's caches cannot be dropped ({error.strerror}): be root"
+    return None

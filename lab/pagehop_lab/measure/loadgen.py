@@ -1,0 +1,31 @@
+"""The load generator: where its program is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from pagehop_lab.engines.engine import EngineError
+
+VARIABLE = "PAGEHOP_LOADGEN"
+"""The environment variable that names a compiled load generator; without it, it is compiled."""
+
+_REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+@cache
+def program() -> Path:
+    """The program, compiled if need be. EngineError if it cannot be."""
+    given = os.environ.get(VARIABLE)
+    if given:
+        return Path(given)
+    command = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "pagehop-loadgen"]
+    try:
+        done = subprocess.run(command, cwd=_REPOSITORY, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise EngineError(f"servers are asked by the load generator, which cargo compiles: {error}") from None
+    if done.returncode != 0:
+        raise EngineError(f"{' '.join(command)} failed: {done.stderr.strip()}")
+    return _REPOSITORY / os.environ.get("CARGO_TARGET_DIR", "target") / "release/pagehop-loadgen"

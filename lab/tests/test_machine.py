@@ -1,0 +1,117 @@
+"""What is known of the machine, and by which commit something was measured."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fake_servers import CASES, FakeBench, FakeProduct, plan_of, run
+from pagehop_lab.engines import history
+from pagehop_lab.machine.about import surroundings
+from pagehop_lab.store import RunFolder, StoreError
+from runs import MACHINE
+
+
+def disk(sys: Path, folder: Path, **files: str) -> None:
+    """A made-up /sys in which the disk of a folder has these files."""
+    device = folder.stat().st_dev
+    place = sys / f"dev/block/{os.major(device)}:{os.minor(device)}"
+    for name, text in files.items():
+        path = place / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+
+
+def test_disk_clock_and_limits_are_read_from_the_kernel(tmp_path: Path) -> None:
+    sys = tmp_path / "sys"
+    disk(sys, tmp_path, device__model="FAST 9000", size=str(2**21), queue__rotational="0")
+    governor = sys / "devices/system/cpu/cpu0/cpufreq/scaling_governor"
+    governor.parent.mkdir(parents=True)
+    governor.write_text("powersave\n")
+    (sys / "fs/cgroup").mkdir(parents=True)
+    (sys / "fs/cgroup/cpu.max").write_text("150000 100000\n")
+    found = surroundings(tmp_path, sys)
+    assert found["disk"] == "FAST 9000, 1 GiB, not rotational"
+    assert (found["governor"], found["cpu_quota"]) == ("powersave", 1.5)
+
+
+def test_what_the_kernel_does_not_say_is_none(tmp_path: Path) -> None:
+    found = surroundings(tmp_path, tmp_path / "sys")
+    assert (found["disk"], found["governor"], found["cpu_quota"]) == (None, None, None)
+    assert found["virtualization"] in ("none", "yes", None)
+
+
+def test_this_machine_is_described_and_not_named() -> None:
+    found = surroundings(Path("/"))
+    assert set(found) == {"disk", "file_system", "governor", "virtualization", "cpu_quota"}
+    assert found["file_system"]
+    assert os.uname().nodename not in str(found).split()
+
+
+def test_a_commit_has_a_plus_where_something_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*arguments: str) -> str:
+        options = ["-c", "user.name=x", "-c", "user.email=x", "-C", str(tmp_path)]
+        return subprocess.run(["git", *options, *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+    git("init", "-q")
+    (tmp_path / "crates").mkdir()
+    (tmp_path / "crates/a").write_text("1")
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    monkeypatch.setattr(history, "__file__", str(tmp_path / "history.py"))
+    known = git("rev-parse", "--short=7", "HEAD")
+    (tmp_path / "elsewhere").write_text("2")
+    assert history.commit("crates") == known
+    (tmp_path / "crates/a").write_text("2")
+    assert history.commit("crates") == f"{known}+"
+    assert history.at_commit("0.1", "crates") == f"0.1 at {known}+"
+    monkeypatch.setattr(history, "__file__", "/history.py")
+    assert history.at_commit("0.1", "crates") == "0.1"
+
+
+def test_every_record_says_which_commit_of_the_lab_wrote_it(tmp_path: Path) -> None:
+    with RunFolder.writing(tmp_path, "plan", MACHINE, "abc1234") as folder:
+        assert folder.add("points", "a", {"number": 1}, {"qps": 1.0}).commit == "abc1234"
+    with RunFolder.writing(tmp_path, "plan", MACHINE) as folder:
+        assert folder.add("points", "b", {"number": 2}, {"qps": 1.0}).commit is None
+
+
+def test_a_folder_that_says_less_of_its_machine_goes_on_and_another_disk_does_not(tmp_path: Path) -> None:
+    for machine in (MACHINE, MACHINE | {"disk": "a"}):
+        with RunFolder.writing(tmp_path / "old", "plan", machine):
+            pass
+    with RunFolder.writing(tmp_path / "new", "plan", MACHINE | {"disk": "a"}):
+        pass
+    with (
+        pytest.raises(StoreError, match="disk was a and is b"),
+        RunFolder.writing(tmp_path / "new", "plan", MACHINE | {"disk": "b"}),
+    ):
+        pass
+
+
+class Updated(FakeProduct):
+    """The same servers, one minor version later."""
+
+    def version(self, server: object) -> str:
+        return super().version(server) + ".1"  # type: ignore[arg-type]
+
+
+def test_builds_are_not_mixed_silently(tmp_path: Path) -> None:
+    run(plan_of("old", "new"), tmp_path / "run", FakeBench(), FakeProduct())
+    bench = FakeBench()
+    # The second version is interrupted after its first test.
+    bench._on = lambda _, case: (_ for _ in ()).throw(KeyboardInterrupt) if case.name == CASES[1] else None
+    with pytest.raises(KeyboardInterrupt):
+        run(plan_of("old", "new"), tmp_path / "run", bench, Updated())
+    from pagehop_lab import report
+
+    results = report.write_servers(tmp_path / "run", quiet=True)
+    for one in results.measured:
+        noted = [note for note in one.noted if note.startswith("version: this is")]
+        assert bool(noted) == (one.case != CASES[0]), one.case
+    results, _ = run(plan_of("old", "new"), tmp_path / "run", FakeBench(), Updated())
+    assert not any(note.startswith("version") for one in results.measured for note in one.noted)
+    assert len(results.measured) == 2 * len(CASES)
