@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from labservers.configuration import Configuration
-from labservers.releases import ServerMissingError
+from devserver.configuration import Configuration
+from devserver.releases import ServerMissingError
 from pagehop_lab import report
 from pagehop_lab.analysis.oltp import BY_NAME, Case
 from pagehop_lab.measure.oltp import MeasureError

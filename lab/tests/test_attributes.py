@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from devserver import DevServerError
+from devserver import DevServerError, ferretdb, innodb, mariadb, mongo, postgres, running
+from devserver.configuration import Configuration
+from devserver.releases import FOLDER
 from fake_servers import FakeBench, FakeInstance, FakeProduct, run
-from labservers import ferretdb, innodb, mariadb, mongo, postgres, running
-from labservers.configuration import Configuration
-from labservers.releases import FOLDER
 from pagehop_lab.analysis.attributes import CASES, LONG_NAME, names
 from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.analysis.oltp import Case

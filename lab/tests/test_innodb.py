@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from devserver import DevServerError
-from labservers import innodb, mariadb, mysql, running, sysbench
-from labservers.configuration import Configuration
-from labservers.releases import FOLDER, releases
+from devserver import DevServerError, innodb, mariadb, mysql, running, sysbench
+from devserver.configuration import Configuration
+from devserver.releases import FOLDER, releases
 from pagehop_lab.measure.oltp import Ask, MeasureError, load, measure
 
 pytest.importorskip("pymysql")

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from labservers import postgres
-from labservers.releases import FOLDER
+from devserver import postgres
+from devserver.releases import FOLDER
 from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.measure import sales
 from pagehop_lab.measure.oltp import MeasureError

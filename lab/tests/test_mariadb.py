@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from devserver import DevServerError
+from devserver import DevServerError, mariadb
 from devserver.folder import REPOSITORY
-from labservers import mariadb
-from labservers.mariadb import Instance, Server
+from devserver.mariadb import Instance, Server
 
 ROWS, DIM, QUERIES = 300, 12, 20
 SEARCH = "SELECT id FROM items ORDER BY VEC_DISTANCE_EUCLIDEAN(embedding, ?) LIMIT 10"

@@ -14,11 +14,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from devserver import DevServerError
-from labservers import postgres, sysbench
-from labservers.configuration import Configuration
-from labservers.postgres import Instance
-from labservers.tree import Tree
+from devserver import DevServerError, postgres, sysbench
+from devserver.configuration import Configuration
+from devserver.postgres import Instance
+from devserver.tree import Tree
 from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.analysis.oltp import CASES
 from pagehop_lab.measure.oltp import Ask, MeasureError, load, measure

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from labservers.configuration import Configuration
-from labservers.releases import ServerMissingError, release, releases
+from devserver.configuration import Configuration
+from devserver.releases import ServerMissingError, release, releases
 from pagehop_lab.command import main
 from pagehop_lab.plan import PlanError
 from pagehop_lab.plan.servers import CaseSpec, expanded, is_servers_plan, needed_bytes, read_servers, versions_plan

@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
-from devserver import DevServerError
+from devserver import DevServerError, mariadb, postgres, sysbench
 from devserver.processes import ended
-from labservers import mariadb, postgres, sysbench
-from labservers.volume import Volume, forget
+from devserver.volume import Volume, forget
 from pagehop_lab.analysis.log_writes import account
 from pagehop_lab.engines.engine import EngineError
 from pagehop_lab.measure import embedded

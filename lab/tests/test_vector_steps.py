@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from devserver import DevServerError, install
-from labservers import innodb, mariadb
+from devserver import DevServerError, innodb, install, mariadb
 from pagehop_lab import data
 from pagehop_lab.analysis.oltp import Case
 from pagehop_lab.data import sets

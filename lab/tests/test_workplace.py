@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from devserver import DevServerError
-from labservers.volume import Volume
+from devserver.volume import Volume
 from pagehop_lab.run.workplace import workplace
 
 KILLED = """
@@ -79,7 +79,7 @@ def test_a_file_system_that_a_killed_run_left_goes_with_its_disk(outer: Path) ->
         Volume(64 << 20).remove()
     except DevServerError as error:
         pytest.skip(str(error))
-    makes = KILLED.replace("    left =", "    from labservers.volume import Volume\n    Volume(64 << 20)\n    left =")
+    makes = KILLED.replace("    left =", "    from devserver.volume import Volume\n    Volume(64 << 20)\n    left =")
     killed(outer, makes)
     (dead,) = outer.iterdir()
     assert str(dead) in Path("/proc/mounts").read_text()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from devserver.errors import DevServerError
 from devserver.processes import last_lines, run
-from labservers.tree import unpacked
+from devserver.tree import unpacked
 from pagehop_release.roots import FOLDER
 from pagehop_release.targets import Target
 

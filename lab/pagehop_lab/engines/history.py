@@ -8,7 +8,7 @@ from pathlib import Path
 
 PAGEHOP = ("crates", "python")
 EXTENSION = ("crates", "postgres")
-LAB = ("lab", "postgres")
+LAB = ("lab", "servers")
 
 
 def commit(*folders: str) -> str | None:

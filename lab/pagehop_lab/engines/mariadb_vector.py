@@ -50,8 +50,7 @@ class MariaDbVector(Served):
 
     @classmethod
     def version(cls, url: str | None = None) -> str:
-        from devserver import DevServerError
-        from labservers import mariadb
+        from devserver import DevServerError, mariadb
 
         try:
             return mariadb.install().version
@@ -59,7 +58,7 @@ class MariaDbVector(Served):
             raise NotInstalled(str(error)) from None
 
     def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> Built:
-        from labservers import mariadb
+        from devserver import mariadb
 
         self._metric = metric
         need = base.nbytes // _MIB

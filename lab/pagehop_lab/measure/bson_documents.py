@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from labservers import mongo
+from devserver import mongo
 from pagehop_lab.analysis.attributes import names, wanted_name
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.sql_documents import POOL_RANDOM, TABLE, VALUES

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from labservers import sysbench
-from labservers.tree import Tree
+from devserver import sysbench
+from devserver.tree import Tree
 from pagehop_lab.machine.place import on_one_core
 from pagehop_lab.measure.processes import Cost, client_share, cost, machine_busy_s
 from pagehop_lab.measure.slowed import slowed

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from labservers.tree import Tree
+from devserver.tree import Tree
 from pagehop_lab.analysis.paired import turn_order
 from pagehop_lab.measure import oltp
 from pagehop_lab.measure.oltp import Ask, Look, MeasureError, Subject

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from labservers import innodb
+from devserver import innodb
 from pagehop_lab.measure.oltp import MeasureError, ending
 from pagehop_lab.measure.processes import cpu_seconds
 

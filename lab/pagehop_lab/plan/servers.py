@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
-from labservers.configuration import DURABILITIES, REDO_MIB, Configuration, Durability
-from labservers.releases import releases
+from devserver.configuration import DURABILITIES, REDO_MIB, Configuration, Durability
+from devserver.releases import releases
 from pagehop_lab.analysis.attributes import CASES as ATTRIBUTE_CASES
 from pagehop_lab.analysis.attributes import MODELS
 from pagehop_lab.analysis.inserts import STEPS, VECTOR_STEPS

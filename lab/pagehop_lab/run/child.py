@@ -33,7 +33,7 @@ _LOG_END_BYTES = 20_000
 # Python environments of engines have none of our own modules.
 _ROOTS = [
     Path(__file__).resolve().parents[2],
-    Path(__file__).resolve().parents[3] / "postgres",
+    Path(__file__).resolve().parents[3] / "servers",
 ]
 
 _living: set[int] = set()

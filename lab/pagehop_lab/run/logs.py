@@ -12,13 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from devserver import DevServerError
+from devserver import DevServerError, innodb, postgres, programs, sysbench
+from devserver.configuration import Configuration
 from devserver.processes import server_owner
-from labservers import innodb, postgres, programs, sysbench
-from labservers.configuration import Configuration
-from labservers.releases import ServerMissingError
-from labservers.tree import Tree
-from labservers.volume import forget
+from devserver.releases import ServerMissingError
+from devserver.tree import Tree
+from devserver.volume import forget
 from pagehop_lab.analysis.log_writes import LogCase
 from pagehop_lab.analysis.oltp import Case
 from pagehop_lab.measure import log_counters, log_writes

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from devserver import DevServerError
 from devserver.processes import server_owner
-from labservers.volume import Volume
+from devserver.volume import Volume
 from pagehop_lab.run.servers import Wrapped
 
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from devserver import DevServerError
-from labservers import ferretdb, innodb, mariadb, mongo, mysql, postgres, releases, running, sysbench
-from labservers.configuration import Configuration
-from labservers.tree import Tree
+from devserver import DevServerError, ferretdb, innodb, mariadb, mongo, mysql, postgres, releases, running, sysbench
+from devserver.configuration import Configuration
+from devserver.tree import Tree
 from pagehop_lab import data
 from pagehop_lab.analysis.oltp import Case
 from pagehop_lab.measure import attributes, oltp, oltp_turns, sales, vector_inserts

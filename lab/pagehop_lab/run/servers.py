@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from devserver import DevServerError
-from labservers.configuration import Configuration
+from devserver.configuration import Configuration
 from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.analysis.oltp import Case
 from pagehop_lab.measure.oltp import MeasureError

@@ -11,11 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from devserver import DevServerError
-from labservers import innodb, postgres, programs, sysbench
-from labservers.configuration import Configuration
-from labservers.tree import Tree
-from labservers.volume import forget
+from devserver import DevServerError, innodb, postgres, programs, sysbench
+from devserver.configuration import Configuration
+from devserver.tree import Tree
+from devserver.volume import forget
 from pagehop_lab.analysis.oltp import Case
 from pagehop_lab.analysis.point_reads import ReadCase
 from pagehop_lab.engines.engine import EngineError

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from devserver import DevServerError, install, install_extension
+from devserver import DevServerError, innodb, install, install_extension, mariadb, postgres, running
+from devserver.configuration import Configuration
+from devserver.releases import ServerMissingError
 from devserver.servers import Server
-from labservers import innodb, mariadb, postgres, running
-from labservers.configuration import Configuration
-from labservers.releases import ServerMissingError
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import OptionValue
 from pagehop_lab.engines.history import EXTENSION, at_commit

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from labservers.volume import unmount_within
+from devserver.volume import unmount_within
 from pagehop_lab.measure import limit, tracing
 
 _PREFIX = "pagehop-lab-"

@@ -53,7 +53,7 @@ fn names_a_file(word: &str) -> bool {
         return false;
     }
     let top = word.split('/').next().unwrap_or_default();
-    let of_repository = ["crates", "docs", "python", "postgres", "lab", "fuzz", "tests"];
+    let of_repository = ["crates", "docs", "python", "postgres", "servers", "lab", "fuzz", "tests"];
     REPOSITORY_ENDINGS.iter().any(|ending| word.ends_with(ending) && word.len() > ending.len())
         || word.contains('/') && of_repository.contains(&top)
 }

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from devserver import DevServerError
+from devserver import DevServerError, mongo
 from devserver.processes import last_lines, run, serve, server_owner
-from labservers import mongo
-from labservers.releases import release, unpacked
+from devserver.releases import release, unpacked
 
 PRODUCT = "ferretdb"
 DATABASE = "lab"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from labservers.releases import ServerMissingError
+from devserver.releases import ServerMissingError
 
 Durability = Literal["commit", "second", "none"]
 """When what is committed survives a crash of the machine: at once, after a second or so, or never."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-from labservers import innodb
-from labservers.releases import DEBIAN, FOLDER, release, unpacked
-from labservers.tree import unpacked as debian
+from devserver import innodb
+from devserver.releases import DEBIAN, FOLDER, release, unpacked
+from devserver.tree import unpacked as debian
 
 PRODUCT = "mysql"
 

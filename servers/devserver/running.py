@@ -7,9 +7,8 @@ import re
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-from devserver import DevServerError
-from labservers import innodb
-from labservers.postgres import vacuum
+from devserver import DevServerError, innodb
+from devserver.postgres import vacuum
 
 _PORTS = {"postgres": 5432, "mysql": 3306}
 _SECONDS_MAX = 30

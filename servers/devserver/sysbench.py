@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from labservers.releases import FOLDER
-from labservers.tree import Tree, unpacked
+from devserver.releases import FOLDER
+from devserver.tree import Tree, unpacked
 
 _SUITE = "trixie"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labservers import innodb, mariadb, mysql
+from devserver import innodb, mariadb, mysql
 
 _INSTALL = {mariadb.PRODUCT: mariadb.of_version, mysql.PRODUCT: mysql.install}
 

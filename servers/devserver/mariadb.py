@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from devserver import innodb
 from devserver.folder import REPOSITORY
+from devserver.innodb import DATABASE, USER
 from devserver.processes import run
-from labservers import innodb
-from labservers.innodb import DATABASE, USER
-from labservers.releases import DEBIAN, release, unpacked
-from labservers.tree import Tree
-from labservers.tree import unpacked as debian
+from devserver.releases import DEBIAN, release, unpacked
+from devserver.tree import Tree
+from devserver.tree import unpacked as debian
 
 PRODUCT = "mariadb"
 FOLDER = REPOSITORY / ".mariadb"

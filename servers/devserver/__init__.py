@@ -1,4 +1,6 @@
-"""Private PostgreSQL servers with Pagehop's extension, for development and tests."""
+"""Private servers: PostgreSQL with Pagehop's extension for development and tests, and other databases and versions
+to be measured beside it.
+"""
 
 from devserver.cluster import Cluster, Setting, open_clusters
 from devserver.errors import DevServerError

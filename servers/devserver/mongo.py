@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from devserver import DevServerError
-from labservers.running import shown
+from devserver.running import shown
 
 _SECONDS_MAX = 10
 _LIMIT = "serverSelectionTimeoutMS"

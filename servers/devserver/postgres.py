@@ -13,8 +13,8 @@ from typing import Any
 from devserver import DevServerError
 from devserver.cluster import USER, Cluster
 from devserver.processes import run, serve, server_owner
+from devserver.releases import release, unpacked
 from devserver.servers import Server
-from labservers.releases import release, unpacked
 
 PRODUCT = "postgres"
 _INDEX_CLEANUP_FROM = 12

@@ -1,1 +1,0 @@
-"""Private servers of other databases, to be measured beside Pagehop's."""
