@@ -8,7 +8,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,22 +17,15 @@ from pagehop_lab.engines import history, outside
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import EngineError
 from pagehop_lab.machine import about
-from pagehop_lab.plan import PlanError, grid, read
-from pagehop_lab.plan.servers import (
-    PRODUCTS,
-    ServersPlan,
-    everything,
-    is_servers_plan,
-    needed_bytes,
-    read_servers,
-    versions_plan,
-)
+from pagehop_lab.plan import PlanError
+from pagehop_lab.plan.read import on_sets
 from pagehop_lab.published.foreign import FormatError
-from pagehop_lab.run import products
 from pagehop_lab.run.progress import Progress
-from pagehop_lab.run.runner import Runner
-from pagehop_lab.run.servers import RunError, ServersRunner
+from pagehop_lab.run.servers import RunError
 from pagehop_lab.store import RunFolder, StoreError
+from pagehop_lab.suites import catalog
+from pagehop_lab.suites.results import Results
+from pagehop_lab.suites.suite import AnyResults, Run, Suite
 
 SMOKE = Path(__file__).parent / "plan" / "smoke.toml"
 RUNS = Path("lab-runs")
@@ -90,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     shown.set_defaults(does=_report)
 
     versions = commands.add_parser("versions", help="versions of a server side by side, from nothing to the report")
-    versions.add_argument("product", metavar="SERVER", help=", ".join(PRODUCTS["oltp"]))
+    versions.add_argument("product", metavar="SERVER", help=", ".join(catalog.OF_SERVERS["oltp"].products))
     versions.add_argument("versions", metavar="VERSIONS", help="such as 12..18 or 12,16")
     versions.add_argument(
         "--suite", choices=OF_VERSIONS, default="oltp", help="oltp: 42 microbenchmarks; inserts: Insert Benchmark"
@@ -135,50 +127,56 @@ def _takes_engines(command: argparse.ArgumentParser) -> None:
 
 def _smoke(args: argparse.Namespace) -> int:
     into = args.into or RUNS / time.strftime("smoke-%Y%m%dT%H%M%SZ", time.gmtime())
-    return _measure(SMOKE, into, retry=False, strict=True)
+    suite, plan = _planned(SMOKE, None)
+    results = _carried_out(suite, plan, into, (), retry=False)
+    return 0 if isinstance(results, Results) and results.sound_where_installed else 1
 
 
 def _run(args: argparse.Namespace) -> int:
-    text = args.plan.read_text() if args.plan.is_file() else ""
-    if is_servers_plan(text):
-        servers = read_servers(text, args.plan.stem)
-        if args.engine:
-            raise PlanError(f"--engine: a plan of {servers.suite} has servers and no engines")
-        return _check_servers(servers) if args.check else _measure_servers(servers, args.into, retry=args.retry)
-    if args.check:
-        plan = read(args.plan, args.set)
-        load = plan.load
-        points = len(list(grid.everything(plan, partial(grid.most_picked, plan))))
-        least = points * (load.seconds + load.warmup_s) / 60
-        about, bound = ("at most ", "about") if load.around_targets else ("", "at least")
-        print(f"{args.plan}: {about}{points:,} points, {bound} {least:,.0f} minutes of searches; builds come on top")
-        return 0
-    return _measure(args.plan, args.into, args.set, args.engine, retry=args.retry, strict=False)
+    if not args.check:
+        return _measure(args.plan, args.into, args.set, args.engine, retry=args.retry)
+    suite, plan = _planned(args.plan, args.set)
+    print(f"{args.plan}: {suite.amount(plan)}")
+    return 0
+
+
+def _planned(path: Path, sets: Sequence[str] | None) -> tuple[Suite[Any], Any]:
+    """The suite and the plan of a file, on other sets if any are given."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        text = on_sets(text, sets) if sets else text
+        suite = catalog.suite_of(text)
+        return suite, suite.read(text, path.stem)
+    except PlanError as error:
+        raise PlanError(f"{path}: {error}") from None
 
 
 def _measure(
-    path: Path,
-    into: Path | None,
-    sets: list[str] | None = None,
-    engines: Sequence[Path] = (),
-    *,
-    retry: bool,
-    strict: bool,
+    path: Path, into: Path | None, sets: Sequence[str] | None = None, engines: Sequence[Path] = (), *, retry: bool
 ) -> int:
-    """Measures a plan, on other sets and with engines of more files if any are given, and reports.
+    """Measures a plan, on other sets and with engines of more files if any are given, and reports."""
+    suite, plan = _planned(path, sets)
+    _carried_out(suite, plan, into or RUNS / _name(plan, sets), engines, retry=retry)
+    return 0
 
-    With `strict` it is a failure if anything is invalid or failed to run.
-    """
-    plan = read(path, sets)
-    into = into or RUNS / "-on-".join([plan.name, *(["-".join(one.name for one in plan.datasets)] if sets else [])])
+
+def _name(plan: Any, sets: Sequence[str] | None) -> str:
+    return "-on-".join([plan.name, *(["-".join(one.name for one in plan.datasets)] if sets else [])])
+
+
+def _carried_out(suite: Suite[Any], plan: Any, into: Path, engines: Sequence[Path], *, retry: bool) -> AnyResults:
+    """Measures a plan and reports."""
     signal.signal(signal.SIGTERM, _as_interrupt)
     with RunFolder.writing(into, plan.text, _about(), history.commit(*history.LAB)) as folder:
-        Runner(plan, folder, Progress(), about.kind(), CATALOG, _places(engines), retry=retry).run()
+        suite.run(Run(plan, folder, Progress(), about.kind(), retry, _places(engines)))
     results = report.write(into, quiet=False)
     print(f"\nthe page is {into / report.PAGE}", file=sys.stderr)
     if not results.sound:
         print("pagehop-lab: something is missing or invalid; the tables above say what", file=sys.stderr)
-    return 1 if strict and not results.sound_where_installed else 0
+    return results
 
 
 def _places(engines: Sequence[Path]) -> list[Path]:
@@ -195,35 +193,15 @@ def _about() -> dict[str, Any]:
 def _versions(args: argparse.Namespace) -> int:
     if args.repeat < 1:
         raise PlanError("--repeat: the least is 1")
-    text = versions_plan(args.product, args.versions, args.repeat, args.suite)
-    return _measure_servers(read_servers(text, args.product), args.into, retry=args.retry)
-
-
-def _check_servers(plan: ServersPlan) -> int:
-    points = len(list(everything(plan)))
-    least = points * (plan.load.seconds + plan.load.warmup_s) / 60
-    print(f"{plan.name}: {points:,} points, at least {least:,.0f} minutes; {needed_bytes(plan) / 1e9:.1f} GB at once")
-    return 0
-
-
-def _measure_servers(plan: ServersPlan, into: Path | None, *, retry: bool) -> int:
-    """Measures a plan of servers and reports."""
-    into = into or RUNS / plan.name
-    signal.signal(signal.SIGTERM, _as_interrupt)
-    with RunFolder.writing(into, plan.text, _about(), history.commit(*history.LAB)) as folder:
-        bench, servers = products.bench(plan), products.of_plan(plan)
-        ServersRunner(plan, folder, Progress(), about.kind(), servers, bench, retry).run()
-    results = report.write_servers(into, quiet=False)
-    print(f"\nthe page is {into / report.PAGE}", file=sys.stderr)
-    if not results.sound:
-        print("pagehop-lab: something is missing or invalid; the tables above say what", file=sys.stderr)
+    suite = catalog.OF_SERVERS[args.suite]
+    plan = suite.read(suite.versions_plan(args.product, args.versions, args.repeat), args.product)
+    _carried_out(suite, plan, args.into or RUNS / plan.name, (), retry=args.retry)
     return 0
 
 
 def _report(args: argparse.Namespace) -> int:
     for folder in args.folders:
-        write = report.write_servers if report.is_of_servers(folder) else report.write
-        write(folder, quiet=args.quiet or len(args.folders) > 1, as_parquet=args.parquet)
+        report.write(folder, quiet=args.quiet or len(args.folders) > 1, as_parquet=args.parquet)
         print(f"\nthe page is {folder / report.PAGE}", file=sys.stderr)
     if len(args.folders) > 1 and (aims := report.together(args.folders)) is not None:
         print(aims)
@@ -237,7 +215,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
-    if report.suite_of(args.folder) != "equal-recall":
+    if report.read(args.folder).results.suite != "equal-recall":
         raise StoreError(f"{args.folder} is no run of equal-recall, whose report shows foreign results")
     new = imports.into(args.folder, args.files, args.truth, args.set)
     report.write(args.folder, quiet=True)

@@ -11,15 +11,16 @@ import numpy as np
 
 from devserver.configuration import Configuration
 from devserver.releases import ServerMissingError
-from pagehop_lab import report
-from pagehop_lab.analysis.oltp import BY_NAME, Case
+from pagehop_lab.analysis.case import Case
 from pagehop_lab.measure.oltp import MeasureError
-from pagehop_lab.plan.servers import PRODUCTS, ServerSpec, read_servers
+from pagehop_lab.plan.servers import ServerSpec
 from pagehop_lab.run.progress import Progress
 from pagehop_lab.run.servers import ServersRunner
 from pagehop_lab.store import RunFolder
+from pagehop_lab.suites.catalog import OF_SERVERS
+from pagehop_lab.suites.oltp.cases import BY_NAME
 from pagehop_lab.suites.server_results import ServerResults
-from runs import MACHINE
+from runs import MACHINE, needed_bytes, read_servers, server_results
 
 HONEST: Mapping[str, Any] = {
     "errors": 0, "count": 1000, "events": 1000, "elapsed_s": 1.0, "qps": 1000.0, "server_cpu_us_per_query": 10.0,
@@ -151,7 +152,7 @@ def plan_of(*versions: str, repeats: int = 1, cases: tuple[str, ...] = CASES, mo
 def run(text: str, folder: Path, bench: FakeBench, product: FakeProduct, **more: Any) -> tuple[ServerResults, str]:
     """Runs a plan; what was measured, and what was said meanwhile."""
     plan, said = read_servers(text, "test"), io.StringIO()
-    products = dict.fromkeys(PRODUCTS[plan.suite], product)
+    products = dict.fromkeys(OF_SERVERS[plan.suite].products, product)
     with RunFolder.writing(folder, plan.text, MACHINE) as into:
-        ServersRunner(plan, into, Progress(said), "test", products, bench, **more).run()
-    return report.write_servers(folder, quiet=True), said.getvalue()
+        ServersRunner(plan, into, Progress(said), "test", products, bench, needed_bytes(plan), **more).run()
+    return server_results(folder), said.getvalue()

@@ -14,10 +14,14 @@ from pagehop_lab import report
 from pagehop_lab.data import sets
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.plan import read_text
+from pagehop_lab.plan.servers import ServersPlan
 from pagehop_lab.run.progress import Progress
 from pagehop_lab.run.runner import Runner
 from pagehop_lab.store import RunFolder
+from pagehop_lab.suites.catalog import OF_SERVERS, suite_of
 from pagehop_lab.suites.results import Results
+from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.servers import ServersSuite
 
 MACHINE = {
     "cpu": "a test", "cores": 2, "memory_gib": 1.0, "kernel": "6", "python": "3", "simd": [], "kind": "test",
@@ -50,4 +54,30 @@ def run(text: str, folder: Path, **more: Any) -> tuple[Results, str]:
     plan, said = read_text(text, "test"), io.StringIO()
     with RunFolder.writing(folder, plan.text, MACHINE) as into:
         Runner(plan, into, Progress(said), "test", CATALOG, [Path(__file__).parent], **more).run()
-    return report.write(folder, quiet=True), said.getvalue()
+    return of_engines(folder), said.getvalue()
+
+
+def of_engines(folder: Path) -> Results:
+    """What a run of engines measured; its report is written."""
+    results = report.write(folder, quiet=True)
+    assert isinstance(results, Results)
+    return results
+
+
+def server_results(folder: Path) -> ServerResults:
+    """What a run of servers measured; its report is written."""
+    results = report.write(folder, quiet=True)
+    assert isinstance(results, ServerResults)
+    return results
+
+
+def read_servers(text: str, name: str) -> ServersPlan:
+    """A plan of servers."""
+    suite = suite_of(text)
+    assert isinstance(suite, ServersSuite)
+    return suite.read(text, name)
+
+
+def needed_bytes(plan: ServersPlan) -> int:
+    """Room on disk that a plan says it takes."""
+    return OF_SERVERS[plan.suite].needed_bytes(plan)

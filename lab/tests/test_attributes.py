@@ -16,16 +16,17 @@ from devserver import DevServerError, ferretdb, innodb, mariadb, mongo, postgres
 from devserver.configuration import Configuration
 from devserver.releases import FOLDER
 from fake_servers import FakeBench, FakeInstance, FakeProduct, run
-from pagehop_lab.analysis.attributes import CASES, LONG_NAME, names
+from pagehop_lab.analysis.case import Case
 from pagehop_lab.analysis.load_verdicts import judge_load
-from pagehop_lab.analysis.oltp import Case
-from pagehop_lab.measure import attributes, bson_documents, profile
-from pagehop_lab.measure.bson_documents import Collection
 from pagehop_lab.measure.oltp import MeasureError
-from pagehop_lab.measure.sql_documents import SqlDocuments, Table
 from pagehop_lab.measure.wires import BYTES, WHOLE, DeadlockError, MysqlWire, Where
 from pagehop_lab.plan import PlanError
-from pagehop_lab.plan.servers import needed_bytes, read_servers
+from pagehop_lab.suites.attributes import bson_documents, profile
+from pagehop_lab.suites.attributes import measure as attributes
+from pagehop_lab.suites.attributes.bson_documents import Collection
+from pagehop_lab.suites.attributes.cases import CASES, LONG_NAME, names
+from pagehop_lab.suites.attributes.sql_documents import SqlDocuments, Table
+from runs import needed_bytes, read_servers
 
 PLAN = 'suite = "attributes"\n[[server]]\nproduct = "postgres"\nversion = "18"\n'
 

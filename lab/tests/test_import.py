@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pagehop_lab import report
 from pagehop_lab.command import main
 from pagehop_lab.published import annresults, read, vectordbbench
 from pagehop_lab.published.foreign import FormatError
 from pagehop_lab.store import RunFolder
-from runs import QUICK, fake_engines, plan_of, run
+from runs import QUICK, fake_engines, of_engines, plan_of, run
 
 h5py = pytest.importorskip("h5py")
 GOLDEN = Path(__file__).parent / "golden"
@@ -191,7 +190,7 @@ def test_foreign_results_are_shown_beside_ours_and_compared_with_nothing(folder:
 def test_a_foreign_result_may_be_of_a_set_that_is_called_otherwise(folder: Path, tmp_path: Path) -> None:
     found = ann_file(tmp_path, np.zeros((60, K)), mean=0.5, dataset="generated-16-euclidean", algo="renamed")
     assert main(["import", str(folder), str(found), "--set", "generated-16"]) == 0
-    results = report.write(folder, quiet=True)
+    results = of_engines(folder)
     (point,) = [point for point in results.foreign if point.engine == "renamed"]
     assert (point.dataset, point.raw["set_of_the_file"]) == ("generated-16", "generated-16-euclidean")
 

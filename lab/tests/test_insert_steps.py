@@ -17,10 +17,10 @@ import pytest
 from devserver import postgres
 from devserver.releases import FOLDER
 from pagehop_lab.analysis.load_verdicts import judge_load
-from pagehop_lab.measure import sales
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.steps import State
 from pagehop_lab.measure.wires import PostgresWire
+from pagehop_lab.suites.inserts import sales
 
 VERSION = "18"
 

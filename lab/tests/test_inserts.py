@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from fake_servers import HONEST
-from pagehop_lab.analysis.inserts import VECTOR_STEPS, Moves, recall_while_moving
 from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.plan import PlanError
-from pagehop_lab.plan.servers import read_servers
+from pagehop_lab.suites.inserts.cases import VECTOR_STEPS, Moves, recall_while_moving
+from runs import read_servers
 
 K = 3
 PLAN = 'suite = "vector-inserts"\n[[server]]\nproduct = "pgvector"\n'

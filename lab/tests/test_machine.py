@@ -12,7 +12,7 @@ from fake_servers import CASES, FakeBench, FakeProduct, plan_of, run
 from pagehop_lab.engines import history
 from pagehop_lab.machine.about import surroundings
 from pagehop_lab.store import RunFolder, StoreError
-from runs import MACHINE
+from runs import MACHINE, server_results
 
 
 def disk(sys: Path, folder: Path, **files: str) -> None:
@@ -106,9 +106,8 @@ def test_builds_are_not_mixed_silently(tmp_path: Path) -> None:
     bench._on = lambda _, case: (_ for _ in ()).throw(KeyboardInterrupt) if case.name == CASES[1] else None
     with pytest.raises(KeyboardInterrupt):
         run(plan_of("old", "new"), tmp_path / "run", bench, Updated())
-    from pagehop_lab import report
 
-    results = report.write_servers(tmp_path / "run", quiet=True)
+    results = server_results(tmp_path / "run")
     for one in results.measured:
         noted = [note for note in one.noted if note.startswith("version: this is")]
         assert bool(noted) == (one.case != CASES[0]), one.case

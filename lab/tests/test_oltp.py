@@ -19,8 +19,8 @@ from devserver.configuration import Configuration
 from devserver.postgres import Instance
 from devserver.tree import Tree
 from pagehop_lab.analysis.load_verdicts import judge_load
-from pagehop_lab.analysis.oltp import CASES
 from pagehop_lab.measure.oltp import Ask, MeasureError, load, measure
+from pagehop_lab.suites.oltp.cases import CASES
 
 ROWS = 2000
 # Without `delete`, which empties the table.

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pagehop_lab import report
 from pagehop_lab.command import main
 from pagehop_lab.data import DataError, files, sets
 from pagehop_lab.engines import outside
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import EngineError
 from pagehop_lab.store import RunFolder
-from runs import QUICK, SMALL, fake_engines
+from runs import QUICK, SMALL, fake_engines, of_engines
 
 ENGINE = '''
 from typing import ClassVar
@@ -86,7 +85,7 @@ def test_an_engine_of_a_file_is_measured_like_any_other(tmp_path: Path, environm
     with fake_engines(tmp_path):
         assert main(["run", str(plan), "--into", str(into), "--engine", str(file)]) == 0
     assert outside.add(file) == ["mine"]
-    results = report.write(into, quiet=True)
+    results = of_engines(into)
     assert results.sound
     assert {point.engine for point in results.points} == {"mine"}
     recalls = {dict(point.search)["percent"]: point.recall for point in results.points}
@@ -141,7 +140,7 @@ def test_an_environment_that_is_not_there_is_said(tmp_path: Path) -> None:
     with fake_engines(tmp_path):
         assert main(["run", str(plan), "--into", str(into), "--engine", str(file)]) == 0
     outside.add(file)
-    (failed,) = {facts.failed for facts in report.write(into, quiet=True).engines}
+    (failed,) = {facts.failed for facts in of_engines(into).engines}
     assert failed is not None
     assert "there is no environment /nowhere/python" in failed
 

@@ -8,8 +8,9 @@ import pytest
 
 from pagehop_lab.command import SMOKE, main
 from pagehop_lab.measure import served
-from pagehop_lab.plan import PlanError, read, read_text, servers
+from pagehop_lab.plan import Plan, PlanError, read_text, servers
 from pagehop_lab.plan.grid import everything, indexes
+from pagehop_lab.suites import catalog
 
 PLANS = Path(__file__).parents[1] / "plans"
 
@@ -128,10 +129,8 @@ def test_loads_are_multiplied_and_servers_take_no_batches() -> None:
 @pytest.mark.parametrize("path", [SMOKE, *sorted(PLANS.glob("*.toml"))], ids=lambda path: path.name)
 def test_the_plans_that_come_with_the_lab_can_be_read(path: Path) -> None:
     text = path.read_text()
-    if servers.is_servers_plan(text):
-        assert list(servers.everything(servers.read_servers(text, path.stem)))
-    else:
-        assert list(everything(read(path)))
+    plan = catalog.suite_of(text).read(text, path.stem)
+    assert list(everything(plan) if isinstance(plan, Plan) else servers.everything(plan))
 
 
 def test_a_wrong_plan_ends_the_command_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

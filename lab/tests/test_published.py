@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from pagehop_lab.analysis import coverage, sessions, targets
-from pagehop_lab.analysis.oltp import BY_NAME
 from pagehop_lab.analysis.points import Options, Point, shown
 from pagehop_lab.analysis.relative import by_group, half_up, ratio
 from pagehop_lab.analysis.settings import settings_of
 from pagehop_lab.published import annbench, sysbench
 from pagehop_lab.published.foreign import FormatError
+from pagehop_lab.suites.oltp.cases import BY_NAME
 
 VARIABLE = "PAGEHOP_GOLDEN"
 EF_SEARCH = {

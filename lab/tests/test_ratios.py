@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 
 from fake_servers import CASES, FakeBench, FakeProduct, plan_of, run
-from pagehop_lab import report
 from pagehop_lab.analysis.paired import paired_ratio
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.analysis.settings import Setting
-from pagehop_lab.suites import cold, of_servers, oltp, ratios
+from pagehop_lab.suites import of_servers, ratios
+from pagehop_lab.suites.cold import tables as cold
+from pagehop_lab.suites.oltp import tables as oltp
 from pagehop_lab.suites.paired_servers import over
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.table import Cell, Table
+from runs import server_results
 
 PLANTED = Path(__file__).parents[1] / "results/planted-20261122"
 # What was planted there: C stands still for 5% of the time, D does 5% more.
@@ -46,7 +48,7 @@ def test_a_round_that_was_disturbed_and_the_weather_of_all_rounds_do_not_count()
 
 def test_planted_steps_are_measured_better_in_pairs_than_by_medians(tmp_path: Path) -> None:
     shutil.copytree(PLANTED, tmp_path / "run", ignore=shutil.ignore_patterns("report"))
-    results = report.write_servers(tmp_path / "run", quiet=True)
+    results = server_results(tmp_path / "run")
     medians = {
         (server, case): statistics.median(one.qps for one in results.of(server, case))
         for server in results.names

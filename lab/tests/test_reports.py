@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pagehop_lab.command import main
-from pagehop_lab.report import chart, files, is_of_servers, terminal, write, write_servers
+from pagehop_lab.report import chart, files, terminal, write
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Chart, Mark, Series, Table, through_medians
 from runs import QUICK, fake_engines, plan_of, run
@@ -87,7 +87,7 @@ def test_the_report_of_a_kept_run_can_be_made_again(kept: Path, tmp_path: Path) 
     """What the lab calls a point must not change, or no old run could be read or gone on with."""
     again = tmp_path / kept.name
     shutil.copytree(kept, again, ignore=shutil.ignore_patterns("report"))
-    results = write_servers(again, quiet=True) if is_of_servers(again) else write(again, quiet=True)
+    results = write(again, quiet=True)
     missing = [cell.name for cell in results.coverage.missing]
     assert len(missing) == MISSING.get(kept.name, 0), missing
     assert not results.coverage.failed

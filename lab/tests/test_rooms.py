@@ -6,11 +6,8 @@ import re
 from pathlib import Path
 
 from pagehop_lab.engines.catalog import CATALOG
-from pagehop_lab.plan.model import SUITES
-from pagehop_lab.plan.servers import SUITES as SERVER_SUITES
-from pagehop_lab.report.write import SERVER_SUITES as SERVERS_REPORTED
-from pagehop_lab.report.write import SUITES as REPORTED
 from pagehop_lab.run import environments
+from pagehop_lab.suites import catalog
 
 LAB = Path(__file__).parents[1] / "pagehop_lab"
 
@@ -24,8 +21,8 @@ MAY_IMPORT = {
     "plan": {"analysis", "data", "engines"},
     "measure": {"machine", "analysis", "data", "engines"},
     "run": {"machine", "analysis", "data", "engines", "measure", "plan", "store"},
-    "suites": {"analysis"},
-    "report": {"analysis", "engines", "plan", "store", "suites"},
+    "suites": {"analysis", "machine", "data", "engines", "measure", "plan", "run", "store"},
+    "report": {"store", "suites"},
 }  # fmt: skip
 # Libraries are loaded by the process that holds an engine, when it is wanted, and by nothing else.
 _LIBRARIES = re.compile(
@@ -36,7 +33,7 @@ _LIBRARIES = re.compile(
 def test_rooms_point_one_way() -> None:
     assert {path.name for path in LAB.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(MAY_IMPORT)
     for room, allowed in MAY_IMPORT.items():
-        for path in sorted((LAB / room).glob("*.py")):
+        for path in sorted((LAB / room).rglob("*.py")):
             imported = set(re.findall(r"^\s*from pagehop_lab\.(\w+)", path.read_text(), re.MULTILINE))
             imported |= set(re.findall(r"^\s*from pagehop_lab import (\w+)", path.read_text(), re.MULTILINE))
             assert imported <= allowed | {room}, f"{path.name}: {room} may not import {imported - allowed - {room}}"
@@ -63,7 +60,32 @@ def test_every_engine_has_an_environment_and_says_where_its_settings_come_from()
         assert len(list((LAB / "engines").glob("*.py"))) > len(CATALOG)
 
 
-def test_every_suite_of_a_plan_has_a_report() -> None:
-    assert set(SUITES) == set(REPORTED)
-    assert set(SERVER_SUITES) == set(SERVERS_REPORTED)
-    assert not set(SUITES) & set(SERVER_SUITES)
+def test_every_suite_is_a_folder_with_its_tables_and_its_name() -> None:
+    folders = {path.name.replace("_", "-") for path in (LAB / "suites").iterdir() if (path / "tables.py").exists()}
+    assert folders == set(catalog.SUITES)
+    assert all(name == suite.name for name, suite in catalog.SUITES.items())
+
+
+def test_no_two_modules_import_each_other() -> None:
+    """Neither directly nor over others; imports within functions count, too."""
+    names = {path: ".".join(path.relative_to(LAB.parent).with_suffix("").parts) for path in LAB.rglob("*.py")}
+    modules = {name.removesuffix(".__init__"): path for path, name in names.items()}
+    graph = {}
+    for name, path in modules.items():
+        named = re.findall(r"^from (pagehop_lab[\w.]*) import ([^\n(]+|\([^)]*\))", path.read_text(), re.MULTILINE)
+        found = set()
+        for module, of in named:
+            inside = {f"{module}.{one.strip().split(' as ')[0]}" for one in of.strip("()").split(",")}
+            found |= (inside & set(modules)) or {module}
+        graph[name] = found - {name}
+    done: set[str] = set()
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, " -> ".join([*above[above.index(name) :], name])
+        if name not in done:
+            for next_one in sorted(graph.get(name, ())):
+                visit(next_one, (*above, name))
+            done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())

@@ -11,13 +11,14 @@ import pytest
 
 from devserver import DevServerError
 from fake_servers import CASES, FakeBench, FakeInstance, FakeProduct, dying, plan_of, run
-from pagehop_lab.analysis.oltp import Case
+from pagehop_lab.analysis.case import Case
 from pagehop_lab.measure.processes import client_share
 from pagehop_lab.plan import PlanError
-from pagehop_lab.plan.servers import everything, read_servers
+from pagehop_lab.plan.servers import everything
 from pagehop_lab.run import servers
 from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.server_results import ServerResults
+from runs import read_servers
 
 LATENCY = {"p50": 1.0, "p95": 2.0, "p99": 3.0, "max": 4.0}
 
@@ -61,7 +62,7 @@ def test_older_statements_are_noted_and_asked_again(
     tmp_path: Path, product: FakeProduct, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as older:
-        older.setattr("pagehop_lab.plan.servers.STATEMENTS", 1)
+        older.setattr("pagehop_lab.suites.oltp.Oltp.statements", 1)
         results, _ = run(plan_of("old"), tmp_path / "run", FakeBench(), product)
     assert len(results.measured) == len(CASES)
     assert all(one.noted[0].startswith("statements: older ones") for one in results.measured)

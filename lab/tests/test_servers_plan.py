@@ -8,7 +8,9 @@ from devserver.configuration import Configuration
 from devserver.releases import ServerMissingError, release, releases
 from pagehop_lab.command import main
 from pagehop_lab.plan import PlanError
-from pagehop_lab.plan.servers import CaseSpec, expanded, is_servers_plan, needed_bytes, read_servers, versions_plan
+from pagehop_lab.plan.servers import CaseSpec, expanded
+from pagehop_lab.suites.catalog import OF_SERVERS, suite_of
+from runs import needed_bytes, read_servers
 
 POSTGRES = '[[server]]\nproduct = "postgres"\nversion = ["12", "16"]\n'
 
@@ -32,6 +34,9 @@ def test_mariadb_and_mysql_can_be_had_in_some_versions_and_the_others_are_named(
         release("mysql", "8.4")
 
 
+OLTP = OF_SERVERS["oltp"]
+
+
 def test_versions_are_ranges_and_lists() -> None:
     assert expanded("postgres", "12..14") == ["12", "13", "14"]
     assert expanded("postgres", "9.6..10,18") == ["9.6", "10", "18"]
@@ -44,15 +49,15 @@ def test_versions_are_ranges_and_lists() -> None:
 
 
 def test_the_command_makes_a_plan_that_can_be_read() -> None:
-    text = versions_plan("postgres", "12..18", 5, "oltp")
+    text = OLTP.versions_plan("postgres", "12..18", 5)
     plan = read_servers(text, "any")
-    assert is_servers_plan(text)
+    assert suite_of(text) is OLTP
     assert plan.name == "postgres-12-to-18-oltp"
     assert [server.name for server in plan.servers] == [f"postgres {major}" for major in range(12, 19)]
     assert (plan.base, plan.load.repeats, len(plan.cases)) == ("postgres 12", 5, 42)
     assert 10**9 < needed_bytes(plan) < 10**10
     with pytest.raises(PlanError, match="'oracle'"):
-        versions_plan("oracle", "12", 1, "oltp")
+        OLTP.versions_plan("oracle", "12", 1)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from pagehop_lab.analysis.load_verdicts import judge_load
-from pagehop_lab.analysis.log_writes import account, bytes_per_sync, expected, least, per_sync
-from pagehop_lab.analysis.point_reads import settled
-from pagehop_lab.measure.log_writes import split
 from pagehop_lab.plan import PlanError
-from pagehop_lab.plan.servers import needed_bytes, read_servers
+from pagehop_lab.suites.log_writes.cases import account, bytes_per_sync, expected, least, per_sync
+from pagehop_lab.suites.log_writes.measure import split
+from pagehop_lab.suites.point_reads.cases import settled
+from runs import needed_bytes, read_servers
 
 PAGE = 4096
 POINTS = """suite = "point-reads"

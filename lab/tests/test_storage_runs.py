@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from fake_servers import FakeBench, FakeInstance, FakeProduct, run
-from pagehop_lab.analysis.log_writes import LogCase
-from pagehop_lab.analysis.oltp import Case
-from pagehop_lab.analysis.point_reads import ReadCase
+from pagehop_lab.analysis.case import Case
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.run.servers import RunError
 from pagehop_lab.store import RunFolder
+from pagehop_lab.suites.log_writes.cases import LogCase
+from pagehop_lab.suites.point_reads.cases import ReadCase
 from pagehop_lab.suites.server_results import ServerResults
 
 READS = """suite = "point-reads"

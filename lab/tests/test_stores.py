@@ -18,19 +18,20 @@ import pytest
 from devserver import DevServerError, mariadb, postgres, sysbench
 from devserver.processes import ended
 from devserver.volume import Volume, forget
-from pagehop_lab.analysis.log_writes import account
 from pagehop_lab.engines.engine import EngineError
-from pagehop_lab.measure import embedded
 from pagehop_lab.measure.limit import MemoryLimit
 from pagehop_lab.measure.oltp import MeasureError
-from pagehop_lab.measure.point_reads import Asked, measure
-from pagehop_lab.measure.rows import client_us, load_embedded
 from pagehop_lab.measure.storage import Counters
 from pagehop_lab.measure.usage import family
-from pagehop_lab.plan.servers import read_servers
-from pagehop_lab.plan.storage import EMBEDDED, usual_options
-from pagehop_lab.run import environments, products
-from pagehop_lab.run.stores import within
+from pagehop_lab.run import environments
+from pagehop_lab.suites.catalog import OF_SERVERS
+from pagehop_lab.suites.log_writes.cases import account
+from pagehop_lab.suites.point_reads import embedded
+from pagehop_lab.suites.point_reads.measure import Asked, measure
+from pagehop_lab.suites.point_reads.plan import EMBEDDED, usual_options
+from pagehop_lab.suites.point_reads.rows import client_us, load_embedded
+from pagehop_lab.suites.point_reads.run import within
+from runs import read_servers
 
 ROWS = 2000
 
@@ -184,7 +185,8 @@ def test_what_a_log_costs_adds_up(number: int) -> None:
         _ = postgres.install("18") if number == 0 else mariadb.of_version("11.8")
     except DevServerError as error:
         pytest.skip(str(error))
-    bench, instance = products.bench(plan), products.of_plan(plan)[server.product].new(server, plan.configuration)
+    suite = OF_SERVERS[plan.suite]
+    bench, instance = suite.bench(plan), suite.servers(plan)[server.product].new(server, plan.configuration)
     try:
         instance.start()
         bench.load(instance)

@@ -14,16 +14,18 @@ import pytest
 
 from devserver import DevServerError, innodb, install, mariadb
 from pagehop_lab import data
-from pagehop_lab.analysis.oltp import Case
+from pagehop_lab.analysis.case import Case
 from pagehop_lab.data import sets
-from pagehop_lab.measure import vector_inserts
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.steps import State
-from pagehop_lab.measure.vector_rows import _length, _values
-from pagehop_lab.plan.servers import ServerSpec, read_servers
-from pagehop_lab.run import products
+from pagehop_lab.plan.servers import ServerSpec
 from pagehop_lab.run.servers import Product
-from pagehop_lab.run.vector_servers import MariaDbVectors
+from pagehop_lab.suites.catalog import OF_SERVERS
+from pagehop_lab.suites.vector_inserts import measure as vector_inserts
+from pagehop_lab.suites.vector_inserts import run
+from pagehop_lab.suites.vector_inserts.servers import MariaDbVectors
+from pagehop_lab.suites.vector_inserts.vector_rows import _length, _values
+from runs import read_servers
 
 ROWS = 600
 # Candidates enough to find all of few rows.
@@ -58,7 +60,7 @@ def tables(request: pytest.FixtureRequest) -> Iterator[Any]:
         except DevServerError as error:
             pytest.skip(f"no PostgreSQL: {error}")
     plan = read_servers(PLAN.replace("mariadb", request.param), "test")
-    product: Product = products.of_plan(plan)[request.param]
+    product: Product = OF_SERVERS[plan.suite].servers(plan)[request.param]
     assert product.version(plan.servers[0])
     instance = product.new(plan.servers[0], plan.configuration)
     try:
@@ -86,7 +88,7 @@ def test_a_window_of_vectors_moves_and_the_nearest_are_found(tables: Any, datase
     assert tables.window() == (state.low, state.high)
     assert raw["index_bytes"] > 0
     # Another client found the window where nobody had told it.
-    bench = products.VectorInserts(read_servers(PLAN, "test"))
+    bench = run.VectorInserts(read_servers(PLAN, "test"))
     bench._states[id(tables)] = State(0, state.high - 7)
     bench.__dict__["_dataset"] = dataset
     with pytest.raises(MeasureError, match=r"client failed in the middle: .*[Dd]uplicate"):
@@ -99,7 +101,7 @@ def test_the_index_is_used_or_that_is_said(dataset: data.Dataset) -> None:
     if importlib.util.find_spec("pymysql") is None or not mariadb.FOLDER.is_dir():
         pytest.skip(f"no MariaDB in {mariadb.FOLDER}")
     with innodb.Instance(mariadb.of_version("11.8")) as ours:
-        product = products.of_plan(read_servers(PLAN, "test"))["mariadb"]
+        product = OF_SERVERS["vector-inserts"].servers(read_servers(PLAN, "test"))["mariadb"]
         server = ServerSpec("mariadb", "by-url", url=ours.url())
         assert product.version(server).startswith("11.8")
         tables: Any = product.new(server, read_servers(PLAN, "test").configuration)
@@ -116,7 +118,7 @@ def test_the_index_is_used_or_that_is_said(dataset: data.Dataset) -> None:
         assert ours.execute("SHOW TABLES") == []
         wrong = ServerSpec("pgvector", "by-url", url=ours.url())
         with pytest.raises(DevServerError, match="no URL of the product that the plan names"):
-            products.of_plan(read_servers(PLAN, "test"))["pgvector"].version(wrong)
+            OF_SERVERS["vector-inserts"].servers(read_servers(PLAN, "test"))["pgvector"].version(wrong)
 
 
 def test_rows_are_bytes_as_mysqls_protocol_wants_them() -> None:

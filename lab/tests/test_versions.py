@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pagehop_lab.analysis.changes import can_tell, changes
-from pagehop_lab.analysis.oltp import BY_NAME, CASES, GROUPS
 from pagehop_lab.analysis.paired import turn_order, without_weather
 from pagehop_lab.analysis.relative import Five, by_group, ratio, tone
+from pagehop_lab.suites.oltp.cases import BY_NAME, CASES, GROUPS
 
 NOISE = 0.01
 ROUNDS = 8

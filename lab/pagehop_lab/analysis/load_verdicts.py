@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pagehop_lab.analysis.point_reads import TIMES_MIN
 from pagehop_lab.analysis.verdicts import OTHERS, OTHERS_MAX, Verdicts
 
 # A client that is busy for more of a core's time measures itself, however many cores there are.
@@ -19,6 +18,8 @@ WRITE_SHARE_MIN = 0.95
 CLOCK_JUMP_MAX_S = 0.1
 # What is this rarely read was in memory.
 COLD_READS_MIN = 0.2
+TIMES_MIN = 8.0
+"""Data over the memory that may hold any of it, where data are to be larger than memory."""
 FEW = 10
 
 

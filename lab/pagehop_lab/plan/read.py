@@ -30,21 +30,9 @@ from pagehop_lab.plan.model import (
 )  # fmt: skip
 from pagehop_lab.plan.tables import PlanError, Table, choose, listed
 
-__all__ = ["PlanError", "read", "read_text"]
+__all__ = ["PlanError", "read_text"]
 
 _DEFAULTS = Load()
-
-
-def read(path: Path, sets: Sequence[str] | None = None) -> Plan:
-    """The plan of a file; with `sets`, on those and not on its own."""
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlanError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
-    try:
-        return read_text(on_sets(text, sets) if sets else text, path.stem)
-    except PlanError as error:
-        raise PlanError(f"{path}: {error}") from None
 
 
 def on_sets(text: str, sets: Sequence[str]) -> str:

@@ -3,6 +3,6 @@
 Everything here is made from the raw files and can be made again; only here may files be replaced.
 """
 
-from pagehop_lab.report.write import PAGE, compare, is_of_servers, suite_of, together, write, write_servers
+from pagehop_lab.report.write import PAGE, compare, read, together, write
 
-__all__ = ["PAGE", "compare", "is_of_servers", "suite_of", "together", "write", "write_servers"]
+__all__ = ["PAGE", "compare", "read", "together", "write"]

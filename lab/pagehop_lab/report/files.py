@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Section, Table
 
 
@@ -52,7 +51,7 @@ def _figure(cell: Cell) -> int | float | None:
     return cell.value if isinstance(cell.value, int | float) else None
 
 
-def as_json(about: Mapping[str, Any], sections: list[Section], more: list[Table]) -> str:
+def as_json(about: Mapping[str, Any], sections: Sequence[Section], more: Sequence[Table]) -> str:
     """Every table of a report, after what it is about."""
     told = {
         **about,
@@ -62,19 +61,6 @@ def as_json(about: Mapping[str, Any], sections: list[Section], more: list[Table]
         "tables": [_table(table) for table in more],
     }
     return json.dumps(told, indent=1) + "\n"
-
-
-def about(results: Results) -> dict[str, Any]:
-    """What a run of engines is about."""
-    return {
-        "name": results.name,
-        "suite": results.suite,
-        "machine": results.machine,
-        "load": results.load,
-        "seed": results.seed,
-        "recall_by": results.recall_by,
-        "datasets": results.datasets,
-    }
 
 
 def _table(table: Table) -> dict[str, Any]:

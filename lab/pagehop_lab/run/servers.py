@@ -17,10 +17,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from devserver import DevServerError
 from devserver.configuration import Configuration
+from pagehop_lab.analysis.case import Case
 from pagehop_lab.analysis.load_verdicts import judge_load
-from pagehop_lab.analysis.oltp import Case
 from pagehop_lab.measure.oltp import MeasureError
-from pagehop_lab.plan.servers import CaseSpec, ServerSpec, ServersPlan, everything, needed_bytes
+from pagehop_lab.plan.servers import CaseSpec, ServerSpec, ServersPlan, everything
 from pagehop_lab.run.progress import Progress
 from pagehop_lab.run.workplace import workplace
 from pagehop_lab.store import RunFolder
@@ -120,6 +120,8 @@ class ServersRunner:
     machine: str
     products: Mapping[str, Product]
     bench: Bench
+    needed_bytes: int = 0
+    """Room on disk that the servers of one repeat take together."""
     retry: bool = False
     """Whether what failed or is invalid is tried again."""
     _versions: dict[str, str] = field(default_factory=dict)
@@ -156,7 +158,7 @@ class ServersRunner:
 
     def _check_disk(self) -> None:
         place = tempfile.gettempdir()
-        free, needed = shutil.disk_usage(place).free, needed_bytes(self.plan)
+        free, needed = shutil.disk_usage(place).free, self.needed_bytes
         if free < needed:
             raise RunError(
                 f"the servers of this plan need {needed / 1e9:.1f} GB in {place}, where {free / 1e9:.1f} are free: "

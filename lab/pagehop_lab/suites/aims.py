@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pagehop_lab.analysis.aims import FIGURES, Aim, Series, at_recall, ratios, verdict
 from pagehop_lab.analysis.intervals import Interval
 from pagehop_lab.analysis.points import Point
-from pagehop_lab.suites import calibration
+from pagehop_lab.suites.calibration import tables as calibration
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Table
 

@@ -91,6 +91,12 @@ class Results:
         whole = self.coverage.complete and absent and not self.missing_datasets
         return whole and bool(self.points) and not self.damaged and all(point.valid for point in self.points)
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the run is about."""
+        names = ("name", "suite", "machine", "load", "seed", "recall_by", "datasets")
+        return {name: getattr(self, name) for name in names}
+
     def title(self, engine: str) -> str:
         """What an engine is called in reports."""
         return next((facts.title for facts in self.engines if facts.name == engine), engine)

@@ -1,0 +1,106 @@
+"""One document by its key, and one of its attributes: documents are made, asked for, and dropped again."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from devserver import DevServerError
+from pagehop_lab.measure.clients import Rows
+from pagehop_lab.measure.steps import State, Step, carry_out, per_second, percentiles, raw_of
+from pagehop_lab.suites.attributes import bson_documents, profile, sql_documents
+from pagehop_lab.suites.attributes.cases import PROFILED
+
+# What a table, or a collection, of documents is called.
+TABLE = sql_documents.TABLE
+_PROFILE_S = 1.5
+_BY_URL = "where the time of a server goes that runs already is not known"
+
+
+class Server(Protocol):
+    """A server that keeps documents."""
+
+    @property
+    def pid(self) -> int | None: ...
+
+    def settle(self) -> None: ...
+
+    def data_bytes(self) -> int: ...
+
+
+class Documents(Protocol):
+    """Documents in a server."""
+
+    @property
+    def rows(self) -> Rows:
+        """Them, for clients."""
+
+    def create(self) -> None:
+        """Makes a place for them."""
+
+    def fill(self) -> None:
+        """Brings them in. MeasureError if that fails."""
+
+    def plan(self) -> tuple[str, bool]:
+        """How the server finds one, and whether by its key."""
+
+    def out_of_line(self) -> dict[str, float]:
+        """What is known of values that are not in the rows themselves."""
+
+    def drop(self) -> None: ...
+
+
+def measure(
+    server: Server, model: str, count: int, layout: str, rows: int, seconds: float, seed: int
+) -> dict[str, Any]:
+    """Queries a second for y of one document among `rows` with `count` other attributes each, and what they cost."""
+    kind = bson_documents.of if model == "bson" else sql_documents.of
+    documents: Documents = kind(server, model, count, layout, rows, seed)
+    empty_bytes = server.data_bytes()
+    begun = time.monotonic()
+    documents.create()
+    try:
+        documents.fill()
+        server.settle()
+        load_s = time.monotonic() - begun
+        sizes = {"bytes_per_row": (server.data_bytes() - empty_bytes) / rows, **documents.out_of_line()}
+        plan, index_used = documents.plan()
+        raw = _asked(server, documents, rows, seconds)
+        if count in PROFILED:
+            raw |= _profile(server, documents, rows)
+    finally:
+        # A server that died is told by what it was asked before.
+        with contextlib.suppress(DevServerError):
+            documents.drop()
+    return raw | sizes | {"load_s": load_s, "plan": plan, "index_used": index_used}
+
+
+def _asked(server: Server, documents: Documents, rows: int, seconds: float) -> dict[str, Any]:
+    moved = carry_out(server.pid, documents.rows, State(0, rows), Step(seconds, asks=True))
+    starts, ends, given = moved.asked[:, 0], moved.asked[:, 1], moved.asked[:, 2]
+    return raw_of(moved, len(moved.asked)) | {
+        "rows_short_count": int((given != 1).sum()),
+        "latency_ms": percentiles((ends - starts) * 1e3),
+        "per_second": {"asked": per_second(ends, moved.spent.begun_s, 1)},
+    }
+
+
+def _profile(server: Server, documents: Documents, rows: int) -> dict[str, Any]:
+    """Asks once more, and looks where the server's time goes."""
+    reason = _BY_URL if server.pid is None else profile.missing()
+    if reason is not None:
+        return {"profile": [], "no_profile": reason}
+    with tempfile.TemporaryDirectory(prefix="pagehop-profile-") as folder:
+        out = Path(folder) / "perf.data"
+
+        @contextlib.contextmanager
+        def during(members: Sequence[int]) -> Iterator[None]:
+            with profile.profiled(members, out):
+                yield
+
+        carry_out(server.pid, documents.rows, State(0, rows), Step(_PROFILE_S, asks=True), during)
+        return {"profile": profile.top(out)}

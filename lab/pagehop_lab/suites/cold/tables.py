@@ -1,0 +1,149 @@
+"""`cold`: queries with empty, scarce and hot caches, and what reading ahead makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pagehop_lab.analysis.intervals import Interval, compared
+from pagehop_lab.analysis.points import Options, Point, shown, told
+from pagehop_lab.analysis.settings import Setting, settings_of
+from pagehop_lab.suites import every_suite
+from pagehop_lab.suites.equal_recall import tables as equal_recall
+from pagehop_lab.suites.ratios import NOTE, ratio_cell
+from pagehop_lab.suites.results import Results
+from pagehop_lab.suites.table import Cell, Section, Table
+
+# The option by which a server reads ahead; settings that differ only in it are compared.
+DEPTH = "effective_io_concurrency"
+
+
+def sections(results: Results) -> list[Section]:
+    """One section for each set."""
+    found = []
+    for dataset, facts in results.datasets.items():
+        points = results.of(dataset)
+        title = f"{dataset}: {facts['rows']:,} x {facts['dim']}, {facts['metric']}, caches {_states(results)}"
+        # Settings of one state only lie on one curve.
+        drawn = results.by_load(dataset)[min(results.by_load(dataset))]
+        tables = [
+            latencies(results, settings_of(points), dataset),
+            every_suite.indexes(results, dataset),
+            every_suite.invalid(results, points, dataset),
+            every_suite.all_points(results, points, dataset),
+        ]
+        state = told(drawn[0].asked) or "caches cold" if drawn else ""
+        chart = equal_recall.chart(results, drawn, dataset)
+        found.append(Section(title, [replace(chart, title=f"{chart.title}, {state}")], tables))
+    return found
+
+
+def _states(results: Results) -> str:
+    return ", ".join(results.load["caches"])
+
+
+def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Table:
+    """Milliseconds of a query, how they scatter, and what was read for them."""
+    rows = []
+    for setting in settings:
+        base, mean = _base(setting, settings), _middle(setting, "mean")
+        label = " ".join(filter(None, [shown(setting.build), shown(setting.search)]))
+        rows.append([
+            Cell(results.title(setting.engine), setting.engine),
+            Cell(label, label),
+            Cell(told(setting.asked).removeprefix("caches ") or "cold"),
+            Cell.of(setting.recall.median, ".4f"),
+            Cell.of(setting.qps.median, ",.0f", file=setting.middle.file),
+            Cell.of(mean, ",.2f", file=setting.middle.file),
+            ratio_cell(_speedup(setting, base)),
+            Cell.of(_middle(setting, "stdev"), ",.2f"),
+            Cell.of(_middle(setting, "p50"), ",.2f"),
+            Cell.of(_middle(setting, "p99"), ",.2f"),
+            Cell.of(_pages(setting), ",.1f"),
+            Cell.of(_figure(setting, "bytes_read_per_query", 1 / 1024), ",.1f"),
+            Cell.of(_requests(setting), ",.1f"),
+            Cell.of(_disk(setting, "bytes_per_read", 1 / 1024), ",.1f"),
+            Cell.of(_disk(setting, "ms_per_read"), ",.3f"),
+            Cell.of(_disk(setting, "queue_depth_busy"), ",.2f"),
+            Cell.of(_disk(setting, "queue_depth"), ",.2f"),
+        ])  # fmt: skip
+    columns = (
+        "engine", "setting", "caches", "recall", "QPS", "mean ms", "speedup", "stdev ms", "p50 ms", "p99 ms", "pages",
+        "KiB read", "reads", "KiB/read", "ms/read", "in flight", "of all time",
+    )  # fmt: skip
+    count = results.load["cold_queries"]
+    note = f"Cold: the first {count} queries, each asked once, after every cache was emptied; later ones find some of "
+    note += f"what earlier ones read. Limited: the same when others were asked before, in {results.load['memory_mib']} "
+    note += "MiB for server, caches and kernel's cache. Hot: one of them, over and over. Speedup is over the same with "
+    note += f"the least {DEPTH}. {NOTE} Fresh: every query begins with empty caches, and pages are what it read by the "
+    note += "index's own counters. KiB are what the engine's processes read for each query, with what a server read to "
+    note += "connect; reads are the requests that the disk got for it, whoever made them, and in flight is how many "
+    note += "there were at once while there was any, or of all the time."
+    return Table(f"cold-{dataset}", "Searches by the state of caches", columns, rows, note)
+
+
+def _base(setting: Setting, settings: Sequence[Setting]) -> Setting | None:
+    """The setting that differs only in how far it reads ahead, with the least of that."""
+    if DEPTH not in dict(setting.search):
+        return None
+    alike = [one for one in settings if _rest(one) == _rest(setting)]
+    return min(alike, key=lambda one: float(dict(one.search)[DEPTH]))
+
+
+def _speedup(setting: Setting, base: Setting | None) -> Interval | None:
+    """The base's mean latency over that of a setting, repeat by repeat."""
+    if base is None or base is setting:
+        return None
+    ours, theirs = (
+        {(one.rebuild, one.repeat): one.raw["latency_us"]["mean"] for one in of.points if one.raw["latency_us"]}
+        for of in (setting, base)
+    )
+    return compared(theirs, ours) if ours and theirs else None
+
+
+def _rest(setting: Setting) -> tuple[str, Options, Options, Options]:
+    rest = tuple(option for option in setting.search if option[0] != DEPTH)
+    return setting.engine, setting.build, rest, setting.asked
+
+
+def _middle(setting: Setting, name: str) -> float | None:
+    """A figure of latency in milliseconds, over repeats."""
+
+    def of(point: Point) -> float | None:
+        latency = point.raw["latency_us"]
+        return latency[name] / 1e3 if latency else None
+
+    found = setting.figure(of)
+    return found.median if found else None
+
+
+def _pages(setting: Setting) -> float | None:
+    found = setting.figure(lambda point: (point.raw.get("work") or {}).get("pages_missed"))
+    return found.median if found else None
+
+
+def _figure(setting: Setting, name: str, scale: float = 1.0) -> float | None:
+    found = setting.figure(lambda point: point.raw.get(name))
+    return found.median * scale if found else None
+
+
+def _requests(setting: Setting) -> float | None:
+    """Requests that the disk got for a query."""
+
+    def of(point: Point) -> float | None:
+        reads = ((point.raw.get("phases") or [{}])[-1].get("disk") or {}).get("reads")
+        return None if reads is None else reads / max(point.raw["count"], 1)
+
+    found = setting.figure(of)
+    return found.median if found else None
+
+
+def _disk(setting: Setting, name: str, scale: float = 1.0) -> float | None:
+    """What the disk did while the queries were asked."""
+
+    def of(point: Point) -> float | None:
+        phases = point.raw.get("phases") or [{}]
+        return (phases[-1].get("disk") or {}).get(name)
+
+    found = setting.figure(of)
+    return found.median * scale if found else None

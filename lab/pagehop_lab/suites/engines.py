@@ -1,0 +1,58 @@
+"""Suites of engines with indexes: one schema of plans and one runner, which each suite's folder has tables for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import ClassVar
+
+from pagehop_lab.engines.catalog import CATALOG
+from pagehop_lab.plan import Plan, grid, read_text
+from pagehop_lab.run.runner import Runner
+from pagehop_lab.store import RunFolder
+from pagehop_lab.suites import aims, every_suite
+from pagehop_lab.suites.gather import gather
+from pagehop_lab.suites.head import head_of
+from pagehop_lab.suites.results import Results
+from pagehop_lab.suites.suite import Report, Run
+from pagehop_lab.suites.table import Section
+
+
+class EnginesSuite(ABC):
+    """A suite whose plans name sets and engines."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def sections(self, results: Results) -> list[Section]:
+        """Tables and charts of what was measured."""
+
+    def read(self, text: str, name: str) -> Plan:
+        """The plan of a text."""
+        return read_text(text, name)
+
+    def amount(self, plan: Plan) -> str:
+        """How much a plan is."""
+        load = plan.load
+        points = len(list(grid.everything(plan, partial(grid.most_picked, plan))))
+        least = points * (load.seconds + load.warmup_s) / 60
+        about, bound = ("at most ", "about") if load.around_targets else ("", "at least")
+        return f"{about}{points:,} points, {bound} {least:,.0f} minutes of searches; builds come on top"
+
+    def run(self, run: Run[Plan]) -> None:
+        """Measures everything that is not in the folder yet."""
+        Runner(run.plan, run.folder, run.progress, run.machine, CATALOG, list(run.engines), retry=run.retry).run()
+
+    def report(self, folder: RunFolder) -> Report:
+        """What a run says."""
+        results = self.results(folder)
+        aimed = aims.table([results])
+        sections = [Section("What was to be reached", tables=[aimed])] if aimed is not None else []
+        sections += self.sections(results)
+        of_the_run = [every_suite.coverage(results), every_suite.engines(results)]
+        return Report(head_of(results), results.about, sections, of_the_run, results)
+
+    def results(self, folder: RunFolder) -> Results:
+        """What was measured."""
+        plan = self.read(folder.plan, folder.path.name)
+        return gather(folder, plan, folder.machine["kind"])

@@ -1,0 +1,180 @@
+"""From the raw files of a run to what suites see. Verdicts are given here anew, from the raw counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pagehop_lab.analysis.coverage import Cell, coverage
+from pagehop_lab.analysis.points import Point, options_of
+from pagehop_lab.analysis.recalls import RECALL_NAMES
+from pagehop_lab.analysis.verdicts import judge, looks_like_scans
+from pagehop_lab.engines.catalog import CATALOG
+from pagehop_lab.engines.engine import Description
+from pagehop_lab.plan import Plan
+from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything
+from pagehop_lab.store import Record, RunFolder, cell
+from pagehop_lab.suites.head import made_by
+from pagehop_lab.suites.latest import current, latest, of_another_version
+from pagehop_lab.suites.results import Build, EngineFacts, Results
+
+
+def gather(folder: RunFolder, plan: Plan, machine: str) -> Results:
+    """What was measured of a plan; other records in the folder are left alone."""
+    known = {name: engine.description for name, engine in CATALOG.items()}
+    sets = {record.identity["name"]: record for record in folder.all("datasets")}
+    facts = {spec.name: dict(sets[spec.name].raw) for spec in plan.datasets if _is_there(sets.get(spec.name))}
+    specs = list(everything(plan, _picked(folder, plan, facts, machine)))
+    versions = current(folder, "engine")
+    records = latest(folder.all("points"), versions, "engine")
+    builds = latest(folder.all("builds"), versions, "engine")
+    found = {
+        spec.name: records[key]
+        for spec in specs
+        if (key := _cell(spec, plan, facts, machine)) is not None and key in records
+    }
+    measured = [spec for spec in specs if spec.name in found and not found[spec.name].failed]
+    betrayed = _scans(measured, found)
+    points = [_point(spec, found[spec.name], plan, betrayed.get(_key(spec.index)), versions) for spec in measured]
+    wanted = list(dict.fromkeys(_key(spec.index) for spec in specs))
+    indexes = {_key(spec.index): spec.index for spec in specs}
+    built = {key: builds.get(_cell(indexes[key], plan, facts, machine) or "") for key in wanted}
+    engines = _engines(folder, plan, known)
+    failed = {name: record.failed for name, record in found.items() if record.failed is not None}
+    failed |= _failed_elsewhere(specs, found, built, engines, facts, sets)
+    grid = [Cell(spec.name, spec.index.engine.name, _options(spec)) for spec in specs]
+    covered = coverage(grid, [name for name, record in found.items() if record.failed is None], failed)
+    missing = {
+        spec.name: (sets[spec.name].failed or "") if spec.name in sets else "it was not come to"
+        for spec in plan.datasets
+        if spec.name not in facts
+    }
+    return Results(
+        name=plan.name, suite=plan.suite, k=plan.load.k, seed=plan.seed, recall_by=plan.recall, targets=plan.targets,
+        base=plan.base or plan.engines[0].name, machine=folder.machine, load=asdict(plan.load), datasets=facts,
+        missing_datasets=missing, engines=engines, points=points,
+        foreign=[_foreign(record) for record in folder.all("foreign")],
+        builds=[_build(indexes[key], one) for key, one in built.items() if one is not None and one.failed is None],
+        ceilings=[{"engine": one.identity["engine"], **one.raw} for one in folder.all("ceilings") if not one.failed],
+        coverage=covered, aims=plan.aims, damaged=folder.damaged,
+        made_by=made_by(record.commit for record in found.values()),
+        again=sum(record.attempt > 1 for record in found.values()),
+    )  # fmt: skip
+
+
+def _picked(
+    folder: RunFolder, plan: Plan, facts: Mapping[str, Any], machine: str
+) -> Callable[[IndexSpec], Picked | None]:
+    """Which settings of an index were picked to be measured; None where all are."""
+    records = latest(folder.all("picked"), current(folder, "engine"), "engine")
+
+    def picked(index: IndexSpec) -> Picked | None:
+        if not plan.load.around_targets or index.engine.served:
+            return None
+        known = facts.get(index.dataset.name)
+        record = records.get(cell(index.looked_at(plan, known, machine, None))) if known is not None else None
+        if record is None or record.failed is not None:
+            return index.unpicked(plan.load)
+        return {int(k): chosen for k, chosen in record.raw["by_k"].items()}
+
+    return picked
+
+
+def _is_there(record: Record | None) -> bool:
+    return record is not None and record.failed is None
+
+
+def _is_failed(record: Record | None) -> bool:
+    return record is not None and record.failed is not None
+
+
+def _cell(spec: PointSpec | IndexSpec, plan: Plan, facts: Mapping[str, Any], machine: str) -> str | None:
+    dataset = (spec if isinstance(spec, IndexSpec) else spec.index).dataset.name
+    return cell(spec.identity(plan, facts[dataset], machine, None)) if dataset in facts else None
+
+
+def _key(index: IndexSpec) -> str:
+    return index.name
+
+
+def _options(spec: PointSpec) -> tuple[tuple[str, Any], ...]:
+    """Options by which a reader would miss a point; those of a build apart from those of a search."""
+    build = tuple((f"build {name}", value) for name, value in spec.index.build.items())
+    search = tuple(spec.search.items())
+    load = (("sessions", spec.sessions), *spec.asked.items())
+    return (*build, *search, *load, ("repeat", spec.repeat + 1))
+
+
+def _scans(specs: Sequence[PointSpec], found: Mapping[str, Record]) -> dict[str, str | None]:
+    """Indexes that are not used, as all of their searches together betray."""
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for spec in specs:
+        grouped.setdefault(_key(spec.index), []).append({**found[spec.name].raw, "search": spec.search})
+    return {name: looks_like_scans(raws) for name, raws in grouped.items()}
+
+
+def _point(spec: PointSpec, record: Record, plan: Plan, betrayed: str | None, versions: Mapping[str, str]) -> Point:
+    raw = record.raw
+    judged = judge(raw)
+    wrong = (*judged.wrong, betrayed) if betrayed else judged.wrong
+    noted = (*judged.noted, *of_another_version(record, versions, "engine"))
+    recall = raw["recall"][RECALL_NAMES[plan.recall]] if raw["recall"] else 0.0
+    return Point(
+        spec.index.dataset.name, spec.index.engine.name, options_of(spec.index.build), options_of(spec.search),
+        recall, raw["qps"], spec.sessions, spec.index.rebuild, spec.repeat, wrong, noted,
+        record.file, options_of(spec.asked), raw,
+    )  # fmt: skip
+
+
+def _foreign(record: Record) -> Point:
+    """A point that was measured elsewhere."""
+    said, raw = record.identity, record.raw
+    build, search = (tuple((name, value) for name, value in said[which]) for which in ("build", "search"))
+    return Point(
+        said["set"], said["engine"], build, search, raw["recall"], raw["qps"], said["sessions"], file=record.file,
+        asked=tuple((name, value) for name, value in said["asked"]), raw={**raw, "benchmark": said["benchmark"]},
+    )  # fmt: skip
+
+
+def _build(index: IndexSpec, record: Record) -> Build:
+    options = options_of(index.build)
+    return Build(index.dataset.name, index.engine.name, options, index.rebuild, record.file, record.raw)
+
+
+def _engines(folder: RunFolder, plan: Plan, known: Mapping[str, Description]) -> list[EngineFacts]:
+    records = {record.identity["engine"]: record for record in folder.all("engines")}
+    found = []
+    for engine in plan.engines:
+        about, record = known[engine.kind], records.get(engine.name)
+        version = record.raw.get("version") if record is not None else None
+        failed = record.failed if record is not None else None
+        found.append(EngineFacts(engine.name, engine.title(about.title), version, about.source, failed))
+    return found
+
+
+def _failed_elsewhere(
+    specs: Sequence[PointSpec],
+    found: Mapping[str, Record],
+    built: Mapping[str, Record | None],
+    engines: Sequence[EngineFacts],
+    facts: Mapping[str, Any],
+    sets: Mapping[str, Record],
+) -> dict[str, str]:
+    """Points that were never come to, because their set, their engine, their index or a point before failed."""
+    reasons = {facts.name: facts.failed for facts in engines if facts.failed is not None}
+    ended = {_key(spec.index): found[spec.name].failed for spec in specs if _is_failed(found.get(spec.name))}
+    failed: dict[str, str] = {}
+    for spec in specs:
+        dataset, build = spec.index.dataset.name, built[_key(spec.index)]
+        if spec.name in found:
+            continue
+        if dataset not in facts and dataset in sets:
+            failed[spec.name] = f"no set: {sets[dataset].failed}"
+        elif spec.index.engine.name in reasons:
+            failed[spec.name] = reasons[spec.index.engine.name]
+        elif build is not None and build.failed is not None:
+            failed[spec.name] = f"no index: {build.failed}"
+        elif ended.get(_key(spec.index)):
+            failed[spec.name] = f"not come to, the same command does; before it, {ended[_key(spec.index)]}"
+    return failed

@@ -1,0 +1,79 @@
+"""From the raw files of a run of servers to what its suites see. Verdicts are given here anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pagehop_lab.analysis.coverage import Cell, coverage
+from pagehop_lab.analysis.load_verdicts import judge_load
+from pagehop_lab.plan.servers import CaseSpec, ServersPlan, everything, told
+from pagehop_lab.store import Record, RunFolder, cell
+from pagehop_lab.suites.head import made_by
+from pagehop_lab.suites.latest import current, latest, of_another_version
+from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
+
+
+def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> ServerResults:
+    """What was measured of a plan; other records in the folder are left alone."""
+    specs = list(everything(plan))
+    versions = current(folder, "server")
+    records = latest(folder.all("points"), versions, "server")
+    found = {spec.name: records[key] for spec in specs if (key := cell(spec.identity(plan, machine, None))) in records}
+    measured = [
+        _measured(spec, found[spec.name], plan.statements, versions)
+        for spec in specs
+        if _is_there(found.get(spec.name))
+    ]
+    servers = _facts(folder, plan)
+    failed = {name: record.failed for name, record in found.items() if record.failed is not None}
+    reasons = {facts.name: facts.failed for facts in servers if facts.failed is not None}
+    unknown = [spec for spec in specs if spec.name not in found]
+    failed |= {spec.name: reasons[spec.server.name] for spec in unknown if spec.server.name in reasons}
+    grid = [Cell(spec.name, spec.server.name, _options(spec)) for spec in specs]
+    covered = coverage(grid, [name for name, record in found.items() if record.failed is None], failed)
+    return ServerResults(
+        plan.name, plan.suite, plan.seed, plan.base, folder.machine, told(plan),
+        {case.name: case.group for case in plan.cases}, servers, measured, covered, folder.damaged,
+        made_by(record.commit for record in found.values()), sum(record.attempt > 1 for record in found.values()),
+    )  # fmt: skip
+
+
+def _is_there(record: Record | None) -> bool:
+    return record is not None and record.failed is None
+
+
+def _options(spec: CaseSpec) -> tuple[tuple[str, str | int], ...]:
+    """By what a reader would miss a measurement."""
+    return (("test", spec.case.name), ("repeat", spec.repeat + 1))
+
+
+def _measured(spec: CaseSpec, record: Record, statements: int | None, versions: Mapping[str, str]) -> Measured:
+    judged = judge_load(record.raw)
+    noted = (*judged.noted, *of_another_version(record, versions, "server"))
+    if statements is not None and record.identity.get("statements") != statements:
+        noted = (*noted, "statements: older ones, which are not the published ones in all tests")
+    return Measured(
+        spec.server.name,
+        spec.case.name,
+        spec.repeat,
+        record.raw["qps"],
+        judged.wrong,
+        noted,
+        record.file,
+        record.raw,
+    )
+
+
+def _facts(folder: RunFolder, plan: ServersPlan) -> list[ServerFacts]:
+    engines: Mapping[str, Record] = {record.identity["server"]: record for record in folder.all("engines")}
+    found = []
+    for server in plan.servers:
+        record = engines.get(server.name)
+        builds = [one for one in folder.all("builds") if one.identity["server"] == server.name]
+        failed = record.failed if record is not None else None
+        loads = [one.raw for one in builds if one.failed is None]
+        if not loads:
+            failed = failed or next((one.failed for one in builds if one.failed), None)
+        raw = record.raw if record is not None else {}
+        found.append(ServerFacts(server.name, raw.get("version"), raw.get("settings", {}), failed, loads))
+    return found

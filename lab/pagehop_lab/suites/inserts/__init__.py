@@ -1,0 +1,60 @@
+"""`inserts`: the steps of the Insert Benchmark, absolute and relative, and what each second did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pagehop_lab.analysis.case import Case
+from pagehop_lab.plan.load import ServersLoad
+from pagehop_lab.plan.servers import ServersPlan
+from pagehop_lab.run.servers import Bench, Product
+from pagehop_lab.suites.inserts import run, sales, tables
+from pagehop_lab.suites.inserts.cases import STEPS
+from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.servers import ServersSuite
+from pagehop_lab.suites.sql_servers import sql
+from pagehop_lab.suites.table import Section
+from pagehop_lab.suites.table import Table as Shown
+
+CLEANING = {"autovacuum": "on", "autovacuum_naptime": "5s"}
+"""What rows leave behind as they come and go is to be cleaned up meanwhile, as in real life."""
+
+
+@dataclass(frozen=True)
+class InsertsLoad(ServersLoad):
+    """How long each step of the Insert Benchmark is, and how large its table."""
+
+    rows: int = 200_000
+    seconds: float = 20.0
+    repeats: int = 1
+
+
+class Inserts(ServersSuite):
+    """The suite."""
+
+    name: ClassVar = "inserts"
+    how: ClassVar = (
+        "Every server has new data, three secondary indexes, and clients in processes of their own: one inserts, "
+        "one deletes as much, one asks. A figure is invalid, and compared with nothing, if anything failed, a "
+        "client was busy for more than half of a core's time, less than 95% of the rows were written, an index "
+        "was not used, or an answer was empty."
+    )
+    products: ClassVar = ("postgres", "mariadb", "mysql")
+    usual: ClassVar[ServersLoad] = InsertsLoad()
+
+    def cases(self, load: ServersLoad) -> Sequence[Case]:
+        return STEPS
+
+    def servers(self, plan: ServersPlan) -> Mapping[str, Product]:
+        return sql(sales.TABLE, **CLEANING)
+
+    def bench(self, plan: ServersPlan) -> Bench:
+        return run.Inserts(plan)
+
+    def of_the_run(self, results: ServerResults) -> list[Shown]:
+        return tables.of_the_run(results)
+
+    def sections(self, results: ServerResults) -> list[Section]:
+        return tables.sections(results)

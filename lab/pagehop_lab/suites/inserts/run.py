@@ -1,0 +1,49 @@
+"""The Insert Benchmark on its own table, step by step."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from devserver import DevServerError
+from pagehop_lab.analysis.case import Case
+from pagehop_lab.measure.oltp import MeasureError
+from pagehop_lab.measure.steps import State
+from pagehop_lab.plan.servers import ServersPlan
+from pagehop_lab.suites.inserts import sales
+
+
+@dataclass
+class Inserts:
+    """The Insert Benchmark on its own table."""
+
+    plan: ServersPlan
+    _states: dict[int, State] = field(default_factory=dict)
+
+    def load(self, instance: Any) -> dict[str, Any]:
+        load = self.plan.load
+        said = sales.load(instance, load.rows, self.plan.seed, load.load_timeout_s)
+        self._states[id(instance)] = State(0, said["rows"])
+        return said
+
+    def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
+        assert not slowed
+        state, seconds, seed = self._states[id(instance)], self.plan.load.seconds, self.plan.seed
+        with looked_at_again(state, lambda: sales.window(instance)):
+            if case.script == "write":
+                return sales.write(instance, seed, state, case.range, seconds)
+            return sales.query(instance, seed, state, case.script, case.range, seconds)
+
+
+@contextlib.contextmanager
+def looked_at_again(state: State, window: Callable[[], tuple[int, int]]) -> Iterator[None]:
+    """What a step that failed left of the table, for the next ones."""
+    try:
+        yield
+    except MeasureError:
+        # A server that died is told by what it was asked before.
+        with contextlib.suppress(DevServerError):
+            state.low, state.high = window()
+        raise

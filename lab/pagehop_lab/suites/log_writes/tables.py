@@ -1,0 +1,166 @@
+"""`log-writes`: write amplification of logs, by the formulas and by a ledger of who wrote how much."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pagehop_lab.suites import of_servers
+from pagehop_lab.suites.log_writes.cases import Account, account, expected, least, per_sync
+from pagehop_lab.suites.server_results import Measured, ServerResults
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
+
+Log = Mapping[str, Any]
+
+
+def sections(results: ServerResults) -> list[Section]:
+    """Amplification first, the ledger after it."""
+    tables = [amplification(results), ledger(results), kernel(results), of_servers.invalid(results), points(results)]
+    return [Section("Logs of commits, each with its own disk", [chart(results)], tables)]
+
+
+def chart(results: ServerResults) -> Chart:
+    """Bytes at the disk for each byte of a row, by the size of commits."""
+    series = []
+    for server in results.names:
+        theirs = [one for one in results.measured if one.server == server]
+        for clients in sorted({one.raw["clients"] for one in theirs}):
+            marks = [
+                Mark(one.raw["commit_bytes"], times, f"{one.case}: {times:.2f}", one.file, not one.valid)
+                for one in theirs
+                if one.raw["clients"] == clients and (times := _of_payload(one)) is not None
+            ]
+            line = sorted((mark.x, mark.y) for mark in marks if not mark.invalid)
+            series.append(Series(f"{server}, {clients} clients", marks, line))
+    note = "All logs together, with what the file systems wrote for them."
+    return Chart(
+        "amplification", "Bytes at the disk for each byte of a row", "bytes of a commit", "times", series, False, note
+    )
+
+
+def _of_payload(one: Measured) -> float | None:
+    devices = [log["device"] for log in one.raw["logs"]]
+    if not devices or None in devices:
+        return None
+    return float(sum(device["bytes"] for device in devices)) / float(one.raw["payload_bytes"])
+
+
+def amplification(results: ServerResults) -> Table:
+    """Each log by the formulas and as it was."""
+    rows = []
+    for one in results.measured:
+        for log in one.raw["logs"]:
+            found, page = per_sync(log), log["page_bytes"]
+            device = log["device"]["bytes"] if log["device"] else None
+            rows.append([
+                Cell(one.server), Cell(one.case), Cell(log["name"]),
+                Cell.of(one.qps, ",.0f", file=one.file, invalid=not one.valid),
+                Cell.of(log["logical_bytes"] / one.raw["count"], ",.0f"),
+                Cell.of(found, ",.0f"),
+                Cell.of(page, "d"),
+                Cell.of(None if found is None else least(found, page), ".2f"),
+                Cell.of(None if found is None else expected(found, page), ".2f"),
+                Cell.of(None if device is None else _in_files(log, device) / log["logical_bytes"], ".2f"),
+                Cell.of(None if device is None else device / log["logical_bytes"], ".2f"),
+            ])  # fmt: skip
+    columns = (
+        "server", "test", "log", "commits/s", "log bytes/commit", "bytes/sync", "page", "least", "expected", "measured",
+        "with file system",
+    )  # fmt: skip
+    note = (
+        "Of b bytes of log for each sync (for each write, where the server does not count syncs) and pages of P bytes, "
+        "least is P * ceil(b / P) / b, and expected (P + b - 1) / b. Measured are the bytes of the log's files that "
+        "its disk was given, for each byte of log; in the last column with what the file system wrote for them. P is "
+        "what the server writes in (PostgreSQL: 8,192), or the kernel (4,096), or a sector where the log is written "
+        "past the kernel's cache."
+    )
+    return Table("amplification", "Write amplification", columns, rows, note)
+
+
+def _in_files(log: Log, device: int) -> int:
+    return int(device - (log["requests"] or {}).get("file_system_bytes", 0))
+
+
+def ledger(results: ServerResults) -> Table:
+    """Bytes of a commit by who counted them, and whether they add up."""
+    rows = []
+    for one in results.measured:
+        count = one.raw["count"]
+        for log in one.raw["logs"]:
+            found = account(log)
+            traced = log["requests"] or {}
+            rows.append([
+                Cell(one.server), Cell(one.case), Cell(log["name"]),
+                Cell.of(one.raw["commit_bytes"], ",d"),
+                Cell.of(log["logical_bytes"] / count, ",.0f"),
+                Cell.of(None if found is None or found.log is None else found.log / count, ",.0f"),
+                Cell(_who_says(found)),
+                Cell.of(None if found is None else found.device / count, ",.0f"),
+                Cell.of(traced["log_bytes"] / count if traced else None, ",.0f"),
+                Cell.of(traced["file_system_bytes"] / count if traced else None, ",.0f"),
+                _verdict(found),
+            ])  # fmt: skip
+    columns = (
+        "server", "test", "log", "row", "log bytes", "written", "who says", "disk", "in files", "file system",
+        "unexplained",
+    )  # fmt: skip
+    note = (
+        "Bytes for each commit. Log bytes: by how far the log grew. Written: what the server says it wrote to it, "
+        "where it does (PostgreSQL 18); or the formula, from the number of writes that it says. Disk: what the log's "
+        "disk was given; in files and file system: of that, within and outside of the log's files, by the trace of "
+        "requests. Unexplained is the share of the disk's bytes that are neither written by the server nor the file "
+        "system's: within 2% it adds up. Where it is negative, some of what was written was written again before the "
+        "disk got it."
+    )
+    return Table("ledger", "Who wrote how much", columns, rows, note)
+
+
+def kernel(results: ServerResults) -> Table:
+    """What the kernel counts for the server's processes, of all logs and everything else."""
+    rows = []
+    for one in results.measured:
+        count, told = one.raw["count"], one.raw["kernel"]
+        devices = [log["device"] for log in one.raw["logs"]]
+        rows.append([
+            Cell(one.server), Cell(one.case),
+            Cell.of(told["write_syscall_bytes"] / count, ",.0f"),
+            Cell.of(told["write_bytes"] / count, ",.0f"),
+            Cell.of(None if told["data_bytes"] is None else told["data_bytes"] / count, ",.0f"),
+            Cell.of(None if None in devices else sum(one["bytes"] for one in devices) / count, ",.0f"),
+        ])  # fmt: skip
+    columns = ("server", "test", "write()", "dirtied", "data", "disks of logs")
+    note = (
+        "Bytes for each commit of all files together. write(): what /proc says that the server's processes wrote. "
+        "Dirtied: what it says is to go to a disk: whole pages of the kernel's cache, and of a large folio all of "
+        "them, though only its changed blocks are written. Data: tables, as the server says."
+    )
+    return Table("kernel", "What the kernel counts", columns, rows, note)
+
+
+def _who_says(found: Account | None) -> str:
+    if found is None or found.log is None:
+        return "-"
+    return "formula" if found.by_formula else "server"
+
+
+def _verdict(found: Account | None) -> Cell:
+    if found is None:
+        return Cell("no disk of its own")
+    return Cell.of(found.unexplained, "+.1%", invalid=not found.adds_up)
+
+
+def points(results: ServerResults) -> Table:
+    """Every measurement."""
+    more = {
+        "commits": of_servers.raw("count", ",d"),
+        "CPU us": of_servers.raw("server_cpu_us_per_query", ",.1f"),
+        "clients' share": of_servers.raw("client_share_of_machine", ".1%"),
+        "writes/commit": lambda one: Cell.of(_requests(one), ",.2f"),
+    }
+    note = "Writes are requests at the logs' disks."
+    return of_servers.points(results, "points-logs", more, note, ("test", "commits/s"))
+
+
+def _requests(one: Measured) -> float | None:
+    devices = [log["device"] for log in one.raw["logs"]]
+    return None if None in devices else sum(device["writes"] for device in devices) / one.raw["count"]

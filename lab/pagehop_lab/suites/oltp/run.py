@@ -1,0 +1,48 @@
+"""The microbenchmarks, asked by Debian's sysbench with our script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from devserver import sysbench
+from devserver.tree import Tree
+from pagehop_lab.analysis.case import Case
+from pagehop_lab.measure import oltp
+from pagehop_lab.measure.oltp import MeasureError
+from pagehop_lab.plan.servers import ServerSpec, ServersPlan
+from pagehop_lab.suites.oltp import turns as oltp_turns
+
+
+@dataclass
+class Sysbench:
+    """Debian's sysbench with our script."""
+
+    plan: ServersPlan
+
+    @cached_property
+    def _tree(self) -> Tree:
+        return sysbench.install()
+
+    def load(self, instance: Any) -> dict[str, Any]:
+        load = self.plan.load
+        load_s = oltp.load(self._tree, instance, load.rows, self.plan.seed, load.load_timeout_s)
+        instance.settle()
+        return {"load_s": load_s, "ceiling": oltp.measure(self._tree, instance, self._ask("ceiling", 1, 0.0))}
+
+    def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
+        return oltp.measure(self._tree, instance, self._ask(case.script, case.range, slowed))
+
+    def in_turns(self, asked: Mapping[ServerSpec, Any], case: Case) -> dict[ServerSpec, dict[str, Any] | MeasureError]:
+        """All servers in rounds of short turns."""
+        told = [
+            (instance, replace(self._ask(case.script, case.range, server.slowed), doubled=server.doubled))
+            for server, instance in asked.items()
+        ]
+        return dict(zip(asked, oltp_turns.in_turns(self._tree, told, self.plan.load.rounds), strict=True))
+
+    def _ask(self, script: str, length: int, slowed: float) -> oltp.Ask:
+        load = self.plan.load
+        return oltp.Ask(script, length, load.rows, load.clients, load.warmup_s, load.seconds, self.plan.seed, slowed)

@@ -1,0 +1,229 @@
+"""`oltp`: microbenchmarks across versions. Relative throughput, what explains it, and where it changed."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pagehop_lab.analysis.changes import LEVEL, can_tell, changes
+from pagehop_lab.analysis.paired import without_weather
+from pagehop_lab.analysis.relative import by_group
+from pagehop_lab.suites import of_servers
+from pagehop_lab.suites.of_servers import raw
+from pagehop_lab.suites.oltp.cases import GROUPS
+from pagehop_lab.suites.paired_servers import over
+from pagehop_lab.suites.ratios import NOTE, is_valid, ratio_cell, rounded
+from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
+from pagehop_lab.suites.table import Cell, Section, Table
+
+Medians = Mapping[str, Mapping[str, float]]
+"""By server, then by test."""
+
+
+def sections(results: ServerResults) -> list[Section]:
+    """Groups first, single tests after them."""
+    tables = [
+        groups(results),
+        found_changes(results, "qps", "changes", "Changes of QPS from one server to the next"),
+        found_changes(results, "server_cpu_us_per_query", "changes-cpu", "Changes of the server's CPU for a query"),
+        relative(results),
+        absolute(results),
+        costs(results, "server_cpu_us_per_query", "cpu", "Server CPU of a query, microseconds", ",.2f"),
+        costs(results, "server_switches_per_query", "switches", "Context switches of the server for a query", ",.3f"),
+        of_servers.invalid(results),
+        points(results),
+    ]
+    return [Section(f"{len(results.groups)} tests, {len(results.names)} servers", (), tables)]
+
+
+def of_the_run(results: ServerResults) -> list[Table]:
+    """What is missing, and what was measured."""
+    return [of_servers.missing(results), servers(results)]
+
+
+def _medians(results: ServerResults, of: Callable[[Measured], float | None]) -> Medians:
+    """The middle of the valid repeats of each test."""
+    found: dict[str, dict[str, float]] = {}
+    for server in results.names:
+        for case in results.groups:
+            figures = [figure for one in results.of(server, case) if (figure := of(one)) is not None]
+            if figures:
+                found.setdefault(server, {})[case] = statistics.median(figures)
+    return found
+
+
+def groups(results: ServerResults) -> Table:
+    """The five numbers of each group."""
+    rows = []
+    for server in results.names:
+        if server == results.base:
+            continue
+        found = {case: over(results, server, results.base, case) for case in results.groups}
+        known = {case: one for case, one in found.items() if one is not None}
+        five = by_group({case: rounded(one) for case, one in known.items() if is_valid(one)}, results.groups)
+        for group in GROUPS:
+            of_group = [case for case in known if results.groups[case] == group]
+            if not of_group:
+                continue
+            shown = five[group].shown() if group in five else ("-",) * 5
+            valid = sum(is_valid(known[case]) for case in of_group)
+            rows.append([
+                Cell(server), Cell(group), *(Cell(text, float(text) if text != "-" else None) for text in shown),
+                Cell(f"{valid} of {len(of_group)}", valid, invalid=valid < len(of_group)),
+            ])  # fmt: skip
+    note = f"QPS over that of {results.base}, rounded to two decimals for each test before it is summed up; stdev is a "
+    note += "sample's. Tests whose repeats disagree by more than they differ are left out: the last column counts them."
+    columns = ("server", "group", "min", "max", "avg", "median", "stdev", "valid tests")
+    return Table("groups", "Relative QPS by group", columns, rows, note)
+
+
+def relative(results: ServerResults) -> Table:
+    """QPS of each test over the base's."""
+
+    def one(server: str, case: str) -> Cell:
+        file, title = _middle(results, server, case), _spread(results, server, case)
+        return ratio_cell(over(results, server, results.base, case), file, title)
+
+    note = f"QPS over that of {results.base}: round by round where servers were asked in turns, else repeat by repeat. "
+    note += f"Below 0.95 and above 1.05 it has a color. {NOTE} It leads to the raw file nearest to the middle."
+    return _by_case(results, "relative", "Relative QPS", one, note)
+
+
+def absolute(results: ServerResults) -> Table:
+    """QPS of each test: the base's as measured, that of others by their ratio to it."""
+
+    def one(server: str, case: str) -> Cell:
+        repeats, base = results.of(server, case), results.of(results.base, case)
+        found = over(results, server, results.base, case)
+        if not repeats:
+            return Cell("-")
+        figure = statistics.median(measured.qps for measured in base or repeats) * (found.middle if found else 1)
+        return Cell.of(figure, ",.1f", file=_middle(results, server, case), title=_spread(results, server, case))
+
+    note = (
+        f"The middle of the repeats of {results.base}, and of others as much as their relative QPS says; pointing at "
+    )
+    note += "a figure shows the range that was measured."
+    return _by_case(results, "qps", "QPS", one, note)
+
+
+def costs(results: ServerResults, name: str, table: str, title: str, form: str) -> Table:
+    """What a query costs, which explains throughput that changed."""
+    figures = _medians(results, lambda one: one.raw[name])
+    return _by_case(
+        results,
+        table,
+        title,
+        lambda server, case: Cell.of(figures.get(server, {}).get(case), form),
+        "The middle of the repeats.",
+    )
+
+
+def found_changes(results: ServerResults, name: str, table: str, title: str) -> Table:
+    """Tests of which a figure changed from one server to the next, with what else changed between the two."""
+    figures = {
+        "QPS %": "qps",
+        "CPU/query %": "server_cpu_us_per_query",
+        "switches/query %": "server_switches_per_query",
+    }
+    rows, short, in_turns = [], 0, 0
+    for case in results.groups:
+        names = [server for server in results.names if results.of(server, case)]
+        # What a server that is not ours costs is not known.
+        if len(names) < 2 or any(one.raw[name] is None for server in names for one in results.of(server, case)):
+            continue
+        series, in_blocks = _series(results, names, case, name)
+        in_turns += in_blocks
+        short += not can_tell([len(repeats) for repeats in series], in_blocks=in_blocks)
+        for change in changes(series, in_blocks=in_blocks):
+            before, after = names[change.at - 1], names[change.at]
+            rows.append([
+                Cell(case), Cell(before), Cell(after),
+                Cell.of((change.ratio - 1) * 100, "+.1f", file=_middle(results, after, case)),
+                *(Cell.of(_percent(results, before, after, case, each), "+.1f") for each in figures.values()),
+                Cell.of(change.p, ".3f"),
+            ])  # fmt: skip
+    note = (
+        "E-divisive over all repeats in the order of the servers. Change is from all servers before to all from there "
+    )
+    note += (
+        "on, each side up to its next change; the three columns after it compare the two neighbors. p is how often a "
+    )
+    note += f"random order differs as much: at {LEVEL:g}, about one test in {1 / LEVEL:.0f} is here by chance."
+    if in_turns:
+        note += f" {in_turns} tests were asked in turns: what all servers of a round have in common is taken away."
+    if short:
+        note += f" {short} tests have too few repeats for any change to be told from chance."
+    columns = ("test", "before", "after", "change %", *figures, "p")
+    # A table without rows is not shown; that nothing changed is worth a line.
+    shown = rows or [
+        [Cell("no test changed" if not short else "nothing can be told"), *[Cell("-")] * (len(columns) - 1)]
+    ]
+    return Table(table, title, columns, shown, note)
+
+
+def _series(results: ServerResults, names: Sequence[str], case: str, name: str) -> tuple[list[list[float]], bool]:
+    """A figure of each server in each repeat; without the weather, where all were asked together, in turns."""
+    repeats = [results.of(server, case) for server in names]
+    together = [{one.raw.get("together"): one for one in ones} for ones in repeats]
+    common = [token for token in together[0] if token and all(token in ones for ones in together)]
+    if not common:
+        return [[one.raw[name] for one in ones] for ones in repeats], False
+    rounds = [[[turn[name] for turn in ones[token].raw["rounds"]] for token in common] for ones in together]
+    return without_weather(rounds), True
+
+
+def points(results: ServerResults) -> Table:
+    """Every measurement, with what a query cost."""
+    more = {
+        "server CPU us": raw("server_cpu_us_per_query", ",.2f"),
+        "client CPU us": raw("client_cpu_us_per_query", ",.2f"),
+        "client's share": raw("client_share_of_machine", ".1%"),
+        "switches": raw("server_switches_per_query", ",.3f"),
+        "bytes written": raw("bytes_written_per_query", ",.0f"),
+    }
+    note = "CPU, context switches and bytes are for each query; the client's share is of the whole machine's CPU."
+    return of_servers.points(results, "points-servers", more, note)
+
+
+def servers(results: ServerResults) -> Table:
+    """Versions, and what loading their table took."""
+
+    def figure(of: Callable[[Sequence[Mapping[str, Any]]], float], form: str) -> Callable[[ServerFacts], Cell]:
+        return lambda facts: Cell.of(of(facts.loads) if facts.loads else None, form)
+
+    more = {
+        "load s": figure(lambda loads: statistics.median(one["load_s"] for one in loads), ",.1f"),
+        "MB": figure(lambda loads: loads[0]["data_bytes"] / 1e6, ",.1f"),
+        "ceiling QPS": figure(lambda loads: max(one["ceiling"]["qps"] for one in loads), ",.0f"),
+    }
+    return of_servers.servers(results, "Ceiling: QPS of SELECT 1, by which the client is measured.", more)
+
+
+def _by_case(results: ServerResults, name: str, title: str, cell: Callable[[str, str], Cell], note: str) -> Table:
+    """A table with a row for each test and a column for each server."""
+    rows = [
+        [Cell(case), Cell(group), *(cell(server, case) for server in results.names)]
+        for case, group in results.groups.items()
+    ]
+    return Table(name, title, ("test", "group", *results.names), rows, note)
+
+
+def _middle(results: ServerResults, server: str, case: str) -> str:
+    """The raw file nearest to the middle of the repeats."""
+    repeats = results.of(server, case)
+    if not repeats:
+        return ""
+    middle = statistics.median(one.qps for one in repeats)
+    return min(repeats, key=lambda one: abs(one.qps - middle)).file
+
+
+def _spread(results: ServerResults, server: str, case: str) -> str:
+    figures: Sequence[float] = [one.qps for one in results.of(server, case)]
+    return f"{min(figures):,.1f} to {max(figures):,.1f} QPS, {len(figures)} repeats" if figures else ""
+
+
+def _percent(results: ServerResults, before: str, after: str, case: str, name: str) -> float | None:
+    found = over(results, after, before, case, name)
+    return None if found is None else (found.middle - 1) * 100

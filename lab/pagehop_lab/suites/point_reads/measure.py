@@ -1,0 +1,172 @@
+"""Point reads of data larger than memory: asked until they have settled, then measured, with what storage did."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pagehop_lab.measure.oltp import lines
+from pagehop_lab.measure.processes import Cost, client_share, cost, machine_busy_s
+from pagehop_lab.measure.storage import Counters
+from pagehop_lab.suites.point_reads.cases import WINDOW_S, settled
+
+_SILENCE_MAX_S = 60.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How reads are asked for."""
+
+    command: Sequence[str]
+    """What asks, and says lines as `oltp.lua` does."""
+    who: str
+    """What it is called."""
+    env: Mapping[str, str]
+    folder: Path
+    """Where the data are."""
+    seconds: float
+    settle_max_s: float
+    members: Callable[[int], Sequence[int]]
+    """The processes that do the work, from that of the command."""
+    counters: Callable[[], dict[str, float]]
+    """What the engine counts itself, by its own names."""
+    client_us: float | None = None
+    """CPU of a read that is the client's, where it cannot be told from the engine's."""
+    started: Callable[[int], None] = lambda _: None
+    """Is told the process of the command before it has done anything."""
+
+
+@dataclass(frozen=True)
+class _Look:
+    at_s: float
+    wall_s: float
+    work: Cost
+    client: Cost
+    busy_s: float
+    disk: Counters | None
+    own: dict[str, float]
+    """What the engine counts itself."""
+
+
+@dataclass
+class _Told:
+    """How far each client said it was."""
+
+    lines: dict[int, tuple[float, int]] = field(default_factory=dict)
+
+    def total(self) -> int:
+        return sum(queries for _, queries in self.lines.values())
+
+
+def measure(asked: Asked) -> dict[str, Any]:
+    """Reads a second, and for each read what processes and disk did. MeasureError if it cannot be."""
+    process = subprocess.Popen(
+        asked.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **asked.env},
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        asked.started(process.pid)
+        return _watch(process, asked)
+    finally:
+        # All of its group: clients may be processes.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def _watch(process: subprocess.Popen[bytes], asked: Asked) -> dict[str, Any]:
+    begun = time.monotonic()
+    late = begun + asked.settle_max_s + asked.seconds + _SILENCE_MAX_S
+    told, rates, reads = _Told(), [], []
+    members: Sequence[int] = ()
+    window: tuple[float, int, Counters | None] | None = None
+    for now in _ticks(process, asked.who, told, late):
+        if not members:
+            members = asked.members(process.pid)
+        disk = Counters.of(asked.folder)
+        if window is not None and now - window[0] >= WINDOW_S:
+            seconds, before = now - window[0], window[2]
+            rates.append((told.total() - window[1]) / seconds)
+            reads.append((disk.reads - before.reads) / seconds if disk and before else 0.0)
+            window = None
+            is_settled = settled(rates) and settled(reads)
+            if is_settled or now - begun > asked.settle_max_s:
+                break
+        window = window or (now, told.total(), disk)
+    settle_s = time.monotonic() - begun
+    first, before_lines = _look(asked, members, process.pid), dict(told.lines)
+    for now in _ticks(process, asked.who, told, late):
+        moved = all(told.lines[thread][0] > at_s for thread, (at_s, _) in before_lines.items())
+        if now - first.at_s >= asked.seconds and moved:
+            break
+    last = _look(asked, members, process.pid)
+    qps = sum(
+        (told.lines[thread][1] - queries) / (told.lines[thread][0] - at_s)
+        for thread, (at_s, queries) in before_lines.items()
+    )
+    count = sum(told.lines[thread][1] - queries for thread, (_, queries) in before_lines.items())
+    is_own = process.pid in members
+    return _raw(first, last, qps, count, asked.client_us if is_own else None, len(before_lines)) | {
+        "settled": is_settled, "settle_s": settle_s, "windows_qps": [round(rate, 1) for rate in rates],
+        "windows_reads": [round(rate, 1) for rate in reads],
+    }  # fmt: skip
+
+
+def _ticks(process: subprocess.Popen[bytes], who: str, told: _Told, late: float) -> Iterator[float]:
+    """The time, whenever a client has said how far it is."""
+    for thread, at_s, _, queries in lines(process, late, who):
+        told.lines[thread] = (at_s, queries)
+        yield time.monotonic()
+
+
+def _look(asked: Asked, members: Sequence[int], client: int) -> _Look:
+    own = asked.counters()
+    disk = Counters.of(asked.folder)
+    return _Look(time.monotonic(), time.time(), cost(members), cost([client]), machine_busy_s(), disk, own)
+
+
+def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | None, clients: int) -> dict[str, Any]:
+    """Figures for each read."""
+    elapsed_s, cores = last.at_s - first.at_s, os.cpu_count() or 1
+    work, client = last.work - first.work, last.client - first.client
+    reads = qps * elapsed_s
+    # Where the client is in the engine's process, what it takes alone was measured before.
+    client_cpu_s = client.cpu_s if client_us is None else client_us * reads / 1e6
+    server_cpu_s = work.cpu_s if client_us is None else max(work.cpu_s - client_cpu_s, 0.0)
+    disk = None
+    if first.disk and last.disk:
+        requests, sectors = last.disk.reads - first.disk.reads, last.disk.read_sectors - first.disk.read_sectors
+        disk = {
+            "reads": requests, "bytes": sectors * 512, "reads_per_query": requests / reads,
+            "bytes_per_read": sectors * 512 / requests if requests else None,
+            "ms_per_read": (last.disk.read_ms - first.disk.read_ms) / requests if requests else None,
+            "busy_share": min((last.disk.busy_ms - first.disk.busy_ms) / 1e3 / elapsed_s, 1.0),
+            "in_flight": (last.disk.waiting_ms - first.disk.waiting_ms) / 1e3 / elapsed_s,
+        }  # fmt: skip
+    busy_s = last.busy_s - first.busy_s
+    return {
+        "errors": 0, "count": count, "elapsed_s": elapsed_s, "qps": qps,
+        "server_cpu_us_per_query": server_cpu_s / reads * 1e6,
+        "client_cpu_us_per_query": client_cpu_s / reads * 1e6,
+        "server_switches_per_query": work.switches / reads,
+        "bytes_read_per_query": work.bytes_read / reads,
+        "bytes_written_per_query": work.bytes_written / reads,
+        # Data are to be read from storage here: that is no verdict.
+        "storage_reads_per_query": None,
+        "disk": disk,
+        "own_counters": {name: (value - first.own.get(name, 0)) / reads for name, value in last.own.items()},
+        "client_share_of_machine": client_cpu_s / elapsed_s / cores,
+        "client_share_of_core": client_share(client_cpu_s, elapsed_s, clients),
+        # What serves the disk is the kernel's, and not to be told from others.
+        "other_busy_cores": None,
+        "busy_cores": busy_s / elapsed_s,
+        "clock_jump_s": (last.wall_s - first.wall_s) - elapsed_s,
+        "slowed": 0.0,
+    }  # fmt: skip

@@ -1,0 +1,121 @@
+"""`point-reads`: point reads of data larger than memory, by page size, read-ahead, access path and clients."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from pagehop_lab.suites import of_servers
+from pagehop_lab.suites.inserts.tables import Figure, figure
+from pagehop_lab.suites.server_results import Measured, ServerResults
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, through_medians
+
+
+def sections(results: ServerResults) -> list[Section]:
+    """Reads first, what was loaded after them."""
+    load = results.load
+    title = f"{load['rows']:,} rows of {load['row_bytes']} bytes, {load['memory_mib']} MiB of memory"
+    charts = [chart(results, group) for group in dict.fromkeys(results.groups.values())]
+    return [Section(title, charts, [reads(results), loads(results), of_servers.invalid(results), points(results)])]
+
+
+def chart(results: ServerResults, group: str) -> Chart:
+    """Throughput by clients, with one read-ahead."""
+    series = []
+    for server in results.names:
+        marks = [
+            Mark(
+                one.raw["clients"], one.qps, f"{one.raw['clients']} clients: {one.qps:,.0f} QPS", one.file,
+                not one.valid,
+            )
+            for one in results.measured
+            if one.server == server and results.groups[one.case] == group
+        ]  # fmt: skip
+        by_clients = [[mark for mark in marks if mark.x == x] for x in dict.fromkeys(mark.x for mark in marks)]
+        series.append(Series(server, marks, through_medians(by_clients)))
+    title = f"Reads a second, {group.replace('=', ' ')} KiB"
+    note = "Hollow marks are invalid. ahead is how far the kernel reads ahead in files; direct I/O does not care."
+    return Chart(f"reads-{group}", title, "clients", "QPS", series, False, note)
+
+
+def reads(results: ServerResults) -> Table:
+    """What a read takes from storage, by who counted."""
+    rows = []
+    for server in results.names:
+        for case in results.groups:
+            found = results.of(server, case)
+            if not found:
+                continue
+            middle = statistics.median(one.qps for one in found)
+            rows.append([
+                Cell(server), Cell(case), of_servers.valid_repeats(results, found),
+                Cell.of(middle, ",.0f", file=found[0].file),
+                figure(found, _disk("reads_per_query"), ",.2f"),
+                figure(found, _disk("bytes_per_read", 1 / 1024), ",.1f"),
+                figure(found, _kib_per_query, ",.1f"),
+                figure(found, lambda one: one.raw["bytes_read_per_query"] / 1024, ",.1f"),
+                Cell(_own(found)),
+                figure(found, _disk("ms_per_read"), ",.3f"),
+                figure(found, _disk("in_flight"), ",.1f"),
+                figure(found, lambda one: one.raw["server_cpu_us_per_query"], ",.1f"),
+                figure(found, lambda one: one.raw["client_share_of_machine"], ".1%"),
+                figure(found, lambda one: one.raw["settle_s"], ",.1f"),
+            ])  # fmt: skip
+    columns = (
+        "server", "test", "valid", "QPS", "reads/query", "KiB/read", "KiB/query", "process KiB", "it says", "ms/read",
+        "in flight", "CPU us", "clients' share", "settled s",
+    )  # fmt: skip
+    note = (
+        "Reads and KiB are the disk's: requests that the kernel gave it, after merging, and their sizes; process KiB "
+        "is what /proc says that storage read for the server's processes, and 'it says' what the server counts itself, "
+        "all for each query. In flight is the mean number of requests at the disk. Settled is the time until the rates "
+        "of two stretches of 2.5 s were within 5% of each other."
+    )
+    return Table("reads", "Point reads", columns, rows, note)
+
+
+def loads(results: ServerResults) -> Table:
+    """How large the data are."""
+    logical = results.load["rows"] * results.load["row_bytes"]
+    memory = results.load["memory_mib"] << 20
+    rows = []
+    for facts in results.servers:
+        for one in facts.loads[:1]:
+            rows.append([  # noqa: PERF401
+                Cell(facts.name), Cell.of(one["load_s"], ",.1f"), Cell.of(one["data_bytes"] / 1e6, ",.1f"),
+                Cell.of(one["data_bytes"] / logical, ".2f"), Cell.of(one["data_bytes"] / memory, ".1f"),
+                Cell(one["file_system"]),
+            ])  # fmt: skip
+    columns = ("server", "load s", "MB", "of the texts", "of memory", "file system")
+    note = f"The texts are {logical / 1e6:,.1f} MB; half of each repeats the other half."
+    return Table("loads", "Data", columns, rows, note)
+
+
+def points(results: ServerResults) -> Table:
+    """Every measurement."""
+    more = {"MiB held": lambda one: Cell.of(_peak_mib(one), ",.0f"), "busy cores": of_servers.raw("busy_cores", ".2f")}
+    return of_servers.points(results, "points-reads", more, "MiB held: the most within the limit of memory.")
+
+
+def _peak_mib(one: Measured) -> float | None:
+    peak = one.raw["memory"]["peak_bytes"]
+    return None if peak is None else float(peak) / 2**20
+
+
+def _disk(name: str, scale: float = 1.0) -> Figure:
+    def of(one: Measured) -> float | None:
+        value = (one.raw["disk"] or {}).get(name)
+        return None if value is None else float(value) * scale
+
+    return of
+
+
+def _kib_per_query(one: Measured) -> float | None:
+    disk = one.raw["disk"]
+    return None if disk is None else disk["bytes"] / 1024 / (one.qps * one.raw["elapsed_s"])
+
+
+def _own(found: Sequence[Measured]) -> str:
+    """The server's own counters for each query, of one repeat."""
+    told = found[0].raw["own_counters"]
+    return ", ".join(f"{name} {value:,.2f}" for name, value in told.items()) or "-"

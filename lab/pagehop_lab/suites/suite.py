@@ -1,0 +1,68 @@
+"""What a suite is: the schema of its plans, what runs them, and the tables and charts of what was measured.
+
+Each suite is a folder here, whose `__init__.py` has an object of this kind; `catalog.py` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from pagehop_lab.plan import Plan
+from pagehop_lab.plan.servers import ServersPlan
+from pagehop_lab.run.progress import Progress
+from pagehop_lab.store import RunFolder
+from pagehop_lab.suites.head import Head
+from pagehop_lab.suites.results import Results
+from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.table import Section, Table
+
+AnyResults = Results | ServerResults
+P = TypeVar("P", bound=Plan | ServersPlan)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a run says."""
+
+    head: Head
+    about: Mapping[str, Any]
+    sections: Sequence[Section]
+    of_the_run: Sequence[Table]
+    """What is missing, and what was measured."""
+    results: AnyResults
+
+
+@dataclass(frozen=True)
+class Run(Generic[P]):
+    """A run that is to be made."""
+
+    plan: P
+    folder: RunFolder
+    progress: Progress
+    machine: str
+    """The kind of this machine."""
+    retry: bool = False
+    """Whether what failed is tried again; of servers also what is invalid."""
+    engines: Sequence[Path] = ()
+    """Folders of Python files with more engines."""
+
+
+class Suite(Protocol[P]):
+    """A suite. `P` is the type of its plans."""
+
+    name: ClassVar[str]
+
+    def read(self, text: str, name: str) -> P:
+        """The plan of a text; `name` is what it is called if it does not say. PlanError if there is something wrong."""
+
+    def amount(self, plan: P) -> str:
+        """How much a plan is, in a sentence."""
+
+    def run(self, run: Run[P]) -> None:
+        """Measures everything that is not in the folder yet. RunError if it cannot begin."""
+
+    def report(self, folder: RunFolder) -> Report:
+        """What a run says, from its raw files. StoreError if they cannot be read."""
