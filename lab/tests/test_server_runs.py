@@ -18,7 +18,7 @@ from pagehop_lab.plan.servers import everything
 from pagehop_lab.run import servers
 from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.server_results import ServerResults
-from runs import read_servers
+from runs import read_servers, server_results
 
 LATENCY = {"p50": 1.0, "p95": 2.0, "p99": 3.0, "max": 4.0}
 
@@ -63,7 +63,8 @@ def test_older_statements_are_noted_and_asked_again(
 ) -> None:
     with monkeypatch.context() as older:
         older.setattr("pagehop_lab.suites.oltp.Oltp.statements", 1)
-        results, _ = run(plan_of("old"), tmp_path / "run", FakeBench(), product)
+        run(plan_of("old"), tmp_path / "run", FakeBench(), product)
+    results = server_results(tmp_path / "run")
     assert len(results.measured) == len(CASES)
     assert all(one.noted[0].startswith("statements: older ones") for one in results.measured)
     bench = FakeBench()
