@@ -1,4 +1,4 @@
-"""`pagehop-lab`: smoke, run, versions, report, compare, import, engines."""
+"""`pagehop-lab`: smoke, run, versions, report, compare, import, site, engines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pagehop_lab import imports, report
+from pagehop_lab import imports, report, site
 from pagehop_lab.engines import history, outside
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import EngineError
@@ -29,6 +29,9 @@ from pagehop_lab.suites.suite import AnyResults, Run, Suite
 
 SMOKE = Path(__file__).parent / "plan" / "smoke.toml"
 RUNS = Path("lab-runs")
+SITE = RUNS / "site"
+KEPT = Path(__file__).parents[1] / "results"
+"""Runs that are kept in the repository."""
 
 INTERRUPTED = 130
 
@@ -112,6 +115,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     imported.add_argument("--set", metavar="NAME", help="show them with this set of the run")
     imported.set_defaults(does=_import)
+
+    shown_site = commands.add_parser("site", help="a static site of runs, with filters and what Pagehop loses")
+    shown_site.add_argument(
+        "folders", type=Path, metavar="DIR", nargs="*", help="runs, or folders of them; the kept ones"
+    )
+    shown_site.add_argument("--into", type=Path, default=SITE, help=f"the folder of the site; {SITE} if not given")
+    _takes_engines(shown_site)
+    shown_site.set_defaults(does=_site)
 
     engines = commands.add_parser("engines", help="what can be measured, with which options")
     _takes_engines(engines)
@@ -220,6 +231,13 @@ def _import(args: argparse.Namespace) -> int:
     new = imports.into(args.folder, args.files, args.truth, args.set)
     report.write(args.folder, quiet=True)
     print(f"{new} new points; the page is {args.folder / report.PAGE}", file=sys.stderr)
+    return 0
+
+
+def _site(args: argparse.Namespace) -> int:
+    args.into.parent.mkdir(parents=True, exist_ok=True)
+    count = site.build(args.folders or [KEPT], args.into, lambda line: print(line, file=sys.stderr))
+    print(f"{count} runs; the site is {args.into / 'index.html'}", file=sys.stderr)
     return 0
 
 

@@ -151,12 +151,12 @@ def test_parquet_has_figures_as_numbers_and_leads_to_raw_files(folder: Path) -> 
     assert main(["report", str(folder), "--quiet", "--parquet"]) == 0
     files = {path.stem for path in (folder / "report").glob("*.csv")}
     assert {path.stem for path in (folder / "report").glob("*.parquet")} == files - {"agreement-with-one"}
-    best = parquet.read_table(folder / "report/best-generated-16.parquet").to_pylist()
+    best = parquet.readtable_html(folder / "report/best-generated-16.parquet").to_pylist()
     assert [row["engine"] for row in best] == ["honest", "slow", "short"]
     assert isinstance(best[0][">= 0.050"], float)
     assert (folder / best[0][">= 0.050 file"]).is_file()
     assert best[2][">= 0.050"] is None, "what was not reached is no figure"
-    points = parquet.read_table(folder / "report/points-generated-16.parquet").to_pylist()
+    points = parquet.readtable_html(folder / "report/points-generated-16.parquet").to_pylist()
     with (folder / "report/points-generated-16.csv").open() as file:
         assert [row["QPS"] for row in points] == [float(row["QPS"]) for row in csv.DictReader(file)]
 
@@ -183,10 +183,10 @@ def test_lost_points_are_found_from_the_files_alone(folder: Path, results: Resul
 
 
 def test_text_in_a_table_is_text(capsys: pytest.CaptureFixture[str]) -> None:
-    from pagehop_lab.report.page import _table
+    from pagehop_lab.report.page import table_html
 
     table = Table("t", "<b>", ("a & b", "n"), [[Cell("<script>"), Cell.of(1.5, ".1f", file='x"y')]])
-    shown = _table(table, is_open=True)
+    shown = table_html(table, is_open=True)
     assert "<script>" not in shown
     assert 'href="../x&quot;y"' in shown
     assert "&lt;b&gt;" in shown

@@ -17,24 +17,28 @@ from pagehop_lab.suites.table import Cell, Chart, Section, Table
 _LONG = 70
 
 
-def page(head: Head, sections: Sequence[Section], more: Sequence[Table]) -> str:
-    """The whole page."""
+def page(head: Head, sections: Sequence[Section], more: Sequence[Table], home: str = "") -> str:
+    """The whole page; `home` is where a site of many runs begins."""
     body = [
+        f'<p class=note><a href="{escape(home)}">All runs</a></p>' if home else "",
         f"<h1>{escape(head.name)}</h1>",
         f"<p class=lead>{escape(head.lead)}</p>",
         _state(head, sections, more),
         *(_section(section) for section in sections),
         "<section><h2>Of the run</h2>",
-        *(_table(table, is_open=True) for table in more),
+        *(table_html(table, is_open=True) for table in more),
         _about(head),
         "</section>",
     ]
+    return document(f"{head.name}: {head.subject}", "\n".join(body))
+
+
+def document(title: str, body: str, more: str = "") -> str:
+    """A page of HTML that needs nothing else; `more` is for its head."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(head.name)}: {escape(head.subject)}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{STYLE}</style>\n{more}</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
 
@@ -52,12 +56,13 @@ def _state(head: Head, sections: Sequence[Section], of_the_run: Sequence[Table])
 
 def _section(section: Section) -> str:
     parts = [f"<section><h2>{escape(section.title)}</h2>"]
-    parts += [_chart(chart) for chart in section.charts]
-    parts += [_table(table, is_open=not table.name.startswith("points-")) for table in section.tables if table.rows]
+    parts += [chart_html(chart) for chart in section.charts]
+    parts += [table_html(table, is_open=not table.name.startswith("points-")) for table in section.tables if table.rows]
     return "\n".join([*parts, "</section>"])
 
 
-def _chart(chart: Chart) -> str:
+def chart_html(chart: Chart) -> str:
+    """A chart with its legend and its note."""
     drawn = svg(chart)
     if not drawn:
         return "<p class=note>Nothing was measured that could be drawn.</p>"
@@ -65,13 +70,14 @@ def _chart(chart: Chart) -> str:
     return f"<figure><figcaption>{escape(chart.title)}</figcaption>{legend(chart)}{drawn}{note}</figure>"
 
 
-def _table(table: Table, is_open: bool) -> str:
+def table_html(table: Table, is_open: bool, up: str = "../") -> str:
+    """A table that can be folded; `up` leads from the page to what raw files are named from."""
     numeric = table.numeric
     head = "".join(
         f"<th{_class(is_number)}>{escape(name)}</th>" for name, is_number in zip(table.columns, numeric, strict=True)
     )
     rows = "\n".join(
-        "<tr>" + "".join(_cell(cell, is_number) for cell, is_number in zip(row, numeric, strict=False)) + "</tr>"
+        "<tr>" + "".join(_cell(cell, is_number, up) for cell, is_number in zip(row, numeric, strict=False)) + "</tr>"
         for row in table.rows
     )
     opened = " open" if is_open else ""
@@ -87,10 +93,10 @@ def _scrolled(head: str, rows: str) -> str:
     return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
 
 
-def _cell(cell: Cell, is_number: bool) -> str:
+def _cell(cell: Cell, is_number: bool, up: str) -> str:
     text = escape(cell.text)
     if cell.file:
-        text = f'<a href="../{escape(cell.file)}">{text}</a>'
+        text = f'<a href="{up}{escape(cell.file)}">{text}</a>'
     title = f' title="{escape(cell.title)}"' if cell.title else ""
     return f"<td{_class(is_number, cell.invalid, len(cell.text) > _LONG, cell.tone)}{title}>{text}</td>"
 

@@ -22,6 +22,15 @@ class EnginesSuite(ABC):
     """A suite whose plans name sets and engines."""
 
     name: ClassVar[str]
+    how: ClassVar[str] = (
+        "Recall and time are those of the same requests. Every request with its latency and the ids that came is in a "
+        "raw file, which each figure leads to. A figure is invalid, and compared with nothing, if a request failed, "
+        "rows were missing, the index was not used, the client was busy for more than half of the time, the offered "
+        "rate was not answered, or the cache was not in the state it was said to be in. What was invalid for its "
+        "client or its cache, which may be otherwise a moment later, was measured again, three times at most. All "
+        "attempts are kept, and the last one counts, whatever its figure."
+    )
+    """How it measures, for the page."""
 
     @abstractmethod
     def sections(self, results: Results) -> list[Section]:
@@ -50,7 +59,7 @@ class EnginesSuite(ABC):
         sections = [Section("What was to be reached", tables=[aimed])] if aimed is not None else []
         sections += self.sections(results)
         of_the_run = [every_suite.coverage(results), every_suite.engines(results)]
-        return Report(head_of(results), results.about, sections, of_the_run, results)
+        return Report(head_of(results, self.how), results.about, sections, of_the_run, results)
 
     def results(self, folder: RunFolder) -> Results:
         """What was measured."""

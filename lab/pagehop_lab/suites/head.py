@@ -28,8 +28,8 @@ class Head:
     """How it was measured."""
 
 
-def head_of(results: Results) -> Head:
-    """The head of a run of engines."""
+def head_of(results: Results, how: str) -> Head:
+    """The head of a run of engines, which says how its suite measures."""
     machine = results.machine
     repeats, rebuilds = results.load["repeats"], results.load["rebuilds"]
     lead = (
@@ -38,17 +38,9 @@ def head_of(results: Results) -> Head:
     )
     wrong = sum(not point.valid for point in results.points)
     load = ", ".join(f"{name} = {value}" for name, value in results.load.items())
-    about = (
-        "Recall and time are those of the same requests. Every request with its latency and the ids that came is in a "
-        "raw file, which each figure leads to. A figure is invalid, and compared with nothing, if a request failed, "
-        "rows were missing, the index was not used, the client was busy for more than half of the time, the offered "
-        "rate was not answered, or the cache was not in the state it was said to be in. What was invalid for its "
-        "client or its cache, which may be otherwise a moment later, was measured again, three times at most. All "
-        "attempts are kept, and the last one counts, whatever its figure."
-    )
     state = state_of(results.coverage, wrong, [point.noted for point in results.points], results.again)
     return Head(
-        results.name, "engines at equal recall", lead, state, results.sound, (about, f"Load: {load}.", results.made_by)
+        results.name, "engines at equal recall", lead, state, results.sound, (how, f"Load: {load}.", results.made_by)
     )
 
 

@@ -54,6 +54,8 @@ class Suite(Protocol[P]):
     """A suite. `P` is the type of its plans."""
 
     name: ClassVar[str]
+    how: ClassVar[str]
+    """How it measures, for pages."""
 
     def read(self, text: str, name: str) -> P:
         """The plan of a text; `name` is what it is called if it does not say. PlanError if there is something wrong."""

@@ -1,0 +1,111 @@
+"""The figures of a run that may be compared, in it and with another run, whatever its suite is."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pagehop_lab.analysis.points import told
+from pagehop_lab.analysis.targets import at_targets
+from pagehop_lab.engines.catalog import CATALOG
+from pagehop_lab.engines.engine import Served
+from pagehop_lab.suites.results import Build, Results
+from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.suite import AnyResults
+
+OURS = "pagehop"
+"""What names of engines and servers begin with that are Pagehop."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What one engine or server did of one thing, once in each repeat."""
+
+    group: str
+    """What is comparable: the set, the load and the recall, or the test."""
+    name: str
+    """Of the engine or the server."""
+    title: str
+    kind: str
+    """`library` or `server`: only like is compared with like."""
+    unit: str
+    repeats: Mapping[Hashable, float]
+    file: str
+    """The raw file that stands for all, relative to the run's folder."""
+    more_is_better: bool = True
+    is_counted: bool = False
+    """Whether it is a count without a clock, which every repeat gives alike."""
+
+    @property
+    def middle(self) -> float:
+        """The median of the repeats."""
+        return statistics.median(self.repeats.values())
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is Pagehop's."""
+        return self.name.startswith(OURS)
+
+
+def figures_of(results: AnyResults) -> list[Figure]:
+    """Every figure of a run that is valid, in the order of its reports."""
+    if isinstance(results, ServerResults):
+        return list(_of_servers(results))
+    # Settings of a calibration are compared by hops, with themselves.
+    return [] if results.suite == "calibration" else list(_of_engines(results))
+
+
+def _of_engines(results: Results) -> Iterator[Figure]:
+    kinds = {facts.name: _kind(facts.name) for facts in results.engines}
+    for dataset in results.datasets:
+        for (sessions, asked), points in results.by_load(dataset).items():
+            load = ", ".join(filter(None, [f"{sessions} sessions" if sessions > 1 else "", told(asked)]))
+            for found in at_targets(points, results.targets):
+                if (best := found.best) is None:
+                    continue
+                group = ", ".join(filter(None, [dataset, load, f"recall@{results.k} >= {found.target:g}"]))
+                title, kind = results.title(found.engine), kinds[found.engine]
+                yield Figure(group, found.engine, title, kind, "QPS", best.qps_by_run, best.middle.file)
+        for name, kind in kinds.items():
+            builds = [build for build in results.builds if (build.dataset, build.engine) == (dataset, name)]
+            yield from _of_builds(builds, name, results.title(name), kind)
+
+
+def _of_builds(builds: Sequence[Build], name: str, title: str, kind: str) -> Iterator[Figure]:
+    """The cheapest and the smallest index of an engine."""
+    for unit, words, counted in [("CPU s", "the cheapest index", False), ("MB", "the smallest index", True)]:
+        by_options: dict[object, list[tuple[Build, float]]] = {}
+        for build in builds:
+            if (value := _cost(build, unit)) is not None:
+                by_options.setdefault(build.options, []).append((build, value))
+        if by_options:
+            least = min(by_options.values(), key=lambda found: statistics.median(value for _, value in found))
+            repeats: dict[Hashable, float] = {build.rebuild: value for build, value in least}
+            first = least[0][0]
+            yield Figure(f"{first.dataset}, {words}", name, title, kind, unit, repeats, first.file, False, counted)
+
+
+def _cost(build: Build, unit: str) -> float | None:
+    if unit == "CPU s":
+        return build.cpu_s
+    size = build.raw.get("index_bytes")
+    return None if not size else (size + (build.raw.get("table_bytes") or 0)) / 1e6
+
+
+def _kind(engine: str) -> str:
+    known = CATALOG.get(engine.partition(":")[0])
+    return "server" if known is not None and issubclass(known, Served) else "library"
+
+
+def _of_servers(results: ServerResults) -> Iterator[Figure]:
+    for facts in results.servers:
+        sizes: dict[Hashable, float] = {at: load["data_bytes"] / 1e6 for at, load in enumerate(facts.loads)}
+        if sizes and min(sizes.values()) > 0:
+            group, raw = "bytes of all data after loading", "machine.json"
+            yield Figure(group, facts.name, facts.name, "server", "MB", sizes, raw, more_is_better=False)
+    for case in results.groups:
+        for server in results.names:
+            if found := results.of(server, case):
+                repeats: dict[Hashable, float] = {one.repeat: one.qps for one in found}
+                yield Figure(case, server, server, "server", "a second", repeats, found[0].file)

@@ -1,0 +1,117 @@
+"""Charts and the site in a real browser: no labels over each other, no empty charts, filters that work.
+
+Skipped where there is no Chromium.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagehop_lab import report
+from pagehop_lab.report.page import chart_html, document
+from pagehop_lab.site.build import build
+
+BROWSER = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium: apt-get install chromium")
+
+RESULTS = Path(__file__).parents[1] / "results"
+KEPT = sorted(path.parent for path in RESULTS.glob("*/machine.json"))
+SECONDS_MAX = 120
+
+# Labels that lie over each other by more than a hair, and charts without a mark inside of their frame.
+LOOK = """
+const wrong = [];
+for (const figure of document.querySelectorAll("figure")) {
+  const name = figure.querySelector("figcaption").textContent;
+  const svg = figure.querySelector(":scope > svg");
+  const frame = svg.getBoundingClientRect();
+  const inside = (box) => box.width > 0 && box.left >= frame.left - 1 && box.right <= frame.right + 1
+    && box.top >= frame.top - 1 && box.bottom <= frame.bottom + 1;
+  const marks = [...svg.querySelectorAll(".mark")].map((one) => one.getBoundingClientRect());
+  if (!marks.length || !marks.every(inside)) wrong.push(`${name}: no marks, or some outside`);
+  const labels = [...svg.querySelectorAll("text")];
+  const boxes = labels.map((one) => one.getBoundingClientRect());
+  boxes.forEach((box, at) => {
+    if (!inside(box)) wrong.push(`${name}: '${labels[at].textContent}' is outside`);
+    boxes.slice(at + 1).forEach((other, after) => {
+      const wide = Math.min(box.right, other.right) - Math.max(box.left, other.left);
+      const high = Math.min(box.bottom, other.bottom) - Math.max(box.top, other.top);
+      const names = `'${labels[at].textContent}' and '${labels[at + 1 + after].textContent}'`;
+      if (wide > 1 && high > 3) wrong.push(`${name}: ${names} overlap`);
+    });
+  });
+}
+say({ figures: document.querySelectorAll("figure").length, wrong });
+"""
+FILTER = """
+const count = () => rows.filter((row) => !row.hidden).length;
+const all = count();
+words.value = "vector-inserts"; words.dispatchEvent(new Event("input"));
+const few = count();
+words.value = ""; words.dispatchEvent(new Event("input"));
+const suite = document.querySelector("select[data-filter=suite]");
+suite.value = "equal-recall"; suite.dispatchEvent(new Event("change"));
+const link = document.querySelector("#pair a");
+say({ all, few, suite: count(), link: link && link.getAttribute("href") });
+"""
+
+
+def said(page: Path, script: str) -> Any:
+    """What a script says that is run at the end of a page."""
+    assert BROWSER is not None
+    say = "const say = (value) => { const place = document.createElement('pre'); place.id = 'said'; "
+    say += "place.textContent = JSON.stringify(value); document.body.append(place); };"
+    page.write_text(page.read_text().replace("</body>", f"<script>{say}{script}</script></body>"))
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1200,900"]
+    profile = f"--user-data-dir={page.parent / 'profile'}"
+    command = [BROWSER, *flags, profile, "--dump-dom", page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=True)
+    found = re.search(r'<pre id="said">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert found is not None, done.stdout[-2000:] + done.stderr[-2000:]
+    return json.loads(unescape(found[1]))
+
+
+def test_no_label_of_a_kept_chart_lies_over_another_and_no_chart_is_empty(tmp_path: Path) -> None:
+    charts = [chart_html(chart) for path in KEPT for section in report.read(path).sections for chart in section.charts]
+    page = tmp_path / "page.html"
+    page.write_text(document("charts", "\n".join(charts)))
+    found = said(page, LOOK)
+    assert found["wrong"] == []
+    assert found["figures"] == len(charts) > 5
+
+
+def test_overlaps_and_empty_charts_are_seen(tmp_path: Path) -> None:
+    label = '<text x="{}" y="50">a label</text>'
+    mark = '<circle class="mark" cx="{}" cy="20" r="4"/>'
+    charts = [
+        f'<figure><figcaption>{name}</figcaption><svg viewBox="0 0 880 440">{"".join(parts)}</svg></figure>'
+        for name, parts in [
+            ("good", [label.format(20), label.format(200), mark.format(30)]),
+            ("over", [label.format(20), label.format(40), mark.format(30)]),
+            ("empty", [label.format(20)]),
+            ("outside", [label.format(20), mark.format(2000)]),
+        ]
+    ]
+    page = tmp_path / "page.html"
+    page.write_text(document("charts", "\n".join(charts)))
+    assert said(page, LOOK)["wrong"] == [
+        "over: 'a label' and 'a label' overlap",
+        "empty: no marks, or some outside",
+        "outside: no marks, or some outside",
+    ]
+
+
+def test_the_index_filters_runs_and_finds_two_to_compare(tmp_path: Path) -> None:
+    build(KEPT, tmp_path / "site", lambda _: None)
+    found = said(tmp_path / "site" / "index.html", FILTER)
+    of_engines = sum('suite = "equal-recall"' in (path / "plan-001.toml").read_text() for path in KEPT)
+    assert (found["all"], found["few"], found["suite"]) == (len(KEPT), 1, of_engines)
+    assert (tmp_path / "site" / found["link"]).is_file()

@@ -1,0 +1,126 @@
+"""The site: every run with its figures, what Pagehop loses first, any two runs, and nothing from a network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from pathlib import Path
+
+import pytest
+
+from pagehop_lab.command import main
+from pagehop_lab.site import markdown, pairs, summary
+from pagehop_lab.site.build import build
+from pagehop_lab.site.figures import Figure
+from pagehop_lab.store import StoreError
+from runs import QUICK, fake_engines, plan_of, run
+
+LOAD = QUICK + "repeats = 3\nin_turns = 9\n"
+KEPT = sorted(path.parent for path in (Path(__file__).parents[1] / "results").glob("*/machine.json"))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of made-up engines."""
+    place = tmp_path_factory.mktemp("site")
+    with fake_engines(place / "data"):
+        for name in ("run-20260101-a", "run-20260102-b"):
+            run(plan_of("honest", "short", load=LOAD, more="targets = [0.99, 0.05]"), place / "runs" / name)
+        assert build([place / "runs"], place / "made", lambda _: None) == 2
+    return place / "made"
+
+
+def figure(group: str, name: str, *repeats: float, more_is_better: bool = True, counted: bool = False) -> Figure:
+    by_repeat: dict[Hashable, float] = dict(enumerate(repeats))
+    return Figure(group, name, name, "library", "QPS", by_repeat, "points/x.json", more_is_better, counted)
+
+
+def test_every_link_leads_to_a_file_of_the_site_and_nothing_else_is_loaded(site: Path) -> None:
+    found = 0
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        assert not re.search(r"""(src|href)=["']?(https?:)?//|@import|url\(""", text), page
+        for link in re.findall(r'href="([^"#]+)"', text):
+            assert (page.parent / link).resolve().is_file(), f"{page}: {link}"
+            found += 1
+    assert found > 50
+
+
+def test_the_index_has_every_run_with_its_state(site: Path) -> None:
+    text = (site / "index.html").read_text()
+    assert text.index("Where Pagehop loses") < text.index("All runs")
+    for name, day in (("run-20260101-a", "2026-01-01"), ("run-20260102-b", "2026-01-02")):
+        assert f'<a href="runs/{name}/report/index.html">{name}</a></td><td>{day}</td>' in text
+    assert "are invalid" in text
+    assert 'PAIRS = [["run-20260101-a", "run-20260102-b"]]' in text
+    assert "equal-recall" in (site / "method.html").read_text()
+
+
+def test_what_is_lost_is_told_by_intervals_and_what_is_not_reached_is_lost() -> None:
+    figures = [
+        figure("slower", "pagehop", 100, 101, 99), figure("slower", "other", 200, 202, 198),
+        figure("faster", "pagehop", 300, 301, 299), figure("faster", "other", 200, 202, 198),
+        figure("noise", "pagehop", 100, 300, 200), figure("noise", "other", 210, 190, 240),
+        figure("once", "pagehop", 100), figure("once", "other", 1000),
+        figure("smaller", "pagehop", 50, more_is_better=False, counted=True),
+        figure("smaller", "other", 60, more_is_better=False, counted=True),
+        figure("missing", "other", 1, 1, 1), figure("missing", "another", 2, 2, 2),
+        figure("alone", "pagehop", 1, 1, 1),
+    ]  # fmt: skip
+    said = {one.other.group: one.said for one in summary.contests("run", figures)}
+    assert said == {
+        "slower": summary.LOST, "faster": summary.WON, "noise": summary.UNKNOWN, "once": summary.UNKNOWN,
+        "smaller": summary.WON, "missing": summary.LOST,
+    }  # fmt: skip
+    lost = summary.table(summary.contests("run", figures), summary.LOST, "Pagehop loses")
+    assert [(row[0].text, row[3].text) for row in lost.rows] == [
+        ("missing", "another 2 QPS"),
+        ("slower", "other 200 QPS"),
+    ]
+    # Without anything of Pagehop there is nothing to lose.
+    assert summary.contests("run", [one for one in figures if not one.is_ours]) == []
+
+
+def test_two_runs_are_compared_where_they_measured_the_same() -> None:
+    first = [figure("a", "x", 100, 101, 99), figure("b", "x", 100, 101, 99), figure("c", "x", 1)]
+    second = [figure("b", "x", 100, 100, 101), figure("a", "x", 200, 201, 199), figure("d", "x", 1)]
+    table = pairs.table(("one", "two"), pairs.shared(first, second))
+    assert [(row[0].text, row[4].text, row[6].text, row[4].tone) for row in table.rows] == [
+        ("a", "2.000", "the second is higher", "better"),
+        ("b", "1.003", "the same", ""),
+    ]
+
+
+def test_a_site_replaces_a_site_and_nothing_else(site: Path, tmp_path: Path) -> None:
+    runs = site.parent / "runs"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter").touch()
+    with pytest.raises(StoreError, match="is no site of the lab: give a folder that is new or empty"):
+        build([runs], tmp_path / "mine", lambda _: None)
+    with pytest.raises(StoreError, match="two runs are called run-20260101-a"):
+        build([runs, runs / "run-20260101-a"], tmp_path / "site", lambda _: None)
+    with pytest.raises(StoreError, match="there is no run in"):
+        build([tmp_path], tmp_path / "site", lambda _: None)
+    assert main(["site", str(tmp_path / "missing"), "--into", str(tmp_path / "site")]) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
+
+
+def test_the_kept_runs_make_a_site(tmp_path: Path) -> None:
+    made = tmp_path / "site"
+    for _ in range(2):
+        assert build([KEPT[0]], made, lambda _: None) == 1
+    assert sorted(path.name for path in made.iterdir()) == [
+        ".pagehop-lab-site",
+        "index.html",
+        "method.html",
+        "pairs",
+        "runs",
+    ]
+
+
+def test_documents_become_html() -> None:
+    text = "# Head\n\n- **One** `a < b`\n  goes on\n  - inner\n\n  after it\n- two\n\nlast"
+    assert markdown.html(text).split("\n") == [
+        "<h1>Head</h1>", "<ul>", "<li><b>One</b> <code>a &lt; b</code> goes on</li>", "<ul>", "<li>inner</li>", "</ul>",
+        "<p>after it</p>", "<li>two</li>", "</ul>", "<p>last</p>",
+    ]  # fmt: skip
