@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 from pagehop_lab.engines.catalog import CATALOG
@@ -90,3 +91,10 @@ def test_no_two_modules_import_each_other() -> None:
 
     for name in sorted(graph):
         visit(name, ())
+
+
+def test_the_package_that_pip_installs_has_every_folder() -> None:
+    listed = tomllib.loads((LAB.parent / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {path.parent for path in LAB.rglob("*.py")} - {LAB / "__pycache__"}
+    names = {".".join(folder.relative_to(LAB.parent).parts) for folder in folders}
+    assert set(listed) == names | {"devserver", "pagehop_lab.locks"}

@@ -1,18 +1,27 @@
-"""Where servers are kept, and the rule that a half-done one is done again.
+"""Where servers and what else is fetched are kept, and the rule that a half-done one is done again.
 
-Every server has a folder in `.postgres`. A stamp is written into it when everything else is there;
-a folder without the stamp of the recipe that is wanted is emptied and made again.
+Every server of ours has a folder in `.postgres`. A stamp is written into it when everything else is
+there; a folder without the stamp of the recipe that is wanted is emptied and made again.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+CACHE = "PAGEHOP_CACHE"
+"""The environment variable that names the folder for what is fetched, where the lab is installed without a checkout."""
+
+_CHECKOUT = Path(__file__).resolve().parents[2]
+IN_CHECKOUT = (_CHECKOUT / "lab" / "locks").is_dir()
+REPOSITORY = _CHECKOUT if IN_CHECKOUT else Path(os.environ.get(CACHE) or Path.home() / ".cache" / "pagehop")
+"""The checkout that this is in; the cache of this user where it is installed by itself."""
+LOCKS = REPOSITORY / "lab" / "locks" if IN_CHECKOUT else Path(__file__).resolve().parents[1] / "pagehop_lab" / "locks"
+"""What is installed for engines and servers, with checksums."""
 SERVERS = REPOSITORY / ".postgres"
 
 _STAMP = ".complete"

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devserver import DevServerError
-from devserver.folder import REPOSITORY, made_once
+from devserver.folder import LOCKS, REPOSITORY, made_once
 
 FOLDER = REPOSITORY / ".servers"
-_LOCK = REPOSITORY / "lab/locks/servers.lock"
+_LOCK = LOCKS / "servers.lock"
 _PLATFORM = ("Linux", "x86_64")
 _CLIENTS = {"maven": ("mvn", "maven"), "npm": ("npm", "npm"), "go": ("go", "golang")}
 DEBIAN = "debian"

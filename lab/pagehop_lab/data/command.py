@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from devserver.folder import REPOSITORY
 from pagehop_lab.data import sets
 from pagehop_lab.data.errors import DataError
 from pagehop_lab.data.real import NAMES, files
@@ -16,7 +17,7 @@ from pagehop_lab.data.real.files import Content
 from pagehop_lab.data.real.sources import Say
 
 SEED = 1
-DATA = Path(__file__).resolve().parents[3] / "data"
+DATA = REPOSITORY / "data"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from devserver.folder import REPOSITORY
 from pagehop_lab.data import fashion, files, real
 from pagehop_lab.data.errors import DataError
 from pagehop_lab.data.generated import Generator
@@ -95,7 +96,7 @@ def real_name(name: str) -> tuple[str, int | None]:
 def data_folder() -> Path:
     """Where sets are kept."""
     given = os.environ.get(VARIABLE)
-    return Path(given) if given else Path(__file__).resolve().parents[3] / "data" / "lab"
+    return Path(given) if given else REPOSITORY / "data" / "lab"
 
 
 def prepare(

@@ -18,11 +18,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from devserver.folder import LOCKS, REPOSITORY
 from pagehop_lab.run.child import EngineFailed
 
-_REPOSITORY = Path(__file__).resolve().parents[3]
-_LOCKS = _REPOSITORY / "lab" / "locks"
-_ENVIRONMENTS = _REPOSITORY / ".venv" / "lab"
+_ENVIRONMENTS = REPOSITORY / ".venv" / "lab"
 
 Say = Callable[[str], None]
 
@@ -36,20 +35,20 @@ class Recipe:
 
 
 def _one(name: str) -> Recipe:
-    return Recipe(((_LOCKS / f"{name}.lock", ()),))
+    return Recipe(((LOCKS / f"{name}.lock", ()),))
 
 
 _RECIPES = {
     "faiss": _one("faiss"),
     # It comes as source only, and is compiled with what the first file brings.
     "hnswlib": Recipe(
-        ((_LOCKS / "hnswlib-build.lock", ()), (_LOCKS / "hnswlib.lock", ("--no-build-isolation", "--no-deps"))),
+        ((LOCKS / "hnswlib-build.lock", ()), (LOCKS / "hnswlib.lock", ("--no-build-isolation", "--no-deps"))),
         "compiling it needs a C++ compiler and Python's headers (Debian: g++ python3-dev)",
     ),
     "usearch": _one("usearch"),
     "svs": _one("svs"),
     "rabitq": _one("rabitq"),
-    "diskann": Recipe(((_LOCKS / "diskann.lock", ()),), "its wheels are for Python 3.9 to 3.11"),
+    "diskann": Recipe(((LOCKS / "diskann.lock", ()),), "its wheels are for Python 3.9 to 3.11"),
     "scann": _one("scann"),
     "lancedb": _one("lancedb"),
     "milvus": _one("milvus"),
@@ -118,7 +117,7 @@ def _compile(commit: str, source: Path, folder: Path) -> None:
 
 def _git(*arguments: str) -> bytes:
     try:
-        return subprocess.run(["git", "-C", str(_REPOSITORY), *arguments], capture_output=True, check=True).stdout
+        return subprocess.run(["git", "-C", str(REPOSITORY), *arguments], capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         told = getattr(error, "stderr", b"").decode(errors="replace").strip() or error
         raise EngineFailed(f"there is no such commit here: {told}") from None
