@@ -54,15 +54,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(crate) queries: Option<PathBuf>,
 
-    /// Their true neighbors, for recall of the first column: .ibin, .ivecs or .npy of integers
-    #[arg(long, value_name = "FILE", requires = "queries")]
-    pub(crate) truth: Option<PathBuf>,
-
     /// A setting of every connection; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     pub(crate) set: Vec<Setting>,
 
-    /// Rows that an answer should have; neighbors that count for recall
+    /// Rows that an answer should have
     #[arg(long, short = 'k', value_name = "K", default_value_t = 10, value_parser = positive)]
     pub(crate) rows: usize,
 
@@ -191,7 +187,6 @@ mod tests {
     fn time_and_count_exclude_each_other() {
         assert_eq!(parse("--count 5").unwrap().length().unwrap(), Length::Count(5));
         assert!(parse("--count 5 --seconds 5").unwrap_err().contains("cannot be used with"));
-        assert!(parse("--truth t.ibin").unwrap_err().contains("--queries"));
     }
 
     #[test]

@@ -75,15 +75,6 @@ pub(crate) trait Client: Sized + Send {
 pub(crate) struct Prepared {
     /// The type of its parameter, if it has one.
     pub(crate) parameter: Option<ParameterType>,
-    /// The first column of its rows, if it returns rows.
-    pub(crate) column: Option<Column>,
-}
-
-/// A column of a prepared statement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Column {
-    pub(crate) name: String,
-    pub(crate) is_integer: bool,
 }
 
 /// Why a request failed.

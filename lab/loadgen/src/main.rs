@@ -1,5 +1,4 @@
-//! Sends queries to a database server and measures throughput, latency, recall of the same answers,
-//! and CPU on both sides.
+//! Sends queries to a database server and measures throughput, latency and CPU on both sides.
 //!
 //! It does as little work per query as possible, so that it measures the server.
 #![forbid(unsafe_code)]
@@ -18,7 +17,6 @@ mod parameter;
 mod phase;
 mod plan;
 mod postgres;
-mod recall;
 mod report;
 mod schedule;
 mod session;

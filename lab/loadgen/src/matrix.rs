@@ -1,8 +1,6 @@
-//! Vectors and true neighbors from files: .fbin, .fvecs and .npy of float32; .ibin, .ivecs and .npy
-//! of integers.
+//! Vectors from files: .fbin, .fvecs and .npy of float32.
 //!
-//! Files are read as a whole. Lengths are checked before they are used. A .ibin may have distances
-//! after the ids, one float32 per id; they are skipped.
+//! Files are read as a whole. Lengths are checked before they are used.
 
 use std::fs;
 use std::path::Path;
@@ -17,11 +15,6 @@ pub(crate) struct Matrix<T> {
 }
 
 impl<T> Matrix<T> {
-    /// The number of rows.
-    pub(crate) fn rows(&self) -> usize {
-        self.values.len() / self.width
-    }
-
     /// Row `number`.
     pub(crate) fn row(&self, number: usize) -> &[T] {
         &self.values[number * self.width..][..self.width]
@@ -41,29 +34,6 @@ pub(crate) fn read_vectors(path: &Path) -> Result<Matrix<f32>, Error> {
             }
         }
         _ => Err("vectors are .fbin, .fvecs or .npy".to_string()),
-    })
-}
-
-/// The integers of a file.
-pub(crate) fn read_ids(path: &Path) -> Result<Matrix<i64>, Error> {
-    let narrow = |bytes| i64::from(i32::from_le_bytes(bytes));
-    read(path, |bytes| match ending(path) {
-        "ibin" => bin(bytes).and_then(|(width, body, rows)| {
-            let ids_bytes = rows.saturating_mul(width).saturating_mul(4);
-            let with_distances = body.len() == ids_bytes.saturating_mul(2);
-            exact(width, if with_distances { &body[..ids_bytes] } else { body }, rows, narrow)
-        }),
-        "ivecs" => vecs(bytes, narrow),
-        "npy" => {
-            let Npy { descr, rows, width, body } = npy(bytes)?;
-            match descr {
-                "<i4" => exact(width, body, rows, narrow),
-                "<u4" => exact(width, body, rows, |bytes| i64::from(u32::from_le_bytes(bytes))),
-                "<i8" => exact(width, body, rows, i64::from_le_bytes),
-                _ => Err(format!("its numbers are {descr}; save array.astype('<i4')")),
-            }
-        }
-        _ => Err("ids are .ibin, .ivecs or .npy".to_string()),
     })
 }
 
@@ -195,23 +165,8 @@ mod tests {
             let path = written(name, &bytes);
             let matrix = read_vectors(&path).unwrap();
             assert_eq!(matrix, Matrix { width: 1, values: vec![1.0, -2.5] }, "{name}");
-            assert_eq!(matrix.rows(), 2);
+            assert_eq!(matrix.values.len(), 2 * matrix.width);
             assert_eq!(matrix.row(1), [-2.5]);
-            fs::remove_file(path).unwrap();
-        }
-    }
-
-    #[test]
-    fn ids_are_read_from_every_format() {
-        for (name, bytes) in [
-            ("i.ibin", numbers(&[1, 2, 7, 9])),
-            ("d.ibin", numbers(&[1, 2, 7, 9, 0, 1])), // with distances
-            ("i.ivecs", numbers(&[2, 7, 9])),
-            ("4.npy", npy_file("<i4", "(1, 2)", &numbers(&[7, 9]))),
-            ("8.npy", npy_file("<i8", "(1, 2)", &numbers(&[7, 0, 9, 0]))),
-        ] {
-            let path = written(name, &bytes);
-            assert_eq!(read_ids(&path).unwrap(), Matrix { width: 2, values: vec![7, 9] }, "{name}");
             fs::remove_file(path).unwrap();
         }
     }

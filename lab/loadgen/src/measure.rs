@@ -52,9 +52,9 @@ fn ask<C: Client>(
     rate: Option<f64>,
     keep: bool,
 ) -> Result<Phase, Error> {
-    let Session { connections, queries, truth, .. } = session;
+    let Session { connections, queries, .. } = session;
     let queries = queries.as_ref().map(|queries| &queries.encoded);
-    let work = Work { queries, truth: truth.as_ref(), rows: args.rows, first_query, keep };
+    let work = Work { queries, rows: args.rows, first_query, keep };
     phase::run(connections, work, length, rate)
 }
 
@@ -149,7 +149,6 @@ fn report<C: Client>(args: &Args, session: &Session<C>, phase: &Phase, rate: Opt
         unsent_count: phase.unsent,
         rows: args.rows,
         rows_short_count: tally.rows_short,
-        recall: tally.recall(),
         latency: tally.latency.percentiles(),
         service: tally.service.percentiles(),
         cost: Cost::new(count, elapsed_s, tally.usage, used.server, used.server_total_s, used.busy_s),

@@ -7,7 +7,7 @@ mod wire;
 
 use crate::address::{Address, Scheme};
 use crate::args::Setting;
-use crate::client::{Client, Column, Prepared, Rows, Trouble, during};
+use crate::client::{Client, Prepared, Rows, Trouble, during};
 use crate::errors::Error;
 use crate::parameter::{ParameterType, Queries};
 use crate::plan::Plan;
@@ -42,9 +42,7 @@ impl Client for Connection {
                 return Err(Error::Use(format!("--statement: it has {count} parameters; it may have one ? alone")));
             }
         };
-        let column = self.prepared.first.as_ref();
-        let column = column.map(|field| Column { name: field.name.clone(), is_integer: field.is_integer });
-        Ok(Prepared { parameter, column })
+        Ok(Prepared { parameter })
     }
 
     fn execute(&mut self, parameter: Option<&[u8]>, ids: &mut Vec<Option<i64>>) -> Result<(), Trouble> {

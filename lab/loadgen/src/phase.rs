@@ -9,7 +9,6 @@ use crate::answers::Answers;
 use crate::client::{Client, Trouble};
 use crate::errors::Error;
 use crate::parameter::Encoded;
-use crate::recall::Truth;
 use crate::schedule::{Length, Schedule};
 use crate::tally::Tally;
 use crate::usage;
@@ -18,7 +17,6 @@ use crate::usage;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work<'w> {
     pub(crate) queries: Option<&'w Encoded>,
-    pub(crate) truth: Option<&'w Truth>,
     /// Rows that an answer should have.
     pub(crate) rows: usize,
     /// The query of the first request.
@@ -89,10 +87,6 @@ fn ask_all<C: Client>(connection: &mut C, schedule: &Schedule, work: Work<'_>) -
                 tally.rows_short += u64::from(ids.len() < work.rows);
                 if let Some(answers) = &mut tally.answers {
                     answers.keep(query, latency, &ids, work.rows);
-                }
-                if let Some(truth) = work.truth {
-                    tally.neighbors_found += truth.found(query, &ids) as u64;
-                    tally.neighbors_wanted += truth.k() as u64;
                 }
             }
             Err(trouble) => {

@@ -7,7 +7,7 @@ mod wire;
 
 use crate::address::{Address, Scheme};
 use crate::args::Setting;
-use crate::client::{Client, Column, Prepared, Rows, Trouble, during};
+use crate::client::{Client, Prepared, Rows, Trouble, during};
 use crate::errors::Error;
 use crate::parameter::{ParameterType, Queries};
 use crate::plan::{Plan, PlanCounts};
@@ -16,9 +16,6 @@ use crate::usage::{self, Worker};
 pub(crate) use client::Connection;
 
 use client::STATEMENT;
-
-/// The oids of smallint, integer and bigint in pg_type.
-const INTEGER_OIDS: [u32; 3] = [21, 23, 20];
 
 impl Client for Connection {
     const SCHEME: Scheme = Scheme::Postgres;
@@ -46,10 +43,7 @@ impl Client for Connection {
                 return Err(Error::Use(format!("--statement: it has {count} parameters; it may have $1 alone")));
             }
         };
-        let column = described.columns.into_iter().next();
-        let column =
-            column.map(|field| Column { name: field.name, is_integer: INTEGER_OIDS.contains(&field.type_oid) });
-        Ok(Prepared { parameter, column })
+        Ok(Prepared { parameter })
     }
 
     fn execute(&mut self, parameter: Option<&[u8]>, ids: &mut Vec<Option<i64>>) -> Result<(), Trouble> {

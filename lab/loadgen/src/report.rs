@@ -30,11 +30,9 @@ pub(crate) struct Report {
     pub(crate) first_error: Option<String>,
     /// Requests that were due in an open loop and were never sent.
     pub(crate) unsent_count: u64,
-    /// Rows that an answer should have, and neighbors that count for recall.
+    /// Rows that an answer should have.
     pub(crate) rows: usize,
     pub(crate) rows_short_count: u64,
-    /// Mean recall by id, over the timed requests.
-    pub(crate) recall: Option<f64>,
 
     #[serde(flatten, with = "latency")]
     pub(crate) latency: Option<Percentiles>,
@@ -137,7 +135,6 @@ impl Report {
                 lines.add(name, format!("{figures}  p999 {p999:.1}  max {max:.1}"));
             }
         }
-        lines.add_some(&format!("recall@{}", self.rows), self.recall.map(|recall| format!("{recall:.4}")));
         lines.add("errors", self.errors);
         lines.add_some("first error", self.first_error.as_ref());
         lines.add(&format!("answers below {} rows", self.rows), self.rows_short_count);
@@ -239,7 +236,6 @@ mod tests {
             unsent_count: 0,
             rows: 10,
             rows_short_count: 0,
-            recall: Some(0.95),
             latency: Some(us),
             service: None,
             cost: Cost::default(),
@@ -255,7 +251,6 @@ mod tests {
         assert_eq!(value["latency_us_p99"], 3.0);
         assert_eq!(value["latency_us_max"], 5.0);
         assert!(value["service_us_p50"].is_null());
-        assert_eq!(value["recall"], 0.95);
         assert_eq!(value["settings"]["hnsw.ef_search"], "40");
         assert!(value.get("client_cpu_us_per_query").is_some_and(serde_json::Value::is_null));
     }
@@ -263,7 +258,7 @@ mod tests {
     #[test]
     fn text_says_the_figures_and_leaves_out_what_is_unknown() {
         let text = report().text();
-        assert!(text.contains("recall@10") && text.contains("p999 4.0"), "{text}");
+        assert!(text.contains("p999 4.0"), "{text}");
         assert!(!text.contains("server CPU") && !text.contains("service_us"), "{text}");
     }
 

@@ -1,5 +1,5 @@
-//! The preparation before the clock starts: connections, settings, the prepared statement, queries,
-//! truth and the plan.
+//! The preparation before the clock starts: connections, settings, the prepared statement, queries
+//! and the plan.
 
 use crate::address::Address;
 use crate::args::{Args, Setting};
@@ -8,7 +8,6 @@ use crate::errors::Error;
 use crate::matrix;
 use crate::parameter::{ParameterType, Queries};
 use crate::plan::Plan;
-use crate::recall::Truth;
 use crate::usage::Worker;
 
 /// Executions on the first connection before its plan is read. After five, PostgreSQL decides
@@ -22,7 +21,6 @@ pub(crate) struct Session<C> {
     /// The process or thread of the server for each connection, if its CPU is measured.
     pub(crate) workers: Vec<Worker>,
     pub(crate) queries: Option<Queries>,
-    pub(crate) truth: Option<Truth>,
     pub(crate) plan: Plan,
     /// Every setting that was made, as the server shows it.
     pub(crate) settings: Vec<(String, String)>,
@@ -43,9 +41,8 @@ impl<C: Client> Session<C> {
             (None, Some(_)) => return Err(Error::Use("--queries: the statement has no parameter".to_string())),
             (Some(_), None) => return Err(Error::Use("the statement has a parameter: give --queries".to_string())),
         };
-        let truth = open_truth(args, &prepared, queries.as_ref())?;
         let (workers, settings, plan) = (Vec::new(), Vec::new(), Plan::default());
-        let mut session = Self { connections: vec![first], workers, queries, truth, plan, settings };
+        let mut session = Self { connections: vec![first], workers, queries, plan, settings };
         for _ in 1..args.connections {
             session.connections.push(open_connection(args, address, wanted)?.0);
         }
@@ -109,18 +106,4 @@ fn set_all<C: Client>(connection: &mut C, args: &Args) -> Result<(), Error> {
         connection.simple(&sql).map_err(during(&sql))?;
     }
     Ok(())
-}
-
-fn open_truth(args: &Args, prepared: &Prepared, queries: Option<&Queries>) -> Result<Option<Truth>, Error> {
-    let (Some(path), Some(queries)) = (&args.truth, queries) else { return Ok(None) };
-    match &prepared.column {
-        Some(column) if column.is_integer => {}
-        Some(column) => {
-            let name = &column.name;
-            return Err(Error::Use(format!("--truth: recall needs integers, the first column, {name}, has none")));
-        }
-        None => return Err(Error::Use("--truth: the statement gives no column".to_string())),
-    }
-    let ids = matrix::read_ids(path)?;
-    Truth::new(ids, args.rows, queries.encoded.len()).map(Some).map_err(|error| error.during(path.display()))
 }

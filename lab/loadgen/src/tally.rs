@@ -23,8 +23,6 @@ pub(crate) struct Tally {
     pub(crate) errors: u64,
     pub(crate) first_error: Option<String>,
     pub(crate) rows_short: u64,
-    pub(crate) neighbors_found: u64,
-    pub(crate) neighbors_wanted: u64,
     /// Every request, if they are recorded.
     pub(crate) answers: Option<Answers>,
     pub(crate) usage: Option<Usage>,
@@ -40,8 +38,6 @@ impl Tally {
             errors: 0,
             first_error: None,
             rows_short: 0,
-            neighbors_found: 0,
-            neighbors_wanted: 0,
             answers: None,
             usage: None,
             end: Instant::now(),
@@ -66,18 +62,11 @@ impl Tally {
         self.errors += other.errors;
         self.first_error = self.first_error.take().or(other.first_error);
         self.rows_short += other.rows_short;
-        self.neighbors_found += other.neighbors_found;
-        self.neighbors_wanted += other.neighbors_wanted;
         if let Some((ours, theirs)) = self.answers.as_mut().zip(other.answers) {
             ours.add(theirs);
         }
         self.usage = self.usage.zip(other.usage).map(|(ours, theirs)| ours + theirs);
         self.end = self.end.max(other.end);
-    }
-
-    /// The recall; `None` if there is no truth.
-    pub(crate) fn recall(&self) -> Option<f64> {
-        (self.neighbors_wanted > 0).then(|| self.neighbors_found as f64 / self.neighbors_wanted as f64)
     }
 }
 
@@ -159,18 +148,15 @@ mod tests {
     fn tallies_add_up() {
         let (mut one, mut two) = (Tally::new(), Tally::new());
         one.latency.record(Duration::from_micros(10));
-        (one.neighbors_found, one.neighbors_wanted, one.usage) = (9, 10, Some(Usage::default()));
+        one.usage = Some(Usage::default());
         two.latency.record(Duration::from_micros(30));
-        (two.neighbors_found, two.neighbors_wanted, two.rows_short) = (6, 10, 1);
+        two.rows_short = 1;
         two.usage = Some(Usage { cpu_s: 1.0, switches: 2, preempted: 3 });
         two.error(|| "first".into());
         two.error(|| "second".into());
-        assert_eq!(one.recall(), Some(0.9));
         one.add(two);
         assert_eq!((one.count(), one.errors, one.rows_short), (2, 2, 1));
-        assert_eq!(one.recall(), Some(0.75));
         assert_eq!(one.first_error.as_deref(), Some("first"));
         assert_eq!(one.usage.unwrap().switches, 2);
-        assert_eq!(Tally::new().recall(), None);
     }
 }

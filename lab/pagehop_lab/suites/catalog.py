@@ -7,21 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from pagehop_lab.plan.tables import PlanError, choose
+from pagehop_lab.suites import calibration, cold, concurrency, equal_recall, phases
 from pagehop_lab.suites.attributes import Attributes
-from pagehop_lab.suites.calibration import Calibration
-from pagehop_lab.suites.cold import Cold
-from pagehop_lab.suites.concurrency import Concurrency
-from pagehop_lab.suites.equal_recall import EqualRecall
 from pagehop_lab.suites.inserts import Inserts
 from pagehop_lab.suites.log_writes import LogWrites
 from pagehop_lab.suites.oltp import Oltp
-from pagehop_lab.suites.phases import Phases
 from pagehop_lab.suites.point_reads import PointReads
 from pagehop_lab.suites.servers import ServersSuite
 from pagehop_lab.suites.suite import Suite
 from pagehop_lab.suites.vector_inserts import VectorInserts
 
-_OF_ENGINES = (EqualRecall(), Concurrency(), Cold(), Phases(), Calibration())
+_OF_ENGINES = tuple(one.SUITE for one in (equal_recall, concurrency, cold, phases, calibration))
 OF_SERVERS: Mapping[str, ServersSuite] = {
     one.name: one for one in (Oltp(), Inserts(), VectorInserts(), Attributes(), PointReads(), LogWrites())
 }
@@ -31,7 +27,7 @@ SUITES: Mapping[str, Suite[Any]] = {one.name: one for one in _OF_ENGINES} | dict
 def suite_of(text: str) -> Suite[Any]:
     """The suite that the text of a plan names; `equal-recall` if it names none. PlanError if there is no such suite."""
     try:
-        named = tomllib.loads(text).get("suite", EqualRecall.name)
+        named = tomllib.loads(text).get("suite", equal_recall.SUITE.name)
     except tomllib.TOMLDecodeError as error:
         raise PlanError(f"this is not TOML: {error}") from None
     return SUITES[choose("suite", str(named), SUITES)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.plan import Plan, grid, read_text
@@ -17,24 +17,25 @@ from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.suite import Report, Run
 from pagehop_lab.suites.table import Section
 
+_HOW = (
+    "Recall and time are those of the same requests. Every request with its latency and the ids that came is in a "
+    "raw file, which each figure leads to. A figure is invalid, and compared with nothing, if a request failed, "
+    "rows were missing, the index was not used, the client was busy for more than half of the time, the offered "
+    "rate was not answered, or the cache was not in the state it was said to be in. What was invalid for its "
+    "client or its cache, which may be otherwise a moment later, was measured again, three times at most. All "
+    "attempts are kept, and the last one counts, whatever its figure."
+)
 
-class EnginesSuite(ABC):
+
+@dataclass(frozen=True)
+class EnginesSuite:
     """A suite whose plans name sets and engines."""
 
-    name: ClassVar[str]
-    how: ClassVar[str] = (
-        "Recall and time are those of the same requests. Every request with its latency and the ids that came is in a "
-        "raw file, which each figure leads to. A figure is invalid, and compared with nothing, if a request failed, "
-        "rows were missing, the index was not used, the client was busy for more than half of the time, the offered "
-        "rate was not answered, or the cache was not in the state it was said to be in. What was invalid for its "
-        "client or its cache, which may be otherwise a moment later, was measured again, three times at most. All "
-        "attempts are kept, and the last one counts, whatever its figure."
-    )
+    name: str
+    sections: Callable[[Results], list[Section]]
+    """Tables and charts of what was measured."""
+    how: str = _HOW
     """How it measures, for the page."""
-
-    @abstractmethod
-    def sections(self, results: Results) -> list[Section]:
-        """Tables and charts of what was measured."""
 
     def read(self, text: str, name: str) -> Plan:
         """The plan of a text."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pagehop_lab.plan import Plan
 from pagehop_lab.plan.servers import ServersPlan
@@ -53,9 +53,12 @@ class Run(Generic[P]):
 class Suite(Protocol[P]):
     """A suite. `P` is the type of its plans."""
 
-    name: ClassVar[str]
-    how: ClassVar[str]
-    """How it measures, for pages."""
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def how(self) -> str:
+        """How it measures, for pages."""
 
     def read(self, text: str, name: str) -> P:
         """The plan of a text; `name` is what it is called if it does not say. PlanError if there is something wrong."""
