@@ -151,12 +151,12 @@ def test_parquet_has_figures_as_numbers_and_leads_to_raw_files(folder: Path) -> 
     assert main(["report", str(folder), "--quiet", "--parquet"]) == 0
     files = {path.stem for path in (folder / "report").glob("*.csv")}
     assert {path.stem for path in (folder / "report").glob("*.parquet")} == files - {"agreement-with-one"}
-    best = parquet.readtable_html(folder / "report/best-generated-16.parquet").to_pylist()
+    best = parquet.read_table(folder / "report/best-generated-16.parquet").to_pylist()
     assert [row["engine"] for row in best] == ["honest", "slow", "short"]
     assert isinstance(best[0][">= 0.050"], float)
     assert (folder / best[0][">= 0.050 file"]).is_file()
     assert best[2][">= 0.050"] is None, "what was not reached is no figure"
-    points = parquet.readtable_html(folder / "report/points-generated-16.parquet").to_pylist()
+    points = parquet.read_table(folder / "report/points-generated-16.parquet").to_pylist()
     with (folder / "report/points-generated-16.csv").open() as file:
         assert [row["QPS"] for row in points] == [float(row["QPS"]) for row in csv.DictReader(file)]
 
