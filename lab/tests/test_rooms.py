@@ -68,31 +68,6 @@ def test_every_suite_is_a_folder_with_its_tables_and_its_name() -> None:
     assert all(name == suite.name for name, suite in catalog.SUITES.items())
 
 
-def test_no_two_modules_import_each_other() -> None:
-    """Neither directly nor over others; imports within functions count, too."""
-    names = {path: ".".join(path.relative_to(LAB.parent).with_suffix("").parts) for path in LAB.rglob("*.py")}
-    modules = {name.removesuffix(".__init__"): path for path, name in names.items()}
-    graph = {}
-    for name, path in modules.items():
-        named = re.findall(r"^from (pagehop_lab[\w.]*) import ([^\n(]+|\([^)]*\))", path.read_text(), re.MULTILINE)
-        found = set()
-        for module, of in named:
-            inside = {f"{module}.{one.strip().split(' as ')[0]}" for one in of.strip("()").split(",")}
-            found |= (inside & set(modules)) or {module}
-        graph[name] = found - {name}
-    done: set[str] = set()
-
-    def visit(name: str, above: tuple[str, ...]) -> None:
-        assert name not in above, " -> ".join([*above[above.index(name) :], name])
-        if name not in done:
-            for next_one in sorted(graph.get(name, ())):
-                visit(next_one, (*above, name))
-            done.add(name)
-
-    for name in sorted(graph):
-        visit(name, ())
-
-
 def test_the_package_that_pip_installs_has_every_folder() -> None:
     listed = tomllib.loads((LAB.parent / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     folders = {path.parent for path in LAB.rglob("*.py")} - {LAB / "__pycache__"}
