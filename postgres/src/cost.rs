@@ -5,6 +5,7 @@
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use crate::lists::elements;
 use crate::options;
 
 /// Hops to find the ten nearest of a handful of rows, and more hops each time their number doubles;
@@ -124,18 +125,5 @@ unsafe fn asks_for_no_vector(path: *mut pg_sys::IndexPath) -> bool {
                 !is_test || (*test).nulltesttype == pg_sys::NullTestType::IS_NULL
             })
         })
-    }
-}
-
-/// The pointers in a list.
-///
-/// # Safety
-///
-/// The list has pointers to `T`, or is null.
-unsafe fn elements<'l, T>(list: *mut pg_sys::List) -> &'l [*mut T] {
-    // SAFETY: the caller says what the list has; a cell is as large as a pointer.
-    unsafe {
-        let Some(list) = list.as_ref() else { return &[] };
-        std::slice::from_raw_parts(list.elements.cast::<*mut T>(), list.length as usize)
     }
 }

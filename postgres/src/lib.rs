@@ -14,8 +14,8 @@
 //! | `pages/` | the engine's page contract on buffers and generic WAL; open indexes |
 //! | `rows/` | vectors, operator classes, and where a build keeps its rows |
 //!
-//! A room imports only rooms below it in this list. `options.rs`, `errors.rs`, `progress.rs`,
-//! `signals.rs` and `sql_function.rs` serve them all.
+//! A room imports only rooms below it in this list. `options.rs`, `errors.rs`, `lists.rs`,
+//! `progress.rs`, `signals.rs` and `sql_function.rs` serve them all.
 
 mod build;
 mod calibrate;
@@ -23,6 +23,7 @@ mod cost;
 mod errors;
 mod handler;
 mod insert;
+mod lists;
 mod options;
 mod pages;
 mod progress;
@@ -42,6 +43,7 @@ pub extern "C-unwind" fn _PG_init() {
     options::register();
     insert::hooks::register();
     scan::limit::register();
+    scan::unread::register();
     #[cfg(feature = "pg18")]
     scan::explain::register();
 }

@@ -18,6 +18,7 @@ static SLACK: GucSetting<f64> = GucSetting::<f64>::new(-1.0);
 static BEAM_WIDTH: GucSetting<i32> = GucSetting::<i32>::new(0);
 static MAX_SCAN_PAGES: GucSetting<i32> = GucSetting::<i32>::new(0);
 static SCAN_MEM_MULTIPLIER: GucSetting<f64> = GucSetting::<f64>::new(0.0);
+static SKIP_UNREAD_DISTANCES: GucSetting<bool> = GucSetting::<bool>::new(true);
 static ORDER: GucSetting<OrderName> = GucSetting::<OrderName>::new(OrderName::strict_order);
 
 /// Values of `pagehop.scan_order`; pgvector's words.
@@ -91,6 +92,7 @@ pub(crate) fn register() {
         GucContext::Userset,
         GucFlags::EXPLAIN,
     );
+    register_plans();
     register_limits();
     // SAFETY: the string is static. Misspelled settings are refused from now on.
     unsafe { pg_sys::MarkGUCPrefixReserved(c"pagehop".as_ptr()) };
@@ -103,6 +105,32 @@ unsafe extern "C-unwind" fn assign_recall(recall: f64, _extra: *mut c_void) {
     if (recall >= 1.0) != is_exact() {
         // SAFETY: it marks plans of this backend, whatever state its transaction is in.
         unsafe { pg_sys::ResetPlanCache() };
+    }
+}
+
+/// Has plans made again that were made with the other value.
+#[pg_guard]
+unsafe extern "C-unwind" fn assign_skip(skip: bool, _extra: *mut c_void) {
+    if skip != skips_unread_distances() {
+        // SAFETY: it marks plans of this backend, whatever state its transaction is in.
+        unsafe { pg_sys::ResetPlanCache() };
+    }
+}
+
+fn register_plans() {
+    // SAFETY: the assign hook is of the type that PostgreSQL calls.
+    unsafe {
+        GucRegistry::define_bool_guc_with_hooks(
+            c"pagehop.skip_unread_distances",
+            c"Whether a plan leaves out distances that order rows and are not read.",
+            c"off computes the distance of each row that an index scan returns.",
+            &SKIP_UNREAD_DISTANCES,
+            GucContext::Userset,
+            GucFlags::EXPLAIN,
+            None,
+            Some(assign_skip),
+            None,
+        );
     }
 }
 
@@ -209,6 +237,11 @@ pub(crate) fn target() -> Option<f32> {
 /// Whether the true neighbors are wanted, which takes a look at every row.
 pub(crate) fn is_exact() -> bool {
     RECALL.get() >= 1.0
+}
+
+/// Whether plans leave out the distances that are not read.
+pub(crate) fn skips_unread_distances() -> bool {
+    SKIP_UNREAD_DISTANCES.get()
 }
 
 /// Why a scan returned no more rows.

@@ -9,6 +9,7 @@
 //! | `limit.rs`, `demand.rs` | how many rows are wanted, and the k that follows |
 //! | `order.rs` | the distance and recheck flag that the executor gets with a row |
 //! | `stats.rs`, `explain.rs` | what scans cost |
+//! | `unread.rs` | takes distances that are not read out of a plan |
 
 mod demand;
 #[cfg(feature = "pg18")]
@@ -18,6 +19,7 @@ pub(crate) mod limit;
 mod order;
 mod search;
 pub(crate) mod stats;
+pub(crate) mod unread;
 
 use std::borrow::Cow;
 use std::ffi::c_void;

@@ -1,0 +1,217 @@
+//! Takes distances that are not read out of a finished plan.
+//!
+//! `SELECT id ... ORDER BY embedding <-> $1 LIMIT 10` has the distance as a second, hidden column
+//! of its plan: what orders rows is a column. An index scan computes it for each row it returns,
+//! from the vector in the table, and the end of the plan drops it. The index has ordered the rows
+//! before that. So after planning a NULL of the same type takes the place of the expression, where
+//! three things hold:
+//!
+//! - the scan returns its rows to the end of a query, a subquery or a common table expression,
+//!   through no node but a LIMIT without WITH TIES;
+//! - the column is marked there as hidden (`resjunk`): what is above cannot name it;
+//! - its expression is the one that the scan's index orders by.
+//!
+//! A node that reads the column itself (Sort, Merge Append, WITH TIES, LockRows) is in the way, so
+//! the plan stays as it is. The distances by which the executor puts rows in order do not come from
+//! the column: it computes them from the scan's own list of order expressions.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use pgrx::pg_sys::NodeTag;
+use pgrx::prelude::*;
+use pgrx::{is_a, pg_sys};
+
+use crate::lists::elements;
+use crate::options;
+
+static mut PREVIOUS: pg_sys::planner_hook_type = None;
+
+/// Installs the hook. Called once, before there are threads.
+///
+/// The first plan that uses an index loads the library while it is made, so it is made without the
+/// hook. It is not kept: plans that the session has so far are made again when they are next used.
+pub(crate) fn register() {
+    // SAFETY: a backend has one thread when it loads the library, so no other reads or writes the
+    // two statics. Plans are marked, as they are when a message says that a table has changed,
+    // which may come while a plan is made.
+    unsafe {
+        PREVIOUS = pg_sys::planner_hook;
+        pg_sys::planner_hook = Some(plan);
+        pg_sys::ResetPlanCache();
+    }
+}
+
+/// `planner_hook`.
+#[pg_guard]
+unsafe extern "C-unwind" fn plan(
+    query: *mut pg_sys::Query,
+    text: *const c_char,
+    cursor_options: c_int,
+    parameters: pg_sys::ParamListInfo,
+) -> *mut pg_sys::PlannedStmt {
+    // SAFETY: PostgreSQL passes a query to plan; the hook before this one is another extension's.
+    // The plan that comes back is new, and the caller's alone.
+    unsafe {
+        let planned = match PREVIOUS {
+            Some(previous) => {
+                pg_sys::ffi::pg_guard_ffi_boundary(|| previous(query, text, cursor_options, parameters))
+            }
+            None => pg_sys::standard_planner(query, text, cursor_options, parameters),
+        };
+        if options::skips_unread_distances()
+            && let Some(planned) = planned.as_ref()
+        {
+            skip_in_query(planned.planTree);
+            elements::<pg_sys::Plan>(planned.subplans).iter().for_each(|subplan| skip_in_query(*subplan));
+        }
+        planned
+    }
+}
+
+/// Looks at every LIMIT of a plan: PostgreSQL has one only at the end of a query, of the statement
+/// or within it. The node that makes a subquery of it may be gone, as it does nothing.
+///
+/// # Safety
+///
+/// `node` is of a finished plan that is the caller's alone, or null.
+unsafe fn skip_in_limits(node: *mut pg_sys::Plan) {
+    // SAFETY: the caller says that the node is of a finished plan, or null; a node is of the type
+    // that its tag says.
+    unsafe {
+        if node.is_null() {
+            return;
+        }
+        pg_sys::check_stack_depth();
+        skip_in_limits((*node).lefttree);
+        skip_in_limits((*node).righttree);
+        let children = match (*node).type_ {
+            NodeTag::T_Limit => return skip_distance(node),
+            NodeTag::T_SubqueryScan => return skip_in_query((*node.cast::<pg_sys::SubqueryScan>()).subplan),
+            NodeTag::T_Append => (*node.cast::<pg_sys::Append>()).appendplans,
+            NodeTag::T_MergeAppend => (*node.cast::<pg_sys::MergeAppend>()).mergeplans,
+            // Other nodes have no more children, or are another extension's.
+            _ => return,
+        };
+        elements::<pg_sys::Plan>(children).iter().for_each(|child| skip_in_limits(*child));
+    }
+}
+
+/// Looks at the plan of a whole query, which may be a scan without a LIMIT.
+///
+/// # Safety
+///
+/// As of [`skip_distance`].
+unsafe fn skip_in_query(top: *mut pg_sys::Plan) {
+    // SAFETY: the caller says that the node is of a finished plan, or null; a node is of the type
+    // that its tag says.
+    unsafe {
+        if !top.is_null() && is_a(top.cast(), NodeTag::T_IndexScan) {
+            skip_distance(top);
+        } else {
+            skip_in_limits(top);
+        }
+    }
+}
+
+/// Takes the distance out of the plan of a whole query, if it is hidden there and the plan is an
+/// index scan or a LIMIT above one. No other node reads a hidden column of a whole query: that of
+/// an UPDATE or DELETE, which has others, is neither.
+///
+/// # Safety
+///
+/// `top` is the first node of the finished plan of a query, which is the caller's alone, or null.
+unsafe fn skip_distance(top: *mut pg_sys::Plan) {
+    // SAFETY: the caller says that the node is of a finished plan, or null; a node is of the type
+    // that its tag says, and lists of targets have target entries.
+    unsafe {
+        let Some(scan) = ordered_scan(top) else { return };
+        let targets = elements::<pg_sys::TargetEntry>((*scan).scan.plan.targetlist);
+        for hidden in elements::<pg_sys::TargetEntry>((*top).targetlist).iter().filter(|target| (***target).resjunk)
+        {
+            let Some(target) = source(top, *hidden).and_then(|at| targets.get(at)) else { continue };
+            if is_ordered_by(scan, (**target).expr) {
+                let expression = (**target).expr.cast();
+                let (kind, collation) = (pg_sys::exprType(expression), pg_sys::exprCollation(expression));
+                (**target).expr = pg_sys::makeNullConst(kind, -1, collation).cast();
+            }
+        }
+    }
+}
+
+/// The scan of an index of ours that `top` is, or whose rows `top` limits.
+///
+/// # Safety
+///
+/// As of [`skip_distance`].
+unsafe fn ordered_scan(top: *mut pg_sys::Plan) -> Option<*mut pg_sys::IndexScan> {
+    // SAFETY: the caller says that the node is of a finished plan, or null; a node is of the type
+    // that its tag says.
+    unsafe {
+        let mut node = top;
+        if !node.is_null() && is_a(node.cast(), NodeTag::T_Limit) {
+            if (*node.cast::<pg_sys::Limit>()).limitOption != pg_sys::LimitOption::LIMIT_OPTION_COUNT {
+                return None;
+            }
+            node = (*node).lefttree;
+        }
+        if node.is_null() || !is_a(node.cast(), NodeTag::T_IndexScan) {
+            return None;
+        }
+        let scan = node.cast::<pg_sys::IndexScan>();
+        let is_ours = !(*scan).indexorderbyorig.is_null()
+            && pg_sys::get_rel_relam((*scan).indexid) == pg_sys::get_index_am_oid(c"pagehop".as_ptr(), true);
+        is_ours.then_some(scan)
+    }
+}
+
+/// Where the scan below `top` computes a column of `top`, as a position in its list; `None` if it
+/// is not one column of the scan, or if another column of `top` is the same.
+///
+/// # Safety
+///
+/// As of [`skip_distance`]; `column` is of `top`.
+unsafe fn source(top: *mut pg_sys::Plan, column: *mut pg_sys::TargetEntry) -> Option<usize> {
+    // SAFETY: the caller says that the node is of a finished plan; a node is of the type that its
+    // tag says.
+    unsafe {
+        if is_a(top.cast(), NodeTag::T_IndexScan) {
+            return usize::try_from((*column).resno).ok()?.checked_sub(1);
+        }
+        let number = |target: *mut pg_sys::TargetEntry| {
+            let variable = (*target).expr.cast::<pg_sys::Var>();
+            let is_variable = is_a(variable.cast(), NodeTag::T_Var) && (*variable).varno == pg_sys::OUTER_VAR;
+            is_variable.then(|| (*variable).varattno)
+        };
+        let this = number(column)?;
+        let same = elements(((*top).targetlist).cast()).iter().filter(|other| number(**other) == Some(this));
+        (same.count() == 1).then_some(usize::try_from(this).ok()?.checked_sub(1)?)
+    }
+}
+
+/// Whether `expression` is the distance that `scan` orders by, or the same with its sides changed.
+///
+/// # Safety
+///
+/// `scan` is of a finished plan and has an order; the expression is of a target of it.
+unsafe fn is_ordered_by(scan: *mut pg_sys::IndexScan, expression: *mut pg_sys::Expr) -> bool {
+    // SAFETY: the caller says that the scan has an order, whose list has expressions.
+    unsafe {
+        let [order] = elements::<c_void>((*scan).indexorderbyorig) else { return false };
+        if pg_sys::equal(expression.cast(), order.cast()) {
+            return true;
+        }
+        if !is_a(expression.cast(), NodeTag::T_OpExpr) || !is_a(order.cast(), NodeTag::T_OpExpr) {
+            return false;
+        }
+        let other = pg_sys::copyObjectImpl(expression.cast()).cast::<pg_sys::OpExpr>();
+        if elements::<c_void>((*other).args).len() != 2
+            || pg_sys::get_commutator((*other).opno) == pg_sys::InvalidOid
+        {
+            return false;
+        }
+        pg_sys::CommuteOpExpr(other);
+        // What the operator's function is follows from the operator.
+        (*other).opfuncid = (*order.cast::<pg_sys::OpExpr>()).opfuncid;
+        pg_sys::equal(other.cast(), order.cast())
+    }
+}
