@@ -86,6 +86,7 @@ def build(
     *,
     columns: list[Any] | None,
     metric: str,
+    vectors: str,
     memory_bytes: int,
     threads: int,
     seed: int,
@@ -99,6 +100,7 @@ def create(
     *,
     columns: list[tuple[str, str]],
     metric: str,
+    vectors: str,
     seed: int,
     overwrite: bool,
 ) -> None: ...

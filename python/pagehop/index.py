@@ -199,9 +199,10 @@ class Index:
         ids: whole numbers, which may repeat, or one. An id that is not in the index is an
             `ArgumentError` that names it.
 
-        The index keeps codes of 12 bits per dimension, not the vectors that were added: what comes
-        back is off by about 1/2000 of the vector's distance from the mean of the rows, and under
-        "cosine" it has length 1.
+        An index that keeps vectors returns what was added, rounded to float16 if that is what it
+        keeps. Otherwise it has codes of 12 bits per dimension: what comes back is off by about
+        1/2000 of the vector's distance from the mean of the rows, and under "cosine" it has length
+        1.
         """
         numbers = as_ids(np.atleast_1d(ids))
         return self._matrix(self._index.vectors(numbers), ids)

@@ -13,16 +13,18 @@ from pagehop.sources import as_source
 
 _DIM_MAX = 4096
 _SEED_MAX = (1 << 64) - 1
+_VECTORS = ("codes", "float16", "float32")
 _CACHE = "256MiB"
 _LOG = "1GiB"
 
 
 def build(
     path: PathLike,
-    vectors: Any,
+    source: Any,
     ids: Any = None,
     metric: str = "l2",
     *,
+    vectors: str = "codes",
     columns: Any = None,
     memory: int | str = "2GiB",
     threads: int = 0,
@@ -37,10 +39,14 @@ def build(
 
     If the build fails or is stopped, what was at `path` before stays.
 
-    vectors: a two-dimensional array, in memory or memory-mapped, or a source such as `from_hdf5`
+    source: a two-dimensional array, in memory or memory-mapped, or a source such as `from_hdf5`
         returns.
     ids: one whole number per row, from 0 to 2**63 - 1. None numbers the rows from 0.
     metric: "l2" (squared Euclidean distance), "ip" (negative inner product) or "cosine".
+    vectors: what is kept of vectors. "codes" have 12 bits per dimension. "float16" and "float32"
+        keep the vectors, too: searches rank their last candidates by them, so that distances are
+        exact (to the vector after rounding to float16), and `get` returns what was added. The
+        index grows by 2 or 4 bytes for each component; a search reads up to `k` + 2 more pages.
     columns: values of each row, for searches with `where`: a dict of names and sequences, or a
         table of Arrow or pandas, in the order of the rows. Up to 7 columns of bool, integers,
         floats, str or datetime64; None, NaN and NaT are missing values. Each takes 8 bytes a row,
@@ -56,15 +62,17 @@ def build(
         to stop.
     strict: refuse a value that float32 cannot hold exactly, instead of rounding it.
     """
-    source = as_source(vectors, ids, strict=bool(strict))
+    given = as_source(source, ids, strict=bool(strict))
     _check_metric(metric)
+    _check_vectors(vectors)
     check_progress(progress)
     _pagehop.build(
         as_text(path),
-        source,
-        source.dim,
+        given,
+        given.dim,
         columns=as_columns(columns, None),
         metric=metric,
+        vectors=vectors,
         memory_bytes=as_bytes("memory", memory),
         threads=as_count("threads", threads, 0, THREADS_MAX),
         seed=as_count("seed", seed, 0, _SEED_MAX),
@@ -80,6 +88,7 @@ def create(
     dim: int,
     metric: str = "l2",
     *,
+    vectors: str = "codes",
     columns: Any = None,
     seed: int = 1,
     overwrite: bool = False,
@@ -92,6 +101,10 @@ def create(
 
     dim: components of each vector.
     metric: "l2" (squared Euclidean distance), "ip" (negative inner product) or "cosine".
+    vectors: what is kept of vectors. "codes" have 12 bits per dimension. "float16" and "float32"
+        keep the vectors, too: searches rank their last candidates by them, so that distances are
+        exact (to the vector after rounding to float16), and `get` returns what was added. The
+        index grows by 2 or 4 bytes for each component; a search reads up to `k` + 2 more pages.
     columns: names and kinds of columns, for searches with `where`: a dict such as
         `{"topic": "int", "price": "float"}`. The kinds are bool, int, float, text and timestamp.
     seed: seed of everything random.
@@ -99,6 +112,7 @@ def create(
     cache, durability: as for `open`.
     """
     _check_metric(metric)
+    _check_vectors(vectors)
     cache_bytes = as_bytes("cache", cache)
     _check_durability(durability)
     _pagehop.create(
@@ -106,6 +120,7 @@ def create(
         as_count("dim", dim, 1, _DIM_MAX),
         columns=as_kinds(columns),
         metric=metric,
+        vectors=vectors,
         seed=as_count("seed", seed, 0, _SEED_MAX),
         overwrite=bool(overwrite),
     )
@@ -148,6 +163,12 @@ def open(
 def _check_metric(metric: object) -> None:
     if not isinstance(metric, str):
         raise ArgumentError(f"metric is {metric!r}, it must be one of 'l2', 'ip', 'cosine'")
+
+
+def _check_vectors(vectors: object) -> None:
+    if vectors not in _VECTORS:
+        what = f"vectors is {vectors!r}, it must be one of 'codes', 'float16', 'float32'"
+        raise ArgumentError(what)
 
 
 def _check_durability(durability: object) -> None:

@@ -99,6 +99,8 @@ class Info(NamedTuple):
     format_version: int
     metric: str
     dim: int
+    vectors: str
+    """What is kept of vectors: "codes", "float16" or "float32"."""
     columns: dict[str, str]
     """Names and kinds of the columns whose values searches can filter by."""
     rows: int

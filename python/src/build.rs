@@ -15,7 +15,7 @@ use crate::watch::Watch;
 /// `source.chunks()` yields pairs of uint64 ids and C-contiguous float32 vectors, the same in each
 /// call.
 #[pyfunction]
-#[pyo3(signature = (path, source, dim, *, columns, metric, memory_bytes, threads, seed, calibrate, overwrite, progress))]
+#[pyo3(signature = (path, source, dim, *, columns, metric, vectors, memory_bytes, threads, seed, calibrate, overwrite, progress))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]
 pub(crate) fn build(
     py: Python<'_>,
@@ -24,6 +24,7 @@ pub(crate) fn build(
     dim: usize,
     columns: Option<Vec<PyColumn<'_>>>,
     metric: &str,
+    vectors: &str,
     memory_bytes: u64,
     threads: usize,
     seed: u64,
@@ -32,7 +33,9 @@ pub(crate) fn build(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(u64, u32)> {
     let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
-    let options = BuildOptions { metric, memory_bytes, threads, seed, calibrate, ..BuildOptions::default() };
+    let vectors = vectors.parse().map_err(|error| errors::to_python(py, &error))?;
+    let options =
+        BuildOptions { metric, vectors, memory_bytes, threads, seed, calibrate, ..BuildOptions::default() };
     let columns = columns.map(|columns| columns::rows(py, columns)).transpose()?;
     let mut source = PySource::new(source, dim, columns);
     let mut watch = Watch::new(progress);
@@ -51,18 +54,22 @@ pub(crate) fn build(
 
 /// Creates an empty index at `path`.
 #[pyfunction]
-#[pyo3(signature = (path, dim, *, columns, metric, seed, overwrite))]
+#[pyo3(signature = (path, dim, *, columns, metric, vectors, seed, overwrite))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]
 pub(crate) fn create(
     py: Python<'_>,
     path: PathBuf,
     dim: usize,
     columns: Vec<(String, String)>,
     metric: &str,
+    vectors: &str,
     seed: u64,
     overwrite: bool,
 ) -> PyResult<()> {
     let columns = columns::of_kinds(py, columns)?;
     let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
-    let created = py.detach(|| pagehop_store::create_with_columns(&path, dim, metric, &columns, seed, overwrite));
+    let vectors = vectors.parse().map_err(|error| errors::to_python(py, &error))?;
+    let created =
+        py.detach(|| pagehop_store::create_keeping(&path, vectors, dim, metric, &columns, seed, overwrite));
     created.map_err(|error| errors::to_python(py, &error))
 }

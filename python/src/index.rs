@@ -378,6 +378,7 @@ impl Index {
         words.set_item("format_version", info.format_version)?;
         words.set_item("metric", info.metric.name())?;
         words.set_item("dim", info.dim)?;
+        words.set_item("vectors", info.vectors.name())?;
         let columns = PyDict::new(py);
         info.columns.iter().try_for_each(|column| columns.set_item(&column.name, column.kind.name()))?;
         words.set_item("columns", columns)?;

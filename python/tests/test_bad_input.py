@@ -91,6 +91,7 @@ def test_doubles_are_rounded_as_numpy_rounds_them(tmp_path: Path) -> None:
 BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "metric": ({"metric": "manhattan"}, "manhattan"),
     "metric type": ({"metric": 2}, "metric is 2"),
+    "vectors": ({"vectors": "half"}, "vectors is 'half', it must be one of 'codes', 'float16', 'float32'"),
     "memory": ({"memory": "12 parsecs"}, "12 parsecs"),
     "memory sign": ({"memory": -1}, "memory is -1"),
     "memory too small": ({"memory": 4096}, "."),

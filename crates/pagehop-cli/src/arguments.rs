@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use pagehop_engine::{BEAM_WIDTH_MAX, Column, ColumnKind, Filter, Metric, SEARCH_LIST_MAX};
+use pagehop_engine::{BEAM_WIDTH_MAX, Column, ColumnKind, Filter, Metric, SEARCH_LIST_MAX, Vectors};
 
 /// Default rows of a batch.
 pub(crate) const BATCH_ROWS: usize = 1000;
@@ -32,6 +32,27 @@ impl From<MetricName> for Metric {
             MetricName::L2 => Self::L2,
             MetricName::Ip => Self::InnerProduct,
             MetricName::Cosine => Self::Cosine,
+        }
+    }
+}
+
+/// What an index keeps of vectors, as it is named on the command line.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum VectorsName {
+    /// Codes of 12 bits per dimension.
+    Codes,
+    /// The vectors, too, in half precision.
+    Float16,
+    /// The vectors, too.
+    Float32,
+}
+
+impl From<VectorsName> for Vectors {
+    fn from(name: VectorsName) -> Self {
+        match name {
+            VectorsName::Codes => Self::Codes,
+            VectorsName::Float16 => Self::Float16,
+            VectorsName::Float32 => Self::Float32,
         }
     }
 }

@@ -21,6 +21,7 @@ mod reports;
 mod row_ids;
 mod source;
 mod threads;
+mod vectors;
 
 pub use calibration::{CALIBRATED_ROWS_MIN, CalibratedK, Calibration, RECALL_DEFAULT, RECALLS, Setting};
 pub use columns::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, ColumnRows, Value};
@@ -28,7 +29,7 @@ pub use error::Error;
 pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use index::{
     Batch, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, Index, Prepared, Searcher, TRAINED_ENOUGH,
-    build, build_memory_bytes, create, create_with_columns,
+    build, build_memory_bytes, create, create_keeping, create_with_columns,
 };
 pub use metric::Metric;
 pub use options::{BEAM_WIDTH_MAX, BuildOptions, Effort, SEARCH_LIST_MAX, SearchOptions, SearchPlan};
@@ -43,3 +44,4 @@ pub use reports::{
 };
 pub use row_ids::{HOST_ROW_ID_END, NODE_ROWS_MAX, RowIds};
 pub use source::{EachChunk, VectorSource};
+pub use vectors::Vectors;

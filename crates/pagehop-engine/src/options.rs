@@ -1,6 +1,6 @@
 //! The options of a build and of a search, with their defaults and limits.
 
-use crate::{Error, Measured, Metric, RowIds};
+use crate::{Error, Measured, Metric, RowIds, Vectors};
 
 /// Largest `k` and `search_list`.
 pub const SEARCH_LIST_MAX: usize = 100_000;
@@ -21,6 +21,9 @@ pub struct BuildOptions {
     pub seed: u64,
     /// The meaning of row ids; it never changes.
     pub row_ids: RowIds,
+    /// Whether the index keeps the vectors themselves; it never changes. Not under
+    /// [`RowIds::HostOwned`], where the host has them.
+    pub vectors: Vectors,
     /// Whether the host shall calibrate the index at the end of the build, by
     /// [`Index::calibrate`](crate::Index::calibrate).
     pub calibrate: bool,
@@ -34,6 +37,7 @@ impl Default for BuildOptions {
             threads: 0,
             seed: 1,
             row_ids: RowIds::Mapped,
+            vectors: Vectors::Codes,
             calibrate: true,
         }
     }

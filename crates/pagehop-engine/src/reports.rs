@@ -1,6 +1,6 @@
 //! Results of operations: answers, costs and counts.
 
-use crate::{Column, Metric};
+use crate::{Column, Metric, Vectors};
 
 /// A measurement is outdated once this fraction (1/n) of the rows was added or deleted since.
 const OUTDATED_SHARE: u64 = 5;
@@ -49,6 +49,8 @@ pub struct Info {
     pub metric: Metric,
     /// Dimensions of each vector.
     pub dim: usize,
+    /// What is kept of each vector.
+    pub vectors: Vectors,
     /// The columns whose values searches can filter by.
     pub columns: Vec<Column>,
     /// Rows in the index.

@@ -59,8 +59,8 @@ pub use check::check;
 pub use disk::storage::{Name, Storage, StorageFile};
 pub use index_file::{Counters, IndexFile};
 pub use operations::{
-    add, add_with_columns, calibrate, create, create_with_columns, delete, open, pop, set_audit, set_calibration,
-    update_columns, vacuum,
+    add, add_with_columns, calibrate, create, create_keeping, create_with_columns, delete, open, pop, set_audit,
+    set_calibration, update_columns, vacuum,
 };
 pub use options::{Durability, Io, OpenOptions};
 pub use reader::FileReader;

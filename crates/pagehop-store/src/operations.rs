@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pagehop_engine::{
     AddReport, Audit, Calibration, Change, Column, ColumnRows, DeleteReport, Error, Index, Metric, OnProgress,
-    Progress, RecallReport, RowIds, VacuumReport,
+    Progress, RecallReport, RowIds, VacuumReport, Vectors,
 };
 
 use crate::build::new_file::NewIndexFile;
@@ -50,8 +50,25 @@ pub fn create_with_columns(
     seed: u64,
     overwrite: bool,
 ) -> Result<(), Error> {
+    create_keeping(path, Vectors::Codes, dim, metric, columns, seed, overwrite)
+}
+
+/// [`create_with_columns`] of an index that keeps `vectors`.
+///
+/// # Errors
+///
+/// Those of [`create_with_columns`].
+pub fn create_keeping(
+    path: &Path,
+    vectors: Vectors,
+    dim: usize,
+    metric: Metric,
+    columns: &[Column],
+    seed: u64,
+    overwrite: bool,
+) -> Result<(), Error> {
     let mut sink = NewIndexFile::create(path, overwrite)?;
-    pagehop_engine::create_with_columns(dim, metric, columns, seed, RowIds::Mapped, &mut sink)?;
+    pagehop_engine::create_keeping(vectors, dim, metric, columns, seed, RowIds::Mapped, &mut sink)?;
     sink.finish()
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use pagehop_engine::{BuildOptions, PAGE_BYTES, VectorSource};
 use serde::Serialize;
 
-use crate::arguments::{MetricName, parse_bytes, parse_threads};
+use crate::arguments::{MetricName, VectorsName, parse_bytes, parse_threads};
 use crate::errors::Error;
 use crate::formats::Vectors;
 use crate::index_file::{refuse_same_file, refuse_to_replace};
@@ -37,6 +37,10 @@ pub(crate) struct Args {
     /// bool, int, float, text and timestamp.
     #[arg(long, value_name = "FILE.csv")]
     columns: Option<PathBuf>,
+    /// Keep vectors beside their codes: searches then rank the last candidates by them, and
+    /// distances are exact. The file grows by 2 or 4 bytes for each component.
+    #[arg(long = "vectors", value_name = "KIND", value_enum, default_value = "codes")]
+    kept: VectorsName,
     /// Memory the build may use, for example 512MiB or 2GiB.
     #[arg(long, value_name = "BYTES", default_value = "2GiB", value_parser = parse_bytes)]
     memory: u64,
@@ -82,6 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let dim = vectors.dim();
     let options = BuildOptions {
         metric: args.metric.into(),
+        vectors: args.kept.into(),
         memory_bytes: args.memory,
         threads: args.threads,
         seed: args.seed,

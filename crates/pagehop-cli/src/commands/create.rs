@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use pagehop_engine::{BuildOptions, Column, Metric};
 use serde::Serialize;
 
-use crate::arguments::{MetricName, parse_column};
+use crate::arguments::{MetricName, VectorsName, parse_column};
 use crate::errors::Error;
 use crate::index_file::refuse_to_replace;
 use crate::output::{Reporting, say};
@@ -21,6 +21,10 @@ pub(crate) struct Args {
     /// Distance between vectors.
     #[arg(long, value_enum, default_value = "l2")]
     metric: MetricName,
+    /// Keep vectors beside their codes: searches then rank the last candidates by them, and
+    /// distances are exact. The file grows by 2 or 4 bytes for each component.
+    #[arg(long = "vectors", value_name = "KIND", value_enum, default_value = "codes")]
+    kept: VectorsName,
     /// A column of values that searches can filter by, and its kind: bool, int, float, text or
     /// timestamp. May be given several times.
     #[arg(long = "column", value_name = "NAME:KIND", value_parser = parse_column)]
@@ -47,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     refuse_to_replace(&args.index, args.overwrite)?;
     let metric: Metric = args.metric.into();
     let (columns, seed) = (&args.columns, args.seed);
-    pagehop_store::create_with_columns(&args.index, args.dim, metric, columns, seed, args.overwrite)
+    pagehop_store::create_keeping(&args.index, args.kept.into(), args.dim, metric, columns, seed, args.overwrite)
         .map_err(|error| Error::about(&args.index, &error))?;
     let report = Report { index: &args.index, dim: args.dim, metric: metric.name() };
     if !args.reporting.quiet {

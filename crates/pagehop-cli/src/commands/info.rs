@@ -27,6 +27,7 @@ struct Report<'a> {
     format_version: u32,
     metric: &'static str,
     dim: usize,
+    vectors: &'static str,
     columns: Vec<ColumnReport>,
     rows: u64,
     pages: u32,
@@ -84,6 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         format_version: info.format_version,
         metric: info.metric.name(),
         dim: info.dim,
+        vectors: info.vectors.name(),
         columns: info
             .columns
             .into_iter()
@@ -147,6 +149,7 @@ impl Report<'_> {
             ("format version", self.format_version.to_string()),
             ("metric", self.metric.to_owned()),
             ("dimensions", self.dim.to_string()),
+            ("vectors", self.vectors.to_owned()),
             ("rows", grouped(self.rows)),
             ("columns", self.columns()),
             ("dead rows", format!("{}, removed by vacuum", grouped(self.dead_rows))),

@@ -9,6 +9,7 @@ fn wrong_arguments_are_refused_with_code_2() {
         ("build", "<VECTORS>"),
         ("build v.npy", "--output"),
         ("build v.npy -o i --metric manhattan", "l2, ip, cosine"),
+        ("build v.npy -o i --vectors half", "codes, float16, float32"),
         ("build v.npy -o i --memory lots", "size \"lots\""),
         ("build v.npy -o i --memory -1", "-1"),
         ("build v.npy -o i --threads 1000000", "from 0 to 1024"),

@@ -252,3 +252,30 @@ fn a_backup_beside_a_writer_is_complete_and_replaces_only_if_asked() {
     folder.run("backup items.pagehop copy --overwrite --quiet").ok();
     assert!(folder.rows("copy") >= rows);
 }
+
+#[test]
+fn an_index_that_keeps_vectors_gives_exact_distances() {
+    let folder = Folder::new();
+    let mut items = vectors(600, DIM, 3);
+    folder.index(&items, "--vectors float32");
+    report(&folder, &format!("create i --dim {DIM} --vectors float32"));
+    report(&folder, "add i items.fbin");
+    items[5] = items[6].iter().map(|x| x + 0.001).collect();
+    folder.fbin("row.fbin", &items[5..6]);
+    folder.write("five.txt", "5\n");
+    for index in ["items.pagehop", "i"] {
+        assert_eq!(folder.info(index)["vectors"], "float32");
+        assert_eq!(report(&folder, &format!("add {index} row.fbin --ids five.txt"))["replaced"], 1);
+        let found = folder.run(&format!("search {index} row.fbin -k 2 --recall 1")).ok();
+        let expected: f64 =
+            items[5].iter().zip(&items[6]).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum();
+        let words: Vec<&str> = found.split_whitespace().collect();
+        assert_eq!((words[1], words[2], words[4]), ("5", "0", "6"), "{found}");
+        let distance: f64 = words[5].parse().unwrap();
+        assert!((distance / expected - 1.0).abs() < 1e-5, "{distance}, expected {expected}");
+        folder.run(&format!("check {index}")).ok();
+        folder.run(&format!("backup {index} copy --overwrite --quiet")).ok();
+        assert_eq!(folder.run("search copy row.fbin -k 2 --recall 1").ok(), found);
+    }
+    assert_eq!(folder.info("copy")["vectors"], "float32");
+}

@@ -4,8 +4,9 @@
 //! says. Across pages: every edge leads to another node, and no node has two edges to the same
 //! node. If the target is still the row that the edge was made for, which generations tell, the
 //! edge has the code that follows from the target's own code. The map names every live node once,
-//! the dead list every dead node once, and the list of free slots every page that has one. Then a
-//! walk from the entry points counts what a search can reach.
+//! the dead list every dead node once, and the list of free slots every page that has one. Kept
+//! vectors lie in places of their own and are those that nodes have codes of. Then a walk from the
+//! entry points counts what a search can reach.
 //!
 //! All of this holds after every step of a change, so a crash between two steps leaves a valid
 //! index.
@@ -14,6 +15,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use crate::ids::NodeId;
+use crate::index::check_kept::KeptCheck;
 use crate::index::model::Model;
 use crate::index::open::Index;
 use crate::index::state::State;
@@ -108,6 +110,7 @@ fn check_once<P: Pages>(
         report: CheckReport { pages: count, ..CheckReport::default() },
         visible: 0,
     };
+    let mut kept = KeptCheck::default();
     let first = check.first_page();
     // Pages of an unfinished change are not part of the index.
     let end = if meta.change.unfinished > 0 { meta.change.unfinished } else { count };
@@ -121,7 +124,10 @@ fn check_once<P: Pages>(
             let page = PageId(page);
             let body = reader.finish(page)?;
             match (known_kind(page, &body)?, pass) {
-                (PageKind::Node, 0) => check.nodes(page, &body)?,
+                (PageKind::Node, 0) => {
+                    check.nodes(page, &body)?;
+                    kept.check(state, &reader, page, &body)?;
+                }
                 (PageKind::Node, _) => check.edges(page, &body)?,
                 _ => {}
             }
@@ -129,6 +135,7 @@ fn check_once<P: Pages>(
             reader.release();
         }
     }
+    kept.finish()?;
     check.rows()?;
     check.free_list()?;
     check.map(&mut reader)?;

@@ -23,6 +23,7 @@ impl<P: Pages> Index<P> {
             format_version: FORMAT_VERSION,
             metric: meta.metric,
             dim: meta.dim,
+            vectors: meta.vectors,
             columns: state.columns.columns.clone(),
             rows: meta.rows,
             pages: meta.page_count,

@@ -3,6 +3,7 @@
 pub(crate) mod build;
 mod change;
 mod check;
+mod check_kept;
 mod info;
 mod model;
 mod node_set;
@@ -14,7 +15,7 @@ mod search;
 mod state;
 
 pub use build::memory::build_memory_bytes;
-pub use build::{build, create, create_with_columns};
+pub use build::{build, create, create_keeping, create_with_columns};
 pub use change::Change;
 pub use change::hosted::Prepared;
 pub use change::retrain::TRAINED_ENOUGH;

@@ -59,7 +59,9 @@ impl<P: Pages> Index<P> {
     /// The vectors of rows, one after the other, in the order of `ids`, which may repeat. Each is
     /// as of its newest commit.
     ///
-    /// They are decoded from codes of 12 bits per dimension: the distance to the vector that was
+    /// An index that keeps vectors gives them as they were added, with components rounded to half
+    /// precision under [`Vectors::Float16`](crate::Vectors). Otherwise
+    /// they are decoded from codes of 12 bits per dimension: the distance to the vector that was
     /// added is about 1/2000 of its distance from the mean of the rows. Under cosine they have
     /// length 1. Reads about two pages a row.
     ///
@@ -88,7 +90,8 @@ impl<P: Pages> Index<P> {
             nodes.push(node);
         }
         let mut part = Part::default();
-        let mut point = Vec::new();
+        let kept = state.meta.kept();
+        let (mut point, mut bytes) = (Vec::new(), Vec::new());
         for (&id, node) in ids.iter().zip(nodes) {
             let Some(node) = node else {
                 part.unknown.push(id);
@@ -101,7 +104,15 @@ impl<P: Pages> Index<P> {
             if !is_its_row {
                 return Ok(None);
             }
-            part.vectors.extend_from_slice(state.model.space.restore(&mut point));
+            match kept {
+                Some(shape) => {
+                    reader.release();
+                    shape.read(reader, shape.place_of(layout, reader, node)?, &mut bytes)?;
+                    shape.decode(&bytes, &mut point);
+                    part.vectors.extend_from_slice(&point);
+                }
+                None => part.vectors.extend_from_slice(state.model.space.restore(&mut point)),
+            }
             reader.release();
         }
         Ok(Some(part))

@@ -27,6 +27,8 @@ pub(crate) enum PageKind {
     ColumnLeaf = 8,
     /// Inner page of that tree.
     ColumnInner = 9,
+    /// Kept vectors.
+    Vectors = 10,
 }
 
 /// The kind of a page; `None` for an unknown byte.
@@ -43,6 +45,7 @@ pub(crate) fn kind(body: &[u8]) -> Option<PageKind> {
         7 => PageKind::Columns,
         8 => PageKind::ColumnLeaf,
         9 => PageKind::ColumnInner,
+        10 => PageKind::Vectors,
         _ => return None,
     })
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::calibration::Calibration;
 use crate::ids::NodeId;
 use crate::page::fields::{Fields, FieldsMut};
+use crate::page::kept_vectors::KeptShape;
 use crate::page::layout::{COMMIT_END, FreeLink, NodeLayout};
 use crate::page::{BODY_BYTES, MAGIC, PageId, Reader};
 use crate::quantize::edge::EdgeShape;
@@ -12,15 +13,15 @@ use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::own;
 use crate::quantize::prepare::inner_dim;
 use crate::reports::Audit;
-use crate::{Error, Metric, RowIds};
+use crate::{Error, Metric, RowIds, Vectors};
 
 /// Version of the format that this build reads and writes: `docs/format.md`. A number is never used
-/// for another format; 1 to 5 were before the first release.
-pub(crate) const FORMAT_VERSION: u32 = 6;
+/// for another format; 1 to 6 were before the first release.
+pub(crate) const FORMAT_VERSION: u32 = 7;
 /// Most dimensions a user's vector may have.
 pub(crate) const DIM_MAX: usize = 4096;
 /// Bytes of the meta page's body that are in use.
-const META_BYTES: usize = 200;
+const META_BYTES: usize = 208;
 /// Where the number of the last commit is.
 const COMMIT_AT: usize = 64;
 /// Where the bytes of the values of a row's columns are counted.
@@ -38,6 +39,7 @@ pub(crate) struct Meta {
     pub(crate) query_digits: usize,
     pub(crate) seed: u64,
     pub(crate) row_ids: RowIds,
+    pub(crate) vectors: Vectors,
     /// Rows that a reader of snapshot `commit` sees; under [`RowIds::HostOwned`] living nodes.
     pub(crate) rows: u64,
     /// Pages that exist at least.
@@ -105,6 +107,10 @@ pub(crate) struct ChangeState {
     /// A node that may lack postings, because the change that wrote it did not finish; 0 if there
     /// is none. Only hosts that make each step durable by itself leave one.
     pub(crate) unposted: NodeId,
+    /// First page of the newest group of pages for kept vectors, 0 if there is none, and how many
+    /// of its places belong to pages of nodes.
+    pub(crate) kept_page: u32,
+    pub(crate) kept_used: u32,
 }
 
 impl Meta {
@@ -118,6 +124,7 @@ impl Meta {
             query_digits: 1,
             seed,
             row_ids,
+            vectors: Vectors::Codes,
             rows: 0,
             page_count: 1,
             norm_sq_max: 0.0,
@@ -125,6 +132,11 @@ impl Meta {
             calibration: None,
             audit: None,
         }
+    }
+
+    /// How vectors are kept; `None` if they are not.
+    pub(crate) fn kept(&self) -> Option<KeptShape> {
+        KeptShape::new(self.vectors, self.dim, &self.layout)
     }
 
     /// Reads page 0.
@@ -166,7 +178,12 @@ impl Meta {
         fields.u64(self.seed);
         fields.u64(self.rows);
         fields.u32(self.page_count);
-        fields.bytes(&[l.column_bytes as u8, 0, u8::from(self.row_ids == RowIds::HostOwned), 0]);
+        let vectors = match self.vectors {
+            Vectors::Codes => 0,
+            Vectors::Float16 => 1,
+            Vectors::Float32 => 2,
+        };
+        fields.bytes(&[l.column_bytes as u8, vectors, u8::from(self.row_ids == RowIds::HostOwned), 0]);
         debug_assert_eq!(fields.position(), COMMIT_AT);
         self.change.write(&mut fields);
         debug_assert!(fields.position() <= META_BYTES);
@@ -215,11 +232,13 @@ impl Meta {
         let seed = fields.u64();
         let rows = fields.u64();
         let page_count = fields.u32();
-        let [_, signatures, row_ids, reserved] = fields.bytes();
-        if signatures != 0 || row_ids > 1 || reserved != 0 {
-            let what = "the index has edge signatures, which this build does not read";
-            return Err(Error::Format { what: what.into() });
-        }
+        let [_, vectors, row_ids, reserved] = fields.bytes();
+        let vectors = match (vectors, row_ids, reserved) {
+            (0, 0..=1, 0) => Vectors::Codes,
+            (1, 0, 0) => Vectors::Float16,
+            (2, 0, 0) => Vectors::Float32,
+            other => return Err(bad(&format!("vectors, row ids and a reserved byte are {other:?}"))),
+        };
         let change = ChangeState::read(&mut fields);
         let query_digits = query_digits.into();
         let meta = Self {
@@ -230,6 +249,7 @@ impl Meta {
             query_digits,
             seed,
             row_ids: if row_ids == 1 { RowIds::HostOwned } else { RowIds::Mapped },
+            vectors,
             rows,
             page_count,
             norm_sq_max,
@@ -270,8 +290,16 @@ impl Meta {
         if !c.norm_sq_beyond.is_finite() || c.norm_sq_beyond < 0.0 {
             return bad(format!("largest squared length {} of a row added", c.norm_sq_beyond));
         }
-        let pages =
-            [c.model_start, c.entries_page, c.id_root, c.free_head, c.dead_head, c.pending_head, c.columns_page];
+        let pages = [
+            c.model_start,
+            c.entries_page,
+            c.id_root,
+            c.free_head,
+            c.dead_head,
+            c.pending_head,
+            c.columns_page,
+            c.kept_page,
+        ];
         if let Some(page) = pages.iter().find(|page| **page >= self.page_count.max(1)) {
             return bad(format!("it names page {page} of {}", self.page_count));
         }
@@ -344,6 +372,8 @@ impl ChangeState {
             landmarks: fields.u32(),
             columns_page: fields.u32(),
             unposted: fields.u32(),
+            kept_page: fields.u32(),
+            kept_used: fields.u32(),
         }
     }
 
@@ -366,6 +396,8 @@ impl ChangeState {
         fields.u32(self.landmarks);
         fields.u32(self.columns_page);
         fields.u32(self.unposted);
+        fields.u32(self.kept_page);
+        fields.u32(self.kept_used);
     }
 }
 
@@ -405,6 +437,8 @@ mod tests {
             landmarks: 21,
             columns_page: 22,
             unposted: 23,
+            kept_page: 24,
+            kept_used: 25,
         };
         let body = meta.encode();
         assert_eq!(Meta::decode(&body).expect("a whole meta page"), meta);

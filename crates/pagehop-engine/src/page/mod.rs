@@ -12,6 +12,7 @@ pub(crate) mod columns_page;
 pub(crate) mod dead_list;
 pub(crate) mod fields;
 pub(crate) mod id_map;
+pub(crate) mod kept_vectors;
 pub(crate) mod kind;
 pub(crate) mod layout;
 pub(crate) mod meta;

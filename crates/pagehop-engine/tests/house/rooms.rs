@@ -24,10 +24,11 @@ const DEPENDENCIES: [(&str, &[&str]); 9] = [
 
 /// What each room of the engine may import, besides itself. A room is a folder or a file below
 /// `src/`.
-const ROOMS: [(&str, &[&str]); 17] = [
+const ROOMS: [(&str, &[&str]); 18] = [
     ("ids", &[]),
     ("error", &["ids"]), // an error names a page
     ("metric", &["error"]),
+    ("vectors", &["error"]),
     ("random", &[]),
     ("row_ids", &["error"]),
     ("threads", &["error"]),
@@ -35,25 +36,40 @@ const ROOMS: [(&str, &[&str]); 17] = [
     ("columns", &["error"]),
     ("filter", &["error", "columns"]),
     ("source", &["error", "columns"]),
-    ("reports", &["metric", "columns"]),
-    ("options", &["error", "metric", "row_ids", "reports"]),
+    ("reports", &["metric", "vectors", "columns"]),
+    ("options", &["error", "metric", "vectors", "row_ids", "reports"]),
     ("calibration", &["error", "options"]),
     ("quantize", &["error", "metric", "random", "threads"]),
     ("graph", &["error", "random", "threads", "quantize"]),
-    ("page", &["ids", "error", "metric", "row_ids", "options", "calibration", "reports", "columns", "quantize"]),
+    (
+        "page",
+        &[
+            "ids",
+            "error",
+            "metric",
+            "vectors",
+            "row_ids",
+            "options",
+            "calibration",
+            "reports",
+            "columns",
+            "quantize",
+        ],
+    ),
     ("lib", &[]), // names the rooms, and uses none
 ];
 
 /// What each room below `index/` may import of `index/`, besides itself. It may import all rooms
 /// above but the last.
-const INDEX_ROOMS: [(&str, &[&str]); 13] = [
+const INDEX_ROOMS: [(&str, &[&str]); 14] = [
     ("index/mod", &[]), // names the rooms, and uses none
     ("index/model", &[]),
     ("index/node_set", &[]),
     ("index/pending", &["index/node_set"]),
     ("index/state", &["index/model", "index/pending"]),
     ("index/open", &["index/state"]),
-    ("index/check", &["index/model", "index/state", "index/open"]),
+    ("index/check", &["index/check_kept", "index/model", "index/state", "index/open"]),
+    ("index/check_kept", &["index/state"]),
     ("index/rows", &["index/state", "index/open"]),
     ("index/build", &[]),
     ("index/search", &["index/model", "index/node_set", "index/state", "index/open"]),

@@ -2,7 +2,7 @@
 //! is opened, and how often each operation runs. A plan leaves out some operations entirely, so
 //! that rare combinations are common in some plans.
 
-use pagehop_engine::Metric;
+use pagehop_engine::{Metric, Vectors};
 use pagehop_store::{Durability, Io, OpenOptions};
 
 use super::columns::COLUMNS_MAX;
@@ -75,11 +75,16 @@ const OPERATIONS: [(Operation, usize); 19] = [
 /// have none.
 const COLUMNS_SEED: u64 = 28;
 
+/// Decides which seeds keep vectors.
+const VECTORS_SEED: u64 = 0x5EC7_0125;
+
 /// The choices of one seed.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) dim: usize,
     pub(super) metric: Metric,
+    /// What the index keeps of vectors.
+    pub(super) vectors: Vectors,
     /// Number of the index's columns.
     pub(super) columns: usize,
     /// Number of rows of the bulk build; `None` for an index that starts empty.
@@ -126,11 +131,17 @@ impl Plan {
         if columns > 0 {
             weights.push((Operation::Update, [0, 5, 5, 20][more.below(4)]));
         }
+        let vectors = match Rng::new(seed ^ VECTORS_SEED).below(4) {
+            0 => Vectors::Float16,
+            1 => Vectors::Float32,
+            _ => Vectors::Codes,
+        };
         let total = weights.iter().map(|weight| weight.1).sum();
         let kib = 1 << 10;
         Self {
             dim,
             metric: [Metric::L2, Metric::InnerProduct, Metric::Cosine][rng.below(3)],
+            vectors,
             columns,
             built,
             operations: 5 + rng.below(40),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pagehop_engine::{Cursor, Error, Filter, Index, Metric, SearchOptions};
+use pagehop_engine::{Cursor, Error, Filter, Index, Metric, SearchOptions, Vectors};
 use pagehop_store::IndexFile;
 
 use super::columns::passes;
@@ -165,6 +165,25 @@ pub(super) fn number_of(index: &Index<Pages<'_>>) -> Result<u64, Error> {
     Ok(index.info()?.mark[0])
 }
 
+/// Compares kept vectors with those of `version`.
+fn kept(index: &Index<Pages<'_>>, vectors: Vectors, version: &Version) -> Result<(), Trouble> {
+    // A component that is off by more than half precision allows.
+    let differs = |given: &f32, kept: &f32| match vectors {
+        Vectors::Codes => false,
+        Vectors::Float16 => (given - kept).abs() > given.abs() / 2048.0 + f32::from(2u8).powi(-25),
+        Vectors::Float32 => given.to_bits() != kept.to_bits(),
+    };
+    if vectors == Vectors::Codes {
+        return Ok(());
+    }
+    for (id, row) in version.rows.iter() {
+        let found = index.vectors(&[*id])?;
+        let same = found.len() == row.vector.len() && !row.vector.iter().zip(&found).any(|(a, b)| differs(a, b));
+        ensure(same, || format!("row {id} has the vector {:?}, kept is {found:?}", row.vector))?;
+    }
+    Ok(())
+}
+
 /// Compares the counts of the index, all of its rows, and searches with filters with `version`.
 pub(super) fn every_row(
     index: &Index<Pages<'_>>,
@@ -180,6 +199,7 @@ pub(super) fn every_row(
     ensure(info.rows == rows as u64 && info.dim == query.len() && info.metric == metric, || {
         format!("version {} has {rows} rows, the index says {info:?}", version.number)
     })?;
+    kept(index, info.vectors, version)?;
     OpenCursor::open(index, metric, Arc::clone(query), version)?.drain()?;
     queries.filters.iter().try_for_each(|filter| filtered(index, metric, query, filter, version))
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pagehop_engine::{BuildOptions, Error, Index, RowIds, build, create_with_columns};
+use pagehop_engine::{BuildOptions, Error, Index, RowIds, build, create_keeping};
 use pagehop_store::{IndexFile, Name, OpenOptions, StorageSink};
 
 use super::columns;
@@ -73,10 +73,10 @@ impl World {
             failed_before_life: 0,
             history: Vec::new(),
         };
-        let Plan { dim, metric, columns, built, batch, ids, .. } = &world.plan;
+        let Plan { dim, metric, vectors, columns, built, batch, ids, .. } = &world.plan;
         let cloud = world.plan.cloud.describe();
         let begins = format!(
-            "{dim} dimensions, {metric:?}, {columns} columns, {built:?} rows, batches of {batch}, {ids} ids, {cloud}"
+            "{dim} dimensions, {metric:?}, {vectors:?}, {columns} columns, {built:?} rows, batches of {batch}, {ids} ids, {cloud}"
         );
         world.note(|| begins);
         Ok(world)
@@ -234,9 +234,15 @@ fn build_on(disk: &SimDisk, plan: &Plan, rows: &Rows, seed: u64) -> Result<(), E
     let mut sink = StorageSink::create(Arc::new(disk.clone()), *b"phsim1")?;
     if plan.built.is_none() {
         let columns = columns::columns(plan.columns);
-        create_with_columns(plan.dim, plan.metric, &columns, seed, RowIds::Mapped, &mut sink)?;
+        create_keeping(plan.vectors, plan.dim, plan.metric, &columns, seed, RowIds::Mapped, &mut sink)?;
     } else {
-        let options = BuildOptions { metric: plan.metric, threads: 1, seed, ..BuildOptions::default() };
+        let options = BuildOptions {
+            metric: plan.metric,
+            vectors: plan.vectors,
+            threads: 1,
+            seed,
+            ..BuildOptions::default()
+        };
         let all: Vec<usize> = (0..plan.columns).collect();
         let columns = columns::packed(&all, rows.values().map(|row| &row.values))?;
         let mut source = Source { dim: plan.dim, rows, columns };

@@ -1,6 +1,5 @@
 //! The memory of a build, estimated before it starts.
 
-use crate::Metric;
 use crate::graph::leaves::LEAF_CANDIDATES;
 use crate::page::layout::NodeLayout;
 use crate::quantize::centroids::SAMPLE_ROWS;
@@ -8,6 +7,7 @@ use crate::quantize::codes::Codes;
 use crate::quantize::edge::EdgeFactors;
 use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::prepare::inner_dim;
+use crate::{Metric, Vectors};
 
 /// Rows that a thread works on at once, approximately.
 const BATCH_ROWS: usize = 2048;
@@ -17,8 +17,17 @@ const BATCH_ROW_BYTES: usize = 1024;
 const REST_ROWS: usize = 4096;
 const REST_ROW_BYTES: usize = 2048;
 
+/// Most scans of the source for kept vectors.
+const SCANS_MAX: u64 = 8;
+
+/// Bytes of memory that kept vectors take at least while they are written.
+pub(super) fn kept_bytes_min(vectors: Vectors, rows: usize, dim: usize) -> u64 {
+    (rows * dim * vectors.component_bytes()) as u64 / SCANS_MAX
+}
+
 /// Largest memory of a build of `rows` rows on `threads` threads, in bytes, without the memory of
-/// its source and its sink. More rows never need less.
+/// its source and its sink. More rows never need less. An index that keeps vectors needs an eighth
+/// of their bytes in addition.
 ///
 /// The peak is after reading the sample, or while connecting rows.
 pub fn build_memory_bytes(rows: usize, dim: usize, metric: Metric, threads: usize) -> u64 {

@@ -13,6 +13,7 @@
 //! is divided by position, and results are joined in order.
 
 mod job;
+mod keep;
 pub(crate) mod memory;
 pub(crate) mod order;
 pub(crate) mod rows;
@@ -30,7 +31,7 @@ use crate::page::meta::{DIM_MAX, Meta};
 use crate::page::model_pages::Entry;
 use crate::page::{PageId, PageSink};
 use crate::quantize::prepare::inner_dim;
-use crate::{BuildOptions, BuildReport, Error, Metric, OnProgress, RowIds, VectorSource, threads};
+use crate::{BuildOptions, BuildReport, Error, Metric, OnProgress, RowIds, VectorSource, Vectors, threads};
 use job::Job;
 use rows::Rows;
 use survey::Survey;
@@ -46,8 +47,10 @@ const START_LISTS: usize = 3;
 
 /// Builds an index over all rows of `source` and writes its pages to `sink`.
 ///
-/// Scans the source twice. Memory stays within `options.memory_bytes`, which must be at least
-/// [`build_memory_bytes`](memory::build_memory_bytes): about `1.7 * dim + 600` bytes per row.
+/// Scans the source twice, and once to eight times more for vectors that are kept. Memory stays
+/// within `options.memory_bytes`, which must be at least
+/// [`build_memory_bytes`](memory::build_memory_bytes), about `1.7 * dim + 600` bytes per row, and
+/// an eighth of the bytes of kept vectors.
 ///
 /// # Errors
 ///
@@ -93,9 +96,28 @@ pub fn create_with_columns(
     row_ids: RowIds,
     sink: &mut dyn PageSink,
 ) -> Result<(), Error> {
+    create_keeping(Vectors::Codes, dim, metric, columns, seed, row_ids, sink)
+}
+
+/// [`create_with_columns`] of an index that keeps `vectors`.
+///
+/// # Errors
+///
+/// Those of [`create_with_columns`]; [`Error::Argument`] if vectors shall be kept that the host of
+/// the index has.
+pub fn create_keeping(
+    vectors: Vectors,
+    dim: usize,
+    metric: Metric,
+    columns: &[Column],
+    seed: u64,
+    row_ids: RowIds,
+    sink: &mut dyn PageSink,
+) -> Result<(), Error> {
     check_dim(dim)?;
+    keep::check(vectors, row_ids)?;
     ColumnRows::new(columns.to_vec())?;
-    let mut meta = Meta::empty(metric, dim, columns.len(), seed, row_ids);
+    let mut meta = Meta { vectors, ..Meta::empty(metric, dim, columns.len(), seed, row_ids) };
     if !columns.is_empty() {
         sink.write(PageId(1), &Columns::without_trees(columns).encode())?;
         meta.change.columns_page = 1;
@@ -124,6 +146,8 @@ pub(crate) fn build_from(
 ) -> Result<Meta, Error> {
     let dim = source.dim();
     check_dim(dim)?;
+    keep::check(options.vectors, options.row_ids)?;
+    let source = &mut keep::Rounded { source, vectors: options.vectors };
     let columns = source.columns().map_or(&[][..], ColumnRows::columns);
     let layout = NodeLayout::choose(inner_dim(options.metric, dim), columns.len());
     let job = &mut Job { options, layout, threads: threads::available(options.threads), progress };
@@ -141,7 +165,7 @@ pub(crate) fn build_from(
     let rows = Rows::encode(job, source, &survey, &space, &centers)?;
     let graph = connect(job, &rows)?;
     let built = write::Built { survey: &survey, space: &space, rows: &rows, graph: &graph };
-    let meta = write::write(job, &built, source.columns(), first, sink)?;
+    let meta = write::write(job, &built, source, first, sink)?;
     job.step("write", u64::from(meta.page_count), u64::from(meta.page_count))?;
     Ok(meta)
 }

@@ -1,7 +1,7 @@
 //! The first pass over the rows: what a build must know before it encodes one.
 
 use super::job::Job;
-use super::memory::build_memory_bytes;
+use super::memory::{build_memory_bytes, kept_bytes_min};
 use crate::graph::equal;
 use crate::quantize::centroids::{self, SAMPLE_ROWS};
 use crate::quantize::codes::Codes;
@@ -23,6 +23,8 @@ pub(super) struct Survey {
     /// Every `stride`-th row, as the user gave it.
     sample: Vec<f32>,
     stride: usize,
+    /// Memory of the build without kept vectors.
+    pub(super) needed_bytes: u64,
 }
 
 impl Survey {
@@ -41,7 +43,8 @@ impl Survey {
         if count == 0 {
             return Err(Error::argument("there are no rows to build an index over"));
         }
-        let needed = build_memory_bytes(count, dim, metric, job.threads);
+        survey.needed_bytes = build_memory_bytes(count, dim, metric, job.threads);
+        let needed = survey.needed_bytes + kept_bytes_min(job.options.vectors, count, dim);
         if needed > job.options.memory_bytes {
             let what = format!(
                 "a build of {count} rows needs {} MiB of memory, memory is {} MiB",

@@ -1,6 +1,7 @@
 //! Writes what was built: model, entry points, nodes in the order of their pages, map, columns.
 
 use super::job::Job;
+use super::keep::write_vectors;
 use super::order::page_order;
 use super::rows::Rows;
 use super::survey::Survey;
@@ -18,7 +19,7 @@ use crate::quantize::codes::Codes;
 use crate::quantize::landmarks::Landmark;
 use crate::quantize::own;
 use crate::quantize::prepare::Space;
-use crate::{Error, RowIds};
+use crate::{Error, RowIds, VectorSource};
 
 /// What is to be written.
 pub(super) struct Built<'a> {
@@ -33,13 +34,13 @@ pub(super) struct Built<'a> {
 pub(super) fn write(
     job: &mut Job<'_>,
     built: &Built<'_>,
-    columns: Option<&ColumnRows>,
+    source: &mut dyn VectorSource,
     first: PageId,
     sink: &mut dyn PageSink,
 ) -> Result<Meta, Error> {
     let Built { survey, space, rows, graph } = *built;
     let (layout, total) = (job.layout, rows.codes.len());
-    let columns = columns.filter(|columns| !columns.columns().is_empty());
+    let columns = named(source);
     let order = page_order(graph, &rows.codes, layout.nodes_per_page);
     let mut meta = Meta {
         centroids: rows.centroids.len(),
@@ -47,6 +48,7 @@ pub(super) fn write(
         rows: total as u64,
         norm_sq_max: space.norm_sq_max,
         change: rows.counted(first),
+        vectors: job.options.vectors,
         ..Meta::empty(
             space.metric,
             space.dim,
@@ -62,7 +64,8 @@ pub(super) fn write(
     let first = entries_page + 1;
     // An upper bound of the number of pages: the map has about one page per 600 rows. The sum
     // cannot overflow.
-    let pages = u64::from(first) + order.len() as u64 + total as u64 / 512 + 2;
+    let kept_pages = meta.kept().map_or(0, |shape| shape.pages((order.len() * layout.nodes_per_page) as u64));
+    let pages = u64::from(first) + order.len() as u64 + kept_pages + total as u64 / 512 + 2;
     if pages * layout.nodes_per_page as u64 > u64::from(u32::MAX) {
         return Err(Error::full(format!("{total} rows need {pages} pages, more than ids can name")));
     }
@@ -77,17 +80,25 @@ pub(super) fn write(
     let in_place = |entry: &Entry| Entry { node: node_of[entry.node as usize], ..*entry };
     let entries: Vec<Entry> = rows.entries.iter().map(in_place).collect();
     sink.write(PageId(entries_page), &model_pages::entries_page(&entries))?;
-    let page = write_nodes(job, built, columns, (&order, &node_of), PageId(first), &mut meta, sink)?;
+    let mut page = write_nodes(job, built, columns, (&order, &node_of), PageId(first), &mut meta, sink)?;
+    if let Some(shape) = meta.kept() {
+        page = write_vectors(job, source, survey, (&shape, &layout), (&node_of, first..page), sink)?;
+    }
     meta.page_count = page;
     if meta.row_ids == RowIds::Mapped {
         meta.page_count =
             write_map(&mut meta, survey.row_ids.iter().copied().zip(node_of.iter().copied()), page, sink)?;
     }
-    if let Some(columns) = columns {
+    if let Some(columns) = named(source) {
         job.step("columns", 0, 1)?;
         write_columns(&mut meta, columns, rows, &node_of, sink)?;
     }
     Ok(meta)
+}
+
+/// The columns of a source, if there are any.
+fn named(source: &dyn VectorSource) -> Option<&ColumnRows> {
+    source.columns().filter(|columns| !columns.columns().is_empty())
 }
 
 /// Writes the nodes in their `order` to pages from `first` on; returns the page after them. Free
@@ -113,6 +124,10 @@ fn write_nodes(
             let mut node = NodeMut::new(&layout, &mut body, slot);
             write_node(&mut node, survey.row_ids[row], row, rows, graph.neighbors(row), node_of, &anchors);
             columns.iter().for_each(|columns| node.set_values(columns.row(row)));
+        }
+        if let Some(shape) = meta.kept() {
+            let number = (page - first.0) * layout.nodes_per_page as u32;
+            shape.place(first.0 + order.len() as u32, number).write(&mut body);
         }
         let spare = layout.nodes_per_page - page_rows.len();
         if spare > 0 {

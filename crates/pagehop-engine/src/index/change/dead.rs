@@ -74,8 +74,10 @@ impl<W: PagesMut> Steps<'_, W> {
         if count > 0 || next == 0 || self.meta().change.dead_head != page.0 {
             return Ok(());
         }
+        let kept_at = self.new_places()?;
         self.step_meta(&[page], &mut |meta, bodies| {
             kind::clear(bodies[0], PageKind::Node);
+            kept_at.into_iter().for_each(|place| place.write(bodies[0]));
             meta.change.list_free(page, bodies[0], slots);
             meta.change.dead_head = next;
             Ok(())

@@ -24,6 +24,8 @@ pub(crate) struct Encoded {
     pub(crate) code: Vec<u64>,
     /// The values of its columns, as a node has them.
     pub(crate) values: Vec<u8>,
+    /// The bytes of the vector that are kept; none if it is not.
+    pub(crate) kept: Vec<u8>,
 }
 
 /// What every edge to one node carries.
@@ -74,7 +76,8 @@ impl Encoded {
         let dim = meta.layout.inner_dim;
         let mut x = vec![0.0; dim];
         model.space.row(row, &mut x)?;
-        Ok(Self { own: own::measure(&x), exact: x, ..Self::default() })
+        let kept = meta.kept().map_or_else(Vec::new, |shape| shape.encode(row));
+        Ok(Self { own: own::measure(&x), exact: x, kept, ..Self::default() })
     }
 
     /// Adds what its own node has of it, unless it is there.

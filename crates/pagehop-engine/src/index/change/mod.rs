@@ -14,7 +14,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `steps.rs` | the pages and the meta page of a transaction |
-//! | `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs` | free slots; row ids; dead nodes; row ids that wait; unused graphs |
+//! | `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs`, `keep.rs` | free slots; row ids; dead nodes; row ids that wait; unused graphs; kept vectors |
 //! | `graph.rs` | the graph: walk, targets, edges, entry points |
 //! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | its parts |
 //! | `insert.rs`, `anchors.rs`, `unlink.rs` | what is done to it |
@@ -28,6 +28,7 @@ mod explorer;
 mod graph;
 pub(crate) mod hosted;
 mod insert;
+mod keep;
 mod measured;
 mod near;
 mod offer;
@@ -45,6 +46,7 @@ mod vacuum;
 use crate::columns::{ColumnRows, RowValues};
 use crate::index::open::Index;
 use crate::index::state::State;
+use crate::page::kept_vectors::rounded;
 use crate::page::{PageId, Pages, PagesMut};
 use crate::quantize::prepare;
 use crate::{AddReport, DeleteReport, Error, OnProgress, Progress, RowIds, row_ids};
@@ -137,6 +139,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
             return Err(Error::argument(what));
         }
         self.expect(RowIds::Mapped)?;
+        let vectors = &*rounded(self.graph.meta().vectors, ids, vectors, 0)?;
         self.validate(ids, vectors)?;
         let columns = self.arranged(columns, ids.len())?;
         let mut report = AddReport::default();
@@ -327,7 +330,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
                     && node.lo() == encoded.lo
                     && node.values().0 == encoded.values
             })?;
-            if is_same {
+            if is_same && self.graph.steps().kept_vector(old)? == encoded.kept {
                 report.unchanged += 1;
                 return Ok(());
             }

@@ -80,6 +80,7 @@ impl<W: PagesMut> Graph<'_, W> {
         encoded.own = OwnCode { step: header.step, norm_sq: header.norm_sq };
         encoded.point = self.point_of(node)?;
         encoded.exact = encoded.point.clone();
+        encoded.kept = self.steps().kept_vector(node)?;
         (encoded.centroid, encoded.factors, encoded.code) = (target.centroid, target.factors, target.code);
         Ok(encoded)
     }

@@ -220,10 +220,18 @@ impl<W: PagesMut> Change<'_, W> {
         let room = if too_long { NORM_ROOM } else { 1.0 };
         let steps = self.graph.steps_mut();
         let is_hosted = steps.is_hosted();
-        let (metric, seed, row_ids) = (steps.meta().metric, steps.meta().seed, steps.meta().row_ids);
+        let Meta { metric, seed, row_ids, vectors: kept, .. } = *steps.meta();
         // A host that owns the rows may be a process with one thread.
         let threads = usize::from(is_hosted);
-        let options = BuildOptions { metric, memory_bytes: u64::MAX, threads, seed, row_ids, calibrate: false };
+        let options = BuildOptions {
+            metric,
+            memory_bytes: u64::MAX,
+            threads,
+            seed,
+            row_ids,
+            vectors: kept,
+            calibrate: false,
+        };
         let first = PageId(steps.page_count());
         if is_hosted {
             steps.step_meta(&[], &mut |meta, _| {
@@ -264,7 +272,8 @@ impl<W: PagesMut> Change<'_, W> {
         nodes.sort_unstable();
         let space = &self.graph.model().space;
         let mean_sq = pagehop_kernels::dot_f32(&space.mean, &space.mean);
-        let (mut point, mut error) = (Vec::new(), 0.0f32);
+        let (mut point, mut bytes, mut error) = (Vec::new(), Vec::new(), 0.0f32);
+        let kept = steps.meta().kept();
         for (id, node) in nodes {
             with_node(&steps.layout(), &reader, node, |found, header| {
                 rows.columns.push_bytes(found.values().0);
@@ -273,9 +282,17 @@ impl<W: PagesMut> Change<'_, W> {
             })?;
             reader.release();
             rows.ids.push(id);
-            rows.components.extend_from_slice(space.restore(&mut point));
+            match kept {
+                Some(shape) => {
+                    shape.read(&reader, shape.place_of(&steps.layout(), &reader, node)?, &mut bytes)?;
+                    reader.release();
+                    shape.decode(&bytes, &mut point);
+                    rows.components.extend_from_slice(&point);
+                }
+                None => rows.components.extend_from_slice(space.restore(&mut point)),
+            }
         }
-        Ok((replaced, change.recoded_error + error))
+        Ok((replaced, if kept.is_some() { 0.0 } else { change.recoded_error + error }))
     }
 }
 

@@ -52,6 +52,7 @@ impl<W: PagesMut> Steps<'_, W> {
         let old = self.page_with_slot(near)?;
         let is_new = old.is_none();
         let page = old.map_or_else(|| self.new_page(), Ok)?;
+        let kept_at = self.keep_vector(page, is_new, &new.encoded.kept)?;
         let hosted = self.is_hosted();
         let added = if hosted { 0 } else { self.commit_number() };
         let mut placed = None;
@@ -59,6 +60,7 @@ impl<W: PagesMut> Steps<'_, W> {
             let body = &mut *bodies[0];
             if is_new {
                 kind::clear(body, PageKind::Node);
+                kept_at.into_iter().for_each(|place| place.write(body));
                 if layout.nodes_per_page > 1 {
                     meta.change.list_free(page, body, layout.nodes_per_page);
                 }

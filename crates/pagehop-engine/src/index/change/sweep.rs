@@ -4,7 +4,7 @@ use super::steps::Steps;
 use crate::Error;
 use crate::page::kind::{self, PageKind, kind};
 use crate::page::node::NodeMut;
-use crate::page::{PageId, PagesMut};
+use crate::page::{PageId, PagesMut, Reader};
 
 /// Pages of a retired graph that one transaction frees.
 const SWEPT_PAGES: usize = 1024;
@@ -29,12 +29,24 @@ impl<W: PagesMut> Steps<'_, W> {
                     Ok(())
                 });
             }
+            let found = kind(&self.reader().finish(page)?);
+            let keeps = self.meta().kept().is_some();
+            if keeps && matches!(found, Some(PageKind::Vectors | PageKind::Empty)) {
+                // A page of nodes has a place on it, and takes it along.
+                self.step_meta(&[], &mut |meta, _| {
+                    meta.change.retired_end = page.0;
+                    Ok(())
+                })?;
+                continue;
+            }
+            let kept_at = if found == Some(PageKind::Node) { None } else { self.new_places()? };
             self.step_meta(&[page], &mut |meta, bodies| {
                 let body = &mut *bodies[0];
                 if kind(body) == Some(PageKind::Node) {
                     (0..layout.nodes_per_page).for_each(|slot| NodeMut::new(&layout, body, slot).free());
                 } else {
                     kind::clear(body, PageKind::Node);
+                    kept_at.into_iter().for_each(|place| place.write(body));
                 }
                 meta.change.list_free(page, body, layout.nodes_per_page);
                 meta.change.retired_end = page.0;

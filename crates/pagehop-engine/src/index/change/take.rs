@@ -23,7 +23,13 @@ impl<W: PagesMut> Change<'_, W> {
                 continue;
             };
             self.graph.look(node, |node, header| node.decode(header, &mut point))?;
-            vectors.extend_from_slice(self.graph.model().space.restore(&mut point));
+            match self.graph.meta().kept() {
+                Some(shape) => {
+                    shape.decode(&self.graph.steps().kept_vector(node)?, &mut point);
+                    vectors.extend_from_slice(&point);
+                }
+                None => vectors.extend_from_slice(self.graph.model().space.restore(&mut point)),
+            }
         }
         if !unknown.is_empty() {
             return Err(row_ids::unknown(&unknown));

@@ -62,7 +62,13 @@ pub(crate) fn choose<R: Reader>(
             if header.flags == FLAGS_LIVE && header.rows(meta.row_ids, state.snapshot).next().is_some() {
                 node.decode(&header, &mut point);
                 let query = state.model.space.restore(&mut point).to_vec();
-                samples.push(Sample { query, node: Some(layout.node_id(page, slot)), k, nearest: Vec::new() });
+                samples.push(Sample {
+                    query,
+                    node: Some(layout.node_id(page, slot)),
+                    k,
+                    nearest: Vec::new(),
+                    nodes: Vec::new(),
+                });
             }
         }
         drop(body);

@@ -375,7 +375,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         passes &= !found.contains(&node);
         for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
             waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
-            met.visit_row(node, Near { distance: visited.distance, row_id, is_first: at == 0 }, &visited);
+            met.visit_row(node, Near { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);
         }
         self.walk.visited.push(node);
         self.stats.hops += 1;

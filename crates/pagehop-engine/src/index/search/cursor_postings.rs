@@ -94,7 +94,7 @@ impl<P: Pages> Cursor<'_, P> {
             let visited = Visited { header: *header, distance: walk.probe.distance(found, header) };
             for (at, row_id) in rows {
                 second.waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
-                met.visit_row(node, Near { distance: visited.distance, row_id, is_first: at == 0 }, &visited);
+                met.visit_row(node, Near { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);
             }
         })?;
         reader.release();

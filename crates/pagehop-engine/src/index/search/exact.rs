@@ -12,6 +12,8 @@
 
 use crate::ids::NodeId;
 use crate::index::open::Index;
+use crate::index::search::nearest::Near;
+use crate::index::search::rerank;
 use crate::index::search::visit::Probe;
 use crate::index::state::State;
 use crate::page::kind::{PageKind, kind};
@@ -20,7 +22,7 @@ use crate::page::{PageId, Pages, Reader};
 use crate::quantize::codes::Codes;
 use crate::quantize::own::{self, OwnCode};
 use crate::threads::{self, Look};
-use crate::{Error, Hit, OnProgress, Progress, SearchOptions, SearchResult, Stats};
+use crate::{Error, OnProgress, Progress, SearchOptions, SearchResult, Stats};
 use pagehop_kernels as kernels;
 
 /// Nodes that are gathered before they are compared with the queries.
@@ -63,6 +65,8 @@ pub(crate) struct Sample {
     pub(crate) k: usize,
     /// The nearest rows in order: squared distances in the inner space, and row ids.
     pub(crate) nearest: Vec<(f32, u64)>,
+    /// Their nodes.
+    pub(crate) nodes: Vec<NodeId>,
 }
 
 impl Sample {
@@ -91,12 +95,14 @@ impl Sample {
 
     /// Adds a row if it is among the nearest so far.
     #[inline]
-    pub(crate) fn keep(&mut self, row: (f32, u64)) {
+    pub(crate) fn keep(&mut self, row: (f32, u64), node: NodeId) {
         let nearer = |other: &(f32, u64)| other.0 < row.0 || other.0 == row.0 && other.1 < row.1;
         let at = self.nearest.partition_point(nearer);
         if at < self.k {
             self.nearest.truncate(self.k - 1);
             self.nearest.insert(at, row);
+            self.nodes.truncate(self.k - 1);
+            self.nodes.insert(at, node);
         }
     }
 }
@@ -111,7 +117,8 @@ pub(crate) fn given(dim: usize, queries: &[f32], k: usize) -> Result<Vec<Sample>
     if !queries.len().is_multiple_of(dim) {
         return Err(Error::Dimension { expected: dim, got: queries.len() % dim });
     }
-    let query = |query: &[f32]| Sample { query: query.to_vec(), node: None, k, nearest: Vec::new() };
+    let query =
+        |query: &[f32]| Sample { query: query.to_vec(), node: None, k, nearest: Vec::new(), nodes: Vec::new() };
     Ok(queries.chunks_exact(dim).map(query).collect())
 }
 
@@ -184,6 +191,7 @@ impl<'s> Scan<'s> {
             query_rest.push(kernels::l2sq_f32(&point, &high).sqrt());
             probes.push(probe);
             sample.nearest.clear();
+            sample.nodes.clear();
         }
         let rows = Block { codes: Codes::new(dim), ..Block::default() };
         let share = match bounds {
@@ -263,7 +271,7 @@ impl<'s> Scan<'s> {
                     continue;
                 }
                 let distance = probe.point().distance(rows.codes.own[row], rows.codes.hi(row), rows.codes.lo(row));
-                rows.row_ids(row).iter().for_each(|row_id| sample.keep((distance, *row_id)));
+                rows.row_ids(row).iter().for_each(|row_id| sample.keep((distance, *row_id), rows.nodes[row]));
             }
         }
     }
@@ -357,8 +365,8 @@ impl Block {
 
 impl<P: Pages> Index<P> {
     /// The `k` nearest rows of each query, by a scan of every row: the answer that an approximate
-    /// search may miss. `queries` are the user's vectors, one after another. Distances are those to
-    /// the rows' codes, as in a search.
+    /// search may miss. `queries` are the user's vectors, one after another. Distances are as in a
+    /// search: those to the rows' codes, or exact if vectors are kept.
     ///
     /// Reads every page once per thread and per 4,096 queries. `threads` of 0 means one per core.
     ///
@@ -377,7 +385,7 @@ impl<P: Pages> Index<P> {
         let state = self.newest().renew(&mut reader)?;
         let mut results = Vec::new();
         for some in queries.chunks(EXACT_QUERIES * state.meta.dim) {
-            results.extend(self.search_some_exactly(&state, some, k, threads, progress)?);
+            results.extend(self.search_some_exactly(&state, &mut reader, some, k, threads, progress)?);
         }
         reader.pause();
         Ok(results)
@@ -386,12 +394,13 @@ impl<P: Pages> Index<P> {
     fn search_some_exactly(
         &self,
         state: &State,
+        reader: &mut P::Reader<'_>,
         queries: &[f32],
         k: usize,
         threads: usize,
         progress: OnProgress<'_>,
     ) -> Result<Vec<SearchResult>, Error> {
-        let mut samples = given(state.meta.dim, queries, k)?;
+        let mut samples = given(state.meta.dim, queries, k + rerank::spare(state))?;
         let (nodes, missed) = scan(state, self.pages(), &mut samples, Bounds::Certain, threads, progress)?;
         let pages_read = state.node_pages().len() as u64;
         let pages_missed = missed / (samples.len() as u64).max(1);
@@ -399,8 +408,14 @@ impl<P: Pages> Index<P> {
         let mut probe = Probe::default();
         let answer = |sample: Sample| {
             let to_distance = probe.prepare(&state.meta, &state.model, &sample.query)?;
-            let hit = |(distance, row_id)| Hit { row_id, distance: to_distance.apply(distance) };
-            Ok(SearchResult { hits: sample.nearest.into_iter().map(hit).collect(), stats })
+            let near = sample.nearest.iter().zip(&sample.nodes);
+            let near: Vec<Near> =
+                near.map(|(&(distance, row_id), &node)| Near { distance, row_id, node, is_first: true }).collect();
+            let mut stats = stats;
+            let mut pages = Vec::new();
+            let hits = rerank::rerank(state, reader, &sample.query, k, &near, to_distance, &mut pages)?;
+            stats.pages_read += rerank::distinct(&mut pages);
+            Ok(SearchResult { hits, stats })
         };
         samples.into_iter().map(answer).collect()
     }

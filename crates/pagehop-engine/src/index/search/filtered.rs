@@ -19,6 +19,7 @@ use crate::index::search::filter_plan::FilterPlan;
 use crate::index::search::gather::gather;
 use crate::index::search::observer::Unobserved;
 use crate::index::search::only::Only;
+use crate::index::search::rerank;
 use crate::index::search::searcher::Searcher;
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
 use crate::index::state::State;
@@ -132,6 +133,7 @@ impl<P: Pages> Searcher<'_, P> {
         let capacity = list_capacity(k, &options, &state).min(SEARCH_LIST_MAX);
         running.longest = running.longest.max(capacity);
         walk.begin(&state, capacity, k, false);
+        walk.nearest.keep_spare(rerank::spare(&state));
         let hops_max = filter.pages_by_runs(k).min(state.meta.rows as f64) as usize;
         walk.only = Some(Only::new(filter.test.clone(), hops_max));
         walk.run(&state, &mut self.reader, &options, &mut Unobserved, stats)?;
@@ -142,8 +144,14 @@ impl<P: Pages> Searcher<'_, P> {
         stats.pages_read += pages.len() as u64;
         stats.distances += stats.hops;
         let is_enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(k as u64);
-        let hits = walk.nearest.hits(k, to_distance);
-        Ok((is_enough && !gave_up).then(|| SearchResult { hits, stats: Stats::default() }))
+        if !is_enough || gave_up {
+            return Ok(None);
+        }
+        let mut pages = Vec::new();
+        let hits =
+            rerank::rerank(&state, &mut self.reader, query, k, &walk.nearest.found, to_distance, &mut pages)?;
+        stats.pages_read += rerank::distinct(&mut pages);
+        Ok(Some(SearchResult { hits, stats: Stats::default() }))
     }
 
     /// The answer of the postings, as of one commit.
@@ -219,7 +227,7 @@ impl<R: Reader> Selection<'_, R> {
         by_postings: bool,
     ) -> Result<SearchResult, Error> {
         let to_distance = self.walk.probe.prepare(&self.state.meta, &self.state.model, query)?;
-        self.walk.nearest.reset(self.k.max(EVIDENCE_ROWS));
+        self.reset();
         match by_postings {
             false => self.every_row()?,
             true => {
@@ -234,11 +242,19 @@ impl<R: Reader> Selection<'_, R> {
                 // Dead rows take places in the list, and so do rows that fail the test of ids.
                 while !self.of_runs(keep, stop)? {
                     keep *= 8;
-                    self.walk.nearest.reset(self.k.max(EVIDENCE_ROWS));
+                    self.reset();
                 }
             }
         }
-        Ok(SearchResult { hits: self.walk.nearest.hits(self.k, to_distance), stats: Stats::default() })
+        let (found, mut pages) = (&self.walk.nearest.found, Vec::new());
+        let hits = rerank::rerank(self.state, self.reader, query, self.k, found, to_distance, &mut pages)?;
+        self.stats.pages_read += rerank::distinct(&mut pages);
+        Ok(SearchResult { hits, stats: Stats::default() })
+    }
+
+    fn reset(&mut self) {
+        self.walk.nearest.reset(self.k.max(EVIDENCE_ROWS));
+        self.walk.nearest.keep_spare(rerank::spare(self.state));
     }
 
     /// Visits the nearest `keep` candidates of the runs; `false` if more are needed.

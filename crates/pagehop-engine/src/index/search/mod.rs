@@ -14,6 +14,7 @@ pub(crate) mod nearest;
 pub(crate) mod observer;
 pub(crate) mod only;
 pub(crate) mod plan;
+pub(crate) mod rerank;
 pub(crate) mod running;
 pub(crate) mod searcher;
 pub(crate) mod second_phase;

@@ -15,6 +15,8 @@ use crate::quantize::prepare::ToDistance;
 #[derive(Debug, Default)]
 pub(crate) struct Nearest {
     k: usize,
+    /// Nodes beyond the `k` nearest whose rows are kept, too: see `rerank.rs`.
+    spare: usize,
     /// The number of nodes with rows in `found`.
     nodes: usize,
     pub(crate) found: Vec<Near>,
@@ -26,30 +28,44 @@ pub(crate) struct Near {
     /// Squared distance in the inner space.
     pub(crate) distance: f32,
     pub(crate) row_id: u64,
+    pub(crate) node: NodeId,
     /// Whether it is the first row of its node, which is the one that counts.
     pub(crate) is_first: bool,
 }
 
+impl Near {
+    pub(crate) fn hit(&self, to_distance: ToDistance) -> Hit {
+        Hit { row_id: self.row_id, distance: to_distance.apply(self.distance) }
+    }
+}
+
 impl Nearest {
     pub(crate) fn reset(&mut self, k: usize) {
-        self.k = k;
+        (self.k, self.spare) = (k, 0);
         self.nodes = 0;
         self.found.clear();
     }
 
-    /// The number of nodes whose rows are kept.
+    /// From now on keeps the rows of `spare` more nodes, which do not decide when a search ends.
+    /// Each node must have one row.
+    pub(crate) fn keep_spare(&mut self, spare: usize) {
+        self.spare = spare;
+    }
+
+    /// The number of nodes that decide when a search ends.
     pub(crate) fn k(&self) -> usize {
         self.k
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.nodes == self.k
+        self.nodes >= self.k
     }
 
     /// The largest estimate of a candidate that may still lead to one of the nearest rows.
     #[inline]
     pub(crate) fn reach(&self, slack: f32) -> f32 {
-        match self.found.last() {
+        let last = if self.spare == 0 { self.found.last() } else { self.found.get(self.k - 1) };
+        match last {
             // An infinite slack times a distance of 0 would be NaN, so it is treated as no bound.
             Some(last) if self.is_full() && slack.is_finite() => last.distance * (1.0 + slack),
             _ => f32::INFINITY,
@@ -67,13 +83,14 @@ impl Nearest {
             self.found.get(at).is_some_and(|other| other.row_id == row.row_id && other.distance == row.distance);
         // Another row of the last node belongs to the result.
         let is_inside = |last: &Near| !row.is_first && last.distance == row.distance;
-        let is_beyond = at == self.found.len() && self.is_full() && !self.found.last().is_some_and(is_inside);
+        let most = self.k + self.spare;
+        let is_beyond = at == self.found.len() && self.nodes == most && !self.found.last().is_some_and(is_inside);
         if is_there || is_beyond {
             return;
         }
         self.found.insert(at, row);
         self.nodes += usize::from(row.is_first);
-        while self.nodes > self.k {
+        while self.nodes > most {
             self.nodes -= usize::from(self.found.pop().is_some_and(|last| last.is_first));
         }
     }
@@ -84,12 +101,7 @@ impl Nearest {
         let mut rows = state.rows(node, &header).enumerate().peekable();
         if rows.peek().is_some() {
             let distance = probe.distance(found, &header);
-            rows.for_each(|(at, row_id)| self.keep(Near { distance, row_id, is_first: at == 0 }));
+            rows.for_each(|(at, row_id)| self.keep(Near { distance, row_id, node, is_first: at == 0 }));
         }
-    }
-
-    pub(crate) fn hits(&self, k: usize, to_distance: ToDistance) -> Vec<Hit> {
-        let hit = |near: &Near| Hit { row_id: near.row_id, distance: to_distance.apply(near.distance) };
-        self.found.iter().take(k).map(hit).collect()
     }
 }

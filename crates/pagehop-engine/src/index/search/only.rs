@@ -63,7 +63,7 @@ impl Only {
             }
             let visited = Visited { header, distance: probe.distance(&found, &header) };
             for (at, row_id) in rows {
-                let row = Near { distance: visited.distance, row_id, is_first: at == 0 };
+                let row = Near { distance: visited.distance, row_id, node: neighbor, is_first: at == 0 };
                 nearest.keep(row);
                 observer.visit_row(neighbor, row, &visited);
             }

@@ -1,6 +1,7 @@
 //! A search without a filter, from its query to its answer, turn by turn.
 
 use crate::index::search::observer::Unobserved;
+use crate::index::search::rerank;
 use crate::index::search::walk::{Turn, Walk, list_capacity};
 use crate::index::state::State;
 use crate::options::SEARCH_LIST_MAX;
@@ -25,6 +26,8 @@ pub(crate) struct Running {
     uses_estimate: bool,
     stats: Stats,
     pages_read: Vec<PageId>,
+    /// The query, if rows have vectors to compare it with.
+    query: Vec<f32>,
 }
 
 impl Running {
@@ -45,6 +48,10 @@ impl Running {
         self.k = k;
         self.stats = Stats::default();
         self.pages_read.clear();
+        self.query.clear();
+        if state.meta.kept().is_some() {
+            self.query.extend_from_slice(query);
+        }
         self.capacity = list_capacity(k, options, state);
         // If some candidates are dead, the k-th candidate says nothing about the k-th row.
         self.uses_estimate = state.meta.change.dead_rows == 0;
@@ -55,6 +62,7 @@ impl Running {
     fn enter(&mut self, state: &State, reader: &impl Reader, options: &SearchOptions) {
         self.longest = self.longest.max(self.capacity);
         self.walk.begin(state, self.capacity, self.k, self.uses_estimate);
+        self.walk.nearest.keep_spare(rerank::spare(state));
         self.walk.enter(state, options, reader);
     }
 
@@ -107,15 +115,28 @@ impl Running {
         false
     }
 
-    /// The answer of a search that ended. `pages_missed` is the number of reads that it caused.
-    pub(crate) fn result(&mut self, pages_missed: u64) -> SearchResult {
+    /// The answer of a search that ended. `missed` is the number of reads that it caused so far.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`rerank::rerank`].
+    pub(crate) fn result<R: Reader>(
+        &mut self,
+        state: &State,
+        reader: &mut R,
+        missed: u64,
+    ) -> Result<SearchResult, Error> {
         let mut stats = self.stats;
+        let missed_before = reader.pages_missed();
         stats.distances = stats.hops;
+        let Self { walk, k, to_distance, query, pages_read, .. } = self;
+        let found = &walk.nearest.found;
+        let hits = rerank::rerank(state, reader, query, *k, found, *to_distance, pages_read)?;
         self.pages_read.sort_unstable();
         self.pages_read.dedup();
         stats.pages_read = self.pages_read.len() as u64;
-        stats.pages_missed = pages_missed;
-        SearchResult { hits: self.walk.nearest.hits(self.k, self.to_distance), stats }
+        stats.pages_missed = missed + reader.pages_missed() - missed_before;
+        Ok(SearchResult { hits, stats })
     }
 
     /// Whether its buffers are small enough to be kept.

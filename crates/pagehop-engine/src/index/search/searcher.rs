@@ -78,7 +78,8 @@ impl<'i, P: Pages> Searcher<'i, P> {
         let running = self.running.get_or_insert_default();
         running.begin(&self.state, &self.reader, query, k, options)?;
         running.run(&self.state, &mut self.reader, options)?;
-        let result = running.result(self.reader.pages_missed() - missed_before);
+        let missed = self.reader.pages_missed() - missed_before;
+        let result = running.result(&self.state, &mut self.reader, missed)?;
         self.reader.pause();
         Ok(result)
     }

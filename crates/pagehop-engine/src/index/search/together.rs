@@ -129,7 +129,7 @@ where
         let turn = search.turn(&self.state, &mut self.reader, &options, may_wait);
         *missed += self.reader.pages_missed() - before;
         let answer = match turn {
-            Ok(Turn::Ended) => Ok(search.result(*missed)),
+            Ok(Turn::Ended) => search.result(&self.state, &mut self.reader, *missed),
             Ok(turn) => return Ok(turn),
             Err(error) => Err(error),
         };

@@ -308,7 +308,7 @@ impl Walk {
             passes = test.is_none_or(|test| test.passes(scored.header.row_id, scored.node.values()));
         })?;
         for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
-            let row = Near { distance: visited.distance, row_id, is_first: at == 0 };
+            let row = Near { distance: visited.distance, row_id, node, is_first: at == 0 };
             self.nearest.keep(row);
             observer.visit_row(node, row, &visited);
         }

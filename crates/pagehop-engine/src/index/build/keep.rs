@@ -1,0 +1,101 @@
+//! Kept vectors of a bulk build, in the order of nodes.
+//!
+//! The source gives vectors in the order of rows. So a window of pages is filled in a scan of the
+//! whole source, then the next: as many scans as windows, which are as large as memory allows.
+
+use std::borrow::Cow;
+
+use super::job::Job;
+use super::memory::kept_bytes_min;
+use super::survey::Survey;
+use crate::columns::ColumnRows;
+use crate::page::kept_vectors::{KeptShape, rounded};
+use crate::page::kind::{self, PageKind};
+use crate::page::layout::NodeLayout;
+use crate::page::{BODY_BYTES, PageId, PageSink};
+use crate::{EachChunk, Error, RowIds, VectorSource, Vectors};
+
+/// A source whose vectors are as the index has them.
+pub(super) struct Rounded<'s> {
+    pub(super) source: &'s mut dyn VectorSource,
+    pub(super) vectors: Vectors,
+}
+
+impl VectorSource for Rounded<'_> {
+    fn dim(&self) -> usize {
+        self.source.dim()
+    }
+
+    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
+        let (vectors, mut first) = (self.vectors, 0);
+        self.source.scan(&mut |ids, components| {
+            let given: Cow<'_, [f32]> = rounded(vectors, ids, components, first)?;
+            first += ids.len();
+            each(ids, &given)
+        })
+    }
+
+    fn columns(&self) -> Option<&ColumnRows> {
+        self.source.columns()
+    }
+}
+
+/// Refuses to keep vectors that the host has.
+pub(super) fn check(vectors: Vectors, row_ids: RowIds) -> Result<(), Error> {
+    if vectors == Vectors::Codes || row_ids == RowIds::Mapped {
+        return Ok(());
+    }
+    Err(Error::argument(format!("the host of this index has its vectors: they are {}, not codes", vectors.name())))
+}
+
+/// Writes the vectors of all rows to pages from `first` on; returns the page after them. The place
+/// of a row is that of its node, counted from `node_first`.
+pub(super) fn write_vectors(
+    job: &mut Job<'_>,
+    source: &mut dyn VectorSource,
+    survey: &Survey,
+    (shape, layout): (&KeptShape, &NodeLayout),
+    (node_of, node_pages): (&[u32], std::ops::Range<u32>),
+    sink: &mut dyn PageSink,
+) -> Result<u32, Error> {
+    let (first, slots) =
+        (node_pages.end, u64::from(node_pages.end - node_pages.start) * layout.nodes_per_page as u64);
+    let pages = shape.pages(slots) as u32;
+    let node_first = node_pages.start * layout.nodes_per_page as u32;
+    let (dim, total) = (source.dim(), survey.row_ids.len());
+    let least = kept_bytes_min(job.options.vectors, total, dim);
+    let spare = job.options.memory_bytes.saturating_sub(survey.needed_bytes).max(least);
+    let each = shape.pages_each();
+    let window = (spare / BODY_BYTES as u64 / u64::from(each)).clamp(1, pages.into()) as u32 * each;
+    for start in (0..pages).step_by(window as usize) {
+        let end = (start + window).min(pages);
+        let mut bodies = vec![0; (end - start) as usize * BODY_BYTES];
+        bodies.chunks_exact_mut(BODY_BYTES).for_each(|body| kind::clear(body, PageKind::Vectors));
+        let mut done = 0;
+        source.scan(&mut |ids, chunk| {
+            if done + ids.len() > total || ids != &survey.row_ids[done..done + ids.len()] {
+                return Err(Error::argument("a later scan of the source gave other rows than the first"));
+            }
+            for (row, vector) in (done..).zip(chunk.chunks_exact(dim)) {
+                let place = shape.place(0, node_of[row] - node_first);
+                if (start..end).contains(&place.page) {
+                    let bytes = shape.encode(vector);
+                    for (page, at, within) in shape.parts(place) {
+                        let body = &mut bodies[(page.0 - start) as usize * BODY_BYTES..][..BODY_BYTES];
+                        KeptShape::write(page, body, at, &bytes[within])?;
+                    }
+                }
+            }
+            done += ids.len();
+            Ok(())
+        })?;
+        if done != total {
+            return Err(Error::argument("a later scan of the source gave fewer rows than the first"));
+        }
+        for (page, body) in (first + start..).zip(bodies.chunks_exact(BODY_BYTES)) {
+            sink.write(PageId(page), body)?;
+        }
+        job.step("vectors", end.into(), pages.into())?;
+    }
+    Ok(first + pages)
+}
