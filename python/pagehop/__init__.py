@@ -16,13 +16,14 @@ from pagehop.errors import (
 )
 from pagehop.hits import Counters, Hits, Stats
 from pagehop.index import Index
-from pagehop.open import build, create, open
+from pagehop.open import build, compact, create, open
 from pagehop.reports import (
     AddReport,
     Audit,
     BackupReport,
     Calibration,
     CheckReport,
+    CompactReport,
     DeleteReport,
     Info,
     Measured,
@@ -40,6 +41,7 @@ __all__ = [
     "BusyError",
     "Calibration",
     "CheckReport",
+    "CompactReport",
     "Condition",
     "CorruptIndexError",
     "Counters",
@@ -63,6 +65,7 @@ __all__ = [
     "VectorSource",
     "build",
     "column",
+    "compact",
     "create",
     "from_hdf5",
     "from_npy",

@@ -94,6 +94,15 @@ def build(
     overwrite: bool,
     progress: Callable[[str, int, int], object] | None,
 ) -> tuple[int, int]: ...
+def compact(
+    path: str,
+    *,
+    into: str | None,
+    overwrite: bool,
+    memory_bytes: int,
+    threads: int,
+    progress: Callable[[str, int, int], object] | None,
+) -> tuple[int, int, int]: ...
 def create(
     path: str,
     dim: int,

@@ -1,4 +1,4 @@
-"""How an index is opened: `build`, `create` and `open`."""
+"""How an index is opened, `build`, `create` and `open`, and written again, `compact`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pagehop.arrays import PathLike, as_bytes, as_count, as_text
 from pagehop.columns import as_columns, as_kinds
 from pagehop.errors import ArgumentError
 from pagehop.index import THREADS_MAX, Index, Progress, check_progress
+from pagehop.reports import CompactReport
 from pagehop.sources import as_source
 
 _DIM_MAX = 4096
@@ -158,6 +159,38 @@ def open(
         log_bytes=as_bytes("log", log),
     )
     return Index(index, text, cache_bytes)
+
+
+def compact(
+    path: PathLike,
+    *,
+    into: PathLike | None = None,
+    overwrite: bool = False,
+    memory: int | str = "2GiB",
+    threads: int = 0,
+    progress: Progress | None = None,
+) -> CompactReport:
+    """Write an index again with its living rows only, so that the space of deleted rows is free.
+
+    It takes as long as a build of the rows, and needs the space of a second file until it is done.
+    An index that keeps no vectors is built from its codes, whose error grows by that of one more.
+    If it fails, is stopped or killed, the index is as it was.
+
+    path: the index. It must not be open, in this process or another, unless `into` is given.
+    into: write a new file at this path, as of the newest commit, and leave the index as it is.
+    overwrite: replace the file at `into`.
+    memory, threads, progress: as for `build`.
+    """
+    check_progress(progress)
+    rows, pages, pages_before = _pagehop.compact(
+        as_text(path),
+        into=None if into is None else as_text(into),
+        overwrite=bool(overwrite),
+        memory_bytes=as_bytes("memory", memory),
+        threads=as_count("threads", threads, 0, THREADS_MAX),
+        progress=progress,
+    )
+    return CompactReport(rows, pages, pages_before)
 
 
 def _check_metric(metric: object) -> None:

@@ -191,6 +191,15 @@ class VacuumReport(NamedTuple):
     """Nodes whose neighbors were chosen again."""
 
 
+class CompactReport(NamedTuple):
+    """What `compact` wrote."""
+
+    rows: int
+    pages: int
+    """Pages of the new file, of 8 KiB each."""
+    pages_before: int
+
+
 class BackupReport(NamedTuple):
     """What `backup` wrote."""
 

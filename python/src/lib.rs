@@ -5,6 +5,7 @@
 
 mod build;
 mod columns;
+mod compact;
 mod errors;
 mod index;
 mod recall;
@@ -20,6 +21,8 @@ use pyo3::prelude::*;
 mod _pagehop {
     #[pymodule_export]
     use crate::build::{build, create};
+    #[pymodule_export]
+    use crate::compact::compact;
     #[pymodule_export]
     use crate::index::{Index, open, parse_bytes};
 

@@ -146,7 +146,7 @@ def test_options_have_one_order() -> None:
         ("crates/pagehop-cli/src/effort.rs", r"struct EffortOptions \{.*?^\}", r"^    (?:pub\S* )?(\w+): ", effort),
         ("postgres/src/options.rs", r"define_float_guc.*", r'c"pagehop\.(\w+)"', order),
     ]
-    build = ["vectors", "ids", "metric", "columns", "memory", "threads", "seed", "calibrate", "overwrite"]
+    build = ["source", "ids", "metric", "vectors", "columns", "memory", "threads", "seed", "calibrate", "overwrite"]
     places += [
         ("python/pagehop/open.py", r"def build\(.*?\) -> Index", r"^    (\w+): ", build),
         ("crates/pagehop-cli/src/commands/build.rs", r"struct Args \{.*?^\}", r"^    (?:no_)?(\w+): ", build),

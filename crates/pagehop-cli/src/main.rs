@@ -24,8 +24,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    add, backup, build, calibrate, check, checkpoint, completions, create, delete, info, recall, search, update,
-    vacuum,
+    add, backup, build, calibrate, check, checkpoint, compact, completions, create, delete, get, ids, info, recall,
+    search, update, vacuum,
 };
 
 /// Find the nearest vectors in an index file that may be far larger than memory.
@@ -46,9 +46,12 @@ enum Command {
     Update(update::Args),
     Delete(delete::Args),
     Vacuum(vacuum::Args),
+    Compact(compact::Args),
     Checkpoint(checkpoint::Args),
     Backup(backup::Args),
     Search(search::Args),
+    Ids(ids::Args),
+    Get(get::Args),
     Calibrate(calibrate::Args),
     Recall(recall::Args),
     Info(info::Args),
@@ -64,9 +67,12 @@ fn main() -> ExitCode {
         Command::Update(args) => update::run(&args),
         Command::Delete(args) => delete::run(&args),
         Command::Vacuum(args) => vacuum::run(&args),
+        Command::Compact(args) => compact::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args),
         Command::Backup(args) => backup::run(&args),
         Command::Search(args) => search::run(&args),
+        Command::Ids(args) => ids::run(&args),
+        Command::Get(args) => get::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Recall(args) => recall::run(&args),
         Command::Info(args) => info::run(&args),

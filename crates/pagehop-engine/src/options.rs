@@ -12,6 +12,9 @@ pub const BEAM_WIDTH_MAX: usize = 64;
 pub struct BuildOptions {
     /// The distance function of the index; it never changes.
     pub metric: Metric,
+    /// Whether the index keeps the vectors themselves; it never changes. Not under
+    /// [`RowIds::HostOwned`], where the host has them.
+    pub vectors: Vectors,
     /// Largest memory of the build, in bytes. If it is too small, the build fails at the start and
     /// says how much it needs.
     pub memory_bytes: u64,
@@ -21,9 +24,6 @@ pub struct BuildOptions {
     pub seed: u64,
     /// The meaning of row ids; it never changes.
     pub row_ids: RowIds,
-    /// Whether the index keeps the vectors themselves; it never changes. Not under
-    /// [`RowIds::HostOwned`], where the host has them.
-    pub vectors: Vectors,
     /// Whether the host shall calibrate the index at the end of the build, by
     /// [`Index::calibrate`](crate::Index::calibrate).
     pub calibrate: bool,
@@ -33,11 +33,11 @@ impl Default for BuildOptions {
     fn default() -> Self {
         Self {
             metric: Metric::L2,
+            vectors: Vectors::Codes,
             memory_bytes: 2 << 30,
             threads: 0,
             seed: 1,
             row_ids: RowIds::Mapped,
-            vectors: Vectors::Codes,
             calibrate: true,
         }
     }

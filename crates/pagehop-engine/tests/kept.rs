@@ -150,7 +150,7 @@ fn changes_keep_vectors_in_step() {
             rows.extend(ids.iter().zip(more.chunks_exact(dim)).map(|(id, row)| (*id, as_kept(vectors, row))));
             expect_sound(&pages, &rows, metric, round);
             if round % 3 == 1 {
-                let gone: Vec<u64> = rows.keys().copied().filter(|_| noise.next() % 3 == 0).collect();
+                let gone: Vec<u64> = rows.keys().copied().filter(|_| noise.next().is_multiple_of(3)).collect();
                 let mut taken = Vec::new();
                 commit(&mut pages, |change| {
                     taken = change.take(&gone)?;

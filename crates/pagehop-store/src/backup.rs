@@ -70,7 +70,7 @@ pub fn backup(
     progress: OnProgress<'_>,
 ) -> Result<BackupReport, Error> {
     let side = &index.pages().read;
-    refuse_own_files(side, target)?;
+    refuse_own_files(side, target, "write its backup to another file")?;
     let whole = WholeFile::create(target, overwrite)?;
     let report = Copy::new(side, &whole, progress)?.run()?;
     whole.finish()?;
@@ -269,8 +269,8 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// Refuses to write a backup over the files that it is made of.
-fn refuse_own_files(side: &ReadSide, target: &Path) -> Result<(), Error> {
+/// Refuses to write a copy over the files that it is made of; `instead` says what to do.
+pub(crate) fn refuse_own_files(side: &ReadSide, target: &Path, instead: &str) -> Result<(), Error> {
     let Some(index) = side.versions.base.os() else { return Ok(()) };
     let is_index = match (std::fs::metadata(target), index.metadata()) {
         (Ok(named), Ok(mine)) => named.ino() == mine.ino() && named.dev() == mine.dev(),
@@ -282,9 +282,7 @@ fn refuse_own_files(side: &ReadSide, target: &Path) -> Result<(), Error> {
     let is_beside = [LOG, SHARED].iter().any(is_beside);
     if is_index || is_beside {
         let (target, index) = (target.display(), side.path().display());
-        return Err(Error::argument(format!(
-            "{target} belongs to the index {index} itself; write its backup to another file"
-        )));
+        return Err(Error::argument(format!("{target} belongs to the index {index} itself; {instead}")));
     }
     Ok(())
 }

@@ -14,6 +14,7 @@
 //!   the index, and how a commit gets into the log and is shown to all.
 //! - `check.rs`: the proof of an index that another process may be writing.
 //! - `backup.rs`: a copy of an index that another process may be writing.
+//! - `compact.rs`: an index written again without dead rows and free space.
 //! - `reader.rs`, `read_side.rs`: one search's view; what all searches share.
 //! - `header.rs`: the 24 bytes in front of each page: checksum, page id, log position, version.
 //!
@@ -37,6 +38,7 @@ mod bytes;
 mod cache;
 mod check;
 mod checkpoint;
+mod compact;
 mod disk;
 mod header;
 mod index_file;
@@ -56,6 +58,7 @@ pub use build::new_file::NewIndexFile;
 pub use build::storage_sink::StorageSink;
 pub use bytes::parse_bytes;
 pub use check::check;
+pub use compact::{CompactOptions, CompactReport, compact, compact_into};
 pub use disk::storage::{Name, Storage, StorageFile};
 pub use index_file::{Counters, IndexFile};
 pub use operations::{

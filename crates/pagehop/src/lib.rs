@@ -24,12 +24,12 @@ pub use pagehop_engine::{
     AddReport, Audit, Batch, BuildOptions, BuildReport, Calibration, CheckReport, Column, ColumnKind, ColumnRows,
     Comparison, Cursor, DeleteReport, EachChunk, Effort, Error, Filter, FilterPlan, Found, Hit, Index, Info,
     Metric, OnProgress, Progress, RecallReport, SearchOptions, SearchPlan, SearchResult, Searcher, Stats,
-    VacuumReport, Value, VectorSource,
+    VacuumReport, Value, VectorSource, Vectors,
 };
 pub use pagehop_store::{
-    BackupReport, Durability, IndexFile, Io, OpenOptions, add, add_with_columns, backup, build, calibrate, check,
-    create, create_with_columns, delete, open, parse_bytes, pop, set_audit, set_calibration, update_columns,
-    vacuum,
+    BackupReport, CompactOptions, CompactReport, Durability, IndexFile, Io, OpenOptions, add, add_with_columns,
+    backup, build, calibrate, check, compact, compact_into, create, create_keeping, create_with_columns, delete,
+    open, parse_bytes, pop, set_audit, set_calibration, update_columns, vacuum,
 };
 
 pub use rows::Rows;

@@ -21,7 +21,8 @@ use crate::progress::ProgressLine;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// File of vectors: .npy, .fvecs, .bvecs, .fbin, .u8bin or .i8bin.
-    vectors: PathBuf,
+    #[arg(value_name = "VECTORS")]
+    source: PathBuf,
     /// Where to put the index.
     #[arg(short, long, value_name = "INDEX")]
     output: PathBuf,
@@ -32,15 +33,15 @@ pub(crate) struct Args {
     /// Distance between vectors.
     #[arg(long, value_enum, default_value = "l2")]
     metric: MetricName,
+    /// Keep vectors beside their codes: searches then rank the last candidates by them, and
+    /// distances are exact. The file grows by 2 or 4 bytes for each component.
+    #[arg(long, value_name = "KIND", value_enum, default_value = "codes")]
+    vectors: VectorsName,
     /// File of values that searches can filter by: .csv, a line with the names of columns, then a
     /// line for each vector. A name may be followed by its kind, as in price:float. The kinds are
     /// bool, int, float, text and timestamp.
     #[arg(long, value_name = "FILE.csv")]
     columns: Option<PathBuf>,
-    /// Keep vectors beside their codes: searches then rank the last candidates by them, and
-    /// distances are exact. The file grows by 2 or 4 bytes for each component.
-    #[arg(long = "vectors", value_name = "KIND", value_enum, default_value = "codes")]
-    kept: VectorsName,
     /// Memory the build may use, for example 512MiB or 2GiB.
     #[arg(long, value_name = "BYTES", default_value = "2GiB", value_parser = parse_bytes)]
     memory: u64,
@@ -77,16 +78,16 @@ struct Report<'a> {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     interrupt::listen()?;
     let began = Instant::now();
-    for input in std::iter::once(&args.vectors).chain(&args.ids).chain(&args.columns) {
+    for input in std::iter::once(&args.source).chain(&args.ids).chain(&args.columns) {
         refuse_same_file(&args.output, input)?;
     }
     refuse_to_replace(&args.output, args.overwrite)?;
-    let mut vectors = Vectors::open(&args.vectors, args.ids.as_deref())?;
+    let mut vectors = Vectors::open(&args.source, args.ids.as_deref())?;
     args.columns.iter().try_for_each(|columns| vectors.open_columns(columns))?;
     let dim = vectors.dim();
     let options = BuildOptions {
         metric: args.metric.into(),
-        vectors: args.kept.into(),
+        vectors: args.vectors.into(),
         memory_bytes: args.memory,
         threads: args.threads,
         seed: args.seed,

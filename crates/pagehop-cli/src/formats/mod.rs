@@ -2,6 +2,7 @@
 //!
 //! Each format's header becomes a [`Layout`], checked against the length of the file before a row
 //! is read. A [`Table`] then reads rows in chunks. Any bytes give rows or an error, never a panic.
+//! A [`NewNpy`] is written.
 
 mod bin;
 mod columns;
@@ -9,6 +10,7 @@ mod element;
 mod format;
 mod ids;
 mod layout;
+mod new_npy;
 mod npy;
 mod reading;
 mod table;
@@ -23,7 +25,7 @@ use table::Table;
 
 pub(crate) use columns::read_columns;
 pub(crate) use ids::read_ids;
-pub(crate) use npy::int64_header;
+pub(crate) use new_npy::NewNpy;
 pub(crate) use truth::Truth;
 pub(crate) use vectors::{Chunk, Vectors};
 

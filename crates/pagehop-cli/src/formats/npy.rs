@@ -16,6 +16,9 @@ const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// Longest dictionary that is accepted, in bytes; NumPy's own stay below 200 for plain arrays.
 const DICTIONARY_BYTES_MAX: u64 = 1 << 16;
 
+/// Length of a header that is written, in bytes: a multiple of 64 with room for any shape.
+const NEW_HEADER_BYTES: usize = 128;
+
 /// Dimensions an array must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -57,11 +60,12 @@ pub(crate) fn layout(path: &Path, file: &mut impl Read, file_bytes: u64, shape: 
     Ok(layout)
 }
 
-/// The header of a matrix of int64, as NumPy would write it.
-pub(crate) fn int64_header(rows: u64, width: u64) -> Vec<u8> {
-    let dictionary = format!("{{'descr': '<i8', 'fortran_order': False, 'shape': ({rows}, {width}), }}");
-    let before = MAGIC.len() + 4;
-    let padded = (before + dictionary.len() + 1).next_multiple_of(64);
+/// The header of an array of numbers of a `kind` such as `<i8`, as NumPy would write it: a matrix,
+/// or a column without `width`. It has the same length for every shape.
+pub(super) fn new_header(kind: &str, rows: u64, width: Option<usize>) -> Vec<u8> {
+    let width = width.map_or_else(String::new, |width| format!(" {width}"));
+    let dictionary = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({rows},{width}), }}");
+    let (before, padded) = (MAGIC.len() + 4, NEW_HEADER_BYTES);
     let mut header = MAGIC.to_vec();
     header.extend([1, 0]);
     let length = u16::try_from(padded - before).expect("two numbers fit in one line");
@@ -302,14 +306,17 @@ mod tests {
 
     #[test]
     fn the_header_written_is_one_that_is_read() {
-        for (rows, width) in [(1, 1), (10_000, 10), (u64::MAX, u64::MAX)] {
-            let written = int64_header(rows, width);
-            assert_eq!(written.len() % 64, 0);
+        for (rows, width) in [(1, Some(1)), (10_000, Some(10)), (u64::MAX, Some(usize::MAX)), (7, None)] {
+            let written = new_header("<i8", rows, width);
+            assert_eq!(written.len(), NEW_HEADER_BYTES);
             let length = u16::from_le_bytes([written[8], written[9]]);
             assert_eq!(usize::from(length) + 10, written.len());
             let header = header(std::str::from_utf8(&written[10..]).unwrap()).unwrap();
             assert_eq!((header.descr.as_str(), header.fortran_order), ("<i8", false));
-            assert_eq!(header.shape, [rows, width]);
+            assert_eq!(
+                header.shape,
+                [Some(rows), width.map(|width| width as u64)].into_iter().flatten().collect::<Vec<_>>()
+            );
         }
     }
 }

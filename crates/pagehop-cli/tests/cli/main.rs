@@ -8,4 +8,5 @@ mod columns;
 mod commands;
 mod completions;
 mod recall;
+mod rows;
 mod support;

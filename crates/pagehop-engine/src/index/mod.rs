@@ -9,6 +9,7 @@ mod model;
 mod node_set;
 mod open;
 mod pending;
+mod rebuild;
 mod recall;
 mod rows;
 mod search;

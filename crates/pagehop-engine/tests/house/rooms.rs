@@ -61,7 +61,7 @@ const ROOMS: [(&str, &[&str]); 18] = [
 
 /// What each room below `index/` may import of `index/`, besides itself. It may import all rooms
 /// above but the last.
-const INDEX_ROOMS: [(&str, &[&str]); 14] = [
+const INDEX_ROOMS: [(&str, &[&str]); 15] = [
     ("index/mod", &[]), // names the rooms, and uses none
     ("index/model", &[]),
     ("index/node_set", &[]),
@@ -74,6 +74,7 @@ const INDEX_ROOMS: [(&str, &[&str]); 14] = [
     ("index/build", &[]),
     ("index/search", &["index/model", "index/node_set", "index/state", "index/open"]),
     ("index/info", &["index/open", "index/search"]),
+    ("index/rebuild", &["index/build", "index/open", "index/search", "index/state"]),
     (
         "index/change",
         &[

@@ -11,6 +11,7 @@ use crate::build::unfinished::UnfinishedPages;
 use crate::build::whole_file::WholeFile;
 use crate::header;
 use crate::header::Identity;
+use crate::process::attach::Replacing;
 
 /// Bytes collected before they are written.
 const WRITE_BYTES: usize = 1 << 20;
@@ -52,11 +53,27 @@ impl NewIndexFile {
     /// the target; [`Error::Io`] if the system refuses. What was at the target before is untouched
     /// then.
     pub fn finish(mut self) -> Result<(), Error> {
+        self.end()?;
+        self.whole.finish()
+    }
+
+    /// [`NewIndexFile::finish`] for the file that this process has open at the target, and that
+    /// `hold` keeps from others.
+    ///
+    /// # Errors
+    ///
+    /// Those of `hold`; [`Error::Io`] if the system refuses. What was at the target before is
+    /// untouched then.
+    pub(crate) fn finish_in_place(mut self, hold: impl FnOnce() -> Result<Replacing, Error>) -> Result<(), Error> {
+        self.end()?;
+        self.whole.finish_in_place(hold)
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
         if !self.complete {
             return Err(Error::argument("an index needs a page 0"));
         }
-        self.flush()?;
-        self.whole.finish()
+        self.flush()
     }
 
     /// Measures what was written, and puts the calibration on page 0.

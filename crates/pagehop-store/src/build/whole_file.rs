@@ -70,10 +70,32 @@ impl WholeFile {
     /// [`Error::Argument`] if something is at the target by now; [`Error::Busy`] if another process
     /// is writing the index there; [`Error::Io`] if the system refuses. What was at the target
     /// before is untouched then.
-    pub(crate) fn finish(mut self) -> Result<(), Error> {
-        self.file.sync_all().map_err(|error| self.refused("sync", error))?;
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        self.sync()?;
         // The files beside an old index go with it, but not before it.
         let old = if self.overwrite && self.target.exists() { Replacing::begin(&self.target)? } else { None };
+        self.replace(old)
+    }
+
+    /// [`WholeFile::finish`] over the index that this process has open, once the file is on disk
+    /// and `hold` keeps the old one from others.
+    ///
+    /// # Errors
+    ///
+    /// Those of `hold`; [`Error::Io`] if the system refuses. What was at the target before is
+    /// untouched then.
+    pub(crate) fn finish_in_place(self, hold: impl FnOnce() -> Result<Replacing, Error>) -> Result<(), Error> {
+        self.sync()?;
+        let old = hold()?;
+        self.replace(Some(old))
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        self.file.sync_all().map_err(|error| self.refused("sync", error))
+    }
+
+    /// Gives the file its name, in place of `old`.
+    fn replace(mut self, old: Option<Replacing>) -> Result<(), Error> {
         if let Err(error) = self.give_name() {
             old.into_iter().for_each(Replacing::cancel);
             return Err(match error.kind() {

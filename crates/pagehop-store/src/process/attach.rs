@@ -167,6 +167,42 @@ impl Shared {
         }
     }
 
+    /// Keeps other processes from opening the index at `path`, which this one has open, and has
+    /// open alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`] if it is open elsewhere; [`Error::Io`] if the system refuses.
+    pub(crate) fn replace_alone(&self, path: &Path) -> Result<Replacing, Error> {
+        let Some(Attachment { file, location, locks }) = &self.attachment else {
+            let what = format!(
+                "{} cannot be replaced: files beside it are not shared with other processes",
+                path.display()
+            );
+            return Err(Error::argument(what));
+        };
+        let held = (|| {
+            let held = Replacing { file: file.try_clone()?, location: Arc::clone(location), is_open: true };
+            mapping::lock(file, LOCK_COMING, true)?;
+            let others = mapping::is_locked(file, LOCK_PROCESS, u64::from(PROCESSES)).and_then(|in_words| {
+                Ok(in_words || locks.others_are_present()? || !location.is_named("", locks.file())?)
+            });
+            Ok::<_, io::Error>((held, others))
+        })();
+        match held {
+            Ok((held, Ok(false))) => Ok(held),
+            Ok((held, Ok(true))) => {
+                held.cancel();
+                Err(is_open_elsewhere(path))
+            }
+            Ok((held, Err(error))) => {
+                held.cancel();
+                Err(Error::io(format!("lock of {}{SHARED}", path.display()), error))
+            }
+            Err(error) => Err(Error::io(format!("lock of {}{SHARED}", path.display()), error)),
+        }
+    }
+
     /// Leaves. If no other process is there, the words are removed, and the log if `remove_log`
     /// finds that it is not needed.
     pub(crate) fn detach(&mut self, remove_log: impl FnOnce()) {
@@ -235,7 +271,9 @@ fn remove_unused(location: &Location, file: &File) {
 /// Keeps other processes from opening the index at a location, while a new one takes its place.
 pub(crate) struct Replacing {
     file: File,
-    location: Location,
+    location: Arc<Location>,
+    /// Whether this process has the old index open, and `file` with it.
+    is_open: bool,
 }
 
 impl Replacing {
@@ -247,12 +285,12 @@ impl Replacing {
     /// [`Error::Busy`] if the index at `path` is being written.
     pub(crate) fn begin(path: &Path) -> Result<Option<Self>, Error> {
         let locked = (|| {
-            let location = Location::of(path)?;
+            let location = Arc::new(Location::of(path)?);
             loop {
                 let index = location.open("", OFlags::RDONLY)?;
                 if let Some(file) = open_coming(&location, &index)? {
                     let has_writer = IndexLocks::on(index).has_writer()?;
-                    return Ok::<_, io::Error>((Self { file, location }, has_writer));
+                    return Ok::<_, io::Error>((Self { file, location, is_open: false }, has_writer));
                 }
             }
         })();
@@ -270,11 +308,15 @@ impl Replacing {
     pub(crate) fn finish(self, log_removal: impl FnOnce(&Location)) {
         log_removal(&self.location);
         let _ = self.location.remove(SHARED);
+        mapping::unlock(&self.file, LOCK_COMING);
     }
 
     /// The old index stays.
     pub(crate) fn cancel(self) {
-        remove_unused(&self.location, &self.file);
+        if !self.is_open {
+            remove_unused(&self.location, &self.file);
+        }
+        mapping::unlock(&self.file, LOCK_COMING);
     }
 }
 
@@ -289,6 +331,14 @@ fn has_writer(path: &Path) -> Error {
         "another process is writing {}, or this one opened it for writing twice; there can be one writer at a time: \
          wait until it has closed the index, or open it for reading",
         path.display(),
+    ))
+}
+
+fn is_open_elsewhere(path: &Path) -> Error {
+    Error::busy(format!(
+        "{} is open elsewhere, in another process or twice in this one, and would go on with the old file; it can be \
+         compacted when it is closed there, or into a new file",
+        path.display()
     ))
 }
 

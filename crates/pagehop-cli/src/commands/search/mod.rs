@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     // An index of fewer than k rows gives all its rows.
     let k = usize::try_from(about.rows).map_or(args.k, |rows| args.k.min(rows)).max(1);
     let truth = args.truth.as_deref().map(|truth| Truth::open(truth, queries.rows(), k)).transpose()?;
-    let mut ids_file = args.output.as_deref().map(|path| IdsFile::create(path, queries.rows(), k)).transpose()?;
+    let mut ids_file = args.output.as_deref().map(|path| IdsFile::create(path, k)).transpose()?;
 
     let plan = args.effort.plan(&index, &args.index, k)?.with_beam_width(args.beam_width);
     let filter = args.filter.as_ref().map(|filter| index.plan_filter(filter)).transpose();

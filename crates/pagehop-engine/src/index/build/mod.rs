@@ -114,6 +114,20 @@ pub fn create_keeping(
     row_ids: RowIds,
     sink: &mut dyn PageSink,
 ) -> Result<(), Error> {
+    let meta = write_empty(vectors, dim, metric, columns, seed, row_ids, sink)?;
+    sink.write(PageId(0), &meta.encode())
+}
+
+/// Writes the pages of an index without rows but page 0, and returns the meta page.
+pub(crate) fn write_empty(
+    vectors: Vectors,
+    dim: usize,
+    metric: Metric,
+    columns: &[Column],
+    seed: u64,
+    row_ids: RowIds,
+    sink: &mut dyn PageSink,
+) -> Result<Meta, Error> {
     check_dim(dim)?;
     keep::check(vectors, row_ids)?;
     ColumnRows::new(columns.to_vec())?;
@@ -123,7 +137,7 @@ pub fn create_keeping(
         meta.change.columns_page = 1;
         meta.page_count = 2;
     }
-    sink.write(PageId(0), &meta.encode())
+    Ok(meta)
 }
 
 fn check_dim(dim: usize) -> Result<(), Error> {

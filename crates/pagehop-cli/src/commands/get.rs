@@ -1,0 +1,67 @@
+//! `pagehop get`: the vectors of rows by id.
+
+use std::path::PathBuf;
+
+use pagehop_store::OpenOptions;
+use serde::Serialize;
+
+use crate::arguments::parse_npy;
+use crate::errors::Error;
+use crate::formats::{NewNpy, read_ids};
+use crate::index_file;
+use crate::output::Output;
+
+/// Rows that are read at once.
+const BATCH_ROWS: usize = 4096;
+
+/// Print the vectors of rows by id, in the order of the ids.
+///
+/// An index that keeps vectors gives them as they were added, otherwise as its codes of 12 bits per
+/// dimension say. An id that is not in the index is an error, and then no file is written.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The index.
+    index: PathBuf,
+    /// File of row ids: a .npy column of integers, or text with one number per line. They may
+    /// repeat.
+    ids: PathBuf,
+    /// Write the vectors to this .npy file instead, as a matrix of float32.
+    #[arg(short, long, value_name = "FILE", value_parser = parse_npy)]
+    output: Option<PathBuf>,
+    /// Print one line of JSON for each row.
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    id: u64,
+    vector: &'a [f32],
+}
+
+/// Prints them.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let ids = read_ids(&args.ids)?;
+    let index = index_file::open(&args.index, &OpenOptions::default())?;
+    let dim = index_file::info(&args.index, &index)?.dim;
+    let mut file = args.output.as_deref().map(|path| NewNpy::create(path, "<f4", Some(dim))).transpose()?;
+    let mut output = Output::new();
+    for ids in ids.chunks(BATCH_ROWS) {
+        let vectors = index.vectors(ids).map_err(|error| Error::about(&args.index, &error))?;
+        if let Some(file) = &mut file {
+            file.rows(ids.len(), &vectors.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())?;
+            continue;
+        }
+        for (&id, vector) in ids.iter().zip(vectors.chunks_exact(dim)) {
+            if args.json {
+                output.json(&Row { id, vector })?;
+                continue;
+            }
+            output.text(format_args!("{id}"))?;
+            vector.iter().try_for_each(|x| output.text(format_args!("\t{x}")))?;
+            output.text(format_args!("\n"))?;
+        }
+    }
+    file.map_or(Ok(()), NewNpy::finish)?;
+    output.finish()
+}

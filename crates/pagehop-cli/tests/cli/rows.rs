@@ -1,0 +1,76 @@
+//! `ids` and `get`: rows by their id, as text, JSON and .npy.
+
+use crate::support::{Folder, json_lines, vectors};
+
+const DIM: usize = 24;
+
+/// Ids 0 to 599, except those below 100; the vectors are kept.
+fn index(folder: &Folder) -> Vec<Vec<f32>> {
+    let items = vectors(600, DIM, 3);
+    folder.index(&items, "--vectors float32");
+    folder.write("gone.txt", (0..100).map(|id| format!("{id}\n")).collect::<String>());
+    folder.run("delete items.pagehop gone.txt --quiet").ok();
+    items
+}
+
+#[test]
+fn ids_are_listed_in_order_from_any_on() {
+    let folder = Folder::new();
+    index(&folder);
+    let all: String = (100..600).map(|id| format!("{id}\n")).collect();
+    assert_eq!(folder.run("ids items.pagehop").ok(), all);
+    assert_eq!(folder.run("ids items.pagehop --first 598").ok(), "598\n599\n");
+    assert_eq!(folder.run("ids items.pagehop --first 50 --count 2").ok(), "100\n101\n");
+    assert_eq!(folder.run("ids items.pagehop --first 600").ok(), "");
+    assert_eq!(folder.run("ids items.pagehop -o ids.npy").ok(), "");
+    // The file is one that other commands read.
+    let found = folder.run("get items.pagehop ids.npy --json").ok();
+    assert_eq!(found.lines().count(), 500);
+    assert!(folder.run("delete items.pagehop ids.npy").stderr.contains("500 rows deleted"));
+    assert_eq!(folder.run("ids items.pagehop").ok(), "");
+    assert_eq!(folder.run("ids items.pagehop -o none.npy").ok(), "");
+    assert_eq!(folder.run("get items.pagehop none.npy").ok(), "");
+}
+
+#[test]
+fn get_gives_the_vectors_in_the_order_of_the_ids() {
+    let folder = Folder::new();
+    let items = index(&folder);
+    folder.write("some.txt", "599\n100\n599\n");
+    let lines = json_lines(&folder.run("get items.pagehop some.txt --json").ok());
+    for (line, id) in lines.iter().zip([599, 100, 599]) {
+        assert_eq!(line["id"], id);
+        let vector: Vec<f32> =
+            line["vector"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
+        assert_eq!(vector, items[id as usize]);
+    }
+    assert_eq!(lines.len(), 3);
+    let text = folder.run("get items.pagehop some.txt").ok();
+    let row: Vec<f32> =
+        text.lines().nth(1).unwrap().split('\t').skip(1).map(|word| word.parse().unwrap()).collect();
+    assert_eq!(row, items[100]);
+    folder.run("get items.pagehop some.txt -o some.npy").ok();
+    // It reads as vectors: each finds itself.
+    let found = folder.run("search items.pagehop some.npy -k 1 --recall 1").ok();
+    assert_eq!(found, "0\t599\t0\n1\t100\t0\n2\t599\t0\n");
+}
+
+#[test]
+fn wrong_ids_and_files_are_refused_and_nothing_is_written() {
+    let folder = Folder::new();
+    index(&folder);
+    folder.write("some.txt", "599\n7\n");
+    let before = folder.names();
+    let error = folder.run("get items.pagehop some.txt -o some.npy").error(2);
+    assert!(error.contains("items.pagehop") && error.contains('7'), "{error}");
+    folder.write("words.txt", "seven\n");
+    assert!(folder.run("get items.pagehop words.txt").error(1).contains("words.txt"));
+    assert!(folder.run("get none.pagehop some.txt").error(1).contains("none.pagehop"));
+    assert!(folder.run("ids items.pagehop -o ids.txt").error(2).contains("must end in .npy"));
+    assert!(folder.run("ids items.pagehop -o nowhere/ids.npy").error(1).contains("cannot write nowhere/ids.npy"));
+    assert!(folder.run("ids . ").error(1).contains("is not a file"));
+    assert!(folder.run("ids items.pagehop --count 0").error(2).contains("--count"));
+    assert!(folder.run("get items.pagehop some.txt --json -o some.npy").error(2).contains("cannot be used"));
+    let after = folder.names();
+    assert_eq!(after.into_iter().filter(|name| name != "words.txt").collect::<Vec<_>>(), before);
+}

@@ -1,0 +1,170 @@
+//! An index written again: a build of its living rows, without dead nodes, free slots and pages
+//! that nothing uses.
+
+use std::sync::Arc;
+
+use crate::columns::ColumnRows;
+use crate::index::build;
+use crate::index::open::Index;
+use crate::index::search::bound::restored_error;
+use crate::index::state::State;
+use crate::page::kind::{PageKind, kind};
+use crate::page::node::NodeRef;
+use crate::page::{PageId, PageSink, Pages, Reader};
+use crate::{BuildOptions, BuildReport, EachChunk, Error, OnProgress, RowIds, VectorSource};
+
+/// Rows of a chunk.
+const CHUNK_ROWS: usize = 4096;
+
+/// The rows of one snapshot, which the reader keeps from vacuum as long as it lives.
+struct LivingRows<'s, R> {
+    state: &'s State,
+    reader: R,
+    columns: ColumnRows,
+    /// Largest distance of a vector that is read from the vector that the user gave.
+    error: f32,
+}
+
+impl<R: Reader> LivingRows<'_, R> {
+    /// Reads the values of columns and the errors of codes.
+    fn survey(&mut self) -> Result<u64, Error> {
+        let (state, mut rows, mut error) = (self.state, 0, 0.0f32);
+        let mean = &state.model.space.mean;
+        let mean_sq = pagehop_kernels::dot_f32(mean, mean);
+        let Self { reader, columns, .. } = self;
+        for page in state.node_pages().map(PageId) {
+            each_row(state, reader, page, |_, _, node, _| {
+                let header = node.header();
+                error =
+                    error.max(restored_error(header.step, header.norm_sq, mean_sq, state.meta.layout.inner_dim));
+                columns.push_bytes(node.values().0);
+                rows += 1;
+                Ok(())
+            })?;
+            reader.release();
+        }
+        self.error = if state.meta.kept().is_some() { 0.0 } else { state.meta.change.recoded_error + error };
+        Ok(rows)
+    }
+}
+
+/// Calls `look` with each row of a page of nodes: its id, its slot, its node, and the page's body.
+fn each_row<R: Reader>(
+    state: &State,
+    reader: &R,
+    page: PageId,
+    mut look: impl FnMut(u64, usize, &NodeRef<'_>, &[u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let layout = &state.meta.layout;
+    let body = reader.finish(page)?;
+    if kind(&body) != Some(PageKind::Node) {
+        return Ok(());
+    }
+    for slot in 0..layout.nodes_per_page {
+        let node = NodeRef::new(layout, &body, slot);
+        let header = node.header();
+        for row_id in state.rows(layout.node_id(page, slot), &header) {
+            look(row_id, slot, &node, &body)?;
+        }
+    }
+    Ok(())
+}
+
+impl<R: Reader> VectorSource for LivingRows<'_, R> {
+    fn dim(&self) -> usize {
+        self.state.meta.dim
+    }
+
+    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
+        let (state, reader) = (self.state, &mut self.reader);
+        let kept = state.meta.kept();
+        let (mut ids, mut components, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut point, mut bytes) = (Vec::new(), Vec::new());
+        for page in state.node_pages().map(PageId) {
+            each_row(state, reader, page, |row_id, slot, node, body| {
+                ids.push(row_id);
+                match kept {
+                    Some(shape) => places.push(shape.of_slot(page, body, slot)?),
+                    None => {
+                        node.decode(&node.header(), &mut point);
+                        components.extend_from_slice(state.model.space.restore(&mut point));
+                    }
+                }
+                Ok(())
+            })?;
+            reader.release();
+            for place in places.drain(..) {
+                let Some(shape) = kept else { break };
+                shape.read(reader, place, &mut bytes)?;
+                reader.release();
+                shape.decode(&bytes, &mut point);
+                components.extend_from_slice(&point);
+            }
+            if ids.len() >= CHUNK_ROWS {
+                each(&ids, &components)?;
+                ids.clear();
+                components.clear();
+            }
+        }
+        if ids.is_empty() { Ok(()) } else { each(&ids, &components) }
+    }
+
+    fn columns(&self) -> Option<&ColumnRows> {
+        Some(&self.columns)
+    }
+}
+
+impl<P: Pages> Index<P> {
+    /// Builds an index over the living rows of this one, as of its newest commit, and writes its
+    /// pages to `sink`, page 0 last. It has the metric, columns, seed, mark and kind of kept
+    /// vectors of this one, and its calibration and audit, which the host may replace.
+    ///
+    /// Costs as much as a [`build`](crate::build) within `memory_bytes` and on `threads` threads.
+    /// An index that keeps no vectors is built over what [`Index::vectors`] returns, so each code
+    /// is once more off by as much as a code of a vector is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] if the host owns the rows or memory is too small; [`Error::Interrupted`]
+    /// if `progress` breaks; [`Error::Corrupt`]; any error of the host and of the sink.
+    pub fn rebuild(
+        &self,
+        memory_bytes: u64,
+        threads: usize,
+        sink: &mut dyn PageSink,
+        progress: OnProgress<'_>,
+    ) -> Result<BuildReport, Error> {
+        let mut reader = self.pages().reader();
+        let state: Arc<State> = self.newest().renew(&mut reader)?;
+        let old = &state.meta;
+        if old.row_ids == RowIds::HostOwned {
+            return Err(Error::argument("the host of this index owns its rows, and must build it again"));
+        }
+        let columns = ColumnRows::new(state.columns.columns.clone())?;
+        let mut source = LivingRows { state: &state, reader, columns, error: 0.0 };
+        let rows = source.survey()?;
+        let mut meta = if rows == 0 {
+            let columns = state.columns.columns.as_slice();
+            build::write_empty(old.vectors, old.dim, old.metric, columns, old.seed, old.row_ids, sink)?
+        } else {
+            let options = BuildOptions {
+                metric: old.metric,
+                memory_bytes,
+                threads,
+                seed: old.seed,
+                row_ids: old.row_ids,
+                vectors: old.vectors,
+                calibrate: false,
+            };
+            build::build_from(&mut source, &options, 1.0, PageId(1), sink, progress)?
+        };
+        // Changes are counted from 0 again. Those since a measurement stay the same.
+        let counted = old.change.added_rows.wrapping_add(old.change.deleted_rows);
+        meta.calibration = old.calibration.as_ref().map(|known| known.restart_counts(counted));
+        meta.audit = old.audit;
+        meta.audit.iter_mut().for_each(|known| known.changes = known.changes.wrapping_sub(counted));
+        (meta.change.mark, meta.change.recoded_error) = (old.change.mark, source.error);
+        sink.write(PageId(0), &meta.encode())?;
+        Ok(BuildReport { rows: meta.rows, pages: meta.page_count })
+    }
+}

@@ -1,0 +1,104 @@
+//! Compaction: an index written again into a new file, which has only living rows.
+//!
+//! The new file is built from the rows, beside the old one, and gets its name when it is complete
+//! and on disk. To take the place of the old one, it must be the only use of it: processes that had
+//! the old file open would go on with it, and never see a later change.
+
+use std::path::Path;
+
+use pagehop_engine::{Error, Index, OnProgress};
+
+use crate::backup::refuse_own_files;
+use crate::build::new_file::NewIndexFile;
+use crate::index_file::IndexFile;
+use crate::operations::open;
+use crate::options::OpenOptions;
+
+/// How an index is compacted.
+#[derive(Clone, Debug)]
+pub struct CompactOptions {
+    /// Memory the build may use, in bytes, as in [`BuildOptions`](pagehop_engine::BuildOptions).
+    pub memory_bytes: u64,
+    /// Worker threads; 0 means one per core.
+    pub threads: usize,
+}
+
+impl Default for CompactOptions {
+    fn default() -> Self {
+        Self { memory_bytes: 2 << 30, threads: 0 }
+    }
+}
+
+/// What a compaction wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompactReport {
+    /// Rows of the index.
+    pub rows: u64,
+    /// Pages of the new file.
+    pub pages: u32,
+    /// Pages of the old one.
+    pub pages_before: u32,
+}
+
+/// Writes the living rows of `index`, as of its newest commit, into a new index at `target`:
+/// without dead rows and free space, calibrated as the index is. Other processes may read and write
+/// the index in the time; those later commits are not in it.
+///
+/// Costs as much as a build of its rows ([`Index::rebuild`]): processor time in the first place,
+/// and the space of the new file. An index that keeps no vectors is built from its codes, whose
+/// error grows by that of one more code.
+///
+/// # Errors
+///
+/// Those of [`NewIndexFile::create`] and [`Index::rebuild`]; [`Error::Argument`] if `target`
+/// belongs to the index itself; [`Error::Full`] and [`Error::Io`] if the system refuses. What was
+/// at `target` is untouched then.
+pub fn compact_into(
+    index: &Index<IndexFile>,
+    target: &Path,
+    overwrite: bool,
+    options: &CompactOptions,
+    progress: OnProgress<'_>,
+) -> Result<CompactReport, Error> {
+    refuse_own_files(&index.pages().read, target, "write the new index to another file, or compact it")?;
+    let mut sink = NewIndexFile::create(target, overwrite)?;
+    let report = write(index, &mut sink, options, progress)?;
+    sink.finish()?;
+    Ok(report)
+}
+
+/// Replaces the index at `path` by one with only its living rows: [`compact_into`] a new file that
+/// then takes the name of the old one. A process that is killed, and a loss of power, leave the one
+/// or the other, whole.
+///
+/// # Errors
+///
+/// Those of [`open`] for writing and of [`compact_into`]; [`Error::Busy`] if it is open elsewhere,
+/// in this process or in another. The index is then as it was.
+pub fn compact(path: &Path, options: &CompactOptions, progress: OnProgress<'_>) -> Result<CompactReport, Error> {
+    let index = open(path, &OpenOptions { write: true, ..OpenOptions::default() })?;
+    let shared = &index.pages().read.versions.shared;
+    // It is found out before the work, too.
+    shared.replace_alone(index.pages().path())?.cancel();
+    // So nothing is left to do for the old file when it ends.
+    index.pages().checkpoint()?;
+    let mut sink = NewIndexFile::create(index.pages().path(), true)?;
+    let report = write(&index, &mut sink, options, progress)?;
+    sink.finish_in_place(|| shared.replace_alone(index.pages().path()))?;
+    Ok(report)
+}
+
+fn write(
+    index: &Index<IndexFile>,
+    sink: &mut NewIndexFile,
+    options: &CompactOptions,
+    progress: OnProgress<'_>,
+) -> Result<CompactReport, Error> {
+    let (pages_before, calibration) = (index.info()?.pages, index.calibration()?);
+    let built = index.rebuild(options.memory_bytes, options.threads, sink, progress)?;
+    // A calibration by a user's queries stays.
+    if calibration.is_some_and(|known| !known.by_queries) {
+        sink.calibrate(options.threads, progress)?;
+    }
+    Ok(CompactReport { rows: built.rows, pages: built.pages, pages_before })
+}
