@@ -113,5 +113,13 @@ def create(
     seed: int,
     overwrite: bool,
 ) -> None: ...
-def open(path: str, cache_bytes: int, *, write: bool, durability: str, log_bytes: int) -> Index: ...
+def open(
+    path: str,
+    cache_bytes: int,
+    *,
+    write: bool,
+    durability: str,
+    log_bytes: int,
+    auto_vacuum: float | None,
+) -> Index: ...
 def parse_bytes(text: str) -> int: ...

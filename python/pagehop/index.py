@@ -225,7 +225,8 @@ class Index:
 
         ids: whole numbers, or one. If an id repeats, it counts once.
 
-        `vacuum` makes the space of deleted rows free for new ones.
+        `vacuum` makes the space of deleted rows free for new ones; `auto_vacuum` of
+        `pagehop.open` says when that happens by itself.
         """
         self._index.may_change()
         numbers = as_ids(np.atleast_1d(ids))
@@ -452,7 +453,7 @@ class Index:
 
 
 def _reopened(path: str, cache_bytes: int) -> Index:
-    index = _pagehop.open(path, cache_bytes, write=False, durability="commit", log_bytes=0)
+    index = _pagehop.open(path, cache_bytes, write=False, durability="commit", log_bytes=0, auto_vacuum=None)
     return Index(index, path, cache_bytes)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from pagehop import _pagehop
 from pagehop.arrays import PathLike, as_bytes, as_count, as_text
@@ -17,6 +20,7 @@ _SEED_MAX = (1 << 64) - 1
 _VECTORS = ("codes", "float16", "float32")
 _CACHE = "256MiB"
 _LOG = "1GiB"
+_AUTO_VACUUM = 0.2
 
 
 def build(
@@ -95,6 +99,7 @@ def create(
     overwrite: bool = False,
     cache: int | str = _CACHE,
     durability: str = "commit",
+    auto_vacuum: float | None = _AUTO_VACUUM,
 ) -> Index:
     """Create an empty index at `path`, and open it for writing.
 
@@ -110,12 +115,13 @@ def create(
         `{"topic": "int", "price": "float"}`. The kinds are bool, int, float, text and timestamp.
     seed: seed of everything random.
     overwrite: replace the file at `path`.
-    cache, durability: as for `open`.
+    cache, durability, auto_vacuum: as for `open`.
     """
     _check_metric(metric)
     _check_vectors(vectors)
     cache_bytes = as_bytes("cache", cache)
     _check_durability(durability)
+    share = _as_share(auto_vacuum)
     _pagehop.create(
         as_text(path),
         as_count("dim", dim, 1, _DIM_MAX),
@@ -125,7 +131,7 @@ def create(
         seed=as_count("seed", seed, 0, _SEED_MAX),
         overwrite=bool(overwrite),
     )
-    return open(path, cache_bytes, write=True, durability=durability)
+    return open(path, cache_bytes, write=True, durability=durability, auto_vacuum=share)
 
 
 def open(
@@ -135,6 +141,7 @@ def open(
     write: bool = False,
     durability: str = "commit",
     log: int | str = _LOG,
+    auto_vacuum: float | None = _AUTO_VACUUM,
 ) -> Index:
     """Open the index at `path`.
 
@@ -147,6 +154,9 @@ def open(
         in both cases.
     log: most bytes of commits beside the index before a checkpoint writes them into it. A larger
         log writes less in all, and takes longer to recover after a crash.
+    auto_vacuum: dead rows, as a share of the rows, from which on a call that deletes or replaces
+        rows also frees the space of dead ones: up to about as many as it wrote, and no more than
+        some thousands, which take seconds. None leaves all of it to `Index.vacuum`.
     """
     _check_durability(durability)
     text = as_text(path)
@@ -157,6 +167,7 @@ def open(
         write=bool(write),
         durability=durability,
         log_bytes=as_bytes("log", log),
+        auto_vacuum=_as_share(auto_vacuum),
     )
     return Index(index, text, cache_bytes)
 
@@ -207,3 +218,12 @@ def _check_vectors(vectors: object) -> None:
 def _check_durability(durability: object) -> None:
     if durability not in ("commit", "checkpoint"):
         raise ArgumentError(f"durability is {durability!r}, it must be 'commit' or 'checkpoint'")
+
+
+def _as_share(auto_vacuum: Any) -> float | None:
+    if auto_vacuum is None:
+        return None
+    is_number = isinstance(auto_vacuum, (int, float, np.number)) and not isinstance(auto_vacuum, bool)
+    if not is_number or not math.isfinite(auto_vacuum) or auto_vacuum < 0:
+        raise ArgumentError(f"auto_vacuum is {auto_vacuum!r}, it must be a number from 0 on, or None")
+    return float(auto_vacuum)

@@ -41,7 +41,7 @@ pub(crate) struct Index {
 
 /// Opens the index at `path`, keeping at most `cache_bytes` of it in memory.
 #[pyfunction]
-#[pyo3(signature = (path, cache_bytes, *, write, durability, log_bytes))]
+#[pyo3(signature = (path, cache_bytes, *, write, durability, log_bytes, auto_vacuum))]
 pub(crate) fn open(
     py: Python<'_>,
     path: PathBuf,
@@ -49,6 +49,7 @@ pub(crate) fn open(
     write: bool,
     durability: &str,
     log_bytes: u64,
+    auto_vacuum: Option<f32>,
 ) -> PyResult<Index> {
     let durability = match durability {
         "commit" => Durability::Commit,
@@ -58,7 +59,7 @@ pub(crate) fn open(
             return Err(errors::argument(py, what));
         }
     };
-    let options = OpenOptions { cache_bytes, write, durability, log_bytes, ..OpenOptions::default() };
+    let options = OpenOptions { cache_bytes, write, durability, log_bytes, auto_vacuum, ..OpenOptions::default() };
     let opened = py.detach(|| {
         let index = pagehop_store::open(&path, &options)?;
         let info = index.info()?;
@@ -264,7 +265,9 @@ impl Index {
     /// Deletes rows; returns how many, and the ids that are not in the index.
     fn delete(&self, py: Python<'_>, ids: PyBuffer<u64>) -> PyResult<(u64, Vec<u64>)> {
         let ids = ids.to_vec(py)?;
-        let report = self.change(py, Watch::new(None), |index, _| pagehop_store::delete(index, &ids, None))?;
+        let report = self.change(py, Watch::new(None), |index, watch| {
+            pagehop_store::delete(index, &ids, None, &mut |progress| watch.look(progress))
+        })?;
         Ok((report.deleted, report.unknown))
     }
 
@@ -301,7 +304,9 @@ impl Index {
     /// Deletes rows and returns their vectors, as bytes of float32.
     fn pop<'py>(&self, py: Python<'py>, ids: PyBuffer<u64>) -> PyResult<Bound<'py, PyByteArray>> {
         let ids = ids.to_vec(py)?;
-        let vectors = self.change(py, Watch::new(None), |index, _| pagehop_store::pop(index, &ids))?;
+        let vectors = self.change(py, Watch::new(None), |index, watch| {
+            pagehop_store::pop(index, &ids, &mut |progress| watch.look(progress))
+        })?;
         numbers(py, vectors.len() * 4, vectors.iter().flat_map(|x| x.to_le_bytes()))
     }
 

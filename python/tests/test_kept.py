@@ -30,7 +30,8 @@ def exact(metric: str, x: Float32, q: Float32) -> Float32:
         found = -(a * b).sum(-1)
     else:
         found = 1 - (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
-    return found.astype(np.float32)
+    exactly: Float32 = found.astype(np.float32)
+    return exactly
 
 
 @pytest.mark.parametrize("kind", KINDS)

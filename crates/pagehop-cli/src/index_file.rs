@@ -19,6 +19,24 @@ pub(crate) struct WriteOptions {
     /// When a commit survives a loss of power. The end of the process it always survives.
     #[arg(long, value_enum, default_value = "commit")]
     durability: DurabilityName,
+    /// Dead rows, as a share of the rows, from which on changes also free the space of dead ones;
+    /// `off` leaves that to `pagehop vacuum`.
+    #[arg(long, value_name = "SHARE", default_value = "0.2", value_parser = parse_share)]
+    auto_vacuum: AutoVacuum,
+}
+
+/// The share from which on changes vacuum, if they do.
+#[derive(Clone, Copy)]
+struct AutoVacuum(Option<f32>);
+
+fn parse_share(text: &str) -> Result<AutoVacuum, String> {
+    if text == "off" {
+        return Ok(AutoVacuum(None));
+    }
+    match text.parse() {
+        Ok(share) if share >= 0.0 && f32::is_finite(share) => Ok(AutoVacuum(Some(share))),
+        _ => Err("it must be a number from 0 on, or `off`".into()),
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -36,7 +54,8 @@ impl WriteOptions {
             DurabilityName::Commit => Durability::Commit,
             DurabilityName::Checkpoint => Durability::Checkpoint,
         };
-        open_to_write(path, &OpenOptions { cache_bytes: self.cache, durability, ..OpenOptions::default() })
+        let (cache_bytes, auto_vacuum) = (self.cache, self.auto_vacuum.0);
+        open_to_write(path, &OpenOptions { cache_bytes, durability, auto_vacuum, ..OpenOptions::default() })
     }
 }
 

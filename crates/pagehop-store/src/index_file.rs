@@ -129,6 +129,12 @@ impl IndexFile {
         }
     }
 
+    /// From which share of dead rows on calls that write vacuum, too; see
+    /// [`OpenOptions::auto_vacuum`](crate::OpenOptions::auto_vacuum).
+    pub(crate) fn auto_vacuum(&self) -> Option<f32> {
+        self.writer.as_ref().and_then(|writer| writer.auto_vacuum)
+    }
+
     /// The writer's turn, if this process may write.
     fn turn(&self) -> Result<Turn<'_>, Error> {
         let path = self.path().display();

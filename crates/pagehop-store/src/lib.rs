@@ -6,10 +6,11 @@
 //!
 //! At the top, from the outside in:
 //!
-//! - `operations.rs`: open, create, add, delete, pop, update columns, vacuum, calibrate: each one
-//!   transaction.
+//! - `operations.rs`: open, create, add, delete, pop, update columns, calibrate: each one
+//!   transaction. `vacuum.rs`: freeing the space of dead rows, when asked and by itself.
 //! - `options.rs`, `bytes.rs`: how an index is opened; sizes as people write them.
 //! - `index_file.rs`: an open index, with a read side and perhaps a writer. `open.rs` makes it.
+//! - `change.rs`: one of them, in its transaction.
 //! - `transaction.rs`, `checkpoint.rs`, `write.rs`: the writer: a change, the way of the log into
 //!   the index, and how a commit gets into the log and is shown to all.
 //! - `check.rs`: the proof of an index that another process may be writing.
@@ -36,6 +37,7 @@ mod backup;
 mod build;
 mod bytes;
 mod cache;
+mod change;
 mod check;
 mod checkpoint;
 mod compact;
@@ -50,6 +52,7 @@ mod process;
 mod read_side;
 mod reader;
 mod transaction;
+mod vacuum;
 mod write;
 
 pub use backup::{BackupReport, backup};
@@ -63,8 +66,9 @@ pub use disk::storage::{Name, Storage, StorageFile};
 pub use index_file::{Counters, IndexFile};
 pub use operations::{
     add, add_with_columns, calibrate, create, create_keeping, create_with_columns, delete, open, pop, set_audit,
-    set_calibration, update_columns, vacuum,
+    set_calibration, update_columns,
 };
 pub use options::{Durability, Io, OpenOptions};
 pub use reader::FileReader;
 pub use transaction::{Transaction, TransactionReader};
+pub use vacuum::vacuum;

@@ -1,22 +1,18 @@
 //! Whole operations on an index file. Each is one transaction: it takes place altogether, or not at
-//! all.
+//! all. What an operation leaves to be done, such as vacuum, follows in transactions of its own.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use pagehop_engine::{
-    AddReport, Audit, Calibration, Change, Column, ColumnRows, DeleteReport, Error, Index, Metric, OnProgress,
-    Progress, RecallReport, RowIds, VacuumReport, Vectors,
+    AddReport, Audit, Calibration, Column, ColumnRows, DeleteReport, Error, Index, Metric, OnProgress,
+    RecallReport, RowIds, Vectors,
 };
 
 use crate::build::new_file::NewIndexFile;
+use crate::change::within;
 use crate::index_file::IndexFile;
 use crate::options::OpenOptions;
-use crate::transaction::Transaction;
-
-/// Dead nodes that one transaction of a vacuum takes out: few enough that its pages fit in memory,
-/// and that little is lost if it is stopped.
-const VACUUM_NODES: u64 = 256;
+use crate::vacuum;
 
 /// Opens the index at `path`.
 ///
@@ -72,9 +68,9 @@ pub fn create_keeping(
     sink.finish()
 }
 
-/// Adds rows, replacing those of the same ids; see [`Change::add`]. With a `mark`, the index
-/// carries it from then on ([`pagehop_engine::Info`]): an import that notes how far it is can go on
-/// after a crash where it was.
+/// Adds rows, replacing those of the same ids; see [`add`](pagehop_engine::Change::add). With a
+/// `mark`, the index carries it from then on ([`pagehop_engine::Info`]): an import that notes how
+/// far it is can go on after a crash where it was.
 ///
 /// If the rows trained the model again, made the index large enough to calibrate, or doubled it,
 /// the index is then calibrated as at the end of a build. That is a transaction of its own. A
@@ -83,8 +79,8 @@ pub fn create_keeping(
 ///
 /// # Errors
 ///
-/// Those of [`IndexFile::begin`], of [`Change::add`] and of [`Transaction::commit`]. Nothing has
-/// changed then.
+/// Those of [`IndexFile::begin`], of [`add`](pagehop_engine::Change::add) and of
+/// [`commit`](crate::Transaction::commit). Nothing has changed then.
 pub fn add(
     index: &Index<IndexFile>,
     ids: &[u64],
@@ -95,11 +91,13 @@ pub fn add(
     add_with_columns(index, ids, vectors, None, mark, progress)
 }
 
-/// [`add`] of rows with values of columns; see [`Change::add_with_columns`].
+/// [`add`] of rows with values of columns; see
+/// [`add_with_columns`](pagehop_engine::Change::add_with_columns).
 ///
 /// # Errors
 ///
-/// Those of [`add`] and of [`Change::add_with_columns`]. Nothing has changed then.
+/// Those of [`add`] and of [`add_with_columns`](pagehop_engine::Change::add_with_columns). Nothing
+/// has changed then.
 pub fn add_with_columns(
     index: &Index<IndexFile>,
     ids: &[u64],
@@ -119,67 +117,56 @@ pub fn add_with_columns(
         // The rows are committed already.
         let _ = calibrate(index, &[], 0, progress);
     }
+    vacuum::after(index, report.replaced, progress);
     Ok(report)
 }
 
 /// Gives rows other values in some columns; returns how many changed. See
-/// [`Change::update_columns`].
+/// [`update_columns`](pagehop_engine::Change::update_columns).
 ///
 /// # Errors
 ///
-/// Those of [`IndexFile::begin`], of [`Change::update_columns`] and of [`Transaction::commit`].
-/// Nothing has changed then.
+/// Those of [`IndexFile::begin`], of [`update_columns`](pagehop_engine::Change::update_columns) and
+/// of [`commit`](crate::Transaction::commit). Nothing has changed then.
 pub fn update_columns(index: &Index<IndexFile>, ids: &[u64], columns: &ColumnRows) -> Result<u64, Error> {
     within(index, |change| change.update_columns(ids, columns))
 }
 
-/// Deletes rows; ids that the index does not have are reported. With a `mark` as in [`add`].
+/// Deletes rows; ids that the index does not have are reported. With a `mark` as in [`add`]. Then
+/// the space of dead rows may be freed ([`OpenOptions::auto_vacuum`]), which `progress` hears of
+/// and may stop.
 ///
 /// # Errors
 ///
-/// Those of [`IndexFile::begin`], of [`Change::delete`] and of [`Transaction::commit`]. Nothing has
-/// changed then.
-pub fn delete(index: &Index<IndexFile>, ids: &[u64], mark: Option<[u64; 2]>) -> Result<DeleteReport, Error> {
-    within(index, |change| {
+/// Those of [`IndexFile::begin`], of [`delete`](pagehop_engine::Change::delete) and of
+/// [`commit`](crate::Transaction::commit). Nothing has changed then.
+pub fn delete(
+    index: &Index<IndexFile>,
+    ids: &[u64],
+    mark: Option<[u64; 2]>,
+    progress: OnProgress<'_>,
+) -> Result<DeleteReport, Error> {
+    let report = within(index, |change| {
         if let Some(mark) = mark {
             change.set_mark(mark);
         }
         change.delete(ids)
-    })
+    })?;
+    vacuum::after(index, report.deleted, progress);
+    Ok(report)
 }
 
-/// Deletes rows and returns their vectors, in the order of `ids`; see [`Change::take`].
+/// Deletes rows and returns their vectors, in the order of `ids`; see
+/// [`take`](pagehop_engine::Change::take). Then as [`delete`].
 ///
 /// # Errors
 ///
-/// Those of [`IndexFile::begin`], of [`Change::take`] and of [`Transaction::commit`]. Nothing has
-/// changed then.
-pub fn pop(index: &Index<IndexFile>, ids: &[u64]) -> Result<Vec<f32>, Error> {
-    within(index, |change| change.take(ids))
-}
-
-/// Takes deleted and replaced rows that no reader can see any more out of the graph, and frees
-/// their space for the rows to come. One transaction for every few hundred: what was done stays
-/// done if it is stopped.
-///
-/// # Errors
-///
-/// [`Error::Interrupted`] if `progress` says so; those of [`IndexFile::begin`], of
-/// [`Change::vacuum`] and of [`Transaction::commit`].
-pub fn vacuum(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
-    let total = index.info()?.dead_rows;
-    let mut report = VacuumReport::default();
-    loop {
-        let freed = report.freed;
-        let mut whole = |part: Progress| -> ControlFlow<()> {
-            progress(Progress { done: freed + part.done, total: total.max(freed + part.done), ..part })
-        };
-        let part = within(index, |change| change.vacuum(VACUUM_NODES, &mut whole))?;
-        report.add(&part);
-        if part.steps() == 0 {
-            return Ok(report);
-        }
-    }
+/// Those of [`IndexFile::begin`], of [`take`](pagehop_engine::Change::take) and of
+/// [`commit`](crate::Transaction::commit). Nothing has changed then.
+pub fn pop(index: &Index<IndexFile>, ids: &[u64], progress: OnProgress<'_>) -> Result<Vec<f32>, Error> {
+    let vectors = within(index, |change| change.take(ids))?;
+    vacuum::after(index, ids.len() as u64, progress);
+    Ok(vectors)
 }
 
 /// Measures which settings reach which recall, for vectors of the index or, if there are any, for
@@ -188,8 +175,8 @@ pub fn vacuum(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<Vacu
 ///
 /// # Errors
 ///
-/// Those of [`Index::calibrate`], of [`IndexFile::begin`] and of [`Transaction::commit`]. Nothing
-/// has changed then.
+/// Those of [`Index::calibrate`], of [`IndexFile::begin`] and of
+/// [`commit`](crate::Transaction::commit). Nothing has changed then.
 pub fn calibrate(
     index: &Index<IndexFile>,
     queries: &[f32],
@@ -205,7 +192,8 @@ pub fn calibrate(
 ///
 /// # Errors
 ///
-/// Those of [`IndexFile::begin`] and of [`Transaction::commit`]. Nothing has changed then.
+/// Those of [`IndexFile::begin`] and of [`commit`](crate::Transaction::commit). Nothing has changed
+/// then.
 pub fn set_calibration(index: &Index<IndexFile>, calibration: &Calibration) -> Result<(), Error> {
     within(index, |change| change.set_calibration(calibration.clone()))
 }
@@ -215,7 +203,8 @@ pub fn set_calibration(index: &Index<IndexFile>, calibration: &Calibration) -> R
 ///
 /// # Errors
 ///
-/// Those of [`IndexFile::begin`] and of [`Transaction::commit`]. Nothing has changed then.
+/// Those of [`IndexFile::begin`] and of [`commit`](crate::Transaction::commit). Nothing has changed
+/// then.
 pub fn set_audit(
     index: &Index<IndexFile>,
     k: usize,
@@ -224,17 +213,4 @@ pub fn set_audit(
 ) -> Result<(), Error> {
     let audit = Audit::of(&index.info()?, k, target, report);
     within(index, |change| change.set_audit(audit))
-}
-
-/// Changes an index by `work`, in one transaction.
-fn within<T>(
-    index: &Index<IndexFile>,
-    work: impl FnOnce(&mut Change<'_, Transaction<'_>>) -> Result<T, Error>,
-) -> Result<T, Error> {
-    let mut transaction = index.pages().begin()?;
-    let mut change = index.change(&mut transaction)?;
-    let report = work(&mut change)?;
-    change.finish()?;
-    transaction.commit()?;
-    Ok(report)
 }

@@ -17,11 +17,15 @@ pub struct OpenOptions {
     pub log_bytes: u64,
     /// Most bytes of changed pages that one transaction holds in memory.
     pub transaction_bytes: u64,
+    /// Dead rows, as a share of the rows, from which on a call that deletes or replaces rows also
+    /// frees the space of dead ones, after its own change: up to about as many as it wrote, and no
+    /// more than some thousands. `None` leaves all to [`vacuum`](crate::vacuum()).
+    pub auto_vacuum: Option<f32>,
 }
 
 impl Default for OpenOptions {
     /// 256 MiB, past the page cache, by the best way there is, for reading; a log and transactions
-    /// of 1 GiB.
+    /// of 1 GiB; vacuum from a fifth of dead rows on.
     fn default() -> Self {
         Self {
             cache_bytes: 256 << 20,
@@ -31,6 +35,7 @@ impl Default for OpenOptions {
             durability: Durability::Commit,
             log_bytes: 1 << 30,
             transaction_bytes: 1 << 30,
+            auto_vacuum: Some(0.2),
         }
     }
 }

@@ -20,7 +20,7 @@ fn go_on(_: Progress) -> ControlFlow<()> {
 }
 
 fn opened(path: &Path, write: bool) -> Index<IndexFile> {
-    let options = OpenOptions { write, cache_bytes: 1 << 20, ..OpenOptions::default() };
+    let options = OpenOptions { write, cache_bytes: 1 << 20, auto_vacuum: None, ..OpenOptions::default() };
     pagehop_store::open(path, &options).unwrap()
 }
 
@@ -54,7 +54,7 @@ fn changed(path: &Path, vectors: Vectors, metric: Metric) -> Rows {
         pagehop_store::add_with_columns(&index, &ids, &given, Some(&values), Some([5, 6]), &mut go_on).unwrap();
     }
     let gone: Vec<u64> = (0..500).collect();
-    pagehop_store::delete(&index, &gone, None).unwrap();
+    pagehop_store::delete(&index, &gone, None, &mut go_on).unwrap();
     rows.retain(|id, _| !gone.contains(id));
     index.into_pages().close().unwrap();
     rows
@@ -112,7 +112,7 @@ fn the_rows_are_the_same_and_the_file_is_smaller() {
         assert_eq!((info.mark, info.dead_rows, info.vectors, info.metric), ([5, 6], 0, vectors, metric));
         assert!(info.calibration.is_some() && index.options(10, &Effort::Recall(0.9)).is_ok());
         // It can be changed like any other.
-        pagehop_store::delete(&index, &[1200], None).unwrap();
+        pagehop_store::delete(&index, &[1200], None, &mut go_on).unwrap();
         pagehop_store::vacuum(&index, &mut go_on).unwrap();
         let left = rows.into_iter().filter(|(id, _)| *id != 1200).collect();
         expect_rows(&index, &left, error);
@@ -128,7 +128,7 @@ fn an_index_of_which_nothing_is_left_becomes_empty() {
     let path = scratch.path("items");
     let rows = changed(&path, Vectors::Float32, Metric::L2);
     let index = opened(&path, true);
-    pagehop_store::delete(&index, &rows.keys().copied().collect::<Vec<_>>(), None).unwrap();
+    pagehop_store::delete(&index, &rows.keys().copied().collect::<Vec<_>>(), None, &mut go_on).unwrap();
     index.into_pages().close().unwrap();
     assert_eq!(compact(&path).unwrap().rows, 0);
     assert!(std::fs::metadata(&path).unwrap().len() <= 2 * 8192);
@@ -173,7 +173,7 @@ fn a_cursor_of_an_older_commit_goes_on_beside_a_copy() {
     let (reader, writer) = (opened(&path, false), opened(&path, true));
     let mut cursor = reader.cursor(&[0.0; DIM], &SearchOptions::default()).unwrap();
     let first = cursor.next_hit().unwrap().unwrap();
-    pagehop_store::delete(&writer, &[first.row_id, 1100], None).unwrap();
+    pagehop_store::delete(&writer, &[first.row_id, 1100], None, &mut go_on).unwrap();
     pagehop_store::vacuum(&writer, &mut go_on).unwrap();
     let target = scratch.path("into");
     let report = pagehop_store::compact_into(&reader, &target, false, &OPTIONS, &mut go_on).unwrap();

@@ -260,7 +260,7 @@ fn filtered_searches_are_of_one_commit() {
     assert!(searches.into_inner() > 0 && of_child > 0);
     index.check(&mut |_| ControlFlow::Continue(())).unwrap();
     // Of what was deleted and replaced, vacuum leaves nothing.
-    delete(&index, &TWINS.collect::<Vec<_>>(), None).unwrap();
+    delete(&index, &TWINS.collect::<Vec<_>>(), None, &mut |_| ControlFlow::Continue(())).unwrap();
     vacuum(&index, &mut |_| ControlFlow::Continue(())).unwrap();
     vacuum(&index, &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(index.info().unwrap().dead_rows, 0);

@@ -89,7 +89,8 @@ fn delete(args: &Args, index: &Index<IndexFile>, ids: &[u64], report: &mut Delet
         if line.update(Progress { phase: "delete", done, total: ids.len() as u64 }).is_break() {
             return Err(Error::Interrupted);
         }
-        let part = pagehop_store::delete(index, batch, None).map_err(|error| Error::about(&args.index, &error))?;
+        let part = pagehop_store::delete(index, batch, None, &mut |progress| line.update(progress))
+            .map_err(|error| Error::about(&args.index, &error))?;
         report.deleted += part.deleted;
         report.unknown.extend(part.unknown);
     }

@@ -13,6 +13,8 @@ fn wrong_arguments_are_refused_with_code_2() {
         ("build v.npy -o i --memory lots", "size \"lots\""),
         ("build v.npy -o i --memory -1", "-1"),
         ("build v.npy -o i --threads 1000000", "from 0 to 1024"),
+        ("delete i ids.txt --auto-vacuum=-0.1", "it must be a number from 0 on, or `off`"),
+        ("add i v.npy --auto-vacuum nan", "it must be a number from 0 on, or `off`"),
         ("build v.npy -o i --seed=-3", "-3"),
         ("search i q.npy -k 0", "from 1 to"),
         ("search i q.npy -k 99999999999999999999", "from 1 to"),

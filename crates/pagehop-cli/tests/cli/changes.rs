@@ -47,7 +47,7 @@ fn rows_are_added_deleted_and_vacuumed() {
     assert!(recall(&folder, "i", &items, &queries) >= 0.95);
 
     folder.write("gone.txt", lines((2000..3000).chain([2000, 9999])));
-    let deleted = report(&folder, "delete i gone.txt --batch 300");
+    let deleted = report(&folder, "delete i gone.txt --batch 300 --auto-vacuum off");
     assert_eq!((&deleted["deleted"], &deleted["unknown"]), (&json!(1000), &json!([9999])));
     let info = folder.info("i");
     assert_eq!(
@@ -129,7 +129,7 @@ fn ids_to_delete_are_text_or_a_column() {
     folder.write("none.txt", "");
     assert_eq!(report(&folder, "delete items.pagehop none.txt")["deleted"], 0);
     folder.write("all.txt", lines((0..300).rev()));
-    let rest = report(&folder, "delete items.pagehop all.txt --batch 7");
+    let rest = report(&folder, "delete items.pagehop all.txt --batch 7 --auto-vacuum off");
     assert_eq!((&rest["deleted"], &rest["unknown"]), (&json!(298), &json!([5, 299])));
     assert_eq!(report(&folder, "vacuum items.pagehop")["freed"], 300);
     assert_eq!(folder.rows("items.pagehop"), 0);

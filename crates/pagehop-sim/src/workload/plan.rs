@@ -179,6 +179,8 @@ impl Plan {
             durability: self.durability.unwrap_or(either),
             log_bytes: self.log_bytes,
             transaction_bytes: self.transaction_bytes,
+            // Lives vacuum when their plan says so.
+            auto_vacuum: None,
         }
     }
 }

@@ -1,0 +1,76 @@
+//! Vacuum: the space of deleted and replaced rows becomes free for the rows to come.
+//!
+//! It also runs by itself: a call that deletes or replaces rows goes on to free the space of
+//! earlier ones, once these are too large a share of the index. The work of such a call is in
+//! proportion to the rows that it wrote. A program that writes steadily pays steadily, and one that
+//! deletes half of an index at once is not held up for minutes: what is left waits for later calls,
+//! or for [`vacuum`].
+
+use std::ops::ControlFlow;
+
+use pagehop_engine::{Error, Index, OnProgress, Progress, VacuumReport};
+
+use crate::change::within;
+use crate::index_file::IndexFile;
+
+/// Dead nodes that one transaction of a vacuum takes out: few enough that its pages fit in memory,
+/// and that little is lost if it is stopped.
+const VACUUM_NODES: u64 = 256;
+
+/// Most transactions of vacuum in one call: two or three seconds.
+const MOST_TRANSACTIONS: u64 = 16;
+/// Steps for a dead row: out of the graph, and later its slot free.
+const STEPS_OF_ROW: u64 = 2;
+
+/// Vacuums after a call that deleted or replaced `killed` rows. A failure is ignored, and so is a
+/// stop by `progress`: the call's own change is committed.
+pub(crate) fn after(index: &Index<IndexFile>, killed: u64, progress: OnProgress<'_>) {
+    if killed > 0 {
+        let _ = vacuum_some(index, killed, progress);
+    }
+}
+
+fn vacuum_some(index: &Index<IndexFile>, killed: u64, progress: OnProgress<'_>) -> Result<(), Error> {
+    let Some(share) = index.pages().auto_vacuum() else { return Ok(()) };
+    let most = (killed * STEPS_OF_ROW / VACUUM_NODES + 1).min(MOST_TRANSACTIONS);
+    for done in 0..most {
+        let info = index.info()?;
+        let allowed = (info.rows as f64 * f64::from(share)) as u64;
+        // A transaction for less costs as much, and frees less.
+        if info.dead_rows < allowed + VACUUM_NODES {
+            break;
+        }
+        let mut whole =
+            |_: Progress| -> ControlFlow<()> { progress(Progress { phase: "vacuum", done, total: most }) };
+        let part = within(index, |change| change.vacuum(VACUUM_NODES, &mut whole))?;
+        // All that is left waits for readers.
+        if part.steps() == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Takes deleted and replaced rows that no reader can see any more out of the graph, and frees
+/// their space for the rows to come. One transaction for every few hundred: what was done stays
+/// done if it is stopped.
+///
+/// # Errors
+///
+/// [`Error::Interrupted`] if `progress` says so; those of [`IndexFile::begin`], of
+/// [`vacuum`](pagehop_engine::Change::vacuum) and of [`commit`](crate::Transaction::commit).
+pub fn vacuum(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
+    let total = index.info()?.dead_rows;
+    let mut report = VacuumReport::default();
+    loop {
+        let freed = report.freed;
+        let mut whole = |part: Progress| -> ControlFlow<()> {
+            progress(Progress { done: freed + part.done, total: total.max(freed + part.done), ..part })
+        };
+        let part = within(index, |change| change.vacuum(VACUUM_NODES, &mut whole))?;
+        report.add(&part);
+        if part.steps() == 0 {
+            return Ok(report);
+        }
+    }
+}
