@@ -19,6 +19,7 @@ from pagehop_documents import Documents
 from pagehop_documents.table import Table
 
 DIM = 8
+KILLS = int(os.environ.get("PAGEHOP_KILLS", "10"))
 
 
 @pytest.fixture
@@ -252,9 +253,9 @@ def test_searches_beside_changes_show_whole_documents(path: Path) -> None:
 
 
 def test_a_killed_writer_leaves_whole_documents(path: Path) -> None:
-    """A process adds, replaces and deletes until it is killed, at ten random moments."""
+    """A process adds, replaces and deletes until it is killed, at random moments."""
     rng = np.random.default_rng(5)
-    for _ in range(10):
+    for _ in range(KILLS):
         child = os.fork()
         if child == 0:
             _change_for_ever(path)
