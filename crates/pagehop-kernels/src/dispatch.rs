@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub enum Isa {
     /// Plain Rust for whatever the crate was compiled for.
     Portable,
+    /// NEON with the CRC instructions: ARM CPUs of 64 bits since ARMv8.1. Kernels that the compiler
+    /// makes as good from plain Rust are those of [`Isa::Portable`].
+    Neon,
     /// AVX2 with FMA, F16C, POPCNT and SSE4.2: x86-64-v3, any x86 server since 2013.
     Avx2,
     /// AVX-512 F, BW and VL, which Intel's servers had before Ice Lake. Only edge scoring uses it;
@@ -26,7 +29,7 @@ pub enum Isa {
 
 impl Isa {
     /// Every instruction set, narrowest first.
-    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::Avx512Bw, Self::Avx512];
+    pub const ALL: [Self; 5] = [Self::Portable, Self::Neon, Self::Avx2, Self::Avx512Bw, Self::Avx512];
 
     /// The instruction sets this CPU has, narrowest first; `Portable` is always among them.
     pub fn available() -> impl Iterator<Item = Self> {
@@ -37,6 +40,7 @@ impl Isa {
     pub fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
+            Self::Neon => "neon",
             Self::Avx2 => "avx2",
             Self::Avx512Bw => "avx512bw",
             Self::Avx512 => "avx512",
@@ -57,6 +61,8 @@ pub struct Kernels {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tier {
     Portable,
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
     #[cfg(target_arch = "x86_64")]
@@ -64,6 +70,11 @@ pub(crate) enum Tier {
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
 }
+
+/// Proof that the CPU has NEON and the CRC instructions. Made only in this file, after detection.
+#[cfg(target_arch = "aarch64")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Neon(());
 
 /// Proof that the CPU has AVX2, FMA, F16C, POPCNT and SSE4.2. Made only in this file, after
 /// detection.
@@ -108,8 +119,8 @@ const UNDECIDED: u8 = u8::MAX;
 
 impl Kernels {
     /// The kernels that the free functions use: the widest instruction set of this CPU, or the one
-    /// that the environment variable `PAGEHOP_ISA` names (`portable`, `avx2`, `avx512bw` or
-    /// `avx512`).
+    /// that the environment variable `PAGEHOP_ISA` names (`portable`, `neon`, `avx2`,
+    /// `avx512bw` or `avx512`).
     ///
     /// The variable is read once per process. An unknown name, or a set that this CPU lacks, is
     /// ignored.
@@ -131,6 +142,8 @@ impl Kernels {
     pub fn isa(self) -> Isa {
         match self.tier {
             Tier::Portable => Isa::Portable,
+            #[cfg(target_arch = "aarch64")]
+            Tier::Neon(_) => Isa::Neon,
             #[cfg(target_arch = "x86_64")]
             Tier::Avx2(_) => Isa::Avx2,
             #[cfg(target_arch = "x86_64")]
@@ -160,6 +173,8 @@ impl Kernels {
     #[inline]
     fn detected(isa: Isa) -> Self {
         let tier = match isa {
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => Tier::Neon(Neon(())),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => Tier::Avx2(Avx2(())),
             #[cfg(target_arch = "x86_64")]
@@ -179,27 +194,39 @@ fn detect(isa: Isa) -> bool {
     let avx512bw = || avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512vl");
     match isa {
         Isa::Portable => true,
+        Isa::Neon => false,
         Isa::Avx2 => avx2(),
         Isa::Avx512Bw => avx512bw(),
         Isa::Avx512 => avx512bw() && has!("avx512dq") && has!("avx512vnni") && has!("avx512vpopcntdq"),
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+fn detect(isa: Isa) -> bool {
+    use std::arch::is_aarch64_feature_detected as has;
+    isa == Isa::Portable || isa == Isa::Neon && has!("neon") && has!("crc")
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn detect(isa: Isa) -> bool {
     isa == Isa::Portable
 }
 
 /// Calls `$kernel` of the instruction set of `$kernels`: a function of the caller's `portable`
 /// module, or a method that [`on_token`] added to a token. `Isa::Avx512Bw` uses the kernel of
-/// `Isa::Avx2`, or its own if `avx512bw` is the last argument.
+/// `Isa::Avx2`, or its own if `avx512bw` is the next argument. `Isa::Neon` uses plain Rust, or its
+/// own if `neon` is the last one.
 macro_rules! on_tier {
     ($kernels:expr, $kernel:ident($($arg:expr),*)) => {
-        $crate::dispatch::on_tier!($kernels, $kernel($($arg),*), avx2)
+        $crate::dispatch::on_tier!($kernels, $kernel($($arg),*), avx2, portable)
     };
-    ($kernels:expr, $kernel:ident($($arg:expr),*), $of_avx512bw:ident) => {
+    ($kernels:expr, $kernel:ident($($arg:expr),*), $of_avx512bw:ident, $of_neon:ident) => {
         match $kernels.tier() {
             $crate::dispatch::Tier::Portable => portable::$kernel($($arg),*),
+            #[cfg(target_arch = "aarch64")]
+            $crate::dispatch::Tier::Neon(_token) => {
+                $crate::dispatch::on_neon!($of_neon, _token, $kernel($($arg),*))
+            }
             #[cfg(target_arch = "x86_64")]
             $crate::dispatch::Tier::Avx2(token) => token.$kernel($($arg),*),
             #[cfg(target_arch = "x86_64")]
@@ -211,9 +238,18 @@ macro_rules! on_tier {
 }
 pub(crate) use on_tier;
 
+/// The kernel of [`Isa::Neon`]: its own, or plain Rust.
+#[cfg(target_arch = "aarch64")]
+macro_rules! on_neon {
+    (portable, $token:ident, $kernel:ident($($arg:expr),*)) => { portable::$kernel($($arg),*) };
+    (neon, $token:ident, $kernel:ident($($arg:expr),*)) => { $token.$kernel($($arg),*) };
+}
+#[cfg(target_arch = "aarch64")]
+pub(crate) use on_neon;
+
 /// Makes `#[target_feature]` functions methods of the token that proves that the CPU has the
 /// features.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! on_token {
     ($token:ident: $(fn $kernel:ident($($arg:ident: $type:ty),*) $(-> $answer:ty)?;)+) => {
         impl $crate::dispatch::$token {
@@ -228,5 +264,5 @@ macro_rules! on_token {
         }
     };
 }
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) use on_token;

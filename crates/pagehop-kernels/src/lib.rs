@@ -4,8 +4,8 @@
 //! Each folder holds one family of operations. Its `mod.rs` has the safe public functions.
 //! `portable.rs` is plain Rust that runs on every CPU and defines the correct answer. `avx2.rs` and
 //! `avx512.rs` compute the same answer with 256-bit and 512-bit registers. So does `avx512bw.rs`
-//! where CPUs with the first AVX-512 gain by it. [`dispatch`](Kernels) chooses one when the first
-//! kernel is called.
+//! where CPUs with the first AVX-512 gain by it, and `neon.rs` on ARM. [`dispatch`](Kernels)
+//! chooses one when the first kernel is called.
 //!
 //! Integer kernels return the same bits on every instruction set. A floating-point sum depends on
 //! the order of its additions, so two instruction sets agree within `n * EPSILON` times the sum of
@@ -20,7 +20,7 @@ mod dot;
 mod estimate;
 mod half;
 mod l2;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod lanes;
 mod planes;
 mod prefetch;

@@ -5,6 +5,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub(crate) mod portable;
 
 use crate::dispatch::{Kernels, on_tier};
@@ -33,6 +35,6 @@ impl Kernels {
         if out.is_empty() {
             return;
         }
-        on_tier!(self, dot_i8_block(a, b, dim, out));
+        on_tier!(self, dot_i8_block(a, b, dim, out), avx2, neon);
     }
 }

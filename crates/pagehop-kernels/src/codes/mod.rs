@@ -8,6 +8,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod i12;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub(crate) mod portable;
 
 use crate::dispatch::{Kernels, on_tier};
@@ -119,7 +121,7 @@ impl Rounded {
     #[inline]
     pub fn dot_i8(&self, code: &[i8]) -> i64 {
         assert_eq!(code.len(), self.dim, "vectors of one dimension");
-        on_tier!(self.kernels, dot_i8_rounded(self, code))
+        on_tier!(self.kernels, dot_i8_rounded(self, code), avx2, neon)
     }
 
     /// Inner product, in steps, with 12-bit values packed by [`pack_i12`]. Exact.
@@ -130,7 +132,7 @@ impl Rounded {
     #[inline]
     pub fn dot_i12(&self, hi: &[i8], lo: &[u8]) -> i64 {
         check_i12(self.dim, hi.len(), lo.len());
-        on_tier!(self.kernels, dot_i12_rounded(self, hi, lo))
+        on_tier!(self.kernels, dot_i12_rounded(self, hi, lo), avx2, neon)
     }
 }
 

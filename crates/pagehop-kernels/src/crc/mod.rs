@@ -2,7 +2,11 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub(crate) mod portable;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod stretch;
 
 use crate::dispatch::{Kernels, on_tier};
 
@@ -18,6 +22,6 @@ impl Kernels {
     /// [`crc32c`] on this instruction set.
     #[inline]
     pub fn crc32c(self, bytes: &[u8], seed: u32) -> u32 {
-        on_tier!(self, crc32c(bytes, seed))
+        on_tier!(self, crc32c(bytes, seed), avx2, neon)
     }
 }

@@ -4,6 +4,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub(crate) mod portable;
 
 use crate::dispatch::{Kernels, on_tier};
@@ -60,7 +62,7 @@ impl Kernels {
     #[inline]
     pub fn dot_f32(self, a: &[f32], b: &[f32]) -> f32 {
         assert_eq!(a.len(), b.len(), "vectors of one dimension");
-        on_tier!(self, dot_f32(a, b))
+        on_tier!(self, dot_f32(a, b), avx2, neon)
     }
 
     /// [`dot_f16`] on this instruction set.
@@ -81,7 +83,7 @@ impl Kernels {
     #[inline]
     pub fn dot_i8(self, a: &[i8], b: &[i8]) -> i32 {
         assert_eq!(a.len(), b.len(), "vectors of one dimension");
-        on_tier!(self, dot_i8(a, b))
+        on_tier!(self, dot_i8(a, b), avx2, neon)
     }
 
     /// [`sum_i8`] on this instruction set.

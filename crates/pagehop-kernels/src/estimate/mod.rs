@@ -3,6 +3,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub(crate) mod portable;
 
 use crate::dispatch::{Kernels, on_tier};
@@ -63,6 +65,6 @@ impl Kernels {
     #[inline]
     pub fn at_most(self, values: &[f32], reach: f32, bound: f32) -> u64 {
         assert!(values.len() <= AT_MOST_VALUES, "a bit for each value");
-        on_tier!(self, at_most(values, reach, bound))
+        on_tier!(self, at_most(values, reach, bound), avx2, neon)
     }
 }

@@ -4,6 +4,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub(crate) mod portable;
 
 use crate::dispatch::{Kernels, on_tier};
@@ -44,7 +46,7 @@ impl Kernels {
     #[inline]
     pub fn l2sq_f32(self, a: &[f32], b: &[f32]) -> f32 {
         assert_eq!(a.len(), b.len(), "vectors of one dimension");
-        on_tier!(self, l2sq_f32(a, b))
+        on_tier!(self, l2sq_f32(a, b), avx2, neon)
     }
 
     /// [`l2sq_f16`] on this instruction set.

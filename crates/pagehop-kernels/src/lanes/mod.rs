@@ -9,8 +9,12 @@
 //! not, so the closure is not inlined: edge scoring took 57 ns instead of 34 (`--bench kernels`, 13
 //! words, 3 blocks). Plain functions like [`rows_repeating_last`] are inlined.
 
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
 
 /// The first `N` rows of `flat`, each `length` long. If it has fewer, its last row is repeated. All
 /// rows have the same length here, so the compiler can drop bounds checks for indices below it.
@@ -21,6 +25,7 @@ pub(crate) fn rows_repeating_last<T, const N: usize>(flat: &[T], length: usize) 
 }
 
 /// 1.0 in each lane, or -1.0 if the index of the lane has the bit `stage`.
+#[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn signs<const N: usize>(stage: usize) -> [f32; N] {
     std::array::from_fn(|lane| if lane & stage == 0 { 1.0 } else { -1.0 })

@@ -7,8 +7,10 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512bw;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub(crate) mod portable;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod tables;
 
 use crate::dispatch::{Kernels, on_tier};
@@ -32,16 +34,16 @@ pub struct Scan {
 pub(crate) struct Prepared {
     /// Four planes of one word after another.
     pub(crate) planes: Vec<[u64; SCAN_PLANES]>,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(crate) tables: Vec<WordTables>,
 }
 
 /// The weighted distances of the 16 values of four bits; at most 4 * 15.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) type Table = [u8; 16];
 
 /// The tables of one word: for each byte, of its low four bits and of its high four.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) type WordTables = [[Table; 2]; 8];
 
 impl Default for Scan {
@@ -61,7 +63,7 @@ impl Scan {
         assert!(planes.len().is_multiple_of(SCAN_PLANES), "four planes");
         self.words = planes.len() / SCAN_PLANES;
         let prepared = &mut self.prepared;
-        on_tier!(self.kernels, prepare(planes, prepared), avx512bw);
+        on_tier!(self.kernels, prepare(planes, prepared), avx512bw, neon);
     }
 
     /// Weighted Hamming distances between the query and every edge code: `out[edge]` is the sum
@@ -86,7 +88,7 @@ impl Scan {
             return;
         }
         let (rows, _) = codes.as_chunks::<64>();
-        on_tier!(self.kernels, count_differing(&self.prepared, rows, blocks), avx512bw);
+        on_tier!(self.kernels, count_differing(&self.prepared, rows, blocks), avx512bw, neon);
     }
 }
 

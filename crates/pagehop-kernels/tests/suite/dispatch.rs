@@ -22,7 +22,7 @@ fn the_environment_chooses_among_available_sets() {
     let widest = Isa::available().last().expect("portable is always there");
     let asked = Isa::available().map(|isa| (isa.name(), isa)).chain([("sse9", widest), ("", widest)]);
     for (name, isa) in asked {
-        let output = Command::new(std::env::current_exe().expect("this test's path"))
+        let output = this_test()
             .args(["--exact", "dispatch::the_active_set_is_the_one_that_the_parent_expects"])
             .env("PAGEHOP_ISA", name)
             .env(EXPECTED, isa.name())
@@ -31,6 +31,15 @@ fn the_environment_chooses_among_available_sets() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains("1 passed"), "{name}: {text}");
     }
+}
+
+/// This program, by the emulator that runs it, if one does.
+fn this_test() -> Command {
+    let path = std::env::current_exe().expect("this test's path");
+    let Ok(emulator) = std::env::var("PAGEHOP_TEST_EMULATOR") else { return Command::new(path) };
+    let mut command = Command::new(emulator);
+    command.arg(path);
+    command
 }
 
 #[test]
