@@ -321,27 +321,6 @@ fn another_duplicate_costs_no_more_than_any_row() {
     }
 }
 
-/// A row that is equal to an earlier one gets its neighbors, without a search for others. They
-/// serve as well once the earlier rows are gone.
-#[test]
-fn the_second_of_two_equal_rows_costs_less() {
-    let rows = clusters(1200, 1);
-    let mut set = Set::empty(RowIds::Mapped);
-    set.add(&rows);
-    let before = set.looks;
-    set.add(&clusters(300, 4));
-    let others = set.looks - before;
-    let recall = set.recall(&clusters(200, 2)).0;
-    let before = set.looks;
-    set.add(&rows);
-    let equal = (set.looks - before) / 4;
-    set.remove(|id| id <= 1200);
-    set.assert_whole("the first rows are gone");
-    let after = set.recall(&clusters(200, 2)).0;
-    println!("{others} looks for 300 rows, {equal} for 300 equal ones; recall {recall}, then {after}");
-    assert!(equal * 3 < others * 2 && after > recall - 0.01, "{others}, {equal}, {recall}, {after}");
-}
-
 /// Recall and cost of ordinary rows, which the handling of duplicates must not change.
 #[test]
 fn rows_without_duplicates_cost_what_they_did() {

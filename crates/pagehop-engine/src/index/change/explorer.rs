@@ -1,6 +1,6 @@
 //! The walk of a change: a search toward a point that records every node it visits.
 
-use super::encode::{self, Encoded, Target};
+use super::encode::{self, Target};
 use super::near::Near;
 use crate::Error;
 use crate::graph::key;
@@ -12,7 +12,7 @@ use crate::index::search::visit::Probe;
 use crate::page::Reader;
 use crate::page::meta::Meta;
 use crate::page::model_pages::Entry;
-use crate::page::node::{FLAGS_LIVE, Link, NodeHeader, NodeRef, with_node};
+use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeRef, with_node};
 
 /// Nearest entry points that a walk begins with.
 const ENTRIES: usize = 2;
@@ -23,15 +23,12 @@ const LIST_MAX: usize = 1 << 14;
 /// Nearest nodes that [`Explorer::catch_up`] visits again: a row that was added near them has an
 /// edge from one.
 const VISITED_AGAIN: usize = 8;
-/// Live neighbors of an equal node with which a walk ends there. With fewer, as where most rows
-/// around it were deleted, the new row needs others.
-const NEIGHBORS_MIN: usize = 12;
 /// Largest number of candidates with one estimate.
 const EQUALS_MAX: usize = 2;
 
 /// How far a walk goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent<'a> {
+pub(crate) struct Extent {
     /// Length of the candidate list.
     pub(crate) list: usize,
     /// Largest length, where nearly all candidates are dead.
@@ -39,16 +36,12 @@ pub(crate) struct Extent<'a> {
     /// Whether it also begins at all other entry points when the nearest lead to few live nodes,
     /// not only when they lead to none.
     pub(crate) everywhere: bool,
-    /// A row that lies at the point and is to be inserted: the walk ends at the first live node
-    /// with the same code, after a visit to its neighbors. Pruning has chosen these for this point
-    /// before. An UPDATE of a filter column adds such a row.
-    pub(crate) row: Option<&'a Encoded>,
 }
 
-impl Extent<'_> {
+impl Extent {
     /// A walk with `list` candidates, or more if it finds few live nodes.
     pub(crate) fn of(list: usize) -> Self {
-        Self { list, list_max: LIST_MAX, everywhere: false, row: None }
+        Self { list, list_max: LIST_MAX, everywhere: false }
     }
 }
 
@@ -68,8 +61,6 @@ pub(crate) struct Explorer {
     /// For each candidate: the node whose edge led to it, and the position of that edge.
     origins: Vec<(NodeId, NodeId, usize)>,
     equals: Equals,
-    /// Whether the walk ended at a node that is equal to the row.
-    is_at_equal: bool,
 }
 
 /// Limits the number of candidates with the same estimate, to the last bit. Duplicates have the
@@ -151,14 +142,11 @@ impl Explorer {
         entries: &[Entry],
         reader: &mut R,
         point: &[f32],
-        mut extent: Extent<'_>,
+        mut extent: Extent,
     ) -> Result<(), Error> {
         self.equals.takes_all = false;
         loop {
             self.walk_once(meta, model, entries, reader, point, extent)?;
-            if self.is_at_equal {
-                return Ok(());
-            }
             if self.near.nodes.is_empty() && self.equals.left_out {
                 // All visited nodes are dead, but some of their duplicates may be live.
                 self.equals.takes_all = true;
@@ -182,9 +170,8 @@ impl Explorer {
         entries: &[Entry],
         reader: &mut R,
         point: &[f32],
-        extent: Extent<'_>,
+        extent: Extent,
     ) -> Result<(), Error> {
-        self.is_at_equal = false;
         self.near.clear(meta.layout.inner_dim);
         self.visited.clear();
         self.seen.clear();
@@ -204,13 +191,13 @@ impl Explorer {
         self.entries.iter().take(ENTRIES).for_each(|(estimate, node)| {
             self.list.insert(*estimate, *node);
         });
-        self.expand_all(meta, model, reader, extent.row)?;
+        self.expand_all(meta, model, reader)?;
         if self.near.nodes.is_empty() || extent.everywhere && !self.has_enough(meta) {
             // Few nodes are live around there: the other entry points may lead to more.
             self.entries.iter().skip(ENTRIES).for_each(|(estimate, node)| {
                 self.list.insert(*estimate, *node);
             });
-            self.expand_all(meta, model, reader, extent.row)?;
+            self.expand_all(meta, model, reader)?;
         }
         self.near.keys.sort_unstable();
         Ok(())
@@ -263,27 +250,16 @@ impl Explorer {
             }
             reader.release();
         }
-        if self.is_at_equal {
-            // The row goes below that node, whatever else was added near it.
-            return Ok(true);
-        }
         let nearest: Vec<NodeId> = self.near.nearest().take(VISITED_AGAIN).collect();
         for id in nearest {
             self.look_at(meta, model, reader, id, false)?;
         }
-        self.expand_all(meta, model, reader, None)?;
+        self.expand_all(meta, model, reader)?;
         self.near.keys.sort_unstable();
         Ok(true)
     }
 
-    /// Expands candidates until none is left, or a node is equal to `row`.
-    fn expand_all<R: Reader>(
-        &mut self,
-        meta: &Meta,
-        model: &Model,
-        reader: &mut R,
-        row: Option<&Encoded>,
-    ) -> Result<(), Error> {
+    fn expand_all<R: Reader>(&mut self, meta: &Meta, model: &Model, reader: &mut R) -> Result<(), Error> {
         while let Some((_, id)) = self.list.expand() {
             // A slot can be a candidate twice, under two estimates, if one of the edges to it is
             // stale.
@@ -296,60 +272,8 @@ impl Explorer {
                 reader.start(page, meta.layout.slot_bytes(slot));
             }
             self.look_at(meta, model, reader, id, true)?;
-            if let Some(row) = row
-                && self.end_at(meta, reader, id, row)?
-            {
-                self.is_at_equal = true;
-                break;
-            }
         }
         Ok(())
-    }
-
-    /// Visits the neighbors of the node at hand if it is equal to `row`. `false` if it is another
-    /// node, or has few live neighbors.
-    fn end_at<R: Reader>(&mut self, meta: &Meta, reader: &mut R, id: NodeId, row: &Encoded) -> Result<bool, Error> {
-        let is_last =
-            self.near.nodes.last().is_some_and(|(last, header)| *last == id && header.step == row.own.step);
-        if !is_last {
-            return Ok(false);
-        }
-        let links = with_node(&meta.layout, reader, id, |node, _| {
-            let is_equal = node.hi() == row.hi && node.lo() == row.lo;
-            let links = is_equal.then(|| node.links().enumerate());
-            links.map_or_else(Vec::new, |links| links.collect::<Vec<(usize, Link)>>())
-        })?;
-        reader.release();
-        for (_, link) in &links {
-            let (page, slot) = meta.layout.place(link.node);
-            reader.start(page, meta.layout.slot_bytes(slot));
-        }
-        let mut live = Vec::with_capacity(links.len());
-        for (place, link) in links {
-            let lives = |_: &NodeRef<'_>, header: &NodeHeader| {
-                header.flags == FLAGS_LIVE && header.generation == link.generation
-            };
-            if with_node(&meta.layout, reader, link.node, lives)? {
-                live.push((place, link));
-            }
-            reader.release();
-        }
-        if live.len() < NEIGHBORS_MIN {
-            return Ok(false);
-        }
-        let Self { probe, near, origins, .. } = self;
-        for (place, link) in live {
-            if near.contains(link.node) {
-                continue;
-            }
-            with_node(&meta.layout, reader, link.node, |node, header| {
-                let at = near.push(link.node, *header, node.hi());
-                near.keys.push(key(probe.distance(node, header), at as u32));
-            })?;
-            reader.release();
-            origins.push((link.node, id, place));
-        }
-        Ok(true)
     }
 
     /// Visits a node and offers its neighbors as candidates. Records the node if it `is_new`.

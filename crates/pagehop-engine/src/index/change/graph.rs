@@ -78,7 +78,7 @@ impl<'w, W: PagesMut> Graph<'w, W> {
     }
 
     /// Walks to a point of the inner space.
-    pub(super) fn walk(&mut self, point: &[f32], extent: Extent<'_>) -> Result<(), Error> {
+    pub(super) fn walk(&mut self, point: &[f32], extent: Extent) -> Result<(), Error> {
         let Self { steps, model, entries, explorer, .. } = self;
         explorer.walk(steps.meta(), model, entries, &mut steps.reader(), point, extent)
     }

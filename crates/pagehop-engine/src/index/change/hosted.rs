@@ -77,8 +77,7 @@ impl<P: Pages> Index<P> {
         if !is_known {
             encoded.complete(meta, model);
             let mut new = Explorer::default();
-            let extent = Extent { row: Some(&encoded), ..Extent::of(INSERT_LIST) };
-            let walked = new.walk(meta, model, entries, &mut reader, &encoded.point, extent);
+            let walked = new.walk(meta, model, entries, &mut reader, &encoded.point, Extent::of(INSERT_LIST));
             reader.pause();
             explorer = walked.is_ok().then_some(new);
         }

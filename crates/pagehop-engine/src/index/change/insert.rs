@@ -39,7 +39,7 @@ impl<W: PagesMut> Graph<'_, W> {
 
     /// Visits the neighborhood of a row.
     pub(super) fn walk_to(&mut self, encoded: &Encoded) -> Result<(), Error> {
-        self.walk(&encoded.point, Extent { row: Some(encoded), ..Extent::of(INSERT_LIST) })
+        self.walk(&encoded.point, Extent::of(INSERT_LIST))
     }
 
     /// [`Graph::insert`] of a row whose neighborhood the walk has visited.
