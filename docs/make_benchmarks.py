@@ -32,6 +32,7 @@ MEASURED_AT = {
     ENGINES: "result of commit 1a2060c",
     "vector-inserts-20261122": "result of commit 7223e75",
     TEXTS: "commit bf96c36",
+    "calibration-20261123": "commit f64556e",
 }
 """The commit that was measured, or that added the result where that is not known."""
 
