@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -65,22 +66,28 @@ class Browser:
         """Goes to a page, and waits until it is loaded."""
         self.events.clear()
         self.send("Page.navigate", url=url)
-        self.wait_for("Page.loadEventFired")
+        self._wait_until(f"location.href === {json.dumps(url)}")
 
-    def wait_for(self, event: str) -> None:
-        """Waits for an event that has come since the last `open`, or comes."""
-        while not any(one["method"] == event for one in self.events):
-            self._next()
+    def _wait_until(self, condition: str) -> None:
+        """Waits for a loaded page of which the condition holds."""
+        end = time.monotonic() + _SECONDS_MAX
+        while time.monotonic() < end:
+            # An error says that the page is just being left.
+            with contextlib.suppress(RuntimeError):
+                if self.evaluate(f"document.readyState === 'complete' && {condition}"):
+                    return
+            time.sleep(0.01)
+        raise RuntimeError(f"no page came of which {condition}, in {_SECONDS_MAX} s")
 
     def type(self, text: str) -> None:
-        """Types into what has the focus, and presses Enter; waits for the page that comes."""
+        """Types a search into what has the focus, and presses Enter; waits for its page."""
         self.send("Input.insertText", text=text)
         self.events.clear()
         for kind in ("keyDown", "keyUp"):
             self.send(
                 "Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13
             )
-        self.wait_for("Page.loadEventFired")
+        self._wait_until(f"new URLSearchParams(location.search).get('q') === {json.dumps(text)}")
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page."""
