@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("\npagehop-lab: interrupted; what was measured is kept, the same command goes on", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the tables has seen enough.
+        # The reader of the tables has seen enough.
         sys.stderr.close()
         return 0
 

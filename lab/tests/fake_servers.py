@@ -150,7 +150,7 @@ def plan_of(*versions: str, repeats: int = 1, cases: tuple[str, ...] = CASES, mo
 
 
 def run(text: str, folder: Path, bench: FakeBench, product: FakeProduct, **more: Any) -> tuple[ServerResults, str]:
-    """Runs a plan; what was measured, and what was said meanwhile."""
+    """Runs a plan; returns what was measured, and what the run printed."""
     plan, said = read_servers(text, "test"), io.StringIO()
     products = dict.fromkeys(OF_SERVERS[plan.suite].products, product)
     with RunFolder.writing(folder, plan.text, MACHINE) as into:

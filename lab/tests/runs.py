@@ -50,7 +50,7 @@ def plan_of(*engines: str, load: str = QUICK + "repeats = 1\n", more: str = "", 
 
 
 def run(text: str, folder: Path, **more: Any) -> tuple[Results, str]:
-    """Runs a plan; what was measured, and what was said meanwhile."""
+    """Runs a plan; returns what was measured, and what the run printed."""
     plan, said = read_text(text, "test"), io.StringIO()
     with RunFolder.writing(folder, plan.text, MACHINE) as into:
         Runner(plan, into, Progress(said), "test", CATALOG, [Path(__file__).parent], **more).run()

@@ -269,7 +269,7 @@ def test_other_work_is_noted() -> None:
     assert waited.startswith(verdicts.WAITED)
 
 
-def test_a_scan_that_nobody_admits_is_betrayed_by_all_of_its_settings() -> None:
+def test_a_scan_that_is_not_reported_shows_in_its_settings() -> None:
     slow = RAW | {"index_used": None, "scan_us_per_query": 1500.0, "rate": None}
     both = [slow | {"search": {"ef": 10}}, slow | {"search": {"ef": 20}, "qps": 900.0}]
     assert "no index is used" in (verdicts.looks_like_scans(both) or "")

@@ -213,11 +213,11 @@ def test_bson_of_a_server_that_runs_already(documents: ferretdb.Instance) -> Non
 
 def test_a_server_of_documents_that_is_gone_is_said() -> None:
     pytest.importorskip("pymongo")
-    nobody = mongo.Running("mongodb://me:secret@127.0.0.1:1/db?serverSelectionTimeoutMS=100", "documents")
+    missing = mongo.Running("mongodb://me:secret@127.0.0.1:1/db?serverSelectionTimeoutMS=100", "documents")
     with pytest.raises(DevServerError, match=r"^mongodb://me@127\.0\.0\.1:1/db.*: .*refused") as raised:
-        nobody.start()
+        missing.start()
     assert "secret" not in str(raised.value)
-    assert not nobody.running
+    assert not missing.running
 
 
 def test_bson_documents_are_in_the_order_of_their_layout() -> None:

@@ -1,4 +1,4 @@
-"""What processes have cost, those that end meanwhile included."""
+"""The cost of processes, those that end during the measurement included."""
 
 from __future__ import annotations
 

@@ -122,8 +122,8 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
 def test_a_url_that_leads_nowhere_is_said() -> None:
     with pytest.raises(DevServerError, match="write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE"):
         running.of_url("oracle://me:secret@there/db", "sbtest1")
-    nobody = running.of_url("mysql://me:secret@127.0.0.1:1/db", "sbtest1")
+    missing = running.of_url("mysql://me:secret@127.0.0.1:1/db", "sbtest1")
     with pytest.raises(DevServerError, match=r"^mysql://me@127\.0\.0\.1:1/db: ") as raised:
-        nobody.start()
+        missing.start()
     assert "secret" not in str(raised.value)
-    assert not nobody.running
+    assert not missing.running

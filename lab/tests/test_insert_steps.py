@@ -77,7 +77,7 @@ def test_what_a_server_refuses_is_said(server: postgres.Instance) -> None:
         wire.execute(b"SELECT * FROM nowhere")
 
 
-def test_a_clock_that_is_set_meanwhile_is_told_and_rates_stand(
+def test_a_clock_that_is_set_during_a_step_is_reported_and_rates_stand(
     server: postgres.Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     true, set_by = time.time, [0.0]

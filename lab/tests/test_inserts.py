@@ -28,7 +28,7 @@ def test_a_row_is_sure_after_its_commit_and_may_be_seen_from_its_begin() -> None
 
 
 def test_recall_counts_what_was_there_all_the_time() -> None:
-    # Rows on a line: row `id` is at `id`, the query at 10. Ids 8 to 12 are there; 7 goes and 13 comes meanwhile.
+    # Rows on a line: row `id` is at `id`, the query at 10. Ids 8 to 12 are there; 7 goes and 13 comes during the query.
     base = np.arange(40, dtype=np.float32)[:, None]
     came = moves(8, [0.0, 0.0, 0.0, 0.0, 0.0, 5.0])
     went = moves(7, [5.0])

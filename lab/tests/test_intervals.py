@@ -10,7 +10,7 @@ import pytest
 from pagehop_lab.analysis.intervals import Interval, compared, unpaired
 
 PAIRS = 2000
-# 5%, and three standard deviations of what so many pairs show of it.
+# 5%, and three standard deviations of what that number of pairs shows of it.
 CHANCE_MAX = 0.05 + 3 * math.sqrt(0.05 * 0.95 / PAIRS)
 
 Repeats = dict[int, float]

@@ -341,7 +341,7 @@ def test_sessions_ask_at_once(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_indexes_that_are_built_anew_are_told_apart(tmp_path: Path) -> None:
+def test_indexes_that_are_built_again_are_told_apart(tmp_path: Path) -> None:
     load = QUICK + "repeats = 2\nrebuilds = 2\nin_turns = 2\n"
     results, _ = run(plan_of("honest", "slow", load=load), tmp_path)
     assert results.sound
@@ -370,7 +370,7 @@ def test_a_stopped_run_leaves_whole_files_and_goes_on(tmp_path: Path) -> None:
     text = plan_of("slow", load=QUICK.replace("0.02", "0.5", 1) + "repeats = 4\n")
     program = (
         "import pathlib, signal, sys, runs\n"
-        # Whoever runs the tests in the background may ignore Ctrl-C.
+        # Tests that run in the background may ignore Ctrl-C.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "with runs.fake_engines(pathlib.Path(sys.argv[1])):\n"
         "    runs.run(sys.argv[2], pathlib.Path(sys.argv[3]))\n"

@@ -1,4 +1,4 @@
-"""Whole runs of made-up servers whose storage is measured: reports, what goes wrong meanwhile, and going on."""
+"""Whole runs of made-up servers whose storage is measured: reports, what goes wrong during a run, and going on."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PAGE = 4096
 
 
 def read(case: Case, **more: Any) -> Mapping[str, Any]:
-    """One read of a page for each query, by so many clients."""
+    """One read of a page for each query, by a number of clients."""
     assert isinstance(case, ReadCase)
     disk = {
         "reads": 900, "bytes": 900 * PAGE, "reads_per_query": 0.9, "bytes_per_read": float(PAGE), "ms_per_read": 0.1,

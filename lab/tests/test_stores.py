@@ -104,7 +104,7 @@ def test_a_store_is_filled_and_read(tmp_path: Path, store: str) -> None:
     assert raw["settle_s"] >= 0.6
     assert raw["server_cpu_us_per_query"] > 0
     assert 0 < client_us(command("ceiling", tmp_path, ROWS, 1, 1, store=store)) < 1000
-    # Whoever is asked last is asked for a row that is not there.
+    # The store that is asked last is asked for a row that is not there.
     with pytest.raises(MeasureError, match=rf"{store}: row \d+ is not there"):
         measure(asked(tmp_path, 10**9, store))
 
@@ -113,7 +113,7 @@ def test_a_store_is_filled_and_read(tmp_path: Path, store: str) -> None:
 FORKED = "import embedded; embedded.read(lambda: lambda key: key, 1000, 3, 1, False)"
 
 
-@pytest.mark.parametrize("ending", ["a client is killed", "nobody listens any more"])
+@pytest.mark.parametrize("ending", ["a client is killed", "no process listens any more"])
 def test_clients_that_are_processes_end_together(ending: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", FORKED], stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -87,7 +87,7 @@ def test_a_window_of_vectors_moves_and_the_nearest_are_found(tables: Any, datase
     assert raw["rows_again_count"] == max(0, state.high - 2 * ROWS)
     assert tables.window() == (state.low, state.high)
     assert raw["index_bytes"] > 0
-    # Another client found the window where nobody had told it.
+    # Another client found the window, which it had not been told.
     bench = run.VectorInserts(read_servers(PLAN, "test"))
     bench._states[id(tables)] = State(0, state.high - 7)
     bench.__dict__["_dataset"] = dataset

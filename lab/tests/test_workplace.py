@@ -116,4 +116,4 @@ def test_what_a_living_run_has_is_left_alone(outer: Path) -> None:
         )
         assert file.read_bytes() == b"rows"
     assert said == []
-    assert stranger.is_dir(), "without a lock it is nobody's that we know"
+    assert stranger.is_dir(), "without a lock no owner of it is known"

@@ -137,7 +137,7 @@ class Instance:
         """Ends the server and removes its folder."""
         atexit.unregister(self.remove)
         try:
-            # Nobody wants its files any more.
+            # Its files are not wanted any more.
             self._end(signal.SIGKILL)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -168,7 +168,7 @@ class Instance:
         return executed(self.connect, f"{self.program.product} {self.program.version}", statements)
 
     def settle(self) -> None:
-        """Cleans up what was changed, counts anew, and writes everything to its files."""
+        """Cleans up what was changed, counts again, and writes everything to its files."""
         settle(self.execute)
 
     def data_bytes(self) -> int:
@@ -234,7 +234,7 @@ def executed(connect: Any, name: str, statements: tuple[str, ...]) -> list[Any]:
 
 
 def settle(execute: Any) -> None:
-    """Waits until what was deleted is gone and what was written is in its files, a minute at most; counts anew."""
+    """Waits until what was deleted is gone and what was written is in its files, a minute at most; counts again."""
     for (table,) in execute("SHOW TABLES"):
         execute(f"ANALYZE TABLE {table}")
     ((percent,),) = execute("SELECT @@global.innodb_max_dirty_pages_pct")

@@ -86,7 +86,7 @@ class Instance(Cluster):
         return rows
 
     def settle(self) -> None:
-        """Cleans up what was changed, counts anew, and writes everything to its files."""
+        """Cleans up what was changed, counts again, and writes everything to its files."""
         # What committed without waiting is not known to be visible before the log is written:
         # VACUUM would skip it.
         self.execute("CHECKPOINT", vacuum(self.server.major), "CHECKPOINT")

@@ -75,7 +75,7 @@ class Postgres(Running):
         return self._url
 
     def settle(self) -> None:
-        """Cleans up what was changed, and counts anew; checkpoints where we may."""
+        """Cleans up what was changed, and counts again; checkpoints where we may."""
         # VACUUM skips what is not known to be visible, which is what the log does not have yet.
         major = int(self.execute("SHOW server_version_num")[0][0]) // 10000
         for statement in ("CHECKPOINT", vacuum(major, self._table), "CHECKPOINT"):
@@ -122,7 +122,7 @@ class Mysql(Running):
         return {named.get(name, name): value for name, value in where.items()}
 
     def settle(self) -> None:
-        """Counts anew; cleaning up is the server's own."""
+        """Counts again; cleaning up is the server's own."""
         self.execute(f"ANALYZE TABLE {self._table}")
 
     def data_bytes(self) -> int:

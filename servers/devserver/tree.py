@@ -40,7 +40,7 @@ def unpacked(folder: Path, suite: str, packages: Sequence[str], architecture: st
     root = made_once(folder, recipe, lambda into: _unpack(into, suite, wanted, architecture)) / "root"
     loaders = list(root.glob("usr/lib/*-linux-gnu*/ld-linux-*.so.*"))
     if len(loaders) != 1:
-        raise DevServerError(f"{root} has no loader for programs: remove {folder}, it is made anew")
+        raise DevServerError(f"{root} has no loader for programs: remove {folder}, it is made again")
     return Tree(root, loaders[0])
 
 

@@ -1,7 +1,7 @@
-"""A file system of its own: a file as a disk, with sectors and read-ahead as they are wanted. Takes root.
+"""A file system of its own: a file as a disk, with the sector size and read-ahead that are asked for. Takes root.
 
-Nobody else reads or writes it, so the kernel's counters of its device are those of what is measured. The file is read
-and written past the kernel's cache, so nothing is cached twice.
+No other process reads or writes it, so the kernel's counters of its device count only what is measured. The file is
+read and written past the kernel's cache, so nothing is cached twice.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Volume:
         ways = ["--find", "--show", "--direct-io=on", f"--sector-size={self.sector_bytes}"]
         self.device = Path(run(["losetup", *ways, self._file]).strip())
         try:
-            # Without a journal: what is written is what somebody wrote, and the places of files.
+            # Without a journal, only data and the file system's own structures are written.
             made = ["-q", "-b", str(_BIG_BLOCK), "-O", "^has_journal", "-E", "lazy_itable_init=0,nodiscard"]
             run(["mkfs.ext4", *made, self.device])
             run(["mount", "-o", "noatime", self.device, self.path])

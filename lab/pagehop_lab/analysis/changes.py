@@ -66,7 +66,7 @@ def changes(
 
 
 def can_tell(counts: Sequence[int], level: float = LEVEL, *, in_blocks: bool = False) -> bool:
-    """Whether so many repeats of each version are enough for any change to be told from chance."""
+    """Whether this number of repeats of each version is enough for any change to be told from chance."""
     if in_blocks:
         versions = len(counts)
         orders = [math.comb(versions, at) ** counts[0] / (2 if 2 * at == versions else 1) for at in range(1, versions)]

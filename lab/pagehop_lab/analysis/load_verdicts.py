@@ -49,7 +49,9 @@ def judge_load(raw: Mapping[str, Any]) -> Verdicts:
     if raw["other_busy_cores"] is not None and raw["other_busy_cores"] > OTHERS_MAX:
         noted.append(f"{OTHERS} {raw['other_busy_cores']:.2f} cores were busy with something else")
     if abs(raw["clock_jump_s"]) > CLOCK_JUMP_MAX_S:
-        noted.append(f"the clock was set by {raw['clock_jump_s']:+.1f} s meanwhile; another one was measured by")
+        noted.append(
+            f"the clock was set by {raw['clock_jump_s']:+.1f} s during the measurement; another one was measured by"
+        )
     if raw["count"] < FEW:
         noted.append(f"few: {raw['count']} queries were asked")
     if raw["slowed"]:

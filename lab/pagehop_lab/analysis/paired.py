@@ -1,10 +1,9 @@
-"""Throughput of several servers that were asked in turns of a fraction of a second: what befell all
-is taken away.
+"""Throughput of several servers that are asked in turns of a fraction of a second.
 
-The weather of a machine (others that run, its clock) lasts longer than a round of turns, in which
-every server is asked once, every other round the other way round. So it makes all figures of a
-round smaller or larger by one factor, which their mean has, too. What is left of a server in a
-repeat is the middle of its rounds: a round that was disturbed in the middle is one of many.
+Other load and the machine's clock change more slowly than a round of turns, in which every server
+is asked once, in the reverse order every other round. So they scale all figures of a round by one
+factor, and the mean of the round by the same. Each figure is divided by that mean. A server's
+figure in a repeat is the median over its rounds, so one disturbed round changes little.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 By id: rows that are among the true k. By distance threshold: rows no farther than the k-th true distance plus 0.001, as
 ann-benchmarks counts; what that forgives depends on the scale of the data. Tie-aware: rows as near as the k-th true
-row, but for rounding; which of several equal rows comes back is nobody's fault. A row given twice counts once.
+row, but for rounding; which of several equal rows comes back is not a mistake. A row given twice counts once.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _cache(raw: Raw) -> str | None:
 
 
 def _inserts(raw: Raw) -> str | None:
-    """Whether rows were inserted meanwhile as fast as they were to be."""
+    """Whether rows were inserted during the measurement as fast as the plan asks."""
     wanted = raw.get("insert_rate")
     if not wanted or raw["inserted_per_s"] >= RATE_SHARE_MIN * wanted:
         return None

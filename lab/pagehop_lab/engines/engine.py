@@ -74,7 +74,7 @@ class Description:
 
 
 def _nothing(_: str) -> None:
-    """Nobody wants to know."""
+    """Drops the message."""
 
 
 class Library(ABC):
@@ -187,7 +187,7 @@ def condition(matching: float) -> str:
 
 
 def left_by(matching: float, rows: int) -> Kept:
-    """Which of so many rows, with ids from 0, `condition` leaves."""
+    """Which of `rows` rows, with ids from 0, pass `condition`."""
     return np.asarray(np.arange(rows) % FILTER_PARTS < round(FILTER_PARTS * matching))
 
 
@@ -231,8 +231,8 @@ class Served(ABC):
         """How one search is asked, over the rows that `condition(matching)` leaves."""
 
     def inserter(self) -> Inserter:
-        """What inserts rows while others search. EngineError if the lab knows no way."""
-        raise EngineError("the lab knows no way to insert rows into it meanwhile")
+        """Returns a function that inserts rows while others search. EngineError if the lab has none for this engine."""
+        raise EngineError("the lab cannot insert rows into this engine during searches")
 
     def cool(self) -> None:
         """Empties every cache, the kernel's included. EngineError if that cannot be."""

@@ -118,7 +118,7 @@ class PagehopFile(Library):
         return self._cache if isinstance(self._cache, int) else None
 
     def cool(self) -> None:
-        """Opens the file anew, when the kernel has forgotten it; reads go past the kernel's cache in any case."""
+        """Opens the file again, when the kernel has forgotten it; reads go past the kernel's cache in any case."""
         import pagehop
 
         self._index.close()

@@ -48,8 +48,8 @@ class Rows(Protocol):
 
 
 def work(role: Callable[..., None], failed: Path, *told: Any) -> None:
-    """What the process of a client does; why it could not is left in a file, for whoever started it."""
-    # Nobody would end it if the run were killed.
+    """What the process of a client does; why it could not is left in a file, for the process that started it."""
+    # It would not end if the run were killed.
     end_with_parent(signal.SIGKILL)
     # To look through all that was written down so far takes 20 ms after 50,000 requests, which no server has taken.
     gc.disable()

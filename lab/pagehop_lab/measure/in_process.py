@@ -237,7 +237,7 @@ def scan_us(dataset: Dataset) -> float:
 def _phase(
     searches: Sequence[Search], rows: Sequence[Float32], count: int | None, rate: float | None, seconds_max: float
 ) -> _Phase:
-    """So many requests, or as many as fit into the time."""
+    """A number of requests, or as many as fit into the time."""
     kept = [_Kept() for _ in searches]
     tickets = itertools.count()
     most = math.inf if count is None else count

@@ -30,7 +30,7 @@ def write(server: int | None, rows: Rows, state: State, commit_rows: int, second
     """Inserts and deletes as fast as they go (l.i1, l.i2)."""
     moved = carry_out(server, rows, state, Step(seconds, commit_rows))
     return raw_of(moved, len(moved.inserted) * commit_rows) | {
-        # Whoever writes reads the log's old files, too: no cache was declared.
+        # A writer reads the log's old files, too: no cache was declared.
         "storage_reads_per_query": None,
         "rows_per_s": moved.inserted_per_s,
         "deleted_per_s": moved.deleted_per_s,
@@ -41,7 +41,7 @@ def write(server: int | None, rows: Rows, state: State, commit_rows: int, second
 
 
 def query(server: int | None, rows: Rows, state: State, rate: float, seconds: float) -> tuple[dict[str, Any], Moved]:
-    """Queries at full speed beside so many rows inserted and deleted a second; with what clients did."""
+    """Queries at full speed beside a number of rows inserted and deleted a second; with what clients did."""
     moved = carry_out(server, rows, state, Step(seconds, BESIDE_ROWS if rate else 0, rate, asks=True))
     starts, ends = moved.asked[:, 0], moved.asked[:, 1]
     raw = raw_of(moved, len(moved.asked)) | {

@@ -114,6 +114,6 @@ def _place(root: Path, own: Path) -> tuple[Path, int]:
 
 def _move(processes: Sequence[int], group: Path) -> None:
     for process in processes:
-        # It may have ended meanwhile.
+        # It may have ended since it was listed.
         with contextlib.suppress(ProcessLookupError):
             (group / "cgroup.procs").write_text(str(process))

@@ -30,7 +30,7 @@ class Ask:
     matching: float = 1.0
     """Share of the rows that a filter leaves."""
     insert_rate: float = 0.0
-    """Rows a second that are inserted meanwhile."""
+    """Rows a second that are inserted during the measurement."""
 
     def count(self, qps: float, queries: int) -> int:
         """Requests of a measurement, from what warming up said: whole passes, unless one alone takes too long."""

@@ -61,7 +61,7 @@ class ServerLook:
         """`server` is the first process, the parent of the others."""
         living = family(server)
         self._cpu_s = sum(map(cpu_seconds, living)) + ended_cpu_s(server)
-        # Whoever ends leaves these to the parent, but its switches to nobody.
+        # The parent inherits these from a process that ends, but not its context switches.
         self._bytes = [sum(counters.io_counter(name, one) for one in living) for name in ("read_bytes", "write_bytes")]
         self._switches = {one: _switches(one) for one in living}
 

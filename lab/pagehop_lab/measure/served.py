@@ -183,7 +183,7 @@ def _raw(engine: Served, question: Question, said: dict[str, Any], ask: Ask) -> 
         "plan": plan["text"],
         "settings": said["settings"],
         "server_version": said["server_version"],
-        # Results are shown to others: where the queries lay on this machine is nobody's business.
+        # Results are published, so the path of the queries on this machine is left out.
         "loadgen": said | {"queries": said["queries"] | {"file": Path(said["queries"]["file"]).name}},
     }
 

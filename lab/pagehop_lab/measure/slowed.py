@@ -1,7 +1,7 @@
-"""A regression that is known: a server that is kept from running for a share of the time.
+"""A known regression: a server is stopped for a share of the time.
 
-It stands still for some milliseconds out of every fifty, so whoever waits for it sees that share less of it. With it a
-run shows what it would have noticed.
+It stands still for some milliseconds out of every fifty, so its clients get that share less of it. A run with it shows
+how small a regression the run would have noticed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def slowed(processes: Sequence[int], share: float) -> Iterator[None]:
 
 
 def _work(processes: Sequence[int], share: float, over: threading.Event) -> None:
-    # Whoever starts this may be on the server's own core, which is busy; a sleeper is woken there, too, but late.
+    # This thread starts on its parent's core, which may be the server's and busy: it would wake up late there.
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
     while not over.is_set():
         time.sleep(PERIOD_S * (1 - share))

@@ -47,7 +47,7 @@ class Step:
     rate: float = 0.0
     """Rows a second; 0 is as fast as it goes."""
     until_rows: int = 0
-    """It ends when so many came, if that is before."""
+    """It ends early when that number of rows came."""
     deletes: bool = True
     """Whether as many go."""
     asks: bool = False
@@ -178,7 +178,7 @@ def carry_out(server: int | None, rows: Rows, state: State, step: Step, around: 
 
 
 def _begin(processes: Sequence[Any], shared: _Shared, waiting: int) -> None:
-    """Starts clients, and waits until so many are ready in all."""
+    """Starts clients, and waits until this number of them is ready."""
     late = time.monotonic() + _READY_S
     # Ctrl-C is for us: clients are told to stop. What they inherit from this thread they keep.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])

@@ -111,5 +111,5 @@ class Phases:
             disk |= {"requests": self._trace.read()}
         elif disk is not None and self._untraced is not None:
             disk |= {"untraced": self._untraced}
-        # A server that was started meanwhile brings the CPU that it had before.
+        # A server that was started during the phase brings the CPU that it used before.
         self.told.append({"phase": name, "seconds": seconds, "cpu_s": max(cpu_s, 0.0), "disk": disk})

@@ -1,7 +1,7 @@
 """Every request that a disk is given, from the kernel's own trace: sizes and places, which its counters do not have.
 
 Takes root and a kernel with tracefs, which is mounted where it belongs if it is not. The trace is a buffer of its own
-(an instance), so that it disturbs no other. Requests are whoever's the disk was given them from.
+(an instance), so that it disturbs no other. Requests of every process that uses the disk count.
 """
 
 from __future__ import annotations

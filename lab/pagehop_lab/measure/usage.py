@@ -98,7 +98,7 @@ def memory_bytes(process: int) -> int | None:
         except PermissionError:
             return None
         except OSError:
-            # It ended meanwhile.
+            # It ended since it was listed.
             continue
         total += int(found[1]) * 1024 if found else 0
     return total

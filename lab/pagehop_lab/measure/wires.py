@@ -25,7 +25,7 @@ _DONE, _END, _ERROR = 0x00, 0xFE, 0xFF
 _END_BYTES_MAX = 8
 _DEADLOCK = 1213
 WHOLE, BYTES = 8, 0xFC
-"""Kinds of parameters: eight bytes of a whole number, and a length with so many bytes."""
+"""Kinds of parameters: an integer of eight bytes, and a string: its length, then its bytes."""
 
 
 class DeadlockError(RuntimeError):

@@ -94,7 +94,7 @@ class Load:
     matching: tuple[float, ...] = (1.0,)
     """Shares of the rows that a filter leaves; 1 is no filter."""
     insert_rate: tuple[float, ...] = (0.0,)
-    """Rows a second that are inserted meanwhile."""
+    """Rows a second that are inserted during the measurement."""
     rate: float | None = None
     """Requests a second of all sessions together; without it, each asks again when it has its answer."""
     seconds: float = 1.0
@@ -105,7 +105,7 @@ class Load:
     repeats: int = 3
     """Measurements of each point."""
     rebuilds: int = 1
-    """Times that each index is built and measured anew."""
+    """How often each index is built and measured."""
     in_turns: int = 1
     """Indexes that are held at once, and measured in turns."""
     cold_queries: int = 50

@@ -1,4 +1,4 @@
-"""Taking values out of TOML tables one by one, so that what nobody took is a mistake and is named."""
+"""Taking values out of TOML tables one by one, so that what was not taken is a mistake and is named."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ class Table:
         return self._left.pop(name, None)
 
     def rest(self) -> dict[str, Any]:
-        """Everything that nobody took: names that only somebody else knows."""
+        """Everything that was not taken: names that only another reader knows."""
         taken, self._left = self._left, {}
         return taken
 
     def refuse_unknown(self, so_far: bool = False) -> None:
-        """Fails if there is a key that nobody took; with `so_far` only if it looks like one that was wanted."""
+        """Fails if a key was not taken; with `so_far` only if it looks like a key that was expected."""
         for name in self._left:
             meant = nearest(name, self._known)
             if meant is None and so_far:

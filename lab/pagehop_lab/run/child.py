@@ -50,7 +50,7 @@ class Child:
         """Starts an engine, given as `module:Class`; `paths` are more places where its module may be."""
         adopt_orphans()
         self.folder = Path(tempfile.mkdtemp(prefix="engine-"))
-        # Servers run as somebody else, who makes files in here as in any folder for temporary files.
+        # Servers run as another user, who makes files here as in any folder for temporary files.
         self.folder.chmod(0o1777)
         self._engine = engine
         self._log = self.folder / "log"

@@ -1,6 +1,6 @@
 """Python environments of engines: made when an engine is first wanted, each from a lock file of its own.
 
-Libraries contradict each other's requirements, and nobody should have to install all of them for one. `main` is the
+Libraries contradict each other's requirements, and no user should have to install all of them for one. `main` is the
 environment that the lab itself runs in: Pagehop, and what talks to servers.
 """
 

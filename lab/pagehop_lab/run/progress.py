@@ -28,7 +28,7 @@ class Progress:
         print(line, file=self._out, flush=True)
 
     def begin(self, total: int, done: int) -> None:
-        """So many points there are in all, and so many are there already."""
+        """Takes the number of points in all, and of those that are there already."""
         self._total, self._done, self._counted = total, done, 0
         self._begun = self._clock()
         before = f", {done:,} of them measured before" if done else ""
@@ -45,7 +45,7 @@ class Progress:
         self._total += count
 
     def skip(self, count: int) -> None:
-        """So many points failed together, or are there already."""
+        """A number of points failed together, or are there already."""
         self._done += count
         self._counted += count
 

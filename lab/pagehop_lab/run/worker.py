@@ -215,7 +215,7 @@ def main(name: str) -> None:
         if worker is not None:
             worker.close()
         if os.getppid() != run:
-            # Nobody else is left to remove it.
+            # No other process is left to remove it.
             shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
 
 

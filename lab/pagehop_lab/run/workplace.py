@@ -49,7 +49,7 @@ def clear(outer: Path, say: Callable[[str], None]) -> None:
     """Removes what killed runs of this user left in `outer`, their processes first."""
     for file in outer.glob(f"{_PREFIX}*/{_LOCK}"):
         folder = file.parent
-        # What is locked has a run, and what cannot be opened is somebody else's.
+        # A locked folder belongs to a run, and one that cannot be opened belongs to another user.
         with contextlib.suppress(OSError), file.open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if folder.stat().st_uid != os.geteuid():
@@ -79,7 +79,7 @@ def end(processes: Sequence[int]) -> None:
 def _made(outer: Path) -> tuple[Path, BinaryIO]:
     """A folder with a lock that is held; it gets its name when it has both."""
     unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=outer))
-    # Servers run as somebody else, who makes files in here as in any folder for temporary files.
+    # Servers run as another user, who makes files here as in any folder for temporary files.
     unfinished.chmod(0o1777)
     lock = (unfinished / _LOCK).open("wb")
     fcntl.flock(lock, fcntl.LOCK_EX)

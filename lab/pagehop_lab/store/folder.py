@@ -70,7 +70,7 @@ class RunFolder:
             raise StoreError(f"{path} is no folder of a run")
         for kind in KINDS:
             for file in sorted((path / kind).glob("*.json")):
-                # Somebody else may be writing while this is read.
+                # Another process may write while this one reads.
                 if not file.name.startswith(_UNFINISHED):
                     self._read(kind, file)
 

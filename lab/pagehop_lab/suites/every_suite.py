@@ -54,7 +54,7 @@ def all_points(results: Results, points: Sequence[Point], dataset: str) -> Table
         "MB", "verdict",
     )  # fmt: skip
     note = "Every measurement; QPS leads to its raw file. CPU, context switches and reads from storage are for each "
-    note += "query. A library's CPU has the client's in it; MB is what the engine's processes held meanwhile."
+    note += "query. A library's CPU has the client's in it; MB is the memory of the engine's processes during it."
     return Table(f"points-{dataset}", "All measurements", columns, rows, note)
 
 

@@ -1,4 +1,4 @@
-"""From the raw files of a run to what suites see. Verdicts are given here anew, from the raw counters."""
+"""Reads the raw files of a run into what suites see. Verdicts are recomputed here, from the raw counters."""
 
 from __future__ import annotations
 

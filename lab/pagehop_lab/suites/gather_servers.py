@@ -1,4 +1,4 @@
-"""From the raw files of a run of servers to what its suites see. Verdicts are given here anew."""
+"""Reads the raw files of a run of servers into what its suites see. Verdicts are recomputed here."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ version = [{listed}]
         return common
 
     def room(self, plan: ServersPlan, row_bytes: int, written_s: float) -> int:
-        """Room for rows of so many bytes, with indexes, and for a log that is written for so long."""
+        """Room for rows of a number of bytes, with indexes, and for a log that is written for so long."""
         ours = [server for server in plan.servers if server.url is None]
         each = _EMPTY_BYTES + plan.load.rows * row_bytes + int(written_s * _LOG_BYTES_PER_S)
         innodb = sum(server.product in ("mariadb", "mysql") for server in ours)
@@ -209,7 +209,9 @@ version = [{listed}]
                 raise PlanError(f"{table.at('url')} is missing: no registry has a {product}")
             raise PlanError(f"{table.at('version')} is missing: there are {', '.join(known)}")
         if url is not None and (versions != (BY_URL,) or slowed):
-            raise PlanError(f"{table.at('url')}: a server that runs already has its own version, and nobody slows it")
+            raise PlanError(
+                f"{table.at('url')}: a server that runs already has its own version, and the lab does not slow it"
+            )
         for name, share in (("slowed", slowed), ("doubled", doubled)):
             if share > _HANDICAP_MAX:
                 raise PlanError(f"{table.at(name)} = {share:g}: the most is {_HANDICAP_MAX}")

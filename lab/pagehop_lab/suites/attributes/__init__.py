@@ -26,7 +26,7 @@ _ATTRIBUTE_BYTES = 32
 
 @dataclass(frozen=True)
 class AttributesLoad(ServersLoad):
-    """Documents, which are made anew for each number of attributes."""
+    """Documents, which are generated for each number of attributes."""
 
     rows: int = 2_000
     repeats: int = 2

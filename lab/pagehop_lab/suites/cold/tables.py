@@ -77,7 +77,7 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
     note += "MiB for server, caches and kernel's cache. Hot: one of them, over and over. Speedup is over the same with "
     note += f"the least {DEPTH}. {NOTE} Fresh: every query begins with empty caches, and pages are what it read by the "
     note += "index's own counters. KiB are what the engine's processes read for each query, with what a server read to "
-    note += "connect; reads are the requests that the disk got for it, whoever made them, and in flight is how many "
+    note += "connect; reads are the requests that the disk got during it, from any process, and in flight is how many "
     note += "there were at once while there was any, or of all the time."
     return Table(f"cold-{dataset}", "Searches by the state of caches", columns, rows, note)
 

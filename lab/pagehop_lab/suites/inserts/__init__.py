@@ -19,7 +19,7 @@ from pagehop_lab.suites.table import Section
 from pagehop_lab.suites.table import Table as Shown
 
 CLEANING = {"autovacuum": "on", "autovacuum_naptime": "5s"}
-"""What rows leave behind as they come and go is to be cleaned up meanwhile, as in real life."""
+"""Dead rows are cleaned up during the measurement, as on a server in production."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 Rows come in the order of their ids and go in the same order, so at any time the table is a window of ids. A query sees
 some moment between its start and its end: rows that were there all that time are sure, rows that came or went
-meanwhile may be seen or not. True are the k nearest of the sure ones; a row that was found counts if it may have been
-there and is as near as the k-th of those.
+in that time may be seen or not. The true rows are the k nearest of the sure ones; a row that was found counts if it
+may have been there and is as near as the k-th of those.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ INDEXES = {
 _MOST = {"cashregisterid": 1_000, "customerid": 100_000, "productid": 10_000, "price": 500}
 _DATA_BYTES = 10
 ANSWER_ROWS = 10
-# So many different rows come, with new keys, round and round; making them takes no time of a step.
+# This number of different rows is used in a cycle, with new keys: making them then takes no time of a step.
 _POOL_ROWS = 100_000
 _POOL_RANDOM = 65_536
 

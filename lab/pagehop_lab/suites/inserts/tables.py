@@ -31,7 +31,7 @@ def sections(results: ServerResults) -> list[Section]:
 
 def of_the_run(results: ServerResults) -> list[Table]:
     """What is missing, and what was measured."""
-    note = "What rows leave behind is cleaned up meanwhile, by the servers themselves."
+    note = "The servers themselves clean up dead rows during the measurement."
     return [of_servers.missing(results), of_servers.servers(results, note)]
 
 

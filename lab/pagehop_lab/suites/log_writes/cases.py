@@ -18,7 +18,7 @@ UNEXPLAINED_MAX = 0.02
 
 @dataclass(frozen=True)
 class LogCase(Case):
-    """So many clients, each of which inserts a row of so many bytes in a commit."""
+    """A number of clients, each of which inserts a row of a number of bytes in a commit."""
 
     clients: int = 1
     commit_bytes: int = 100
@@ -62,7 +62,7 @@ class Account:
 
     @property
     def unexplained(self) -> float | None:
-        """Share of the disk's bytes that nobody accounts for; negative where more was counted than came."""
+        """Share of the disk's bytes that has no known source; negative where the sources count more than the disk."""
         if self.log is None or not self.device:
             return None
         return 1 - (self.log + self.file_system) / self.device

@@ -61,7 +61,7 @@ class LoggedProduct:
             raise ServerMissingError("a log is written for each commit only where durability is commit")
         settings = configuration.settings(self.name, version)
         if self.name == "postgres":
-            # Nothing is written meanwhile but the log.
+            # Nothing but the log is written during the measurement.
             return settings | {"wal_sync_method": str(options["sync"]), "bgwriter_lru_maxpages": "0"}
         binlog, sync = bool(options.get("binlog")), str(options["sync"])
         if self.name == "mariadb":
@@ -179,7 +179,7 @@ class LogWrites:
         return {"load_s": 0.0, "places": places}
 
     def measure(self, instance: Logged, case: Case, slowed: float) -> dict[str, Any]:
-        """One size of commits by so many clients."""
+        """One size of commits by a number of clients."""
         assert isinstance(case, LogCase)
         assert not slowed
         server, seconds = instance.ours, self._load.seconds

@@ -28,8 +28,8 @@ class PointReads(ServersSuite):
         "Rows are read by their keys, uniformly at random, by sysbench from servers and by a program of ours from "
         "stores. Each measurement begins with a server that was just started, within a limit of memory that the "
         "kernel's cache of its files is part of, and with nothing in any cache; it is asked until its rates have "
-        "settled, and then measured. Data are on a file system of their own, so the disk's counters are nobody "
-        "else's. A figure is invalid if it did not settle, hardly anything came from storage, or a client was "
+        "settled, and then measured. Data are on a file system of their own, so the disk's counters count no "
+        "other process. A figure is invalid if it did not settle, hardly anything came from storage, or a client was "
         "busy for more than half of a core's time."
     )
     products: ClassVar = tuple(OPTIONS)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pagehop_lab.analysis.case import Case
 
 WINDOW_S = 0.5
-# Two neighboring stretches of so many windows each, whose middles differ by no more than this.
+# Two neighboring stretches of that number of windows each, whose middles differ by no more than this.
 _STRETCH = 5
 _DRIFT_MAX = 0.05
 
 
 @dataclass(frozen=True)
 class ReadCase(Case):
-    """So many clients, while the kernel reads so far ahead."""
+    """A number of clients, while the kernel reads a number of bytes ahead."""
 
     clients: int = 1
     read_ahead_kib: int = 0

@@ -51,7 +51,7 @@ class Lmdb:
     def __init__(self, folder: str, options: dict[str, Any], clients: int, loading: bool) -> None:  # noqa: ARG002
         import lmdb
 
-        # Nobody else writes, and what was loaded is flushed once.
+        # No other process writes, and what was loaded is flushed once.
         self._env = lmdb.open(
             folder, map_size=_MAP_BYTES, readonly=not loading, readahead=True, lock=loading, max_readers=1024,
             sync=False,
@@ -265,7 +265,7 @@ def read(
                 sys.stdout.write(f"tell {client} {time.monotonic():.6f} {count} {count}\n")
             sys.stdout.flush()
     finally:
-        # Also where nobody listens any more.
+        # Also where no process listens any more.
         for process in processes:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
@@ -288,7 +288,7 @@ def main(arguments: list[str]) -> None:
     made = json.loads(options)
     if kind.in_threads:
         read(kind(folder, made, clients, False).reader, int(rows), clients, seed, True)
-    # Each process opens it anew.
+    # Each process opens it for itself.
     read(lambda: kind(folder, made, clients, False).reader(), int(rows), clients, seed, False)
 
 

@@ -62,7 +62,7 @@ class Embedded:
 
 @dataclass(frozen=True)
 class Stored(Held):
-    """A server that is started anew for each measurement."""
+    """A server that is started again for each measurement."""
 
     later: Mapping[str, str]
     """What is set once it is loaded."""

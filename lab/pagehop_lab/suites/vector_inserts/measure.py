@@ -64,7 +64,7 @@ def write(tables: Tables, dataset: Dataset, state: State, commit_rows: int, seco
 
 
 def query(tables: Tables, dataset: Dataset, state: State, rate: float, seconds: float) -> dict[str, Any]:
-    """Queries at full speed beside so many rows inserted and deleted a second (qv)."""
+    """Queries at full speed beside a number of rows inserted and deleted a second (qv)."""
     plan, index_used = tables.plan(dataset.queries[0])
     before = State(state.low, state.high)
     raw, moved = inserts.query(tables.pid, _rows(tables, dataset), state, rate, seconds)
