@@ -183,7 +183,7 @@ unsafe extern "C-unwind" fn read_row(
 ///
 /// `index` is new, empty, open and locked.
 unsafe fn write_index(index: pg_sys::Relation, budget: &Budget, mut rows: Spill) -> Result<(), Error> {
-    let sample = budget.sample(rows.len(), rows.longest());
+    let sample = budget.sample(rows.len());
     // SAFETY: the caller keeps the index open.
     let name = unsafe { errors::name(index) };
     if !sample.is_all() {

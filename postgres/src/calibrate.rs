@@ -39,22 +39,17 @@ pub(crate) unsafe fn grown_index(index: pg_sys::Relation) -> Result<(), Error> {
     unsafe { measure_and_store(index, &[], &mut go_on).map(|_| ()) }
 }
 
-/// Calibrates an index if it never was and is large enough, or if its model was just trained again
-/// or much has changed since. A calibration by a user's queries is kept: rows are no substitute for
-/// them.
+/// Calibrates an index if it never was and is large enough, or if much has changed since. A
+/// calibration by a user's queries is kept: rows are no substitute for them.
 ///
 /// # Safety
 ///
 /// `index` is open and of this access method, this backend is not its writer, and `wait` may be
 /// called.
-pub(crate) unsafe fn changed_index(
-    index: pg_sys::Relation,
-    is_trained: bool,
-    wait: &mut dyn FnMut(),
-) -> Result<(), Error> {
+pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut()) -> Result<(), Error> {
     // SAFETY: the caller keeps the index open.
     let info = unsafe { open_indexes::open(index)?.info()? };
-    let is_due = info.calibration.is_none_or(|known| (is_trained || known.is_outdated()) && !known.by_queries);
+    let is_due = info.calibration.is_none_or(|known| known.is_outdated() && !known.by_queries);
     if info.rows < CALIBRATED_ROWS_MIN || !is_due {
         return Ok(());
     }

@@ -8,12 +8,12 @@
 use std::ffi::c_void;
 use std::ops::ControlFlow;
 
-use pagehop_engine::{Error, PageId, Pages, RemoveReport, VacuumReport, build_memory_bytes};
+use pagehop_engine::{Error, PageId, Pages, RemoveReport, VacuumReport};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::pages::{open_indexes, writer};
-use crate::rows::{memory, vector};
+use crate::rows::vector;
 use crate::{calibrate, errors};
 
 /// Pages that are read under one lock.
@@ -115,8 +115,7 @@ pub(crate) unsafe extern "C-unwind" fn amvacuumcleanup(
     stats
 }
 
-/// Repairs the graph, then trains the model and calibrates where that is due. Returns the blocks of
-/// the index.
+/// Repairs the graph, then calibrates if that is due. Returns the blocks of the index.
 ///
 /// # Safety
 ///
@@ -125,46 +124,8 @@ unsafe fn clean_up(index: pg_sys::Relation) -> Result<u32, Error> {
     // SAFETY: the caller keeps the index open and is not its writer.
     unsafe {
         repair(index)?;
-        let is_trained = train_for_length(index)?;
-        calibrate::changed_index(index, is_trained, &mut delay)?;
+        calibrate::changed_index(index, &mut delay)?;
         Ok(open_indexes::open(index)?.pages().page_count())
-    }
-}
-
-/// Trains the model of an inner product index again if rows came that are much longer than all
-/// before: insertions do not wait for that themselves, and such rows are found too late until then.
-/// Returns whether it did.
-///
-/// # Safety
-///
-/// `index` is open and of this access method, and this backend is not its writer.
-unsafe fn train_for_length(index: pg_sys::Relation) -> Result<bool, Error> {
-    // SAFETY: the caller keeps the index open.
-    let info = unsafe { open_indexes::open(index)?.info()? };
-    let vectors = info.rows * 4 * info.dim as u64;
-    let needed = vectors + build_memory_bytes(info.rows as usize, info.dim, info.metric, 1);
-    let mut go_on = |_| {
-        pgrx::check_for_interrupts!();
-        ControlFlow::Continue(())
-    };
-    // SAFETY: the caller keeps the index open and is not its writer.
-    unsafe {
-        writer::change(index, |change| {
-            if !change.wants_training_for_length() {
-                return Ok(false);
-            }
-            if needed > memory::limit_bytes() {
-                let name = errors::name(index);
-                let what =
-                    format!("rows of index \"{name}\" are much longer than all before, and are found too late");
-                let hint = format!("REINDEX INDEX {name}; or VACUUM with more maintenance_work_mem.");
-                errors::warn(what, hint);
-                return Ok(false);
-            }
-            memory::reserve(needed as usize);
-            change.train(&mut go_on)?;
-            Ok(true)
-        })
     }
 }
 

@@ -93,16 +93,18 @@ def test_the_memory_that_is_asked_for_is_enough(connect: Connect) -> None:
 
 
 def test_a_long_row_fits_wherever_it_is(connect: Connect) -> None:
-    """Under the inner product no row may be longer than those that the graph is built over."""
+    """Under the inner product a row may be longer than those that the graph is built over: here up
+    to 200 times as long as most.
+    """
     connection = connect()
     run(connection, "SET maintenance_work_mem = '1MB'")
     scatter(connection, ROWS)
     for id_ in [1, 7777, ROWS - 1]:
-        run(connection, f"UPDATE items SET embedding = array_fill({100 + id_}, '{{{DIM}}}')::vector WHERE id = {id_}")
+        run(connection, f"UPDATE items SET embedding = array_fill({1 + id_ / 100}::real, '{{{DIM}}}')::vector WHERE id = {id_}")
     build(connection, "vector_ip_ops")
     assert check(connection)["nodes"] == ROWS
-    assert ask(connection, "pagehop_info")["trained_rows"] in [AT_ONCE, AT_ONCE + 1]
-    assert recall(connection, queries(connection)[:5], "<#>") > 0.5
+    assert ask(connection, "pagehop_info")["trained_rows"] == AT_ONCE
+    assert recall(connection, queries(connection), "<#>") > 0.9
 
 
 def test_equal_vectors_share_nodes(connect: Connect) -> None:

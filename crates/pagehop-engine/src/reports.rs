@@ -105,12 +105,16 @@ pub struct Measured {
     pub by_queries: bool,
     /// Rows added and deleted since. A replaced row counts twice.
     pub changes: u64,
+    /// Under the inner product: whether longer rows were added since, by a twentieth. Searches by
+    /// recall then take more hops than they need. `false` for an audit.
+    pub longer_rows: bool,
 }
 
 impl Measured {
-    /// Whether the measurement should be repeated: a fifth of the rows or more have changed.
+    /// Whether the measurement should be repeated: a fifth of the rows or more have changed, or
+    /// there are longer rows.
     pub fn is_outdated(&self) -> bool {
-        self.changes.saturating_mul(OUTDATED_SHARE) >= self.rows.max(1)
+        self.longer_rows || self.changes.saturating_mul(OUTDATED_SHARE) >= self.rows.max(1)
     }
 }
 

@@ -180,18 +180,19 @@ fn rows_added_after_hundreds_of_duplicates_are_found() {
                 set.assert_whole(&what);
                 assert!(hops < expected_hops + 12.0, "{what}: {hops} hops, without the plateau {expected_hops}");
                 assert!(recall > expected - 0.02, "{what}: {recall}, without the plateau {expected}");
-                let nearest: Vec<Vec<f32>> = others.iter().step_by(10).cloned().collect();
+                let nearest: Vec<Vec<f32>> = others.iter().step_by(2).cloned().collect();
                 let themselves = found_themselves(&set, &nearest);
                 println!(
-                    "{themselves} of 50 find themselves, without the plateau {}",
+                    "{themselves} of 250 find themselves, without the plateau {}",
                     found_themselves(&alone, &nearest)
                 );
-                assert!(themselves >= 44, "{what}");
+                // Where the plateau is nearest to all rows, it covers all other edges.
+                assert!(themselves >= 190, "{what}");
                 set.remove(|id| id <= 500 && id % 10 > 0);
                 let (recall, hops) = set.recall(&queries);
                 println!("{what}, after vacuum: {recall} in {hops}");
                 set.assert_whole(&what);
-                assert!(recall > expected - 0.02, "{what}, after vacuum: {recall}, without the plateau {expected}");
+                assert!(recall > expected - 0.05, "{what}, after vacuum: {recall}, without the plateau {expected}");
             }
         }
     }

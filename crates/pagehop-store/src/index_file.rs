@@ -130,9 +130,11 @@ impl IndexFile {
     }
 
     /// From which share of dead rows on calls that write vacuum, too; see
-    /// [`OpenOptions::auto_vacuum`](crate::OpenOptions::auto_vacuum).
-    pub(crate) fn auto_vacuum(&self) -> Option<f32> {
-        self.writer.as_ref().and_then(|writer| writer.auto_vacuum)
+    /// [`OpenOptions::auto_vacuum`](crate::OpenOptions::auto_vacuum). With it, the number of dead
+    /// rows when the last such vacuum found that all wait for readers.
+    pub(crate) fn auto_vacuum(&self) -> Option<(f32, &AtomicU64)> {
+        let writer = self.writer.as_ref()?;
+        Some((writer.auto_vacuum?, &writer.waiting_rows))
     }
 
     /// The writer's turn, if this process may write.

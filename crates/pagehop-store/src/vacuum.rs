@@ -7,6 +7,7 @@
 //! or for [`vacuum`].
 
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering::Relaxed;
 
 use pagehop_engine::{Error, Index, OnProgress, Progress, VacuumReport};
 
@@ -31,7 +32,7 @@ pub(crate) fn after(index: &Index<IndexFile>, killed: u64, progress: OnProgress<
 }
 
 fn vacuum_some(index: &Index<IndexFile>, killed: u64, progress: OnProgress<'_>) -> Result<(), Error> {
-    let Some(share) = index.pages().auto_vacuum() else { return Ok(()) };
+    let Some((share, waiting_rows)) = index.pages().auto_vacuum() else { return Ok(()) };
     let most = (killed * STEPS_OF_ROW / VACUUM_NODES + 1).min(MOST_TRANSACTIONS);
     for done in 0..most {
         let info = index.info()?;
@@ -40,10 +41,16 @@ fn vacuum_some(index: &Index<IndexFile>, killed: u64, progress: OnProgress<'_>) 
         if info.dead_rows < allowed + VACUUM_NODES {
             break;
         }
+        // It takes a walk over all dead rows to see that readers still see them: not after every
+        // call.
+        let waiting = waiting_rows.load(Relaxed);
+        if (waiting..waiting + VACUUM_NODES).contains(&info.dead_rows) {
+            break;
+        }
         let mut whole =
             |_: Progress| -> ControlFlow<()> { progress(Progress { phase: "vacuum", done, total: most }) };
         let part = within(index, |change| change.vacuum(VACUUM_NODES, &mut whole))?;
-        // All that is left waits for readers.
+        waiting_rows.store(if part.steps() == 0 { info.dead_rows } else { 0 }, Relaxed);
         if part.steps() == 0 {
             break;
         }

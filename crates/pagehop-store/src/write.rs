@@ -32,6 +32,8 @@ pub(crate) struct Writer {
     pub(crate) log_bytes: u64,
     pub(crate) transaction_bytes: u64,
     pub(crate) auto_vacuum: Option<f32>,
+    /// Dead rows when an automatic vacuum found that all wait for readers; 0 if the last did not.
+    pub(crate) waiting_rows: AtomicU64,
     state: Mutex<State>,
     pub(crate) log_bytes_written: AtomicU64,
     pub(crate) page_bytes_written: AtomicU64,
@@ -93,6 +95,7 @@ impl Writer {
             log_bytes: options.log_bytes,
             transaction_bytes: options.transaction_bytes,
             auto_vacuum: options.auto_vacuum,
+            waiting_rows: AtomicU64::new(0),
             state: Mutex::new(state),
             log_bytes_written: AtomicU64::new(0),
             page_bytes_written: AtomicU64::new(0),

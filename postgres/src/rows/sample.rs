@@ -3,8 +3,7 @@
 //!
 //! A table may be in any order, by time or by topic. So the sample that the graph is built over,
 //! and the model trained on, is stratified: one row of each stretch of the table, at a position
-//! drawn by a hash. The longest row is in the sample: under the inner product it bounds the length
-//! of all. The other rows are added to that graph one by one.
+//! drawn by a hash. The other rows are added to that graph one by one.
 
 use pagehop_engine::{Metric, build_memory_bytes};
 
@@ -33,7 +32,7 @@ impl Budget {
     pub(crate) fn needed(&self, rows: usize) -> u64 {
         let chunks = 2 * CHUNK_BYTES as u64;
         let values = rows as u64 * build_bytes(self.columns);
-        build_memory_bytes(rows, self.dim, self.metric, self.threads) + chunks + values
+        build_memory_bytes(rows, self.dim, self.threads) + chunks + values
     }
 
     /// Rows that may stay in memory while a graph is built over all of them.
@@ -41,11 +40,10 @@ impl Budget {
         most_rows(|rows| self.needed(rows) + (rows * (4 * self.dim + 8)) as u64 <= self.bytes)
     }
 
-    /// The sample of `rows` rows over which the graph is built; `longest` is the position of the
-    /// longest row.
-    pub(crate) fn sample(&self, rows: usize, longest: usize) -> RowSample {
+    /// The sample of `rows` rows over which the graph is built.
+    pub(crate) fn sample(&self, rows: usize) -> RowSample {
         let most = most_rows(|rows| self.needed(rows) <= self.bytes).max(ROWS_AT_LEAST);
-        RowSample { rows, strata: rows.min(most), longest }
+        RowSample { rows, strata: rows.min(most) }
     }
 }
 
@@ -67,9 +65,8 @@ fn most_rows(fits: impl Fn(usize) -> bool) -> usize {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowSample {
     rows: usize,
-    /// Stretches of the table, each with one row in the sample. The longest row may be one more.
+    /// Stretches of the table, each with one row in the sample.
     strata: usize,
-    longest: usize,
 }
 
 impl RowSample {
@@ -78,14 +75,14 @@ impl RowSample {
         self.strata == self.rows
     }
 
-    /// Rows in the sample, but for the longest.
+    /// Rows in the sample.
     pub(crate) fn len(self) -> usize {
         self.strata
     }
 
     /// Whether the row at `position` is in the sample.
     pub(crate) fn contains(self, position: usize) -> bool {
-        if self.is_all() || position == self.longest {
+        if self.is_all() {
             return true;
         }
         let (rows, strata) = (self.rows as u64, self.strata as u64);

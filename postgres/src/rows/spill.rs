@@ -28,8 +28,6 @@ pub(crate) struct Spill {
     columns: Vec<Column>,
     values: Vec<Value>,
     files: Option<Files>,
-    /// Position and squared length of the longest.
-    longest: (usize, f32),
 }
 
 /// Rows that are not in memory.
@@ -43,7 +41,7 @@ impl Spill {
     /// No rows. Up to `memory_rows` of `dim` components stay in memory.
     pub(crate) fn new(dim: usize, memory_rows: usize, columns: Vec<Column>) -> Self {
         let (row_ids, vectors, values) = (Vec::new(), Vec::new(), Vec::new());
-        Self { dim, memory_rows, rows: 0, row_ids, vectors, columns, values, files: None, longest: (0, 0.0) }
+        Self { dim, memory_rows, rows: 0, row_ids, vectors, columns, values, files: None }
     }
 
     /// The filter columns.
@@ -66,11 +64,6 @@ impl Spill {
         self.dim
     }
 
-    /// Position of the longest row.
-    pub(crate) fn longest(&self) -> usize {
-        self.longest.0
-    }
-
     /// Adds a row. The current memory context lives as long as the rows.
     ///
     /// # Errors
@@ -78,10 +71,6 @@ impl Spill {
     /// If the system has no memory for it.
     pub(crate) fn add(&mut self, row_id: u64, vector: &[f32], values: &[Value]) -> Result<(), TryReserveError> {
         assert_eq!(vector.len(), self.dim, "all rows have the dimensions of their column");
-        let norm_sq = pagehop_kernels::dot_f32(vector, vector);
-        if norm_sq > self.longest.1 {
-            self.longest = (self.rows, norm_sq);
-        }
         if self.row_ids.len() == self.row_ids.capacity() {
             // One chunk at a time: doubling would take twice the memory of the budget.
             let more = chunk_rows(self.dim);

@@ -188,11 +188,18 @@ fn warn(name: &str, info: &Info, report: &RecallReport, by_queries: bool) {
         );
         errors::warn(what, hint);
     } else if let Some(known) = info.calibration.filter(Measured::is_outdated) {
-        let Measured { rows, changes, .. } = known;
-        let what = format!(
-            "{changes} rows were added to index \"{name}\" or deleted since it was calibrated at {rows}: searches may find \
-             less than pagehop.recall"
-        );
+        let Measured { rows, changes, longer_rows, .. } = known;
+        let what = if longer_rows {
+            format!(
+                "longer rows than all before were added to index \"{name}\" since it was calibrated: searches may take \
+                 longer than they need for pagehop.recall"
+            )
+        } else {
+            format!(
+                "{changes} rows were added to index \"{name}\" or deleted since it was calibrated at {rows}: searches \
+                 may find less than pagehop.recall"
+            )
+        };
         errors::warn(what, hint);
     }
 }

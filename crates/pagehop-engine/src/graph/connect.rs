@@ -1,7 +1,7 @@
 //! From candidates to a graph: prune the candidates of each row, then add the reverse of every edge
 //! and prune again where a row has too many.
 
-use super::prune::{alpha_sq, prune};
+use super::prune::{Cover, prune};
 use super::{Graph, key};
 use crate::quantize::codes::Codes;
 use crate::{Error, threads};
@@ -39,14 +39,8 @@ impl Pruning<'_> {
                 let mut kept = Vec::new();
                 let mut part = Graph::new(range.len(), self.degree);
                 for (i, row) in range.enumerate() {
-                    let distance = |a: u32, b: u32| self.codes.hi_distance(a as usize, b as usize);
-                    prune(
-                        &candidates(&mut scratch, row),
-                        self.degree,
-                        alpha_sq(self.codes.dim),
-                        distance,
-                        &mut kept,
-                    );
+                    let cover = Cover { codes: self.codes, norm_sq: self.codes.hi_norm_sq[row] };
+                    prune(&candidates(&mut scratch, row), self.degree, &cover, &mut kept);
                     part.set(i, &kept);
                 }
                 part

@@ -116,6 +116,7 @@ fn leaf_nearest(codes: &Codes, leaf: &[u32], keep: usize) -> Vec<Vec<u64>> {
     let gathered = codes.gather(leaf.iter().copied());
     let dim = codes.dim;
     let steps: Vec<f32> = (0..leaf.len()).map(|i| gathered.hi_step(i)).collect();
+    let squares: Vec<f32> = (0..leaf.len()).map(|i| gathered.hi_square(i)).collect();
     let mut dots = vec![0i32; BLOCK_ROWS * leaf.len()];
     let mut keys = Vec::with_capacity(leaf.len());
     let mut nearest = Vec::with_capacity(leaf.len());
@@ -124,11 +125,11 @@ fn leaf_nearest(codes: &Codes, leaf: &[u32], keep: usize) -> Vec<Vec<u64>> {
         let dots = &mut dots[..(end - start) * leaf.len()];
         pagehop_kernels::dot_i8_block(&gathered.hi[start * dim..end * dim], &gathered.hi, dim, dots);
         for (i, dots) in (start..end).zip(dots.chunks_exact(leaf.len())) {
-            let (norm, step) = (gathered.hi_norm_sq[i], steps[i]);
+            let (norm, step) = (gathered.hi_square(i), steps[i]);
             keys.clear();
             keys.extend(
                 dots.iter()
-                    .zip(&gathered.hi_norm_sq)
+                    .zip(&squares)
                     .zip(&steps)
                     .zip(leaf)
                     .map(|(((dot, n), s), id)| key(norm + n - 2.0 * step * s * *dot as f32, *id)),

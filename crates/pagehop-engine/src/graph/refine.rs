@@ -78,7 +78,7 @@ impl<'a> Walker<'a> {
     }
 
     fn walk(&mut self, graph: &Graph, query: &[f32], entries: &[u32], list: usize) {
-        self.estimator.prepare(self.table.shape, self.table.query_digits, query);
+        self.estimator.prepare(self.table.shape, self.table.query_digits, query, self.codes.filled_sq);
         self.list.reset(list);
         self.score(entries);
         while let Some((_, row)) = self.list.expand() {

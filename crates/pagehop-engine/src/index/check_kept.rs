@@ -60,8 +60,7 @@ impl KeptCheck {
             node.decode(&header, &mut code);
             let length = match space.metric {
                 Metric::Cosine => 1.0,
-                Metric::L2 => pagehop_kernels::dot_f32(&vector, &vector),
-                Metric::InnerProduct => pagehop_kernels::dot_f32(&vector, &vector).max(space.norm_sq_max),
+                Metric::L2 | Metric::InnerProduct => pagehop_kernels::dot_f32(&vector, &vector),
             };
             let off = pagehop_kernels::l2sq_f32(&point, &code);
             // Each component of a code is at most half a step off.

@@ -33,7 +33,7 @@ impl Model {
         let landmarks = Landmarks::new(meta.layout.edge, &landmarks, centroids.len());
         let coarse = CoarseCodes::new(meta.layout.edge, &centroids);
         let rotation = Rotation::new(meta.layout.inner_dim, meta.seed);
-        let space = Space { metric: meta.metric, dim: meta.dim, mean, norm_sq_max: meta.norm_sq_max, rotation };
+        let space = Space { metric: meta.metric, dim: meta.dim, mean, rotation };
         Ok(Self { space, centroids, coarse, landmarks })
     }
 }

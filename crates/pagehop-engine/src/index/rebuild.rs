@@ -156,7 +156,7 @@ impl<P: Pages> Index<P> {
                 vectors: old.vectors,
                 calibrate: false,
             };
-            build::build_from(&mut source, &options, 1.0, PageId(1), sink, progress)?
+            build::build_from(&mut source, &options, PageId(1), sink, progress)?
         };
         // Changes are counted from 0 again. Those since a measurement stay the same.
         let counted = old.change.added_rows.wrapping_add(old.change.deleted_rows);

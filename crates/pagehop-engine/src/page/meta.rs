@@ -17,7 +17,7 @@ use crate::{Error, Metric, RowIds, Vectors};
 
 /// Version of the format that this build reads and writes: `docs/format.md`. A number is never used
 /// for another format; 1 to 6 were before the first release.
-pub(crate) const FORMAT_VERSION: u32 = 7;
+pub(crate) const FORMAT_VERSION: u32 = 8;
 /// Most dimensions a user's vector may have.
 pub(crate) const DIM_MAX: usize = 4096;
 /// Bytes of the meta page's body that are in use.
@@ -119,7 +119,7 @@ impl Meta {
         Self {
             metric,
             dim,
-            layout: NodeLayout::choose(inner_dim(metric, dim), columns),
+            layout: NodeLayout::choose(inner_dim(dim), columns),
             centroids: 0,
             query_digits: 1,
             seed,
@@ -132,6 +132,13 @@ impl Meta {
             calibration: None,
             audit: None,
         }
+    }
+
+    /// Under the inner product, the squared norm to which vectors are filled up: at least that of
+    /// every row (`quantize/prepare.rs`).
+    pub(crate) fn filled_sq(&self) -> Option<f32> {
+        let longest = self.norm_sq_max.max(self.change.norm_sq_beyond);
+        (self.metric == Metric::InnerProduct).then_some(longest)
     }
 
     /// How vectors are kept; `None` if they are not.
@@ -224,7 +231,7 @@ impl Meta {
         }
         let edge = EdgeShape { dims, bits: bits.into() };
         let column_bytes = usize::from(body[COLUMN_BYTES_AT]);
-        let layout = NodeLayout { inner_dim: inner_dim(metric, dim), degree, edge, nodes_per_page, column_bytes };
+        let layout = NodeLayout { inner_dim: inner_dim(dim), degree, edge, nodes_per_page, column_bytes };
         if !layout.is_valid() || centroids > CENTROIDS_MAX {
             return Err(bad(&format!("no node has the shape {layout:?} with {centroids} centroids")));
         }

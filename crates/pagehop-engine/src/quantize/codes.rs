@@ -13,6 +13,9 @@ pub(crate) struct Codes {
     pub(crate) own: Vec<OwnCode>,
     /// Squared norm of the vector that the high plane alone decodes to.
     pub(crate) hi_norm_sq: Vec<f32>,
+    /// Under the inner product, the squared norm to which every row is filled up in
+    /// [`Codes::hi_distance`] (`prepare.rs`).
+    pub(crate) filled_sq: Option<f32>,
 }
 
 impl Codes {
@@ -28,6 +31,7 @@ impl Codes {
             lo: Vec::with_capacity(rows * own::lo_bytes(dim)),
             own: Vec::with_capacity(rows),
             hi_norm_sq: Vec::with_capacity(rows),
+            filled_sq: None,
         }
     }
 
@@ -102,7 +106,7 @@ impl Codes {
 
     /// Copies the high planes of `rows`, in this order. Low planes are not copied.
     pub(crate) fn gather(&self, rows: impl Iterator<Item = u32>) -> Self {
-        let mut some = Self::new(self.dim);
+        let mut some = Self { filled_sq: self.filled_sq, ..Self::new(self.dim) };
         for row in rows {
             let row = row as usize;
             some.hi.extend_from_slice(self.hi(row));
@@ -126,11 +130,17 @@ impl Codes {
         16.0 * self.own[row].step
     }
 
+    /// The squared norm of a row in distances between rows.
+    #[inline]
+    pub(crate) fn hi_square(&self, row: usize) -> f32 {
+        self.filled_sq.unwrap_or(self.hi_norm_sq[row])
+    }
+
     /// Squared distance between two rows, decoded from their high planes.
     #[inline]
     pub(crate) fn hi_distance(&self, a: usize, b: usize) -> f32 {
         let dot = pagehop_kernels::dot_i8(self.hi(a), self.hi(b)) as f32;
-        self.hi_norm_sq[a] + self.hi_norm_sq[b] - 2.0 * self.hi_step(a) * self.hi_step(b) * dot
+        self.hi_square(a) + self.hi_square(b) - 2.0 * self.hi_step(a) * self.hi_step(b) * dot
     }
 
     /// Whether two rows are duplicates: they have the same step and high plane, or both are zero.

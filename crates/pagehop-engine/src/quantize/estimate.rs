@@ -24,11 +24,16 @@ pub(crate) struct EdgeCodes<'a> {
     pub(crate) centroid: &'a [u8],
 }
 
+/// `add` of as many edges as a node can have, under the inner product.
+static NOTHING: [[u8; 4]; DEGREE_MAX] = [[0; 4]; DEGREE_MAX];
+
 /// A prepared query. Reusable: `prepare` starts a new query.
 #[derive(Debug)]
 pub(crate) struct Estimator {
     planes: QueryPlanes,
     point: RoundedPoint,
+    /// Whether distances are those of the inner product: `add` is not part of them.
+    is_filled: bool,
     /// Squared distance to each centroid. NaN until it is needed, because a query needs only a few
     /// of them.
     centroid_sq: [f32; CENTROIDS_MAX],
@@ -37,16 +42,24 @@ pub(crate) struct Estimator {
 impl Default for Estimator {
     fn default() -> Self {
         let (planes, point) = (QueryPlanes::default(), RoundedPoint::default());
-        Self { planes, point, centroid_sq: [f32::NAN; CENTROIDS_MAX] }
+        Self { planes, point, is_filled: false, centroid_sq: [f32::NAN; CENTROIDS_MAX] }
     }
 }
 
 impl Estimator {
-    /// Prepares a query of the rotated space and quantizes it to one or two digits.
-    pub(crate) fn prepare(&mut self, shape: EdgeShape, digits: usize, query: &[f32]) {
+    /// Prepares a query of the rotated space and quantizes it to one or two digits. `filled_sq` is
+    /// as in [`RoundedPoint::fill`].
+    pub(crate) fn prepare(&mut self, shape: EdgeShape, digits: usize, query: &[f32], filled_sq: Option<f32>) {
         self.planes.prepare(shape, digits, query);
         self.point.round(query);
+        self.point.fill(filled_sq);
+        self.is_filled = filled_sq.is_some();
         self.centroid_sq.fill(f32::NAN);
+    }
+
+    /// Whether distances are those of the inner product.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.is_filled
     }
 
     /// The query, rounded.
@@ -97,7 +110,7 @@ impl Estimator {
             self.measure_centroids(centroids, of_edges, &mut centroid_sq)?;
         }
         let (base, per_count) = self.planes.constants();
-        let (add, factor) = (edges.add, edges.factor);
+        let (add, factor) = (if self.is_filled { &NOTHING[..] } else { edges.add }, edges.factor);
         let terms = EdgeTerms { query: [base, per_count], counts: &counts, centroid_sq: &centroid_sq, add, factor };
         kernels::estimate(terms, estimates);
         Some(())
@@ -110,11 +123,10 @@ impl Estimator {
         let slots = codes.factors.len().next_multiple_of(BLOCK_EDGES);
         self.planes.count(&codes.codes, slots, &mut counts[..slots]);
         let (base, per_count) = self.planes.constants();
-        let norm_sq = self.point.norm_sq();
         estimates.clear();
         estimates.extend(codes.factors.iter().zip(&counts).map(|(factors, count)| {
             let twice_dot = base - per_count * *count as f32;
-            (norm_sq + factors.add - factors.factor * twice_dot).max(0.0)
+            (self.point.squares(factors.add) as f32 - factors.factor * twice_dot).max(0.0)
         }));
     }
 }

@@ -171,7 +171,7 @@ mod tests {
         }
         let lists = Landmarks::new(shape, &landmarks, 3);
         let (mut estimator, mut nearest) = (Estimator::default(), Vec::new());
-        estimator.prepare(shape, 2, &point());
+        estimator.prepare(shape, 2, &point(), None);
         lists.nearest(&mut estimator, &centroids, &[1.0, 0.0, 2.0], &mut nearest);
         let mut all: Vec<(f32, u32)> = Vec::new();
         for landmark in &landmarks {

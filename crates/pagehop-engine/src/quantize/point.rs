@@ -14,6 +14,8 @@ use pagehop_kernels as kernels;
 pub(crate) struct RoundedPoint {
     rounded: kernels::Rounded,
     norm_sq: f64,
+    /// Under the inner product, the squared norm to which this point and every other is filled up.
+    filled_sq: Option<f32>,
     /// Twice the step.
     twice_step: f64,
 }
@@ -32,6 +34,18 @@ impl RoundedPoint {
         let step = f64::from(self.rounded.step());
         self.norm_sq = self.rounded.sum_sq() as f64 * step * step;
         self.twice_step = 2.0 * step;
+    }
+
+    /// From now on, distances are those between points that are filled up to this squared norm
+    /// (`prepare.rs`); Euclidean ones if there is none.
+    pub(crate) fn fill(&mut self, filled_sq: Option<f32>) {
+        self.filled_sq = filled_sq;
+    }
+
+    /// The sum of the squared norms of the point and of another one, as distances have it.
+    #[inline]
+    pub(crate) fn squares(&self, norm_sq: f32) -> f64 {
+        self.filled_sq.map_or(self.norm_sq + f64::from(norm_sq), |filled_sq| 2.0 * f64::from(filled_sq))
     }
 
     /// The rounded point as floats.
@@ -68,7 +82,7 @@ impl RoundedPoint {
     #[inline]
     fn apart(&self, norm_sq: f32, step: f32, dot: i64) -> f32 {
         let twice_dot = self.twice_step * f64::from(step) * dot as f64;
-        (self.norm_sq + f64::from(norm_sq) - twice_dot).max(0.0) as f32
+        (self.squares(norm_sq) - twice_dot).max(0.0) as f32
     }
 }
 

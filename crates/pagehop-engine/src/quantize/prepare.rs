@@ -1,10 +1,13 @@
-//! Maps a user's vector to the inner space of the index, where a closer vector always has a smaller
-//! squared Euclidean distance. The steps depend on the metric: normalize or extend, then subtract
-//! the mean and rotate.
+//! Maps a user's vector to the inner space of the index. The steps depend on the metric: normalize
+//! for cosine, then subtract the mean and rotate.
 //!
-//! Cosine normalizes. Inner product adds one dimension: `sqrt(M^2 - |o|^2)` for a row and 0 for a
-//! query (Bachrach et al. 2014). After that, the nearest row is the row with the largest inner
-//! product.
+//! Under the inner product nothing is normalized, and the mean is 0. Instead, the squared distance
+//! of any two vectors is `2 M^2 - 2 <a, b>`, where `M` is at least the norm of every row, and a
+//! query is scaled to it. It is the squared Euclidean distance after each vector was filled up to
+//! the norm `M` by a dimension of its own, which no other vector has. So hardly anything else in
+//! the engine knows of the metric. One dimension for all, `sqrt(M^2 - |o|^2)` (Bachrach et al.
+//! 2014), makes a graph whose edges do not lead to large products
+//! (`docs/decisions/0021-inner-product.md`).
 
 use super::inner_product::dot;
 use super::rotation::Rotation;
@@ -16,10 +19,8 @@ pub(crate) struct Space {
     pub(crate) metric: Metric,
     /// Dimensions of the user's vectors.
     pub(crate) dim: usize,
-    /// Mean of the rows after normalizing or extending; [`Space::inner_dim`] long.
+    /// Mean of the rows after normalizing; 0 under the inner product. [`Space::inner_dim`] long.
     pub(crate) mean: Vec<f32>,
-    /// Inner product only: the square of the largest row norm `M`.
-    pub(crate) norm_sq_max: f32,
     pub(crate) rotation: Rotation,
 }
 
@@ -44,8 +45,8 @@ impl ToDistance {
 const INNER_DIM_MIN: usize = 64;
 
 /// Dimensions of the inner space.
-pub(crate) fn inner_dim(metric: Metric, dim: usize) -> usize {
-    (dim + usize::from(metric == Metric::InnerProduct)).max(INNER_DIM_MIN)
+pub(crate) fn inner_dim(dim: usize) -> usize {
+    dim.max(INNER_DIM_MIN)
 }
 
 /// Refuses NaN, infinities, squared norms that overflow `f32`, and the zero vector under cosine.
@@ -70,19 +71,19 @@ pub(crate) fn validate(metric: Metric, x: &[f32]) -> Result<f32, Error> {
 impl Space {
     /// Dimensions of the inner space.
     pub(crate) fn inner_dim(&self) -> usize {
-        inner_dim(self.metric, self.dim)
+        inner_dim(self.dim)
     }
 
     /// Maps a row to the inner space. `out` is [`Space::inner_dim`] long.
     pub(crate) fn row(&self, x: &[f32], out: &mut [f32]) -> Result<(), Error> {
-        place(self.metric, self.norm_sq_max, x, out)?;
+        place(self.metric, x, out)?;
         self.center_and_rotate(out);
         Ok(())
     }
 
-    /// Maps a query to the inner space. Returns the conversion from inner distances to distances of
-    /// the metric.
-    pub(crate) fn query(&self, x: &[f32], out: &mut [f32]) -> Result<ToDistance, Error> {
+    /// Maps a query to the inner space. `filled_sq` is `M^2` under the inner product. Returns the
+    /// conversion from inner distances to distances of the metric.
+    pub(crate) fn query(&self, x: &[f32], filled_sq: Option<f32>, out: &mut [f32]) -> Result<ToDistance, Error> {
         if x.len() != self.dim {
             return Err(Error::Dimension { expected: self.dim, got: x.len() });
         }
@@ -97,13 +98,13 @@ impl Space {
                 ToDistance { mul: 0.5, add: 0.0, floor: 0.0 }
             }
             Metric::InnerProduct => {
-                // Scaling the query does not change the order of rows. Precision is best if the
-                // query is about as long as the rows.
-                let scale = (self.norm_sq_max / norm_sq).sqrt();
+                // Scaling the query does not change the order of rows. As long as the longest row,
+                // it is at no negative distance from any.
+                let filled_sq = filled_sq.unwrap_or(norm_sq);
+                let scale = (filled_sq / norm_sq).sqrt();
                 let scale = if scale.is_normal() { scale } else { 1.0 };
                 scale_into(x, scale, out);
-                let squares = norm_sq * scale * scale + self.norm_sq_max;
-                ToDistance { mul: 0.5 / scale, add: -0.5 * squares / scale, floor: f32::NEG_INFINITY }
+                ToDistance { mul: 0.5 / scale, add: -filled_sq / scale, floor: f32::NEG_INFINITY }
             }
         };
         self.center_and_rotate(out);
@@ -128,16 +129,12 @@ impl Space {
     }
 }
 
-/// Normalizes or extends a row as the metric requires. Does not center or rotate.
-pub(crate) fn place(metric: Metric, norm_sq_max: f32, x: &[f32], out: &mut [f32]) -> Result<(), Error> {
+/// Normalizes a row if the metric requires it. Does not center or rotate.
+fn place(metric: Metric, x: &[f32], out: &mut [f32]) -> Result<(), Error> {
     let norm_sq = validate(metric, x)?;
     match metric {
-        Metric::L2 => scale_into(x, 1.0, out),
+        Metric::L2 | Metric::InnerProduct => scale_into(x, 1.0, out),
         Metric::Cosine => scale_into(x, 1.0 / norm_sq.sqrt(), out),
-        Metric::InnerProduct => {
-            scale_into(x, 1.0, out);
-            out[x.len()] = (norm_sq_max - norm_sq).max(0.0).sqrt();
-        }
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The memory of a build, estimated before it starts.
 
+use crate::Vectors;
 use crate::graph::leaves::LEAF_CANDIDATES;
 use crate::page::layout::NodeLayout;
 use crate::quantize::centroids::SAMPLE_ROWS;
@@ -7,7 +8,6 @@ use crate::quantize::codes::Codes;
 use crate::quantize::edge::EdgeFactors;
 use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::prepare::inner_dim;
-use crate::{Metric, Vectors};
 
 /// Rows that a thread works on at once, approximately.
 const BATCH_ROWS: usize = 2048;
@@ -30,8 +30,8 @@ pub(super) fn kept_bytes_min(vectors: Vectors, rows: usize, dim: usize) -> u64 {
 /// of their bytes in addition.
 ///
 /// The peak is after reading the sample, or while connecting rows.
-pub fn build_memory_bytes(rows: usize, dim: usize, metric: Metric, threads: usize) -> u64 {
-    let inner = inner_dim(metric, dim);
+pub fn build_memory_bytes(rows: usize, dim: usize, threads: usize) -> u64 {
+    let inner = inner_dim(dim);
     // What the columns of a row take is memory of the source.
     let layout = NodeLayout::choose(inner, 0);
     let sampled = rows.min(2 * SAMPLE_ROWS) * (4 * dim + Codes::row_bytes(inner));
@@ -61,10 +61,8 @@ mod tests {
 
     #[test]
     fn few_rows_need_little_and_more_never_less() {
-        for (dim, metric) in
-            [(1, Metric::L2), (96, Metric::InnerProduct), (768, Metric::Cosine), (4096, Metric::L2)]
-        {
-            let bytes = |rows| build_memory_bytes(rows, dim, metric, 4);
+        for dim in [1, 96, 768, 4096] {
+            let bytes = |rows| build_memory_bytes(rows, dim, 4);
             assert!(bytes(1) < 1 << 18, "{dim} dimensions: {}", bytes(1));
             let steps = [0, 1, 100, 2047, 2048, 5000, 16_383, 16_384, 16_385, 1_000_000];
             assert!(steps.is_sorted_by_key(|rows| bytes(*rows)), "{dim} dimensions");

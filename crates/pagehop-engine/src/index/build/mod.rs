@@ -63,7 +63,7 @@ pub fn build(
     sink: &mut dyn PageSink,
     progress: OnProgress<'_>,
 ) -> Result<BuildReport, Error> {
-    let meta = build_from(source, options, 1.0, PageId(1), sink, progress)?;
+    let meta = build_from(source, options, PageId(1), sink, progress)?;
     sink.write(PageId(0), &meta.encode())?;
     Ok(BuildReport { rows: meta.rows, pages: meta.page_count })
 }
@@ -148,12 +148,10 @@ fn check_dim(dim: usize) -> Result<(), Error> {
 }
 
 /// Builds model, nodes and row id map on consecutive pages from `first`, and returns the meta page
-/// that makes them the index. Rows that are added later may have up to `norm_room` times the
-/// largest squared norm.
+/// that makes them the index.
 pub(crate) fn build_from(
     source: &mut dyn VectorSource,
     options: &BuildOptions,
-    norm_room: f32,
     first: PageId,
     sink: &mut dyn PageSink,
     progress: OnProgress<'_>,
@@ -163,16 +161,13 @@ pub(crate) fn build_from(
     keep::check(options.vectors, options.row_ids)?;
     let source = &mut keep::Rounded { source, vectors: options.vectors };
     let columns = source.columns().map_or(&[][..], ColumnRows::columns);
-    let layout = NodeLayout::choose(inner_dim(options.metric, dim), columns.len());
+    let layout = NodeLayout::choose(inner_dim(dim), columns.len());
     let job = &mut Job { options, layout, threads: threads::available(options.threads), progress };
     let mut survey = Survey::read(job, source)?;
     let (total, known) = (survey.row_ids.len(), source.columns());
     if let Some(known) = known.filter(|known| !known.columns().is_empty() && known.len() != total) {
         let what = format!("there are {total} vectors, and columns of {} rows", known.len());
         return Err(Error::argument(what));
-    }
-    if options.metric == Metric::InnerProduct {
-        survey.norm_sq_max *= norm_room;
     }
     let (space, centers) = survey.train(job)?;
     survey.drop_sample();

@@ -12,7 +12,7 @@ use crate::quantize::codes::Codes;
 use crate::quantize::edge;
 use crate::quantize::landmarks::LANDMARK_EVERY;
 use crate::quantize::prepare::Space;
-use crate::{Error, VectorSource, threads};
+use crate::{Error, Metric, VectorSource, threads};
 
 /// The working set: everything about every row.
 pub(super) struct Rows {
@@ -41,7 +41,8 @@ impl Rows {
         let (dim, shape) = (source.dim(), job.layout.edge);
         let centroids = Centroids::from_codes(centers);
         let centers_decoded = centroids.decode();
-        let mut codes = Codes::with_capacity(job.layout.inner_dim, total);
+        let filled_sq = (space.metric == Metric::InnerProduct).then_some(survey.norm_sq_max);
+        let mut codes = Codes { filled_sq, ..Codes::with_capacity(job.layout.inner_dim, total) };
         let words = Vec::with_capacity(total * shape.words());
         let mut table = EdgeTable {
             shape,

@@ -43,7 +43,7 @@ impl Survey {
         if count == 0 {
             return Err(Error::argument("there are no rows to build an index over"));
         }
-        survey.needed_bytes = build_memory_bytes(count, dim, metric, job.threads);
+        survey.needed_bytes = build_memory_bytes(count, dim, job.threads);
         let needed = survey.needed_bytes + kept_bytes_min(job.options.vectors, count, dim);
         if needed > job.options.memory_bytes {
             let what = format!(
@@ -72,15 +72,11 @@ impl Survey {
         let mut mean: Vec<f32> = self.sums.iter().map(|s| (s / count as f64) as f32).collect();
         mean.resize(inner, 0.0);
         if metric == Metric::InnerProduct {
-            let mut extra = 0.0f64;
-            for row in &sample {
-                prepare::place(metric, self.norm_sq_max, row, &mut x)?;
-                extra += f64::from(x[dim]);
-            }
-            mean[dim] = (extra / sample.len() as f64) as f32;
+            // Products are those of vectors from the origin.
+            mean.fill(0.0);
         }
         let rotation = Rotation::new(inner, job.options.seed);
-        let space = Space { metric, dim, mean, norm_sq_max: self.norm_sq_max, rotation };
+        let space = Space { metric, dim, mean, rotation };
         let mut codes = Codes::new(inner);
         for row in &sample {
             space.row(row, &mut x)?;

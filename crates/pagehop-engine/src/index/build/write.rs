@@ -46,7 +46,7 @@ pub(super) fn write(
         centroids: rows.centroids.len(),
         query_digits: rows.table.query_digits,
         rows: total as u64,
-        norm_sq_max: space.norm_sq_max,
+        norm_sq_max: survey.norm_sq_max,
         change: rows.counted(first),
         vectors: job.options.vectors,
         ..Meta::empty(

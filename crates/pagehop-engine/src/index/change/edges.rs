@@ -172,7 +172,7 @@ impl Edges {
 
 /// The nodes that pruning chooses, and the targets of anchors.
 fn choose(around: &Neighborhood, degree: usize, anchor: Option<NodeId>, gone: Gone) -> Vec<NodeId> {
-    let kept = around.near.choose(degree);
+    let kept = around.near.choose(degree, around.near.nodes[0].1.norm_sq);
     let mut chosen: Vec<NodeId> = kept.iter().map(|at| around.near.nodes[*at as usize].0).collect();
     let is_gone = |id: NodeId| matches!(gone, Gone::One(gone) if gone == id);
     let current = around.links.iter().filter(|link| link.anchor && !is_gone(link.node) && around.is_current(link));

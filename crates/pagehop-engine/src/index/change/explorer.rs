@@ -172,7 +172,7 @@ impl Explorer {
         point: &[f32],
         extent: Extent,
     ) -> Result<(), Error> {
-        self.near.clear(meta.layout.inner_dim);
+        self.near.clear(meta);
         self.visited.clear();
         self.seen.clear();
         self.origins.clear();
@@ -181,8 +181,7 @@ impl Explorer {
         self.probe.prepare_inner(meta, point);
         self.entries.clear();
         self.probe.coarse(model, &mut self.coarse);
-        let entries = self.coarse.iter().zip(entries);
-        self.entries.extend(entries.map(|(estimate, entry)| (estimate + entry.from_centroid_sq, entry.node)));
+        self.entries.extend(self.probe.entries(&self.coarse, entries));
         if self.entries.len() > ENTRIES {
             self.entries.select_nth_unstable_by(ENTRIES, |a, b| a.0.total_cmp(&b.0));
         }

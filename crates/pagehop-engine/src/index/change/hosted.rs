@@ -24,7 +24,7 @@ use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeMut, NodeRef};
 use crate::page::{PageId, Pages, PagesMut, Reader};
 use crate::quantize::prepare;
 use crate::row_ids::{self, NODE_ROWS_MAX, RowIds};
-use crate::{AddReport, Error, Metric, OnProgress, RemoveReport, SearchOptions, Stats};
+use crate::{AddReport, Error, OnProgress, RemoveReport, SearchOptions, Stats};
 
 /// Candidates of the search for the node of a known row.
 const KNOWN_LIST: usize = 8;
@@ -131,7 +131,7 @@ impl<W: PagesMut> Change<'_, W> {
         prepare::validate(meta.metric, vector)?;
         let mut columns = ColumnRows::new(self.graph.columns().columns.clone())?;
         columns.push(values)?;
-        if self.wants_training(1, vector) {
+        if self.wants_training(1) {
             return self.train_with(&[row_id], vector, &columns, &mut AddReport::default(), progress);
         }
         self.note_length(vector)?;
@@ -142,10 +142,6 @@ impl<W: PagesMut> Change<'_, W> {
         };
         encoded.values = columns.row(0).to_vec();
         if is_known {
-            if self.graph.meta().metric == Metric::InnerProduct {
-                // Under this metric a row is recognized by its code alone: `is_within` cannot tell.
-                encoded.encode_own();
-            }
             let near = self.search_known(&encoded)?;
             if self.join_one(row_id, &encoded, true, near)? {
                 return Ok(());
@@ -170,7 +166,7 @@ impl<W: PagesMut> Change<'_, W> {
     fn search_known(&self, encoded: &Encoded) -> Result<Vec<NodeId>, Error> {
         let state = self.graph.state();
         let mut walk = Walk::default();
-        walk.probe.prepare_inner(&state.meta, &encoded.exact);
+        walk.probe.prepare_euclidean(&state.meta, &encoded.exact);
         walk.begin(&state, KNOWN_LIST, 1, false);
         let norms_sq = f64::from(walk.probe.point().norm_sq()) + f64::from(encoded.own.norm_sq);
         let here = 4.0 * code_error(encoded.own.step.into(), encoded.exact.len() as f64).powi(2) + 1e-5 * norms_sq;

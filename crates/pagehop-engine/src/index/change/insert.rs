@@ -47,7 +47,7 @@ impl<W: PagesMut> Graph<'_, W> {
         if let Some(parent) = self.way_to_duplicates(row_id, encoded)?.last() {
             return self.insert_below(*parent, row_id, encoded);
         }
-        let targets = self.chosen(self.meta().layout.degree)?;
+        let targets = self.chosen(self.meta().layout.degree, encoded)?;
         let near = self.nodes_tried();
         let new = NewNode { row_id, encoded, targets: &targets, is_duplicate: false };
         let (node, generation) = self.steps_mut().place(&new, &near)?;
@@ -88,7 +88,7 @@ impl<W: PagesMut> Graph<'_, W> {
         let outward = self.meta().layout.degree - 1 - DUPLICATE_CHILDREN;
         let header = self.look(parent, |_, header| *header)?;
         let mut targets = vec![self.target(parent, header.generation)?];
-        targets.extend(self.chosen(outward)?);
+        targets.extend(self.chosen(outward, encoded)?);
         let near: Vec<NodeId> = [parent].into_iter().chain(self.nodes_tried()).collect();
         let new = NewNode { row_id, encoded, targets: &targets, is_duplicate: true };
         let (node, generation) = self.steps_mut().place(&new, &near)?;
@@ -96,10 +96,10 @@ impl<W: PagesMut> Graph<'_, W> {
         Ok(node)
     }
 
-    /// Edges to at most `most` of the visited nodes, chosen by robust prune.
-    fn chosen(&self, most: usize) -> Result<Vec<Target>, Error> {
+    /// Edges of a row to at most `most` of the visited nodes, chosen by robust prune.
+    fn chosen(&self, most: usize, encoded: &Encoded) -> Result<Vec<Target>, Error> {
         let near = self.near();
-        let chosen = near.choose(most).into_iter().map(|at| near.nodes[at as usize]);
+        let chosen = near.choose(most, encoded.own.norm_sq).into_iter().map(|at| near.nodes[at as usize]);
         chosen.map(|(id, header)| self.target(id, header.generation)).collect()
     }
 

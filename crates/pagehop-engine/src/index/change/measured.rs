@@ -37,6 +37,8 @@ impl<W: PagesMut> Change<'_, W> {
         let calibration = Arc::new(calibration);
         self.graph.steps_mut().step_meta(&[], &mut |meta, _| {
             meta.calibration = Some(calibration.clone());
+            // What is longer from now on is longer than what was calibrated.
+            meta.norm_sq_max = meta.norm_sq_max.max(std::mem::take(&mut meta.change.norm_sq_beyond));
             Ok(())
         })
     }

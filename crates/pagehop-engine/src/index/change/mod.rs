@@ -112,9 +112,8 @@ impl<'w, W: PagesMut> Change<'w, W> {
     /// # Errors
     ///
     /// [`Error::Dimension`] or [`Error::Argument`] for a row that the index cannot place, named by
-    /// its position and id; under the inner product also for a row much longer than those the index
-    /// was built for. [`Error::Interrupted`] if `progress` says so. Whatever the host reports. The
-    /// change must then be dropped.
+    /// its position and id. [`Error::Interrupted`] if `progress` says so. Whatever the host
+    /// reports. The change must then be dropped.
     pub fn add(&mut self, ids: &[u64], vectors: &[f32], progress: OnProgress<'_>) -> Result<AddReport, Error> {
         self.add_with_columns(ids, vectors, None, progress)
     }
@@ -143,10 +142,10 @@ impl<'w, W: PagesMut> Change<'w, W> {
         self.validate(ids, vectors)?;
         let columns = self.arranged(columns, ids.len())?;
         let mut report = AddReport::default();
-        if self.wants_training(ids.len(), vectors) {
+        if self.wants_training(ids.len()) {
             self.train_with(ids, vectors, &columns, &mut report, progress)?;
         } else {
-            self.refuse_too_long(ids, vectors)?;
+            self.note_length(vectors)?;
             for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
                 let step = Progress { phase: "add", done: i as u64, total: ids.len() as u64 };
                 if i % REPORT_ROWS == 0 && progress(step).is_break() {
@@ -231,21 +230,6 @@ impl<'w, W: PagesMut> Change<'w, W> {
                 Error::Argument { what } => Error::argument(format!("row {i} (id {id}): {what}")),
                 other => other,
             })?;
-        }
-        Ok(())
-    }
-
-    /// Distances in a file come from codes alone: for a row that is too long they would be wrong.
-    fn refuse_too_long(&self, ids: &[u64], vectors: &[f32]) -> Result<(), Error> {
-        let dim = self.graph.meta().dim;
-        for (row, (id, vector)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
-            if let Some(norm_sq) = self.longest_beyond(vector) {
-                let (length, most) = (norm_sq.sqrt(), self.graph.meta().norm_sq_max.sqrt());
-                return Err(Error::argument(format!(
-                    "row {row} (id {id}) has length {length}; under the inner product this index takes rows \
-                     up to {most}: rebuild it with such rows in it"
-                )));
-            }
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::hash::BuildHasherDefault;
 
 use crate::Error;
 use crate::graph::equal::DUPLICATE_CHILDREN;
-use crate::graph::prune::{alpha_sq, prune};
+use crate::graph::prune::{Cover, alpha_sq, prune};
 use crate::graph::{key, key_distance, key_id};
 use crate::ids::NodeId;
 use crate::index::node_set::NodeHasher;
@@ -34,11 +34,12 @@ pub(crate) struct Near {
 }
 
 impl Near {
-    pub(crate) fn clear(&mut self, dim: usize) {
+    pub(crate) fn clear(&mut self, meta: &Meta) {
         self.nodes.clear();
         self.places.clear();
         self.codes.clear();
-        self.codes.dim = dim;
+        self.codes.dim = meta.layout.inner_dim;
+        self.codes.filled_sq = meta.filled_sq();
         self.keys.clear();
     }
 
@@ -81,20 +82,20 @@ impl Near {
         self.keys.clear();
         let is_left = |(id, header): &(NodeId, NodeHeader)| !gone(*id, header);
         let others = (0..self.nodes.len()).filter(|at| *at != from && is_left(&self.nodes[*at]));
-        self.keys.extend(others.map(|i| key(self.codes.hi_distance(from, i), i as u32)));
+        let distance = |i| if self.codes.is_same(from, i) { 0.0 } else { self.codes.hi_distance(from, i) };
+        self.keys.extend(others.map(|i| key(distance(i), i as u32)));
         self.keys.sort_unstable();
     }
 
-    /// Positions of at most `degree` of the nodes in `keys`, chosen by robust prune as in the
-    /// build.
-    pub(crate) fn choose(&self, degree: usize) -> Vec<u32> {
+    /// Positions of at most `degree` of the nodes in `keys`, chosen by robust prune as in the build
+    /// for a node with this squared norm.
+    pub(crate) fn choose(&self, degree: usize, norm_sq: f32) -> Vec<u32> {
         let keys = self.without_duplicates();
         if keys.len() == degree + 1 {
             return self.all_but_one(&keys);
         }
-        let distance = |a: u32, b: u32| self.codes.hi_distance(a as usize, b as usize);
         let mut kept = Vec::with_capacity(degree);
-        prune(&keys, degree, alpha_sq(self.codes.dim), distance, &mut kept);
+        prune(&keys, degree, &Cover { codes: &self.codes, norm_sq }, &mut kept);
         kept
     }
 
@@ -125,7 +126,9 @@ impl Near {
 
     /// The nearest node with this code.
     pub(crate) fn equal_to(&self, own: OwnCode, hi: &[i8]) -> Option<NodeId> {
-        let mut nearest = self.keys.iter().take(EQUALS_TRIED).map(|key| key_id(*key) as usize);
+        // Under the inner product an equal node may be farther than others.
+        let tried = if self.codes.filled_sq.is_some() { usize::MAX } else { EQUALS_TRIED };
+        let mut nearest = self.keys.iter().take(tried).map(|key| key_id(*key) as usize);
         nearest.find(|at| self.codes.is_same_as(*at, own, hi)).map(|at| self.nodes[at].0)
     }
 
@@ -138,7 +141,7 @@ impl Near {
     /// the farthest. Robust prune would drop the same one, unless the node that covers it was
     /// itself dropped.
     fn all_but_one(&self, keys: &[u64]) -> Vec<u32> {
-        let alpha_sq = alpha_sq(self.codes.dim);
+        let alpha_sq = alpha_sq(self.codes.dim, self.codes.filled_sq);
         let is_covered = |of: usize, key: u64| {
             let nearer = keys[..of].iter().map(|key| key_id(*key) as usize);
             nearer
@@ -179,7 +182,7 @@ impl Neighborhood {
         node: NodeId,
         known: &mut Near,
     ) -> Result<bool, Error> {
-        self.near.clear(meta.layout.inner_dim);
+        self.near.clear(meta);
         self.links.clear();
         let Self { near, links } = self;
         let exists = with_node(&meta.layout, reader, node, |found, header| {

@@ -59,7 +59,7 @@ impl Offers {
         let (Some(row), Some(at)) = (near.position(target.node), near.position(node)) else { return Ok(false) };
         let from_node = near.distance(at, row);
         let Some(neighbors) = self.neighbors(steps, model, explorer, [at, row])? else { return Ok(false) };
-        match judge(&neighbors, from_node, alpha_sq(steps.meta().layout.inner_dim)) {
+        match judge(&neighbors, from_node, alpha_sq(steps.meta().layout.inner_dim, steps.meta().filled_sq())) {
             Verdict::Unclear => Ok(false),
             Verdict::Declined => Ok(true),
             Verdict::Replaces(place) => {

@@ -17,23 +17,12 @@ use crate::page::meta::Meta;
 use crate::page::node::with_node;
 use crate::page::{PageId, PageSink, Pages, PagesMut, Reader, id_map};
 use crate::row_ids::{self, RowIds};
-use crate::{AddReport, BuildOptions, EachChunk, Error, Metric, OnProgress, VectorSource};
+use crate::{AddReport, BuildOptions, EachChunk, Error, OnProgress, VectorSource};
 
 /// Growth after which the model is trained again.
 const GROWTH: u64 = 8;
-/// A model that was trained on this many rows is kept: after that an addition rebuilds the index
-/// only if a row is too long.
+/// A model that was trained on this many rows is kept.
 pub const TRAINED_ENOUGH: u64 = 16_384;
-/// Squared norm of a row, over `norm_sq_max`, above which searches find it so late that the model
-/// should be trained again.
-const TOO_LONG: f32 = 1.1;
-/// Squared norm that rows may have after a rebuild for a row that was too long, over the largest
-/// then: others like it may follow. A first build leaves no room: a room of 1.2 cost recall among
-/// duplicates.
-const NORM_ROOM: f32 = 2.0;
-/// A host-owned index of fewer rows is rebuilt for a row that is too long inside the insertion,
-/// which takes milliseconds.
-const REBUILT_AT_ONCE: u64 = 256;
 
 impl<W: PagesMut> PageSink for Steps<'_, W> {
     /// Adds a page at the end, which must be `page`.
@@ -91,7 +80,7 @@ impl<P: Pages> Index<P> {
 
 impl<W: PagesMut> Change<'_, W> {
     /// Whether to rebuild the index with `more` rows in it.
-    pub(super) fn wants_training(&self, more: usize, vectors: &[f32]) -> bool {
+    pub(super) fn wants_training(&self, more: usize) -> bool {
         let meta = self.graph.meta();
         let trained = meta.change.trained_rows;
         if meta.centroids == 0 {
@@ -103,43 +92,24 @@ impl<W: PagesMut> Change<'_, W> {
         // justify a rebuild.
         let distinct = (rows + more as u64).saturating_sub(equal_rows);
         let has_grown = distinct >= trained.saturating_mul(GROWTH) && trained < TRAINED_ENOUGH;
-        // The first rows say little about the lengths of later ones. A larger host-owned index is
-        // rebuilt for long rows when the host says so, because an insertion must not wait for it.
-        let may_rebuild = meta.row_ids == RowIds::Mapped || rows < REBUILT_AT_ONCE;
-        let is_too_long = may_rebuild && self.longest_beyond(vectors).is_some();
-        has_grown && (is_small || equal_rows < rows / 2) || is_small && is_too_long
+        has_grown && (is_small || equal_rows < rows / 2)
     }
 
-    /// Under the inner product, the largest squared norm of the rows, if it is more than the inner
-    /// space has room for.
-    pub(super) fn longest_beyond(&self, vectors: &[f32]) -> Option<f32> {
-        let meta = self.graph.meta();
-        if meta.metric != Metric::InnerProduct {
-            return None;
-        }
-        let norms = vectors.chunks_exact(meta.dim).map(|row| pagehop_kernels::dot_f32(row, row));
-        norms.filter(|norm_sq| *norm_sq > meta.norm_sq_max).max_by(f32::total_cmp)
-    }
-
-    /// Makes the error bound of distances cover rows that are about to be added, however long.
+    /// Under the inner product, notes the length of rows that are about to be added if they are
+    /// longer than all before: the norm to which all vectors are filled up is at least that.
     pub(super) fn note_length(&mut self, vectors: &[f32]) -> Result<(), Error> {
-        match self.longest_beyond(vectors) {
-            Some(longest) if longest > self.graph.meta().change.norm_sq_beyond => {
-                self.graph.steps_mut().step_meta(&[], &mut |meta, _| {
-                    meta.change.norm_sq_beyond = longest;
-                    Ok(())
-                })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether rows were added that are much longer than the inner space has room for, to an index
-    /// small enough to be rebuilt. Searches find them too late until [`Change::train`].
-    pub fn wants_training_for_length(&self) -> bool {
         let meta = self.graph.meta();
-        let is_small = (1..TRAINED_ENOUGH * GROWTH).contains(&meta.rows);
-        is_small && meta.change.norm_sq_beyond > TOO_LONG * meta.norm_sq_max
+        let Some(longest_sq) = meta.filled_sq() else { return Ok(()) };
+        let norms_sq = vectors.chunks_exact(meta.dim).map(|row| pagehop_kernels::dot_f32(row, row));
+        // The squares of other kernels may differ in the last bits.
+        let beyond = norms_sq.fold(0.0, f32::max) * 1.000_01;
+        if beyond <= longest_sq {
+            return Ok(());
+        }
+        self.graph.steps_mut().step_meta(&[], &mut |meta, _| {
+            meta.change.norm_sq_beyond = beyond;
+            Ok(())
+        })
     }
 
     /// Trains the model again, with the rows that the index has, and rebuilds the index.
@@ -185,7 +155,7 @@ impl<W: PagesMut> Change<'_, W> {
         values.chunks_exact(count.max(1)).try_for_each(|row| columns.push(row))?;
         row_ids.iter().try_for_each(|row_id| row_ids::check_hosted(*row_id))?;
         self.validate(row_ids, vectors)?;
-        let trains = self.wants_training(row_ids.len(), vectors);
+        let trains = self.wants_training(row_ids.len());
         if trains {
             self.train_with(row_ids, vectors, &columns, &mut AddReport::default(), progress)?;
         }
@@ -216,8 +186,6 @@ impl<W: PagesMut> Change<'_, W> {
         }
         report.replaced = replaced;
         report.added = last.len() as u64 - replaced;
-        let too_long = self.graph.meta().centroids > 0 && self.longest_beyond(vectors).is_some();
-        let room = if too_long { NORM_ROOM } else { 1.0 };
         let steps = self.graph.steps_mut();
         let is_hosted = steps.is_hosted();
         let Meta { metric, seed, row_ids, vectors: kept, .. } = *steps.meta();
@@ -239,7 +207,7 @@ impl<W: PagesMut> Change<'_, W> {
                 Ok(())
             })?;
         }
-        let built = build::build_from(&mut source, &options, room, first, steps, progress)?;
+        let built = build::build_from(&mut source, &options, first, steps, progress)?;
         let commit = steps.commit_number();
         steps.step_meta(&[], &mut |meta, _| {
             replace(meta, &built);

@@ -37,6 +37,7 @@ impl Absent {
         substitutes.clear();
         codes.clear();
         codes.dim = state.meta.layout.inner_dim;
+        codes.filled_sq = state.meta.filled_sq();
         if let Some(node) = node {
             let take = |scored: &Scored<'_>| substitutes.extend(scored.neighbors());
             probe.visit(&state.meta, &state.model, reader, node, take)?;
@@ -77,7 +78,7 @@ impl Absent {
         // Squared distances, minus the squared norm of `node`, which is the same for all.
         let distance = |at: usize| {
             let dot = pagehop_kernels::dot_i8(self.codes.hi(at), found.hi()) as f32;
-            self.codes.hi_norm_sq[at] - step * self.codes.hi_step(at) * dot
+            self.codes.hi_square(at) - step * self.codes.hi_step(at) * dot
         };
         let open = (0..self.substitutes.len())
             .filter(|at| self.substitutes[*at].1 != node && !has_edge(self.substitutes[*at].1));

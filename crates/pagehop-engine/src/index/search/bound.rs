@@ -64,9 +64,6 @@ pub(crate) struct Bound {
     /// How far the vector that was encoded may be from the user's vector, because the model was
     /// trained again.
     recoded: f64,
-    /// Inner product only: how far the squared norm of a row may be above `M^2`, the largest that
-    /// the inner space has room for.
-    beyond: f64,
 }
 
 impl Bound {
@@ -75,7 +72,7 @@ impl Bound {
         let lengths = match meta.metric {
             Metric::InnerProduct => {
                 let query_sq: f64 = query.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
-                [query_sq.sqrt(), f64::from(meta.norm_sq_max.max(meta.change.norm_sq_beyond)).sqrt()]
+                [query_sq.sqrt(), f64::from(meta.filled_sq().unwrap_or(0.0)).sqrt()]
             }
             Metric::L2 | Metric::Cosine => [1.0; 2],
         };
@@ -88,7 +85,6 @@ impl Bound {
             lengths,
             scale: 0.5 / f64::from(to_distance.mul),
             recoded: meta.change.recoded_error.into(),
-            beyond: f64::from((meta.change.norm_sq_beyond - meta.norm_sq_max).max(0.0)),
         }
     }
 
@@ -109,7 +105,7 @@ impl Bound {
             // distance once more.
             Metric::Cosine => self.cosine(distance, placed + 2.0 * self.recoded, cancelled),
             Metric::InnerProduct => {
-                self.inner_product(distance, placed, cancelled) + self.lengths[0] * self.recoded
+                self.inner_product(distance, half - self.query_half, row_sq.sqrt()) + self.lengths[0] * self.recoded
             }
         };
         // Rounds up. A NaN, which only a damaged page can cause, gives no bound.
@@ -137,20 +133,19 @@ impl Bound {
         half - distance_sq / 2.0 + stretched * (half + stretched) + users
     }
 
-    /// The squared distance is `M^2 + s^2 |q|^2 - 2 s <q, o>`, where `s` scales the query. The
-    /// added dimension gives every row the norm `M`, up to rounding. A row whose norm is above `M`
-    /// gets no added dimension: its squared distance is too large by the difference of the squared
-    /// norms.
-    fn inner_product(&self, distance_sq: f64, placed: f64, cancelled: f64) -> f64 {
-        let [query, row] = self.lengths;
-        // The squared norms are sums of 16 partial sums, which are added at the end.
-        let sum = (self.inner_dim / 16.0 + 32.0) * ROUNDING;
-        let scaled = self.scale * query;
-        let placed = placed + ROUNDING * scaled;
-        let apart = squares_apart(distance_sq, placed, cancelled);
-        let constants = (2.0 * sum + 16.0 * ROUNDING) * (row * row + scaled * scaled);
-        let users = (self.dim + 8.0) * ROUNDING * query * row + self.dim * UNDERFLOW;
-        (apart + constants + self.beyond + 8.0 * ROUNDING * distance_sq) / (2.0 * self.scale) + users
+    /// The squared distance is `2 M^2 - 2 s <q, o>`, where `s` scales the query to the norm `M`.
+    /// `<q, o>` is off by what the errors of the two codes have in the direction of the other
+    /// vector. `half` is half a step of the row.
+    fn inner_product(&self, distance_sq: f64, half: f64, row: f64) -> f64 {
+        let [query, longest] = self.lengths;
+        let likely = |half: f64| (HALF_STEPS * half).min(half * self.inner_dim.sqrt()) + 2.0 * NO_LENGTH;
+        let scaled = self.query_sq.sqrt();
+        let (of_row, of_query) = (likely(half), likely(self.query_half));
+        let codes = scaled * of_row + (row + of_row) * of_query;
+        let turned = 2.0 * TURNS * ROUNDING * (scaled + of_query) * (row + of_row);
+        let rounded = 8.0 * ROUNDING * (2.0 * longest * longest + distance_sq) + 8.0 * UNDERFLOW;
+        let users = (self.dim + 8.0) * ROUNDING * query * (row + of_row) + self.dim * UNDERFLOW;
+        (codes + turned + rounded) / self.scale + users
     }
 }
 
@@ -186,10 +181,8 @@ pub(crate) fn restored_error(step: f32, norm_sq: f32, mean_sq: f32, inner_dim: u
 /// is then, as far as is known, no farther from the row than a code of its own would be.
 pub(crate) fn is_within(meta: &Meta, distance_sq: f32, step: f32) -> bool {
     let recoded = match meta.metric {
-        Metric::L2 => f64::from(meta.change.recoded_error),
+        Metric::L2 | Metric::InnerProduct => f64::from(meta.change.recoded_error),
         Metric::Cosine => 2.0 * f64::from(meta.change.recoded_error),
-        // The added dimension enlarges small differences.
-        Metric::InnerProduct => return false,
     };
     f64::from(distance_sq).sqrt() <= recoded + step as f64 / 2.0 * (meta.layout.inner_dim as f64).sqrt()
 }

@@ -251,9 +251,10 @@ impl<'s> Scan<'s> {
     /// of the high planes.
     fn compare_one(&mut self, query: usize, dots: &[i32]) {
         let (rows, sample, probe) = (&self.rows, &mut self.samples[query], &self.probes[query]);
+        let filled_sq = self.state.meta.filled_sq();
         let norm_sq = probe.point().norm_sq();
         let bound = Bounding {
-            norm_sq: norm_sq * (1.0 - ROUNDING),
+            norm_sq: filled_sq.unwrap_or(norm_sq) * (1.0 - ROUNDING),
             step: self.queries.hi_step(query),
             length: norm_sq.sqrt() * self.share,
             rest: self.query_rest[query] * self.share,
@@ -342,7 +343,8 @@ impl Block {
         self.ends.push(self.row_ids.len());
         self.codes.push_hi(OwnCode { step: header.step, norm_sq: header.norm_sq }, node.hi());
         self.codes.lo.extend_from_slice(node.lo());
-        self.bounds.norm_sq.push(header.norm_sq * (1.0 - ROUNDING));
+        let norm_sq = state.meta.filled_sq().unwrap_or(header.norm_sq);
+        self.bounds.norm_sq.push(norm_sq * (1.0 - ROUNDING));
         self.bounds.step.push(2.0 * 16.0 * header.step);
         self.bounds.length.push(2.0 * self.codes.hi_norm_sq[self.nodes.len() - 1].max(0.0).sqrt());
         self.bounds.rest.push(2.0 * header.step * (own::lo_sum_sq(node.lo()) as f32).sqrt());

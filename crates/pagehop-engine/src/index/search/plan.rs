@@ -37,6 +37,9 @@ fn plan_for(meta: &Meta, k: usize, recall: f32) -> Result<SearchPlan, Error> {
     }
 }
 
+/// How much longer rows outdate a calibration, as a factor of squared norms.
+const LONGER: f32 = 1.1;
+
 /// What has become of the index since it was calibrated; `None` if it never was.
 pub(crate) fn calibrated(meta: &Meta) -> Option<Measured> {
     let known = meta.calibration.as_ref()?;
@@ -45,6 +48,7 @@ pub(crate) fn calibrated(meta: &Meta) -> Option<Measured> {
         samples: known.samples,
         by_queries: known.by_queries,
         changes: since(meta, known.changes),
+        longer_rows: meta.change.norm_sq_beyond > LONGER * meta.norm_sq_max,
     })
 }
 
@@ -52,7 +56,7 @@ pub(crate) fn calibrated(meta: &Meta) -> Option<Measured> {
 pub(crate) fn audited(meta: &Meta) -> Option<Measured> {
     let audit = meta.audit?;
     let changes = since(meta, audit.changes);
-    Some(Measured { rows: audit.rows, samples: audit.samples, by_queries: false, changes })
+    Some(Measured { rows: audit.rows, samples: audit.samples, by_queries: false, changes, longer_rows: false })
 }
 
 /// Rows added and deleted since their count was `then`.

@@ -6,6 +6,7 @@ use crate::index::model::Model;
 use crate::page::Reader;
 use crate::page::kind::{self, PageKind};
 use crate::page::meta::Meta;
+use crate::page::model_pages::Entry;
 use crate::page::node::{FLAGS_FREE, NodeHeader, NodeRef};
 use crate::quantize::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
 use crate::quantize::own::OwnCode;
@@ -55,8 +56,9 @@ impl Probe {
     /// metric.
     pub(crate) fn prepare(&mut self, meta: &Meta, model: &Model, query: &[f32]) -> Result<ToDistance, Error> {
         self.query.resize(model.space.inner_dim(), 0.0);
-        let to_distance = model.space.query(query, &mut self.query)?;
-        self.estimator.prepare(meta.layout.edge, meta.query_digits, &self.query);
+        let filled_sq = meta.filled_sq();
+        let to_distance = model.space.query(query, filled_sq, &mut self.query)?;
+        self.estimator.prepare(meta.layout.edge, meta.query_digits, &self.query, filled_sq);
         Ok(to_distance)
     }
 
@@ -67,7 +69,28 @@ impl Probe {
 
     /// Prepares a point of the inner space as the query.
     pub(crate) fn prepare_inner(&mut self, meta: &Meta, point: &[f32]) {
-        self.estimator.prepare(meta.layout.edge, meta.query_digits, point);
+        self.estimator.prepare(meta.layout.edge, meta.query_digits, point, meta.filled_sq());
+    }
+
+    /// Prepares a point of the inner space, from which distances are Euclidean under every metric:
+    /// those of equal points are 0.
+    pub(crate) fn prepare_euclidean(&mut self, meta: &Meta, point: &[f32]) {
+        self.estimator.prepare(meta.layout.edge, meta.query_digits, point, None);
+    }
+
+    /// The estimated distance of each entry point, with its node. `coarse` has those of the
+    /// centroids.
+    pub(crate) fn entries<'a>(
+        &self,
+        coarse: &'a [f32],
+        entries: &'a [Entry],
+    ) -> impl Iterator<Item = (f32, NodeId)> + use<'a> {
+        // Under the inner product, what is between a row and its centroid may be in its favor.
+        let weight = if self.estimator.is_filled() { 0.0 } else { 1.0 };
+        coarse
+            .iter()
+            .zip(entries)
+            .map(move |(estimate, entry)| (estimate + weight * entry.from_centroid_sq, entry.node))
     }
 
     /// Writes the estimated distance of each centroid to `coarse`.

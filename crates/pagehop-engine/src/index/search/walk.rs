@@ -100,8 +100,7 @@ impl Walk {
         self.limit_equals(k.max(EVIDENCE_ROWS), state);
         self.entries.clear();
         self.probe.coarse(&state.model, &mut self.coarse);
-        let entries = self.coarse.iter().zip(&state.entries);
-        self.entries.extend(entries.map(|(estimate, entry)| (estimate + entry.from_centroid_sq, entry.node)));
+        self.entries.extend(self.probe.entries(&self.coarse, &state.entries));
         self.offered.clear();
     }
 
