@@ -100,7 +100,8 @@ def test_a_long_row_fits_wherever_it_is(connect: Connect) -> None:
     run(connection, "SET maintenance_work_mem = '1MB'")
     scatter(connection, ROWS)
     for id_ in [1, 7777, ROWS - 1]:
-        run(connection, f"UPDATE items SET embedding = array_fill({1 + id_ / 100}::real, '{{{DIM}}}')::vector WHERE id = {id_}")
+        vector = f"array_fill({1 + id_ / 100}::real, '{{{DIM}}}')::vector"
+        run(connection, f"UPDATE items SET embedding = {vector} WHERE id = {id_}")
     build(connection, "vector_ip_ops")
     assert check(connection)["nodes"] == ROWS
     assert ask(connection, "pagehop_info")["trained_rows"] == AT_ONCE
