@@ -8,6 +8,8 @@
 //! cannot: there the engine under test is compiled as another crate than the one that this crate
 //! depends on, so its traits differ.
 //!
+//! [`SharedHost`] lets several writers change one index at the same time, in turns that a seed decides.
+//!
 //! With the feature `store`, `SimDisk` is a disk for the store that loses power and refuses calls,
 //! and `workload` runs random operations of the store on it, one seed at a time.
 #![forbid(unsafe_code)]
@@ -17,6 +19,7 @@ mod disk;
 mod faulty;
 mod mem;
 mod rng;
+mod shared;
 #[cfg(feature = "store")]
 pub mod workload;
 
@@ -25,3 +28,4 @@ pub use disk::{CALLS, Call, Fault, Lie, Refusal, SimDisk};
 pub use faulty::{Calls, Damage, Faults, FaultyPages, FaultyReader, damage};
 pub use mem::{AfterStep, MemPages, MemReader, MemWriter};
 pub use rng::Rng;
+pub use shared::{AfterSharedStep, SharedHost, SharedPage, SharedReader, SharedSession, SharedWriter, Writes};

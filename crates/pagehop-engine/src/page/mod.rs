@@ -153,11 +153,15 @@ pub trait Reader {
 /// Largest number of pages that one step changes: what PostgreSQL's generic WAL makes atomic.
 pub const STEP_PAGES: usize = 4;
 
-/// A host's pages while one writer changes them.
+/// A host's pages while a writer changes them.
 ///
 /// Every structural change is a sequence of *steps*. A step changes at most [`STEP_PAGES`] pages
 /// and leaves an index that `check` accepts. A file makes all steps of a transaction durable and
 /// visible at its commit; PostgreSQL does so after each step. The engine is correct with both.
+///
+/// A host may let several writers insert rows at the same time ([`PagesMut::is_shared`]). Each of
+/// their steps is atomic, and steps of others come in between. What a step changes on the strength
+/// of an earlier read, it compares with that read first.
 pub trait PagesMut {
     /// The writer's view, which includes its own steps. Its snapshot is `u64::MAX`.
     type Reader<'w>: Reader
@@ -192,6 +196,25 @@ pub trait PagesMut {
     ///
     /// Those of [`Reader::finish`]; those of `change`.
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error>;
+
+    /// Whether other writers may insert rows between two steps of this one. Training, vacuum and
+    /// repairs are refused then: see [`Change::must_be_alone`](crate::Change::must_be_alone).
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Waits until no other writer is in its section, and begins one. Pages are allocated, and page
+    /// 0 is changed, in a section only.
+    ///
+    /// # Errors
+    ///
+    /// Those of the host, which then has not begun it.
+    fn begin_section(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Ends the section.
+    fn end_section(&mut self) {}
 }
 
 /// [`PagesMut::step`] for page ids that were read from pages: naming a page twice is then

@@ -249,11 +249,6 @@ impl<'a> NodeMut<'a> {
         self.set_edge(to, &edge);
     }
 
-    /// Makes an edge one that stays.
-    pub(crate) fn set_anchor(&mut self, slot: usize) {
-        self.bytes[self.layout.generation_start() + slot] |= ANCHOR;
-    }
-
     /// Makes it one like others.
     pub(crate) fn clear_anchor(&mut self, slot: usize) {
         self.bytes[self.layout.generation_start() + slot] &= !ANCHOR;

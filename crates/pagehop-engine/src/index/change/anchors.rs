@@ -8,6 +8,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use super::edges;
 use super::encode::{self, Target};
 use super::graph::Graph;
 use crate::Error;
@@ -31,19 +32,21 @@ impl<W: PagesMut> Graph<'_, W> {
         let degree = self.meta().layout.degree;
         for most in [degree / 2, degree] {
             for parent in parents {
-                let (free, present) = self.look(*parent, |node, _| {
+                let (free, is_present) = self.look(*parent, |node, _| {
                     let free =
                         node.links().filter(|link| link.anchor).count() < most && !has_duplicates(node, target);
-                    (free, node.links().position(|l| l.node == target.node && l.generation == target.generation))
+                    (free, node.links().any(|l| l.node == target.node && l.generation == target.generation))
                 })?;
                 if !free {
                     continue;
                 }
-                match present {
-                    Some(at) => self.steps_mut().change_node(*parent, |node| node.set_anchor(at))?,
-                    None => self.link(*parent, target, true)?,
+                let is_anchored = match is_present {
+                    true => edges::anchor_in_place(self.steps_mut(), *parent, target)?,
+                    false => self.link_anchor(*parent, target)?,
+                };
+                if is_anchored {
+                    return Ok(true);
                 }
-                return Ok(true);
             }
         }
         Ok(false)
@@ -66,8 +69,8 @@ impl<W: PagesMut> Graph<'_, W> {
         // Each target takes another way, so that nodes form a tree and not a chain.
         let (mut at, mut way) = (from, u64::from(target.node));
         for _ in 0..WAY_DOWN_MAX {
-            let mut dependents = self.dependents_of(at)?;
-            self.clear_spent(at, &dependents)?;
+            let (mut dependents, spent) = self.anchors_of(at)?;
+            self.clear_spent(at, &spent)?;
             if self.needs_anchor(at)? && self.anchor(&[at], target)? {
                 return Ok(true);
             }
@@ -159,9 +162,9 @@ impl<W: PagesMut> Graph<'_, W> {
         let entries: Vec<NodeId> = self.entries().iter().map(|entry| entry.node).collect();
         let mut others: VecDeque<NodeId> = entries.into_iter().filter(|entry| known.insert(*entry)).collect();
         while let Some(node) = others.pop_front() {
-            let below = self.dependents_of(node)?;
+            let (below, spent) = self.anchors_of(node)?;
             if self.needs_anchor(node)? {
-                self.clear_spent(node, &below)?;
+                self.clear_spent(node, &spent)?;
                 if self.anchor(&[node], target)? {
                     return Ok(());
                 }
@@ -171,17 +174,20 @@ impl<W: PagesMut> Graph<'_, W> {
         Ok(())
     }
 
-    /// Makes ordinary edges of the anchors of `node` that lead to none of its `dependents`.
-    fn clear_spent(&mut self, node: NodeId, dependents: &[NodeId]) -> Result<(), Error> {
-        let spent = |found: &NodeRef<'_>| -> Vec<usize> {
-            let links = found.links().enumerate();
-            links.filter(|(_, link)| link.anchor && !dependents.contains(&link.node)).map(|(at, _)| at).collect()
-        };
-        if self.look(node, |found, _| spent(found).is_empty())? {
+    /// Makes ordinary edges of the anchors of `node` that are `spent`.
+    fn clear_spent(&mut self, node: NodeId, spent: &[Link]) -> Result<(), Error> {
+        if spent.is_empty() {
             return Ok(());
         }
         self.steps_mut().change_node(node, |node| {
-            spent(&node.as_ref()).into_iter().for_each(|at| node.clear_anchor(at));
+            let places: Vec<usize> = node
+                .as_ref()
+                .links()
+                .enumerate()
+                .filter(|(_, link)| spent.contains(link))
+                .map(|(at, _)| at)
+                .collect();
+            places.into_iter().for_each(|at| node.clear_anchor(at));
         })
     }
 
@@ -193,18 +199,23 @@ impl<W: PagesMut> Graph<'_, W> {
 
     /// The nodes, live or dead and not unlinked, that anchors of `node` lead to.
     pub(super) fn dependents_of(&self, node: NodeId) -> Result<Vec<NodeId>, Error> {
+        Ok(self.anchors_of(node)?.0)
+    }
+
+    /// The dependents of `node`, and its anchors that lead to none.
+    fn anchors_of(&self, node: NodeId) -> Result<(Vec<NodeId>, Vec<Link>), Error> {
         let (layout, reader) = (self.steps().layout(), self.steps().reader());
         let anchors: Vec<Link> = with_node(&layout, &reader, node, |found, header| {
             found.links().filter(|link| link.anchor && header.flags != FLAGS_FREE).collect()
         })?;
-        let mut dependents = Vec::with_capacity(anchors.len());
+        let (mut dependents, mut spent) = (Vec::with_capacity(anchors.len()), Vec::new());
         for link in anchors {
             let depends = with_node(&layout, &reader, link.node, |_, header| {
                 header.generation == link.generation && matches!(header.flags, FLAGS_LIVE | FLAGS_DEAD)
             })?;
-            dependents.extend(depends.then_some(link.node));
+            if depends { dependents.push(link.node) } else { spent.push(link) }
         }
-        Ok(dependents)
+        Ok((dependents, spent))
     }
 
     /// The dependents of `node` that are equal to `target`.

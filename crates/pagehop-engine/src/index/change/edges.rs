@@ -8,11 +8,11 @@ use super::encode::{self, Target, unknown_centroid};
 use super::explorer::Explorer;
 use super::near::{Near, Neighborhood};
 use super::offer::Offers;
-use super::steps::Steps;
+use super::steps::{Seen, Steps};
 use crate::Error;
 use crate::ids::NodeId;
 use crate::index::model::Model;
-use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeMut, with_node};
+use crate::page::node::{FLAGS_DEAD, FLAGS_LIVE, Link, NodeHeader, NodeMut, with_node};
 use crate::page::{PagesMut, Reader};
 
 /// What the edges of a node are chosen from, beside its present neighbors, and what must come of
@@ -99,14 +99,15 @@ impl Edges {
         target: &Target,
         anchor: bool,
     ) -> Result<(), Error> {
-        let (degree, present) = steps.look(node, |found, header| {
-            (usize::from(header.degree), found.links().find(|link| link.node == target.node))
+        let (seen, present) = steps.look(node, |found, header| {
+            (Seen::of(found, header), found.links().find(|link| link.node == target.node))
         })?;
+        let degree = seen.links().len();
         match present {
             Some(link) if link.generation == target.generation => Ok(()),
             None if degree < steps.layout().degree => {
                 let target = target.clone();
-                steps.change_node_later(node, move |node| {
+                steps.change_node_later(node, seen, move |node| {
                     node.set_edge(degree, &target.edge(anchor));
                     node.set_degree(degree + 1);
                 })
@@ -146,13 +147,15 @@ impl Edges {
         let chosen = choose(around, layout.degree, anchor, gone);
         let mut edges = EdgeCount::default();
         for id in &chosen {
-            let is_anchor = anchor == Some(*id) || around.links.iter().any(|link| link.anchor && link.node == *id);
+            let is_anchor =
+                anchor == Some(*id) || around.links().iter().any(|link| link.anchor && link.node == *id);
             edges.add(around.near.lives(*id), is_anchor);
         }
         // Edges that stay keep their places. A stale edge to a chosen node is written again.
         let stays: Vec<bool> =
-            around.links.iter().map(|link| chosen.contains(&link.node) && around.is_current(link)).collect();
-        let staying = |id: &NodeId| around.links.iter().zip(&stays).any(|(link, stays)| *stays && link.node == *id);
+            around.links().iter().map(|link| chosen.contains(&link.node) && around.is_current(link)).collect();
+        let staying =
+            |id: &NodeId| around.links().iter().zip(&stays).any(|(link, stays)| *stays && link.node == *id);
         let mut fresh = Vec::new();
         for id in chosen.iter().filter(|id| !staying(id)) {
             let target = match extras {
@@ -164,10 +167,36 @@ impl Edges {
         }
         drop(reader);
         if !fresh.is_empty() || stays.iter().any(|stays| !stays) {
-            steps.change_node_later(node, move |node| rewrite(node, &stays, &fresh))?;
+            let seen = around.seen.clone();
+            steps.change_node_later(node, seen, move |node| rewrite(node, &stays, &fresh))?;
         }
         Ok(edges)
     }
+}
+
+/// Gives `node` an anchor to `target` by its own page alone: the edge that is there, a free place,
+/// or the place of the last edge that is no anchor. `false` if the node is gone or has no such
+/// place.
+pub(super) fn anchor_in_place<W: PagesMut>(
+    steps: &mut Steps<'_, W>,
+    node: NodeId,
+    target: &Target,
+) -> Result<bool, Error> {
+    let most = steps.layout().degree;
+    let mut is_anchored = false;
+    steps.change_node(node, |node| {
+        let links: Vec<Link> = node.as_ref().links().collect();
+        let present = links.iter().position(|link| link.node == target.node);
+        let free = (links.len() < most).then_some(links.len());
+        let place = present.or(free).or_else(|| links.iter().rposition(|link| !link.anchor));
+        let place = place.filter(|_| matches!(node.as_ref().header().flags, FLAGS_LIVE | FLAGS_DEAD));
+        is_anchored = place.is_some();
+        if let Some(place) = place {
+            node.set_edge(place, &target.edge(true));
+            node.set_degree(links.len().max(place + 1));
+        }
+    })?;
+    Ok(is_anchored)
 }
 
 /// The nodes that pruning chooses, and the targets of anchors.
@@ -175,7 +204,8 @@ fn choose(around: &Neighborhood, degree: usize, anchor: Option<NodeId>, gone: Go
     let kept = around.near.choose(degree, around.near.nodes[0].1.norm_sq);
     let mut chosen: Vec<NodeId> = kept.iter().map(|at| around.near.nodes[*at as usize].0).collect();
     let is_gone = |id: NodeId| matches!(gone, Gone::One(gone) if gone == id);
-    let current = around.links.iter().filter(|link| link.anchor && !is_gone(link.node) && around.is_current(link));
+    let current =
+        around.links().iter().filter(|link| link.anchor && !is_gone(link.node) && around.is_current(link));
     let anchors: Vec<NodeId> = current.map(|link| link.node).chain(anchor).collect();
     for id in &anchors {
         if chosen.contains(id) || !around.near.contains(*id) {

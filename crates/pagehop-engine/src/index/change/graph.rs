@@ -4,9 +4,10 @@
 //! Insertion (`insert.rs`), anchors (`anchors.rs`) and the removal of dead nodes (`unlink.rs`) are
 //! written with the operations of this file.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::edges::{EdgeCount, Edges, Revision};
+use super::edges::{self, EdgeCount, Edges, Revision};
 use super::encode::{Target, unknown_centroid};
 use super::explorer::{Explorer, Extent};
 use super::near::Near;
@@ -21,6 +22,9 @@ use crate::page::model_pages::{self, Entry};
 use crate::page::node::{NodeHeader, NodeRef};
 use crate::page::{PageId, PagesMut};
 use crate::quantize::point::RoundedPoint;
+
+/// How often the edges of a node are decided while other writers change it.
+const DECISIONS_MAX: usize = 3;
 
 /// The graph of a transaction.
 pub(super) struct Graph<'w, W: PagesMut> {
@@ -43,6 +47,12 @@ impl<'w, W: PagesMut> Graph<'w, W> {
         self.model = Model::read(self.steps.meta(), &mut reader)?.into();
         self.entries = model_pages::read_entries(self.steps.meta(), &mut reader)?;
         self.columns = Columns::read(&mut reader, self.steps.meta())?.into();
+        Ok(())
+    }
+
+    /// Reads the entry points again, which another writer may have replaced.
+    pub(super) fn reload_entries(&mut self) -> Result<(), Error> {
+        self.entries = model_pages::read_entries(self.steps.meta(), &mut self.steps.reader())?;
         Ok(())
     }
 
@@ -127,28 +137,43 @@ impl<'w, W: PagesMut> Graph<'w, W> {
         target.ok_or_else(|| unknown_centroid(steps.meta(), id))
     }
 
-    /// Offers `node` an edge to `target`, which is taken in any case if it is to be an anchor.
-    pub(super) fn link(&mut self, node: NodeId, target: &Target, anchor: bool) -> Result<(), Error> {
+    /// Gives `node` an anchor to `target`. `false` if it is gone, or all its edges are anchors.
+    pub(super) fn link_anchor(&mut self, node: NodeId, target: &Target) -> Result<bool, Error> {
         let Self { steps, model, explorer, edges, .. } = self;
-        edges.link(steps, model, explorer, node, target, anchor)?;
-        steps.make_waiting()
+        for _ in 0..DECISIONS_MAX {
+            edges.link(steps, model, explorer, node, target, true)?;
+            if steps.make_waiting()?.is_empty() {
+                return Ok(true);
+            }
+        }
+        // Others change this node all the time.
+        edges::anchor_in_place(steps, node, target)
     }
 
     /// Offers each of `nodes`, which are different ones, an edge to `target`. They decide for
-    /// themselves, so several of them change in one step.
+    /// themselves, so several of them change in one step. A node that other writers change all the
+    /// time gets none: only anchors are needed.
     pub(super) fn link_back(&mut self, nodes: &[NodeId], target: &Target) -> Result<(), Error> {
         let Self { steps, model, explorer, edges, .. } = self;
-        for node in nodes {
-            edges.link(steps, model, explorer, *node, target, false)?;
+        let mut nodes = Cow::Borrowed(nodes);
+        for _ in 0..DECISIONS_MAX {
+            for node in &*nodes {
+                edges.link(steps, model, explorer, *node, target, false)?;
+            }
+            nodes = steps.make_waiting()?.into();
+            if nodes.is_empty() {
+                break;
+            }
         }
-        steps.make_waiting()
+        Ok(())
     }
 
     /// Chooses the edges of `node` again.
     pub(super) fn revise(&mut self, node: NodeId, revision: &Revision<'_>) -> Result<EdgeCount, Error> {
         let Self { steps, model, explorer, edges, .. } = self;
         let count = edges.revise(steps, model, explorer.near_mut(), node, revision)?;
-        steps.make_waiting()?;
+        let missed = steps.make_waiting()?;
+        debug_assert!(missed.is_empty(), "vacuum is the only writer");
         Ok(count)
     }
 

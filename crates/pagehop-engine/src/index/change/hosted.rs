@@ -131,7 +131,7 @@ impl<W: PagesMut> Change<'_, W> {
         prepare::validate(meta.metric, vector)?;
         let mut columns = ColumnRows::new(self.graph.columns().columns.clone())?;
         columns.push(values)?;
-        if self.wants_training(1) {
+        if self.wants_training(1) && !self.graph.steps().is_shared() {
             return self.train_with(&[row_id], vector, &columns, &mut AddReport::default(), progress);
         }
         self.note_length(vector)?;
@@ -155,8 +155,7 @@ impl<W: PagesMut> Change<'_, W> {
             self.graph.walk_to(&encoded)?;
         }
         if !self.join(row_id, &encoded, is_known)? {
-            let node = self.graph.insert_here(row_id, &encoded)?;
-            self.graph.post(node, &encoded)?;
+            self.graph.insert_here(row_id, &encoded)?;
         }
         Ok(())
     }
@@ -218,7 +217,7 @@ impl<W: PagesMut> Change<'_, W> {
             let look =
                 |found: &NodeRef<'_>, header: &NodeHeader| (may_share(found), header.host_rows().contains(&0));
             let (may, has_room) = self.graph.look(node, look)?;
-            if may && is_known && self.graph.steps_mut().wait_for(node, row_id)? {
+            if may && is_known && self.graph.in_section(|graph| graph.steps_mut().wait_for(node, row_id))? {
                 return Ok(true);
             }
             if !may || !has_room {

@@ -2,10 +2,16 @@
 //!
 //! ```text
 //! walk     to the row's point; robust prune chooses neighbors among the visited nodes
-//! step     the node, in a slot near its neighbors          (node page, meta page)
+//! section  the node, in a slot near its neighbors          (node page, meta page)
+//!          its postings                                    (the trees of the columns)
 //! step     an anchor from a neighbor                       (its page)
 //! steps    the neighbors that take an edge back            (the pages of four of them)
 //! ```
+//!
+//! Several writers may insert rows at the same time. Only the section is one writer's at a time;
+//! the other steps compare what they decided on (`steps.rs`). No edge leads to a node before it has
+//! its anchor, so no other row can be anchored below one that is not. An insertion that ends early
+//! leaves a node that no search finds, whose row no reader sees.
 //!
 //! This is the insertion of FreshDiskANN (Singh et al. 2021).
 //!
@@ -31,7 +37,7 @@ use crate::page::node::FLAGS_LIVE;
 pub(super) const INSERT_LIST: usize = 100;
 
 impl<W: PagesMut> Graph<'_, W> {
-    /// Writes the node of a row, its edges, and those that lead back.
+    /// Writes the node of a row, its postings, its edges, and those that lead back.
     pub(super) fn insert(&mut self, row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
         self.walk_to(encoded)?;
         self.insert_here(row_id, encoded)
@@ -48,19 +54,64 @@ impl<W: PagesMut> Graph<'_, W> {
             return self.insert_below(*parent, row_id, encoded);
         }
         let targets = self.chosen(self.meta().layout.degree, encoded)?;
+        if targets.is_empty() {
+            return self.insert_first(row_id, encoded);
+        }
+        self.insert_among(&targets, row_id, encoded)
+    }
+
+    /// Writes a row with edges to `targets`.
+    fn insert_among(&mut self, targets: &[Target], row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
         let near = self.nodes_tried();
-        let new = NewNode { row_id, encoded, targets: &targets, is_duplicate: false };
-        let (node, generation) = self.steps_mut().place(&new, &near)?;
+        let new = NewNode { row_id, encoded, targets, is_duplicate: false };
+        let (node, generation) = self.in_section(|graph| graph.place(&new, &near))?;
         let target = encoded.target(node, generation);
         let header = self.look(node, |_, header| *header)?;
         self.near_mut().push(node, header, &encoded.hi);
         let neighbors: Vec<NodeId> = targets.iter().map(|target| target.node).collect();
         self.anchor_or_below(&neighbors, &target)?;
         self.link_back(&neighbors, &target)?;
-        if targets.is_empty() {
-            self.enter_at(&target, encoded)?;
-        }
         Ok(node)
+    }
+
+    /// Writes a row where the walk found no live node: the first that searches find. Of several
+    /// writers that come here one makes its row an entry point, and the others find that.
+    fn insert_first(&mut self, row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
+        let placed = self.in_section(|graph| {
+            if graph.steps().is_shared() {
+                graph.reload_entries()?;
+                graph.walk_to(encoded)?;
+                if !graph.near().nodes.is_empty() {
+                    return Ok(None);
+                }
+            }
+            let new = NewNode { row_id, encoded, targets: &[], is_duplicate: false };
+            let (node, generation) = graph.place(&new, &[])?;
+            graph.enter_at(&encoded.target(node, generation), encoded)?;
+            Ok(Some(node))
+        })?;
+        match placed {
+            Some(node) => Ok(node),
+            None => self.insert_here(row_id, encoded),
+        }
+    }
+
+    /// Does `work` while no other writer is in its section.
+    pub(super) fn in_section<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        self.steps_mut().begin_section()?;
+        let done = work(self);
+        self.steps_mut().end_section();
+        done
+    }
+
+    /// Writes the node of a row, and its postings. Called in a section.
+    fn place(&mut self, new: &NewNode<'_>, near: &[NodeId]) -> Result<(NodeId, u8), Error> {
+        if self.steps().is_shared() {
+            self.post_unfinished()?;
+        }
+        let (node, generation) = self.steps_mut().place(new, near)?;
+        self.post(node, new.encoded)?;
+        Ok((node, generation))
     }
 
     /// A visited node that is equal to the row, and the nodes on a way down from it to one that can
@@ -91,7 +142,7 @@ impl<W: PagesMut> Graph<'_, W> {
         targets.extend(self.chosen(outward, encoded)?);
         let near: Vec<NodeId> = [parent].into_iter().chain(self.nodes_tried()).collect();
         let new = NewNode { row_id, encoded, targets: &targets, is_duplicate: true };
-        let (node, generation) = self.steps_mut().place(&new, &near)?;
+        let (node, generation) = self.in_section(|graph| graph.place(&new, &near))?;
         self.anchor_or_below(&[parent], &encoded.target(node, generation))?;
         Ok(node)
     }

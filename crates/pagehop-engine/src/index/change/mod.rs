@@ -88,10 +88,15 @@ impl<'w, W: PagesMut> Change<'w, W> {
         let State { meta, model, entries, columns, pending, .. } = State::read(&mut pages.reader(), known)?;
         let (rows_before, model_before) = (meta.rows, meta.change.model_start);
         let mut steps = Steps::new(pages, meta);
-        steps.sweep_unfinished()?;
-        steps.sweep_retired()?;
+        let is_alone = !steps.is_shared();
+        if is_alone {
+            steps.sweep_unfinished()?;
+            steps.sweep_retired()?;
+        }
         let mut graph = Graph::new(steps, model, entries, columns);
-        graph.post_unfinished()?;
+        if is_alone {
+            graph.post_unfinished()?;
+        }
         Ok(Self {
             graph,
             pending: PendingRows::new(pending),
@@ -101,6 +106,14 @@ impl<'w, W: PagesMut> Change<'w, W> {
             rows_before,
             model_before,
         })
+    }
+
+    /// Whether `rows` rows can be inserted only while no other writer changes the index: they train
+    /// its model, or pages of a graph that is not used any more are to be freed first. For a host
+    /// that lets several writers insert rows at the same time
+    /// ([`PagesMut::is_shared`](crate::page::PagesMut::is_shared)).
+    pub fn must_be_alone(&self, rows: usize) -> bool {
+        self.wants_training(rows) || self.graph.steps().wants_sweep()
     }
 
     /// Adds rows; `vectors` has their components, one row after the other. A row whose id is in the
@@ -280,7 +293,6 @@ impl<'w, W: PagesMut> Change<'w, W> {
             }
             encoded.values = new.bytes().to_vec();
             let node = self.graph.insert(id, &encoded)?;
-            self.graph.post(node, &encoded)?;
             self.graph.steps_mut().map_row(id, Some(node), Some(old))?;
             changed += 1;
         }
@@ -320,7 +332,6 @@ impl<'w, W: PagesMut> Change<'w, W> {
             }
         }
         let node = self.graph.insert(id, &encoded)?;
-        self.graph.post(node, &encoded)?;
         self.graph.steps_mut().map_row(id, Some(node), old)?;
         report.added += u64::from(old.is_none());
         report.replaced += u64::from(old.is_some());

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
+use super::steps::Seen;
 use crate::Error;
 use crate::graph::equal::DUPLICATE_CHILDREN;
 use crate::graph::prune::{Cover, alpha_sq, prune};
@@ -165,7 +166,7 @@ pub(crate) struct Neighborhood {
     /// The node itself first, then its neighbors that exist, then others that were added.
     pub(crate) near: Near,
     /// Present edges.
-    pub(crate) links: Vec<Link>,
+    pub(super) seen: Seen,
 }
 
 impl Neighborhood {
@@ -183,18 +184,17 @@ impl Neighborhood {
         known: &mut Near,
     ) -> Result<bool, Error> {
         self.near.clear(meta);
-        self.links.clear();
-        let Self { near, links } = self;
+        let Self { near, seen } = self;
         let exists = with_node(&meta.layout, reader, node, |found, header| {
-            links.extend(found.links());
+            *seen = Seen::of(found, header);
             near.push(node, *header, found.hi());
             header.flags != FLAGS_FREE
         })?;
         if !exists {
             return Ok(false);
         }
-        let mut unknown = Vec::with_capacity(links.len());
-        for link in &*links {
+        let mut unknown = Vec::with_capacity(seen.links().len());
+        for link in seen.links() {
             match known.position(link.node) {
                 Some(at) if known.nodes[at].1.generation == link.generation => near.push_from(known, at),
                 Some(_) => {}
@@ -215,6 +215,11 @@ impl Neighborhood {
             reader.release();
         }
         Ok(true)
+    }
+
+    /// Present edges.
+    pub(crate) fn links(&self) -> &[Link] {
+        self.seen.links()
     }
 
     /// Whether an edge is not stale.

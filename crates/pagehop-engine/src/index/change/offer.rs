@@ -8,14 +8,13 @@
 
 use super::encode::{Target, unknown_centroid};
 use super::explorer::Explorer;
-use super::steps::Steps;
+use super::steps::{Seen, Steps};
 use crate::Error;
 use crate::graph::prune::alpha_sq;
 use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::index::search::visit::Probe;
 use crate::page::PagesMut;
-use crate::page::node::Link;
 use crate::quantize::estimate::DEGREE_MAX;
 
 /// What becomes of an offer.
@@ -58,43 +57,43 @@ impl Offers {
         let near = explorer.near();
         let (Some(row), Some(at)) = (near.position(target.node), near.position(node)) else { return Ok(false) };
         let from_node = near.distance(at, row);
-        let Some(neighbors) = self.neighbors(steps, model, explorer, [at, row])? else { return Ok(false) };
+        let Some((seen, neighbors)) = self.neighbors(steps, model, explorer, [at, row])? else { return Ok(false) };
         match judge(&neighbors, from_node, alpha_sq(steps.meta().layout.inner_dim, steps.meta().filled_sq())) {
             Verdict::Unclear => Ok(false),
             Verdict::Declined => Ok(true),
             Verdict::Replaces(place) => {
                 let target = target.clone();
-                steps.change_node_later(node, move |node| node.set_edge(place, &target.edge(false)))?;
+                steps.change_node_later(node, seen, move |node| node.set_edge(place, &target.edge(false)))?;
                 Ok(true)
             }
         }
     }
 
     /// The neighbors of the node at `at` in `explorer.near()`, in the order of its edges, with
-    /// their distances from the node and from the row at `row`. `None` if an edge is known to be
-    /// stale.
+    /// their distances from the node and from the row at `row`, and the edges as they were seen.
+    /// `None` if an edge is known to be stale.
     fn neighbors<W: PagesMut>(
         &mut self,
         steps: &Steps<'_, W>,
         model: &Model,
         explorer: &mut Explorer,
         [at, row]: [usize; 2],
-    ) -> Result<Option<Vec<Neighbor>>, Error> {
+    ) -> Result<Option<(Seen, Vec<Neighbor>)>, Error> {
         let Self { probe, point } = self;
         let node = explorer.near().nodes[at].0;
         let (mut from_node, mut from_row) = ([0.0; DEGREE_MAX], [0.0; DEGREE_MAX]);
-        let links = steps.look(node, |found, header| {
+        let seen = steps.look(node, |found, header| {
             found.decode(header, point);
             probe.prepare_inner(steps.meta(), point);
             let degree = usize::from(header.degree);
             probe.estimate(model, found, &mut from_node[..degree])?;
             explorer.estimate(model, found, &mut from_row[..degree])?;
-            Some(found.links().collect::<Vec<Link>>())
+            Some(Seen::of(found, header))
         })?;
-        let links = links.ok_or_else(|| unknown_centroid(steps.meta(), node))?;
+        let seen = seen.ok_or_else(|| unknown_centroid(steps.meta(), node))?;
         let near = explorer.near();
-        let mut neighbors = Vec::with_capacity(links.len());
-        for (link, (from_node, from_row)) in links.iter().zip(from_node.into_iter().zip(from_row)) {
+        let mut neighbors = Vec::with_capacity(seen.links().len());
+        for (link, (from_node, from_row)) in seen.links().iter().zip(from_node.into_iter().zip(from_row)) {
             let mut neighbor = Neighbor { from_node, from_row, is_anchor: link.anchor };
             if let Some(known) = near.position(link.node) {
                 if near.nodes[known].1.generation != link.generation {
@@ -105,7 +104,7 @@ impl Offers {
             }
             neighbors.push(neighbor);
         }
-        Ok(Some(neighbors))
+        Ok(Some((seen, neighbors)))
     }
 }
 

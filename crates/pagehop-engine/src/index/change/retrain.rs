@@ -106,9 +106,11 @@ impl<W: PagesMut> Change<'_, W> {
         if beyond <= longest_sq {
             return Ok(());
         }
-        self.graph.steps_mut().step_meta(&[], &mut |meta, _| {
-            meta.change.norm_sq_beyond = beyond;
-            Ok(())
+        self.graph.in_section(|graph| {
+            graph.steps_mut().step_meta(&[], &mut |meta, _| {
+                meta.change.norm_sq_beyond = meta.change.norm_sq_beyond.max(beyond);
+                Ok(())
+            })
         })
     }
 

@@ -1,18 +1,52 @@
 //! The pages of a transaction, changed one step at a time.
 //!
-//! A step changes at most four pages as one, and leaves an index that `check` accepts. It decides
-//! on what its pages hold when it runs. The meta page is kept decoded here, as of the last step
-//! that changed it.
+//! A step changes at most four pages as one, and leaves an index that `check` accepts. The meta
+//! page is kept decoded here, as of the last step that changed it.
+//!
+//! What a node gets may have been decided on an earlier read of it. Where other writers make steps
+//! in between, the node may be another by then. So the decision comes with what was [`Seen`], the
+//! step compares, and a node that has changed is left as it is and reported.
 
 use crate::ids::NodeId;
 use crate::page::layout::NodeLayout;
 use crate::page::meta::Meta;
-use crate::page::node::{NodeHeader, NodeMut, NodeRef, with_node};
+use crate::page::node::{FLAGS_LIVE, Link, NodeHeader, NodeMut, NodeRef, with_node};
 use crate::page::{self, ChangeStep, PageId, PagesMut, STEP_PAGES};
 use crate::{Error, RowIds};
 
-/// A change of one node.
-type ChangeNode = Box<dyn FnMut(&mut NodeMut<'_>)>;
+/// What a decision about the edges of a node was made on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    generation: u8,
+    is_live: bool,
+    links: Vec<Link>,
+}
+
+impl Seen {
+    pub(super) fn of(node: &NodeRef<'_>, header: &NodeHeader) -> Self {
+        let (generation, is_live) = (header.generation, header.flags == FLAGS_LIVE);
+        Self { generation, is_live, links: node.links().collect() }
+    }
+
+    /// Whether the node has the same edges still.
+    fn is_still(&self, node: &NodeRef<'_>) -> bool {
+        let header = node.header();
+        header.generation == self.generation
+            && (header.flags == FLAGS_LIVE) == self.is_live
+            && node.links().eq(self.links.iter().copied())
+    }
+
+    pub(super) fn links(&self) -> &[Link] {
+        &self.links
+    }
+}
+
+/// A change of one node that waits for a step.
+struct Waiting {
+    node: NodeId,
+    seen: Seen,
+    change: Box<dyn FnMut(&mut NodeMut<'_>)>,
+}
 
 /// Changes the decoded meta page and the bodies of the step's other pages.
 pub(super) type ChangeWithMeta<'a> = &'a mut dyn FnMut(&mut Meta, &mut [&mut [u8]]) -> Result<(), Error>;
@@ -22,13 +56,35 @@ pub(super) struct Steps<'w, W: PagesMut> {
     pages: &'w mut W,
     meta: Meta,
     /// Changes of different nodes that wait for a step, and their pages.
-    waiting: Vec<(NodeId, ChangeNode)>,
+    waiting: Vec<Waiting>,
     waiting_on: Vec<PageId>,
+    /// Nodes that had changed when their step came.
+    missed: Vec<NodeId>,
 }
 
 impl<'w, W: PagesMut> Steps<'w, W> {
     pub(super) fn new(pages: &'w mut W, meta: Meta) -> Self {
-        Self { pages, meta, waiting: Vec::new(), waiting_on: Vec::new() }
+        Self { pages, meta, waiting: Vec::new(), waiting_on: Vec::new(), missed: Vec::new() }
+    }
+
+    /// Whether other writers insert rows at the same time.
+    pub(super) fn is_shared(&self) -> bool {
+        self.pages.is_shared()
+    }
+
+    /// Begins a section ([`PagesMut::begin_section`]) with the newest meta page.
+    pub(super) fn begin_section(&mut self) -> Result<(), Error> {
+        self.pages.begin_section()?;
+        if !self.pages.is_shared() {
+            return Ok(());
+        }
+        let newest = Meta::read(&mut self.pages.reader());
+        newest.map(|newest| self.meta = newest).inspect_err(|_| self.pages.end_section())
+    }
+
+    /// Ends the section.
+    pub(super) fn end_section(&mut self) {
+        self.pages.end_section();
     }
 
     /// The meta page as of the last step.
@@ -99,38 +155,52 @@ impl<'w, W: PagesMut> Steps<'w, W> {
         })
     }
 
-    /// Changes a node in one step with others on at most four pages: when a fifth page comes, or
-    /// with [`Steps::make_waiting`]. Until then the node is as it was, so changes of one node must
-    /// not wait together, nor be decided from one another.
+    /// Changes a node, if it is as it was `seen`, in one step with others on at most four pages:
+    /// when a fifth page comes, or with [`Steps::make_waiting`]. Until then the node is as it was,
+    /// so changes of one node must not wait together, nor be decided from one another.
     pub(super) fn change_node_later(
         &mut self,
         node: NodeId,
+        seen: Seen,
         change: impl FnMut(&mut NodeMut<'_>) + 'static,
     ) -> Result<(), Error> {
         let page = self.meta.layout.place(node).0;
         if !self.waiting_on.contains(&page) {
             if self.waiting_on.len() == STEP_PAGES {
-                self.make_waiting()?;
+                self.step_waiting()?;
             }
             self.waiting_on.push(page);
         }
-        self.waiting.push((node, Box::new(change)));
+        self.waiting.push(Waiting { node, seen, change: Box::new(change) });
         Ok(())
     }
 
-    /// Makes the changes that wait, as one step.
-    pub(super) fn make_waiting(&mut self) -> Result<(), Error> {
+    /// Makes the changes that wait, as one step. Returns the nodes of all changes since the last
+    /// call that were not made, because another writer had changed the node: what is to become of
+    /// them must be decided again.
+    pub(super) fn make_waiting(&mut self) -> Result<Vec<NodeId>, Error> {
+        self.step_waiting()?;
+        Ok(std::mem::take(&mut self.missed))
+    }
+
+    fn step_waiting(&mut self) -> Result<(), Error> {
         if self.waiting.is_empty() {
             return Ok(());
         }
         let mut waiting = std::mem::take(&mut self.waiting);
         let pages = std::mem::take(&mut self.waiting_on);
         let layout = self.meta.layout;
+        let missed = &mut self.missed;
         self.pages.step(&pages, &mut |bodies| {
-            for (node, change) in &mut waiting {
+            for Waiting { node, seen, change } in &mut waiting {
                 let (page, slot) = layout.place(*node);
                 let at = pages.iter().position(|other| *other == page).expect("its page is noted with it");
-                change(&mut NodeMut::new(&layout, bodies[at], slot));
+                let mut found = NodeMut::new(&layout, bodies[at], slot);
+                if seen.is_still(&found.as_ref()) {
+                    change(&mut found);
+                } else {
+                    missed.push(*node);
+                }
             }
             Ok(())
         })

@@ -10,11 +10,21 @@ use crate::page::{PageId, PagesMut, Reader};
 const SWEPT_PAGES: usize = 1024;
 
 impl<W: PagesMut> Steps<'_, W> {
+    /// Whether there are pages to be freed.
+    pub(super) fn wants_sweep(&self) -> bool {
+        self.meta().change.unfinished != 0 || self.may_sweep_retired()
+    }
+
+    /// Whether there is a retired graph that no reader can use.
+    fn may_sweep_retired(&self) -> bool {
+        let change = &self.meta().change;
+        change.retired_end != 0 && change.retired_at <= self.oldest_snapshot()
+    }
+
     /// Frees pages of a retired graph, once no reader can use it: at most [`SWEPT_PAGES`] in each
     /// transaction, from the last to the first. The meta page has the progress.
     pub(super) fn sweep_retired(&mut self) -> Result<(), Error> {
-        let change = &self.meta().change;
-        if change.retired_end == 0 || change.retired_at > self.oldest_snapshot() {
+        if !self.may_sweep_retired() {
             return Ok(());
         }
         let layout = self.layout();

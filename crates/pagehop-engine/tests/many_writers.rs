@@ -1,0 +1,259 @@
+//! Several writers insert rows at the same time, and others remove some, in turns that a seed
+//! decides. `PAGEHOP_SIM_SEEDS` says how many seeds; `PAGEHOP_SIM_FIRST` is the first of them.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use pagehop_engine::{
+    BuildOptions, Change, Column, ColumnKind, ColumnRows, EachChunk, Error, Index, Metric, RowIds, Value,
+    VectorSource, build,
+};
+use pagehop_sim::{MemPages, SharedHost, SharedSession, SharedWriter, Writes};
+use support::hosted::{check, row_ids};
+use support::{Noise, Rows, embeddings, no_progress, options};
+
+/// Seeds of a run that no variable sets.
+const SEEDS: u64 = 60;
+
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name: &str, default| {
+        std::env::var(name)
+            .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
+    };
+    let first = number("PAGEHOP_SIM_FIRST", 0);
+    first..first + number("PAGEHOP_SIM_SEEDS", SEEDS)
+}
+
+/// Rows, with the value of a column each if they have `values`.
+struct Source {
+    rows: Rows,
+    values: Option<ColumnRows>,
+}
+
+impl VectorSource for Source {
+    fn dim(&self) -> usize {
+        self.rows.dim
+    }
+
+    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
+        self.rows.scan(each)
+    }
+
+    fn columns(&self) -> Option<&ColumnRows> {
+        self.values.as_ref()
+    }
+}
+
+/// An index of `rows`, with a column if it `has_column`.
+fn index_of(rows: Rows, metric: Metric, has_column: bool) -> MemPages {
+    let mut values = ColumnRows::new(vec![Column { name: "tenant".into(), kind: ColumnKind::Int }]).unwrap();
+    rows.ids.iter().for_each(|id| values.push(&[tenant(*id)]).unwrap());
+    let mut source = Source { rows, values: has_column.then_some(values) };
+    let mut pages = MemPages::new();
+    let options = BuildOptions { row_ids: RowIds::HostOwned, ..options(metric) };
+    build(&mut source, &options, &mut pages, &mut no_progress()).unwrap();
+    pages
+}
+
+/// The value of a row's column.
+fn tenant(row_id: u64) -> Value {
+    Value::Int((row_id % 3) as i64)
+}
+
+fn change<T>(
+    writer: &mut SharedWriter<'_>,
+    known: &Index<&SharedSession<'_>>,
+    work: impl FnOnce(&mut Change<'_, SharedWriter<'_>>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut change = known.change(writer)?;
+    let done = work(&mut change)?;
+    change.finish()?;
+    Ok(done)
+}
+
+/// Inserts a row as PostgreSQL does: prepares it without a lock, then inserts it beside others, or
+/// alone if it must be. `false` if it was interrupted.
+fn insert(session: &SharedSession<'_>, row_id: u64, vector: &[f32], values: &[Value], is_known: bool) -> bool {
+    let known = Index::open(session).unwrap();
+    let mut prepared = known.prepare(vector, is_known);
+    let beside = session.insert(|writer| {
+        change(writer, &known, |change| {
+            if change.must_be_alone(1) {
+                return Ok(false);
+            }
+            change.insert_prepared(row_id, vector, values, prepared.take(), is_known, &mut no_progress())?;
+            Ok(true)
+        })
+    });
+    let done = match beside {
+        Ok(false) => session.alone(|writer| {
+            change(writer, &known, |change| {
+                change.insert_prepared(row_id, vector, values, prepared.take(), is_known, &mut no_progress())
+            })
+        }),
+        other => other.map(drop),
+    };
+    match done {
+        Ok(()) => true,
+        Err(Error::Interrupted) => false,
+        Err(error) => panic!("row {row_id}: {error}"),
+    }
+}
+
+/// Removes rows in parts, as a vacuum of PostgreSQL does. `false` if it was interrupted.
+fn remove(session: &SharedSession<'_>, dead: &BTreeSet<u64>) -> bool {
+    let known = Index::open(session).unwrap();
+    let mut is_dead = |row_id| dead.contains(&row_id);
+    let mut done =
+        session.alone(|writer| change(writer, &known, |change| change.drop_dead_rows(&mut is_dead))).is_ok();
+    let mut page = 0;
+    while done && page < pagehop_engine::page::Pages::page_count(session) {
+        done = session
+            .alone(|writer| change(writer, &known, |change| change.remove_dead_rows(page..page + 4, &mut is_dead)))
+            .is_ok();
+        page += 4;
+    }
+    let mut listed = None;
+    while done {
+        match session.alone(|writer| change(writer, &known, |change| change.settle_pending(listed))) {
+            Ok(Some(next)) => listed = Some(next),
+            Ok(None) => break,
+            Err(_) => done = false,
+        }
+    }
+    while done {
+        match session.alone(|writer| change(writer, &known, |change| change.vacuum(3, &mut no_progress()))) {
+            Ok(report) if report.steps() == 0 => break,
+            Ok(_) => {}
+            Err(_) => done = false,
+        }
+    }
+    done
+}
+
+/// What the rows of a seed are.
+struct Life {
+    pages: MemPages,
+    rows: Rows,
+    /// The number of rows that the index begins with; their ids are 1, 2, ...
+    built: usize,
+    has_column: bool,
+    writers: usize,
+    each: usize,
+}
+
+impl Life {
+    fn new(noise: &mut Noise) -> Self {
+        let dim = [8, 20, 72][noise.next() as usize % 3];
+        let metric = [Metric::L2, Metric::Cosine, Metric::InnerProduct][noise.next() as usize % 3];
+        let built = [1, 40, 300][noise.next() as usize % 3];
+        let (writers, each) = (2 + noise.next() as usize % 2, 4 + noise.next() as usize % 8);
+        let mut rows = Rows::new(dim, embeddings(dim, built + writers * each, noise.next()));
+        rows.ids = (1..=(built + writers * each) as u64).collect();
+        // Rows of different writers that are equal, and rows that are equal to those in the index.
+        for at in built..built + writers * each {
+            if noise.next().is_multiple_of(3) {
+                let like = (noise.next() as usize) % at;
+                let like = rows.row(like).to_vec();
+                rows.values[at * dim..][..dim].copy_from_slice(&like);
+            }
+        }
+        let first =
+            Rows { ids: rows.ids[..built].to_vec(), values: rows.values[..built * dim].to_vec(), ..rows.clone() };
+        let has_column = noise.next().is_multiple_of(2);
+        Self { pages: index_of(first, metric, has_column), rows, built, has_column, writers, each }
+    }
+
+    fn values(&self, row_id: u64) -> Vec<Value> {
+        if self.has_column { vec![tenant(row_id)] } else { Vec::new() }
+    }
+
+    /// Runs the writers, and a vacuum beside them if some rows are `dead`. Returns the rows that
+    /// must be there, and those that may be.
+    fn run(&self, host: &SharedHost<'_>, dead: &BTreeSet<u64>, known: u64) -> (BTreeSet<u64>, BTreeSet<u64>) {
+        let (done, tried) = (Mutex::new(BTreeSet::new()), Mutex::new(BTreeSet::new()));
+        let mut writers: Vec<Writes<'_>> = Vec::new();
+        for writer in 0..self.writers {
+            let (done, tried) = (&done, &tried);
+            writers.push(Box::new(move |session| {
+                for at in (0..self.each).map(|i| self.built + writer * self.each + i) {
+                    let row_id = self.rows.ids[at];
+                    tried.lock().unwrap().insert(row_id);
+                    let is_known = (at as u64).is_multiple_of(known);
+                    if insert(session, row_id, self.rows.row(at), &self.values(row_id), is_known) {
+                        done.lock().unwrap().insert(row_id);
+                    }
+                }
+            }));
+        }
+        if !dead.is_empty() {
+            writers.push(Box::new(|session| {
+                remove(session, dead);
+            }));
+        }
+        host.run(writers);
+        let (mut done, mut tried) = (done.into_inner().unwrap(), tried.into_inner().unwrap());
+        let before: BTreeSet<u64> = self.rows.ids[..self.built].iter().copied().collect();
+        done.extend(&before - dead);
+        tried.extend(before);
+        (done, tried)
+    }
+}
+
+fn verify(pages: &MemPages, query: &[f32], must: &BTreeSet<u64>, may: &BTreeSet<u64>, seed: u64) {
+    let found = row_ids(pages, query);
+    assert!(found.is_superset(must), "seed {seed} lost {:?}", must - &found);
+    assert!(found.is_subset(may), "seed {seed} made up {:?}", &found - may);
+}
+
+/// After every step of every writer the index is one that `check` accepts.
+#[test]
+fn every_state_between_the_steps_of_several_writers_is_an_index() {
+    for seed in seeds() {
+        let mut noise = Noise(seed);
+        let life = Life::new(&mut noise);
+        let dead = life.rows.ids[..life.built].iter().copied().filter(|_| noise.next().is_multiple_of(4)).collect();
+        let states = Mutex::new(0);
+        let after_step = |pages: &MemPages| {
+            *states.lock().unwrap() += 1;
+            check(pages);
+        };
+        let host = SharedHost::new(&life.pages, seed).with_after_step(&after_step);
+        let (must, may) = life.run(&host, &dead, 2 + seed % 3);
+        let pages = host.pages();
+        verify(&pages, life.rows.row(0), &must, &may, seed);
+        let found = check(&pages);
+        assert_eq!((found.anchored, found.reachable), (found.nodes, found.nodes), "seed {seed}: {found:?}");
+        assert!(states.into_inner().unwrap() > 0);
+    }
+}
+
+/// A writer is cancelled at one of its steps: the others go on, and later changes work on what it
+/// left.
+#[test]
+fn a_writer_may_be_cancelled_at_any_step() {
+    for seed in seeds() {
+        let mut noise = Noise(!seed);
+        let life = Life::new(&mut noise);
+        let dead = life.rows.ids[..life.built].iter().copied().filter(|_| noise.next().is_multiple_of(4)).collect();
+        let whole = SharedHost::new(&life.pages, seed);
+        life.run(&whole, &dead, 2);
+        let host = SharedHost::new(&life.pages, seed).with_failure(noise.next() % whole.steps());
+        let (must, mut may) = life.run(&host, &dead, 2);
+        let mut pages = host.pages();
+        check(&pages);
+        verify(&pages, life.rows.row(0), &must, &may, seed);
+        support::hosted::change(&mut pages, |change| {
+            let values = life.values(1_000_000);
+            change.insert_hosted(1_000_000, life.rows.row(0), &values, false, &mut no_progress()).unwrap();
+        });
+        may.insert(1_000_000);
+        support::hosted::remove(&mut pages, &dead);
+        support::hosted::vacuum(&mut pages);
+        check(&pages);
+        let must = &(&must - &dead) | &BTreeSet::from([1_000_000]);
+        verify(&pages, life.rows.row(0), &must, &may, seed);
+    }
+}

@@ -1,0 +1,375 @@
+//! Writers that change one index at the same time, as sessions of a server do: each on a thread of
+//! its own, and a seed decides whose turn it is.
+//!
+//! One thread runs at a time. It passes the turn on before each step, at the borders of its
+//! sections, when it waits for a lock, and before some of its reads. So a seed repeats a schedule,
+//! and every state of the pages is one that a crash could leave.
+//!
+//! As in PostgreSQL, a writer holds the lock of the index for one [`SharedHost::insert`] or
+//! [`SharedHost::alone`]: many hold it to insert rows, or one to do anything else.
+
+use std::cell::Cell;
+use std::ops::{Deref, Range};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use pagehop_engine::page::{ChangeStep, Pages, PagesMut, Reader, STEP_PAGES};
+use pagehop_engine::{BODY_BYTES, Error, PageId};
+
+use crate::{MemPages, Rng};
+
+/// A read passes the turn on once in this number.
+const READS_PER_TURN: usize = 8;
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    ForTurn,
+    ForSection,
+    ToInsert,
+    ToBeAlone,
+    Ended,
+}
+
+struct Inner {
+    pages: Vec<Arc<[u8]>>,
+    rng: Rng,
+    /// The thread whose turn it is.
+    turn: usize,
+    threads: Vec<Waits>,
+    section: Option<usize>,
+    /// Writers that have the lock to insert rows, and whether one has it alone.
+    inserting: usize,
+    is_alone: bool,
+    steps: u64,
+    /// The step that fails, as if its transaction was cancelled.
+    fails: Option<u64>,
+}
+
+impl Inner {
+    fn may_go_on(&self, thread: usize) -> bool {
+        match self.threads[thread] {
+            Waits::ForTurn => true,
+            Waits::ForSection => self.section.is_none(),
+            Waits::ToInsert => !self.is_alone,
+            Waits::ToBeAlone => !self.is_alone && self.inserting == 0,
+            Waits::Ended => false,
+        }
+    }
+
+    /// Gives the turn to a thread that can go on.
+    fn pass_on(&mut self) {
+        let ready: Vec<usize> = (0..self.threads.len()).filter(|thread| self.may_go_on(*thread)).collect();
+        if ready.is_empty() {
+            let all_ended = self.threads.iter().all(|waits| *waits == Waits::Ended);
+            assert!(all_ended, "the writers wait for each other: {:?}", self.threads);
+            return;
+        }
+        self.turn = ready[self.rng.below(ready.len())];
+    }
+}
+
+/// Called after every step, with the pages as they are then.
+pub type AfterSharedStep<'a> = &'a (dyn Fn(&MemPages) + Sync);
+
+/// The pages of an index that several writers change.
+pub struct SharedHost<'a> {
+    inner: Mutex<Inner>,
+    turns: Condvar,
+    after_step: Option<AfterSharedStep<'a>>,
+}
+
+/// What one of the writers does.
+pub type Writes<'w> = Box<dyn FnOnce(&SharedSession<'_>) + Send + 'w>;
+
+impl<'a> SharedHost<'a> {
+    /// The pages of `pages`, whose writers take the turns of `seed`.
+    pub fn new(pages: &MemPages, seed: u64) -> Self {
+        let bodies = (0..pages.page_count()).map(|page| Arc::from(pages.body(PageId(page)))).collect();
+        let inner = Inner {
+            pages: bodies,
+            rng: Rng::new(seed),
+            turn: 0,
+            threads: Vec::new(),
+            section: None,
+            inserting: 0,
+            is_alone: false,
+            steps: 0,
+            fails: None,
+        };
+        Self { inner: Mutex::new(inner), turns: Condvar::new(), after_step: None }
+    }
+
+    /// Calls `after_step` after every step.
+    pub fn with_after_step(self, after_step: AfterSharedStep<'a>) -> Self {
+        Self { after_step: Some(after_step), ..self }
+    }
+
+    /// Lets one step fail, counted from 0 over all writers.
+    pub fn with_failure(self, step: u64) -> Self {
+        self.lock().fails = Some(step);
+        self
+    }
+
+    /// Runs the writers until all have ended.
+    ///
+    /// # Panics
+    ///
+    /// If a writer panics, or they wait for each other.
+    pub fn run(&self, writers: Vec<Writes<'_>>) {
+        self.lock().threads = vec![Waits::ForTurn; writers.len()];
+        self.lock().pass_on();
+        std::thread::scope(|scope| {
+            for (thread, writes) in writers.into_iter().enumerate() {
+                scope.spawn(move || {
+                    let ends = Ends { host: self, thread };
+                    self.wait(thread);
+                    writes(&SharedSession { host: self, thread });
+                    drop(ends);
+                });
+            }
+        });
+    }
+
+    /// A copy of the pages as they are now.
+    pub fn pages(&self) -> MemPages {
+        copy(&self.lock())
+    }
+
+    /// Steps that were made so far.
+    pub fn steps(&self) -> u64 {
+        self.lock().steps
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A thread that panicked ends the test. The others end as they would.
+        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Waits until it is the turn of `thread`.
+    fn wait(&self, thread: usize) {
+        let mut inner = self.lock();
+        while inner.turn != thread {
+            inner = self.turns.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+        inner.threads[thread] = Waits::ForTurn;
+    }
+
+    /// Passes the turn on, and waits for the next and for what it `waits` for.
+    fn pause(&self, thread: usize, waits: Waits) {
+        let mut inner = self.lock();
+        inner.threads[thread] = waits;
+        inner.pass_on();
+        drop(inner);
+        self.turns.notify_all();
+        self.wait(thread);
+    }
+}
+
+fn copy(inner: &Inner) -> MemPages {
+    let mut pages = MemPages::new();
+    inner.pages.iter().enumerate().for_each(|(page, body)| pages.put(PageId(page as u32), body));
+    pages
+}
+
+/// Passes the turn on when a writer has ended, also by a panic.
+struct Ends<'h, 'a> {
+    host: &'h SharedHost<'a>,
+    thread: usize,
+}
+
+impl Drop for Ends<'_, '_> {
+    fn drop(&mut self) {
+        let mut inner = self.host.lock();
+        inner.threads[self.thread] = Waits::Ended;
+        if !std::thread::panicking() {
+            inner.pass_on();
+        } else if let Some(next) = (0..inner.threads.len()).find(|next| inner.threads[*next] != Waits::Ended) {
+            // Whatever it waits for: the test has failed, and only has to end.
+            inner.turn = next;
+        }
+        drop(inner);
+        self.host.turns.notify_all();
+    }
+}
+
+/// A writer's view of the index between its changes.
+pub struct SharedSession<'h> {
+    host: &'h SharedHost<'h>,
+    thread: usize,
+}
+
+impl SharedSession<'_> {
+    /// Passes a writer that inserts rows, while others may do so, too.
+    pub fn insert<T>(&self, work: impl FnOnce(&mut SharedWriter<'_>) -> T) -> T {
+        self.host.pause(self.thread, Waits::ToInsert);
+        self.host.lock().inserting += 1;
+        let done = work(&mut SharedWriter { session: self, is_shared: true });
+        let mut inner = self.host.lock();
+        inner.inserting -= 1;
+        assert!(inner.section != Some(self.thread), "a writer ended within its section");
+        done
+    }
+
+    /// Passes a writer that is the only one.
+    pub fn alone<T>(&self, work: impl FnOnce(&mut SharedWriter<'_>) -> T) -> T {
+        self.host.pause(self.thread, Waits::ToBeAlone);
+        self.host.lock().is_alone = true;
+        let done = work(&mut SharedWriter { session: self, is_shared: false });
+        self.host.lock().is_alone = false;
+        done
+    }
+
+    fn read(&self, page: PageId) -> Result<SharedPage, Error> {
+        let passes_on = self.host.lock().rng.one_in(READS_PER_TURN);
+        if passes_on {
+            self.host.pause(self.thread, Waits::ForTurn);
+        }
+        let body = self.host.lock().pages.get(page.0 as usize).cloned();
+        body.map(SharedPage).ok_or_else(|| Error::corrupt(page, "the page does not exist"))
+    }
+}
+
+impl Pages for SharedSession<'_> {
+    type Reader<'p>
+        = SharedReader<'p>
+    where
+        Self: 'p;
+
+    fn reader(&self) -> SharedReader<'_> {
+        SharedReader { session: self, reads: Cell::new(0) }
+    }
+
+    fn page_count(&self) -> u32 {
+        self.host.lock().pages.len() as u32
+    }
+}
+
+/// A page as it was when it was read.
+pub struct SharedPage(Arc<[u8]>);
+
+impl Deref for SharedPage {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A reader of a [`SharedSession`].
+pub struct SharedReader<'s> {
+    session: &'s SharedSession<'s>,
+    reads: Cell<u64>,
+}
+
+impl Reader for SharedReader<'_> {
+    type Guard<'r>
+        = SharedPage
+    where
+        Self: 'r;
+
+    fn start(&self, _page: PageId, _bytes: Range<usize>) {}
+
+    fn finish(&self, page: PageId) -> Result<SharedPage, Error> {
+        self.reads.set(self.reads.get() + 1);
+        self.session.read(page)
+    }
+
+    fn release(&mut self) {}
+
+    fn pages_missed(&self) -> u64 {
+        self.reads.get()
+    }
+}
+
+/// A writer of a [`SharedSession`].
+pub struct SharedWriter<'s> {
+    session: &'s SharedSession<'s>,
+    is_shared: bool,
+}
+
+impl PagesMut for SharedWriter<'_> {
+    type Reader<'w>
+        = SharedReader<'w>
+    where
+        Self: 'w;
+
+    fn reader(&self) -> SharedReader<'_> {
+        self.session.reader()
+    }
+
+    fn page_count(&self) -> u32 {
+        self.session.page_count()
+    }
+
+    fn commit_number(&self) -> u64 {
+        0
+    }
+
+    fn oldest_snapshot(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn allocate(&mut self, count: u32) -> Result<PageId, Error> {
+        let mut inner = self.session.host.lock();
+        let is_in_section = inner.section == Some(self.session.thread);
+        assert!(!self.is_shared || is_in_section, "pages are allocated outside a section");
+        let first = inner.pages.len() as u32;
+        (0..count).for_each(|_| inner.pages.push(Arc::from([0; BODY_BYTES].as_slice())));
+        Ok(PageId(first))
+    }
+
+    fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {
+        assert!(pages.len() <= STEP_PAGES, "a step of {} pages", pages.len());
+        let SharedSession { host, thread } = *self.session;
+        host.pause(thread, Waits::ForTurn);
+        let mut inner = host.lock();
+        let is_in_section = inner.section == Some(thread);
+        assert!(
+            !self.is_shared || is_in_section || !pages.contains(&PageId(0)),
+            "page 0 is changed outside a section"
+        );
+        inner.steps += 1;
+        if inner.fails == Some(inner.steps - 1) {
+            return Err(Error::Interrupted);
+        }
+        let mut bodies = Vec::with_capacity(pages.len());
+        for page in pages {
+            let body = inner.pages.get(page.0 as usize);
+            bodies.push(body.ok_or_else(|| Error::corrupt(*page, "the page does not exist"))?.to_vec());
+        }
+        let mut changed: Vec<&mut [u8]> = bodies.iter_mut().map(Vec::as_mut_slice).collect();
+        change(&mut changed)?;
+        for (page, body) in pages.iter().zip(bodies) {
+            inner.pages[page.0 as usize] = body.into();
+        }
+        if let Some(after_step) = host.after_step {
+            let pages = copy(&inner);
+            drop(inner);
+            after_step(&pages);
+        }
+        Ok(())
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    fn begin_section(&mut self) -> Result<(), Error> {
+        if self.is_shared {
+            let SharedSession { host, thread } = *self.session;
+            host.pause(thread, Waits::ForSection);
+            let before = host.lock().section.replace(thread);
+            assert!(before.is_none(), "two writers are in a section");
+        }
+        Ok(())
+    }
+
+    fn end_section(&mut self) {
+        if self.is_shared {
+            let SharedSession { host, thread } = *self.session;
+            let before = host.lock().section.take();
+            assert_eq!(before, Some(thread), "the section of another writer is ended");
+            host.pause(thread, Waits::ForTurn);
+        }
+    }
+}
