@@ -1,16 +1,17 @@
-//! Adds the rows that wait for an index, under the writer's lock.
+//! Adds the rows that wait for an index, beside other sessions that do so, too.
 
 use std::ops::ControlFlow;
 
-use pagehop_engine::{Error, Prepared, Progress, Value};
+use pagehop_engine::{Change, Error, Prepared, Progress, Value};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::waiting::{self, Taken};
+use crate::pages::writer::Writer;
 use crate::pages::{open_indexes, writer};
 use crate::{calibrate, errors};
 
-/// Most rows that share a turn at the writer's lock, which other sessions wait for. Each is written
+/// Most rows that share a turn at the index's lock, which a vacuum waits for. Each is written
 /// within a millisecond. More rows that were prepared would not be in the CPU's caches any more.
 const ROWS_PER_TURN: usize = 8;
 
@@ -113,8 +114,8 @@ unsafe fn add(index: pg_sys::Relation, row_ids: &[u64], vectors: &[f32], values:
     unsafe { insert(index, row_ids, vectors, values, false) }
 }
 
-/// Inserts rows, at least one, one after the other. While another session has the writer's lock,
-/// the next rows are prepared, instead of waiting for it with each of them.
+/// Inserts rows, at least one, one after the other. While a vacuum has the index's lock, the next
+/// rows are prepared, instead of waiting for it with each of them.
 ///
 /// # Safety
 ///
@@ -141,23 +142,34 @@ unsafe fn insert(
                 ready.push(Ready { row_id: *row_id, vector, values, prepared });
             }
             // SAFETY: the caller keeps the index open and is not its writer.
-            match unsafe { writer::if_free(index)? } {
+            match unsafe { writer::beside_others_if_free(index)? } {
                 Some(writer) => break writer,
                 None if ready.len() < ROWS_PER_TURN && rows.peek().is_some() => {}
                 // SAFETY: as above.
-                None => break unsafe { writer::when_free(index)? },
+                None => break unsafe { writer::beside_others(index)? },
             }
         };
-        is_due |= writer.change(|change| {
-            for Ready { row_id, vector, values, prepared } in ready {
-                pgrx::check_for_interrupts!();
-                change.insert_prepared(row_id, vector, values, prepared, unchanged, &mut go_on)?;
-            }
-            Ok(change.wants_calibration())
+        let beside = writer.change(|change| match change.must_be_alone(ready.len()) {
+            true => Ok(None),
+            false => write(change, std::mem::take(&mut ready), unchanged).map(Some),
         })?;
+        is_due |= match beside {
+            Some(is_due) => is_due,
+            // SAFETY: as above, and the lock was given back.
+            None => unsafe { writer::change(index, |change| write(change, ready, unchanged))? },
+        };
     }
-    // SAFETY: the caller keeps the index open, and the writer's lock was given back.
+    // SAFETY: the caller keeps the index open, and the lock was given back.
     unsafe { calibrate_if(index, is_due) }
+}
+
+/// Writes rows, and returns whether the index wants to be calibrated then.
+fn write(change: &mut Change<'_, Writer>, ready: Vec<Ready<'_>>, unchanged: bool) -> Result<bool, Error> {
+    for Ready { row_id, vector, values, prepared } in ready {
+        pgrx::check_for_interrupts!();
+        change.insert_prepared(row_id, vector, values, prepared, unchanged, &mut go_on)?;
+    }
+    Ok(change.wants_calibration())
 }
 
 /// # Safety

@@ -2,9 +2,15 @@
 //! generic WAL. A step is one log record over up to four pages (`record.rs`), so replicas, backups
 //! and recovery need nothing of ours.
 //!
-//! One backend at a time changes an index: it holds the heavyweight lock of page 0 for one
-//! insertion, or for a few dozen steps of a vacuum ([`change`]). Searches take no part in that
-//! lock. They see each page before or after a step, and each step leaves an index.
+//! Backends insert rows beside each other: each holds the heavyweight lock of page 0 in share mode,
+//! for a few rows ([`beside_others`]). Whatever else changes an index holds it alone, for a few
+//! dozen steps ([`change`]). Of those that insert one at a time is in its section, where pages are
+//! allocated and the meta page is changed: it holds the heavyweight lock of page 1. The lock of page
+//! 0 comes before that of page 1, and both before any buffer's, so no two backends wait for each
+//! other. Searches take no part in these locks. They see each page before or after a step, and each
+//! step leaves an index.
+
+use std::cell::Cell;
 
 use pagehop_engine::page::{ChangeStep, PagesMut};
 use pagehop_engine::{Change, Error, PageId, Pages, STEP_PAGES};
@@ -13,7 +19,12 @@ use pgrx::pg_sys;
 use super::open_indexes::{self, OpenIndex};
 use super::{BufferReader, record, sink};
 
-/// Changes an index under the writer's lock, for which it waits.
+/// The page whose lock a backend holds while it changes the index.
+const INDEX_LOCK: u32 = 0;
+/// The page whose lock a backend holds in its section.
+const SECTION_LOCK: u32 = 1;
+
+/// Changes an index alone, for which it waits.
 ///
 /// # Safety
 ///
@@ -23,29 +34,30 @@ pub(crate) unsafe fn change<T>(
     work: impl FnOnce(&mut Change<'_, Writer>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     // SAFETY: the caller keeps the relation open.
-    unsafe { Writer::new(relation)? }.change(work)
+    unsafe { Writer::new(relation, pg_sys::ExclusiveLock)? }.change(work)
 }
 
-/// The right to change an index, for which it waits.
+/// The right to insert rows into an index beside others, for which it waits.
 ///
 /// # Safety
 ///
 /// As [`change`]; `relation` stays open while the writer lives.
-pub(crate) unsafe fn when_free(relation: pg_sys::Relation) -> Result<Writer, Error> {
+pub(crate) unsafe fn beside_others(relation: pg_sys::Relation) -> Result<Writer, Error> {
     // SAFETY: the caller keeps the relation open.
-    unsafe { Writer::new(relation) }
+    unsafe { Writer::new(relation, pg_sys::ShareLock) }
 }
 
-/// The right to change an index; `None` if another backend has it, or waits for it.
+/// As [`beside_others`]; `None` if another backend changes the index alone, or waits for it.
 ///
 /// # Safety
 ///
-/// As [`change`]; `relation` stays open while the writer lives.
-pub(crate) unsafe fn if_free(relation: pg_sys::Relation) -> Result<Option<Writer>, Error> {
+/// As [`beside_others`].
+pub(crate) unsafe fn beside_others_if_free(relation: pg_sys::Relation) -> Result<Option<Writer>, Error> {
+    let lock = pg_sys::ShareLock;
     // SAFETY: the caller keeps the relation open.
-    let is_free = unsafe { pg_sys::ConditionalLockPage(relation, 0, pg_sys::ExclusiveLock as i32) };
+    let is_free = unsafe { pg_sys::ConditionalLockPage(relation, INDEX_LOCK, lock as i32) };
     // SAFETY: the caller keeps the relation open, and the lock was got.
-    is_free.then(|| unsafe { Writer::with_lock(relation) }).transpose()
+    is_free.then(|| unsafe { Writer::with_lock(relation, lock) }).transpose()
 }
 
 /// Changes an index that is being built: steps are not logged, and no other backend reads it.
@@ -59,7 +71,7 @@ pub(crate) unsafe fn change_unlogged<T>(
     work: impl FnOnce(&mut Change<'_, Writer>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     // SAFETY: the caller keeps the relation open.
-    let mut writer = unsafe { Writer::new(relation)? };
+    let mut writer = unsafe { Writer::new(relation, pg_sys::ExclusiveLock)? };
     writer.is_logged = false;
     writer.change(work)
 }
@@ -74,16 +86,18 @@ pub(crate) unsafe fn while_unchanged<T>(
     work: impl FnOnce(&OpenIndex) -> Result<T, Error>,
 ) -> Result<T, Error> {
     // SAFETY: the caller keeps the relation open.
-    let writer = unsafe { Writer::new(relation)? };
+    let writer = unsafe { Writer::new(relation, pg_sys::ExclusiveLock)? };
     work(&writer.index)
 }
 
-/// The right to change an index. No other backend has it while this lives.
+/// The right to change an index, alone or beside others.
 pub(crate) struct Writer {
     relation: pg_sys::Relation,
     index: OpenIndex,
-    /// Blocks that exist: only the writer adds some.
-    blocks: u32,
+    /// The mode in which the lock of the index is held.
+    lock: u32,
+    /// Blocks that exist, as far as is known: other backends may add some.
+    blocks: Cell<u32>,
     /// Whether each step is logged. If not, the log has no change of this file at all, or the whole
     /// index when it is done.
     is_logged: bool,
@@ -94,26 +108,27 @@ impl Writer {
     ///
     /// # Safety
     ///
-    /// `relation` is open, of this access method, and stays open while the writer lives.
-    unsafe fn new(relation: pg_sys::Relation) -> Result<Self, Error> {
+    /// `relation` is open, of this access method, and stays open while the writer lives. `lock` is
+    /// `ExclusiveLock` or `ShareLock`.
+    unsafe fn new(relation: pg_sys::Relation, lock: u32) -> Result<Self, Error> {
         // SAFETY: the caller keeps the relation open.
         unsafe {
-            pg_sys::LockPage(relation, 0, pg_sys::ExclusiveLock as i32);
-            Self::with_lock(relation)
+            pg_sys::LockPage(relation, INDEX_LOCK, lock as i32);
+            Self::with_lock(relation, lock)
         }
     }
 
     /// # Safety
     ///
     /// As [`Writer::new`], and this backend has the lock.
-    unsafe fn with_lock(relation: pg_sys::Relation) -> Result<Self, Error> {
+    unsafe fn with_lock(relation: pg_sys::Relation, lock: u32) -> Result<Self, Error> {
         // SAFETY: the caller keeps the relation open. If the index cannot be opened, the error ends
         // the transaction and with it the lock.
         let index = unsafe { open_indexes::open(relation)? };
-        let blocks = index.pages().page_count();
+        let blocks = Cell::new(index.pages().page_count());
         // SAFETY: the caller keeps the relation open.
         let is_logged = unsafe { sink::needs_wal(relation) };
-        Ok(Self { relation, index, blocks, is_logged })
+        Ok(Self { relation, index, lock, blocks, is_logged })
     }
 
     /// Does `work` and finishes the change, then gives the right back.
@@ -128,11 +143,18 @@ impl Writer {
         Ok(done)
     }
 
+    fn exists(&self, page: PageId) -> bool {
+        if page.0 >= self.blocks.get() {
+            self.blocks.set(self.index.pages().page_count());
+        }
+        page.0 < self.blocks.get()
+    }
+
     /// Pins and locks the pages of a step, in the order of their blocks: so two steps cannot wait
     /// for each other.
     fn lock(&self, pages: &[PageId]) -> Result<[pg_sys::Buffer; STEP_PAGES], Error> {
-        if let Some(page) = pages.iter().find(|page| page.0 >= self.blocks) {
-            return Err(Error::corrupt(*page, format!("the index has {} blocks", self.blocks)));
+        if let Some(page) = pages.iter().find(|page| !self.exists(**page)) {
+            return Err(Error::corrupt(*page, format!("the index has {} blocks", self.blocks.get())));
         }
         let mut buffers = [pg_sys::InvalidBuffer as pg_sys::Buffer; STEP_PAGES];
         let mut order = [0, 1, 2, 3];
@@ -171,7 +193,7 @@ impl Drop for Writer {
         // The end of a transaction that failed gives the lock back by itself.
         if !std::thread::panicking() {
             // SAFETY: the relation is open while the writer lives, and `new` took the lock.
-            unsafe { pg_sys::UnlockPage(self.relation, 0, pg_sys::ExclusiveLock as i32) };
+            unsafe { pg_sys::UnlockPage(self.relation, INDEX_LOCK, self.lock as i32) };
         }
     }
 }
@@ -184,7 +206,7 @@ impl PagesMut for Writer {
     }
 
     fn page_count(&self) -> u32 {
-        self.blocks
+        self.blocks.get()
     }
 
     /// The next transaction id: a scan that has a snapshot already began before it.
@@ -212,13 +234,14 @@ impl PagesMut for Writer {
     }
 
     fn allocate(&mut self, count: u32) -> Result<PageId, Error> {
-        let first = self.blocks;
-        for _ in 0..count {
+        // Only a writer that is alone, or in its section, adds blocks.
+        let first = self.blocks.get();
+        for expected in first..first + count {
             let block = self.extend();
-            if block != self.blocks {
-                return Err(Error::corrupt(PageId(self.blocks), format!("it became block {block}")));
+            if block != expected {
+                return Err(Error::corrupt(PageId(expected), format!("it became block {block}")));
             }
-            self.blocks += 1;
+            self.blocks.set(block + 1);
         }
         Ok(PageId(first))
     }
@@ -234,5 +257,27 @@ impl PagesMut for Writer {
             unsafe { pg_sys::UnlockReleaseBuffer(*buffer) };
         }
         changed
+    }
+
+    fn is_shared(&self) -> bool {
+        self.lock == pg_sys::ShareLock
+    }
+
+    fn begin_section(&mut self) -> Result<(), Error> {
+        if self.is_shared() {
+            // SAFETY: the relation is open while the writer lives. After an error the end of the
+            // transaction gives the lock back.
+            unsafe { pg_sys::LockPage(self.relation, SECTION_LOCK, pg_sys::ExclusiveLock as i32) };
+            self.blocks.set(self.index.pages().page_count());
+        }
+        Ok(())
+    }
+
+    fn end_section(&mut self) {
+        if self.is_shared() {
+            // SAFETY: the relation is open while the writer lives, and `begin_section` took the
+            // lock.
+            unsafe { pg_sys::UnlockPage(self.relation, SECTION_LOCK, pg_sys::ExclusiveLock as i32) };
+        }
     }
 }
