@@ -1,5 +1,7 @@
-//! Several writers insert rows at the same time, and others remove some, in turns that a seed
-//! decides. `PAGEHOP_SIM_SEEDS` says how many seeds; `PAGEHOP_SIM_FIRST` is the first of them.
+//! Several writers insert rows at the same time, and a vacuum removes some, in turns that a seed
+//! decides.
+//!
+//! `PAGEHOP_SIM_SEED=123` replays one seed; `PAGEHOP_SIM_SEEDS=100000` runs that many.
 
 mod support;
 
@@ -14,16 +16,17 @@ use pagehop_sim::{MemPages, SharedHost, SharedSession, SharedWriter, Writes};
 use support::hosted::{check, row_ids};
 use support::{Noise, Rows, embeddings, no_progress, options};
 
-/// Seeds of a run that no variable sets.
+/// Seeds without `PAGEHOP_SIM_SEEDS`.
 const SEEDS: u64 = 60;
 
 fn seeds() -> std::ops::Range<u64> {
-    let number = |name: &str, default| {
-        std::env::var(name)
-            .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
+    let number = |name: &str| {
+        let text = std::env::var(name).ok();
+        text.map(|text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
     };
-    let first = number("PAGEHOP_SIM_FIRST", 0);
-    first..first + number("PAGEHOP_SIM_SEEDS", SEEDS)
+    let first = number("PAGEHOP_SIM_SEED");
+    let count = number("PAGEHOP_SIM_SEEDS").unwrap_or(if first.is_some() { 1 } else { SEEDS });
+    first.unwrap_or(0)..first.unwrap_or(0) + count
 }
 
 /// Rows, with the value of a column each if they have `values`.

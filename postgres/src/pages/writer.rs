@@ -4,11 +4,10 @@
 //!
 //! Backends insert rows beside each other: each holds the heavyweight lock of page 0 in share mode,
 //! for a few rows ([`beside_others`]). Whatever else changes an index holds it alone, for a few
-//! dozen steps ([`change`]). Of those that insert one at a time is in its section, where pages are
-//! allocated and the meta page is changed: it holds the heavyweight lock of page 1. The lock of page
-//! 0 comes before that of page 1, and both before any buffer's, so no two backends wait for each
-//! other. Searches take no part in these locks. They see each page before or after a step, and each
-//! step leaves an index.
+//! dozen steps ([`change`]). Of those that insert one at a time is in its section, as to write
+//! postings: it holds the heavyweight lock of page 1. The lock of page 0 comes before that of page
+//! 1, and both before any buffer's, so no two backends wait for each other. Searches take no part in
+//! these locks. They see each page before or after a step, and each step leaves an index.
 
 use std::cell::Cell;
 
@@ -234,15 +233,14 @@ impl PagesMut for Writer {
     }
 
     fn allocate(&mut self, count: u32) -> Result<PageId, Error> {
-        // Only a writer that is alone, or in its section, adds blocks.
-        let first = self.blocks.get();
-        for expected in first..first + count {
+        let first = self.extend();
+        for expected in first + 1..first + count {
             let block = self.extend();
             if block != expected {
                 return Err(Error::corrupt(PageId(expected), format!("it became block {block}")));
             }
-            self.blocks.set(block + 1);
         }
+        self.blocks.set(self.blocks.get().max(first + count));
         Ok(PageId(first))
     }
 

@@ -182,7 +182,8 @@ pub trait PagesMut {
     /// are invisible to all.
     fn oldest_snapshot(&self) -> u64;
 
-    /// Appends `count` pages of zeros and returns the first of them.
+    /// Appends `count` consecutive pages of zeros and returns the first of them. A writer that is
+    /// not alone asks for one page at a time.
     ///
     /// # Errors
     ///
@@ -203,8 +204,8 @@ pub trait PagesMut {
         false
     }
 
-    /// Waits until no other writer is in its section, and begins one. Pages are allocated, and page
-    /// 0 is changed, in a section only.
+    /// Waits until no other writer is in its section, and begins one: for changes of several steps
+    /// that others must not come between.
     ///
     /// # Errors
     ///

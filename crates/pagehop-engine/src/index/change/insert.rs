@@ -2,16 +2,17 @@
 //!
 //! ```text
 //! walk     to the row's point; robust prune chooses neighbors among the visited nodes
-//! section  the node, in a slot near its neighbors          (node page, meta page)
-//!          its postings                                    (the trees of the columns)
+//! step     the node, in a slot near its neighbors          (node page, meta page)
+//! steps    its postings                                    (the trees of the columns)
 //! step     an anchor from a neighbor                       (its page)
 //! steps    the neighbors that take an edge back            (the pages of four of them)
 //! ```
 //!
-//! Several writers may insert rows at the same time. Only the section is one writer's at a time;
-//! the other steps compare what they decided on (`steps.rs`). No edge leads to a node before it has
-//! its anchor, so no other row can be anchored below one that is not. An insertion that ends early
-//! leaves a node that no search finds, whose row no reader sees.
+//! Several writers may insert rows at the same time: each step compares what was decided on
+//! (`steps.rs`). Only postings are written by one writer at a time, in a section that begins with
+//! the node's step. No edge leads to a node before it has its anchor, so no other row can be
+//! anchored below one that is not. An insertion that ends early leaves a node that no search finds,
+//! whose row no reader sees.
 //!
 //! This is the insertion of FreshDiskANN (Singh et al. 2021).
 //!
@@ -64,7 +65,7 @@ impl<W: PagesMut> Graph<'_, W> {
     fn insert_among(&mut self, targets: &[Target], row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
         let near = self.nodes_tried();
         let new = NewNode { row_id, encoded, targets, is_duplicate: false };
-        let (node, generation) = self.in_section(|graph| graph.place(&new, &near))?;
+        let (node, generation) = self.place(&new, &near)?;
         let target = encoded.target(node, generation);
         let header = self.look(node, |_, header| *header)?;
         self.near_mut().push(node, header, &encoded.hi);
@@ -86,7 +87,7 @@ impl<W: PagesMut> Graph<'_, W> {
                 }
             }
             let new = NewNode { row_id, encoded, targets: &[], is_duplicate: false };
-            let (node, generation) = graph.place(&new, &[])?;
+            let (node, generation) = graph.place_and_post(&new, &[])?;
             graph.enter_at(&encoded.target(node, generation), encoded)?;
             Ok(Some(node))
         })?;
@@ -104,8 +105,16 @@ impl<W: PagesMut> Graph<'_, W> {
         done
     }
 
-    /// Writes the node of a row, and its postings. Called in a section.
+    /// Writes the node of a row, and its postings.
     fn place(&mut self, new: &NewNode<'_>, near: &[NodeId]) -> Result<(NodeId, u8), Error> {
+        if self.meta().layout.column_bytes == 0 {
+            return self.steps_mut().place(new, near);
+        }
+        self.in_section(|graph| graph.place_and_post(new, near))
+    }
+
+    /// The same, called in a section.
+    fn place_and_post(&mut self, new: &NewNode<'_>, near: &[NodeId]) -> Result<(NodeId, u8), Error> {
         if self.steps().is_shared() {
             self.post_unfinished()?;
         }
@@ -142,7 +151,7 @@ impl<W: PagesMut> Graph<'_, W> {
         targets.extend(self.chosen(outward, encoded)?);
         let near: Vec<NodeId> = [parent].into_iter().chain(self.nodes_tried()).collect();
         let new = NewNode { row_id, encoded, targets: &targets, is_duplicate: true };
-        let (node, generation) = self.in_section(|graph| graph.place(&new, &near))?;
+        let (node, generation) = self.place(&new, &near)?;
         self.anchor_or_below(&[parent], &encoded.target(node, generation))?;
         Ok(node)
     }

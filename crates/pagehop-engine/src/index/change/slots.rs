@@ -46,14 +46,24 @@ fn spare_slots(meta: &Meta) -> u64 {
 
 impl<W: PagesMut> Steps<'_, W> {
     /// Writes a node to a free slot: on the page of one of `near` if one of these has a free slot.
-    /// Returns the node and its generation.
+    /// Returns the node and its generation. Where another writer takes the slot first, it is tried
+    /// again.
     pub(super) fn place(&mut self, new: &NewNode<'_>, near: &[NodeId]) -> Result<(NodeId, u8), Error> {
+        loop {
+            let old = self.page_with_slot(near)?;
+            let is_new = old.is_none();
+            let page = old.map_or_else(|| self.new_page(), Ok)?;
+            if let Some(placed) = self.place_on(page, is_new, new)? {
+                return Ok(placed);
+            }
+        }
+    }
+
+    /// Writes a node to the first free slot of `page`; `None` if another writer has taken the last.
+    fn place_on(&mut self, page: PageId, is_new: bool, new: &NewNode<'_>) -> Result<Option<(NodeId, u8)>, Error> {
         let layout = self.layout();
-        let old = self.page_with_slot(near)?;
-        let is_new = old.is_none();
-        let page = old.map_or_else(|| self.new_page(), Ok)?;
         let kept_at = self.keep_vector(page, is_new, &new.encoded.kept)?;
-        let hosted = self.is_hosted();
+        let (hosted, shared) = (self.is_hosted(), self.is_shared());
         let added = if hosted { 0 } else { self.commit_number() };
         let mut placed = None;
         self.step_meta(&[page], &mut |meta, bodies| {
@@ -65,7 +75,11 @@ impl<W: PagesMut> Steps<'_, W> {
                     meta.change.list_free(page, body, layout.nodes_per_page);
                 }
             }
-            let slot = layout.free_slot(body).ok_or_else(|| Error::corrupt(page, "its free slot is taken"))?;
+            let slot = match layout.free_slot(body) {
+                Some(slot) => slot,
+                None if shared => return Ok(()),
+                None => return Err(Error::corrupt(page, "its free slot is taken")),
+            };
             if layout.nodes_per_page > 1 || !is_new {
                 meta.change.take_free_slot()?;
             }
@@ -83,7 +97,7 @@ impl<W: PagesMut> Steps<'_, W> {
             }
             Ok(())
         })?;
-        Ok(placed.expect("the step ran"))
+        Ok(placed)
     }
 
     fn page_with_slot(&mut self, near: &[NodeId]) -> Result<Option<PageId>, Error> {
@@ -119,8 +133,12 @@ impl<W: PagesMut> Steps<'_, W> {
             if layout.free_slot(&self.reader().finish(page)?).is_some() {
                 return Ok(Some(page));
             }
+            let shared = self.is_shared();
             self.step_meta(&[page], &mut |meta, bodies| {
                 let link = FreeLink::read(bodies[0]);
+                if shared && meta.change.free_head != page.0 {
+                    return Ok(());
+                }
                 if !link.listed || layout.free_slot(bodies[0]).is_some() {
                     return Err(Error::corrupt(page, "the list of free slots names it, but it is not marked"));
                 }

@@ -215,7 +215,7 @@ impl<'w, W: PagesMut> Steps<'w, W> {
         page::step(self.pages, &all, &mut |bodies| {
             let (meta_body, others) = bodies.split_last_mut().expect("the meta page is in the step");
             let mut meta = Meta::decode(meta_body)?;
-            meta.page_count = page_count;
+            meta.page_count = meta.page_count.max(page_count);
             change(&mut meta, others)?;
             // Readers compare this number to learn whether the meta page that they know is current.
             meta.change.commit += u64::from(meta.row_ids == RowIds::HostOwned);
