@@ -5,8 +5,8 @@ use pgrx::prelude::*;
 
 use crate::{build, cost, insert, options, progress, rows::opclass, scan, vacuum, validate};
 
-/// Indexes of one table are vacuumed beside each other: every part of it takes the writer's lock of
-/// its own index only.
+/// Indexes of one table are vacuumed beside each other: every part of it takes the lock of its own
+/// index only.
 const VACUUM_OPTIONS: u32 = pg_sys::VACUUM_OPTION_PARALLEL_BULKDEL | pg_sys::VACUUM_OPTION_PARALLEL_CLEANUP;
 
 #[doc(hidden)]

@@ -1,7 +1,7 @@
 //! `ambulkdelete` and `amvacuumcleanup`: dead rows leave their nodes, nodes without rows leave the
 //! graph.
 //!
-//! Both work in small parts, each under the writer's lock, so that an insertion waits for
+//! Both work in small parts, each under the lock of the index, so that an insertion waits for
 //! milliseconds and not for the whole vacuum. An index that has changed much since it was
 //! calibrated is calibrated again.
 

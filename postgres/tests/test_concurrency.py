@@ -34,6 +34,7 @@ Step = Callable[[psycopg.Connection], None]
 
 ROWS = vectors(5000, seed=3)
 CRASH_SECONDS_MAX = 300
+KILLS = int(os.environ.get("PAGEHOP_PG_KILLS", "2"))
 
 
 class Writer:
@@ -236,12 +237,28 @@ def test_a_killed_backend_takes_nothing_committed_with_it(busy_cluster: Cluster)
     assert_sound(busy_cluster, writers)
 
 
-def kill_one_that_inserts(cluster: Cluster) -> None:
-    """SIGKILL to a backend in the middle of an insertion; the server ends all others and
-    recovers.
+def test_many_sessions_insert_at_once_through_kills(busy_cluster: Cluster) -> None:
+    """`PAGEHOP_PG_KILLS=100` kills that often. The index is checked after each."""
+    writers = [Writer(number) for number in range(1, 17)]
+    with psycopg.connect(busy_cluster.dsn(), autocommit=True) as connection:
+        fill(connection, vectors(1000, seed=1), first=-1000)
+        run(connection, "DELETE FROM items WHERE id < 0")
+    for kill in range(KILLS):
+        crowd = Crowd(busy_cluster, may_crash=True)
+        with crowd.beside([Reader(kill).step, vacuum]):
+            threads = crowd.take([writer.step for writer in writers], 30)
+            kill_one_that_inserts(busy_cluster, rows=100 + 100 * min(kill, 10))
+            for thread in threads:
+                thread.join()
+        assert_sound(busy_cluster, writers)
+
+
+def kill_one_that_inserts(cluster: Cluster, rows: int = 700) -> None:
+    """SIGKILL to a backend in the middle of an insertion, once there are enough rows; the server
+    ends all others and recovers.
     """
-    inserting = """SELECT pid FROM pg_stat_activity
-        WHERE state = 'active' AND query LIKE 'INSERT%' AND (SELECT count(*) FROM items) > 700"""
+    inserting = f"""SELECT pid FROM pg_stat_activity
+        WHERE state = 'active' AND query LIKE 'INSERT%' AND (SELECT count(*) FROM items) > {rows}"""
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         while not (pids := ids(connection, inserting)):
             pass

@@ -8,7 +8,8 @@
 //! cannot: there the engine under test is compiled as another crate than the one that this crate
 //! depends on, so its traits differ.
 //!
-//! [`SharedHost`] lets several writers change one index at the same time, in turns that a seed decides.
+//! [`SharedHost`] lets several writers change one index at the same time, in turns that a seed
+//! decides.
 //!
 //! With the feature `store`, `SimDisk` is a disk for the store that loses power and refuses calls,
 //! and `workload` runs random operations of the store on it, one seed at a time.

@@ -56,8 +56,8 @@ fn check_locked(target: &Target) -> Result<CheckReport, Error> {
     checked
 }
 
-/// How far the log has been replayed; `None` on a primary, where the writer's lock keeps changes
-/// out.
+/// How far the log has been replayed; `None` on a primary, where the lock of the index keeps
+/// changes out.
 fn replayed() -> Option<pg_sys::XLogRecPtr> {
     // SAFETY: a read of shared memory; null means that the timeline is not wanted.
     target::in_recovery().then(|| unsafe { pg_sys::GetXLogReplayRecPtr(std::ptr::null_mut()) })
