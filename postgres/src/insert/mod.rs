@@ -1,8 +1,8 @@
 //! `aminsert` and `aminsertcleanup`: the rows of a statement wait and are added many at a time.
 //!
 //! A young index takes the rows of a COPY in one training instead of five, and in any index eight
-//! rows share a turn at the lock of the index. A row must be in the index before a snapshot can show
-//! it. So the rows that wait are added
+//! rows share a turn at the lock of the index. A row must be in the index before a snapshot can
+//! show it. So the rows that wait are added
 //!
 //! - when the statement is done with the index (`aminsertcleanup`), or enough of them wait,
 //! - before this session starts another statement, such as one of a trigger (`hooks.rs`),

@@ -6,8 +6,8 @@
 //! for a few rows ([`beside_others`]). Whatever else changes an index holds it alone, for a few
 //! dozen steps ([`change`]). Of those that insert one at a time is in its section, as to write
 //! postings: it holds the heavyweight lock of page 1. The lock of page 0 comes before that of page
-//! 1, and both before any buffer's, so no two backends wait for each other. Searches take no part in
-//! these locks. They see each page before or after a step, and each step leaves an index.
+//! 1, and both before any buffer's, so no two backends wait for each other. Searches take no part
+//! in these locks. They see each page before or after a step, and each step leaves an index.
 
 use std::cell::Cell;
 
