@@ -14,6 +14,7 @@
 
 #[cfg(feature = "store")]
 mod disk;
+pub mod document;
 mod faulty;
 mod mem;
 mod rng;

@@ -138,7 +138,7 @@ impl Part {
 
 /// Applies `parts` to the transaction and to `rows`, and compares the reports.
 pub(super) fn work(
-    index: &Index<&IndexFile>,
+    index: &Index<IndexFile>,
     transaction: &mut Transaction<'_>,
     parts: &[Part],
     rows: &mut Rows,

@@ -22,6 +22,8 @@ pub(super) enum Operation {
     Update,
     /// Removes dead rows.
     Vacuum,
+    /// Adds or deletes many rows by one call, which vacuums by itself.
+    Call,
     /// Deletes every row.
     Clear,
     Checkpoint,
@@ -78,6 +80,10 @@ const COLUMNS_SEED: u64 = 28;
 /// Decides which seeds keep vectors.
 const VECTORS_SEED: u64 = 0x5EC7_0125;
 
+/// Decides which seeds have calls that vacuum by themselves, and which compact. Those that found a
+/// page 0 in memory only have none.
+const CALLS_SEED: u64 = 16;
+
 /// The choices of one seed.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -98,6 +104,10 @@ pub(super) struct Plan {
     pub(super) cache_bytes: u64,
     pub(super) log_bytes: u64,
     pub(super) transaction_bytes: u64,
+    /// From which share of dead rows on calls vacuum by themselves.
+    auto_vacuum: Option<f32>,
+    /// Whether some processes compact the index.
+    pub(super) compacts: bool,
     /// `None` if every opening chooses one.
     durability: Option<Durability>,
     weights: Vec<(Operation, usize)>,
@@ -136,6 +146,13 @@ impl Plan {
             1 => Vectors::Float32,
             _ => Vectors::Codes,
         };
+        let mut calls = Rng::new(seed ^ CALLS_SEED);
+        let compacts = calls.one_in(5);
+        let mut auto_vacuum = None;
+        if calls.one_in(6) {
+            weights.push((Operation::Call, [5, 30][calls.below(2)]));
+            auto_vacuum = [None, Some(0.0), Some(0.05), Some(0.2)][calls.below(4)];
+        }
         let total = weights.iter().map(|weight| weight.1).sum();
         let kib = 1 << 10;
         Self {
@@ -153,6 +170,8 @@ impl Plan {
             transaction_bytes: if rng.one_in(6) { (100 + rng.below(1000) as u64) * kib } else { 1 << 30 },
             durability: [Some(Durability::Commit), Some(Durability::Commit), Some(Durability::Checkpoint), None]
                 [rng.below(4)],
+            auto_vacuum,
+            compacts,
             weights,
             total,
         }
@@ -179,8 +198,7 @@ impl Plan {
             durability: self.durability.unwrap_or(either),
             log_bytes: self.log_bytes,
             transaction_bytes: self.transaction_bytes,
-            // Lives vacuum when their plan says so.
-            auto_vacuum: None,
+            auto_vacuum: self.auto_vacuum,
         }
     }
 }

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pagehop_engine::{Cursor, Error, Filter, Index, Metric, SearchOptions, Vectors};
-use pagehop_store::IndexFile;
+use pagehop_engine::{Cursor, Error, Filter, Index, Metric, Pages, SearchOptions, Vectors};
 
 use super::columns::passes;
 use super::data::{self, Row, Rows};
@@ -23,11 +22,9 @@ pub(super) struct Queries {
     pub(super) filters: Vec<Filter>,
 }
 
-type Pages<'p> = &'p IndexFile;
-
 /// An open cursor, and the version whose rows it must return.
-pub(super) struct OpenCursor<'i, 'p> {
-    cursor: Cursor<'i, Pages<'p>>,
+pub(super) struct OpenCursor<'i, P: Pages + 'i> {
+    cursor: Cursor<'i, P>,
     query: Arc<[f32]>,
     metric: Metric,
     version: Version,
@@ -40,9 +37,9 @@ pub(super) fn ensure(so: bool, what: impl FnOnce() -> String) -> Result<(), Trou
     if so { Ok(()) } else { Err(Trouble::Violation(what())) }
 }
 
-impl<'i, 'p> OpenCursor<'i, 'p> {
+impl<'i, P: Pages> OpenCursor<'i, P> {
     pub(super) fn open(
-        index: &'i Index<Pages<'p>>,
+        index: &'i Index<P>,
         metric: Metric,
         query: Arc<[f32]>,
         version: &Version,
@@ -89,8 +86,8 @@ fn check_hit(version: &Version, metric: Metric, query: &[f32], id: u64, distance
 }
 
 /// Compares one search with brute force.
-pub(super) fn search(
-    index: &Index<Pages<'_>>,
+pub(super) fn search<P: Pages>(
+    index: &Index<P>,
     metric: Metric,
     query: &[f32],
     version: &Version,
@@ -119,8 +116,8 @@ pub(super) fn search(
 
 /// Compares searches with a filter with a look at all rows: an exact one, and one with the default
 /// options, which also finds as many rows as there are.
-pub(super) fn filtered(
-    index: &Index<Pages<'_>>,
+pub(super) fn filtered<P: Pages>(
+    index: &Index<P>,
     metric: Metric,
     query: &[f32],
     filter: &Filter,
@@ -161,12 +158,12 @@ pub(super) fn filtered(
 }
 
 /// The number of the version that the index has in its mark.
-pub(super) fn number_of(index: &Index<Pages<'_>>) -> Result<u64, Error> {
+pub(super) fn number_of<P: Pages>(index: &Index<P>) -> Result<u64, Error> {
     Ok(index.info()?.mark[0])
 }
 
 /// Compares kept vectors with those of `version`.
-fn kept(index: &Index<Pages<'_>>, vectors: Vectors, version: &Version) -> Result<(), Trouble> {
+fn kept<P: Pages>(index: &Index<P>, vectors: Vectors, version: &Version) -> Result<(), Trouble> {
     // A component that is off by more than half precision allows.
     let differs = |given: &f32, kept: &f32| match vectors {
         Vectors::Codes => false,
@@ -185,8 +182,8 @@ fn kept(index: &Index<Pages<'_>>, vectors: Vectors, version: &Version) -> Result
 }
 
 /// Compares the counts of the index, all of its rows, and searches with filters with `version`.
-pub(super) fn every_row(
-    index: &Index<Pages<'_>>,
+pub(super) fn every_row<P: Pages>(
+    index: &Index<P>,
     metric: Metric,
     queries: &Queries,
     version: &Version,
@@ -206,8 +203,8 @@ pub(super) fn every_row(
 
 /// Compares everything about the index with `version`: the index's own check, its counts, every
 /// row, and searches with filters.
-pub(super) fn everything(
-    index: &Index<Pages<'_>>,
+pub(super) fn everything<P: Pages>(
+    index: &Index<P>,
     metric: Metric,
     queries: &Queries,
     version: &Version,

@@ -34,6 +34,8 @@ pub(super) struct World {
     pub(super) rng: Rng,
     /// For values and filters.
     pub(super) values_rng: Rng,
+    /// For whole calls and compaction.
+    pub(super) calls_rng: Rng,
     pub(super) disk: SimDisk,
     pub(super) model: Model,
     pub(super) outcome: Outcome,
@@ -66,6 +68,7 @@ impl World {
             options,
             rng,
             values_rng,
+            calls_rng: Rng::new(seed ^ 0xca11_5eed),
             disk,
             model: Model::new(rows),
             outcome: Outcome::default(),
