@@ -8,6 +8,7 @@ mod columns;
 mod compact;
 mod errors;
 mod index;
+mod info;
 mod recall;
 mod search;
 mod source;

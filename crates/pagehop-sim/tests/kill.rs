@@ -14,10 +14,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pagehop_engine::{Filter, Index, Metric, RowIds, SearchOptions, create_with_columns};
+use pagehop_engine::{Filter, Index, Keep, Metric, RowIds, SearchOptions, Vectors, create_keeping};
 use pagehop_sim::Rng;
 use pagehop_sim::document::{grouped, put};
-use pagehop_sim::workload::columns::{columns, filter, packed, values};
+use pagehop_sim::workload::columns::{Given, columns, filter, payload, values};
 use pagehop_sim::workload::{Row, compare};
 use pagehop_store::{Durability, IndexFile, NewIndexFile, OpenOptions};
 
@@ -45,9 +45,9 @@ fn filters(rng: &mut Rng) -> Vec<Filter> {
     (0..3).map(|_| filter(COLUMNS, 2, &mut |rng| rng.below(5000) as u64, rng)).collect()
 }
 
-/// The places of all columns.
-fn all() -> Vec<usize> {
-    (0..COLUMNS).collect()
+/// All columns, and payloads.
+fn all() -> Given {
+    Given { columns: (0..COLUMNS).collect(), payloads: true }
 }
 
 /// The change of a batch.
@@ -67,7 +67,11 @@ fn batch(number: u64, rows: &mut Rows) -> Batch {
         0..3 if rows.len() < ROWS_MAX => {
             let count = 1 + rng.below(30);
             let ids: Vec<u64> = (0..count).map(|_| rng.below(5000) as u64).collect();
-            let new = ids.iter().map(|_| Row { vector: vector(&mut rng), values: values(COLUMNS, &mut rng) });
+            let new = ids.iter().map(|_| Row {
+                vector: vector(&mut rng),
+                values: values(COLUMNS, &mut rng),
+                payload: payload(&mut rng),
+            });
             let new: Vec<Row> = new.collect();
             rows.extend(ids.iter().copied().zip(new.iter().cloned()));
             Batch::Add(ids, new)
@@ -76,7 +80,7 @@ fn batch(number: u64, rows: &mut Rows) -> Batch {
             let ids: Vec<u64> = (0..1 + rng.below(20)).map(|_| known[rng.below(known.len())]).collect();
             let new = ids.iter().map(|id| {
                 let row = rows.get_mut(id).expect("it is known");
-                row.values = values(COLUMNS, &mut rng);
+                (row.values, row.payload) = (values(COLUMNS, &mut rng), payload(&mut rng));
                 row.clone()
             });
             Batch::Update(ids.clone(), new.collect())
@@ -122,12 +126,12 @@ fn child() {
         match batch(number, &mut rows) {
             Batch::Add(ids, new) => {
                 let components: Vec<f32> = new.iter().flat_map(|row| row.vector.iter().copied()).collect();
-                let values = packed(&all(), new.iter().map(|row| &row.values)).unwrap();
+                let values = all().of(new.iter()).unwrap();
                 let progress = &mut |_| ControlFlow::Continue(());
-                change.add_with_columns(&ids, &components, Some(&values), progress).unwrap();
+                change.add_with_columns(&ids, &components, values.as_ref(), progress).unwrap();
             }
             Batch::Update(ids, new) => {
-                let values = packed(&all(), new.iter().map(|row| &row.values)).unwrap();
+                let values = all().of(new.iter()).unwrap().unwrap();
                 change.update_columns(&ids, &values).unwrap();
             }
             Batch::Delete(ids) => drop(change.delete(&ids).unwrap()),
@@ -225,7 +229,8 @@ fn batches_that_a_killed_writer_acknowledged_survive() {
     std::fs::create_dir_all(&folder.0).unwrap();
     let path = folder.0.join("rows.pagehop");
     let mut sink = NewIndexFile::create(&path, false).unwrap();
-    create_with_columns(DIM, Metric::L2, &columns(COLUMNS), 1, RowIds::Mapped, &mut sink).unwrap();
+    let keep = Keep { vectors: Vectors::Codes, payloads: true };
+    create_keeping(keep, DIM, Metric::L2, &columns(COLUMNS), 1, RowIds::Mapped, &mut sink).unwrap();
     sink.finish().unwrap();
     // The newest batch that is known to be there, and the newest that may appear when the next
     // writer recovers: the batch in progress.

@@ -45,16 +45,16 @@ impl World {
             ids.iter().for_each(|id| drop(rows.remove(id)));
             pagehop_store::delete(index, &ids, mark, &mut progress).map(|report| report.deleted)
         } else {
-            let new = ids
-                .iter()
-                .map(|_| Row { vector: plan.cloud.vector(rng), values: columns::values(plan.columns, rng) });
+            let new = ids.iter().map(|_| Row {
+                vector: plan.cloud.vector(rng),
+                values: columns::values(plan.columns, rng),
+                payload: plan.payload(rng),
+            });
             let new: Vec<Row> = new.collect();
-            let all: Vec<usize> = (0..plan.columns).collect();
-            let values = columns::packed(&all, new.iter().map(|row| &row.values))?;
+            let values = plan.all().of(new.iter())?;
             let components: Vec<f32> = new.iter().flat_map(|row| row.vector.iter().copied()).collect();
-            let values = Some(&values).filter(|_| !all.is_empty());
             rows.extend(ids.iter().copied().zip(new));
-            pagehop_store::add_with_columns(index, &ids, &components, values, mark, &mut progress)
+            pagehop_store::add_with_columns(index, &ids, &components, values.as_ref(), mark, &mut progress)
                 .map(|report| report.replaced)
         };
         let what = if deletes { "delete" } else { "add" };

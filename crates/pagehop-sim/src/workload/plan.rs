@@ -2,10 +2,12 @@
 //! is opened, and how often each operation runs. A plan leaves out some operations entirely, so
 //! that rare combinations are common in some plans.
 
+use std::sync::Arc;
+
 use pagehop_engine::{Metric, Vectors};
 use pagehop_store::{Durability, Io, OpenOptions};
 
-use super::columns::COLUMNS_MAX;
+use super::columns::{self, COLUMNS_MAX, Given};
 use super::data::Cloud;
 use crate::Rng;
 
@@ -84,6 +86,9 @@ const VECTORS_SEED: u64 = 0x5EC7_0125;
 /// page 0 in memory only have none.
 const CALLS_SEED: u64 = 16;
 
+/// Decides which seeds keep payloads. Those that found a page 0 in memory only keep none.
+const PAYLOADS_SEED: u64 = 40;
+
 /// The choices of one seed.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -93,6 +98,8 @@ pub(super) struct Plan {
     pub(super) vectors: Vectors,
     /// Number of the index's columns.
     pub(super) columns: usize,
+    /// Whether the index keeps payloads.
+    pub(super) payloads: bool,
     /// Number of rows of the bulk build; `None` for an index that starts empty.
     pub(super) built: Option<usize>,
     pub(super) operations: usize,
@@ -138,7 +145,7 @@ impl Plan {
         // Without columns, a seed's numbers are those from before there were columns.
         let mut more = Rng::new(seed ^ COLUMNS_SEED);
         let columns = if more.one_in(2) { 1 + more.below(COLUMNS_MAX) } else { 0 };
-        if columns > 0 {
+        if columns > 0 || Rng::new(seed ^ PAYLOADS_SEED).one_in(4) {
             weights.push((Operation::Update, [0, 5, 5, 20][more.below(4)]));
         }
         let vectors = match Rng::new(seed ^ VECTORS_SEED).below(4) {
@@ -160,6 +167,7 @@ impl Plan {
             metric: [Metric::L2, Metric::InnerProduct, Metric::Cosine][rng.below(3)],
             vectors,
             columns,
+            payloads: Rng::new(seed ^ PAYLOADS_SEED).one_in(4),
             built,
             operations: 5 + rng.below(40),
             batch: [1, 4, 12, 40][rng.below(4)],
@@ -175,6 +183,16 @@ impl Plan {
             weights,
             total,
         }
+    }
+
+    /// All that can be given of a row beside its vector.
+    pub(super) fn all(&self) -> Given {
+        Given { columns: (0..self.columns).collect(), payloads: self.payloads }
+    }
+
+    /// A payload, if the index keeps any.
+    pub(super) fn payload(&self, rng: &mut Rng) -> Option<Arc<[u8]>> {
+        if self.payloads { columns::payload(rng) } else { None }
     }
 
     pub(super) fn operation(&self, rng: &mut Rng) -> Operation {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use pagehop_engine::{Error, Index};
 use pagehop_store::IndexFile;
 
-use super::columns::{self, COLUMNS_MAX};
+use super::columns::{self, COLUMNS_MAX, Given};
+use super::data::Row;
 use super::model::Version;
 use super::outcome::{Checked, Trouble};
 use super::parts::{Ending, Part, work};
@@ -47,6 +48,7 @@ impl World {
 
     fn operations(&mut self, index: &Index<IndexFile>, most: u64) -> Checked<End> {
         let mut cursors = VecDeque::new();
+        self.searched = None;
         while self.outcome.operations < most {
             let operation = self.plan.operation(&mut self.rng);
             self.outcome.operations += 1;
@@ -136,7 +138,14 @@ impl World {
             }
             Operation::Search => {
                 let (queries, version) = (self.queries(), self.model.newest().clone());
-                verify::search(index, self.plan.metric, &queries.query, &version, &mut self.outcome)?;
+                let result = verify::search(index, self.plan.metric, &queries.query, &version, &mut self.outcome)?;
+                if self.plan.payloads {
+                    verify::payloads_of(index, &result, &version, true)?;
+                    // One of an older version, whose rows may be gone.
+                    let older = self.searched.replace((result, version.clone()));
+                    older
+                        .map_or(Ok(()), |(result, version)| verify::payloads_of(index, &result, &version, false))?;
+                }
                 let mut each = queries.filters.iter();
                 each.try_for_each(|filter| {
                     verify::filtered(index, self.plan.metric, &queries.query, filter, &version)
@@ -209,8 +218,13 @@ impl World {
             if at == COLUMNS_MAX || !is_wrong || ids.is_empty() {
                 continue;
             }
-            let row = columns::values(COLUMNS_MAX, &mut self.values_rng);
-            let values = columns::packed(&[at], ids.iter().map(|_| &row))?;
+            let row = Row {
+                vector: Arc::new([]),
+                values: columns::values(COLUMNS_MAX, &mut self.values_rng),
+                payload: None,
+            };
+            let given = Given { columns: vec![at], payloads: false };
+            let values = given.of(ids.iter().map(|_| &row))?.unwrap_or_default();
             let mut transaction = index.pages().begin()?;
             let mut change = index.change(&mut transaction)?;
             match change.update_columns(&ids, &values) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pagehop_engine::{Cursor, Error, Filter, Index, Metric, Pages, SearchOptions, Vectors};
+use pagehop_engine::{Cursor, Error, Filter, Index, Metric, Pages, SearchOptions, SearchResult, Vectors};
 
 use super::columns::passes;
 use super::data::{self, Row, Rows};
@@ -92,13 +92,14 @@ pub(super) fn search<P: Pages>(
     query: &[f32],
     version: &Version,
     outcome: &mut Outcome,
-) -> Result<(), Trouble> {
+) -> Result<SearchResult, Trouble> {
     let options = SearchOptions { search_list: 200, slack: f32::INFINITY, beam_width: 4 };
-    let hits = index.search(query, K, &options)?.hits;
+    let result = index.search(query, K, &options)?;
+    let hits = &result.hits;
     let rows: &Rows = &version.rows;
     let kth = data::kth_distance(rows.values(), metric, query, K.min(rows.len()).max(1));
     let mut seen = BTreeSet::new();
-    for hit in &hits {
+    for hit in hits {
         check_hit(version, metric, query, hit.row_id, hit.distance)?;
         ensure(seen.insert(hit.row_id), || format!("a search gave row {} twice", hit.row_id))?;
         let row = &rows[&hit.row_id].vector;
@@ -111,7 +112,7 @@ pub(super) fn search<P: Pages>(
     let expected = rows.len().min(K);
     ensure(hits.len() == expected, || format!("a search for {K} of {} rows found {}", rows.len(), hits.len()))?;
     outcome.near_wanted += expected as u64;
-    Ok(())
+    Ok(result)
 }
 
 /// Compares searches with a filter with a look at all rows: an exact one, and one with the default
@@ -157,6 +158,36 @@ pub(super) fn filtered<P: Pages>(
     Ok(())
 }
 
+/// Compares the payloads of the rows that a search of `version` found. If that is not the newest,
+/// there may be none.
+pub(super) fn payloads_of<P: Pages>(
+    index: &Index<P>,
+    result: &SearchResult,
+    version: &Version,
+    is_newest: bool,
+) -> Result<(), Trouble> {
+    let found = index.payloads_of(result)?;
+    let expected = result.hits.iter().map(|hit| version.rows[&hit.row_id].payload.as_deref());
+    let is_right = match &found {
+        Some(found) => found.iter().map(Option::as_deref).eq(expected),
+        None => !is_newest,
+    };
+    ensure(is_right, || format!("version {}: payloads of {:?} are {found:?}", version.number, result.hits))
+}
+
+/// Compares all payloads with those of `version`.
+fn payloads<P: Pages>(index: &Index<P>, version: &Version) -> Result<(), Trouble> {
+    let ids: Vec<u64> = version.rows.keys().copied().collect();
+    for (id, found) in ids.iter().zip(index.payloads(&ids)?) {
+        let expected = version.rows[id].payload.as_deref();
+        ensure(found.as_deref() == expected, || {
+            let (found, expected) = (found.as_ref().map(Vec::len), expected.map(<[u8]>::len));
+            format!("row {id} has a payload of {found:?} bytes, expected {expected:?}, version {}", version.number)
+        })?;
+    }
+    Ok(())
+}
+
 /// The number of the version that the index has in its mark.
 pub(super) fn number_of<P: Pages>(index: &Index<P>) -> Result<u64, Error> {
     Ok(index.info()?.mark[0])
@@ -197,6 +228,9 @@ pub(super) fn every_row<P: Pages>(
         format!("version {} has {rows} rows, the index says {info:?}", version.number)
     })?;
     kept(index, info.vectors, version)?;
+    if info.payloads {
+        payloads(index, version)?;
+    }
     OpenCursor::open(index, metric, Arc::clone(query), version)?.drain()?;
     queries.filters.iter().try_for_each(|filter| filtered(index, metric, query, filter, version))
 }
