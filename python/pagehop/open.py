@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pagehop import _pagehop
-from pagehop.arrays import PathLike, as_bytes, as_count, as_text
+from pagehop.arrays import PathLike, as_bytes, as_cache, as_count, as_text
 from pagehop.columns import as_columns, as_kinds
 from pagehop.errors import ArgumentError
 from pagehop.index import Index
@@ -19,7 +19,7 @@ from pagehop.sources import as_source
 _DIM_MAX = 4096
 _SEED_MAX = (1 << 64) - 1
 _VECTORS = ("codes", "float16", "float32")
-_CACHE = "256MiB"
+_CACHE = "auto"
 _LOG = "1GiB"
 _AUTO_VACUUM = 0.2
 
@@ -127,7 +127,7 @@ def create(
     """
     _check_metric(metric)
     _check_vectors(vectors)
-    cache_bytes = as_bytes("cache", cache)
+    cache_bytes = as_cache(cache)
     _check_durability(durability)
     share = _as_share(auto_vacuum)
     _pagehop.create(
@@ -154,7 +154,8 @@ def open(
 ) -> Index:
     """Open the index at `path`.
 
-    cache: most bytes of pages to keep in memory, such as "256MiB".
+    cache: most bytes of pages to keep in memory, such as "256MiB". "auto" is a quarter of the memory
+        that this process may still use, shared by all indexes that it opens so.
     write: open it for adding and deleting rows, too. One writer at a time may have a file open; any
         number of readers may have it open beside the writer.
     durability: when a change survives a loss of power. "commit": as soon as the call returns.
@@ -169,7 +170,7 @@ def open(
     """
     _check_durability(durability)
     text = as_text(path)
-    cache_bytes = as_bytes("cache", cache)
+    cache_bytes = as_cache(cache)
     index = _pagehop.open(
         text,
         cache_bytes,

@@ -68,7 +68,7 @@ pub use operations::{
     add, add_with_columns, calibrate, create, create_keeping, create_with_columns, delete, open, pop, retrain,
     set_audit, set_calibration, update_columns,
 };
-pub use options::{Durability, Io, OpenOptions};
+pub use options::{CACHE_AUTO, Durability, Io, OpenOptions};
 pub use reader::FileReader;
 pub use transaction::{Transaction, TransactionReader};
 pub use vacuum::vacuum;

@@ -1,5 +1,5 @@
-//! Checks payloads: each record belongs to one node, each page of parts to one record, and each node
-//! that names a payload has it.
+//! Checks payloads: each record belongs to one node, each page of parts to one record, and each
+//! node that names a payload has it.
 
 use std::collections::HashSet;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pagehop_engine::{Batch, Error as EngineError, Filter, Index, Payloads, SearchResult, VectorSource};
 use pagehop_store::{IndexFile, OpenOptions};
 
-use crate::arguments::{parse_beam_width, parse_bytes, parse_filter, parse_k, parse_npy, parse_threads};
+use crate::arguments::{parse_beam_width, parse_cache, parse_filter, parse_k, parse_npy, parse_threads};
 use crate::effort::EffortOptions;
 use crate::errors::Error;
 use crate::formats::{Chunk, Truth, Vectors};
@@ -42,8 +42,8 @@ pub(crate) struct Args {
     /// Most pages requested at once. [default: 4]
     #[arg(long, value_name = "N", value_parser = parse_beam_width)]
     beam_width: Option<usize>,
-    /// Memory for pages of the index, for example 16MiB.
-    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = parse_bytes)]
+    /// Memory for pages of the index, for example 16MiB; auto is a quarter of what is free.
+    #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = parse_cache)]
     cache: u64,
     /// Threads; 0 means one per core.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]

@@ -241,9 +241,9 @@ impl<'w, W: PagesMut> Change<'w, W> {
     }
 
     /// Gives rows other values in the columns that `columns` has, in the order of `ids`, and other
-    /// payloads if it has any; values of other columns and vectors stay. If an id repeats, its last values are used. Each row gets a
-    /// node of its own beside its old one, which vacuum removes: a reader of an older snapshot sees
-    /// the old values. Returns the number of rows that changed.
+    /// payloads if it has any; values of other columns and vectors stay. If an id repeats, its last
+    /// values are used. Each row gets a node of its own beside its old one, which vacuum removes: a
+    /// reader of an older snapshot sees the old values. Returns the number of rows that changed.
     ///
     /// # Errors
     ///
