@@ -5,7 +5,17 @@ from typing import Any, Final, final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BEAM_WIDTH_MAX", "CACHE_AUTO", "SEARCH_LIST_MAX", "Index", "build", "compact", "create", "open", "parse_bytes"]
+__all__ = [
+    "BEAM_WIDTH_MAX",
+    "CACHE_AUTO",
+    "SEARCH_LIST_MAX",
+    "Index",
+    "build",
+    "compact",
+    "create",
+    "open",
+    "parse_bytes",
+]
 
 SEARCH_LIST_MAX: Final[int]
 BEAM_WIDTH_MAX: Final[int]

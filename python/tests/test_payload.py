@@ -6,8 +6,9 @@ import pickle
 from pathlib import Path
 
 import numpy as np
-import pagehop
 import pytest
+
+import pagehop
 
 DIM = 8
 
@@ -34,7 +35,8 @@ def test_payloads_come_back_from_searches_and_by_id(tmp_path: Path) -> None:
         only = index.search(vectors[0], k=3, where=[8, 9], payload=True)
         assert sorted(map(repr, only.payload)) == sorted(map(repr, [payload[8], payload[9]]))
         found, kept = index.get([7, 3], payload=True)
-        assert found.shape == (2, DIM) and kept == [payload[7], None]
+        assert found.shape == (2, DIM)
+        assert kept == [payload[7], None]
         assert index.get(7, payload=True)[1] == payload[7]
         index.add([7, 1000], vectors[:2], payload=[b"seven", bytearray(b"new")])
         assert index.get([1000, 7], payload=True)[1] == [b"new", b"seven"]
