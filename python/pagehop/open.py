@@ -127,7 +127,7 @@ def create(
     """
     _check_metric(metric)
     _check_vectors(vectors)
-    cache_bytes = as_cache(cache)
+    as_cache(cache)
     _check_durability(durability)
     share = _as_share(auto_vacuum)
     _pagehop.create(
@@ -140,7 +140,7 @@ def create(
         seed=as_count("seed", seed, 0, _SEED_MAX),
         overwrite=bool(overwrite),
     )
-    return open(path, cache_bytes, write=True, durability=durability, auto_vacuum=share)
+    return open(path, cache, write=True, durability=durability, auto_vacuum=share)
 
 
 def open(
