@@ -10,7 +10,7 @@
 //! entry points counts what a search can reach.
 //!
 //! All of this holds after every step of a change, so a crash between two steps leaves a valid
-//! index.
+//! index. Only a payload is written before its node: that holds after every commit.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
