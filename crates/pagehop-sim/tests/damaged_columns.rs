@@ -41,7 +41,7 @@ fn values(id: u64) -> [Value; 2] {
 /// Some rows have no payload, some one of several pages.
 fn payload(id: u64) -> Option<Vec<u8>> {
     let length = if id % 40 == 7 { 20_000 + id } else { id };
-    (id % 9 > 0).then(|| vec![id as u8; length as usize])
+    (!id.is_multiple_of(9)).then(|| vec![id as u8; length as usize])
 }
 
 fn packed(ids: &[u64]) -> ColumnRows {
