@@ -1,6 +1,6 @@
-//! Damage on the pages of columns and payloads: the page of names, the leaves of postings, the pages
-//! above them, records, and parts of long payloads. Searches with filters, reads of payloads, checks
-//! and changes end, with an error or with an answer whose rows all pass.
+//! Damage on the pages of columns and payloads: the page of names, the leaves of postings, the
+//! pages above them, records, and parts of long payloads. Searches with filters, reads of payloads,
+//! checks and changes end, with an error or with an answer whose rows all pass.
 //!
 //! `PAGEHOP_SIM_SEED=123` replays one seed; `PAGEHOP_SIM_SEEDS=100000` runs that many.
 
