@@ -154,8 +154,8 @@ def open(
 ) -> Index:
     """Open the index at `path`.
 
-    cache: most bytes of pages to keep in memory, such as "256MiB". "auto" is a quarter of the memory
-        that this process may still use, shared by all indexes that it opens so.
+    cache: most bytes of pages to keep in memory, such as "256MiB". "auto" is a quarter of the
+        memory that this process may still use, shared by all indexes that it opens so.
     write: open it for adding and deleting rows, too. One writer at a time may have a file open; any
         number of readers may have it open beside the writer.
     durability: when a change survives a loss of power. "commit": as soon as the call returns.

@@ -36,7 +36,7 @@ def check_progress(progress: object) -> None:
 
 
 def as_payload(payload: Any, rows: int | None) -> list[bytes | None] | None:
-    """`payload` as bytes or None for each of `rows` rows; their number is not known if it is None."""
+    """`payload` as bytes or None for each row; if `rows` is not None, for as many."""
     if payload is None:
         return None
     if isinstance(payload, (bytes, bytearray, memoryview)):
