@@ -5,10 +5,21 @@ from typing import Any, Final, final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BEAM_WIDTH_MAX", "SEARCH_LIST_MAX", "Index", "build", "compact", "create", "open", "parse_bytes"]
+__all__ = [
+    "BEAM_WIDTH_MAX",
+    "CACHE_AUTO",
+    "SEARCH_LIST_MAX",
+    "Index",
+    "build",
+    "compact",
+    "create",
+    "open",
+    "parse_bytes",
+]
 
 SEARCH_LIST_MAX: Final[int]
 BEAM_WIDTH_MAX: Final[int]
+CACHE_AUTO: Final[int]
 
 @final
 class Index:
@@ -22,7 +33,13 @@ class Index:
         slack: float | None,
         beam_width: int | None,
         threads: int,
-    ) -> tuple[bytearray, int, tuple[float | None, tuple[int, int] | None] | None]: ...
+        payload: bool,
+    ) -> tuple[
+        bytearray,
+        int,
+        tuple[float | None, tuple[int, int] | None] | None,
+        list[list[bytes | None]] | None,
+    ]: ...
     def calibrate(
         self,
         queries: npt.NDArray[np.float32] | None,
@@ -49,14 +66,19 @@ class Index:
         vectors: npt.NDArray[np.float32],
         *,
         columns: list[Any] | None,
+        payload: list[bytes | None] | None,
         progress: Callable[[str, int, int], object] | None,
     ) -> tuple[int, int, int]: ...
-    def update_columns(self, ids: npt.NDArray[np.uint64], columns: list[Any]) -> int: ...
+    def update_columns(
+        self, ids: npt.NDArray[np.uint64], columns: list[Any], payload: list[bytes | None] | None
+    ) -> int: ...
     def delete(self, ids: npt.NDArray[np.uint64]) -> tuple[int, list[int]]: ...
     def vacuum(self, *, progress: Callable[[str, int, int], object] | None) -> tuple[int, int, int]: ...
     def ids(self, first: int, count: int) -> bytearray: ...
     def contains(self, row_id: int) -> bool: ...
     def vectors(self, ids: npt.NDArray[np.uint64]) -> bytearray: ...
+    def payloads(self, ids: npt.NDArray[np.uint64]) -> list[bytes | None]: ...
+    def retrain(self, *, progress: Callable[[str, int, int], object] | None) -> None: ...
     def pop(self, ids: npt.NDArray[np.uint64]) -> bytearray: ...
     def backup(
         self,
@@ -85,6 +107,7 @@ def build(
     dim: int,
     *,
     columns: list[Any] | None,
+    payload: list[bytes | None] | None,
     metric: str,
     vectors: str,
     memory_bytes: int,
@@ -108,6 +131,7 @@ def create(
     dim: int,
     *,
     columns: list[tuple[str, str]],
+    payload: bool,
     metric: str,
     vectors: str,
     seed: int,

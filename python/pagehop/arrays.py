@@ -171,6 +171,12 @@ def as_queries(what: str, queries: Any, dim: int, *, strict: bool) -> Float32:
     return as_float32(what, array, strict=strict)
 
 
+def as_cache(value: Any) -> int:
+    """`value` as bytes of a cache: as `as_bytes`, or "auto"."""
+    is_auto = isinstance(value, str) and value == "auto"
+    return _pagehop.CACHE_AUTO if is_auto else as_bytes("cache", value)
+
+
 def as_bytes(what: str, value: Any) -> int:
     """`value` as a number of bytes: a whole number, or text such as "256MiB"."""
     if isinstance(value, str):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pagehop.arrays import Float32, Int64, UInt64
+from pagehop.errors import ArgumentError
 
 
 class Counters(NamedTuple):
@@ -82,11 +83,23 @@ class Hits(_Pair):
     _buffer: bytearray
     _queries: int
     _counters_at: int
+    _payload: list[Any] | None = None
 
     # Arrays have no truth value, so two results are equal only if they are the same object.
     __eq__ = object.__eq__
     __ne__ = object.__ne__
     __hash__ = object.__hash__
+
+    @property
+    def payload(self) -> list[Any]:
+        """The payload of each row found, bytes or None, if `search` was asked for payloads.
+
+        For a matrix of queries, a list of payloads for each; it is shorter than `k` if fewer rows
+        were found.
+        """
+        if self._payload is None:
+            raise ArgumentError("this search was not asked for payloads: search(..., payload=True) finds them")
+        return self._payload
 
     @property
     def stats(self) -> Stats:

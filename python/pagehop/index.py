@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -16,33 +16,28 @@ from pagehop.arrays import (
     PathLike,
     as_count,
     as_ids,
-    as_number,
     as_queries,
     as_query,
-    as_recall,
     as_rows,
     as_text,
 )
 from pagehop.columns import as_columns, as_filter
 from pagehop.errors import ArgumentError, RecallWarning
 from pagehop.hits import Hits, hits_of
+from pagehop.options import THREADS_MAX, Progress, as_payload, check_progress, check_search
 from pagehop.reports import (
     AddReport,
-    Audit,
     BackupReport,
     Calibration,
     CheckReport,
     DeleteReport,
     Info,
-    Measured,
     RecallReport,
-    Setting,
     VacuumReport,
+    calibration_of,
+    info_of,
 )
 
-Progress: TypeAlias = Callable[[str, int, int], object]
-
-THREADS_MAX = 4096
 _SAMPLES_MAX = 1_000_000
 _FLOAT32 = np.dtype(np.float32)
 _ID_MAX = (1 << 63) - 1
@@ -80,6 +75,7 @@ class Index:
         slack: float | None = None,
         beam_width: int | None = None,
         threads: int | None = None,
+        payload: bool = False,
         strict: bool = False,
     ) -> Hits:
         """Find the `k` rows nearest to one vector, or to each row of a matrix.
@@ -104,21 +100,26 @@ class Index:
             row.
         beam_width: most pages requested at once.
         threads: for a matrix of many queries; None means one per core.
+        payload: whether `Hits.payload` has the payloads of the rows, as they were for this search.
+            A row costs about three pages more.
         strict: refuse a value that float32 cannot hold exactly, instead of rounding it.
         """
         if type(query) is not np.ndarray or query.dtype != _FLOAT32:
             query = as_query("query", query, strict=strict)
         try:
             only = None if where is None else as_filter(where)
-            buffer, found, warns = self._index.search(
-                query, k, only, recall, search_list, slack, beam_width, threads or 0
+            buffer, found, warns, payloads = self._index.search(
+                query, k, only, recall, search_list, slack, beam_width, threads or 0, bool(payload)
             )
         except (OverflowError, TypeError):
-            _check_search(k, recall, search_list, slack, beam_width, threads)
+            check_search(k, recall, search_list, slack, beam_width, threads)
             raise
         if warns is not None:
             self._warn_of_plan(k, recall, *warns)
-        return hits_of(buffer, len(query) if query.ndim == 2 else None, int(k), found)
+        hits = hits_of(buffer, len(query) if query.ndim == 2 else None, int(k), found)
+        if payloads is not None:
+            hits._payload = payloads if query.ndim == 2 else payloads[0]
+        return hits
 
     def add(
         self,
@@ -127,6 +128,7 @@ class Index:
         progress: Progress | None = None,
         *,
         columns: Any = None,
+        payload: Any = None,
         strict: bool = False,
     ) -> AddReport:
         """Add rows in one transaction. A row whose id is in the index replaces the row there.
@@ -138,6 +140,8 @@ class Index:
             False to stop; nothing has changed then.
         columns: values of the rows, as for `build`, of columns that the index has. A row has no
             value in a column that is not given, also if it replaces a row that has one.
+        payload: bytes or None for each row, of an index that keeps payloads. A row without one has
+            none, also if it replaces a row that has one.
         strict: refuse a value that float32 cannot hold exactly, instead of rounding it.
 
         Calls with some hundred rows or more are fastest. If the rows do not fit in memory, add them
@@ -149,7 +153,8 @@ class Index:
         numbers, array = as_rows(ids, vectors, self._dim, strict=bool(strict))
         check_progress(progress)
         values = None if columns is None else as_columns(columns, len(numbers), self.columns)
-        return AddReport(*self._index.add(numbers, array, columns=values, progress=progress))
+        kept = as_payload(payload, len(numbers))
+        return AddReport(*self._index.add(numbers, array, columns=values, payload=kept, progress=progress))
 
     def update_columns(self, ids: Any, columns: Any) -> int:
         """Give rows other values in some columns, in one transaction; returns how many changed.
@@ -163,7 +168,17 @@ class Index:
         self._index.may_change()
         numbers = as_ids(np.atleast_1d(ids))
         values = as_columns(columns, len(numbers), self.columns)
-        return self._index.update_columns(numbers, values or [])
+        return self._index.update_columns(numbers, values or [], None)
+
+    def update_payload(self, ids: Any, payload: Any) -> int:
+        """Give rows other payloads, in one transaction; returns how many changed.
+
+        ids: as for `update_columns`.
+        payload: bytes or None for each id. Vectors and values of columns stay.
+        """
+        self._index.may_change()
+        numbers = as_ids(np.atleast_1d(ids))
+        return self._index.update_columns(numbers, [], as_payload(payload, len(numbers)))
 
     @property
     def columns(self) -> dict[str, str]:
@@ -193,7 +208,13 @@ class Index:
             first = int(ids[-1]) + 1
             yield ids
 
-    def get(self, ids: Any) -> Float32:
+    @overload
+    def get(self, ids: Any, *, payload: Literal[False] = False) -> Float32: ...
+
+    @overload
+    def get(self, ids: Any, *, payload: Literal[True]) -> tuple[Float32, Any]: ...
+
+    def get(self, ids: Any, *, payload: bool = False) -> Float32 | tuple[Float32, Any]:
         """Vectors of rows by id: one for one id, a matrix for several, in their order.
 
         ids: whole numbers, which may repeat, or one. An id that is not in the index is an
@@ -203,9 +224,16 @@ class Index:
         keeps. Otherwise it has codes of 12 bits per dimension: what comes back is off by about
         1/2000 of the vector's distance from the mean of the rows, and under "cosine" it has length
         1.
+
+        payload: return a pair: the vectors, and the payload of the row or a list of payloads, bytes
+            or None.
         """
         numbers = as_ids(np.atleast_1d(ids))
-        return self._matrix(self._index.vectors(numbers), ids)
+        vectors = self._matrix(self._index.vectors(numbers), ids)
+        if not payload:
+            return vectors
+        payloads = self._index.payloads(numbers)
+        return vectors, payloads[0] if np.ndim(ids) == 0 else payloads
 
     def pop(self, ids: Any) -> Float32:
         """Delete rows by id, and return their vectors as `get` does, in one transaction.
@@ -246,6 +274,22 @@ class Index:
         check_progress(progress)
         return VacuumReport(*self._index.vacuum(progress=progress))
 
+    def retrain(self, progress: Progress | None = None) -> None:
+        """Train the model again with the rows that there are, and build the graph again.
+
+        For an index whose rows have become unlike those that it was trained with: by itself, it is
+        trained again only while it is small. It is calibrated again, too, unless by queries. Takes
+        as long as a build, and the pages of the new graph are in memory until it is done: `compact`
+        does the same in a new file, within a budget of memory. Searches go on in the time; changes
+        wait.
+
+        progress: as for `add`; if it is stopped, nothing has changed.
+        """
+        self._index.may_change()
+        check_progress(progress)
+        self._index.retrain(progress=progress)
+        self._warned.clear()
+
     def calibrate(
         self,
         queries: Any = None,
@@ -274,13 +318,13 @@ class Index:
         threads = as_count("threads", threads, 0, THREADS_MAX)
         known = self._index.calibrate(given, threads, progress=progress)
         self._warned.clear()
-        return None if known is None else _calibration(known)
+        return None if known is None else calibration_of(known)
 
     @property
     def calibration(self) -> Calibration | None:
         """The result of the last calibration; None if there was none."""
         known = self._index.calibration()
-        return None if known is None else _calibration(known)
+        return None if known is None else calibration_of(known)
 
     def recall(
         self,
@@ -311,7 +355,7 @@ class Index:
         k = as_count("k", k, 1, _pagehop.SEARCH_LIST_MAX)
         samples = as_count("samples", samples, 1, _SAMPLES_MAX)
         given = None if queries is None else as_queries("queries", queries, self._dim, strict=bool(strict))
-        _check_search(k, recall, search_list, slack, None, threads)
+        check_search(k, recall, search_list, slack, None, threads)
         if recall == 1:
             raise ArgumentError("recall is 1, which is what a search is measured against; give one below 1")
         check_progress(progress)
@@ -393,11 +437,7 @@ class Index:
 
     def info(self) -> Info:
         """The description of the index as of its newest commit."""
-        words = self._index.info()
-        calibration, audit = words["calibration"], words["audit"]
-        words["calibration"] = None if calibration is None else Measured(**calibration)
-        words["audit"] = None if audit is None else Audit(**audit)
-        return Info(**words)
+        return info_of(self._index.info())
 
     def close(self) -> None:
         """Close the file when the running searches are done. Closing twice does nothing.
@@ -455,29 +495,3 @@ class Index:
 def _reopened(path: str, cache_bytes: int) -> Index:
     index = _pagehop.open(path, cache_bytes, write=False, durability="commit", log_bytes=0, auto_vacuum=None)
     return Index(index, path, cache_bytes)
-
-
-def _calibration(words: dict[str, Any]) -> Calibration:
-    settings = tuple(Setting(*setting) for setting in words["settings"])
-    return Calibration(words["rows"], words["samples"], words["by_queries"], settings)
-
-
-def _check_search(k: Any, recall: Any, search_list: Any, slack: Any, beam_width: Any, threads: Any) -> None:
-    """Names the first argument that has a wrong type or cannot be a number of its kind."""
-    as_count("k", k, 1, _pagehop.SEARCH_LIST_MAX)
-    if recall is not None:
-        as_recall(recall)
-    if search_list is not None:
-        as_count("search_list", search_list, 1, _pagehop.SEARCH_LIST_MAX)
-    if slack is not None:
-        as_number("slack", slack)
-    if beam_width is not None:
-        as_count("beam_width", beam_width, 1, _pagehop.BEAM_WIDTH_MAX)
-    if threads is not None:
-        as_count("threads", threads, 0, THREADS_MAX)
-
-
-def check_progress(progress: object) -> None:
-    """Refuses a progress callback that is none."""
-    if progress is not None and not callable(progress):
-        raise ArgumentError(f"progress is {progress!r}, it must be callable")

@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 
 from pagehop import _pagehop
-from pagehop.arrays import PathLike, as_bytes, as_count, as_text
+from pagehop.arrays import PathLike, as_bytes, as_cache, as_count, as_text
 from pagehop.columns import as_columns, as_kinds
 from pagehop.errors import ArgumentError
-from pagehop.index import THREADS_MAX, Index, Progress, check_progress
+from pagehop.index import Index
+from pagehop.options import THREADS_MAX, Progress, as_payload, check_progress
 from pagehop.reports import CompactReport
 from pagehop.sources import as_source
 
 _DIM_MAX = 4096
 _SEED_MAX = (1 << 64) - 1
 _VECTORS = ("codes", "float16", "float32")
-_CACHE = "256MiB"
+_CACHE = "auto"
 _LOG = "1GiB"
 _AUTO_VACUUM = 0.2
 
@@ -31,6 +32,7 @@ def build(
     *,
     vectors: str = "codes",
     columns: Any = None,
+    payload: Any = None,
     memory: int | str = "2GiB",
     threads: int = 0,
     seed: int = 1,
@@ -56,6 +58,9 @@ def build(
         table of Arrow or pandas, in the order of the rows. Up to 7 columns of bool, integers,
         floats, str or datetime64; None, NaN and NaT are missing values. Each takes 8 bytes a row,
         and about as much as its edge code in the column's list of rows.
+    payload: bytes or None for each row, in the order of the rows: the index keeps them on pages of
+        their own, up to 64 MiB each, and `search` and `get` give them back. Such an index takes
+        payloads in `add`, too; an index that was built without payloads never does.
     memory: bytes that the build may use.
     threads: 0 means one per core. The index does not depend on it.
     seed: the same vectors, options and seed give the same file, except for six bytes that identify
@@ -76,6 +81,7 @@ def build(
         given,
         given.dim,
         columns=as_columns(columns, None),
+        payload=as_payload(payload, None),
         metric=metric,
         vectors=vectors,
         memory_bytes=as_bytes("memory", memory),
@@ -95,6 +101,7 @@ def create(
     *,
     vectors: str = "codes",
     columns: Any = None,
+    payload: bool = False,
     seed: int = 1,
     overwrite: bool = False,
     cache: int | str = _CACHE,
@@ -113,25 +120,27 @@ def create(
         index grows by 2 or 4 bytes for each component; a search reads up to `k` + 2 more pages.
     columns: names and kinds of columns, for searches with `where`: a dict such as
         `{"topic": "int", "price": "float"}`. The kinds are bool, int, float, text and timestamp.
+    payload: whether rows may have payloads: bytes that `search` and `get` give back.
     seed: seed of everything random.
     overwrite: replace the file at `path`.
     cache, durability, auto_vacuum: as for `open`.
     """
     _check_metric(metric)
     _check_vectors(vectors)
-    cache_bytes = as_bytes("cache", cache)
+    as_cache(cache)
     _check_durability(durability)
     share = _as_share(auto_vacuum)
     _pagehop.create(
         as_text(path),
         as_count("dim", dim, 1, _DIM_MAX),
         columns=as_kinds(columns),
+        payload=bool(payload),
         metric=metric,
         vectors=vectors,
         seed=as_count("seed", seed, 0, _SEED_MAX),
         overwrite=bool(overwrite),
     )
-    return open(path, cache_bytes, write=True, durability=durability, auto_vacuum=share)
+    return open(path, cache, write=True, durability=durability, auto_vacuum=share)
 
 
 def open(
@@ -145,7 +154,8 @@ def open(
 ) -> Index:
     """Open the index at `path`.
 
-    cache: most bytes of pages to keep in memory, such as "256MiB".
+    cache: most bytes of pages to keep in memory, such as "256MiB". "auto" is a quarter of the
+        memory that this process may still use, shared by all indexes that it opens so.
     write: open it for adding and deleting rows, too. One writer at a time may have a file open; any
         number of readers may have it open beside the writer.
     durability: when a change survives a loss of power. "commit": as soon as the call returns.
@@ -160,7 +170,7 @@ def open(
     """
     _check_durability(durability)
     text = as_text(path)
-    cache_bytes = as_bytes("cache", cache)
+    cache_bytes = as_cache(cache)
     index = _pagehop.open(
         text,
         cache_bytes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pagehop.arrays import Int64
 
@@ -101,6 +101,8 @@ class Info(NamedTuple):
     dim: int
     vectors: str
     """What is kept of vectors: "codes", "float16" or "float32"."""
+    payload: bool
+    """Whether rows may have payloads."""
     columns: dict[str, str]
     """Names and kinds of the columns whose values searches can filter by."""
     rows: int
@@ -205,3 +207,17 @@ class BackupReport(NamedTuple):
 
     pages: int
     bytes: int
+
+
+def calibration_of(words: dict[str, Any]) -> Calibration:
+    """A calibration as the engine describes it."""
+    settings = tuple(Setting(*setting) for setting in words["settings"])
+    return Calibration(words["rows"], words["samples"], words["by_queries"], settings)
+
+
+def info_of(words: dict[str, Any]) -> Info:
+    """An index as the engine describes it."""
+    calibration, audit = words["calibration"], words["audit"]
+    words["calibration"] = None if calibration is None else Measured(**calibration)
+    words["audit"] = None if audit is None else Audit(**audit)
+    return Info(**words)

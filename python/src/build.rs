@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use pagehop_engine::{BuildOptions, Error};
+use pagehop_engine::{BuildOptions, Error, Keep};
 use pyo3::prelude::*;
 
-use crate::columns::{self, PyColumn};
+use crate::columns::{self, PyColumn, PyPayloads};
 use crate::errors;
 use crate::source::PySource;
 use crate::watch::Watch;
@@ -15,7 +15,7 @@ use crate::watch::Watch;
 /// `source.chunks()` yields pairs of uint64 ids and C-contiguous float32 vectors, the same in each
 /// call.
 #[pyfunction]
-#[pyo3(signature = (path, source, dim, *, columns, metric, vectors, memory_bytes, threads, seed, calibrate, overwrite, progress))]
+#[pyo3(signature = (path, source, dim, *, columns, payload, metric, vectors, memory_bytes, threads, seed, calibrate, overwrite, progress))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]
 pub(crate) fn build(
     py: Python<'_>,
@@ -23,6 +23,7 @@ pub(crate) fn build(
     source: Py<PyAny>,
     dim: usize,
     columns: Option<Vec<PyColumn<'_>>>,
+    payload: Option<PyPayloads>,
     metric: &str,
     vectors: &str,
     memory_bytes: u64,
@@ -36,7 +37,7 @@ pub(crate) fn build(
     let vectors = vectors.parse().map_err(|error| errors::to_python(py, &error))?;
     let options =
         BuildOptions { metric, vectors, memory_bytes, threads, seed, calibrate, ..BuildOptions::default() };
-    let columns = columns.map(|columns| columns::rows(py, columns)).transpose()?;
+    let columns = columns::given(py, columns, payload)?;
     let mut source = PySource::new(source, dim, columns);
     let mut watch = Watch::new(progress);
     let built = py.detach(|| {
@@ -54,13 +55,14 @@ pub(crate) fn build(
 
 /// Creates an empty index at `path`.
 #[pyfunction]
-#[pyo3(signature = (path, dim, *, columns, metric, vectors, seed, overwrite))]
+#[pyo3(signature = (path, dim, *, columns, payload, metric, vectors, seed, overwrite))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]
 pub(crate) fn create(
     py: Python<'_>,
     path: PathBuf,
     dim: usize,
     columns: Vec<(String, String)>,
+    payload: bool,
     metric: &str,
     vectors: &str,
     seed: u64,
@@ -69,7 +71,7 @@ pub(crate) fn create(
     let columns = columns::of_kinds(py, columns)?;
     let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
     let vectors = vectors.parse().map_err(|error| errors::to_python(py, &error))?;
-    let created =
-        py.detach(|| pagehop_store::create_keeping(&path, vectors, dim, metric, &columns, seed, overwrite));
+    let keep = Keep { vectors, payloads: payload };
+    let created = py.detach(|| pagehop_store::create_keeping(&path, keep, dim, metric, &columns, seed, overwrite));
     created.map_err(|error| errors::to_python(py, &error))
 }

@@ -1,9 +1,9 @@
 //! Columns and filters from Python, in the forms that `pagehop/columns.py` gives them.
 
-use pagehop_engine::{Column, ColumnKind, ColumnRows, Comparison, FILTER_DEPTH_MAX, Filter, Value};
+use pagehop_engine::{Column, ColumnKind, ColumnRows, Comparison, FILTER_DEPTH_MAX, Filter, Payloads, Value};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::errors;
 
@@ -38,6 +38,27 @@ impl Values {
             Self::Timestamps(values) => Value::Timestamp(values[row]),
         }
     }
+}
+
+/// The payload of each row: bytes or None.
+pub(crate) type PyPayloads = Vec<Option<Vec<u8>>>;
+
+/// What is given of rows beside their vectors.
+pub(crate) fn given(
+    py: Python<'_>,
+    columns: Option<Vec<PyColumn<'_>>>,
+    payload: Option<PyPayloads>,
+) -> PyResult<Option<ColumnRows>> {
+    let columns = columns.map(|columns| rows(py, columns)).transpose()?;
+    Ok(match payload {
+        Some(payloads) => Some(columns.unwrap_or_default().with_payloads(payloads)),
+        None => columns,
+    })
+}
+
+/// Payloads as Python has them.
+pub(crate) fn payload_list<'py>(py: Python<'py>, payloads: &Payloads) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, payloads.iter().map(|payload| payload.as_ref().map(|bytes| PyBytes::new(py, bytes))))
 }
 
 /// The columns of a new index.

@@ -8,13 +8,13 @@ use pagehop_engine::{Effort, Error};
 use pagehop_store::{Durability, OpenOptions};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyDict};
+use pyo3::types::{PyByteArray, PyDict, PyList};
 
-use crate::columns::{self, PyColumn};
-use crate::search::{FileIndex, Queries};
+use crate::columns::{self, PyColumn, PyPayloads};
+use crate::search::{Answers, Done, FileIndex, Queries};
 use crate::turn::{Held, Turn};
 use crate::watch::Watch;
-use crate::{errors, recall};
+use crate::{errors, info, recall};
 
 /// Most threads of a search.
 const THREADS_MAX: usize = 4096;
@@ -22,6 +22,9 @@ const THREADS_MAX: usize = 4096;
 /// The highest recall that was measured, if more was wanted; rows that changed since a calibration,
 /// and the rows that the index had then, if it is outdated.
 type Warnings = (Option<f32>, Option<(u64, u64)>);
+
+/// The buffer of answers, the rows that the first query found, what to warn of, payloads.
+type Found<'py> = (Bound<'py, PyByteArray>, usize, Option<Warnings>, Option<Vec<Bound<'py, PyList>>>);
 
 /// An open index file. Every method may be called from any thread.
 #[pyclass(frozen, module = "pagehop._pagehop")]
@@ -132,7 +135,8 @@ impl Index {
 #[pymethods]
 impl Index {
     /// Finds the `k` rows nearest to a query, or to each row of a matrix. Returns the buffer of
-    /// answers (see search.rs), the number of rows that the first query found, and what to warn of.
+    /// answers (see search.rs), the number of rows that the first query found, what to warn of, and
+    /// for each query the payloads that it found, if they are wanted.
     #[expect(clippy::too_many_arguments, reason = "arguments of one private call")]
     fn search<'py>(
         &self,
@@ -145,7 +149,8 @@ impl Index {
         slack: Option<f32>,
         beam_width: Option<usize>,
         threads: usize,
-    ) -> PyResult<(Bound<'py, PyByteArray>, usize, Option<Warnings>)> {
+        payload: bool,
+    ) -> PyResult<Found<'py>> {
         let index = self.get(py)?;
         let dim = match *queries.shape() {
             [dim] | [_, dim] => dim,
@@ -164,11 +169,15 @@ impl Index {
         let effort = Effort::of(recall, search_list, slack).map_err(|error| errors::to_python(py, &error))?;
         let filter = only.map(|only| columns::filter(py, &only, 0)).transpose()?;
         let values = queries.to_vec(py)?;
-        let queries = Queries { values: &values, dim, k, filter, effort, beam_width, threads };
-        let (buffer, found, plan) = queries.answer(py, &index)?;
+        let queries = Queries { values: &values, dim, k, filter, effort, beam_width, threads, payload };
+        let Answers { buffer, done: Done { found, plan, payloads } } = queries.answer(py, &index)?;
+        let payloads = payload.then(|| {
+            let lists = payloads.iter().map(|payloads| columns::payload_list(py, payloads));
+            lists.collect::<PyResult<Vec<_>>>()
+        });
         let outdated = plan.outdated.map(|known| (known.changes, known.rows));
         let warns = plan.best.is_some() || outdated.is_some();
-        Ok((buffer, found, warns.then_some((plan.best, outdated))))
+        Ok((buffer, found, warns.then_some((plan.best, outdated)), payloads.transpose()?))
     }
 
     /// Measures which settings reach which recall, with `queries` or else with vectors of the
@@ -236,17 +245,18 @@ impl Index {
 
     /// Adds rows, or replaces rows with the same ids; returns how many were added, replaced and
     /// unchanged.
-    #[pyo3(signature = (ids, vectors, *, columns, progress))]
+    #[pyo3(signature = (ids, vectors, *, columns, payload, progress))]
     fn add(
         &self,
         py: Python<'_>,
         ids: PyBuffer<u64>,
         vectors: PyBuffer<f32>,
         columns: Option<Vec<PyColumn<'_>>>,
+        payload: Option<PyPayloads>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(u64, u64, u64)> {
         let (ids, vectors) = (ids.to_vec(py)?, vectors.to_vec(py)?);
-        let columns = columns.map(|columns| columns::rows(py, columns)).transpose()?;
+        let columns = columns::given(py, columns, payload)?;
         let report = self.change(py, Watch::new(progress), |index, watch| {
             let columns = columns.as_ref();
             pagehop_store::add_with_columns(index, &ids, &vectors, columns, None, &mut |progress| {
@@ -256,9 +266,16 @@ impl Index {
         Ok((report.added, report.replaced, report.unchanged))
     }
 
-    /// Gives rows other values in some columns; returns how many changed.
-    fn update_columns(&self, py: Python<'_>, ids: PyBuffer<u64>, columns: Vec<PyColumn<'_>>) -> PyResult<u64> {
-        let (ids, columns) = (ids.to_vec(py)?, columns::rows(py, columns)?);
+    /// Gives rows other values in some columns, or other payloads; returns how many changed.
+    fn update_columns(
+        &self,
+        py: Python<'_>,
+        ids: PyBuffer<u64>,
+        columns: Vec<PyColumn<'_>>,
+        payload: Option<PyPayloads>,
+    ) -> PyResult<u64> {
+        let ids = ids.to_vec(py)?;
+        let columns = columns::given(py, Some(columns), payload)?.unwrap_or_default();
         self.change(py, Watch::new(None), |index, _| pagehop_store::update_columns(index, &ids, &columns))
     }
 
@@ -299,6 +316,21 @@ impl Index {
         let (index, ids) = (self.get(py)?, ids.to_vec(py)?);
         let vectors = py.detach(|| index.vectors(&ids)).map_err(|error| errors::to_python(py, &error))?;
         numbers(py, vectors.len() * 4, vectors.iter().flat_map(|x| x.to_le_bytes()))
+    }
+
+    /// The payloads of rows.
+    fn payloads<'py>(&self, py: Python<'py>, ids: PyBuffer<u64>) -> PyResult<Bound<'py, PyList>> {
+        let (index, ids) = (self.get(py)?, ids.to_vec(py)?);
+        let payloads = py.detach(|| index.payloads(&ids)).map_err(|error| errors::to_python(py, &error))?;
+        columns::payload_list(py, &payloads)
+    }
+
+    /// Trains the model again and builds the graph again.
+    #[pyo3(signature = (*, progress))]
+    fn retrain(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
+        self.change(py, Watch::new(progress), |index, watch| {
+            pagehop_store::retrain(index, &mut |progress| watch.look(progress))
+        })
     }
 
     /// Deletes rows and returns their vectors, as bytes of float32.
@@ -376,43 +408,7 @@ impl Index {
     /// The description of the index as of its newest commit, and what was written since it was
     /// opened.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let index = self.get(py)?;
-        let info = py.detach(|| index.info()).map_err(|error| errors::to_python(py, &error))?;
-        let counters = index.pages().counters();
-        let words = PyDict::new(py);
-        words.set_item("format_version", info.format_version)?;
-        words.set_item("metric", info.metric.name())?;
-        words.set_item("dim", info.dim)?;
-        words.set_item("vectors", info.vectors.name())?;
-        let columns = PyDict::new(py);
-        info.columns.iter().try_for_each(|column| columns.set_item(&column.name, column.kind.name()))?;
-        words.set_item("columns", columns)?;
-        words.set_item("rows", info.rows)?;
-        words.set_item("pages", info.pages)?;
-        words.set_item("max_degree", info.max_degree)?;
-        words.set_item("nodes_per_page", info.nodes_per_page)?;
-        words.set_item("edge_bits", info.edge_bits)?;
-        words.set_item("edge_dims", info.edge_dims)?;
-        words.set_item("own_bits", info.own_bits)?;
-        words.set_item("seed", info.seed)?;
-        words.set_item("commit", info.commit)?;
-        words.set_item("dead_rows", info.dead_rows)?;
-        words.set_item("free_slots", info.free_slots)?;
-        words.set_item("trained_rows", info.trained_rows)?;
-        words.set_item("added_rows", info.added_rows)?;
-        words.set_item("deleted_rows", info.deleted_rows)?;
-        words.set_item("mark", (info.mark[0], info.mark[1]))?;
-        words.set_item("default_recall", info.default_recall.map(recall::short))?;
-        words.set_item("calibration", info.calibration.map(|known| recall::measured(py, &known)).transpose()?)?;
-        let audit = info.audit.zip(info.audited);
-        let audit = audit.map(|(audit, since)| recall::audit(py, &audit, since.changes)).transpose()?;
-        words.set_item("audit", audit)?;
-        words.set_item("log_bytes", self.log_bytes.load(Ordering::Relaxed))?;
-        words.set_item("log_bytes_written", counters.log_bytes_written)?;
-        words.set_item("page_bytes_written", counters.page_bytes_written)?;
-        words.set_item("commits", counters.commits)?;
-        words.set_item("checkpoints", counters.checkpoints)?;
-        Ok(words)
+        info::info(py, &*self.get(py)?, self.log_bytes.load(Ordering::Relaxed))
     }
 
     /// Rows as of the newest commit; of a closed index, when it was closed.

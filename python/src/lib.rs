@@ -8,6 +8,7 @@ mod columns;
 mod compact;
 mod errors;
 mod index;
+mod info;
 mod recall;
 mod search;
 mod source;
@@ -29,6 +30,9 @@ mod _pagehop {
     /// Largest `k` and `search_list`.
     #[pymodule_export]
     const SEARCH_LIST_MAX: usize = pagehop_engine::SEARCH_LIST_MAX;
+    /// A cache that is a quarter of the memory that is free.
+    #[pymodule_export]
+    const CACHE_AUTO: u64 = pagehop_store::CACHE_AUTO;
     /// Largest `beam_width`.
     #[pymodule_export]
     const BEAM_WIDTH_MAX: usize = pagehop_engine::BEAM_WIDTH_MAX;

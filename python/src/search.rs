@@ -10,7 +10,9 @@
 //!
 //! All of it is allocated once, as a Python object, and filled without the interpreter.
 
-use pagehop_engine::{Batch, Effort, Error, Filter, SearchPlan, SearchResult};
+use std::ops::ControlFlow;
+
+use pagehop_engine::{Batch, Effort, Error, Filter, FilterPlan, Payloads, SearchPlan, SearchResult};
 use pagehop_store::IndexFile;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
@@ -35,17 +37,34 @@ pub(crate) struct Queries<'a> {
     pub(crate) effort: Effort,
     pub(crate) beam_width: Option<usize>,
     pub(crate) threads: usize,
+    /// Whether payloads of the rows are wanted, too.
+    pub(crate) payload: bool,
 }
 
-/// The buffer of answers, the rows that the first query found, and how the search was planned.
-pub(crate) type Answers<'py> = (Bound<'py, PyByteArray>, usize, SearchPlan);
+/// All answers.
+pub(crate) struct Answers<'py> {
+    pub(crate) buffer: Bound<'py, PyByteArray>,
+    pub(crate) done: Done,
+}
+
+/// What is not in the buffer.
+pub(crate) struct Done {
+    /// Rows that the first query found.
+    pub(crate) found: usize,
+    /// How the search was planned.
+    pub(crate) plan: SearchPlan,
+    /// The payloads that each query found, if they are wanted.
+    pub(crate) payloads: Vec<Payloads>,
+}
 
 /// Where the answer to one query goes.
 struct Place<'a> {
+    query: &'a [f32],
     ids: &'a mut [u8],
     counters: &'a mut [u8],
     distances: &'a mut [u8],
     found: usize,
+    payloads: Payloads,
 }
 
 /// Why a search ended early.
@@ -68,25 +87,31 @@ impl Queries<'_> {
             planned = Some(done.map_err(|stop| stop.raise(py, count))?);
             Ok(())
         })?;
-        let (found, plan) = planned.expect("a buffer that was made was filled");
-        Ok((buffer, found, plan))
+        let done = planned.expect("a buffer that was made was filled");
+        Ok(Answers { buffer, done })
     }
 
     /// Fills the buffer. Called without the interpreter; the calling thread takes part and looks at
     /// signals.
-    fn search(&self, index: &FileIndex, count: usize, bytes: &mut [u8]) -> Result<(usize, SearchPlan), Stop> {
+    fn search(&self, index: &FileIndex, count: usize, bytes: &mut [u8]) -> Result<Done, Stop> {
         let mut searcher = index.searcher();
         let plan = searcher.options(self.k, &self.effort).map_err(Stop::Index)?.with_beam_width(self.beam_width);
         let filter = self.filter.as_ref().map(|filter| searcher.plan_filter(filter)).transpose();
         let filter = filter.map_err(Stop::Index)?;
         if let (1, Some(options)) = (count, &plan.options) {
             let mut place = self.places(count, bytes).next().expect("there is one query");
-            let result = match &filter {
+            let mut search = || match &filter {
                 Some(filter) => searcher.search_filtered(self.values, self.k, Some(options), filter),
                 None => searcher.search(self.values, self.k, options),
             };
-            result.and_then(|result| place.fill(&result)).map_err(|error| Stop::Query(0, error))?;
-            return Ok((place.found, plan));
+            let found = if self.payload {
+                place.fill_with(index, &mut search)
+            } else {
+                search().and_then(|found| place.fill(&found))
+            };
+            found.map_err(|error| Stop::Query(0, error))?;
+            let payloads = if self.payload { vec![place.payloads] } else { Vec::new() };
+            return Ok(Done { found: place.found, plan, payloads });
         }
         drop(searcher);
         let mut places: Vec<Place<'_>> = self.places(count, bytes).collect();
@@ -95,22 +120,65 @@ impl Queries<'_> {
         let mut watch = Watch::new(None);
         let searched =
             index.search_batch(&batch, &mut |progress| watch.look(progress), &mut places, |place, result| {
-                place.fill(&result)
+                if !self.payload {
+                    return place.fill(&result);
+                }
+                let (mut first, query) = (Some(result), place.query);
+                place.fill_with(index, &mut || match first.take() {
+                    Some(result) => Ok(result),
+                    None => self.again(index, query, &plan, filter.as_ref()),
+                })
             });
         searched.map_err(|(at, error)| watch.take_raised().map_or(Stop::Query(at, error), Stop::Python))?;
-        Ok((places.first().map_or(0, |place| place.found), plan))
+        let found = places.first().map_or(0, |place| place.found);
+        let payloads =
+            if self.payload { places.into_iter().map(|place| place.payloads).collect() } else { Vec::new() };
+        Ok(Done { found, plan, payloads })
     }
 
-    fn places<'b>(&self, count: usize, bytes: &'b mut [u8]) -> impl Iterator<Item = Place<'b>> {
+    /// Searches once more for a query whose rows were replaced before their payloads were read.
+    fn again(
+        &self,
+        index: &FileIndex,
+        query: &[f32],
+        plan: &SearchPlan,
+        filter: Option<&FilterPlan>,
+    ) -> Result<SearchResult, Error> {
+        let mut found = Vec::new();
+        let batch = Batch { queries: query, k: self.k, plan, filter, threads: 1 };
+        let mut go_on = |_| ControlFlow::Continue(());
+        index
+            .search_batch(&batch, &mut go_on, &mut [&mut found], |found, result| {
+                found.push(result);
+                Ok(())
+            })
+            .map_err(|(_, error)| error)?;
+        Ok(found.pop().unwrap_or_default())
+    }
+
+    fn places<'b>(&'b self, count: usize, bytes: &'b mut [u8]) -> impl Iterator<Item = Place<'b>> {
         let (ids, rest) = bytes.split_at_mut(8 * self.k * count);
         let (counters, distances) = rest.split_at_mut(8 * COUNTERS * count);
         let counters = counters.chunks_exact_mut(8 * COUNTERS);
         let rows = ids.chunks_exact_mut(8 * self.k).zip(distances.chunks_exact_mut(4 * self.k));
-        rows.zip(counters).map(|((ids, distances), counters)| Place { ids, counters, distances, found: 0 })
+        rows.zip(counters).zip(self.values.chunks_exact(self.dim)).map(|(((ids, distances), counters), query)| {
+            Place { query, ids, counters, distances, found: 0, payloads: Payloads::new() }
+        })
     }
 }
 
 impl Place<'_> {
+    /// Fills it with what `search` finds, and keeps the payloads of these rows.
+    fn fill_with(
+        &mut self,
+        index: &FileIndex,
+        search: &mut dyn FnMut() -> Result<SearchResult, Error>,
+    ) -> Result<(), Error> {
+        let (result, payloads) = index.with_payloads(search)?;
+        self.payloads = payloads;
+        self.fill(&result)
+    }
+
     fn fill(&mut self, result: &SearchResult) -> Result<(), Error> {
         let rows = self.ids.as_chunks_mut().0.iter_mut().zip(self.distances.as_chunks_mut().0);
         let mut hits = result.hits.iter();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use pagehop_engine::{BEAM_WIDTH_MAX, Column, ColumnKind, Filter, Metric, SEARCH_LIST_MAX, Vectors};
+use pagehop_store::CACHE_AUTO;
 
 /// Default rows of a batch.
 pub(crate) const BATCH_ROWS: usize = 1000;
@@ -60,6 +61,11 @@ impl From<VectorsName> for Vectors {
 /// A size in bytes, such as `512MiB`.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     pagehop_store::parse_bytes(text).map_err(|error| error.to_string())
+}
+
+/// The size of a cache: a number of bytes, or `auto`.
+pub(crate) fn parse_cache(text: &str) -> Result<u64, String> {
+    if text == "auto" { Ok(CACHE_AUTO) } else { parse_bytes(text) }
 }
 
 /// A number of threads; 0 means one for each core.

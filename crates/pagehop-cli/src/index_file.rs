@@ -7,14 +7,14 @@ use clap::ValueEnum;
 use pagehop_engine::{Index, Info};
 use pagehop_store::{Durability, IndexFile, OpenOptions};
 
-use crate::arguments::parse_bytes;
+use crate::arguments::parse_cache;
 use crate::errors::Error;
 
 /// How to open an index that the command changes.
 #[derive(clap::Args)]
 pub(crate) struct WriteOptions {
-    /// Memory for pages of the index, for example 16MiB.
-    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = parse_bytes)]
+    /// Memory for pages of the index, for example 16MiB; auto is a quarter of what is free.
+    #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = parse_cache)]
     cache: u64,
     /// When a commit survives a loss of power. The end of the process it always survives.
     #[arg(long, value_enum, default_value = "commit")]

@@ -25,7 +25,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     add, backup, build, calibrate, check, checkpoint, compact, completions, create, delete, get, ids, info, recall,
-    search, update, vacuum,
+    retrain, search, update, vacuum,
 };
 
 /// Find the nearest vectors in an index file that may be far larger than memory.
@@ -53,6 +53,7 @@ enum Command {
     Ids(ids::Args),
     Get(get::Args),
     Calibrate(calibrate::Args),
+    Retrain(retrain::Args),
     Recall(recall::Args),
     Info(info::Args),
     Check(check::Args),
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         Command::Ids(args) => ids::run(&args),
         Command::Get(args) => get::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Retrain(args) => retrain::run(&args),
         Command::Recall(args) => recall::run(&args),
         Command::Info(args) => info::run(&args),
         Command::Check(args) => check::run(&args),

@@ -28,11 +28,12 @@ pub use columns::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, ColumnRows, 
 pub use error::Error;
 pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use index::{
-    Batch, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, Index, Prepared, Searcher, TRAINED_ENOUGH,
-    build, build_memory_bytes, create, create_keeping, create_with_columns,
+    Batch, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, Index, Payloads, Prepared, Searcher,
+    TRAINED_ENOUGH, build, build_memory_bytes, create, create_keeping, create_with_columns,
 };
 pub use metric::Metric;
 pub use options::{BEAM_WIDTH_MAX, BuildOptions, Effort, SEARCH_LIST_MAX, SearchOptions, SearchPlan};
+pub use page::payload::PAYLOAD_BYTES_MAX;
 pub use page::{
     BODY_BYTES, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, PagesMut, Reader, STEP_PAGES,
     used_bytes,
@@ -44,4 +45,4 @@ pub use reports::{
 };
 pub use row_ids::{HOST_ROW_ID_END, NODE_ROWS_MAX, RowIds};
 pub use source::{EachChunk, VectorSource};
-pub use vectors::Vectors;
+pub use vectors::{Keep, Vectors};

@@ -38,6 +38,8 @@ pub struct SearchResult {
     pub hits: Vec<Hit>,
     /// The cost.
     pub stats: Stats,
+    /// The commit number up to which it saw rows; `u64::MAX` where the host has no commits.
+    pub snapshot: u64,
 }
 
 /// Facts and counts of an index.
@@ -51,6 +53,8 @@ pub struct Info {
     pub dim: usize,
     /// What is kept of each vector.
     pub vectors: Vectors,
+    /// Whether rows may have payloads.
+    pub payloads: bool,
     /// The columns whose values searches can filter by.
     pub columns: Vec<Column>,
     /// Rows in the index.

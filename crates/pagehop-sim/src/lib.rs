@@ -17,6 +17,7 @@
 
 #[cfg(feature = "store")]
 mod disk;
+pub mod document;
 mod faulty;
 mod mem;
 mod rng;

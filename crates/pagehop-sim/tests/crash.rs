@@ -25,9 +25,14 @@ fn number(variable: &str) -> Option<u64> {
 fn an_index_survives_every_fault_of_the_disk() {
     let seeds = number("PAGEHOP_SIM_SEEDS");
     let (began, mut operations, mut violations) = (Instant::now(), 0, 0);
+    let (mut vacuumed, mut compactions) = (0, 0);
     for seed in 0..seeds.unwrap_or(SEEDS) {
         match run(seed, &RunOptions::default()) {
-            Ok(outcome) => operations += outcome.operations,
+            Ok(outcome) => {
+                operations += outcome.operations;
+                vacuumed += outcome.vacuumed;
+                compactions += outcome.compactions;
+            }
             Err(violation) if seeds.is_some() => {
                 violations += 1;
                 println!("{violation}");
@@ -39,6 +44,8 @@ fn an_index_survives_every_fault_of_the_disk() {
         }
     }
     assert_eq!(violations, 0, "the violations are printed above");
+    println!("{vacuumed} rows vacuumed by calls, {compactions} compactions");
+    assert!(vacuumed > 0 && compactions > 0, "{vacuumed} rows vacuumed by calls, {compactions} compactions");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Damage on the pages of columns: the page of their names, the leaves of postings, and the pages
-//! above them. Searches with filters, checks and changes end, with an error or with an answer whose
-//! rows all pass.
+//! Damage on the pages of columns and payloads: the page of names, the leaves of postings, the
+//! pages above them, records, and parts of long payloads. Searches with filters, reads of payloads,
+//! checks and changes end, with an error or with an answer whose rows all pass.
 //!
 //! `PAGEHOP_SIM_SEED=123` replays one seed; `PAGEHOP_SIM_SEEDS=100000` runs that many.
 
@@ -17,7 +17,7 @@ use pagehop_sim::{Damage, MemPages, Rng, damage};
 const DIM: usize = 64;
 const ROWS: u64 = 700;
 /// Kinds of the pages that are damaged, which are their first bytes.
-const KINDS: [u8; 3] = [7, 8, 9];
+const KINDS: [u8; 5] = [7, 8, 9, 11, 12];
 const DAMAGES: [Damage; 6] = [Damage::Bit, Damage::Byte, Damage::Run, Damage::Tail, Damage::Swapped, Damage::Noise];
 /// Bytes of a body that say most: its kind, its count, and what comes first.
 const FRONT_BYTES: usize = 80;
@@ -38,12 +38,18 @@ fn values(id: u64) -> [Value; 2] {
     [n, Value::Text(format!("text {}", id % 5))]
 }
 
+/// Some rows have no payload, some one of several pages.
+fn payload(id: u64) -> Option<Vec<u8>> {
+    let length = if id % 40 == 7 { 20_000 + id } else { id };
+    (!id.is_multiple_of(9)).then(|| vec![id as u8; length as usize])
+}
+
 fn packed(ids: &[u64]) -> ColumnRows {
     let column = |name: &str, kind| Column { name: name.into(), kind };
     let columns = vec![column("n", ColumnKind::Int), column("t", ColumnKind::Text)];
     let mut packed = ColumnRows::new(columns).unwrap();
     ids.iter().for_each(|id| packed.push(&values(*id)).unwrap());
-    packed
+    packed.with_payloads(ids.iter().map(|id| payload(*id)).collect())
 }
 
 fn rows(ids: std::ops::Range<u64>) -> Rows {
@@ -148,6 +154,11 @@ fn try_all(pages: MemPages, also_changes: bool) -> Result<bool, String> {
                             }
                         }
                     }
+                }
+            }
+            for id in (0..ROWS).step_by(7) {
+                if let Err(error) = index.payloads(&[id]) {
+                    whole &= acceptable(&error)?;
                 }
             }
             if let Err(error) = index.check(&mut |_| ControlFlow::Continue(())) {

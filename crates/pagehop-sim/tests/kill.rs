@@ -2,8 +2,9 @@
 //! it acknowledged must be there, and no partial batch.
 //!
 //! The writer is this test binary, started again with an environment variable set. The content of
-//! batch n follows from n alone, so the parent knows what must be there. `PAGEHOP_KILLS=500` kills
-//! 500 writers.
+//! batch n follows from n alone, so the parent knows what must be there. While it writes, a reader
+//! beside it searches. `PAGEHOP_KILLS=500` kills 500 writers; `./dev lives` notes the count in
+//! `docs/durability.md`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -11,11 +12,12 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use pagehop_engine::{Filter, Index, Metric, RowIds, create_with_columns};
+use pagehop_engine::{Filter, Index, Keep, Metric, RowIds, SearchOptions, Vectors, create_keeping};
 use pagehop_sim::Rng;
-use pagehop_sim::workload::columns::{columns, filter, packed, values};
+use pagehop_sim::document::{grouped, put};
+use pagehop_sim::workload::columns::{Given, columns, filter, payload, values};
 use pagehop_sim::workload::{Row, compare};
 use pagehop_store::{Durability, IndexFile, NewIndexFile, OpenOptions};
 
@@ -43,9 +45,9 @@ fn filters(rng: &mut Rng) -> Vec<Filter> {
     (0..3).map(|_| filter(COLUMNS, 2, &mut |rng| rng.below(5000) as u64, rng)).collect()
 }
 
-/// The places of all columns.
-fn all() -> Vec<usize> {
-    (0..COLUMNS).collect()
+/// All columns, and payloads.
+fn all() -> Given {
+    Given { columns: (0..COLUMNS).collect(), payloads: true }
 }
 
 /// The change of a batch.
@@ -65,7 +67,11 @@ fn batch(number: u64, rows: &mut Rows) -> Batch {
         0..3 if rows.len() < ROWS_MAX => {
             let count = 1 + rng.below(30);
             let ids: Vec<u64> = (0..count).map(|_| rng.below(5000) as u64).collect();
-            let new = ids.iter().map(|_| Row { vector: vector(&mut rng), values: values(COLUMNS, &mut rng) });
+            let new = ids.iter().map(|_| Row {
+                vector: vector(&mut rng),
+                values: values(COLUMNS, &mut rng),
+                payload: payload(&mut rng),
+            });
             let new: Vec<Row> = new.collect();
             rows.extend(ids.iter().copied().zip(new.iter().cloned()));
             Batch::Add(ids, new)
@@ -74,7 +80,7 @@ fn batch(number: u64, rows: &mut Rows) -> Batch {
             let ids: Vec<u64> = (0..1 + rng.below(20)).map(|_| known[rng.below(known.len())]).collect();
             let new = ids.iter().map(|id| {
                 let row = rows.get_mut(id).expect("it is known");
-                row.values = values(COLUMNS, &mut rng);
+                (row.values, row.payload) = (values(COLUMNS, &mut rng), payload(&mut rng));
                 row.clone()
             });
             Batch::Update(ids.clone(), new.collect())
@@ -120,12 +126,12 @@ fn child() {
         match batch(number, &mut rows) {
             Batch::Add(ids, new) => {
                 let components: Vec<f32> = new.iter().flat_map(|row| row.vector.iter().copied()).collect();
-                let values = packed(&all(), new.iter().map(|row| &row.values)).unwrap();
+                let values = all().of(new.iter()).unwrap();
                 let progress = &mut |_| ControlFlow::Continue(());
-                change.add_with_columns(&ids, &components, Some(&values), progress).unwrap();
+                change.add_with_columns(&ids, &components, values.as_ref(), progress).unwrap();
             }
             Batch::Update(ids, new) => {
-                let values = packed(&all(), new.iter().map(|row| &row.values)).unwrap();
+                let values = all().of(new.iter()).unwrap().unwrap();
                 change.update_columns(&ids, &values).unwrap();
             }
             Batch::Delete(ids) => drop(change.delete(&ids).unwrap()),
@@ -149,12 +155,28 @@ fn spawn(path: &Path, seed: u64) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap()
 }
 
-/// Runs a writer until a random moment. Returns the last batch whose commit it began, and the last
-/// it acknowledged.
-fn life(path: &Path, seed: u64, rng: &mut Rng) -> (Option<u64>, Option<u64>) {
+/// Reads by a process that is open beside the writer, until `end`. Versions only grow, and what is
+/// found is sorted.
+fn read_beside(reader: &IndexFile, rng: &mut Rng, end: Instant) -> u64 {
+    let index = Index::open(reader).unwrap();
+    let (mut searches, mut newest) = (0, 0);
+    while Instant::now() < end {
+        let hits = index.search(&vector(rng), 10, &SearchOptions::default()).unwrap().hits;
+        assert!(hits.windows(2).all(|pair| pair[0].distance <= pair[1].distance), "{hits:?}");
+        let mark = index.info().unwrap().mark[0];
+        assert!(mark >= newest, "a reader sees batch {mark} after batch {newest}");
+        newest = mark;
+        searches += 1;
+    }
+    searches
+}
+
+/// Runs a writer until a random moment, and a reader beside it. Returns the last batch whose commit
+/// it began, the last it acknowledged, and the reader's searches.
+fn life(path: &Path, seed: u64, reader: Option<&IndexFile>, rng: &mut Rng) -> (Option<u64>, Option<u64>, u64) {
     let mut child = spawn(path, seed);
     let out = child.stdout.take().expect("it is a pipe");
-    let reader = std::thread::spawn(move || {
+    let lines = std::thread::spawn(move || {
         let (mut begun, mut done) = (None, None);
         for line in BufReader::new(out).lines().map_while(Result::ok) {
             let number = |word: &str| line.strip_prefix(word)?.parse().ok();
@@ -164,13 +186,16 @@ fn life(path: &Path, seed: u64, rng: &mut Rng) -> (Option<u64>, Option<u64>) {
         (begun, done)
     });
     let most = LIFE_US * if rng.one_in(12) { LONG_LIFE } else { 1 };
-    std::thread::sleep(Duration::from_micros(rng.below(most) as u64));
+    let end = Instant::now() + Duration::from_micros(rng.below(most) as u64);
+    let searches = reader.map_or(0, |reader| read_beside(reader, rng, end));
+    std::thread::sleep(end.saturating_duration_since(Instant::now()));
     let ended = child.try_wait().unwrap();
     child.kill().unwrap();
     let output = child.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(ended.is_none(), "seed {seed}: the writer ended by itself: {errors}");
-    reader.join().unwrap()
+    let (begun, done) = lines.join().unwrap();
+    (begun, done, searches)
 }
 
 /// Compares everything about the index and returns its last batch. If a writer was killed while it
@@ -204,17 +229,19 @@ fn batches_that_a_killed_writer_acknowledged_survive() {
     std::fs::create_dir_all(&folder.0).unwrap();
     let path = folder.0.join("rows.pagehop");
     let mut sink = NewIndexFile::create(&path, false).unwrap();
-    create_with_columns(DIM, Metric::L2, &columns(COLUMNS), 1, RowIds::Mapped, &mut sink).unwrap();
+    let keep = Keep { vectors: Vectors::Codes, payloads: true };
+    create_keeping(keep, DIM, Metric::L2, &columns(COLUMNS), 1, RowIds::Mapped, &mut sink).unwrap();
     sink.finish().unwrap();
     // The newest batch that is known to be there, and the newest that may appear when the next
     // writer recovers: the batch in progress.
-    let (mut newest, mut possible, mut reader, mut rng) = (0, 0, None, Rng::new(7));
+    let (mut newest, mut possible, mut reader, mut rng, mut searches) = (0, 0, None, Rng::new(7), 0);
     for kill in 0..kills {
         if rng.one_in(3) {
             reader = Some(IndexFile::open(&path, &options(false, rng.next_u64())).unwrap());
         }
         let seed = rng.next_u64() >> 1;
-        let (begun, done) = life(&path, seed, &mut rng);
+        let (begun, done, more) = life(&path, seed, reader.as_ref(), &mut rng);
+        searches += more;
         let context = format!("kill {kill}, writer {seed}, in {}", folder.0.display());
         let (least, most) = (done.unwrap_or(newest), begun.or(done).unwrap_or(possible));
         // A reader that was open during the kill sees what was acknowledged, and never less later.
@@ -243,7 +270,17 @@ fn batches_that_a_killed_writer_acknowledged_survive() {
             reader = None;
         }
     }
-    println!("{kills} kills, {newest} batches");
+    let text = format!(
+        "{} writers killed at random moments, {} batches acknowledged, {} searches by readers beside them. 0 violations.",
+        grouped(kills),
+        grouped(newest),
+        grouped(searches)
+    );
+    println!("{text}");
     // A slow machine gives a writer time for few batches before it is killed.
     assert!(newest > kills / 8, "{newest} batches in {kills} lives");
+    if let Ok(document) = std::env::var("PAGEHOP_KILLS_DOCUMENT") {
+        let of = std::env::var("PAGEHOP_KILLS_OF").unwrap_or_default();
+        put(Path::new(&document), "kills", &format!("{of}: {text}")).unwrap();
+    }
 }

@@ -27,7 +27,7 @@
 //! - `log/`: the log file, its blocks and records, recovery, and the newest version of a page.
 //! - `cache/`: `frames.rs` memory, `pool.rs` page table and eviction, `epoch.rs` who may still look
 //!   at a frame, `lane.rs` what readers pass on, `uring.rs` reads ahead, `spill.rs` pages without
-//!   a frame.
+//!   a frame, `budget.rs` how much memory there is.
 //! - `process/`: what processes share: `shared.rs` words, `snapshots.rs` who reads which commit,
 //!   `attach.rs` joining and leaving, `mapping.rs` mapped memory and locks.
 //! - `disk/`: `base_file.rs` reads pages of the index file, `storage.rs` is what the write path
@@ -65,10 +65,10 @@ pub use compact::{CompactOptions, CompactReport, compact, compact_into};
 pub use disk::storage::{Name, Storage, StorageFile};
 pub use index_file::{Counters, IndexFile};
 pub use operations::{
-    add, add_with_columns, calibrate, create, create_keeping, create_with_columns, delete, open, pop, set_audit,
-    set_calibration, update_columns,
+    add, add_with_columns, calibrate, create, create_keeping, create_with_columns, delete, open, pop, retrain,
+    set_audit, set_calibration, update_columns,
 };
-pub use options::{Durability, Io, OpenOptions};
+pub use options::{CACHE_AUTO, Durability, Io, OpenOptions};
 pub use reader::FileReader;
 pub use transaction::{Transaction, TransactionReader};
 pub use vacuum::vacuum;

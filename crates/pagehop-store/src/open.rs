@@ -9,6 +9,7 @@ use std::sync::Arc;
 use pagehop_engine::{Error, PageId};
 use rustix::fs::OFlags;
 
+use crate::cache::budget::Budget;
 use crate::cache::pool::Pool;
 use crate::cache::uring::Ring;
 use crate::disk::base_file::{BaseFile, PageBuffer};
@@ -137,7 +138,8 @@ impl Opening {
         shared
             .cover(page_count, false)
             .map_err(|error| Error::io(format!("memory for the table of changes of {}", path.display()), error))?;
-        let pool = Pool::new(page_count, options.cache_bytes)
+        let budget = Budget::new(options.cache_bytes, page_count);
+        let pool = Pool::new(page_count, budget.bytes)
             .map_err(|error| Error::io(format!("memory for the cache of {}", path.display()), error))?;
         if writer.is_some() {
             pool.expect_changes();
@@ -164,7 +166,7 @@ impl Opening {
             // damaged.
             versions.read_newest(0, &mut PageBuffer::new().0)?;
         }
-        Ok(Opened { read: ReadSide::new(pool, versions, uring), writer })
+        Ok(Opened { read: ReadSide::new(pool, budget, versions, uring), writer })
     }
 }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use pagehop_engine::{
-    AddReport, Audit, Calibration, Column, ColumnRows, DeleteReport, Error, Index, Metric, OnProgress,
+    AddReport, Audit, Calibration, Column, ColumnRows, DeleteReport, Error, Index, Keep, Metric, OnProgress,
     RecallReport, RowIds, Vectors,
 };
 
@@ -49,14 +49,14 @@ pub fn create_with_columns(
     create_keeping(path, Vectors::Codes, dim, metric, columns, seed, overwrite)
 }
 
-/// [`create_with_columns`] of an index that keeps `vectors`.
+/// [`create_with_columns`] of an index that keeps vectors or payloads.
 ///
 /// # Errors
 ///
 /// Those of [`create_with_columns`].
 pub fn create_keeping(
     path: &Path,
-    vectors: Vectors,
+    keep: impl Into<Keep>,
     dim: usize,
     metric: Metric,
     columns: &[Column],
@@ -64,7 +64,7 @@ pub fn create_keeping(
     overwrite: bool,
 ) -> Result<(), Error> {
     let mut sink = NewIndexFile::create(path, overwrite)?;
-    pagehop_engine::create_keeping(vectors, dim, metric, columns, seed, RowIds::Mapped, &mut sink)?;
+    pagehop_engine::create_keeping(keep, dim, metric, columns, seed, RowIds::Mapped, &mut sink)?;
     sink.finish()
 }
 
@@ -167,6 +167,32 @@ pub fn pop(index: &Index<IndexFile>, ids: &[u64], progress: OnProgress<'_>) -> R
     let vectors = within(index, |change| change.take(ids))?;
     vacuum::after(index, ids.len() as u64, progress);
     Ok(vectors)
+}
+
+/// Trains the model again, with the rows that the index has, builds the graph again, and calibrates
+/// it as at the end of a build; a calibration by a user's queries stays. For an index whose rows
+/// have become unlike those that trained it: a model is trained again by itself only while the
+/// index is small. Readers go on in the time. The space of the old graph becomes free in later
+/// calls.
+///
+/// It costs as much as a build, and holds the new pages in memory
+/// ([`OpenOptions::transaction_bytes`]). [`compact`](crate::compact) trains, too, in a file of its
+/// own and within a budget of memory, while no other process has the index open.
+///
+/// # Errors
+///
+/// Those of [`IndexFile::begin`], of [`train`](pagehop_engine::Change::train) and of
+/// [`commit`](crate::Transaction::commit): nothing has changed then. [`Error::Argument`] for an
+/// index without rows.
+pub fn retrain(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<(), Error> {
+    if index.info()?.rows == 0 {
+        return Err(Error::argument(format!("{} has no rows to train with", index.pages().path().display())));
+    }
+    within(index, |change| change.train(progress))?;
+    if index.calibration()?.is_none_or(|known| !known.by_queries) {
+        calibrate(index, &[], 0, progress)?;
+    }
+    Ok(())
 }
 
 /// Measures which settings reach which recall, for vectors of the index or, if there are any, for

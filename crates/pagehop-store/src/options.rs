@@ -1,9 +1,16 @@
 //! How an index file is opened.
 
+/// For [`OpenOptions::cache_bytes`]: a quarter of the memory that this process may still use, by
+/// the machine and by its control groups, when the index is opened. All indexes that are opened so
+/// share it. Memory is taken as pages come, so a cache is never larger than what was read of its
+/// file.
+pub const CACHE_AUTO: u64 = u64::MAX;
+
 /// How to open an index file.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// Bytes for pages kept in memory and the tables that find them; at least 64 pages are kept.
+    /// [`CACHE_AUTO`] is a quarter of the memory that this process may still use.
     pub cache_bytes: u64,
     /// Whether to read past the system's page cache, where the file system allows it.
     pub direct: bool,
@@ -24,11 +31,11 @@ pub struct OpenOptions {
 }
 
 impl Default for OpenOptions {
-    /// 256 MiB, past the page cache, by the best way there is, for reading; a log and transactions
-    /// of 1 GiB; vacuum from a fifth of dead rows on.
+    /// A quarter of free memory, past the page cache, by the best way there is, for reading; a log
+    /// and transactions of 1 GiB; vacuum from a fifth of dead rows on.
     fn default() -> Self {
         Self {
-            cache_bytes: 256 << 20,
+            cache_bytes: CACHE_AUTO,
             direct: true,
             io: Io::Auto,
             write: false,

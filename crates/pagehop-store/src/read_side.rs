@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pagehop_engine::{Error, PageId};
 
+use crate::cache::budget::Budget;
 use crate::cache::frames::Frame;
 use crate::cache::pool::Pool;
 use crate::cache::uring::{Completed, Ring};
@@ -16,6 +17,8 @@ use crate::log::versions::{News, Versions};
 /// The cache of an open index, and what fills it.
 pub(crate) struct ReadSide {
     pub(crate) pool: Pool,
+    /// What the pool was given, which others may have when this is dropped.
+    _budget: Budget,
     pub(crate) versions: Versions,
     /// The newest commit when the index was opened.
     attached_at: u64,
@@ -26,10 +29,11 @@ pub(crate) struct ReadSide {
 }
 
 impl ReadSide {
-    pub(crate) fn new(pool: Pool, versions: Versions, uring: bool) -> Self {
+    pub(crate) fn new(pool: Pool, budget: Budget, versions: Versions, uring: bool) -> Self {
         Self {
             attached_at: versions.shared.published(),
             pool,
+            _budget: budget,
             versions,
             uring: AtomicBool::new(uring),
             reads: AtomicU64::new(0),

@@ -8,7 +8,9 @@
 //!   [`Index`]`<`[`IndexFile`]`>`.
 //! - [`search`], [`Index::search_batch`] for many queries, [`Index::cursor`] for one row after the
 //!   other. [`Effort`] says how hard to search, [`Filter`] which rows may be found.
-//! - [`add`], [`delete`], [`pop`], [`update_columns`], [`vacuum`]: changes, one transaction each.
+//! - [`add`], [`delete`], [`pop`], [`update_columns`], [`vacuum`], [`retrain`]: changes.
+//! - [`ColumnRows::with_payloads`], [`Index::payloads`], [`Index::with_payloads`]: bytes that are
+//!   kept with rows.
 //! - [`Index::recall`], [`calibrate`], [`check`], [`Index::info`]: what searches find, and whether
 //!   the file is sound.
 //! - [`engine`] and [`store`]: all of both crates, for a host that brings pages of its own.
@@ -22,14 +24,15 @@ pub use pagehop_store as store;
 
 pub use pagehop_engine::{
     AddReport, Audit, Batch, BuildOptions, BuildReport, Calibration, CheckReport, Column, ColumnKind, ColumnRows,
-    Comparison, Cursor, DeleteReport, EachChunk, Effort, Error, Filter, FilterPlan, Found, Hit, Index, Info,
-    Metric, OnProgress, Progress, RecallReport, SearchOptions, SearchPlan, SearchResult, Searcher, Stats,
-    VacuumReport, Value, VectorSource, Vectors,
+    Comparison, Cursor, DeleteReport, EachChunk, Effort, Error, Filter, FilterPlan, Found, Hit, Index, Info, Keep,
+    Metric, OnProgress, PAYLOAD_BYTES_MAX, Payloads, Progress, RecallReport, SearchOptions, SearchPlan,
+    SearchResult, Searcher, Stats, VacuumReport, Value, VectorSource, Vectors,
 };
 pub use pagehop_store::{
-    BackupReport, CompactOptions, CompactReport, Durability, IndexFile, Io, OpenOptions, add, add_with_columns,
-    backup, build, calibrate, check, compact, compact_into, create, create_keeping, create_with_columns, delete,
-    open, parse_bytes, pop, set_audit, set_calibration, update_columns, vacuum,
+    BackupReport, CACHE_AUTO, CompactOptions, CompactReport, Durability, IndexFile, Io, OpenOptions, add,
+    add_with_columns, backup, build, calibrate, check, compact, compact_into, create, create_keeping,
+    create_with_columns, delete, open, parse_bytes, pop, retrain, set_audit, set_calibration, update_columns,
+    vacuum,
 };
 
 pub use rows::Rows;

@@ -42,6 +42,10 @@ pub(crate) struct Args {
     /// bool, int, float, text and timestamp.
     #[arg(long, value_name = "FILE.csv")]
     columns: Option<PathBuf>,
+    /// File of payloads, which `search --payload` and `get --payload` give back: text, a line for
+    /// each vector. Rows that are added later may have payloads, too.
+    #[arg(long, value_name = "FILE")]
+    payload: Option<PathBuf>,
     /// Memory the build may use, for example 512MiB or 2GiB.
     #[arg(long, value_name = "BYTES", default_value = "2GiB", value_parser = parse_bytes)]
     memory: u64,
@@ -78,12 +82,13 @@ struct Report<'a> {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     interrupt::listen()?;
     let began = Instant::now();
-    for input in std::iter::once(&args.source).chain(&args.ids).chain(&args.columns) {
+    for input in std::iter::once(&args.source).chain(&args.ids).chain(&args.columns).chain(&args.payload) {
         refuse_same_file(&args.output, input)?;
     }
     refuse_to_replace(&args.output, args.overwrite)?;
     let mut vectors = Vectors::open(&args.source, args.ids.as_deref())?;
     args.columns.iter().try_for_each(|columns| vectors.open_columns(columns))?;
+    args.payload.iter().try_for_each(|payload| vectors.open_payloads(payload))?;
     let dim = vectors.dim();
     let options = BuildOptions {
         metric: args.metric.into(),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pagehop_engine::{BuildOptions, Column, Metric};
+use pagehop_engine::{BuildOptions, Column, Keep, Metric};
 use serde::Serialize;
 
 use crate::arguments::{MetricName, VectorsName, parse_column};
@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// timestamp. May be given several times.
     #[arg(long = "column", value_name = "NAME:KIND", value_parser = parse_column)]
     columns: Vec<Column>,
+    /// Rows may have payloads: bytes that `search --payload` and `get --payload` give back.
+    #[arg(long)]
+    payload: bool,
     /// Seed of everything random.
     #[arg(long, value_name = "N", default_value_t = BuildOptions::default().seed)]
     seed: u64,
@@ -51,7 +54,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     refuse_to_replace(&args.index, args.overwrite)?;
     let metric: Metric = args.metric.into();
     let (columns, seed) = (&args.columns, args.seed);
-    pagehop_store::create_keeping(&args.index, args.kept.into(), args.dim, metric, columns, seed, args.overwrite)
+    let keep = Keep { vectors: args.kept.into(), payloads: args.payload };
+    pagehop_store::create_keeping(&args.index, keep, args.dim, metric, columns, seed, args.overwrite)
         .map_err(|error| Error::about(&args.index, &error))?;
     let report = Report { index: &args.index, dim: args.dim, metric: metric.name() };
     if !args.reporting.quiet {

@@ -1,8 +1,9 @@
-//! `pagehop get`: the vectors of rows by id.
+//! `pagehop get`: the vectors or payloads of rows by id.
 
 use std::path::PathBuf;
 
-use pagehop_store::OpenOptions;
+use pagehop_engine::Index;
+use pagehop_store::{IndexFile, OpenOptions};
 use serde::Serialize;
 
 use crate::arguments::parse_npy;
@@ -14,7 +15,7 @@ use crate::output::Output;
 /// Rows that are read at once.
 const BATCH_ROWS: usize = 4096;
 
-/// Print the vectors of rows by id, in the order of the ids.
+/// Print the vectors of rows by id, or their payloads, in the order of the ids.
 ///
 /// An index that keeps vectors gives them as they were added, otherwise as its codes of 12 bits per
 /// dimension say. An id that is not in the index is an error, and then no file is written.
@@ -25,6 +26,9 @@ pub(crate) struct Args {
     /// File of row ids: a .npy column of integers, or text with one number per line. They may
     /// repeat.
     ids: PathBuf,
+    /// Print the payloads instead, as text.
+    #[arg(long, conflicts_with = "output")]
+    payload: bool,
     /// Write the vectors to this .npy file instead, as a matrix of float32.
     #[arg(short, long, value_name = "FILE", value_parser = parse_npy)]
     output: Option<PathBuf>,
@@ -39,10 +43,35 @@ struct Row<'a> {
     vector: &'a [f32],
 }
 
+#[derive(Serialize)]
+struct PayloadRow {
+    id: u64,
+    payload: Option<String>,
+}
+
+/// Prints payloads; nothing for a row without one.
+fn payloads(args: &Args, ids: &[u64], index: &Index<IndexFile>) -> Result<(), Error> {
+    let mut output = Output::new();
+    for ids in ids.chunks(BATCH_ROWS) {
+        let payloads = index.payloads(ids).map_err(|error| Error::about(&args.index, &error))?;
+        for (&id, payload) in ids.iter().zip(&payloads) {
+            let payload = payload.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+            match args.json {
+                true => output.json(&PayloadRow { id, payload })?,
+                false => output.text(format_args!("{id}\t{}\n", payload.unwrap_or_default()))?,
+            }
+        }
+    }
+    output.finish()
+}
+
 /// Prints them.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let ids = read_ids(&args.ids)?;
     let index = index_file::open(&args.index, &OpenOptions::default())?;
+    if args.payload {
+        return payloads(args, &ids, &index);
+    }
     let dim = index_file::info(&args.index, &index)?.dim;
     let mut file = args.output.as_deref().map(|path| NewNpy::create(path, "<f4", Some(dim))).transpose()?;
     let mut output = Output::new();

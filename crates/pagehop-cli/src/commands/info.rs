@@ -28,6 +28,7 @@ struct Report<'a> {
     metric: &'static str,
     dim: usize,
     vectors: &'static str,
+    payload: bool,
     columns: Vec<ColumnReport>,
     rows: u64,
     pages: u32,
@@ -86,6 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         metric: info.metric.name(),
         dim: info.dim,
         vectors: info.vectors.name(),
+        payload: info.payloads,
         columns: info
             .columns
             .into_iter()
@@ -152,6 +154,7 @@ impl Report<'_> {
             ("vectors", self.vectors.to_owned()),
             ("rows", grouped(self.rows)),
             ("columns", self.columns()),
+            ("payload", if self.payload { "kept" } else { "none" }.to_owned()),
             ("dead rows", format!("{}, removed by vacuum", grouped(self.dead_rows))),
             ("free slots", grouped(self.free_slots)),
             ("size", format!("{}, {bytes_per_row} bytes per row", human_bytes(self.bytes))),

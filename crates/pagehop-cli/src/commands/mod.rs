@@ -14,6 +14,7 @@ pub(crate) mod get;
 pub(crate) mod ids;
 pub(crate) mod info;
 pub(crate) mod recall;
+pub(crate) mod retrain;
 pub(crate) mod search;
 pub(crate) mod update;
 pub(crate) mod vacuum;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use pagehop_store::OpenOptions;
 use serde::Serialize;
 
-use crate::arguments::{parse_bytes, parse_k, parse_samples, parse_threads};
+use crate::arguments::{parse_cache, parse_k, parse_samples, parse_threads};
 use crate::effort::EffortOptions;
 use crate::errors::Error;
 use crate::output::{Output, grouped, say};
@@ -36,8 +36,8 @@ pub(crate) struct Args {
     /// Store the result, for `pagehop info` to show. No other process may be writing the index.
     #[arg(long)]
     store: bool,
-    /// Memory for pages of the index, for example 16MiB.
-    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = parse_bytes)]
+    /// Memory for pages of the index, for example 16MiB; auto is a quarter of what is free.
+    #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = parse_cache)]
     cache: u64,
     /// Threads; 0 means one per core.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]

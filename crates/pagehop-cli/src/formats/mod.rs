@@ -1,4 +1,4 @@
-//! File formats of vectors, ids, columns and true neighbors.
+//! File formats of vectors, ids, columns, payloads and true neighbors.
 //!
 //! Each format's header becomes a [`Layout`], checked against the length of the file before a row
 //! is read. A [`Table`] then reads rows in chunks. Any bytes give rows or an error, never a panic.
@@ -12,6 +12,7 @@ mod ids;
 mod layout;
 mod new_npy;
 mod npy;
+mod payloads;
 mod reading;
 mod table;
 mod truth;
@@ -26,6 +27,7 @@ use table::Table;
 pub(crate) use columns::read_columns;
 pub(crate) use ids::read_ids;
 pub(crate) use new_npy::NewNpy;
+pub(crate) use payloads::read_payloads;
 pub(crate) use truth::Truth;
 pub(crate) use vectors::{Chunk, Vectors};
 

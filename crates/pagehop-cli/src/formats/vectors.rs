@@ -6,6 +6,7 @@ use pagehop_engine::{ColumnRows, EachChunk, Error, VectorSource};
 
 use super::columns::read_columns;
 use super::ids::Ids;
+use super::payloads::read_payloads;
 use super::{Element, Shape, Table};
 
 /// A file of vectors; read from front to back as often as wanted, in constant memory.
@@ -44,6 +45,13 @@ impl Vectors {
     /// Takes the values of columns, one row for each vector, from a .csv file.
     pub(crate) fn open_columns(&mut self, path: &Path) -> Result<(), Error> {
         self.columns = Some(read_columns(path, &[], self.rows())?);
+        Ok(())
+    }
+
+    /// Takes payloads, a line for each vector, from a text file.
+    pub(crate) fn open_payloads(&mut self, path: &Path) -> Result<(), Error> {
+        let payloads = read_payloads(path, self.rows())?;
+        self.columns = Some(self.columns.take().unwrap_or_default().with_payloads(payloads));
         Ok(())
     }
 

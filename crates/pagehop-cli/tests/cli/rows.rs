@@ -74,3 +74,37 @@ fn wrong_ids_and_files_are_refused_and_nothing_is_written() {
     let after = folder.names();
     assert_eq!(after.into_iter().filter(|name| name != "words.txt").collect::<Vec<_>>(), before);
 }
+
+#[test]
+fn payloads_come_back_by_id_and_from_searches() {
+    let folder = Folder::new();
+    let items = vectors(300, DIM, 3);
+    folder.fbin("items.fbin", &items);
+    let lines = |word: &str| (0..300).map(|id| format!("{word} {id}\n")).collect::<String>();
+    folder.write("texts.txt", lines("text"));
+    folder.run("build items.fbin -o items.pagehop --payload texts.txt --quiet").ok();
+    folder.write("some.txt", "7\n299\n7\n");
+    assert_eq!(folder.run("get items.pagehop some.txt --payload").ok(), "7\ttext 7\n299\ttext 299\n7\ttext 7\n");
+    folder.fbin("query.fbin", &items[5..6]);
+    assert_eq!(
+        folder.run("search items.pagehop query.fbin -k 1 --payload").ok().split('\t').nth(3),
+        Some("text 5\n")
+    );
+    let found = json_lines(&folder.run("search items.pagehop query.fbin -k 2 --payload --json").ok());
+    assert_eq!(found[0]["payloads"][0], "text 5");
+    folder.run("create more.pagehop --dim 24 --payload --quiet").ok();
+    folder.write("other.txt", lines("other"));
+    folder.run("add more.pagehop items.fbin --payload other.txt --quiet").ok();
+    let before = folder.run("get more.pagehop some.txt --payload --json").ok();
+    assert_eq!(json_lines(&before)[1]["payload"], "other 299");
+    assert!(folder.run("retrain more.pagehop").stderr.contains("trained with 300 rows"));
+    assert_eq!(folder.run("get more.pagehop some.txt --payload --json").ok(), before);
+    assert!(folder.run("check more.pagehop").ok().contains("sound"));
+    folder.write("few.txt", "one\n");
+    assert!(
+        folder.run("add more.pagehop items.fbin --payload few.txt").error(1).contains("few.txt: it has 1 lines")
+    );
+    folder.run("create none.pagehop --dim 24 --quiet").ok();
+    assert!(folder.run("add none.pagehop items.fbin --payload texts.txt").error(2).contains("keeps no payloads"));
+    assert!(folder.run("retrain none.pagehop").error(2).contains("no rows to train with"));
+}

@@ -1,12 +1,12 @@
-//! The values of rows, as nodes hold them.
+//! The values of rows, as nodes hold them, and the payloads that come with them.
 
 use super::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, Value, unknown};
 use crate::Error;
 
-/// Bytes that the values of a row take in a node: a bit for each missing value, in eight bytes,
-/// then the keys.
-pub(crate) fn row_bytes(columns: usize) -> usize {
-    if columns == 0 { 0 } else { 8 + 8 * columns }
+/// Bytes that `words` values of a row take in a node: a bit for each missing value, in eight bytes,
+/// then the keys. Where payloads are kept, the last value is the place of the row's payload.
+pub(crate) fn row_bytes(words: usize) -> usize {
+    if words == 0 { 0 } else { 8 + 8 * words }
 }
 
 /// The values of one row, as a node holds them: [`row_bytes`].
@@ -23,13 +23,28 @@ impl RowValues<'_> {
         let at = 8 + 8 * column;
         Some(u64::from_le_bytes(self.0[at..at + 8].try_into().expect("a slice of eight bytes")))
     }
+
+    /// The last value: the place of the payload, where payloads are kept.
+    pub(crate) fn last_key(self) -> Option<u64> {
+        self.key((self.0.len() / 8).checked_sub(2)?)
+    }
 }
 
-/// Values of the columns of many rows, in the order of rows.
+/// Sets the last value of a row.
+pub(crate) fn set_last_key(row: &mut [u8], key: Option<u64>) {
+    let last = row.len() / 8 - 2;
+    row[0] = row[0] & !(1 << last) | u8::from(key.is_none()) << last;
+    row[8 + 8 * last..].copy_from_slice(&key.unwrap_or(0).to_le_bytes());
+}
+
+/// Values of the columns of many rows, in the order of rows, and their payloads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ColumnRows {
     columns: Vec<Column>,
+    /// Whether each row has the place of its payload after its values.
+    has_places: bool,
     bytes: Vec<u8>,
+    payloads: Option<Vec<Option<Vec<u8>>>>,
 }
 
 impl ColumnRows {
@@ -54,7 +69,35 @@ impl ColumnRows {
                 return Err(Error::argument(format!("two columns have the name {:?}", column.name)));
             }
         }
-        Ok(Self { columns, bytes: Vec::new() })
+        Ok(Self { columns, ..Self::default() })
+    }
+
+    /// No rows yet of an index with these columns, each with the place of its payload if
+    /// `has_places`.
+    pub(crate) fn of_index(columns: Vec<Column>, has_places: bool) -> Self {
+        Self { columns, has_places, ..Self::default() }
+    }
+
+    /// The same rows with payloads: bytes that an index keeps and gives back, `None` for a row
+    /// without any. An index keeps payloads from its build on, or never.
+    #[must_use]
+    pub fn with_payloads(self, payloads: Vec<Option<Vec<u8>>>) -> Self {
+        Self { payloads: Some(payloads), ..self }
+    }
+
+    /// The payloads, if rows come with any.
+    pub fn payloads(&self) -> Option<&[Option<Vec<u8>>]> {
+        self.payloads.as_deref()
+    }
+
+    /// Whether each row has the place of its payload.
+    pub(crate) fn has_places(&self) -> bool {
+        self.has_places
+    }
+
+    /// Values of a row as a node holds them: one for each column, and the place of its payload.
+    pub(crate) fn words(&self) -> usize {
+        self.columns.len() + usize::from(self.has_places)
     }
 
     /// Adds a row; `values` has one value for each column.
@@ -97,8 +140,10 @@ impl ColumnRows {
     ///
     /// If there are fewer rows.
     pub fn part(&self, rows: std::ops::Range<usize>) -> Self {
-        let length = row_bytes(self.columns.len());
-        Self { columns: self.columns.clone(), bytes: self.bytes[rows.start * length..rows.end * length].to_vec() }
+        let length = row_bytes(self.words());
+        let payloads = self.payloads.as_ref().map(|payloads| payloads[rows.clone()].to_vec());
+        let bytes = self.bytes[rows.start * length..rows.end * length].to_vec();
+        Self { columns: self.columns.clone(), bytes, payloads, ..*self }
     }
 
     /// Adds the values of a row as a node holds them.
@@ -113,27 +158,50 @@ impl ColumnRows {
 
     /// The values of a row as a node holds them.
     pub(crate) fn row(&self, row: usize) -> &[u8] {
-        let length = row_bytes(self.columns.len());
+        let length = row_bytes(self.words());
         &self.bytes[row * length..][..length]
     }
 
-    /// The number of rows; 0 without columns.
+    /// Names the place of a row's payload.
+    pub(crate) fn set_place(&mut self, row: usize, place: Option<u64>) {
+        let length = row_bytes(self.words());
+        set_last_key(&mut self.bytes[row * length..][..length], place);
+    }
+
+    /// The number of rows; 0 without columns and payloads.
     pub fn len(&self) -> usize {
-        self.bytes.len().checked_div(row_bytes(self.columns.len())).unwrap_or(0)
+        let payloads = self.payloads.as_ref().map_or(0, Vec::len);
+        self.bytes.len().checked_div(row_bytes(self.words())).unwrap_or(payloads)
     }
 
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.len() == 0
     }
 
-    /// The same rows with the columns in the order of `columns`. A column that these rows lack has
-    /// no values.
+    /// Refuses payloads of another number of rows than columns.
+    pub(crate) fn check_payloads(&self) -> Result<(), Error> {
+        match &self.payloads {
+            Some(payloads) if payloads.len() != self.len() => {
+                let what = format!("there are columns of {} rows, and payloads of {}", self.len(), payloads.len());
+                Err(Error::argument(what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The same rows with the columns in the order of `columns`, and no payloads yet, for which
+    /// there are places if `has_places`. A column that these rows lack has no values.
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if a column is not one of `columns`, or has another kind there.
-    pub(crate) fn arrange(&self, columns: &[Column]) -> Result<Self, Error> {
+    /// [`Error::Argument`] if a column is not one of `columns`, or has another kind there, or if
+    /// there are payloads and no places.
+    pub(crate) fn arrange(&self, columns: &[Column], has_places: bool) -> Result<Self, Error> {
+        self.check_payloads()?;
+        if self.payloads.is_some() && !has_places {
+            return Err(Error::argument("this index keeps no payloads: it must be built or created to keep them"));
+        }
         let mut from = vec![None; columns.len()];
         for (at, column) in self.columns.iter().enumerate() {
             let place = columns.iter().position(|other| other.name == column.name);
@@ -144,13 +212,20 @@ impl ColumnRows {
             }
             from[place] = Some(at);
         }
-        let mut arranged = Self { columns: columns.to_vec(), bytes: Vec::with_capacity(self.bytes.len()) };
+        let mut arranged = Self::of_index(columns.to_vec(), has_places);
         for row in 0..self.len() {
             let values = RowValues(self.row(row));
-            let keys: Vec<Option<u64>> = from.iter().map(|at| at.and_then(|at| values.key(at))).collect();
+            let mut keys: Vec<Option<u64>> = from.iter().map(|at| at.and_then(|at| values.key(at))).collect();
+            keys.resize(arranged.words(), None);
             arranged.push_keys(&keys);
         }
         Ok(arranged)
+    }
+
+    /// Adds rows without values.
+    pub(crate) fn push_empty(&mut self, rows: usize) {
+        let keys = vec![None; self.words()];
+        (0..rows).for_each(|_| self.push_keys(&keys));
     }
 
     /// Adds a row by its keys.
@@ -177,12 +252,24 @@ mod tests {
         rows.push(&[Value::Float(2.5)]).expect("a value");
         rows.push(&[Value::Null]).expect("a value");
         assert!(rows.push(&[Value::Bool(true)]).is_err());
-        let arranged = rows.arrange(&[topic.clone(), price.clone()]).expect("a known column");
+        let arranged = rows.arrange(&[topic.clone(), price.clone()], false).expect("a known column");
         assert_eq!(arranged.len(), 2);
         assert_eq!(RowValues(arranged.row(0)).key(0), None);
         assert_eq!(RowValues(arranged.row(0)).key(1), float_key(2.5).ok());
         assert_eq!(RowValues(arranged.row(1)).key(1), None);
-        assert!(rows.arrange(&[topic]).is_err());
+        assert!(rows.arrange(&[topic], false).is_err());
+        let with_places =
+            rows.clone().with_payloads(vec![None, Some(vec![7])]).arrange(std::slice::from_ref(&price), true);
+        let mut with_places = with_places.expect("a known column");
+        assert_eq!(RowValues(with_places.row(1)).last_key(), None);
+        with_places.set_place(1, Some(9));
+        assert_eq!(
+            (RowValues(with_places.row(1)).last_key(), RowValues(with_places.row(0)).last_key()),
+            (Some(9), None)
+        );
+        assert_eq!(RowValues(with_places.row(0)).key(0), float_key(2.5).ok());
+        assert!(rows.clone().with_payloads(vec![None]).arrange(std::slice::from_ref(&price), true).is_err());
+        assert!(rows.with_payloads(vec![None, None]).arrange(std::slice::from_ref(&price), false).is_err());
         assert!(ColumnRows::new(vec![price.clone(), price]).is_err());
     }
 }

@@ -5,17 +5,19 @@
 //! node. If the target is still the row that the edge was made for, which generations tell, the
 //! edge has the code that follows from the target's own code. The map names every live node once,
 //! the dead list every dead node once, and the list of free slots every page that has one. Kept
-//! vectors lie in places of their own and are those that nodes have codes of. Then a walk from the
+//! vectors lie in places of their own and are those that nodes have codes of, and each payload
+//! belongs to one node. Then a walk from the
 //! entry points counts what a search can reach.
 //!
 //! All of this holds after every step of a change, so a crash between two steps leaves a valid
-//! index.
+//! index. Only a payload is written before its node: that holds after every commit.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use crate::ids::NodeId;
 use crate::index::check_kept::KeptCheck;
+use crate::index::check_payloads;
 use crate::index::model::Model;
 use crate::index::open::Index;
 use crate::index::state::State;
@@ -136,6 +138,7 @@ fn check_once<P: Pages>(
         }
     }
     kept.finish()?;
+    check_payloads::check(state, &mut reader)?;
     check.rows()?;
     check.free_list()?;
     check.map(&mut reader)?;

@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use crate::columns::ColumnRows;
+use crate::columns::{ColumnRows, RowValues};
 use crate::index::build;
 use crate::index::open::Index;
 use crate::index::search::bound::restored_error;
 use crate::index::state::State;
 use crate::page::kind::{PageKind, kind};
 use crate::page::node::NodeRef;
+use crate::page::payload::{self, PayloadPlace, PayloadWriter};
 use crate::page::{PageId, PageSink, Pages, Reader};
-use crate::{BuildOptions, BuildReport, EachChunk, Error, OnProgress, RowIds, VectorSource};
+use crate::{BuildOptions, BuildReport, EachChunk, Error, Keep, OnProgress, RowIds, VectorSource};
 
 /// Rows of a chunk.
 const CHUNK_ROWS: usize = 4096;
@@ -114,10 +115,31 @@ impl<R: Reader> VectorSource for LivingRows<'_, R> {
     }
 }
 
+/// Copies the payloads that rows name to new pages from `first` on, and names the new places.
+/// Returns the page after them, and the first of those with room.
+///
+/// # Errors
+///
+/// Any error of the reader and of the sink.
+fn copy_payloads<R: Reader>(
+    rows: &mut ColumnRows,
+    reader: &mut R,
+    first: PageId,
+    sink: &mut dyn PageSink,
+) -> Result<(PageId, u32), Error> {
+    let mut writer = PayloadWriter::new(sink, first);
+    for row in 0..rows.len() {
+        let Some(place) = RowValues(rows.row(row)).last_key() else { continue };
+        let payload = payload::read(reader, PayloadPlace::of_key(place))?;
+        rows.set_place(row, Some(writer.write(&payload)?.key()));
+    }
+    writer.finish()
+}
+
 impl<P: Pages> Index<P> {
     /// Builds an index over the living rows of this one, as of its newest commit, and writes its
-    /// pages to `sink`, page 0 last. It has the metric, columns, seed, mark and kind of kept
-    /// vectors of this one, and its calibration and audit, which the host may replace.
+    /// pages to `sink`, page 0 last. It has the metric, columns, payloads, seed, mark and kind of
+    /// kept vectors of this one, and its calibration and audit, which the host may replace.
     ///
     /// Costs as much as a [`build`](crate::build) within `memory_bytes` and on `threads` threads.
     /// An index that keeps no vectors is built over what [`Index::vectors`] returns, so each code
@@ -140,12 +162,13 @@ impl<P: Pages> Index<P> {
         if old.row_ids == RowIds::HostOwned {
             return Err(Error::argument("the host of this index owns its rows, and must build it again"));
         }
-        let columns = ColumnRows::new(state.columns.columns.clone())?;
+        let columns = ColumnRows::of_index(state.columns.columns.clone(), old.keeps_payloads);
         let mut source = LivingRows { state: &state, reader, columns, error: 0.0 };
         let rows = source.survey()?;
         let mut meta = if rows == 0 {
             let columns = state.columns.columns.as_slice();
-            build::write_empty(old.vectors, old.dim, old.metric, columns, old.seed, old.row_ids, sink)?
+            let keep = Keep { vectors: old.vectors, payloads: old.keeps_payloads };
+            build::write_empty(keep, old.dim, old.metric, columns, old.seed, old.row_ids, sink)?
         } else {
             let options = BuildOptions {
                 metric: old.metric,
@@ -156,7 +179,13 @@ impl<P: Pages> Index<P> {
                 vectors: old.vectors,
                 calibrate: false,
             };
-            build::build_from(&mut source, &options, PageId(1), sink, progress)?
+            let (mut first, mut listed) = (PageId(1), 0);
+            if old.keeps_payloads {
+                (first, listed) = copy_payloads(&mut source.columns, &mut source.reader, first, sink)?;
+            }
+            let mut meta = build::build_from(&mut source, &options, first, sink, progress)?;
+            meta.change.payload_head = listed;
+            meta
         };
         // Changes are counted from 0 again. Those since a measurement stay the same.
         let counted = old.change.added_rows.wrapping_add(old.change.deleted_rows);

@@ -21,7 +21,7 @@ use crate::{BODY_BYTES, Error};
 const TRIES_MAX: usize = 10_000;
 
 /// Nodes whose pages are being read while those before them are decoded.
-const AHEAD: usize = 16;
+pub(super) const AHEAD: usize = 16;
 
 impl<P: Pages> Index<P> {
     /// Up to `count` ids from `first` on, in ascending order; fewer only at the end. Rows that are
@@ -120,7 +120,7 @@ impl<P: Pages> Index<P> {
 
     /// What `look` finds in the newest state, when no commit became visible in the time and it
     /// finds something.
-    fn settled<T>(
+    pub(super) fn settled<T>(
         &self,
         mut look: impl FnMut(&State, &mut P::Reader<'_>) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
@@ -161,7 +161,7 @@ fn root(state: &State) -> Result<Option<PageId>, Error> {
     }
 }
 
-fn find(state: &State, reader: &mut impl Reader, id: u64) -> Result<Option<NodeId>, Error> {
+pub(super) fn find(state: &State, reader: &mut impl Reader, id: u64) -> Result<Option<NodeId>, Error> {
     let found = match root(state)? {
         Some(root) => id_map::find(reader, root, id)?.1,
         None => None,

@@ -29,6 +29,10 @@ pub(crate) enum PageKind {
     ColumnInner = 9,
     /// Kept vectors.
     Vectors = 10,
+    /// Payloads: records of rows.
+    Payload = 11,
+    /// Part of a long payload.
+    PayloadPart = 12,
 }
 
 /// The kind of a page; `None` for an unknown byte.
@@ -46,6 +50,8 @@ pub(crate) fn kind(body: &[u8]) -> Option<PageKind> {
         8 => PageKind::ColumnLeaf,
         9 => PageKind::ColumnInner,
         10 => PageKind::Vectors,
+        11 => PageKind::Payload,
+        12 => PageKind::PayloadPart,
         _ => return None,
     })
 }

@@ -58,7 +58,7 @@ pub(crate) struct NodeLayout {
     pub(crate) degree: usize,
     pub(crate) edge: EdgeShape,
     pub(crate) nodes_per_page: usize,
-    /// Bytes that the values of a row's columns take: see
+    /// Bytes that the values of a row's columns and the place of its payload take: see
     /// [`row_bytes`](crate::columns::row_bytes).
     pub(crate) column_bytes: usize,
 }
@@ -82,7 +82,7 @@ impl NodeLayout {
             && (1..=4).contains(&self.edge.bits)
             && (1..=self.inner_dim).contains(&self.edge.dims)
             && (1..=64).contains(&self.nodes_per_page)
-            && (0..=COLUMNS_MAX).any(|columns| row_bytes(columns) == self.column_bytes)
+            && (0..=COLUMNS_MAX + 1).any(|words| row_bytes(words) == self.column_bytes)
             && self.node_bytes() <= self.stride()
     }
 
@@ -146,10 +146,10 @@ impl NodeLayout {
 
     /// The default layout for a dimension, by the size rule of `docs/decisions/0005-layout.md`: all
     /// bytes counted, no larger than a 4-byte-float HNSW index with 32 links per node from 512
-    /// dimensions up, and 1.4 times that below. Where columns do not fit into what is left of a
-    /// page, nodes have fewer edges.
-    pub(crate) fn choose(inner_dim: usize, columns: usize) -> Self {
-        let column_bytes = row_bytes(columns);
+    /// dimensions up, and 1.4 times that below. Where `words`, a column's value or the place of a
+    /// payload each, do not fit into what is left of a page, nodes have fewer edges.
+    pub(crate) fn choose(inner_dim: usize, words: usize) -> Self {
+        let column_bytes = row_bytes(words);
         let dims = match inner_dim % 64 {
             // A few dimensions beyond whole words would cost every edge a word.
             1..8 if inner_dim > 64 => inner_dim / 64 * 64,
@@ -209,8 +209,8 @@ mod tests {
     #[test]
     fn every_dimension_has_a_layout_within_its_size() {
         for dim in 64..=4097 {
-            for columns in [0, 1, COLUMNS_MAX] {
-                let layout = NodeLayout::choose(dim, columns);
+            for words in [0, 1, COLUMNS_MAX, COLUMNS_MAX + 1] {
+                let layout = NodeLayout::choose(dim, words);
                 assert!(layout.is_valid(), "{layout:?}");
                 let bytes = PAGE_BYTES / layout.nodes_per_page;
                 assert!(bytes <= size_budget(dim), "{layout:?}: {bytes} bytes a node");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::calibration::Calibration;
+use crate::columns::row_bytes;
 use crate::ids::NodeId;
 use crate::page::fields::{Fields, FieldsMut};
 use crate::page::kept_vectors::KeptShape;
@@ -17,11 +18,11 @@ use crate::{Error, Metric, RowIds, Vectors};
 
 /// Version of the format that this build reads and writes: `docs/format.md`. A number is never used
 /// for another format; 1 to 6 were before the first release.
-pub(crate) const FORMAT_VERSION: u32 = 8;
+pub(crate) const FORMAT_VERSION: u32 = 9;
 /// Most dimensions a user's vector may have.
 pub(crate) const DIM_MAX: usize = 4096;
 /// Bytes of the meta page's body that are in use.
-const META_BYTES: usize = 208;
+const META_BYTES: usize = 216;
 /// Where the number of the last commit is.
 const COMMIT_AT: usize = 64;
 /// Where the bytes of the values of a row's columns are counted.
@@ -40,6 +41,8 @@ pub(crate) struct Meta {
     pub(crate) seed: u64,
     pub(crate) row_ids: RowIds,
     pub(crate) vectors: Vectors,
+    /// Whether a node names the place of a payload.
+    pub(crate) keeps_payloads: bool,
     /// Rows that a reader of snapshot `commit` sees; under [`RowIds::HostOwned`] living nodes.
     pub(crate) rows: u64,
     /// Pages that exist at least.
@@ -111,20 +114,25 @@ pub(crate) struct ChangeState {
     /// of its places belong to pages of nodes.
     pub(crate) kept_page: u32,
     pub(crate) kept_used: u32,
+    /// First page of the list of pages of payloads with room; 0 if it is empty.
+    pub(crate) payload_head: u32,
+    /// First page of the list of empty pages of payloads; 0 if it is empty.
+    pub(crate) payload_empty: u32,
 }
 
 impl Meta {
-    /// The meta page of an index without rows.
-    pub(crate) fn empty(metric: Metric, dim: usize, columns: usize, seed: u64, row_ids: RowIds) -> Self {
+    /// The meta page of an index without rows, whose nodes have `words` values.
+    pub(crate) fn empty(metric: Metric, dim: usize, words: usize, seed: u64, row_ids: RowIds) -> Self {
         Self {
             metric,
             dim,
-            layout: NodeLayout::choose(inner_dim(dim), columns),
+            layout: NodeLayout::choose(inner_dim(dim), words),
             centroids: 0,
             query_digits: 1,
             seed,
             row_ids,
             vectors: Vectors::Codes,
+            keeps_payloads: false,
             rows: 0,
             page_count: 1,
             norm_sq_max: 0.0,
@@ -190,7 +198,8 @@ impl Meta {
             Vectors::Float16 => 1,
             Vectors::Float32 => 2,
         };
-        fields.bytes(&[l.column_bytes as u8, vectors, u8::from(self.row_ids == RowIds::HostOwned), 0]);
+        let (is_hosted, payloads) = (u8::from(self.row_ids == RowIds::HostOwned), u8::from(self.keeps_payloads));
+        fields.bytes(&[l.column_bytes as u8, vectors, is_hosted, payloads]);
         debug_assert_eq!(fields.position(), COMMIT_AT);
         self.change.write(&mut fields);
         debug_assert!(fields.position() <= META_BYTES);
@@ -239,12 +248,12 @@ impl Meta {
         let seed = fields.u64();
         let rows = fields.u64();
         let page_count = fields.u32();
-        let [_, vectors, row_ids, reserved] = fields.bytes();
-        let vectors = match (vectors, row_ids, reserved) {
-            (0, 0..=1, 0) => Vectors::Codes,
-            (1, 0, 0) => Vectors::Float16,
-            (2, 0, 0) => Vectors::Float32,
-            other => return Err(bad(&format!("vectors, row ids and a reserved byte are {other:?}"))),
+        let [_, vectors, row_ids, payloads] = fields.bytes();
+        let vectors = match (vectors, row_ids, payloads) {
+            (0, 0, 0..=1) | (0, 1, 0) => Vectors::Codes,
+            (1, 0, 0..=1) => Vectors::Float16,
+            (2, 0, 0..=1) => Vectors::Float32,
+            other => return Err(bad(&format!("vectors, row ids and payloads are {other:?}"))),
         };
         let change = ChangeState::read(&mut fields);
         let query_digits = query_digits.into();
@@ -257,6 +266,7 @@ impl Meta {
             seed,
             row_ids: if row_ids == 1 { RowIds::HostOwned } else { RowIds::Mapped },
             vectors,
+            keeps_payloads: payloads == 1,
             rows,
             page_count,
             norm_sq_max,
@@ -287,7 +297,8 @@ impl Meta {
         if c.landmarks > 0 && has_none || u64::from(c.landmarks) > u64::from(self.page_count) * 64 {
             return bad(format!("{} landmarks on {} pages", c.landmarks, self.page_count));
         }
-        if (c.columns_page == 0) != (self.layout.column_bytes == 0) {
+        let without_columns = row_bytes(usize::from(self.keeps_payloads));
+        if (c.columns_page == 0) != (self.layout.column_bytes == without_columns) {
             let bytes = self.layout.column_bytes;
             return bad(format!("columns on page {} take {bytes} bytes of a node", c.columns_page));
         }
@@ -306,6 +317,8 @@ impl Meta {
             c.pending_head,
             c.columns_page,
             c.kept_page,
+            c.payload_head,
+            c.payload_empty,
         ];
         if let Some(page) = pages.iter().find(|page| **page >= self.page_count.max(1)) {
             return bad(format!("it names page {page} of {}", self.page_count));
@@ -381,6 +394,8 @@ impl ChangeState {
             unposted: fields.u32(),
             kept_page: fields.u32(),
             kept_used: fields.u32(),
+            payload_head: fields.u32(),
+            payload_empty: fields.u32(),
         }
     }
 
@@ -405,6 +420,8 @@ impl ChangeState {
         fields.u32(self.unposted);
         fields.u32(self.kept_page);
         fields.u32(self.kept_used);
+        fields.u32(self.payload_head);
+        fields.u32(self.payload_empty);
     }
 }
 
@@ -417,6 +434,7 @@ mod tests {
         let mut meta = Meta::empty(Metric::Cosine, 384, 0, 7, RowIds::HostOwned);
         assert_eq!(Meta::decode(&meta.encode()).expect("an empty index"), meta);
         meta.rows = 20;
+        (meta.row_ids, meta.keeps_payloads) = (RowIds::Mapped, true);
         meta.layout = NodeLayout::choose(384, 3);
         meta.centroids = 3;
         meta.page_count = 100;
@@ -446,6 +464,8 @@ mod tests {
             unposted: 23,
             kept_page: 24,
             kept_used: 25,
+            payload_head: 26,
+            payload_empty: 27,
         };
         let body = meta.encode();
         assert_eq!(Meta::decode(&body).expect("a whole meta page"), meta);

@@ -18,6 +18,7 @@ pub(crate) mod layout;
 pub(crate) mod meta;
 pub(crate) mod model_pages;
 pub(crate) mod node;
+pub(crate) mod payload;
 pub(crate) mod pending_list;
 pub(crate) mod postings;
 pub(crate) mod stack;

@@ -1,73 +1,159 @@
 //! Command line of the simulator: runs the workload for one seed or several.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use pagehop_sim::Lie;
-use pagehop_sim::workload::{RunOptions, run};
+use pagehop_sim::document::{grouped, put};
+use pagehop_sim::workload::{Outcome, RunOptions, run};
 
 const HELP: &str = "pagehop-sim: runs a random workload on an index whose disk fails
 
   --seed N         the seed to run, or the first of several (default: 0)
   --seeds N        how many seeds to run (default: 1, with a trace of its operations)
+  --threads N      run that many seeds at the same time (default: 1)
   --operations N   stop each seed after N operations
   --calls          print every call to the disk
   --lie BUG        simulate a bug of the disk: log-sync, index-sync, double-write
-  --keep-going     continue after a violation";
+  --keep-going     continue after a violation
+  --document FILE  write the counts behind `<!-- counted: lives -->` in FILE, if nothing was violated
+  --of TEXT        what was counted, and when, for the document";
 
-fn main() -> ExitCode {
-    let (mut first, mut count, mut keep_going) = (0, None, false);
-    let mut options = RunOptions::default();
+/// What the command line says.
+#[derive(Default)]
+struct Arguments {
+    first: u64,
+    count: Option<u64>,
+    threads: u64,
+    keep_going: bool,
+    document: Option<PathBuf>,
+    of: String,
+    options: RunOptions,
+}
+
+/// What all seeds did.
+#[derive(Default)]
+struct Sums {
+    seeds: u64,
+    violations: u64,
+    outcome: Outcome,
+}
+
+/// `None` if it is not understood.
+fn arguments() -> Option<Arguments> {
+    let mut all = Arguments { threads: 1, ..Arguments::default() };
     let images = Lie::LogWrites { from: 8192, to: 8_409_088 };
     let lies = [("log-sync", Lie::LogSync), ("index-sync", Lie::IndexSync), ("double-write", images)];
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
-        let mut number = || arguments.next().and_then(|text| text.parse::<u64>().ok());
-        let understood = match argument.as_str() {
-            "--seed" => number().map(|seed| first = seed),
-            "--seeds" => number().map(|seeds| count = Some(seeds)),
-            "--operations" => number().map(|most| options.operations = Some(most as usize)),
-            "--calls" => {
-                options.calls = true;
-                Some(())
-            }
+        let mut text = || arguments.next();
+        match argument.as_str() {
+            "--seed" => all.first = text()?.parse().ok()?,
+            "--seeds" => all.count = Some(text()?.parse().ok()?),
+            "--threads" => all.threads = text()?.parse().ok().filter(|threads| *threads > 0)?,
+            "--operations" => all.options.operations = Some(text()?.parse().ok()?),
+            "--calls" => all.options.calls = true,
             "--lie" => {
-                let lie = arguments.next().unwrap_or_default();
-                lies.iter().find(|known| known.0 == lie).map(|known| options.lie = known.1)
+                let lie = text()?;
+                all.options.lie = lies.iter().find(|known| known.0 == lie)?.1;
             }
-            "--keep-going" => {
-                keep_going = true;
-                Some(())
-            }
-            _ => None,
-        };
-        if understood.is_none() {
-            eprintln!("{HELP}");
-            return ExitCode::from(2);
+            "--keep-going" => all.keep_going = true,
+            "--document" => all.document = Some(text()?.into()),
+            "--of" => all.of = text()?,
+            _ => return None,
         }
     }
-    options.trace = count.is_none();
-    let (began, mut violations, mut operations) = (Instant::now(), 0, 0);
-    for seed in first..first + count.unwrap_or(1) {
-        match run(seed, &options) {
+    all.options.trace = all.count.is_none();
+    Some(all)
+}
+
+impl Sums {
+    fn add(&mut self, outcome: &Outcome) {
+        let sum = &mut self.outcome;
+        sum.operations += outcome.operations;
+        sum.commits += outcome.commits;
+        sum.failures += outcome.failures;
+        sum.crashes += outcome.crashes;
+        sum.kills += outcome.kills;
+        sum.openings += outcome.openings;
+        sum.vacuumed += outcome.vacuumed;
+        sum.compactions += outcome.compactions;
+        sum.checks += outcome.checks;
+    }
+
+    fn text(&self) -> String {
+        let Outcome {
+            operations, commits, failures, crashes, kills, openings, vacuumed, compactions, checks, ..
+        } = self.outcome;
+        let [seeds, operations, commits, failures] = [self.seeds, operations, commits, failures].map(grouped);
+        let [crashes, kills, openings, checks] = [crashes, kills, openings, checks].map(grouped);
+        let [vacuumed, compactions] = [vacuumed, compactions].map(grouped);
+        format!(
+            "{seeds} seeded lives of an index: {operations} operations, {commits} commits, {failures} calls that \
+             failed because of a fault or a limit, {crashes} losses of power, {kills} killed processes, {compactions} \
+             compactions, {vacuumed} rows vacuumed by calls, {openings} openings, and {checks} comparisons of \
+             everything with what must be there. {} violations.",
+            self.violations
+        )
+    }
+}
+
+/// Runs the seeds on one thread after another's until none is left.
+fn work(all: &Arguments, next: &AtomicU64, sums: &Mutex<Sums>, began: Instant) {
+    let end = all.first + all.count.unwrap_or(1);
+    loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= end {
+            return;
+        }
+        let result = run(seed, &all.options);
+        let mut sums = sums.lock().expect("no thread panics with the sums");
+        sums.seeds += 1;
+        match result {
             Ok(outcome) => {
-                operations += outcome.operations;
-                if options.trace {
+                sums.add(&outcome);
+                if all.options.trace {
                     println!("{outcome:#?}");
                 }
             }
             Err(violation) => {
                 println!("{violation}");
-                violations += 1;
-                if !keep_going {
-                    break;
+                sums.violations += 1;
+                if !all.keep_going {
+                    next.store(end, Ordering::Relaxed);
                 }
             }
         }
-        if seed % 1000 == 999 {
-            println!("seed {seed}: {operations} operations, {violations} violations, {:.0?}", began.elapsed());
+        if sums.seeds.is_multiple_of(1000) {
+            println!("{} seeds: {} violations, {:.0?}", sums.seeds, sums.violations, began.elapsed());
         }
     }
-    println!("{operations} operations, {violations} violations, {:.1?}", began.elapsed());
-    if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn main() -> ExitCode {
+    let Some(all) = arguments() else {
+        eprintln!("{HELP}");
+        return ExitCode::from(2);
+    };
+    let (next, sums, began) = (AtomicU64::new(all.first), Mutex::new(Sums::default()), Instant::now());
+    std::thread::scope(|scope| {
+        (0..all.threads).for_each(|_| drop(scope.spawn(|| work(&all, &next, &sums, began))));
+    });
+    let sums = sums.into_inner().expect("no thread panics with the sums");
+    println!("{} {:.1?}", sums.text(), began.elapsed());
+    if sums.violations > 0 {
+        return ExitCode::FAILURE;
+    }
+    let Some(document) = &all.document else { return ExitCode::SUCCESS };
+    let text = format!("{}: {}", all.of, sums.text());
+    match put(document, "lives", &text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pagehop-sim: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -10,7 +10,9 @@ pub enum Call {
     Open,
     /// A file is removed.
     Remove,
-    /// The directory is synced: creations and removals of files become durable.
+    /// A file takes the name of another.
+    Rename,
+    /// The directory is synced: creations, removals and new names of files become durable.
     SyncDirectory,
     /// Bytes are read.
     Read,
@@ -27,9 +29,10 @@ pub enum Call {
 }
 
 /// All calls, in the order of their declaration.
-pub const CALLS: [Call; 9] = [
+pub const CALLS: [Call; 10] = [
     Call::Open,
     Call::Remove,
+    Call::Rename,
     Call::SyncDirectory,
     Call::Read,
     Call::Write,

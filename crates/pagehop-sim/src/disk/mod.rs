@@ -41,7 +41,7 @@ struct Machine {
     /// The files that processes see, and their inodes.
     names: BTreeMap<Name, usize>,
     durable_names: BTreeMap<Name, usize>,
-    /// Creations (with an inode) and removals since the directory was synced.
+    /// Creations and new files (with an inode) and removals since the directory was synced.
     name_changes: Vec<(Name, Option<usize>)>,
     /// Whether `allocate` reserves space or does nothing.
     reserves: bool,
@@ -108,6 +108,26 @@ impl SimDisk {
         machine.names.insert(name, number);
         machine.durable_names.insert(name, number);
         machine.name_changes.retain(|change| change.0 != name);
+    }
+
+    /// Gives a new file, whose bytes are on the platter, the name of an old one, as `rename` does.
+    /// Processes that have the old one open keep it. The name is durable when the directory is.
+    ///
+    /// # Errors
+    ///
+    /// A fault; the name is then what it was.
+    pub fn rename_over(&self, name: Name, bytes: &[u8]) -> io::Result<()> {
+        let mut machine = self.machine();
+        let alive = self.is_alive(&machine);
+        machine.admit(Call::Rename, alive, name, (0, bytes.len() as u64))?;
+        let mut inode = Inode::default();
+        inode.write(bytes, 0);
+        inode.sync();
+        machine.inodes.push(inode);
+        let number = machine.inodes.len() - 1;
+        machine.names.insert(name, number);
+        machine.name_changes.push((name, Some(number)));
+        Ok(())
     }
 
     /// The bytes that processes see in a file; `None` if it does not exist.

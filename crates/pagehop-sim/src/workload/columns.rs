@@ -1,9 +1,10 @@
-//! Columns of test rows: values, filters, and which rows pass a filter.
+//! Columns of test rows: values, filters, and which rows pass a filter. Payloads.
 
 use std::sync::Arc;
 
 use pagehop_engine::{Column, ColumnKind, ColumnRows, Comparison, Error, Filter, Value};
 
+use super::data::Row;
 use crate::Rng;
 
 /// The columns that an index may have, in their order.
@@ -23,18 +24,47 @@ pub fn columns(count: usize) -> Vec<Column> {
     (0..count).map(column).collect()
 }
 
-/// The values of `rows` in the columns in the places `given`.
-///
-/// # Errors
-///
-/// Those of [`ColumnRows::push`].
-pub fn packed<'r>(given: &[usize], rows: impl Iterator<Item = &'r Arc<[Value]>>) -> Result<ColumnRows, Error> {
-    let mut packed = ColumnRows::new(given.iter().map(|at| column(*at)).collect())?;
-    for row in rows {
-        let values: Vec<Value> = given.iter().map(|at| row[*at].clone()).collect();
-        packed.push(&values)?;
+/// What is given of rows beside their vectors.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// The places of columns.
+    pub columns: Vec<usize>,
+    /// Whether payloads are.
+    pub payloads: bool,
+}
+
+impl Given {
+    /// The values of `rows` in these columns, and their payloads; `None` if nothing is given.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ColumnRows::push`].
+    pub fn of<'r>(&self, rows: impl Iterator<Item = &'r Row>) -> Result<Option<ColumnRows>, Error> {
+        let mut packed = ColumnRows::new(self.columns.iter().map(|at| column(*at)).collect())?;
+        let mut payloads = Vec::new();
+        for row in rows {
+            let values: Vec<Value> = self.columns.iter().map(|at| row.values[*at].clone()).collect();
+            packed.push(&values)?;
+            payloads.push(row.payload.as_ref().map(|payload| payload.to_vec()));
+        }
+        if self.payloads {
+            packed = packed.with_payloads(payloads);
+        }
+        Ok((self.payloads || !self.columns.is_empty()).then_some(packed))
     }
-    Ok(packed)
+}
+
+/// A random payload: mostly short, sometimes empty or of several pages.
+pub fn payload(rng: &mut Rng) -> Option<Arc<[u8]>> {
+    let most = match rng.below(12) {
+        0 => return None,
+        1 => 1,
+        2 | 3 => 3000,
+        4 => 30_000,
+        _ => 200,
+    };
+    let (length, word) = (rng.below(most), rng.next_u64().to_le_bytes());
+    Some((0..length).map(|at| word[at % 8] ^ at as u8).collect())
 }
 
 /// A random value of the column in place `at`. There are few, so that rows have common ones.

@@ -7,13 +7,15 @@ use pagehop_engine::{ColumnRows, EachChunk, Error, Metric, Value, VectorSource};
 
 use crate::Rng;
 
-/// A row: its vector, and its values of the index's columns.
+/// A row: its vector, its values of the index's columns, and its payload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Its components.
     pub vector: Arc<[f32]>,
     /// A value for each column.
     pub values: Arc<[Value]>,
+    /// Its payload, if it has one.
+    pub payload: Option<Arc<[u8]>>,
 }
 
 /// The row of each id.
@@ -117,6 +119,6 @@ impl VectorSource for Source<'_> {
     }
 
     fn columns(&self) -> Option<&ColumnRows> {
-        Some(&self.columns).filter(|columns| !columns.columns().is_empty())
+        Some(&self.columns).filter(|columns| !columns.columns().is_empty() || columns.payloads().is_some())
     }
 }

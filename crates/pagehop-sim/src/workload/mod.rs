@@ -6,8 +6,10 @@
 //! - `model.rs`: the versions that may be found after what happened.
 //! - `verify.rs`: compares an open index with a version.
 //! - `world.rs`: the state of a run, and how the index is opened and a process ends.
+//! - `calls.rs`: whole operations of several transactions: automatic vacuum, compaction.
 //! - `session.rs`, `parts.rs`: the operations between opening the index and its end; transactions.
 
+mod calls;
 pub mod columns;
 mod data;
 mod model;
@@ -141,12 +143,15 @@ impl World {
             self.outcome.operations += 1;
             self.open_and_verify(false)?;
         }
+        if self.plan.compacts && self.calls_rng.one_in(4) {
+            return self.compact();
+        }
         let options = self.plan.open_options(true, &mut self.rng);
         let Some(pages) = self.open(&options)? else { return Ok(()) };
-        let end = self.session(&pages, most)?;
+        let (end, pages) = self.session(pages, most)?;
         self.note(|| format!("{end:?}"));
-        match end {
-            End::Close => {
+        match (end, pages) {
+            (End::Close, Some(pages)) => {
                 let failed = self.disk.failed();
                 let result = pages.close();
                 if let Err(error) = &result {
@@ -158,8 +163,8 @@ impl World {
                     self.end_process();
                 }
             }
-            End::Exit => drop(pages),
-            End::Lost => {
+            (End::Exit, pages) => drop(pages),
+            (_, pages) => {
                 self.end_process();
                 drop(pages);
             }

@@ -17,6 +17,10 @@ pub struct Outcome {
     pub kills: u64,
     /// Times that the index was opened.
     pub openings: u64,
+    /// Dead rows whose space calls freed by themselves.
+    pub vacuumed: u64,
+    /// Times that the index was compacted.
+    pub compactions: u64,
     /// Versions compared in full.
     pub checks: u64,
     /// Rows that searches should have found, summed over searches.

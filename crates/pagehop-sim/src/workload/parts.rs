@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pagehop_engine::{Change, Index, Value};
 use pagehop_store::{IndexFile, Transaction};
 
-use super::columns;
+use super::columns::{self, Given};
 use super::data::{Row, Rows};
 use super::outcome::Trouble;
 use super::plan::{Operation, id};
@@ -17,10 +17,10 @@ use crate::Rng;
 
 /// One part of a transaction.
 pub(super) enum Part {
-    /// Adds rows, with values of the columns in these places.
-    Add(Vec<u64>, Vec<Row>, Vec<usize>),
-    /// Gives rows other values of the columns in these places.
-    Update(Vec<u64>, Vec<Row>, Vec<usize>),
+    /// Adds rows, with some columns and payloads.
+    Add(Vec<u64>, Vec<Row>, Given),
+    /// Gives rows other values of some columns, and payloads.
+    Update(Vec<u64>, Vec<Row>, Given),
     Delete(Vec<u64>),
     Vacuum(u64),
 }
@@ -47,7 +47,9 @@ impl World {
             Operation::Clear => vec![Part::Delete(rows.keys().copied().collect())],
             _ => (0..1 + self.rng.below(3))
                 .map(|_| match self.rng.below(5) {
-                    0 if self.plan.columns > 0 && self.values_rng.one_in(2) => self.update(&rows),
+                    0 if (self.plan.columns > 0 || self.plan.payloads) && self.values_rng.one_in(2) => {
+                        self.update(&rows)
+                    }
                     0 | 1 => self.addition(&rows),
                     2 | 3 => self.deletion(&rows),
                     _ => Part::Vacuum(1 + self.rng.below(20) as u64),
@@ -57,7 +59,7 @@ impl World {
     }
 
     fn addition(&mut self, rows: &Rows) -> Part {
-        let given = self.some_columns();
+        let given = self.some_given();
         let Self { plan, rng, values_rng, .. } = self;
         let (mut ids, mut new) = (Vec::new(), Vec::new());
         for _ in 0..1 + rng.below(plan.batch) {
@@ -75,38 +77,47 @@ impl World {
                 _ => drawn,
             };
             // A column that is not given has no value.
-            let value = |at| if given.contains(&at) { of_row[at].clone() } else { Value::Null };
+            let value = |at| if given.columns.contains(&at) { of_row[at].clone() } else { Value::Null };
             let values: Arc<[Value]> = (0..plan.columns).map(value).collect();
+            let payload = match &same {
+                Some(row) if given.payloads && values_rng.one_in(2) => row.payload.clone(),
+                _ if given.payloads => columns::payload(values_rng),
+                _ => None,
+            };
             let vector = same.map_or_else(|| plan.cloud.vector(rng), |row| row.vector);
-            new.push(Row { vector, values });
+            new.push(Row { vector, values, payload });
         }
         Part::Add(ids, new, given)
     }
 
-    /// Values of some columns for some rows; an id may repeat.
+    /// Values of some columns, or payloads, for some rows; an id may repeat.
     fn update(&mut self, rows: &Rows) -> Part {
-        let mut given = self.some_columns();
+        let mut given = self.some_given();
         let Self { plan, values_rng: rng, .. } = self;
-        if given.is_empty() {
-            given.push(rng.below(plan.columns));
+        if given.columns.is_empty() && plan.columns > 0 {
+            given.columns.push(rng.below(plan.columns));
         }
+        given.payloads |= plan.columns == 0;
         let count = 1 + rng.below(plan.batch);
         let ids: Vec<u64> = (0..count).filter_map(|_| any_key(rows, rng)).collect();
         let vector: Arc<[f32]> = Arc::new([]);
-        let new = ids.iter().map(|_| Row { vector: vector.clone(), values: columns::values(plan.columns, rng) });
+        let new = ids.iter().map(|_| {
+            let values = columns::values(plan.columns, rng);
+            Row { vector: vector.clone(), values, payload: plan.payload(rng) }
+        });
         let new = new.collect();
         Part::Update(ids, new, given)
     }
 
-    /// The places of some columns in any order, mostly of all.
-    fn some_columns(&mut self) -> Vec<usize> {
+    /// The places of some columns in any order, mostly of all, and mostly payloads.
+    fn some_given(&mut self) -> Given {
         let Self { plan, values_rng: rng, .. } = self;
         let mut places: Vec<usize> = (0..plan.columns).collect();
         if rng.one_in(3) {
             places.retain(|_| rng.one_in(2));
         }
         (1..places.len()).for_each(|end| places.swap(end, rng.below(end + 1)));
-        places
+        Given { columns: places, payloads: plan.payloads && !rng.one_in(4) }
     }
 
     fn deletion(&mut self, rows: &Rows) -> Part {
@@ -138,7 +149,7 @@ impl Part {
 
 /// Applies `parts` to the transaction and to `rows`, and compares the reports.
 pub(super) fn work(
-    index: &Index<&IndexFile>,
+    index: &Index<IndexFile>,
     transaction: &mut Transaction<'_>,
     parts: &[Part],
     rows: &mut Rows,
@@ -156,9 +167,8 @@ pub(super) fn work(
         match part {
             Part::Add(ids, new, given) => {
                 let components: Vec<f32> = new.iter().flat_map(|row| row.vector.iter().copied()).collect();
-                let values = columns::packed(given, new.iter().map(|row| &row.values))?;
-                let values = Some(&values).filter(|_| !given.is_empty());
-                let report = change.add_with_columns(ids, &components, values, &mut progress)?;
+                let values = given.of(new.iter())?;
+                let report = change.add_with_columns(ids, &components, values.as_ref(), &mut progress)?;
                 let distinct: BTreeSet<u64> = ids.iter().copied().collect();
                 let fresh = distinct.iter().filter(|id| !rows.contains_key(id)).count() as u64;
                 let sum = (report.added + report.replaced + report.unchanged) as usize;
@@ -183,20 +193,21 @@ pub(super) fn work(
 /// Rows that an earlier part of the transaction deleted are left out: they would be refused.
 fn update(
     change: &mut Change<'_, Transaction<'_>>,
-    (ids, new, given): (&[u64], &[Row], &[usize]),
+    (ids, new, given): (&[u64], &[Row], &Given),
     rows: &mut Rows,
 ) -> Result<(), Trouble> {
     let there: Vec<(u64, &Row)> = ids.iter().copied().zip(new).filter(|(id, _)| rows.contains_key(id)).collect();
     let ids: Vec<u64> = there.iter().map(|row| row.0).collect();
-    let values = columns::packed(given, there.iter().map(|row| &row.1.values))?;
+    let values = given.of(there.iter().map(|row| row.1))?.unwrap_or_default();
     let found = change.update_columns(&ids, &values)?;
     let mut changed = 0;
     for (id, new) in there {
         let row = rows.get_mut(&id).expect("it is there");
         let mut values = row.values.to_vec();
-        given.iter().for_each(|at| values[*at] = new.values[*at].clone());
-        changed += u64::from(values[..] != row.values[..]);
-        row.values = values.into();
+        given.columns.iter().for_each(|at| values[*at] = new.values[*at].clone());
+        let payload = if given.payloads { new.payload.clone() } else { row.payload.clone() };
+        changed += u64::from(values[..] != row.values[..] || payload != row.payload);
+        (row.values, row.payload) = (values.into(), payload);
     }
     ensure(found == changed, || format!("{found} rows of {ids:?} changed, expected {changed}"))
 }

@@ -2,10 +2,12 @@
 //! is opened, and how often each operation runs. A plan leaves out some operations entirely, so
 //! that rare combinations are common in some plans.
 
+use std::sync::Arc;
+
 use pagehop_engine::{Metric, Vectors};
 use pagehop_store::{Durability, Io, OpenOptions};
 
-use super::columns::COLUMNS_MAX;
+use super::columns::{self, COLUMNS_MAX, Given};
 use super::data::Cloud;
 use crate::Rng;
 
@@ -22,6 +24,8 @@ pub(super) enum Operation {
     Update,
     /// Removes dead rows.
     Vacuum,
+    /// Adds or deletes many rows by one call, which vacuums by itself.
+    Call,
     /// Deletes every row.
     Clear,
     Checkpoint,
@@ -78,6 +82,13 @@ const COLUMNS_SEED: u64 = 28;
 /// Decides which seeds keep vectors.
 const VECTORS_SEED: u64 = 0x5EC7_0125;
 
+/// Decides which seeds have calls that vacuum by themselves, and which compact. Those that found a
+/// page 0 in memory only have none.
+const CALLS_SEED: u64 = 16;
+
+/// Decides which seeds keep payloads. Those that found a page 0 in memory only keep none.
+const PAYLOADS_SEED: u64 = 40;
+
 /// The choices of one seed.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -87,6 +98,8 @@ pub(super) struct Plan {
     pub(super) vectors: Vectors,
     /// Number of the index's columns.
     pub(super) columns: usize,
+    /// Whether the index keeps payloads.
+    pub(super) payloads: bool,
     /// Number of rows of the bulk build; `None` for an index that starts empty.
     pub(super) built: Option<usize>,
     pub(super) operations: usize,
@@ -98,6 +111,10 @@ pub(super) struct Plan {
     pub(super) cache_bytes: u64,
     pub(super) log_bytes: u64,
     pub(super) transaction_bytes: u64,
+    /// From which share of dead rows on calls vacuum by themselves.
+    auto_vacuum: Option<f32>,
+    /// Whether some processes compact the index.
+    pub(super) compacts: bool,
     /// `None` if every opening chooses one.
     durability: Option<Durability>,
     weights: Vec<(Operation, usize)>,
@@ -128,7 +145,7 @@ impl Plan {
         // Without columns, a seed's numbers are those from before there were columns.
         let mut more = Rng::new(seed ^ COLUMNS_SEED);
         let columns = if more.one_in(2) { 1 + more.below(COLUMNS_MAX) } else { 0 };
-        if columns > 0 {
+        if columns > 0 || Rng::new(seed ^ PAYLOADS_SEED).one_in(4) {
             weights.push((Operation::Update, [0, 5, 5, 20][more.below(4)]));
         }
         let vectors = match Rng::new(seed ^ VECTORS_SEED).below(4) {
@@ -136,6 +153,13 @@ impl Plan {
             1 => Vectors::Float32,
             _ => Vectors::Codes,
         };
+        let mut calls = Rng::new(seed ^ CALLS_SEED);
+        let compacts = calls.one_in(5);
+        let mut auto_vacuum = None;
+        if calls.one_in(6) {
+            weights.push((Operation::Call, [5, 30][calls.below(2)]));
+            auto_vacuum = [None, Some(0.0), Some(0.05), Some(0.2)][calls.below(4)];
+        }
         let total = weights.iter().map(|weight| weight.1).sum();
         let kib = 1 << 10;
         Self {
@@ -143,6 +167,7 @@ impl Plan {
             metric: [Metric::L2, Metric::InnerProduct, Metric::Cosine][rng.below(3)],
             vectors,
             columns,
+            payloads: Rng::new(seed ^ PAYLOADS_SEED).one_in(4),
             built,
             operations: 5 + rng.below(40),
             batch: [1, 4, 12, 40][rng.below(4)],
@@ -153,9 +178,21 @@ impl Plan {
             transaction_bytes: if rng.one_in(6) { (100 + rng.below(1000) as u64) * kib } else { 1 << 30 },
             durability: [Some(Durability::Commit), Some(Durability::Commit), Some(Durability::Checkpoint), None]
                 [rng.below(4)],
+            auto_vacuum,
+            compacts,
             weights,
             total,
         }
+    }
+
+    /// All that can be given of a row beside its vector.
+    pub(super) fn all(&self) -> Given {
+        Given { columns: (0..self.columns).collect(), payloads: self.payloads }
+    }
+
+    /// A payload, if the index keeps any.
+    pub(super) fn payload(&self, rng: &mut Rng) -> Option<Arc<[u8]>> {
+        if self.payloads { columns::payload(rng) } else { None }
     }
 
     pub(super) fn operation(&self, rng: &mut Rng) -> Operation {
@@ -179,8 +216,7 @@ impl Plan {
             durability: self.durability.unwrap_or(either),
             log_bytes: self.log_bytes,
             transaction_bytes: self.transaction_bytes,
-            // Lives vacuum when their plan says so.
-            auto_vacuum: None,
+            auto_vacuum: self.auto_vacuum,
         }
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use pagehop_engine::{Error, Index};
 use pagehop_store::IndexFile;
 
-use super::columns::{self, COLUMNS_MAX};
+use super::columns::{self, COLUMNS_MAX, Given};
+use super::data::Row;
 use super::model::Version;
 use super::outcome::{Checked, Trouble};
 use super::parts::{Ending, Part, work};
@@ -29,20 +30,25 @@ pub(super) enum End {
 
 const CURSORS_MAX: usize = 4;
 
-type Pages<'p> = &'p IndexFile;
-
 impl World {
-    /// Runs operations until one of them ends the session.
-    pub(super) fn session(&mut self, pages: &IndexFile, most: u64) -> Checked<End> {
+    /// Runs operations until one of them ends the session. Returns the index as it is then, if it
+    /// could be opened at all.
+    pub(super) fn session(&mut self, pages: IndexFile, most: u64) -> Checked<(End, Option<IndexFile>)> {
         let failed = self.disk.failed();
         let index = match Index::open(pages) {
             Ok(index) => index,
             Err(error) => {
                 self.excuse(&Trouble::Error(error), failed)?;
-                return Ok(End::Lost);
+                return Ok((End::Lost, None));
             }
         };
+        let end = self.operations(&index, most)?;
+        Ok((end, Some(index.into_pages())))
+    }
+
+    fn operations(&mut self, index: &Index<IndexFile>, most: u64) -> Checked<End> {
         let mut cursors = VecDeque::new();
+        self.searched = None;
         while self.outcome.operations < most {
             let operation = self.plan.operation(&mut self.rng);
             self.outcome.operations += 1;
@@ -58,9 +64,9 @@ impl World {
                 return Ok(end);
             }
             let failed = self.disk.failed();
-            if let Err(trouble) = self.operate(operation, &index, &mut cursors) {
+            if let Err(trouble) = self.operate(operation, index, &mut cursors) {
                 self.excuse(&trouble, failed)?;
-                if let Some(end) = self.after_failure(&index)? {
+                if let Some(end) = self.after_failure(index)? {
                     return Ok(end);
                 }
             }
@@ -73,7 +79,7 @@ impl World {
     }
 
     /// Checks that the index is unchanged by a failed operation, and chooses how to go on.
-    fn after_failure(&mut self, index: &Index<Pages<'_>>) -> Checked<Option<End>> {
+    fn after_failure(&mut self, index: &Index<IndexFile>) -> Checked<Option<End>> {
         if self.disk.is_stopped() {
             return Ok(Some(End::Lost));
         }
@@ -95,11 +101,11 @@ impl World {
         })
     }
 
-    fn operate<'i, 'p>(
+    fn operate<'i>(
         &mut self,
         operation: Operation,
-        index: &'i Index<Pages<'p>>,
-        cursors: &mut VecDeque<OpenCursor<'i, 'p>>,
+        index: &'i Index<IndexFile>,
+        cursors: &mut VecDeque<OpenCursor<'i, IndexFile>>,
     ) -> Result<(), Trouble> {
         let has_readers = !cursors.is_empty();
         for cursor in cursors.iter_mut() {
@@ -118,6 +124,7 @@ impl World {
                 let parts = self.parts(operation);
                 self.transact(index, parts, Ending::Commit, has_readers)
             }
+            Operation::Call => self.call(index),
             Operation::Abandon => {
                 let parts = self.parts(Operation::Change);
                 let ending = if self.rng.one_in(2) { Ending::Drop } else { Ending::Interrupt };
@@ -131,7 +138,14 @@ impl World {
             }
             Operation::Search => {
                 let (queries, version) = (self.queries(), self.model.newest().clone());
-                verify::search(index, self.plan.metric, &queries.query, &version, &mut self.outcome)?;
+                let result = verify::search(index, self.plan.metric, &queries.query, &version, &mut self.outcome)?;
+                if self.plan.payloads {
+                    verify::payloads_of(index, &result, &version, true)?;
+                    // One of an older version, whose rows may be gone.
+                    let older = self.searched.replace((result, version.clone()));
+                    older
+                        .map_or(Ok(()), |(result, version)| verify::payloads_of(index, &result, &version, false))?;
+                }
                 let mut each = queries.filters.iter();
                 each.try_for_each(|filter| {
                     verify::filtered(index, self.plan.metric, &queries.query, filter, &version)
@@ -158,14 +172,14 @@ impl World {
         }
     }
 
-    fn drain(&mut self, cursors: &mut VecDeque<OpenCursor<'_, '_>>) -> Result<(), Trouble> {
+    fn drain(&mut self, cursors: &mut VecDeque<OpenCursor<'_, IndexFile>>) -> Result<(), Trouble> {
         if let Some(cursor) = cursors.pop_front() {
             cursor.drain()?;
         }
         Ok(())
     }
 
-    fn drain_all(&mut self, cursors: &mut VecDeque<OpenCursor<'_, '_>>) -> Checked<()> {
+    fn drain_all(&mut self, cursors: &mut VecDeque<OpenCursor<'_, IndexFile>>) -> Checked<()> {
         let failed = self.disk.failed();
         while !cursors.is_empty() && !self.disk.is_stopped() {
             if let Err(trouble) = self.drain(cursors) {
@@ -177,7 +191,7 @@ impl World {
     }
 
     /// Makes calls that the index must refuse.
-    fn refuse(&mut self, index: &Index<Pages<'_>>) -> Result<(), Trouble> {
+    fn refuse(&mut self, index: &Index<IndexFile>) -> Result<(), Trouble> {
         let dim = self.plan.dim;
         let bad: [Vec<f32>; 2] = [vec![1.0; dim + 1], vec![f32::NAN; dim]];
         for vector in bad {
@@ -193,7 +207,7 @@ impl World {
     }
 
     /// Gives values to a column that the index does not have, and to a row that it does not have.
-    fn refuse_values(&mut self, index: &Index<Pages<'_>>) -> Result<(), Trouble> {
+    fn refuse_values(&mut self, index: &Index<IndexFile>) -> Result<(), Trouble> {
         let known: Vec<u64> = self.model.newest().rows.keys().copied().take(1).collect();
         let absent = (1..).find(|id| !self.model.newest().rows.contains_key(id)).expect("ids are left");
         let has_columns = self.plan.columns > 0;
@@ -204,8 +218,13 @@ impl World {
             if at == COLUMNS_MAX || !is_wrong || ids.is_empty() {
                 continue;
             }
-            let row = columns::values(COLUMNS_MAX, &mut self.values_rng);
-            let values = columns::packed(&[at], ids.iter().map(|_| &row))?;
+            let row = Row {
+                vector: Arc::new([]),
+                values: columns::values(COLUMNS_MAX, &mut self.values_rng),
+                payload: None,
+            };
+            let given = Given { columns: vec![at], payloads: false };
+            let values = given.of(ids.iter().map(|_| &row))?.unwrap_or_default();
             let mut transaction = index.pages().begin()?;
             let mut change = index.change(&mut transaction)?;
             match change.update_columns(&ids, &values) {
@@ -223,7 +242,7 @@ impl World {
     /// Runs one transaction and records its result in the model.
     fn transact(
         &mut self,
-        index: &Index<Pages<'_>>,
+        index: &Index<IndexFile>,
         parts: Vec<Part>,
         ending: Ending,
         has_readers: bool,
@@ -287,7 +306,7 @@ impl World {
             1 => vec![Call::Write],
             2 => vec![Call::Sync],
             3 => vec![Call::Open, Call::Length, Call::SyncDirectory],
-            4 => vec![Call::SetLength, Call::Allocate, Call::Remove],
+            4 => vec![Call::SetLength, Call::Allocate, Call::Remove, Call::Rename],
             _ => vec![Call::Write, Call::Sync],
         };
         calls.dedup();

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pagehop_engine::{Cursor, Error, Filter, Index, Metric, SearchOptions, Vectors};
-use pagehop_store::IndexFile;
+use pagehop_engine::{Cursor, Error, Filter, Index, Metric, Pages, SearchOptions, SearchResult, Vectors};
 
 use super::columns::passes;
 use super::data::{self, Row, Rows};
@@ -23,11 +22,9 @@ pub(super) struct Queries {
     pub(super) filters: Vec<Filter>,
 }
 
-type Pages<'p> = &'p IndexFile;
-
 /// An open cursor, and the version whose rows it must return.
-pub(super) struct OpenCursor<'i, 'p> {
-    cursor: Cursor<'i, Pages<'p>>,
+pub(super) struct OpenCursor<'i, P: Pages + 'i> {
+    cursor: Cursor<'i, P>,
     query: Arc<[f32]>,
     metric: Metric,
     version: Version,
@@ -40,9 +37,9 @@ pub(super) fn ensure(so: bool, what: impl FnOnce() -> String) -> Result<(), Trou
     if so { Ok(()) } else { Err(Trouble::Violation(what())) }
 }
 
-impl<'i, 'p> OpenCursor<'i, 'p> {
+impl<'i, P: Pages> OpenCursor<'i, P> {
     pub(super) fn open(
-        index: &'i Index<Pages<'p>>,
+        index: &'i Index<P>,
         metric: Metric,
         query: Arc<[f32]>,
         version: &Version,
@@ -89,19 +86,20 @@ fn check_hit(version: &Version, metric: Metric, query: &[f32], id: u64, distance
 }
 
 /// Compares one search with brute force.
-pub(super) fn search(
-    index: &Index<Pages<'_>>,
+pub(super) fn search<P: Pages>(
+    index: &Index<P>,
     metric: Metric,
     query: &[f32],
     version: &Version,
     outcome: &mut Outcome,
-) -> Result<(), Trouble> {
+) -> Result<SearchResult, Trouble> {
     let options = SearchOptions { search_list: 200, slack: f32::INFINITY, beam_width: 4 };
-    let hits = index.search(query, K, &options)?.hits;
+    let result = index.search(query, K, &options)?;
+    let hits = &result.hits;
     let rows: &Rows = &version.rows;
     let kth = data::kth_distance(rows.values(), metric, query, K.min(rows.len()).max(1));
     let mut seen = BTreeSet::new();
-    for hit in &hits {
+    for hit in hits {
         check_hit(version, metric, query, hit.row_id, hit.distance)?;
         ensure(seen.insert(hit.row_id), || format!("a search gave row {} twice", hit.row_id))?;
         let row = &rows[&hit.row_id].vector;
@@ -114,13 +112,13 @@ pub(super) fn search(
     let expected = rows.len().min(K);
     ensure(hits.len() == expected, || format!("a search for {K} of {} rows found {}", rows.len(), hits.len()))?;
     outcome.near_wanted += expected as u64;
-    Ok(())
+    Ok(result)
 }
 
 /// Compares searches with a filter with a look at all rows: an exact one, and one with the default
 /// options, which also finds as many rows as there are.
-pub(super) fn filtered(
-    index: &Index<Pages<'_>>,
+pub(super) fn filtered<P: Pages>(
+    index: &Index<P>,
     metric: Metric,
     query: &[f32],
     filter: &Filter,
@@ -160,13 +158,43 @@ pub(super) fn filtered(
     Ok(())
 }
 
+/// Compares the payloads of the rows that a search of `version` found. If that is not the newest,
+/// there may be none.
+pub(super) fn payloads_of<P: Pages>(
+    index: &Index<P>,
+    result: &SearchResult,
+    version: &Version,
+    is_newest: bool,
+) -> Result<(), Trouble> {
+    let found = index.payloads_of(result)?;
+    let expected = result.hits.iter().map(|hit| version.rows[&hit.row_id].payload.as_deref());
+    let is_right = match &found {
+        Some(found) => found.iter().map(Option::as_deref).eq(expected),
+        None => !is_newest,
+    };
+    ensure(is_right, || format!("version {}: payloads of {:?} are {found:?}", version.number, result.hits))
+}
+
+/// Compares all payloads with those of `version`.
+fn payloads<P: Pages>(index: &Index<P>, version: &Version) -> Result<(), Trouble> {
+    let ids: Vec<u64> = version.rows.keys().copied().collect();
+    for (id, found) in ids.iter().zip(index.payloads(&ids)?) {
+        let expected = version.rows[id].payload.as_deref();
+        ensure(found.as_deref() == expected, || {
+            let (found, expected) = (found.as_ref().map(Vec::len), expected.map(<[u8]>::len));
+            format!("row {id} has a payload of {found:?} bytes, expected {expected:?}, version {}", version.number)
+        })?;
+    }
+    Ok(())
+}
+
 /// The number of the version that the index has in its mark.
-pub(super) fn number_of(index: &Index<Pages<'_>>) -> Result<u64, Error> {
+pub(super) fn number_of<P: Pages>(index: &Index<P>) -> Result<u64, Error> {
     Ok(index.info()?.mark[0])
 }
 
 /// Compares kept vectors with those of `version`.
-fn kept(index: &Index<Pages<'_>>, vectors: Vectors, version: &Version) -> Result<(), Trouble> {
+fn kept<P: Pages>(index: &Index<P>, vectors: Vectors, version: &Version) -> Result<(), Trouble> {
     // A component that is off by more than half precision allows.
     let differs = |given: &f32, kept: &f32| match vectors {
         Vectors::Codes => false,
@@ -185,8 +213,8 @@ fn kept(index: &Index<Pages<'_>>, vectors: Vectors, version: &Version) -> Result
 }
 
 /// Compares the counts of the index, all of its rows, and searches with filters with `version`.
-pub(super) fn every_row(
-    index: &Index<Pages<'_>>,
+pub(super) fn every_row<P: Pages>(
+    index: &Index<P>,
     metric: Metric,
     queries: &Queries,
     version: &Version,
@@ -200,14 +228,17 @@ pub(super) fn every_row(
         format!("version {} has {rows} rows, the index says {info:?}", version.number)
     })?;
     kept(index, info.vectors, version)?;
+    if info.payloads {
+        payloads(index, version)?;
+    }
     OpenCursor::open(index, metric, Arc::clone(query), version)?.drain()?;
     queries.filters.iter().try_for_each(|filter| filtered(index, metric, query, filter, version))
 }
 
 /// Compares everything about the index with `version`: the index's own check, its counts, every
 /// row, and searches with filters.
-pub(super) fn everything(
-    index: &Index<Pages<'_>>,
+pub(super) fn everything<P: Pages>(
+    index: &Index<P>,
     metric: Metric,
     queries: &Queries,
     version: &Version,

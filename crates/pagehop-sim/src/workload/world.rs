@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pagehop_engine::{BuildOptions, Error, Index, RowIds, build, create_keeping};
+use pagehop_engine::{BuildOptions, Error, Index, Keep, RowIds, SearchResult, build, create_keeping};
 use pagehop_store::{IndexFile, Name, OpenOptions, StorageSink};
 
 use super::columns;
@@ -34,8 +34,12 @@ pub(super) struct World {
     pub(super) rng: Rng,
     /// For values and filters.
     pub(super) values_rng: Rng,
+    /// For whole calls and compaction.
+    pub(super) calls_rng: Rng,
     pub(super) disk: SimDisk,
     pub(super) model: Model,
+    /// The last search of this process, and the version that it saw, where payloads are kept.
+    pub(super) searched: Option<(SearchResult, Version)>,
     pub(super) outcome: Outcome,
     /// Number of the next version.
     pub(super) next_number: u64,
@@ -53,7 +57,8 @@ impl World {
         for _ in 0..plan.built.unwrap_or(0) {
             let id = id(&plan, &mut rng);
             let values = columns::values(plan.columns, &mut values_rng);
-            rows.insert(id, Row { vector: plan.cloud.vector(&mut rng), values });
+            let payload = plan.payload(&mut values_rng);
+            rows.insert(id, Row { vector: plan.cloud.vector(&mut rng), values, payload });
         }
         let disk = SimDisk::new(seed);
         build_on(&disk, &plan, &rows, seed).map_err(|error| format!("building {} rows: {error}", rows.len()))?;
@@ -66,17 +71,19 @@ impl World {
             options,
             rng,
             values_rng,
+            calls_rng: Rng::new(seed ^ 0xca11_5eed),
             disk,
             model: Model::new(rows),
+            searched: None,
             outcome: Outcome::default(),
             next_number: 1,
             failed_before_life: 0,
             history: Vec::new(),
         };
-        let Plan { dim, metric, vectors, columns, built, batch, ids, .. } = &world.plan;
+        let Plan { dim, metric, vectors, columns, payloads, built, batch, ids, .. } = &world.plan;
         let cloud = world.plan.cloud.describe();
         let begins = format!(
-            "{dim} dimensions, {metric:?}, {vectors:?}, {columns} columns, {built:?} rows, batches of {batch}, {ids} ids, {cloud}"
+            "{dim} dimensions, {metric:?}, {vectors:?}, {columns} columns, payloads {payloads}, {built:?} rows, batches of {batch}, {ids} ids, {cloud}"
         );
         world.note(|| begins);
         Ok(world)
@@ -234,7 +241,8 @@ fn build_on(disk: &SimDisk, plan: &Plan, rows: &Rows, seed: u64) -> Result<(), E
     let mut sink = StorageSink::create(Arc::new(disk.clone()), *b"phsim1")?;
     if plan.built.is_none() {
         let columns = columns::columns(plan.columns);
-        create_keeping(plan.vectors, plan.dim, plan.metric, &columns, seed, RowIds::Mapped, &mut sink)?;
+        let keep = Keep { vectors: plan.vectors, payloads: plan.payloads };
+        create_keeping(keep, plan.dim, plan.metric, &columns, seed, RowIds::Mapped, &mut sink)?;
     } else {
         let options = BuildOptions {
             metric: plan.metric,
@@ -243,8 +251,7 @@ fn build_on(disk: &SimDisk, plan: &Plan, rows: &Rows, seed: u64) -> Result<(), E
             seed,
             ..BuildOptions::default()
         };
-        let all: Vec<usize> = (0..plan.columns).collect();
-        let columns = columns::packed(&all, rows.values().map(|row| &row.values))?;
+        let columns = plan.all().of(rows.values())?.unwrap_or_default();
         let mut source = Source { dim: plan.dim, rows, columns };
         build(&mut source, &options, &mut sink, &mut |_| ControlFlow::Continue(()))?;
     }

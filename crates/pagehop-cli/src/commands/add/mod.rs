@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::arguments::{BATCH_ROWS, parse_batch};
 use crate::errors::Error;
-use crate::formats::{Chunk, Vectors, read_columns};
+use crate::formats::{Chunk, Vectors, read_columns, read_payloads};
 use crate::index_file::{self, WriteOptions};
 use crate::interrupt;
 use crate::output::{Reporting, grouped, say};
@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// vector. A row has no value in a column that the file lacks.
     #[arg(long, value_name = "FILE.csv")]
     columns: Option<PathBuf>,
+    /// File of payloads, for an index that keeps any: text, a line for each vector.
+    #[arg(long, value_name = "FILE")]
+    payload: Option<PathBuf>,
     /// Rows added in one commit: large batches are faster, small ones are safe sooner.
     #[arg(long, value_name = "ROWS", default_value_t = BATCH_ROWS, value_parser = parse_batch)]
     batch: usize,
@@ -75,8 +78,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let about = index_file::info(&args.index, &index)?;
     check_dim((&args.index, about.dim), (&args.vectors, vectors.dim()))?;
     let columns = args.columns.as_ref().map(|path| read_columns(path, &about.columns, vectors.rows()));
-    let columns = columns.transpose()?;
-    let fingerprint = mark::fingerprint(&args.vectors, args.ids.iter().chain(&args.columns))?;
+    let mut columns = columns.transpose()?;
+    if let Some(path) = &args.payload {
+        let payloads = read_payloads(path, vectors.rows())?;
+        columns = Some(columns.unwrap_or_default().with_payloads(payloads));
+    }
+    let inputs = args.ids.iter().chain(&args.columns).chain(&args.payload);
+    let fingerprint = mark::fingerprint(&args.vectors, inputs)?;
     let start = if args.resume { mark::start(about.mark, fingerprint, vectors.rows()) } else { Start::First };
     if args.resume && !args.reporting.quiet {
         say_start(args, start, vectors.rows());

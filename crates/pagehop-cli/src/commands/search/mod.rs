@@ -6,10 +6,10 @@ mod report;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use pagehop_engine::{Batch, Filter, SearchResult, VectorSource};
-use pagehop_store::OpenOptions;
+use pagehop_engine::{Batch, Error as EngineError, Filter, Index, Payloads, SearchResult, VectorSource};
+use pagehop_store::{IndexFile, OpenOptions};
 
-use crate::arguments::{parse_beam_width, parse_bytes, parse_filter, parse_k, parse_npy, parse_threads};
+use crate::arguments::{parse_beam_width, parse_cache, parse_filter, parse_k, parse_npy, parse_threads};
 use crate::effort::EffortOptions;
 use crate::errors::Error;
 use crate::formats::{Chunk, Truth, Vectors};
@@ -42,8 +42,8 @@ pub(crate) struct Args {
     /// Most pages requested at once. [default: 4]
     #[arg(long, value_name = "N", value_parser = parse_beam_width)]
     beam_width: Option<usize>,
-    /// Memory for pages of the index, for example 16MiB.
-    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = parse_bytes)]
+    /// Memory for pages of the index, for example 16MiB; auto is a quarter of what is free.
+    #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = parse_cache)]
     cache: u64,
     /// Threads; 0 means one per core.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]
@@ -52,6 +52,9 @@ pub(crate) struct Args {
     /// query, nearest first.
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
+    /// Print the payload of each row, too, as text.
+    #[arg(long, conflicts_with = "output")]
+    payload: bool,
     /// Report as lines of JSON.
     #[arg(long)]
     json: bool,
@@ -87,21 +90,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let mut searching = Duration::ZERO;
     while let Some(Chunk { ids: numbers, components }) = queries.next_chunk()? {
         let began = Instant::now();
-        let mut results = vec![SearchResult::default(); numbers.len()];
+        let mut results = vec![(SearchResult::default(), None); numbers.len()];
         let batch = Batch { queries: components, k, plan: &plan, filter: filter.as_ref(), threads };
-        let write = |place: &mut SearchResult, result| {
-            *place = result;
+        let write = |place: &mut (SearchResult, Option<Payloads>), result| {
+            *place = if args.payload { with_payloads(&index, result)? } else { (result, None) };
             Ok(())
         };
         let searched = index.search_batch(&batch, &mut |_| interrupt::poll(), &mut results, write);
         searched.map_err(|(at, error)| about_query(args, numbers[at], &error))?;
         searching += began.elapsed();
-        for (&number, result) in numbers.iter().zip(&results) {
+        for (&number, (result, payloads)) in numbers.iter().zip(&results) {
             totals.add(number, result, truth.as_ref());
             match &mut ids_file {
                 Some(file) => file.write(result)?,
-                None if args.json => output.json(&report::query_line(number, result))?,
-                None => report::print(&mut output, number, result)?,
+                None if args.json => output.json(&report::query_line(number, result, payloads.as_ref()))?,
+                None => report::print(&mut output, number, result, payloads.as_ref())?,
             }
         }
     }
@@ -119,8 +122,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
+/// The payloads of the rows that a search found. A process that replaces them in the time makes it
+/// an error: the search would have to be repeated.
+fn with_payloads(
+    index: &Index<IndexFile>,
+    result: SearchResult,
+) -> Result<(SearchResult, Option<Payloads>), EngineError> {
+    let payloads = index.payloads_of(&result)?;
+    let what = "another process replaced rows that were found before their payloads were read; search again";
+    payloads.map(|payloads| (result, Some(payloads))).ok_or_else(|| EngineError::busy(what))
+}
+
 fn about_query(args: &Args, number: u64, error: &pagehop_engine::Error) -> Error {
-    use pagehop_engine::Error as EngineError;
     match error {
         EngineError::Argument { what } => {
             Error::Use(format!("query {number} of {}: {what}", args.queries.display()))

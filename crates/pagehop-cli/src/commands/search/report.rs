@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pagehop_engine::{SearchOptions, SearchResult};
+use pagehop_engine::{Payloads, SearchOptions, SearchResult};
 use serde::Serialize;
 
 use crate::errors::Error;
@@ -10,9 +10,18 @@ use crate::formats::Truth;
 use crate::output::{Output, grouped};
 
 /// Prints a line for each row found.
-pub(super) fn print(output: &mut Output, query: u64, result: &SearchResult) -> Result<(), Error> {
-    for hit in &result.hits {
-        output.text(format_args!("{query}\t{}\t{}\n", hit.row_id, hit.distance))?;
+pub(super) fn print(
+    output: &mut Output,
+    query: u64,
+    result: &SearchResult,
+    payloads: Option<&Payloads>,
+) -> Result<(), Error> {
+    for (at, hit) in result.hits.iter().enumerate() {
+        output.text(format_args!("{query}\t{}\t{}", hit.row_id, hit.distance))?;
+        if let Some(payloads) = payloads {
+            output.text(format_args!("\t{}", text(payloads[at].as_deref()).unwrap_or_default()))?;
+        }
+        output.text(format_args!("\n"))?;
     }
     Ok(())
 }
@@ -23,14 +32,22 @@ pub(super) struct QueryLine {
     query: u64,
     ids: Vec<u64>,
     distances: Vec<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payloads: Option<Vec<Option<String>>>,
+}
+
+/// A payload as text.
+fn text(payload: Option<&[u8]>) -> Option<String> {
+    payload.map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// The rows found for `query`, as a line of JSON.
-pub(super) fn query_line(query: u64, result: &SearchResult) -> QueryLine {
+pub(super) fn query_line(query: u64, result: &SearchResult, payloads: Option<&Payloads>) -> QueryLine {
     QueryLine {
         query,
         ids: result.hits.iter().map(|hit| hit.row_id).collect(),
         distances: result.hits.iter().map(|hit| hit.distance).collect(),
+        payloads: payloads.map(|payloads| payloads.iter().map(|payload| text(payload.as_deref())).collect()),
     }
 }
 

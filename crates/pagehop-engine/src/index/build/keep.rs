@@ -13,7 +13,7 @@ use crate::page::kept_vectors::{KeptShape, rounded};
 use crate::page::kind::{self, PageKind};
 use crate::page::layout::NodeLayout;
 use crate::page::{BODY_BYTES, PageId, PageSink};
-use crate::{EachChunk, Error, RowIds, VectorSource, Vectors};
+use crate::{EachChunk, Error, Keep, RowIds, VectorSource, Vectors};
 
 /// A source whose vectors are as the index has them.
 pub(super) struct Rounded<'s> {
@@ -40,8 +40,12 @@ impl VectorSource for Rounded<'_> {
     }
 }
 
-/// Refuses to keep vectors that the host has.
-pub(super) fn check(vectors: Vectors, row_ids: RowIds) -> Result<(), Error> {
+/// Refuses to keep what the host has.
+pub(super) fn check(keep: Keep, row_ids: RowIds) -> Result<(), Error> {
+    let Keep { vectors, payloads } = keep;
+    if row_ids == RowIds::HostOwned && payloads {
+        return Err(Error::argument("the host of this index has its rows, and keeps what belongs to them"));
+    }
     if vectors == Vectors::Codes || row_ids == RowIds::Mapped {
         return Ok(());
     }

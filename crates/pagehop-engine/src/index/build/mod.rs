@@ -16,6 +16,7 @@ mod job;
 mod keep;
 pub(crate) mod memory;
 pub(crate) mod order;
+mod payloads;
 pub(crate) mod rows;
 pub(crate) mod survey;
 mod write;
@@ -31,8 +32,9 @@ use crate::page::meta::{DIM_MAX, Meta};
 use crate::page::model_pages::Entry;
 use crate::page::{PageId, PageSink};
 use crate::quantize::prepare::inner_dim;
-use crate::{BuildOptions, BuildReport, Error, Metric, OnProgress, RowIds, VectorSource, Vectors, threads};
+use crate::{BuildOptions, BuildReport, Error, Keep, Metric, OnProgress, RowIds, VectorSource, Vectors, threads};
 use job::Job;
+use payloads::WithPlaces;
 use rows::Rows;
 use survey::Survey;
 
@@ -63,7 +65,15 @@ pub fn build(
     sink: &mut dyn PageSink,
     progress: OnProgress<'_>,
 ) -> Result<BuildReport, Error> {
-    let meta = build_from(source, options, PageId(1), sink, progress)?;
+    let meta = match source.columns().is_some_and(|columns| columns.payloads().is_some()) {
+        false => build_from(source, options, PageId(1), sink, progress)?,
+        true => {
+            let (mut source, first, listed) = WithPlaces::write(source, PageId(1), sink)?;
+            let mut meta = build_from(&mut source, options, first, sink, progress)?;
+            meta.change.payload_head = listed;
+            meta
+        }
+    };
     sink.write(PageId(0), &meta.encode())?;
     Ok(BuildReport { rows: meta.rows, pages: meta.page_count })
 }
@@ -99,14 +109,14 @@ pub fn create_with_columns(
     create_keeping(Vectors::Codes, dim, metric, columns, seed, row_ids, sink)
 }
 
-/// [`create_with_columns`] of an index that keeps `vectors`.
+/// [`create_with_columns`] of an index that keeps vectors or payloads.
 ///
 /// # Errors
 ///
-/// Those of [`create_with_columns`]; [`Error::Argument`] if vectors shall be kept that the host of
+/// Those of [`create_with_columns`]; [`Error::Argument`] if what shall be kept that the host of
 /// the index has.
 pub fn create_keeping(
-    vectors: Vectors,
+    keep: impl Into<Keep>,
     dim: usize,
     metric: Metric,
     columns: &[Column],
@@ -114,13 +124,13 @@ pub fn create_keeping(
     row_ids: RowIds,
     sink: &mut dyn PageSink,
 ) -> Result<(), Error> {
-    let meta = write_empty(vectors, dim, metric, columns, seed, row_ids, sink)?;
+    let meta = write_empty(keep.into(), dim, metric, columns, seed, row_ids, sink)?;
     sink.write(PageId(0), &meta.encode())
 }
 
 /// Writes the pages of an index without rows but page 0, and returns the meta page.
 pub(crate) fn write_empty(
-    vectors: Vectors,
+    keep: Keep,
     dim: usize,
     metric: Metric,
     columns: &[Column],
@@ -129,9 +139,11 @@ pub(crate) fn write_empty(
     sink: &mut dyn PageSink,
 ) -> Result<Meta, Error> {
     check_dim(dim)?;
-    keep::check(vectors, row_ids)?;
+    keep::check(keep, row_ids)?;
     ColumnRows::new(columns.to_vec())?;
-    let mut meta = Meta { vectors, ..Meta::empty(metric, dim, columns.len(), seed, row_ids) };
+    let words = columns.len() + usize::from(keep.payloads);
+    let mut meta = Meta::empty(metric, dim, words, seed, row_ids);
+    (meta.vectors, meta.keeps_payloads) = (keep.vectors, keep.payloads);
     if !columns.is_empty() {
         sink.write(PageId(1), &Columns::without_trees(columns).encode())?;
         meta.change.columns_page = 1;
@@ -158,14 +170,14 @@ pub(crate) fn build_from(
 ) -> Result<Meta, Error> {
     let dim = source.dim();
     check_dim(dim)?;
-    keep::check(options.vectors, options.row_ids)?;
+    let payloads = source.columns().is_some_and(ColumnRows::has_places);
+    keep::check(Keep { vectors: options.vectors, payloads }, options.row_ids)?;
     let source = &mut keep::Rounded { source, vectors: options.vectors };
-    let columns = source.columns().map_or(&[][..], ColumnRows::columns);
-    let layout = NodeLayout::choose(inner_dim(dim), columns.len());
+    let layout = NodeLayout::choose(inner_dim(dim), source.columns().map_or(0, ColumnRows::words));
     let job = &mut Job { options, layout, threads: threads::available(options.threads), progress };
     let mut survey = Survey::read(job, source)?;
     let (total, known) = (survey.row_ids.len(), source.columns());
-    if let Some(known) = known.filter(|known| !known.columns().is_empty() && known.len() != total) {
+    if let Some(known) = known.filter(|known| known.words() > 0 && known.len() != total) {
         let what = format!("there are {total} vectors, and columns of {} rows", known.len());
         return Err(Error::argument(what));
     }

@@ -49,10 +49,11 @@ pub(super) fn write(
         norm_sq_max: survey.norm_sq_max,
         change: rows.counted(first),
         vectors: job.options.vectors,
+        keeps_payloads: columns.is_some_and(ColumnRows::has_places),
         ..Meta::empty(
             space.metric,
             space.dim,
-            columns.map_or(0, |columns| columns.columns().len()),
+            columns.map_or(0, ColumnRows::words),
             job.options.seed,
             job.options.row_ids,
         )
@@ -89,16 +90,16 @@ pub(super) fn write(
         meta.page_count =
             write_map(&mut meta, survey.row_ids.iter().copied().zip(node_of.iter().copied()), page, sink)?;
     }
-    if let Some(columns) = named(source) {
+    if let Some(columns) = named(source).filter(|columns| !columns.columns().is_empty()) {
         job.step("columns", 0, 1)?;
         write_columns(&mut meta, columns, rows, &node_of, sink)?;
     }
     Ok(meta)
 }
 
-/// The columns of a source, if there are any.
+/// The columns of a source and the places of its payloads, if there are any.
 fn named(source: &dyn VectorSource) -> Option<&ColumnRows> {
-    source.columns().filter(|columns| !columns.columns().is_empty())
+    source.columns().filter(|columns| columns.words() > 0)
 }
 
 /// Writes the nodes in their `order` to pages from `first` on; returns the page after them. Free

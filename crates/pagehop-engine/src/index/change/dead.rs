@@ -53,6 +53,9 @@ impl<W: PagesMut> Steps<'_, W> {
     pub(super) fn free_dead(&mut self, node: NodeId, dead_page: PageId, at: usize) -> Result<(), Error> {
         let layout = self.layout();
         let (page, slot) = layout.place(node);
+        if let Some(place) = self.payload_of(node)? {
+            self.free_payload(place)?;
+        }
         self.step_meta(&[page, dead_page], &mut |meta, bodies| {
             let [node_body, dead_body] = bodies else { unreachable!("the step has two pages") };
             expect_kind(page, node_body, PageKind::Node)?;

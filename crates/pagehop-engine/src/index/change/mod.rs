@@ -14,7 +14,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `steps.rs` | the pages and the meta page of a transaction |
-//! | `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs`, `keep.rs` | free slots; row ids; dead nodes; row ids that wait; unused graphs; kept vectors |
+//! | `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs`, `keep.rs`, `payload.rs` | free slots; row ids; dead nodes; row ids that wait; unused graphs; kept vectors; payloads |
 //! | `graph.rs` | the graph: walk, targets, edges, entry points |
 //! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | its parts |
 //! | `insert.rs`, `anchors.rs`, `unlink.rs` | what is done to it |
@@ -32,6 +32,7 @@ mod keep;
 mod measured;
 mod near;
 mod offer;
+mod payload;
 mod pending;
 mod post;
 pub(crate) mod retrain;
@@ -153,18 +154,23 @@ impl<'w, W: PagesMut> Change<'w, W> {
         self.expect(RowIds::Mapped)?;
         let vectors = &*rounded(self.graph.meta().vectors, ids, vectors, 0)?;
         self.validate(ids, vectors)?;
-        let columns = self.arranged(columns, ids.len())?;
+        let mut values = self.arranged(columns, ids.len())?;
         let mut report = AddReport::default();
         if self.wants_training(ids.len()) {
-            self.train_with(ids, vectors, &columns, &mut report, progress)?;
+            let replaced = self.keep_payloads(ids, &mut values, columns)?;
+            self.train_with(ids, vectors, &values, &mut report, progress)?;
+            report.replaced += replaced;
+            report.added -= replaced;
         } else {
+            let payloads = columns.and_then(ColumnRows::payloads);
             self.note_length(vectors)?;
             for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
                 let step = Progress { phase: "add", done: i as u64, total: ids.len() as u64 };
                 if i % REPORT_ROWS == 0 && progress(step).is_break() {
                     return Err(Error::Interrupted);
                 }
-                self.add_row(*id, row, columns.row(i), &mut report)?;
+                let payload = payloads.and_then(|payloads| payloads[i].as_deref());
+                self.add_row(*id, row, (values.row(i), payload), &mut report)?;
             }
         }
         self.added += report.added + report.replaced;
@@ -247,10 +253,10 @@ impl<'w, W: PagesMut> Change<'w, W> {
         Ok(())
     }
 
-    /// Gives rows other values in the columns that `columns` has, in the order of `ids`; values of
-    /// other columns and vectors stay. If an id repeats, its last values are used. Each row gets a
-    /// node of its own beside its old one, which vacuum removes: a reader of an older snapshot sees
-    /// the old values. Returns the number of rows that changed.
+    /// Gives rows other values in the columns that `columns` has, in the order of `ids`, and other
+    /// payloads if it has any; values of other columns and vectors stay. If an id repeats, its last
+    /// values are used. Each row gets a node of its own beside its old one, which vacuum removes: a
+    /// reader of an older snapshot sees the old values. Returns the number of rows that changed.
     ///
     /// # Errors
     ///
@@ -264,7 +270,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
             return Err(Error::argument(what));
         }
         let given = columns.columns();
-        let values = columns.arrange(&self.graph.columns().columns)?;
+        let values = columns.arrange(&self.graph.columns().columns, self.graph.meta().keeps_payloads)?;
         let of_index = values.columns().iter();
         let is_given: Vec<bool> =
             of_index.map(|column| given.iter().any(|other| other.name == column.name)).collect();
@@ -286,12 +292,9 @@ impl<'w, W: PagesMut> Change<'w, W> {
             let (before, after) = (RowValues(&encoded.values), RowValues(values.row(row)));
             let key = |(at, given): (usize, &bool)| if *given { after.key(at) } else { before.key(at) };
             let keys: Vec<Option<u64>> = is_given.iter().enumerate().map(key).collect();
-            let mut new = ColumnRows::default();
-            new.push_keys(&keys);
-            if new.bytes() == encoded.values {
-                continue;
-            }
-            encoded.values = new.bytes().to_vec();
+            let payload = columns.payloads().map(|payloads| payloads[row].as_deref());
+            let Some(values) = self.updated(&encoded.values, keys, payload)? else { continue };
+            encoded.values = values;
             let node = self.graph.insert(id, &encoded)?;
             self.graph.steps_mut().map_row(id, Some(node), Some(old))?;
             changed += 1;
@@ -303,34 +306,45 @@ impl<'w, W: PagesMut> Change<'w, W> {
 
     /// The values of the index's columns of `rows` rows.
     fn arranged(&self, columns: Option<&ColumnRows>, rows: usize) -> Result<ColumnRows, Error> {
-        let of_index = &self.graph.columns().columns;
-        let Some(columns) = columns.filter(|columns| !columns.columns().is_empty()) else {
-            let mut none = ColumnRows::new(of_index.clone())?;
-            (0..rows).for_each(|_| none.push_keys(&vec![None; of_index.len()]));
+        let (of_index, has_places) = (&self.graph.columns().columns, self.graph.meta().keeps_payloads);
+        let is_empty = |columns: &&ColumnRows| columns.columns().is_empty() && columns.payloads().is_none();
+        let Some(columns) = columns.filter(|columns| !is_empty(columns)) else {
+            let mut none = ColumnRows::of_index(of_index.clone(), has_places);
+            none.push_empty(rows);
             return Ok(none);
         };
         if columns.len() != rows {
-            return Err(Error::argument(format!("there are {rows} ids, and columns of {} rows", columns.len())));
+            let what = format!("there are {rows} ids, and columns or payloads of {} rows", columns.len());
+            return Err(Error::argument(what));
         }
-        columns.arrange(of_index)
+        columns.arrange(of_index, has_places)
     }
 
-    fn add_row(&mut self, id: u64, row: &[f32], values: &[u8], report: &mut AddReport) -> Result<(), Error> {
+    fn add_row(
+        &mut self,
+        id: u64,
+        row: &[f32],
+        (values, payload): (&[u8], Option<&[u8]>),
+        report: &mut AddReport,
+    ) -> Result<(), Error> {
         let mut encoded = Encoded::new(self.graph.meta(), self.graph.model(), row)?;
         encoded.values = values.to_vec();
         let old = self.graph.steps().find_row(id)?;
         if let Some(old) = old {
-            let is_same = self.graph.look(old, |node, header| {
-                header.step == encoded.own.step
-                    && node.hi() == encoded.hi
-                    && node.lo() == encoded.lo
-                    && node.values().0 == encoded.values
-            })?;
+            let has_payload = self.has_payload(old, &mut encoded.values, payload)?;
+            let is_same = has_payload
+                && self.graph.look(old, |node, header| {
+                    header.step == encoded.own.step
+                        && node.hi() == encoded.hi
+                        && node.lo() == encoded.lo
+                        && node.values().0 == encoded.values
+                })?;
             if is_same && self.graph.steps().kept_vector(old)? == encoded.kept {
                 report.unchanged += 1;
                 return Ok(());
             }
         }
+        self.keep_payload(&mut encoded.values, payload)?;
         let node = self.graph.insert(id, &encoded)?;
         self.graph.steps_mut().map_row(id, Some(node), old)?;
         report.added += u64::from(old.is_none());

@@ -176,7 +176,7 @@ impl<W: PagesMut> Change<'_, W> {
         let dim = self.graph.meta().dim;
         // If an id repeats, its last row is used.
         let last: HashMap<u64, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
-        let of_index = ColumnRows::new(self.graph.columns().columns.clone())?;
+        let of_index = ColumnRows::of_index(self.graph.columns().columns.clone(), self.graph.meta().keeps_payloads);
         let mut source = Rows { dim, ids: Vec::new(), components: Vec::new(), columns: of_index };
         let (replaced, recoded_error) = self.read_rows(&mut source, &last)?;
         for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
@@ -280,5 +280,6 @@ fn replace(meta: &mut Meta, built: &Meta) {
         meta.rows = rows;
     }
     meta.change.commit = before.commit;
+    (meta.change.payload_head, meta.change.payload_empty) = (before.payload_head, before.payload_empty);
     meta.change.mark = before.mark;
 }

@@ -41,13 +41,21 @@ impl<W: PagesMut> Steps<'_, W> {
             }
             let found = kind(&self.reader().finish(page)?);
             let keeps = self.meta().kept().is_some();
-            if keeps && matches!(found, Some(PageKind::Vectors | PageKind::Empty)) {
+            let stays = match found {
                 // A page of nodes has a place on it, and takes it along.
+                Some(PageKind::Vectors | PageKind::Empty) => keeps,
+                Some(PageKind::Payload | PageKind::PayloadPart) => true,
+                _ => false,
+            };
+            if stays {
                 self.step_meta(&[], &mut |meta, _| {
                     meta.change.retired_end = page.0;
                     Ok(())
                 })?;
                 continue;
+            }
+            if found == Some(PageKind::Node) {
+                self.free_payloads_of_dead(page)?;
             }
             let kept_at = if found == Some(PageKind::Node) { None } else { self.new_places()? };
             self.step_meta(&[page], &mut |meta, bodies| {

@@ -417,7 +417,7 @@ impl<P: Pages> Index<P> {
             let mut pages = Vec::new();
             let hits = rerank::rerank(state, reader, &sample.query, k, &near, to_distance, &mut pages)?;
             stats.pages_read += rerank::distinct(&mut pages);
-            Ok(SearchResult { hits, stats })
+            Ok(SearchResult { hits, stats, snapshot: state.snapshot })
         };
         samples.into_iter().map(answer).collect()
     }

@@ -151,7 +151,7 @@ impl<P: Pages> Searcher<'_, P> {
         let hits =
             rerank::rerank(&state, &mut self.reader, query, k, &walk.nearest.found, to_distance, &mut pages)?;
         stats.pages_read += rerank::distinct(&mut pages);
-        Ok(Some(SearchResult { hits, stats: Stats::default() }))
+        Ok(Some(SearchResult { hits, stats: Stats::default(), snapshot: state.snapshot }))
     }
 
     /// The answer of the postings, as of one commit.
@@ -249,7 +249,7 @@ impl<R: Reader> Selection<'_, R> {
         let (found, mut pages) = (&self.walk.nearest.found, Vec::new());
         let hits = rerank::rerank(self.state, self.reader, query, self.k, found, to_distance, &mut pages)?;
         self.stats.pages_read += rerank::distinct(&mut pages);
-        Ok(SearchResult { hits, stats: Stats::default() })
+        Ok(SearchResult { hits, stats: Stats::default(), snapshot: self.state.snapshot })
     }
 
     fn reset(&mut self) {

@@ -136,7 +136,7 @@ impl Running {
         self.pages_read.dedup();
         stats.pages_read = self.pages_read.len() as u64;
         stats.pages_missed = missed + reader.pages_missed() - missed_before;
-        Ok(SearchResult { hits, stats })
+        Ok(SearchResult { hits, stats, snapshot: state.snapshot })
     }
 
     /// Whether its buffers are small enough to be kept.

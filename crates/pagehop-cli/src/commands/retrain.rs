@@ -1,0 +1,56 @@
+//! `pagehop retrain`: trains the model of an index again.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::errors::Error;
+use crate::index_file::{self, WriteOptions};
+use crate::interrupt;
+use crate::output::{Reporting, grouped, say};
+use crate::progress::ProgressLine;
+
+/// Train the model of an index again with its rows, and build its graph again.
+///
+/// For an index whose rows have become unlike those that it was trained with. It is calibrated
+/// again, too, unless by queries. It takes as long as a build, and the pages of the new graph are
+/// in memory until it is done; `pagehop compact` does the same in a new file. Searches continue.
+/// If it is stopped or fails, the index is as it was.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The index.
+    index: PathBuf,
+    #[command(flatten)]
+    writing: WriteOptions,
+    #[command(flatten)]
+    reporting: Reporting,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    index: &'a Path,
+    rows: u64,
+    seconds: f64,
+}
+
+/// Trains it.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    interrupt::listen()?;
+    let began = Instant::now();
+    let index = args.writing.open(&args.index)?;
+    let mut line = ProgressLine::new(args.reporting.quiet);
+    let done = pagehop_store::retrain(&index, &mut |progress| line.update(progress));
+    drop(line);
+    let rows = index_file::info(&args.index, &index)?.rows;
+    // Also after a stop: what was committed before is brought into the index.
+    let closed = index_file::close(&args.index, index);
+    done.map_err(|error| Error::about(&args.index, &error))?;
+    closed?;
+    let report = Report { index: &args.index, rows, seconds: began.elapsed().as_secs_f64() };
+    if !args.reporting.quiet {
+        let (name, rows) = (args.index.display(), grouped(rows));
+        say(format_args!("{name}: trained with {rows} rows in {:.1} s", report.seconds));
+    }
+    args.reporting.json_line(&report)
+}

@@ -1,0 +1,132 @@
+//! Checks payloads: each record belongs to one node, each page of parts to one record, and each
+//! node that names a payload has it.
+
+use std::collections::HashSet;
+
+use crate::Error;
+use crate::index::state::State;
+use crate::page::kind::{PageKind, kind};
+use crate::page::layout::FreeLink;
+use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_UNLINKED, NodeRef};
+use crate::page::payload::{self, PayloadPlace};
+use crate::page::{PageId, Reader};
+
+/// What was found of payloads.
+#[derive(Default)]
+struct Payloads {
+    /// Records on pages.
+    records: HashSet<PayloadPlace>,
+    parts: HashSet<PageId>,
+    listed: HashSet<PageId>,
+}
+
+/// Checks all payloads of an index.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`]; any error of the reader.
+pub(crate) fn check<R: Reader>(state: &State, reader: &mut R) -> Result<(), Error> {
+    if !state.meta.keeps_payloads {
+        return Ok(());
+    }
+    let mut found = Payloads::default();
+    let pages = (1..state.meta.page_count).map(PageId);
+    for page in pages.clone() {
+        found.look(reader, page)?;
+        reader.release();
+    }
+    found.lists(state, reader)?;
+    for page in pages {
+        let places = named(state, reader, page)?;
+        reader.release();
+        for place in places {
+            found.take(reader, page, place)?;
+        }
+    }
+    if let Some(place) = found.records.iter().min() {
+        return Err(Error::corrupt(place.page, format!("no row names payload {}", place.number)));
+    }
+    match found.parts.iter().min() {
+        Some(page) => Err(Error::corrupt(*page, "it belongs to no payload")),
+        None => Ok(()),
+    }
+}
+
+/// The payloads that the nodes on a page own: all but free ones, and of a retired graph the dead
+/// ones only.
+fn named<R: Reader>(state: &State, reader: &R, page: PageId) -> Result<Vec<PayloadPlace>, Error> {
+    let layout = &state.meta.layout;
+    let body = reader.finish(page)?;
+    if kind(&body) != Some(PageKind::Node) {
+        return Ok(Vec::new());
+    }
+    let is_retired = page.0 < state.meta.change.retired_end;
+    let owns = |flags: u8| match is_retired {
+        true => matches!(flags, FLAGS_DEAD | FLAGS_UNLINKED),
+        false => flags != FLAGS_FREE,
+    };
+    let nodes = (0..layout.nodes_per_page).map(|slot| NodeRef::new(layout, &body, slot));
+    let keys = nodes.filter(|node| owns(node.header().flags)).filter_map(|node| node.values().last_key());
+    Ok(keys.map(PayloadPlace::of_key).collect())
+}
+
+impl Payloads {
+    fn look<R: Reader>(&mut self, reader: &R, page: PageId) -> Result<(), Error> {
+        let body = reader.finish(page)?;
+        match kind(&body) {
+            Some(PageKind::Payload) => {
+                let entries = payload::entries(page, &body)?;
+                let taken = (0..entries.len()).filter(|number| entries[*number].0 > 0);
+                self.records.extend(taken.map(|number| PayloadPlace { page, number: number as u16 }));
+                if FreeLink::read(&body).listed {
+                    self.listed.insert(page);
+                }
+            }
+            Some(PageKind::PayloadPart) => drop(self.parts.insert(page)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Checks that the lists of pages with room and of empty pages have those that are marked, each
+    /// once.
+    fn lists<R: Reader>(&mut self, state: &State, reader: &mut R) -> Result<(), Error> {
+        for first in [state.meta.change.payload_head, state.meta.change.payload_empty] {
+            let mut page = PageId(first);
+            while page.0 != 0 {
+                if !self.listed.remove(&page) {
+                    return Err(Error::corrupt(page, "a list of pages of payloads leads to it, or to it again"));
+                }
+                page = PageId(FreeLink::read(&reader.finish(page)?).next);
+                reader.release();
+            }
+        }
+        match self.listed.iter().min() {
+            Some(page) => Err(Error::corrupt(*page, "it is in no list of pages of payloads")),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes what belongs to a payload that a node on `page` names.
+    fn take<R: Reader>(&mut self, reader: &mut R, page: PageId, place: PayloadPlace) -> Result<(), Error> {
+        if !self.records.remove(&place) {
+            let what = format!("a row names payload {} of page {}, which is another's", place.number, place.page.0);
+            return Err(Error::corrupt(page, what));
+        }
+        let (count, mut part) = {
+            let body = reader.finish(place.page)?;
+            let record = payload::read_record(place, &body)?;
+            (payload::parts_of(record.length), PageId(record.parts))
+        };
+        reader.release();
+        for _ in 0..count {
+            if !self.parts.remove(&part) {
+                let what = format!("payload {} has a part on page {}, which is another's", place.number, part.0);
+                return Err(Error::corrupt(place.page, what));
+            }
+            part = PageId(payload::next_part(&reader.finish(part)?));
+            reader.release();
+        }
+        Ok(())
+    }
+}

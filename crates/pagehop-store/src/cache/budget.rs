@@ -1,0 +1,130 @@
+//! How much memory a cache may take when its user names no number: a quarter of what this process
+//! may still use, shared by all indexes that it has open.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pagehop_engine::PAGE_BYTES;
+
+use crate::options::CACHE_AUTO;
+
+/// Bytes where the system does not say what is free.
+const UNKNOWN_BYTES: u64 = 256 << 20;
+/// Least bytes.
+const LEAST_BYTES: u64 = 16 << 20;
+/// Share of the memory that is free, as 1/n.
+const SHARE: u64 = 4;
+
+/// Bytes of files whose caches this process sized by itself.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+
+/// The bytes of one cache.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    pub(crate) bytes: u64,
+    /// Bytes of the file, taken from what the next index gets.
+    taken: u64,
+}
+
+impl Budget {
+    /// The budget of an index of `page_count` pages that is opened with `cache_bytes`.
+    pub(crate) fn new(cache_bytes: u64, page_count: u32) -> Self {
+        if cache_bytes != CACHE_AUTO {
+            return Self { bytes: cache_bytes, taken: 0 };
+        }
+        let all = free_bytes().map_or(UNKNOWN_BYTES, |free| free / SHARE);
+        let file = u64::from(page_count) * PAGE_BYTES as u64;
+        let others = TAKEN.fetch_add(file, Ordering::Relaxed);
+        Self { bytes: left(all, others), taken: file }
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        TAKEN.fetch_sub(self.taken, Ordering::Relaxed);
+    }
+}
+
+/// What is left of `all` bytes beside the files of others.
+fn left(all: u64, others: u64) -> u64 {
+    all.saturating_sub(others).max(LEAST_BYTES)
+}
+
+/// Bytes that this process may still use: what the machine has free, and what the control groups of
+/// the process leave.
+fn free_bytes() -> Option<u64> {
+    let read = |path: &Path| fs::read_to_string(path).ok();
+    let machine = read(Path::new("/proc/meminfo")).and_then(|text| available(&text));
+    let groups = read(Path::new("/proc/self/cgroup")).map_or_else(Vec::new, |text| group_folders(&text));
+    let group = |folder: &String| {
+        let number = |name: &str| read(&Path::new(folder).join(name))?.trim().parse::<u64>().ok();
+        let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;
+        let stat = read(&Path::new(folder).join("memory.stat")).unwrap_or_default();
+        Some(limit.saturating_sub(used_by_group(&stat)))
+    };
+    groups.iter().filter_map(group).chain(machine).min()
+}
+
+/// `MemAvailable` of /proc/meminfo, in bytes.
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// The folders in which control groups of both versions say what they may use, the process's own
+/// and those above it.
+fn group_folders(cgroup: &str) -> Vec<String> {
+    let mut folders = Vec::new();
+    for line in cgroup.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let root = match controllers {
+            "" => "/sys/fs/cgroup",
+            _ if controllers.split(',').any(|name| name == "memory") => "/sys/fs/cgroup/memory",
+            _ => continue,
+        };
+        let mut path = path.trim_end_matches('/');
+        loop {
+            folders.push(format!("{root}{path}"));
+            let Some(end) = path.rfind('/') else { break };
+            path = &path[..end];
+        }
+    }
+    folders
+}
+
+/// Memory of a group that the system cannot take back, by its `memory.stat`.
+fn used_by_group(stat: &str) -> u64 {
+    let value = |name: &str| {
+        let words = stat.lines().filter_map(|line| line.split_once(' '));
+        words.filter(|word| word.0 == name).find_map(|word| word.1.trim().parse::<u64>().ok())
+    };
+    value("anon").or_else(|| value("total_rss")).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_says_is_understood() {
+        assert_eq!(available("MemTotal: 9 kB\nMemAvailable:   2048 kB\n"), Some(2 << 20));
+        assert_eq!(available("MemTotal: 9 kB\n"), None);
+        assert_eq!(group_folders("0::/a/b\n"), ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
+        assert_eq!(group_folders("0::/\n"), ["/sys/fs/cgroup"]);
+        let first = "5:cpu:/x\n4:hugetlb,memory:/x\nnonsense\n";
+        assert_eq!(group_folders(first), ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory"]);
+        assert_eq!(used_by_group("file 7\nanon 4096\nanon_thp 1\n"), 4096);
+        assert_eq!((used_by_group("total_rss 5\n"), used_by_group("")), (5, 0));
+    }
+
+    #[test]
+    fn caches_share_what_there_is() {
+        assert_eq!(Budget::new(7, 100).bytes, 7);
+        assert_eq!((left(1 << 30, 1 << 20), left(1 << 20, 1 << 30)), ((1 << 30) - (1 << 20), LEAST_BYTES));
+        let first = Budget::new(CACHE_AUTO, 100);
+        assert!(first.bytes >= LEAST_BYTES && first.taken == 100 * PAGE_BYTES as u64);
+        drop(first);
+    }
+}
