@@ -1,5 +1,6 @@
 //! The graph in memory: its construction, and the candidate list of a search.
 
+pub(crate) mod center_tree;
 pub(crate) mod connect;
 pub(crate) mod equal;
 pub(crate) mod leaves;
@@ -39,6 +40,11 @@ pub(crate) struct Graph {
 impl Graph {
     pub(crate) fn new(rows: usize, degree: usize) -> Self {
         Self { degree, neighbors: vec![0; rows * degree], counts: vec![0; rows] }
+    }
+
+    /// No rows yet, and space for `rows`.
+    pub(crate) fn with_capacity(rows: usize, degree: usize) -> Self {
+        Self { degree, neighbors: Vec::with_capacity(rows * degree), counts: Vec::with_capacity(rows) }
     }
 
     /// Appends the rows of `next`.

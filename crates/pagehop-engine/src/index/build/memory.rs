@@ -17,6 +17,10 @@ const BATCH_ROW_BYTES: usize = 1024;
 const REST_ROWS: usize = 4096;
 const REST_ROW_BYTES: usize = 2048;
 
+/// Bytes per row while page neighbors are chosen: eight edges with their lengths, groups, and pages
+/// of one row.
+const ORDER_ROW_BYTES: usize = 8 * 16 + 80;
+
 /// Most scans of the source for kept vectors.
 const SCANS_MAX: u64 = 8;
 
@@ -42,17 +46,16 @@ pub fn build_memory_bytes(rows: usize, dim: usize, threads: usize) -> u64 {
     (sampled.max(connected) + centroids + rest) as u64
 }
 
-/// Bytes per row while rows are connected: its codes, its id, the first row equal to it, candidates
-/// or graphs, and its in-neighbors.
+/// Bytes per row while rows are connected: its codes, its id, the first row equal to it, and the
+/// most that is held at once of candidates, graphs, in-neighbors and edges by length.
 fn row_bytes(layout: &NodeLayout) -> usize {
-    let degree = layout.degree;
+    let graph = 4 * layout.degree + 1;
     let table = layout.edge.code_bytes() + size_of::<EdgeFactors>() + 1;
-    let candidates = LEAF_CANDIDATES * 8 + 32;
-    let graphs = 3 * (4 * degree + 1);
-    let bytes = Codes::row_bytes(layout.inner_dim) + table + 12 + candidates.max(graphs) + 4 * degree + 1;
-    // The allocator loses an eighth to lists of different lengths: 10% for 150,000 rows of 96
-    // dimensions.
-    bytes * 9 / 8
+    let pruned = LEAF_CANDIDATES * 8 + 1 + graph;
+    let reversed = 2 * graph + 4 * layout.degree + 8;
+    let ordered = graph + ORDER_ROW_BYTES;
+    let connected = pruned.max(reversed).max(ordered);
+    Codes::row_bytes(layout.inner_dim) + table + 12 + connected
 }
 
 #[cfg(test)]

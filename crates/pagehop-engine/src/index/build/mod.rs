@@ -193,7 +193,7 @@ fn connect(job: &mut Job<'_>, rows: &Rows) -> Result<Graph, Error> {
     })?;
     drop(leaves);
     let mut prune = |done: usize| job.step("prune", done as u64, total);
-    let forward = pruning.forward(|| (), |(), row| nearest[row].clone(), &mut prune)?;
+    let forward = pruning.forward(|| (), |(), row| nearest.of(row).to_vec(), &mut prune)?;
     drop(nearest);
     let leaf_graph = pruning.with_reverse(&forward, &mut prune)?;
     drop(forward);
