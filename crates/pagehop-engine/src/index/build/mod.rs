@@ -44,6 +44,8 @@ const BUILD_LIST: usize = 200;
 const BUILD_LIST_FEW_DIMENSIONS: usize = 40;
 /// Centroids whose landmarks such a search begins at.
 const START_LISTS: usize = 3;
+/// Most landmarks of these that it begins at. A million rows have 370.
+const STARTS_MAX: usize = 1024;
 
 /// Builds an index over all rows of `source` and writes its pages to `sink`.
 ///
@@ -232,7 +234,10 @@ fn starts(rows: &Rows) -> Vec<Vec<u32>> {
     };
     let start = |(center, entry): (&[f32], &Entry)| {
         let lists = near(center).into_iter().map(|near| &rows.landmarks[key_id(near) as usize]);
-        let mut start: Vec<u32> = lists.flatten().copied().chain([rows.firsts[entry.node as usize]]).collect();
+        let all: Vec<u32> = lists.flatten().copied().collect();
+        let every = all.len().div_ceil(STARTS_MAX).max(1);
+        let mut start: Vec<u32> = all.into_iter().step_by(every).collect();
+        start.push(rows.firsts[entry.node as usize]);
         start.sort_unstable();
         start.dedup();
         start

@@ -10,7 +10,7 @@ use crate::page::model_pages::Entry;
 use crate::quantize::centroids::{self, Centroids, SAMPLE_ROWS};
 use crate::quantize::codes::Codes;
 use crate::quantize::edge;
-use crate::quantize::landmarks::LANDMARK_EVERY;
+use crate::quantize::landmarks::landmark_every;
 use crate::quantize::prepare::Space;
 use crate::{Error, Metric, VectorSource, threads};
 
@@ -79,7 +79,7 @@ impl Rows {
         let mut landmarks = vec![Vec::new(); centroids.len()];
         // In few dimensions entry points are enough, and are what searches were measured with.
         let marked = if codes.dim > 64 { total } else { 0 };
-        for row in (0..marked).step_by(LANDMARK_EVERY).filter(|row| firsts[*row] as usize == *row) {
+        for row in (0..marked).step_by(landmark_every(total)).filter(|row| firsts[*row] as usize == *row) {
             landmarks[usize::from(table.centroid[row])].push(row as u32);
         }
         Ok(Self { codes, table, centroids, firsts, entries, landmarks })
