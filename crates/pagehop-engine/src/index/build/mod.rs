@@ -12,40 +12,31 @@
 //! The index depends on the rows, the options and the seed, but not on the number of threads: work
 //! is divided by position, and results are joined in order.
 
+mod anchors;
+mod connect;
 mod job;
 mod keep;
 pub(crate) mod memory;
-pub(crate) mod order;
-pub(crate) mod rows;
-pub(crate) mod survey;
+mod order;
+mod rows;
+mod survey;
 mod write;
 
 use crate::columns::{Column, ColumnRows};
-use crate::graph::connect::Pruning;
-use crate::graph::leaves::{self, LEAF_CANDIDATES};
-use crate::graph::refine::Walker;
-use crate::graph::{Graph, equal, key, key_id, reach};
+use crate::graph::{equal, reach};
 use crate::page::columns_page::Columns;
 use crate::page::layout::NodeLayout;
 use crate::page::meta::{DIM_MAX, Meta};
-use crate::page::model_pages::Entry;
 use crate::page::{PageId, PageSink};
-use crate::quantize::prepare::inner_dim;
+use crate::quantize::codes::Codes;
+use crate::quantize::prepare::{Space, inner_dim};
 use crate::{BuildOptions, BuildReport, Error, Metric, OnProgress, RowIds, VectorSource, Vectors, threads};
+use anchors::anchors;
 use job::Job;
+use order::page_order;
 use rows::Rows;
 use survey::Survey;
-
-/// Leaves per row.
-pub(crate) const FANOUT: usize = 2;
-/// Length of the candidate list in the search for each row.
-const BUILD_LIST: usize = 200;
-/// The same in up to 64 dimensions.
-const BUILD_LIST_FEW_DIMENSIONS: usize = 40;
-/// Centroids whose landmarks such a search begins at.
-const START_LISTS: usize = 3;
-/// Most landmarks of these that it begins at. A million rows have 370.
-const STARTS_MAX: usize = 1024;
+use write::{Connected, OwnCodes};
 
 /// Builds an index over all rows of `source` and writes its pages to `sink`.
 ///
@@ -171,76 +162,36 @@ pub(crate) fn build_from(
         let what = format!("there are {total} vectors, and columns of {} rows", known.len());
         return Err(Error::argument(what));
     }
-    let (space, centers) = survey.train(job)?;
-    survey.drop_sample();
-    let rows = Rows::encode(job, source, &survey, &space, &centers)?;
-    let graph = connect(job, &rows)?;
-    let built = write::Built { survey: &survey, space: &space, rows: &rows, graph: &graph };
-    let meta = write::write(job, &built, source, first, sink)?;
+    let space = survey.space(job);
+    let sample = survey.take_sample(&space)?;
+    let centers = survey::train(job, &sample)?;
+    drop(sample);
+    let (connected, mut own) = in_memory(job, source, &survey, (&space, &centers))?;
+    let meta = write::write(job, (&survey, &space), &connected, &mut *own, source, first, sink)?;
     job.step("write", u64::from(meta.page_count), u64::from(meta.page_count))?;
     Ok(meta)
 }
 
-/// Builds the graph from leaves, then refines it by one pass of searches.
-fn connect(job: &mut Job<'_>, rows: &Rows) -> Result<Graph, Error> {
-    let (codes, workers) = (&rows.codes, job.threads);
-    let total = codes.len() as u64;
-    let pruning = Pruning { codes, degree: job.layout.degree, workers };
-    let seed = job.options.seed;
-    let some = (0..codes.len() as u32).filter(|row| rows.is_first(*row as usize)).collect();
-    let leaves =
-        leaves::partition(codes, some, FANOUT, seed, workers, |done| job.step("partition", done as u64, total))?;
-    let nearest = leaves::candidates(codes, &leaves, LEAF_CANDIDATES, workers, |done| {
-        job.step("connect", total * done.min(leaves.len()) as u64 / leaves.len() as u64, total)
+/// Connects rows with all that is known of them in memory.
+fn in_memory(
+    job: &mut Job<'_>,
+    source: &mut dyn VectorSource,
+    survey: &Survey,
+    (space, centers): (&Space, &Codes),
+) -> Result<(Connected, Box<dyn OwnCodes>), Error> {
+    let (layout, total) = (job.layout, survey.row_ids.len());
+    let filled_sq = survey.filled_sq(space.metric);
+    let mut codes = Codes { filled_sq, ..Codes::with_capacity(layout.inner_dim, total) };
+    let encoded = rows::encode(job, source, survey, (space, centers), &mut |some| {
+        codes.append(some);
+        Ok(())
     })?;
-    drop(leaves);
-    let mut prune = |done: usize| job.step("prune", done as u64, total);
-    let forward = pruning.forward(|| (), |(), row| nearest.of(row).to_vec(), &mut prune)?;
-    drop(nearest);
-    let leaf_graph = pruning.with_reverse(&forward, &mut prune)?;
-    drop(forward);
-    let walker = || Walker::new(&rows.table, &rows.centroids, codes);
-    let starts = starts(rows);
-    let list = if codes.dim > 64 { BUILD_LIST } else { BUILD_LIST_FEW_DIMENSIONS };
-    let met = |walker: &mut Walker<'_>, row: usize| {
-        if !rows.is_first(row) {
-            return Vec::new();
-        }
-        walker.candidates(&leaf_graph, row, &starts[usize::from(rows.table.centroid[row])], list)
-    };
-    let forward = pruning.forward(walker, met, |done| job.step("refine", done as u64, total))?;
-    drop(leaf_graph);
-    let mut graph = pruning.with_reverse(&forward, |done| job.step("prune", done as u64, total))?;
+    let rows = Rows::new(encoded, layout.inner_dim, equal::firsts(&codes));
+    let mut graph = connect::connect(job, &codes, &rows)?;
     equal::link_duplicates(&mut graph, &rows.firsts);
     let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
     reach::attach_unreachable(&mut graph, &entries);
-    Ok(graph)
-}
-
-/// Where the search for the rows of each centroid begins: its entry point, and the landmarks of
-/// the nearest centroids. The graph of leaf neighbors is local: a search from one row would not
-/// leave its region.
-fn starts(rows: &Rows) -> Vec<Vec<u32>> {
-    let centers = rows.centroids.decode();
-    let near = |center: &[f32]| {
-        let distances = centers.chunks_exact(rows.codes.dim).enumerate().map(|(i, other)| {
-            let distance: f32 = center.iter().zip(other).map(|(a, b)| (a - b) * (a - b)).sum();
-            key(distance, i as u32)
-        });
-        let mut near: Vec<u64> = distances.collect();
-        near.sort_unstable();
-        near.truncate(START_LISTS);
-        near
-    };
-    let start = |(center, entry): (&[f32], &Entry)| {
-        let lists = near(center).into_iter().map(|near| &rows.landmarks[key_id(near) as usize]);
-        let all: Vec<u32> = lists.flatten().copied().collect();
-        let every = all.len().div_ceil(STARTS_MAX).max(1);
-        let mut start: Vec<u32> = all.into_iter().step_by(every).collect();
-        start.push(rows.firsts[entry.node as usize]);
-        start.sort_unstable();
-        start.dedup();
-        start
-    };
-    centers.chunks_exact(rows.codes.dim).zip(&rows.entries).map(start).collect()
+    let order = page_order(&graph, &codes, layout.nodes_per_page);
+    let anchors = anchors(&graph, &rows.entries, |row, neighbor, _| codes.hi_distance(row, neighbor));
+    Ok((Connected { rows, graph, order, anchors }, Box::new(codes)))
 }

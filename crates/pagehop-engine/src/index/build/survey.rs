@@ -11,8 +11,8 @@ use crate::quantize::rotation::Rotation;
 use crate::{Error, Metric, RowIds, VectorSource, row_ids};
 
 /// Sampled rows per centroid.
-pub(crate) const SAMPLE_PER_CENTROID: usize = 24;
-pub(crate) const TRAIN_ROUNDS: usize = 6;
+const SAMPLE_PER_CENTROID: usize = 24;
+const TRAIN_ROUNDS: usize = 6;
 
 /// The results of the first pass.
 #[derive(Default)]
@@ -60,15 +60,10 @@ impl Survey {
         Ok(survey)
     }
 
-    /// The space and the coarse centroids.
-    pub(super) fn train(&self, job: &mut Job<'_>) -> Result<(Space, Codes), Error> {
-        job.step("train", 0, 1)?;
-        let metric = job.options.metric;
-        let dim = self.sums.len();
-        let inner = job.layout.inner_dim;
+    /// The space of the rows.
+    pub(super) fn space(&self, job: &Job<'_>) -> Space {
+        let (metric, inner) = (job.options.metric, job.layout.inner_dim);
         let count = self.row_ids.len();
-        let sample: Vec<&[f32]> = self.sample.chunks_exact(dim).collect();
-        let mut x = vec![0.0; inner];
         let mut mean: Vec<f32> = self.sums.iter().map(|s| (s / count as f64) as f32).collect();
         mean.resize(inner, 0.0);
         if metric == Metric::InnerProduct {
@@ -76,25 +71,27 @@ impl Survey {
             mean.fill(0.0);
         }
         let rotation = Rotation::new(inner, job.options.seed);
-        let space = Space { metric, dim, mean, rotation };
-        let mut codes = Codes::new(inner);
-        for row in &sample {
+        Space { metric, dim: self.sums.len(), mean, rotation }
+    }
+
+    /// The codes of the sample, which is dropped. Duplicates count once: if most rows are
+    /// duplicates, centroids must still separate the others.
+    pub(super) fn take_sample(&mut self, space: &Space) -> Result<Codes, Error> {
+        let sample = std::mem::take(&mut self.sample);
+        let mut x = vec![0.0; space.inner_dim()];
+        let mut codes = Codes::new(space.inner_dim());
+        for row in sample.chunks_exact(space.dim) {
             space.row(row, &mut x)?;
             codes.push(&x);
         }
-        // Duplicates count once. If most rows are duplicates, centroids must still separate the
-        // others.
         let firsts = equal::firsts(&codes);
         codes.retain(|row| firsts[row] as usize == row);
-        let clusters = (codes.len() / SAMPLE_PER_CENTROID).clamp(1, CENTROIDS_MAX);
-        let centers = centroids::train(&codes, clusters, TRAIN_ROUNDS, job.options.seed, job.threads);
-        job.step("train", 1, 1)?;
-        Ok((space, centers))
+        Ok(codes)
     }
 
-    /// Drops the sample, which is not needed after training.
-    pub(super) fn drop_sample(&mut self) {
-        self.sample = Vec::new();
+    /// Under the inner product, the squared norm to which rows are filled up (`prepare.rs`).
+    pub(super) fn filled_sq(&self, metric: Metric) -> Option<f32> {
+        (metric == Metric::InnerProduct).then_some(self.norm_sq_max)
     }
 
     fn add(&mut self, metric: Metric, id: u64, row: &[f32]) -> Result<(), Error> {
@@ -126,6 +123,15 @@ impl Survey {
         self.sample.truncate(SAMPLE_ROWS * dim);
         self.stride *= 2;
     }
+}
+
+/// The coarse centroids.
+pub(super) fn train(job: &mut Job<'_>, sample: &Codes) -> Result<Codes, Error> {
+    job.step("train", 0, 1)?;
+    let clusters = (sample.len() / SAMPLE_PER_CENTROID).clamp(1, CENTROIDS_MAX);
+    let centers = centroids::train(sample, clusters, TRAIN_ROUNDS, job.options.seed, job.threads);
+    job.step("train", 1, 1)?;
+    Ok(centers)
 }
 
 fn refuse_repeated_ids(ids: &[u64]) -> Result<(), Error> {
