@@ -56,7 +56,8 @@ def build(
         table of Arrow or pandas, in the order of the rows. Up to 7 columns of bool, integers,
         floats, str or datetime64; None, NaN and NaT are missing values. Each takes 8 bytes a row,
         and about as much as its edge code in the column's list of rows.
-    memory: bytes that the build may use.
+    memory: bytes that the build may use. What does not fit is put aside in temporary files beside
+        `path`, as far as about a quarter of it fits.
     threads: 0 means one per core. The index does not depend on it.
     seed: the same vectors, options and seed give the same file, except for six bytes that identify
         it.

@@ -53,6 +53,13 @@ impl Graph {
         self.counts.append(&mut next.counts);
     }
 
+    /// Appends a row.
+    pub(crate) fn push_row(&mut self, neighbors: &[u32]) {
+        self.neighbors.extend_from_slice(neighbors);
+        self.neighbors.resize(self.neighbors.len() + self.degree - neighbors.len(), 0);
+        self.counts.push(neighbors.len() as u8);
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.counts.len()
     }

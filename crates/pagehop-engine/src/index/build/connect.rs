@@ -21,20 +21,19 @@ const START_LISTS: usize = 3;
 /// Most landmarks of these that it begins at. A million rows have 370.
 const STARTS_MAX: usize = 1024;
 
-/// Builds the graph from leaves, then refines it by one pass of searches.
-pub(super) fn connect(job: &mut Job<'_>, codes: &Codes, rows: &Rows) -> Result<Graph, Error> {
-    let workers = job.threads;
-    let total = codes.len() as u64;
+/// Builds the graph from leaves, then refines the edges of the first `refined` rows by a search
+/// each.
+pub(super) fn connect(job: &mut Job<'_>, codes: &Codes, rows: &Rows, refined: usize) -> Result<Graph, Error> {
+    let (workers, total) = (job.threads, codes.len());
     let pruning = Pruning { codes, degree: job.layout.degree, workers };
     let seed = job.options.seed;
     let some = (0..codes.len() as u32).filter(|row| rows.is_first(*row as usize)).collect();
-    let leaves =
-        leaves::partition(codes, some, FANOUT, seed, workers, |done| job.step("partition", done as u64, total))?;
+    let leaves = leaves::partition(codes, some, FANOUT, seed, workers, |done| job.step_rows("partition", done))?;
     let nearest = leaves::candidates(codes, &leaves, LEAF_CANDIDATES, workers, |done| {
-        job.step("connect", total * done.min(leaves.len()) as u64 / leaves.len() as u64, total)
+        job.step_rows("connect", total * done.min(leaves.len()) / leaves.len())
     })?;
     drop(leaves);
-    let mut prune = |done: usize| job.step("prune", done as u64, total);
+    let mut prune = |done: usize| job.step_rows("prune", done);
     let forward = pruning.forward(|| (), |(), row| nearest.of(row).to_vec(), &mut prune)?;
     drop(nearest);
     let leaf_graph = pruning.with_reverse(&forward, &mut prune)?;
@@ -46,11 +45,17 @@ pub(super) fn connect(job: &mut Job<'_>, codes: &Codes, rows: &Rows) -> Result<G
         if !rows.is_first(row) {
             return Vec::new();
         }
+        if row >= refined {
+            let near = leaf_graph.neighbors(row).iter();
+            let mut keys: Vec<u64> = near.map(|id| key(codes.hi_distance(row, *id as usize), *id)).collect();
+            keys.sort_unstable();
+            return keys;
+        }
         walker.candidates(&leaf_graph, row, &starts[usize::from(rows.table.centroid[row])], list)
     };
-    let forward = pruning.forward(walker, met, |done| job.step("refine", done as u64, total))?;
+    let forward = pruning.forward(walker, met, |done| job.step_rows("refine", done))?;
     drop(leaf_graph);
-    pruning.with_reverse(&forward, |done| job.step("prune", done as u64, total))
+    pruning.with_reverse(&forward, |done| job.step_rows("prune", done))
 }
 
 /// Where the search for the rows of each centroid begins: its entry point, and the landmarks of

@@ -19,6 +19,7 @@ mod keep;
 pub(crate) mod memory;
 mod order;
 mod rows;
+mod spilled;
 mod survey;
 mod write;
 
@@ -27,7 +28,7 @@ use crate::graph::{equal, reach};
 use crate::page::columns_page::Columns;
 use crate::page::layout::NodeLayout;
 use crate::page::meta::{DIM_MAX, Meta};
-use crate::page::{PageId, PageSink};
+use crate::page::{PageId, PageSink, Scratch};
 use crate::quantize::codes::Codes;
 use crate::quantize::prepare::{Space, inner_dim};
 use crate::{BuildOptions, BuildReport, Error, Metric, OnProgress, RowIds, VectorSource, Vectors, threads};
@@ -35,15 +36,17 @@ use anchors::anchors;
 use job::Job;
 use order::page_order;
 use rows::Rows;
+use spilled::plan::Plan;
 use survey::Survey;
 use write::{Connected, OwnCodes};
 
 /// Builds an index over all rows of `source` and writes its pages to `sink`.
 ///
 /// Scans the source twice, and once to eight times more for vectors that are kept. Memory stays
-/// within `options.memory_bytes`, which must be at least
-/// [`build_memory_bytes`](memory::build_memory_bytes), about `1.7 * dim + 600` bytes per row, and
-/// an eighth of the bytes of kept vectors.
+/// within `options.memory_bytes`. If that is less than
+/// [`build_memory_bytes`](memory::build_memory_bytes), about `1.7 * dim + 450` bytes per row, and
+/// an eighth of the bytes of kept vectors, rows are put aside in the sink's
+/// [`Scratch`](crate::Scratch) files.
 ///
 /// # Errors
 ///
@@ -155,21 +158,51 @@ pub(crate) fn build_from(
     let source = &mut keep::Rounded { source, vectors: options.vectors };
     let columns = source.columns().map_or(&[][..], ColumnRows::columns);
     let layout = NodeLayout::choose(inner_dim(dim), columns.len());
-    let job = &mut Job { options, layout, threads: threads::available(options.threads), progress };
+    let job =
+        &mut Job { options, layout, threads: threads::available(options.threads), progress, before: 0, total: 0 };
     let mut survey = Survey::read(job, source)?;
     let (total, known) = (survey.row_ids.len(), source.columns());
     if let Some(known) = known.filter(|known| !known.columns().is_empty() && known.len() != total) {
         let what = format!("there are {total} vectors, and columns of {} rows", known.len());
         return Err(Error::argument(what));
     }
+    let plan = plan(job, &mut survey, dim, sink.scratch())?;
     let space = survey.space(job);
     let sample = survey.take_sample(&space)?;
     let centers = survey::train(job, &sample)?;
-    drop(sample);
-    let (connected, mut own) = in_memory(job, source, &survey, (&space, &centers))?;
+    let (connected, mut own) = match (plan, sink.scratch()) {
+        (Some(plan), Some(scratch)) => {
+            spilled::connect(job, source, &survey, (&space, &centers, sample), &plan, scratch)?
+        }
+        _ => {
+            drop(sample);
+            in_memory(job, source, &survey, (&space, &centers))?
+        }
+    };
     let meta = write::write(job, (&survey, &space), &connected, &mut *own, source, first, sink)?;
     job.step("write", u64::from(meta.page_count), u64::from(meta.page_count))?;
     Ok(meta)
+}
+
+/// Finds out whether all rows fit in memory; if not, how a build puts them aside.
+fn plan(
+    job: &Job<'_>,
+    survey: &mut Survey,
+    dim: usize,
+    scratch: Option<&dyn Scratch>,
+) -> Result<Option<Plan>, Error> {
+    let rows = survey.row_ids.len();
+    survey.needed_bytes = memory::build_memory_bytes(rows, dim, job.threads);
+    let needed = survey.needed_bytes + memory::kept_bytes_min(job.options.vectors, rows, dim);
+    match scratch {
+        _ if needed <= job.options.memory_bytes => Ok(None),
+        None => Err(memory::too_little(rows, needed, job.options.memory_bytes)),
+        Some(scratch) => {
+            let plan = Plan::new(job, rows, dim, scratch)?;
+            survey.needed_bytes = plan.resident_bytes;
+            Ok(Some(plan))
+        }
+    }
 }
 
 /// Connects rows with all that is known of them in memory.
@@ -187,8 +220,10 @@ fn in_memory(
         Ok(())
     })?;
     let rows = Rows::new(encoded, layout.inner_dim, equal::firsts(&codes));
-    let mut graph = connect::connect(job, &codes, &rows)?;
-    equal::link_duplicates(&mut graph, &rows.firsts);
+    (job.before, job.total) = (0, total as u64);
+    let mut graph = connect::connect(job, &codes, &rows, total)?;
+    let duplicates = (0..total as u32).filter(|row| !rows.is_first(*row as usize));
+    equal::link_duplicates(&mut graph, &rows.firsts, duplicates);
     let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
     reach::attach_unreachable(&mut graph, &entries);
     let order = page_order(&graph, &codes, layout.nodes_per_page);

@@ -29,7 +29,7 @@ impl PageOrder {
     }
 
     /// Adds a page.
-    fn push(&mut self, rows: &[u32]) {
+    pub(super) fn push(&mut self, rows: &[u32]) {
         self.rows.extend_from_slice(rows);
         self.ends.push(self.rows.len() as u32);
     }

@@ -1,7 +1,6 @@
 //! The first pass over the rows: what a build must know before it encodes one.
 
 use super::job::Job;
-use super::memory::{build_memory_bytes, kept_bytes_min};
 use crate::graph::equal;
 use crate::quantize::centroids::{self, SAMPLE_ROWS};
 use crate::quantize::codes::Codes;
@@ -23,7 +22,7 @@ pub(super) struct Survey {
     /// Every `stride`-th row, as the user gave it.
     sample: Vec<f32>,
     stride: usize,
-    /// Memory of the build without kept vectors.
+    /// Memory of the build while kept vectors are written, without that of the vectors.
     pub(super) needed_bytes: u64,
 }
 
@@ -42,16 +41,6 @@ impl Survey {
         let count = survey.row_ids.len();
         if count == 0 {
             return Err(Error::argument("there are no rows to build an index over"));
-        }
-        survey.needed_bytes = build_memory_bytes(count, dim, job.threads);
-        let needed = survey.needed_bytes + kept_bytes_min(job.options.vectors, count, dim);
-        if needed > job.options.memory_bytes {
-            let what = format!(
-                "a build of {count} rows needs {} MiB of memory, memory is {} MiB",
-                needed.div_ceil(1 << 20),
-                job.options.memory_bytes >> 20
-            );
-            return Err(Error::argument(what));
         }
         refuse_repeated_ids(&survey.row_ids)?;
         if job.options.row_ids == RowIds::HostOwned {
