@@ -61,7 +61,8 @@ def build(
     payload: bytes or None for each row, in the order of the rows: the index keeps them on pages of
         their own, up to 64 MiB each, and `search` and `get` give them back. Such an index takes
         payloads in `add`, too; an index that was built without payloads never does.
-    memory: bytes that the build may use.
+    memory: bytes that the build may use. What does not fit is put aside in temporary files beside
+        `path`, as far as about a quarter of it fits.
     threads: 0 means one per core. The index does not depend on it.
     seed: the same vectors, options and seed give the same file, except for six bytes that identify
         it.

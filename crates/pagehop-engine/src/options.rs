@@ -15,8 +15,9 @@ pub struct BuildOptions {
     /// Whether the index keeps the vectors themselves; it never changes. Not under
     /// [`RowIds::HostOwned`], where the host has them.
     pub vectors: Vectors,
-    /// Largest memory of the build, in bytes. If it is too small, the build fails at the start and
-    /// says how much it needs.
+    /// Largest memory of the build, in bytes. Codes that do not fit are put aside, if the host has
+    /// [`Scratch`](crate::Scratch) files; the index then depends on this number. If it is too small
+    /// for that, too, the build fails at the start and says how much it needs.
     pub memory_bytes: u64,
     /// Threads; 0 means one per core. The index does not depend on it.
     pub threads: usize,

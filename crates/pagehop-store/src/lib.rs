@@ -23,7 +23,8 @@
 //!
 //! - `build/`: new files. `build_index.rs` builds, `new_file.rs` takes pages, `whole_file.rs`
 //!   names the file when it is complete, `unfinished.rs` reads it back before that,
-//!   `storage_sink.rs` is the same for a simulation.
+//!   `scratch_files.rs` are temporary files of a build, `storage_sink.rs` is the same as
+//!   `new_file.rs` for a simulation.
 //! - `log/`: the log file, its blocks and records, recovery, and the newest version of a page.
 //! - `cache/`: `frames.rs` memory, `pool.rs` page table and eviction, `epoch.rs` who may still look
 //!   at a frame, `lane.rs` what readers pass on, `uring.rs` reads ahead, `spill.rs` pages without

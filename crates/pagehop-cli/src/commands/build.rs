@@ -46,7 +46,8 @@ pub(crate) struct Args {
     /// each vector. Rows that are added later may have payloads, too.
     #[arg(long, value_name = "FILE")]
     payload: Option<PathBuf>,
-    /// Memory the build may use, for example 512MiB or 2GiB.
+    /// Memory the build may use, for example 512MiB or 2GiB. What does not fit is put aside in
+    /// temporary files beside INDEX.
     #[arg(long, value_name = "BYTES", default_value = "2GiB", value_parser = parse_bytes)]
     memory: u64,
     /// Threads; 0 means one per core. The index does not depend on it.

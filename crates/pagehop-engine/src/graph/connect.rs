@@ -28,7 +28,7 @@ impl Pruning<'_> {
         mut done: impl FnMut(usize) -> Result<(), Error>,
     ) -> Result<Graph, Error> {
         let rows = self.codes.len();
-        let mut graph = Graph::new(0, self.degree);
+        let mut graph = Graph::with_capacity(rows, self.degree);
         let batch = BLOCK_ROWS * 8 * self.workers;
         for start in (0..rows).step_by(batch) {
             let end = rows.min(start + batch);
@@ -70,25 +70,53 @@ impl Pruning<'_> {
     }
 }
 
-/// The in-neighbors of each row: the start of each row's part, and one list of all parts.
-fn reverse(graph: &Graph) -> (Vec<u32>, Vec<u32>) {
-    let mut starts = vec![0u32; graph.len() + 1];
+/// The in-neighbors of each row: the start of each row's part, and one list of all parts. There may
+/// be more edges than 32 bits can count.
+fn reverse(graph: &Graph) -> (Vec<u64>, Vec<u32>) {
+    let mut starts = vec![0u64; graph.len() + 1];
     for row in 0..graph.len() {
         for neighbor in graph.neighbors(row) {
-            starts[*neighbor as usize + 1] += 1;
+            starts[*neighbor as usize] += 1;
         }
     }
-    for row in 0..graph.len() {
-        starts[row + 1] += starts[row];
+    // First the end of each row's part; filling it from the last row on leaves the start.
+    let mut end = 0;
+    for start in &mut starts {
+        end += *start;
+        *start = end;
     }
-    let mut next = starts.clone();
-    let mut sources = vec![0u32; starts[graph.len()] as usize];
-    for row in 0..graph.len() {
+    let mut sources = vec![0u32; end as usize];
+    for row in (0..graph.len()).rev() {
         for neighbor in graph.neighbors(row) {
-            let at = &mut next[*neighbor as usize];
+            let at = &mut starts[*neighbor as usize];
+            *at -= 1;
             sources[*at as usize] = row as u32;
-            *at += 1;
         }
     }
     (starts, sources)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn every_edge_is_found_from_its_other_end() {
+        let mut random = Random::new(4, 0);
+        let mut graph = Graph::new(50, 6);
+        for row in 0..50 {
+            let mut to: Vec<u32> = (0..row as u64 % 7).map(|_| random.below(50) as u32).collect();
+            to.sort_unstable();
+            to.dedup();
+            graph.set(row, &to);
+        }
+        let (starts, sources) = reverse(&graph);
+        for row in 0..50u32 {
+            let found = &sources[starts[row as usize] as usize..starts[row as usize + 1] as usize];
+            let expected: Vec<u32> =
+                (0..50).filter(|other| graph.neighbors(*other as usize).contains(&row)).collect();
+            assert_eq!(found, expected);
+        }
+    }
 }

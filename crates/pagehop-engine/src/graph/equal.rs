@@ -17,18 +17,44 @@ pub(crate) const DUPLICATE_CHILDREN: usize = 2;
 
 /// For each row, the first row that equals it: the row itself if it has no earlier duplicate.
 pub(crate) fn firsts(codes: &Codes) -> Vec<u32> {
-    let mut places: Vec<(u64, u32)> = (0..codes.len()).map(|row| (place_hash(codes, row), row as u32)).collect();
-    places.sort_unstable();
-    let mut firsts: Vec<u32> = (0..codes.len() as u32).collect();
-    for same in places.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
-        // Different rows with the same hash are rare and harmless: only rows that equal the first
-        // one are its duplicates.
-        let first = same[0].1;
-        for (_, row) in same.iter().filter(|(_, row)| codes.is_same(first as usize, *row as usize)) {
-            firsts[*row as usize] = first;
-        }
+    let mut places = Places::default();
+    places.add(codes);
+    // Different rows with the same hash are rare and harmless: only rows that equal the first one
+    // are its duplicates.
+    places.firsts_where(|first, row| codes.is_same(first as usize, row as usize))
+}
+
+/// Hashes of rows whose codes are not all in memory.
+#[derive(Default)]
+pub(crate) struct Places {
+    hashes: Vec<(u64, u32)>,
+}
+
+impl Places {
+    /// Adds rows that follow those before.
+    pub(crate) fn add(&mut self, codes: &Codes) {
+        let first = self.hashes.len();
+        self.hashes.extend((0..codes.len()).map(|row| (place_hash(codes, row), (first + row) as u32)));
     }
-    firsts
+
+    /// [`firsts`] by hashes alone. Two different rows of ten million have the same hash once in
+    /// 400,000 builds. Then one of them is found only
+    /// by way of the other.
+    pub(crate) fn firsts(self) -> Vec<u32> {
+        self.firsts_where(|_, _| true)
+    }
+
+    fn firsts_where(mut self, is_same: impl Fn(u32, u32) -> bool) -> Vec<u32> {
+        self.hashes.sort_unstable();
+        let mut firsts: Vec<u32> = (0..self.hashes.len() as u32).collect();
+        for same in self.hashes.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
+            let first = same[0].1;
+            for (_, row) in same.iter().filter(|(_, row)| is_same(first, *row)) {
+                firsts[*row as usize] = first;
+            }
+        }
+        firsts
+    }
 }
 
 /// A hash that is the same for duplicate rows.
@@ -42,11 +68,13 @@ fn place_hash(codes: &Codes, row: usize) -> u64 {
     hasher.finish()
 }
 
-/// Links every duplicate into the tree below its representative.
-pub(crate) fn link_duplicates(graph: &mut Graph, firsts: &[u32]) {
+/// Links `duplicates`, in their order, into the trees below their representatives. All duplicates
+/// of a row must be among them.
+pub(crate) fn link_duplicates(graph: &mut Graph, firsts: &[u32], duplicates: impl Iterator<Item = u32>) {
     let mut places: HashMap<u32, Vec<u32>> = HashMap::new();
-    for (row, first) in firsts.iter().enumerate().filter(|(row, first)| *row as u32 != **first) {
-        places.entry(*first).or_insert_with(|| vec![*first]).push(row as u32);
+    for row in duplicates {
+        let first = firsts[row as usize];
+        places.entry(first).or_insert_with(|| vec![first]).push(row);
     }
     for (first, rows) in places {
         let outward = graph.neighbors(first as usize).to_vec();
@@ -79,7 +107,8 @@ mod tests {
         assert!(firsts.iter().zip(&picked).all(|(first, at)| *first as usize == *at), "{firsts:?}");
         let mut graph = Graph::new(200, degree);
         (0..9).for_each(|row| graph.set(row, &[(row as u32 + 1) % 9, (row as u32 + 2) % 9]));
-        link_duplicates(&mut graph, &firsts);
+        let duplicates = (0..200).filter(|row| firsts[*row as usize] != *row);
+        link_duplicates(&mut graph, &firsts, duplicates);
         // Walk the tree of each representative, along edges between equal rows.
         let mut found: Vec<u32> = (0..9).collect();
         let mut at = 0;

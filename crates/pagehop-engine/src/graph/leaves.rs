@@ -6,8 +6,8 @@
 //! share at least one leaf almost always. `refine` finds the neighbors that are still separated by
 //! a leaf border.
 
+use super::center_tree::CenterTree;
 use super::key;
-use crate::quantize::centroids;
 use crate::quantize::codes::Codes;
 use crate::{Error, threads};
 
@@ -72,14 +72,14 @@ impl<F: FnMut(usize) -> Result<(), Error>> Partition<'_, F> {
         let count = (rows.len() * fanout).div_ceil(LEAF_ROWS);
         let stride = (rows.len() / (count * SAMPLE_PER_CENTER)).max(1);
         let sample = self.codes.gather(rows.iter().step_by(stride).copied());
-        let centers = centroids::train(&sample, count, ROUNDS, seed, self.workers);
+        let centers = CenterTree::train(&sample, count, ROUNDS, seed, self.workers);
         let fanout = fanout.min(centers.len());
         let mut parts = vec![Vec::new(); centers.len()];
         // Rows are copied in pieces of bounded size: a copy of all rows would double the memory of
         // the build.
         for (i, piece) in rows.chunks(PIECE_ROWS).enumerate() {
             let gathered = self.codes.gather(piece.iter().copied());
-            let nearest = centroids::assign(&gathered, &centers, fanout, self.workers);
+            let nearest = centers.assign(&gathered, fanout, self.workers);
             for (row, nearest) in piece.iter().zip(nearest.chunks_exact(fanout)) {
                 nearest.iter().for_each(|center| parts[*center as usize].push(*row));
             }
@@ -89,21 +89,59 @@ impl<F: FnMut(usize) -> Result<(), Error>> Partition<'_, F> {
     }
 }
 
-/// For each row, the nearest rows with which it shares a leaf: at most `keep` keys, sorted.
+/// The candidates of every row: sorted [keys](super::key) without repeats, in one array.
+pub(crate) struct Candidates {
+    keep: usize,
+    keys: Vec<u64>,
+    counts: Vec<u8>,
+}
+
+impl Candidates {
+    fn new(rows: usize, keep: usize) -> Self {
+        assert!(keep <= usize::from(u8::MAX), "counts are bytes");
+        Self { keep, keys: vec![0; rows * keep], counts: vec![0; rows] }
+    }
+
+    /// The candidates of one row.
+    pub(crate) fn of(&self, row: usize) -> &[u64] {
+        &self.keys[row * self.keep..][..usize::from(self.counts[row])]
+    }
+
+    /// Merges a sorted list without repeats into that of a row, and keeps the smallest.
+    fn merge(&mut self, row: usize, from: &[u64]) {
+        let (mut a, mut b) = (self.of(row).iter().peekable(), from.iter().peekable());
+        let mut merged = Vec::with_capacity(self.keep);
+        while merged.len() < self.keep {
+            let next = match (a.peek(), b.peek()) {
+                (Some(x), Some(y)) => **x.min(y),
+                (Some(x), None) => **x,
+                (None, Some(y)) => **y,
+                (None, None) => break,
+            };
+            a.next_if(|key| **key == next);
+            b.next_if(|key| **key == next);
+            merged.push(next);
+        }
+        self.keys[row * self.keep..][..merged.len()].copy_from_slice(&merged);
+        self.counts[row] = merged.len() as u8;
+    }
+}
+
+/// For each row, the nearest rows with which it shares a leaf: at most `keep`.
 pub(crate) fn candidates(
     codes: &Codes,
     leaves: &[Vec<u32>],
     keep: usize,
     workers: usize,
     mut done: impl FnMut(usize) -> Result<(), Error>,
-) -> Result<Vec<Vec<u64>>, Error> {
-    let mut nearest: Vec<Vec<u64>> = vec![Vec::new(); codes.len()];
+) -> Result<Candidates, Error> {
+    let mut nearest = Candidates::new(codes.len(), keep);
     let batch = 8 * workers;
     for (i, some) in leaves.chunks(batch).enumerate() {
         let found = threads::map(workers, some.len(), |leaf| leaf_nearest(codes, &some[leaf], keep));
         for (leaf, found) in some.iter().zip(found) {
             for (row, keys) in leaf.iter().zip(found) {
-                merge(&mut nearest[*row as usize], keys, keep);
+                nearest.merge(*row as usize, &keys);
             }
         }
         done((i + 1) * batch)?;
@@ -144,26 +182,4 @@ fn leaf_nearest(codes: &Codes, leaf: &[u32], keep: usize) -> Vec<Vec<u64>> {
         }
     }
     nearest
-}
-
-/// Merges two sorted lists without repeats into the first, and keeps the `keep` smallest.
-fn merge(into: &mut Vec<u64>, from: Vec<u64>, keep: usize) {
-    if into.is_empty() {
-        *into = from;
-        return;
-    }
-    let mut merged = Vec::with_capacity(keep);
-    let (mut a, mut b) = (into.iter().peekable(), from.iter().peekable());
-    while merged.len() < keep {
-        let next = match (a.peek(), b.peek()) {
-            (Some(x), Some(y)) => *x.min(y),
-            (Some(x), None) => *x,
-            (None, Some(y)) => *y,
-            (None, None) => break,
-        };
-        a.next_if_eq(&next);
-        b.next_if_eq(&next);
-        merged.push(*next);
-    }
-    *into = merged;
 }

@@ -1,5 +1,6 @@
 //! The graph in memory: its construction, and the candidate list of a search.
 
+pub(crate) mod center_tree;
 pub(crate) mod connect;
 pub(crate) mod equal;
 pub(crate) mod leaves;
@@ -41,10 +42,22 @@ impl Graph {
         Self { degree, neighbors: vec![0; rows * degree], counts: vec![0; rows] }
     }
 
+    /// No rows yet, and space for `rows`.
+    pub(crate) fn with_capacity(rows: usize, degree: usize) -> Self {
+        Self { degree, neighbors: Vec::with_capacity(rows * degree), counts: Vec::with_capacity(rows) }
+    }
+
     /// Appends the rows of `next`.
     pub(crate) fn append(&mut self, mut next: Self) {
         self.neighbors.append(&mut next.neighbors);
         self.counts.append(&mut next.counts);
+    }
+
+    /// Appends a row.
+    pub(crate) fn push_row(&mut self, neighbors: &[u32]) {
+        self.neighbors.extend_from_slice(neighbors);
+        self.neighbors.resize(self.neighbors.len() + self.degree - neighbors.len(), 0);
+        self.counts.push(neighbors.len() as u8);
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -35,7 +35,7 @@ const TOLERANCE: f32 = 1.5;
 
 /// When a neighbor covers a candidate, so that the candidate gets no edge.
 pub(crate) struct Cover<'a> {
-    /// Of the candidates.
+    /// Of the candidates. A candidate without a code, beyond them, is neither covered nor covers.
     pub(crate) codes: &'a Codes,
     /// Squared norm of the node.
     pub(crate) norm_sq: f32,
@@ -47,8 +47,11 @@ impl Cover<'_> {
     /// Under the inner product it must also be closer in angle. Otherwise a long row covers half of
     /// all others, wherever they are.
     fn covers(&self, near: u32, candidate: u64, alpha_sq: f32) -> bool {
-        let (to_node, near) = (key_distance(candidate), near as usize);
-        let between = self.codes.hi_distance(near, key_id(candidate) as usize);
+        let (to_node, near, id) = (key_distance(candidate), near as usize, key_id(candidate) as usize);
+        if near.max(id) >= self.codes.len() {
+            return false;
+        }
+        let between = self.codes.hi_distance(near, id);
         let is_closer = alpha_sq * between <= to_node;
         let Some(filled_sq) = self.codes.filled_sq.filter(|_| is_closer) else { return is_closer };
         let product = |distance: f32| filled_sq - 0.5 * distance;

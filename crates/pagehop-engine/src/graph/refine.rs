@@ -32,6 +32,15 @@ impl EdgeTable {
         &self.words[row * words..][..words]
     }
 
+    /// A copy of the codes of some rows, in this order.
+    pub(crate) fn gather(&self, rows: &[u32]) -> Self {
+        let mut words = Vec::with_capacity(rows.len() * self.shape.words());
+        rows.iter().for_each(|row| words.extend_from_slice(self.code(*row as usize)));
+        let factors = rows.iter().map(|row| self.factors[*row as usize]).collect();
+        let centroid = rows.iter().map(|row| self.centroid[*row as usize]).collect();
+        Self { shape: self.shape, words, factors, centroid, query_digits: self.query_digits }
+    }
+
     /// Prefetches what scoring `rows` will read: their codes are spread over memory.
     fn prefetch(&self, rows: &[u32]) {
         for row in rows {

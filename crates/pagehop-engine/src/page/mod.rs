@@ -21,12 +21,14 @@ pub(crate) mod node;
 pub(crate) mod payload;
 pub(crate) mod pending_list;
 pub(crate) mod postings;
+pub(crate) mod scratch;
 pub(crate) mod stack;
 
 use std::ops::{Deref, Range};
 
 use crate::Error;
 pub use crate::ids::PageId;
+pub use crate::page::scratch::{Scratch, ScratchFile};
 
 /// Bytes of a page, host header included.
 pub const PAGE_BYTES: usize = 8192;
@@ -236,6 +238,12 @@ pub trait PageSink {
     /// Stores `body`, exactly [`BODY_BYTES`] long, as `page`. Pages come as 1, 2, 3, ... without
     /// gaps, then page 0. The index exists once page 0 is written.
     fn write(&mut self, page: PageId, body: &[u8]) -> Result<(), Error>;
+
+    /// Where the build may put rows aside that its memory has no room for. Without it, such a build
+    /// is refused.
+    fn scratch(&self) -> Option<&dyn Scratch> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -123,31 +123,41 @@ pub(crate) fn assign(rows: &Codes, centers: &Codes, fanout: usize, workers: usiz
     let blocks = rows.len().div_ceil(BLOCK_ROWS);
     let parts = threads::map(workers, blocks, |block| {
         let range = block * BLOCK_ROWS..rows.len().min((block + 1) * BLOCK_ROWS);
-        assign_block(rows, range, centers, fanout)
+        nearest(rows, range, centers, fanout)
     });
-    parts.concat()
+    parts.iter().flatten().map(|(_, center)| *center).collect()
 }
 
-fn assign_block(rows: &Codes, range: std::ops::Range<usize>, centers: &Codes, fanout: usize) -> Vec<u32> {
-    let dim = rows.dim;
-    let mut dots = vec![0i32; range.len() * centers.len()];
-    let hi = &rows.hi[range.start * dim..range.end * dim];
-    kernels::dot_i8_block(hi, &centers.hi, dim, &mut dots);
+/// The `fanout` nearest centers of each row of a `range`, as [`assign`], with distances that lack
+/// the row's own squared norm.
+pub(crate) fn nearest(
+    rows: &Codes,
+    range: std::ops::Range<usize>,
+    centers: &Codes,
+    fanout: usize,
+) -> Vec<(f32, u32)> {
     let mut nearest = Vec::with_capacity(range.len() * fanout);
+    let mut dots = Vec::new();
     let mut best: Vec<(f32, u32)> = Vec::with_capacity(fanout + 1);
-    for (dots, row) in dots.chunks_exact(centers.len()).zip(range) {
-        let twice_step = 2.0 * rows.hi_step(row);
-        best.clear();
-        for (center, dot) in dots.iter().enumerate() {
-            // The row's own norm is the same for all centers and left out.
-            let distance = centers.hi_norm_sq[center] - twice_step * centers.hi_step(center) * *dot as f32;
-            if best.len() < fanout || distance < best[fanout - 1].0 {
-                best.truncate(fanout - 1);
-                let at = best.partition_point(|b| b.0 <= distance);
-                best.insert(at, (distance, center as u32));
+    for start in range.clone().step_by(BLOCK_ROWS) {
+        let block = start..range.end.min(start + BLOCK_ROWS);
+        dots.resize(block.len() * centers.len(), 0);
+        let hi = &rows.hi[block.start * rows.dim..block.end * rows.dim];
+        kernels::dot_i8_block(hi, &centers.hi, rows.dim, &mut dots);
+        for (dots, row) in dots.chunks_exact(centers.len()).zip(block) {
+            let twice_step = 2.0 * rows.hi_step(row);
+            best.clear();
+            for (center, dot) in dots.iter().enumerate() {
+                // The row's own norm is the same for all centers and left out.
+                let distance = centers.hi_norm_sq[center] - twice_step * centers.hi_step(center) * *dot as f32;
+                if best.len() < fanout || distance < best[fanout - 1].0 {
+                    best.truncate(fanout - 1);
+                    let at = best.partition_point(|b| b.0 <= distance);
+                    best.insert(at, (distance, center as u32));
+                }
             }
+            nearest.extend_from_slice(&best);
         }
-        nearest.extend(best.iter().map(|b| b.1));
     }
     nearest
 }

@@ -15,11 +15,23 @@ use super::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape};
 use super::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
 
 /// One row in this many is a landmark.
-pub(crate) const LANDMARK_EVERY: usize = 32;
-/// Lists that a search scores.
+const LANDMARK_EVERY: usize = 32;
+/// Most landmarks of an index: from 16 million rows on they are fewer than one in
+/// [`LANDMARK_EVERY`], so that memory and the lists that a search scores stop growing.
+const LANDMARKS_MAX: usize = 1 << 19;
+/// Most lists that a search scores.
 const LISTS: usize = 8;
+/// A search that scored this many landmarks begins no further list. Up to two million rows all
+/// [`LISTS`] have fewer; with ten million, two lists have 2,400. At a million rows one list instead
+/// of eight cost .003 of recall (`docs/decisions/0012-hard-data.md`).
+const SCORED_ENOUGH: usize = 2048;
 /// Landmarks that a search begins at.
 const NEAREST: usize = 4;
+
+/// The distance in rows from one landmark to the next, of an index of `rows` rows.
+pub(crate) fn landmark_every(rows: usize) -> usize {
+    LANDMARK_EVERY.max(rows.div_ceil(LANDMARKS_MAX))
+}
 
 /// A landmark as it is stored.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,8 +87,13 @@ impl Landmarks {
         if self.lists.is_empty() {
             return;
         }
+        let mut scored_count = 0;
         for list in smallest::<LISTS>(coarse) {
+            if scored_count >= SCORED_ENOUGH {
+                return;
+            }
             for block in &self.lists[list] {
+                scored_count += block.nodes.len();
                 let mut estimates = [0.0; DEGREE_MAX];
                 let estimates = &mut estimates[..block.nodes.len()];
                 let scored = estimator.score(centroids, block.edges(), estimates);
@@ -182,6 +199,12 @@ mod tests {
         }
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
         assert_eq!(nearest, all[..NEAREST]);
+        // Many equal landmarks in the nearest list: the next list is not scored.
+        let mut many: Vec<Landmark> = (0..SCORED_ENOUGH).map(|_| landmarks[1].clone()).collect();
+        many.push(landmarks[0].clone());
+        let lists = Landmarks::new(shape, &many, 3);
+        lists.nearest(&mut estimator, &centroids, &[1.0, 0.0, 2.0], &mut nearest);
+        assert!(nearest.iter().all(|(_, node)| *node == 1), "{nearest:?}");
         Landmarks::default().nearest(&mut estimator, &centroids, &[0.0; 3], &mut nearest);
         assert_eq!(nearest, []);
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod build_index;
 pub(crate) mod new_file;
+pub(crate) mod scratch_files;
 pub(crate) mod storage_sink;
 pub(crate) mod unfinished;
 pub(crate) mod whole_file;

@@ -5,7 +5,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, Index, OnProgress, PAGE_BYTES, PageId, PageSink};
+use pagehop_engine::{
+    BODY_BYTES, Error, HOST_HEADER_BYTES, Index, OnProgress, PAGE_BYTES, PageId, PageSink, Scratch,
+};
 
 use crate::build::unfinished::UnfinishedPages;
 use crate::build::whole_file::WholeFile;
@@ -138,5 +140,9 @@ impl PageSink for NewIndexFile {
             self.next.checked_add(1).ok_or_else(|| Error::full("the index has as many pages as ids can name"))?;
         self.buffer.extend_from_slice(&bytes);
         if self.buffer.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn scratch(&self) -> Option<&dyn Scratch> {
+        Some(&self.whole)
     }
 }

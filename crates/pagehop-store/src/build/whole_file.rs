@@ -50,12 +50,7 @@ impl WholeFile {
         remove_abandoned(&target, &directory);
 
         let refused = |error: io::Error| Error::io(format!("creation of {}", target.display()), error);
-        let unnamed_file = if unnamed { open_unnamed(&directory).map_err(refused)? } else { None };
-        let (file, temporary) = match unnamed_file {
-            Some(file) => (file, None),
-            None => open_named(&target, &directory).map(|(file, name)| (file, Some(name))).map_err(refused)?,
-        };
-        lock(&file);
+        let (file, temporary) = open_temporary(&target, unnamed).map_err(refused)?;
         if let Ok(old) = fs::metadata(&target) {
             // A file that replaces another stays readable for those who could read that one.
             let _ = file.set_permissions(old.permissions());
@@ -140,6 +135,11 @@ impl WholeFile {
         Ok(())
     }
 
+    /// Whether it has no name.
+    pub(crate) fn is_unnamed(&self) -> bool {
+        self.temporary.is_none()
+    }
+
     /// The file that it will be.
     pub(crate) fn target(&self) -> &Path {
         &self.target
@@ -205,6 +205,19 @@ fn check_target(target: &Path, overwrite: bool) -> Result<(), Error> {
 
 fn exists(target: &Path) -> Error {
     Error::argument(format!("{} exists already; ask to overwrite it if that is meant", target.display()))
+}
+
+/// A temporary file in the directory of `target`, which is absolute: without a name if `unnamed`
+/// and the file system has such files, otherwise with one, and locked.
+pub(crate) fn open_temporary(target: &Path, unnamed: bool) -> io::Result<(File, Option<PathBuf>)> {
+    let directory = directory_of(target);
+    let unnamed_file = if unnamed { open_unnamed(&directory)? } else { None };
+    let (file, name) = match unnamed_file {
+        Some(file) => (file, None),
+        None => open_named(target, &directory).map(|(file, name)| (file, Some(name)))?,
+    };
+    lock(&file);
+    Ok((file, name))
 }
 
 /// A file without a name, or `None` where the file system has none.

@@ -1,6 +1,5 @@
 //! The memory of a build, estimated before it starts.
 
-use crate::Vectors;
 use crate::graph::leaves::LEAF_CANDIDATES;
 use crate::page::layout::NodeLayout;
 use crate::quantize::centroids::SAMPLE_ROWS;
@@ -8,6 +7,7 @@ use crate::quantize::codes::Codes;
 use crate::quantize::edge::EdgeFactors;
 use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::prepare::inner_dim;
+use crate::{Error, Vectors};
 
 /// Rows that a thread works on at once, approximately.
 const BATCH_ROWS: usize = 2048;
@@ -16,6 +16,10 @@ const BATCH_ROW_BYTES: usize = 1024;
 /// Fixed allowance for small allocations: `REST_ROW_BYTES` per row, for at most `REST_ROWS` rows.
 const REST_ROWS: usize = 4096;
 const REST_ROW_BYTES: usize = 2048;
+
+/// Bytes per row while page neighbors are chosen: eight edges with their lengths, groups, and pages
+/// of one row.
+const ORDER_ROW_BYTES: usize = 8 * 16 + 80;
 
 /// Most scans of the source for kept vectors.
 const SCANS_MAX: u64 = 8;
@@ -35,24 +39,43 @@ pub fn build_memory_bytes(rows: usize, dim: usize, threads: usize) -> u64 {
     // What the columns of a row take is memory of the source.
     let layout = NodeLayout::choose(inner, 0);
     let sampled = rows.min(2 * SAMPLE_ROWS) * (4 * dim + Codes::row_bytes(inner));
-    let connected = rows * row_bytes(&layout) + threads * rows.min(BATCH_ROWS) * (inner + BATCH_ROW_BYTES);
-    // A centroid is held as a code, decoded, and as sums.
-    let centroids = rows.min(CENTROIDS_MAX) * 10 * inner;
-    let rest = rows.min(REST_ROWS) * REST_ROW_BYTES;
-    (sampled.max(connected) + centroids + rest) as u64
+    let row = Codes::row_bytes(inner) + table_row_bytes(&layout) + 12 + connect_row_bytes(&layout);
+    // What threads hand over, and what the allocator keeps.
+    let connected = rows * row / 16 * 17;
+    (sampled.max(connected) + fixed_bytes(rows, inner) + threads * thread_bytes(rows, inner)) as u64
 }
 
-/// Bytes per row while rows are connected: its codes, its id, the first row equal to it, candidates
-/// or graphs, and its in-neighbors.
-fn row_bytes(layout: &NodeLayout) -> usize {
-    let degree = layout.degree;
-    let table = layout.edge.code_bytes() + size_of::<EdgeFactors>() + 1;
-    let candidates = LEAF_CANDIDATES * 8 + 32;
-    let graphs = 3 * (4 * degree + 1);
-    let bytes = Codes::row_bytes(layout.inner_dim) + table + 12 + candidates.max(graphs) + 4 * degree + 1;
-    // The allocator loses an eighth to lists of different lengths: 10% for 150,000 rows of 96
-    // dimensions.
-    bytes * 9 / 8
+/// Bytes that a build takes beside those of each row.
+pub(super) fn fixed_bytes(rows: usize, inner: usize) -> usize {
+    // A centroid is held as a code, decoded, and as sums.
+    let centroids = rows.min(CENTROIDS_MAX) * 10 * inner;
+    centroids + rows.min(REST_ROWS) * REST_ROW_BYTES
+}
+
+/// Bytes that a thread works in.
+pub(super) fn thread_bytes(rows: usize, inner: usize) -> usize {
+    rows.min(BATCH_ROWS) * (inner + BATCH_ROW_BYTES)
+}
+
+/// Bytes of a row's edge code.
+pub(super) fn table_row_bytes(layout: &NodeLayout) -> usize {
+    layout.edge.code_bytes() + size_of::<EdgeFactors>() + 1
+}
+
+/// The most bytes per row that are held at once of candidates, graphs, in-neighbors and edges by
+/// length.
+pub(super) fn connect_row_bytes(layout: &NodeLayout) -> usize {
+    let graph = 4 * layout.degree + 1;
+    let pruned = LEAF_CANDIDATES * 8 + 1 + graph;
+    let reversed = 2 * graph + 4 * layout.degree + 8;
+    let ordered = graph + ORDER_ROW_BYTES;
+    pruned.max(reversed).max(ordered)
+}
+
+/// The error for a build that needs more memory than it may use.
+pub(super) fn too_little(rows: usize, needed: u64, memory: u64) -> Error {
+    let needed = needed.div_ceil(1 << 20);
+    Error::argument(format!("a build of {rows} rows needs {needed} MiB of memory, memory is {} MiB", memory >> 20))
 }
 
 #[cfg(test)]

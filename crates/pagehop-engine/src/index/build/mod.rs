@@ -12,47 +12,43 @@
 //! The index depends on the rows, the options and the seed, but not on the number of threads: work
 //! is divided by position, and results are joined in order.
 
+mod anchors;
+mod connect;
 mod job;
 mod keep;
 pub(crate) mod memory;
-pub(crate) mod order;
+mod order;
 mod payloads;
-pub(crate) mod rows;
-pub(crate) mod survey;
+mod rows;
+mod spilled;
+mod survey;
 mod write;
 
 use crate::columns::{Column, ColumnRows};
-use crate::graph::connect::Pruning;
-use crate::graph::leaves::{self, LEAF_CANDIDATES};
-use crate::graph::refine::Walker;
-use crate::graph::{Graph, equal, key, key_id, reach};
+use crate::graph::{equal, reach};
 use crate::page::columns_page::Columns;
 use crate::page::layout::NodeLayout;
 use crate::page::meta::{DIM_MAX, Meta};
-use crate::page::model_pages::Entry;
-use crate::page::{PageId, PageSink};
-use crate::quantize::prepare::inner_dim;
+use crate::page::{PageId, PageSink, Scratch};
+use crate::quantize::codes::Codes;
+use crate::quantize::prepare::{Space, inner_dim};
 use crate::{BuildOptions, BuildReport, Error, Keep, Metric, OnProgress, RowIds, VectorSource, Vectors, threads};
+use anchors::anchors;
 use job::Job;
+use order::page_order;
 use payloads::WithPlaces;
 use rows::Rows;
+use spilled::plan::Plan;
 use survey::Survey;
-
-/// Leaves per row.
-pub(crate) const FANOUT: usize = 2;
-/// Length of the candidate list in the search for each row.
-const BUILD_LIST: usize = 200;
-/// The same in up to 64 dimensions.
-const BUILD_LIST_FEW_DIMENSIONS: usize = 40;
-/// Centroids whose landmarks such a search begins at.
-const START_LISTS: usize = 3;
+use write::{Connected, OwnCodes};
 
 /// Builds an index over all rows of `source` and writes its pages to `sink`.
 ///
 /// Scans the source twice, and once to eight times more for vectors that are kept. Memory stays
-/// within `options.memory_bytes`, which must be at least
-/// [`build_memory_bytes`](memory::build_memory_bytes), about `1.7 * dim + 600` bytes per row, and
-/// an eighth of the bytes of kept vectors.
+/// within `options.memory_bytes`. If that is less than
+/// [`build_memory_bytes`](memory::build_memory_bytes), about `1.7 * dim + 450` bytes per row, and
+/// an eighth of the bytes of kept vectors, rows are put aside in the sink's
+/// [`Scratch`](crate::Scratch) files.
 ///
 /// # Errors
 ///
@@ -174,80 +170,75 @@ pub(crate) fn build_from(
     keep::check(Keep { vectors: options.vectors, payloads }, options.row_ids)?;
     let source = &mut keep::Rounded { source, vectors: options.vectors };
     let layout = NodeLayout::choose(inner_dim(dim), source.columns().map_or(0, ColumnRows::words));
-    let job = &mut Job { options, layout, threads: threads::available(options.threads), progress };
+    let job =
+        &mut Job { options, layout, threads: threads::available(options.threads), progress, before: 0, total: 0 };
     let mut survey = Survey::read(job, source)?;
     let (total, known) = (survey.row_ids.len(), source.columns());
     if let Some(known) = known.filter(|known| known.words() > 0 && known.len() != total) {
         let what = format!("there are {total} vectors, and columns of {} rows", known.len());
         return Err(Error::argument(what));
     }
-    let (space, centers) = survey.train(job)?;
-    survey.drop_sample();
-    let rows = Rows::encode(job, source, &survey, &space, &centers)?;
-    let graph = connect(job, &rows)?;
-    let built = write::Built { survey: &survey, space: &space, rows: &rows, graph: &graph };
-    let meta = write::write(job, &built, source, first, sink)?;
+    let plan = plan(job, &mut survey, dim, sink.scratch())?;
+    let space = survey.space(job);
+    let sample = survey.take_sample(&space)?;
+    let centers = survey::train(job, &sample)?;
+    let (connected, mut own) = match (plan, sink.scratch()) {
+        (Some(plan), Some(scratch)) => {
+            spilled::connect(job, source, &survey, (&space, &centers, sample), &plan, scratch)?
+        }
+        _ => {
+            drop(sample);
+            in_memory(job, source, &survey, (&space, &centers))?
+        }
+    };
+    let meta = write::write(job, (&survey, &space), &connected, &mut *own, source, first, sink)?;
     job.step("write", u64::from(meta.page_count), u64::from(meta.page_count))?;
     Ok(meta)
 }
 
-/// Builds the graph from leaves, then refines it by one pass of searches.
-fn connect(job: &mut Job<'_>, rows: &Rows) -> Result<Graph, Error> {
-    let (codes, workers) = (&rows.codes, job.threads);
-    let total = codes.len() as u64;
-    let pruning = Pruning { codes, degree: job.layout.degree, workers };
-    let seed = job.options.seed;
-    let some = (0..codes.len() as u32).filter(|row| rows.is_first(*row as usize)).collect();
-    let leaves =
-        leaves::partition(codes, some, FANOUT, seed, workers, |done| job.step("partition", done as u64, total))?;
-    let nearest = leaves::candidates(codes, &leaves, LEAF_CANDIDATES, workers, |done| {
-        job.step("connect", total * done.min(leaves.len()) as u64 / leaves.len() as u64, total)
-    })?;
-    drop(leaves);
-    let mut prune = |done: usize| job.step("prune", done as u64, total);
-    let forward = pruning.forward(|| (), |(), row| nearest[row].clone(), &mut prune)?;
-    drop(nearest);
-    let leaf_graph = pruning.with_reverse(&forward, &mut prune)?;
-    drop(forward);
-    let walker = || Walker::new(&rows.table, &rows.centroids, codes);
-    let starts = starts(rows);
-    let list = if codes.dim > 64 { BUILD_LIST } else { BUILD_LIST_FEW_DIMENSIONS };
-    let met = |walker: &mut Walker<'_>, row: usize| {
-        if !rows.is_first(row) {
-            return Vec::new();
+/// Finds out whether all rows fit in memory; if not, how a build puts them aside.
+fn plan(
+    job: &Job<'_>,
+    survey: &mut Survey,
+    dim: usize,
+    scratch: Option<&dyn Scratch>,
+) -> Result<Option<Plan>, Error> {
+    let rows = survey.row_ids.len();
+    survey.needed_bytes = memory::build_memory_bytes(rows, dim, job.threads);
+    let needed = survey.needed_bytes + memory::kept_bytes_min(job.options.vectors, rows, dim);
+    match scratch {
+        _ if needed <= job.options.memory_bytes => Ok(None),
+        None => Err(memory::too_little(rows, needed, job.options.memory_bytes)),
+        Some(scratch) => {
+            let plan = Plan::new(job, rows, dim, scratch)?;
+            survey.needed_bytes = plan.resident_bytes;
+            Ok(Some(plan))
         }
-        walker.candidates(&leaf_graph, row, &starts[usize::from(rows.table.centroid[row])], list)
-    };
-    let forward = pruning.forward(walker, met, |done| job.step("refine", done as u64, total))?;
-    drop(leaf_graph);
-    let mut graph = pruning.with_reverse(&forward, |done| job.step("prune", done as u64, total))?;
-    equal::link_duplicates(&mut graph, &rows.firsts);
-    let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
-    reach::attach_unreachable(&mut graph, &entries);
-    Ok(graph)
+    }
 }
 
-/// Where the search for the rows of each centroid begins: its entry point, and the landmarks of
-/// the nearest centroids. The graph of leaf neighbors is local: a search from one row would not
-/// leave its region.
-fn starts(rows: &Rows) -> Vec<Vec<u32>> {
-    let centers = rows.centroids.decode();
-    let near = |center: &[f32]| {
-        let distances = centers.chunks_exact(rows.codes.dim).enumerate().map(|(i, other)| {
-            let distance: f32 = center.iter().zip(other).map(|(a, b)| (a - b) * (a - b)).sum();
-            key(distance, i as u32)
-        });
-        let mut near: Vec<u64> = distances.collect();
-        near.sort_unstable();
-        near.truncate(START_LISTS);
-        near
-    };
-    let start = |(center, entry): (&[f32], &Entry)| {
-        let lists = near(center).into_iter().map(|near| &rows.landmarks[key_id(near) as usize]);
-        let mut start: Vec<u32> = lists.flatten().copied().chain([rows.firsts[entry.node as usize]]).collect();
-        start.sort_unstable();
-        start.dedup();
-        start
-    };
-    centers.chunks_exact(rows.codes.dim).zip(&rows.entries).map(start).collect()
+/// Connects rows with all that is known of them in memory.
+fn in_memory(
+    job: &mut Job<'_>,
+    source: &mut dyn VectorSource,
+    survey: &Survey,
+    (space, centers): (&Space, &Codes),
+) -> Result<(Connected, Box<dyn OwnCodes>), Error> {
+    let (layout, total) = (job.layout, survey.row_ids.len());
+    let filled_sq = survey.filled_sq(space.metric);
+    let mut codes = Codes { filled_sq, ..Codes::with_capacity(layout.inner_dim, total) };
+    let encoded = rows::encode(job, source, survey, (space, centers), &mut |some| {
+        codes.append(some);
+        Ok(())
+    })?;
+    let rows = Rows::new(encoded, layout.inner_dim, equal::firsts(&codes));
+    (job.before, job.total) = (0, total as u64);
+    let mut graph = connect::connect(job, &codes, &rows, total)?;
+    let duplicates = (0..total as u32).filter(|row| !rows.is_first(*row as usize));
+    equal::link_duplicates(&mut graph, &rows.firsts, duplicates);
+    let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
+    reach::attach_unreachable(&mut graph, &entries);
+    let order = page_order(&graph, &codes, layout.nodes_per_page);
+    let anchors = anchors(&graph, &rows.entries, |row, neighbor, _| codes.hi_distance(row, neighbor));
+    Ok((Connected { rows, graph, order, anchors }, Box::new(codes)))
 }

@@ -3,25 +3,57 @@
 use crate::graph::{Graph, key, key_distance, key_id};
 use crate::quantize::codes::Codes;
 
-/// The rows of each page, `per_page` each, except on the last pages.
+/// The rows of each page.
+#[derive(Debug, Default)]
+pub(super) struct PageOrder {
+    rows: Vec<u32>,
+    /// For each page, where its rows end.
+    ends: Vec<u32>,
+}
+
+impl PageOrder {
+    /// The number of pages.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The rows of one page.
+    pub(super) fn page(&self, page: usize) -> &[u32] {
+        let start = if page == 0 { 0 } else { self.ends[page - 1] };
+        &self.rows[start as usize..self.ends[page] as usize]
+    }
+
+    /// The rows of each page.
+    pub(super) fn pages(&self) -> impl Iterator<Item = &[u32]> {
+        (0..self.len()).map(|page| self.page(page))
+    }
+
+    /// Adds a page.
+    pub(super) fn push(&mut self, rows: &[u32]) {
+        self.rows.extend_from_slice(rows);
+        self.ends.push(self.rows.len() as u32);
+    }
+}
+
+/// Puts rows on pages, `per_page` each, except on the last pages.
 ///
 /// Groups grow along the edges of the graph, the shortest edge first, as in Kruskal's algorithm,
 /// until they fill a page. What is left is joined in order. Then the groups are put in the order of
 /// their first rows' neighborhoods, so that a neighborhood is also close together in the file.
-pub(crate) fn page_order(graph: &Graph, codes: &Codes, per_page: usize) -> Vec<Vec<u32>> {
+pub(super) fn page_order(graph: &Graph, codes: &Codes, per_page: usize) -> PageOrder {
     let mut groups = Groups::new(graph.len());
     if per_page > 1 {
         for [a, b] in edges_by_length(graph, codes) {
             groups.join(a, b, per_page);
         }
     }
-    let mut pages = Vec::with_capacity(graph.len().div_ceil(per_page));
+    let mut pages = PageOrder::default();
     let mut rest = Vec::new();
     // Groups from large to small: single rows fill up the pages of larger groups.
     let mut left: Vec<Vec<u32>> = Vec::new();
     for group in groups.in_order(graph) {
         match group.len() == per_page {
-            true => pages.push(group),
+            true => pages.push(&group),
             false => left.push(group),
         }
     }
@@ -34,11 +66,11 @@ pub(crate) fn page_order(graph: &Graph, codes: &Codes, per_page: usize) -> Vec<V
             page.append(&mut left[last]);
         }
         match page.len() == per_page {
-            true => pages.push(page),
+            true => pages.push(&page),
             false => rest.append(&mut page),
         }
     }
-    pages.extend(rest.chunks(per_page).map(<[u32]>::to_vec));
+    rest.chunks(per_page).for_each(|page| pages.push(page));
     pages
 }
 
@@ -139,8 +171,8 @@ mod tests {
         }
         for per_page in [1, 2, 3, 7] {
             let pages = page_order(&graph, &codes, per_page);
-            let mut rows: Vec<u32> = pages.iter().flatten().copied().collect();
-            assert!(pages.iter().all(|page| (1..=per_page).contains(&page.len())), "{per_page}");
+            let mut rows = pages.rows.clone();
+            assert!(pages.pages().all(|page| (1..=per_page).contains(&page.len())), "{per_page}");
             assert!(
                 pages.len() <= 400_usize.div_ceil(per_page) + 1,
                 "{per_page} rows a page: {} pages",
@@ -149,7 +181,7 @@ mod tests {
             rows.sort_unstable();
             assert!(rows.iter().copied().eq(0..400), "{per_page}");
             let together =
-                pages.iter().filter(|page| page.iter().any(|row| row % 2 == 0 && page.contains(&(row ^ 1))));
+                pages.pages().filter(|page| page.iter().any(|row| row % 2 == 0 && page.contains(&(row ^ 1))));
             assert!(per_page != 2 || together.count() == 200);
         }
     }

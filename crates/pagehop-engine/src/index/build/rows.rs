@@ -1,8 +1,7 @@
-//! The second pass over the rows: the codes of every row, which are the working set of a build.
+//! The second pass over the rows: the codes of every row.
 
 use super::job::Job;
 use super::survey::Survey;
-use crate::graph::equal;
 use crate::graph::refine::EdgeTable;
 use crate::page::PageId;
 use crate::page::meta::ChangeState;
@@ -10,13 +9,12 @@ use crate::page::model_pages::Entry;
 use crate::quantize::centroids::{self, Centroids, SAMPLE_ROWS};
 use crate::quantize::codes::Codes;
 use crate::quantize::edge;
-use crate::quantize::landmarks::LANDMARK_EVERY;
+use crate::quantize::landmarks::landmark_every;
 use crate::quantize::prepare::Space;
-use crate::{Error, Metric, VectorSource, threads};
+use crate::{Error, VectorSource, threads};
 
-/// The working set: everything about every row.
+/// Everything about every row but its own code.
 pub(super) struct Rows {
-    pub(super) codes: Codes,
     pub(super) table: EdgeTable,
     pub(super) centroids: Centroids,
     /// For each row, the first row that equals it, or the row itself.
@@ -28,61 +26,73 @@ pub(super) struct Rows {
     pub(super) landmarks: Vec<Vec<u32>>,
 }
 
-impl Rows {
-    /// Encodes every row.
-    pub(super) fn encode(
-        job: &mut Job<'_>,
-        source: &mut dyn VectorSource,
-        survey: &Survey,
-        space: &Space,
-        centers: &Codes,
-    ) -> Result<Self, Error> {
-        let total = survey.row_ids.len();
-        let (dim, shape) = (source.dim(), job.layout.edge);
-        let centroids = Centroids::from_codes(centers);
-        let centers_decoded = centroids.decode();
-        let filled_sq = (space.metric == Metric::InnerProduct).then_some(survey.norm_sq_max);
-        let mut codes = Codes { filled_sq, ..Codes::with_capacity(job.layout.inner_dim, total) };
-        let words = Vec::with_capacity(total * shape.words());
-        let mut table = EdgeTable {
-            shape,
-            words,
-            factors: Vec::with_capacity(total),
-            centroid: Vec::with_capacity(total),
-            query_digits: 1,
-        };
-        let workers = job.threads;
-        source.scan(&mut |ids, chunk| {
-            if codes.len() + ids.len() > total || ids != &survey.row_ids[codes.len()..codes.len() + ids.len()] {
-                return Err(Error::argument("the second scan of the source gave other rows than the first"));
-            }
-            let part = ids.len().div_ceil(workers * 4).max(1);
-            let parts = threads::map(workers, ids.len().div_ceil(part), |i| {
-                let rows = &chunk[i * part * dim..(((i + 1) * part).min(ids.len())) * dim];
-                encode_part(rows, space, centers, &centers_decoded, shape)
-            });
-            for part in parts {
-                let (more_codes, mut more) = part?;
-                codes.append(more_codes);
-                table.words.append(&mut more.words);
-                table.factors.append(&mut more.factors);
-                table.centroid.append(&mut more.centroid);
-            }
-            job.step("encode", codes.len() as u64, total as u64)
-        })?;
-        if codes.len() != total {
-            return Err(Error::argument("the second scan of the source gave fewer rows than the first"));
+/// What is known of rows when each has been encoded.
+pub(super) struct Encoded {
+    pub(super) table: EdgeTable,
+    pub(super) centroids: Centroids,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// Encodes every row, in order. Passes own codes to `take`, and keeps the rest.
+pub(super) fn encode(
+    job: &mut Job<'_>,
+    source: &mut dyn VectorSource,
+    survey: &Survey,
+    (space, centers): (&Space, &Codes),
+    take: &mut dyn FnMut(Codes) -> Result<(), Error>,
+) -> Result<Encoded, Error> {
+    let total = survey.row_ids.len();
+    let (dim, shape) = (source.dim(), job.layout.edge);
+    let centroids = Centroids::from_codes(centers);
+    let centers_decoded = centroids.decode();
+    let mut table = EdgeTable {
+        shape,
+        words: Vec::with_capacity(total * shape.words()),
+        factors: Vec::with_capacity(total),
+        centroid: Vec::with_capacity(total),
+        query_digits: 1,
+    };
+    let (mut spread, mut nearest) = (Spread::of(total), NearestRows::of(centers));
+    let workers = job.threads;
+    source.scan(&mut |ids, chunk| {
+        let done = table.factors.len();
+        if done + ids.len() > total || ids != &survey.row_ids[done..done + ids.len()] {
+            return Err(Error::argument("the second scan of the source gave other rows than the first"));
         }
-        table.query_digits = query_digits(&codes, centers, &table.centroid);
-        let entries = nearest_rows(&codes, centers, &table.centroid);
-        let firsts = equal::firsts(&codes);
+        let part = ids.len().div_ceil(workers * 4).max(1);
+        let parts = threads::map(workers, ids.len().div_ceil(part), |i| {
+            let rows = &chunk[i * part * dim..(((i + 1) * part).min(ids.len())) * dim];
+            encode_part(rows, space, centers, &centers_decoded, shape)
+        });
+        for part in parts {
+            let (codes, mut more) = part?;
+            spread.add(&codes, centers, &more.centroid);
+            nearest.add(&codes, centers, &more.centroid);
+            take(codes)?;
+            table.words.append(&mut more.words);
+            table.factors.append(&mut more.factors);
+            table.centroid.append(&mut more.centroid);
+        }
+        job.step("encode", table.factors.len() as u64, total as u64)
+    })?;
+    if table.factors.len() != total {
+        return Err(Error::argument("the second scan of the source gave fewer rows than the first"));
+    }
+    table.query_digits = spread.query_digits();
+    Ok(Encoded { table, centroids, entries: nearest.entries() })
+}
+
+impl Rows {
+    /// Chooses landmarks. `firsts` has for each row the first row that equals it.
+    pub(super) fn new(encoded: Encoded, inner_dim: usize, firsts: Vec<u32>) -> Self {
+        let Encoded { table, centroids, entries } = encoded;
         let mut landmarks = vec![Vec::new(); centroids.len()];
         // In few dimensions entry points are enough, and are what searches were measured with.
-        let marked = if codes.dim > 64 { total } else { 0 };
-        for row in (0..marked).step_by(LANDMARK_EVERY).filter(|row| firsts[*row] as usize == *row) {
+        let marked = if inner_dim > 64 { firsts.len() } else { 0 };
+        for row in (0..marked).step_by(landmark_every(marked)).filter(|row| firsts[*row] as usize == *row) {
             landmarks[usize::from(table.centroid[row])].push(row as u32);
         }
-        Ok(Self { codes, table, centroids, firsts, entries, landmarks })
+        Self { table, centroids, firsts, entries, landmarks }
     }
 
     /// A change state that counts all rows as trained on, duplicates once.
@@ -131,14 +141,35 @@ fn encode_part(
     Ok((codes, EdgeTable { shape, words, factors, centroid, query_digits: 1 }))
 }
 
-pub(crate) fn query_digits(codes: &Codes, centers: &Codes, centroid: &[u8]) -> usize {
-    const RATIO: f64 = 6.0;
-    let (mut residuals, mut lengths) = (0.0f64, 0.0f64);
-    for row in (0..codes.len()).step_by((codes.len() / SAMPLE_ROWS).max(1)) {
-        residuals += f64::from(center_distance(codes, row, centers, centroid[row].into()).max(0.0));
-        lengths += f64::from(codes.hi_norm_sq[row]);
+/// How far rows are from their centroids, beside how long they are.
+struct Spread {
+    /// Rows from one that is measured to the next.
+    every: usize,
+    seen: usize,
+    residuals: f64,
+    lengths: f64,
+}
+
+impl Spread {
+    /// Of `total` rows.
+    fn of(total: usize) -> Self {
+        Self { every: (total / SAMPLE_ROWS).max(1), seen: 0, residuals: 0.0, lengths: 0.0 }
     }
-    1 + usize::from(lengths > RATIO * residuals)
+
+    /// Adds rows that follow those before.
+    fn add(&mut self, codes: &Codes, centers: &Codes, centroid: &[u8]) {
+        for row in (0..codes.len()).filter(|row| (self.seen + row).is_multiple_of(self.every)) {
+            self.residuals += f64::from(center_distance(codes, row, centers, centroid[row].into()).max(0.0));
+            self.lengths += f64::from(codes.hi_norm_sq[row]);
+        }
+        self.seen += codes.len();
+    }
+
+    /// Digits that queries need: residuals that are much shorter than rows need a second.
+    fn query_digits(&self) -> usize {
+        const RATIO: f64 = 6.0;
+        1 + usize::from(self.lengths > RATIO * self.residuals)
+    }
 }
 
 fn center_distance(codes: &Codes, row: usize, centers: &Codes, center: usize) -> f32 {
@@ -146,15 +177,33 @@ fn center_distance(codes: &Codes, row: usize, centers: &Codes, center: usize) ->
     codes.hi_norm_sq[row] + centers.hi_norm_sq[center] - 2.0 * codes.hi_step(row) * centers.hi_step(center) * dot
 }
 
-pub(crate) fn nearest_rows(codes: &Codes, centers: &Codes, centroid: &[u8]) -> Vec<Entry> {
-    let mut best: Vec<Option<Entry>> = vec![None; centers.len()];
-    for (row, center) in centroid.iter().enumerate() {
-        let center = usize::from(*center);
-        let from_centroid_sq = center_distance(codes, row, centers, center).max(0.0);
-        if best[center].is_none_or(|entry| from_centroid_sq < entry.from_centroid_sq) {
-            best[center] = Some(Entry { node: row as u32, from_centroid_sq });
-        }
+/// The row nearest to each centroid, of those that have it.
+pub(super) struct NearestRows {
+    seen: usize,
+    best: Vec<Option<Entry>>,
+}
+
+impl NearestRows {
+    /// No rows yet.
+    pub(super) fn of(centers: &Codes) -> Self {
+        Self { seen: 0, best: vec![None; centers.len()] }
     }
-    let any = best.iter().flatten().next().copied().expect("every row has a center");
-    best.into_iter().map(|entry| entry.unwrap_or(any)).collect()
+
+    /// Adds rows that follow those before.
+    pub(super) fn add(&mut self, codes: &Codes, centers: &Codes, centroid: &[u8]) {
+        for (row, center) in centroid.iter().enumerate() {
+            let center = usize::from(*center);
+            let from_centroid_sq = center_distance(codes, row, centers, center).max(0.0);
+            if self.best[center].is_none_or(|entry| from_centroid_sq < entry.from_centroid_sq) {
+                self.best[center] = Some(Entry { node: (self.seen + row) as u32, from_centroid_sq });
+            }
+        }
+        self.seen += codes.len();
+    }
+
+    /// One for each centroid; a centroid without rows has that of another.
+    pub(super) fn entries(self) -> Vec<Entry> {
+        let any = self.best.iter().flatten().next().copied().expect("every row has a center");
+        self.best.into_iter().map(|entry| entry.unwrap_or(any)).collect()
+    }
 }

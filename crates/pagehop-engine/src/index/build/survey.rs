@@ -1,7 +1,6 @@
 //! The first pass over the rows: what a build must know before it encodes one.
 
 use super::job::Job;
-use super::memory::{build_memory_bytes, kept_bytes_min};
 use crate::graph::equal;
 use crate::quantize::centroids::{self, SAMPLE_ROWS};
 use crate::quantize::codes::Codes;
@@ -11,8 +10,8 @@ use crate::quantize::rotation::Rotation;
 use crate::{Error, Metric, RowIds, VectorSource, row_ids};
 
 /// Sampled rows per centroid.
-pub(crate) const SAMPLE_PER_CENTROID: usize = 24;
-pub(crate) const TRAIN_ROUNDS: usize = 6;
+const SAMPLE_PER_CENTROID: usize = 24;
+const TRAIN_ROUNDS: usize = 6;
 
 /// The results of the first pass.
 #[derive(Default)]
@@ -23,7 +22,7 @@ pub(super) struct Survey {
     /// Every `stride`-th row, as the user gave it.
     sample: Vec<f32>,
     stride: usize,
-    /// Memory of the build without kept vectors.
+    /// Memory of the build while kept vectors are written, without that of the vectors.
     pub(super) needed_bytes: u64,
 }
 
@@ -43,16 +42,6 @@ impl Survey {
         if count == 0 {
             return Err(Error::argument("there are no rows to build an index over"));
         }
-        survey.needed_bytes = build_memory_bytes(count, dim, job.threads);
-        let needed = survey.needed_bytes + kept_bytes_min(job.options.vectors, count, dim);
-        if needed > job.options.memory_bytes {
-            let what = format!(
-                "a build of {count} rows needs {} MiB of memory, memory is {} MiB",
-                needed.div_ceil(1 << 20),
-                job.options.memory_bytes >> 20
-            );
-            return Err(Error::argument(what));
-        }
         refuse_repeated_ids(&survey.row_ids)?;
         if job.options.row_ids == RowIds::HostOwned {
             survey.row_ids.iter().try_for_each(|row_id| row_ids::check_hosted(*row_id))?;
@@ -60,15 +49,10 @@ impl Survey {
         Ok(survey)
     }
 
-    /// The space and the coarse centroids.
-    pub(super) fn train(&self, job: &mut Job<'_>) -> Result<(Space, Codes), Error> {
-        job.step("train", 0, 1)?;
-        let metric = job.options.metric;
-        let dim = self.sums.len();
-        let inner = job.layout.inner_dim;
+    /// The space of the rows.
+    pub(super) fn space(&self, job: &Job<'_>) -> Space {
+        let (metric, inner) = (job.options.metric, job.layout.inner_dim);
         let count = self.row_ids.len();
-        let sample: Vec<&[f32]> = self.sample.chunks_exact(dim).collect();
-        let mut x = vec![0.0; inner];
         let mut mean: Vec<f32> = self.sums.iter().map(|s| (s / count as f64) as f32).collect();
         mean.resize(inner, 0.0);
         if metric == Metric::InnerProduct {
@@ -76,25 +60,27 @@ impl Survey {
             mean.fill(0.0);
         }
         let rotation = Rotation::new(inner, job.options.seed);
-        let space = Space { metric, dim, mean, rotation };
-        let mut codes = Codes::new(inner);
-        for row in &sample {
+        Space { metric, dim: self.sums.len(), mean, rotation }
+    }
+
+    /// The codes of the sample, which is dropped. Duplicates count once: if most rows are
+    /// duplicates, centroids must still separate the others.
+    pub(super) fn take_sample(&mut self, space: &Space) -> Result<Codes, Error> {
+        let sample = std::mem::take(&mut self.sample);
+        let mut x = vec![0.0; space.inner_dim()];
+        let mut codes = Codes::new(space.inner_dim());
+        for row in sample.chunks_exact(space.dim) {
             space.row(row, &mut x)?;
             codes.push(&x);
         }
-        // Duplicates count once. If most rows are duplicates, centroids must still separate the
-        // others.
         let firsts = equal::firsts(&codes);
         codes.retain(|row| firsts[row] as usize == row);
-        let clusters = (codes.len() / SAMPLE_PER_CENTROID).clamp(1, CENTROIDS_MAX);
-        let centers = centroids::train(&codes, clusters, TRAIN_ROUNDS, job.options.seed, job.threads);
-        job.step("train", 1, 1)?;
-        Ok((space, centers))
+        Ok(codes)
     }
 
-    /// Drops the sample, which is not needed after training.
-    pub(super) fn drop_sample(&mut self) {
-        self.sample = Vec::new();
+    /// Under the inner product, the squared norm to which rows are filled up (`prepare.rs`).
+    pub(super) fn filled_sq(&self, metric: Metric) -> Option<f32> {
+        (metric == Metric::InnerProduct).then_some(self.norm_sq_max)
     }
 
     fn add(&mut self, metric: Metric, id: u64, row: &[f32]) -> Result<(), Error> {
@@ -126,6 +112,15 @@ impl Survey {
         self.sample.truncate(SAMPLE_ROWS * dim);
         self.stride *= 2;
     }
+}
+
+/// The coarse centroids.
+pub(super) fn train(job: &mut Job<'_>, sample: &Codes) -> Result<Codes, Error> {
+    job.step("train", 0, 1)?;
+    let clusters = (sample.len() / SAMPLE_PER_CENTROID).clamp(1, CENTROIDS_MAX);
+    let centers = centroids::train(sample, clusters, TRAIN_ROUNDS, job.options.seed, job.threads);
+    job.step("train", 1, 1)?;
+    Ok(centers)
 }
 
 fn refuse_repeated_ids(ids: &[u64]) -> Result<(), Error> {

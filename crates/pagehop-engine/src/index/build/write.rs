@@ -2,7 +2,7 @@
 
 use super::job::Job;
 use super::keep::write_vectors;
-use super::order::page_order;
+use super::order::PageOrder;
 use super::rows::Rows;
 use super::survey::Survey;
 use crate::columns::{ColumnRows, RowValues};
@@ -17,31 +17,55 @@ use crate::page::postings::{Posting, PostingKey, PostingShape};
 use crate::page::{BODY_BYTES, PageId, PageSink, column_tree, id_map};
 use crate::quantize::codes::Codes;
 use crate::quantize::landmarks::Landmark;
-use crate::quantize::own;
+use crate::quantize::own::OwnCode;
 use crate::quantize::prepare::Space;
 use crate::{Error, RowIds, VectorSource};
 
-/// What is to be written.
-pub(super) struct Built<'a> {
-    pub(super) survey: &'a Survey,
-    pub(super) space: &'a Space,
-    pub(super) rows: &'a Rows,
-    pub(super) graph: &'a Graph,
+/// Rows that have edges and places.
+pub(super) struct Connected {
+    pub(super) rows: Rows,
+    pub(super) graph: Graph,
+    pub(super) order: PageOrder,
+    /// The anchor parent of each row.
+    pub(super) anchors: Vec<u32>,
+}
+
+/// The own codes of all rows, wherever they are.
+pub(super) trait OwnCodes {
+    /// Brings the codes of rows on pages from `first` on into memory, and lets go of others.
+    /// Returns the page after them, above `first`.
+    fn bring(&mut self, order: &PageOrder, first: usize) -> Result<usize, Error>;
+
+    /// The code of a row that was brought: its numbers and its planes.
+    fn code(&self, row: u32) -> (OwnCode, &[i8], &[u8]);
+}
+
+/// All of them are in memory.
+impl OwnCodes for Codes {
+    fn bring(&mut self, order: &PageOrder, _: usize) -> Result<usize, Error> {
+        Ok(order.len())
+    }
+
+    fn code(&self, row: u32) -> (OwnCode, &[i8], &[u8]) {
+        let row = row as usize;
+        (self.own[row], self.hi(row), self.lo(row))
+    }
 }
 
 /// Writes the model, the entry points, the nodes, the map and the trees of columns to pages from
 /// `first` on. Returns the meta page.
 pub(super) fn write(
     job: &mut Job<'_>,
-    built: &Built<'_>,
+    (survey, space): (&Survey, &Space),
+    connected: &Connected,
+    own: &mut dyn OwnCodes,
     source: &mut dyn VectorSource,
     first: PageId,
     sink: &mut dyn PageSink,
 ) -> Result<Meta, Error> {
-    let Built { survey, space, rows, graph } = *built;
-    let (layout, total) = (job.layout, rows.codes.len());
+    let Connected { rows, order, .. } = connected;
+    let (layout, total) = (job.layout, rows.firsts.len());
     let columns = named(source);
-    let order = page_order(graph, &rows.codes, layout.nodes_per_page);
     let mut meta = Meta {
         centroids: rows.centroids.len(),
         query_digits: rows.table.query_digits,
@@ -71,7 +95,7 @@ pub(super) fn write(
         return Err(Error::full(format!("{total} rows need {pages} pages, more than ids can name")));
     }
     let mut node_of = vec![0u32; total];
-    for (page, page_rows) in order.iter().enumerate() {
+    for (page, page_rows) in order.pages().enumerate() {
         for (slot, row) in page_rows.iter().enumerate() {
             node_of[*row as usize] = layout.node_id(PageId(first + page as u32), slot);
         }
@@ -81,7 +105,7 @@ pub(super) fn write(
     let in_place = |entry: &Entry| Entry { node: node_of[entry.node as usize], ..*entry };
     let entries: Vec<Entry> = rows.entries.iter().map(in_place).collect();
     sink.write(PageId(entries_page), &model_pages::entries_page(&entries))?;
-    let mut page = write_nodes(job, built, columns, (&order, &node_of), PageId(first), &mut meta, sink)?;
+    let mut page = write_nodes(job, connected, own, (&survey.row_ids, &node_of, columns), &mut meta, sink)?;
     if let Some(shape) = meta.kept() {
         page = write_vectors(job, source, survey, (&shape, &layout), (&node_of, first..page), sink)?;
     }
@@ -102,32 +126,34 @@ fn named(source: &dyn VectorSource) -> Option<&ColumnRows> {
     source.columns().filter(|columns| columns.words() > 0)
 }
 
-/// Writes the nodes in their `order` to pages from `first` on; returns the page after them. Free
-/// slots go to the list in `meta`.
+/// Writes the nodes in their order to the pages after the entry points; returns the page after
+/// them. Free slots go to the list in `meta`.
 fn write_nodes(
     job: &mut Job<'_>,
-    built: &Built<'_>,
-    columns: Option<&ColumnRows>,
-    (order, node_of): (&[Vec<u32>], &[u32]),
-    first: PageId,
+    connected: &Connected,
+    own: &mut dyn OwnCodes,
+    (row_ids, node_of, columns): (&[u64], &[u32], Option<&ColumnRows>),
     meta: &mut Meta,
     sink: &mut dyn PageSink,
 ) -> Result<u32, Error> {
-    let Built { survey, rows, graph, .. } = *built;
-    let layout = job.layout;
-    let anchors = anchors(&rows.codes, graph, &rows.entries);
-    let mut page = first.0;
-    for page_rows in order {
+    let (layout, first) = (job.layout, PageId(meta.change.entries_page + 1));
+    let Connected { rows, graph, order, anchors } = connected;
+    let mut ready = 0;
+    for at in 0..order.len() {
+        if at == ready {
+            ready = own.bring(order, at)?;
+        }
+        let (page, page_rows) = (first.0 + at as u32, order.page(at));
         let mut body = vec![0; BODY_BYTES];
         kind::clear(&mut body, PageKind::Node);
         for (slot, row) in page_rows.iter().enumerate() {
-            let row = *row as usize;
             let mut node = NodeMut::new(&layout, &mut body, slot);
-            write_node(&mut node, survey.row_ids[row], row, rows, graph.neighbors(row), node_of, &anchors);
-            columns.iter().for_each(|columns| node.set_values(columns.row(row)));
+            node.set_header(&header(row_ids[*row as usize], rows.table.centroid[*row as usize], own.code(*row).0));
+            write_node(&mut node, *row, own.code(*row), (rows, graph.neighbors(*row as usize)), (node_of, anchors));
+            columns.iter().for_each(|columns| node.set_values(columns.row(*row as usize)));
         }
         if let Some(shape) = meta.kept() {
-            let number = (page - first.0) * layout.nodes_per_page as u32;
+            let number = at as u32 * layout.nodes_per_page as u32;
             shape.place(first.0 + order.len() as u32, number).write(&mut body);
         }
         let spare = layout.nodes_per_page - page_rows.len();
@@ -137,12 +163,11 @@ fn write_nodes(
             meta.change.free_slots += spare as u32;
         }
         sink.write(PageId(page), &body)?;
-        page += 1;
-        if page.is_multiple_of(1024) {
-            job.step("write", u64::from(page - first.0), order.len() as u64)?;
+        if (page + 1).is_multiple_of(1024) {
+            job.step("write", at as u64 + 1, order.len() as u64)?;
         }
     }
-    Ok(page)
+    Ok(first.0 + order.len() as u32)
 }
 
 /// Writes the trees of the columns, then the page that names them.
@@ -161,7 +186,7 @@ fn write_columns(
             let row = *row as usize;
             PostingKey::new(RowValues(columns.row(row)).key(column), rows.table.centroid[row], node_of[row])
         };
-        let mut order: Vec<u32> = (0..rows.codes.len() as u32).collect();
+        let mut order: Vec<u32> = (0..rows.firsts.len() as u32).collect();
         order.sort_unstable_by_key(key);
         let postings = order.into_iter().map(|row| {
             let row = row as usize;
@@ -204,83 +229,22 @@ fn write_map(
     Ok(end.0)
 }
 
-fn anchors(codes: &Codes, graph: &Graph, entries: &[Entry]) -> Vec<u32> {
-    let order = walk_order(graph, entries);
-    let mut rank = vec![u32::MAX; graph.len()];
-    order.iter().enumerate().for_each(|(at, row)| rank[*row as usize] = at as u32);
-    let mut anchors = vec![u32::MAX; graph.len()];
-    let mut given = vec![0; graph.len()];
-    // The first round finds a parent for nearly all rows. Rows that were rejected try again, at
-    // last with parents that already gave half of their edges.
-    let mut most = graph.degree / 2;
-    loop {
-        let mut found_some = false;
-        let mut nearest = vec![(f32::INFINITY, u32::MAX); graph.len()];
-        for row in order.iter().map(|row| *row as usize).filter(|row| given[*row] < most) {
-            for neighbor in graph.neighbors(row).iter().map(|neighbor| *neighbor as usize) {
-                if anchors[neighbor] == u32::MAX && rank[row] < rank[neighbor] {
-                    let distance = codes.hi_distance(row, neighbor);
-                    if distance < nearest[neighbor].0 {
-                        nearest[neighbor] = (distance, row as u32);
-                    }
-                }
-            }
-        }
-        for (anchor, (_, row)) in anchors.iter_mut().zip(nearest) {
-            if row != u32::MAX && given[row as usize] < most {
-                given[row as usize] += 1;
-                *anchor = row;
-                found_some = true;
-            }
-        }
-        if !found_some && most == graph.degree {
-            return anchors;
-        }
-        if !found_some {
-            most = graph.degree;
-        }
-    }
+/// The header of a new node, without its degree.
+fn header(row_id: u64, centroid: u8, own: OwnCode) -> NodeHeader {
+    let OwnCode { step, norm_sq } = own;
+    NodeHeader { row_id, norm_sq, step, flags: FLAGS_LIVE, centroid, ..NodeHeader::default() }
 }
 
-fn walk_order(graph: &Graph, entries: &[Entry]) -> Vec<u32> {
-    let mut seen = vec![false; graph.len()];
-    let mut order = Vec::with_capacity(graph.len());
-    let reach = |row: u32, order: &mut Vec<u32>, seen: &mut Vec<bool>| {
-        if !std::mem::replace(&mut seen[row as usize], true) {
-            order.push(row);
-        }
-    };
-    entries.iter().for_each(|entry| reach(entry.node, &mut order, &mut seen));
-    let mut at = 0;
-    while let Some(row) = order.get(at).copied() {
-        graph.neighbors(row as usize).iter().for_each(|neighbor| reach(*neighbor, &mut order, &mut seen));
-        at += 1;
-    }
-    order
-}
-
+/// Writes what follows the header of a node, and its degree.
 fn write_node(
     node: &mut NodeMut<'_>,
-    row_id: u64,
-    row: usize,
-    rows: &Rows,
-    neighbors: &[u32],
-    node_of: &[u32],
-    anchors: &[u32],
+    row: u32,
+    (_, hi, lo): (OwnCode, &[i8], &[u8]),
+    (rows, neighbors): (&Rows, &[u32]),
+    (node_of, anchors): (&[u32], &[u32]),
 ) {
-    let own::OwnCode { step, norm_sq } = rows.codes.own[row];
-    node.set_header(&NodeHeader {
-        row_id,
-        norm_sq,
-        step,
-        flags: FLAGS_LIVE,
-        generation: 0,
-        degree: neighbors.len() as u8,
-        centroid: rows.table.centroid[row],
-        added: 0,
-        deleted: 0,
-    });
-    node.set_own(rows.codes.hi(row), rows.codes.lo(row));
+    node.set_degree(neighbors.len());
+    node.set_own(hi, lo);
     for (slot, neighbor) in neighbors.iter().enumerate() {
         let target = *neighbor as usize;
         node.set_edge(
@@ -288,7 +252,7 @@ fn write_node(
             &Edge {
                 neighbor: node_of[target],
                 generation: 0,
-                anchor: anchors[target] as usize == row,
+                anchor: anchors[target] == row,
                 centroid: rows.table.centroid[target],
                 factors: rows.table.factors[target],
                 code: rows.table.code(target),

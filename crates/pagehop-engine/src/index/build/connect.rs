@@ -1,0 +1,87 @@
+//! The edges of rows in memory: leaves, all pairs, prune, reverse edges, refinement.
+
+use super::job::Job;
+use super::rows::Rows;
+use crate::Error;
+use crate::graph::connect::Pruning;
+use crate::graph::leaves::{self, LEAF_CANDIDATES};
+use crate::graph::refine::Walker;
+use crate::graph::{Graph, key, key_id};
+use crate::page::model_pages::Entry;
+use crate::quantize::codes::Codes;
+
+/// Leaves per row.
+const FANOUT: usize = 2;
+/// Length of the candidate list in the search for each row.
+const BUILD_LIST: usize = 200;
+/// The same in up to 64 dimensions.
+const BUILD_LIST_FEW_DIMENSIONS: usize = 40;
+/// Centroids whose landmarks such a search begins at.
+const START_LISTS: usize = 3;
+/// Most landmarks of these that it begins at. A million rows have 370.
+const STARTS_MAX: usize = 1024;
+
+/// Builds the graph from leaves, then refines the edges of the first `refined` rows by a search
+/// each.
+pub(super) fn connect(job: &mut Job<'_>, codes: &Codes, rows: &Rows, refined: usize) -> Result<Graph, Error> {
+    let (workers, total) = (job.threads, codes.len());
+    let pruning = Pruning { codes, degree: job.layout.degree, workers };
+    let seed = job.options.seed;
+    let some = (0..codes.len() as u32).filter(|row| rows.is_first(*row as usize)).collect();
+    let leaves = leaves::partition(codes, some, FANOUT, seed, workers, |done| job.step_rows("partition", done))?;
+    let nearest = leaves::candidates(codes, &leaves, LEAF_CANDIDATES, workers, |done| {
+        job.step_rows("connect", total * done.min(leaves.len()) / leaves.len())
+    })?;
+    drop(leaves);
+    let mut prune = |done: usize| job.step_rows("prune", done);
+    let forward = pruning.forward(|| (), |(), row| nearest.of(row).to_vec(), &mut prune)?;
+    drop(nearest);
+    let leaf_graph = pruning.with_reverse(&forward, &mut prune)?;
+    drop(forward);
+    let walker = || Walker::new(&rows.table, &rows.centroids, codes);
+    let starts = starts(rows, codes.dim);
+    let list = if codes.dim > 64 { BUILD_LIST } else { BUILD_LIST_FEW_DIMENSIONS };
+    let met = |walker: &mut Walker<'_>, row: usize| {
+        if !rows.is_first(row) {
+            return Vec::new();
+        }
+        if row >= refined {
+            let near = leaf_graph.neighbors(row).iter();
+            let mut keys: Vec<u64> = near.map(|id| key(codes.hi_distance(row, *id as usize), *id)).collect();
+            keys.sort_unstable();
+            return keys;
+        }
+        walker.candidates(&leaf_graph, row, &starts[usize::from(rows.table.centroid[row])], list)
+    };
+    let forward = pruning.forward(walker, met, |done| job.step_rows("refine", done))?;
+    drop(leaf_graph);
+    pruning.with_reverse(&forward, |done| job.step_rows("prune", done))
+}
+
+/// Where the search for the rows of each centroid begins: its entry point, and the landmarks of
+/// the nearest centroids. The graph of leaf neighbors is local: a search from one row would not
+/// leave its region.
+fn starts(rows: &Rows, dim: usize) -> Vec<Vec<u32>> {
+    let centers = rows.centroids.decode();
+    let near = |center: &[f32]| {
+        let distances = centers.chunks_exact(dim).enumerate().map(|(i, other)| {
+            let distance: f32 = center.iter().zip(other).map(|(a, b)| (a - b) * (a - b)).sum();
+            key(distance, i as u32)
+        });
+        let mut near: Vec<u64> = distances.collect();
+        near.sort_unstable();
+        near.truncate(START_LISTS);
+        near
+    };
+    let start = |(center, entry): (&[f32], &Entry)| {
+        let lists = near(center).into_iter().map(|near| &rows.landmarks[key_id(near) as usize]);
+        let all: Vec<u32> = lists.flatten().copied().collect();
+        let every = all.len().div_ceil(STARTS_MAX).max(1);
+        let mut start: Vec<u32> = all.into_iter().step_by(every).collect();
+        start.push(rows.firsts[entry.node as usize]);
+        start.sort_unstable();
+        start.dedup();
+        start
+    };
+    centers.chunks_exact(dim).zip(&rows.entries).map(start).collect()
+}

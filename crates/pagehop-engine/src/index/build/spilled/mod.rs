@@ -1,0 +1,148 @@
+//! A build of more rows than memory has room for.
+//!
+//! What is small stays in memory for every row: edge code and edges. Own codes, four fifths of what
+//! a build in memory needs, go to scratch files:
+//!
+//! ```text
+//! encode   own codes to a file, in the order of rows; the nearest cells of each row
+//! spread   that file to a file for each partition, guests included
+//! connect  for each partition: leaves, prune, reverse edges and refinement, as in memory;
+//!          the edges of guests as letters to their own partitions
+//! merge    for each partition: choose among own edges and offered ones, link duplicates, put
+//!          neighbors on pages
+//! reach    attach what no search would find, choose anchors, over all edges
+//! write    for each partition: read codes again, write its pages
+//! ```
+//!
+//! Every file is written and read from its beginning to its end.
+
+mod files;
+mod merge;
+mod own;
+mod partition;
+pub(super) mod plan;
+mod route;
+
+use super::anchors::anchors;
+use super::job::Job;
+use super::order::PageOrder;
+use super::rows::{self, Encoded, Rows};
+use super::survey::Survey;
+use super::write::{Connected, OwnCodes};
+use crate::graph::{Graph, equal, reach};
+use crate::page::Scratch;
+use crate::quantize::codes::Codes;
+use crate::quantize::prepare::Space;
+use crate::{Error, Metric, VectorSource};
+use files::{LetterFile, Record, RowFile};
+use own::SpilledCodes;
+use partition::Partition;
+use plan::Plan;
+use route::{Partitions, Routing};
+
+/// Rows between two calls of the progress callback.
+const LOOK_ROWS: usize = 1 << 14;
+
+/// What partitions have in common.
+struct Spilled<'a> {
+    plan: &'a Plan,
+    scratch: &'a dyn Scratch,
+    centers: &'a Codes,
+    /// The codes' dimensions, and the squared norm to which they are filled up.
+    shape: (usize, Option<f32>),
+    firsts: Vec<u32>,
+    partitions: Partitions,
+    files: Vec<RowFile>,
+}
+
+/// Connects rows whose own codes are put aside.
+pub(super) fn connect(
+    job: &mut Job<'_>,
+    source: &mut dyn VectorSource,
+    survey: &Survey,
+    (space, centers, sample): (&Space, &Codes, Codes),
+    plan: &Plan,
+    scratch: &dyn Scratch,
+) -> Result<(Connected, Box<dyn OwnCodes>), Error> {
+    let (total, inner_dim) = (survey.row_ids.len(), job.layout.inner_dim);
+    let by_angle = space.metric == Metric::InnerProduct;
+    let mut routing = Routing::train(job, &sample, total, by_angle);
+    drop(sample);
+    let (mut all, mut places) = (RowFile::new(scratch, inner_dim)?, equal::Places::default());
+    let (mut row, workers) = (0, job.threads);
+    let encoded = rows::encode(job, source, survey, (space, centers), &mut |codes| {
+        routing.add(&codes, workers);
+        places.add(&codes);
+        for at in 0..codes.len() {
+            all.push(&Record { row, own: codes.own[at], hi: codes.hi(at), lo: codes.lo(at) })?;
+            row += 1;
+        }
+        Ok(())
+    })?;
+    let firsts = places.firsts();
+    let partitions = routing.partitions(&firsts, plan.capacity);
+    let partitions = partitions.map_err(|together| plan.too_dense(job, total, together))?;
+    let files = (0..partitions.count).map(|_| RowFile::new(scratch, inner_dim)).collect::<Result<_, _>>()?;
+    let shape = (inner_dim, survey.filled_sq(space.metric));
+    let mut spilled = Spilled { plan, scratch, centers, shape, firsts, partitions, files };
+    spilled.spread(job, all)?;
+    spilled.finish(job, encoded)
+}
+
+impl Spilled<'_> {
+    /// Copies each row to the files of its partitions.
+    fn spread(&mut self, job: &mut Job<'_>, mut all: RowFile) -> Result<(), Error> {
+        let Self { firsts, partitions, files, .. } = self;
+        let total = firsts.len() as u64;
+        all.scan(&mut |record| {
+            let row = record.row as usize;
+            let [home, visited] = [&partitions.home, &partitions.visited].map(|of| usize::from(of[row]));
+            files[home].push(record)?;
+            if visited != home && firsts[row] == record.row {
+                files[visited].push(record)?;
+            }
+            if row.is_multiple_of(LOOK_ROWS) { job.step("spread", row as u64, total) } else { Ok(()) }
+        })
+    }
+
+    fn load(&mut self, number: usize) -> Result<Partition, Error> {
+        Partition::load(&mut self.files[number], number, &self.partitions, &self.firsts, self.shape)
+    }
+
+    /// Connects partition after partition, then what connects them.
+    fn finish(mut self, job: &mut Job<'_>, encoded: Encoded) -> Result<(Connected, Box<dyn OwnCodes>), Error> {
+        let (total, count) = (self.firsts.len(), self.partitions.count);
+        let mut graph = Graph::new(total, job.layout.degree);
+        let letters = (0..count).map(|_| LetterFile::new(self.scratch));
+        let mut letters = letters.collect::<Result<Vec<_>, _>>()?;
+        (job.before, job.total) = (0, total as u64);
+        for number in 0..count {
+            let partition = self.load(number)?;
+            let known = (&encoded.table, &encoded.centroids, self.centers);
+            partition.connect(job, known, &self.partitions, &mut graph, &mut letters)?;
+            job.before += (partition.own_count + partition.duplicates.len()) as u64;
+        }
+        let (mut order, mut pages) = (PageOrder::default(), Vec::with_capacity(count));
+        let mut places = vec![merge::ABSENT; total];
+        for (number, mut letters) in letters.into_iter().enumerate() {
+            job.step("merge", number as u64, count as u64)?;
+            let partition = self.load(number)?;
+            merge::read_letters(&mut graph, &partition, &letters.read()?, &mut places, job.threads);
+            let first = order.len();
+            let per_page = job.layout.nodes_per_page;
+            merge::add_pages(&mut graph, &partition, (&self.firsts, &mut places), per_page, &mut order);
+            pages.push(first..order.len());
+        }
+        job.step("merge", count as u64, count as u64)?;
+        let Self { plan, shape: (inner_dim, _), firsts, files, .. } = self;
+        let rows = Rows::new(encoded, inner_dim, firsts);
+        let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
+        reach::attach_unreachable(&mut graph, &entries);
+        // Edges are in the order of their use, which is about that of their lengths.
+        let anchors = anchors(&graph, &rows.entries, |_, _, slot| slot as f32);
+        let window_rows = plan.partition_bytes() as usize / Codes::row_bytes(inner_dim);
+        let codes = Codes::new(inner_dim);
+        let own = SpilledCodes { files, pages, window_rows, codes, places, rows: Vec::new() };
+        Ok((Connected { rows, graph, order, anchors }, Box::new(own)))
+    }
+}

@@ -1,0 +1,237 @@
+//! Builds of more rows than memory has room for, beside builds in memory.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use pagehop_engine::{
+    BuildOptions, Column, ColumnKind, ColumnRows, EachChunk, Error, Index, Metric, PageId, Pages, RowIds,
+    SearchOptions, Value, VectorSource, Vectors, build, build_memory_bytes,
+};
+use pagehop_sim::MemPages;
+use support::spilling::Spilling;
+use support::{Noise, Rows, built, embeddings, no_progress, options, recall};
+
+const DIM: usize = 96;
+const COUNT: usize = 14_000;
+
+fn rows() -> Rows {
+    Rows::new(DIM, embeddings(DIM, COUNT, 1))
+}
+
+fn spill(source: &mut dyn VectorSource, options: &BuildOptions) -> Result<(MemPages, Spilling), Error> {
+    let mut sink = Spilling::default();
+    build(source, options, &mut sink, &mut no_progress())?;
+    Ok((std::mem::take(&mut sink.pages), sink))
+}
+
+/// The least memory with which the rows are built, as the error names it.
+fn least(source: &mut dyn VectorSource, options: &BuildOptions) -> u64 {
+    let little = BuildOptions { memory_bytes: 1 << 16, ..options.clone() };
+    let Err(Error::Argument { what }) = spill(source, &little) else { panic!("64 KiB are enough") };
+    let (_, needs) = what.split_once(" needs ").unwrap();
+    needs.split(' ').next().unwrap().parse::<u64>().unwrap() << 20
+}
+
+/// Options with which the rows do not fit in memory.
+fn small(source: &mut dyn VectorSource, options: &BuildOptions) -> BuildOptions {
+    BuildOptions { memory_bytes: least(source, options), ..options.clone() }
+}
+
+fn spilled(rows: &Rows, options: &BuildOptions) -> MemPages {
+    let (pages, sink) = spill(&mut rows.clone(), &small(&mut rows.clone(), options)).unwrap();
+    assert!(sink.usage.written.get() > rows.values.len() as u64, "codes were not put aside");
+    assert_eq!(sink.usage.files.get(), 0, "scratch files are left");
+    pages
+}
+
+#[test]
+fn rows_beyond_memory_are_found_as_well_as_rows_within() {
+    let queries = embeddings(DIM, 100, 2);
+    let search = SearchOptions { search_list: 64, ..SearchOptions::default() };
+    for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
+        let rows = rows();
+        let within = Index::open(built(&rows, &options(metric)).unwrap()).unwrap();
+        let beyond = Index::open(spilled(&rows, &options(metric))).unwrap();
+        let report = beyond.check(&mut no_progress()).unwrap();
+        assert_eq!([report.nodes, report.reachable, report.anchored], [COUNT as u64; 3]);
+        let [a, b] = [&within, &beyond].map(|index| recall(index, &rows, metric, &queries, &search));
+        println!("{metric:?}: in memory {a:?}, spilled {b:?}");
+        assert!(b.0 > a.0 - 0.01, "{metric:?}: recall {} beyond memory, {} within", b.0, a.0);
+        assert!(b.1 < a.1 * 1.1, "{metric:?}: {} pages beyond memory, {} within", b.1, a.1);
+    }
+}
+
+#[test]
+fn the_index_does_not_depend_on_threads_or_chunks() {
+    let mut rows = rows();
+    let memory_bytes = least(&mut rows.clone(), &options(Metric::L2));
+    assert!(memory_bytes < build_memory_bytes(COUNT, DIM, 1), "the rows fit in memory");
+    let bodies = |rows: &Rows, threads| {
+        let options = BuildOptions { threads, memory_bytes, ..options(Metric::L2) };
+        let (pages, _) = spill(&mut rows.clone(), &options).unwrap();
+        (0..pages.page_count()).map(|page| pages.body(PageId(page)).to_vec()).collect::<Vec<_>>()
+    };
+    let one = bodies(&rows, 1);
+    assert!(one == bodies(&rows, 2), "two threads gave another index than one");
+    rows.chunk_rows = 777;
+    assert!(one == bodies(&rows, 2), "other chunks gave another index");
+}
+
+#[test]
+fn a_build_that_is_stopped_in_any_phase_leaves_no_file() {
+    let rows = rows();
+    let options = small(&mut rows.clone(), &options(Metric::L2));
+    let mut phases = BTreeSet::new();
+    let mut all = |progress: pagehop_engine::Progress| {
+        assert!(progress.done <= progress.total || progress.total == 0, "{progress:?}");
+        phases.insert(progress.phase);
+        ControlFlow::Continue(())
+    };
+    build(&mut rows.clone(), &options, &mut Spilling::default(), &mut all).unwrap();
+    for phase in ["read", "train", "encode", "spread", "partition", "connect", "prune", "refine", "merge", "write"]
+    {
+        assert!(phases.contains(phase), "no {phase} among {phases:?}");
+    }
+    for stop in phases {
+        let mut sink = Spilling::default();
+        let result = build(&mut rows.clone(), &options, &mut sink, &mut |progress| match progress.phase == stop {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        });
+        assert!(matches!(result, Err(Error::Interrupted)), "{stop}: {result:?}");
+        assert_eq!(sink.usage.files.get(), 0, "{stop}: scratch files are left");
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_or_too_small_is_an_error() {
+    let rows = rows();
+    let options = small(&mut rows.clone(), &options(Metric::L2));
+    let (_, used) = spill(&mut rows.clone(), &options).unwrap();
+    let written = used.usage.written.get();
+    println!("{written} bytes written, {} read", used.usage.read.get());
+    for most in [0, written / 4, written / 2, written - 1] {
+        let mut sink = Spilling::default();
+        sink.usage.most.set(Some(most));
+        let result = build(&mut rows.clone(), &options, &mut sink, &mut no_progress());
+        assert!(matches!(&result, Err(Error::Full { source: Some(_), .. })), "{most} bytes: {result:?}");
+        assert_eq!(sink.usage.files.get(), 0, "{most} bytes: scratch files are left");
+    }
+    let mut sink = Spilling { free: Some(1 << 20), ..Spilling::default() };
+    let result = build(&mut rows.clone(), &options, &mut sink, &mut no_progress());
+    let Err(Error::Full { what, source: None }) = result else { panic!("{result:?}") };
+    let (_, needed) = what.split_once(" needs ").unwrap();
+    let needed = needed.split(' ').next().unwrap().parse::<u64>().unwrap() << 20;
+    assert!(what.contains("1 MiB are free") && needed >= written, "{what}");
+    let mut sink = Spilling { free: Some(needed), ..Spilling::default() };
+    build(&mut rows.clone(), &options, &mut sink, &mut no_progress()).unwrap();
+}
+
+#[test]
+fn memory_that_is_named_as_the_least_will_do() {
+    let rows = rows();
+    let least = least(&mut rows.clone(), &options(Metric::L2));
+    let less = BuildOptions { memory_bytes: least - (1 << 20), ..options(Metric::L2) };
+    assert!(matches!(spill(&mut rows.clone(), &less), Err(Error::Argument { .. })));
+    assert!(least < build_memory_bytes(COUNT, DIM, 2), "{least}");
+    let enough = BuildOptions { memory_bytes: build_memory_bytes(COUNT, DIM, 2), ..options(Metric::L2) };
+    let (_, sink) = spill(&mut rows.clone(), &enough).unwrap();
+    assert_eq!(sink.usage.written.get(), 0, "rows that fit in memory are not put aside");
+}
+
+#[test]
+fn equal_rows_at_any_distance_are_found_and_hang_together() {
+    let mut values = embeddings(DIM, COUNT, 3);
+    // A third is one row, pairs lie half of all rows apart, and some rows are zero.
+    for row in 0..COUNT {
+        let from = match row {
+            _ if row % 3 == 0 => 0,
+            _ if row > COUNT / 2 => row - COUNT / 2,
+            _ => continue,
+        };
+        values.copy_within(from * DIM..(from + 1) * DIM, row * DIM);
+    }
+    for row in [5, 5000, 13_999] {
+        values[row * DIM..(row + 1) * DIM].fill(0.0);
+    }
+    let rows = Rows::new(DIM, values);
+    for metric in [Metric::L2, Metric::InnerProduct] {
+        let index = Index::open(spilled(&rows, &options(metric))).unwrap();
+        let report = index.check(&mut no_progress()).unwrap();
+        assert_eq!([report.nodes, report.reachable, report.anchored], [COUNT as u64; 3]);
+        let within = Index::open(built(&rows, &options(metric)).unwrap()).unwrap();
+        assert_eq!(index.info().unwrap().rows, within.info().unwrap().rows);
+    }
+    let index = Index::open(spilled(&rows, &options(Metric::L2))).unwrap();
+    let hits = index.search(rows.row(0), 50, &SearchOptions::default()).unwrap().hits;
+    assert!(hits.len() == 50 && hits.iter().all(|hit| hit.distance < 1e-4), "{hits:?}");
+    for row in [7, 1000, 4999] {
+        let hits = index.search(rows.row(row), 2, &SearchOptions::default()).unwrap().hits;
+        assert!(hits.iter().all(|hit| hit.distance < 1e-4), "{row}: {hits:?}");
+    }
+}
+
+#[test]
+fn rows_that_no_center_separates_are_refused_with_the_memory_that_will_do() {
+    // All rows but a few differ in the last bits of one component.
+    let mut values = vec![1.0; COUNT * DIM];
+    let mut noise = Noise(9);
+    for row in 0..COUNT {
+        values[row * DIM + row % DIM] += 0.02 * noise.unit();
+    }
+    let rows = Rows::new(DIM, values);
+    let options = small(&mut rows.clone(), &options(Metric::L2));
+    match spill(&mut rows.clone(), &options) {
+        Ok((pages, _)) => drop(Index::open(pages).unwrap().check(&mut no_progress()).unwrap()),
+        Err(Error::Argument { what }) => assert!(what.contains("needs"), "{what}"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+struct WithColumns {
+    rows: Rows,
+    columns: ColumnRows,
+}
+
+impl VectorSource for WithColumns {
+    fn dim(&self) -> usize {
+        self.rows.dim
+    }
+
+    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
+        self.rows.scan(each)
+    }
+
+    fn columns(&self) -> Option<&ColumnRows> {
+        Some(&self.columns)
+    }
+}
+
+#[test]
+fn columns_and_kept_vectors_are_those_of_their_rows() {
+    let rows = rows();
+    let mut columns = ColumnRows::new(vec![Column { name: "topic".into(), kind: ColumnKind::Int }]).unwrap();
+    (0..COUNT).for_each(|row| columns.push(&[Value::Int(row as i64 % 50)]).unwrap());
+    for vectors in [Vectors::Float16, Vectors::Float32] {
+        let mut source = WithColumns { rows: rows.clone(), columns: columns.clone() };
+        let options = BuildOptions { vectors, ..options(Metric::L2) };
+        let options = small(&mut source, &options);
+        let (pages, sink) = spill(&mut source, &options).unwrap();
+        assert!(sink.usage.written.get() > 0, "codes were not put aside");
+        let index = Index::open(pages).unwrap();
+        index.check(&mut no_progress()).unwrap();
+        if vectors == Vectors::Float32 {
+            assert!(index.vectors(&rows.ids).unwrap() == rows.values, "the vectors are those that were given");
+        }
+    }
+}
+
+#[test]
+fn rows_of_a_host_are_built_too() {
+    let rows = rows();
+    let host = BuildOptions { row_ids: RowIds::HostOwned, ..options(Metric::L2) };
+    let index = Index::open(spilled(&rows, &host)).unwrap();
+    assert_eq!(index.check(&mut no_progress()).unwrap().reachable, COUNT as u64);
+}

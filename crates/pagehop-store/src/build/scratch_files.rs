@@ -1,0 +1,100 @@
+//! Temporary files of a build, in the directory of the file that it makes. They have no name, so
+//! that nothing is left of them, however the build ends. Where the file system has no unnamed
+//! files, they have temporary names, as in `whole_file.rs`, and are removed by the next build of
+//! the same index if this one is killed.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use pagehop_engine::{Error, Scratch, ScratchFile};
+
+use crate::build::whole_file::{WholeFile, open_temporary};
+
+/// One of them. Dropping it removes it.
+struct TemporaryFile {
+    file: File,
+    /// Its name, if it has one.
+    name: Option<PathBuf>,
+    written: u64,
+    /// The file that is being made.
+    target: PathBuf,
+}
+
+impl TemporaryFile {
+    fn refused(&self, operation: &str, error: io::Error) -> Error {
+        Error::io(format!("{operation} of a temporary file beside {}", self.target.display()), error)
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            let _ = std::fs::remove_file(name);
+        }
+    }
+}
+
+impl ScratchFile for TemporaryFile {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.file.write_all_at(bytes, self.written).map_err(|error| self.refused("write", error))?;
+        let length = std::num::NonZeroU64::new(bytes.len() as u64);
+        // Starts the write-out, so that memory for it does not pile up.
+        let _ = rustix::fs::fadvise(&self.file, self.written, length, rustix::fs::Advice::DontNeed);
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn read(&mut self, at: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        self.file.read_exact_at(bytes, at).map_err(|error| self.refused("read", error))
+    }
+}
+
+impl Scratch for WholeFile {
+    fn file(&self) -> Result<Box<dyn ScratchFile>, Error> {
+        let target = self.target().to_path_buf();
+        let opened = open_temporary(&target, self.is_unnamed());
+        let (file, name) = opened.map_err(|error| {
+            Error::io(format!("creation of a temporary file beside {}", target.display()), error)
+        })?;
+        Ok(Box::new(TemporaryFile { file, name, written: 0, target }))
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        free_bytes(self.target().parent()?)
+    }
+}
+
+fn free_bytes(directory: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(directory).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_temporary_file_leaves_no_name_behind() {
+        let directory = std::env::temp_dir().join(format!("pagehop-scratch-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(&directory).unwrap();
+        let names = || std::fs::read_dir(&directory).unwrap().count();
+        for unnamed in [true, false] {
+            let whole = WholeFile::create_in(&directory.join("items.pagehop"), false, unnamed).unwrap();
+            let [mut one, mut other] = [whole.file().unwrap(), whole.file().unwrap()];
+            one.append(b"rows").unwrap();
+            one.append(b" and more").unwrap();
+            other.append(b"others").unwrap();
+            let mut read = [0; 8];
+            one.read(5, &mut read).unwrap();
+            assert_eq!(&read, b"and more");
+            assert!(matches!(one.read(9, &mut read), Err(Error::Io { .. })), "the file ends before");
+            assert!(whole.free_bytes().is_some_and(|free| free > 0));
+            drop((one, other, whole));
+            assert_eq!(names(), 0);
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}
