@@ -185,7 +185,8 @@ impl Life {
                     let row_id = self.rows.ids[at];
                     tried.lock().unwrap().insert(row_id);
                     let is_known = (at as u64).is_multiple_of(known);
-                    if insert(session, row_id, self.rows.row(at), &self.values(row_id), is_known) {
+                    let values = self.values(row_id);
+                    if session.statement(|| insert(session, row_id, self.rows.row(at), &values, is_known)) {
                         done.lock().unwrap().insert(row_id);
                     }
                 }
@@ -193,7 +194,7 @@ impl Life {
         }
         if !dead.is_empty() {
             writers.push(Box::new(|session| {
-                remove(session, dead);
+                session.statement(|| remove(session, dead));
             }));
         }
         host.run(writers);

@@ -36,6 +36,8 @@ struct Inner {
     /// The thread whose turn it is.
     turn: usize,
     threads: Vec<Waits>,
+    /// When the statement of each thread began, by the steps that there were then.
+    began: Vec<Option<u64>>,
     section: Option<usize>,
     /// Writers that have the lock to insert rows, and whether one has it alone.
     inserting: usize,
@@ -90,6 +92,7 @@ impl<'a> SharedHost<'a> {
             rng: Rng::new(seed),
             turn: 0,
             threads: Vec::new(),
+            began: Vec::new(),
             section: None,
             inserting: 0,
             is_alone: false,
@@ -117,6 +120,7 @@ impl<'a> SharedHost<'a> {
     /// If a writer panics, or they wait for each other.
     pub fn run(&self, writers: Vec<Writes<'_>>) {
         self.lock().threads = vec![Waits::ForTurn; writers.len()];
+        self.lock().began = vec![None; writers.len()];
         self.lock().pass_on();
         std::thread::scope(|scope| {
             for (thread, writes) in writers.into_iter().enumerate() {
@@ -199,6 +203,16 @@ pub struct SharedSession<'h> {
 }
 
 impl SharedSession<'_> {
+    /// Does `work` as one statement: until it ends, pages of a graph that it may read are not used
+    /// again.
+    pub fn statement<T>(&self, work: impl FnOnce() -> T) -> T {
+        let steps = self.host.steps();
+        self.host.lock().began[self.thread] = Some(steps);
+        let done = work();
+        self.host.lock().began[self.thread] = None;
+        done
+    }
+
     /// Passes a writer that inserts rows, while others may do so, too.
     pub fn insert<T>(&self, work: impl FnOnce(&mut SharedWriter<'_>) -> T) -> T {
         self.host.pause(self.thread, Waits::ToInsert);
@@ -302,11 +316,12 @@ impl PagesMut for SharedWriter<'_> {
     }
 
     fn commit_number(&self) -> u64 {
-        0
+        self.session.host.steps() + 1
     }
 
     fn oldest_snapshot(&self) -> u64 {
-        u64::MAX
+        let inner = self.session.host.lock();
+        inner.began.iter().flatten().copied().min().unwrap_or(inner.steps)
     }
 
     fn allocate(&mut self, count: u32) -> Result<PageId, Error> {
