@@ -3,8 +3,6 @@
 pub(crate) mod build;
 mod change;
 mod check;
-mod check_kept;
-mod check_payloads;
 mod info;
 mod model;
 mod node_set;

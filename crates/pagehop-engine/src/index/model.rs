@@ -1,16 +1,22 @@
-//! The model: what an index learned from its first rows (mean, centroids, landmarks).
+//! The model: what an index learned from its first rows (mean and centroids), and its landmarks.
+
+use std::sync::Arc;
 
 use crate::Error;
 use crate::page::Reader;
 use crate::page::meta::Meta;
-use crate::page::model_pages::{self, ModelParts};
+use crate::page::{landmark_pages, model_pages};
 use crate::quantize::centroids::Centroids;
 use crate::quantize::estimate::CoarseCodes;
-use crate::quantize::landmarks::Landmarks;
+use crate::quantize::landmarks::{Landmark, Landmarks};
 use crate::quantize::prepare::Space;
 use crate::quantize::rotation::Rotation;
 
-/// The parameters that encode vectors.
+/// Landmarks are read again once one of this many is missing, and at least [`MISSING_MIN`] are.
+const MISSING_SHARE: usize = 8;
+const MISSING_MIN: usize = 64;
+
+/// The parameters that encode vectors, and where searches begin.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     /// Metric, mean and rotation.
@@ -18,8 +24,12 @@ pub(crate) struct Model {
     pub(crate) centroids: Centroids,
     /// The centroids as edge codes, for choosing entry points.
     pub(crate) coarse: CoarseCodes,
-    /// Where searches begin.
+    /// Where searches begin. Insertions add others to those on pages.
     pub(crate) landmarks: Landmarks,
+    /// How many insertions had added when these were read.
+    landmarks_made: u32,
+    /// The same in copies with other landmarks.
+    identity: Arc<()>,
 }
 
 impl Model {
@@ -29,11 +39,44 @@ impl Model {
     ///
     /// [`Error::Corrupt`] if a page contradicts the format; any error of the reader.
     pub(crate) fn read(meta: &Meta, reader: &mut impl Reader) -> Result<Self, Error> {
-        let ModelParts { mean, centroids, landmarks } = model_pages::read_model(meta, reader)?;
-        let landmarks = Landmarks::new(meta.layout.edge, &landmarks, centroids.len());
+        let (mean, centroids) = model_pages::read_model(meta, reader)?;
+        let landmarks = read_landmarks(meta, reader)?;
         let coarse = CoarseCodes::new(meta.layout.edge, &centroids);
         let rotation = Rotation::new(meta.layout.inner_dim, meta.seed);
         let space = Space { metric: meta.metric, dim: meta.dim, mean, rotation };
-        Ok(Self { space, centroids, coarse, landmarks })
+        let (landmarks_made, identity) = (meta.change.landmarks_made, Arc::default());
+        Ok(Self { space, centroids, coarse, landmarks, landmarks_made, identity })
     }
+
+    /// Whether both encode rows alike, because one is a copy of the other.
+    pub(crate) fn encodes_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.identity, &other.identity)
+    }
+
+    /// Whether so many landmarks were added since that it is time to read them again.
+    pub(crate) fn lacks_landmarks(&self, meta: &Meta) -> bool {
+        let missing = meta.change.landmarks_made.wrapping_sub(self.landmarks_made) as usize;
+        missing >= MISSING_MIN.max(self.landmarks.len() / MISSING_SHARE)
+    }
+
+    /// The same model with the landmarks that there are now.
+    ///
+    /// # Errors
+    ///
+    /// As [`Model::read`].
+    pub(crate) fn with_new_landmarks(&self, meta: &Meta, reader: &mut impl Reader) -> Result<Self, Error> {
+        let landmarks = read_landmarks(meta, reader)?;
+        Ok(Self { landmarks, landmarks_made: meta.change.landmarks_made, ..self.clone() })
+    }
+}
+
+/// Reads all landmarks, except those on pages that `meta` does not know yet.
+fn read_landmarks(meta: &Meta, reader: &mut impl Reader) -> Result<Landmarks, Error> {
+    let mut landmarks: Vec<Landmark> = Vec::with_capacity(meta.change.landmarks as usize);
+    landmark_pages::scan(meta, reader, |_, found| {
+        let is_known = |landmark: &&Landmark| meta.layout.place(landmark.node).0.0 < meta.page_count;
+        landmarks.extend(found.iter().filter(is_known).cloned());
+        Ok(())
+    })?;
+    Ok(Landmarks::new(meta.layout.edge, &landmarks, meta.centroids))
 }

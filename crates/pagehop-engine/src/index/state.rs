@@ -59,6 +59,9 @@ impl State {
             state.meta.change.model_start == meta.change.model_start && state.meta.centroids == meta.centroids
         });
         let model = match same {
+            Some(state) if state.model.lacks_landmarks(&meta) => {
+                Arc::new(state.model.with_new_landmarks(&meta, reader)?)
+            }
             Some(state) => state.model.clone(),
             None => Arc::new(Model::read(&meta, reader)?),
         };

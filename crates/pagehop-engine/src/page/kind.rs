@@ -33,6 +33,8 @@ pub(crate) enum PageKind {
     Payload = 11,
     /// Part of a long payload.
     PayloadPart = 12,
+    /// Landmarks.
+    Landmarks = 13,
 }
 
 /// The kind of a page; `None` for an unknown byte.
@@ -52,6 +54,7 @@ pub(crate) fn kind(body: &[u8]) -> Option<PageKind> {
         10 => PageKind::Vectors,
         11 => PageKind::Payload,
         12 => PageKind::PayloadPart,
+        13 => PageKind::Landmarks,
         _ => return None,
     })
 }

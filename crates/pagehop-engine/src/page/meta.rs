@@ -18,11 +18,11 @@ use crate::{Error, Metric, RowIds, Vectors};
 
 /// Version of the format that this build reads and writes: `docs/format.md`. A number is never used
 /// for another format; 1 to 6 were before the first release.
-pub(crate) const FORMAT_VERSION: u32 = 9;
+pub(crate) const FORMAT_VERSION: u32 = 10;
 /// Most dimensions a user's vector may have.
 pub(crate) const DIM_MAX: usize = 4096;
 /// Bytes of the meta page's body that are in use.
-const META_BYTES: usize = 216;
+const META_BYTES: usize = 228;
 /// Where the number of the last commit is.
 const COMMIT_AT: usize = 64;
 /// Where the bytes of the values of a row's columns are counted.
@@ -103,7 +103,7 @@ pub(crate) struct ChangeState {
     /// Inner product: largest squared norm, above `norm_sq_max`, of the rows that were added since
     /// the model was trained; 0 if there is none.
     pub(crate) norm_sq_beyond: f32,
-    /// Landmarks that are stored with the model.
+    /// Landmarks in their chain of pages.
     pub(crate) landmarks: u32,
     /// The page of the columns; 0 if there are none.
     pub(crate) columns_page: u32,
@@ -118,6 +118,12 @@ pub(crate) struct ChangeState {
     pub(crate) payload_head: u32,
     /// First page of the list of empty pages of payloads; 0 if it is empty.
     pub(crate) payload_empty: u32,
+    /// First page of the chain of landmarks; 0 if there are none and never will be.
+    pub(crate) landmarks_head: u32,
+    /// Page of the chain that takes the next landmark.
+    pub(crate) landmarks_page: u32,
+    /// Landmarks that insertions have written since the model was trained, modulo 2^32.
+    pub(crate) landmarks_made: u32,
 }
 
 impl Meta {
@@ -294,7 +300,11 @@ impl Meta {
                 self.rows, self.centroids, c.model_start, c.entries_page
             ));
         }
-        if c.landmarks > 0 && has_none || u64::from(c.landmarks) > u64::from(self.page_count) * 64 {
+        let has_chain = c.landmarks_head > 0;
+        if c.landmarks > 0 && !has_chain || has_chain && has_none || has_chain != (c.landmarks_page > 0) {
+            return bad(format!("{} landmarks from page {} on", c.landmarks, c.landmarks_head));
+        }
+        if u64::from(c.landmarks) > u64::from(self.page_count) * 64 {
             return bad(format!("{} landmarks on {} pages", c.landmarks, self.page_count));
         }
         let without_columns = row_bytes(usize::from(self.keeps_payloads));
@@ -319,6 +329,8 @@ impl Meta {
             c.kept_page,
             c.payload_head,
             c.payload_empty,
+            c.landmarks_head,
+            c.landmarks_page,
         ];
         if let Some(page) = pages.iter().find(|page| **page >= self.page_count.max(1)) {
             return bad(format!("it names page {page} of {}", self.page_count));
@@ -396,6 +408,9 @@ impl ChangeState {
             kept_used: fields.u32(),
             payload_head: fields.u32(),
             payload_empty: fields.u32(),
+            landmarks_head: fields.u32(),
+            landmarks_page: fields.u32(),
+            landmarks_made: fields.u32(),
         }
     }
 
@@ -422,6 +437,9 @@ impl ChangeState {
         fields.u32(self.kept_used);
         fields.u32(self.payload_head);
         fields.u32(self.payload_empty);
+        fields.u32(self.landmarks_head);
+        fields.u32(self.landmarks_page);
+        fields.u32(self.landmarks_made);
     }
 }
 
@@ -466,6 +484,9 @@ mod tests {
             kept_used: 25,
             payload_head: 26,
             payload_empty: 27,
+            landmarks_head: 28,
+            landmarks_page: 29,
+            landmarks_made: 30,
         };
         let body = meta.encode();
         assert_eq!(Meta::decode(&body).expect("a whole meta page"), meta);

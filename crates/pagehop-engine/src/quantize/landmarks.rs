@@ -2,13 +2,14 @@
 //!
 //! A search begins at the landmarks nearest to its query, so it begins in the right region of the
 //! graph, however large the graph is. A landmark is what an edge to the row would carry: its node
-//! and its edge code. Landmarks are stored with the model and held in memory, in lists by centroid.
-//! A search scores the lists of the nearest centroids, as an inverted file does (Jegou et al.
-//! 2011).
+//! and its edge code. Landmarks are stored on pages of their own and held in memory, in lists by
+//! centroid. A search scores the lists of the nearest centroids, as an inverted file does (Jegou et
+//! al. 2011).
 //!
-//! A landmark is a hint, like an edge. Changes leave it as it is: its row may be gone, and its slot
-//! may hold another row. A search that is misled finds its way from the entry point, which changes
-//! keep right.
+//! A landmark is a hint, like an edge. A build chooses landmarks, and insertions add to them
+//! (`index/change/landmarks.rs`). Deletions leave them as they are: the row of a landmark may be
+//! gone, and its slot may hold another row. A search that is misled finds its way from the entry
+//! point, which changes keep right.
 
 use super::centroids::Centroids;
 use super::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape};
@@ -37,9 +38,20 @@ pub(crate) fn landmark_every(rows: usize) -> usize {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Landmark {
     pub(crate) node: u32,
+    /// That of the node: it tells the landmark's row from a later one in its slot.
+    pub(crate) generation: u8,
     pub(crate) centroid: u8,
     pub(crate) factors: EdgeFactors,
     pub(crate) code: Vec<u64>,
+}
+
+/// A landmark that a search begins at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Start {
+    /// Estimated squared distance of the query from its row.
+    pub(crate) estimate: f32,
+    pub(crate) node: u32,
+    pub(crate) generation: u8,
 }
 
 /// All landmarks of an index.
@@ -47,12 +59,14 @@ pub(crate) struct Landmark {
 pub(crate) struct Landmarks {
     /// For each centroid, its landmarks in blocks.
     lists: Vec<Vec<Block>>,
+    len: usize,
 }
 
 /// Up to [`DEGREE_MAX`] landmarks, laid out like the edges of a node.
 #[derive(Clone, Debug)]
 struct Block {
     nodes: Vec<u32>,
+    generations: Vec<u8>,
     codes: Vec<u8>,
     add: Vec<[u8; 4]>,
     factor: Vec<[u8; 4]>,
@@ -70,18 +84,22 @@ impl Landmarks {
             lists[usize::from(landmark.centroid)].push(landmark);
         }
         let blocks = |list: Vec<&Landmark>| list.chunks(DEGREE_MAX).map(|part| Block::new(shape, part)).collect();
-        Self { lists: lists.into_iter().map(blocks).collect() }
+        Self { lists: lists.into_iter().map(blocks).collect(), len: landmarks.len() }
     }
 
-    /// Writes the landmarks nearest to a prepared query to `nearest`, with their estimates.
-    /// `coarse` has the estimated distance of each centroid. `nearest` stays empty if there are no
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Writes the landmarks nearest to a prepared query to `nearest`, nearest first. `coarse` has the estimated distance of each centroid. `nearest` stays empty if there are no
     /// landmarks near.
     pub(crate) fn nearest(
         &self,
         estimator: &mut Estimator,
         centroids: &Centroids,
         coarse: &[f32],
-        nearest: &mut Vec<(f32, u32)>,
+        nearest: &mut Vec<Start>,
     ) {
         nearest.clear();
         if self.lists.is_empty() {
@@ -98,8 +116,11 @@ impl Landmarks {
                 let estimates = &mut estimates[..block.nodes.len()];
                 let scored = estimator.score(centroids, block.edges(), estimates);
                 scored.expect("lists are of centroids that exist");
-                for (estimate, node) in estimates.iter().zip(&block.nodes) {
-                    keep_nearest(nearest, *estimate, *node);
+                for (estimate, (node, generation)) in
+                    estimates.iter().zip(block.nodes.iter().zip(&block.generations))
+                {
+                    let start = Start { estimate: *estimate, node: *node, generation: *generation };
+                    keep_nearest(nearest, start);
                 }
             }
         }
@@ -120,6 +141,7 @@ impl Block {
         };
         Self {
             nodes: landmarks.iter().map(|landmark| landmark.node).collect(),
+            generations: landmarks.iter().map(|landmark| landmark.generation).collect(),
             codes,
             add: column(|factors| factors.add),
             factor: column(|factors| factors.factor),
@@ -134,13 +156,13 @@ impl Block {
 
 /// Inserts a landmark into the sorted list of the [`NEAREST`]; of equally near ones the first
 /// stays.
-fn keep_nearest(nearest: &mut Vec<(f32, u32)>, estimate: f32, node: u32) {
-    if nearest.len() == NEAREST && nearest[NEAREST - 1].0 <= estimate {
+fn keep_nearest(nearest: &mut Vec<Start>, start: Start) {
+    if nearest.len() == NEAREST && nearest[NEAREST - 1].estimate <= start.estimate {
         return;
     }
     nearest.truncate(NEAREST - 1);
-    let at = nearest.iter().position(|(other, _)| *other > estimate).unwrap_or(nearest.len());
-    nearest.insert(at, (estimate, node));
+    let at = nearest.iter().position(|other| other.estimate > start.estimate).unwrap_or(nearest.len());
+    nearest.insert(at, start);
 }
 
 /// The positions of the `N` smallest values, or of all if there are fewer.
@@ -184,27 +206,27 @@ mod tests {
             let centroid = node % 3;
             let mut code = vec![0; shape.words()];
             let factors = edge::encode(shape, &point(), &decoded[centroid * dim..][..dim], &mut code);
-            landmarks.push(Landmark { node: node as u32, centroid: centroid as u8, factors, code });
+            landmarks.push(Landmark { node: node as u32, generation: 7, centroid: centroid as u8, factors, code });
         }
         let lists = Landmarks::new(shape, &landmarks, 3);
         let (mut estimator, mut nearest) = (Estimator::default(), Vec::new());
         estimator.prepare(shape, 2, &point(), None);
         lists.nearest(&mut estimator, &centroids, &[1.0, 0.0, 2.0], &mut nearest);
-        let mut all: Vec<(f32, u32)> = Vec::new();
+        let mut all: Vec<Start> = Vec::new();
         for landmark in &landmarks {
             let block = Block::new(shape, &[landmark]);
             let mut estimate = [0.0];
             estimator.score(&centroids, block.edges(), &mut estimate).expect("a known centroid");
-            all.push((estimate[0], landmark.node));
+            all.push(Start { estimate: estimate[0], node: landmark.node, generation: 7 });
         }
-        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        all.sort_by(|a, b| a.estimate.total_cmp(&b.estimate));
         assert_eq!(nearest, all[..NEAREST]);
         // Many equal landmarks in the nearest list: the next list is not scored.
         let mut many: Vec<Landmark> = (0..SCORED_ENOUGH).map(|_| landmarks[1].clone()).collect();
         many.push(landmarks[0].clone());
         let lists = Landmarks::new(shape, &many, 3);
         lists.nearest(&mut estimator, &centroids, &[1.0, 0.0, 2.0], &mut nearest);
-        assert!(nearest.iter().all(|(_, node)| *node == 1), "{nearest:?}");
+        assert!(nearest.iter().all(|start| start.node == 1), "{nearest:?}");
         Landmarks::default().nearest(&mut estimator, &centroids, &[0.0; 3], &mut nearest);
         assert_eq!(nearest, []);
     }

@@ -61,16 +61,14 @@ const ROOMS: [(&str, &[&str]); 18] = [
 
 /// What each room below `index/` may import of `index/`, besides itself. It may import all rooms
 /// above but the last.
-const INDEX_ROOMS: [(&str, &[&str]); 17] = [
+const INDEX_ROOMS: [(&str, &[&str]); 15] = [
     ("index/mod", &[]), // names the rooms, and uses none
     ("index/model", &[]),
     ("index/node_set", &[]),
     ("index/pending", &["index/node_set"]),
     ("index/state", &["index/model", "index/pending"]),
     ("index/open", &["index/state"]),
-    ("index/check", &["index/check_kept", "index/check_payloads", "index/model", "index/state", "index/open"]),
-    ("index/check_kept", &["index/state"]),
-    ("index/check_payloads", &["index/state"]),
+    ("index/check", &["index/model", "index/state", "index/open"]),
     ("index/rows", &["index/state", "index/open"]),
     ("index/payloads", &["index/rows", "index/state", "index/open"]),
     ("index/build", &[]),

@@ -14,7 +14,7 @@ use crate::page::meta::Meta;
 use crate::page::model_pages::{self, Entry};
 use crate::page::node::{Edge, FLAGS_LIVE, NodeHeader, NodeMut};
 use crate::page::postings::{Posting, PostingKey, PostingShape};
-use crate::page::{BODY_BYTES, PageId, PageSink, column_tree, id_map};
+use crate::page::{BODY_BYTES, PageId, PageSink, column_tree, id_map, landmark_pages};
 use crate::quantize::codes::Codes;
 use crate::quantize::landmarks::Landmark;
 use crate::quantize::own::OwnCode;
@@ -86,7 +86,14 @@ pub(super) fn write(
     // Landmarks and entry points name nodes, whose pages come after theirs.
     let entries_page = meta.change.model_start + model_pages::model_pages(&meta);
     meta.change.entries_page = entries_page;
-    let first = entries_page + 1;
+    let landmarks_page = entries_page + 1;
+    let landmark_pages = landmark_pages::pages(&meta, meta.change.landmarks as usize);
+    if landmark_pages > 0 {
+        // The last has room.
+        let pages = (landmarks_page, landmarks_page + landmark_pages - 1);
+        (meta.change.landmarks_head, meta.change.landmarks_page) = pages;
+    }
+    let first = landmarks_page + landmark_pages;
     // An upper bound of the number of pages: the map has about one page per 600 rows. The sum
     // cannot overflow.
     let kept_pages = meta.kept().map_or(0, |shape| shape.pages((order.len() * layout.nodes_per_page) as u64));
@@ -100,12 +107,13 @@ pub(super) fn write(
             node_of[*row as usize] = layout.node_id(PageId(first + page as u32), slot);
         }
     }
-    let landmarks = landmarks(rows, &node_of);
-    model_pages::write_model(&meta, &space.mean, &rows.centroids, &landmarks, sink)?;
+    model_pages::write_model(&meta, &space.mean, &rows.centroids, sink)?;
     let in_place = |entry: &Entry| Entry { node: node_of[entry.node as usize], ..*entry };
     let entries: Vec<Entry> = rows.entries.iter().map(in_place).collect();
     sink.write(PageId(entries_page), &model_pages::entries_page(&entries))?;
-    let mut page = write_nodes(job, connected, own, (&survey.row_ids, &node_of, columns), &mut meta, sink)?;
+    landmark_pages::write(&meta, landmarks_page, &landmarks(rows, &node_of), sink)?;
+    let of_rows = (&*survey.row_ids, &*node_of, columns);
+    let mut page = write_nodes(job, connected, own, of_rows, PageId(first), &mut meta, sink)?;
     if let Some(shape) = meta.kept() {
         page = write_vectors(job, source, survey, (&shape, &layout), (&node_of, first..page), sink)?;
     }
@@ -126,17 +134,18 @@ fn named(source: &dyn VectorSource) -> Option<&ColumnRows> {
     source.columns().filter(|columns| columns.words() > 0)
 }
 
-/// Writes the nodes in their order to the pages after the entry points; returns the page after
-/// them. Free slots go to the list in `meta`.
+/// Writes the nodes in their order to the pages from `first` on; returns the page after them. Free
+/// slots go to the list in `meta`.
 fn write_nodes(
     job: &mut Job<'_>,
     connected: &Connected,
     own: &mut dyn OwnCodes,
     (row_ids, node_of, columns): (&[u64], &[u32], Option<&ColumnRows>),
+    first: PageId,
     meta: &mut Meta,
     sink: &mut dyn PageSink,
 ) -> Result<u32, Error> {
-    let (layout, first) = (job.layout, PageId(meta.change.entries_page + 1));
+    let layout = job.layout;
     let Connected { rows, graph, order, anchors } = connected;
     let mut ready = 0;
     for at in 0..order.len() {
@@ -211,7 +220,8 @@ fn landmarks(rows: &Rows, node_of: &[u32]) -> Vec<Landmark> {
     let landmark = |row: &u32| {
         let row = *row as usize;
         let (centroid, factors) = (rows.table.centroid[row], rows.table.factors[row]);
-        Landmark { node: node_of[row], centroid, factors, code: rows.table.code(row).to_vec() }
+        let code = rows.table.code(row).to_vec();
+        Landmark { node: node_of[row], generation: 0, centroid, factors, code }
     };
     rows.landmarks.iter().flatten().map(landmark).collect()
 }

@@ -13,8 +13,9 @@ use crate::page::Reader;
 use crate::page::meta::Meta;
 use crate::page::model_pages::Entry;
 use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeRef, with_node};
+use crate::quantize::landmarks::Start;
 
-/// Nearest entry points that a walk begins with.
+/// Nearest entry points that a walk begins with, beside landmarks.
 const ENTRIES: usize = 2;
 /// A walk that visited fewer live nodes than this starts again with a longer list, up to the
 /// longest.
@@ -25,6 +26,15 @@ const LIST_MAX: usize = 1 << 14;
 const VISITED_AGAIN: usize = 8;
 /// Largest number of candidates with one estimate.
 const EQUALS_MAX: usize = 2;
+
+/// What an edge to a visited node carries, and how the walk came there.
+pub(super) enum Origin {
+    Known(Target),
+    /// Over an edge to an earlier row of the slot.
+    Stale,
+    /// The node names a centroid that does not exist.
+    Unknown,
+}
 
 /// How far a walk goes.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +61,8 @@ pub(crate) struct Explorer {
     probe: Probe,
     list: CandidateList,
     entries: Vec<(f32, NodeId)>,
+    /// The landmarks that the walk begins at.
+    landmarks: Vec<Start>,
     /// Estimated distance of each centroid.
     coarse: Vec<f32>,
     near: Near,
@@ -185,8 +197,10 @@ impl Explorer {
         if self.entries.len() > ENTRIES {
             self.entries.select_nth_unstable_by(ENTRIES, |a, b| a.0.total_cmp(&b.0));
         }
-        // Not at landmarks: what a walk finds from these need not be within reach of entry points,
-        // and the row that is added gets its anchor from what it finds.
+        self.probe.landmarks(model, &self.coarse, &mut self.landmarks);
+        self.landmarks.iter().for_each(|start| {
+            self.list.insert(start.estimate, start.node);
+        });
         self.entries.iter().take(ENTRIES).for_each(|(estimate, node)| {
             self.list.insert(*estimate, *node);
         });
@@ -211,18 +225,20 @@ impl Explorer {
         reader: &mut R,
         id: NodeId,
         generation: u8,
-    ) -> Result<Option<Target>, Error> {
-        let mut target = None;
+    ) -> Result<Origin, Error> {
         if let Some((_, from, place)) = self.origins.iter().find(|origin| origin.0 == id) {
             let copy = |node: &NodeRef<'_>, _: &NodeHeader| encode::copy(node, *place);
-            target = with_node(&meta.layout, reader, *from, copy)?
-                .filter(|t| t.node == id && t.generation == generation);
+            let edge = with_node(&meta.layout, reader, *from, copy)?.filter(|edge| edge.node == id);
+            reader.release();
+            match edge {
+                Some(edge) if edge.generation == generation => return Ok(Origin::Known(edge)),
+                Some(_) => return Ok(Origin::Stale),
+                None => {}
+            }
         }
-        if target.is_none() {
-            target = with_node(&meta.layout, reader, id, |node, _| encode::target(meta, model, id, node))?;
-        }
+        let target = with_node(&meta.layout, reader, id, |node, _| encode::target(meta, model, id, node))?;
         reader.release();
-        Ok(target)
+        Ok(target.map_or(Origin::Unknown, Origin::Known))
     }
 
     /// Brings the result of an earlier walk up to date when others may have changed the index
@@ -284,7 +300,10 @@ impl Explorer {
         id: NodeId,
         is_new: bool,
     ) -> Result<(), Error> {
-        let Self { probe, list, near, origins, equals, .. } = self;
+        let Self { probe, list, near, origins, equals, landmarks, .. } = self;
+        // Where the walk begins. The slot of a landmark may have another row by now, and that one
+        // need not have its anchor yet.
+        let start = landmarks.iter().find(|start| start.node == id);
         let mut at = None;
         let visited = probe.visit(meta, model, reader, id, |scored| {
             for (place, (estimate, neighbor)) in scored.neighbors().enumerate() {
@@ -294,7 +313,8 @@ impl Explorer {
                     equals.take(estimate, neighbor);
                 }
             }
-            if is_new && scored.header.flags == FLAGS_LIVE {
+            let is_landmark = start.is_none_or(|start| start.generation == scored.header.generation);
+            if is_new && is_landmark && scored.header.flags == FLAGS_LIVE {
                 at = Some(near.push(id, scored.header, scored.node.hi()));
             }
         })?;

@@ -135,7 +135,7 @@ impl<W: PagesMut> Change<'_, W> {
             return self.train_with(&[row_id], vector, &columns, &mut AddReport::default(), progress);
         }
         self.note_length(vector)?;
-        let prepared = prepared.filter(|prepared| Arc::ptr_eq(&prepared.model, self.graph.model()));
+        let prepared = prepared.filter(|prepared| prepared.model.encodes_as(self.graph.model()));
         let (mut encoded, explorer) = match prepared {
             Some(Prepared { encoded, explorer, .. }) => (encoded, explorer),
             None => (Encoded::uncoded(self.graph.meta(), self.graph.model(), vector)?, None),

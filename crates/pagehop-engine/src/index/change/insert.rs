@@ -6,6 +6,7 @@
 //! steps    its postings                                    (the trees of the columns)
 //! step     an anchor from a neighbor                       (its page)
 //! steps    the neighbors that take an edge back            (the pages of four of them)
+//! step     one node in 32 becomes a landmark               (a page of landmarks, meta page)
 //! ```
 //!
 //! Several writers may insert rows at the same time: each step compares what was decided on
@@ -72,6 +73,7 @@ impl<W: PagesMut> Graph<'_, W> {
         let neighbors: Vec<NodeId> = targets.iter().map(|target| target.node).collect();
         self.anchor_or_below(&neighbors, &target)?;
         self.link_back(&neighbors, &target)?;
+        self.make_landmark(&target)?;
         Ok(node)
     }
 
@@ -147,7 +149,7 @@ impl<W: PagesMut> Graph<'_, W> {
         self.near_mut().remove_equals(encoded.own, &encoded.hi);
         let outward = self.meta().layout.degree - 1 - DUPLICATE_CHILDREN;
         let header = self.look(parent, |_, header| *header)?;
-        let mut targets = vec![self.target(parent, header.generation)?];
+        let mut targets: Vec<Target> = self.target(parent, header.generation)?.into_iter().collect();
         targets.extend(self.chosen(outward, encoded)?);
         let near: Vec<NodeId> = [parent].into_iter().chain(self.nodes_tried()).collect();
         let new = NewNode { row_id, encoded, targets: &targets, is_duplicate: true };
@@ -160,7 +162,7 @@ impl<W: PagesMut> Graph<'_, W> {
     fn chosen(&self, most: usize, encoded: &Encoded) -> Result<Vec<Target>, Error> {
         let near = self.near();
         let chosen = near.choose(most, encoded.own.norm_sq).into_iter().map(|at| near.nodes[at as usize]);
-        chosen.map(|(id, header)| self.target(id, header.generation)).collect()
+        chosen.filter_map(|(id, header)| self.target(id, header.generation).transpose()).collect()
     }
 
     /// The nearest nodes, whose pages are tried for the new node.

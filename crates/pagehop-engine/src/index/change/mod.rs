@@ -29,6 +29,7 @@ mod graph;
 pub(crate) mod hosted;
 mod insert;
 mod keep;
+mod landmarks;
 mod measured;
 mod near;
 mod offer;

@@ -9,6 +9,7 @@ use crate::page::meta::Meta;
 use crate::page::model_pages::Entry;
 use crate::page::node::{FLAGS_FREE, NodeHeader, NodeRef};
 use crate::quantize::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
+use crate::quantize::landmarks::Start;
 use crate::quantize::own::OwnCode;
 use crate::quantize::point::RoundedPoint;
 use crate::quantize::prepare::ToDistance;
@@ -98,8 +99,9 @@ impl Probe {
         self.estimator.coarse(&model.coarse, coarse);
     }
 
-    /// Writes the landmarks nearest to the query to `nearest`. None if the index has none.
-    pub(crate) fn landmarks(&mut self, model: &Model, coarse: &[f32], nearest: &mut Vec<(f32, NodeId)>) {
+    /// Writes the landmarks nearest to the query to `nearest`, nearest first. None if the index has
+    /// none.
+    pub(crate) fn landmarks(&mut self, model: &Model, coarse: &[f32], nearest: &mut Vec<Start>) {
         model.landmarks.nearest(&mut self.estimator, &model.centroids, coarse, nearest);
     }
 

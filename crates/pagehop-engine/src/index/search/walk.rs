@@ -26,6 +26,7 @@ use crate::index::state::State;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::meta::Meta;
 use crate::page::{PageId, Reader};
+use crate::quantize::landmarks::Start;
 use crate::{Error, SearchOptions, Stats};
 use pagehop_kernels as kernels;
 
@@ -53,7 +54,7 @@ pub(crate) struct Walk {
     /// Estimated distance of each centroid.
     coarse: Vec<f32>,
     /// The landmarks that the search begins at.
-    landmarks: Vec<(f32, NodeId)>,
+    landmarks: Vec<Start>,
     /// Every entry point with its own estimate.
     pub(crate) entries: Vec<(f32, NodeId)>,
     /// Entry points that were offered to the list with their own estimates.
@@ -172,14 +173,14 @@ impl Walk {
     }
 
     /// Offers the nearest landmarks and the nearest entry point to the list. Changes keep entry
-    /// points right, and leave landmarks as they are.
+    /// points right; a landmark may lead to another row.
     fn offer_landmarks(&mut self, state: &State) {
         self.probe.landmarks(&state.model, &self.coarse, &mut self.landmarks);
-        self.landmarks.retain(|(_, node)| self.absent.node != Some(*node));
-        self.landmarks.iter().for_each(|(estimate, node)| _ = self.list.insert(*estimate, *node));
+        self.landmarks.retain(|start| self.absent.node != Some(start.node));
+        self.landmarks.iter().for_each(|start| _ = self.list.insert(start.estimate, start.node));
         let nearest = self.entries.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
         if let Some((estimate, entry)) = nearest
-            && self.landmarks.iter().all(|(_, node)| *node != entry)
+            && self.landmarks.iter().all(|start| start.node != entry)
         {
             self.list.insert(estimate, entry);
             self.offered.push(entry);

@@ -6,18 +6,19 @@
 //! edge has the code that follows from the target's own code. The map names every live node once,
 //! the dead list every dead node once, and the list of free slots every page that has one. Kept
 //! vectors lie in places of their own and are those that nodes have codes of, and each payload
-//! belongs to one node. Then a walk from the
-//! entry points counts what a search can reach.
+//! belongs to one node. A landmark whose node is still the same carries what an edge to it would.
+//! Then a walk from the entry points counts what a search can reach.
 //!
 //! All of this holds after every step of a change, so a crash between two steps leaves a valid
 //! index. Only a payload is written before its node: that holds after every commit.
 
-use std::collections::HashSet;
+mod kept;
+mod lists;
+mod payloads;
+
 use std::ops::ControlFlow;
 
 use crate::ids::NodeId;
-use crate::index::check_kept::KeptCheck;
-use crate::index::check_payloads;
 use crate::index::model::Model;
 use crate::index::open::Index;
 use crate::index::state::State;
@@ -30,11 +31,11 @@ use crate::page::meta::Meta;
 use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, Link, NodeHeader, NodeRef};
 use crate::page::postings::{PostingKey, PostingShape};
 use crate::page::{PageId, Pages, Reader};
-use crate::page::{dead_list, pending_list};
 use crate::quantize::edge::{self, EdgeFactors};
 use crate::quantize::own;
-use crate::row_ids::{self, NODE_ROWS_MAX, RowIds};
+use crate::row_ids::{NODE_ROWS_MAX, RowIds};
 use crate::{CheckReport, Error, OnProgress, Progress};
+use kept::KeptCheck;
 
 /// Largest relative difference between two ways to add up the same numbers.
 const TOLERANCE: f32 = 1e-3;
@@ -138,7 +139,7 @@ fn check_once<P: Pages>(
         }
     }
     kept.finish()?;
-    check_payloads::check(state, &mut reader)?;
+    payloads::check(state, &mut reader)?;
     check.rows()?;
     check.free_list()?;
     check.map(&mut reader)?;
@@ -150,6 +151,7 @@ fn check_once<P: Pages>(
         check.postings(&mut reader, &state.columns, column)?;
     }
     check.pending_rows(&mut reader)?;
+    check.landmarks(&mut reader)?;
     let entries: Vec<NodeId> = state.entries.iter().map(|entry| entry.node).collect();
     check.report.reachable = check.reach(entries.clone(), u64::MAX)?;
     check.report.anchored = check.reach(entries, 0)?;
@@ -344,29 +346,6 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks that the dead list names every dead node once.
-    fn dead(&mut self, reader: &mut impl Reader) -> Result<(), Error> {
-        let mut listed = 0;
-        let slots = &mut self.slots;
-        dead_list::scan(reader, self.report.pages, self.meta.change.dead_head, |page, dead| {
-            let expected = if dead.unlinked > 0 { FLAGS_UNLINKED } else { FLAGS_DEAD };
-            match slots.get_mut(dead.node as usize) {
-                Some(slot) if slot.flags == expected && !slot.listed => {
-                    slot.listed = true;
-                    listed += 1;
-                    Ok(())
-                }
-                _ => Err(Error::corrupt(page, format!("{dead:?} does not belong in the dead list"))),
-            }
-        })?;
-        if listed == self.report.dead_nodes && listed == self.meta.change.dead_rows {
-            return Ok(());
-        }
-        let (counted, found) = (self.meta.change.dead_rows, self.report.dead_nodes);
-        let what = format!("{counted} dead nodes in the meta page, {listed} in their list, {found} in the graph");
-        Err(Error::corrupt(PageId(0), what))
-    }
-
     /// Checks that a column's tree has one posting of every live node, as the node says, and none
     /// of a node that is unlinked or free.
     fn postings(&mut self, reader: &mut impl Reader, columns: &Columns, column: usize) -> Result<(), Error> {
@@ -426,23 +405,6 @@ impl Check<'_> {
             ));
         }
         Ok(())
-    }
-
-    /// Checks that each pending row id waits for one live node.
-    fn pending_rows(&self, reader: &mut impl Reader) -> Result<(), Error> {
-        let mut seen = HashSet::new();
-        pending_list::scan(reader, self.meta.change.pending_head, &mut |page, entries| {
-            for entry in entries {
-                let is_row_id = row_ids::check_hosted(entry.row_id).is_ok();
-                if !is_row_id || self.slot(entry.node).flags != FLAGS_LIVE || !seen.insert(entry.row_id) {
-                    return Err(Error::corrupt(
-                        page,
-                        format!("{entry:?} waits for no live node, or is listed twice"),
-                    ));
-                }
-            }
-            Ok(true)
-        })
     }
 
     /// Counts the live nodes that a walk from `entries` reaches. The walk uses all edges, or only

@@ -1,0 +1,138 @@
+//! Insertions make landmarks: one node in so many, as in a build.
+//!
+//! A landmark goes to the page of the chain that takes the next. When that page is full, another is
+//! added, as long as there are fewer landmarks than the slots of the index ask for. Then the oldest
+//! pages are used again, one after the other, so landmarks of rows that are gone do not stay.
+//!
+//! Where several writers insert, another may be faster. Then a landmark is not made: it is a hint,
+//! and there are enough of them.
+
+use super::encode::Target;
+use super::graph::Graph;
+use crate::Error;
+use crate::ids::NodeId;
+use crate::index::model::Model;
+use crate::page::kind::{self, PageKind};
+use crate::page::landmark_pages;
+use crate::page::meta::Meta;
+use crate::page::{PageId, PagesMut, Reader};
+use crate::quantize::landmarks::{Landmark, landmark_every};
+
+/// Pages that the chain may have in any case.
+const PAGES_MIN: usize = 4;
+
+/// What became of a landmark.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    Yes,
+    /// The page is full.
+    Full,
+    /// Another writer changed the chain.
+    No,
+}
+
+impl<W: PagesMut> Graph<'_, W> {
+    /// Makes a node that was inserted and has its anchor a landmark, if its id is one of those.
+    pub(super) fn make_landmark(&mut self, target: &Target) -> Result<(), Error> {
+        let meta = self.meta();
+        let slots = meta.page_count as usize * meta.layout.nodes_per_page;
+        let every = landmark_every(slots);
+        if meta.change.landmarks_head == 0 || !is_chosen(target.node, every) {
+            return Ok(());
+        }
+        let Target { node, generation, centroid, factors, ref code } = *target;
+        let landmark = Landmark { node, generation, centroid, factors, code: code.clone() };
+        let page = PageId(meta.change.landmarks_page);
+        if self.push_landmark(page, &landmark)? == Made::Full {
+            let most = (slots / every).max(PAGES_MIN * landmark_pages::page_landmarks(self.meta()));
+            match (self.meta().change.landmarks as usize) < most {
+                true => self.add_page(page, &landmark)?,
+                false => self.use_again(page, &landmark)?,
+            }
+        }
+        self.renew_landmarks()
+    }
+
+    /// Adds a landmark to the page that takes the next.
+    fn push_landmark(&mut self, page: PageId, landmark: &Landmark) -> Result<Made, Error> {
+        let mut made = Made::No;
+        self.steps_mut().step_meta(&[page], &mut |meta, bodies| {
+            if meta.change.landmarks_page != page.0 {
+                return Ok(());
+            }
+            made = match landmark_pages::push(meta, page, bodies[0], landmark)? {
+                true => Made::Yes,
+                false => Made::Full,
+            };
+            if made == Made::Yes {
+                count(meta);
+            }
+            Ok(())
+        })?;
+        Ok(made)
+    }
+
+    /// Adds a page with the landmark to the chain, after the one that is `full`.
+    fn add_page(&mut self, full: PageId, landmark: &Landmark) -> Result<(), Error> {
+        let page = self.steps_mut().allocate(1)?;
+        self.steps_mut().step_meta(&[page], &mut |meta, bodies| {
+            if meta.change.landmarks_page != full.0 {
+                // Another writer has added one.
+                kind::clear(bodies[0], PageKind::Node);
+                let slots = meta.layout.nodes_per_page;
+                meta.change.list_free(page, bodies[0], slots);
+                return Ok(());
+            }
+            landmark_pages::init(bodies[0], meta.change.landmarks_head);
+            landmark_pages::push(meta, page, bodies[0], landmark)?;
+            (meta.change.landmarks_head, meta.change.landmarks_page) = (page.0, page.0);
+            count(meta);
+            Ok(())
+        })
+    }
+
+    /// Takes the landmarks off the page after the one that is `full`, and adds the landmark there.
+    fn use_again(&mut self, full: PageId, landmark: &Landmark) -> Result<(), Error> {
+        let next = {
+            let reader = self.steps().reader();
+            let body = reader.finish(full)?;
+            landmark_pages::head(self.meta(), full, &body)?.next
+        };
+        let page = PageId(if next == 0 { self.meta().change.landmarks_head } else { next });
+        self.steps_mut().step_meta(&[page], &mut |meta, bodies| {
+            if meta.change.landmarks_page != full.0 {
+                return Ok(());
+            }
+            let head = landmark_pages::head(meta, page, bodies[0])?;
+            let left = meta.change.landmarks.checked_sub(head.count as u32);
+            meta.change.landmarks =
+                left.ok_or_else(|| Error::corrupt(PageId(0), "it counts fewer landmarks than there are"))?;
+            landmark_pages::init(bodies[0], head.next);
+            landmark_pages::push(meta, page, bodies[0], landmark)?;
+            meta.change.landmarks_page = page.0;
+            count(meta);
+            Ok(())
+        })
+    }
+
+    /// Reads the landmarks again if many were added.
+    fn renew_landmarks(&mut self) -> Result<(), Error> {
+        if self.model().lacks_landmarks(self.meta()) {
+            let renewed: Model = self.model().with_new_landmarks(self.meta(), &mut self.steps().reader())?;
+            self.set_model(renewed);
+        }
+        Ok(())
+    }
+}
+
+/// Counts a landmark that was written.
+fn count(meta: &mut Meta) {
+    meta.change.landmarks += 1;
+    meta.change.landmarks_made = meta.change.landmarks_made.wrapping_add(1);
+}
+
+/// Whether a node is one in `every`, by its id.
+fn is_chosen(node: NodeId, every: usize) -> bool {
+    let spread = u64::from(node).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    spread.is_multiple_of(every as u64)
+}

@@ -1,0 +1,82 @@
+//! The lists of nodes: dead ones, those that row ids wait for, and landmarks.
+
+use std::collections::HashSet;
+
+use super::{Check, close, hash};
+use crate::Error;
+use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED};
+use crate::page::{PageId, Reader, dead_list, landmark_pages, pending_list};
+use crate::quantize::edge::EdgeFactors;
+use crate::row_ids;
+
+impl Check<'_> {
+    /// Checks that the dead list names every dead node once.
+    pub(super) fn dead(&mut self, reader: &mut impl Reader) -> Result<(), Error> {
+        let mut listed = 0;
+        let slots = &mut self.slots;
+        dead_list::scan(reader, self.report.pages, self.meta.change.dead_head, |page, dead| {
+            let expected = if dead.unlinked > 0 { FLAGS_UNLINKED } else { FLAGS_DEAD };
+            match slots.get_mut(dead.node as usize) {
+                Some(slot) if slot.flags == expected && !slot.listed => {
+                    slot.listed = true;
+                    listed += 1;
+                    Ok(())
+                }
+                _ => Err(Error::corrupt(page, format!("{dead:?} does not belong in the dead list"))),
+            }
+        })?;
+        if listed == self.report.dead_nodes && listed == self.meta.change.dead_rows {
+            return Ok(());
+        }
+        let (counted, found) = (self.meta.change.dead_rows, self.report.dead_nodes);
+        let what = format!("{counted} dead nodes in the meta page, {listed} in their list, {found} in the graph");
+        Err(Error::corrupt(PageId(0), what))
+    }
+
+    /// Checks that each pending row id waits for one live node.
+    pub(super) fn pending_rows(&self, reader: &mut impl Reader) -> Result<(), Error> {
+        let mut seen = HashSet::new();
+        pending_list::scan(reader, self.meta.change.pending_head, &mut |page, entries| {
+            for entry in entries {
+                let is_row_id = row_ids::check_hosted(entry.row_id).is_ok();
+                if !is_row_id || self.slot(entry.node).flags != FLAGS_LIVE || !seen.insert(entry.row_id) {
+                    return Err(Error::corrupt(
+                        page,
+                        format!("{entry:?} waits for no live node, or is listed twice"),
+                    ));
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// Checks that the meta page counts the landmarks of the chain and knows its pages, and each
+    /// landmark whose node is still there.
+    pub(super) fn landmarks(&self, reader: &mut impl Reader) -> Result<(), Error> {
+        let change = &self.meta.change;
+        let (mut found, mut has_page) = (0, change.landmarks_page == 0);
+        landmark_pages::scan(self.meta, reader, |page, landmarks| {
+            has_page |= page.0 == change.landmarks_page;
+            found += landmarks.len();
+            for landmark in landmarks {
+                let slot = self.slot(landmark.node);
+                let is_gone = !slot.exists || slot.flags == FLAGS_FREE || slot.generation != landmark.generation;
+                let EdgeFactors { add, factor } = landmark.factors;
+                let is_right = landmark.centroid == slot.centroid
+                    && hash(landmark.code.iter().copied()) == slot.code_hash
+                    && close(add, slot.factors.add, slot.factors.add.abs().max(f32::MIN_POSITIVE))
+                    && close(factor, slot.factors.factor, slot.factors.factor);
+                if !is_gone && !is_right {
+                    let what = format!("the landmark of node {} differs from the node", landmark.node);
+                    return Err(Error::corrupt(page, what));
+                }
+            }
+            Ok(())
+        })?;
+        if has_page && found == change.landmarks as usize {
+            return Ok(());
+        }
+        let what = format!("{} landmarks, page {} next; found {found}", change.landmarks, change.landmarks_page);
+        Err(Error::corrupt(PageId(0), what))
+    }
+}
