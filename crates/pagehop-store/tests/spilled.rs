@@ -43,9 +43,8 @@ impl VectorSource for Rows {
 fn small(path: &Path, rows: u64) -> BuildOptions {
     let options = BuildOptions { memory_bytes: 1 << 16, threads: 2, calibrate: false, ..BuildOptions::default() };
     let refused = pagehop_store::build(path, &mut Rows(rows), &options, false, &mut |_| ControlFlow::Continue(()));
-    let Err(Error::Argument { what }) = refused else { panic!("{refused:?}") };
-    let (_, needs) = what.split_once(" needs ").unwrap();
-    let memory_bytes = needs.split(' ').next().unwrap().parse::<u64>().unwrap() << 20;
+    let Err(Error::Memory { needed_bytes, .. }) = refused else { panic!("{refused:?}") };
+    let memory_bytes = needed_bytes.next_multiple_of(1 << 20);
     assert!(memory_bytes < build_memory_bytes(rows as usize, DIM, 2), "{rows} rows fit in memory");
     BuildOptions { memory_bytes, ..options }
 }

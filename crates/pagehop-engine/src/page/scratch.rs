@@ -15,6 +15,11 @@ pub trait Scratch {
     fn free_bytes(&self) -> Option<u64> {
         None
     }
+
+    /// Whether the pages of the index take from these bytes, too.
+    fn has_pages(&self) -> bool {
+        true
+    }
 }
 
 /// A file that is written from its beginning to its end, then read.

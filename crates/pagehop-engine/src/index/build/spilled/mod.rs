@@ -16,7 +16,7 @@
 //!
 //! Every file is written and read from its beginning to its end.
 
-mod files;
+pub(super) mod files;
 mod merge;
 mod own;
 mod partition;
