@@ -54,7 +54,7 @@ def least(connection: psycopg.Connection, sql: str = INDEX.format("vector_l2_ops
     run(connection, "ROLLBACK")
     [enough] = re.findall(r"Increase maintenance_work_mem to (\d+) MB", said.pop())
     run(connection, f"SET maintenance_work_mem = '{enough}MB'")
-    return enough
+    return str(enough)
 
 
 def put_aside(connection: psycopg.Connection, sql: str) -> int:
@@ -244,17 +244,12 @@ def test_more_than_temp_file_limit_is_an_error(connect: Connect) -> None:
     least(connection)
     sql = INDEX.format("vector_l2_ops")
     assert put_aside(connection, sql) > 4
-    failed = 0
-    for limit in ["1kB", "1MB", "4MB", "5MB", "6MB"]:
+    for limit in ["1kB", "1MB", "4MB"]:
         run(connection, f"SET temp_file_limit = '{limit}'")
-        try:
+        with pytest.raises(errors.ConfigurationLimitExceeded, match="temp_file_limit"):
             run(connection, "REINDEX INDEX items_embedding")
-        except errors.ConfigurationLimitExceeded as error:
-            assert "temp_file_limit" in str(error)
-            failed += 1
         assert_no_temporary_files(connection)
         assert check(connection)["nodes"] == ROWS
-    assert failed > 2
     run(connection, "RESET temp_file_limit")
     run(connection, "REINDEX INDEX items_embedding")
 
@@ -276,7 +271,7 @@ def test_a_disk_without_room_for_temporary_files(new_cluster: Callable[..., Clus
             assert number(connection, "SELECT count(*) FROM items") == rows
             with pytest.raises(errors.DiskFull, match=says):
                 run(connection, sql)
-            assert not [path for path in small_disk.glob("*/*/pgsql_tmp/*")]
+            assert not list(small_disk.glob("*/*/pgsql_tmp/*"))
         run(connection, "RESET temp_tablespaces")
         run(connection, sql)
         assert check(connection)["nodes"] == ROWS

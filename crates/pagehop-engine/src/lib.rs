@@ -35,8 +35,8 @@ pub use metric::Metric;
 pub use options::{BEAM_WIDTH_MAX, BuildOptions, Effort, SEARCH_LIST_MAX, SearchOptions, SearchPlan};
 pub use page::payload::PAYLOAD_BYTES_MAX;
 pub use page::{
-    BODY_BYTES, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, PagesMut, Reader, STEP_PAGES,
-    Scratch, ScratchFile, used_bytes,
+    BODY_BYTES, EachWork, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, PagesMut, Reader,
+    STEP_PAGES, Scratch, ScratchFile, used_bytes,
 };
 pub use progress::{OnProgress, Progress};
 pub use reports::{

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    BuildOptions, Column, ColumnKind, ColumnRows, EachChunk, Error, Index, Metric, PAGE_BYTES, PageId, Pages, RowIds,
-    SearchOptions, Value, VectorSource, Vectors, build, build_memory_bytes,
+    BuildOptions, Column, ColumnKind, ColumnRows, EachChunk, Error, Index, Metric, PAGE_BYTES, PageId, Pages,
+    RowIds, SearchOptions, Value, VectorSource, Vectors, build, build_memory_bytes,
 };
 use pagehop_sim::MemPages;
 use support::spilling::Spilling;

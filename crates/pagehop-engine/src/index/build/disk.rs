@@ -10,7 +10,7 @@ use crate::page::{PAGE_BYTES, Scratch};
 /// Refuses to begin what the disk has no room for.
 ///
 /// A build in memory writes the pages of the index. One that puts rows aside has all rows there
-/// twice or three times at first, then twice beside letters and pages.
+/// twice or three times at first, then twice beside letters, what is kept of them, and pages.
 ///
 /// # Errors
 ///
@@ -25,7 +25,9 @@ pub(super) fn check(
     let (layout, row) = (&job.layout, row_bytes(job.layout.inner_dim));
     let node = PAGE_BYTES.div_ceil(layout.nodes_per_page) + dim * job.options.vectors.component_bytes();
     let page = if scratch.has_pages() { node } else { 0 };
-    let aside = 2 * row + row.max(letter_bytes(layout.degree) + page);
+    let letter = letter_bytes(layout.degree);
+    let kept = if scratch.keeps_work() { letter + 4 * layout.degree + 8 } else { 0 };
+    let aside = 2 * row + row.max(letter + page + kept);
     let needed = (rows * if puts_aside { aside } else { page }) as u64;
     if needed <= free {
         return Ok(());
