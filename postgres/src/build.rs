@@ -1,14 +1,15 @@
 //! `ambuild`: the table is read once, the engine builds from what was read, its pages go to the
 //! buffer manager and then to the log.
 //!
-//! A build stays within `maintenance_work_mem`. If the graph of all rows does not fit, it is built
+//! A build stays within `maintenance_work_mem`. What does not fit is put aside in temporary files.
+//! If there is no room even for the few hundred bytes that stay of each row, the graph is built
 //! over a sample of them, and the others are added to it one by one, as INSERT would, but without
 //! the log.
 
 use std::ffi::c_void;
 use std::ops::ControlFlow;
 
-use pagehop_engine::{BuildOptions, Error, Progress, RowIds};
+use pagehop_engine::{BuildOptions, Error, Progress, RowIds, build_memory_bytes};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -193,7 +194,7 @@ unsafe fn write_index(index: pg_sys::Relation, budget: &Budget, mut rows: Spill)
             "The other rows are added one by one, which takes significantly more time.",
             format!(
                 "Increase maintenance_work_mem to {} MB to speed up builds.",
-                budget.needed(all).div_ceil(1 << 20)
+                budget.least(all).div_ceil(1 << 20)
             ),
         );
     }
@@ -225,13 +226,13 @@ unsafe fn build_graph(
 ) -> Result<(), Error> {
     let options = BuildOptions {
         metric: budget.metric,
-        // The sample is as large as the budget allows, or the smallest that makes an index.
-        memory_bytes: u64::MAX,
+        memory_bytes: budget.of_engine(sample.len()),
         threads: budget.threads,
         row_ids: RowIds::HostOwned,
         ..BuildOptions::default()
     };
-    memory::reserve(budget.needed(sample.len()) as usize);
+    let in_memory = build_memory_bytes(sample.len(), budget.dim, budget.threads);
+    memory::reserve((in_memory.min(options.memory_bytes) + budget.beside(0)) as usize);
     let signals = Signals::block();
     // SAFETY: the caller says that the index is new, so its main fork is empty.
     let mut sink = unsafe { BufferSink::new(index, pg_sys::ForkNumber::MAIN_FORKNUM, &signals)? };
@@ -246,8 +247,16 @@ unsafe fn build_graph(
         });
         ControlFlow::Continue(())
     };
-    pagehop_engine::build(&mut rows.source(sample, &signals)?, &options, &mut sink, &mut report)?;
-    Ok(())
+    let built = pagehop_engine::build(&mut rows.source(sample, &signals)?, &options, &mut sink, &mut report);
+    match built {
+        // Rows that are close together, and too many for a partition.
+        Err(Error::Memory { needed_bytes, .. }) => {
+            drop(signals);
+            memory::budget("the build", needed_bytes + budget.beside(sample.len()));
+            unreachable!("the engine needs more than the budget");
+        }
+        built => built.map(|_| ()),
+    }
 }
 
 /// Adds the rows that are not in the sample to its graph, in the order of the table.

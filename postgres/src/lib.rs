@@ -32,6 +32,7 @@ mod scan;
 mod signals;
 mod sql;
 mod sql_function;
+mod temp_files;
 mod vacuum;
 mod validate;
 

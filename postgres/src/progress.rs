@@ -11,14 +11,16 @@ pub(crate) const SCAN: i64 = 2;
 
 /// The engine's phases and what users read; their numbers follow that of the scan. Number 1 is
 /// PostgreSQL's own.
-const PHASES: [(&str, &CStr); 12] = [
+const PHASES: [(&str, &CStr); 14] = [
     ("read", c"surveying rows"),
     ("train", c"training centroids"),
     ("encode", c"encoding rows"),
+    ("spread", c"putting rows aside"),
     ("partition", c"partitioning rows"),
     ("connect", c"connecting rows"),
     ("prune", c"pruning edges"),
     ("refine", c"refining edges"),
+    ("merge", c"merging partitions"),
     ("write", c"writing pages"),
     ("columns", c"writing filter columns"),
     ("add", c"adding rows one by one"),

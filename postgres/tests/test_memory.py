@@ -16,7 +16,7 @@ from devserver import Cluster
 from tests.items import DIM, KINDS, Connect, everything, fill, number, recall, run, vectors
 from tests.test_inspect import ask, check
 
-# Beyond the rows that are always built at once.
+# Beyond the rows that are always connected at once, whose codes are put aside in the least memory.
 ROWS = 18_000
 AT_ONCE = 16_384
 
@@ -131,7 +131,7 @@ def test_rows_in_files_are_read_when_they_all_fit_the_graph(connect: Connect) ->
     connection = connect()
     said = notices(connection)
     scatter(connection, 3000, dim=1024)
-    run(connection, "SET maintenance_work_mem = '4MB'; SET log_temp_files = 0; SET client_min_messages = log")
+    run(connection, "SET maintenance_work_mem = '44MB'; SET log_temp_files = 0; SET client_min_messages = log")
     build(connection)
     assert sum("temporary file" in line for line in said) == 2, said
     run(connection, "RESET client_min_messages")

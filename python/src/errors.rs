@@ -35,7 +35,7 @@ fn raise(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             let advice = "calibrate() does that, for an index opened with write=True";
             errors.getattr("ArgumentError")?.call1((format!("{text}; {advice}"),))?
         }
-        Error::Argument { .. } => errors.getattr("ArgumentError")?.call1((text,))?,
+        Error::Argument { .. } | Error::Memory { .. } => errors.getattr("ArgumentError")?.call1((text,))?,
         Error::Interrupted => errors.getattr("Interrupted")?.call1((text,))?,
         _ => errors.getattr("Error")?.call1((text,))?,
     };

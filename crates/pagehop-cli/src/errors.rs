@@ -74,6 +74,7 @@ impl Error {
         match error {
             EngineError::Interrupted => Self::Interrupted,
             EngineError::Argument { .. }
+            | EngineError::Memory { .. }
             | EngineError::Dimension { .. }
             | EngineError::Uncalibrated
             | EngineError::Busy { .. } => Self::Use(text),

@@ -39,6 +39,13 @@ pub enum Error {
         /// The argument, its value and the accepted range.
         what: String,
     },
+    /// A build needs more memory than it may use.
+    Memory {
+        /// The rows, what they need and what may be used.
+        what: String,
+        /// Bytes that will do.
+        needed_bytes: u64,
+    },
     /// A recall was given, and the index was never calibrated.
     Uncalibrated,
     /// Another process or thread is writing the index, or changed it several times during the
@@ -107,6 +114,7 @@ impl std::fmt::Display for Error {
             }
             Self::Format { what }
             | Self::Argument { what }
+            | Self::Memory { what, .. }
             | Self::Busy { what }
             | Self::Full { what, source: None }
             | Self::Forked { what } => f.write_str(what),

@@ -29,14 +29,14 @@ pub use error::Error;
 pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use index::{
     Batch, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, Index, Payloads, Prepared, Searcher,
-    TRAINED_ENOUGH, build, build_memory_bytes, create, create_keeping, create_with_columns,
+    TRAINED_ENOUGH, build, build_memory_bytes, build_memory_bytes_min, create, create_keeping, create_with_columns,
 };
 pub use metric::Metric;
 pub use options::{BEAM_WIDTH_MAX, BuildOptions, Effort, SEARCH_LIST_MAX, SearchOptions, SearchPlan};
 pub use page::payload::PAYLOAD_BYTES_MAX;
 pub use page::{
-    BODY_BYTES, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, PagesMut, Reader, STEP_PAGES,
-    Scratch, ScratchFile, used_bytes,
+    BODY_BYTES, EachWork, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, PagesMut, Reader,
+    STEP_PAGES, Scratch, ScratchFile, used_bytes,
 };
 pub use progress::{OnProgress, Progress};
 pub use reports::{

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    BuildOptions, Column, ColumnKind, ColumnRows, EachChunk, Error, Index, Metric, PageId, Pages, RowIds,
-    SearchOptions, Value, VectorSource, Vectors, build, build_memory_bytes,
+    BuildOptions, Column, ColumnKind, ColumnRows, EachChunk, Error, Index, Metric, PAGE_BYTES, PageId, Pages,
+    RowIds, SearchOptions, Value, VectorSource, Vectors, build, build_memory_bytes,
 };
 use pagehop_sim::MemPages;
 use support::spilling::Spilling;
@@ -29,9 +29,8 @@ fn spill(source: &mut dyn VectorSource, options: &BuildOptions) -> Result<(MemPa
 /// The least memory with which the rows are built, as the error names it.
 fn least(source: &mut dyn VectorSource, options: &BuildOptions) -> u64 {
     let little = BuildOptions { memory_bytes: 1 << 16, ..options.clone() };
-    let Err(Error::Argument { what }) = spill(source, &little) else { panic!("64 KiB are enough") };
-    let (_, needs) = what.split_once(" needs ").unwrap();
-    needs.split(' ').next().unwrap().parse::<u64>().unwrap() << 20
+    let Err(Error::Memory { needed_bytes, .. }) = spill(source, &little) else { panic!("64 KiB are enough") };
+    needed_bytes.next_multiple_of(1 << 20)
 }
 
 /// Options with which the rows do not fit in memory.
@@ -121,12 +120,20 @@ fn a_disk_that_is_full_or_too_small_is_an_error() {
     }
     let mut sink = Spilling { free: Some(1 << 20), ..Spilling::default() };
     let result = build(&mut rows.clone(), &options, &mut sink, &mut no_progress());
-    let Err(Error::Full { what, source: None }) = result else { panic!("{result:?}") };
+    let Err(Error::Full { what, source: Some(_) }) = result else { panic!("{result:?}") };
     let (_, needed) = what.split_once(" needs ").unwrap();
     let needed = needed.split(' ').next().unwrap().parse::<u64>().unwrap() << 20;
     assert!(what.contains("1 MiB are free") && needed >= written, "{what}");
     let mut sink = Spilling { free: Some(needed), ..Spilling::default() };
     build(&mut rows.clone(), &options, &mut sink, &mut no_progress()).unwrap();
+    // An index that is built in memory takes space, too.
+    let options = self::options(Metric::L2);
+    for (free, is_enough) in [(sink.pages.page_count() / 2, false), (sink.pages.page_count() * 2, true)] {
+        let mut sink = Spilling { free: Some(u64::from(free) * PAGE_BYTES as u64), ..Spilling::default() };
+        let result = build(&mut rows.clone(), &options, &mut sink, &mut no_progress());
+        assert_eq!(result.is_ok(), is_enough, "{free} pages: {result:?}");
+        assert_eq!(sink.usage.written.get(), 0);
+    }
 }
 
 #[test]
@@ -134,7 +141,7 @@ fn memory_that_is_named_as_the_least_will_do() {
     let rows = rows();
     let least = least(&mut rows.clone(), &options(Metric::L2));
     let less = BuildOptions { memory_bytes: least - (1 << 20), ..options(Metric::L2) };
-    assert!(matches!(spill(&mut rows.clone(), &less), Err(Error::Argument { .. })));
+    assert!(matches!(spill(&mut rows.clone(), &less), Err(Error::Memory { .. })));
     assert!(least < build_memory_bytes(COUNT, DIM, 2), "{least}");
     let enough = BuildOptions { memory_bytes: build_memory_bytes(COUNT, DIM, 2), ..options(Metric::L2) };
     let (_, sink) = spill(&mut rows.clone(), &enough).unwrap();
@@ -185,7 +192,7 @@ fn rows_that_no_center_separates_are_refused_with_the_memory_that_will_do() {
     let options = small(&mut rows.clone(), &options(Metric::L2));
     match spill(&mut rows.clone(), &options) {
         Ok((pages, _)) => drop(Index::open(pages).unwrap().check(&mut no_progress()).unwrap()),
-        Err(Error::Argument { what }) => assert!(what.contains("needs"), "{what}"),
+        Err(Error::Memory { needed_bytes, .. }) => assert!(needed_bytes > options.memory_bytes),
         Err(error) => panic!("{error}"),
     }
 }

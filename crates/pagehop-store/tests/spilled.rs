@@ -7,7 +7,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pagehop_engine::{BuildOptions, EachChunk, Error, Progress, VectorSource, build_memory_bytes};
+use pagehop_engine::{
+    BuildOptions, EachChunk, Error, HOST_HEADER_BYTES, PAGE_BYTES, Progress, VectorSource, build_memory_bytes,
+    build_memory_bytes_min,
+};
 use pagehop_store::OpenOptions;
 use support::{Random, Scratch};
 
@@ -43,9 +46,8 @@ impl VectorSource for Rows {
 fn small(path: &Path, rows: u64) -> BuildOptions {
     let options = BuildOptions { memory_bytes: 1 << 16, threads: 2, calibrate: false, ..BuildOptions::default() };
     let refused = pagehop_store::build(path, &mut Rows(rows), &options, false, &mut |_| ControlFlow::Continue(()));
-    let Err(Error::Argument { what }) = refused else { panic!("{refused:?}") };
-    let (_, needs) = what.split_once(" needs ").unwrap();
-    let memory_bytes = needs.split(' ').next().unwrap().parse::<u64>().unwrap() << 20;
+    let Err(Error::Memory { needed_bytes, .. }) = refused else { panic!("{refused:?}") };
+    let memory_bytes = needed_bytes.next_multiple_of(1 << 20);
     assert!(memory_bytes < build_memory_bytes(rows as usize, DIM, 2), "{rows} rows fit in memory");
     BuildOptions { memory_bytes, ..options }
 }
@@ -70,6 +72,108 @@ fn temporary_files_are_gone_after_a_build_and_after_an_error() {
     let index = pagehop_store::open(&path, &OpenOptions::default()).unwrap();
     let report = index.check(&mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!([report.nodes, report.reachable, report.anchored], [16_000; 3]);
+}
+
+/// For the same child: the phase in which it is killed.
+const KILLED: &str = "PAGEHOP_TEST_KILLED_IN";
+
+#[test]
+fn child_is_killed() {
+    let (Ok(path), Ok(phase)) = (std::env::var(CHILD), std::env::var(KILLED)) else {
+        return;
+    };
+    let path = PathBuf::from(path);
+    let mut resumed = 0;
+    // Where a phase comes again for every partition, it is the second time.
+    let mut since = "";
+    let mut times = 0;
+    let mut go_on = |progress: Progress| {
+        if progress.phase == "resume" {
+            resumed = progress.done;
+        }
+        times += usize::from(progress.phase == phase && since != phase);
+        since = progress.phase;
+        if progress.phase == phase && (times == 2 || phase != "refine") {
+            // SIGKILL: nothing of this process gets to clean anything.
+            let own = std::process::id().to_string();
+            Command::new("kill").args(["-9", &own]).status().unwrap();
+            std::thread::sleep(std::time::Duration::from_secs(60));
+        }
+        ControlFlow::Continue(())
+    };
+    let options = BuildOptions { calibrate: true, ..killed_options() };
+    pagehop_store::build(&path, &mut Rows(KILLED_ROWS), &options, true, &mut go_on).unwrap();
+    println!("resumed {resumed} end");
+}
+
+const KILLED_ROWS: u64 = 9_000;
+
+fn killed_options() -> BuildOptions {
+    let memory_bytes = build_memory_bytes_min(KILLED_ROWS as usize, DIM, 0, 2);
+    BuildOptions { memory_bytes, threads: 2, ..BuildOptions::default() }
+}
+
+/// Runs a build that is killed in `phase`, or not at all; what it printed, unless it was killed.
+fn child_of(path: &Path, phase: &str) -> Option<String> {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child_is_killed", "--nocapture"]).env(CHILD, path).env(KILLED, phase);
+    let output = command.output().unwrap();
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The bytes of an index without those that identify a file, and checksums over them.
+fn bodies(path: &Path) -> Vec<u8> {
+    let bytes = std::fs::read(path).unwrap();
+    bytes.chunks_exact(PAGE_BYTES).flat_map(|page| page[HOST_HEADER_BYTES..].to_vec()).collect()
+}
+
+#[test]
+fn a_build_that_is_killed_in_any_phase_goes_on_and_gives_the_same_index() {
+    let scratch = Scratch::new("killed");
+    let (whole, path) = (scratch.path("whole.pagehop"), scratch.path("items.pagehop"));
+    assert!(child_of(&whole, "never").unwrap().contains("resumed 0 end"));
+    std::fs::write(&path, "what was there").unwrap();
+    let mut resumed = Vec::new();
+    for phase in ["encode", "spread", "connect", "refine", "merge", "write", "search"] {
+        assert_eq!(child_of(&path, phase), None, "the build was not killed in {phase}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"what was there", "{phase}");
+        let names = scratch.names();
+        let left: Vec<&str> = names.iter().map(String::as_str).filter(|name| !name.ends_with(".pagehop")).collect();
+        let kept = !["encode", "spread"].contains(&phase);
+        assert_eq!(left, if kept { &["items.pagehop-build"][..] } else { &[] }, "{phase}");
+        let said = child_of(&path, "never").unwrap();
+        let (_, rows) = said.split_once("resumed ").unwrap();
+        resumed.push(rows.split(' ').next().unwrap().parse::<u64>().unwrap());
+        assert_eq!(scratch.names(), ["items.pagehop", "whole.pagehop"], "{phase}");
+        assert!(bodies(&path) == bodies(&whole), "killed in {phase} it gave another index");
+        std::fs::write(&path, "what was there").unwrap();
+    }
+    println!("{resumed:?} of {KILLED_ROWS} rows were connected before");
+    // In "connect" the first partition is not finished, in "refine" it is the second.
+    assert_eq!(resumed[..3], [0; 3]);
+    assert!(resumed[3] > 0 && resumed[3] < KILLED_ROWS);
+    assert_eq!(resumed[4..], [KILLED_ROWS; 3]);
+}
+
+#[test]
+fn what_a_killed_build_left_goes_with_any_build_of_the_index() {
+    let scratch = Scratch::new("left");
+    let path = scratch.path("items.pagehop");
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let in_memory = BuildOptions { memory_bytes: 1 << 30, ..killed_options() };
+    let other = BuildOptions { seed: 9, ..killed_options() };
+    for options in [in_memory, other] {
+        assert_eq!(child_of(&path, "merge"), None);
+        assert_eq!(scratch.names(), ["items.pagehop-build"]);
+        // A build that is refused is none.
+        let little = BuildOptions { memory_bytes: 1 << 16, ..killed_options() };
+        let refused = pagehop_store::build(&path, &mut Rows(KILLED_ROWS), &little, false, go_on);
+        assert!(matches!(refused, Err(Error::Memory { .. })), "{refused:?}");
+        assert_eq!(scratch.names(), ["items.pagehop-build"]);
+        pagehop_store::build(&path, &mut Rows(KILLED_ROWS), &options, false, go_on).unwrap();
+        assert_eq!(scratch.names(), ["items.pagehop"]);
+        std::fs::remove_file(&path).unwrap();
+    }
 }
 
 /// The largest memory of this process so far, files that are mapped included.

@@ -5,11 +5,12 @@
 //! as a whole.
 
 use pagehop_engine::page::PageSink;
-use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, PageId};
+use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, PageId, Scratch};
 use pgrx::pg_sys;
 
 use super::header;
 use crate::signals::Signals;
+use crate::temp_files::TempFiles;
 
 /// Writes the pages of an index that is being built, block after block.
 pub(crate) struct BufferSink<'s> {
@@ -18,6 +19,7 @@ pub(crate) struct BufferSink<'s> {
     signals: &'s Signals,
     /// Blocks so far.
     blocks: u32,
+    temp_files: TempFiles,
 }
 
 impl<'s> BufferSink<'s> {
@@ -32,7 +34,9 @@ impl<'s> BufferSink<'s> {
         fork: pg_sys::ForkNumber::Type,
         signals: &'s Signals,
     ) -> Result<Self, Error> {
-        let mut sink = Self { index, fork, signals, blocks: 0 };
+        // SAFETY: the caller says that the index is open.
+        let temp_files = unsafe { TempFiles::of(index) };
+        let mut sink = Self { index, fork, signals, blocks: 0, temp_files };
         sink.append(PageId(0), &[0; BODY_BYTES])?;
         Ok(sink)
     }
@@ -82,6 +86,10 @@ impl PageSink for BufferSink<'_> {
             }
             _ => self.append(page, body),
         })
+    }
+
+    fn scratch(&self) -> Option<&dyn Scratch> {
+        Some(&self.temp_files)
     }
 }
 

@@ -1,11 +1,11 @@
 //! How a build uses its memory: how many rows stay in memory, and which rows the graph is built
-//! over if it cannot be all.
+//! over if memory has no room for a few hundred bytes of each.
 //!
 //! A table may be in any order, by time or by topic. So the sample that the graph is built over,
 //! and the model trained on, is stratified: one row of each stretch of the table, at a position
 //! drawn by a hash. The other rows are added to that graph one by one.
 
-use pagehop_engine::{Metric, build_memory_bytes};
+use pagehop_engine::{Metric, build_memory_bytes, build_memory_bytes_min};
 
 use super::columns::build_bytes;
 use super::memory::CHUNK_BYTES;
@@ -28,21 +28,31 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Bytes of a build that reads `rows` from files.
-    pub(crate) fn needed(&self, rows: usize) -> u64 {
+    /// Bytes beside those of the engine, of a build of `rows` rows.
+    pub(crate) fn beside(&self, rows: usize) -> u64 {
         let chunks = 2 * CHUNK_BYTES as u64;
-        let values = rows as u64 * build_bytes(self.columns);
-        build_memory_bytes(rows, self.dim, self.threads) + chunks + values
+        chunks + rows as u64 * build_bytes(self.columns)
+    }
+
+    /// Least bytes of a build of `rows` rows, which puts codes aside.
+    pub(crate) fn least(&self, rows: usize) -> u64 {
+        build_memory_bytes_min(rows, self.dim, self.columns, self.threads) + self.beside(rows)
+    }
+
+    /// Bytes that the engine may use for `rows` rows.
+    pub(crate) fn of_engine(&self, rows: usize) -> u64 {
+        self.bytes.max(self.least(rows)) - self.beside(rows)
     }
 
     /// Rows that may stay in memory while a graph is built over all of them.
     pub(crate) fn rows_in_memory(&self) -> usize {
-        most_rows(|rows| self.needed(rows) + (rows * (4 * self.dim + 8)) as u64 <= self.bytes)
+        let in_memory = |rows| build_memory_bytes(rows, self.dim, self.threads) + self.beside(rows);
+        most_rows(|rows| in_memory(rows) + (rows * (4 * self.dim + 8)) as u64 <= self.bytes)
     }
 
     /// The sample of `rows` rows over which the graph is built.
     pub(crate) fn sample(&self, rows: usize) -> RowSample {
-        let most = most_rows(|rows| self.needed(rows) <= self.bytes).max(ROWS_AT_LEAST);
+        let most = most_rows(|rows| self.least(rows) <= self.bytes).max(ROWS_AT_LEAST);
         RowSample { rows, strata: rows.min(most) }
     }
 }

@@ -2,18 +2,16 @@
 //! takes.
 //!
 //! Two scans of a table may see different rows, and the engine's two scans must not. Rows stay in
-//! memory while there is room. After that they lie in temporary files, which PostgreSQL removes
-//! with the transaction and counts against `temp_file_limit`.
+//! memory while there is room. After that they lie in temporary files.
 
 use std::collections::TryReserveError;
-use std::ffi::c_void;
 
 use pagehop_engine::{Column, ColumnRows, EachChunk, Error, Value, VectorSource};
-use pgrx::pg_sys;
 
 use super::memory::CHUNK_BYTES;
 use super::sample::RowSample;
 use crate::signals::Signals;
+use crate::temp_files::TempFile;
 
 /// Rows in the order of the table.
 pub(crate) struct Spill {
@@ -31,10 +29,9 @@ pub(crate) struct Spill {
 }
 
 /// Rows that are not in memory.
-#[derive(Clone, Copy)]
 struct Files {
-    row_ids: *mut pg_sys::BufFile,
-    vectors: *mut pg_sys::BufFile,
+    row_ids: TempFile,
+    vectors: TempFile,
 }
 
 impl Spill {
@@ -90,17 +87,10 @@ impl Spill {
 
     /// Appends the rows in memory to the files.
     fn write_out(&mut self) {
-        // SAFETY: the files belong to the transaction's resource owner, which outlives the build,
-        // and are written here only.
-        let create = || unsafe { pg_sys::BufFileCreateTemp(false) };
-        let files = *self.files.get_or_insert_with(|| Files { row_ids: create(), vectors: create() });
-        let (row_ids, vectors): (*const c_void, *const c_void) =
-            (self.row_ids.as_ptr().cast(), self.vectors.as_ptr().cast());
-        // SAFETY: the files are open, and both slices are this many bytes of plain numbers.
-        unsafe {
-            pg_sys::BufFileWrite(files.row_ids, row_ids, 8 * self.row_ids.len());
-            pg_sys::BufFileWrite(files.vectors, vectors, 4 * self.vectors.len());
-        }
+        let create = || Files { row_ids: TempFile::create(), vectors: TempFile::create() };
+        let files = self.files.get_or_insert_with(create);
+        files.row_ids.append(bytemuck::cast_slice(&self.row_ids));
+        files.vectors.append(bytemuck::cast_slice(&self.vectors));
         self.row_ids.clear();
         self.vectors.clear();
     }
@@ -111,12 +101,9 @@ impl Spill {
             self.write_out();
             (self.row_ids, self.vectors) = (Vec::new(), Vec::new());
         }
-        if let Some(files) = self.files {
-            // SAFETY: the files are open, and position 0 exists in every file.
-            unsafe {
-                pg_sys::BufFileSeek(files.row_ids, 0, 0, libc::SEEK_SET);
-                pg_sys::BufFileSeek(files.vectors, 0, 0, libc::SEEK_SET);
-            }
+        if let Some(files) = &mut self.files {
+            let at_start = files.row_ids.seek(0) && files.vectors.seek(0);
+            assert!(at_start, "every file has a position 0");
         }
         Chunks { spill: self, next: 0, row_ids: Vec::new(), vectors: Vec::new() }
     }
@@ -132,21 +119,6 @@ impl Spill {
     }
 }
 
-impl Drop for Spill {
-    fn drop(&mut self) {
-        // An error that unwinds leaves the files to the resource owner.
-        if let Some(files) = self.files.take()
-            && !std::thread::panicking()
-        {
-            // SAFETY: the files are open: nothing else closes them.
-            unsafe {
-                pg_sys::BufFileClose(files.row_ids);
-                pg_sys::BufFileClose(files.vectors);
-            }
-        }
-    }
-}
-
 /// Rows in a chunk.
 fn chunk_rows(dim: usize) -> usize {
     (CHUNK_BYTES / (4 * dim)).max(1)
@@ -154,7 +126,7 @@ fn chunk_rows(dim: usize) -> usize {
 
 /// See [`Spill::chunks`].
 pub(crate) struct Chunks<'s> {
-    spill: &'s Spill,
+    spill: &'s mut Spill,
     next: usize,
     /// What was read from the files last.
     row_ids: Vec<u64>,
@@ -171,19 +143,14 @@ impl Chunks<'_> {
             return None;
         }
         self.next += rows;
-        let Some(files) = self.spill.files else {
+        let Some(files) = &mut self.spill.files else {
             let (row_ids, vectors) = (&self.spill.row_ids[first..], &self.spill.vectors[first * dim..]);
             return Some((first, &row_ids[..rows], &vectors[..rows * dim]));
         };
         self.row_ids.resize(rows, 0);
         self.vectors.resize(rows * dim, 0.0);
-        let (row_ids, vectors): (*mut c_void, *mut c_void) =
-            (self.row_ids.as_mut_ptr().cast(), self.vectors.as_mut_ptr().cast());
-        // SAFETY: the files are open, the targets are this many bytes, and any bytes are numbers.
-        unsafe {
-            pg_sys::BufFileReadExact(files.row_ids, row_ids, 8 * rows);
-            pg_sys::BufFileReadExact(files.vectors, vectors, 4 * rows * dim);
-        }
+        files.row_ids.read(bytemuck::cast_slice_mut(&mut self.row_ids));
+        files.vectors.read(bytemuck::cast_slice_mut(&mut self.vectors));
         Some((first, &self.row_ids, &self.vectors))
     }
 }

@@ -17,7 +17,8 @@ use crate::progress::ProgressLine;
 /// Build an index over the vectors of a file.
 ///
 /// The index appears under its name when it is complete. A build that fails, is interrupted or is
-/// killed changes nothing there.
+/// killed changes nothing there. If a build of more vectors than fit in --memory is killed, what it
+/// has finished is beside INDEX, as INDEX-build, and the same line goes on after it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// File of vectors: .npy, .fvecs, .bvecs, .fbin, .u8bin or .i8bin.
@@ -76,6 +77,8 @@ struct Report<'a> {
     metric: &'static str,
     pages: u32,
     bytes: u64,
+    /// Rows that a killed build had connected.
+    resumed_rows: u64,
     seconds: f64,
 }
 
@@ -100,8 +103,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         calibrate: !args.no_calibrate,
         ..BuildOptions::default()
     };
-    let mut line = ProgressLine::new(args.reporting.quiet);
+    let (mut line, mut resumed_rows) = (ProgressLine::new(args.reporting.quiet), 0);
     let built = pagehop_store::build(&args.output, &mut vectors, &options, args.overwrite, &mut |progress| {
+        if progress.phase == "resume" {
+            resumed_rows = progress.done;
+        }
         line.update(progress)
     });
     drop(line);
@@ -113,9 +119,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         metric: options.metric.name(),
         pages: built.pages,
         bytes: u64::from(built.pages) * PAGE_BYTES as u64,
+        resumed_rows,
         seconds: began.elapsed().as_secs_f64(),
     };
     if !args.reporting.quiet {
+        if resumed_rows > 0 {
+            say(format_args!("went on after {} rows that a killed build had connected", grouped(resumed_rows)));
+        }
         let Report { rows, dim, pages, bytes, seconds, .. } = report;
         say(format_args!(
             "{}: {} rows of {dim} dimensions on {} pages, {}, in {seconds:.1} s",

@@ -15,6 +15,7 @@ mod rows;
 mod search;
 mod state;
 
+pub use build::build_memory_bytes_min;
 pub use build::memory::build_memory_bytes;
 pub use build::{build, create, create_keeping, create_with_columns};
 pub use change::Change;

@@ -147,8 +147,9 @@ impl<P: Pages> Index<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if the host owns the rows or memory is too small; [`Error::Interrupted`]
-    /// if `progress` breaks; [`Error::Corrupt`]; any error of the host and of the sink.
+    /// [`Error::Argument`] if the host owns the rows; [`Error::Memory`] if memory is too small;
+    /// [`Error::Interrupted`] if `progress` breaks; [`Error::Corrupt`]; any error of the host and
+    /// of the sink.
     pub fn rebuild(
         &self,
         memory_bytes: u64,

@@ -29,7 +29,7 @@ use std::ops::{Deref, Range};
 
 use crate::Error;
 pub use crate::ids::PageId;
-pub use crate::page::scratch::{Scratch, ScratchFile};
+pub use crate::page::scratch::{EachWork, Scratch, ScratchFile};
 
 /// Bytes of a page, host header included.
 pub const PAGE_BYTES: usize = 8192;

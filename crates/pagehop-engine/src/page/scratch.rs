@@ -2,6 +2,9 @@
 
 use crate::Error;
 
+/// Takes kept work; false refuses it.
+pub type EachWork<'a> = &'a mut dyn FnMut(&[u8]) -> Result<bool, Error>;
+
 /// Where a build that is larger than its memory puts rows aside.
 pub trait Scratch {
     /// A new, empty file. Nothing is left of it when it is dropped, nor after a crash.
@@ -14,6 +17,37 @@ pub trait Scratch {
     /// Bytes that new files can take in all; `None` if the host does not know.
     fn free_bytes(&self) -> Option<u64> {
         None
+    }
+
+    /// Whether the pages of the index take from these bytes, too.
+    fn has_pages(&self) -> bool {
+        true
+    }
+
+    /// Whether finished work outlives a build that is killed.
+    fn keeps_work(&self) -> bool {
+        false
+    }
+
+    /// Passes to `each` the work that a killed build with the same `key` kept, in its order, until
+    /// `each` refuses. The rest is forgotten, as is work of another key. More may be kept then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`] or [`Error::Io`] if the system refuses; those of `each`.
+    fn resume(&self, key: u64, each: EachWork<'_>) -> Result<(), Error> {
+        let _ = (key, each);
+        Ok(())
+    }
+
+    /// Keeps finished work until the build ends by itself. It is durable when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`] or [`Error::Io`] if the system refuses.
+    fn keep(&self, work: &[u8]) -> Result<(), Error> {
+        let _ = work;
+        Ok(())
     }
 }
 

@@ -1,9 +1,9 @@
 //! Pages in memory with scratch files in memory, which are counted and may be too small.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use pagehop_engine::{Error, PageId, PageSink, Scratch, ScratchFile};
+use pagehop_engine::{EachWork, Error, PageId, PageSink, Scratch, ScratchFile};
 use pagehop_sim::MemPages;
 
 /// What the scratch files of a sink take.
@@ -25,6 +25,8 @@ pub struct Spilling {
     pub usage: Rc<Usage>,
     /// What the host says is free.
     pub free: Option<u64>,
+    /// Work that is kept, if any is, and the key of the build that keeps it.
+    pub kept: Option<RefCell<(u64, Vec<Vec<u8>>)>>,
 }
 
 struct File {
@@ -52,6 +54,32 @@ impl Scratch for Spilling {
 
     fn free_bytes(&self) -> Option<u64> {
         self.free
+    }
+
+    fn keeps_work(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    fn resume(&self, key: u64, each: EachWork<'_>) -> Result<(), Error> {
+        let Some(kept) = &self.kept else { return Ok(()) };
+        let (of, work) = &mut *kept.borrow_mut();
+        if *of != key {
+            work.clear();
+        }
+        *of = key;
+        let mut good = 0;
+        while good < work.len() && each(&work[good])? {
+            good += 1;
+        }
+        work.truncate(good);
+        Ok(())
+    }
+
+    fn keep(&self, work: &[u8]) -> Result<(), Error> {
+        if let Some(kept) = &self.kept {
+            kept.borrow_mut().1.push(work.to_vec());
+        }
+        Ok(())
     }
 }
 

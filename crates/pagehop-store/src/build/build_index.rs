@@ -8,7 +8,10 @@ use crate::build::new_file::NewIndexFile;
 
 /// Builds an index over all rows of `source` at `path`.
 ///
-/// A build that fails or is killed leaves what was at `path` before, or nothing.
+/// A build that fails or is killed leaves what was at `path` before, or nothing. Beside that, a
+/// killed build of more rows than fit in memory leaves what it has finished, as `path` with
+/// `-build`. The next build of the same rows with the same options goes on after it, and any other
+/// begins again; the file is gone when either ends.
 ///
 /// # Errors
 ///
@@ -21,7 +24,7 @@ pub fn build(
     overwrite: bool,
     progress: OnProgress<'_>,
 ) -> Result<BuildReport, Error> {
-    let mut sink = NewIndexFile::create(path, overwrite)?;
+    let mut sink = NewIndexFile::create(path, overwrite)?.keep_work();
     let report = pagehop_engine::build(source, options, &mut sink, progress)?;
     if options.calibrate {
         sink.calibrate(options.threads, progress)?;

@@ -9,6 +9,7 @@ use pagehop_engine::{
     BODY_BYTES, Error, HOST_HEADER_BYTES, Index, OnProgress, PAGE_BYTES, PageId, PageSink, Scratch,
 };
 
+use crate::build::kept_work::KeptWork;
 use crate::build::unfinished::UnfinishedPages;
 use crate::build::whole_file::WholeFile;
 use crate::header;
@@ -45,6 +46,12 @@ impl NewIndexFile {
         buffer.resize(PAGE_BYTES, 0);
         let (written, next, complete, identity) = (0, 1, false, header::new_identity());
         Ok(Self { whole, buffer, written, next, complete, identity })
+    }
+
+    /// Keeps what a build has finished, so that the next goes on after it if this one is killed.
+    pub(crate) fn keep_work(mut self) -> Self {
+        self.whole.kept = Some(KeptWork::of(self.whole.target()));
+        self
     }
 
     /// Makes the file durable and gives it its name.

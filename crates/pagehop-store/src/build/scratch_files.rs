@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use pagehop_engine::{Error, Scratch, ScratchFile};
+use pagehop_engine::{EachWork, Error, Scratch, ScratchFile};
 
 use crate::build::whole_file::{WholeFile, open_temporary};
 
@@ -63,6 +63,18 @@ impl Scratch for WholeFile {
 
     fn free_bytes(&self) -> Option<u64> {
         free_bytes(self.target().parent()?)
+    }
+
+    fn keeps_work(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    fn resume(&self, key: u64, each: EachWork<'_>) -> Result<(), Error> {
+        self.kept.as_ref().map_or(Ok(()), |kept| kept.resume(key, each))
+    }
+
+    fn keep(&self, work: &[u8]) -> Result<(), Error> {
+        self.kept.as_ref().map_or(Ok(()), |kept| kept.keep(work))
     }
 }
 

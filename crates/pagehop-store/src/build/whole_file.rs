@@ -17,6 +17,7 @@ use pagehop_engine::Error;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use crate::build::kept_work::KeptWork;
 use crate::disk::location::LOG;
 use crate::process::attach::Replacing;
 
@@ -28,6 +29,8 @@ pub(crate) struct WholeFile {
     overwrite: bool,
     /// The temporary name of the file, if it has one.
     temporary: Option<PathBuf>,
+    /// For builds that go on after they were killed.
+    pub(crate) kept: Option<KeptWork>,
 }
 
 impl WholeFile {
@@ -55,7 +58,7 @@ impl WholeFile {
             // A file that replaces another stays readable for those who could read that one.
             let _ = file.set_permissions(old.permissions());
         }
-        Ok(Self { file, target, directory, overwrite, temporary })
+        Ok(Self { file, target, directory, overwrite, temporary, kept: None })
     }
 
     /// Makes the file durable and gives it its name.
@@ -91,6 +94,10 @@ impl WholeFile {
 
     /// Gives the file its name, in place of `old`.
     fn replace(mut self, old: Option<Replacing>) -> Result<(), Error> {
+        // Before the name, so that it is never beside the index that it was for.
+        if let Some(kept) = self.kept.take() {
+            kept.finish();
+        }
         if let Err(error) = self.give_name() {
             old.into_iter().for_each(Replacing::cancel);
             return Err(match error.kind() {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::job::Job;
 use super::memory::kept_bytes_min;
-use super::survey::Survey;
+use super::survey::{Rescan, Survey};
 use crate::columns::ColumnRows;
 use crate::page::kept_vectors::{KeptShape, rounded};
 use crate::page::kind::{self, PageKind};
@@ -75,12 +75,9 @@ pub(super) fn write_vectors(
         let end = (start + window).min(pages);
         let mut bodies = vec![0; (end - start) as usize * BODY_BYTES];
         bodies.chunks_exact_mut(BODY_BYTES).for_each(|body| kind::clear(body, PageKind::Vectors));
-        let mut done = 0;
+        let mut scan = Rescan::of(survey);
         source.scan(&mut |ids, chunk| {
-            if done + ids.len() > total || ids != &survey.row_ids[done..done + ids.len()] {
-                return Err(Error::argument("a later scan of the source gave other rows than the first"));
-            }
-            for (row, vector) in (done..).zip(chunk.chunks_exact(dim)) {
+            for (row, vector) in (scan.take(ids, chunk)?..).zip(chunk.chunks_exact(dim)) {
                 let place = shape.place(0, node_of[row] - node_first);
                 if (start..end).contains(&place.page) {
                     let bytes = shape.encode(vector);
@@ -90,12 +87,9 @@ pub(super) fn write_vectors(
                     }
                 }
             }
-            done += ids.len();
             Ok(())
         })?;
-        if done != total {
-            return Err(Error::argument("a later scan of the source gave fewer rows than the first"));
-        }
+        scan.end()?;
         for (page, body) in (first + start..).zip(bodies.chunks_exact(BODY_BYTES)) {
             sink.write(PageId(page), body)?;
         }

@@ -73,9 +73,10 @@ pub(super) fn connect_row_bytes(layout: &NodeLayout) -> usize {
 }
 
 /// The error for a build that needs more memory than it may use.
-pub(super) fn too_little(rows: usize, needed: u64, memory: u64) -> Error {
-    let needed = needed.div_ceil(1 << 20);
-    Error::argument(format!("a build of {rows} rows needs {needed} MiB of memory, memory is {} MiB", memory >> 20))
+pub(super) fn too_little(rows: usize, needed_bytes: u64, memory: u64) -> Error {
+    let needed = needed_bytes.div_ceil(1 << 20);
+    let what = format!("a build of {rows} rows needs {needed} MiB of memory, memory is {} MiB", memory >> 20);
+    Error::Memory { what, needed_bytes }
 }
 
 #[cfg(test)]

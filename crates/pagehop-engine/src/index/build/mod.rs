@@ -14,6 +14,7 @@
 
 mod anchors;
 mod connect;
+mod disk;
 mod job;
 mod keep;
 pub(crate) mod memory;
@@ -39,6 +40,7 @@ use order::page_order;
 use payloads::WithPlaces;
 use rows::Rows;
 use spilled::plan::Plan;
+pub use spilled::plan::build_memory_bytes_min;
 use survey::Survey;
 use write::{Connected, OwnCodes};
 
@@ -53,8 +55,8 @@ use write::{Connected, OwnCodes};
 /// # Errors
 ///
 /// [`Error::Argument`] if there are no rows, a vector is invalid for the metric (the message has
-/// its position), an id repeats, or memory is too small; [`Error::Interrupted`] if `progress`
-/// breaks; any error of the source or the sink.
+/// its position), or an id repeats; [`Error::Memory`] if memory is too small;
+/// [`Error::Interrupted`] if `progress` breaks; any error of the source or the sink.
 pub fn build(
     source: &mut dyn VectorSource,
     options: &BuildOptions,
@@ -206,15 +208,16 @@ fn plan(
     let rows = survey.row_ids.len();
     survey.needed_bytes = memory::build_memory_bytes(rows, dim, job.threads);
     let needed = survey.needed_bytes + memory::kept_bytes_min(job.options.vectors, rows, dim);
-    match scratch {
-        _ if needed <= job.options.memory_bytes => Ok(None),
-        None => Err(memory::too_little(rows, needed, job.options.memory_bytes)),
-        Some(scratch) => {
-            let plan = Plan::new(job, rows, dim, scratch)?;
-            survey.needed_bytes = plan.resident_bytes;
-            Ok(Some(plan))
-        }
+    let fits = needed <= job.options.memory_bytes;
+    let Some(scratch) = scratch else {
+        return if fits { Ok(None) } else { Err(memory::too_little(rows, needed, job.options.memory_bytes)) };
+    };
+    let plan = if fits { None } else { Some(Plan::new(job, rows, dim)?) };
+    disk::check(job, (rows, dim), !fits, scratch)?;
+    if let Some(plan) = &plan {
+        survey.needed_bytes = plan.resident_bytes;
     }
+    Ok(plan)
 }
 
 /// Connects rows with all that is known of them in memory.

@@ -1,7 +1,7 @@
 //! The second pass over the rows: the codes of every row.
 
 use super::job::Job;
-use super::survey::Survey;
+use super::survey::{Rescan, Survey};
 use crate::graph::refine::EdgeTable;
 use crate::page::PageId;
 use crate::page::meta::ChangeState;
@@ -53,12 +53,9 @@ pub(super) fn encode(
         query_digits: 1,
     };
     let (mut spread, mut nearest) = (Spread::of(total), NearestRows::of(centers));
-    let workers = job.threads;
+    let (workers, mut scan) = (job.threads, Rescan::of(survey));
     source.scan(&mut |ids, chunk| {
-        let done = table.factors.len();
-        if done + ids.len() > total || ids != &survey.row_ids[done..done + ids.len()] {
-            return Err(Error::argument("the second scan of the source gave other rows than the first"));
-        }
+        scan.take(ids, chunk)?;
         let part = ids.len().div_ceil(workers * 4).max(1);
         let parts = threads::map(workers, ids.len().div_ceil(part), |i| {
             let rows = &chunk[i * part * dim..(((i + 1) * part).min(ids.len())) * dim];
@@ -75,9 +72,7 @@ pub(super) fn encode(
         }
         job.step("encode", table.factors.len() as u64, total as u64)
     })?;
-    if table.factors.len() != total {
-        return Err(Error::argument("the second scan of the source gave fewer rows than the first"));
-    }
+    scan.end()?;
     table.query_digits = spread.query_digits();
     Ok(Encoded { table, centroids, entries: nearest.entries() })
 }

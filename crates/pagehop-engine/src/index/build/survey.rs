@@ -17,6 +17,8 @@ const TRAIN_ROUNDS: usize = 6;
 #[derive(Default)]
 pub(super) struct Survey {
     pub(super) row_ids: Vec<u64>,
+    /// A checksum of all vectors, in their order.
+    pub(super) checksum: u32,
     pub(super) norm_sq_max: f32,
     sums: Vec<f64>,
     /// Every `stride`-th row, as the user gave it.
@@ -33,6 +35,7 @@ impl Survey {
         let mut survey = Self { sums: vec![0.0; dim], stride: 1, ..Self::default() };
         source.scan(&mut |ids, chunk| {
             assert_eq!(ids.len() * dim, chunk.len(), "a chunk has one row for each id");
+            survey.checksum = pagehop_kernels::crc32c(bytemuck::cast_slice(chunk), survey.checksum);
             for (id, row) in ids.iter().zip(chunk.chunks_exact(dim)) {
                 survey.add(metric, *id, row)?;
             }
@@ -129,5 +132,49 @@ fn refuse_repeated_ids(ids: &[u64]) -> Result<(), Error> {
     match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(Error::argument(format!("id {} is given to more than one row", pair[0]))),
         None => Ok(()),
+    }
+}
+
+/// A later scan of the source, which must give the rows of the first.
+pub(super) struct Rescan<'s> {
+    survey: &'s Survey,
+    done: usize,
+    checksum: u32,
+}
+
+impl<'s> Rescan<'s> {
+    /// Of the source that was surveyed.
+    pub(super) fn of(survey: &'s Survey) -> Self {
+        Self { survey, done: 0, checksum: 0 }
+    }
+
+    /// Takes the next rows; returns the position of the first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] if they have other ids.
+    pub(super) fn take(&mut self, ids: &[u64], chunk: &[f32]) -> Result<usize, Error> {
+        let first = self.done;
+        if self.survey.row_ids.get(first..first + ids.len()) != Some(ids) {
+            return Err(Error::argument("a later scan of the source gave other rows than the first"));
+        }
+        self.done += ids.len();
+        self.checksum = pagehop_kernels::crc32c(bytemuck::cast_slice(chunk), self.checksum);
+        Ok(first)
+    }
+
+    /// Ends the scan.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] if it gave fewer rows than the first, or other vectors.
+    pub(super) fn end(self) -> Result<(), Error> {
+        if self.done != self.survey.row_ids.len() {
+            return Err(Error::argument("a later scan of the source gave fewer rows than the first"));
+        }
+        if self.checksum != self.survey.checksum {
+            return Err(Error::argument("a later scan of the source gave other vectors than the first"));
+        }
+        Ok(())
     }
 }

@@ -12,12 +12,12 @@ const READ_BYTES: usize = 1 << 20;
 const ROW_WORDS: usize = 3;
 
 /// Bytes of a row in a [`RowFile`].
-pub(super) fn row_bytes(inner_dim: usize) -> usize {
+pub(in crate::index::build) fn row_bytes(inner_dim: usize) -> usize {
     4 * ROW_WORDS + inner_dim + own::lo_bytes(inner_dim)
 }
 
 /// Bytes of a letter that offers `keys` edges.
-pub(super) fn letter_bytes(keys: usize) -> usize {
+pub(in crate::index::build) fn letter_bytes(keys: usize) -> usize {
     8 + 8 * keys
 }
 

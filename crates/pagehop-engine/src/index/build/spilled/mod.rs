@@ -16,7 +16,8 @@
 //!
 //! Every file is written and read from its beginning to its end.
 
-mod files;
+pub(super) mod files;
+mod finished;
 mod merge;
 mod own;
 mod partition;
@@ -35,6 +36,7 @@ use crate::quantize::codes::Codes;
 use crate::quantize::prepare::Space;
 use crate::{Error, Metric, VectorSource};
 use files::{LetterFile, Record, RowFile};
+use finished::{Finished, Key};
 use own::SpilledCodes;
 use partition::Partition;
 use plan::Plan;
@@ -53,6 +55,8 @@ struct Spilled<'a> {
     firsts: Vec<u32>,
     partitions: Partitions,
     files: Vec<RowFile>,
+    /// By which a host knows the finished partitions of a killed build of the same.
+    key: u64,
 }
 
 /// Connects rows whose own codes are put aside.
@@ -69,10 +73,12 @@ pub(super) fn connect(
     let mut routing = Routing::train(job, &sample, total, by_angle);
     drop(sample);
     let (mut all, mut places) = (RowFile::new(scratch, inner_dim)?, equal::Places::default());
-    let (mut row, workers) = (0, job.threads);
+    let filled_sq = survey.filled_sq(space.metric);
+    let (mut row, workers, mut key) = (0, job.threads, Key::of(job, centers, filled_sq));
     let encoded = rows::encode(job, source, survey, (space, centers), &mut |codes| {
         routing.add(&codes, workers);
         places.add(&codes);
+        key.add(&codes);
         for at in 0..codes.len() {
             all.push(&Record { row, own: codes.own[at], hi: codes.hi(at), lo: codes.lo(at) })?;
             row += 1;
@@ -83,8 +89,8 @@ pub(super) fn connect(
     let partitions = routing.partitions(&firsts, plan.capacity);
     let partitions = partitions.map_err(|together| plan.too_dense(job, total, together))?;
     let files = (0..partitions.count).map(|_| RowFile::new(scratch, inner_dim)).collect::<Result<_, _>>()?;
-    let shape = (inner_dim, survey.filled_sq(space.metric));
-    let mut spilled = Spilled { plan, scratch, centers, shape, firsts, partitions, files };
+    let (shape, key) = ((inner_dim, filled_sq), key.finish(&firsts, &partitions));
+    let mut spilled = Spilled { plan, scratch, centers, shape, firsts, partitions, files, key };
     spilled.spread(job, all)?;
     spilled.finish(job, encoded)
 }
@@ -109,19 +115,40 @@ impl Spilled<'_> {
         Partition::load(&mut self.files[number], number, &self.partitions, &self.firsts, self.shape)
     }
 
-    /// Connects partition after partition, then what connects them.
-    fn finish(mut self, job: &mut Job<'_>, encoded: Encoded) -> Result<(Connected, Box<dyn OwnCodes>), Error> {
-        let (total, count) = (self.firsts.len(), self.partitions.count);
-        let mut graph = Graph::new(total, job.layout.degree);
+    /// Connects partition after partition, after those that a killed build has finished. Returns all
+    /// edges and the letters to each partition.
+    fn connect(&mut self, job: &mut Job<'_>, encoded: &Encoded) -> Result<(Graph, Vec<LetterFile>), Error> {
+        let (total, count, degree) = (self.firsts.len(), self.partitions.count, job.layout.degree);
+        let mut graph = Graph::new(total, degree);
         let letters = (0..count).map(|_| LetterFile::new(self.scratch));
         let mut letters = letters.collect::<Result<Vec<_>, _>>()?;
         (job.before, job.total) = (0, total as u64);
-        for number in 0..count {
+        let mut own = vec![0; count];
+        self.partitions.home.iter().for_each(|home| own[usize::from(*home)] += 1);
+        let (mut done, partitions) = (0, &self.partitions);
+        self.scratch.resume(self.key, &mut |bytes| {
+            let Some(finished) = Finished::read(bytes, done, partitions, degree) else { return Ok(false) };
+            finished.apply(partitions, &mut graph, &mut letters)?;
+            job.before += own[done];
+            done += 1;
+            job.step_rows("resume", 0)?;
+            Ok(true)
+        })?;
+        for (number, own) in own.iter().enumerate().skip(done) {
             let partition = self.load(number)?;
             let known = (&encoded.table, &encoded.centroids, self.centers);
-            partition.connect(job, known, &self.partitions, &mut graph, &mut letters)?;
-            job.before += (partition.own_count + partition.duplicates.len()) as u64;
+            let finished = partition.connect(job, number, known)?;
+            finished.apply(&self.partitions, &mut graph, &mut letters)?;
+            self.scratch.keep(finished.bytes())?;
+            job.before += own;
         }
+        Ok((graph, letters))
+    }
+
+    /// Connects partitions, then what connects them.
+    fn finish(mut self, job: &mut Job<'_>, encoded: Encoded) -> Result<(Connected, Box<dyn OwnCodes>), Error> {
+        let (mut graph, letters) = self.connect(job, &encoded)?;
+        let (total, count) = (self.firsts.len(), self.partitions.count);
         let (mut order, mut pages) = (PageOrder::default(), Vec::with_capacity(count));
         let mut places = vec![merge::ABSENT; total];
         for (number, mut letters) in letters.into_iter().enumerate() {

@@ -4,11 +4,12 @@
 //! Own rows are refined by a search each, guests are not: the partition that a guest belongs to
 //! does that. So a build in partitions takes hardly more time for a row than one in memory.
 
-use super::files::{LetterFile, RowFile};
+use super::files::RowFile;
+use super::finished::Finished;
 use super::route::Partitions;
 use crate::Error;
+use crate::graph::key;
 use crate::graph::refine::EdgeTable;
-use crate::graph::{Graph, key};
 use crate::index::build::connect::connect;
 use crate::index::build::job::Job;
 use crate::index::build::rows::{Encoded, NearestRows, Rows};
@@ -58,40 +59,34 @@ impl Partition {
         Ok(Self { rows, own_count, codes, duplicates })
     }
 
-    /// Connects the rows. Puts the edges of own rows into `graph`, and sends those of guests to the
-    /// partitions that they belong to.
+    /// Connects the rows.
     pub(super) fn connect(
         &self,
         job: &mut Job<'_>,
+        number: usize,
         (table, centroids, centers): (&EdgeTable, &Centroids, &Codes),
-        partitions: &Partitions,
-        graph: &mut Graph,
-        letters: &mut [LetterFile],
-    ) -> Result<(), Error> {
+    ) -> Result<Finished, Error> {
+        let guests = self.rows.len() - self.own_count;
         if self.own_count == 0 {
-            return Ok(());
+            return Ok(Finished::new(number, 0, 0));
         }
+        let mut finished = Finished::new(number, self.own_count, guests);
         let table = table.gather(&self.rows);
         let mut nearest = NearestRows::of(centers);
         nearest.add(&self.codes, centers, &table.centroid);
         let encoded = Encoded { table, centroids: centroids.clone(), entries: nearest.entries() };
         let own = Rows::new(encoded, self.codes.dim, (0..self.rows.len() as u32).collect());
         let found = connect(job, &self.codes, &own, self.own_count)?;
-        let mut edges = Vec::new();
         for (at, row) in self.rows.iter().enumerate() {
-            edges.clear();
+            let edges = found.neighbors(at).iter();
             if at < self.own_count {
-                edges.extend(found.neighbors(at).iter().map(|other| self.rows[*other as usize]));
-                graph.set(*row as usize, &edges);
-                continue;
+                finished.push_own(*row, edges.map(|other| self.rows[*other as usize]));
+            } else {
+                let offer =
+                    |other: &u32| key(self.codes.hi_distance(at, *other as usize), self.rows[*other as usize]);
+                finished.push_guest(*row, edges.map(offer));
             }
-            let offers = found
-                .neighbors(at)
-                .iter()
-                .map(|other| key(self.codes.hi_distance(at, *other as usize), self.rows[*other as usize]));
-            let offers: Vec<u64> = offers.collect();
-            letters[usize::from(partitions.home[*row as usize])].push(*row, &offers)?;
         }
-        Ok(())
+        Ok(finished)
     }
 }

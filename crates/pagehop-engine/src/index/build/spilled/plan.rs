@@ -1,14 +1,14 @@
-//! The memory and the disk space of a build that puts rows aside.
+//! The memory of a build that puts rows aside.
 
-use super::files::{BUFFER_BYTES, letter_bytes, row_bytes};
+use super::files::BUFFER_BYTES;
 use crate::Error;
 use crate::index::build::job::Job;
 use crate::index::build::memory::{
-    connect_row_bytes, fixed_bytes, kept_bytes_min, table_row_bytes, thread_bytes, too_little,
+    build_memory_bytes, connect_row_bytes, fixed_bytes, kept_bytes_min, table_row_bytes, thread_bytes, too_little,
 };
 use crate::page::layout::NodeLayout;
-use crate::page::{PAGE_BYTES, Scratch};
 use crate::quantize::own::OwnCode;
+use crate::quantize::prepare::inner_dim;
 
 /// Bytes per row that stay in memory beside its edge code and its edges: id, first equal row,
 /// partitions, node, page, and what the walk over all edges needs.
@@ -40,40 +40,58 @@ fn member_bytes(layout: &NodeLayout) -> usize {
     (code + table_row_bytes(layout) + 12 + connect_row_bytes(layout)) / 16 * 17
 }
 
+/// Rows that a partition of `rows` rows in all must have room for.
+fn capacity_min(rows: usize) -> usize {
+    CAPACITY_MIN.max(rows.div_ceil(CAPACITY_SHARE))
+}
+
+/// Least memory of a build of `rows` rows on `threads` threads that has scratch files and keeps no
+/// vectors, in bytes, without the memory of its source and its sink. `columns` are columns to
+/// filter by. More rows never need less.
+pub fn build_memory_bytes_min(rows: usize, dim: usize, columns: usize, threads: usize) -> u64 {
+    let layout = NodeLayout::choose(inner_dim(dim), columns);
+    let spilled = Plan::without_partitions(&layout, rows).least(rows, threads);
+    spilled.min(build_memory_bytes(rows, dim, threads))
+}
+
 impl Plan {
     /// The plan for `rows` rows.
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if memory is too small, [`Error::Full`] if the disk is.
-    pub(in crate::index::build) fn new(
-        job: &Job<'_>,
-        rows: usize,
-        dim: usize,
-        scratch: &dyn Scratch,
-    ) -> Result<Self, Error> {
-        let (layout, memory, threads) = (&job.layout, job.options.memory_bytes, job.threads as u64);
-        let capacity_min = CAPACITY_MIN.max(rows.div_ceil(CAPACITY_SHARE));
-        let buffers = (2 * rows).div_ceil(capacity_min) * 2 * BUFFER_BYTES;
-        let resident = rows * (table_row_bytes(layout) + 4 * layout.degree + 1 + RESIDENT_ROW_BYTES);
-        let mut plan = Self {
-            capacity: 0,
-            resident_bytes: (resident + buffers + fixed_bytes(rows, layout.inner_dim)) as u64,
-            member_bytes: member_bytes(layout) as u64,
-            thread_bytes: thread_bytes(rows, layout.inner_dim) as u64,
-        };
-        let many = if threads > THREADS_MIN { threads * plan.thread_bytes * THREADS_SHARE } else { 0 };
+    /// [`Error::Memory`] if memory is too small.
+    pub(in crate::index::build) fn new(job: &Job<'_>, rows: usize, dim: usize) -> Result<Self, Error> {
+        let memory = job.options.memory_bytes;
+        let mut plan = Self::without_partitions(&job.layout, rows);
         // Vectors are written when no partition is in memory.
         let kept = kept_bytes_min(job.options.vectors, rows, dim);
-        let least = plan.needed(capacity_min).max(plan.resident_bytes + many.max(kept));
+        let least = plan.least(rows, job.threads).max(plan.resident_bytes + kept);
         if least > memory {
             return Err(too_little(rows, least, memory));
         }
         let left = memory - plan.resident_bytes;
         let of_threads = (left / THREADS_SHARE).max(THREADS_MIN * plan.thread_bytes);
         plan.capacity = ((left - of_threads) / plan.member_bytes) as usize;
-        plan.check_disk(job, rows, dim, scratch)?;
         Ok(plan)
+    }
+
+    /// What `rows` rows take beside partitions, and what each row of a partition takes.
+    fn without_partitions(layout: &NodeLayout, rows: usize) -> Self {
+        let buffers = (2 * rows).div_ceil(capacity_min(rows)) * 2 * BUFFER_BYTES;
+        let resident = rows * (table_row_bytes(layout) + 4 * layout.degree + 1 + RESIDENT_ROW_BYTES);
+        Self {
+            capacity: 0,
+            resident_bytes: (resident + buffers + fixed_bytes(rows, layout.inner_dim)) as u64,
+            member_bytes: member_bytes(layout) as u64,
+            thread_bytes: thread_bytes(rows, layout.inner_dim) as u64,
+        }
+    }
+
+    /// Least memory of a build that keeps no vectors, in bytes.
+    fn least(&self, rows: usize, threads: usize) -> u64 {
+        let threads = threads as u64;
+        let many = if threads > THREADS_MIN { threads * self.thread_bytes * THREADS_SHARE } else { 0 };
+        self.needed(capacity_min(rows)).max(self.resident_bytes + many)
     }
 
     /// Memory for partitions of `capacity` rows, in bytes.
@@ -91,24 +109,5 @@ impl Plan {
     /// The error for `together` rows that no center separates.
     pub(super) fn too_dense(&self, job: &Job<'_>, rows: usize, together: usize) -> Error {
         too_little(rows, self.needed(together), job.options.memory_bytes)
-    }
-
-    /// Refuses to begin what the disk has no room for. First all rows lie there twice or three
-    /// times, then twice beside the index.
-    fn check_disk(&self, job: &Job<'_>, rows: usize, dim: usize, scratch: &dyn Scratch) -> Result<(), Error> {
-        let Some(free) = scratch.free_bytes() else { return Ok(()) };
-        let (layout, row) = (&job.layout, row_bytes(job.layout.inner_dim));
-        let page = PAGE_BYTES.div_ceil(layout.nodes_per_page) + dim * job.options.vectors.component_bytes();
-        let needed = (rows * (2 * row + row.max(letter_bytes(layout.degree) + page))) as u64;
-        if needed <= free {
-            return Ok(());
-        }
-        let mib = |bytes: u64| bytes.div_ceil(1 << 20);
-        Err(Error::full(format!(
-            "a build of {rows} rows in {} MiB of memory needs {} MiB of disk space, {} MiB are free",
-            job.options.memory_bytes >> 20,
-            mib(needed),
-            free >> 20,
-        )))
     }
 }

@@ -1,0 +1,249 @@
+//! The finished work of a build, beside the index that it makes: `NAME-build`. A build that is killed
+//! leaves it, and the next build of the same goes on after it.
+//!
+//! ```text
+//! 8 bytes  what this is, and in which version
+//! 8 bytes  the key of the build
+//! then records: 8 bytes length, 4 bytes CRC-32C of length and bytes, the bytes
+//! ```
+//!
+//! Each record is synced before the next begins, so only the last can be torn: what does not check
+//! ends the file. The file goes when the build ends by itself, whether it is done, fails or is
+//! stopped. Its maker holds a lock on it; another build of the same index keeps nothing.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use pagehop_engine::{EachWork, Error};
+use pagehop_kernels::crc32c;
+use rustix::fs::FlockOperation;
+
+/// The ending of the name beside an index.
+const BUILD: &str = "-build";
+const MAGIC: [u8; 8] = *b"phbuild1";
+const HEAD_BYTES: u64 = 16;
+const RECORD_HEAD_BYTES: usize = 12;
+
+/// What a build has kept, or may keep. Dropping it removes the file, if the build made or took it.
+pub(crate) struct KeptWork {
+    path: PathBuf,
+    taken: RefCell<Option<Taken>>,
+}
+
+/// The file that this build keeps its work in.
+struct Taken {
+    file: File,
+    /// Where the next record goes.
+    end: u64,
+}
+
+impl KeptWork {
+    /// Of a build that makes `target`.
+    pub(crate) fn of(target: &Path) -> Self {
+        let mut name = OsString::from(target);
+        name.push(BUILD);
+        Self { path: name.into(), taken: RefCell::new(None) }
+    }
+
+    /// See [`Scratch::resume`](pagehop_engine::Scratch::resume).
+    pub(crate) fn resume(&self, key: u64, each: EachWork<'_>) -> Result<(), Error> {
+        let opened = File::options().read(true).write(true).create(true).truncate(false).open(&self.path);
+        let file = opened.map_err(|error| self.refused("creation", error))?;
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(());
+        }
+        let mut head = [0; HEAD_BYTES as usize];
+        head[..8].copy_from_slice(&MAGIC);
+        head[8..].copy_from_slice(&key.to_le_bytes());
+        let mut found = [0; HEAD_BYTES as usize];
+        let is_same = file.read_exact_at(&mut found, 0).is_ok() && found == head;
+        let mut taken = self.taken.borrow_mut();
+        let taken = taken.insert(Taken { file, end: HEAD_BYTES });
+        if is_same {
+            taken.end += self.read(&taken.file, each)?;
+        }
+        let begun = taken.file.set_len(taken.end * u64::from(is_same));
+        let begun = begun.and_then(|()| taken.file.write_all_at(&head, 0)).and_then(|()| taken.file.sync_all());
+        begun.map_err(|error| self.refused("write", error))
+    }
+
+    /// Passes records to `each`; the bytes of those that it took.
+    fn read(&self, file: &File, each: EachWork<'_>) -> Result<u64, Error> {
+        let length = file.metadata().map_err(|error| self.refused("read", error))?.len();
+        let mut left = BufReader::new(Behind { file, at: HEAD_BYTES });
+        let mut good = 0;
+        while let Some(record) = next_record(&mut left, length - HEAD_BYTES - good) {
+            if !each(&record)? {
+                break;
+            }
+            good += (RECORD_HEAD_BYTES + record.len()) as u64;
+        }
+        Ok(good)
+    }
+
+    /// See [`Scratch::keep`](pagehop_engine::Scratch::keep).
+    pub(crate) fn keep(&self, work: &[u8]) -> Result<(), Error> {
+        let mut taken = self.taken.borrow_mut();
+        let Some(Taken { file, end }) = taken.as_mut() else { return Ok(()) };
+        let length = (work.len() as u64).to_le_bytes();
+        let checksum = crc32c(work, crc32c(&length, 0)).to_le_bytes();
+        let at = *end + RECORD_HEAD_BYTES as u64;
+        let written = file
+            .write_all_at(&[&length[..], &checksum].concat(), *end)
+            .and_then(|()| file.write_all_at(work, at))
+            .and_then(|()| file.sync_data());
+        *end = at + work.len() as u64;
+        written.map_err(|error| self.refused("write", error))
+    }
+
+    /// Removes the file of this build, or that of a killed one. The index is complete.
+    pub(crate) fn finish(&self) {
+        let is_mine = self.taken.borrow_mut().take().is_some();
+        let is_free = || {
+            let file = File::open(&self.path);
+            file.is_ok_and(|file| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
+        };
+        if is_mine || is_free() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
+    fn refused(&self, operation: &str, error: io::Error) -> Error {
+        Error::io(format!("{operation} of {}", self.path.display()), error)
+    }
+}
+
+impl Drop for KeptWork {
+    fn drop(&mut self) {
+        if self.taken.borrow().is_some() {
+            self.finish();
+        }
+    }
+}
+
+/// The next record, which is within `left` bytes; `None` if there is none, or a torn one.
+fn next_record(file: &mut impl Read, left: u64) -> Option<Vec<u8>> {
+    let (mut length, mut checksum) = ([0; 8], [0; 4]);
+    file.read_exact(&mut length).ok()?;
+    file.read_exact(&mut checksum).ok()?;
+    let bytes = u64::from_le_bytes(length);
+    if bytes > left.checked_sub(RECORD_HEAD_BYTES as u64)? {
+        return None;
+    }
+    let mut record = vec![0; usize::try_from(bytes).ok()?];
+    file.read_exact(&mut record).ok()?;
+    (crc32c(&record, crc32c(&length, 0)) == u32::from_le_bytes(checksum)).then_some(record)
+}
+
+/// A file from a place on.
+struct Behind<'f> {
+    file: &'f File,
+    at: u64,
+}
+
+impl Read for Behind<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(bytes, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("pagehop-kept-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    /// What a build of that key finds, of which it takes at most `most`.
+    fn found(kept: &KeptWork, key: u64, most: usize) -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        let mut take = |work: &[u8]| {
+            let is_taken = found.len() < most;
+            if is_taken {
+                found.push(work.to_vec());
+            }
+            Ok(is_taken)
+        };
+        kept.resume(key, &mut take).unwrap();
+        found
+    }
+
+    /// As if the process was killed.
+    fn kill(kept: KeptWork) {
+        kept.taken.borrow_mut().take();
+    }
+
+    #[test]
+    fn work_outlives_a_killed_build_and_no_other() {
+        let folder = folder("lives");
+        let target = folder.join("items.pagehop");
+        let kept = KeptWork::of(&target);
+        assert_eq!(found(&kept, 7, 9), Vec::<Vec<u8>>::new());
+        for work in ["one", "two", "three"] {
+            kept.keep(work.as_bytes()).unwrap();
+        }
+        let other = KeptWork::of(&target);
+        assert!(found(&other, 7, 9).is_empty(), "it is another's");
+        other.keep(b"nothing").unwrap();
+        drop(other);
+        kill(kept);
+        let kept = KeptWork::of(&target);
+        assert_eq!(found(&kept, 7, 2), [b"one", b"two"].map(|work| work.to_vec()));
+        kept.keep(b"drei").unwrap();
+        kill(kept);
+        let kept = KeptWork::of(&target);
+        assert_eq!(found(&kept, 7, 9), [&b"one"[..], b"two", b"drei"].map(<[u8]>::to_vec));
+        kill(kept);
+        let kept = KeptWork::of(&target);
+        assert!(found(&kept, 8, 9).is_empty(), "another build");
+        drop(kept);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        KeptWork::of(&target).finish();
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_torn_or_damaged_ends_the_work() {
+        let folder = folder("torn");
+        let target = folder.join("items.pagehop");
+        let kept = KeptWork::of(&target);
+        found(&kept, 7, 9);
+        for work in ["one", "two", "three"] {
+            kept.keep(work.as_bytes()).unwrap();
+        }
+        let path = kept.path.clone();
+        kill(kept);
+        let whole = fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            for damage in ["torn", "a bit", "longer"] {
+                let mut bytes = whole.clone();
+                match damage {
+                    "torn" => bytes.truncate(at),
+                    "a bit" => bytes[at] ^= 4,
+                    _ => bytes.extend_from_slice(&whole[..at]),
+                }
+                fs::write(&path, bytes).unwrap();
+                let kept = KeptWork::of(&target);
+                let some = found(&kept, 7, 9);
+                assert!([&b"one"[..], b"two", b"three"].iter().zip(&some).all(|(a, b)| a == b));
+                assert_eq!(some.len() == 3, damage == "longer", "{damage} at {at}");
+                kill(kept);
+                let after = fs::read(&path).unwrap();
+                assert!(whole.starts_with(&after), "{damage} at {at}: the file ends with its last record");
+            }
+        }
+        KeptWork::of(&target).finish();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,140 @@
+//! Temporary files of a build, which are PostgreSQL's own: they lie in `temp_tablespaces`, count
+//! against `temp_file_limit`, go with the transaction, and after a crash when the server starts.
+//!
+//! A file that cannot be written raises PostgreSQL's error. It unwinds through the engine, whose
+//! other threads rest while it uses a file. So signals stay blocked here.
+
+use std::ffi::{CString, c_int, c_void};
+use std::mem::MaybeUninit;
+
+use pagehop_engine::{Error, Scratch, ScratchFile};
+use pgrx::pg_sys;
+
+/// Temporary tablespaces that are looked at.
+const TABLESPACES_MAX: usize = 2;
+
+/// A file that is written from its beginning to its end, then read.
+pub(crate) struct TempFile(*mut pg_sys::BufFile);
+
+impl TempFile {
+    /// An empty file. The current memory context lives as long as the file.
+    pub(crate) fn create() -> Self {
+        // SAFETY: the file belongs to the transaction's resource owner, which outlives builds.
+        Self(unsafe { pg_sys::BufFileCreateTemp(false) })
+    }
+
+    /// Writes bytes behind those that were written or read last.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        let from: *const c_void = bytes.as_ptr().cast();
+        // SAFETY: the file is open, and the slice has this many bytes.
+        unsafe { pg_sys::BufFileWrite(self.0, from, bytes.len()) }
+    }
+
+    /// Goes to byte `at`; false if the file ends before.
+    pub(crate) fn seek(&mut self, at: u64) -> bool {
+        // SAFETY: the file is open, and a position that it does not have is refused.
+        unsafe { pg_sys::BufFileSeek(self.0, 0, at as pg_sys::off_t, libc::SEEK_SET) == 0 }
+    }
+
+    /// Fills `bytes` with those that follow, which were written.
+    pub(crate) fn read(&mut self, bytes: &mut [u8]) {
+        let to: *mut c_void = bytes.as_mut_ptr().cast();
+        // SAFETY: the file is open, and the slice has room for this many bytes.
+        unsafe { pg_sys::BufFileReadExact(self.0, to, bytes.len()) }
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        // An error that unwinds leaves the file to the resource owner.
+        if !std::thread::panicking() {
+            // SAFETY: the file is open: nothing else closes it.
+            unsafe { pg_sys::BufFileClose(self.0) };
+        }
+    }
+}
+
+impl ScratchFile for TempFile {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        Self::append(self, bytes);
+        Ok(())
+    }
+
+    fn read(&mut self, at: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        if !self.seek(at) {
+            return Err(Error::io("read of a temporary file", std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        Self::read(self, bytes);
+        Ok(())
+    }
+}
+
+/// Makes the scratch files of a build.
+pub(crate) struct TempFiles {
+    /// Where they will lie, if that is one place.
+    place: Option<CString>,
+    /// Where the index lies.
+    index_place: CString,
+}
+
+impl TempFiles {
+    /// For the build of `index`.
+    ///
+    /// # Safety
+    ///
+    /// `index` is open.
+    pub(crate) unsafe fn of(index: pg_sys::Relation) -> Self {
+        // SAFETY: the caller keeps the index open.
+        Self { place: temp_tablespace().map(folder), index_place: folder(unsafe { (*index).rd_locator.spcOid }) }
+    }
+}
+
+impl Scratch for TempFiles {
+    fn file(&self) -> Result<Box<dyn ScratchFile>, Error> {
+        Ok(Box::new(TempFile::create()))
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        let mut found = MaybeUninit::<libc::statvfs>::uninit();
+        let place = self.place.as_ref()?.as_ptr();
+        // SAFETY: the path ends with a zero, and the call fills in what it returns 0 for.
+        let found = unsafe { (libc::statvfs(place, found.as_mut_ptr()) == 0).then(|| found.assume_init())? };
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
+    fn has_pages(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| device(place) == device(&self.index_place))
+    }
+}
+
+/// The tablespace of new temporary files; `None` if there are several.
+fn temp_tablespace() -> Option<pg_sys::Oid> {
+    let mut spaces = [pg_sys::InvalidOid; TABLESPACES_MAX];
+    // SAFETY: the transaction is there, the array has that much room, and the last is a value of
+    // this backend.
+    unsafe {
+        pg_sys::PrepareTempTablespaces();
+        match pg_sys::GetTempTablespaces(spaces.as_mut_ptr(), TABLESPACES_MAX as c_int) {
+            0 => Some(pg_sys::MyDatabaseTableSpace),
+            1 if spaces[0] == pg_sys::InvalidOid => Some(pg_sys::MyDatabaseTableSpace),
+            1 => Some(spaces[0]),
+            _ => None,
+        }
+    }
+}
+
+/// The folder of a tablespace, from the server's working directory.
+fn folder(tablespace: pg_sys::Oid) -> CString {
+    let path = match tablespace {
+        pg_sys::DEFAULTTABLESPACE_OID | pg_sys::GLOBALTABLESPACE_OID => "base".to_string(),
+        other => format!("pg_tblspc/{}", other.to_u32()),
+    };
+    CString::new(path).expect("the path has no zero byte")
+}
+
+/// The file system of a folder.
+fn device(folder: &CString) -> Option<u64> {
+    let mut found = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the path ends with a zero, and the call fills in what it returns 0 for.
+    unsafe { (libc::stat(folder.as_ptr(), found.as_mut_ptr()) == 0).then(|| found.assume_init().st_dev) }
+}

@@ -1,0 +1,303 @@
+"""Builds of more rows than maintenance_work_mem holds: they put codes aside in temporary files, and
+leave none, however they end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from devserver import Cluster
+from tests.items import DIM, KINDS, Connect, by_index, by_scan, everything, number, recall, run, value
+from tests.test_cancel import assert_no_temporary_files, small_disk
+from tests.test_inspect import ask, check
+from tests.test_maintenance import wait
+from tests.test_memory import notices, queries, scatter
+
+__all__ = ["small_disk"]
+
+ROWS = 24_000
+# The phases of such a build, in their order; those of each partition come again for the next.
+PHASES = [
+    "scanning table",
+    "surveying rows",
+    "training centroids",
+    "encoding rows",
+    "putting rows aside",
+    "partitioning rows",
+    "connecting rows",
+    "pruning edges",
+    "refining edges",
+    "merging partitions",
+    "writing pages",
+    "calibrating: finding true neighbors",
+    "calibrating: searching",
+]
+INDEX = "CREATE INDEX items_embedding ON items USING pagehop (embedding {})"
+
+
+def least(connection: psycopg.Connection, sql: str = INDEX.format("vector_l2_ops")) -> str:
+    """The least maintenance_work_mem for all rows, as the notice names it; sets it."""
+    said = notices(connection)
+    run(connection, "SET maintenance_work_mem = '1MB'; BEGIN")
+    run(connection, sql)
+    run(connection, "ROLLBACK")
+    [enough] = re.findall(r"Increase maintenance_work_mem to (\d+) MB", said.pop())
+    run(connection, f"SET maintenance_work_mem = '{enough}MB'")
+    return str(enough)
+
+
+def put_aside(connection: psycopg.Connection, sql: str) -> int:
+    """Runs a statement; the number of its temporary files."""
+    said = notices(connection)
+    run(connection, "SET log_temp_files = 0; SET client_min_messages = log")
+    run(connection, sql)
+    run(connection, "RESET client_min_messages; RESET log_temp_files")
+    return sum("temporary file" in line for line in said)
+
+
+@pytest.mark.parametrize(("operators", "kind", "operator"), [KINDS[0], KINDS[1], KINDS[5]])
+def test_an_index_of_rows_put_aside_is_as_good(connect: Connect, operators: str, kind: str, operator: str) -> None:
+    connection = connect()
+    scatter(connection, ROWS, kind)
+    sql = INDEX.format(operators)
+    # The same search in both: a recall has other settings in each.
+    run(connection, "SET pagehop.search_list = 40")
+    found, pages = {}, {}
+    for memory in [least(connection, sql), "256"]:
+        said = notices(connection)
+        run(connection, f"SET maintenance_work_mem = '{memory}MB'")
+        assert (put_aside(connection, sql) > 4) == (memory != "256")
+        assert not any("no longer fits" in line for line in said)
+        assert_no_temporary_files(connection)
+        found[memory] = recall(connection, queries(connection), operator)
+        pages[memory] = number(connection, "SELECT pg_relation_size('items_embedding')")
+        report = check(connection)
+        assert (report["nodes"], report["anchored"], ask(connection, "pagehop_info")["trained_rows"]) == (ROWS,) * 3
+        assert everything(connection, operator) == list(range(ROWS))
+        run(connection, "DROP INDEX items_embedding")
+    aside, within = found.values()
+    assert aside > within - 0.02, found
+    assert within > 0.9, found
+    aside, within = pages.values()
+    assert aside < 1.02 * within, pages
+
+
+def test_what_is_indexed_is_what_the_index_says(connect: Connect) -> None:
+    """NULLs, equal vectors, filter columns and a condition; concurrently and again."""
+    connection = connect()
+    scatter(connection, ROWS + 6000)
+    run(connection, "ALTER TABLE items ADD topic int, ADD price float8")
+    run(connection, "UPDATE items SET topic = id % 50, price = nullif(id % 1000, 7)")
+    run(connection, "UPDATE items SET embedding = NULL WHERE id % 17 = 3")
+    run(connection, "UPDATE items i SET embedding = o.embedding FROM items o WHERE i.id % 9 = 0 AND o.id = 90")
+    run(connection, "DELETE FROM items WHERE id % 31 = 1")
+    where = "id % 11 <> 5"
+    sql = f"items_embedding ON items USING pagehop (embedding vector_l2_ops, topic, price) WHERE {where}"
+    enough = least(connection, f"CREATE INDEX {sql}")
+    # The table has grown by its dead rows, and the index has not.
+    assert put_aside(connection, f"CREATE INDEX CONCURRENTLY {sql}") > 4
+    asked = [query for query in queries(connection) if query != "None"][:15]
+    expected = number(connection, f"SELECT count(*) FROM items WHERE embedding IS NOT NULL AND {where}")
+    for again in ["", "REINDEX INDEX items_embedding", "REINDEX INDEX CONCURRENTLY items_embedding"]:
+        run(connection, f"SET maintenance_work_mem = '{enough}MB'")
+        assert again == "" or put_aside(connection, again) > 4
+        assert check(connection)["nodes"] == expected
+        for filters in ["true", "topic = 7", "price < 20", "price IS NULL AND topic > 3"]:
+            both = f"{where} AND {filters}"
+            assert len(everything(connection, where=both)) == number(
+                connection, f"SELECT count(*) FROM items WHERE embedding IS NOT NULL AND {both}"
+            )
+            assert recall(connection, asked, where=both) > 0.9
+    assert_no_temporary_files(connection)
+
+
+def test_rows_too_close_together_for_a_partition(connect: Connect) -> None:
+    """Rows that differ in their last bits are in one cell, and may be more than fit: then the error
+    names what will do, and that does.
+    """
+    connection = connect()
+    run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}))")
+    run(connection, "SELECT setseed(0.5)")
+    run(
+        connection,
+        "INSERT INTO items SELECT id, array_agg(1 + (d = id % 24)::int * 0.02 * random() ORDER BY d)::vector"
+        f" FROM generate_series(0, {ROWS - 1}) id, generate_series(1, {DIM}) d GROUP BY id",
+    )
+    least(connection)
+    with pytest.raises(errors.ProgramLimitExceeded, match="more than maintenance_work_mem") as caught:
+        run(connection, INDEX.format("vector_l2_ops"))
+    assert_no_temporary_files(connection)
+    run(connection, caught.value.diag.message_hint or "")
+    run(connection, INDEX.format("vector_l2_ops"))
+    assert everything(connection) == list(range(ROWS))
+
+
+def building(connection: psycopg.Connection, sql: str) -> threading.Thread:
+    """Runs a statement that may fail, beside the test."""
+
+    def build() -> None:
+        with suppress(psycopg.Error):
+            run(connection, sql)
+
+    thread = threading.Thread(target=build)
+    thread.start()
+    return thread
+
+
+def comes_to(other: psycopg.Connection, process: int, phase: str, thread: threading.Thread) -> bool:
+    """Waits until a build is in a phase; false if it ended before it was seen there."""
+    in_phase = f"SELECT count(*) FROM pg_stat_progress_create_index WHERE pid = {process} AND phase LIKE '%: {phase}'"
+    while thread.is_alive():
+        if number(other, in_phase) > 0:
+            return True
+    return False
+
+
+def test_progress_and_a_cancel_in_every_phase(connect: Connect) -> None:
+    connection, other = connect(), connect()
+    scatter(connection, ROWS)
+    least(connection)
+    process = connection.info.backend_pid
+    seen = 0
+    for phase in PHASES:
+        run(connection, "DROP INDEX IF EXISTS items_embedding")
+        thread = building(connection, INDEX.format("vector_l2_ops"))
+        if comes_to(other, process, phase, thread):
+            seen += 1
+            run(other, f"SELECT pg_cancel_backend({process})")
+            began = time.monotonic()
+            thread.join()
+            # A machine that does other work is slow; a build that does not look is slower.
+            assert time.monotonic() - began < 20, phase
+        thread.join()
+        assert_no_temporary_files(other)
+    assert seen > len(PHASES) // 2
+    run(connection, "DROP INDEX IF EXISTS items_embedding")
+    run(connection, INDEX.format("vector_l2_ops"))
+    assert check(connection)["nodes"] == ROWS
+
+
+def test_a_server_that_dies_in_any_phase_has_no_temporary_files_when_it_is_back(
+    new_cluster: Callable[..., Cluster],
+) -> None:
+    cluster = new_cluster(autovacuum=False, fsync=False)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        scatter(connection, ROWS)
+        enough = least(connection)
+    died = 0
+    for at, phase in enumerate(PHASES):
+        with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+            run(connection, f"SET maintenance_work_mem = '{enough}MB'")
+            process = connection.info.backend_pid
+            thread = building(connection, INDEX.format("vector_l2_ops"))
+            with psycopg.connect(cluster.dsn(), autocommit=True) as other:
+                if comes_to(other, process, phase, thread):
+                    died += 1
+                    if at % 4 == 3:
+                        cluster.kill()
+                        cluster.start()
+                    else:
+                        os.kill(process, signal.SIGKILL)
+                    with suppress(psycopg.OperationalError):
+                        # The server ends every session before it recovers.
+                        wait(lambda: number(other, "SELECT 1") == 0)
+            thread.join()
+        with back(cluster) as connection:
+            assert_no_temporary_files(connection)
+            assert not list(Path(cluster.data, "base").glob("pgsql_tmp/*"))
+            run(connection, "DROP INDEX IF EXISTS items_embedding")
+            assert number(connection, "SELECT count(*) FROM items") == ROWS
+    assert died > len(PHASES) // 2
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        run(connection, f"SET maintenance_work_mem = '{enough}MB'")
+        run(connection, INDEX.format("vector_l2_ops"))
+        assert check(connection)["nodes"] == ROWS
+        query = queries(connection)[0]
+        assert by_index(connection, query) == by_scan(connection, query)
+
+
+def back(cluster: Cluster) -> psycopg.Connection:
+    """A connection to a server that a dying backend took down, once it is back."""
+    for _ in range(600):
+        with suppress(psycopg.OperationalError):
+            connection = psycopg.connect(cluster.dsn(), autocommit=True)
+            run(connection, "SELECT 1")
+            return connection
+        time.sleep(0.1)
+    raise AssertionError("the server did not come back")
+
+
+def test_more_than_temp_file_limit_is_an_error(connect: Connect) -> None:
+    connection = connect()
+    scatter(connection, ROWS)
+    least(connection)
+    sql = INDEX.format("vector_l2_ops")
+    assert put_aside(connection, sql) > 4
+    for limit in ["1kB", "1MB", "4MB"]:
+        run(connection, f"SET temp_file_limit = '{limit}'")
+        with pytest.raises(errors.ConfigurationLimitExceeded, match="temp_file_limit"):
+            run(connection, "REINDEX INDEX items_embedding")
+        assert_no_temporary_files(connection)
+        assert check(connection)["nodes"] == ROWS
+    run(connection, "RESET temp_file_limit")
+    run(connection, "REINDEX INDEX items_embedding")
+
+
+def test_a_disk_without_room_for_temporary_files(new_cluster: Callable[..., Cluster], small_disk: Path) -> None:
+    cluster = new_cluster(autovacuum=False, fsync=False)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        scatter(connection, ROWS)
+        enough = least(connection)
+        for name in ["one", "two"]:
+            folder = small_disk / name
+            folder.mkdir()
+            os.chown(folder, small_disk.stat().st_uid, small_disk.stat().st_gid)
+            run(connection, f"CREATE TABLESPACE {name} LOCATION '{folder}'")
+        sql = INDEX.format("vector_l2_ops")
+        # In one place the space is known before; in two, when it is full.
+        for rows, spaces, says in [(ROWS, "one", "MiB of disk space"), (ROWS, "one, two", "No space left")]:
+            run(connection, f"SET temp_tablespaces = {spaces}; SET maintenance_work_mem = '{enough}MB'")
+            assert number(connection, "SELECT count(*) FROM items") == rows
+            with pytest.raises(errors.DiskFull, match=says):
+                run(connection, sql)
+            assert not list(small_disk.glob("*/*/pgsql_tmp/*"))
+        run(connection, "RESET temp_tablespaces")
+        run(connection, sql)
+        assert check(connection)["nodes"] == ROWS
+        run(connection, "DROP TABLE items")
+        for name in ["one", "two"]:
+            run(connection, f"DROP TABLESPACE {name}")
+
+
+def test_the_memory_of_a_build_is_kept(connect: Connect) -> None:
+    """What the backend has for itself, at its peak."""
+    connection, other = connect(), connect()
+    scatter(connection, 60_000)
+    enough = int(least(connection))
+    process = connection.info.backend_pid
+    before = private_bytes(process)
+    thread = building(connection, INDEX.format("vector_l2_ops"))
+    peak = 0
+    while thread.is_alive():
+        peak = max(peak, private_bytes(process))
+        time.sleep(0.002)
+    assert value(other, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'items_embedding'::regclass") is True
+    used = (peak - before) >> 20
+    assert used < enough + 4, f"{used} MB of memory, maintenance_work_mem is {enough} MB"
+
+
+def private_bytes(process: int) -> int:
+    """Memory of a process that is neither shared nor of a file."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.split("RssAnon:")[1].split()[0]) << 10
