@@ -122,7 +122,7 @@ fn damaged_work_is_refused_or_does_no_harm() {
     }
 }
 
-/// Rows of which one changes after so many scans.
+/// Rows of which one changes after some scans.
 struct Changing {
     rows: Rows,
     scans: usize,

@@ -47,10 +47,10 @@ pub(crate) fn pages(meta: &Meta, count: usize) -> u32 {
     count.div_ceil(page_landmarks(meta)) as u32
 }
 
-/// Writes a chain from page `first` on. Neighbors in `landmarks` go to different pages: a page that
-/// is used for others later takes landmarks of no region alone.
-pub(crate) fn write(meta: &Meta, first: u32, landmarks: &[Landmark], sink: &mut dyn PageSink) -> Result<(), Error> {
-    let count = pages(meta, landmarks.len());
+/// Writes the chain of a build, whose pages follow one another. Neighbors in `landmarks` go to
+/// different pages: a page that is used for others later takes landmarks of no region alone.
+pub(crate) fn write(meta: &Meta, landmarks: &[Landmark], sink: &mut dyn PageSink) -> Result<(), Error> {
+    let (first, count) = (meta.change.landmarks_head, pages(meta, landmarks.len()));
     for at in 0..count {
         let mut body = vec![0; BODY_BYTES];
         init(&mut body, if at + 1 < count { first + at + 1 } else { 0 });

@@ -1,5 +1,5 @@
-//! The finished work of a build, beside the index that it makes: `NAME-build`. A build that is killed
-//! leaves it, and the next build of the same goes on after it.
+//! The finished work of a build, beside the index that it makes: `NAME-build`. A build that is
+//! killed leaves it, and the next build of the same goes on after it.
 //!
 //! ```text
 //! 8 bytes  what this is, and in which version

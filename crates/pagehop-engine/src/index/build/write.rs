@@ -82,18 +82,7 @@ pub(super) fn write(
             job.options.row_ids,
         )
     };
-    meta.change.landmarks = rows.landmarks.iter().map(Vec::len).sum::<usize>() as u32;
-    // Landmarks and entry points name nodes, whose pages come after theirs.
-    let entries_page = meta.change.model_start + model_pages::model_pages(&meta);
-    meta.change.entries_page = entries_page;
-    let landmarks_page = entries_page + 1;
-    let landmark_pages = landmark_pages::pages(&meta, meta.change.landmarks as usize);
-    if landmark_pages > 0 {
-        // The last has room.
-        let pages = (landmarks_page, landmarks_page + landmark_pages - 1);
-        (meta.change.landmarks_head, meta.change.landmarks_page) = pages;
-    }
-    let first = landmarks_page + landmark_pages;
+    let first = place_model(&mut meta, rows.landmarks.iter().map(Vec::len).sum());
     // An upper bound of the number of pages: the map has about one page per 600 rows. The sum
     // cannot overflow.
     let kept_pages = meta.kept().map_or(0, |shape| shape.pages((order.len() * layout.nodes_per_page) as u64));
@@ -110,8 +99,8 @@ pub(super) fn write(
     model_pages::write_model(&meta, &space.mean, &rows.centroids, sink)?;
     let in_place = |entry: &Entry| Entry { node: node_of[entry.node as usize], ..*entry };
     let entries: Vec<Entry> = rows.entries.iter().map(in_place).collect();
-    sink.write(PageId(entries_page), &model_pages::entries_page(&entries))?;
-    landmark_pages::write(&meta, landmarks_page, &landmarks(rows, &node_of), sink)?;
+    sink.write(PageId(meta.change.entries_page), &model_pages::entries_page(&entries))?;
+    landmark_pages::write(&meta, &landmarks(rows, &node_of), sink)?;
     let of_rows = (&*survey.row_ids, &*node_of, columns);
     let mut page = write_nodes(job, connected, own, of_rows, PageId(first), &mut meta, sink)?;
     if let Some(shape) = meta.kept() {
@@ -127,6 +116,19 @@ pub(super) fn write(
         write_columns(&mut meta, columns, rows, &node_of, sink)?;
     }
     Ok(meta)
+}
+
+/// Gives the entry points and the landmarks their pages, which come before those of the nodes that
+/// they name. Returns the page after them.
+fn place_model(meta: &mut Meta, landmarks: usize) -> u32 {
+    let entries_page = meta.change.model_start + model_pages::model_pages(meta);
+    let (first, pages) = (entries_page + 1, landmark_pages::pages(meta, landmarks));
+    (meta.change.entries_page, meta.change.landmarks) = (entries_page, landmarks as u32);
+    if pages > 0 {
+        // The last has room.
+        (meta.change.landmarks_head, meta.change.landmarks_page) = (first, first + pages - 1);
+    }
+    first + pages
 }
 
 /// The columns of a source and the places of its payloads, if there are any.

@@ -1,4 +1,4 @@
-//! Insertions make landmarks: one node in so many, as in a build.
+//! Insertions make landmarks: one node in 32, as in a build.
 //!
 //! A landmark goes to the page of the chain that takes the next. When that page is full, another is
 //! added, as long as there are fewer landmarks than the slots of the index ask for. Then the oldest

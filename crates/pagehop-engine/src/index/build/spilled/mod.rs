@@ -115,8 +115,8 @@ impl Spilled<'_> {
         Partition::load(&mut self.files[number], number, &self.partitions, &self.firsts, self.shape)
     }
 
-    /// Connects partition after partition, after those that a killed build has finished. Returns all
-    /// edges and the letters to each partition.
+    /// Connects partition after partition, after those that a killed build has finished. Returns
+    /// all edges and the letters to each partition.
     fn connect(&mut self, job: &mut Job<'_>, encoded: &Encoded) -> Result<(Graph, Vec<LetterFile>), Error> {
         let (total, count, degree) = (self.firsts.len(), self.partitions.count, job.layout.degree);
         let mut graph = Graph::new(total, degree);
