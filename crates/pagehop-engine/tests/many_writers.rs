@@ -168,9 +168,11 @@ impl Life {
         let mut rows = Rows::new(dim, embeddings(dim, built + writers * each, noise.next()));
         rows.ids = (1..=(built + writers * each) as u64).collect();
         // Rows of different writers that are equal, and rows that are equal to those in the index.
-        for at in built..built + writers * each {
-            if noise.next().is_multiple_of(3) {
-                let like = (noise.next() as usize) % at;
+        // In some lives most rows are equal to the first: they hang below each other, dead or not.
+        let are_most_equal = noise.next().is_multiple_of(4);
+        for at in if are_most_equal { 1 } else { built }..built + writers * each {
+            if are_most_equal && at % 4 > 0 || noise.next().is_multiple_of(3) {
+                let like = if are_most_equal { 0 } else { noise.next() as usize % at };
                 let like = rows.row(like).to_vec();
                 rows.values[at * dim..][..dim].copy_from_slice(&like);
             }
