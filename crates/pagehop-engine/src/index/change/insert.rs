@@ -38,9 +38,8 @@ use crate::page::node::FLAGS_LIVE;
 /// Candidates that the walk of an insertion keeps.
 pub(super) const INSERT_LIST: usize = 100;
 
-/// Edges that a new node begins with. Where rows choose as many as they can have, the log and the
-/// time of an insertion are a half more, at the same recall
-/// (`docs/decisions/0014-many-writers.md`). Edges to later rows fill the rest.
+/// Edges that a new node begins with; those to later rows fill the rest. With all that pruning
+/// finds an insertion takes more time and log, at the same recall.
 fn edges_first(degree: usize) -> usize {
     degree * 3 / 4
 }
