@@ -1,9 +1,9 @@
 //! `ambulkdelete` and `amvacuumcleanup`: dead rows leave their nodes, nodes without rows leave the
 //! graph.
 //!
-//! Both work in small parts, each under the lock of the index, so that an insertion waits for
-//! milliseconds and not for the whole vacuum. An index that has changed much since it was
-//! calibrated is calibrated again.
+//! Both work in small parts. What takes long, taking a dead node out of the graph, is done beside
+//! insertions. The rest is done alone, under the lock of the index, and an insertion waits for a
+//! millisecond or two. An index that has changed much since it was calibrated is calibrated again.
 
 use std::ffi::c_void;
 use std::ops::ControlFlow;
@@ -18,7 +18,11 @@ use crate::{calibrate, errors};
 
 /// Pages that are read under one lock.
 const PAGES: u32 = 32;
-/// Nodes taken out of the graph, or slots freed, under one lock.
+/// Nodes taken out of the graph between two looks at the cost limits of vacuum.
+const NODES: u64 = 4;
+/// Nodes taken out of the graph before their slots are freed under one lock.
+const SLOTS: u64 = 128;
+/// Steps under one lock where they cannot be beside insertions.
 const STEPS: u64 = 16;
 
 /// `ambulkdelete`: removes the rows that PostgreSQL's callback calls dead.
@@ -140,11 +144,27 @@ unsafe fn repair(index: pg_sys::Relation) -> Result<(), Error> {
         ControlFlow::Continue(())
     };
     loop {
+        let mut done = VacuumReport::default();
+        while done.unlinked < SLOTS {
+            delay();
+            // SAFETY: the caller keeps the index open and is not its writer.
+            let writer = unsafe { writer::beside_others(index)? };
+            let part = writer.change(|change| change.unlink_dead(NODES, &mut go_on))?;
+            if part.unlinked == 0 {
+                break;
+            }
+            done.add(&part);
+        }
         delay();
         // SAFETY: the caller keeps the index open and is not its writer.
-        let report: VacuumReport = unsafe { writer::change(index, |change| change.vacuum(STEPS, &mut go_on))? };
-        if report.steps() == 0 {
-            return Ok(());
+        done.add(&unsafe { writer::change(index, |change| change.free_unlinked(SLOTS, &mut go_on))? });
+        if done.steps() == 0 {
+            // What is left cannot be beside insertions.
+            // SAFETY: the caller keeps the index open and is not its writer.
+            let rest = unsafe { writer::change(index, |change| change.vacuum(STEPS, &mut go_on))? };
+            if rest.steps() == 0 {
+                return Ok(());
+            }
         }
     }
 }

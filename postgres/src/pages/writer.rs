@@ -2,10 +2,11 @@
 //! generic WAL. A step is one log record over up to four pages (`record.rs`), so replicas, backups
 //! and recovery need nothing of ours.
 //!
-//! Backends insert rows beside each other: each holds the heavyweight lock of page 0 in share mode,
-//! for a few rows ([`beside_others`]). Whatever else changes an index holds it alone, for a few
-//! dozen steps ([`change`]). Of those that insert one at a time is in its section, as to write
-//! postings: it holds the heavyweight lock of page 1. The lock of page 0 comes before that of page
+//! Backends insert rows beside each other, and beside a vacuum that takes dead nodes out of the
+//! graph: each holds the heavyweight lock of page 0 in share mode, for a few rows or nodes
+//! ([`beside_others`]). Whatever else changes an index holds it alone, for a few dozen steps
+//! ([`change`]). Of those beside each other one at a time is in its section, as to write postings:
+//! it holds the heavyweight lock of page 1. The lock of page 0 comes before that of page
 //! 1, and both before any buffer's, so no two backends wait for each other. Searches take no part
 //! in these locks. They see each page before or after a step, and each step leaves an index.
 
@@ -36,7 +37,8 @@ pub(crate) unsafe fn change<T>(
     unsafe { Writer::new(relation, pg_sys::ExclusiveLock)? }.change(work)
 }
 
-/// The right to insert rows into an index beside others, for which it waits.
+/// The right to insert rows into an index beside others, or to take dead nodes out of its graph,
+/// for which it waits.
 ///
 /// # Safety
 ///

@@ -8,14 +8,14 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::edges;
 use super::encode::{self, Target};
 use super::graph::Graph;
+use super::steps::can_be_parent;
 use crate::Error;
 use crate::graph::equal::DUPLICATE_CHILDREN;
 use crate::ids::NodeId;
 use crate::page::PagesMut;
-use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, Link, NodeRef, with_node};
+use crate::page::node::{FLAGS_FREE, Link, NodeRef, with_node};
 
 /// Anchors that are followed down from a node without a free edge, before the search for one begins
 /// at the entry points.
@@ -32,19 +32,12 @@ impl<W: PagesMut> Graph<'_, W> {
         let degree = self.meta().layout.degree;
         for most in [degree / 2, degree] {
             for parent in parents {
-                let (free, is_present) = self.look(*parent, |node, _| {
-                    let free =
-                        node.links().filter(|link| link.anchor).count() < most && !has_duplicates(node, target);
-                    (free, node.links().any(|l| l.node == target.node && l.generation == target.generation))
+                let is_free = self.look(*parent, |node, header| {
+                    can_be_parent(header.flags)
+                        && node.links().filter(|link| link.anchor).count() < most
+                        && !has_duplicates(node, target)
                 })?;
-                if !free {
-                    continue;
-                }
-                let is_anchored = match is_present {
-                    true => edges::anchor_in_place(self.steps_mut(), *parent, target)?,
-                    false => self.link_anchor(*parent, target)?,
-                };
-                if is_anchored {
+                if is_free && self.link_anchor(*parent, target)? {
                     return Ok(true);
                 }
             }
@@ -71,7 +64,7 @@ impl<W: PagesMut> Graph<'_, W> {
         for _ in 0..WAY_DOWN_MAX {
             let (mut dependents, spent) = self.anchors_of(at)?;
             self.clear_spent(at, &spent)?;
-            if self.needs_anchor(at)? && self.anchor(&[at], target)? {
+            if self.anchor(&[at], target)? {
                 return Ok(true);
             }
             let duplicates = self.duplicates_below(at, target)?;
@@ -163,11 +156,9 @@ impl<W: PagesMut> Graph<'_, W> {
         let mut others: VecDeque<NodeId> = entries.into_iter().filter(|entry| known.insert(*entry)).collect();
         while let Some(node) = others.pop_front() {
             let (below, spent) = self.anchors_of(node)?;
-            if self.needs_anchor(node)? {
-                self.clear_spent(node, &spent)?;
-                if self.anchor(&[node], target)? {
-                    return Ok(());
-                }
+            self.clear_spent(node, &spent)?;
+            if self.anchor(&[node], target)? {
+                return Ok(());
             }
             others.extend(below.into_iter().filter(|node| known.insert(*node)));
         }
@@ -191,12 +182,6 @@ impl<W: PagesMut> Graph<'_, W> {
         })
     }
 
-    /// Whether a slot holds a node that must have an anchor: a live one, or a dead one that is not
-    /// unlinked.
-    fn needs_anchor(&self, node: NodeId) -> Result<bool, Error> {
-        self.look(node, |_, header| matches!(header.flags, FLAGS_LIVE | FLAGS_DEAD))
-    }
-
     /// The nodes, live or dead and not unlinked, that anchors of `node` lead to.
     pub(super) fn dependents_of(&self, node: NodeId) -> Result<Vec<NodeId>, Error> {
         Ok(self.anchors_of(node)?.0)
@@ -211,7 +196,7 @@ impl<W: PagesMut> Graph<'_, W> {
         let (mut dependents, mut spent) = (Vec::with_capacity(anchors.len()), Vec::new());
         for link in anchors {
             let depends = with_node(&layout, &reader, link.node, |_, header| {
-                header.generation == link.generation && matches!(header.flags, FLAGS_LIVE | FLAGS_DEAD)
+                header.generation == link.generation && can_be_parent(header.flags)
             })?;
             if depends { dependents.push(link.node) } else { spent.push(link) }
         }

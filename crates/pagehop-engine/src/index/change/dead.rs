@@ -1,6 +1,6 @@
 //! Dead nodes, from the list of dead nodes to free slots.
 
-use super::steps::Steps;
+use super::steps::{Seen, Steps};
 use crate::Error;
 use crate::ids::NodeId;
 use crate::page::dead_list::{self, Dead};
@@ -36,17 +36,29 @@ impl<W: PagesMut> Steps<'_, W> {
         Ok(dead_list::entry(&self.reader().finish(page)?, at))
     }
 
-    /// Marks the node of entry `at` as one that no edge leads to any more.
-    pub(super) fn mark_unlinked(&mut self, node: NodeId, dead_page: PageId, at: usize) -> Result<(), Error> {
+    /// Marks the node of entry `at` as one that no edge leads to any more, if its edges are as they
+    /// were `seen`; `false` if they are not.
+    pub(super) fn mark_unlinked(
+        &mut self,
+        node: NodeId,
+        seen: &Seen,
+        (dead_page, at): (PageId, usize),
+    ) -> Result<bool, Error> {
         // A host without commits numbers them 0, which means "not unlinked".
         let commit = self.commit_number().max(1);
         let layout = self.layout();
         let (page, slot) = layout.place(node);
+        let mut is_marked = false;
         self.step(&[dead_page, page], &mut |bodies| {
-            dead_list::set_unlinked(dead_page, bodies[0], at, node, commit)?;
-            NodeMut::new(&layout, bodies[1], slot).unlink();
+            let mut found = NodeMut::new(&layout, bodies[1], slot);
+            is_marked = seen.is_still(&found.as_ref());
+            if is_marked {
+                found.unlink();
+                dead_list::set_unlinked(dead_page, bodies[0], at, node, commit)?;
+            }
             Ok(())
-        })
+        })?;
+        Ok(is_marked)
     }
 
     /// Frees the slot of a dead node and takes its entry off the list.

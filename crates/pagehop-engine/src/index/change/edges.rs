@@ -8,11 +8,11 @@ use super::encode::{self, Target, unknown_centroid};
 use super::explorer::Explorer;
 use super::near::{Near, Neighborhood};
 use super::offer::Offers;
-use super::steps::{Seen, Steps};
+use super::steps::{Seen, Steps, can_be_parent};
 use crate::Error;
 use crate::ids::NodeId;
 use crate::index::model::Model;
-use crate::page::node::{FLAGS_DEAD, FLAGS_LIVE, Link, NodeHeader, NodeMut, with_node};
+use crate::page::node::{FLAGS_LIVE, Link, NodeHeader, NodeMut, with_node};
 use crate::page::{PagesMut, Reader};
 
 /// What the edges of a node are chosen from, beside its present neighbors, and what must come of
@@ -50,6 +50,8 @@ pub(super) struct EdgeCount {
     pub(super) live: usize,
     /// Anchors to nodes that are not live.
     pub(super) dead_anchors: usize,
+    /// Whether the node that was to get an anchor gets it.
+    is_anchored: bool,
 }
 
 /// Changes the edges of nodes, one node at a time. It has buffers only.
@@ -89,7 +91,8 @@ impl Extras<'_> {
 impl Edges {
     /// Offers `node` an edge to `target`. It takes the edge if it has room, if pruning prefers it
     /// to a present edge, or if it is to be an anchor. The change of the node waits
-    /// ([`Steps::change_node_later`]).
+    /// ([`Steps::change_node_later`]). `false` if there is to be an anchor and cannot: the node is
+    /// gone, or all its edges are anchors.
     pub(super) fn link<W: PagesMut>(
         &mut self,
         steps: &mut Steps<'_, W>,
@@ -98,25 +101,38 @@ impl Edges {
         node: NodeId,
         target: &Target,
         anchor: bool,
-    ) -> Result<(), Error> {
-        let (seen, present) = steps.look(node, |found, header| {
-            (Seen::of(found, header), found.links().find(|link| link.node == target.node))
-        })?;
+    ) -> Result<bool, Error> {
+        let seen = steps.look(node, Seen::of)?;
+        if anchor && !seen.can_be_parent() {
+            return Ok(false);
+        }
         let degree = seen.links().len();
-        match present {
-            Some(link) if link.generation == target.generation => Ok(()),
+        let present = seen.links().iter().position(|link| link.node == target.node);
+        match present.map(|at| (at, seen.links()[at])) {
+            Some((at, link)) if link.generation == target.generation => {
+                if anchor && !link.anchor {
+                    let target = target.clone();
+                    steps.change_node_later(node, seen, move |node| node.set_edge(at, &target.edge(true)))?;
+                }
+                Ok(true)
+            }
             None if degree < steps.layout().degree => {
                 let target = target.clone();
                 steps.change_node_later(node, seen, move |node| {
                     node.set_edge(degree, &target.edge(anchor));
                     node.set_degree(degree + 1);
-                })
+                })?;
+                Ok(true)
             }
-            None if !anchor && self.offers.offer(steps, model, explorer, node, target)? => Ok(()),
+            None if !anchor && self.offers.offer(steps, model, explorer, node, target)? => Ok(true),
             _ => {
-                let anchor = anchor.then_some(target.node);
-                let revision = Revision { extras: Extras::One(target), anchor, gone: Gone::None };
-                self.revise(steps, model, explorer.near_mut(), node, &revision).map(|_| ())
+                let revision = Revision {
+                    extras: Extras::One(target),
+                    anchor: anchor.then_some(target.node),
+                    gone: Gone::None,
+                };
+                let edges = self.revise(steps, model, explorer.near_mut(), node, &revision)?;
+                Ok(!anchor || edges.is_anchored)
             }
         }
     }
@@ -137,7 +153,7 @@ impl Edges {
         let meta = steps.meta();
         let layout = meta.layout;
         let mut reader = steps.reader();
-        if !around.read(meta, &mut reader, node, known)? {
+        if !around.read(meta, &mut reader, node, known)? || anchor.is_some() && !around.seen.can_be_parent() {
             return Ok(EdgeCount::default());
         }
         for extra in extras.nodes() {
@@ -145,15 +161,20 @@ impl Edges {
         }
         around.near.measure_from(0, |id, header| gone.contains(id, header));
         let chosen = choose(around, layout.degree, anchor, gone);
-        let mut edges = EdgeCount::default();
+        let is_anchored = anchor.is_some_and(|anchor| chosen.contains(&anchor));
+        let mut edges = EdgeCount { is_anchored, ..EdgeCount::default() };
         for id in &chosen {
             let is_anchor =
                 anchor == Some(*id) || around.links().iter().any(|link| link.anchor && link.node == *id);
             edges.add(around.near.lives(*id), is_anchor);
         }
-        // Edges that stay keep their places. A stale edge to a chosen node is written again.
-        let stays: Vec<bool> =
-            around.links().iter().map(|link| chosen.contains(&link.node) && around.is_current(link)).collect();
+        // Edges that stay keep their places. A stale edge to a chosen node is written again, and
+        // one that becomes an anchor.
+        let stays = |link: &Link| {
+            let becomes_anchor = anchor == Some(link.node) && !link.anchor;
+            chosen.contains(&link.node) && around.is_current(link) && !becomes_anchor
+        };
+        let stays: Vec<bool> = around.links().iter().map(stays).collect();
         let staying =
             |id: &NodeId| around.links().iter().zip(&stays).any(|(link, stays)| *stays && link.node == *id);
         let mut fresh = Vec::new();
@@ -189,7 +210,7 @@ pub(super) fn anchor_in_place<W: PagesMut>(
         let present = links.iter().position(|link| link.node == target.node);
         let free = (links.len() < most).then_some(links.len());
         let place = present.or(free).or_else(|| links.iter().rposition(|link| !link.anchor));
-        let place = place.filter(|_| matches!(node.as_ref().header().flags, FLAGS_LIVE | FLAGS_DEAD));
+        let place = place.filter(|_| can_be_parent(node.as_ref().header().flags));
         is_anchored = place.is_some();
         if let Some(place) = place {
             node.set_edge(place, &target.edge(true));

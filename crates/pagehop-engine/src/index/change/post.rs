@@ -58,6 +58,14 @@ impl<W: PagesMut> Graph<'_, W> {
         self.post(node, &encoded)
     }
 
+    /// Removes the postings of a dead node, while other writers may write theirs.
+    pub(super) fn unpost_beside_others(&mut self, node: NodeId) -> Result<(), Error> {
+        match self.meta().layout.column_bytes {
+            0 => Ok(()),
+            _ => self.in_section(|graph| graph.unpost(node)),
+        }
+    }
+
     /// Removes the postings of a dead node.
     pub(super) fn unpost(&mut self, node: NodeId) -> Result<(), Error> {
         for tree in self.trees() {

@@ -10,7 +10,7 @@
 use crate::ids::NodeId;
 use crate::page::layout::NodeLayout;
 use crate::page::meta::Meta;
-use crate::page::node::{FLAGS_LIVE, Link, NodeHeader, NodeMut, NodeRef, with_node};
+use crate::page::node::{FLAGS_DEAD, FLAGS_LIVE, Link, NodeHeader, NodeMut, NodeRef, with_node};
 use crate::page::{self, ChangeStep, PageId, PagesMut, STEP_PAGES};
 use crate::{Error, RowIds};
 
@@ -18,27 +18,37 @@ use crate::{Error, RowIds};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     generation: u8,
-    is_live: bool,
+    flags: u8,
     links: Vec<Link>,
 }
 
 impl Seen {
     pub(super) fn of(node: &NodeRef<'_>, header: &NodeHeader) -> Self {
-        let (generation, is_live) = (header.generation, header.flags == FLAGS_LIVE);
-        Self { generation, is_live, links: node.links().collect() }
+        Self { generation: header.generation, flags: header.flags, links: node.links().collect() }
     }
 
     /// Whether the node has the same edges still.
-    fn is_still(&self, node: &NodeRef<'_>) -> bool {
+    pub(super) fn is_still(&self, node: &NodeRef<'_>) -> bool {
         let header = node.header();
         header.generation == self.generation
-            && (header.flags == FLAGS_LIVE) == self.is_live
+            && header.flags == self.flags
             && node.links().eq(self.links.iter().copied())
     }
 
     pub(super) fn links(&self) -> &[Link] {
         &self.links
     }
+
+    /// Whether nodes may be anchored to it.
+    pub(super) fn can_be_parent(&self) -> bool {
+        can_be_parent(self.flags)
+    }
+}
+
+/// Whether nodes may be anchored to a node with these flags: it must itself have an anchor then. A
+/// dead node has one until it is unlinked.
+pub(super) fn can_be_parent(flags: u8) -> bool {
+    matches!(flags, FLAGS_LIVE | FLAGS_DEAD)
 }
 
 /// A change of one node that waits for a step.

@@ -5,14 +5,23 @@
 //! the dead node: the in-place repair of IP-DiskANN (Xu et al. 2025). Edges that the walk misses
 //! stay. Their generation tells them from edges to the next row of the slot; they cost a search a
 //! hop now and then, and go when their node's edges are next chosen.
+//!
+//! Other writers may insert rows at the same time. The step that changes an in-neighbor compares
+//! what was decided on, as theirs do (`steps.rs`). They may anchor a new node to the dead one, or
+//! below its dependents, but they give no node that was there another anchor parent. So a node that
+//! is not below a dependent stays so, and may be its anchor parent. The last step looks whether the
+//! dead node has the same edges as when its dependents were read. No slot becomes free beside other
+//! writers, so a node that one of them has read is the same until its turn ends.
 
 use super::edges::{EdgeCount, Extras, Gone, Revision};
+use super::encode;
 use super::explorer::Extent;
-use super::graph::Graph;
+use super::graph::{DECISIONS_MAX, Graph};
+use super::steps::Seen;
 use crate::Error;
 use crate::ids::NodeId;
 use crate::page::node::{FLAGS_FREE, FLAGS_LIVE, Link, with_node};
-use crate::page::{PagesMut, Reader};
+use crate::page::{PageId, PagesMut, Reader};
 
 /// Candidates of the walk to a dead node, and the most where nearly all candidates are dead.
 const REPAIR_LIST: usize = 64;
@@ -23,26 +32,60 @@ const EDGES_MIN: usize = 4;
 const REPLACEMENTS: usize = 12;
 
 impl<W: PagesMut> Graph<'_, W> {
-    /// Chooses the edges of every in-neighbor that is found again, and gives the node's dependents
-    /// other anchor parents. The node keeps its own edges, because a search may be about to follow
-    /// them. Returns the number of in-neighbors.
-    pub(super) fn unlink(&mut self, node: NodeId, generation: u8) -> Result<u64, Error> {
+    /// Chooses the edges of every in-neighbor that is found again, gives the node's dependents
+    /// other anchor parents, and marks it at its `place` in the list of dead nodes. The node keeps
+    /// its own edges, because a search may be about to follow them. Returns the number of
+    /// in-neighbors; `None` if the node stays, because other writers anchored nodes to it all the
+    /// time.
+    pub(super) fn unlink(&mut self, node: NodeId, place: (PageId, usize)) -> Result<Option<u64>, Error> {
+        let generation = self.look(node, |_, header| header.generation)?;
         let point = self.point_of(node)?;
         self.walk(&point, Extent { list_max: REPAIR_LIST_MAX, ..Extent::of(REPAIR_LIST) })?;
         let (replacements, dependents) = (self.replacements(node)?, self.dependents_of(node)?);
+        let entry = self.replace_entries(node)?;
         let (in_neighbors, parent) = self.in_neighbors(node, generation, &replacements)?;
         let repaired = in_neighbors.len() as u64;
+        // The anchor parent may itself be below the node that became the entry point.
+        let parent = entry.or(parent);
+        // Before the node loses its own anchor: so an end at any step leaves every node anchored.
+        self.anchor_again(&dependents, parent, node)?;
         let mut poor = Vec::new();
         for neighbor in in_neighbors {
             let edges = self.revise_without(neighbor, node, &replacements)?;
             poor.extend(self.has_few(edges).then_some(neighbor));
         }
-        let entry = self.replace_entries(node)?;
-        // The anchor parent may itself be below the node that became the entry point.
-        self.anchor_again(&dependents, entry.or(parent), node)?;
         poor.extend(self.with_few(&dependents)?);
         poor.into_iter().try_for_each(|node| self.look_around(node))?;
-        Ok(repaired)
+        self.unpost_beside_others(node)?;
+        Ok(self.leave(node, dependents, parent, place)?.then_some(repaired))
+    }
+
+    /// Marks a node whose `settled` dependents have other anchor parents. Until then other writers
+    /// may anchor new nodes to it, which get others, too. `false` if they do so all the time.
+    fn leave(
+        &mut self,
+        node: NodeId,
+        mut settled: Vec<NodeId>,
+        parent: Option<NodeId>,
+        place: (PageId, usize),
+    ) -> Result<bool, Error> {
+        for _ in 0..DECISIONS_MAX {
+            let seen = self.look(node, Seen::of)?;
+            let mut new = self.dependents_of(node)?;
+            new.retain(|dependent| !settled.contains(dependent));
+            self.anchor_again(&new, parent, node)?;
+            settled.extend(new);
+            if self.steps_mut().mark_unlinked(node, &seen, place)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a dead node can leave the graph while other writers insert rows: it is no entry
+    /// point, and most nodes are live.
+    pub(super) fn can_unlink_beside_others(&self, node: NodeId) -> bool {
+        self.meta().change.dead_rows < self.meta().rows && self.entries().iter().all(|entry| entry.node != node)
     }
 
     /// Whether a node has too few edges to live nodes.
@@ -156,6 +199,11 @@ impl<W: PagesMut> Graph<'_, W> {
             None => self.live_entry()?.map_or_else(|| self.steps().any_row(), |entry| Ok(Some(entry)))?,
         };
         let Some(replacement) = replacement else { return Ok(None) };
+        // What is below the dead node is below the new entry point until it has other parents.
+        let target = self.look(node, |found, _| encode::target(self.meta(), self.model(), node, found))?;
+        if let Some(target) = target {
+            self.link_anchor(replacement, &target)?;
+        }
         for centroid in 0..self.entries().len() {
             if self.entries()[centroid].node == node {
                 let point = self.point_of(replacement)?;

@@ -2,7 +2,9 @@
 //! their number.
 //!
 //! A dead node first leaves the edges that lead to it (`unlink.rs`), once no reader sees its row.
-//! Its slot becomes free in a later transaction, once no reader can be at it.
+//! Its slot becomes free in a later transaction, once no reader can be at it. A host that lets
+//! several writers insert rows at the same time does the first, which is nearly all of the work,
+//! beside them.
 
 use super::Change;
 use crate::page::dead_list::Dead;
@@ -10,6 +12,17 @@ use crate::page::node::FLAGS_DEAD;
 use crate::page::stack::Head;
 use crate::page::{PageId, PagesMut};
 use crate::{Error, OnProgress, Progress, VacuumReport};
+
+/// What is done with dead nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// They leave the graph, where that can be beside other writers.
+    Unlink,
+    /// Slots of those that left the graph become free.
+    Free,
+    /// Both.
+    All,
+}
 
 impl<W: PagesMut> Change<'_, W> {
     /// Takes up to `most` steps toward an index without dead nodes. A step takes a node whose row
@@ -21,6 +34,30 @@ impl<W: PagesMut> Change<'_, W> {
     ///
     /// [`Error::Interrupted`] if `progress` says so; [`Error::Corrupt`]; any error of the host.
     pub fn vacuum(&mut self, most: u64, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
+        self.vacuum_part(Part::All, most, progress)
+    }
+
+    /// Takes up to `most` nodes whose rows no reader sees out of the edges that lead to them, while
+    /// other writers insert rows ([`PagesMut::is_shared`]). There is one vacuum at a time. Entry
+    /// points are left to [`Change::vacuum`], and all nodes if most are dead.
+    ///
+    /// # Errors
+    ///
+    /// As [`Change::vacuum`].
+    pub fn unlink_dead(&mut self, most: u64, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
+        self.vacuum_part(Part::Unlink, most, progress)
+    }
+
+    /// Frees up to `most` slots of nodes that an earlier transaction took out of the graph.
+    ///
+    /// # Errors
+    ///
+    /// As [`Change::vacuum`].
+    pub fn free_unlinked(&mut self, most: u64, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
+        self.vacuum_part(Part::Free, most, progress)
+    }
+
+    fn vacuum_part(&mut self, part: Part, most: u64, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
         let mut report = VacuumReport::default();
         let steps = self.graph.steps();
         let mut page = PageId(steps.meta().change.dead_head);
@@ -40,48 +77,71 @@ impl<W: PagesMut> Change<'_, W> {
                     return Err(Error::Interrupted);
                 }
                 let dead = self.graph.steps().dead_entry(page, at)?;
-                self.take_out(dead, oldest, page, at, &mut report)?;
+                match dead.unlinked {
+                    0 if part != Part::Free => self.unlink(part, dead, oldest, (page, at), &mut report)?,
+                    1.. if part != Part::Unlink => self.free(dead, oldest, (page, at), &mut report)?,
+                    _ => {}
+                }
             }
-            self.graph.steps_mut().drop_dead_page(page)?;
+            if part != Part::Unlink {
+                self.graph.steps_mut().drop_dead_page(page)?;
+            }
             page = PageId(next);
         }
         Ok(report)
     }
 
-    fn take_out(
+    /// Frees the slot of an unlinked node.
+    fn free(
         &mut self,
         dead: Dead,
         oldest: u64,
-        dead_page: PageId,
-        at: usize,
+        (page, at): (PageId, usize),
+        report: &mut VacuumReport,
+    ) -> Result<(), Error> {
+        if self.waits(dead.unlinked, oldest) {
+            report.waiting += 1;
+            return Ok(());
+        }
+        report.freed += 1;
+        self.graph.steps_mut().free_dead(dead.node, page, at)
+    }
+
+    /// Takes a dead node out of the graph.
+    fn unlink(
+        &mut self,
+        part: Part,
+        dead: Dead,
+        oldest: u64,
+        place: (PageId, usize),
         report: &mut VacuumReport,
     ) -> Result<(), Error> {
         let node = dead.node;
-        // Where the host decides which rows are visible, a reader takes the row that is there now,
-        // with its own distance and id. Nothing has to wait for such a reader.
-        let waits = |commit: u64, is_hosted: bool| commit > oldest && !is_hosted;
-        let is_hosted = self.graph.steps().is_hosted();
-        if dead.unlinked > 0 {
-            if waits(dead.unlinked, is_hosted) {
-                report.waiting += 1;
-                return Ok(());
-            }
-            report.freed += 1;
-            return self.graph.steps_mut().free_dead(node, dead_page, at);
-        }
         let header = self.graph.look(node, |_, header| *header)?;
         if header.flags != FLAGS_DEAD {
             let (page, slot) = self.graph.meta().layout.place(node);
             let what = format!("slot {slot} is in the list of dead nodes and has flags {:#x}", header.flags);
             return Err(Error::corrupt(page, what));
         }
-        if waits(header.deleted, is_hosted) {
+        if self.waits(header.deleted, oldest) || part == Part::Unlink && !self.graph.can_unlink_beside_others(node)
+        {
             report.waiting += 1;
             return Ok(());
         }
-        report.unlinked += 1;
-        report.repaired += self.graph.unlink(node, header.generation)?;
-        self.graph.unpost(node)?;
-        self.graph.steps_mut().mark_unlinked(node, dead_page, at)
+        match self.graph.unlink(node, place)? {
+            Some(repaired) => {
+                report.unlinked += 1;
+                report.repaired += repaired;
+            }
+            None => report.waiting += 1,
+        }
+        Ok(())
+    }
+
+    /// Whether a reader may still need what `commit` removed. Where the host decides which rows are
+    /// visible, a reader takes the row that is there now, with its own distance and id. Nothing has
+    /// to wait for such a reader.
+    fn waits(&self, commit: u64, oldest: u64) -> bool {
+        commit > oldest && !self.graph.steps().is_hosted()
     }
 }
