@@ -98,7 +98,7 @@ fn write(
     let built = index.rebuild(options.memory_bytes, options.threads, sink, progress)?;
     // A calibration by a user's queries stays.
     if calibration.is_some_and(|known| !known.by_queries) {
-        sink.calibrate(options.threads, progress)?;
+        sink.calibrate(options.threads, options.memory_bytes, progress)?;
     }
     Ok(CompactReport { rows: built.rows, pages: built.pages, pages_before })
 }

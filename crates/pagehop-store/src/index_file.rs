@@ -1,5 +1,6 @@
 //! An open index file: the engine's pages, and the writer's side if it was opened for writing.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use pagehop_engine::{Error, PAGE_BYTES, Pages};
 use crate::disk::storage::Storage;
 use crate::log::found::Found;
 use crate::log::versions::{News, Versions};
-use crate::open::{Opened, open_file, open_storage};
+use crate::open::{Opened, open_file, open_storage, open_unfinished};
 use crate::options::{Io, OpenOptions};
 use crate::read_side::ReadSide;
 use crate::reader::FileReader;
@@ -74,6 +75,11 @@ impl IndexFile {
     /// The errors of [`IndexFile::open`].
     pub fn open_on(storage: Arc<dyn Storage>, options: &OpenOptions) -> Result<Self, Error> {
         open_storage(storage, options).map(Self::of)
+    }
+
+    /// Opens an index that was just written to `file`, which errors call `name`, to measure it.
+    pub(crate) fn open_unfinished(file: &File, name: &Path, cache_bytes: u64) -> Result<Self, Error> {
+        open_unfinished(file, name, cache_bytes).map(Self::of)
     }
 
     fn of(opened: Opened) -> Self {

@@ -14,7 +14,7 @@ use crate::cache::pool::Pool;
 use crate::cache::uring::Ring;
 use crate::disk::base_file::{BaseFile, PageBuffer};
 use crate::disk::location::{LOG, Location, SHARED, is_one_file, network_of};
-use crate::disk::storage::{Name, OsStorage, Storage, StorageFile};
+use crate::disk::storage::{Name, NoFiles, OsStorage, Storage, StorageFile};
 use crate::log::found::{Found, settle};
 use crate::log::log_file::Log;
 use crate::log::recover::{Recovered, recover};
@@ -105,6 +105,15 @@ fn open_for_writing(location: &Location) -> Result<File, Error> {
         )));
     }
     Ok(index)
+}
+
+/// Opens the index in `file`, which no other process knows, to read it. Errors call it `name`.
+pub(crate) fn open_unfinished(file: &File, name: &Path, cache_bytes: u64) -> Result<Opened, Error> {
+    let base = BaseFile::reopened(file, name)
+        .map_err(|error| Error::io(format!("open of what was written for {}", name.display()), error))?;
+    let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
+    let (storage, shared) = (Arc::new(NoFiles), private(name)?);
+    Opening { file: base, storage, shared, first: true, solitary: true }.finish(&options)
 }
 
 /// Opens the index in `storage`, which nothing else has open.

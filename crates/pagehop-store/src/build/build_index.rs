@@ -27,7 +27,7 @@ pub fn build(
     let mut sink = NewIndexFile::create(path, overwrite)?.keep_work();
     let report = pagehop_engine::build(source, options, &mut sink, progress)?;
     if options.calibrate {
-        sink.calibrate(options.threads, progress)?;
+        sink.calibrate(options.threads, options.memory_bytes, progress)?;
     }
     sink.finish()?;
     Ok(report)

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use pagehop_engine::{
-    BODY_BYTES, Error, HOST_HEADER_BYTES, Index, OnProgress, PAGE_BYTES, PageId, PageSink, Scratch,
+    BODY_BYTES, Error, HOST_HEADER_BYTES, Index, OnProgress, PAGE_BYTES, PageId, PageSink, Pages, Scratch,
 };
 
 use crate::build::kept_work::KeptWork;
@@ -14,6 +14,7 @@ use crate::build::unfinished::UnfinishedPages;
 use crate::build::whole_file::WholeFile;
 use crate::header;
 use crate::header::Identity;
+use crate::index_file::IndexFile;
 use crate::process::attach::Replacing;
 
 /// Bytes collected before they are written.
@@ -85,18 +86,28 @@ impl NewIndexFile {
         self.flush()
     }
 
-    /// Measures what was written, and puts the calibration on page 0.
+    /// Measures what was written, and puts the calibration on page 0. A file of more bytes than
+    /// `memory_bytes` is read through a cache of that size; a smaller one is in the system's cache.
     ///
     /// # Errors
     ///
-    /// Those of [`Index::calibrate`]; [`Error::Io`] if the file cannot be written.
-    pub(crate) fn calibrate(&mut self, threads: usize, progress: OnProgress<'_>) -> Result<(), Error> {
+    /// Those of [`Index::calibrate`]; [`Error::Io`] if the file cannot be read or written.
+    pub(crate) fn calibrate(
+        &mut self,
+        threads: usize,
+        memory_bytes: u64,
+        progress: OnProgress<'_>,
+    ) -> Result<(), Error> {
         self.flush()?;
-        let pages =
-            UnfinishedPages::new(&self.whole.file, self.next).map_err(|error| self.refused("mapping", error))?;
-        let index = Index::open(pages)?;
-        let Some(calibration) = index.calibrate(&[], threads, progress)? else { return Ok(()) };
-        let body = index.calibrated_meta_page(calibration)?;
+        let body = if u64::from(self.next) * PAGE_BYTES as u64 > memory_bytes {
+            self.whole.file.sync_data().map_err(|error| self.refused("sync", error))?;
+            let pages = IndexFile::open_unfinished(&self.whole.file, self.whole.target(), memory_bytes)?;
+            measured_meta_page(pages, threads, progress)?
+        } else {
+            let pages = UnfinishedPages::new(&self.whole.file, self.next);
+            measured_meta_page(pages.map_err(|error| self.refused("mapping", error))?, threads, progress)?
+        };
+        let Some(body) = body else { return Ok(()) };
         self.complete = false;
         self.write(PageId(0), &body)
     }
@@ -126,6 +137,17 @@ impl NewIndexFile {
     fn refused(&self, operation: &str, error: io::Error) -> Error {
         self.whole.refused(operation, error)
     }
+}
+
+/// The meta page of an index with its calibration; `None` if it has too few rows for one.
+fn measured_meta_page<P: Pages>(
+    pages: P,
+    threads: usize,
+    progress: OnProgress<'_>,
+) -> Result<Option<Vec<u8>>, Error> {
+    let index = Index::open(pages)?;
+    let calibration = index.calibrate(&[], threads, progress)?;
+    calibration.map(|calibration| index.calibrated_meta_page(calibration)).transpose()
 }
 
 impl PageSink for NewIndexFile {

@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pagehop_engine::{Error, PAGE_BYTES, PageId};
-use rustix::fs::{Advice, OFlags, fadvise};
+use rustix::fs::{Advice, Mode, OFlags, fadvise};
 
 use crate::disk::location::Location;
 use crate::disk::storage::StorageFile;
@@ -55,6 +56,18 @@ impl BaseFile {
         // refused.
         let _ = fadvise(&file, 0, None, Advice::Random);
         Ok(Self { source: Source::Os(file), path, direct: false })
+    }
+
+    /// A file that this process has open and that may have no name, which errors call `name`. Reads
+    /// go past the page cache if the file system allows it.
+    pub(crate) fn reopened(file: &File, name: &Path) -> io::Result<Self> {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty());
+        let direct = opened.ok().map(File::from);
+        let direct = direct.filter(|direct| direct.read_at(&mut PageBuffer::new().0, 0).is_ok());
+        let is_direct = direct.is_some();
+        let file = direct.map_or_else(|| file.try_clone(), Ok)?;
+        Ok(Self { source: Source::Os(file), path: name.into(), direct: is_direct })
     }
 
     /// A simulation's `file`, which errors call `name`.

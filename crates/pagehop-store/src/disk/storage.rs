@@ -63,6 +63,23 @@ pub trait StorageFile: Send + Sync {
     }
 }
 
+/// The files beside an index that has no name yet: there are none.
+pub(crate) struct NoFiles;
+
+impl Storage for NoFiles {
+    fn open(&self, _: Name, _: bool) -> io::Result<Option<Arc<dyn StorageFile>>> {
+        Ok(None)
+    }
+
+    fn remove(&self, _: Name) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// An index file of the operating system and the log beside it.
 pub(crate) struct OsStorage {
     location: Arc<Location>,
