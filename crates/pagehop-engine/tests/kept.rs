@@ -111,7 +111,7 @@ fn little_memory_scans_the_source_more_often_and_gives_the_same() {
         let options = BuildOptions { memory_bytes: bytes, ..keeping(Metric::L2, Vectors::Float32) };
         match built(&rows, &options) {
             Ok(pages) => break pages,
-            Err(Error::Argument { .. }) => bytes += 1 << 16,
+            Err(Error::Memory { .. }) => bytes += 1 << 16,
             Err(error) => panic!("{error}"),
         }
     };
