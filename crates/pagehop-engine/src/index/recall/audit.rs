@@ -17,7 +17,7 @@ impl<P: Pages> Index<P> {
     /// vectors one after another, or `samples` vectors of the data if `queries` is empty. Does not
     /// block searches or writes; rows that a writer moves at the same time may count as missed.
     ///
-    /// Reads every page once per thread; `threads` of 0 means one per core.
+    /// Reads every page once; `threads` of 0 means one per core.
     ///
     /// # Errors
     ///

@@ -7,8 +7,10 @@
 //! measure  the few that may be nearer than the k-th row found so far, by their whole codes
 //! ```
 //!
-//! About one percent of the pairs is measured. Each thread has a part of the queries and reads
-//! every page.
+//! About one percent of the pairs is measured. Each thread has a part of the pages and compares
+//! them with every query, so a scan reads a page once. Then the rows that the threads found compete.
+
+use std::ops::Range;
 
 use crate::ids::NodeId;
 use crate::index::open::Index;
@@ -33,6 +35,8 @@ const BLOCK_QUERIES: usize = 128;
 const LANES: usize = 16;
 /// Pages between two calls of the progress callback.
 const LOOK_PAGES: u32 = 64;
+/// Fewest pages for each thread.
+const PAGES_PER_THREAD: u64 = 16;
 /// Pages that are prefetched.
 const PAGES_AHEAD: u32 = 32;
 /// Standard deviations that a bound allows for the inner product of another vector with the part
@@ -140,27 +144,44 @@ pub(crate) fn scan<P: Pages>(
 ) -> Result<(u64, u64), Error> {
     let range = state.node_pages();
     let total = u64::from(range.end.saturating_sub(range.start));
-    let length = samples.len().div_ceil(threads::available(threads)).max(1);
-    let mut go_on = |done| progress(Progress { phase: "scan", done, total });
-    let counts = threads::each(samples.chunks_mut(length), &mut go_on, |part, look| {
+    let most = (total / PAGES_PER_THREAD).max(1);
+    let parts = u64::min(threads::available(threads) as u64, most);
+    let begin = |part: u64| range.start + (total * part / parts) as u32;
+    // Parts take about as long as one another.
+    let mut go_on = |done| progress(Progress { phase: "scan", done: done * parts, total });
+    let queries = Queries::new(state, samples, bounds)?;
+    let found = threads::each((0..parts).map(|part| begin(part)..begin(part + 1)), &mut go_on, |part, look| {
         let mut reader = pages.reader();
-        let nodes = Scan::new(state, part, bounds)?.run(&mut reader, look)?;
+        let mut scan = Scan::new(state, &queries, samples);
+        let nodes = scan.run(part, &mut reader, look)?;
         reader.pause();
-        Ok((nodes, reader.pages_missed()))
+        Ok((scan.samples, nodes, reader.pages_missed()))
     })?;
-    Ok((counts.first().map_or(0, |count| count.0), counts.iter().map(|count| count.1).sum()))
+    let counts = found.iter().fold((0, 0), |sum, part| (sum.0 + part.1, sum.1 + part.2));
+    for (of_part, ..) in &found {
+        for (sample, part) in samples.iter_mut().zip(of_part) {
+            part.nearest.iter().zip(&part.nodes).for_each(|(row, node)| sample.keep(*row, *node));
+        }
+    }
+    Ok(counts)
+}
+
+/// Queries, prepared for any number of scans.
+struct Queries {
+    probes: Vec<Probe>,
+    /// Their codes, and the norms of what their high planes leave out.
+    codes: Codes,
+    query_rest: Vec<f32>,
+    /// Largest inner product of two vectors, as a share of the product of their norms.
+    share: f32,
 }
 
 /// The scan of one thread.
 struct Scan<'s> {
     state: &'s State,
-    samples: &'s mut [Sample],
-    probes: Vec<Probe>,
-    /// The codes of the queries, and the norms of what their high planes leave out.
-    queries: Codes,
-    query_rest: Vec<f32>,
-    /// Largest inner product of two vectors, as a share of the product of their norms.
-    share: f32,
+    queries: &'s Queries,
+    /// What it has found for each query.
+    samples: Vec<Sample>,
     rows: Block,
 }
 
@@ -176,33 +197,42 @@ struct Block {
     dots: Vec<i32>,
 }
 
-impl<'s> Scan<'s> {
-    fn new(state: &'s State, samples: &'s mut [Sample], bounds: Bounds) -> Result<Self, Error> {
+impl Queries {
+    /// The queries of `samples`, which have no rows then.
+    fn new(state: &State, samples: &mut [Sample], bounds: Bounds) -> Result<Self, Error> {
         let dim = state.meta.layout.inner_dim;
-        let mut queries = Codes::with_capacity(dim, samples.len());
+        let mut codes = Codes::with_capacity(dim, samples.len());
         let (mut probes, mut query_rest) = (Vec::with_capacity(samples.len()), Vec::new());
         let (mut point, mut high) = (vec![0.0; dim], vec![0.0; dim]);
         for (at, sample) in samples.iter_mut().enumerate() {
             let mut probe = Probe::default();
             probe.prepare(&state.meta, &state.model, &sample.query)?;
             probe.point().decode(&mut point);
-            queries.push(&point);
-            queries.decode_hi(at, &mut high);
+            codes.push(&point);
+            codes.decode_hi(at, &mut high);
             query_rest.push(kernels::l2sq_f32(&point, &high).sqrt());
             probes.push(probe);
             sample.nearest.clear();
             sample.nodes.clear();
         }
-        let rows = Block { codes: Codes::new(dim), ..Block::default() };
         let share = match bounds {
             Bounds::Certain => 1.0,
             Bounds::Likely => (DEVIATIONS / (dim as f32).sqrt()).min(1.0),
         };
-        Ok(Self { state, samples, probes, queries, query_rest, share, rows })
+        Ok(Self { probes, codes, query_rest, share })
+    }
+}
+
+impl<'s> Scan<'s> {
+    fn new(state: &'s State, queries: &'s Queries, samples: &[Sample]) -> Self {
+        let none =
+            |sample: &Sample| Sample { query: Vec::new(), nearest: Vec::new(), nodes: Vec::new(), ..*sample };
+        let rows = Block { codes: Codes::new(state.meta.layout.inner_dim), ..Block::default() };
+        Self { state, queries, samples: samples.iter().map(none).collect(), rows }
     }
 
-    fn run<R: Reader>(mut self, reader: &mut R, look: Look<'_>) -> Result<u64, Error> {
-        let (layout, pages) = (&self.state.meta.layout, self.state.node_pages());
+    fn run<R: Reader>(&mut self, pages: Range<u32>, reader: &mut R, look: Look<'_>) -> Result<u64, Error> {
+        let layout = &self.state.meta.layout;
         let mut nodes = 0;
         for page in pages.clone() {
             if (page - pages.start).is_multiple_of(LOOK_PAGES) {
@@ -231,12 +261,13 @@ impl<'s> Scan<'s> {
 
     /// Compares the gathered nodes with every query, and clears the block.
     fn compare(&mut self) {
-        let (dim, count) = (self.queries.dim, self.rows.nodes.len());
+        let (codes, count) = (&self.queries.codes, self.rows.nodes.len());
+        let dim = codes.dim;
         for first in (0..self.samples.len()).step_by(BLOCK_QUERIES) {
             let last = (first + BLOCK_QUERIES).min(self.samples.len());
             let mut dots = std::mem::take(&mut self.rows.dots);
             dots.resize((last - first) * count, 0);
-            kernels::dot_i8_block(&self.queries.hi[first * dim..last * dim], &self.rows.codes.hi, dim, &mut dots);
+            kernels::dot_i8_block(&codes.hi[first * dim..last * dim], &self.rows.codes.hi, dim, &mut dots);
             if count > 0 {
                 for (query, dots) in (first..last).zip(dots.chunks_exact(count)) {
                     self.compare_one(query, dots);
@@ -250,14 +281,15 @@ impl<'s> Scan<'s> {
     /// Measures the rows that may be among the nearest of one query. `dots` are the inner products
     /// of the high planes.
     fn compare_one(&mut self, query: usize, dots: &[i32]) {
-        let (rows, sample, probe) = (&self.rows, &mut self.samples[query], &self.probes[query]);
+        let Queries { probes, codes, query_rest, share } = self.queries;
+        let (rows, sample, probe) = (&self.rows, &mut self.samples[query], &probes[query]);
         let filled_sq = self.state.meta.filled_sq();
         let norm_sq = probe.point().norm_sq();
         let bound = Bounding {
             norm_sq: filled_sq.unwrap_or(norm_sq) * (1.0 - ROUNDING),
-            step: self.queries.hi_step(query),
-            length: norm_sq.sqrt() * self.share,
-            rest: self.query_rest[query] * self.share,
+            step: codes.hi_step(query),
+            length: norm_sq.sqrt() * share,
+            rest: query_rest[query] * share,
         };
         for (at, dots) in dots.chunks(LANES).enumerate() {
             let (first, farthest) = (at * LANES, sample.farthest());
@@ -370,7 +402,7 @@ impl<P: Pages> Index<P> {
     /// search may miss. `queries` are the user's vectors, one after another. Distances are as in a
     /// search: those to the rows' codes, or exact if vectors are kept.
     ///
-    /// Reads every page once per thread and per 4,096 queries. `threads` of 0 means one per core.
+    /// Reads every page once per 4,096 queries. `threads` of 0 means one per core.
     ///
     /// # Errors
     ///
