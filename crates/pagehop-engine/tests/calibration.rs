@@ -230,7 +230,7 @@ fn an_exact_search_finds_what_brute_force_finds() {
                 let searched = index.search(query, k, &everything).unwrap().hits;
                 assert_eq!(answer.hits, searched, "{metric:?}, k {k}");
                 assert_eq!(answer.stats.distances, 1500);
-                // A reader misses a page when it first reads it: together the threads read each once.
+                // A reader misses a page when it first reads it: the threads read each once.
                 assert!(answer.stats.pages_read > 30);
                 assert_eq!(answer.stats.pages_missed, answer.stats.pages_read / 30, "{threads} threads");
             }

@@ -92,8 +92,9 @@ impl Landmarks {
         self.len
     }
 
-    /// Writes the landmarks nearest to a prepared query to `nearest`, nearest first. `coarse` has the
-    /// estimated distance of each centroid. `nearest` stays empty if there are no landmarks near.
+    /// Writes the landmarks nearest to a prepared query to `nearest`, nearest first. `coarse` has
+    /// the estimated distance of each centroid. `nearest` stays empty if there are no landmarks
+    /// near.
     pub(crate) fn nearest(
         &self,
         estimator: &mut Estimator,

@@ -27,15 +27,6 @@ const VISITED_AGAIN: usize = 8;
 /// Largest number of candidates with one estimate.
 const EQUALS_MAX: usize = 2;
 
-/// What an edge to a visited node carries, and how the walk came there.
-pub(super) enum Origin {
-    Known(Target),
-    /// Over an edge to an earlier row of the slot.
-    Stale,
-    /// The node names a centroid that does not exist.
-    Unknown,
-}
-
 /// How far a walk goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
@@ -61,8 +52,9 @@ pub(crate) struct Explorer {
     probe: Probe,
     list: CandidateList,
     entries: Vec<(f32, NodeId)>,
-    /// The landmarks that the walk begins at.
+    /// The landmarks that the walk begins at, if it does.
     landmarks: Vec<Start>,
+    begins_at_landmarks: bool,
     /// Estimated distance of each centroid.
     coarse: Vec<f32>,
     near: Near,
@@ -157,8 +149,14 @@ impl Explorer {
         mut extent: Extent,
     ) -> Result<(), Error> {
         self.equals.takes_all = false;
+        self.begins_at_landmarks = true;
         loop {
             self.walk_once(meta, model, entries, reader, point, extent)?;
+            if self.near.nodes.is_empty() && self.begins_at_landmarks {
+                // Dead nodes that no entry point leads to may have filled the list.
+                self.begins_at_landmarks = false;
+                continue;
+            }
             if self.near.nodes.is_empty() && self.equals.left_out {
                 // All visited nodes are dead, but some of their duplicates may be live.
                 self.equals.takes_all = true;
@@ -197,10 +195,17 @@ impl Explorer {
         if self.entries.len() > ENTRIES {
             self.entries.select_nth_unstable_by(ENTRIES, |a, b| a.0.total_cmp(&b.0));
         }
-        self.probe.landmarks(model, &self.coarse, &mut self.landmarks);
-        self.landmarks.iter().for_each(|start| {
-            self.list.insert(start.estimate, start.node);
-        });
+        self.landmarks.clear();
+        if self.begins_at_landmarks {
+            self.probe.landmarks(model, &self.coarse, &mut self.landmarks);
+        }
+        for start in &self.landmarks {
+            // The slot may have another row by now, which need not have its anchor yet.
+            if with_node(&meta.layout, reader, start.node, |_, header| header.generation == start.generation)? {
+                self.list.insert(start.estimate, start.node);
+            }
+            reader.release();
+        }
         self.entries.iter().take(ENTRIES).for_each(|(estimate, node)| {
             self.list.insert(*estimate, *node);
         });
@@ -225,20 +230,18 @@ impl Explorer {
         reader: &mut R,
         id: NodeId,
         generation: u8,
-    ) -> Result<Origin, Error> {
+    ) -> Result<Option<Target>, Error> {
+        let mut target = None;
         if let Some((_, from, place)) = self.origins.iter().find(|origin| origin.0 == id) {
             let copy = |node: &NodeRef<'_>, _: &NodeHeader| encode::copy(node, *place);
-            let edge = with_node(&meta.layout, reader, *from, copy)?.filter(|edge| edge.node == id);
-            reader.release();
-            match edge {
-                Some(edge) if edge.generation == generation => return Ok(Origin::Known(edge)),
-                Some(_) => return Ok(Origin::Stale),
-                None => {}
-            }
+            target = with_node(&meta.layout, reader, *from, copy)?
+                .filter(|t| t.node == id && t.generation == generation);
         }
-        let target = with_node(&meta.layout, reader, id, |node, _| encode::target(meta, model, id, node))?;
+        if target.is_none() {
+            target = with_node(&meta.layout, reader, id, |node, _| encode::target(meta, model, id, node))?;
+        }
         reader.release();
-        Ok(target.map_or(Origin::Unknown, Origin::Known))
+        Ok(target)
     }
 
     /// Brings the result of an earlier walk up to date when others may have changed the index
@@ -300,10 +303,7 @@ impl Explorer {
         id: NodeId,
         is_new: bool,
     ) -> Result<(), Error> {
-        let Self { probe, list, near, origins, equals, landmarks, .. } = self;
-        // Where the walk begins. The slot of a landmark may have another row by now, and that one
-        // need not have its anchor yet.
-        let start = landmarks.iter().find(|start| start.node == id);
+        let Self { probe, list, near, origins, equals, .. } = self;
         let mut at = None;
         let visited = probe.visit(meta, model, reader, id, |scored| {
             for (place, (estimate, neighbor)) in scored.neighbors().enumerate() {
@@ -313,8 +313,7 @@ impl Explorer {
                     equals.take(estimate, neighbor);
                 }
             }
-            let is_landmark = start.is_none_or(|start| start.generation == scored.header.generation);
-            if is_new && is_landmark && scored.header.flags == FLAGS_LIVE {
+            if is_new && scored.header.flags == FLAGS_LIVE {
                 at = Some(near.push(id, scored.header, scored.node.hi()));
             }
         })?;

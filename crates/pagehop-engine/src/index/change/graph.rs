@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::edges::{self, EdgeCount, Edges, Revision};
 use super::encode::{Target, unknown_centroid};
-use super::explorer::{Explorer, Extent, Origin};
+use super::explorer::{Explorer, Extent};
 use super::near::Near;
 use super::steps::Steps;
 use crate::Error;
@@ -134,15 +134,11 @@ impl<'w, W: PagesMut> Graph<'w, W> {
         Ok(point)
     }
 
-    /// What an edge to a visited node carries. `None` if the walk came there over an edge to an
-    /// earlier row of its slot: another writer may have written the node and not anchored it yet.
-    pub(super) fn target(&self, id: NodeId, generation: u8) -> Result<Option<Target>, Error> {
+    /// What an edge to a visited node carries.
+    pub(super) fn target(&self, id: NodeId, generation: u8) -> Result<Target, Error> {
         let Self { steps, model, explorer, .. } = self;
-        match explorer.target(steps.meta(), model, &mut steps.reader(), id, generation)? {
-            Origin::Stale => Ok(None),
-            Origin::Known(target) => Ok(Some(target)),
-            Origin::Unknown => Err(unknown_centroid(steps.meta(), id)),
-        }
+        let target = explorer.target(steps.meta(), model, &mut steps.reader(), id, generation)?;
+        target.ok_or_else(|| unknown_centroid(steps.meta(), id))
     }
 
     /// Gives `node` an anchor to `target`. `false` if it is gone, or all its edges are anchors.

@@ -155,7 +155,7 @@ impl<W: PagesMut> Graph<'_, W> {
         self.near_mut().remove_equals(encoded.own, &encoded.hi);
         let outward = edges_first(self.meta().layout.degree) - 1 - DUPLICATE_CHILDREN;
         let header = self.look(parent, |_, header| *header)?;
-        let mut targets: Vec<Target> = self.target(parent, header.generation)?.into_iter().collect();
+        let mut targets = vec![self.target(parent, header.generation)?];
         targets.extend(self.chosen(outward, encoded)?);
         let near: Vec<NodeId> = [parent].into_iter().chain(self.nodes_tried()).collect();
         let new = NewNode { row_id, encoded, targets: &targets, is_duplicate: true };
@@ -168,7 +168,7 @@ impl<W: PagesMut> Graph<'_, W> {
     fn chosen(&self, most: usize, encoded: &Encoded) -> Result<Vec<Target>, Error> {
         let near = self.near();
         let chosen = near.choose(most, encoded.own.norm_sq).into_iter().map(|at| near.nodes[at as usize]);
-        chosen.filter_map(|(id, header)| self.target(id, header.generation).transpose()).collect()
+        chosen.map(|(id, header)| self.target(id, header.generation)).collect()
     }
 
     /// The nearest nodes, whose pages are tried for the new node.

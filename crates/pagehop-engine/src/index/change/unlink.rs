@@ -17,7 +17,7 @@ use super::edges::{EdgeCount, Extras, Gone, Revision};
 use super::encode;
 use super::explorer::Extent;
 use super::graph::{DECISIONS_MAX, Graph};
-use super::steps::Seen;
+use super::steps::{Seen, can_be_parent};
 use crate::Error;
 use crate::ids::NodeId;
 use crate::page::node::{FLAGS_FREE, FLAGS_LIVE, Link, with_node};
@@ -175,12 +175,14 @@ impl<W: PagesMut> Graph<'_, W> {
         for candidate in candidates {
             let link = with_node(&layout, &reader, candidate, |other, header| {
                 let link = other.links().find(|l| l.node == node && l.generation == generation);
-                link.filter(|_| header.flags != FLAGS_FREE).map(|link| (header.flags == FLAGS_LIVE, link.anchor))
+                let link = link.filter(|_| header.flags != FLAGS_FREE);
+                // A node that has left the graph keeps its anchors, but no anchor leads to it.
+                link.map(|link| (header.flags == FLAGS_LIVE, link.anchor && can_be_parent(header.flags)))
             })?;
             reader.release();
-            if let Some((is_live, anchor)) = link {
+            if let Some((is_live, is_parent)) = link {
                 live.extend(is_live.then_some(candidate));
-                parent = parent.or(anchor.then_some(candidate));
+                parent = parent.or(is_parent.then_some(candidate));
             }
         }
         Ok((live, parent))

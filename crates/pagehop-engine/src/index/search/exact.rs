@@ -8,7 +8,8 @@
 //! ```
 //!
 //! About one percent of the pairs is measured. Each thread has a part of the pages and compares
-//! them with every query, so a scan reads a page once. Then the rows that the threads found compete.
+//! them with every query, so a scan reads a page once. Then the rows that the threads found
+//! compete.
 
 use std::ops::Range;
 
