@@ -220,23 +220,24 @@ pub(super) fn anchor_in_place<W: PagesMut>(
     Ok(is_anchored)
 }
 
-/// The nodes that pruning chooses, and the targets of anchors.
+/// The nodes that pruning chooses, and the targets of anchors. An anchor that is there never makes
+/// room for another.
 fn choose(around: &Neighborhood, degree: usize, anchor: Option<NodeId>, gone: Gone) -> Vec<NodeId> {
     let kept = around.near.choose(degree, around.near.nodes[0].1.norm_sq);
     let mut chosen: Vec<NodeId> = kept.iter().map(|at| around.near.nodes[*at as usize].0).collect();
     let is_gone = |id: NodeId| matches!(gone, Gone::One(gone) if gone == id);
     let current =
         around.links().iter().filter(|link| link.anchor && !is_gone(link.node) && around.is_current(link));
-    let anchors: Vec<NodeId> = current.map(|link| link.node).chain(anchor).collect();
-    for id in &anchors {
-        if chosen.contains(id) || !around.near.contains(*id) {
+    let current: Vec<NodeId> = current.map(|link| link.node).collect();
+    for id in current.iter().copied().chain(anchor) {
+        if chosen.contains(&id) || !around.near.contains(id) {
             continue;
         }
         if chosen.len() == degree {
-            let Some(last) = chosen.iter().rposition(|other| !anchors.contains(other)) else { continue };
+            let Some(last) = chosen.iter().rposition(|other| !current.contains(other)) else { continue };
             chosen.remove(last);
         }
-        chosen.push(*id);
+        chosen.push(id);
     }
     chosen
 }

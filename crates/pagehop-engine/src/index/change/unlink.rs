@@ -204,7 +204,7 @@ impl<W: PagesMut> Graph<'_, W> {
         // What is below the dead node is below the new entry point until it has other parents.
         let target = self.look(node, |found, _| encode::target(self.meta(), self.model(), node, found))?;
         if let Some(target) = target {
-            self.link_anchor(replacement, &target)?;
+            self.anchor_or_below(&[replacement], &target)?;
         }
         for centroid in 0..self.entries().len() {
             if self.entries()[centroid].node == node {
