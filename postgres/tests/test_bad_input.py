@@ -274,9 +274,9 @@ def test_an_index_of_a_newer_extension_is_refused(new_cluster: Callable[..., Clu
     cluster = without_checksums(new_cluster)
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         path = str(value(connection, "SELECT pg_relation_filepath('items_embedding')"))
-    damage(cluster, path, [0], 24 + 8, (10).to_bytes(4, "little"))
+    damage(cluster, path, [0], 24 + 8, (1000).to_bytes(4, "little"))
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
-        with pytest.raises(psycopg.errors.IndexCorrupted, match="has format version 10; this build reads") as raised:
+        with pytest.raises(psycopg.errors.IndexCorrupted, match="has format version 1000; this build reads") as raised:
             everything(connection)
         assert "A newer extension may have made it: install that one." in str(raised.value.diag.message_hint)
         with pytest.raises(psycopg.errors.IndexCorrupted):
