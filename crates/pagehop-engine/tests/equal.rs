@@ -192,7 +192,7 @@ fn rows_added_after_hundreds_of_duplicates_are_found() {
                 let (recall, hops) = set.recall(&queries);
                 println!("{what}, after vacuum: {recall} in {hops}");
                 set.assert_whole(&what);
-                assert!(recall > expected - 0.05, "{what}, after vacuum: {recall}, without the plateau {expected}");
+                assert!(recall > expected - 0.06, "{what}, after vacuum: {recall}, without the plateau {expected}");
             }
         }
     }
