@@ -9,7 +9,8 @@
 //!
 //! Each record is synced before the next begins, so only the last can be torn: what does not check
 //! ends the file. The file goes when the build ends by itself, whether it is done, fails or is
-//! stopped. Its maker holds a lock on it; another build of the same index keeps nothing.
+//! stopped. Its maker holds a lock on it; another build of the same index keeps nothing. Nor does a
+//! build where something else has that name, which stays as it is.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -51,9 +52,11 @@ impl KeptWork {
 
     /// See [`Scratch::resume`](pagehop_engine::Scratch::resume).
     pub(crate) fn resume(&self, key: u64, each: EachWork<'_>) -> Result<(), Error> {
-        let opened = File::options().read(true).write(true).create(true).truncate(false).open(&self.path);
-        let file = opened.map_err(|error| self.refused("creation", error))?;
-        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let file = match File::options().read(true).write(true).create(true).truncate(false).open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => return Ok(()),
+            opened => opened.map_err(|error| self.refused("creation", error))?,
+        };
+        if !is_free(&file) || begins_as_kept_work(&file).is_none() {
             return Ok(());
         }
         let mut head = [0; HEAD_BYTES as usize];
@@ -103,11 +106,12 @@ impl KeptWork {
     /// Removes the file of this build, or that of a killed one. The index is complete.
     pub(crate) fn finish(&self) {
         let is_mine = self.taken.borrow_mut().take().is_some();
-        let is_free = || {
-            let file = File::open(&self.path);
-            file.is_ok_and(|file| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
+        let is_left = || {
+            let file = fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_file());
+            let file = file.then(|| File::open(&self.path)).and_then(Result::ok);
+            file.is_some_and(|file| begins_as_kept_work(&file) == Some(MAGIC.len()) && is_free(&file))
         };
-        if is_mine || is_free() {
+        if is_mine || is_left() {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -123,6 +127,21 @@ impl Drop for KeptWork {
             self.finish();
         }
     }
+}
+
+/// Whether no build holds the file; this process does then.
+fn is_free(file: &File) -> bool {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+/// How many bytes of [`MAGIC`] a file begins with: all of them, or as many as it has, where a
+/// build was killed while it wrote them. `None` for anything else.
+fn begins_as_kept_work(file: &File) -> Option<usize> {
+    let found = file.metadata().ok().filter(fs::Metadata::is_file)?;
+    let mut bytes = [0; MAGIC.len()];
+    let bytes = &mut bytes[..found.len().min(MAGIC.len() as u64) as usize];
+    file.read_exact_at(bytes, 0).ok()?;
+    MAGIC.starts_with(bytes).then_some(bytes.len())
 }
 
 /// The next record, which is within `left` bytes; `None` if there is none, or a torn one.
@@ -213,6 +232,31 @@ mod tests {
     }
 
     #[test]
+    fn what_else_has_that_name_stays() {
+        let folder = folder("other");
+        let target = folder.join("items.pagehop");
+        let path = KeptWork::of(&target).path.clone();
+        for content in [&b"somebody's own work"[..], b"ph", b"phbuild2 and more"] {
+            fs::write(&path, content).unwrap();
+            if content.len() > MAGIC.len() {
+                let kept = KeptWork::of(&target);
+                assert!(found(&kept, 7, 9).is_empty());
+                kept.keep(b"nothing").unwrap();
+            }
+            // Also of a build that keeps nothing.
+            KeptWork::of(&target).finish();
+            assert_eq!(fs::read(&path).unwrap(), content);
+        }
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        let kept = KeptWork::of(&target);
+        assert!(found(&kept, 7, 9).is_empty());
+        kept.finish();
+        assert!(path.is_dir());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
     fn what_is_torn_or_damaged_ends_the_work() {
         let folder = folder("torn");
         let target = folder.join("items.pagehop");
@@ -239,7 +283,11 @@ mod tests {
                 assert_eq!(some.len() == 3, damage == "longer", "{damage} at {at}");
                 kill(kept);
                 let after = fs::read(&path).unwrap();
-                assert!(whole.starts_with(&after), "{damage} at {at}: the file ends with its last record");
+                if damage == "a bit" && at < MAGIC.len() {
+                    assert_eq!(after.len(), whole.len(), "it is another's by now");
+                } else {
+                    assert!(whole.starts_with(&after), "{damage} at {at}: the file ends with its last record");
+                }
             }
         }
         KeptWork::of(&target).finish();
