@@ -6,8 +6,8 @@ mod support;
 use std::collections::BTreeMap;
 
 use pagehop_engine::{AddReport, CheckReport, Index, Metric, RowIds, SearchOptions, create};
-use pagehop_sim::{MemPages, MemWriter};
-use support::{Noise, Rows, embeddings, no_progress, recall};
+use pagehop_sim::MemPages;
+use support::{Noise, Rows, change, embeddings, no_progress, recall, vacuum};
 
 const EXPAND_ALL: SearchOptions = SearchOptions { search_list: 100, slack: f32::INFINITY, beam_width: 4 };
 
@@ -17,17 +17,6 @@ fn empty(dim: usize, metric: Metric) -> MemPages {
     pages
 }
 
-/// Runs one transaction.
-fn change<T>(pages: &mut MemPages, work: impl FnOnce(&mut pagehop_engine::Change<'_, MemWriter<'_>>) -> T) -> T {
-    let known = Index::open(pages.clone()).unwrap();
-    let mut writer = pages.writer();
-    let mut change = known.change(&mut writer).unwrap();
-    let result = work(&mut change);
-    change.finish().unwrap();
-    writer.commit();
-    result
-}
-
 fn add(pages: &mut MemPages, ids: &[u64], vectors: &[f32]) -> AddReport {
     change(pages, |change| change.add(ids, vectors, &mut no_progress()).unwrap())
 }
@@ -35,17 +24,6 @@ fn add(pages: &mut MemPages, ids: &[u64], vectors: &[f32]) -> AddReport {
 fn add_in_batches(pages: &mut MemPages, rows: &Rows, batch: usize) {
     for (ids, vectors) in rows.ids.chunks(batch).zip(rows.values.chunks(batch * rows.dim)) {
         add(pages, ids, vectors);
-    }
-}
-
-fn vacuum(pages: &mut MemPages) -> pagehop_engine::VacuumReport {
-    let mut report = pagehop_engine::VacuumReport::default();
-    loop {
-        let part = change(pages, |change| change.vacuum(u64::MAX, &mut no_progress()).unwrap());
-        report.add(&part);
-        if part.steps() == 0 {
-            return report;
-        }
     }
 }
 

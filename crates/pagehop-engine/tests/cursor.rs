@@ -3,9 +3,8 @@
 
 mod support;
 
-use pagehop_engine::{Change, Cursor, Found, Index, Metric, Pages, SearchOptions, Stats};
-use pagehop_sim::{MemPages, MemWriter};
-use support::{Noise, Rows, embeddings, index, no_progress};
+use pagehop_engine::{Cursor, Found, Index, Metric, Pages, SearchOptions, Stats};
+use support::{Noise, Rows, change, embeddings, index, no_progress, vacuum};
 
 fn options(search_list: usize, slack: f32, beam_width: usize) -> SearchOptions {
     SearchOptions { search_list, slack, beam_width }
@@ -26,21 +25,6 @@ fn assert_every_row_comes_once<P: Pages>(cursor: &mut Cursor<'_, P>, ids: &[u64]
     found.sort_unstable();
     assert!(found == ids, "{what}: {} of {} rows", found.len(), ids.len());
     assert_eq!(cursor.next_hit().unwrap(), None);
-}
-
-/// Runs one transaction.
-fn change<T>(pages: &mut MemPages, work: impl FnOnce(&mut Change<'_, MemWriter<'_>>) -> T) -> T {
-    let known = Index::open(pages.clone()).unwrap();
-    let mut writer = pages.writer();
-    let mut change = known.change(&mut writer).unwrap();
-    let result = work(&mut change);
-    change.finish().unwrap();
-    writer.commit();
-    result
-}
-
-fn vacuum(pages: &mut MemPages) {
-    while change(pages, |change| change.vacuum(u64::MAX, &mut no_progress()).unwrap()).steps() > 0 {}
 }
 
 /// Clusters without edges between them.

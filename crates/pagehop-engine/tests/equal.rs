@@ -164,7 +164,7 @@ fn plateaus() -> [(&'static str, Vec<f32>); 2] {
 #[test]
 fn rows_added_after_hundreds_of_duplicates_are_found() {
     for (what, others, queries) in
-        [("clusters", clusters(500, 1), clusters(50, 2)), ("spread", spread(500, 1), spread(50, 2))]
+        [("clusters", clusters(500, 1), clusters(400, 2)), ("spread", spread(500, 1), spread(400, 2))]
     {
         for mode in MODES {
             let mut alone = Set::empty(mode);
@@ -192,7 +192,7 @@ fn rows_added_after_hundreds_of_duplicates_are_found() {
                 let (recall, hops) = set.recall(&queries);
                 println!("{what}, after vacuum: {recall} in {hops}");
                 set.assert_whole(&what);
-                assert!(recall > expected - 0.06, "{what}, after vacuum: {recall}, without the plateau {expected}");
+                assert!(recall > expected - 0.05, "{what}, after vacuum: {recall}, without the plateau {expected}");
             }
         }
     }

@@ -6,23 +6,9 @@ use std::collections::BTreeMap;
 
 use pagehop_engine::{Error, Index, Metric, RowIds, create};
 use pagehop_sim::MemPages;
-use support::{Noise, embeddings, no_progress};
+use support::{Noise, change, embeddings, no_progress};
 
 const DIM: usize = 40;
-
-/// Runs one transaction.
-fn change<T>(
-    pages: &mut MemPages,
-    work: impl FnOnce(&mut pagehop_engine::Change<'_, pagehop_sim::MemWriter<'_>>) -> T,
-) -> T {
-    let known = Index::open(pages.clone()).unwrap();
-    let mut writer = pages.writer();
-    let mut change = known.change(&mut writer).unwrap();
-    let result = work(&mut change);
-    change.finish().unwrap();
-    writer.commit();
-    result
-}
 
 /// An index of `rows`, added in an order that splits the map everywhere.
 fn filled(metric: Metric, rows: &BTreeMap<u64, Vec<f32>>) -> MemPages {

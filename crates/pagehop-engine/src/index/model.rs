@@ -66,7 +66,10 @@ impl Model {
     /// As [`Model::read`].
     pub(crate) fn with_new_landmarks(&self, meta: &Meta, reader: &mut impl Reader) -> Result<Self, Error> {
         let landmarks = read_landmarks(meta, reader)?;
-        Ok(Self { landmarks, landmarks_made: meta.change.landmarks_made, ..self.clone() })
+        let Self { space, centroids, coarse, identity, .. } = self;
+        let (space, centroids, coarse) = (space.clone(), centroids.clone(), coarse.clone());
+        let (landmarks_made, identity) = (meta.change.landmarks_made, identity.clone());
+        Ok(Self { space, centroids, coarse, landmarks, landmarks_made, identity })
     }
 }
 
@@ -74,8 +77,8 @@ impl Model {
 fn read_landmarks(meta: &Meta, reader: &mut impl Reader) -> Result<Landmarks, Error> {
     let mut landmarks: Vec<Landmark> = Vec::with_capacity(meta.change.landmarks as usize);
     landmark_pages::scan(meta, reader, |_, found| {
-        let is_known = |landmark: &&Landmark| meta.layout.place(landmark.node).0.0 < meta.page_count;
-        landmarks.extend(found.iter().filter(is_known).cloned());
+        let is_known = |landmark: &Landmark| meta.layout.place(landmark.node).0.0 < meta.page_count;
+        landmarks.extend(found.into_iter().filter(is_known));
         Ok(())
     })?;
     Ok(Landmarks::new(meta.layout.edge, &landmarks, meta.centroids))

@@ -110,25 +110,21 @@ pub(crate) fn push(meta: &Meta, page: PageId, body: &mut [u8], new: &Landmark) -
 pub(crate) fn scan(
     meta: &Meta,
     reader: &mut impl Reader,
-    mut each: impl FnMut(PageId, &[Landmark]) -> Result<(), Error>,
+    mut each: impl FnMut(PageId, Vec<Landmark>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut page = PageId(meta.change.landmarks_head);
-    let mut landmarks = Vec::new();
     for _ in 0..meta.page_count {
         if page.0 == 0 {
             return Ok(());
         }
-        landmarks.clear();
-        let next = {
+        let (next, landmarks) = {
             let body = reader.finish(page)?;
             let Head { count, next } = head(meta, page, &body)?;
-            for at in 0..count {
-                landmarks.push(landmark(meta, page, &body, at)?);
-            }
-            next
+            let landmarks = (0..count).map(|at| landmark(meta, page, &body, at));
+            (next, landmarks.collect::<Result<Vec<_>, _>>()?)
         };
         reader.release();
-        each(page, &landmarks)?;
+        each(page, landmarks)?;
         page = PageId(next);
     }
     match page.0 {

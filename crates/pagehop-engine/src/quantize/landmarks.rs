@@ -117,11 +117,12 @@ impl Landmarks {
                 let estimates = &mut estimates[..block.nodes.len()];
                 let scored = estimator.score(centroids, block.edges(), estimates);
                 scored.expect("lists are of centroids that exist");
-                for (estimate, (node, generation)) in
-                    estimates.iter().zip(block.nodes.iter().zip(&block.generations))
-                {
-                    let start = Start { estimate: *estimate, node: *node, generation: *generation };
-                    keep_nearest(nearest, start);
+                for (at, estimate) in estimates.iter().enumerate() {
+                    // Nearly all are farther than those that were found.
+                    if nearest.get(NEAREST - 1).is_none_or(|last| *estimate < last.estimate) {
+                        let (node, generation) = (block.nodes[at], block.generations[at]);
+                        keep_nearest(nearest, Start { estimate: *estimate, node, generation });
+                    }
                 }
             }
         }
@@ -155,12 +156,9 @@ impl Block {
     }
 }
 
-/// Inserts a landmark into the sorted list of the [`NEAREST`]; of equally near ones the first
-/// stays.
+/// Inserts a landmark, which is nearer than the last, into the sorted list of the [`NEAREST`]; of
+/// equally near ones the first comes first.
 fn keep_nearest(nearest: &mut Vec<Start>, start: Start) {
-    if nearest.len() == NEAREST && nearest[NEAREST - 1].estimate <= start.estimate {
-        return;
-    }
     nearest.truncate(NEAREST - 1);
     let at = nearest.iter().position(|other| other.estimate > start.estimate).unwrap_or(nearest.len());
     nearest.insert(at, start);

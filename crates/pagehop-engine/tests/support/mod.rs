@@ -6,8 +6,10 @@ pub mod spilling;
 
 use std::ops::ControlFlow;
 
-use pagehop_engine::{BuildOptions, EachChunk, Error, Index, Metric, SearchOptions, VectorSource, build};
-use pagehop_sim::MemPages;
+use pagehop_engine::{
+    BuildOptions, Change, EachChunk, Error, Index, Metric, SearchOptions, VacuumReport, VectorSource, build,
+};
+use pagehop_sim::{MemPages, MemWriter};
 
 /// Rows in memory, passed to a build in chunks of `chunk_rows`.
 #[derive(Clone)]
@@ -113,6 +115,29 @@ pub fn built(rows: &Rows, options: &BuildOptions) -> Result<MemPages, Error> {
 
 pub fn index(rows: &Rows, metric: Metric) -> Index<MemPages> {
     Index::open(built(rows, &options(metric)).unwrap()).unwrap()
+}
+
+/// Runs one transaction on an index whose row ids are the user's.
+pub fn change<T>(pages: &mut MemPages, work: impl FnOnce(&mut Change<'_, MemWriter<'_>>) -> T) -> T {
+    let known = Index::open(pages.clone()).unwrap();
+    let mut writer = pages.writer();
+    let mut change = known.change(&mut writer).unwrap();
+    let result = work(&mut change);
+    change.finish().unwrap();
+    writer.commit();
+    result
+}
+
+/// Vacuums until nothing is left to do.
+pub fn vacuum(pages: &mut MemPages) -> VacuumReport {
+    let mut report = VacuumReport::default();
+    loop {
+        let part = change(pages, |change| change.vacuum(u64::MAX, &mut no_progress()).unwrap());
+        report.add(&part);
+        if part.steps() == 0 {
+            return report;
+        }
+    }
 }
 
 /// Mean recall@k over queries, and mean pages and estimates per query.

@@ -236,7 +236,7 @@ mod tests {
         let folder = folder("other");
         let target = folder.join("items.pagehop");
         let path = KeptWork::of(&target).path.clone();
-        for content in [&b"somebody's own work"[..], b"ph", b"phbuild2 and more"] {
+        for content in [&b"another program's file"[..], b"ph", b"phbuild2 and more"] {
             fs::write(&path, content).unwrap();
             if content.len() > MAGIC.len() {
                 let kept = KeptWork::of(&target);

@@ -125,7 +125,7 @@ fn place_model(meta: &mut Meta, landmarks: usize) -> u32 {
     let (first, pages) = (entries_page + 1, landmark_pages::pages(meta, landmarks));
     (meta.change.entries_page, meta.change.landmarks) = (entries_page, landmarks as u32);
     if pages > 0 {
-        // The last has room.
+        // Any would do: they are about equally full.
         (meta.change.landmarks_head, meta.change.landmarks_page) = (first, first + pages - 1);
     }
     first + pages

@@ -149,7 +149,7 @@ pub(crate) fn scan<P: Pages>(
     let parts = u64::min(threads::available(threads) as u64, most);
     let begin = |part: u64| range.start + (total * part / parts) as u32;
     // Parts take about as long as one another.
-    let mut go_on = |done| progress(Progress { phase: "scan", done: done * parts, total });
+    let mut go_on = |done| progress(Progress { phase: "scan", done: total.min(done * parts), total });
     let queries = Queries::new(state, samples, bounds)?;
     let found = threads::each((0..parts).map(|part| begin(part)..begin(part + 1)), &mut go_on, |part, look| {
         let mut reader = pages.reader();
