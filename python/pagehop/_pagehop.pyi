@@ -67,6 +67,7 @@ class Index:
         *,
         columns: list[Any] | None,
         payload: list[bytes | None] | None,
+        threads: int,
         progress: Callable[[str, int, int], object] | None,
     ) -> tuple[int, int, int]: ...
     def update_columns(

@@ -129,6 +129,7 @@ class Index:
         *,
         columns: Any = None,
         payload: Any = None,
+        threads: int = 0,
         strict: bool = False,
     ) -> AddReport:
         """Add rows in one transaction. A row whose id is in the index replaces the row there.
@@ -142,19 +143,24 @@ class Index:
             value in a column that is not given, also if it replaces a row that has one.
         payload: bytes or None for each row, of an index that keeps payloads. A row without one has
             none, also if it replaces a row that has one.
+        threads: 0 means one per core. With more than one, which edges a row gets depends on the
+            turns that threads take; with 1 the same calls make the same index.
         strict: refuse a value that float32 cannot hold exactly, instead of rounding it.
 
         Calls with some hundred rows or more are fastest. If the rows do not fit in memory, add them
         in several calls. The first rows train the model of an empty index. Later rows train it
-        again each time the index has grown
-        eightfold, up to about 100,000 rows: such a call takes as long as a build.
+        again each time the index has grown eightfold, up to about 100,000 rows: such a call takes as long as a build.
         """
         self._index.may_change()
         numbers, array = as_rows(ids, vectors, self._dim, strict=bool(strict))
         check_progress(progress)
         values = None if columns is None else as_columns(columns, len(numbers), self.columns)
         kept = as_payload(payload, len(numbers))
-        return AddReport(*self._index.add(numbers, array, columns=values, payload=kept, progress=progress))
+        threads = as_count("threads", threads, 0, THREADS_MAX)
+        done = self._index.add(
+            numbers, array, columns=values, payload=kept, threads=threads, progress=progress
+        )
+        return AddReport(*done)
 
     def update_columns(self, ids: Any, columns: Any) -> int:
         """Give rows other values in some columns, in one transaction; returns how many changed.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use pagehop_engine::{Effort, Error};
-use pagehop_store::{Durability, OpenOptions};
+use pagehop_store::{AddOptions, Durability, OpenOptions};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyList};
@@ -245,7 +245,8 @@ impl Index {
 
     /// Adds rows, or replaces rows with the same ids; returns how many were added, replaced and
     /// unchanged.
-    #[pyo3(signature = (ids, vectors, *, columns, payload, progress))]
+    #[pyo3(signature = (ids, vectors, *, columns, payload, threads, progress))]
+    #[expect(clippy::too_many_arguments, reason = "one for each argument of Python's")]
     fn add(
         &self,
         py: Python<'_>,
@@ -253,13 +254,14 @@ impl Index {
         vectors: PyBuffer<f32>,
         columns: Option<Vec<PyColumn<'_>>>,
         payload: Option<PyPayloads>,
+        threads: usize,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(u64, u64, u64)> {
         let (ids, vectors) = (ids.to_vec(py)?, vectors.to_vec(py)?);
         let columns = columns::given(py, columns, payload)?;
         let report = self.change(py, Watch::new(progress), |index, watch| {
-            let columns = columns.as_ref();
-            pagehop_store::add_with_columns(index, &ids, &vectors, columns, None, &mut |progress| {
+            let (columns, options) = (columns.as_ref(), AddOptions { threads, ..AddOptions::default() });
+            pagehop_store::add_with_columns(index, &ids, &vectors, columns, options, &mut |progress| {
                 watch.look(progress)
             })
         })?;

@@ -36,7 +36,7 @@ pub use options::{BEAM_WIDTH_MAX, BuildOptions, Effort, SEARCH_LIST_MAX, SearchO
 pub use page::payload::PAYLOAD_BYTES_MAX;
 pub use page::{
     BODY_BYTES, EachWork, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, PagesMut, Reader,
-    STEP_PAGES, Scratch, ScratchFile, used_bytes,
+    STEP_PAGES, Scratch, ScratchFile, SharedPages, used_bytes,
 };
 pub use progress::{OnProgress, Progress};
 pub use reports::{

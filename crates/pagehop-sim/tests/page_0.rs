@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pagehop_engine::{Index, Metric, RowIds, create};
 use pagehop_sim::{Call, Fault, Refusal, SimDisk};
-use pagehop_store::{IndexFile, OpenOptions, StorageSink, add};
+use pagehop_store::{AddOptions, IndexFile, OpenOptions, StorageSink, add};
 
 /// What the process after the failure does before the power is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ fn open(disk: &SimDisk, write: bool) -> Index<IndexFile> {
 }
 
 fn add_row(index: &Index<IndexFile>, id: u64) -> Result<(), pagehop_engine::Error> {
-    add(index, &[id], &[id as f32, 1.0], None, &mut |_| ControlFlow::Continue(())).map(|_| ())
+    add(index, &[id], &[id as f32, 1.0], AddOptions::default(), &mut |_| ControlFlow::Continue(())).map(|_| ())
 }
 
 fn rows(disk: &SimDisk) -> u64 {

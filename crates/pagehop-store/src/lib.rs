@@ -12,7 +12,8 @@
 //! - `index_file.rs`: an open index, with a read side and perhaps a writer. `open.rs` makes it.
 //! - `change.rs`: one of them, in its transaction.
 //! - `transaction.rs`, `checkpoint.rs`, `write.rs`: the writer: a change, the way of the log into
-//!   the index, and how a commit gets into the log and is shown to all.
+//!   the index, and how a commit gets into the log and is shown to all. `changes.rs` has the pages
+//!   that a transaction changed, `shared_transaction.rs` those that several threads change.
 //! - `check.rs`: the proof of an index that another process may be writing.
 //! - `backup.rs`: a copy of an index that another process may be writing.
 //! - `compact.rs`: an index written again without dead rows and free space.
@@ -39,6 +40,7 @@ mod build;
 mod bytes;
 mod cache;
 mod change;
+mod changes;
 mod check;
 mod checkpoint;
 mod compact;
@@ -52,6 +54,7 @@ mod options;
 mod process;
 mod read_side;
 mod reader;
+mod shared_transaction;
 mod transaction;
 mod vacuum;
 mod write;
@@ -61,15 +64,16 @@ pub use build::build_index::build;
 pub use build::new_file::NewIndexFile;
 pub use build::storage_sink::StorageSink;
 pub use bytes::parse_bytes;
+pub use changes::TransactionReader;
 pub use check::check;
 pub use compact::{CompactOptions, CompactReport, compact, compact_into};
 pub use disk::storage::{Name, Storage, StorageFile};
 pub use index_file::{Counters, IndexFile};
 pub use operations::{
-    add, add_with_columns, calibrate, create, create_keeping, create_with_columns, delete, open, pop, retrain,
-    set_audit, set_calibration, update_columns,
+    AddOptions, add, add_with_columns, calibrate, create, create_keeping, create_with_columns, delete, open, pop,
+    retrain, set_audit, set_calibration, update_columns,
 };
 pub use options::{CACHE_AUTO, Durability, Io, OpenOptions};
 pub use reader::FileReader;
-pub use transaction::{Transaction, TransactionReader};
+pub use transaction::Transaction;
 pub use vacuum::vacuum;

@@ -68,9 +68,18 @@ pub fn create_keeping(
     sink.finish()
 }
 
-/// Adds rows, replacing those of the same ids; see [`add`](pagehop_engine::Change::add). With a
-/// `mark`, the index carries it from then on ([`pagehop_engine::Info`]): an import that notes how
-/// far it is can go on after a crash where it was.
+/// How rows are added.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AddOptions {
+    /// The index carries it from then on ([`pagehop_engine::Info`]): an import that notes how far it
+    /// is can go on after a crash where it was.
+    pub mark: Option<[u64; 2]>,
+    /// Threads; 0 for as many as the process may use. With 1 the same rows always give the same
+    /// pages ([`add_on_threads`](pagehop_engine::Change::add_on_threads)).
+    pub threads: usize,
+}
+
+/// Adds rows, replacing those of the same ids; see [`add`](pagehop_engine::Change::add).
 ///
 /// If the rows trained the model again, made the index large enough to calibrate, or doubled it,
 /// the index is then calibrated as at the end of a build. That is a transaction of its own. A
@@ -85,10 +94,10 @@ pub fn add(
     index: &Index<IndexFile>,
     ids: &[u64],
     vectors: &[f32],
-    mark: Option<[u64; 2]>,
+    options: AddOptions,
     progress: OnProgress<'_>,
 ) -> Result<AddReport, Error> {
-    add_with_columns(index, ids, vectors, None, mark, progress)
+    add_with_columns(index, ids, vectors, None, options, progress)
 }
 
 /// [`add`] of rows with values of columns; see
@@ -103,14 +112,14 @@ pub fn add_with_columns(
     ids: &[u64],
     vectors: &[f32],
     columns: Option<&ColumnRows>,
-    mark: Option<[u64; 2]>,
+    options: AddOptions,
     progress: OnProgress<'_>,
 ) -> Result<AddReport, Error> {
     let (report, wants_calibration) = within(index, |change| {
-        if let Some(mark) = mark {
+        if let Some(mark) = options.mark {
             change.set_mark(mark);
         }
-        let report = change.add_with_columns(ids, vectors, columns, progress)?;
+        let report = change.add_on_threads(ids, vectors, columns, options.threads, progress)?;
         Ok((report, change.wants_calibration()))
     })?;
     if wants_calibration {
@@ -132,7 +141,7 @@ pub fn update_columns(index: &Index<IndexFile>, ids: &[u64], columns: &ColumnRow
     within(index, |change| change.update_columns(ids, columns))
 }
 
-/// Deletes rows; ids that the index does not have are reported. With a `mark` as in [`add`]. Then
+/// Deletes rows; ids that the index does not have are reported. With a `mark` as in [`AddOptions`]. Then
 /// the space of dead rows may be freed ([`OpenOptions::auto_vacuum`]), which `progress` hears of
 /// and may stop.
 ///

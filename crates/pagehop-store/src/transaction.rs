@@ -4,40 +4,17 @@
 //! reaches the disk before the commit does. Undoing is dropping them.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-use std::ops::Range;
 
 use pagehop_engine::page::ChangeStep;
-use pagehop_engine::{BODY_BYTES, Error, HOST_HEADER_BYTES, PAGE_BYTES, PageId, PagesMut, Reader, STEP_PAGES};
-use pagehop_kernels::prefetch;
+use pagehop_engine::{
+    BODY_BYTES, Error, HOST_HEADER_BYTES, PAGE_BYTES, PageId, PagesMut, Reader, STEP_PAGES, SharedPages,
+};
 
-use crate::log::dirty::PageHasher;
+use crate::changes::{Body, Changes, TransactionReader, ZEROS, new_body, too_many_pages, transaction_is_full};
 use crate::process::snapshots;
 use crate::reader::FileReader;
+use crate::shared_transaction::{Member, Overlay};
 use crate::write::Turn;
-
-static ZEROS: [u8; BODY_BYTES] = [0; BODY_BYTES];
-
-/// The body of a page, changed by a transaction.
-type Body = Box<[u8; BODY_BYTES]>;
-
-/// Pages changed by a transaction.
-#[derive(Default)]
-struct Changes {
-    places: HashMap<u32, u32, BuildHasherDefault<PageHasher>>,
-    bodies: Vec<Body>,
-}
-
-impl Changes {
-    #[inline]
-    fn get(&self, page: u32) -> Option<&[u8]> {
-        if self.bodies.is_empty() {
-            return None;
-        }
-        self.places.get(&page).map(|&place| &self.bodies[place as usize][..])
-    }
-}
 
 /// A writer's changes to an index, which become visible and durable together with
 /// [`Transaction::commit`], or not at all. Dropping it undoes it.
@@ -48,6 +25,10 @@ pub struct Transaction<'p> {
     oldest: OnceCell<u64>,
     /// Bodies that a step works on before it is known to succeed.
     copies: Vec<Body>,
+    /// What several threads are changing.
+    overlay: Option<Overlay>,
+    /// Threads that change it.
+    threads: usize,
 }
 
 impl<'p> Transaction<'p> {
@@ -58,7 +39,7 @@ impl<'p> Transaction<'p> {
         }
         let page_count = turn.read.pool.page_count();
         let (changes, oldest) = (Changes::default(), OnceCell::new());
-        Ok(Self { turn, changes, page_count, oldest, copies: Vec::new() })
+        Ok(Self { turn, changes, page_count, oldest, copies: Vec::new(), overlay: None, threads: 1 })
     }
 
     /// Makes all changes visible to every reader, and durable as the index was opened to be.
@@ -91,7 +72,7 @@ impl<'p> Transaction<'p> {
         let commit = self.commit_number();
         let changes = &self.changes;
         let body_of = |page| changes.get(page).unwrap_or(&ZEROS);
-        let entries = self.turn.append(&changed, self.page_count, body_of)?;
+        let entries = self.turn.append(&changed, self.page_count, self.threads, body_of)?;
         self.turn.publish(&entries, commit, self.page_count, body_of);
         Ok(())
     }
@@ -124,18 +105,10 @@ impl<'p> Transaction<'p> {
         let more = pages.iter().filter(|page| self.changes.get(page.0).is_none()).count();
         let bytes = (self.changes.bodies.len() + more) as u64 * PAGE_BYTES as u64;
         if bytes > self.turn.writer.transaction_bytes {
-            return Err(Error::full(format!(
-                "one call may change {} bytes of pages (`transaction_bytes`), and this one needs more: change fewer \
-                 rows per call; nothing has changed",
-                self.turn.writer.transaction_bytes,
-            )));
+            return Err(transaction_is_full(self.turn.writer.transaction_bytes));
         }
         Ok(())
     }
-}
-
-fn new_body() -> Body {
-    Box::new([0; BODY_BYTES])
 }
 
 impl PagesMut for Transaction<'_> {
@@ -145,11 +118,8 @@ impl PagesMut for Transaction<'_> {
         Self: 'w;
 
     fn reader(&self) -> TransactionReader<'_> {
-        TransactionReader {
-            changes: &self.changes,
-            allocated: self.committed()..self.page_count,
-            reader: FileReader::new(self.turn.read),
-        }
+        let allocated = self.committed()..self.page_count;
+        TransactionReader::new(&self.changes, allocated, FileReader::new(self.turn.read))
     }
 
     fn page_count(&self) -> u32 {
@@ -173,12 +143,7 @@ impl PagesMut for Transaction<'_> {
                 self.page_count = pages;
                 Ok(PageId(first))
             }
-            _ => Err(Error::full(format!(
-                "{} has {first} pages and cannot have {count} more while it is open; close it and open it again, \
-                 up to {} pages",
-                self.turn.read.path().display(),
-                u32::MAX - 1,
-            ))),
+            _ => Err(too_many_pages(self.turn.read, first, count)),
         }
     }
 
@@ -193,63 +158,44 @@ impl PagesMut for Transaction<'_> {
         }
         change(&mut bodies[..pages.len()])?;
         for (&page, copy) in pages.iter().zip(&mut self.copies) {
-            let next = self.changes.bodies.len() as u32;
-            let place = *self.changes.places.entry(page.0).or_insert(next);
-            if place == next {
-                self.changes.bodies.push(new_body());
-            }
-            std::mem::swap(&mut self.changes.bodies[place as usize], copy);
+            let place = self.changes.place(page.0);
+            std::mem::swap(&mut self.changes.bodies[place], copy);
         }
         Ok(())
     }
 }
 
-/// What a transaction reads: its own changes, and what is committed.
-pub struct TransactionReader<'w> {
-    changes: &'w Changes,
-    /// Pages that only this transaction has.
-    allocated: Range<u32>,
-    reader: FileReader<'w>,
-}
-
-impl Reader for TransactionReader<'_> {
-    type Guard<'r>
-        = &'r [u8]
+impl SharedPages for Transaction<'_> {
+    type Member<'w>
+        = Member<'w>
     where
-        Self: 'r;
+        Self: 'w;
 
-    #[inline]
-    fn start(&self, page: PageId, bytes: Range<usize>) {
-        if let Some(body) = self.changes.get(page.0) {
-            let end = bytes.end.min(BODY_BYTES);
-            prefetch(&body[bytes.start.min(end)..end]);
-        } else if !self.allocated.contains(&page.0) {
-            self.reader.start(page, bytes);
+    fn members(&mut self, count: usize) -> Vec<Member<'_>> {
+        self.threads = count;
+        let (commit, oldest) = (self.commit_number(), self.oldest_snapshot());
+        let Self { turn, changes, page_count, overlay, .. } = self;
+        let overlay = &*overlay.insert(Overlay::new(*page_count, changes.bodies.len()));
+        let member = |_| Member {
+            read: turn.read,
+            before: changes,
+            overlay,
+            commit,
+            oldest,
+            transaction_bytes: turn.writer.transaction_bytes,
+            spare: Vec::new(),
+            is_in_section: false,
+        };
+        (0..count).map(member).collect()
+    }
+
+    fn join(&mut self) {
+        let Some(overlay) = self.overlay.take() else { return };
+        self.page_count = overlay.page_count();
+        for (page, body) in overlay.into_bodies() {
+            let place = self.changes.place(page);
+            self.changes.bodies[place] = body;
         }
-    }
-
-    #[inline]
-    fn finish(&self, page: PageId) -> Result<&[u8], Error> {
-        if let Some(body) = self.changes.get(page.0) {
-            return Ok(body);
-        }
-        if self.allocated.contains(&page.0) {
-            return Ok(&ZEROS);
-        }
-        self.reader.finish(page)
-    }
-
-    fn snapshot(&mut self, _renew: bool) -> u64 {
-        u64::MAX
-    }
-
-    #[inline]
-    fn release(&mut self) {
-        self.reader.release();
-    }
-
-    fn pages_missed(&self) -> u64 {
-        self.reader.pages_missed()
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 use pagehop_engine::{Error, HOST_HEADER_BYTES, PageId, Reader};
 
@@ -15,12 +16,14 @@ use crate::header::{self, LogTag, POSITION_END, SECTOR_BYTES};
 use crate::log::block::{self, BlockWriter, Entry, Written};
 use crate::log::dirty::{Dirty, note};
 use crate::log::log_file::Header;
-use crate::log::record::CHAIN_MAX;
+use crate::log::record::{CHAIN_MAX, Records};
 use crate::log::recover::Recovered;
 use crate::options::{Durability, OpenOptions};
 use crate::read_side::ReadSide;
 use crate::reader::FileReader;
 
+/// Pages whose records a thread makes at once.
+const PAGES_AT_ONCE: usize = 128;
 /// Frames that leave the table in one epoch of a commit.
 const RETIRED_AT_ONCE: usize = 64;
 
@@ -155,13 +158,51 @@ impl Turn<'_> {
         self.state.end - self.state.start > self.writer.log_bytes
     }
 
+    /// The records of `pages`, with their new bodies.
+    fn records<'b>(&self, pages: &[u32], body_of: impl Fn(u32) -> &'b [u8]) -> Result<Records, Error> {
+        let mut records = Records::default();
+        let mut reader = FileReader::new(self.read);
+        let committed = self.read.pool.page_count();
+        for &page in pages {
+            let chain = self.state.dirty.get(&page).copied().unwrap_or(0);
+            let old = if page < committed && chain < CHAIN_MAX - 1 {
+                let old = reader.page(PageId(page))?;
+                Some((&old[HOST_HEADER_BYTES..], header::log_position(old)))
+            } else {
+                None
+            };
+            records.push(page, old, body_of(page));
+            reader.release();
+        }
+        Ok(records)
+    }
+
+    /// [`Turn::records`] of parts of pages, by a thread each.
+    fn records_of<'b>(
+        &self,
+        parts: std::slice::Chunks<'_, u32>,
+        body_of: impl Fn(u32) -> &'b [u8] + Copy + Send,
+    ) -> Result<Vec<Records>, Error> {
+        if parts.len() == 1 {
+            return parts.map(|part| self.records(part, body_of)).collect();
+        }
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = parts.map(|part| scope.spawn(move || self.records(part, body_of))).collect();
+            let join = |thread: ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(join).collect()
+        })
+    }
+
     /// Writes one block with the new bodies of `changed`, and makes it durable if commits are to
-    /// be. If that fails, nothing has happened.
+    /// be. If that fails, nothing has happened. Records are made by up to `threads` threads.
     pub(crate) fn append<'b>(
         &mut self,
         changed: &[u32],
         page_count: u32,
-        body_of: impl Fn(u32) -> &'b [u8],
+        threads: usize,
+        body_of: impl Fn(u32) -> &'b [u8] + Copy + Send,
     ) -> Result<Vec<Entry>, Error> {
         let versions = &self.read.versions;
         let header = self.header_or_new()?;
@@ -169,19 +210,13 @@ impl Turn<'_> {
         let offset = header.offset(self.state.end);
         let mut block =
             BlockWriter::new(&versions.log, Arc::clone(&file), self.state.end, offset, self.state.reserved);
-        let mut reader = FileReader::new(self.read);
-        let committed = self.read.pool.page_count();
         let mut entries = Vec::with_capacity(changed.len());
-        for &page in changed {
-            let records = self.state.dirty.get(&page).copied().unwrap_or(0);
-            let old = if page < committed && records < CHAIN_MAX - 1 {
-                let old = reader.page(PageId(page))?;
-                Some((&old[HOST_HEADER_BYTES..], header::log_position(old)))
-            } else {
-                None
-            };
-            entries.push(block.record(page, old, body_of(page))?);
-            reader.release();
+        for round in changed.chunks(threads * PAGES_AT_ONCE) {
+            for records in self.records_of(round.chunks(PAGES_AT_ONCE), body_of)? {
+                for record in records.iter() {
+                    entries.push(block.record(record)?);
+                }
+            }
         }
         let broken = "an earlier commit may or may not have reached the disk";
         self.state.broken = Some(broken.into());

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use pagehop_engine::{Index, Metric, Progress, SearchOptions};
-use pagehop_store::{IndexFile, OpenOptions};
+use pagehop_store::{AddOptions, IndexFile, OpenOptions};
 use support::{Random, Scratch};
 
 const DIM: usize = 8;
@@ -33,7 +33,7 @@ fn made(path: &Path, auto_vacuum: Option<f32>) -> Index<IndexFile> {
     pagehop_store::create(path, DIM, Metric::L2, 1, false).unwrap();
     let index = opened(path, auto_vacuum);
     let ids: Vec<u64> = (0..ROWS).collect();
-    pagehop_store::add(&index, &ids, &vectors(ids.len(), 3), None, &mut go_on).unwrap();
+    pagehop_store::add(&index, &ids, &vectors(ids.len(), 3), AddOptions::default(), &mut go_on).unwrap();
     index
 }
 
@@ -49,7 +49,7 @@ fn dead_rows_stay_a_share() {
     for round in 0..60u64 {
         let ids: Vec<u64> = (0..50).map(|i| (round * 50 + i) % ROWS).collect();
         if round % 2 == 0 {
-            pagehop_store::add(&index, &ids, &vectors(50, round + 9), None, &mut go_on).unwrap();
+            pagehop_store::add(&index, &ids, &vectors(50, round + 9), AddOptions::default(), &mut go_on).unwrap();
         } else {
             pagehop_store::delete(&index, &ids, None, &mut go_on).unwrap();
         }
@@ -122,7 +122,7 @@ fn readers_keep_the_rows_that_they_see() {
     assert_eq!(seen, ROWS);
     // Nothing can be freed. Only calls that find 256 more dead rows look again.
     let rows: Vec<u64> = (ROWS..ROWS + 300).collect();
-    pagehop_store::add(&index, &rows, &vectors(rows.len(), 8), None, &mut go_on).unwrap();
+    pagehop_store::add(&index, &rows, &vectors(rows.len(), 8), AddOptions::default(), &mut go_on).unwrap();
     let mut looks = 0;
     for row in &rows {
         let before = index.pages().counters().commits;

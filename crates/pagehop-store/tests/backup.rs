@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pagehop_engine::{Error, Index, Metric, Progress};
-use pagehop_store::{BackupReport, IndexFile, OpenOptions};
+use pagehop_store::{AddOptions, BackupReport, IndexFile, OpenOptions};
 use support::{Random, Scratch};
 
 const DIM: usize = 8;
@@ -49,7 +49,8 @@ fn change(index: &Index<IndexFile>, rows: &mut Rows, random: &mut Random, number
     let ids: Vec<u64> = (0..20).map(|_| random.below(400).into()).collect();
     let added: Vec<[f32; DIM]> = ids.iter().map(|_| vector(random)).collect();
     rows.extend(ids.iter().copied().zip(added.iter().copied()));
-    pagehop_store::add(index, &ids, added.as_flattened(), Some([number, 0]), &mut go_on).unwrap();
+    let options = AddOptions { mark: Some([number, 0]), ..AddOptions::default() };
+    pagehop_store::add(index, &ids, added.as_flattened(), options, &mut go_on).unwrap();
 }
 
 /// Proves that `index` has exactly `rows`.

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use pagehop_engine::{
     Batch, BuildOptions, EachChunk, Error, SearchOptions, SearchPlan, SearchResult, VectorSource,
 };
-use pagehop_store::{OpenOptions, add, open};
+use pagehop_store::{AddOptions, OpenOptions, add, open};
 use support::{Random, Scratch, ways};
 
 const DIM: usize = 48;
@@ -87,7 +87,7 @@ fn a_batch_sees_rows_that_were_added_before_it() {
     for round in 0..4 {
         let ids: Vec<u64> = (0..40).map(|row| (ROWS + 40 * round + row) as u64).collect();
         let added = vectors(ids.len(), &mut random);
-        add(&writer, &ids, &added, None, &mut |_| ControlFlow::Continue(())).unwrap();
+        add(&writer, &ids, &added, AddOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
         for index in [&writer, &reader] {
             let batch = Batch { queries: &added, k: 1, plan: &plan, filter: None, threads: 1 };
             let mut found = vec![0; ids.len()];

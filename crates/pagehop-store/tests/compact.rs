@@ -9,7 +9,7 @@ use std::path::Path;
 use pagehop_engine::{
     Column, ColumnKind, ColumnRows, Effort, Error, Filter, Index, Metric, Progress, SearchOptions, Value, Vectors,
 };
-use pagehop_store::{CompactOptions, CompactReport, IndexFile, OpenOptions};
+use pagehop_store::{AddOptions, CompactOptions, CompactReport, IndexFile, OpenOptions};
 use support::{Random, Scratch};
 
 const DIM: usize = 8;
@@ -51,7 +51,8 @@ fn changed(path: &Path, vectors: Vectors, metric: Metric) -> Rows {
             given.extend(row);
             rows.insert(*id, (row, value));
         }
-        pagehop_store::add_with_columns(&index, &ids, &given, Some(&values), Some([5, 6]), &mut go_on).unwrap();
+        let options = AddOptions { mark: Some([5, 6]), ..AddOptions::default() };
+        pagehop_store::add_with_columns(&index, &ids, &given, Some(&values), options, &mut go_on).unwrap();
     }
     let gone: Vec<u64> = (0..500).collect();
     pagehop_store::delete(&index, &gone, None, &mut go_on).unwrap();
@@ -135,7 +136,7 @@ fn an_index_of_which_nothing_is_left_becomes_empty() {
     let index = opened(&path, true);
     let info = index.info().unwrap();
     assert_eq!((info.rows, info.vectors, info.columns, info.mark), (0, Vectors::Float32, columns(), [5, 6]));
-    pagehop_store::add(&index, &[3], &[0.5; DIM], None, &mut go_on).unwrap();
+    pagehop_store::add(&index, &[3], &[0.5; DIM], AddOptions::default(), &mut go_on).unwrap();
     assert_eq!(index.vectors(&[3]).unwrap(), [0.5; DIM]);
 }
 

@@ -25,7 +25,7 @@ use pagehop_engine::{
     Column, ColumnKind, ColumnRows, Comparison, Error, Filter, Index, Metric, Pages, SearchOptions, Value,
 };
 use pagehop_store::{
-    IndexFile, OpenOptions, add_with_columns, create_with_columns, delete, open, update_columns, vacuum,
+    AddOptions, IndexFile, OpenOptions, add_with_columns, create_with_columns, delete, open, update_columns, vacuum,
 };
 use support::{Random, Scratch};
 
@@ -72,7 +72,15 @@ fn add_rows(index: &Index<IndexFile>, rows: &[(u64, i64)], random: &mut Random) 
     let value = |random: &mut Random| Value::Int(random.below(100).into());
     let values: Vec<Vec<Value>> = rows.iter().map(|row| vec![Value::Int(row.1), value(random)]).collect();
     let values = packed(&["n", "x"], &values);
-    add_with_columns(index, &ids, &vectors, Some(&values), None, &mut |_| ControlFlow::Continue(())).map(drop)
+    add_with_columns(
+        index,
+        &ids,
+        &vectors,
+        Some(&values),
+        AddOptions::default(),
+        &mut |_| ControlFlow::Continue(()),
+    )
+    .map(drop)
 }
 
 fn new_index(path: &Path) -> Index<IndexFile> {

@@ -12,7 +12,7 @@ use pagehop_engine::{
     BuildOptions, ColumnRows, EachChunk, Error, Index, Keep, Metric, PAYLOAD_BYTES_MAX, Progress, SearchOptions,
     VectorSource, Vectors,
 };
-use pagehop_store::{IndexFile, OpenOptions};
+use pagehop_store::{AddOptions, IndexFile, OpenOptions};
 use support::{Random, Scratch};
 
 const DIM: usize = 8;
@@ -58,7 +58,15 @@ fn add(index: &Index<IndexFile>, ids: &[u64], rows: &mut Rows, random: &mut Rand
     let new: Vec<(Vec<f32>, Payload)> = ids.iter().map(|_| (vector(random), payload(random))).collect();
     let components: Vec<f32> = new.iter().flat_map(|row| row.0.clone()).collect();
     let payloads: Vec<Payload> = new.iter().map(|row| row.1.clone()).collect();
-    pagehop_store::add_with_columns(index, ids, &components, Some(&given(&payloads)), None, &mut go_on).unwrap();
+    pagehop_store::add_with_columns(
+        index,
+        ids,
+        &components,
+        Some(&given(&payloads)),
+        AddOptions::default(),
+        &mut go_on,
+    )
+    .unwrap();
     rows.extend(ids.iter().copied().zip(new));
 }
 
@@ -111,7 +119,9 @@ fn an_unchanged_row_stays_and_another_payload_replaces_it() {
     let (ids, vectors) = ([1, 2, 3], vec![0.5; 3 * DIM]);
     let payloads = [Some(b"one".to_vec()), None, Some(Vec::new())];
     let add = |payloads: Option<&ColumnRows>| {
-        let report = pagehop_store::add_with_columns(&index, &ids, &vectors, payloads, None, &mut go_on).unwrap();
+        let report =
+            pagehop_store::add_with_columns(&index, &ids, &vectors, payloads, AddOptions::default(), &mut go_on)
+                .unwrap();
         (report.added, report.replaced, report.unchanged)
     };
     assert_eq!(add(Some(&given(&payloads))), (3, 0, 0));
@@ -163,7 +173,15 @@ fn a_search_beside_a_writer_gives_each_row_its_own_payload() {
             .flat_map(|id| (0..DIM).map(move |at| if at == 0 { round as f32 } else { *id as f32 }))
             .collect();
         let payloads: Vec<Payload> = ids.iter().map(|_| Some(round.to_le_bytes().to_vec())).collect();
-        pagehop_store::add_with_columns(&index, &ids, &vectors, Some(&given(&payloads)), None, &mut go_on).unwrap();
+        pagehop_store::add_with_columns(
+            &index,
+            &ids,
+            &vectors,
+            Some(&given(&payloads)),
+            AddOptions::default(),
+            &mut go_on,
+        )
+        .unwrap();
         pagehop_store::vacuum(&index, &mut go_on).unwrap();
     };
     change(0);
@@ -246,7 +264,14 @@ fn what_cannot_be_kept_is_refused_and_nothing_changes() {
     let vectors = vec![0.0; 2 * DIM];
     let refused = |index: &Index<IndexFile>, payloads: &[Payload]| {
         let given = given(payloads);
-        match pagehop_store::add_with_columns(index, &[1, 2], &vectors, Some(&given), None, &mut go_on) {
+        match pagehop_store::add_with_columns(
+            index,
+            &[1, 2],
+            &vectors,
+            Some(&given),
+            AddOptions::default(),
+            &mut go_on,
+        ) {
             Err(Error::Argument { what }) => what,
             other => panic!("{other:?}"),
         }

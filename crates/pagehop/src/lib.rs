@@ -29,8 +29,8 @@ pub use pagehop_engine::{
     SearchResult, Searcher, Stats, VacuumReport, Value, VectorSource, Vectors,
 };
 pub use pagehop_store::{
-    BackupReport, CACHE_AUTO, CompactOptions, CompactReport, Durability, IndexFile, Io, OpenOptions, add,
-    add_with_columns, backup, build, calibrate, check, compact, compact_into, create, create_keeping,
+    AddOptions, BackupReport, CACHE_AUTO, CompactOptions, CompactReport, Durability, IndexFile, Io, OpenOptions,
+    add, add_with_columns, backup, build, calibrate, check, compact, compact_into, create, create_keeping,
     create_with_columns, delete, open, parse_bytes, pop, retrain, set_audit, set_calibration, update_columns,
     vacuum,
 };

@@ -222,6 +222,22 @@ pub trait PagesMut {
     fn end_section(&mut self) {}
 }
 
+/// A host whose transaction several threads can change at the same time.
+pub trait SharedPages: PagesMut {
+    /// The pages of the transaction as one thread changes them. [`PagesMut::is_shared`] is true for
+    /// it, and it sees the steps of the others.
+    type Member<'w>: PagesMut + Send
+    where
+        Self: 'w;
+
+    /// Pages for each of `count` threads. Their steps belong to the transaction after
+    /// [`SharedPages::join`].
+    fn members(&mut self, count: usize) -> Vec<Self::Member<'_>>;
+
+    /// Takes over the steps of all members, which are gone.
+    fn join(&mut self);
+}
+
 /// [`PagesMut::step`] for page ids that were read from pages: naming a page twice is then
 /// corruption, not a bug of the caller.
 pub(crate) fn step<W: PagesMut>(pages: &mut W, ids: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {

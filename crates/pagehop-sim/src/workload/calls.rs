@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use pagehop_engine::{Error, Index, Progress};
-use pagehop_store::{IndexFile, Name, Storage, StorageSink};
+use pagehop_store::{AddOptions, IndexFile, Name, Storage, StorageSink};
 
 use super::columns;
 use super::data::Row;
@@ -41,6 +41,8 @@ impl World {
         };
         let dead = index.info()?.dead_rows;
         let mark = Some([number, !number]);
+        // One thread: a seed replays the same life.
+        let options = AddOptions { mark, threads: 1 };
         let done = if deletes {
             ids.iter().for_each(|id| drop(rows.remove(id)));
             pagehop_store::delete(index, &ids, mark, &mut progress).map(|report| report.deleted)
@@ -54,7 +56,7 @@ impl World {
             let values = plan.all().of(new.iter())?;
             let components: Vec<f32> = new.iter().flat_map(|row| row.vector.iter().copied()).collect();
             rows.extend(ids.iter().copied().zip(new));
-            pagehop_store::add_with_columns(index, &ids, &components, values.as_ref(), mark, &mut progress)
+            pagehop_store::add_with_columns(index, &ids, &components, values.as_ref(), options, &mut progress)
                 .map(|report| report.replaced)
         };
         let what = if deletes { "delete" } else { "add" };

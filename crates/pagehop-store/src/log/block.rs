@@ -192,11 +192,12 @@ impl<'l> BlockWriter<'l> {
         Self { log, file, lsn, offset, reserved, buffer, written: 0, checksum: 0, records: 0 }
     }
 
-    /// Appends the record of `page`, whose new body is `new`; `old` is its version before and where
-    /// that is.
-    pub(crate) fn record(&mut self, page: u32, old: Option<(&[u8], u64)>, new: &[u8]) -> Result<Entry, Error> {
-        let lsn = self.lsn + BLOCK_BYTES as u64 + self.written + self.buffer.len() as u64;
-        let kind = record::encode(page, lsn, old, new, &mut self.buffer);
+    /// Appends a record of `page`.
+    pub(crate) fn record(&mut self, (page, kind, record): (u32, Kind, &[u8])) -> Result<Entry, Error> {
+        let at = self.buffer.len();
+        let lsn = self.lsn + BLOCK_BYTES as u64 + self.written + at as u64;
+        self.buffer.extend_from_slice(record);
+        record::seal(&mut self.buffer[at..], lsn);
         self.records += 1;
         if self.buffer.len() >= PIECE {
             self.flush()?;

@@ -95,9 +95,36 @@ impl Record {
     }
 }
 
-/// Appends a record at position `lsn`: of the runs from `old`, the version at `previous`, if that
-/// is given and shorter than an image.
-pub(crate) fn encode(page: u32, lsn: u64, old: Option<(&[u8], u64)>, new: &[u8], out: &mut Vec<u8>) -> Kind {
+/// Records that do not know their positions yet.
+#[derive(Default)]
+pub(crate) struct Records {
+    bytes: Vec<u8>,
+    /// Page and kind of each, and where it ends.
+    ends: Vec<(u32, Kind, usize)>,
+}
+
+impl Records {
+    /// Appends the record of `page`, whose new body is `new`; `old` is its version before and where
+    /// that is.
+    pub(crate) fn push(&mut self, page: u32, old: Option<(&[u8], u64)>, new: &[u8]) {
+        let kind = encode(page, old, new, &mut self.bytes);
+        self.ends.push((page, kind, self.bytes.len()));
+    }
+
+    /// Page, kind and bytes of each record.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Kind, &[u8])> {
+        let mut start = 0;
+        self.ends.iter().map(move |&(page, kind, end)| {
+            let bytes = &self.bytes[start..end];
+            start = end;
+            (page, kind, bytes)
+        })
+    }
+}
+
+/// Appends a record without its checksum: of the runs from `old`, the version at `previous`, if
+/// that is given and shorter than an image.
+fn encode(page: u32, old: Option<(&[u8], u64)>, new: &[u8], out: &mut Vec<u8>) -> Kind {
     let at = out.len();
     out.resize(at + RECORD_BYTES, 0);
     let (mut kind, mut previous) = (Kind::Image, 0);
@@ -120,9 +147,13 @@ pub(crate) fn encode(page: u32, lsn: u64, old: Option<(&[u8], u64)>, new: &[u8],
     record[16..18].copy_from_slice(&length.to_le_bytes());
     record[18] = kind as u8;
     record[20..24].copy_from_slice(&crc32c(new, 0).to_le_bytes());
+    kind
+}
+
+/// Gives a record its checksum, now that its position is known.
+pub(crate) fn seal(record: &mut [u8], lsn: u64) {
     let checksum = checksum(record, lsn);
     record[..4].copy_from_slice(&checksum.to_le_bytes());
-    kind
 }
 
 /// Covers the record and where it is: one left from before a checkpoint is not taken for one of

@@ -7,9 +7,9 @@ use pagehop_engine::BODY_BYTES;
 use pagehop_kernels::crc32c;
 
 use crate::disk::storage::{Name, Storage, StorageFile};
-use crate::log::block::{Block, BlockWriter, End};
+use crate::log::block::{Block, BlockWriter, End, Entry};
 use crate::log::log_file::*;
-use crate::log::record::Kind;
+use crate::log::record::{Kind, Records};
 
 /// One file in memory.
 #[derive(Clone, Default)]
@@ -71,6 +71,13 @@ fn header() -> Header {
     Header { identity: [1; 6], tag: 7, sequence: 1, start: 8192, base_pages: 9, base_position: 0 }
 }
 
+/// Appends the record of page 3.
+fn record(block: &mut BlockWriter<'_>, old: Option<(&[u8], u64)>, new: &[u8]) -> Entry {
+    let mut records = Records::default();
+    records.push(3, old, new);
+    block.record(records.iter().next().unwrap()).unwrap()
+}
+
 /// A log with a block for each of `bodies`, which become versions of page 3.
 fn log_of(bodies: &[Vec<u8>]) -> (OneFile, Log, Vec<u64>) {
     let file = OneFile::default();
@@ -80,7 +87,7 @@ fn log_of(bodies: &[Vec<u8>]) -> (OneFile, Log, Vec<u64>) {
     let mut old: Option<(&[u8], u64)> = None;
     for body in bodies {
         let mut block = BlockWriter::new(&log, Arc::clone(&opened), end, header().offset(end), 0);
-        let entry = block.record(3, old, body).unwrap();
+        let entry = record(&mut block, old, body);
         let written = block.finish(9, before).unwrap();
         (end, before) = (end + written.length, written.checksum);
         old = Some((body, entry.lsn));
@@ -170,7 +177,7 @@ fn a_block_left_behind_does_not_follow_another() {
     let mut other = bodies[1].clone();
     other[300] ^= 0xff;
     let mut block = BlockWriter::new(&log, opened, found[1].lsn, header().offset(found[1].lsn), 0);
-    block.record(3, Some((&bodies[0], found[0].entries[0].lsn)), &other).unwrap();
+    record(&mut block, Some((&bodies[0], found[0].entries[0].lsn)), &other);
     let written = block.finish(9, found[0].checksum).unwrap();
     assert_eq!(written.length, found[1].length);
     assert_eq!(blocks(&log).1.len(), 2);

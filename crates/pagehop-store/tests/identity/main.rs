@@ -16,7 +16,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagehop_engine::{Error, Index, Metric, RowIds};
-use pagehop_store::{NewIndexFile, OpenOptions, add, create, open};
+use pagehop_store::{AddOptions, NewIndexFile, OpenOptions, add, create, open};
 use support::Scratch;
 
 /// Set for the child that carries out orders.
@@ -38,7 +38,7 @@ macro_rules! add_rows {
         let ids: Vec<u64> = (first..first + count).collect();
         let vectors: Vec<f32> =
             ids.iter().flat_map(|&id| (0..DIM as u64).map(move |at| (id * 7 + at) as f32)).collect();
-        add(&$index, &ids, &vectors, None, &mut |_| ControlFlow::Continue(()))
+        add(&$index, &ids, &vectors, AddOptions::default(), &mut |_| ControlFlow::Continue(()))
     }};
 }
 

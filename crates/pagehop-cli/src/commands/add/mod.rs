@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pagehop_engine::{AddReport, ColumnRows, Error as EngineError, Index, Progress, VectorSource};
-use pagehop_store::IndexFile;
+use pagehop_store::{AddOptions, IndexFile};
 use serde::Serialize;
 
-use crate::arguments::{BATCH_ROWS, parse_batch};
+use crate::arguments::{BATCH_ROWS, parse_batch, parse_threads};
 use crate::errors::Error;
 use crate::formats::{Chunk, Vectors, read_columns, read_payloads};
 use crate::index_file::{self, WriteOptions};
@@ -51,6 +51,9 @@ pub(crate) struct Args {
     /// Continue after the last batch that an earlier `add` of the same files committed.
     #[arg(long)]
     resume: bool,
+    /// Threads; 0 means one for each core.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]
+    threads: usize,
     #[command(flatten)]
     writing: WriteOptions,
     #[command(flatten)]
@@ -147,9 +150,10 @@ impl Import<'_> {
                 let of_all = part.phase == "add";
                 line.update(if of_all { Progress { done: before + part.done, total, ..part } } else { part })
             };
-            let mark = Some([self.fingerprint, after]);
-            let part = pagehop_store::add_with_columns(index, ids, components, columns.as_ref(), mark, &mut whole)
-                .map_err(|error| about_batch(self.args, before, &error))?;
+            let options = AddOptions { mark: Some([self.fingerprint, after]), threads: self.args.threads };
+            let part =
+                pagehop_store::add_with_columns(index, ids, components, columns.as_ref(), options, &mut whole)
+                    .map_err(|error| about_batch(self.args, before, &error))?;
             self.report.added += part.added;
             self.report.replaced += part.replaced;
             self.report.unchanged += part.unchanged;

@@ -71,6 +71,8 @@ pub(crate) struct Explorer {
 /// same estimate, and all of them would fill the candidate list.
 #[derive(Debug, Default)]
 struct Equals {
+    /// Bits that tell of most estimates at once that no candidate has them.
+    known: EstimateBits,
     /// Candidates with estimates of at most 0, as bits: the list does not tell these apart.
     below: Vec<(u32, NodeId)>,
     /// Nodes without a row. They do not count, so that their live duplicates are found.
@@ -81,8 +83,38 @@ struct Equals {
     takes_all: bool,
 }
 
+/// A set of estimates that may say of others that it has them.
+#[derive(Debug)]
+struct EstimateBits([u64; 128]);
+
+impl Default for EstimateBits {
+    fn default() -> Self {
+        Self([0; 128])
+    }
+}
+
+impl EstimateBits {
+    fn of(estimate: f32) -> (usize, u64) {
+        // All estimates of at most 0 are one to the list.
+        let bits = if estimate > 0.0 { estimate.to_bits() } else { 0 };
+        let hash = bits.wrapping_mul(0x9E37_79B9) >> 19;
+        (hash as usize / 64, 1 << (hash % 64))
+    }
+
+    fn add(&mut self, estimate: f32) {
+        let (word, bit) = Self::of(estimate);
+        self.0[word] |= bit;
+    }
+
+    fn may_have(&self, estimate: f32) -> bool {
+        let (word, bit) = Self::of(estimate);
+        self.0[word] & bit != 0
+    }
+}
+
 impl Equals {
     fn clear(&mut self) {
+        self.known = EstimateBits::default();
         self.below.clear();
         self.dead.clear();
         self.left_out = false;
@@ -97,6 +129,9 @@ impl Equals {
 
     /// Whether the list has enough candidates with that estimate.
     fn are_many(&self, list: &CandidateList, estimate: f32) -> bool {
+        if !self.known.may_have(estimate) {
+            return false;
+        }
         let lives = |id: &NodeId| !self.dead.contains(id);
         if estimate > 0.0 {
             return list.of_estimate(estimate).filter(lives).count() >= EQUALS_MAX;
@@ -106,6 +141,7 @@ impl Equals {
     }
 
     fn take(&mut self, estimate: f32, id: NodeId) {
+        self.known.add(estimate);
         if estimate <= 0.0 {
             self.below.push((estimate.to_bits(), id));
         }
@@ -202,17 +238,20 @@ impl Explorer {
         for start in &self.landmarks {
             // The slot may have another row by now, which need not have its anchor yet.
             if with_node(&meta.layout, reader, start.node, |_, header| header.generation == start.generation)? {
+                self.equals.known.add(start.estimate);
                 self.list.insert(start.estimate, start.node);
             }
             reader.release();
         }
         self.entries.iter().take(ENTRIES).for_each(|(estimate, node)| {
+            self.equals.known.add(*estimate);
             self.list.insert(*estimate, *node);
         });
         self.expand_all(meta, model, reader)?;
         if self.near.nodes.is_empty() || extent.everywhere && !self.has_enough(meta) {
             // Few nodes are live around there: the other entry points may lead to more.
             self.entries.iter().skip(ENTRIES).for_each(|(estimate, node)| {
+                self.equals.known.add(*estimate);
                 self.list.insert(*estimate, *node);
             });
             self.expand_all(meta, model, reader)?;

@@ -56,6 +56,13 @@ impl<'w, W: PagesMut> Graph<'w, W> {
         Ok(())
     }
 
+    /// Reads what other writers have changed.
+    pub(super) fn catch_up(&mut self) -> Result<(), Error> {
+        self.steps.reload()?;
+        self.reload_entries()?;
+        self.renew_landmarks()
+    }
+
     pub(super) fn steps(&self) -> &Steps<'w, W> {
         &self.steps
     }

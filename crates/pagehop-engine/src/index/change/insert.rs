@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Several writers may insert rows at the same time: each step compares what was decided on
-//! (`steps.rs`). Only postings are written by one writer at a time, in a section that begins with
-//! the node's step. No edge leads to a node before it has its anchor, so no other row can be
+//! (`steps.rs`). Only postings and kept vectors are written by one writer at a time, in a section
+//! with the node's step. No edge leads to a node before it has its anchor, so no other row can be
 //! anchored below one that is not. An insertion that ends early leaves a node that no search finds,
 //! whose row no reader sees.
 //!
@@ -113,9 +113,10 @@ impl<W: PagesMut> Graph<'_, W> {
         done
     }
 
-    /// Writes the node of a row, and its postings.
+    /// Writes the node of a row, and its postings. A kept vector is written for a certain slot, which
+    /// no other writer may take before the node does.
     fn place(&mut self, new: &NewNode<'_>, near: &[NodeId]) -> Result<(NodeId, u8), Error> {
-        if self.meta().layout.column_bytes == 0 {
+        if self.meta().layout.column_bytes == 0 && self.meta().kept().is_none() {
             return self.steps_mut().place(new, near);
         }
         self.in_section(|graph| graph.place_and_post(new, near))

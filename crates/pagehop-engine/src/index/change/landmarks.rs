@@ -12,7 +12,6 @@ use super::graph::Graph;
 use crate::Error;
 use crate::ids::NodeId;
 use crate::index::model::Model;
-use crate::page::kind::{self, PageKind};
 use crate::page::landmark_pages;
 use crate::page::meta::Meta;
 use crate::page::{PageId, PagesMut, Reader};
@@ -47,7 +46,7 @@ impl<W: PagesMut> Graph<'_, W> {
             let most = (slots / every).max(PAGES_MIN * landmark_pages::page_landmarks(self.meta()));
             match (self.meta().change.landmarks as usize) < most {
                 true => self.add_page(page, &landmark)?,
-                false => self.use_again(page, &landmark)?,
+                false => self.in_section(|graph| graph.use_again(page, &landmark))?,
             }
         }
         self.renew_landmarks()
@@ -74,20 +73,19 @@ impl<W: PagesMut> Graph<'_, W> {
 
     /// Adds a page with the landmark to the chain, after the one that is `full`.
     fn add_page(&mut self, full: PageId, landmark: &Landmark) -> Result<(), Error> {
-        let page = self.steps_mut().allocate(1)?;
-        self.steps_mut().step_meta(&[page], &mut |meta, bodies| {
-            if meta.change.landmarks_page != full.0 {
+        self.in_section(|graph| {
+            if graph.meta().change.landmarks_page != full.0 {
                 // Another writer has added one.
-                kind::clear(bodies[0], PageKind::Node);
-                let slots = meta.layout.nodes_per_page;
-                meta.change.list_free(page, bodies[0], slots);
                 return Ok(());
             }
-            landmark_pages::init(bodies[0], meta.change.landmarks_head);
-            landmark_pages::push(meta, page, bodies[0], landmark)?;
-            (meta.change.landmarks_head, meta.change.landmarks_page) = (page.0, page.0);
-            count(meta);
-            Ok(())
+            let page = graph.steps_mut().allocate(1)?;
+            graph.steps_mut().step_meta(&[page], &mut |meta, bodies| {
+                landmark_pages::init(bodies[0], meta.change.landmarks_head);
+                landmark_pages::push(meta, page, bodies[0], landmark)?;
+                (meta.change.landmarks_head, meta.change.landmarks_page) = (page.0, page.0);
+                count(meta);
+                Ok(())
+            })
         })
     }
 
@@ -116,7 +114,7 @@ impl<W: PagesMut> Graph<'_, W> {
     }
 
     /// Reads the landmarks again if many were added.
-    fn renew_landmarks(&mut self) -> Result<(), Error> {
+    pub(super) fn renew_landmarks(&mut self) -> Result<(), Error> {
         if self.model().lacks_landmarks(self.meta()) {
             let renewed: Model = self.model().with_new_landmarks(self.meta(), &mut self.steps().reader())?;
             self.set_model(renewed);

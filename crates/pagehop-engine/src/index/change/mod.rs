@@ -18,8 +18,10 @@
 //! | `graph.rs` | the graph: walk, targets, edges, entry points |
 //! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | its parts |
 //! | `insert.rs`, `anchors.rs`, `unlink.rs` | what is done to it |
+//! | `add.rs` | rows that are added, by one thread or several |
 //! | `vacuum.rs`, `retrain.rs`, `hosted.rs`, `measured.rs`, `take.rs` | the rest of [`Change`] |
 
+mod add;
 mod anchors;
 mod dead;
 mod edges;
@@ -51,14 +53,11 @@ use crate::index::state::State;
 use crate::page::kept_vectors::rounded;
 use crate::page::{PageId, Pages, PagesMut};
 use crate::quantize::prepare;
-use crate::{AddReport, DeleteReport, Error, OnProgress, Progress, RowIds, row_ids};
-use encode::Encoded;
+use crate::{AddReport, DeleteReport, Error, OnProgress, RowIds, row_ids};
+use add::NewRows;
 use graph::Graph;
 use pending::PendingRows;
 use steps::Steps;
-
-/// Rows between two reports of progress.
-const REPORT_ROWS: usize = 64;
 
 /// A transaction in progress. Nothing of it counts until [`Change::finish`] and the host's commit.
 pub struct Change<'w, W: PagesMut> {
@@ -147,6 +146,18 @@ impl<'w, W: PagesMut> Change<'w, W> {
         columns: Option<&ColumnRows>,
         progress: OnProgress<'_>,
     ) -> Result<AddReport, Error> {
+        self.add_by(ids, vectors, columns, progress, add::in_order)
+    }
+
+    /// Checks rows, and adds them: those that train the model here, others with `write`.
+    fn add_by(
+        &mut self,
+        ids: &[u64],
+        vectors: &[f32],
+        columns: Option<&ColumnRows>,
+        progress: OnProgress<'_>,
+        write: impl FnOnce(&mut Graph<'w, W>, &NewRows<'_>, OnProgress<'_>) -> Result<AddReport, Error>,
+    ) -> Result<AddReport, Error> {
         let dim = self.graph.meta().dim;
         if ids.len() * dim != vectors.len() {
             let what = format!("{} ids and {} numbers are not rows of {dim} dimensions", ids.len(), vectors.len());
@@ -163,16 +174,10 @@ impl<'w, W: PagesMut> Change<'w, W> {
             report.replaced += replaced;
             report.added -= replaced;
         } else {
-            let payloads = columns.and_then(ColumnRows::payloads);
             self.note_length(vectors)?;
-            for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
-                let step = Progress { phase: "add", done: i as u64, total: ids.len() as u64 };
-                if i % REPORT_ROWS == 0 && progress(step).is_break() {
-                    return Err(Error::Interrupted);
-                }
-                let payload = payloads.and_then(|payloads| payloads[i].as_deref());
-                self.add_row(*id, row, (values.row(i), payload), &mut report)?;
-            }
+            let payloads = columns.and_then(ColumnRows::payloads);
+            let rows = NewRows { ids, vectors, dim, values: &values, payloads };
+            report = write(&mut self.graph, &rows, progress)?;
         }
         self.added += report.added + report.replaced;
         self.deleted += report.replaced;
@@ -319,37 +324,5 @@ impl<'w, W: PagesMut> Change<'w, W> {
             return Err(Error::argument(what));
         }
         columns.arrange(of_index, has_places)
-    }
-
-    fn add_row(
-        &mut self,
-        id: u64,
-        row: &[f32],
-        (values, payload): (&[u8], Option<&[u8]>),
-        report: &mut AddReport,
-    ) -> Result<(), Error> {
-        let mut encoded = Encoded::new(self.graph.meta(), self.graph.model(), row)?;
-        encoded.values = values.to_vec();
-        let old = self.graph.steps().find_row(id)?;
-        if let Some(old) = old {
-            let has_payload = self.has_payload(old, &mut encoded.values, payload)?;
-            let is_same = has_payload
-                && self.graph.look(old, |node, header| {
-                    header.step == encoded.own.step
-                        && node.hi() == encoded.hi
-                        && node.lo() == encoded.lo
-                        && node.values().0 == encoded.values
-                })?;
-            if is_same && self.graph.steps().kept_vector(old)? == encoded.kept {
-                report.unchanged += 1;
-                return Ok(());
-            }
-        }
-        self.keep_payload(&mut encoded.values, payload)?;
-        let node = self.graph.insert(id, &encoded)?;
-        self.graph.steps_mut().map_row(id, Some(node), old)?;
-        report.added += u64::from(old.is_none());
-        report.replaced += u64::from(old.is_some());
-        Ok(())
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use super::Change;
+use super::graph::Graph;
 use super::steps::Steps;
 use crate::Error;
 use crate::columns::{ColumnRows, RowValues, set_last_key};
@@ -188,15 +189,15 @@ fn unlist_if_full(meta: &mut Meta, page: PageId, body: &mut [u8]) -> Result<(), 
     Ok(())
 }
 
-impl<W: PagesMut> Change<'_, W> {
+impl<W: PagesMut> Graph<'_, W> {
     /// Writes the payload of a row that is about to be inserted, and names it in the `values` of
     /// its node.
     pub(super) fn keep_payload(&mut self, values: &mut [u8], payload: Option<&[u8]>) -> Result<(), Error> {
-        if !self.graph.meta().keeps_payloads {
+        if !self.meta().keeps_payloads {
             return Ok(());
         }
-        let steps = self.graph.steps_mut();
-        let place = payload.map(|payload| steps.keep_payload(payload)).transpose()?;
+        let keep = |payload: &[u8]| self.in_section(|graph| graph.steps_mut().keep_payload(payload));
+        let place = payload.map(keep).transpose()?;
         set_last_key(values, place);
         Ok(())
     }
@@ -209,18 +210,20 @@ impl<W: PagesMut> Change<'_, W> {
         values: &mut [u8],
         payload: Option<&[u8]>,
     ) -> Result<bool, Error> {
-        if !self.graph.meta().keeps_payloads {
+        if !self.meta().keeps_payloads {
             return Ok(true);
         }
-        let place = self.graph.steps().payload_of(old)?;
+        let place = self.steps().payload_of(old)?;
         set_last_key(values, place);
         match (place, payload) {
             (None, None) => Ok(true),
-            (Some(place), Some(payload)) => Ok(self.graph.steps().payload(place)? == payload),
+            (Some(place), Some(payload)) => Ok(self.steps().payload(place)? == payload),
             _ => Ok(false),
         }
     }
+}
 
+impl<W: PagesMut> Change<'_, W> {
     /// Readies rows that the index is about to be trained with: the rows that they replace are
     /// dead, and their payloads have places. Returns how many rows are replaced.
     pub(super) fn keep_payloads(
@@ -270,7 +273,7 @@ impl<W: PagesMut> Change<'_, W> {
             return Ok(None);
         }
         let mut values = new.bytes().to_vec();
-        self.keep_payload(&mut values, payload)?;
+        self.graph.keep_payload(&mut values, payload)?;
         Ok(Some(values))
     }
 }

@@ -88,8 +88,13 @@ impl<'w, W: PagesMut> Steps<'w, W> {
         if !self.pages.is_shared() {
             return Ok(());
         }
-        let newest = Meta::read(&mut self.pages.reader());
-        newest.map(|newest| self.meta = newest).inspect_err(|_| self.pages.end_section())
+        self.reload().inspect_err(|_| self.pages.end_section())
+    }
+
+    /// Reads the newest meta page, which other writers may have changed.
+    pub(super) fn reload(&mut self) -> Result<(), Error> {
+        self.meta = Meta::read(&mut self.pages.reader())?;
+        Ok(())
     }
 
     /// Ends the section.

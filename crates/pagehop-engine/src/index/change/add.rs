@@ -1,0 +1,173 @@
+//! Rows that are added to a trained index, by one thread or by several.
+//!
+//! Several threads insert rows as several sessions of PostgreSQL do: each step compares what was
+//! decided on (`steps.rs`). A thread takes the next row, looks for the row that it replaces, and
+//! writes its node. No node dies meanwhile: the map names the new nodes, and old ones are buried,
+//! in the order of the rows when all threads are done. So what a search finds may differ a little
+//! with the turns that the threads took, and which rows there are does not.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::Change;
+use super::encode::Encoded;
+use super::graph::Graph;
+use super::steps::Steps;
+use crate::columns::ColumnRows;
+use crate::ids::NodeId;
+use crate::page::{PagesMut, SharedPages};
+use crate::threads::{self, Look};
+use crate::{AddReport, Error, OnProgress, Progress};
+
+/// Rows between two reports of progress.
+const REPORT_ROWS: usize = 64;
+/// Fewest rows for which another thread pays.
+const THREAD_ROWS: usize = 8;
+
+/// Rows that have been checked.
+pub(super) struct NewRows<'a> {
+    pub(super) ids: &'a [u64],
+    pub(super) vectors: &'a [f32],
+    pub(super) dim: usize,
+    pub(super) values: &'a ColumnRows,
+    pub(super) payloads: Option<&'a [Option<Vec<u8>>]>,
+}
+
+/// What became of a row.
+enum Written {
+    /// The index has it already.
+    Unchanged,
+    /// It has a node, which the map does not name yet.
+    As { node: NodeId, old: Option<NodeId> },
+}
+
+impl<W: SharedPages> Change<'_, W> {
+    /// [`Change::add_with_columns`] by up to `threads` threads; 0 for as many as the process may
+    /// use. Which edges the nodes get depends on the turns that the threads take. With one thread
+    /// the same rows always give the same pages.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Change::add_with_columns`].
+    pub fn add_on_threads(
+        &mut self,
+        ids: &[u64],
+        vectors: &[f32],
+        columns: Option<&ColumnRows>,
+        threads: usize,
+        progress: OnProgress<'_>,
+    ) -> Result<AddReport, Error> {
+        let threads = threads::available(threads).min(ids.len() / THREAD_ROWS);
+        if threads <= 1 || have_repeats(ids) {
+            return self.add_with_columns(ids, vectors, columns, progress);
+        }
+        self.add_by(ids, vectors, columns, progress, |graph, rows, progress| {
+            side_by_side(graph, rows, threads, progress)
+        })
+    }
+}
+
+/// Adds rows one after the other.
+pub(super) fn in_order<W: PagesMut>(
+    graph: &mut Graph<'_, W>,
+    rows: &NewRows<'_>,
+    progress: OnProgress<'_>,
+) -> Result<AddReport, Error> {
+    let mut report = AddReport::default();
+    for at in 0..rows.ids.len() {
+        if at % REPORT_ROWS == 0 && progress(rows.progress(at as u64)).is_break() {
+            return Err(Error::Interrupted);
+        }
+        let written = graph.write_row(rows, at)?;
+        graph.map_written(rows.ids[at], &written, &mut report)?;
+    }
+    Ok(report)
+}
+
+/// Adds rows of different ids by several threads.
+fn side_by_side<W: SharedPages>(
+    graph: &mut Graph<'_, W>,
+    rows: &NewRows<'_>,
+    threads: usize,
+    progress: OnProgress<'_>,
+) -> Result<AddReport, Error> {
+    let next = AtomicUsize::new(0);
+    let (meta, model) = (graph.meta().clone(), graph.model().clone());
+    let (entries, columns) = (graph.entries().to_vec(), graph.columns().clone());
+    let work = |mut pages: W::Member<'_>, look: Look<'_>| {
+        let steps = Steps::new(&mut pages, meta.clone());
+        let mut graph = Graph::new(steps, model.clone(), entries.clone(), columns.clone());
+        let mut mine = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= rows.ids.len() {
+                return Ok(mine);
+            }
+            look(at as u64)?;
+            mine.push((at, graph.write_row(rows, at)?));
+        }
+    };
+    let mut go_on = |done| progress(rows.progress(done));
+    let pages = graph.steps_mut().pages_mut();
+    let written = threads::each(pages.members(threads), &mut go_on, work)?;
+    pages.join();
+    let mut written: Vec<_> = written.into_iter().flatten().collect();
+    written.sort_unstable_by_key(|(at, _)| *at);
+    graph.catch_up()?;
+    let mut report = AddReport::default();
+    written.iter().try_for_each(|(at, written)| graph.map_written(rows.ids[*at], written, &mut report))?;
+    Ok(report)
+}
+
+fn have_repeats(ids: &[u64]) -> bool {
+    let mut seen = HashSet::with_capacity(ids.len());
+    !ids.iter().all(|id| seen.insert(*id))
+}
+
+impl NewRows<'_> {
+    fn progress(&self, done: u64) -> Progress {
+        Progress { phase: "add", done, total: self.ids.len() as u64 }
+    }
+}
+
+impl<W: PagesMut> Graph<'_, W> {
+    /// Writes the node of a row, unless the index has the row as it is.
+    fn write_row(&mut self, rows: &NewRows<'_>, at: usize) -> Result<Written, Error> {
+        let id = rows.ids[at];
+        let payload = rows.payloads.and_then(|payloads| payloads[at].as_deref());
+        let mut encoded = Encoded::new(self.meta(), self.model(), &rows.vectors[at * rows.dim..][..rows.dim])?;
+        encoded.values = rows.values.row(at).to_vec();
+        let old = self.steps().find_row(id)?;
+        if let Some(old) = old
+            && self.has_payload(old, &mut encoded.values, payload)?
+            && self.is_same(old, &encoded)?
+        {
+            return Ok(Written::Unchanged);
+        }
+        self.keep_payload(&mut encoded.values, payload)?;
+        let node = self.insert(id, &encoded)?;
+        Ok(Written::As { node, old })
+    }
+
+    fn is_same(&self, old: NodeId, encoded: &Encoded) -> Result<bool, Error> {
+        let is_same = self.look(old, |node, header| {
+            header.step == encoded.own.step
+                && node.hi() == encoded.hi
+                && node.lo() == encoded.lo
+                && node.values().0 == encoded.values
+        })?;
+        Ok(is_same && self.steps().kept_vector(old)? == encoded.kept)
+    }
+
+    /// Makes the node of a row the one that the map names.
+    fn map_written(&mut self, id: u64, written: &Written, report: &mut AddReport) -> Result<(), Error> {
+        let Written::As { node, old } = *written else {
+            report.unchanged += 1;
+            return Ok(());
+        };
+        self.steps_mut().map_row(id, Some(node), old)?;
+        report.added += u64::from(old.is_none());
+        report.replaced += u64::from(old.is_some());
+        Ok(())
+    }
+}
