@@ -192,6 +192,27 @@ def test_bad_rows_are_refused_and_nothing_changes(name: str, writer: pagehop.Ind
     writer.add(1, X[1])
 
 
+@pytest.mark.parametrize("threads", [0, 1, 5])
+def test_rows_are_there_whatever_number_of_threads_added_them(threads: int, path: Path) -> None:
+    model = Model()
+    with pagehop.create(path, DIM, "l2") as index:
+        for first in range(0, 2000, 400):
+            # A quarter of the rows replaces rows of the call before.
+            ids = np.arange(first, first + 400) - 100 * (first > 0)
+            report = index.add(ids, X[first : first + 400], threads=threads)
+            model.add(ids, X[first : first + 400])
+            assert (report.added, report.replaced) == ((400, 0) if first == 0 else (300, 100))
+            assert index.check().nodes >= len(index) == len(model.rows)
+        assert model.recall(index) > 0.95
+
+
+@pytest.mark.parametrize("threads", [-1, 1.5, "2", None, 10**6])
+def test_a_number_of_threads_is_a_number(threads: Any, writer: pagehop.Index) -> None:
+    with pytest.raises(pagehop.ArgumentError, match="threads"):
+        writer.add(7, X[7], threads=threads)
+    assert len(writer) == 500
+
+
 @pytest.mark.parametrize("ids", [-1, [1.5], "7", None, 2**63, [[1]]])
 def test_bad_ids_to_delete_are_refused(ids: Any, writer: pagehop.Index) -> None:
     with pytest.raises(pagehop.ArgumentError):
