@@ -142,6 +142,7 @@ def open(
     path: str,
     cache_bytes: int,
     *,
+    direct: bool | None,
     write: bool,
     durability: str,
     log_bytes: int,

@@ -55,10 +55,11 @@ class Index:
     file beside the index, so close the index before you copy or move its file.
     """
 
-    __slots__ = ("_cache", "_dim", "_index", "_path", "_warned")
+    __slots__ = ("_cache", "_dim", "_direct", "_index", "_path", "_warned")
 
-    def __init__(self, index: _pagehop.Index, path: str, cache_bytes: int) -> None:
+    def __init__(self, index: _pagehop.Index, path: str, cache_bytes: int, direct: bool | None) -> None:
         self._cache = cache_bytes
+        self._direct = direct
         self._dim: int = index.dim
         self._index = index
         self._path = path
@@ -480,7 +481,7 @@ class Index:
 
     def __reduce__(self) -> tuple[Callable[[str, int], Index], tuple[str, int]]:
         """Pickles where the file is: the copy opens it for reading, with a cache as large."""
-        return _reopened, (str(self._index.file()), self._cache)
+        return _reopened, (str(self._index.file()), self._cache, self._direct)
 
     def __enter__(self) -> Index:
         return self
@@ -498,6 +499,8 @@ class Index:
         return f"<pagehop.Index {self._path!r}: {len(self)} rows of {self._dim} dimensions{state}>"
 
 
-def _reopened(path: str, cache_bytes: int) -> Index:
-    index = _pagehop.open(path, cache_bytes, write=False, durability="commit", log_bytes=0, auto_vacuum=None)
-    return Index(index, path, cache_bytes)
+def _reopened(path: str, cache_bytes: int, direct: bool | None) -> Index:
+    index = _pagehop.open(
+        path, cache_bytes, direct=direct, write=False, durability="commit", log_bytes=0, auto_vacuum=None
+    )
+    return Index(index, path, cache_bytes, direct)

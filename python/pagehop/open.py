@@ -148,6 +148,7 @@ def open(
     path: PathLike,
     cache: int | str = _CACHE,
     *,
+    direct: bool | None = None,
     write: bool = False,
     durability: str = "commit",
     log: int | str = _LOG,
@@ -157,6 +158,9 @@ def open(
 
     cache: most bytes of pages to keep in memory, such as "256MiB". "auto" is a quarter of the
         memory that this process may still use, shared by all indexes that it opens so.
+    direct: whether to read past the page cache of the system. None: unless the file is larger than
+        the cache, and the memory that is free beside the cache has room for it. Then the page cache
+        keeps the rest of the file, and gives that memory back when others need it.
     write: open it for adding and deleting rows, too. One writer at a time may have a file open; any
         number of readers may have it open beside the writer.
     durability: when a change survives a loss of power. "commit": as soon as the call returns.
@@ -170,17 +174,20 @@ def open(
         some thousands, which take seconds. None leaves all of it to `Index.vacuum`.
     """
     _check_durability(durability)
+    if direct is not None and not isinstance(direct, bool):
+        raise ArgumentError(f"direct is {direct!r}, it must be True, False or None")
     text = as_text(path)
     cache_bytes = as_cache(cache)
     index = _pagehop.open(
         text,
         cache_bytes,
+        direct=direct,
         write=bool(write),
         durability=durability,
         log_bytes=as_bytes("log", log),
         auto_vacuum=_as_share(auto_vacuum),
     )
-    return Index(index, text, cache_bytes)
+    return Index(index, text, cache_bytes, direct)
 
 
 def compact(

@@ -44,11 +44,13 @@ pub(crate) struct Index {
 
 /// Opens the index at `path`, keeping at most `cache_bytes` of it in memory.
 #[pyfunction]
-#[pyo3(signature = (path, cache_bytes, *, write, durability, log_bytes, auto_vacuum))]
+#[pyo3(signature = (path, cache_bytes, *, direct, write, durability, log_bytes, auto_vacuum))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]
 pub(crate) fn open(
     py: Python<'_>,
     path: PathBuf,
     cache_bytes: u64,
+    direct: Option<bool>,
     write: bool,
     durability: &str,
     log_bytes: u64,
@@ -62,7 +64,8 @@ pub(crate) fn open(
             return Err(errors::argument(py, what));
         }
     };
-    let options = OpenOptions { cache_bytes, write, durability, log_bytes, auto_vacuum, ..OpenOptions::default() };
+    let options =
+        OpenOptions { cache_bytes, direct, write, durability, log_bytes, auto_vacuum, ..OpenOptions::default() };
     let opened = py.detach(|| {
         let index = pagehop_store::open(&path, &options)?;
         let info = index.info()?;

@@ -98,7 +98,7 @@ fn options(write: bool, seed: u64) -> OpenOptions {
     let mut rng = Rng::new(seed);
     OpenOptions {
         cache_bytes: [64 << 13, 1 << 24][rng.below(2)],
-        direct: rng.one_in(2),
+        direct: Some(rng.one_in(2)),
         write,
         durability: [Durability::Commit, Durability::Checkpoint][rng.below(2)],
         log_bytes: [30 << 10, 200 << 10, 64 << 20][rng.below(3)],

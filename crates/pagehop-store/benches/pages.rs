@@ -41,7 +41,7 @@ fn write(path: &Path, count: u32) {
 }
 
 fn open(path: &Path, cache_bytes: u64, io: Io) -> IndexFile {
-    IndexFile::open(path, &OpenOptions { cache_bytes, direct: true, io, ..OpenOptions::default() }).unwrap()
+    IndexFile::open(path, &OpenOptions { cache_bytes, direct: Some(true), io, ..OpenOptions::default() }).unwrap()
 }
 
 /// Nanoseconds to find one of `among` pages and to release it.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pagehop_engine::{Error, PageId};
 use rustix::fs::OFlags;
 
-use crate::cache::budget::Budget;
+use crate::cache::budget::{Budget, has_room_beside};
 use crate::cache::pool::Pool;
 use crate::cache::uring::Ring;
 use crate::disk::base_file::{BaseFile, PageBuffer};
@@ -55,7 +55,11 @@ pub(crate) fn open_file(path: &Path, options: &OpenOptions) -> Result<Opened, Er
         }
         // Before the base: on an overlay, opening it for writing may copy the file.
         let for_writing = options.write.then(|| open_for_writing(&location)).transpose()?;
-        let base = BaseFile::open(&location, options.direct).map_err(refused)?;
+        let is_direct = match options.direct {
+            Some(is_direct) => is_direct,
+            None => !has_room_beside(options.cache_bytes, location.length().map_err(refused)?),
+        };
+        let base = BaseFile::open(&location, is_direct).map_err(refused)?;
         let file = base.os().expect("it was opened so");
         let found = Found::in_file(&base)?;
         if found.position.is_none() && location.open(LOG, OFlags::RDONLY).is_err() {

@@ -12,8 +12,11 @@ pub struct OpenOptions {
     /// Bytes for pages kept in memory and the tables that find them; at least 64 pages are kept.
     /// [`CACHE_AUTO`] is a quarter of the memory that this process may still use.
     pub cache_bytes: u64,
-    /// Whether to read past the system's page cache, where the file system allows it.
-    pub direct: bool,
+    /// Whether to read past the system's page cache, where the file system allows it. `None`: unless
+    /// the file is larger than the cache, and the memory that is free beside the cache has room for
+    /// it. Then the page cache keeps what the cache does not, and gives it back when the system
+    /// needs the memory.
+    pub direct: Option<bool>,
     /// How to read.
     pub io: Io,
     /// Whether rows may be added and deleted. One process at a time may write; others may read.
@@ -31,12 +34,12 @@ pub struct OpenOptions {
 }
 
 impl Default for OpenOptions {
-    /// A quarter of free memory, past the page cache, by the best way there is, for reading; a log
-    /// and transactions of 1 GiB; vacuum from a fifth of dead rows on.
+    /// A quarter of free memory, by the best ways to read that there are, for reading; a log and
+    /// transactions of 1 GiB; vacuum from a fifth of dead rows on.
     fn default() -> Self {
         Self {
             cache_bytes: CACHE_AUTO,
-            direct: true,
+            direct: None,
             io: Io::Auto,
             write: false,
             durability: Durability::Commit,

@@ -407,7 +407,7 @@ mod tests {
             sink.write(PageId(page), &body).unwrap();
         }
         sink.finish().unwrap();
-        let options = OpenOptions { cache_bytes: 0, direct: false, io, ..OpenOptions::default() };
+        let options = OpenOptions { cache_bytes: 0, direct: Some(false), io, ..OpenOptions::default() };
         let pages = IndexFile::open(&path, &options).unwrap();
         let refusing = std::fs::File::options().write(true).open(&path).unwrap();
         std::fs::remove_file(path).unwrap();

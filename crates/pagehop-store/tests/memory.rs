@@ -20,7 +20,7 @@ fn child_reads_everything() {
     let [path, cache_bytes, threads, io] = task.split(',').collect::<Vec<_>>().try_into().unwrap();
     let io = if io == "pread" { Io::Pread } else { Io::Uring };
     let options =
-        OpenOptions { cache_bytes: cache_bytes.parse().unwrap(), direct: true, io, ..OpenOptions::default() };
+        OpenOptions { cache_bytes: cache_bytes.parse().unwrap(), direct: Some(true), io, ..OpenOptions::default() };
     let before = resident_bytes();
     let pages = open(&PathBuf::from(path), &options);
     println!("opened {}", resident_bytes().saturating_sub(before));

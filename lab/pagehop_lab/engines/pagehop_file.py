@@ -118,14 +118,14 @@ class PagehopFile(Library):
         return self._cache if isinstance(self._cache, int) else None
 
     def cool(self) -> None:
-        """Opens the file again, when the kernel has forgotten it; reads go past the kernel's cache in any case."""
+        """Opens the file again, when the kernel has forgotten it, and reads past the kernel's cache from then on."""
         import pagehop
 
         self._index.close()
         drop_page_cache(self._path)
         # The rest is for a search and the interpreter.
         cache = f"{self.memory_mib // 2}MiB" if self.memory_mib else self._cache
-        self._index = pagehop.open(self._path, cache=cache)
+        self._index = pagehop.open(self._path, cache=cache, direct=True)
 
     def close(self) -> None:
         self._index.close()

@@ -39,6 +39,10 @@ pub(crate) struct Args {
     /// Memory for pages of the index, for example 16MiB; auto is a quarter of what is free.
     #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = parse_cache)]
     cache: u64,
+    /// Whether to read past the page cache of the system. Without it: unless free memory has room
+    /// for the index beside the cache.
+    #[arg(long, value_name = "BOOL")]
+    direct: Option<bool>,
     /// Threads; 0 means one per core.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
@@ -64,7 +68,7 @@ struct Report<'a> {
 /// Measures the recall.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     interrupt::listen()?;
-    let options = OpenOptions { cache_bytes: args.cache, ..OpenOptions::default() };
+    let options = OpenOptions { cache_bytes: args.cache, direct: args.direct, ..OpenOptions::default() };
     let index = if args.store {
         index_file::open_to_write(&args.index, &options)?
     } else {

@@ -210,7 +210,7 @@ impl Plan {
         let either = [Durability::Commit, Durability::Checkpoint][rng.below(2)];
         OpenOptions {
             cache_bytes: self.cache_bytes,
-            direct: false,
+            direct: Some(false),
             io: Io::Pread,
             write,
             durability: self.durability.unwrap_or(either),

@@ -51,6 +51,21 @@ fn left(all: u64, others: u64) -> u64 {
     all.saturating_sub(others).max(LEAST_BYTES)
 }
 
+/// Whether a file is larger than the cache that it gets, and fits into the memory that is free
+/// beside the cache.
+pub(crate) fn has_room_beside(cache_bytes: u64, file_bytes: u64) -> bool {
+    let Some(free) = free_bytes() else { return false };
+    let cache = match cache_bytes {
+        CACHE_AUTO => left(free / SHARE, TAKEN.load(Ordering::Relaxed)),
+        bytes => bytes,
+    };
+    fits_beside(cache, file_bytes, free)
+}
+
+fn fits_beside(cache: u64, file: u64, free: u64) -> bool {
+    cache < file && file <= free.saturating_sub(cache)
+}
+
 /// Bytes that this process may still use: what the machine has free, and what the control groups of
 /// the process leave.
 fn free_bytes() -> Option<u64> {
@@ -117,6 +132,14 @@ mod tests {
         assert_eq!(group_folders(first), ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory"]);
         assert_eq!(used_by_group("file 7\nanon 4096\nanon_thp 1\n"), 4096);
         assert_eq!((used_by_group("total_rss 5\n"), used_by_group("")), (5, 0));
+    }
+
+    #[test]
+    fn a_file_fits_beside_its_cache_or_not() {
+        assert!(fits_beside(10, 50, 60));
+        assert!(!fits_beside(10, 51, 60));
+        assert!(!fits_beside(50, 50, 500), "the cache has room for all of it");
+        assert!(!fits_beside(70, 80, 60));
     }
 
     #[test]

@@ -93,6 +93,12 @@ impl Location {
         Ok(FileType::from_raw_mode(named.st_mode) == FileType::RegularFile)
     }
 
+    /// Bytes of the file.
+    pub(crate) fn length(&self) -> io::Result<u64> {
+        let named = rustix::fs::statat(&self.directory, &self.name, AtFlags::empty())?;
+        Ok(named.st_size.try_into().unwrap_or(0))
+    }
+
     /// Removes the name with `ending`; not an error if it is absent.
     pub(crate) fn remove(&self, ending: &str) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.directory, self.name_with(ending), AtFlags::empty()) {

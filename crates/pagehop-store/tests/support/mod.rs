@@ -112,7 +112,7 @@ pub(crate) fn misdirect(path: &Path, from: u32, to: u32) {
 pub(crate) fn ways(cache_bytes: u64) -> [OpenOptions; 4] {
     [(Io::Uring, true), (Io::Uring, false), (Io::Pread, true), (Io::Pread, false)].map(|(io, direct)| OpenOptions {
         cache_bytes,
-        direct,
+        direct: Some(direct),
         io,
         ..OpenOptions::default()
     })

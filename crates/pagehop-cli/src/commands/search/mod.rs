@@ -45,6 +45,10 @@ pub(crate) struct Args {
     /// Memory for pages of the index, for example 16MiB; auto is a quarter of what is free.
     #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = parse_cache)]
     cache: u64,
+    /// Whether to read past the page cache of the system. Without it: unless free memory has room
+    /// for the index beside the cache.
+    #[arg(long, value_name = "BOOL")]
+    direct: Option<bool>,
     /// Threads; 0 means one per core.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
@@ -71,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             refuse_same_file(output, input)?;
         }
     }
-    let options = OpenOptions { cache_bytes: args.cache, ..OpenOptions::default() };
+    let options = OpenOptions { cache_bytes: args.cache, direct: args.direct, ..OpenOptions::default() };
     let index = index_file::open(&args.index, &options)?;
     let about = index_file::info(&args.index, &index)?;
     let mut queries = Vectors::open(&args.queries, None)?;
