@@ -9,7 +9,6 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::Change;
 use super::encode::Encoded;
 use super::graph::Graph;
 use super::steps::Steps;
@@ -19,11 +18,10 @@ use crate::page::{PagesMut, SharedPages};
 use crate::threads::{self, Look};
 use crate::{AddReport, Error, OnProgress, Progress};
 
-/// Rows between two reports of progress.
-const REPORT_ROWS: usize = 64;
 /// Fewest rows for which another thread pays.
 const THREAD_ROWS: usize = 8;
-
+/// Rows between two reports of progress.
+const REPORT_ROWS: usize = 64;
 /// Rows that have been checked.
 pub(super) struct NewRows<'a> {
     pub(super) ids: &'a [u64],
@@ -41,30 +39,12 @@ enum Written {
     As { node: NodeId, old: Option<NodeId> },
 }
 
-impl<W: SharedPages> Change<'_, W> {
-    /// [`Change::add_with_columns`] by up to `threads` threads; 0 for as many as the process may
-    /// use. Which edges the nodes get depends on the turns that the threads take. With one thread
-    /// the same rows always give the same pages.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Change::add_with_columns`].
-    pub fn add_on_threads(
-        &mut self,
-        ids: &[u64],
-        vectors: &[f32],
-        columns: Option<&ColumnRows>,
-        threads: usize,
-        progress: OnProgress<'_>,
-    ) -> Result<AddReport, Error> {
-        let threads = threads::available(threads).min(ids.len() / THREAD_ROWS);
-        if threads <= 1 || have_repeats(ids) {
-            return self.add_with_columns(ids, vectors, columns, progress);
-        }
-        self.add_by(ids, vectors, columns, progress, |graph, rows, progress| {
-            side_by_side(graph, rows, threads, progress)
-        })
-    }
+/// How many of the `threads` that a caller grants add the rows of these ids: one, if an id comes
+/// twice.
+pub(super) fn threads_for(ids: &[u64], threads: usize) -> usize {
+    let threads = threads::available(threads).min(ids.len() / THREAD_ROWS);
+    let mut seen = HashSet::new();
+    if threads > 1 && ids.iter().all(|id| seen.insert(*id)) { threads } else { 1 }
 }
 
 /// Adds rows one after the other.
@@ -85,7 +65,7 @@ pub(super) fn in_order<W: PagesMut>(
 }
 
 /// Adds rows of different ids by several threads.
-fn side_by_side<W: SharedPages>(
+pub(super) fn side_by_side<W: SharedPages>(
     graph: &mut Graph<'_, W>,
     rows: &NewRows<'_>,
     threads: usize,
@@ -117,11 +97,6 @@ fn side_by_side<W: SharedPages>(
     let mut report = AddReport::default();
     written.iter().try_for_each(|(at, written)| graph.map_written(rows.ids[*at], written, &mut report))?;
     Ok(report)
-}
-
-fn have_repeats(ids: &[u64]) -> bool {
-    let mut seen = HashSet::with_capacity(ids.len());
-    !ids.iter().all(|id| seen.insert(*id))
 }
 
 impl NewRows<'_> {

@@ -51,7 +51,7 @@ use crate::columns::{ColumnRows, RowValues};
 use crate::index::open::Index;
 use crate::index::state::State;
 use crate::page::kept_vectors::rounded;
-use crate::page::{PageId, Pages, PagesMut};
+use crate::page::{PageId, Pages, PagesMut, SharedPages};
 use crate::quantize::prepare;
 use crate::{AddReport, DeleteReport, Error, OnProgress, RowIds, row_ids};
 use add::NewRows;
@@ -324,5 +324,30 @@ impl<'w, W: PagesMut> Change<'w, W> {
             return Err(Error::argument(what));
         }
         columns.arrange(of_index, has_places)
+    }
+}
+
+impl<W: SharedPages> Change<'_, W> {
+    /// [`Change::add_with_columns`] by up to `threads` threads; 0 for as many as the process may
+    /// use. Which edges the nodes get depends on the turns that the threads take. With one thread
+    /// the same rows always give the same pages.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Change::add_with_columns`].
+    pub fn add_on_threads(
+        &mut self,
+        ids: &[u64],
+        vectors: &[f32],
+        columns: Option<&ColumnRows>,
+        threads: usize,
+        progress: OnProgress<'_>,
+    ) -> Result<AddReport, Error> {
+        match add::threads_for(ids, threads) {
+            1 => self.add_with_columns(ids, vectors, columns, progress),
+            threads => self.add_by(ids, vectors, columns, progress, |graph, rows, progress| {
+                add::side_by_side(graph, rows, threads, progress)
+            }),
+        }
     }
 }
