@@ -150,7 +150,8 @@ class Index:
 
         Calls with some hundred rows or more are fastest. If the rows do not fit in memory, add them
         in several calls. The first rows train the model of an empty index. Later rows train it
-        again each time the index has grown eightfold, up to about 100,000 rows: such a call takes as long as a build.
+        again each time the index has grown eightfold, up to about 100,000 rows: such a call takes
+        as long as a build.
         """
         self._index.may_change()
         numbers, array = as_rows(ids, vectors, self._dim, strict=bool(strict))

@@ -71,8 +71,8 @@ pub fn create_keeping(
 /// How rows are added.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddOptions {
-    /// The index carries it from then on ([`pagehop_engine::Info`]): an import that notes how far it
-    /// is can go on after a crash where it was.
+    /// The index carries it from then on ([`pagehop_engine::Info`]): an import that notes how far
+    /// it is can go on after a crash where it was.
     pub mark: Option<[u64; 2]>,
     /// Threads; 0 for as many as the process may use. With 1 the same rows always give the same
     /// pages ([`add_on_threads`](pagehop_engine::Change::add_on_threads)).
@@ -141,9 +141,9 @@ pub fn update_columns(index: &Index<IndexFile>, ids: &[u64], columns: &ColumnRow
     within(index, |change| change.update_columns(ids, columns))
 }
 
-/// Deletes rows; ids that the index does not have are reported. With a `mark` as in [`AddOptions`]. Then
-/// the space of dead rows may be freed ([`OpenOptions::auto_vacuum`]), which `progress` hears of
-/// and may stop.
+/// Deletes rows; ids that the index does not have are reported. With a `mark` as in [`AddOptions`].
+/// Then the space of dead rows may be freed ([`OpenOptions::auto_vacuum`]), which `progress` hears
+/// of and may stop.
 ///
 /// # Errors
 ///

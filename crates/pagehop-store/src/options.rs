@@ -12,10 +12,10 @@ pub struct OpenOptions {
     /// Bytes for pages kept in memory and the tables that find them; at least 64 pages are kept.
     /// [`CACHE_AUTO`] is a quarter of the memory that this process may still use.
     pub cache_bytes: u64,
-    /// Whether to read past the system's page cache, where the file system allows it. `None`: unless
-    /// the file is larger than the cache, and the memory that is free beside the cache has room for
-    /// it. Then the page cache keeps what the cache does not, and gives it back when the system
-    /// needs the memory.
+    /// Whether to read past the system's page cache, where the file system allows it. `None`:
+    /// unless the file is larger than the cache, and the memory that is free beside the cache has
+    /// room for it. Then the page cache keeps what the cache does not, and gives it back when the
+    /// system needs the memory.
     pub direct: Option<bool>,
     /// How to read.
     pub io: Io,

@@ -4,9 +4,9 @@
 //! The order of a commit: the log exists and page 0 of the index names it, durably; the block is
 //! written and synced; the shared table and this process's cache get the new versions.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::ScopedJoinHandle;
 
 use pagehop_engine::{Error, HOST_HEADER_BYTES, PageId, Reader};
 
@@ -23,7 +23,7 @@ use crate::read_side::ReadSide;
 use crate::reader::FileReader;
 
 /// Pages whose records a thread makes at once.
-const PAGES_AT_ONCE: usize = 128;
+const PAGES_AT_ONCE: usize = 256;
 /// Frames that leave the table in one epoch of a commit.
 const RETIRED_AT_ONCE: usize = 64;
 
@@ -177,21 +177,28 @@ impl Turn<'_> {
         Ok(records)
     }
 
-    /// [`Turn::records`] of parts of pages, by a thread each.
-    fn records_of<'b>(
+    /// Writes the records of `changed`, made by up to `threads` threads while those before them are
+    /// written.
+    fn write_records<'b>(
         &self,
-        parts: std::slice::Chunks<'_, u32>,
+        block: &mut BlockWriter<'_>,
+        changed: &[u32],
+        threads: usize,
         body_of: impl Fn(u32) -> &'b [u8] + Copy + Send,
-    ) -> Result<Vec<Records>, Error> {
-        if parts.len() == 1 {
-            return parts.map(|part| self.records(part, body_of)).collect();
+    ) -> Result<(), Error> {
+        let mut parts = changed.chunks(PAGES_AT_ONCE);
+        if threads == 1 || parts.len() == 1 {
+            return parts.try_for_each(|part| block.append(self.records(part, body_of)?));
         }
         std::thread::scope(|scope| {
-            let threads: Vec<_> = parts.map(|part| scope.spawn(move || self.records(part, body_of))).collect();
-            let join = |thread: ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            threads.into_iter().map(join).collect()
+            let start = |part| scope.spawn(move || self.records(part, body_of));
+            let mut under_way: VecDeque<_> = parts.by_ref().take(threads).map(start).collect();
+            while let Some(first) = under_way.pop_front() {
+                let records = first.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                under_way.extend(parts.next().map(start));
+                block.append(records)?;
+            }
+            Ok(())
         })
     }
 
@@ -210,14 +217,7 @@ impl Turn<'_> {
         let offset = header.offset(self.state.end);
         let mut block =
             BlockWriter::new(&versions.log, Arc::clone(&file), self.state.end, offset, self.state.reserved);
-        let mut entries = Vec::with_capacity(changed.len());
-        for round in changed.chunks(threads * PAGES_AT_ONCE) {
-            for records in self.records_of(round.chunks(PAGES_AT_ONCE), body_of)? {
-                for record in records.iter() {
-                    entries.push(block.record(record)?);
-                }
-            }
-        }
+        self.write_records(&mut block, changed, threads, body_of)?;
         let broken = "an earlier commit may or may not have reached the disk";
         self.state.broken = Some(broken.into());
         let written = block.finish(page_count, self.state.checksum);
@@ -228,7 +228,7 @@ impl Turn<'_> {
         // After a sync that failed, it is unknown what the disk has, even after another that did
         // not.
         let is_in_doubt = synced.is_err();
-        let Written { length, checksum, reserved } = match synced.and(written) {
+        let (Written { length, checksum, reserved }, entries) = match synced.and(written) {
             Ok(written) => written,
             Err(error) => {
                 let is_erased = block::erase(&*file, offset).is_ok();

@@ -14,7 +14,7 @@ use support::Random;
 use support::storage::MemStorage;
 
 const DIM: usize = 12;
-const ROWS: u64 = 400;
+const ROWS: u64 = 1500;
 
 fn go_on(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
@@ -56,7 +56,9 @@ fn new_index() -> (MemStorage, Index<IndexFile>) {
     add(&index, 0..ROWS, 1).unwrap();
     let gone: Vec<u64> = (0..ROWS / 4).collect();
     pagehop_store::delete(&index, &gone, None, &mut go_on).unwrap();
-    index.pages().checkpoint().unwrap();
+    // Without a log, which would have space in reserve.
+    index.into_pages().close().unwrap();
+    let index = opened(&storage);
     (storage, index)
 }
 

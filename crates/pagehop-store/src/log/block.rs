@@ -13,12 +13,12 @@ use pagehop_kernels::crc32c;
 use crate::disk::storage::StorageFile;
 use crate::header::{u32_at, u64_at};
 use crate::log::log_file::{BLOCK_MAGIC, Header, Log};
-use crate::log::record::{self, Kind, RECORD_BYTES, RecordHeader};
+use crate::log::record::{Kind, RECORD_BYTES, RecordHeader, Records};
 
 /// Bytes in front of a block's records.
 pub(crate) const BLOCK_BYTES: usize = 40;
 
-/// Bytes collected before they are written, or read at once.
+/// Bytes read at once.
 const PIECE: usize = 1 << 20;
 
 /// A record in a block, as recovery needs it.
@@ -170,11 +170,10 @@ pub(crate) struct BlockWriter<'l> {
     lsn: u64,
     offset: u64,
     reserved: u64,
-    buffer: Vec<u8>,
     /// Bytes of records handed to the system, and the checksum of all so far.
     written: u64,
     checksum: u32,
-    records: u32,
+    entries: Vec<Entry>,
 }
 
 /// What became of a block.
@@ -188,42 +187,29 @@ impl<'l> BlockWriter<'l> {
     /// Begins a block at `lsn`, which lies at `offset` of the file; space is reserved up to
     /// `reserved`.
     pub(crate) fn new(log: &'l Log, file: Arc<dyn StorageFile>, lsn: u64, offset: u64, reserved: u64) -> Self {
-        let buffer = Vec::with_capacity(PIECE / 4);
-        Self { log, file, lsn, offset, reserved, buffer, written: 0, checksum: 0, records: 0 }
+        Self { log, file, lsn, offset, reserved, written: 0, checksum: 0, entries: Vec::new() }
     }
 
-    /// Appends a record of `page`.
-    pub(crate) fn record(&mut self, (page, kind, record): (u32, Kind, &[u8])) -> Result<Entry, Error> {
-        let at = self.buffer.len();
-        let lsn = self.lsn + BLOCK_BYTES as u64 + self.written + at as u64;
-        self.buffer.extend_from_slice(record);
-        record::seal(&mut self.buffer[at..], lsn);
-        self.records += 1;
-        if self.buffer.len() >= PIECE {
-            self.flush()?;
-        }
-        Ok(Entry { page, kind, lsn })
+    /// Appends records.
+    pub(crate) fn append(&mut self, mut records: Records) -> Result<(), Error> {
+        let here = BLOCK_BYTES as u64 + self.written;
+        records.place(self.lsn + here, |page, kind, lsn| self.entries.push(Entry { page, kind, lsn }));
+        let (bytes, at) = (records.bytes(), self.offset + here);
+        self.reserved = self.log.reserve(&*self.file, self.reserved, at + bytes.len() as u64);
+        self.file.write_all_at(bytes, at).map_err(|error| self.refused(error))?;
+        self.checksum = crc32c(bytes, self.checksum);
+        self.written += bytes.len() as u64;
+        Ok(())
     }
 
-    /// Writes the block's end and then its front: from now on it is whole, though not yet durable.
-    pub(crate) fn finish(mut self, page_count: u32, before: u32) -> Result<Written, Error> {
-        self.flush()?;
+    /// Writes the block's front: from now on it is whole, though not yet durable.
+    pub(crate) fn finish(self, page_count: u32, before: u32) -> Result<(Written, Vec<Entry>), Error> {
         let length = BLOCK_BYTES as u64 + self.written;
-        let header = BlockHeader { lsn: self.lsn, length, page_count, records: self.records, before };
+        let records = self.entries.len() as u32;
+        let header = BlockHeader { lsn: self.lsn, length, page_count, records, before };
         let (bytes, checksum) = header.to_bytes(self.checksum);
         self.file.write_all_at(&bytes, self.offset).map_err(|error| self.refused(error))?;
-        Ok(Written { length, checksum, reserved: self.reserved })
-    }
-
-    fn flush(&mut self) -> Result<(), Error> {
-        let at = self.offset + BLOCK_BYTES as u64 + self.written;
-        let end = at + self.buffer.len() as u64;
-        self.reserved = self.log.reserve(&*self.file, self.reserved, end);
-        self.file.write_all_at(&self.buffer, at).map_err(|error| self.refused(error))?;
-        self.checksum = crc32c(&self.buffer, self.checksum);
-        self.written += self.buffer.len() as u64;
-        self.buffer.clear();
-        Ok(())
+        Ok((Written { length, checksum, reserved: self.reserved }, self.entries))
     }
 
     fn refused(&self, error: io::Error) -> Error {

@@ -95,7 +95,7 @@ impl Record {
     }
 }
 
-/// Records that do not know their positions yet.
+/// Records of different pages, which get their positions last.
 #[derive(Default)]
 pub(crate) struct Records {
     bytes: Vec<u8>,
@@ -111,14 +111,19 @@ impl Records {
         self.ends.push((page, kind, self.bytes.len()));
     }
 
-    /// Page, kind and bytes of each record.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Kind, &[u8])> {
+    /// Completes the records, of which the first is at `lsn`. `each` gets page, kind and position.
+    pub(crate) fn place(&mut self, lsn: u64, mut each: impl FnMut(u32, Kind, u64)) {
         let mut start = 0;
-        self.ends.iter().map(move |&(page, kind, end)| {
-            let bytes = &self.bytes[start..end];
+        for &(page, kind, end) in &self.ends {
+            let at = lsn + start as u64;
+            seal(&mut self.bytes[start..end], at);
+            each(page, kind, at);
             start = end;
-            (page, kind, bytes)
-        })
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -151,7 +156,7 @@ fn encode(page: u32, old: Option<(&[u8], u64)>, new: &[u8], out: &mut Vec<u8>) -
 }
 
 /// Gives a record its checksum, now that its position is known.
-pub(crate) fn seal(record: &mut [u8], lsn: u64) {
+fn seal(record: &mut [u8], lsn: u64) {
     let checksum = checksum(record, lsn);
     record[..4].copy_from_slice(&checksum.to_le_bytes());
 }

@@ -7,7 +7,7 @@ use pagehop_engine::BODY_BYTES;
 use pagehop_kernels::crc32c;
 
 use crate::disk::storage::{Name, Storage, StorageFile};
-use crate::log::block::{Block, BlockWriter, End, Entry};
+use crate::log::block::{Block, BlockWriter, End};
 use crate::log::log_file::*;
 use crate::log::record::{Kind, Records};
 
@@ -72,10 +72,10 @@ fn header() -> Header {
 }
 
 /// Appends the record of page 3.
-fn record(block: &mut BlockWriter<'_>, old: Option<(&[u8], u64)>, new: &[u8]) -> Entry {
+fn record(block: &mut BlockWriter<'_>, old: Option<(&[u8], u64)>, new: &[u8]) {
     let mut records = Records::default();
     records.push(3, old, new);
-    block.record(records.iter().next().unwrap()).unwrap()
+    block.append(records).unwrap();
 }
 
 /// A log with a block for each of `bodies`, which become versions of page 3.
@@ -87,11 +87,11 @@ fn log_of(bodies: &[Vec<u8>]) -> (OneFile, Log, Vec<u64>) {
     let mut old: Option<(&[u8], u64)> = None;
     for body in bodies {
         let mut block = BlockWriter::new(&log, Arc::clone(&opened), end, header().offset(end), 0);
-        let entry = record(&mut block, old, body);
-        let written = block.finish(9, before).unwrap();
+        record(&mut block, old, body);
+        let (written, entries) = block.finish(9, before).unwrap();
         (end, before) = (end + written.length, written.checksum);
-        old = Some((body, entry.lsn));
-        at.push(entry.lsn);
+        old = Some((body, entries[0].lsn));
+        at.push(entries[0].lsn);
     }
     (file, log, at)
 }
@@ -178,7 +178,7 @@ fn a_block_left_behind_does_not_follow_another() {
     other[300] ^= 0xff;
     let mut block = BlockWriter::new(&log, opened, found[1].lsn, header().offset(found[1].lsn), 0);
     record(&mut block, Some((&bodies[0], found[0].entries[0].lsn)), &other);
-    let written = block.finish(9, found[0].checksum).unwrap();
+    let (written, _) = block.finish(9, found[0].checksum).unwrap();
     assert_eq!(written.length, found[1].length);
     assert_eq!(blocks(&log).1.len(), 2);
     assert!(file.0.lock().unwrap().len() as u64 > header().offset(found[2].lsn));

@@ -2,9 +2,9 @@
 //!
 //! Several threads insert rows as several sessions of PostgreSQL do: each step compares what was
 //! decided on (`steps.rs`). A thread takes the next row, looks for the row that it replaces, and
-//! writes its node. No node dies meanwhile: the map names the new nodes, and old ones are buried,
-//! in the order of the rows when all threads are done. So what a search finds may differ a little
-//! with the turns that the threads took, and which rows there are does not.
+//! writes its node. When all threads are done, the map names the new nodes, and old ones are
+//! buried, in the order of the rows: no node dies while threads look at it. What a search finds may
+//! differ a little with the turns that the threads took. Which rows there are does not.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -113,8 +113,8 @@ impl<W: PagesMut> Graph<'_, W> {
         done
     }
 
-    /// Writes the node of a row, and its postings. A kept vector is written for a certain slot, which
-    /// no other writer may take before the node does.
+    /// Writes the node of a row, and its postings. A kept vector is written for a certain slot,
+    /// which no other writer may take before the node does.
     fn place(&mut self, new: &NewNode<'_>, near: &[NodeId]) -> Result<(NodeId, u8), Error> {
         if self.meta().layout.column_bytes == 0 && self.meta().kept().is_none() {
             return self.steps_mut().place(new, near);
