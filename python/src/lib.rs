@@ -9,10 +9,12 @@ mod compact;
 mod errors;
 mod index;
 mod info;
+mod interpreter;
 mod recall;
 mod search;
 mod source;
 mod turn;
+
 mod watch;
 
 use pyo3::prelude::*;

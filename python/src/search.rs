@@ -18,6 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
 use crate::errors;
+use crate::interpreter::detach_briefly;
 use crate::watch::Watch;
 
 /// An index in a file.
@@ -83,7 +84,8 @@ impl Queries<'_> {
             .ok_or_else(|| errors::argument(py, format!("{count} answers of {} rows are too many", self.k)))?;
         let mut planned = None;
         let buffer = PyByteArray::new_with(py, bytes, |bytes| {
-            let done = py.detach(|| self.search(index, count, bytes));
+            let search = || self.search(index, count, bytes);
+            let done = if count == 1 { detach_briefly(py, search) } else { py.detach(search) };
             planned = Some(done.map_err(|stop| stop.raise(py, count))?);
             Ok(())
         })?;

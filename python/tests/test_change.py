@@ -196,12 +196,12 @@ def test_bad_rows_are_refused_and_nothing_changes(name: str, writer: pagehop.Ind
 def test_rows_are_there_whatever_number_of_threads_added_them(threads: int, path: Path) -> None:
     model = Model()
     with pagehop.create(path, DIM, "l2") as index:
-        for first in range(0, 2000, 400):
+        for call in range(5):
             # A quarter of the rows replaces rows of the call before.
-            ids = np.arange(first, first + 400) - 100 * (first > 0)
-            report = index.add(ids, X[first : first + 400], threads=threads)
-            model.add(ids, X[first : first + 400])
-            assert (report.added, report.replaced) == ((400, 0) if first == 0 else (300, 100))
+            ids, vectors = np.arange(300 * call, 300 * call + 400), X[400 * call : 400 * (call + 1)]
+            report = index.add(ids, vectors, threads=threads)
+            model.add(ids, vectors)
+            assert (report.added, report.replaced) == ((400, 0) if call == 0 else (300, 100))
             assert index.check().nodes >= len(index) == len(model.rows)
         assert model.recall(index) > 0.95
 
