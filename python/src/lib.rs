@@ -7,6 +7,7 @@ mod build;
 mod columns;
 mod compact;
 mod errors;
+mod ids;
 mod index;
 mod info;
 mod recall;
