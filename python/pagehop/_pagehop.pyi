@@ -1,9 +1,11 @@
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
+
+RowIds: TypeAlias = npt.NDArray[np.uint64] | list[str]
 
 __all__ = [
     "BEAM_WIDTH_MAX",
@@ -38,6 +40,7 @@ class Index:
         bytearray,
         int,
         tuple[float | None, tuple[int, int] | None] | None,
+        list[list[str]] | None,
         list[list[bytes | None]] | None,
     ]: ...
     def calibrate(
@@ -62,7 +65,7 @@ class Index:
     ) -> tuple[dict[str, Any], bool]: ...
     def add(
         self,
-        ids: npt.NDArray[np.uint64],
+        ids: RowIds,
         vectors: npt.NDArray[np.float32],
         *,
         columns: list[Any] | None,
@@ -70,17 +73,16 @@ class Index:
         threads: int,
         progress: Callable[[str, int, int], object] | None,
     ) -> tuple[int, int, int]: ...
-    def update_columns(
-        self, ids: npt.NDArray[np.uint64], columns: list[Any], payload: list[bytes | None] | None
-    ) -> int: ...
-    def delete(self, ids: npt.NDArray[np.uint64]) -> tuple[int, list[int]]: ...
+    def update_columns(self, ids: RowIds, columns: list[Any], payload: list[bytes | None] | None) -> int: ...
+    def delete(self, ids: RowIds) -> tuple[int, list[Any]]: ...
     def vacuum(self, *, progress: Callable[[str, int, int], object] | None) -> tuple[int, int, int]: ...
     def ids(self, first: int, count: int) -> bytearray: ...
-    def contains(self, row_id: int) -> bool: ...
-    def vectors(self, ids: npt.NDArray[np.uint64]) -> bytearray: ...
-    def payloads(self, ids: npt.NDArray[np.uint64]) -> list[bytes | None]: ...
+    def text_ids(self, first: int, count: int) -> tuple[list[str], int | None]: ...
+    def contains(self, ids: RowIds) -> bool: ...
+    def vectors(self, ids: RowIds) -> bytearray: ...
+    def payloads(self, ids: RowIds) -> list[bytes | None]: ...
     def retrain(self, *, progress: Callable[[str, int, int], object] | None) -> None: ...
-    def pop(self, ids: npt.NDArray[np.uint64]) -> bytearray: ...
+    def pop(self, ids: RowIds) -> bytearray: ...
     def backup(
         self,
         target: str,
@@ -100,6 +102,8 @@ class Index:
     @property
     def writable(self) -> bool: ...
     @property
+    def has_text_ids(self) -> bool: ...
+    @property
     def dim(self) -> int: ...
 
 def build(
@@ -107,6 +111,7 @@ def build(
     source: object,
     dim: int,
     *,
+    texts: list[str] | None,
     columns: list[Any] | None,
     payload: list[bytes | None] | None,
     metric: str,
@@ -131,6 +136,7 @@ def create(
     path: str,
     dim: int,
     *,
+    id_kind: str,
     columns: list[tuple[str, str]],
     payload: bool,
     metric: str,

@@ -73,22 +73,6 @@ def abs_above(array: npt.NDArray[Any], bound: int) -> npt.NDArray[np.bool_]:
     return above
 
 
-def as_ids(ids: Any) -> UInt64:
-    """`ids` as row ids: whole numbers from 0 to 2**63 - 1, so that results hold them as int64."""
-    array = np.asarray(ids)
-    if array.size == 0 and array.dtype.kind == "f":
-        array = array.astype(np.uint64)
-    if array.dtype.kind not in "iu":
-        raise ArgumentError(f"ids has type {array.dtype}, it must be an integer type")
-    if array.ndim != 1:
-        raise ArgumentError(f"ids has {array.ndim} dimensions, it must have one")
-    wrong = array < 0 if array.dtype.kind == "i" else array > np.iinfo(np.int64).max
-    if wrong.any():
-        at = int(np.argmax(wrong))
-        raise ArgumentError(f"ids[{at}] is {array[at]}, it must be between 0 and 2**63 - 1")
-    return np.ascontiguousarray(array, dtype=np.uint64)
-
-
 def as_text(path: PathLike) -> str:
     """`path` as text, which the system can open."""
     try:
@@ -98,22 +82,6 @@ def as_text(path: PathLike) -> str:
     if "\0" in text:
         raise ArgumentError(f"path {text!r} has a null character")
     return text
-
-
-def as_rows(ids: Any, vectors: Any, dim: int, *, strict: bool) -> tuple[UInt64, Float32]:
-    """`ids` and `vectors` as rows of `dim` components: one of each, or a matrix and its ids."""
-    numbers = as_ids(np.atleast_1d(ids))
-    array = as_array("vectors", vectors)
-    if array.ndim not in (1, 2):
-        raise ArgumentError(f"vectors has {array.ndim} dimensions, it must be one vector or a matrix")
-    if array.ndim == 1:
-        array = array.reshape(-1, dim) if array.size == 0 and numbers.size == 0 else array[np.newaxis]
-    if array.shape[1] != dim:
-        what = f"the index has {dim} dimensions, the vectors have {array.shape[1]}"
-        raise DimensionError(what, dim, array.shape[1])
-    if len(numbers) != len(array):
-        raise ArgumentError(f"there are {len(numbers)} ids for {len(array)} vectors")
-    return numbers, as_float32("vectors", array, strict=strict)
 
 
 def as_count(what: str, value: Any, low: int, high: int) -> int:

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pagehop.arrays import as_ids
 from pagehop.errors import ArgumentError
+from pagehop.ids import are_texts, as_ids, as_row_ids
 
 # A column for the engine: name, kind, values, and which of them are missing.
 Column: TypeAlias = tuple[str, str, Any, npt.NDArray[np.uint8] | None]
@@ -108,8 +108,8 @@ def column(name: str) -> ColumnName:
     return ColumnName(name)
 
 
-def as_filter(where: Any) -> tuple[Any, ...] | None:
-    """`where` as the engine takes it: a condition, its text, ids, or a mask."""
+def as_filter(where: Any, texts: bool) -> tuple[Any, ...] | None:
+    """`where` as the engine takes it: a condition, its text, ids, which may be texts, or a mask."""
     if where is None:
         return None
     if isinstance(where, Condition):
@@ -118,6 +118,8 @@ def as_filter(where: Any) -> tuple[Any, ...] | None:
         return ("text", where)
     if isinstance(where, ColumnName):
         raise ArgumentError(f"where is {where!r}, it must compare the column with something")
+    if texts or are_texts(where):
+        return ("ids", as_row_ids(where, texts))
     array = np.asarray(where)
     if array.dtype == np.bool_:
         if array.ndim != 1:

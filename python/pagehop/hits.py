@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from pagehop.arrays import Float32, Int64, UInt64
+from pagehop.arrays import Float32, UInt64
 from pagehop.errors import ArgumentError
+from pagehop.ids import as_objects
 
 
 class Counters(NamedTuple):
@@ -64,8 +66,8 @@ class Stats:
 
 
 class _Pair(NamedTuple):
-    ids: Int64
-    """Row ids."""
+    ids: npt.NDArray[Any]
+    """Row ids: int64, or str objects where ids are texts."""
     distances: Float32
     """Squared distance for `l2`, negative inner product for `ip`, 1 - cosine for `cosine`."""
 
@@ -77,7 +79,7 @@ class Hits(_Pair):
 
     For one query, `ids` and `distances` are one-dimensional and hold the rows found. For a matrix
     of queries they are two-dimensional and `k` wide; if the index has fewer than `k` rows, the rest
-    is id -1 and distance infinity.
+    is id -1, or None where ids are texts, and distance infinity.
     """
 
     _buffer: bytearray
@@ -113,16 +115,22 @@ _INT64, _UINT64, _FLOAT32 = np.dtype("<i8"), np.dtype("<u8"), np.dtype("<f4")
 _COUNTERS_BYTES = 8 * len(Counters._fields)
 
 
-def hits_of(buffer: bytearray, queries: int | None, k: int, found: int) -> Hits:
+def hits_of(
+    buffer: bytearray,
+    queries: int | None,
+    k: int,
+    found: int,
+    texts: list[list[str]] | None,
+) -> Hits:
     """The answers in `buffer`, which python/src/search.rs lays out.
 
     `queries` is the number of rows of the matrix of queries; None for one query, which found
-    `found` rows.
+    `found` rows. `texts` has the ids that each query found, where ids are texts.
     """
     count = 1 if queries is None else queries
     counters_at = 8 * k * count
     distances_at = counters_at + _COUNTERS_BYTES * count
-    ids: Int64
+    ids: npt.NDArray[Any]
     distances: Float32
     if queries is None:
         ids = np.frombuffer(buffer, _INT64, found)
@@ -133,6 +141,16 @@ def hits_of(buffer: bytearray, queries: int | None, k: int, found: int) -> Hits:
     else:
         ids = np.frombuffer(buffer, _INT64, k * count).reshape(count, k)
         distances = np.frombuffer(buffer, _FLOAT32, k * count, distances_at).reshape(count, k)
+    if texts is not None:
+        ids = as_objects(texts[0]) if queries is None else _matrix(texts, k)
     hits = tuple.__new__(Hits, (ids, distances))
     hits._buffer, hits._queries, hits._counters_at = buffer, count, counters_at
     return hits
+
+
+def _matrix(texts: list[list[str]], k: int) -> npt.NDArray[Any]:
+    """A row for each query, filled up with None."""
+    ids = np.full((len(texts), k), None, dtype=object)
+    for row, found in zip(ids, texts, strict=True):
+        row[: len(found)] = found
+    return ids

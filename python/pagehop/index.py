@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any, Literal, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from pagehop import _pagehop
 from pagehop.arrays import (
     Float32,
-    Int64,
     PathLike,
     as_count,
-    as_ids,
     as_queries,
     as_query,
-    as_rows,
     as_text,
 )
 from pagehop.columns import as_columns, as_filter
 from pagehop.errors import ArgumentError, RecallWarning
 from pagehop.hits import Hits, hits_of
+from pagehop.ids import as_objects, as_row_ids, as_rows, int_batches, text_batches
 from pagehop.options import THREADS_MAX, Progress, as_payload, check_progress, check_search
 from pagehop.reports import (
     AddReport,
@@ -55,7 +53,7 @@ class Index:
     file beside the index, so close the index before you copy or move its file.
     """
 
-    __slots__ = ("_cache", "_dim", "_direct", "_index", "_path", "_warned")
+    __slots__ = ("_cache", "_dim", "_direct", "_index", "_path", "_texts", "_warned")
 
     def __init__(self, index: _pagehop.Index, path: str, cache_bytes: int, direct: bool | None) -> None:
         self._cache = cache_bytes
@@ -63,6 +61,7 @@ class Index:
         self._dim: int = index.dim
         self._index = index
         self._path = path
+        self._texts: bool = index.has_text_ids
         self._warned: set[str] = set()
 
     def search(
@@ -87,8 +86,8 @@ class Index:
             are rounded to float32.
         where: which rows may be found. A condition such as
             `(pagehop.column("topic") == 7) & (pagehop.column("price") < 20)`, or its text,
-            `"topic = 7 and price < 20"`; or an array of ids; or a mask, which has True at the ids
-            that may be found. Fewer than `k` rows are found only if fewer may be.
+            `"topic = 7 and price < 20"`; or an array or a list of ids; or a mask, which has True at
+            the ids that may be found. Fewer than `k` rows are found only if fewer may be.
         recall: the share of the true nearest rows to find, on average, above 0 and at most 1. Uses
             the search_list and slack that `calibrate`, or the build, measured for it. A recall
             above what the calibration reached searches as hard as the calibration tried, with a
@@ -102,14 +101,14 @@ class Index:
         beam_width: most pages requested at once.
         threads: for a matrix of many queries; None means one per core.
         payload: whether `Hits.payload` has the payloads of the rows, as they were for this search.
-            A row costs about three pages more.
+            A row costs about one page more.
         strict: refuse a value that float32 cannot hold exactly, instead of rounding it.
         """
         if type(query) is not np.ndarray or query.dtype != _FLOAT32:
             query = as_query("query", query, strict=strict)
         try:
-            only = None if where is None else as_filter(where)
-            buffer, found, warns, payloads = self._index.search(
+            only = None if where is None else as_filter(where, self._texts)
+            buffer, found, warns, texts, payloads = self._index.search(
                 query, k, only, recall, search_list, slack, beam_width, threads or 0, bool(payload)
             )
         except (OverflowError, TypeError):
@@ -117,7 +116,7 @@ class Index:
             raise
         if warns is not None:
             self._warn_of_plan(k, recall, *warns)
-        hits = hits_of(buffer, len(query) if query.ndim == 2 else None, int(k), found)
+        hits = hits_of(buffer, len(query) if query.ndim == 2 else None, int(k), found, texts)
         if payloads is not None:
             hits._payload = payloads if query.ndim == 2 else payloads[0]
         return hits
@@ -135,8 +134,9 @@ class Index:
     ) -> AddReport:
         """Add rows in one transaction. A row whose id is in the index replaces the row there.
 
-        ids: one whole number per row, from 0 to 2**63 - 1, or one number for one vector. If an id
-            repeats, its last row is used.
+        ids: one whole number per row, from 0 to 2**63 - 1, or one number for one vector; in an
+            index whose ids are texts a str, of 1 to 1,024 bytes of UTF-8. If an id repeats, its
+            last row is used.
         vectors: a matrix, or one vector. Values are rounded to float32.
         progress: called with the phase, the steps done and the steps in all (0: unknown). Return
             False to stop; nothing has changed then.
@@ -154,7 +154,7 @@ class Index:
         as long as a build.
         """
         self._index.may_change()
-        numbers, array = as_rows(ids, vectors, self._dim, strict=bool(strict))
+        numbers, array = as_rows(ids, vectors, self._dim, texts=self._texts, strict=bool(strict))
         check_progress(progress)
         values = None if columns is None else as_columns(columns, len(numbers), self.columns)
         kept = as_payload(payload, len(numbers))
@@ -167,14 +167,14 @@ class Index:
     def update_columns(self, ids: Any, columns: Any) -> int:
         """Give rows other values in some columns, in one transaction; returns how many changed.
 
-        ids: whole numbers, or one. An id that is not in the index is an `ArgumentError` that names
-            it. If an id repeats, its last values are used.
+        ids: whole numbers or texts, or one. An id that is not in the index is an `ArgumentError`
+            that names it. If an id repeats, its last values are used.
         columns: as for `build`, one value for each id. Values of other columns and vectors stay.
 
         Costs as much as to add the rows: each gets a new place, and `vacuum` frees the old one.
         """
         self._index.may_change()
-        numbers = as_ids(np.atleast_1d(ids))
+        numbers = as_row_ids(ids, self._texts)
         values = as_columns(columns, len(numbers), self.columns)
         return self._index.update_columns(numbers, values or [], None)
 
@@ -185,7 +185,7 @@ class Index:
         payload: bytes or None for each id. Vectors and values of columns stay.
         """
         self._index.may_change()
-        numbers = as_ids(np.atleast_1d(ids))
+        numbers = as_row_ids(ids, self._texts)
         return self._index.update_columns(numbers, [], as_payload(payload, len(numbers)))
 
     @property
@@ -194,27 +194,15 @@ class Index:
         columns: dict[str, str] = self._index.info()["columns"]
         return columns
 
-    def ids(self, batch: int = 65_536) -> Iterator[Int64]:
-        """Iterate over the ids of all rows, in ascending order, in arrays of up to `batch` ids.
+    def ids(self, batch: int = 65_536) -> Iterator[npt.NDArray[Any]]:
+        """Iterate over the ids of all rows, in arrays of up to `batch` ids: numbers in ascending
+        order, texts as arrays of str objects in an order of the index's own.
 
         Changes may go on in the time. A row that stays in the index comes exactly once; one that is
         added or deleted during the iteration may come or not.
         """
         count = as_count("batch", batch, 1, _BATCH_MAX)
-        return self._batches(count)
-
-    def _batches(self, count: int) -> Iterator[Int64]:
-        first = 0
-        while first <= _ID_MAX:
-            ids = np.frombuffer(self._index.ids(first, count), np.int64)
-            if not len(ids):
-                return
-            if ids[-1] < 0:
-                raise ArgumentError(
-                    f"row id {ids[-1:].view(np.uint64)[0]} was found; Python holds ids below 2**63 only"
-                )
-            first = int(ids[-1]) + 1
-            yield ids
+        return text_batches(self._index, count) if self._texts else int_batches(self._index, count)
 
     @overload
     def get(self, ids: Any, *, payload: Literal[False] = False) -> Float32: ...
@@ -225,7 +213,7 @@ class Index:
     def get(self, ids: Any, *, payload: bool = False) -> Float32 | tuple[Float32, Any]:
         """Vectors of rows by id: one for one id, a matrix for several, in their order.
 
-        ids: whole numbers, which may repeat, or one. An id that is not in the index is an
+        ids: whole numbers or texts, which may repeat, or one. An id that is not in the index is an
             `ArgumentError` that names it.
 
         An index that keeps vectors returns what was added, rounded to float16 if that is what it
@@ -236,7 +224,7 @@ class Index:
         payload: return a pair: the vectors, and the payload of the row or a list of payloads, bytes
             or None.
         """
-        numbers = as_ids(np.atleast_1d(ids))
+        numbers = as_row_ids(ids, self._texts)
         vectors = self._matrix(self._index.vectors(numbers), ids)
         if not payload:
             return vectors
@@ -249,7 +237,7 @@ class Index:
         ids: as for `get`. If one of them is not in the index, no row is deleted.
         """
         self._index.may_change()
-        numbers = as_ids(np.atleast_1d(ids))
+        numbers = as_row_ids(ids, self._texts)
         return self._matrix(self._index.pop(numbers), ids)
 
     def _matrix(self, buffer: bytearray, ids: Any) -> Float32:
@@ -259,13 +247,16 @@ class Index:
     def delete(self, ids: Any) -> DeleteReport:
         """Delete rows by id, in one transaction. Ids that are not in the index are reported.
 
-        ids: whole numbers, or one. If an id repeats, it counts once.
+        ids: whole numbers or texts, or one. If an id repeats, it counts once.
 
         `vacuum` makes the space of deleted rows free for new ones; `auto_vacuum` of
         `pagehop.open` says when that happens by itself.
         """
         self._index.may_change()
-        numbers = as_ids(np.atleast_1d(ids))
+        numbers = as_row_ids(ids, self._texts)
+        if isinstance(numbers, list):
+            deleted, unknown = self._index.delete(list(dict.fromkeys(numbers)))
+            return DeleteReport(deleted, as_objects(unknown))
         first = np.unique(numbers, return_index=True)[1]
         deleted, unknown = self._index.delete(numbers[np.sort(first)])
         return DeleteReport(deleted, np.array(unknown, dtype=np.int64))
@@ -477,22 +468,19 @@ class Index:
 
     def __contains__(self, row_id: object) -> bool:
         """Whether there is a row with this id, as of the newest commit."""
+        if self._texts:
+            return self._index.contains(as_row_ids(row_id, True))
         number = as_count("id", row_id, -(1 << 63), (1 << 64) - 1)
-        return 0 <= number <= _ID_MAX and self._index.contains(number)
+        return 0 <= number <= _ID_MAX and self._index.contains(np.array([number], np.uint64))
 
-    def __reduce__(self) -> tuple[Callable[[str, int], Index], tuple[str, int]]:
+    def __reduce__(self) -> tuple[Callable[..., Index], tuple[str, int, bool | None]]:
         """Pickles where the file is: the copy opens it for reading, with a cache as large."""
         return _reopened, (str(self._index.file()), self._cache, self._direct)
 
     def __enter__(self) -> Index:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

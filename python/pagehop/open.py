@@ -48,7 +48,8 @@ def build(
 
     source: a two-dimensional array, in memory or memory-mapped, or a source such as `from_hdf5`
         returns.
-    ids: one whole number per row, from 0 to 2**63 - 1. None numbers the rows from 0.
+    ids: a whole number per row, from 0 to 2**63 - 1, or a str of 1 to 1,024 bytes of UTF-8, which
+        makes an index of text ids. None numbers the rows from 0.
     metric: "l2" (squared Euclidean distance), "ip" (negative inner product) or "cosine".
     vectors: what is kept of vectors. "codes" have 12 bits per dimension. "float16" and "float32"
         keep the vectors, too: searches rank their last candidates by them, so that distances are
@@ -64,8 +65,7 @@ def build(
     memory: bytes that the build may use. What does not fit is put aside in temporary files beside
         `path`, as far as about a quarter of it fits.
     threads: 0 means one per core. The index does not depend on it.
-    seed: the same vectors, options and seed give the same file, except for six bytes that identify
-        it.
+    seed: the same vectors, options and seed give the same file, but for six bytes of identity.
     calibrate: measure at the end which settings reach which recall, as `Index.calibrate` does.
     overwrite: replace the file at `path`.
     write: open the index for adding and deleting rows, as `open` with `write=True` does.
@@ -81,6 +81,7 @@ def build(
         as_text(path),
         given,
         given.dim,
+        texts=given.text_ids(),
         columns=as_columns(columns, None),
         payload=as_payload(payload, None),
         metric=metric,
@@ -100,6 +101,7 @@ def create(
     dim: int,
     metric: str = "l2",
     *,
+    id_kind: str = "int",
     vectors: str = "codes",
     columns: Any = None,
     payload: bool = False,
@@ -115,6 +117,9 @@ def create(
 
     dim: components of each vector.
     metric: "l2" (squared Euclidean distance), "ip" (negative inner product) or "cosine".
+    id_kind: "int" for ids that are whole numbers from 0 to 2**63 - 1, "text" for ids that are str
+        of 1 to 1,024 bytes of UTF-8. It never changes. With "text", a search reads up to `k` more
+        pages.
     vectors: what is kept of vectors. "codes" have 12 bits per dimension. "float16" and "float32"
         keep the vectors, too: searches rank their last candidates by them, so that distances are
         exact (to the vector after rounding to float16), and `get` returns what was added. The
@@ -134,6 +139,7 @@ def create(
     _pagehop.create(
         as_text(path),
         as_count("dim", dim, 1, _DIM_MAX),
+        id_kind=str(id_kind),
         columns=as_kinds(columns),
         payload=bool(payload),
         metric=metric,

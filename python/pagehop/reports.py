@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pagehop.arrays import Int64
+import numpy.typing as npt
 
 
 class Measured(NamedTuple):
@@ -101,6 +101,8 @@ class Info(NamedTuple):
     dim: int
     vectors: str
     """What is kept of vectors: "codes", "float16" or "float32"."""
+    id_kind: str
+    """The kind of row ids: "int" or "text"."""
     payload: bool
     """Whether rows may have payloads."""
     columns: dict[str, str]
@@ -178,8 +180,8 @@ class DeleteReport(NamedTuple):
 
     deleted: int
     """Rows deleted."""
-    unknown: Int64
-    """Ids that are not in the index."""
+    unknown: npt.NDArray[Any]
+    """Ids that are not in the index: int64, or str objects."""
 
 
 class VacuumReport(NamedTuple):

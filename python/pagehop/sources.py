@@ -15,8 +15,9 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from pagehop.arrays import Float32, PathLike, UInt64, as_array, as_float32, as_ids
+from pagehop.arrays import Float32, PathLike, UInt64, as_array, as_float32
 from pagehop.errors import ArgumentError, DimensionError, IoError
+from pagehop.ids import RowIds, are_texts, as_ids, as_text_ids
 
 Chunk: TypeAlias = tuple[npt.ArrayLike | None, npt.ArrayLike]
 
@@ -41,10 +42,23 @@ class Checked:
 
     def __init__(self, source: VectorSource, *, strict: bool = False) -> None:
         self._strict = strict
+        self._texts = False
         self.dim = operator.index(source.dim)
         if self.dim < 1:
             raise ArgumentError(f"vectors have {self.dim} dimensions, they must have at least 1")
         self._source = source
+
+    def text_ids(self) -> list[str] | None:
+        """The ids of all rows, if they are texts: whether the first is."""
+        if isinstance(self._source, Hdf5Source):
+            return None
+        texts: list[str] = []
+        for given, _ in self._source.chunks():
+            if not texts and not (given is not None and are_texts(given)):
+                return None
+            texts.extend(as_text_ids([] if given is None else given))
+        self._texts = bool(texts)
+        return texts or None
 
     def chunks(self) -> Iterator[tuple[UInt64, Float32]]:
         row = 0
@@ -55,7 +69,8 @@ class Checked:
             if array.shape[1] != self.dim:
                 what = f"a chunk of vectors has {array.shape[1]} columns, the source says {self.dim}"
                 raise DimensionError(what, self.dim, array.shape[1])
-            ids = np.arange(row, row + len(array), dtype=np.uint64) if given is None else as_ids(given)
+            positions = given is None or self._texts
+            ids = np.arange(row, row + len(array), dtype=np.uint64) if positions else as_ids(given)
             if len(ids) != len(array):
                 raise ArgumentError(f"a chunk has {len(ids)} ids for {len(array)} vectors")
             yield ids, as_float32("vectors", array, row, strict=self._strict)
@@ -69,7 +84,9 @@ class ArraySource:
         self._vectors = as_array("vectors", vectors)
         if self._vectors.ndim != 2:
             raise ArgumentError(f"vectors has {self._vectors.ndim} dimensions, it must have two")
-        self._ids = None if ids is None else as_ids(ids)
+        self._ids: RowIds | None = None
+        if ids is not None:
+            self._ids = as_text_ids(ids) if are_texts(ids) else as_ids(ids)
         if self._ids is not None and len(self._ids) != len(self._vectors):
             raise ArgumentError(f"there are {len(self._ids)} ids for {len(self._vectors)} vectors")
         self.dim: int = self._vectors.shape[1]

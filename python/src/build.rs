@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use pagehop_engine::{BuildOptions, Error, Keep};
+use pagehop_engine::{BuildOptions, Error, Keep, RowIds};
 use pyo3::prelude::*;
 
 use crate::columns::{self, PyColumn, PyPayloads};
 use crate::errors;
+use crate::ids;
 use crate::source::PySource;
 use crate::watch::Watch;
 
@@ -15,13 +16,14 @@ use crate::watch::Watch;
 /// `source.chunks()` yields pairs of uint64 ids and C-contiguous float32 vectors, the same in each
 /// call.
 #[pyfunction]
-#[pyo3(signature = (path, source, dim, *, columns, payload, metric, vectors, memory_bytes, threads, seed, calibrate, overwrite, progress))]
+#[pyo3(signature = (path, source, dim, *, texts, columns, payload, metric, vectors, memory_bytes, threads, seed, calibrate, overwrite, progress))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]
 pub(crate) fn build(
     py: Python<'_>,
     path: PathBuf,
     source: Py<PyAny>,
     dim: usize,
+    texts: Option<Vec<String>>,
     columns: Option<Vec<PyColumn<'_>>>,
     payload: Option<PyPayloads>,
     metric: &str,
@@ -35,10 +37,10 @@ pub(crate) fn build(
 ) -> PyResult<(u64, u32)> {
     let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
     let vectors = vectors.parse().map_err(|error| errors::to_python(py, &error))?;
-    let options =
-        BuildOptions { metric, vectors, memory_bytes, threads, seed, calibrate, ..BuildOptions::default() };
+    let row_ids = if texts.is_some() { RowIds::Text } else { RowIds::Mapped };
+    let options = BuildOptions { metric, vectors, memory_bytes, threads, seed, row_ids, calibrate };
     let columns = columns::given(py, columns, payload)?;
-    let mut source = PySource::new(source, dim, columns);
+    let mut source = PySource::new(source, dim, texts, columns);
     let mut watch = Watch::new(progress);
     let built = py.detach(|| {
         pagehop_store::build(&path, &mut source, &options, overwrite, &mut |progress| watch.look(progress))
@@ -55,12 +57,13 @@ pub(crate) fn build(
 
 /// Creates an empty index at `path`.
 #[pyfunction]
-#[pyo3(signature = (path, dim, *, columns, payload, metric, vectors, seed, overwrite))]
+#[pyo3(signature = (path, dim, *, id_kind, columns, payload, metric, vectors, seed, overwrite))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]
 pub(crate) fn create(
     py: Python<'_>,
     path: PathBuf,
     dim: usize,
+    id_kind: &str,
     columns: Vec<(String, String)>,
     payload: bool,
     metric: &str,
@@ -71,7 +74,8 @@ pub(crate) fn create(
     let columns = columns::of_kinds(py, columns)?;
     let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
     let vectors = vectors.parse().map_err(|error| errors::to_python(py, &error))?;
-    let keep = Keep { vectors, payloads: payload };
-    let created = py.detach(|| pagehop_store::create_keeping(&path, keep, dim, metric, &columns, seed, overwrite));
+    let (keep, row_ids) = (Keep { vectors, payloads: payload }, ids::kind(py, id_kind)?);
+    let created =
+        py.detach(|| pagehop_store::create_keeping(&path, keep, dim, metric, &columns, seed, row_ids, overwrite));
     created.map_err(|error| errors::to_python(py, &error))
 }

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::errors;
+use crate::ids::Ids;
 
 /// Name, kind, values (int64, float64 or a list of str), and a byte for each row that says whether
 /// the value is missing.
@@ -124,7 +125,10 @@ pub(crate) fn filter(py: Python<'_>, form: &Bound<'_, PyAny>, depth: usize) -> P
         "or" => Filter::Or(parts()?),
         "not" => Filter::Not(Box::new(filter(py, &part(1)?, depth + 1)?)),
         "null" => Filter::IsNull(part(1)?.extract()?),
-        "ids" => Filter::Ids(part(1)?.extract::<PyBuffer<u64>>()?.to_vec(py)?),
+        "ids" => match Ids::of(&part(1)?)? {
+            Ids::Int(ids) => Filter::Ids(ids),
+            Ids::Text(texts) => Filter::TextIds(texts),
+        },
         "in" => {
             let values: PyResult<Vec<Value>> =
                 part(2)?.cast::<PyList>()?.iter().map(|value| self::value(py, &value)).collect();

@@ -4,13 +4,15 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use pagehop_engine::{Effort, Error};
-use pagehop_store::{AddOptions, Durability, OpenOptions};
+use pagehop_engine::{Effort, Error, RowIds};
+use pagehop_store::AddOptions;
+use pyo3::IntoPyObjectExt;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyList};
 
 use crate::columns::{self, PyColumn, PyPayloads};
+use crate::ids::{self, Ids, with_ids};
 use crate::search::{Answers, Done, FileIndex, Queries};
 use crate::turn::{Held, Turn};
 use crate::watch::Watch;
@@ -23,8 +25,9 @@ const THREADS_MAX: usize = 4096;
 /// and the rows that the index had then, if it is outdated.
 type Warnings = (Option<f32>, Option<(u64, u64)>);
 
-/// The buffer of answers, the rows that the first query found, what to warn of, payloads.
-type Found<'py> = (Bound<'py, PyByteArray>, usize, Option<Warnings>, Option<Vec<Bound<'py, PyList>>>);
+/// The buffer of answers, the rows that the first query found, what to warn of, text ids, payloads.
+type Found<'py> =
+    (Bound<'py, PyByteArray>, usize, Option<Warnings>, Option<Vec<Vec<String>>>, Option<Vec<Bound<'py, PyList>>>);
 
 /// An open index file. Every method may be called from any thread.
 #[pyclass(frozen, module = "pagehop._pagehop")]
@@ -32,6 +35,7 @@ pub(crate) struct Index {
     /// `None` once closed. A running search keeps the file open until it is done.
     open: RwLock<Option<Arc<FileIndex>>>,
     dim: usize,
+    row_ids: RowIds,
     /// Rows when they were last counted, for a closed index.
     rows: AtomicU64,
     /// Used bytes of the log after the last change. The store's own number would have to wait for a
@@ -42,52 +46,20 @@ pub(crate) struct Index {
     process: u32,
 }
 
-/// Opens the index at `path`, keeping at most `cache_bytes` of it in memory.
-#[pyfunction]
-#[pyo3(signature = (path, cache_bytes, *, direct, write, durability, log_bytes, auto_vacuum))]
-#[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]
-pub(crate) fn open(
-    py: Python<'_>,
-    path: PathBuf,
-    cache_bytes: u64,
-    direct: Option<bool>,
-    write: bool,
-    durability: &str,
-    log_bytes: u64,
-    auto_vacuum: Option<f32>,
-) -> PyResult<Index> {
-    let durability = match durability {
-        "commit" => Durability::Commit,
-        "checkpoint" => Durability::Checkpoint,
-        other => {
-            let what = format!("durability is '{other}', it must be 'commit' or 'checkpoint'");
-            return Err(errors::argument(py, what));
-        }
-    };
-    let options =
-        OpenOptions { cache_bytes, direct, write, durability, log_bytes, auto_vacuum, ..OpenOptions::default() };
-    let opened = py.detach(|| {
-        let index = pagehop_store::open(&path, &options)?;
+impl Index {
+    pub(crate) fn new(index: FileIndex) -> Result<Self, Error> {
         let info = index.info()?;
-        Ok(Index {
+        Ok(Self {
             dim: info.dim,
+            row_ids: info.row_ids,
             rows: AtomicU64::new(info.rows),
             log_bytes: AtomicU64::new(index.pages().log_used_bytes()),
             open: RwLock::new(Some(Arc::new(index))),
             turn: Turn::default(),
             process: std::process::id(),
         })
-    });
-    opened.map_err(|error| errors::to_python(py, &error))
-}
+    }
 
-/// The bytes of a size such as `"256MiB"`.
-#[pyfunction]
-pub(crate) fn parse_bytes(py: Python<'_>, text: &str) -> PyResult<u64> {
-    pagehop_store::parse_bytes(text).map_err(|error| errors::to_python(py, &error))
-}
-
-impl Index {
     fn get(&self, py: Python<'_>) -> PyResult<Arc<FileIndex>> {
         self.get_if_open().ok_or_else(|| errors::argument(py, "the index is closed"))
     }
@@ -139,7 +111,8 @@ impl Index {
 impl Index {
     /// Finds the `k` rows nearest to a query, or to each row of a matrix. Returns the buffer of
     /// answers (see search.rs), the number of rows that the first query found, what to warn of, and
-    /// for each query the payloads that it found, if they are wanted.
+    /// for each query the ids that it found, if they are texts, and the payloads, if they are
+    /// wanted.
     #[expect(clippy::too_many_arguments, reason = "arguments of one private call")]
     fn search<'py>(
         &self,
@@ -172,15 +145,18 @@ impl Index {
         let effort = Effort::of(recall, search_list, slack).map_err(|error| errors::to_python(py, &error))?;
         let filter = only.map(|only| columns::filter(py, &only, 0)).transpose()?;
         let values = queries.to_vec(py)?;
-        let queries = Queries { values: &values, dim, k, filter, effort, beam_width, threads, payload };
-        let Answers { buffer, done: Done { found, plan, payloads } } = queries.answer(py, &index)?;
+        let texts = self.row_ids == RowIds::Text;
+        let queries = Queries { values: &values, dim, k, filter, effort, beam_width, threads, texts, payload };
+        let Answers { buffer, done: Done { found, plan, texts: of_hits, payloads } } =
+            queries.answer(py, &index)?;
         let payloads = payload.then(|| {
             let lists = payloads.iter().map(|payloads| columns::payload_list(py, payloads));
             lists.collect::<PyResult<Vec<_>>>()
         });
         let outdated = plan.outdated.map(|known| (known.changes, known.rows));
         let warns = plan.best.is_some() || outdated.is_some();
-        Ok((buffer, found, warns.then_some((plan.best, outdated)), payloads.transpose()?))
+        let warnings = warns.then_some((plan.best, outdated));
+        Ok((buffer, found, warnings, texts.then_some(of_hits), payloads.transpose()?))
     }
 
     /// Measures which settings reach which recall, with `queries` or else with vectors of the
@@ -253,20 +229,19 @@ impl Index {
     fn add(
         &self,
         py: Python<'_>,
-        ids: PyBuffer<u64>,
+        ids: &Bound<'_, PyAny>,
         vectors: PyBuffer<f32>,
         columns: Option<Vec<PyColumn<'_>>>,
         payload: Option<PyPayloads>,
         threads: usize,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(u64, u64, u64)> {
-        let (ids, vectors) = (ids.to_vec(py)?, vectors.to_vec(py)?);
+        let (ids, vectors) = (Ids::of(ids)?, vectors.to_vec(py)?);
         let columns = columns::given(py, columns, payload)?;
         let report = self.change(py, Watch::new(progress), |index, watch| {
             let (columns, options) = (columns.as_ref(), AddOptions { threads, ..AddOptions::default() });
-            pagehop_store::add_with_columns(index, &ids, &vectors, columns, options, &mut |progress| {
-                watch.look(progress)
-            })
+            let progress = &mut |progress| watch.look(progress);
+            with_ids!(&ids, |ids| pagehop_store::add_with_columns(index, ids, &vectors, columns, options, progress))
         })?;
         Ok((report.added, report.replaced, report.unchanged))
     }
@@ -275,22 +250,25 @@ impl Index {
     fn update_columns(
         &self,
         py: Python<'_>,
-        ids: PyBuffer<u64>,
+        ids: &Bound<'_, PyAny>,
         columns: Vec<PyColumn<'_>>,
         payload: Option<PyPayloads>,
     ) -> PyResult<u64> {
-        let ids = ids.to_vec(py)?;
+        let ids = Ids::of(ids)?;
         let columns = columns::given(py, Some(columns), payload)?.unwrap_or_default();
-        self.change(py, Watch::new(None), |index, _| pagehop_store::update_columns(index, &ids, &columns))
+        self.change(py, Watch::new(None), |index, _| {
+            with_ids!(&ids, |ids| pagehop_store::update_columns(index, ids, &columns))
+        })
     }
 
     /// Deletes rows; returns how many, and the ids that are not in the index.
-    fn delete(&self, py: Python<'_>, ids: PyBuffer<u64>) -> PyResult<(u64, Vec<u64>)> {
-        let ids = ids.to_vec(py)?;
-        let report = self.change(py, Watch::new(None), |index, watch| {
-            pagehop_store::delete(index, &ids, None, &mut |progress| watch.look(progress))
-        })?;
-        Ok((report.deleted, report.unknown))
+    fn delete<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<(u64, Bound<'py, PyAny>)> {
+        with_ids!(&Ids::of(ids)?, |ids| {
+            let report = self.change(py, Watch::new(None), |index, watch| {
+                pagehop_store::delete(index, ids, None, &mut |progress| watch.look(progress))
+            })?;
+            Ok((report.deleted, report.unknown.into_bound_py_any(py)?))
+        })
     }
 
     /// Removes dead rows; returns how many were freed, how many have to wait, and how many nodes
@@ -310,23 +288,32 @@ impl Index {
         numbers(py, ids.len() * 8, ids.iter().flat_map(|id| id.to_le_bytes()))
     }
 
-    /// Whether there is a row with the id.
-    fn contains(&self, py: Python<'_>, row_id: u64) -> PyResult<bool> {
+    /// Some text ids, about `count`, and where the next call goes on, `None` at the end.
+    fn text_ids(&self, py: Python<'_>, first: u64, count: usize) -> PyResult<(Vec<String>, Option<u64>)> {
         let index = self.get(py)?;
-        py.detach(|| index.contains(row_id)).map_err(|error| errors::to_python(py, &error))
+        py.detach(|| index.text_ids(first, count)).map_err(|error| errors::to_python(py, &error))
+    }
+
+    /// Whether there is a row with the id, of which there is one.
+    fn contains(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let (index, ids) = (self.get(py)?, Ids::of(ids)?);
+        let found = py.detach(|| with_ids!(&ids, |ids| ids::contains(&index, ids)));
+        found.map_err(|error| errors::to_python(py, &error))
     }
 
     /// The vectors of rows, as bytes of float32.
-    fn vectors<'py>(&self, py: Python<'py>, ids: PyBuffer<u64>) -> PyResult<Bound<'py, PyByteArray>> {
-        let (index, ids) = (self.get(py)?, ids.to_vec(py)?);
-        let vectors = py.detach(|| index.vectors(&ids)).map_err(|error| errors::to_python(py, &error))?;
+    fn vectors<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyByteArray>> {
+        let (index, ids) = (self.get(py)?, Ids::of(ids)?);
+        let vectors = py.detach(|| with_ids!(&ids, |ids| index.vectors(ids)));
+        let vectors = vectors.map_err(|error| errors::to_python(py, &error))?;
         numbers(py, vectors.len() * 4, vectors.iter().flat_map(|x| x.to_le_bytes()))
     }
 
     /// The payloads of rows.
-    fn payloads<'py>(&self, py: Python<'py>, ids: PyBuffer<u64>) -> PyResult<Bound<'py, PyList>> {
-        let (index, ids) = (self.get(py)?, ids.to_vec(py)?);
-        let payloads = py.detach(|| index.payloads(&ids)).map_err(|error| errors::to_python(py, &error))?;
+    fn payloads<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let (index, ids) = (self.get(py)?, Ids::of(ids)?);
+        let payloads = py.detach(|| with_ids!(&ids, |ids| index.payloads(ids)));
+        let payloads = payloads.map_err(|error| errors::to_python(py, &error))?;
         columns::payload_list(py, &payloads)
     }
 
@@ -339,10 +326,10 @@ impl Index {
     }
 
     /// Deletes rows and returns their vectors, as bytes of float32.
-    fn pop<'py>(&self, py: Python<'py>, ids: PyBuffer<u64>) -> PyResult<Bound<'py, PyByteArray>> {
-        let ids = ids.to_vec(py)?;
+    fn pop<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyByteArray>> {
+        let ids = Ids::of(ids)?;
         let vectors = self.change(py, Watch::new(None), |index, watch| {
-            pagehop_store::pop(index, &ids, &mut |progress| watch.look(progress))
+            with_ids!(&ids, |ids| pagehop_store::pop(index, ids, &mut |progress| watch.look(progress)))
         })?;
         numbers(py, vectors.len() * 4, vectors.iter().flat_map(|x| x.to_le_bytes()))
     }
@@ -453,6 +440,12 @@ impl Index {
     #[getter]
     fn writable(&self) -> bool {
         self.get_if_open().is_some_and(|index| index.pages().is_writable())
+    }
+
+    /// Whether ids are texts.
+    #[getter]
+    fn has_text_ids(&self) -> bool {
+        self.row_ids == RowIds::Text
     }
 
     /// Components of each vector.

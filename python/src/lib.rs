@@ -7,9 +7,11 @@ mod build;
 mod columns;
 mod compact;
 mod errors;
+mod ids;
 mod index;
 mod info;
 mod interpreter;
+mod open;
 mod recall;
 mod search;
 mod source;
@@ -27,7 +29,8 @@ mod _pagehop {
     #[pymodule_export]
     use crate::compact::compact;
     #[pymodule_export]
-    use crate::index::{Index, open, parse_bytes};
+    use crate::index::Index;
+    use crate::open::{open, parse_bytes};
 
     /// Largest `k` and `search_list`.
     #[pymodule_export]

@@ -3,7 +3,7 @@
 //! A buffer of answers to `n` queries for `k` rows holds, without gaps:
 //!
 //! ```text
-//! n * k  int64    ids, -1 where an index has fewer rows
+//! n * k  int64    ids, -1 where an index has fewer rows, and where ids are texts
 //! n * 5  uint64   counters of each query: hops, pages read, pages missed, estimates, distances
 //! n * k  float32  distances, infinity where an index has fewer rows
 //! ```
@@ -38,6 +38,8 @@ pub(crate) struct Queries<'a> {
     pub(crate) effort: Effort,
     pub(crate) beam_width: Option<usize>,
     pub(crate) threads: usize,
+    /// Whether ids are texts.
+    pub(crate) texts: bool,
     /// Whether payloads of the rows are wanted, too.
     pub(crate) payload: bool,
 }
@@ -54,6 +56,8 @@ pub(crate) struct Done {
     pub(crate) found: usize,
     /// How the search was planned.
     pub(crate) plan: SearchPlan,
+    /// The ids that each query found, if they are texts.
+    pub(crate) texts: Vec<Vec<String>>,
     /// The payloads that each query found, if they are wanted.
     pub(crate) payloads: Vec<Payloads>,
 }
@@ -65,6 +69,7 @@ struct Place<'a> {
     counters: &'a mut [u8],
     distances: &'a mut [u8],
     found: usize,
+    texts: Vec<String>,
     payloads: Payloads,
 }
 
@@ -106,14 +111,13 @@ impl Queries<'_> {
                 Some(filter) => searcher.search_filtered(self.values, self.k, Some(options), filter),
                 None => searcher.search(self.values, self.k, options),
             };
-            let found = if self.payload {
-                place.fill_with(index, &mut search)
+            let found = if self.texts || self.payload {
+                self.fill_with(index, &mut place, &mut search)
             } else {
-                search().and_then(|found| place.fill(&found))
+                search().and_then(|found| place.fill(&found, false))
             };
             found.map_err(|error| Stop::Query(0, error))?;
-            let payloads = if self.payload { vec![place.payloads] } else { Vec::new() };
-            return Ok(Done { found: place.found, plan, payloads });
+            return Ok(self.done(vec![place], plan));
         }
         drop(searcher);
         let mut places: Vec<Place<'_>> = self.places(count, bytes).collect();
@@ -122,20 +126,51 @@ impl Queries<'_> {
         let mut watch = Watch::new(None);
         let searched =
             index.search_batch(&batch, &mut |progress| watch.look(progress), &mut places, |place, result| {
-                if !self.payload {
-                    return place.fill(&result);
+                if !self.texts && !self.payload {
+                    return place.fill(&result, false);
                 }
                 let (mut first, query) = (Some(result), place.query);
-                place.fill_with(index, &mut || match first.take() {
+                self.fill_with(index, place, &mut || match first.take() {
                     Some(result) => Ok(result),
                     None => self.again(index, query, &plan, filter.as_ref()),
                 })
             });
         searched.map_err(|(at, error)| watch.take_raised().map_or(Stop::Query(at, error), Stop::Python))?;
-        let found = places.first().map_or(0, |place| place.found);
-        let payloads =
-            if self.payload { places.into_iter().map(|place| place.payloads).collect() } else { Vec::new() };
-        Ok(Done { found, plan, payloads })
+        Ok(self.done(places, plan))
+    }
+
+    fn done(&self, places: Vec<Place<'_>>, plan: SearchPlan) -> Done {
+        let mut done = Done {
+            found: places.first().map_or(0, |place| place.found),
+            plan,
+            texts: Vec::new(),
+            payloads: Vec::new(),
+        };
+        for place in places {
+            if self.texts {
+                done.texts.push(place.texts);
+            }
+            if self.payload {
+                done.payloads.push(place.payloads);
+            }
+        }
+        done
+    }
+
+    /// Fills a place with what `search` finds, and keeps what is read of these rows.
+    fn fill_with(
+        &self,
+        index: &FileIndex,
+        place: &mut Place<'_>,
+        search: &mut dyn FnMut() -> Result<SearchResult, Error>,
+    ) -> Result<(), Error> {
+        let (result, (texts, payloads)) = index.search_and(search, |result| {
+            let texts = if self.texts { index.text_ids_of(result)? } else { Some(Vec::new()) };
+            let payloads = if self.payload { index.payloads_of(result)? } else { Some(Payloads::new()) };
+            Ok(texts.zip(payloads))
+        })?;
+        (place.texts, place.payloads) = (texts, payloads);
+        place.fill(&result, self.texts)
     }
 
     /// Searches once more for a query whose rows were replaced before their payloads were read.
@@ -164,28 +199,19 @@ impl Queries<'_> {
         let counters = counters.chunks_exact_mut(8 * COUNTERS);
         let rows = ids.chunks_exact_mut(8 * self.k).zip(distances.chunks_exact_mut(4 * self.k));
         rows.zip(counters).zip(self.values.chunks_exact(self.dim)).map(|(((ids, distances), counters), query)| {
-            Place { query, ids, counters, distances, found: 0, payloads: Payloads::new() }
+            Place { query, ids, counters, distances, found: 0, texts: Vec::new(), payloads: Payloads::new() }
         })
     }
 }
 
 impl Place<'_> {
-    /// Fills it with what `search` finds, and keeps the payloads of these rows.
-    fn fill_with(
-        &mut self,
-        index: &FileIndex,
-        search: &mut dyn FnMut() -> Result<SearchResult, Error>,
-    ) -> Result<(), Error> {
-        let (result, payloads) = index.with_payloads(search)?;
-        self.payloads = payloads;
-        self.fill(&result)
-    }
-
-    fn fill(&mut self, result: &SearchResult) -> Result<(), Error> {
+    /// Fills it with a result. Texts are not among the numbers of the buffer.
+    fn fill(&mut self, result: &SearchResult, are_texts: bool) -> Result<(), Error> {
         let rows = self.ids.as_chunks_mut().0.iter_mut().zip(self.distances.as_chunks_mut().0);
         let mut hits = result.hits.iter();
         for (id_bytes, distance_bytes) in rows {
             let (id, distance) = match hits.next() {
+                Some(hit) if are_texts => (-1, hit.distance),
                 Some(hit) => (as_python_id(hit.row_id)?, hit.distance),
                 None => (-1, f32::INFINITY),
             };

@@ -15,6 +15,7 @@ const CHUNK_COMPONENTS: usize = 2 << 20;
 pub(crate) struct PySource {
     object: Py<PyAny>,
     dim: usize,
+    texts: Option<Vec<String>>,
     columns: Option<ColumnRows>,
     /// The exception that ended a scan, kept while the engine unwinds with [`Error::Interrupted`].
     raised: Option<PyErr>,
@@ -26,8 +27,14 @@ struct Chunk {
 }
 
 impl PySource {
-    pub(crate) fn new(object: Py<PyAny>, dim: usize, columns: Option<ColumnRows>) -> Self {
-        Self { object, dim, columns, raised: None }
+    /// With `texts`, these are the ids of all rows, and those of chunks mean nothing.
+    pub(crate) fn new(
+        object: Py<PyAny>,
+        dim: usize,
+        texts: Option<Vec<String>>,
+        columns: Option<ColumnRows>,
+    ) -> Self {
+        Self { object, dim, texts, columns, raised: None }
     }
 
     /// The exception that ended the last scan.
@@ -65,6 +72,10 @@ impl PySource {
 impl VectorSource for PySource {
     fn dim(&self) -> usize {
         self.dim
+    }
+
+    fn text_ids(&self) -> Option<&[String]> {
+        self.texts.as_deref()
     }
 
     fn columns(&self) -> Option<&ColumnRows> {

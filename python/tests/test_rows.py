@@ -84,7 +84,7 @@ def test_ids_that_get_and_pop_refuse(method: str, writer: pagehop.Index) -> None
         (-1, "must be between 0 and"),
         ([[1, 2]], "2 dimensions"),
         ([1.5], "integer type"),
-        (["1"], "integer type"),
+        (["1"], "int ids, and text ids were given"),
     ]:
         with pytest.raises(pagehop.ArgumentError, match=error):
             call(ids)

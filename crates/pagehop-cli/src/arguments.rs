@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use pagehop_engine::{BEAM_WIDTH_MAX, Column, ColumnKind, Filter, Metric, SEARCH_LIST_MAX, Vectors};
+use pagehop_engine::{BEAM_WIDTH_MAX, Column, ColumnKind, Filter, Metric, RowIds, SEARCH_LIST_MAX, Vectors};
 use pagehop_store::CACHE_AUTO;
 
 /// Default rows of a batch.
@@ -54,6 +54,24 @@ impl From<VectorsName> for Vectors {
             VectorsName::Codes => Self::Codes,
             VectorsName::Float16 => Self::Float16,
             VectorsName::Float32 => Self::Float32,
+        }
+    }
+}
+
+/// The kind of row ids, as it is named on the command line.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum IdKind {
+    /// Numbers from 0 to 2^64 - 1.
+    Int,
+    /// Texts of 1 to 1,024 bytes of UTF-8.
+    Text,
+}
+
+impl From<IdKind> for RowIds {
+    fn from(kind: IdKind) -> Self {
+        match kind {
+            IdKind::Int => Self::Mapped,
+            IdKind::Text => Self::Text,
         }
     }
 }

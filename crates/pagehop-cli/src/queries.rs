@@ -11,7 +11,7 @@ use crate::formats::Vectors;
 /// without a file.
 pub(crate) fn read_queries(file: Option<&Path>, path: &Path, dim: usize) -> Result<Vec<f32>, Error> {
     let Some(file) = file else { return Ok(Vec::new()) };
-    let mut vectors = Vectors::open(file, None)?;
+    let mut vectors = Vectors::open(file)?;
     check_dim((path, dim), (file, vectors.dim()))?;
     let mut queries = Vec::new();
     while let Some(chunk) = vectors.next_chunk()? {

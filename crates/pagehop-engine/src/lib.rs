@@ -20,6 +20,7 @@ mod random;
 mod reports;
 mod row_ids;
 mod source;
+mod text_ids;
 mod threads;
 mod vectors;
 
@@ -43,6 +44,6 @@ pub use reports::{
     AddReport, Audit, BuildReport, CheckReport, DeleteReport, Hit, Info, Measured, RecallReport, RemoveReport,
     SearchResult, Stats, VacuumReport,
 };
-pub use row_ids::{HOST_ROW_ID_END, NODE_ROWS_MAX, RowIds};
+pub use row_ids::{HOST_ROW_ID_END, IdKey, NODE_ROWS_MAX, RowId, RowIds, TEXT_ID_BYTES_MAX};
 pub use source::{EachChunk, VectorSource};
 pub use vectors::{Keep, Vectors};

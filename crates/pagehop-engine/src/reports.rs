@@ -1,6 +1,7 @@
 //! Results of operations: answers, costs and counts.
 
-use crate::{Column, Metric, Vectors};
+use crate::ids::NodeId;
+use crate::{Column, Metric, RowIds, Vectors};
 
 /// A measurement is outdated once this fraction (1/n) of the rows was added or deleted since.
 const OUTDATED_SHARE: u64 = 5;
@@ -8,12 +9,22 @@ const OUTDATED_SHARE: u64 = 5;
 const TOLERANCE: f32 = 0.005;
 
 /// One row found.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Hit {
-    /// The user's id of the row.
+    /// The user's id of the row; under [`RowIds::Text`] its number, and
+    /// [`Index::text_ids_of`](crate::Index::text_ids_of) has the ids of all hits.
     pub row_id: u64,
     /// Distance under the index's metric.
     pub distance: f32,
+    /// Its node, for what is read of the row later.
+    pub(crate) node: NodeId,
+}
+
+/// Where a row lies does not count.
+impl PartialEq for Hit {
+    fn eq(&self, other: &Self) -> bool {
+        (self.row_id, self.distance) == (other.row_id, other.distance)
+    }
 }
 
 /// The cost of a search.
@@ -53,6 +64,8 @@ pub struct Info {
     pub dim: usize,
     /// What is kept of each vector.
     pub vectors: Vectors,
+    /// The kind of row ids.
+    pub row_ids: RowIds,
     /// Whether rows may have payloads.
     pub payloads: bool,
     /// The columns whose values searches can filter by.
@@ -166,11 +179,11 @@ pub struct AddReport {
 
 /// The result of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeleteReport {
+pub struct DeleteReport<I = u64> {
     /// Rows deleted.
     pub deleted: u64,
     /// Ids that the index did not have.
-    pub unknown: Vec<u64>,
+    pub unknown: Vec<I>,
 }
 
 /// The result of a vacuum.

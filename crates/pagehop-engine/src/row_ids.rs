@@ -1,5 +1,8 @@
 //! The meaning of row ids, and whether the index or its host decides which rows are visible.
 
+use std::fmt;
+use std::hash::Hash;
+
 use crate::Error;
 
 /// Largest number of rows that share a node under [`RowIds::HostOwned`].
@@ -8,18 +11,105 @@ pub const NODE_ROWS_MAX: usize = 3;
 pub const HOST_ROW_ID_END: u64 = 1 << 48;
 
 /// The meaning of row ids, and whether the index or its host decides which rows are visible.
-/// Chosen when the index is made; it never changes.
+/// Chosen when the index is made; it never changes. Pages have the numbers of the kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RowIds {
     /// Any 64-bit numbers that the user chooses. The index maps them to nodes, and shows each
     /// reader the rows of its snapshot.
     #[default]
-    Mapped,
+    Mapped = 0,
     /// Locations of rows in the host: numbers from 1 to 2^48 - 1. The host decides which rows are
     /// visible, and passes ids together with their vectors, so there is no map. Up to
     /// [`NODE_ROWS_MAX`] rows with the same code share a node: versions of one row whose vector did
     /// not change.
-    HostOwned,
+    HostOwned = 1,
+    /// Texts that the user chooses, of 1 to [`TEXT_ID_BYTES_MAX`] bytes of UTF-8. Each row keeps
+    /// its text with its payload; inside, the row has a number that follows from the text.
+    Text = 2,
+}
+
+impl RowIds {
+    /// Its name in Python, on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mapped => "int",
+            Self::HostOwned => "host",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// Longest text id, in bytes of UTF-8.
+pub const TEXT_ID_BYTES_MAX: usize = 1024;
+
+/// An id as a user gives it: a `u64` for an index under [`RowIds::Mapped`], a text for one under
+/// [`RowIds::Text`].
+pub trait RowId: Clone + fmt::Debug + Eq + Hash + sealed::Sealed {
+    /// The kind of index that has such ids.
+    const ROW_IDS: RowIds;
+
+    /// The id.
+    fn key(&self) -> IdKey<'_>;
+}
+
+/// An id of either kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IdKey<'a> {
+    /// Of an index under [`RowIds::Mapped`].
+    Int(u64),
+    /// Of an index under [`RowIds::Text`].
+    Text(&'a str),
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for u64 {}
+    impl Sealed for String {}
+    impl Sealed for &str {}
+}
+
+impl RowId for u64 {
+    const ROW_IDS: RowIds = RowIds::Mapped;
+
+    fn key(&self) -> IdKey<'_> {
+        IdKey::Int(*self)
+    }
+}
+
+impl RowId for String {
+    const ROW_IDS: RowIds = RowIds::Text;
+
+    fn key(&self) -> IdKey<'_> {
+        IdKey::Text(self)
+    }
+}
+
+impl RowId for &str {
+    const ROW_IDS: RowIds = RowIds::Text;
+
+    fn key(&self) -> IdKey<'_> {
+        IdKey::Text(self)
+    }
+}
+
+/// Refuses ids of another kind than those of an index.
+pub(crate) fn check_kind(index: RowIds, given: RowIds) -> Result<(), Error> {
+    if index == given {
+        return Ok(());
+    }
+    Err(Error::argument(match (index, given) {
+        (RowIds::HostOwned, _) => "the host of this index owns its row ids".into(),
+        (_, RowIds::HostOwned) => format!("this index has {} ids of its own, no host owns its rows", index.name()),
+        _ => format!("this index has {} ids, and {} ids were given", index.name(), given.name()),
+    }))
+}
+
+/// A row in an error: its position and, if the user knows it, its number.
+pub(crate) fn named(row_ids: RowIds, position: usize, number: u64) -> String {
+    match row_ids {
+        RowIds::Text => format!("row {position}"),
+        _ => format!("row {position} (id {number})"),
+    }
 }
 
 /// Refuses a number that is no row id under [`RowIds::HostOwned`].
@@ -34,8 +124,8 @@ pub(crate) fn check_hosted(row_id: u64) -> Result<(), Error> {
 const NAMED_MAX: usize = 10;
 
 /// The error for ids that are not in an index.
-pub(crate) fn unknown(ids: &[u64]) -> Error {
-    let named: Vec<String> = ids.iter().take(NAMED_MAX).map(u64::to_string).collect();
+pub(crate) fn unknown<I: fmt::Debug>(ids: &[I]) -> Error {
+    let named: Vec<String> = ids.iter().take(NAMED_MAX).map(|id| format!("{id:?}")).collect();
     let more = ids.len().saturating_sub(NAMED_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let verb = if ids.len() == 1 { "is" } else { "are" };

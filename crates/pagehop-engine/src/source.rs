@@ -12,6 +12,12 @@ pub trait VectorSource {
     fn dim(&self) -> usize;
     /// Passes every row to `each`, in chunks of any size; a few thousand rows are good.
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error>;
+    /// The ids of all rows in their order, if they are texts
+    /// ([`RowIds::Text`](crate::RowIds::Text)). The ids that [`VectorSource::scan`] passes then
+    /// mean nothing.
+    fn text_ids(&self) -> Option<&[String]> {
+        None
+    }
     /// The values of the rows' columns, in the order of rows, if the index shall have columns.
     fn columns(&self) -> Option<&ColumnRows> {
         None

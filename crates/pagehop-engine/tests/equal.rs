@@ -64,6 +64,7 @@ impl Set {
                         RowIds::HostOwned => {
                             change.insert_hosted(*id, vector, &[], false, &mut no_progress()).unwrap()
                         }
+                        RowIds::Text => unreachable!("no test has it"),
                     }
                 }
             });
@@ -83,6 +84,7 @@ impl Set {
         let mode = self.mode;
         self.change(|change| match mode {
             RowIds::Mapped => assert_eq!(change.delete(&ids).unwrap().deleted, ids.len() as u64),
+            RowIds::Text => unreachable!("no test has it"),
             RowIds::HostOwned => {
                 assert_eq!(
                     change.remove_dead_rows(0..u32::MAX, &mut |id| gone(id)).unwrap().removed,

@@ -107,7 +107,7 @@ fn an_empty_index_has_no_ids_and_a_host_keeps_its_own() {
     create(DIM, Metric::L2, 1, RowIds::Mapped, &mut pages).unwrap();
     let index = Index::open(&pages).unwrap();
     assert!(index.ids(0, 10).unwrap().is_empty() && !index.contains(0).unwrap());
-    assert!(index.vectors(&[]).unwrap().is_empty());
+    assert!(index.vectors::<u64>(&[]).unwrap().is_empty());
     let mut pages = MemPages::new();
     create(DIM, Metric::L2, 1, RowIds::HostOwned, &mut pages).unwrap();
     let index = Index::open(&pages).unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use pagehop_engine::{
     AddReport, Audit, Calibration, Column, ColumnRows, DeleteReport, Error, Index, Keep, Metric, OnProgress,
-    RecallReport, RowIds, Vectors,
+    RecallReport, RowId, RowIds, Vectors,
 };
 
 use crate::build::new_file::NewIndexFile;
@@ -46,14 +46,15 @@ pub fn create_with_columns(
     seed: u64,
     overwrite: bool,
 ) -> Result<(), Error> {
-    create_keeping(path, Vectors::Codes, dim, metric, columns, seed, overwrite)
+    create_keeping(path, Vectors::Codes, dim, metric, columns, seed, RowIds::Mapped, overwrite)
 }
 
-/// [`create_with_columns`] of an index that keeps vectors or payloads.
+/// [`create_with_columns`] of an index that keeps vectors or payloads, or whose ids are texts.
 ///
 /// # Errors
 ///
-/// Those of [`create_with_columns`].
+/// Those of [`create_with_columns`]; [`Error::Argument`] for [`RowIds::HostOwned`].
+#[expect(clippy::too_many_arguments, reason = "each is a choice that never changes")]
 pub fn create_keeping(
     path: &Path,
     keep: impl Into<Keep>,
@@ -61,10 +62,14 @@ pub fn create_keeping(
     metric: Metric,
     columns: &[Column],
     seed: u64,
+    row_ids: RowIds,
     overwrite: bool,
 ) -> Result<(), Error> {
+    if row_ids == RowIds::HostOwned {
+        return Err(Error::argument("an index file has no host that owns its rows"));
+    }
     let mut sink = NewIndexFile::create(path, overwrite)?;
-    pagehop_engine::create_keeping(keep, dim, metric, columns, seed, RowIds::Mapped, &mut sink)?;
+    pagehop_engine::create_keeping(keep, dim, metric, columns, seed, row_ids, &mut sink)?;
     sink.finish()
 }
 
@@ -90,9 +95,9 @@ pub struct AddOptions {
 ///
 /// Those of [`IndexFile::begin`], of [`add`](pagehop_engine::Change::add) and of
 /// [`commit`](crate::Transaction::commit). Nothing has changed then.
-pub fn add(
+pub fn add<I: RowId>(
     index: &Index<IndexFile>,
-    ids: &[u64],
+    ids: &[I],
     vectors: &[f32],
     options: AddOptions,
     progress: OnProgress<'_>,
@@ -107,9 +112,9 @@ pub fn add(
 ///
 /// Those of [`add`] and of [`add_with_columns`](pagehop_engine::Change::add_with_columns). Nothing
 /// has changed then.
-pub fn add_with_columns(
+pub fn add_with_columns<I: RowId>(
     index: &Index<IndexFile>,
-    ids: &[u64],
+    ids: &[I],
     vectors: &[f32],
     columns: Option<&ColumnRows>,
     options: AddOptions,
@@ -137,7 +142,7 @@ pub fn add_with_columns(
 ///
 /// Those of [`IndexFile::begin`], of [`update_columns`](pagehop_engine::Change::update_columns) and
 /// of [`commit`](crate::Transaction::commit). Nothing has changed then.
-pub fn update_columns(index: &Index<IndexFile>, ids: &[u64], columns: &ColumnRows) -> Result<u64, Error> {
+pub fn update_columns<I: RowId>(index: &Index<IndexFile>, ids: &[I], columns: &ColumnRows) -> Result<u64, Error> {
     within(index, |change| change.update_columns(ids, columns))
 }
 
@@ -149,12 +154,12 @@ pub fn update_columns(index: &Index<IndexFile>, ids: &[u64], columns: &ColumnRow
 ///
 /// Those of [`IndexFile::begin`], of [`delete`](pagehop_engine::Change::delete) and of
 /// [`commit`](crate::Transaction::commit). Nothing has changed then.
-pub fn delete(
+pub fn delete<I: RowId>(
     index: &Index<IndexFile>,
-    ids: &[u64],
+    ids: &[I],
     mark: Option<[u64; 2]>,
     progress: OnProgress<'_>,
-) -> Result<DeleteReport, Error> {
+) -> Result<DeleteReport<I>, Error> {
     let report = within(index, |change| {
         if let Some(mark) = mark {
             change.set_mark(mark);
@@ -172,7 +177,7 @@ pub fn delete(
 ///
 /// Those of [`IndexFile::begin`], of [`take`](pagehop_engine::Change::take) and of
 /// [`commit`](crate::Transaction::commit). Nothing has changed then.
-pub fn pop(index: &Index<IndexFile>, ids: &[u64], progress: OnProgress<'_>) -> Result<Vec<f32>, Error> {
+pub fn pop<I: RowId>(index: &Index<IndexFile>, ids: &[I], progress: OnProgress<'_>) -> Result<Vec<f32>, Error> {
     let vectors = within(index, |change| change.take(ids))?;
     vacuum::after(index, ids.len() as u64, progress);
     Ok(vectors)

@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use pagehop_engine::{
-    Column, ColumnKind, ColumnRows, Effort, Error, Filter, Index, Metric, Progress, SearchOptions, Value, Vectors,
+    Column, ColumnKind, ColumnRows, Effort, Error, Filter, Index, Metric, Progress, RowIds, SearchOptions, Value,
+    Vectors,
 };
 use pagehop_store::{AddOptions, CompactOptions, CompactReport, IndexFile, OpenOptions};
 use support::{Random, Scratch};
@@ -37,7 +38,7 @@ fn columns() -> Vec<Column> {
 
 /// An index of 1,500 rows of which a third was deleted, and as many replaced.
 fn changed(path: &Path, vectors: Vectors, metric: Metric) -> Rows {
-    pagehop_store::create_keeping(path, vectors, DIM, metric, &columns(), 1, false).unwrap();
+    pagehop_store::create_keeping(path, vectors, DIM, metric, &columns(), 1, RowIds::Mapped, false).unwrap();
     let index = opened(path, true);
     let (mut rows, mut random) = (Rows::new(), Random(7));
     for (from, to) in [(0, 1500), (500, 1000)] {

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagehop_engine::{
-    BuildOptions, ColumnRows, EachChunk, Error, Index, Keep, Metric, PAYLOAD_BYTES_MAX, Progress, SearchOptions,
-    VectorSource, Vectors,
+    BuildOptions, ColumnRows, EachChunk, Error, Index, Keep, Metric, PAYLOAD_BYTES_MAX, Progress, RowIds,
+    SearchOptions, VectorSource, Vectors,
 };
 use pagehop_store::{AddOptions, IndexFile, OpenOptions};
 use support::{Random, Scratch};
@@ -31,7 +31,7 @@ fn opened(path: &Path) -> Index<IndexFile> {
 
 fn created(path: &Path, vectors: Vectors) -> Index<IndexFile> {
     let keep = Keep { vectors, payloads: true };
-    pagehop_store::create_keeping(path, keep, DIM, Metric::L2, &[], 1, false).unwrap();
+    pagehop_store::create_keeping(path, keep, DIM, Metric::L2, &[], 1, RowIds::Mapped, false).unwrap();
     opened(path)
 }
 
@@ -285,5 +285,5 @@ fn what_cannot_be_kept_is_refused_and_nothing_changes() {
     pagehop_store::create(&path, DIM, Metric::L2, 1, false).unwrap();
     let without = opened(&path);
     assert!(refused(&without, &[None, Some(vec![1])]).contains("keeps no payloads"));
-    assert!(matches!(without.payloads(&[]), Err(Error::Argument { .. })));
+    assert!(matches!(without.payloads::<u64>(&[]), Err(Error::Argument { .. })));
 }

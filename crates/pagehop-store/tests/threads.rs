@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use pagehop_engine::{
-    AddReport, Column, ColumnKind, ColumnRows, Comparison, Error, Filter, Index, Keep, Metric, Progress,
+    AddReport, Column, ColumnKind, ColumnRows, Comparison, Error, Filter, Index, Keep, Metric, Progress, RowIds,
     SearchOptions, Value, Vectors,
 };
 use pagehop_store::{AddOptions, IndexFile, OpenOptions};
@@ -114,7 +114,7 @@ fn rows_that_threads_add_are_there_once_with_all_that_was_given() {
         let path = scratch.path(&format!("items-{number}"));
         let keep = Keep { vectors: life.vectors, payloads: life.has_payloads };
         let given = if life.has_columns { columns() } else { Vec::new() };
-        pagehop_store::create_keeping(&path, keep, DIM, Metric::L2, &given, 1, false).unwrap();
+        pagehop_store::create_keeping(&path, keep, DIM, Metric::L2, &given, 1, RowIds::Mapped, false).unwrap();
         let (index, mut rows, mut random) = (opened(&path), Rows::new(), Random(number as u64 + 7));
         for round in 0..8_u64 {
             let before = rows.len() as u64;

@@ -11,6 +11,8 @@
 //! - [`add`], [`delete`], [`pop`], [`update_columns`], [`vacuum`], [`retrain`]: changes.
 //! - [`ColumnRows::with_payloads`], [`Index::payloads`], [`Index::with_payloads`]: bytes that are
 //!   kept with rows.
+//! - [`RowIds::Text`], [`Index::text_ids_of`], [`Index::text_ids`]: ids that are texts. All calls
+//!   that take ids take either kind.
 //! - [`Index::recall`], [`calibrate`], [`check`], [`Index::info`]: what searches find, and whether
 //!   the file is sound.
 //! - [`engine`] and [`store`]: all of both crates, for a host that brings pages of its own.
@@ -25,8 +27,8 @@ pub use pagehop_store as store;
 pub use pagehop_engine::{
     AddReport, Audit, Batch, BuildOptions, BuildReport, Calibration, CheckReport, Column, ColumnKind, ColumnRows,
     Comparison, Cursor, DeleteReport, EachChunk, Effort, Error, Filter, FilterPlan, Found, Hit, Index, Info, Keep,
-    Metric, OnProgress, PAYLOAD_BYTES_MAX, Payloads, Progress, RecallReport, SearchOptions, SearchPlan,
-    SearchResult, Searcher, Stats, VacuumReport, Value, VectorSource, Vectors,
+    Metric, OnProgress, PAYLOAD_BYTES_MAX, Payloads, Progress, RecallReport, RowId, RowIds, SearchOptions,
+    SearchPlan, SearchResult, Searcher, Stats, TEXT_ID_BYTES_MAX, VacuumReport, Value, VectorSource, Vectors,
 };
 pub use pagehop_store::{
     AddOptions, BackupReport, CACHE_AUTO, CompactOptions, CompactReport, Durability, IndexFile, Io, OpenOptions,

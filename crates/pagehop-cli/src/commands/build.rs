@@ -6,7 +6,7 @@ use std::time::Instant;
 use pagehop_engine::{BuildOptions, PAGE_BYTES, VectorSource};
 use serde::Serialize;
 
-use crate::arguments::{MetricName, VectorsName, parse_bytes, parse_threads};
+use crate::arguments::{IdKind, MetricName, VectorsName, parse_bytes, parse_threads};
 use crate::errors::Error;
 use crate::formats::Vectors;
 use crate::index_file::{refuse_same_file, refuse_to_replace};
@@ -28,9 +28,13 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "INDEX")]
     output: PathBuf,
     /// File of row ids: a .npy column of integers, or text with one number per line. Without it,
-    /// the id of a row is its position in the file, from 0.
-    #[arg(long, value_name = "FILE")]
+    /// the id of a row is its position in the file, from 0. With --id-kind text: text with one id
+    /// per line.
+    #[arg(long, value_name = "FILE", required_if_eq("id_kind", "text"))]
     ids: Option<PathBuf>,
+    /// The kind of row ids.
+    #[arg(long, value_name = "KIND", value_enum, default_value = "int")]
+    id_kind: IdKind,
     /// Distance between vectors.
     #[arg(long, value_enum, default_value = "l2")]
     metric: MetricName,
@@ -90,7 +94,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         refuse_same_file(&args.output, input)?;
     }
     refuse_to_replace(&args.output, args.overwrite)?;
-    let mut vectors = Vectors::open(&args.source, args.ids.as_deref())?;
+    let mut vectors = Vectors::open(&args.source)?;
+    let row_ids = args.id_kind.into();
+    args.ids.iter().try_for_each(|ids| vectors.open_ids(ids, row_ids))?;
     args.columns.iter().try_for_each(|columns| vectors.open_columns(columns))?;
     args.payload.iter().try_for_each(|payload| vectors.open_payloads(payload))?;
     let dim = vectors.dim();
@@ -100,8 +106,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         memory_bytes: args.memory,
         threads: args.threads,
         seed: args.seed,
+        row_ids,
         calibrate: !args.no_calibrate,
-        ..BuildOptions::default()
     };
     let (mut line, mut resumed_rows) = (ProgressLine::new(args.reporting.quiet), 0);
     let built = pagehop_store::build(&args.output, &mut vectors, &options, args.overwrite, &mut |progress| {

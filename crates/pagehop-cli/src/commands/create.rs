@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use pagehop_engine::{BuildOptions, Column, Keep, Metric};
 use serde::Serialize;
 
-use crate::arguments::{MetricName, VectorsName, parse_column};
+use crate::arguments::{IdKind, MetricName, VectorsName, parse_column};
 use crate::errors::Error;
 use crate::index_file::refuse_to_replace;
 use crate::output::{Reporting, say};
@@ -25,6 +25,9 @@ pub(crate) struct Args {
     /// distances are exact. The file grows by 2 or 4 bytes for each component.
     #[arg(long = "vectors", value_name = "KIND", value_enum, default_value = "codes")]
     kept: VectorsName,
+    /// The kind of row ids.
+    #[arg(long, value_name = "KIND", value_enum, default_value = "int")]
+    id_kind: IdKind,
     /// A column of values that searches can filter by, and its kind: bool, int, float, text or
     /// timestamp. May be given several times.
     #[arg(long = "column", value_name = "NAME:KIND", value_parser = parse_column)]
@@ -55,7 +58,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let metric: Metric = args.metric.into();
     let (columns, seed) = (&args.columns, args.seed);
     let keep = Keep { vectors: args.kept.into(), payloads: args.payload };
-    pagehop_store::create_keeping(&args.index, keep, args.dim, metric, columns, seed, args.overwrite)
+    let ids = args.id_kind.into();
+    pagehop_store::create_keeping(&args.index, keep, args.dim, metric, columns, seed, ids, args.overwrite)
         .map_err(|error| Error::about(&args.index, &error))?;
     let report = Report { index: &args.index, dim: args.dim, metric: metric.name() };
     if !args.reporting.quiet {

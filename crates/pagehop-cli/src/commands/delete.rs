@@ -1,15 +1,16 @@
 //! `pagehop delete`: deletes rows by id.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use pagehop_engine::{DeleteReport, Index, Progress};
+use pagehop_engine::{DeleteReport, Index, Progress, RowId};
 use pagehop_store::IndexFile;
 use serde::Serialize;
 
 use crate::arguments::{BATCH_ROWS, parse_batch};
 use crate::errors::Error;
-use crate::formats::read_ids;
+use crate::formats::{IdList, check_ids_file, read_ids};
 use crate::index_file::{self, WriteOptions};
 use crate::interrupt;
 use crate::output::{Reporting, grouped, say};
@@ -25,7 +26,7 @@ const NAMED: usize = 5;
 pub(crate) struct Args {
     /// The index.
     index: PathBuf,
-    /// File of row ids: a .npy column of integers, or text with one number per line.
+    /// File of row ids: a .npy column of integers, or text with one id per line.
     ids: PathBuf,
     /// Rows deleted in one commit. A commit is atomic.
     #[arg(long, value_name = "ROWS", default_value_t = BATCH_ROWS, value_parser = parse_batch)]
@@ -37,10 +38,10 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct Report<'a, I> {
     index: &'a Path,
     deleted: u64,
-    unknown: Vec<u64>,
+    unknown: Vec<I>,
     seconds: f64,
 }
 
@@ -48,12 +49,24 @@ struct Report<'a> {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     interrupt::listen()?;
     let began = Instant::now();
-    let mut ids = read_ids(&args.ids)?;
+    check_ids_file(&args.ids)?;
+    let index = args.writing.open(&args.index)?;
+    match read_ids(&args.ids, index_file::info(&args.index, &index)?.row_ids)? {
+        IdList::Int(ids) => delete_all(args, index, ids, began),
+        IdList::Text(ids) => delete_all(args, index, ids, began),
+    }
+}
+
+fn delete_all<I: RowId + Ord + fmt::Display + Serialize>(
+    args: &Args,
+    index: Index<IndexFile>,
+    mut ids: Vec<I>,
+    began: Instant,
+) -> Result<(), Error> {
     // A repeated id would count as unknown the second time.
     ids.sort_unstable();
     ids.dedup();
-    let index = args.writing.open(&args.index)?;
-    let mut report = DeleteReport::default();
+    let mut report = DeleteReport { deleted: 0, unknown: Vec::new() };
     if let Err(error) = delete(args, &index, &ids, &mut report) {
         if matches!(error, Error::Interrupted) {
             // If this fails, the log still holds every commit.
@@ -82,7 +95,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     args.reporting.json_line(&report)
 }
 
-fn delete(args: &Args, index: &Index<IndexFile>, ids: &[u64], report: &mut DeleteReport) -> Result<(), Error> {
+fn delete<I: RowId>(
+    args: &Args,
+    index: &Index<IndexFile>,
+    ids: &[I],
+    report: &mut DeleteReport<I>,
+) -> Result<(), Error> {
     let mut line = ProgressLine::new(args.reporting.quiet);
     for (number, batch) in ids.chunks(args.batch).enumerate() {
         let done = (number * args.batch) as u64;
@@ -97,11 +115,11 @@ fn delete(args: &Args, index: &Index<IndexFile>, ids: &[u64], report: &mut Delet
     Ok(())
 }
 
-fn unknown_in_words(unknown: &[u64]) -> String {
+fn unknown_in_words(unknown: &[impl fmt::Display]) -> String {
     if unknown.is_empty() {
         return String::new();
     }
-    let named: Vec<String> = unknown.iter().take(NAMED).map(u64::to_string).collect();
+    let named: Vec<String> = unknown.iter().take(NAMED).map(ToString::to_string).collect();
     let more = if unknown.len() > NAMED { ", ..." } else { "" };
     let ids = if unknown.len() == 1 { "id was" } else { "ids were" };
     format!("; {} {ids} not in the index: {}{more}", grouped(unknown.len() as u64), named.join(", "))
@@ -113,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_first_unknown_ids_are_listed() {
-        assert_eq!(unknown_in_words(&[]), "");
+        assert_eq!(unknown_in_words(&[0; 0]), "");
         assert_eq!(unknown_in_words(&[7]), "; 1 id was not in the index: 7");
         assert_eq!(unknown_in_words(&[1, 2, 3, 4, 5]), "; 5 ids were not in the index: 1, 2, 3, 4, 5");
         assert_eq!(unknown_in_words(&[1, 2, 3, 4, 5, 6]), "; 6 ids were not in the index: 1, 2, 3, 4, 5, ...");

@@ -1,14 +1,15 @@
 //! `pagehop get`: the vectors or payloads of rows by id.
 
+use std::fmt;
 use std::path::PathBuf;
 
-use pagehop_engine::Index;
+use pagehop_engine::{Index, Info, RowId};
 use pagehop_store::{IndexFile, OpenOptions};
 use serde::Serialize;
 
 use crate::arguments::parse_npy;
 use crate::errors::Error;
-use crate::formats::{NewNpy, read_ids};
+use crate::formats::{IdList, NewNpy, check_ids_file, read_ids};
 use crate::index_file;
 use crate::output::Output;
 
@@ -23,8 +24,7 @@ const BATCH_ROWS: usize = 4096;
 pub(crate) struct Args {
     /// The index.
     index: PathBuf,
-    /// File of row ids: a .npy column of integers, or text with one number per line. They may
-    /// repeat.
+    /// File of row ids: a .npy column of integers, or text with one id per line. They may repeat.
     ids: PathBuf,
     /// Print the payloads instead, as text.
     #[arg(long, conflicts_with = "output")]
@@ -38,23 +38,27 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
-    id: u64,
+struct Row<'a, I> {
+    id: &'a I,
     vector: &'a [f32],
 }
 
 #[derive(Serialize)]
-struct PayloadRow {
-    id: u64,
+struct PayloadRow<'a, I> {
+    id: &'a I,
     payload: Option<String>,
 }
 
 /// Prints payloads; nothing for a row without one.
-fn payloads(args: &Args, ids: &[u64], index: &Index<IndexFile>) -> Result<(), Error> {
+fn payloads<I: RowId + fmt::Display + Serialize>(
+    args: &Args,
+    ids: &[I],
+    index: &Index<IndexFile>,
+) -> Result<(), Error> {
     let mut output = Output::new();
     for ids in ids.chunks(BATCH_ROWS) {
         let payloads = index.payloads(ids).map_err(|error| Error::about(&args.index, &error))?;
-        for (&id, payload) in ids.iter().zip(&payloads) {
+        for (id, payload) in ids.iter().zip(&payloads) {
             let payload = payload.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
             match args.json {
                 true => output.json(&PayloadRow { id, payload })?,
@@ -67,12 +71,23 @@ fn payloads(args: &Args, ids: &[u64], index: &Index<IndexFile>) -> Result<(), Er
 
 /// Prints them.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    let ids = read_ids(&args.ids)?;
+    check_ids_file(&args.ids)?;
     let index = index_file::open(&args.index, &OpenOptions::default())?;
-    if args.payload {
-        return payloads(args, &ids, &index);
+    let Info { dim, row_ids, .. } = index_file::info(&args.index, &index)?;
+    match (read_ids(&args.ids, row_ids)?, args.payload) {
+        (IdList::Int(ids), true) => payloads(args, &ids, &index),
+        (IdList::Text(ids), true) => payloads(args, &ids, &index),
+        (IdList::Int(ids), false) => vectors(args, &ids, &index, dim),
+        (IdList::Text(ids), false) => vectors(args, &ids, &index, dim),
     }
-    let dim = index_file::info(&args.index, &index)?.dim;
+}
+
+fn vectors<I: RowId + fmt::Display + Serialize>(
+    args: &Args,
+    ids: &[I],
+    index: &Index<IndexFile>,
+    dim: usize,
+) -> Result<(), Error> {
     let mut file = args.output.as_deref().map(|path| NewNpy::create(path, "<f4", Some(dim))).transpose()?;
     let mut output = Output::new();
     for ids in ids.chunks(BATCH_ROWS) {
@@ -81,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             file.rows(ids.len(), &vectors.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())?;
             continue;
         }
-        for (&id, vector) in ids.iter().zip(vectors.chunks_exact(dim)) {
+        for (id, vector) in ids.iter().zip(vectors.chunks_exact(dim)) {
             if args.json {
                 output.json(&Row { id, vector })?;
                 continue;

@@ -28,6 +28,7 @@ struct Report<'a> {
     metric: &'static str,
     dim: usize,
     vectors: &'static str,
+    id_kind: &'static str,
     payload: bool,
     columns: Vec<ColumnReport>,
     rows: u64,
@@ -87,6 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         metric: info.metric.name(),
         dim: info.dim,
         vectors: info.vectors.name(),
+        id_kind: info.row_ids.name(),
         payload: info.payloads,
         columns: info
             .columns
@@ -153,6 +155,7 @@ impl Report<'_> {
             ("dimensions", self.dim.to_string()),
             ("vectors", self.vectors.to_owned()),
             ("rows", grouped(self.rows)),
+            ("ids", self.id_kind.to_owned()),
             ("columns", self.columns()),
             ("payload", if self.payload { "kept" } else { "none" }.to_owned()),
             ("dead rows", format!("{}, removed by vacuum", grouped(self.dead_rows))),

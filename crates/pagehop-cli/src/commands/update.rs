@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use pagehop_engine::{ColumnRows, Index, Progress};
+use pagehop_engine::{Column, ColumnRows, Index, Progress, RowId};
 use pagehop_store::IndexFile;
 use serde::Serialize;
 
 use crate::arguments::{BATCH_ROWS, parse_batch};
 use crate::errors::Error;
-use crate::formats::{read_columns, read_ids};
+use crate::formats::{IdList, check_ids_file, read_columns, read_ids};
 use crate::index_file::{self, WriteOptions};
 use crate::interrupt;
 use crate::output::{Reporting, grouped, say};
@@ -22,7 +22,7 @@ use crate::progress::ProgressLine;
 pub(crate) struct Args {
     /// The index.
     index: PathBuf,
-    /// File of row ids: a .npy column of integers, or text with one number per line.
+    /// File of row ids: a .npy column of integers, or text with one id per line.
     ids: PathBuf,
     /// File of values: .csv, a line with the names of columns, then a line for each id.
     columns: PathBuf,
@@ -47,12 +47,25 @@ struct Report<'a> {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     interrupt::listen()?;
     let began = Instant::now();
-    let ids = read_ids(&args.ids)?;
+    check_ids_file(&args.ids)?;
     let index = args.writing.open(&args.index)?;
-    let known = index_file::info(&args.index, &index)?.columns;
-    let columns = read_columns(&args.columns, &known, ids.len() as u64)?;
+    let about = index_file::info(&args.index, &index)?;
+    match read_ids(&args.ids, about.row_ids)? {
+        IdList::Int(ids) => update_all(args, index, &ids, &about.columns, began),
+        IdList::Text(ids) => update_all(args, index, &ids, &about.columns, began),
+    }
+}
+
+fn update_all<I: RowId>(
+    args: &Args,
+    index: Index<IndexFile>,
+    ids: &[I],
+    known: &[Column],
+    began: Instant,
+) -> Result<(), Error> {
+    let columns = read_columns(&args.columns, known, ids.len() as u64)?;
     let (mut done, mut changed) = (0, 0);
-    if let Err(error) = update(args, &index, &ids, &columns, &mut done, &mut changed) {
+    if let Err(error) = update(args, &index, ids, &columns, &mut done, &mut changed) {
         if matches!(error, Error::Interrupted) {
             // If this fails, the log still holds every commit.
             let _ = index_file::close(&args.index, index);
@@ -74,10 +87,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     args.reporting.json_line(&report)
 }
 
-fn update(
+fn update<I: RowId>(
     args: &Args,
     index: &Index<IndexFile>,
-    ids: &[u64],
+    ids: &[I],
     columns: &ColumnRows,
     done: &mut usize,
     changed: &mut u64,

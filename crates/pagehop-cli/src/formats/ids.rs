@@ -14,7 +14,7 @@ use super::{Element, Shape, Table};
 const LINE_BYTES_MAX: u64 = 64;
 
 /// Every id of the file at `path`, in its order. There may be none.
-pub(crate) fn read_ids(path: &Path) -> Result<Vec<u64>, Error> {
+pub(super) fn read_int_ids(path: &Path) -> Result<Vec<u64>, Error> {
     let (mut ids, count) = Ids::open_counted(path)?;
     let mut all = Vec::new();
     ids.next(count as usize, &mut all)?;

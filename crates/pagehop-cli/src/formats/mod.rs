@@ -15,6 +15,7 @@ mod npy;
 mod payloads;
 mod reading;
 mod table;
+mod text_ids;
 mod truth;
 mod vecs;
 mod vectors;
@@ -25,9 +26,9 @@ use npy::Shape;
 use table::Table;
 
 pub(crate) use columns::read_columns;
-pub(crate) use ids::read_ids;
 pub(crate) use new_npy::NewNpy;
 pub(crate) use payloads::read_payloads;
+pub(crate) use text_ids::{IdList, check_ids_file, read_ids};
 pub(crate) use truth::Truth;
 pub(crate) use vectors::{Chunk, Vectors};
 

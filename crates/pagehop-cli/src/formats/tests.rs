@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use pagehop_engine::{Error, VectorSource};
+use pagehop_engine::{Error, RowIds, VectorSource};
 use proptest::prelude::*;
 
 use super::format::Format;
@@ -67,7 +67,8 @@ fn i32s(numbers: &[i32]) -> Vec<u8> {
 
 /// Everything in a file of vectors, read twice, because a build reads more than once.
 fn read(path: &Path, ids: Option<&Path>) -> Result<(usize, Vec<u64>, Vec<f32>), Error> {
-    let mut vectors = Vectors::open(path, ids)?;
+    let mut vectors = Vectors::open(path)?;
+    ids.iter().try_for_each(|ids| vectors.open_ids(ids, RowIds::Mapped))?;
     let mut pass = || {
         let (mut row_ids, mut components) = (Vec::new(), Vec::new());
         vectors.scan(&mut |ids, chunk| {
@@ -260,7 +261,7 @@ fn truth_counts_what_was_found() {
 fn a_file_that_shrinks_while_it_is_read_is_an_error() {
     let folder = Folder::new("shrinks");
     let path = folder.write("v.u8bin", &bin(10, 1, &[0; 10]));
-    let mut vectors = Vectors::open(&path, None).unwrap();
+    let mut vectors = Vectors::open(&path).unwrap();
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(12).unwrap();
     assert!(refusal(vectors.scan(&mut |_, _| Ok(()))).contains("became shorter"));
 }

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use pagehop_engine::{ColumnRows, EachChunk, Error, VectorSource};
+use pagehop_engine::{ColumnRows, EachChunk, Error, RowIds, VectorSource};
 
 use super::columns::read_columns;
 use super::ids::Ids;
+use super::layout::refuse;
 use super::payloads::read_payloads;
+use super::text_ids::read_text_ids;
 use super::{Element, Shape, Table};
 
 /// A file of vectors; read from front to back as often as wanted, in constant memory.
@@ -14,6 +16,7 @@ use super::{Element, Shape, Table};
 pub(crate) struct Vectors {
     table: Table,
     ids: Option<Ids>,
+    texts: Option<Vec<String>>,
     columns: Option<ColumnRows>,
     row_ids: Vec<u64>,
     components: Vec<f32>,
@@ -28,13 +31,25 @@ pub(crate) struct Chunk<'v> {
 }
 
 impl Vectors {
-    /// Opens the vectors of `path`; without a file of `ids`, the id of a row is its position.
-    pub(crate) fn open(path: &Path, ids: Option<&Path>) -> Result<Self, Error> {
+    /// Opens the vectors of `path`, whose ids are their positions.
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let table = Table::open(path, Shape::Matrix)?;
         table.layout().check_vectors(path)?;
-        let rows = table.layout().rows;
-        let ids = ids.map(|ids| Ids::open(ids, rows)).transpose()?;
-        Ok(Self { table, ids, columns: None, row_ids: Vec::new(), components: Vec::new() })
+        Ok(Self { table, ids: None, texts: None, columns: None, row_ids: Vec::new(), components: Vec::new() })
+    }
+
+    /// Takes ids of this kind, one for each vector, from a file.
+    pub(crate) fn open_ids(&mut self, path: &Path, kind: RowIds) -> Result<(), Error> {
+        if kind != RowIds::Text {
+            self.ids = Some(Ids::open(path, self.rows())?);
+            return Ok(());
+        }
+        let texts = read_text_ids(path)?;
+        if texts.len() as u64 != self.rows() {
+            return refuse(path, format!("it holds {} ids for {} vectors", texts.len(), self.rows()));
+        }
+        self.texts = Some(texts);
+        Ok(())
     }
 
     /// Vectors in the file.
@@ -53,6 +68,11 @@ impl Vectors {
         let payloads = read_payloads(path, self.rows())?;
         self.columns = Some(self.columns.take().unwrap_or_default().with_payloads(payloads));
         Ok(())
+    }
+
+    /// Takes the ids of all vectors, if they are texts.
+    pub(crate) fn take_text_ids(&mut self) -> Option<Vec<String>> {
+        self.texts.take()
     }
 
     /// The next vectors; none at the end.
@@ -102,6 +122,10 @@ impl Vectors {
 impl VectorSource for Vectors {
     fn dim(&self) -> usize {
         self.table.layout().width as usize
+    }
+
+    fn text_ids(&self) -> Option<&[String]> {
+        self.texts.as_deref()
     }
 
     fn columns(&self) -> Option<&ColumnRows> {

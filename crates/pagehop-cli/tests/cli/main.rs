@@ -10,3 +10,4 @@ mod completions;
 mod recall;
 mod rows;
 mod support;
+mod text_ids;

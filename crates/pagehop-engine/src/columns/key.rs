@@ -1,5 +1,7 @@
 //! Keys of values: 64 bits with the order of the values.
 
+use siphasher::sip::SipHasher24;
+
 use crate::Error;
 
 const SIGN: u64 = 1 << 63;
@@ -20,33 +22,7 @@ pub(crate) fn float_key(value: f64) -> Result<u64, Error> {
 /// SipHash-2-4 (Aumasson, Bernstein 2012) with the key 0: the same on every machine, and it mixes
 /// similar texts well.
 pub(super) fn hash(bytes: &[u8]) -> u64 {
-    fn round(v: &mut [u64; 4]) {
-        v[0] = v[0].wrapping_add(v[1]);
-        v[1] = v[1].rotate_left(13) ^ v[0];
-        v[0] = v[0].rotate_left(32);
-        v[2] = v[2].wrapping_add(v[3]);
-        v[3] = v[3].rotate_left(16) ^ v[2];
-        v[0] = v[0].wrapping_add(v[3]);
-        v[3] = v[3].rotate_left(21) ^ v[0];
-        v[2] = v[2].wrapping_add(v[1]);
-        v[1] = v[1].rotate_left(17) ^ v[2];
-        v[2] = v[2].rotate_left(32);
-    }
-    let mut v = [0x736f_6d65_7073_6575, 0x646f_7261_6e64_6f6d, 0x6c79_6765_6e65_7261, 0x7465_6462_7974_6573];
-    let mut mix = |word: u64| {
-        v[3] ^= word;
-        (0..2).for_each(|_| round(&mut v));
-        v[0] ^= word;
-    };
-    let (words, rest) = bytes.as_chunks::<8>();
-    words.iter().for_each(|word| mix(u64::from_le_bytes(*word)));
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    last[7] = bytes.len() as u8;
-    mix(u64::from_le_bytes(last));
-    v[2] ^= 0xff;
-    (0..4).for_each(|_| round(&mut v));
-    v[0] ^ v[1] ^ v[2] ^ v[3]
+    SipHasher24::new().hash(bytes)
 }
 
 #[cfg(test)]

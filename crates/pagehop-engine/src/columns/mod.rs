@@ -19,7 +19,7 @@ use crate::Error;
 use key::hash;
 pub(crate) use key::{float_key, int_key};
 pub use rows::ColumnRows;
-pub(crate) use rows::{RowValues, row_bytes, set_last_key};
+pub(crate) use rows::{RowValues, keeps_no_payloads, row_bytes, set_last_key};
 
 /// Most columns of an index.
 pub const COLUMNS_MAX: usize = 7;

@@ -30,6 +30,11 @@ impl RowValues<'_> {
     }
 }
 
+/// The error for payloads that an index does not keep.
+pub(crate) fn keeps_no_payloads() -> Error {
+    Error::argument("this index keeps no payloads: it must be built or created to keep them")
+}
+
 /// Sets the last value of a row.
 pub(crate) fn set_last_key(row: &mut [u8], key: Option<u64>) {
     let last = row.len() / 8 - 2;
@@ -88,6 +93,11 @@ impl ColumnRows {
     /// The payloads, if rows come with any.
     pub fn payloads(&self) -> Option<&[Option<Vec<u8>>]> {
         self.payloads.as_deref()
+    }
+
+    /// The same columns alone.
+    pub(crate) fn without_payloads(&self) -> Self {
+        Self { columns: self.columns.clone(), bytes: self.bytes.clone(), payloads: None, ..*self }
     }
 
     /// Whether each row has the place of its payload.
@@ -200,7 +210,7 @@ impl ColumnRows {
     pub(crate) fn arrange(&self, columns: &[Column], has_places: bool) -> Result<Self, Error> {
         self.check_payloads()?;
         if self.payloads.is_some() && !has_places {
-            return Err(Error::argument("this index keeps no payloads: it must be built or created to keep them"));
+            return Err(keeps_no_payloads());
         }
         let mut from = vec![None; columns.len()];
         for (at, column) in self.columns.iter().enumerate() {

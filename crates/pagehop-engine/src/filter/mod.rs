@@ -10,6 +10,7 @@
 mod parse;
 mod test;
 
+use crate::Error;
 use crate::columns::Value;
 
 pub(crate) use test::Test;
@@ -28,6 +29,8 @@ pub enum Filter {
     IsNull(String),
     /// The row's id is one of these.
     Ids(Vec<u64>),
+    /// The row's id, which is a text, is one of these.
+    TextIds(Vec<String>),
     /// The condition is false.
     Not(Box<Self>),
     /// All conditions are true.
@@ -51,4 +54,51 @@ pub enum Comparison {
     Greater,
     /// `>=`
     GreaterOrEqual,
+}
+
+impl Filter {
+    /// The same filter with numbers of rows in place of text ids. `look` is told of each list of
+    /// ids whether they are texts; it returns the numbers of those that the index has.
+    ///
+    /// # Errors
+    ///
+    /// Those of `look`, and [`Error::Argument`] for nesting beyond [`FILTER_DEPTH_MAX`].
+    pub(crate) fn with_numbers(
+        &self,
+        look: &mut dyn FnMut(GivenIds<'_>) -> Result<Vec<u64>, Error>,
+    ) -> Result<Self, Error> {
+        self.numbered(look, FILTER_DEPTH_MAX)
+    }
+
+    fn numbered(
+        &self,
+        look: &mut dyn FnMut(GivenIds<'_>) -> Result<Vec<u64>, Error>,
+        depth: usize,
+    ) -> Result<Self, Error> {
+        if depth == 0 {
+            return Err(too_deep());
+        }
+        let mut all = |parts: &[Self]| -> Result<Vec<Self>, Error> {
+            parts.iter().map(|part| part.numbered(look, depth - 1)).collect()
+        };
+        Ok(match self {
+            Self::Ids(ids) => Self::Ids(look(GivenIds::Int(ids))?),
+            Self::TextIds(texts) => Self::Ids(look(GivenIds::Text(texts))?),
+            Self::Not(part) => Self::Not(Box::new(part.numbered(look, depth - 1)?)),
+            Self::And(parts) => Self::And(all(parts)?),
+            Self::Or(parts) => Self::Or(all(parts)?),
+            Self::Compare(..) | Self::In(..) | Self::IsNull(_) => self.clone(),
+        })
+    }
+}
+
+/// Ids in a filter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GivenIds<'a> {
+    Int(&'a [u64]),
+    Text(&'a [String]),
+}
+
+fn too_deep() -> Error {
+    Error::argument(format!("a filter is nested more than {FILTER_DEPTH_MAX} deep"))
 }

@@ -1,7 +1,7 @@
 //! A filter over the columns of one index: names, kinds and NOT are resolved, and what is left are
 //! ranges of keys.
 
-use super::{Comparison, FILTER_DEPTH_MAX, Filter};
+use super::{Comparison, FILTER_DEPTH_MAX, Filter, too_deep};
 use crate::Error;
 use crate::columns::{Column, ColumnKind, RowValues, Value, float_key, int_key, unknown};
 
@@ -38,7 +38,7 @@ impl Filter {
     /// comparisons with missing values stay neither true nor false.
     fn test(&self, columns: &[Column], negated: bool, depth: usize) -> Result<Test, Error> {
         if depth == 0 {
-            return Err(Error::argument(format!("a filter is nested more than {FILTER_DEPTH_MAX} deep")));
+            return Err(too_deep());
         }
         let all = |parts: &[Self]| -> Result<Vec<Test>, Error> {
             parts.iter().map(|part| part.test(columns, negated, depth - 1)).collect()
@@ -84,6 +84,7 @@ impl Filter {
                 ids.dedup();
                 Test::Ids { ids, is_in: !negated }
             }
+            Self::TextIds(_) => return Err(Error::argument("text ids of a filter have no numbers yet")),
             Self::Not(part) => part.test(columns, !negated, depth - 1)?,
             Self::And(parts) if negated => Test::Or(all(parts)?),
             Self::Or(parts) if negated => Test::And(all(parts)?),
@@ -239,6 +240,7 @@ mod tests {
             }
             Filter::IsNull(name) => Some(*value(name) == Value::Null),
             Filter::Ids(ids) => Some(ids.contains(&id)),
+            Filter::TextIds(_) => unreachable!("these filters have numbers"),
             Filter::Not(part) => oracle(part, id, row).map(|truth| !truth),
             Filter::And(parts) => {
                 let parts: Vec<_> = parts.iter().map(|part| oracle(part, id, row)).collect();

@@ -3,6 +3,7 @@
 pub(crate) mod build;
 mod change;
 mod check;
+mod find;
 mod info;
 mod model;
 mod node_set;

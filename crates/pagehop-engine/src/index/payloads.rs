@@ -1,12 +1,13 @@
-//! Payloads of rows by id, and of the rows that a search found.
+//! Payloads of rows by id, and payloads and text ids of the rows that a search found.
 
+use crate::columns::keeps_no_payloads;
+use crate::index::find::{AHEAD, Looked, find_id, place_of};
 use crate::index::open::Index;
-use crate::index::rows::{AHEAD, find};
 use crate::index::state::State;
-use crate::page::node::with_node;
 use crate::page::payload::{self, PayloadPlace};
-use crate::page::{Pages, Reader};
-use crate::{Error, SearchResult, row_ids};
+use crate::page::{PageId, Pages, Reader, text_record};
+use crate::row_ids::{self, RowId, RowIds};
+use crate::{BODY_BYTES, Error, Hit, SearchResult};
 
 /// The payload of each row, in order; `None` of a row without one.
 pub type Payloads = Vec<Option<Vec<u8>>>;
@@ -26,21 +27,22 @@ impl<P: Pages> Index<P> {
     /// # Errors
     ///
     /// [`Error::Argument`] if the index keeps no payloads, or an id is not in it, which the error
-    /// names; those of [`Index::ids`].
-    pub fn payloads(&self, ids: &[u64]) -> Result<Payloads, Error> {
+    /// names, or is of another kind; those of [`Index::ids`].
+    pub fn payloads<I: RowId>(&self, ids: &[I]) -> Result<Payloads, Error> {
+        self.expect_ids::<I>()?;
         self.expect_payloads()?;
         let (mut payloads, mut unknown) = (Vec::with_capacity(ids.len()), Vec::new());
         for part in ids.chunks(AHEAD) {
             let found = self.settled(|state, reader| {
-                let found = part.iter().map(|id| payload_of(state, reader, *id, state.snapshot));
+                let found = part.iter().map(|id| payload_of_id(state, reader, id));
                 found
-                    .collect::<Result<Vec<Found>, Error>>()
-                    .map(|found| (!found.contains(&Found::Changed)).then_some(found))
+                    .collect::<Result<Vec<Looked<Option<Vec<u8>>>>, Error>>()
+                    .map(|found| (!found.contains(&Looked::Changed)).then_some(found))
             })?;
             for (id, found) in part.iter().zip(found) {
                 match found {
-                    Found::Row(payload) => payloads.push(payload),
-                    _ => unknown.push(*id),
+                    Looked::Row(payload) => payloads.push(payload),
+                    _ => unknown.push(id.clone()),
                 }
             }
         }
@@ -48,29 +50,34 @@ impl<P: Pages> Index<P> {
     }
 
     /// The payloads of the rows that a search found, nearest first: those that the rows had then.
-    /// `None` if one of the rows was replaced or deleted since: the search is to be repeated.
+    /// `None` if one of the rows was replaced or deleted since: the search is to be repeated. Reads
+    /// about one page a row, beside that of its node, which the search has just read.
     ///
     /// # Errors
     ///
-    /// As [`Index::payloads`].
+    /// [`Error::Argument`] if the index keeps no payloads; [`Error::Corrupt`] and [`Error::Busy`]
+    /// as [`Index::ids`]; any error of the host.
     pub fn payloads_of(&self, result: &SearchResult) -> Result<Option<Payloads>, Error> {
         self.expect_payloads()?;
-        let mut payloads = Vec::with_capacity(result.hits.len());
-        for part in result.hits.chunks(AHEAD) {
-            let found = self.settled(|state, reader| {
-                // Rows of a graph that was trained later do not say when they were added.
-                if state.meta.change.retired_at > result.snapshot {
-                    return Ok(Some(vec![Found::Changed]));
-                }
-                let found = part.iter().map(|hit| payload_of(state, reader, hit.row_id, result.snapshot));
-                found.collect::<Result<Vec<Found>, Error>>().map(Some)
-            })?;
-            for found in found {
-                let Found::Row(payload) = found else { return Ok(None) };
-                payloads.push(payload);
-            }
-        }
-        Ok(Some(payloads))
+        self.read_of(result, |state, reader, place, _| match place {
+            Some(place) => read_payload(state, reader, place),
+            None => Ok(None),
+        })
+    }
+
+    /// The text ids of the rows that a search found, nearest first. `None` if one of the rows was
+    /// replaced or deleted since: the search is to be repeated. Costs as much as
+    /// [`Index::payloads_of`], however long payloads are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] if ids are no texts; else as [`Index::payloads_of`].
+    pub fn text_ids_of(&self, result: &SearchResult) -> Result<Option<Vec<String>>, Error> {
+        self.expect_ids::<String>()?;
+        self.read_of(result, |_, reader, place, page| match place {
+            Some(place) => text_record::read_text(reader, place),
+            None => Err(Error::corrupt(page, "a row has no text id")),
+        })
     }
 
     /// The result of `search`, and the payloads of the rows that it found. Repeats the search while
@@ -82,43 +89,114 @@ impl<P: Pages> Index<P> {
     /// rows all the time.
     pub fn with_payloads(
         &self,
-        mut search: impl FnMut() -> Result<SearchResult, Error>,
+        search: impl FnMut() -> Result<SearchResult, Error>,
     ) -> Result<(SearchResult, Payloads), Error> {
+        self.search_and(search, |result| self.payloads_of(result))
+    }
+
+    /// The result of `search`, and what `read` finds of its rows, such as their
+    /// [text ids](Index::text_ids_of) and [payloads](Index::payloads_of). Repeats the search while
+    /// `read` finds nothing, because other commits replace or delete these rows in between.
+    ///
+    /// # Errors
+    ///
+    /// Those of `search` and of `read`; [`Error::Busy`] if commits replace these rows all the time.
+    pub fn search_and<T>(
+        &self,
+        mut search: impl FnMut() -> Result<SearchResult, Error>,
+        mut read: impl FnMut(&SearchResult) -> Result<Option<T>, Error>,
+    ) -> Result<(SearchResult, T), Error> {
         for _ in 0..SEARCHES_MAX {
             let result = search()?;
-            if let Some(payloads) = self.payloads_of(&result)? {
-                return Ok((result, payloads));
+            if let Some(found) = read(&result)? {
+                return Ok((result, found));
             }
         }
         Err(Error::busy("the rows that searches found were replaced all the time; try again"))
     }
 
+    /// What `read` finds at the places of the payloads of rows that a search found; `None` if one
+    /// of the rows was replaced or deleted since.
+    fn read_of<T>(
+        &self,
+        result: &SearchResult,
+        mut read: impl FnMut(&State, &mut P::Reader<'_>, Option<PayloadPlace>, PageId) -> Result<T, Error>,
+    ) -> Result<Option<Vec<T>>, Error> {
+        let mut all = Vec::with_capacity(result.hits.len());
+        for part in result.hits.chunks(AHEAD) {
+            let found = self.settled(|state, reader| {
+                // Rows of a graph that was trained later do not say when they were added.
+                if state.meta.change.retired_at > result.snapshot {
+                    return Ok(Some(None));
+                }
+                let Some(places) = places_of(state, reader, part, result.snapshot)? else { return Ok(Some(None)) };
+                let mut found = Vec::with_capacity(part.len());
+                for (hit, place) in part.iter().zip(places) {
+                    found.push(read(state, reader, place, state.meta.layout.place(hit.node).0)?);
+                }
+                Ok(Some(Some(found)))
+            })?;
+            let Some(found) = found else { return Ok(None) };
+            all.extend(found);
+        }
+        Ok(Some(all))
+    }
+
     fn expect_payloads(&self) -> Result<(), Error> {
         match self.keeps_payloads() {
             true => Ok(()),
-            false => Err(Error::argument("this index keeps no payloads: it must be built or created to keep them")),
+            false => Err(keeps_no_payloads()),
         }
     }
 }
 
-/// What became of a row.
-#[derive(Clone, Debug, PartialEq)]
-enum Found {
-    Row(Option<Vec<u8>>),
-    /// Another commit has replaced the row, or is about to.
-    Changed,
-    Unknown,
+/// The places of the payloads of rows that a search of `snapshot` found, whose pages begin to be
+/// read; `None` if one of the rows was replaced or deleted since.
+fn places_of(
+    state: &State,
+    reader: &mut impl Reader,
+    hits: &[Hit],
+    snapshot: u64,
+) -> Result<Option<Vec<Option<PayloadPlace>>>, Error> {
+    let mut places = Vec::with_capacity(hits.len());
+    for hit in hits {
+        // The row must still be there: vacuum may free the node of one that is gone at any time.
+        let of_row = (hit.row_id, hit.node);
+        let is_there = place_of(&state.meta, reader, of_row, state.snapshot)?.is_some();
+        let Some(place) = place_of(&state.meta, reader, of_row, snapshot)?.filter(|_| is_there) else {
+            return Ok(None);
+        };
+        if let Some(place) = place {
+            reader.start(place.page, 0..BODY_BYTES);
+        }
+        places.push(place);
+    }
+    Ok(Some(places))
 }
 
-/// The payload of a row that a reader of `snapshot` sees.
-fn payload_of(state: &State, reader: &mut impl Reader, id: u64, snapshot: u64) -> Result<Found, Error> {
-    let Some(node) = find(state, reader, id)? else { return Ok(Found::Unknown) };
-    let (place, is_its_row) = with_node(&state.meta.layout, reader, node, |node, header| {
-        (node.values().last_key(), header.row_id == id && header.is_visible(snapshot))
-    })?;
-    reader.release();
-    if !is_its_row {
-        return Ok(Found::Changed);
+/// The payload of the newest row with an id.
+fn payload_of_id<I: RowId>(
+    state: &State,
+    reader: &mut impl Reader,
+    id: &I,
+) -> Result<Looked<Option<Vec<u8>>>, Error> {
+    let found = match find_id(&state.meta, reader, id.key(), state.snapshot)? {
+        Looked::Row(found) => found,
+        Looked::Changed => return Ok(Looked::Changed),
+        Looked::Unknown => return Ok(Looked::Unknown),
+    };
+    Ok(match place_of(&state.meta, reader, found, state.snapshot)? {
+        Some(Some(place)) => Looked::Row(read_payload(state, reader, place)?),
+        Some(None) => Looked::Row(None),
+        None => Looked::Changed,
+    })
+}
+
+/// The payload of the user in a place that a node names.
+fn read_payload(state: &State, reader: &mut impl Reader, place: PayloadPlace) -> Result<Option<Vec<u8>>, Error> {
+    let bytes = payload::read(reader, place)?;
+    match state.meta.row_ids {
+        RowIds::Text => Ok(text_record::decode(place, &bytes)?.1.map(<[u8]>::to_vec)),
+        _ => Ok(Some(bytes)),
     }
-    Ok(Found::Row(place.map(|place| payload::read(reader, PayloadPlace::of_key(place))).transpose()?))
 }

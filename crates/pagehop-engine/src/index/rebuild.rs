@@ -163,7 +163,7 @@ impl<P: Pages> Index<P> {
         if old.row_ids == RowIds::HostOwned {
             return Err(Error::argument("the host of this index owns its rows, and must build it again"));
         }
-        let columns = ColumnRows::of_index(state.columns.columns.clone(), old.keeps_payloads);
+        let columns = ColumnRows::of_index(state.columns.columns.clone(), old.has_places());
         let mut source = LivingRows { state: &state, reader, columns, error: 0.0 };
         let rows = source.survey()?;
         let mut meta = if rows == 0 {
@@ -181,11 +181,11 @@ impl<P: Pages> Index<P> {
                 calibrate: false,
             };
             let (mut first, mut listed) = (PageId(1), 0);
-            if old.keeps_payloads {
+            if old.has_places() {
                 (first, listed) = copy_payloads(&mut source.columns, &mut source.reader, first, sink)?;
             }
             let mut meta = build::build_from(&mut source, &options, first, sink, progress)?;
-            meta.change.payload_head = listed;
+            (meta.change.payload_head, meta.keeps_payloads) = (listed, old.keeps_payloads);
             meta
         };
         // Changes are counted from 0 again. Those since a measurement stay the same.

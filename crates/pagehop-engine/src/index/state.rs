@@ -116,8 +116,8 @@ impl Newest {
     pub(crate) fn renew(&self, reader: &mut impl Reader) -> Result<Arc<State>, Error> {
         let known = self.known();
         let same = match known.meta.row_ids {
-            RowIds::Mapped => known.snapshot == reader.snapshot(true),
             RowIds::HostOwned => known.meta.change.commit == Meta::read_commit(reader)?,
+            _ => known.snapshot == reader.snapshot(true),
         };
         let is_caught_up = |pending: &Arc<PendingMap>, reader: &mut _| {
             // If the list cannot be read, it has changed since its number was read, or it is

@@ -54,7 +54,7 @@ impl Columns {
             Self::decode(page, &body)?
         };
         reader.release();
-        let bytes = row_bytes(columns.columns.len() + usize::from(meta.keeps_payloads));
+        let bytes = row_bytes(columns.columns.len() + usize::from(meta.has_places()));
         if bytes != meta.layout.column_bytes || columns.roots.iter().any(|root| root.0 >= meta.page_count) {
             let what = format!("its columns {columns:?} do not fit the meta page");
             return Err(Error::corrupt(page, what));

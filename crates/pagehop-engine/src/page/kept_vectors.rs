@@ -13,6 +13,7 @@ use super::kind::{self, PageKind, kind};
 use super::layout::NodeLayout;
 use super::{BODY_BYTES, PageId, Reader};
 use crate::ids::NodeId;
+use crate::row_ids::{self, RowIds};
 use crate::vectors::Vectors;
 use crate::{Error, Metric};
 use pagehop_kernels as kernels;
@@ -213,7 +214,7 @@ impl KeptShape {
 /// [`Error::Argument`] for a component beyond half precision.
 pub(crate) fn rounded<'v>(
     vectors: Vectors,
-    ids: &[u64],
+    (row_ids, ids): (RowIds, &[u64]),
     components: &'v [f32],
     first: usize,
 ) -> Result<Cow<'v, [f32]>, Error> {
@@ -228,9 +229,8 @@ pub(crate) fn rounded<'v>(
         let dim = components.len() / ids.len().max(1);
         let (row, component, value) = (at / dim, at % dim, components[at]);
         return Err(Error::argument(format!(
-            "row {} (id {}): component {component} is {value}, float16 holds up to 65504: keep float32",
-            first + row,
-            ids[row]
+            "{}: component {component} is {value}, float16 holds up to 65504: keep float32",
+            row_ids::named(row_ids, first + row, ids[row])
         )));
     }
     Ok(Cow::Owned(rounded))

@@ -18,7 +18,7 @@ use crate::{Error, Metric, RowIds, Vectors};
 
 /// Version of the format that this build reads and writes: `docs/format.md`. A number is never used
 /// for another format; 1 to 6 were before the first release.
-pub(crate) const FORMAT_VERSION: u32 = 10;
+pub(crate) const FORMAT_VERSION: u32 = 11;
 /// Most dimensions a user's vector may have.
 pub(crate) const DIM_MAX: usize = 4096;
 /// Bytes of the meta page's body that are in use.
@@ -41,7 +41,7 @@ pub(crate) struct Meta {
     pub(crate) seed: u64,
     pub(crate) row_ids: RowIds,
     pub(crate) vectors: Vectors,
-    /// Whether a node names the place of a payload.
+    /// Whether rows may have payloads.
     pub(crate) keeps_payloads: bool,
     /// Rows that a reader of snapshot `commit` sees; under [`RowIds::HostOwned`] living nodes.
     pub(crate) rows: u64,
@@ -155,6 +155,11 @@ impl Meta {
         (self.metric == Metric::InnerProduct).then_some(longest)
     }
 
+    /// Whether a node names the place of a payload: the user's, or a text id with it.
+    pub(crate) fn has_places(&self) -> bool {
+        self.keeps_payloads || self.row_ids == RowIds::Text
+    }
+
     /// How vectors are kept; `None` if they are not.
     pub(crate) fn kept(&self) -> Option<KeptShape> {
         KeptShape::new(self.vectors, self.dim, &self.layout)
@@ -204,8 +209,7 @@ impl Meta {
             Vectors::Float16 => 1,
             Vectors::Float32 => 2,
         };
-        let (is_hosted, payloads) = (u8::from(self.row_ids == RowIds::HostOwned), u8::from(self.keeps_payloads));
-        fields.bytes(&[l.column_bytes as u8, vectors, is_hosted, payloads]);
+        fields.bytes(&[l.column_bytes as u8, vectors, self.row_ids as u8, self.keeps_payloads.into()]);
         debug_assert_eq!(fields.position(), COMMIT_AT);
         self.change.write(&mut fields);
         debug_assert!(fields.position() <= META_BYTES);
@@ -255,22 +259,23 @@ impl Meta {
         let rows = fields.u64();
         let page_count = fields.u32();
         let [_, vectors, row_ids, payloads] = fields.bytes();
-        let vectors = match (vectors, row_ids, payloads) {
-            (0, 0, 0..=1) | (0, 1, 0) => Vectors::Codes,
-            (1, 0, 0..=1) => Vectors::Float16,
-            (2, 0, 0..=1) => Vectors::Float32,
+        let (vectors, row_ids) = match (vectors, row_ids, payloads) {
+            (0, 1, 0) => (Vectors::Codes, RowIds::HostOwned),
+            (0..=2, 0 | 2, 0..=1) => (
+                [Vectors::Codes, Vectors::Float16, Vectors::Float32][usize::from(vectors)],
+                if row_ids == 2 { RowIds::Text } else { RowIds::Mapped },
+            ),
             other => return Err(bad(&format!("vectors, row ids and payloads are {other:?}"))),
         };
         let change = ChangeState::read(&mut fields);
-        let query_digits = query_digits.into();
         let meta = Self {
             metric,
             dim,
             layout,
             centroids,
-            query_digits,
+            query_digits: query_digits.into(),
             seed,
-            row_ids: if row_ids == 1 { RowIds::HostOwned } else { RowIds::Mapped },
+            row_ids,
             vectors,
             keeps_payloads: payloads == 1,
             rows,
@@ -307,7 +312,7 @@ impl Meta {
         if u64::from(c.landmarks) > u64::from(self.page_count) * 64 {
             return bad(format!("{} landmarks on {} pages", c.landmarks, self.page_count));
         }
-        let without_columns = row_bytes(usize::from(self.keeps_payloads));
+        let without_columns = row_bytes(usize::from(self.has_places()));
         if (c.columns_page == 0) != (self.layout.column_bytes == without_columns) {
             let bytes = self.layout.column_bytes;
             return bad(format!("columns on page {} take {bytes} bytes of a node", c.columns_page));
@@ -452,7 +457,7 @@ mod tests {
         let mut meta = Meta::empty(Metric::Cosine, 384, 0, 7, RowIds::HostOwned);
         assert_eq!(Meta::decode(&meta.encode()).expect("an empty index"), meta);
         meta.rows = 20;
-        (meta.row_ids, meta.keeps_payloads) = (RowIds::Mapped, true);
+        (meta.row_ids, meta.keeps_payloads) = (RowIds::Text, true);
         meta.layout = NodeLayout::choose(384, 3);
         meta.centroids = 3;
         meta.page_count = 100;

@@ -24,6 +24,7 @@ pub(crate) mod pending_list;
 pub(crate) mod postings;
 pub(crate) mod scratch;
 pub(crate) mod stack;
+pub(crate) mod text_record;
 
 use std::ops::{Deref, Range};
 

@@ -55,8 +55,8 @@ impl NodeHeader {
     #[inline]
     pub(crate) fn rows(&self, row_ids: RowIds, snapshot: u64) -> impl Iterator<Item = u64> + use<> {
         let rows = match row_ids {
-            RowIds::Mapped => [self.is_visible(snapshot).then_some(self.row_id), None, None],
             RowIds::HostOwned => self.host_rows().map(|row_id| (row_id > 0).then_some(row_id)),
+            _ => [self.is_visible(snapshot).then_some(self.row_id), None, None],
         };
         rows.into_iter().flatten()
     }

@@ -15,7 +15,7 @@ use super::layout::FreeLink;
 use super::{BODY_BYTES, PageId, PageSink, Reader};
 use crate::Error;
 
-/// Longest payload, in bytes.
+/// Longest payload, in bytes; with its text id, where ids are texts.
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a payload on a page of parts.
 pub(crate) const PART_BYTES: usize = 8108;
@@ -226,6 +226,30 @@ fn write_entries(body: &mut [u8], entries: &[(usize, usize)], low: usize) {
         fields.u16(*offset as u16);
         fields.u16(*length as u16);
     }
+}
+
+/// Reads the first bytes of a payload: those of its first page of parts, or all.
+///
+/// # Errors
+///
+/// Those of [`read`].
+pub(crate) fn read_start<R: Reader>(reader: &mut R, place: PayloadPlace) -> Result<Vec<u8>, Error> {
+    let (parts, rest) = {
+        let body = reader.finish(place.page)?;
+        let record = read_record(place, &body)?;
+        (PageId(record.parts), record.rest.to_vec())
+    };
+    reader.release();
+    if parts.0 == 0 {
+        return Ok(rest);
+    }
+    let part = {
+        let body = reader.finish(parts)?;
+        kind::expect_kind(parts, &body, PageKind::PayloadPart)?;
+        body[FIRST_AT..FIRST_AT + PART_BYTES].to_vec()
+    };
+    reader.release();
+    Ok(part)
 }
 
 /// Reads a payload.

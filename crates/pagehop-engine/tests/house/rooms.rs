@@ -24,19 +24,20 @@ const DEPENDENCIES: [(&str, &[&str]); 9] = [
 
 /// What each room of the engine may import, besides itself. A room is a folder or a file below
 /// `src/`.
-const ROOMS: [(&str, &[&str]); 18] = [
+const ROOMS: [(&str, &[&str]); 19] = [
     ("ids", &[]),
     ("error", &["ids"]), // an error names a page
     ("metric", &["error"]),
     ("vectors", &["error"]),
     ("random", &[]),
     ("row_ids", &["error"]),
+    ("text_ids", &["error", "row_ids", "random"]),
     ("threads", &["error"]),
     ("progress", &["error"]),
     ("columns", &["error"]),
     ("filter", &["error", "columns"]),
     ("source", &["error", "columns"]),
-    ("reports", &["metric", "vectors", "columns"]),
+    ("reports", &["ids", "metric", "vectors", "columns", "row_ids"]),
     ("options", &["error", "metric", "vectors", "row_ids", "reports"]),
     ("calibration", &["error", "options"]),
     ("quantize", &["error", "metric", "random", "threads"]),
@@ -61,7 +62,7 @@ const ROOMS: [(&str, &[&str]); 18] = [
 
 /// What each room below `index/` may import of `index/`, besides itself. It may import all rooms
 /// above but the last.
-const INDEX_ROOMS: [(&str, &[&str]); 15] = [
+const INDEX_ROOMS: [(&str, &[&str]); 16] = [
     ("index/mod", &[]), // names the rooms, and uses none
     ("index/model", &[]),
     ("index/node_set", &[]),
@@ -69,10 +70,11 @@ const INDEX_ROOMS: [(&str, &[&str]); 15] = [
     ("index/state", &["index/model", "index/pending"]),
     ("index/open", &["index/state"]),
     ("index/check", &["index/model", "index/state", "index/open"]),
-    ("index/rows", &["index/state", "index/open"]),
-    ("index/payloads", &["index/rows", "index/state", "index/open"]),
+    ("index/find", &["index/state", "index/open"]),
+    ("index/rows", &["index/find", "index/state", "index/open"]),
+    ("index/payloads", &["index/find", "index/state", "index/open"]),
     ("index/build", &[]),
-    ("index/search", &["index/model", "index/node_set", "index/state", "index/open"]),
+    ("index/search", &["index/model", "index/node_set", "index/state", "index/open", "index/find"]),
     ("index/info", &["index/open", "index/search"]),
     ("index/rebuild", &["index/build", "index/open", "index/search", "index/state"]),
     (
@@ -83,6 +85,7 @@ const INDEX_ROOMS: [(&str, &[&str]); 15] = [
             "index/pending",
             "index/state",
             "index/open",
+            "index/find",
             "index/build",
             "index/search",
         ],

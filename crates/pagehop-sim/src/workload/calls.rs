@@ -9,6 +9,7 @@ use pagehop_store::{AddOptions, IndexFile, Name, Storage, StorageSink};
 
 use super::columns;
 use super::data::Row;
+use super::ids::{of_texts, texts};
 use super::model::Version;
 use super::outcome::{Checked, Trouble};
 use super::plan::id;
@@ -45,7 +46,13 @@ impl World {
         let options = AddOptions { mark, threads: 1 };
         let done = if deletes {
             ids.iter().for_each(|id| drop(rows.remove(id)));
-            pagehop_store::delete(index, &ids, mark, &mut progress).map(|report| report.deleted)
+            let deleted = match plan.texts {
+                true => {
+                    pagehop_store::delete(index, &texts(&ids), mark, &mut progress).map(|report| of_texts(&report))
+                }
+                false => pagehop_store::delete(index, &ids, mark, &mut progress),
+            };
+            deleted.map(|report| report.deleted)
         } else {
             let new = ids.iter().map(|_| Row {
                 vector: plan.cloud.vector(rng),
@@ -56,8 +63,15 @@ impl World {
             let values = plan.all().of(new.iter())?;
             let components: Vec<f32> = new.iter().flat_map(|row| row.vector.iter().copied()).collect();
             rows.extend(ids.iter().copied().zip(new));
-            pagehop_store::add_with_columns(index, &ids, &components, values.as_ref(), options, &mut progress)
-                .map(|report| report.replaced)
+            let values = values.as_ref();
+            let added = match plan.texts {
+                true => {
+                    let ids = texts(&ids);
+                    pagehop_store::add_with_columns(index, &ids, &components, values, options, &mut progress)
+                }
+                false => pagehop_store::add_with_columns(index, &ids, &components, values, options, &mut progress),
+            };
+            added.map(|report| report.replaced)
         };
         let what = if deletes { "delete" } else { "add" };
         self.note(|| format!("  version {number}: a call to {what} {} rows", ids.len()));

@@ -143,6 +143,7 @@ pub fn passes(filter: &Filter, id: u64, row: &[Value]) -> Option<bool> {
         Filter::In(name, values) => any(values.iter().map(|with| order(value(name), with).map(|o| o.is_eq()))),
         Filter::IsNull(name) => Some(*value(name) == Value::Null),
         Filter::Ids(ids) => Some(ids.contains(&id)),
+        Filter::TextIds(texts) => Some(texts.contains(&super::ids::text(id))),
         Filter::Not(part) => passes(part, id, row).map(|truth| !truth),
         Filter::Or(parts) => any(parts.iter().map(|part| passes(part, id, row))),
         Filter::And(parts) => {

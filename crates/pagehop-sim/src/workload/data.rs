@@ -105,6 +105,7 @@ pub(super) struct Source<'r> {
     pub(super) dim: usize,
     pub(super) rows: &'r Rows,
     pub(super) columns: ColumnRows,
+    pub(super) texts: Option<Vec<String>>,
 }
 
 impl VectorSource for Source<'_> {
@@ -116,6 +117,10 @@ impl VectorSource for Source<'_> {
         let ids: Vec<u64> = self.rows.keys().copied().collect();
         let vectors: Vec<f32> = self.rows.values().flat_map(|row| row.vector.iter().copied()).collect();
         each(&ids, &vectors)
+    }
+
+    fn text_ids(&self) -> Option<&[String]> {
+        self.texts.as_deref()
     }
 
     fn columns(&self) -> Option<&ColumnRows> {

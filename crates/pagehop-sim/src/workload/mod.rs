@@ -3,6 +3,7 @@
 //!
 //! - `plan.rs`: the choices of a seed before it runs.
 //! - `data.rs`, `columns.rs`: rows, distances, brute force; values of columns, filters.
+//! - `ids.rs`: the ids of rows as the index has them, numbers or texts.
 //! - `model.rs`: the versions that may be found after what happened.
 //! - `verify.rs`: compares an open index with a version.
 //! - `world.rs`: the state of a run, and how the index is opened and a process ends.
@@ -12,6 +13,7 @@
 mod calls;
 pub mod columns;
 mod data;
+pub mod ids;
 mod model;
 mod outcome;
 mod parts;

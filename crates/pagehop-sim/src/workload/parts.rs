@@ -9,6 +9,7 @@ use pagehop_store::{IndexFile, Transaction};
 
 use super::columns::{self, Given};
 use super::data::{Row, Rows};
+use super::ids as row_ids;
 use super::outcome::Trouble;
 use super::plan::{Operation, id};
 use super::verify::ensure;
@@ -157,6 +158,7 @@ pub(super) fn work(
     has_readers: bool,
     number: u64,
 ) -> Result<(), Trouble> {
+    let texts = row_ids::are_texts(index)?;
     let mut change = index.change(transaction)?;
     let mut calls = 0;
     let mut progress = |_| {
@@ -168,7 +170,8 @@ pub(super) fn work(
             Part::Add(ids, new, given) => {
                 let components: Vec<f32> = new.iter().flat_map(|row| row.vector.iter().copied()).collect();
                 let values = given.of(new.iter())?;
-                let report = change.add_with_columns(ids, &components, values.as_ref(), &mut progress)?;
+                let given = (&*components, values.as_ref());
+                let report = row_ids::add(&mut change, texts, ids, given, &mut progress)?;
                 let distinct: BTreeSet<u64> = ids.iter().copied().collect();
                 let fresh = distinct.iter().filter(|id| !rows.contains_key(id)).count() as u64;
                 let sum = (report.added + report.replaced + report.unchanged) as usize;
@@ -176,8 +179,8 @@ pub(super) fn work(
                 ensure(is_right, || format!("{report:?} of {} rows, {fresh} of them new", ids.len()))?;
                 rows.extend(ids.iter().copied().zip(new.iter().cloned()));
             }
-            Part::Update(ids, new, given) => update(&mut change, (ids, new, given), rows)?,
-            Part::Delete(ids) => delete(&mut change, ids, rows)?,
+            Part::Update(ids, new, given) => update(&mut change, texts, (ids, new, given), rows)?,
+            Part::Delete(ids) => delete(&mut change, texts, ids, rows)?,
             Part::Vacuum(most) => {
                 let report = change.vacuum(*most, &mut progress)?;
                 let alone = parts.len() == 1 && !has_readers;
@@ -193,13 +196,14 @@ pub(super) fn work(
 /// Rows that an earlier part of the transaction deleted are left out: they would be refused.
 fn update(
     change: &mut Change<'_, Transaction<'_>>,
+    texts: bool,
     (ids, new, given): (&[u64], &[Row], &Given),
     rows: &mut Rows,
 ) -> Result<(), Trouble> {
     let there: Vec<(u64, &Row)> = ids.iter().copied().zip(new).filter(|(id, _)| rows.contains_key(id)).collect();
     let ids: Vec<u64> = there.iter().map(|row| row.0).collect();
     let values = given.of(there.iter().map(|row| row.1))?.unwrap_or_default();
-    let found = change.update_columns(&ids, &values)?;
+    let found = row_ids::update(change, texts, &ids, &values)?;
     let mut changed = 0;
     for (id, new) in there {
         let row = rows.get_mut(&id).expect("it is there");
@@ -212,8 +216,13 @@ fn update(
     ensure(found == changed, || format!("{found} rows of {ids:?} changed, expected {changed}"))
 }
 
-fn delete(change: &mut Change<'_, Transaction<'_>>, ids: &[u64], rows: &mut Rows) -> Result<(), Trouble> {
-    let report = change.delete(ids)?;
+fn delete(
+    change: &mut Change<'_, Transaction<'_>>,
+    texts: bool,
+    ids: &[u64],
+    rows: &mut Rows,
+) -> Result<(), Trouble> {
+    let report = row_ids::delete(change, texts, ids)?;
     let unknown: Vec<u64> = ids.iter().filter(|id| rows.remove(id).is_none()).copied().collect();
     let deleted = (ids.len() - unknown.len()) as u64;
     ensure(report.deleted == deleted && report.unknown == unknown, || {

@@ -89,6 +89,9 @@ const CALLS_SEED: u64 = 16;
 /// Decides which seeds keep payloads. Those that found a page 0 in memory only keep none.
 const PAYLOADS_SEED: u64 = 40;
 
+/// Decides which seeds have texts as ids. Those that found a page 0 in memory only have numbers.
+const TEXTS_SEED: u64 = 13;
+
 /// The choices of one seed.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -100,6 +103,8 @@ pub(super) struct Plan {
     pub(super) columns: usize,
     /// Whether the index keeps payloads.
     pub(super) payloads: bool,
+    /// Whether its ids are texts.
+    pub(super) texts: bool,
     /// Number of rows of the bulk build; `None` for an index that starts empty.
     pub(super) built: Option<usize>,
     pub(super) operations: usize,
@@ -168,6 +173,7 @@ impl Plan {
             vectors,
             columns,
             payloads: Rng::new(seed ^ PAYLOADS_SEED).one_in(4),
+            texts: Rng::new(seed ^ TEXTS_SEED).one_in(4),
             built,
             operations: 5 + rng.below(40),
             batch: [1, 4, 12, 40][rng.below(4)],

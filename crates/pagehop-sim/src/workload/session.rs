@@ -9,6 +9,7 @@ use pagehop_store::IndexFile;
 
 use super::columns::{self, COLUMNS_MAX, Given};
 use super::data::Row;
+use super::ids as row_ids;
 use super::model::Version;
 use super::outcome::{Checked, Trouble};
 use super::parts::{Ending, Part, work};
@@ -138,14 +139,14 @@ impl World {
             }
             Operation::Search => {
                 let (queries, version) = (self.queries(), self.model.newest().clone());
-                let result = verify::search(index, self.plan.metric, &queries.query, &version, &mut self.outcome)?;
-                if self.plan.payloads {
-                    verify::payloads_of(index, &result, &version, true)?;
-                    // One of an older version, whose rows may be gone.
-                    let older = self.searched.replace((result, version.clone()));
-                    older
-                        .map_or(Ok(()), |(result, version)| verify::payloads_of(index, &result, &version, false))?;
-                }
+                let (result, ids) =
+                    verify::search(index, self.plan.metric, &queries.query, &version, &mut self.outcome)?;
+                verify::rows_of(index, (&result, &ids), &version, true)?;
+                // One of an older version, whose rows may be gone.
+                let older = self.searched.replace((result, ids, version.clone()));
+                older.map_or(Ok(()), |(result, ids, version)| {
+                    verify::rows_of(index, (&result, &ids), &version, false)
+                })?;
                 let mut each = queries.filters.iter();
                 each.try_for_each(|filter| {
                     verify::filtered(index, self.plan.metric, &queries.query, filter, &version)
@@ -197,7 +198,9 @@ impl World {
         for vector in bad {
             let mut transaction = index.pages().begin()?;
             let mut change = index.change(&mut transaction)?;
-            match change.add(&[5], &vector, &mut |_| ControlFlow::Continue(())) {
+            match row_ids::add(&mut change, self.plan.texts, &[5], (&vector, None), &mut |_| {
+                ControlFlow::Continue(())
+            }) {
                 Err(Error::Argument { .. } | Error::Dimension { .. }) => {}
                 Err(error) => return Err(error.into()),
                 Ok(report) => return Err(Trouble::Violation(format!("{vector:?} was accepted: {report:?}"))),
@@ -227,7 +230,7 @@ impl World {
             let values = given.of(ids.iter().map(|_| &row))?.unwrap_or_default();
             let mut transaction = index.pages().begin()?;
             let mut change = index.change(&mut transaction)?;
-            match change.update_columns(&ids, &values) {
+            match row_ids::update(&mut change, self.plan.texts, &ids, &values) {
                 Err(Error::Argument { .. }) => {}
                 Err(error) => return Err(error.into()),
                 Ok(changed) => {

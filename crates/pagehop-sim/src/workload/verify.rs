@@ -8,6 +8,7 @@ use pagehop_engine::{Cursor, Error, Filter, Index, Metric, Pages, SearchOptions,
 
 use super::columns::passes;
 use super::data::{self, Row, Rows};
+use super::ids;
 use super::model::Version;
 use super::outcome::{Outcome, Trouble};
 
@@ -30,6 +31,7 @@ pub(super) struct OpenCursor<'i, P: Pages + 'i> {
     version: Version,
     found: BTreeSet<u64>,
     is_drained: bool,
+    are_texts: bool,
 }
 
 /// Fails unless `so`.
@@ -45,7 +47,8 @@ impl<'i, P: Pages> OpenCursor<'i, P> {
         version: &Version,
     ) -> Result<Self, Error> {
         let cursor = index.cursor(&query, &EVERYTHING)?;
-        Ok(Self { cursor, query, metric, version: version.clone(), found: BTreeSet::new(), is_drained: false })
+        let (version, are_texts) = (version.clone(), ids::are_texts(index)?);
+        Ok(Self { cursor, query, metric, version, found: BTreeSet::new(), is_drained: false, are_texts })
     }
 
     /// Takes up to `most` rows and checks them.
@@ -55,8 +58,9 @@ impl<'i, P: Pages> OpenCursor<'i, P> {
                 self.is_drained = true;
                 return Ok(());
             };
-            check_hit(&self.version, self.metric, &self.query, hit.row_id, hit.distance)?;
-            ensure(self.found.insert(hit.row_id), || format!("a cursor gave row {} twice", hit.row_id))?;
+            let id = ids::of_cursor(&mut self.cursor, &hit, self.are_texts)?;
+            check_hit(&self.version, self.metric, &self.query, id, hit.distance)?;
+            ensure(self.found.insert(id), || format!("a cursor gave row {id} twice"))?;
         }
         Ok(())
     }
@@ -92,17 +96,17 @@ pub(super) fn search<P: Pages>(
     query: &[f32],
     version: &Version,
     outcome: &mut Outcome,
-) -> Result<SearchResult, Trouble> {
+) -> Result<(SearchResult, Vec<u64>), Trouble> {
     let options = SearchOptions { search_list: 200, slack: f32::INFINITY, beam_width: 4 };
-    let result = index.search(query, K, &options)?;
+    let (result, ids) = ids::search(index, || index.search(query, K, &options))?;
     let hits = &result.hits;
     let rows: &Rows = &version.rows;
     let kth = data::kth_distance(rows.values(), metric, query, K.min(rows.len()).max(1));
     let mut seen = BTreeSet::new();
-    for hit in hits {
-        check_hit(version, metric, query, hit.row_id, hit.distance)?;
-        ensure(seen.insert(hit.row_id), || format!("a search gave row {} twice", hit.row_id))?;
-        let row = &rows[&hit.row_id].vector;
+    for (hit, id) in hits.iter().zip(&ids) {
+        check_hit(version, metric, query, *id, hit.distance)?;
+        ensure(seen.insert(*id), || format!("a search gave row {id} twice"))?;
+        let row = &rows[id].vector;
         let is_near = data::distance(metric, query, row) <= kth + data::tolerance(metric, query, row) / 2.0;
         outcome.near_found += u64::from(is_near);
     }
@@ -112,7 +116,7 @@ pub(super) fn search<P: Pages>(
     let expected = rows.len().min(K);
     ensure(hits.len() == expected, || format!("a search for {K} of {} rows found {}", rows.len(), hits.len()))?;
     outcome.near_wanted += expected as u64;
-    Ok(result)
+    Ok((result, ids))
 }
 
 /// Compares searches with a filter with a look at all rows: an exact one, and one with the default
@@ -130,10 +134,10 @@ pub(super) fn filtered<P: Pages>(
         version.rows.iter().filter(|(id, row)| passes(filter, **id, &row.values) == Some(true)).collect();
     let number = version.number;
     for (k, options) in [(K, None), (K, Some(SearchOptions::default())), (10 * K, None)] {
-        let hits = searcher.search_filtered(query, k, options.as_ref(), &plan)?.hits;
+        let (result, ids) = ids::search(index, || searcher.search_filtered(query, k, options.as_ref(), &plan))?;
+        let hits = result.hits;
         let what = |text: String| {
             let way = if plan.reads_postings(k) { "postings" } else { "a walk" };
-            let ids: Vec<u64> = hits.iter().map(|hit| hit.row_id).collect();
             let expected: Vec<u64> = passing.iter().map(|row| *row.0).collect();
             format!("{filter:?} by {way} with {options:?}, version {number}: {text}; {ids:?} of {expected:?}")
         };
@@ -141,15 +145,15 @@ pub(super) fn filtered<P: Pages>(
         ensure(hits.len() == expected, || what(format!("{} rows, expected {expected}", hits.len())))?;
         let kth = data::kth_distance(passing.iter().map(|row| row.1), metric, query, k);
         let mut seen = BTreeSet::new();
-        for hit in &hits {
-            check_hit(version, metric, query, hit.row_id, hit.distance)?;
-            ensure(seen.insert(hit.row_id), || what(format!("row {} twice", hit.row_id)))?;
-            let row = &version.rows[&hit.row_id];
-            let is_passing = passes(filter, hit.row_id, &row.values) == Some(true);
-            ensure(is_passing, || what(format!("row {} does not pass: {:?}", hit.row_id, row.values)))?;
+        for (hit, id) in hits.iter().zip(&ids) {
+            check_hit(version, metric, query, *id, hit.distance)?;
+            ensure(seen.insert(*id), || what(format!("row {id} twice")))?;
+            let row = &version.rows[id];
+            let is_passing = passes(filter, *id, &row.values) == Some(true);
+            ensure(is_passing, || what(format!("row {id} does not pass: {:?}", row.values)))?;
             let near = kth + 2.0 * data::tolerance(metric, query, &row.vector);
             let is_near = data::distance(metric, query, &row.vector) <= near;
-            ensure(options.is_some() || is_near, || what(format!("row {} is not near", hit.row_id)))?;
+            ensure(options.is_some() || is_near, || what(format!("row {id} is not near")))?;
         }
         // Of many rows, some have distances that differ only before they are rounded.
         let ordered = hits.windows(2).all(|pair| pair[0].distance <= pair[1].distance);
@@ -158,16 +162,22 @@ pub(super) fn filtered<P: Pages>(
     Ok(())
 }
 
-/// Compares the payloads of the rows that a search of `version` found. If that is not the newest,
-/// there may be none.
-pub(super) fn payloads_of<P: Pages>(
+/// Compares the ids and the payloads of the rows that a search of `version` found. If that is not
+/// the newest, there may be none.
+pub(super) fn rows_of<P: Pages>(
     index: &Index<P>,
-    result: &SearchResult,
+    (result, ids): (&SearchResult, &[u64]),
     version: &Version,
     is_newest: bool,
 ) -> Result<(), Trouble> {
+    let found = ids::found(index, result)?;
+    let is_right = found.as_ref().map_or(!is_newest, |found| found == ids);
+    ensure(is_right, || format!("version {}: ids {ids:?} are {found:?} later", version.number))?;
+    if !index.keeps_payloads() {
+        return Ok(());
+    }
     let found = index.payloads_of(result)?;
-    let expected = result.hits.iter().map(|hit| version.rows[&hit.row_id].payload.as_deref());
+    let expected = ids.iter().map(|id| version.rows[id].payload.as_deref());
     let is_right = match &found {
         Some(found) => found.iter().map(Option::as_deref).eq(expected),
         None => !is_newest,
@@ -178,7 +188,7 @@ pub(super) fn payloads_of<P: Pages>(
 /// Compares all payloads with those of `version`.
 fn payloads<P: Pages>(index: &Index<P>, version: &Version) -> Result<(), Trouble> {
     let ids: Vec<u64> = version.rows.keys().copied().collect();
-    for (id, found) in ids.iter().zip(index.payloads(&ids)?) {
+    for (id, found) in ids.iter().zip(ids::payloads(index, &ids)?) {
         let expected = version.rows[id].payload.as_deref();
         ensure(found.as_deref() == expected, || {
             let (found, expected) = (found.as_ref().map(Vec::len), expected.map(<[u8]>::len));
@@ -205,7 +215,7 @@ fn kept<P: Pages>(index: &Index<P>, vectors: Vectors, version: &Version) -> Resu
         return Ok(());
     }
     for (id, row) in version.rows.iter() {
-        let found = index.vectors(&[*id])?;
+        let found = ids::vectors(index, &[*id])?;
         let same = found.len() == row.vector.len() && !row.vector.iter().zip(&found).any(|(a, b)| differs(a, b));
         ensure(same, || format!("row {id} has the vector {:?}, kept is {found:?}", row.vector))?;
     }
@@ -227,6 +237,8 @@ pub(super) fn every_row<P: Pages>(
     ensure(info.rows == rows as u64 && info.dim == query.len() && info.metric == metric, || {
         format!("version {} has {rows} rows, the index says {info:?}", version.number)
     })?;
+    let ids = ids::all(index)?;
+    ensure(ids.iter().eq(version.rows.keys()), || format!("version {}: the ids are {ids:?}", version.number))?;
     kept(index, info.vectors, version)?;
     if info.payloads {
         payloads(index, version)?;

@@ -8,6 +8,7 @@ use pagehop_store::{IndexFile, Name, OpenOptions, StorageSink};
 
 use super::columns;
 use super::data::{Row, Rows, Source};
+use super::ids;
 use super::model::{Model, Version};
 use super::outcome::{Checked, Outcome, Trouble};
 use super::plan::{Plan, id};
@@ -38,8 +39,8 @@ pub(super) struct World {
     pub(super) calls_rng: Rng,
     pub(super) disk: SimDisk,
     pub(super) model: Model,
-    /// The last search of this process, and the version that it saw, where payloads are kept.
-    pub(super) searched: Option<(SearchResult, Version)>,
+    /// The last search of this process, its ids, and the version that it saw.
+    pub(super) searched: Option<(SearchResult, Vec<u64>, Version)>,
     pub(super) outcome: Outcome,
     /// Number of the next version.
     pub(super) next_number: u64,
@@ -80,10 +81,10 @@ impl World {
             failed_before_life: 0,
             history: Vec::new(),
         };
-        let Plan { dim, metric, vectors, columns, payloads, built, batch, ids, .. } = &world.plan;
+        let Plan { dim, metric, vectors, columns, payloads, texts, built, batch, ids, .. } = &world.plan;
         let cloud = world.plan.cloud.describe();
         let begins = format!(
-            "{dim} dimensions, {metric:?}, {vectors:?}, {columns} columns, payloads {payloads}, {built:?} rows, batches of {batch}, {ids} ids, {cloud}"
+            "{dim} dimensions, {metric:?}, {vectors:?}, {columns} columns, payloads {payloads}, texts {texts}, {built:?} rows, batches of {batch}, {ids} ids, {cloud}"
         );
         world.note(|| begins);
         Ok(world)
@@ -111,7 +112,8 @@ impl World {
             None => id(plan, rng),
         };
         let count = if plan.columns > 0 { 3 } else { 1 };
-        let filters = (0..count).map(|_| columns::filter(plan.columns, 2, &mut some_id, values_rng)).collect();
+        let filters = (0..count).map(|_| columns::filter(plan.columns, 2, &mut some_id, values_rng));
+        let filters = filters.map(|filter| if plan.texts { ids::with_texts(&filter) } else { filter }).collect();
         Queries { query, filters }
     }
 
@@ -239,20 +241,23 @@ pub(super) fn copy_of(error: &Error) -> Error {
 /// Makes a new index.
 fn build_on(disk: &SimDisk, plan: &Plan, rows: &Rows, seed: u64) -> Result<(), Error> {
     let mut sink = StorageSink::create(Arc::new(disk.clone()), *b"phsim1")?;
+    let row_ids = if plan.texts { RowIds::Text } else { RowIds::Mapped };
     if plan.built.is_none() {
         let columns = columns::columns(plan.columns);
         let keep = Keep { vectors: plan.vectors, payloads: plan.payloads };
-        create_keeping(keep, plan.dim, plan.metric, &columns, seed, RowIds::Mapped, &mut sink)?;
+        create_keeping(keep, plan.dim, plan.metric, &columns, seed, row_ids, &mut sink)?;
     } else {
         let options = BuildOptions {
             metric: plan.metric,
             vectors: plan.vectors,
             threads: 1,
             seed,
+            row_ids,
             ..BuildOptions::default()
         };
         let columns = plan.all().of(rows.values())?.unwrap_or_default();
-        let mut source = Source { dim: plan.dim, rows, columns };
+        let texts = plan.texts.then(|| rows.keys().map(|id| ids::text(*id)).collect());
+        let mut source = Source { dim: plan.dim, rows, columns, texts };
         build(&mut source, &options, &mut sink, &mut |_| ControlFlow::Continue(()))?;
     }
     sink.finish()

@@ -35,7 +35,8 @@ pub(crate) struct Args {
     /// File of vectors: .npy, .fvecs, .bvecs, .fbin, .u8bin or .i8bin.
     vectors: PathBuf,
     /// File of row ids: a .npy column of integers, or text with one number per line. Without it,
-    /// the id of a row is its position in the file, from 0.
+    /// the id of a row is its position in the file, from 0. An index whose ids are texts takes a
+    /// text file with one id per line.
     #[arg(long, value_name = "FILE")]
     ids: Option<PathBuf>,
     /// File of values of the index's columns: .csv, a line with their names, then a line for each
@@ -76,10 +77,11 @@ struct Report<'a> {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     interrupt::listen()?;
     let began = Instant::now();
-    let mut vectors = Vectors::open(&args.vectors, args.ids.as_deref())?;
+    let mut vectors = Vectors::open(&args.vectors)?;
     let index = args.writing.open(&args.index)?;
     let about = index_file::info(&args.index, &index)?;
     check_dim((&args.index, about.dim), (&args.vectors, vectors.dim()))?;
+    args.ids.iter().try_for_each(|ids| vectors.open_ids(ids, about.row_ids))?;
     let columns = args.columns.as_ref().map(|path| read_columns(path, &about.columns, vectors.rows()));
     let mut columns = columns.transpose()?;
     if let Some(path) = &args.payload {
@@ -95,7 +97,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let first_row = start.row();
     vectors.go_to(first_row)?;
 
-    let mut import = Import { args, vectors, columns, fingerprint, done: first_row, report: AddReport::default() };
+    let (texts, report) = (vectors.take_text_ids(), AddReport::default());
+    let mut import = Import { args, vectors, texts, columns, fingerprint, done: first_row, report };
     if let Err(error) = import.all(&index) {
         return Err(import.ended_early(error, index));
     }
@@ -129,6 +132,8 @@ impl Report<'_> {
 struct Import<'a> {
     args: &'a Args,
     vectors: Vectors,
+    /// The ids of all rows, if they are texts.
+    texts: Option<Vec<String>>,
     columns: Option<ColumnRows>,
     fingerprint: u64,
     /// Rows of the file that are in the index.
@@ -151,9 +156,15 @@ impl Import<'_> {
                 line.update(if of_all { Progress { done: before + part.done, total, ..part } } else { part })
             };
             let options = AddOptions { mark: Some([self.fingerprint, after]), threads: self.args.threads };
-            let part =
-                pagehop_store::add_with_columns(index, ids, components, columns.as_ref(), options, &mut whole)
-                    .map_err(|error| about_batch(self.args, before, &error))?;
+            let columns = columns.as_ref();
+            let part = match &self.texts {
+                Some(texts) => {
+                    let ids = &texts[before as usize..after as usize];
+                    pagehop_store::add_with_columns(index, ids, components, columns, options, &mut whole)
+                }
+                None => pagehop_store::add_with_columns(index, ids, components, columns, options, &mut whole),
+            };
+            let part = part.map_err(|error| about_batch(self.args, before, &error))?;
             self.report.added += part.added;
             self.report.replaced += part.replaced;
             self.report.unchanged += part.unchanged;

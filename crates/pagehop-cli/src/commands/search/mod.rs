@@ -6,7 +6,7 @@ mod report;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use pagehop_engine::{Batch, Error as EngineError, Filter, Index, Payloads, SearchResult, VectorSource};
+use pagehop_engine::{Batch, Error as EngineError, Filter, Index, RowIds, SearchResult, VectorSource};
 use pagehop_store::{IndexFile, OpenOptions};
 
 use crate::arguments::{parse_beam_width, parse_cache, parse_filter, parse_k, parse_npy, parse_threads};
@@ -19,7 +19,7 @@ use crate::queries::check_dim;
 use crate::{index_file, interrupt};
 
 use ids_file::IdsFile;
-use report::{Summary, Totals};
+use report::{OfRows, Summary, Totals};
 
 /// Find the nearest rows of every query of a file.
 ///
@@ -78,7 +78,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let options = OpenOptions { cache_bytes: args.cache, direct: args.direct, ..OpenOptions::default() };
     let index = index_file::open(&args.index, &options)?;
     let about = index_file::info(&args.index, &index)?;
-    let mut queries = Vectors::open(&args.queries, None)?;
+    if about.row_ids == RowIds::Text && (args.truth.is_some() || args.output.is_some()) {
+        let what = "its ids are texts, and --truth and -o have numbers";
+        return Err(Error::Use(format!("{}: {what}", args.index.display())));
+    }
+    let mut queries = Vectors::open(&args.queries)?;
     check_dim((&args.index, about.dim), (&args.queries, queries.dim()))?;
     // An index of fewer than k rows gives all its rows.
     let k = usize::try_from(about.rows).map_or(args.k, |rows| args.k.min(rows)).max(1);
@@ -94,21 +98,22 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let mut searching = Duration::ZERO;
     while let Some(Chunk { ids: numbers, components }) = queries.next_chunk()? {
         let began = Instant::now();
-        let mut results = vec![(SearchResult::default(), None); numbers.len()];
+        let mut results = vec![(SearchResult::default(), OfRows::default()); numbers.len()];
         let batch = Batch { queries: components, k, plan: &plan, filter: filter.as_ref(), threads };
-        let write = |place: &mut (SearchResult, Option<Payloads>), result| {
-            *place = if args.payload { with_payloads(&index, result)? } else { (result, None) };
+        let write = |place: &mut (SearchResult, OfRows), result| {
+            let of_rows = read_rows(&index, &result, about.row_ids, args.payload)?;
+            *place = (result, of_rows);
             Ok(())
         };
         let searched = index.search_batch(&batch, &mut |_| interrupt::poll(), &mut results, write);
         searched.map_err(|(at, error)| about_query(args, numbers[at], &error))?;
         searching += began.elapsed();
-        for (&number, (result, payloads)) in numbers.iter().zip(&results) {
+        for (&number, (result, of_rows)) in numbers.iter().zip(&results) {
             totals.add(number, result, truth.as_ref());
             match &mut ids_file {
                 Some(file) => file.write(result)?,
-                None if args.json => output.json(&report::query_line(number, result, payloads.as_ref()))?,
-                None => report::print(&mut output, number, result, payloads.as_ref())?,
+                None if args.json => output.json(&report::query_line(number, result, of_rows))?,
+                None => report::print(&mut output, number, result, of_rows)?,
             }
         }
     }
@@ -126,15 +131,25 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// The payloads of the rows that a search found. A process that replaces them in the time makes it
-/// an error: the search would have to be repeated.
-fn with_payloads(
+/// The text ids of the rows that a search found, if ids are texts, and their payloads, if they are
+/// wanted. A process that replaces rows in the time makes it an error: the search would have to be
+/// repeated.
+fn read_rows(
     index: &Index<IndexFile>,
-    result: SearchResult,
-) -> Result<(SearchResult, Option<Payloads>), EngineError> {
-    let payloads = index.payloads_of(&result)?;
-    let what = "another process replaced rows that were found before their payloads were read; search again";
-    payloads.map(|payloads| (result, Some(payloads))).ok_or_else(|| EngineError::busy(what))
+    result: &SearchResult,
+    row_ids: RowIds,
+    wants_payloads: bool,
+) -> Result<OfRows, EngineError> {
+    let what = "another process replaced rows that were found before the rest of them was read; search again";
+    let changed = || EngineError::busy(what);
+    let mut of_rows = OfRows::default();
+    if row_ids == RowIds::Text {
+        of_rows.ids = Some(index.text_ids_of(result)?.ok_or_else(changed)?);
+    }
+    if wants_payloads {
+        of_rows.payloads = Some(index.payloads_of(result)?.ok_or_else(changed)?);
+    }
+    Ok(of_rows)
 }
 
 fn about_query(args: &Args, number: u64, error: &pagehop_engine::Error) -> Error {

@@ -9,16 +9,23 @@ use crate::errors::Error;
 use crate::formats::Truth;
 use crate::output::{Output, grouped};
 
+/// What was read of the rows that a search found, beside their numbers.
+#[derive(Clone, Default)]
+pub(super) struct OfRows {
+    /// If ids are texts.
+    pub(super) ids: Option<Vec<String>>,
+    /// If they are wanted.
+    pub(super) payloads: Option<Payloads>,
+}
+
 /// Prints a line for each row found.
-pub(super) fn print(
-    output: &mut Output,
-    query: u64,
-    result: &SearchResult,
-    payloads: Option<&Payloads>,
-) -> Result<(), Error> {
+pub(super) fn print(output: &mut Output, query: u64, result: &SearchResult, of_rows: &OfRows) -> Result<(), Error> {
     for (at, hit) in result.hits.iter().enumerate() {
-        output.text(format_args!("{query}\t{}\t{}", hit.row_id, hit.distance))?;
-        if let Some(payloads) = payloads {
+        match &of_rows.ids {
+            Some(ids) => output.text(format_args!("{query}\t{}\t{}", ids[at], hit.distance))?,
+            None => output.text(format_args!("{query}\t{}\t{}", hit.row_id, hit.distance))?,
+        }
+        if let Some(payloads) = &of_rows.payloads {
             output.text(format_args!("\t{}", text(payloads[at].as_deref()).unwrap_or_default()))?;
         }
         output.text(format_args!("\n"))?;
@@ -26,11 +33,19 @@ pub(super) fn print(
     Ok(())
 }
 
+/// The ids of the rows found.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum FoundIds<'a> {
+    Int(Vec<u64>),
+    Text(&'a [String]),
+}
+
 /// One query as JSON.
 #[derive(Serialize)]
-pub(super) struct QueryLine {
+pub(super) struct QueryLine<'a> {
     query: u64,
-    ids: Vec<u64>,
+    ids: FoundIds<'a>,
     distances: Vec<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payloads: Option<Vec<Option<String>>>,
@@ -42,12 +57,16 @@ fn text(payload: Option<&[u8]>) -> Option<String> {
 }
 
 /// The rows found for `query`, as a line of JSON.
-pub(super) fn query_line(query: u64, result: &SearchResult, payloads: Option<&Payloads>) -> QueryLine {
+pub(super) fn query_line<'a>(query: u64, result: &SearchResult, of_rows: &'a OfRows) -> QueryLine<'a> {
+    let texts = |payloads: &Payloads| payloads.iter().map(|payload| text(payload.as_deref())).collect();
     QueryLine {
         query,
-        ids: result.hits.iter().map(|hit| hit.row_id).collect(),
+        ids: match &of_rows.ids {
+            Some(ids) => FoundIds::Text(ids),
+            None => FoundIds::Int(result.hits.iter().map(|hit| hit.row_id).collect()),
+        },
         distances: result.hits.iter().map(|hit| hit.distance).collect(),
-        payloads: payloads.map(|payloads| payloads.iter().map(|payload| text(payload.as_deref())).collect()),
+        payloads: of_rows.payloads.as_ref().map(texts),
     }
 }
 

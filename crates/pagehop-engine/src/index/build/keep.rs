@@ -19,6 +19,7 @@ use crate::{EachChunk, Error, Keep, RowIds, VectorSource, Vectors};
 pub(super) struct Rounded<'s> {
     pub(super) source: &'s mut dyn VectorSource,
     pub(super) vectors: Vectors,
+    pub(super) row_ids: RowIds,
 }
 
 impl VectorSource for Rounded<'_> {
@@ -27,9 +28,9 @@ impl VectorSource for Rounded<'_> {
     }
 
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
-        let (vectors, mut first) = (self.vectors, 0);
+        let (vectors, row_ids, mut first) = (self.vectors, self.row_ids, 0);
         self.source.scan(&mut |ids, components| {
-            let given: Cow<'_, [f32]> = rounded(vectors, ids, components, first)?;
+            let given: Cow<'_, [f32]> = rounded(vectors, (row_ids, ids), components, first)?;
             first += ids.len();
             each(ids, &given)
         })
@@ -46,7 +47,7 @@ pub(super) fn check(keep: Keep, row_ids: RowIds) -> Result<(), Error> {
     if row_ids == RowIds::HostOwned && payloads {
         return Err(Error::argument("the host of this index has its rows, and keeps what belongs to them"));
     }
-    if vectors == Vectors::Codes || row_ids == RowIds::Mapped {
+    if vectors == Vectors::Codes || row_ids != RowIds::HostOwned {
         return Ok(());
     }
     Err(Error::argument(format!("the host of this index has its vectors: they are {}, not codes", vectors.name())))

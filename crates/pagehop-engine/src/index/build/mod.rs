@@ -33,7 +33,9 @@ use crate::page::meta::{DIM_MAX, Meta};
 use crate::page::{PageId, PageSink, Scratch};
 use crate::quantize::codes::Codes;
 use crate::quantize::prepare::{Space, inner_dim};
-use crate::{BuildOptions, BuildReport, Error, Keep, Metric, OnProgress, RowIds, VectorSource, Vectors, threads};
+use crate::{
+    BuildOptions, BuildReport, Error, Keep, Metric, OnProgress, RowIds, VectorSource, Vectors, row_ids, threads,
+};
 use anchors::anchors;
 use job::Job;
 use order::page_order;
@@ -55,25 +57,38 @@ use write::{Connected, OwnCodes};
 /// # Errors
 ///
 /// [`Error::Argument`] if there are no rows, a vector is invalid for the metric (the message has
-/// its position), or an id repeats; [`Error::Memory`] if memory is too small;
-/// [`Error::Interrupted`] if `progress` breaks; any error of the source or the sink.
+/// its position), an id repeats, or ids are not of the kind of `options.row_ids`;
+/// [`Error::Memory`] if memory is too small; [`Error::Interrupted`] if `progress` breaks; any error
+/// of the source or the sink.
 pub fn build(
     source: &mut dyn VectorSource,
     options: &BuildOptions,
     sink: &mut dyn PageSink,
     progress: OnProgress<'_>,
 ) -> Result<BuildReport, Error> {
-    let meta = match source.columns().is_some_and(|columns| columns.payloads().is_some()) {
+    let payloads = source.columns().is_some_and(|columns| columns.payloads().is_some());
+    let texts = texts(source, options)?;
+    let meta = match payloads || texts.is_some() {
         false => build_from(source, options, PageId(1), sink, progress)?,
         true => {
-            let (mut source, first, listed) = WithPlaces::write(source, PageId(1), sink)?;
+            let (mut source, first, listed) = WithPlaces::write(source, texts, options.seed, PageId(1), sink)?;
             let mut meta = build_from(&mut source, options, first, sink, progress)?;
-            meta.change.payload_head = listed;
+            (meta.change.payload_head, meta.keeps_payloads) = (listed, payloads);
             meta
         }
     };
     sink.write(PageId(0), &meta.encode())?;
     Ok(BuildReport { rows: meta.rows, pages: meta.page_count })
+}
+
+/// The text ids of a source, if the index shall have such ids.
+fn texts(source: &dyn VectorSource, options: &BuildOptions) -> Result<Option<Vec<String>>, Error> {
+    match (source.text_ids(), options.row_ids) {
+        (Some(texts), RowIds::Text) => Ok(Some(texts.to_vec())),
+        (None, RowIds::Text) => row_ids::check_kind(RowIds::Text, RowIds::Mapped).map(|()| None),
+        (Some(_), other) => row_ids::check_kind(other, RowIds::Text).map(|()| None),
+        (None, _) => Ok(None),
+    }
 }
 
 /// Writes the meta page of an index without rows, which grows by changes.
@@ -139,7 +154,7 @@ pub(crate) fn write_empty(
     check_dim(dim)?;
     keep::check(keep, row_ids)?;
     ColumnRows::new(columns.to_vec())?;
-    let words = columns.len() + usize::from(keep.payloads);
+    let words = columns.len() + usize::from(keep.payloads || row_ids == RowIds::Text);
     let mut meta = Meta::empty(metric, dim, words, seed, row_ids);
     (meta.vectors, meta.keeps_payloads) = (keep.vectors, keep.payloads);
     if !columns.is_empty() {
@@ -170,7 +185,7 @@ pub(crate) fn build_from(
     check_dim(dim)?;
     let payloads = source.columns().is_some_and(ColumnRows::has_places);
     keep::check(Keep { vectors: options.vectors, payloads }, options.row_ids)?;
-    let source = &mut keep::Rounded { source, vectors: options.vectors };
+    let source = &mut keep::Rounded { source, vectors: options.vectors, row_ids: options.row_ids };
     let layout = NodeLayout::choose(inner_dim(dim), source.columns().map_or(0, ColumnRows::words));
     let job =
         &mut Job { options, layout, threads: threads::available(options.threads), progress, before: 0, total: 0 };

@@ -1,41 +1,73 @@
-//! Payloads of a bulk build: they are written first, so that nodes can name their places.
+//! Payloads and text ids of a bulk build: they are written first, so that nodes can name their
+//! places.
 
 use crate::columns::ColumnRows;
 use crate::page::payload::PayloadWriter;
-use crate::page::{PageId, PageSink};
+use crate::page::{PageId, PageSink, text_record};
+use crate::text_ids::{self, NewNumbers, Numbered};
 use crate::{EachChunk, Error, VectorSource};
 
 /// A source of rows whose payloads were written: each row names the place of its own.
 pub(crate) struct WithPlaces<'s> {
     source: &'s mut dyn VectorSource,
     columns: ColumnRows,
+    /// The numbers of rows whose ids are texts.
+    numbers: Option<Vec<u64>>,
 }
 
 impl<'s> WithPlaces<'s> {
-    /// Writes the payloads of a source from page `first` on. Returns the page after them, and the
-    /// first of those with room.
+    /// Writes the payloads of a source from page `first` on, with the ids of its rows if they are
+    /// `texts`. Returns the page after them, and the first of those with room.
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] for a payload that is too long, or another number of them than of rows;
-    /// any error of the sink.
+    /// [`Error::Argument`] for a payload that is too long, another number of them than of rows, and
+    /// a text that is no id or repeats; any error of the sink.
     pub(crate) fn write(
         source: &'s mut dyn VectorSource,
+        texts: Option<Vec<String>>,
+        seed: u64,
         first: PageId,
         sink: &mut dyn PageSink,
     ) -> Result<(Self, PageId, u32), Error> {
         let given = source.columns().cloned().unwrap_or_default();
-        let payloads = given.payloads().unwrap_or_default();
+        let payloads = given.payloads();
         let mut columns = given.arrange(given.columns(), true)?;
+        if let Some(texts) = texts.as_ref().filter(|_| payloads.is_none() && given.columns().is_empty()) {
+            columns.push_empty(texts.len());
+        }
+        let count = texts.as_ref().map_or(columns.len(), Vec::len);
+        if columns.len() != count {
+            let what = format!("there are {count} ids, and columns or payloads of {} rows", columns.len());
+            return Err(Error::argument(what));
+        }
+        let numbers = texts.as_deref().map(|texts| numbers(texts, seed)).transpose()?;
         let mut writer = PayloadWriter::new(sink, first);
-        for (row, payload) in payloads.iter().enumerate() {
-            if let Some(payload) = payload {
-                columns.set_place(row, Some(writer.write(payload)?.key()));
-            }
+        for row in 0..count {
+            let payload = payloads.and_then(|payloads| payloads[row].as_deref());
+            let place = match (&texts, payload) {
+                (Some(texts), _) => Some(writer.write(&text_record::encode(&texts[row], payload))?),
+                (None, payload) => payload.map(|payload| writer.write(payload)).transpose()?,
+            };
+            columns.set_place(row, place.map(|place| place.key()));
         }
         let (next, listed) = writer.finish()?;
-        Ok((Self { source, columns }, next, listed))
+        Ok((Self { source, columns, numbers }, next, listed))
     }
+}
+
+/// The numbers of rows with these ids.
+fn numbers(texts: &[String], seed: u64) -> Result<Vec<u64>, Error> {
+    let mut new = NewNumbers::default();
+    let mut numbers = Vec::with_capacity(texts.len());
+    for (at, text) in texts.iter().enumerate() {
+        text_ids::check(at, text)?;
+        match new.number(at, text, text_ids::hash(seed, text), |_| Ok(None))? {
+            Numbered::New(number) => numbers.push(number),
+            _ => return Err(Error::argument(format!("id {text:?} is given to more than one row"))),
+        }
+    }
+    Ok(numbers)
 }
 
 impl VectorSource for WithPlaces<'_> {
@@ -44,7 +76,19 @@ impl VectorSource for WithPlaces<'_> {
     }
 
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
-        self.source.scan(each)
+        let Some(numbers) = &self.numbers else { return self.source.scan(each) };
+        let mut done = 0;
+        self.source.scan(&mut |ids, components| {
+            let numbers = numbers
+                .get(done..done + ids.len())
+                .ok_or_else(|| Error::argument(format!("there are {} ids, and more vectors", numbers.len())))?;
+            done += ids.len();
+            each(numbers, components)
+        })?;
+        if done == numbers.len() {
+            return Ok(());
+        }
+        Err(Error::argument(format!("there are {} ids for {done} vectors", numbers.len())))
     }
 
     fn columns(&self) -> Option<&ColumnRows> {

@@ -37,7 +37,7 @@ impl Survey {
             assert_eq!(ids.len() * dim, chunk.len(), "a chunk has one row for each id");
             survey.checksum = pagehop_kernels::crc32c(bytemuck::cast_slice(chunk), survey.checksum);
             for (id, row) in ids.iter().zip(chunk.chunks_exact(dim)) {
-                survey.add(metric, *id, row)?;
+                survey.add((metric, job.options.row_ids), *id, row)?;
             }
             job.step("read", survey.row_ids.len() as u64, 0)
         })?;
@@ -86,10 +86,10 @@ impl Survey {
         (metric == Metric::InnerProduct).then_some(self.norm_sq_max)
     }
 
-    fn add(&mut self, metric: Metric, id: u64, row: &[f32]) -> Result<(), Error> {
+    fn add(&mut self, (metric, ids): (Metric, RowIds), id: u64, row: &[f32]) -> Result<(), Error> {
         let position = self.row_ids.len();
         let norm_sq = prepare::validate(metric, row).map_err(|e| match e {
-            Error::Argument { what } => Error::argument(format!("row {position} (id {id}): {what}")),
+            Error::Argument { what } => Error::argument(format!("{}: {what}", row_ids::named(ids, position, id))),
             other => other,
         })?;
         self.norm_sq_max = self.norm_sq_max.max(norm_sq);

@@ -107,7 +107,7 @@ pub(super) fn write(
         page = write_vectors(job, source, survey, (&shape, &layout), (&node_of, first..page), sink)?;
     }
     meta.page_count = page;
-    if meta.row_ids == RowIds::Mapped {
+    if meta.row_ids != RowIds::HostOwned {
         meta.page_count =
             write_map(&mut meta, survey.row_ids.iter().copied().zip(node_of.iter().copied()), page, sink)?;
     }

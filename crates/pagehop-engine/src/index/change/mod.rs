@@ -14,7 +14,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `steps.rs` | the pages and the meta page of a transaction |
-//! | `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs`, `keep.rs`, `payload.rs` | free slots; row ids; dead nodes; row ids that wait; unused graphs; kept vectors; payloads |
+//! | `ids.rs`, `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs`, `keep.rs`, `payload.rs` | ids as users give them; free slots; row ids; dead nodes; row ids that wait; unused graphs; kept vectors; payloads |
 //! | `graph.rs` | the graph: walk, targets, edges, entry points |
 //! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | its parts |
 //! | `insert.rs`, `anchors.rs`, `unlink.rs` | what is done to it |
@@ -29,6 +29,7 @@ mod encode;
 mod explorer;
 mod graph;
 pub(crate) mod hosted;
+mod ids;
 mod insert;
 mod keep;
 mod landmarks;
@@ -53,7 +54,7 @@ use crate::index::state::State;
 use crate::page::kept_vectors::rounded;
 use crate::page::{PageId, Pages, PagesMut, SharedPages};
 use crate::quantize::prepare;
-use crate::{AddReport, DeleteReport, Error, OnProgress, RowIds, row_ids};
+use crate::{AddReport, DeleteReport, Error, OnProgress, RowId, RowIds, row_ids};
 use add::NewRows;
 use graph::Graph;
 use pending::PendingRows;
@@ -120,15 +121,23 @@ impl<'w, W: PagesMut> Change<'w, W> {
     /// Adds rows; `vectors` has their components, one row after the other. A row whose id is in the
     /// index replaces that row. If an id repeats, its last row is used.
     ///
+    /// `ids` are numbers, or texts for an index whose ids are texts, which costs one page more for
+    /// each row, and another for a row that is there.
+    ///
     /// The first rows of an index train its model. Each time the index has grown eightfold, up to
     /// about 100,000 rows, the model is trained again and the index is rebuilt within this call.
     ///
     /// # Errors
     ///
     /// [`Error::Dimension`] or [`Error::Argument`] for a row that the index cannot place, named by
-    /// its position and id. [`Error::Interrupted`] if `progress` says so. Whatever the host
-    /// reports. The change must then be dropped.
-    pub fn add(&mut self, ids: &[u64], vectors: &[f32], progress: OnProgress<'_>) -> Result<AddReport, Error> {
+    /// its position and id, and for ids of another kind. [`Error::Interrupted`] if `progress` says
+    /// so. Whatever the host reports. The change must then be dropped.
+    pub fn add<I: RowId>(
+        &mut self,
+        ids: &[I],
+        vectors: &[f32],
+        progress: OnProgress<'_>,
+    ) -> Result<AddReport, Error> {
         self.add_with_columns(ids, vectors, None, progress)
     }
 
@@ -139,9 +148,9 @@ impl<'w, W: PagesMut> Change<'w, W> {
     ///
     /// Those of [`Change::add`]; [`Error::Argument`] if `columns` has another number of rows, or a
     /// column that the index does not have.
-    pub fn add_with_columns(
+    pub fn add_with_columns<I: RowId>(
         &mut self,
-        ids: &[u64],
+        ids: &[I],
         vectors: &[f32],
         columns: Option<&ColumnRows>,
         progress: OnProgress<'_>,
@@ -149,22 +158,25 @@ impl<'w, W: PagesMut> Change<'w, W> {
         self.add_by(ids, vectors, columns, progress, add::in_order)
     }
 
-    /// Checks rows, and adds them: those that train the model here, others with `write`.
-    fn add_by(
+    /// Adds rows: those that train the model here, others with `write`.
+    fn add_by<I: RowId>(
         &mut self,
-        ids: &[u64],
+        ids: &[I],
         vectors: &[f32],
         columns: Option<&ColumnRows>,
         progress: OnProgress<'_>,
         write: impl FnOnce(&mut Graph<'w, W>, &NewRows<'_>, OnProgress<'_>) -> Result<AddReport, Error>,
     ) -> Result<AddReport, Error> {
+        self.expect_ids::<I>()?;
+        let columns = self.with_ids(ids, columns, true)?;
+        let (ids, columns) = (&*self.new_numbers(ids)?, columns.as_deref());
         let dim = self.graph.meta().dim;
         if ids.len() * dim != vectors.len() {
             let what = format!("{} ids and {} numbers are not rows of {dim} dimensions", ids.len(), vectors.len());
             return Err(Error::argument(what));
         }
-        self.expect(RowIds::Mapped)?;
-        let vectors = &*rounded(self.graph.meta().vectors, ids, vectors, 0)?;
+        let row_ids = self.graph.meta().row_ids;
+        let vectors = &*rounded(self.graph.meta().vectors, (row_ids, ids), vectors, 0)?;
         self.validate(ids, vectors)?;
         let mut values = self.arranged(columns, ids.len())?;
         let mut report = AddReport::default();
@@ -188,15 +200,16 @@ impl<'w, W: PagesMut> Change<'w, W> {
     ///
     /// # Errors
     ///
-    /// Whatever the host reports, and [`Error::Corrupt`]. The change must then be dropped.
-    pub fn delete(&mut self, ids: &[u64]) -> Result<DeleteReport, Error> {
-        self.expect(RowIds::Mapped)?;
-        let mut report = DeleteReport::default();
+    /// [`Error::Argument`] for ids of another kind than those of the index; whatever the host
+    /// reports, and [`Error::Corrupt`]. The change must then be dropped.
+    pub fn delete<I: RowId>(&mut self, ids: &[I]) -> Result<DeleteReport<I>, Error> {
+        self.expect_ids::<I>()?;
+        let mut report = DeleteReport { deleted: 0, unknown: Vec::new() };
         for id in ids {
-            let found = self.graph.steps().find_row(*id)?;
+            let found = self.find(id)?;
             match found {
-                Some(node) => self.graph.steps_mut().map_row(*id, None, Some(node))?,
-                None => report.unknown.push(*id),
+                Some((number, node)) => self.graph.steps_mut().map_row(number, None, Some(node))?,
+                None => report.unknown.push(id.clone()),
             }
             report.deleted += u64::from(found.is_some());
         }
@@ -241,18 +254,16 @@ impl<'w, W: PagesMut> Change<'w, W> {
     }
 
     fn expect(&self, row_ids: RowIds) -> Result<(), Error> {
-        let found = self.graph.meta().row_ids;
-        if found == row_ids {
-            return Ok(());
-        }
-        Err(Error::argument(format!("the row ids of this index are {found:?}, not {row_ids:?}")))
+        row_ids::check_kind(self.graph.meta().row_ids, row_ids)
     }
 
     fn validate(&self, ids: &[u64], vectors: &[f32]) -> Result<(), Error> {
         let meta = self.graph.meta();
         for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(meta.dim)).enumerate() {
             prepare::validate(meta.metric, row).map_err(|e| match e {
-                Error::Argument { what } => Error::argument(format!("row {i} (id {id}): {what}")),
+                Error::Argument { what } => {
+                    Error::argument(format!("{}: {what}", row_ids::named(meta.row_ids, i, *id)))
+                }
                 other => other,
             })?;
         }
@@ -269,29 +280,28 @@ impl<'w, W: PagesMut> Change<'w, W> {
     /// [`Error::Argument`] if an id is not in the index, which names it, `columns` has another
     /// number of rows, or a column that the index does not have; whatever the host reports. The
     /// change must then be dropped.
-    pub fn update_columns(&mut self, ids: &[u64], columns: &ColumnRows) -> Result<u64, Error> {
-        self.expect(RowIds::Mapped)?;
+    pub fn update_columns<I: RowId>(&mut self, ids: &[I], columns: &ColumnRows) -> Result<u64, Error> {
+        self.expect_ids::<I>()?;
         if columns.len() != ids.len() {
             let what = format!("there are {} ids, and columns of {} rows", ids.len(), columns.len());
             return Err(Error::argument(what));
         }
+        let numbers = self.numbers(ids)?;
+        match self.with_ids(ids, Some(columns), false)? {
+            Some(columns) => self.update_rows(numbers, &columns),
+            None => Ok(0),
+        }
+    }
+
+    /// [`Change::update_columns`] of rows that are there, by their numbers.
+    fn update_rows(&mut self, numbers: Vec<u64>, columns: &ColumnRows) -> Result<u64, Error> {
         let given = columns.columns();
-        let values = columns.arrange(&self.graph.columns().columns, self.graph.meta().keeps_payloads)?;
+        let values = columns.arrange(&self.graph.columns().columns, self.graph.meta().has_places())?;
         let of_index = values.columns().iter();
         let is_given: Vec<bool> =
             of_index.map(|column| given.iter().any(|other| other.name == column.name)).collect();
-        let (mut nodes, mut unknown) = (Vec::with_capacity(ids.len()), Vec::new());
-        for id in ids {
-            match self.graph.steps().find_row(*id)? {
-                Some(_) => nodes.push(*id),
-                None => unknown.push(*id),
-            }
-        }
-        if !unknown.is_empty() {
-            return Err(row_ids::unknown(&unknown));
-        }
         let mut changed = 0;
-        for (row, id) in nodes.into_iter().enumerate() {
+        for (row, id) in numbers.into_iter().enumerate() {
             let found = self.graph.steps().find_row(id)?;
             let old = found.ok_or_else(|| row_ids::unknown(&[id]))?;
             let mut encoded = self.graph.encoded(old)?;
@@ -312,7 +322,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
 
     /// The values of the index's columns of `rows` rows.
     fn arranged(&self, columns: Option<&ColumnRows>, rows: usize) -> Result<ColumnRows, Error> {
-        let (of_index, has_places) = (&self.graph.columns().columns, self.graph.meta().keeps_payloads);
+        let (of_index, has_places) = (&self.graph.columns().columns, self.graph.meta().has_places());
         let is_empty = |columns: &&ColumnRows| columns.columns().is_empty() && columns.payloads().is_none();
         let Some(columns) = columns.filter(|columns| !is_empty(columns)) else {
             let mut none = ColumnRows::of_index(of_index.clone(), has_places);
@@ -335,19 +345,19 @@ impl<W: SharedPages> Change<'_, W> {
     /// # Errors
     ///
     /// Those of [`Change::add_with_columns`].
-    pub fn add_on_threads(
+    pub fn add_on_threads<I: RowId>(
         &mut self,
-        ids: &[u64],
+        ids: &[I],
         vectors: &[f32],
         columns: Option<&ColumnRows>,
         threads: usize,
         progress: OnProgress<'_>,
     ) -> Result<AddReport, Error> {
-        match add::threads_for(ids, threads) {
-            1 => self.add_with_columns(ids, vectors, columns, progress),
-            threads => self.add_by(ids, vectors, columns, progress, |graph, rows, progress| {
-                add::side_by_side(graph, rows, threads, progress)
-            }),
-        }
+        self.add_by(ids, vectors, columns, progress, |graph, rows, progress| {
+            match add::threads_for(rows.ids, threads) {
+                1 => add::in_order(graph, rows, progress),
+                threads => add::side_by_side(graph, rows, threads, progress),
+            }
+        })
     }
 }

@@ -112,7 +112,7 @@ impl<W: PagesMut> Steps<'_, W> {
 
     /// The place of a node's payload, if it has one.
     pub(super) fn payload_of(&self, node: NodeId) -> Result<Option<u64>, Error> {
-        if !self.meta().keeps_payloads {
+        if !self.meta().has_places() {
             return Ok(None);
         }
         self.look(node, |found, _| found.values().last_key())
@@ -155,7 +155,7 @@ impl<W: PagesMut> Steps<'_, W> {
     /// Frees the payloads of the dead nodes on a page of a retired graph. Those of the others
     /// belong to the graph that followed.
     pub(super) fn free_payloads_of_dead(&mut self, page: PageId) -> Result<(), Error> {
-        if !self.meta().keeps_payloads {
+        if !self.meta().has_places() {
             return Ok(());
         }
         let layout = self.layout();
@@ -193,7 +193,7 @@ impl<W: PagesMut> Graph<'_, W> {
     /// Writes the payload of a row that is about to be inserted, and names it in the `values` of
     /// its node.
     pub(super) fn keep_payload(&mut self, values: &mut [u8], payload: Option<&[u8]>) -> Result<(), Error> {
-        if !self.meta().keeps_payloads {
+        if !self.meta().has_places() {
             return Ok(());
         }
         let keep = |payload: &[u8]| self.in_section(|graph| graph.steps_mut().keep_payload(payload));
@@ -210,7 +210,7 @@ impl<W: PagesMut> Graph<'_, W> {
         values: &mut [u8],
         payload: Option<&[u8]>,
     ) -> Result<bool, Error> {
-        if !self.meta().keeps_payloads {
+        if !self.meta().has_places() {
             return Ok(true);
         }
         let place = self.steps().payload_of(old)?;
@@ -232,7 +232,7 @@ impl<W: PagesMut> Change<'_, W> {
         values: &mut ColumnRows,
         given: Option<&ColumnRows>,
     ) -> Result<u64, Error> {
-        if !self.graph.meta().keeps_payloads {
+        if !self.graph.meta().has_places() {
             return Ok(0);
         }
         let last: HashMap<u64, usize> = ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();
@@ -260,7 +260,7 @@ impl<W: PagesMut> Change<'_, W> {
         mut keys: Vec<Option<u64>>,
         payload: Option<Option<&[u8]>>,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let keeps = self.graph.meta().keeps_payloads;
+        let keeps = self.graph.meta().has_places();
         let place = RowValues(before).last_key().filter(|_| keeps);
         if keeps {
             keys.push(place);

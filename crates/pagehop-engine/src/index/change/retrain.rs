@@ -176,7 +176,7 @@ impl<W: PagesMut> Change<'_, W> {
         let dim = self.graph.meta().dim;
         // If an id repeats, its last row is used.
         let last: HashMap<u64, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
-        let of_index = ColumnRows::of_index(self.graph.columns().columns.clone(), self.graph.meta().keeps_payloads);
+        let of_index = ColumnRows::of_index(self.graph.columns().columns.clone(), self.graph.meta().has_places());
         let mut source = Rows { dim, ids: Vec::new(), components: Vec::new(), columns: of_index };
         let (replaced, recoded_error) = self.read_rows(&mut source, &last)?;
         for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
@@ -274,8 +274,9 @@ fn replace(meta: &mut Meta, built: &Meta) {
     let calibration = meta.calibration.take().map(|known| known.restart_counts(counted));
     let mut audit = meta.audit;
     audit.iter_mut().for_each(|known| known.changes = known.changes.wrapping_sub(counted));
-    *meta = Meta { calibration, audit, page_count, ..built.clone() };
-    if meta.row_ids == RowIds::Mapped {
+    let keeps_payloads = meta.keeps_payloads;
+    *meta = Meta { calibration, audit, page_count, keeps_payloads, ..built.clone() };
+    if meta.row_ids != RowIds::HostOwned {
         // `finish` counts the new rows.
         meta.rows = rows;
     }

@@ -71,11 +71,11 @@ impl<W: PagesMut> Steps<'_, W> {
     /// The node of any row; `None` if there are no rows.
     pub(super) fn any_row(&self) -> Result<Option<NodeId>, Error> {
         match self.meta().row_ids {
-            RowIds::Mapped => {
+            RowIds::HostOwned => self.any_host_row(),
+            _ => {
                 let root = PageId(self.meta().change.id_root);
                 id_map::any(&mut self.reader(), self.page_count(), root)
             }
-            RowIds::HostOwned => self.any_host_row(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::Change;
 use crate::page::PagesMut;
-use crate::{Error, RowIds, row_ids};
+use crate::{Error, RowId, row_ids};
 
 impl<W: PagesMut> Change<'_, W> {
     /// Deletes rows, and returns their vectors, one after the other, in the order of `ids`, which
@@ -14,12 +14,12 @@ impl<W: PagesMut> Change<'_, W> {
     ///
     /// [`Error::Argument`] if an id is not in the index, which names it; whatever the host reports,
     /// and [`Error::Corrupt`]. The change must then be dropped.
-    pub fn take(&mut self, ids: &[u64]) -> Result<Vec<f32>, Error> {
-        self.expect(RowIds::Mapped)?;
+    pub fn take<I: RowId>(&mut self, ids: &[I]) -> Result<Vec<f32>, Error> {
+        self.expect_ids::<I>()?;
         let (mut vectors, mut unknown, mut point) = (Vec::new(), Vec::new(), Vec::new());
-        for &id in ids {
-            let Some(node) = self.graph.steps().find_row(id)? else {
-                unknown.push(id);
+        for id in ids {
+            let Some((_, node)) = self.find(id)? else {
+                unknown.push(id.clone());
                 continue;
             };
             self.graph.look(node, |node, header| node.decode(header, &mut point))?;
@@ -35,7 +35,7 @@ impl<W: PagesMut> Change<'_, W> {
             return Err(row_ids::unknown(&unknown));
         }
         let mut seen = HashSet::new();
-        let distinct: Vec<u64> = ids.iter().copied().filter(|id| seen.insert(*id)).collect();
+        let distinct: Vec<I> = ids.iter().filter(|id| seen.insert(*id)).cloned().collect();
         self.delete(&distinct)?;
         Ok(vectors)
     }

@@ -6,8 +6,9 @@
 //! edge has the code that follows from the target's own code. The map names every live node once,
 //! the dead list every dead node once, and the list of free slots every page that has one. Kept
 //! vectors lie in places of their own and are those that nodes have codes of, and each payload
-//! belongs to one node. A landmark whose node is still the same carries what an edge to it would.
-//! Then a walk from the entry points counts what a search can reach.
+//! belongs to one node. A text id leads to its row, and no two rows have the same. A landmark whose
+//! node is still the same carries what an edge to it would. Then a walk from the entry points
+//! counts what a search can reach.
 //!
 //! All of this holds after every step of a change, so a crash between two steps leaves a valid
 //! index. Only a payload is written before its node: that holds after every commit.
@@ -15,6 +16,7 @@
 mod kept;
 mod lists;
 mod payloads;
+mod texts;
 
 use std::ops::ControlFlow;
 
@@ -219,7 +221,7 @@ impl Check<'_> {
         if usize::from(header.centroid) >= self.model.centroids.len() {
             return Err(bad(format!("centroid {} of {}", header.centroid, self.model.centroids.len())));
         }
-        let mapped = self.meta.row_ids == RowIds::Mapped;
+        let mapped = self.meta.row_ids != RowIds::HostOwned;
         let is_dead = if mapped { header.deleted > 0 } else { header.host_rows() == [0; NODE_ROWS_MAX] };
         if is_dead == (header.flags == FLAGS_LIVE) {
             return Err(bad(format!("flags {:#x} and rows or commits {:?}", header.flags, header.host_rows())));

@@ -1,15 +1,17 @@
 //! Checks payloads: each record belongs to one node, each page of parts to one record, and each
-//! node that names a payload has it.
+//! node that names a payload has it. Where ids are texts, the record of each node has one
+//! (`texts.rs`).
 
 use std::collections::HashSet;
 
-use crate::Error;
+use super::texts::Texts;
 use crate::index::state::State;
 use crate::page::kind::{PageKind, kind};
 use crate::page::layout::FreeLink;
-use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_UNLINKED, NodeRef};
+use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, NodeRef};
 use crate::page::payload::{self, PayloadPlace};
 use crate::page::{PageId, Reader};
+use crate::{Error, RowIds};
 
 /// What was found of payloads.
 #[derive(Default)]
@@ -26,7 +28,7 @@ struct Payloads {
 ///
 /// [`Error::Corrupt`]; any error of the reader.
 pub(crate) fn check<R: Reader>(state: &State, reader: &mut R) -> Result<(), Error> {
-    if !state.meta.keeps_payloads {
+    if !state.meta.has_places() {
         return Ok(());
     }
     let mut found = Payloads::default();
@@ -36,13 +38,20 @@ pub(crate) fn check<R: Reader>(state: &State, reader: &mut R) -> Result<(), Erro
         reader.release();
     }
     found.lists(state, reader)?;
+    let mut texts = Texts::default();
     for page in pages {
-        let places = named(state, reader, page)?;
+        let owned = named(state, reader, page)?;
         reader.release();
-        for place in places {
-            found.take(reader, page, place)?;
+        for Owned { place, row_id, is_live } in owned {
+            if let Some(place) = place {
+                found.take(reader, page, place)?;
+            }
+            if state.meta.row_ids == RowIds::Text {
+                texts.take(&state.meta, reader, (page, row_id, is_live), place)?;
+            }
         }
     }
+    texts.finish(reader)?;
     if let Some(place) = found.records.iter().min() {
         return Err(Error::corrupt(place.page, format!("no row names payload {}", place.number)));
     }
@@ -52,9 +61,16 @@ pub(crate) fn check<R: Reader>(state: &State, reader: &mut R) -> Result<(), Erro
     }
 }
 
-/// The payloads that the nodes on a page own: all but free ones, and of a retired graph the dead
-/// ones only.
-fn named<R: Reader>(state: &State, reader: &R, page: PageId) -> Result<Vec<PayloadPlace>, Error> {
+/// A node that may own a payload.
+struct Owned {
+    place: Option<PayloadPlace>,
+    row_id: u64,
+    is_live: bool,
+}
+
+/// The nodes on a page, and the payloads that they own: all but free ones, and of a retired graph
+/// the dead ones only.
+fn named<R: Reader>(state: &State, reader: &R, page: PageId) -> Result<Vec<Owned>, Error> {
     let layout = &state.meta.layout;
     let body = reader.finish(page)?;
     if kind(&body) != Some(PageKind::Node) {
@@ -66,8 +82,13 @@ fn named<R: Reader>(state: &State, reader: &R, page: PageId) -> Result<Vec<Paylo
         false => flags != FLAGS_FREE,
     };
     let nodes = (0..layout.nodes_per_page).map(|slot| NodeRef::new(layout, &body, slot));
-    let keys = nodes.filter(|node| owns(node.header().flags)).filter_map(|node| node.values().last_key());
-    Ok(keys.map(PayloadPlace::of_key).collect())
+    let owned = nodes.map(|node| (node, node.header())).filter(|(_, header)| owns(header.flags));
+    let owned = owned.map(|(node, header)| Owned {
+        place: node.values().last_key().map(PayloadPlace::of_key),
+        row_id: header.row_id,
+        is_live: header.flags == FLAGS_LIVE,
+    });
+    Ok(owned.collect())
 }
 
 impl Payloads {

@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use crate::graph::{key, key_id};
 use crate::ids::NodeId;
+use crate::index::find::text_of;
 use crate::index::open::Index;
 use crate::index::search::bound::Bound;
 use crate::index::search::filter_plan::FilterPlan;
@@ -37,7 +38,7 @@ use crate::index::state::{Newest, State};
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::prepare::ToDistance;
-use crate::{Error, Metric, SearchOptions, Stats};
+use crate::{Error, Metric, RowIds, SearchOptions, Stats, row_ids};
 
 /// Largest k of the first phase. Every increase of k costs a pass over all rejected candidates.
 const WIDENED_ROWS: usize = 40;
@@ -48,9 +49,10 @@ const WIDENED_TIMES: usize = 4;
 const SMALL_BYTES: usize = 256 << 10;
 
 /// One row that a cursor found.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// The user's id of the row.
+    /// The user's id of the row; under [`RowIds::Text`](crate::RowIds::Text) its number, and
+    /// [`Cursor::text_id`] reads the id.
     pub row_id: u64,
     /// Distance under the index's metric, as in [`Hit`](crate::Hit).
     pub distance: f32,
@@ -58,6 +60,14 @@ pub struct Found {
     /// between their square roots. The bound fails with a probability of 5e-18:
     /// `docs/how-it-works.md`.
     pub error: f32,
+    node: NodeId,
+}
+
+/// Where a row lies does not count.
+impl PartialEq for Found {
+    fn eq(&self, other: &Self) -> bool {
+        (self.row_id, self.distance, self.error) == (other.row_id, other.distance, other.error)
+    }
 }
 
 impl Found {
@@ -389,9 +399,23 @@ impl<'i, P: Pages> Cursor<'i, P> {
         Ok(())
     }
 
+    /// The text id of a row that this cursor found, of an index whose ids are texts. Reads about
+    /// one page.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] if ids are no texts; [`Error::Corrupt`]; any error of the host.
+    pub fn text_id(&mut self, found: &Found) -> Result<String, Error> {
+        row_ids::check_kind(self.state.meta.row_ids, RowIds::Text)?;
+        // The reader of this cursor keeps the row from vacuum.
+        let of_row = (found.row_id, found.node);
+        let text = text_of(&self.state.meta, &mut self.reader, of_row, self.state.snapshot)?;
+        text.ok_or_else(|| Error::argument(format!("row {} was not found by this cursor", found.row_id)))
+    }
+
     fn found(&self, row: &Row) -> Found {
-        let Row { near: Near { distance, row_id, .. }, step, norm_sq, .. } = *row;
+        let Row { near: Near { distance, row_id, node, .. }, step, norm_sq, .. } = *row;
         let error = self.bound.error(distance, step, norm_sq);
-        Found { row_id, distance: self.to_distance.apply(distance), error }
+        Found { row_id, distance: self.to_distance.apply(distance), error, node }
     }
 }

@@ -11,9 +11,10 @@
 //! gives up for them. Where there are no postings to read, it gives up for a look at every row. So
 //! fewer than `k` rows come only if fewer pass.
 
-use crate::filter::Filter;
+use crate::filter::{Filter, GivenIds};
 use crate::graph::{key_distance, key_id};
 use crate::ids::NodeId;
+use crate::index::find::{AHEAD, Looked, find_id, settled};
 use crate::index::open::Index;
 use crate::index::search::filter_plan::FilterPlan;
 use crate::index::search::gather::gather;
@@ -22,11 +23,12 @@ use crate::index::search::only::Only;
 use crate::index::search::rerank;
 use crate::index::search::searcher::Searcher;
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
-use crate::index::state::State;
+use crate::index::state::{Newest, State};
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::kind::{PageKind, kind};
 use crate::page::node::{NodeRef, with_node};
 use crate::page::{PageId, Pages, Reader};
+use crate::row_ids::{RowId, check_kind};
 use crate::{Error, RowIds, SearchOptions, SearchResult, Stats};
 
 /// Candidates that are kept of those in postings, at least and for each row that is wanted.
@@ -53,7 +55,8 @@ impl<P: Pages> Searcher<'_, P> {
     /// Prepares a filter over this index, for searches one after another.
     ///
     /// Estimates how many rows pass, which reads a few pages for each condition. Later changes of
-    /// the index make a plan slower at worst, never wrong.
+    /// the index make a plan slower at worst, never wrong, except that a text id stands for the row
+    /// that had it now.
     ///
     /// # Errors
     ///
@@ -61,10 +64,9 @@ impl<P: Pages> Searcher<'_, P> {
     /// column's kind does not have, NaN, or a filter that is nested too deep; [`Error::Corrupt`] if
     /// pages contradict each other; any error of the host.
     pub fn plan_filter(&mut self, filter: &Filter) -> Result<FilterPlan, Error> {
-        let test = filter.compile(&self.newest.known().columns.columns)?;
-        if test.needs_id() && self.newest.known().meta.row_ids == RowIds::HostOwned {
-            return Err(Error::argument("the host of this index owns its row ids: filter by them there"));
-        }
+        let known = self.newest.known();
+        let filter = numbered(filter, self.pages, self.newest)?;
+        let test = filter.compile(&known.columns.columns)?;
         let mut last = None;
         loop {
             self.state = self.newest.renew(&mut self.reader)?;
@@ -198,6 +200,36 @@ impl<P: Pages> Searcher<'_, P> {
             std::thread::yield_now();
         }
     }
+}
+
+/// The filter with the numbers that its ids have in the newest commit.
+fn numbered<P: Pages>(filter: &Filter, pages: &P, newest: &Newest) -> Result<Filter, Error> {
+    let row_ids = newest.known().meta.row_ids;
+    filter.with_numbers(&mut |given| {
+        let texts = match given {
+            GivenIds::Int(_) if row_ids == RowIds::HostOwned => {
+                return Err(Error::argument("the host of this index owns its row ids: filter by them there"));
+            }
+            GivenIds::Int(ids) => return check_kind(row_ids, RowIds::Mapped).map(|()| ids.to_vec()),
+            GivenIds::Text(texts) => texts,
+        };
+        check_kind(row_ids, RowIds::Text)?;
+        let mut numbers = Vec::with_capacity(texts.len());
+        for part in texts.chunks(AHEAD) {
+            numbers.extend(settled(pages, newest, |state, reader| {
+                let mut found = Vec::with_capacity(part.len());
+                for text in part {
+                    match find_id(&state.meta, reader, text.key(), state.snapshot)? {
+                        Looked::Row((number, _)) => found.push(number),
+                        Looked::Unknown => {}
+                        Looked::Changed => return Ok(None),
+                    }
+                }
+                Ok(Some(found))
+            })?);
+        }
+        Ok(numbers)
+    })
 }
 
 /// When a search by postings stops visiting nodes: as a walk does, whose list is as long.

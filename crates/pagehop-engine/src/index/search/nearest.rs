@@ -35,7 +35,7 @@ pub(crate) struct Near {
 
 impl Near {
     pub(crate) fn hit(&self, to_distance: ToDistance) -> Hit {
-        Hit { row_id: self.row_id, distance: to_distance.apply(self.distance) }
+        Hit { row_id: self.row_id, distance: to_distance.apply(self.distance), node: self.node }
     }
 }
 

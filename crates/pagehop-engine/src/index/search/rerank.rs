@@ -80,7 +80,7 @@ fn exact<R: Reader>(
         reader.release();
         shape.decode(&bytes, &mut vector);
         let distance = kept_vectors::distance(state.meta.metric, query, &vector);
-        hits.push(Hit { row_id: near.row_id, distance });
+        hits.push(Hit { row_id: near.row_id, distance, node: near.node });
     }
     Ok(hits)
 }

@@ -1,0 +1,61 @@
+//! Checks text ids: each row has a text, its number is one that follows from the text, and no two
+//! living rows have the same text.
+
+use crate::Error;
+use crate::page::meta::Meta;
+use crate::page::payload::PayloadPlace;
+use crate::page::{PageId, Reader, text_record};
+use crate::text_ids;
+
+/// The living rows: the hash of each text, and where it is.
+#[derive(Default)]
+pub(super) struct Texts {
+    living: Vec<(u64, PayloadPlace)>,
+}
+
+impl Texts {
+    /// Takes the text of a node on `page`, of the row with the number `row_id`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if it has none, or one of another row.
+    pub(super) fn take<R: Reader>(
+        &mut self,
+        meta: &Meta,
+        reader: &mut R,
+        (page, row_id, is_live): (PageId, u64, bool),
+        place: Option<PayloadPlace>,
+    ) -> Result<(), Error> {
+        let place = place.ok_or_else(|| Error::corrupt(page, format!("row {row_id} has no text id")))?;
+        let text = text_record::read_text(reader, place)?;
+        let hash = text_ids::hash(meta.seed, &text);
+        if !text_ids::numbers(hash).any(|number| number == row_id) {
+            let what = format!("payload {} has the id {text:?}, which does not lead to row {row_id}", place.number);
+            return Err(Error::corrupt(place.page, what));
+        }
+        if is_live {
+            self.living.push((hash, place));
+        }
+        Ok(())
+    }
+
+    /// Compares texts with the same hash.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if two rows have the same text.
+    pub(super) fn finish<R: Reader>(mut self, reader: &mut R) -> Result<(), Error> {
+        self.living.sort_unstable();
+        for same in self.living.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
+            let mut texts = Vec::with_capacity(same.len());
+            for (_, place) in same {
+                let text = text_record::read_text(reader, *place)?;
+                if texts.contains(&text) {
+                    return Err(Error::corrupt(place.page, format!("two rows have the id {text:?}")));
+                }
+                texts.push(text);
+            }
+        }
+        Ok(())
+    }
+}

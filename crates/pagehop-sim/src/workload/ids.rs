@@ -1,0 +1,158 @@
+//! Ids of rows as an index has them. The model has numbers; where ids are texts, each number has a
+//! text of its own.
+
+use pagehop_engine::{
+    AddReport, Change, ColumnRows, Cursor, DeleteReport, Error, Filter, Found, Index, OnProgress, Pages, PagesMut,
+    Payloads, RowIds, SearchResult,
+};
+
+/// The text of a number, of any length.
+pub fn text(id: u64) -> String {
+    match id % 5 {
+        0 => id.to_string(),
+        1 => format!("doc-{id}/para-{}", id % 10).replace("para-", "\u{e9}-"),
+        2 => format!("{}{id}", "long ".repeat((id / 5 % 200) as usize)),
+        _ => format!("\0{id:032x}"),
+    }
+}
+
+/// The number of a text. `None` for a text of no number.
+pub fn number(given: &str) -> Option<u64> {
+    let decimal = |text: &str| text.parse().ok();
+    let id = if let Some(hex) = given.strip_prefix('\0') {
+        u64::from_str_radix(hex, 16).ok()
+    } else if let Some(rest) = given.strip_prefix("doc-") {
+        decimal(rest.split('/').next()?)
+    } else {
+        decimal(given.rsplit(' ').next()?)
+    };
+    id.filter(|id| text(*id) == given)
+}
+
+/// The texts of numbers.
+pub fn texts(ids: &[u64]) -> Vec<String> {
+    ids.iter().map(|id| text(*id)).collect()
+}
+
+/// The same filter with texts in place of numbers.
+pub fn with_texts(filter: &Filter) -> Filter {
+    let all = |parts: &[Filter]| parts.iter().map(with_texts).collect();
+    match filter {
+        Filter::Ids(ids) => Filter::TextIds(texts(ids)),
+        Filter::Not(part) => Filter::Not(Box::new(with_texts(part))),
+        Filter::And(parts) => Filter::And(all(parts)),
+        Filter::Or(parts) => Filter::Or(all(parts)),
+        other => other.clone(),
+    }
+}
+
+/// Whether the ids of an index are texts.
+///
+/// # Errors
+///
+/// Those of [`Index::info`].
+pub fn are_texts<P: Pages>(index: &Index<P>) -> Result<bool, Error> {
+    Ok(index.info()?.row_ids == RowIds::Text)
+}
+
+fn numbers(texts: &[String]) -> Vec<u64> {
+    // What no row has is in no version.
+    texts.iter().map(|text| number(text).unwrap_or_else(|| panic!("no row has the id {text:?}"))).collect()
+}
+
+/// The ids that a search found; `None` if its rows were replaced since.
+pub(super) fn found<P: Pages>(index: &Index<P>, result: &SearchResult) -> Result<Option<Vec<u64>>, Error> {
+    Ok(match are_texts(index)? {
+        true => index.text_ids_of(result)?.map(|texts| numbers(&texts)),
+        false => Some(result.hits.iter().map(|hit| hit.row_id).collect()),
+    })
+}
+
+/// The result of a search, and the ids that it found.
+pub(super) fn search<P: Pages>(
+    index: &Index<P>,
+    search: impl FnMut() -> Result<SearchResult, Error>,
+) -> Result<(SearchResult, Vec<u64>), Error> {
+    index.search_and(search, |result| found(index, result))
+}
+
+/// The id of what a cursor found.
+pub(super) fn of_cursor<P: Pages>(cursor: &mut Cursor<'_, P>, hit: &Found, are_texts: bool) -> Result<u64, Error> {
+    Ok(if are_texts { numbers(&[cursor.text_id(hit)?])[0] } else { hit.row_id })
+}
+
+/// Every id of the index, in order.
+pub(super) fn all<P: Pages>(index: &Index<P>) -> Result<Vec<u64>, Error> {
+    let (mut all, mut next) = (Vec::new(), Some(0));
+    while let Some(first) = next {
+        if are_texts(index)? {
+            let (texts, more) = index.text_ids(first, 50)?;
+            all.extend(numbers(&texts));
+            next = more;
+        } else {
+            let ids = index.ids(first, 50)?;
+            next = ids.last().and_then(|last| last.checked_add(1));
+            all.extend(ids);
+        }
+    }
+    all.sort_unstable();
+    Ok(all)
+}
+
+pub(super) fn vectors<P: Pages>(index: &Index<P>, ids: &[u64]) -> Result<Vec<f32>, Error> {
+    if are_texts(index)? { index.vectors(&texts(ids)) } else { index.vectors(ids) }
+}
+
+pub(super) fn payloads<P: Pages>(index: &Index<P>, ids: &[u64]) -> Result<Payloads, Error> {
+    if are_texts(index)? { index.payloads(&texts(ids)) } else { index.payloads(ids) }
+}
+
+pub(super) fn add<W: PagesMut>(
+    change: &mut Change<'_, W>,
+    are_texts: bool,
+    ids: &[u64],
+    (components, columns): (&[f32], Option<&ColumnRows>),
+    progress: OnProgress<'_>,
+) -> Result<AddReport, Error> {
+    match are_texts {
+        true => change.add_with_columns(&texts(ids), components, columns, progress),
+        false => change.add_with_columns(ids, components, columns, progress),
+    }
+}
+
+pub(super) fn update<W: PagesMut>(
+    change: &mut Change<'_, W>,
+    are_texts: bool,
+    ids: &[u64],
+    columns: &ColumnRows,
+) -> Result<u64, Error> {
+    if are_texts { change.update_columns(&texts(ids), columns) } else { change.update_columns(ids, columns) }
+}
+
+pub(super) fn delete<W: PagesMut>(
+    change: &mut Change<'_, W>,
+    are_texts: bool,
+    ids: &[u64],
+) -> Result<DeleteReport, Error> {
+    if are_texts { change.delete(&texts(ids)).map(|report| of_texts(&report)) } else { change.delete(ids) }
+}
+
+/// A report with the numbers of unknown texts.
+pub(super) fn of_texts(report: &DeleteReport<String>) -> DeleteReport {
+    DeleteReport { deleted: report.deleted, unknown: numbers(&report.unknown) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_has_a_text_of_its_own() {
+        for id in (0..3000).chain([u64::MAX, u64::MAX - 1, 1 << 63]) {
+            let text = text(id);
+            assert!((1..=1024).contains(&text.len()));
+            assert_eq!(number(&text), Some(id), "{text:?}");
+        }
+        assert_eq!(number("doc-7/x"), None);
+    }
+}
