@@ -30,6 +30,7 @@ mod _pagehop {
     use crate::compact::compact;
     #[pymodule_export]
     use crate::index::Index;
+    #[pymodule_export]
     use crate::open::{open, parse_bytes};
 
     /// Largest `k` and `search_list`.
