@@ -1,6 +1,7 @@
 //! Damage on the pages of columns and payloads: the page of names, the leaves of postings, the
 //! pages above them, records, and parts of long payloads. Searches with filters, reads of payloads,
-//! checks and changes end, with an error or with an answer whose rows all pass.
+//! checks and changes end, with an error or with an answer whose rows all pass. In every second
+//! seed the ids are texts, which the records have, too.
 //!
 //! `PAGEHOP_SIM_SEED=123` replays one seed; `PAGEHOP_SIM_SEEDS=100000` runs that many.
 
@@ -9,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pagehop_engine::page::Pages;
 use pagehop_engine::{
-    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, EachChunk, Error, Filter, Index, PageId,
-    SearchOptions, Value, VectorSource, build,
+    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, EachChunk, Error, Filter, Index, PageId, RowId,
+    RowIds, SearchOptions, Value, VectorSource, build,
 };
 use pagehop_sim::{Damage, MemPages, Rng, damage};
 
@@ -23,11 +24,14 @@ const DAMAGES: [Damage; 6] = [Damage::Bit, Damage::Byte, Damage::Run, Damage::Ta
 const FRONT_BYTES: usize = 80;
 /// Seeds without `PAGEHOP_SIM_SEEDS`.
 const SEEDS: u64 = 400;
-/// Changes take longer than all searches: one seed in this many makes them.
-const CHANGES_ONE_IN: u64 = 8;
+/// Changes take longer than all searches: two seeds in this many make them.
+const CHANGES_TWO_IN: u64 = 16;
 
 struct Rows {
     ids: Vec<u64>,
+    texts: Vec<String>,
+    /// Whether the ids of an index of these rows are texts.
+    are_texts: bool,
     components: Vec<f32>,
     columns: ColumnRows,
 }
@@ -36,6 +40,10 @@ struct Rows {
 fn values(id: u64) -> [Value; 2] {
     let n = if id.is_multiple_of(11) { Value::Null } else { Value::Int((id % 7) as i64) };
     [n, Value::Text(format!("text {}", id % 5))]
+}
+
+fn text(id: u64) -> String {
+    format!("id {id}")
 }
 
 /// Some rows have no payload, some one of several pages.
@@ -52,12 +60,13 @@ fn packed(ids: &[u64]) -> ColumnRows {
     packed.with_payloads(ids.iter().map(|id| payload(*id)).collect())
 }
 
-fn rows(ids: std::ops::Range<u64>) -> Rows {
+fn rows(ids: std::ops::Range<u64>, are_texts: bool) -> Rows {
     let mut rng = Rng::new(ids.start);
     let ids: Vec<u64> = ids.collect();
     let components = (0..ids.len() * DIM).map(|_| rng.below(1 << 20) as f32 / (1 << 20) as f32 - 0.5).collect();
     let columns = packed(&ids);
-    Rows { ids, components, columns }
+    let texts = ids.iter().map(|id| text(*id)).collect();
+    Rows { ids, texts, are_texts, components, columns }
 }
 
 impl VectorSource for Rows {
@@ -67,6 +76,10 @@ impl VectorSource for Rows {
 
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
         each(&self.ids, &self.components)
+    }
+
+    fn text_ids(&self) -> Option<&[String]> {
+        self.are_texts.then_some(&*self.texts)
     }
 
     fn columns(&self) -> Option<&ColumnRows> {
@@ -126,8 +139,8 @@ fn damaged(sound: &MemPages, seed: u64) -> Option<(MemPages, String)> {
 fn acceptable(error: &Error) -> Result<bool, String> {
     match error {
         Error::Corrupt { .. } | Error::Format { .. } => Ok(false),
-        // A column has another name or kind by now.
-        Error::Argument { what } if what.contains("column") || what.contains("kind") => Ok(false),
+        // A column has another name or kind by now, or a record another text.
+        Error::Argument { what } if ["column", "kind", "\"id "].iter().any(|word| what.contains(word)) => Ok(false),
         error => Err(format!("unexpected error: {error:?}")),
     }
 }
@@ -138,7 +151,9 @@ fn try_all(pages: MemPages, also_changes: bool) -> Result<bool, String> {
     match Index::open(&pages) {
         Err(error) => return acceptable(&error),
         Ok(index) => {
+            let are_texts = index.info().is_ok_and(|info| info.row_ids == RowIds::Text);
             for (filter, passes) in filters() {
+                let filter = if are_texts { with_texts(filter) } else { filter };
                 for options in [None, Some(SearchOptions::default())] {
                     match search(&index, &filter, options.as_ref()) {
                         Err(error) => whole &= acceptable(&error)?,
@@ -157,9 +172,13 @@ fn try_all(pages: MemPages, also_changes: bool) -> Result<bool, String> {
                 }
             }
             for id in (0..ROWS).step_by(7) {
-                if let Err(error) = index.payloads(&[id]) {
+                let read = if are_texts { index.payloads(&[text(id)]) } else { index.payloads(&[id]) };
+                if let Err(error) = read {
                     whole &= acceptable(&error)?;
                 }
+            }
+            if are_texts {
+                whole &= index.text_ids(0, usize::MAX).map_or_else(|error| acceptable(&error), |_| Ok(true))?;
             }
             if let Err(error) = index.check(&mut |_| ControlFlow::Continue(())) {
                 whole &= acceptable(&error)?;
@@ -173,26 +192,55 @@ fn search(index: &Index<&MemPages>, filter: &Filter, options: Option<&SearchOpti
     let mut searcher = index.searcher();
     let plan = searcher.plan_filter(filter)?;
     let result = searcher.search_filtered(&[0.1; DIM], 100, options, &plan)?;
-    Ok(result.hits.iter().map(|hit| hit.row_id).collect())
+    if index.info()?.row_ids != RowIds::Text {
+        return Ok(result.hits.iter().map(|hit| hit.row_id).collect());
+    }
+    let texts = index.text_ids_of(&result)?.expect("no other commit changes the rows");
+    let number = |text: &String| text.strip_prefix("id ").and_then(|number| number.parse().ok());
+    // A text of no row passes no filter.
+    Ok(texts.iter().zip(&result.hits).map(|(text, hit)| number(text).unwrap_or(hit.row_id)).collect())
+}
+
+/// The filter with texts as ids.
+fn with_texts(filter: Filter) -> Filter {
+    match filter {
+        Filter::Ids(ids) => Filter::TextIds(ids.into_iter().map(text).collect()),
+        Filter::Or(parts) => Filter::Or(parts.into_iter().map(with_texts).collect()),
+        other => other,
+    }
 }
 
 /// Adds rows, gives others other values, deletes and vacuums.
-fn change(mut pages: MemPages) -> Result<bool, String> {
-    let new = rows(ROWS..ROWS + 150);
+fn change(pages: MemPages) -> Result<bool, String> {
+    let new = rows(ROWS..ROWS + 150, false);
+    match Index::open(&pages).and_then(|index| index.info()) {
+        Ok(info) if info.row_ids == RowIds::Text => change_by(pages, &new, &new.texts, text),
+        Ok(_) => change_by(pages, &new, &new.ids, |id| id),
+        Err(error) => acceptable(&error),
+    }
+}
+
+fn change_by<I: RowId>(
+    mut pages: MemPages,
+    new: &Rows,
+    new_ids: &[I],
+    of: impl Fn(u64) -> I,
+) -> Result<bool, String> {
     let known = match Index::open(pages.clone()) {
         Ok(known) => known,
         Err(error) => return acceptable(&error),
     };
-    let updated: Vec<u64> = (0..60).collect();
+    let updated: Vec<I> = (0..60).map(&of).collect();
     let others: Vec<u64> = (1..61).collect();
+    let gone: Vec<I> = (100..200).map(&of).collect();
     for part in 0..5 {
         let mut writer = pages.writer();
         let done = known.change(&mut writer).and_then(|mut change| {
             let progress = &mut |_| ControlFlow::Continue(());
             match part {
-                0 => change.add_with_columns(&new.ids, &new.components, Some(&new.columns), progress).map(drop)?,
+                0 => change.add_with_columns(new_ids, &new.components, Some(&new.columns), progress).map(drop)?,
                 1 => change.update_columns(&updated, &packed(&others)).map(drop)?,
-                2 => change.delete(&(100..200).collect::<Vec<_>>()).map(drop)?,
+                2 => change.delete(&gone).map(drop)?,
                 3 => change.vacuum(1000, progress).map(drop)?,
                 _ => change.train(progress)?,
             }
@@ -208,17 +256,21 @@ fn change(mut pages: MemPages) -> Result<bool, String> {
 
 #[test]
 fn damaged_pages_of_columns_cause_no_panic_and_no_wrong_row() {
-    let mut sound = MemPages::new();
-    let options = BuildOptions { threads: 1, ..BuildOptions::default() };
-    build(&mut rows(0..ROWS), &options, &mut sound, &mut |_| ControlFlow::Continue(())).unwrap();
-    assert_eq!(try_all(sound.clone(), true), Ok(true));
+    let sound = [RowIds::Mapped, RowIds::Text].map(|row_ids| {
+        let mut sound = MemPages::new();
+        let options = BuildOptions { threads: 1, row_ids, ..BuildOptions::default() };
+        let mut rows = rows(0..ROWS, row_ids == RowIds::Text);
+        build(&mut rows, &options, &mut sound, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(try_all(sound.clone(), true), Ok(true));
+        sound
+    });
     let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a seed is a number"));
     let first: Option<u64> = number("PAGEHOP_SIM_SEED");
     let count = number("PAGEHOP_SIM_SEEDS").unwrap_or(if first.is_some() { 1 } else { SEEDS });
     let mut survived = [0; 2];
     for seed in (first.unwrap_or(0)..).take(count as usize) {
-        let Some((pages, done)) = damaged(&sound, seed) else { continue };
-        match catch_unwind(AssertUnwindSafe(|| try_all(pages, seed.is_multiple_of(CHANGES_ONE_IN)))) {
+        let Some((pages, done)) = damaged(&sound[(seed % 2) as usize], seed) else { continue };
+        match catch_unwind(AssertUnwindSafe(|| try_all(pages, seed % CHANGES_TWO_IN < 2))) {
             Ok(Ok(whole)) => survived[usize::from(whole)] += 1,
             Ok(Err(what)) => panic!("PAGEHOP_SIM_SEED={seed}: {what}; {done}"),
             Err(_) => panic!("PAGEHOP_SIM_SEED={seed}: the engine panicked; {done}"),

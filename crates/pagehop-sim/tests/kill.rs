@@ -18,6 +18,7 @@ use pagehop_engine::{Filter, Index, Keep, Metric, RowIds, SearchOptions, Vectors
 use pagehop_sim::Rng;
 use pagehop_sim::document::{grouped, put};
 use pagehop_sim::workload::columns::{Given, columns, filter, payload, values};
+use pagehop_sim::workload::ids::{are_texts, texts, with_texts};
 use pagehop_sim::workload::{Row, compare};
 use pagehop_store::{Durability, IndexFile, NewIndexFile, OpenOptions};
 
@@ -116,7 +117,7 @@ fn child() {
     let mut out = std::io::stdout().lock();
     let pages = IndexFile::open(Path::new(path), &options(true, seed)).unwrap();
     let index = Index::open(&pages).unwrap();
-    let done = index.info().unwrap().mark[0];
+    let (done, are_texts) = (index.info().unwrap().mark[0], are_texts(&index).unwrap());
     let mut rows = Rows::new();
     (1..=done).for_each(|number| drop(batch(number, &mut rows)));
     let mut rng = Rng::new(seed ^ 1);
@@ -127,13 +128,20 @@ fn child() {
             Batch::Add(ids, new) => {
                 let components: Vec<f32> = new.iter().flat_map(|row| row.vector.iter().copied()).collect();
                 let values = all().of(new.iter()).unwrap();
-                let progress = &mut |_| ControlFlow::Continue(());
-                change.add_with_columns(&ids, &components, values.as_ref(), progress).unwrap();
+                let (values, progress) = (values.as_ref(), &mut |_| ControlFlow::Continue(()));
+                match are_texts {
+                    true => change.add_with_columns(&texts(&ids), &components, values, progress).unwrap(),
+                    false => change.add_with_columns(&ids, &components, values, progress).unwrap(),
+                };
             }
             Batch::Update(ids, new) => {
                 let values = all().of(new.iter()).unwrap().unwrap();
-                change.update_columns(&ids, &values).unwrap();
+                match are_texts {
+                    true => change.update_columns(&texts(&ids), &values).unwrap(),
+                    false => change.update_columns(&ids, &values).unwrap(),
+                };
             }
+            Batch::Delete(ids) if are_texts => drop(change.delete(&texts(&ids)).unwrap()),
             Batch::Delete(ids) => drop(change.delete(&ids).unwrap()),
             Batch::Vacuum => drop(change.vacuum(VACUUM_MOST, &mut |_| ControlFlow::Continue(())).unwrap()),
         }
@@ -202,11 +210,12 @@ fn life(path: &Path, seed: u64, reader: Option<&IndexFile>, rng: &mut Rng) -> (O
 /// published a batch, that batch may be partly visible until the next writer recovers it: the rows
 /// are then right, but the index's own check may fail.
 fn verified(pages: &IndexFile, rng: &mut Rng, alone: bool, who: &str) -> u64 {
-    let mark =
-        Index::open(pages).and_then(|index| index.info()).unwrap_or_else(|error| panic!("{who}: {error}")).mark[0];
+    let info = Index::open(pages).and_then(|index| index.info()).unwrap_or_else(|error| panic!("{who}: {error}"));
+    let (mark, are_texts) = (info.mark[0], info.row_ids == RowIds::Text);
     let mut rows = Rows::new();
     (1..=mark).for_each(|number| drop(batch(number, &mut rows)));
-    let compared = compare(pages, Metric::L2, &vector(rng), filters(rng), mark, &rows, alone);
+    let filters = filters(rng).into_iter().map(|filter| if are_texts { with_texts(&filter) } else { filter });
+    let compared = compare(pages, Metric::L2, &vector(rng), filters.collect(), mark, &rows, alone);
     compared.unwrap_or_else(|what| panic!("{who}: batch {mark}: {what}"));
     mark
 }
@@ -225,12 +234,35 @@ impl Drop for Folder {
 fn batches_that_a_killed_writer_acknowledged_survive() {
     let kills =
         std::env::var("PAGEHOP_KILLS").map_or(KILLS, |kills| kills.parse().expect("PAGEHOP_KILLS is a number"));
-    let folder = Folder(std::env::temp_dir().join(format!("pagehop-kill-{}", std::process::id())));
+    let (newest, searches) = survive(RowIds::Mapped, kills);
+    let text = format!(
+        "{} writers killed at random moments, {} batches acknowledged, {} searches by readers beside them. 0 violations.",
+        grouped(kills),
+        grouped(newest),
+        grouped(searches)
+    );
+    println!("{text}");
+    if let Ok(document) = std::env::var("PAGEHOP_KILLS_DOCUMENT") {
+        let of = std::env::var("PAGEHOP_KILLS_OF").unwrap_or_default();
+        put(Path::new(&document), "kills", &format!("{of}: {text}")).unwrap();
+    }
+}
+
+#[test]
+fn batches_of_rows_with_text_ids_survive_likewise() {
+    survive(RowIds::Text, KILLS / 2);
+}
+
+/// Kills writers of an index with ids of this kind. Returns the last batch and the searches of
+/// readers.
+fn survive(row_ids: RowIds, kills: u64) -> (u64, u64) {
+    let name = format!("pagehop-kill-{}-{}", row_ids.name(), std::process::id());
+    let folder = Folder(std::env::temp_dir().join(name));
     std::fs::create_dir_all(&folder.0).unwrap();
     let path = folder.0.join("rows.pagehop");
     let mut sink = NewIndexFile::create(&path, false).unwrap();
     let keep = Keep { vectors: Vectors::Codes, payloads: true };
-    create_keeping(keep, DIM, Metric::L2, &columns(COLUMNS), 1, RowIds::Mapped, &mut sink).unwrap();
+    create_keeping(keep, DIM, Metric::L2, &columns(COLUMNS), 1, row_ids, &mut sink).unwrap();
     sink.finish().unwrap();
     // The newest batch that is known to be there, and the newest that may appear when the next
     // writer recovers: the batch in progress.
@@ -270,17 +302,7 @@ fn batches_that_a_killed_writer_acknowledged_survive() {
             reader = None;
         }
     }
-    let text = format!(
-        "{} writers killed at random moments, {} batches acknowledged, {} searches by readers beside them. 0 violations.",
-        grouped(kills),
-        grouped(newest),
-        grouped(searches)
-    );
-    println!("{text}");
     // A slow machine gives a writer time for few batches before it is killed.
     assert!(newest > kills / 8, "{newest} batches in {kills} lives");
-    if let Ok(document) = std::env::var("PAGEHOP_KILLS_DOCUMENT") {
-        let of = std::env::var("PAGEHOP_KILLS_OF").unwrap_or_default();
-        put(Path::new(&document), "kills", &format!("{of}: {text}")).unwrap();
-    }
+    (newest, searches)
 }

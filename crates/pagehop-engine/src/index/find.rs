@@ -157,6 +157,25 @@ pub(crate) fn text_of(
 ) -> Result<Option<String>, Error> {
     let Some(place) = place_of(meta, reader, (number, node), snapshot)? else { return Ok(None) };
     let page = meta.layout.place(node).0;
+    read_text(meta, reader, (number, page), place).map(Some)
+}
+
+/// The text of the row with this number, which a node on `page` says is at `place`.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`] if there is none, or one that does not lead to this number.
+pub(crate) fn read_text(
+    meta: &Meta,
+    reader: &mut impl Reader,
+    (number, page): (u64, PageId),
+    place: Option<PayloadPlace>,
+) -> Result<String, Error> {
     let place = place.ok_or_else(|| Error::corrupt(page, format!("row {number} has no text id")))?;
-    text_record::read_text(reader, place).map(Some)
+    let text = text_record::read_text(reader, place)?;
+    if text_ids::numbers(text_ids::hash(meta.seed, &text)).any(|of_text| of_text == number) {
+        return Ok(text);
+    }
+    let what = format!("payload {} has the id {text:?}, which does not lead to row {number}", place.number);
+    Err(Error::corrupt(place.page, what))
 }

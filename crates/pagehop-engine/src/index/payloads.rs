@@ -1,11 +1,11 @@
 //! Payloads of rows by id, and payloads and text ids of the rows that a search found.
 
 use crate::columns::keeps_no_payloads;
-use crate::index::find::{AHEAD, Looked, find_id, place_of};
+use crate::index::find::{AHEAD, Looked, find_id, place_of, read_text};
 use crate::index::open::Index;
 use crate::index::state::State;
 use crate::page::payload::{self, PayloadPlace};
-use crate::page::{PageId, Pages, Reader, text_record};
+use crate::page::{Pages, Reader, text_record};
 use crate::row_ids::{self, RowId, RowIds};
 use crate::{BODY_BYTES, Error, Hit, SearchResult};
 
@@ -59,7 +59,7 @@ impl<P: Pages> Index<P> {
     /// as [`Index::ids`]; any error of the host.
     pub fn payloads_of(&self, result: &SearchResult) -> Result<Option<Payloads>, Error> {
         self.expect_payloads()?;
-        self.read_of(result, |state, reader, place, _| match place {
+        self.read_of(result, |state, reader, _, place| match place {
             Some(place) => read_payload(state, reader, place),
             None => Ok(None),
         })
@@ -74,9 +74,9 @@ impl<P: Pages> Index<P> {
     /// [`Error::Argument`] if ids are no texts; else as [`Index::payloads_of`].
     pub fn text_ids_of(&self, result: &SearchResult) -> Result<Option<Vec<String>>, Error> {
         self.expect_ids::<String>()?;
-        self.read_of(result, |_, reader, place, page| match place {
-            Some(place) => text_record::read_text(reader, place),
-            None => Err(Error::corrupt(page, "a row has no text id")),
+        self.read_of(result, |state, reader, hit, place| {
+            let page = state.meta.layout.place(hit.node).0;
+            read_text(&state.meta, reader, (hit.row_id, page), place)
         })
     }
 
@@ -120,7 +120,7 @@ impl<P: Pages> Index<P> {
     fn read_of<T>(
         &self,
         result: &SearchResult,
-        mut read: impl FnMut(&State, &mut P::Reader<'_>, Option<PayloadPlace>, PageId) -> Result<T, Error>,
+        mut read: impl FnMut(&State, &mut P::Reader<'_>, &Hit, Option<PayloadPlace>) -> Result<T, Error>,
     ) -> Result<Option<Vec<T>>, Error> {
         let mut all = Vec::with_capacity(result.hits.len());
         for part in result.hits.chunks(AHEAD) {
@@ -132,7 +132,7 @@ impl<P: Pages> Index<P> {
                 let Some(places) = places_of(state, reader, part, result.snapshot)? else { return Ok(Some(None)) };
                 let mut found = Vec::with_capacity(part.len());
                 for (hit, place) in part.iter().zip(places) {
-                    found.push(read(state, reader, place, state.meta.layout.place(hit.node).0)?);
+                    found.push(read(state, reader, hit, place)?);
                 }
                 Ok(Some(Some(found)))
             })?;

@@ -69,7 +69,7 @@ const INDEX_ROOMS: [(&str, &[&str]); 16] = [
     ("index/pending", &["index/node_set"]),
     ("index/state", &["index/model", "index/pending"]),
     ("index/open", &["index/state"]),
-    ("index/check", &["index/model", "index/state", "index/open"]),
+    ("index/check", &["index/model", "index/state", "index/open", "index/find"]),
     ("index/find", &["index/state", "index/open"]),
     ("index/rows", &["index/find", "index/state", "index/open"]),
     ("index/payloads", &["index/find", "index/state", "index/open"]),

@@ -237,8 +237,6 @@ pub(super) fn every_row<P: Pages>(
     ensure(info.rows == rows as u64 && info.dim == query.len() && info.metric == metric, || {
         format!("version {} has {rows} rows, the index says {info:?}", version.number)
     })?;
-    let ids = ids::all(index)?;
-    ensure(ids.iter().eq(version.rows.keys()), || format!("version {}: the ids are {ids:?}", version.number))?;
     kept(index, info.vectors, version)?;
     if info.payloads {
         payloads(index, version)?;
@@ -266,6 +264,8 @@ pub(super) fn everything<P: Pages>(
     ensure(report.nodes == report.anchored && report.nodes == report.reachable, || {
         format!("some rows cannot be reached: {report:?}")
     })?;
+    let ids = ids::all(index)?;
+    ensure(ids.iter().eq(version.rows.keys()), || format!("version {}: the ids are {ids:?}", version.number))?;
     every_row(index, metric, queries, version)?;
     outcome.checks += 1;
     Ok(())

@@ -2,6 +2,7 @@
 //! living rows have the same text.
 
 use crate::Error;
+use crate::index::find::read_text;
 use crate::page::meta::Meta;
 use crate::page::payload::PayloadPlace;
 use crate::page::{PageId, Reader, text_record};
@@ -26,15 +27,9 @@ impl Texts {
         (page, row_id, is_live): (PageId, u64, bool),
         place: Option<PayloadPlace>,
     ) -> Result<(), Error> {
-        let place = place.ok_or_else(|| Error::corrupt(page, format!("row {row_id} has no text id")))?;
-        let text = text_record::read_text(reader, place)?;
-        let hash = text_ids::hash(meta.seed, &text);
-        if !text_ids::numbers(hash).any(|number| number == row_id) {
-            let what = format!("payload {} has the id {text:?}, which does not lead to row {row_id}", place.number);
-            return Err(Error::corrupt(place.page, what));
-        }
-        if is_live {
-            self.living.push((hash, place));
+        let text = read_text(meta, reader, (row_id, page), place)?;
+        if let Some(place) = place.filter(|_| is_live) {
+            self.living.push((text_ids::hash(meta.seed, &text), place));
         }
         Ok(())
     }
