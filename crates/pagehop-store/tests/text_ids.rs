@@ -12,7 +12,7 @@ use pagehop_engine::{
     BuildOptions, ColumnRows, EachChunk, Error, Filter, Index, Keep, Metric, Progress, RowIds, SearchOptions,
     SearchResult, TEXT_ID_BYTES_MAX, VectorSource, Vectors,
 };
-use pagehop_store::{IndexFile, OpenOptions};
+use pagehop_store::{AddOptions, IndexFile, OpenOptions};
 use support::{Random, Scratch};
 
 const DIM: usize = 8;
@@ -67,7 +67,8 @@ fn add(index: &Index<IndexFile>, ids: &[String], rows: &mut Rows, random: &mut R
     let components: Vec<f32> = new.iter().flat_map(|row| row.0.clone()).collect();
     let given = ColumnRows::default().with_payloads(new.iter().map(|row| row.1.clone()).collect());
     let given = keeps.then_some(&given);
-    let report = pagehop_store::add_with_columns(index, ids, &components, given, None, &mut go_on).unwrap();
+    let report =
+        pagehop_store::add_with_columns(index, ids, &components, given, AddOptions::default(), &mut go_on).unwrap();
     let before = rows.len() as u64;
     rows.extend(ids.iter().cloned().zip(new));
     assert_eq!(report.added, rows.len() as u64 - before, "{report:?}");
@@ -183,7 +184,9 @@ fn payloads_change_under_the_same_ids() {
     // The same rows again change nothing.
     let again: Vec<f32> = ids[..1].iter().flat_map(|id| rows[id].0.clone()).collect();
     let same = ColumnRows::default().with_payloads(vec![rows[&ids[0]].1.clone()]);
-    let report = pagehop_store::add_with_columns(&index, &ids[..1], &again, Some(&same), None, &mut go_on).unwrap();
+    let report =
+        pagehop_store::add_with_columns(&index, &ids[..1], &again, Some(&same), AddOptions::default(), &mut go_on)
+            .unwrap();
     assert_eq!((report.added, report.replaced, report.unchanged), (0, 0, 1));
 }
 
@@ -306,11 +309,11 @@ fn ids_of_the_other_kind_and_no_ids_are_refused_and_nothing_changes() {
     let (mut rows, mut random) = (Rows::new(), Random(2));
     add(&index, &["a".into(), "\0".into()], &mut rows, &mut random);
     let row = vec![0.5; DIM];
-    let add_one = |id: &str| what(pagehop_store::add(&index, &[id], &row, None, &mut go_on));
+    let add_one = |id: &str| what(pagehop_store::add(&index, &[id], &row, AddOptions::default(), &mut go_on));
     assert!(add_one("").contains("row 0: its id has 0 bytes of UTF-8, 1 to 1024"));
     assert!(add_one(&"x".repeat(TEXT_ID_BYTES_MAX + 1)).contains("row 0: its id has 1025 bytes"));
     let of_ints = [
-        what(pagehop_store::add(&index, &[5], &row, None, &mut go_on)),
+        what(pagehop_store::add(&index, &[5], &row, AddOptions::default(), &mut go_on)),
         what(pagehop_store::delete(&index, &[5], None, &mut go_on)),
         what(pagehop_store::pop(&index, &[5], &mut go_on)),
         what(pagehop_store::update_columns(&index, &[5], &ColumnRows::default().with_payloads(vec![None]))),
@@ -325,14 +328,21 @@ fn ids_of_the_other_kind_and_no_ids_are_refused_and_nothing_changes() {
     assert_eq!(what(index.vectors(&["a", "no", "\n"])), "\"no\", \"\\n\" are not in the index");
     assert_eq!(what(pagehop_store::pop(&index, &["a", "no"], &mut go_on)), "\"no\" is not in the index");
     let with_payload = ColumnRows::default().with_payloads(vec![Some(vec![1])]);
-    let text = what(pagehop_store::add_with_columns(&index, &["a"], &row, Some(&with_payload), None, &mut go_on));
+    let text = what(pagehop_store::add_with_columns(
+        &index,
+        &["a"],
+        &row,
+        Some(&with_payload),
+        AddOptions::default(),
+        &mut go_on,
+    ));
     assert!(text.contains("keeps no payloads"));
     assert!(what(index.payloads(&["a"])).contains("keeps no payloads"));
     let nan = what(pagehop_store::add(
         &index,
         &["a", "b"],
         &[row.clone(), vec![f32::NAN; DIM]].concat(),
-        None,
+        AddOptions::default(),
         &mut go_on,
     ));
     assert!(nan.starts_with("row 1: "), "{nan}");
@@ -343,10 +353,10 @@ fn ids_of_the_other_kind_and_no_ids_are_refused_and_nothing_changes() {
     let path = scratch.path("ints");
     pagehop_store::create(&path, DIM, Metric::L2, 1, false).unwrap();
     let ints = opened(&path);
-    pagehop_store::add(&ints, &[7], &row, None, &mut go_on).unwrap();
+    pagehop_store::add(&ints, &[7], &row, AddOptions::default(), &mut go_on).unwrap();
     let result = ints.search(&row, 1, &EVERYTHING).unwrap();
     let of_texts = [
-        what(pagehop_store::add(&ints, &["7"], &row, None, &mut go_on)),
+        what(pagehop_store::add(&ints, &["7"], &row, AddOptions::default(), &mut go_on)),
         what(pagehop_store::delete(&ints, &["7"], None, &mut go_on)),
         what(ints.vectors(&["7"])),
         what(ints.contains("7")),
@@ -370,7 +380,7 @@ fn a_search_beside_a_writer_gives_each_row_its_own_id() {
         // The first component names the round, the others the row. Some rows are gone for a time.
         pagehop_store::delete(&index, &ids[(round % 7) as usize..][..5], None, &mut go_on).unwrap();
         let rows = numbers.iter().flat_map(|id| (0..DIM).map(move |at| if at == 0 { round } else { *id } as f32));
-        pagehop_store::add(&index, &ids, &rows.collect::<Vec<f32>>(), None, &mut go_on).unwrap();
+        pagehop_store::add(&index, &ids, &rows.collect::<Vec<f32>>(), AddOptions::default(), &mut go_on).unwrap();
         pagehop_store::vacuum(&index, &mut go_on).unwrap();
     };
     let distance = |id: &String, round: u64| {
