@@ -55,10 +55,6 @@ def build_environment(folder: str) -> dict[str, str]:
     return environment(CARGO_ENCODED_RUSTFLAGS="\x1f".join(flags), CARGO_TARGET_DIR=str(targets / folder))
 
 
-def described(wheel: Path) -> str:
-    return f"{wheel}: {wheel.stat().st_size / 1e6:.2f} MB"
-
-
 def tried(target: Target, wheel: Path) -> str:
     """Installs a wheel where nothing else is, with pip and without the network, and asks it for
     an answer.
