@@ -6,6 +6,7 @@
 mod build;
 mod columns;
 mod compact;
+mod cpu;
 mod errors;
 mod index;
 mod info;
@@ -24,6 +25,8 @@ mod _pagehop {
     use crate::build::{build, create};
     #[pymodule_export]
     use crate::compact::compact;
+    #[pymodule_export]
+    use crate::cpu::is_before_x86_64_v2;
     #[pymodule_export]
     use crate::index::{Index, open, parse_bytes};
 

@@ -1,4 +1,6 @@
-"""A package whose installation was interrupted says so, and does not end the process by a signal."""
+"""What would end Python by a signal is an error: an installation that was interrupted, and a NumPy
+that the CPU cannot run.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import pagehop
+from pagehop.installed import check_numpy
 
 
 @pytest.fixture
@@ -46,3 +49,11 @@ def test_a_library_that_is_missing_is_named(package: Path) -> None:
     done = imported(package)
     assert done.returncode == 1
     assert f"ImportError: {package} has no library _pagehop; " in done.stderr
+
+
+def test_a_numpy_that_an_old_cpu_cannot_run_is_refused() -> None:
+    for version in ["1.26.4", "2.3.5"]:
+        check_numpy(version)
+    for version in ["2.4.0", "2.10.1rc1", "3.0.0.dev0"]:
+        with pytest.raises(ImportError, match=r"older than x86-64-v2, and NumPy .* pip install 'numpy<2\.4'"):
+            check_numpy(version)
