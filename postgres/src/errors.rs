@@ -27,7 +27,7 @@ pub(crate) unsafe fn raise(index: pg_sys::Relation, error: Error) -> ! {
             PgSqlErrorCode::ERRCODE_INDEX_CORRUPTED,
             format!("index \"{name}\" cannot be read: {what}"),
             Some(format!(
-                "A newer extension may have made it: install that one. REINDEX INDEX {name}; builds it again from the table."
+                "A newer extension may have made it: install that one, and connect again. REINDEX INDEX {name}; builds it again from the table."
             )),
         ),
         Error::Dimension { expected, got } => (

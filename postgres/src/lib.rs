@@ -17,6 +17,8 @@
 //! A room imports only rooms below it in this list. `options.rs`, `errors.rs`, `lists.rs`,
 //! `progress.rs`, `signals.rs` and `sql_function.rs` serve them all.
 
+use std::ffi::CStr;
+
 mod build;
 mod calibrate;
 mod cost;
@@ -36,11 +38,18 @@ mod temp_files;
 mod vacuum;
 mod validate;
 
-pgrx::pg_module_magic!(name, version);
+pgrx::pg_module_magic!(name = c"pagehop", version = VERSION);
+
+/// What `pg_get_loaded_modules()` shows of the library that a session has loaded.
+const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+    Ok(version) => version,
+    Err(_) => panic!("a version has no zero byte"),
+};
 
 /// Called once by each backend that loads the library.
 #[pgrx::pg_guard]
 pub extern "C-unwind" fn _PG_init() {
+    options::refuse_second_library();
     options::register();
     insert::hooks::register();
     scan::limit::register();

@@ -31,6 +31,25 @@ enum OrderName {
     relaxed_order,
 }
 
+/// Refuses to be loaded beside another file of the extension, whose settings and hooks the session
+/// has already.
+pub(crate) fn refuse_second_library() {
+    // SAFETY: the name ends with a zero byte. A setting that is not there has no flags.
+    let flags = unsafe { pg_sys::GetConfigOptionFlags(c"pagehop.recall".as_ptr(), true) } as u32;
+    // A value that was set before any library was loaded waits for it as a placeholder.
+    if flags != 0 && flags & pg_sys::GUC_CUSTOM_PLACEHOLDER == 0 {
+        errors::report(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "this session has loaded another file of the extension pagehop".to_string(),
+            Some(
+                "Functions and settings such as session_preload_libraries should name one file, $libdir/pagehop. \
+                 The next session can load it."
+                    .to_string(),
+            ),
+        );
+    }
+}
+
 /// Defines the settings. Called once.
 pub(crate) fn register() {
     GucRegistry::define_float_guc_with_hooks(

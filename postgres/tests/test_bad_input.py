@@ -278,7 +278,9 @@ def test_an_index_of_a_newer_extension_is_refused(new_cluster: Callable[..., Clu
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         with pytest.raises(psycopg.errors.IndexCorrupted, match="has format version 1000; this build reads") as raised:
             everything(connection)
-        assert "A newer extension may have made it: install that one." in str(raised.value.diag.message_hint)
+        assert "A newer extension may have made it: install that one, and connect again." in str(
+            raised.value.diag.message_hint
+        )
         with pytest.raises(psycopg.errors.IndexCorrupted):
             fill(connection, vectors(1, seed=2), first=1000)
         assert value(connection, "SELECT count(*) FROM items") == 600

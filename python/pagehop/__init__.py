@@ -1,5 +1,7 @@
 """Find the nearest vectors in an index that may be far larger than memory."""
 
+# First: it refuses a package that was not installed to its end.
+from pagehop import installed as installed
 from pagehop.columns import Condition, column
 from pagehop.errors import (
     ArgumentError,

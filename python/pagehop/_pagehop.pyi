@@ -15,6 +15,7 @@ __all__ = [
     "build",
     "compact",
     "create",
+    "is_before_x86_64_v2",
     "open",
     "parse_bytes",
 ]
@@ -22,6 +23,8 @@ __all__ = [
 SEARCH_LIST_MAX: Final[int]
 BEAM_WIDTH_MAX: Final[int]
 CACHE_AUTO: Final[int]
+
+def is_before_x86_64_v2() -> bool: ...
 
 @final
 class Index:

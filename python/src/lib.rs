@@ -6,6 +6,7 @@
 mod build;
 mod columns;
 mod compact;
+mod cpu;
 mod errors;
 mod ids;
 mod index;
@@ -28,6 +29,8 @@ mod _pagehop {
     use crate::build::{build, create};
     #[pymodule_export]
     use crate::compact::compact;
+    #[pymodule_export]
+    use crate::cpu::is_before_x86_64_v2;
     #[pymodule_export]
     use crate::index::Index;
     #[pymodule_export]

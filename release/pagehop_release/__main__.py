@@ -5,15 +5,17 @@ anyone.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from pathlib import Path
 
 from devserver.errors import DevServerError
-from pagehop_release import crates, debs, wheels
+from devserver.folder import REPOSITORY
+from pagehop_release import crates, debs, pgxn, versions, wheels
 from pagehop_release.extension import MAJORS
 from pagehop_release.targets import TARGETS, X86_64
 
-DIST = Path(__file__).resolve().parents[2] / "dist"
+DIST = REPOSITORY / "dist"
 
 
 def main(arguments: list[str]) -> int:
@@ -40,6 +42,14 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     command.add_argument("--no-try", action="store_true", help="build only; trying needs root and Debian's packages")
     command = commands.add_parser("crates", help="crates as crates.io takes them")
     command.set_defaults(command=_crates)
+    command = commands.add_parser("pgxn", help="the extension's sources as PGXN takes them")
+    command.set_defaults(command=_pgxn)
+    command.add_argument("--no-try", action="store_true", help="pack only; trying compiles the extension")
+    command = commands.add_parser("tag", help="date the changelog of this version, commit that and tag the commit")
+    command.set_defaults(command=lambda _: print(versions.tag(REPOSITORY)))
+    command = commands.add_parser("version", help="begin work on the next version, once this one is tagged")
+    command.set_defaults(command=lambda options: print(*versions.begin(REPOSITORY, options.number), sep="\n"))
+    command.add_argument("number", help="such as 0.2.0")
     return parser.parse_args(arguments)
 
 
@@ -47,7 +57,7 @@ def _wheels(options: argparse.Namespace) -> None:
     for target in TARGETS:
         if options.target in (None, target.name):
             wheel = wheels.build(target, DIST)
-            print(wheels.described(wheel))
+            print(_described(wheel))
             if not options.no_try:
                 print(wheels.tried(target, wheel))
 
@@ -57,14 +67,27 @@ def _debs(options: argparse.Namespace) -> None:
     for major in MAJORS:
         if options.major in (None, major.number):
             deb = debs.build(major, target, DIST)
-            print(f"{deb}: {deb.stat().st_size / 1e6:.2f} MB")
+            print(_described(deb))
             if not options.no_try and target.is_ours:
                 print(debs.tried(major, deb))
 
 
 def _crates(options: argparse.Namespace) -> None:  # noqa: ARG001
     for crate in crates.build(DIST):
-        print(f"{crate}: {crate.stat().st_size / 1e6:.2f} MB")
+        print(_described(crate))
+
+
+def _pgxn(options: argparse.Namespace) -> None:
+    packed = pgxn.build(DIST)
+    print(_described(packed))
+    if not options.no_try:
+        print(pgxn.tried(packed))
+
+
+def _described(package: Path) -> str:
+    """Its size, and a checksum: the same commit gives the same bytes, in any folder."""
+    content = package.read_bytes()
+    return f"{package}: {len(content) / 1e6:.2f} MB, sha256 {hashlib.sha256(content).hexdigest()}"
 
 
 if __name__ == "__main__":

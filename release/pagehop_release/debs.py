@@ -17,24 +17,21 @@ from devserver.errors import DevServerError
 from devserver.extension import CRATE
 from devserver.folder import REPOSITORY
 from devserver.processes import environment, run
-from pagehop_release import extension, roots
+from pagehop_release import extension, roots, versions
 from pagehop_release.extension import Major
 from pagehop_release.roots import Root
-from pagehop_release.targets import Target
+from pagehop_release.targets import X86_64, Target
 
 PGVECTOR_MIN = "0.7"
 """The first that has halfvec."""
 
 SMOKE = CRATE / "regress/sql/smoke.sql"
 SMOKE_EXPECTED = CRATE / "regress/expected/smoke.out"
+DOCKERFILE = REPOSITORY / "release/Dockerfile"
 
 
 def version() -> str:
-    """Of the extension, as its control file has it."""
-    found = re.search(r"^default_version = '(.+)'$", (CRATE / "pagehop.control").read_text(), re.MULTILINE)
-    if not found:
-        raise DevServerError(f"{CRATE / 'pagehop.control'} names no default_version")
-    return found[1]
+    return versions.current(REPOSITORY)
 
 
 def name(major: Major) -> str:
@@ -43,6 +40,7 @@ def name(major: Major) -> str:
 
 def build(major: Major, target: Target, dist: Path) -> Path:
     """Compiles the extension and packs it into `dist`."""
+    run(["hadolint", DOCKERFILE])
     _say(f"compiling the extension for PostgreSQL {major.number} on {target.name}")
     library = extension.compiled(major, target)
     dist.mkdir(exist_ok=True)
@@ -86,16 +84,31 @@ def tried(major: Major, deb: Path) -> str:
     """
     _say(f"trying {deb.name} in an empty Debian {major.suite}")
     with roots.debian(major.suite) as root:
-        for file in [deb, SMOKE]:
-            root.bring(file)
+        root.bring(SMOKE)
         begun = time.monotonic()
-        root.install([f"/root/{deb.name}"])
+        _install(root, major, deb)
         installed = time.monotonic()
         answer = _asked(root, major)
         took = time.monotonic() - begun
         _refused(root, major)
         root.run(f"dpkg --purge {name(major)} && ! find /usr -name '*pagehop*' | grep .")
     return f"{answer}; {took:.0f} s from an empty Debian to it, {installed - begun:.0f} of them apt's"
+
+
+def dockerfile_command() -> str:
+    """The shell command by which an image gets the package."""
+    joined = DOCKERFILE.read_text().replace("\\\n", " ")
+    [command] = re.findall(r"^RUN --mount=type=bind,target=/packages (.+)$", joined, re.MULTILINE)
+    return str(command)
+
+
+def _install(root: Root, major: Major, deb: Path) -> None:
+    """Does in `root` what the Dockerfile does in the official image of PostgreSQL."""
+    for folder in ["packages", "docker-entrypoint-initdb.d"]:
+        (root.path / folder).mkdir()
+    shutil.copy(deb, root.path / "packages")
+    variables = f"PG_MAJOR={major.number} TARGETARCH={X86_64.debian} DEBIAN_FRONTEND=noninteractive"
+    root.run(f"export {variables}\n{dockerfile_command()}", network=True)
 
 
 def _asked(root: Root, major: Major) -> str:

@@ -16,7 +16,7 @@ from devserver.errors import DevServerError
 from devserver.folder import REPOSITORY
 from devserver.processes import environment, run
 from pagehop_release import foreign
-from pagehop_release.roots import debian
+from pagehop_release.roots import Root, debian
 from pagehop_release.targets import Target
 
 POLICY = "manylinux_2_17"
@@ -29,6 +29,8 @@ _DEBIAN = "trixie"
 _FIRST_ANSWER = REPOSITORY / "release/tries/first_answer.py"
 _OLD_CPU = "Nehalem"
 """x86-64-v2, which NumPy's wheels need: no AVX of any kind."""
+_OLDER_CPU = "qemu64"
+"""The first x86-64."""
 
 
 def build(target: Target, dist: Path) -> Path:
@@ -53,10 +55,6 @@ def build_environment(folder: str) -> dict[str, str]:
     flags = [f"--remap-path-prefix={path}={name}" for path, name in shortened.items()]
     targets = Path(os.environ.get("CARGO_TARGET_DIR") or REPOSITORY / "target").absolute()
     return environment(CARGO_ENCODED_RUSTFLAGS="\x1f".join(flags), CARGO_TARGET_DIR=str(targets / folder))
-
-
-def described(wheel: Path) -> str:
-    return f"{wheel}: {wheel.stat().st_size / 1e6:.2f} MB"
 
 
 def tried(target: Target, wheel: Path) -> str:
@@ -95,9 +93,7 @@ def _tried_here(wheel: Path) -> str:
         took = time.monotonic() - begun
         # Nothing is written beside the package, so it may belong to another user.
         root.run(f"v/bin/python {_FIRST_ANSWER.name}", readonly=f"/root/v/lib/python{python}")
-        root.run(f"./qemu-x86_64-static -cpu {_OLD_CPU} /usr/bin/python3 --version")
-        old = f"PYTHONPATH=v/lib/python{python}/site-packages ./qemu-x86_64-static -cpu {_OLD_CPU} /usr/bin/python3"
-        root.run(f"{old} {_FIRST_ANSWER.name}")
+        _on_old_cpus(root, f"v/lib/python{python}/site-packages")
         beyond = _import_ms(
             root.run("for i in 1 2 3 4 5; do v/bin/python -X importtime -c 'import pagehop' 2>&1; done")
         )
@@ -106,6 +102,15 @@ def _tried_here(wheel: Path) -> str:
             f"importing pagehop takes {beyond:.0f} ms more than NumPy, at most {IMPORT_MS_MAX:.0f} are allowed"
         )
     return f"{answer}; {took:.1f} s from an empty environment to it; imported in {beyond:.0f} ms beyond NumPy's"
+
+
+def _on_old_cpus(root: Root, site: str) -> None:
+    """The wheel answers without AVX. On a CPU that NumPy does not run on, importing it says so."""
+    python = f"PYTHONPATH={site} ./qemu-x86_64-static -cpu"
+    root.run(f"{python} {_OLD_CPU} /usr/bin/python3 {_FIRST_ANSWER.name}")
+    said = root.run(f"! {python} {_OLDER_CPU} /usr/bin/python3 -c 'import pagehop' 2>&1")
+    if "ImportError: this CPU is older than x86-64-v2" not in said:
+        raise DevServerError(f"on the CPU {_OLDER_CPU}, importing pagehop says: {said}")
 
 
 def _tried_emulated(target: Target, wheel: Path) -> str:

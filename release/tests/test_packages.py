@@ -20,13 +20,6 @@ from pagehop_release.roots import Root
 from pagehop_release.targets import AARCH64, X86_64
 
 
-def test_everything_has_one_version() -> None:
-    manifests = [REPOSITORY / "Cargo.toml", REPOSITORY / "postgres/Cargo.toml"]
-    workspace, crate = (tomllib.loads(path.read_text()) for path in manifests)
-    assert workspace["workspace"]["package"]["version"] == crate["package"]["version"] == debs.version()
-    assert (REPOSITORY / f"postgres/sql/pagehop--{debs.version()}.sql").exists()
-
-
 def test_crates_for_others_are_described_and_pinned_to_this_version() -> None:
     assert crates.names() == ["pagehop", "pagehop-cli", "pagehop-engine", "pagehop-kernels", "pagehop-store"]
     workspace = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())["workspace"]
@@ -64,6 +57,12 @@ def test_a_debian_package_asks_for_its_server_and_pgvector(tmp_path: Path) -> No
     assert fields["Installed-Size"] == "4"
     assert "postgresql-17, postgresql-17-pgvector (>= 0.7)" in fields["Depends"]
     assert f"libc6 (>= {extension.GLIBC})" in fields["Depends"]
+
+
+def test_the_dockerfile_installs_the_package_that_is_made() -> None:
+    command = debs.dockerfile_command()
+    assert 'postgresql-"${PG_MAJOR}"-pagehop_*_"${TARGETARCH}".deb' in command
+    assert all(debs.name(major) == f"postgresql-{major.number}-pagehop" for major in MAJORS)
 
 
 def test_the_pg_config_of_unpacked_headers_answers_what_compiling_asks(tmp_path: Path) -> None:

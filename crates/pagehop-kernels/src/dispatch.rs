@@ -212,6 +212,18 @@ fn detect(isa: Isa) -> bool {
     isa == Isa::Portable
 }
 
+/// Whether this is an x86-64 CPU without the instructions of x86-64-v2. The kernels run on it;
+/// what a program loads beside them may not.
+pub fn is_before_x86_64_v2() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::is_x86_feature_detected as has;
+        !(has!("ssse3") && has!("sse4.1") && has!("sse4.2") && has!("popcnt") && has!("cmpxchg16b"))
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// Calls `$kernel` of the instruction set of `$kernels`: a function of the caller's `portable`
 /// module, or a method that [`on_token`] added to a token. `Isa::Avx512Bw` uses the kernel of
 /// `Isa::Avx2`, or its own if `avx512bw` is the next argument. `Isa::Neon` uses plain Rust, or its

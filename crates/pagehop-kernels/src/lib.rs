@@ -30,7 +30,7 @@ mod scan;
 pub use block::dot_i8_block;
 pub use codes::{I12_MAX, I12_MIN, ROUNDED_DIM_MAX, ROUNDED_MAX, Rounded, pack_i12, unpack_i12};
 pub use crc::crc32c;
-pub use dispatch::{Isa, Kernels};
+pub use dispatch::{Isa, Kernels, is_before_x86_64_v2};
 pub use dot::{dot_f16, dot_f32, dot_i8, dot_u8, sum_i8};
 pub use estimate::{AT_MOST_VALUES, EdgeTerms, at_most, estimate};
 pub use half::{f16_to_f32, f32_to_f16};

@@ -19,7 +19,7 @@ const DEPENDENCIES: [(&str, &[&str]); 9] = [
     ("crates/pagehop-sim", &["pagehop-engine", "pagehop-store"]),
     ("lab/loadgen", &[]),
     ("postgres", &["pagehop-engine", "pagehop-kernels"]),
-    ("python", &["pagehop-engine", "pagehop-store"]),
+    ("python", &["pagehop-engine", "pagehop-kernels", "pagehop-store"]),
 ];
 
 /// What each room of the engine may import, besides itself. A room is a folder or a file below

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 
-use pagehop_kernels::{Isa, Kernels, ROUNDED_DIM_MAX};
+use pagehop_kernels::{Isa, Kernels, ROUNDED_DIM_MAX, is_before_x86_64_v2};
 
 use crate::inputs::on_every_isa;
 
@@ -31,6 +31,11 @@ fn the_environment_chooses_among_available_sets() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains("1 passed"), "{name}: {text}");
     }
+}
+
+#[test]
+fn a_cpu_with_vector_instructions_of_ours_is_not_the_first_of_its_kind() {
+    assert!(!is_before_x86_64_v2() || Isa::available().eq([Isa::Portable]));
 }
 
 /// This program, by the emulator that runs it, if one does.

@@ -1,0 +1,9 @@
+//! What Python asks of the CPU before it loads NumPy.
+
+use pyo3::prelude::*;
+
+/// Whether this CPU lacks what NumPy's newer wheels need.
+#[pyfunction]
+pub(crate) fn is_before_x86_64_v2() -> bool {
+    pagehop_kernels::is_before_x86_64_v2()
+}
