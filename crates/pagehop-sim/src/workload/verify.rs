@@ -155,8 +155,8 @@ pub(super) fn filtered<P: Pages>(
             let is_near = data::distance(metric, query, &row.vector) <= near;
             ensure(options.is_some() || is_near, || what(format!("row {id} is not near")))?;
         }
-        // Of many rows, some have distances that differ only before they are rounded.
-        let ordered = hits.windows(2).all(|pair| pair[0].distance <= pair[1].distance);
+        let ordered =
+            hits.windows(2).all(|pair| (pair[0].distance, pair[0].row_id) <= (pair[1].distance, pair[1].row_id));
         ensure(ordered, || what(format!("hits are not sorted: {hits:?}")))?;
     }
     Ok(())

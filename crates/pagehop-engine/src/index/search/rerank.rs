@@ -41,7 +41,11 @@ pub(crate) fn rerank<R: Reader>(
 ) -> Result<Vec<Hit>, Error> {
     let first = &found[..found.len().min(k)];
     let by_code = first.iter().map(|near| near.hit(to_distance));
-    let Some(shape) = state.meta.kept() else { return Ok(by_code.collect()) };
+    let Some(shape) = state.meta.kept() else {
+        let mut hits: Vec<Hit> = by_code.collect();
+        sort(&mut hits);
+        return Ok(hits);
+    };
     let mut hits = exact(state, reader, &shape, query, first, pages)?;
     let error = hits.iter().zip(by_code).map(|(hit, code)| (hit.distance - code.distance).abs());
     let error = SPARE_ERRORS * error.fold(0.0, f32::max);
@@ -49,9 +53,15 @@ pub(crate) fn rerank<R: Reader>(
     let spare = found[first.len()..].iter().take(SPARE_ROWS);
     let near = spare.take_while(|near| near.hit(to_distance).distance - error <= last).count();
     hits.extend(exact(state, reader, &shape, query, &found[first.len()..][..near], pages)?);
-    hits.sort_by(|a, b| a.distance.total_cmp(&b.distance).then(a.row_id.cmp(&b.row_id)));
+    sort(&mut hits);
     hits.truncate(k);
     Ok(hits)
+}
+
+/// Puts rows in order of their distances, ties in order of id. Two distances that differ in the
+/// inner space may be one under the metric.
+fn sort(hits: &mut [Hit]) {
+    hits.sort_by(|a, b| a.distance.total_cmp(&b.distance).then(a.row_id.cmp(&b.row_id)));
 }
 
 /// The rows with their exact distances, in the same order. Their pages are read at the same time.
