@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use pagehop_engine::Error;
-use rustix::fs::OFlags;
+use rustix::fs::{IFlags, OFlags};
 
 use crate::disk::location::{Location, SHARED};
 use crate::header::Identity;
@@ -238,6 +238,7 @@ fn words(attachment: Attachment, first: bool) -> io::Result<Shared> {
         if file.metadata()?.len() > 0 {
             file.set_len(0)?;
         }
+        write_in_place(file);
         give_space(file, 0, HEAD_BYTES)?;
     } else if file.metadata()?.len() < HEAD_BYTES {
         let path = attachment.location.path().display();
@@ -245,6 +246,15 @@ fn words(attachment: Attachment, first: bool) -> io::Result<Shared> {
     }
     let head = Words::of_file(file, 0, HEAD_BYTES as usize / 8)?;
     Shared::new(head, Some(attachment))
+}
+
+/// Tells a file system that writes every block to a new place, such as btrfs, not to do so with
+/// this file, which is empty. There a disk that is full would be a signal to the next process that
+/// writes to the mapped file, though its space was reserved. Others do not know the flag.
+fn write_in_place(file: &File) {
+    if let Ok(flags) = rustix::fs::ioctl_getflags(file) {
+        let _ = rustix::fs::ioctl_setflags(file, flags | IFlags::NOCOW);
+    }
 }
 
 /// Opens and locks `X-shared`, made with the permissions of `index` if it is absent. `None` if it
