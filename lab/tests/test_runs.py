@@ -345,7 +345,8 @@ def test_sessions_ask_at_once(tmp_path: Path) -> None:
 def test_indexes_that_are_built_again_are_told_apart(tmp_path: Path) -> None:
     load = QUICK + "repeats = 2\nrebuilds = 2\nin_turns = 2\n"
     results, _ = run(plan_of("honest", "slow", load=load), tmp_path)
-    assert results.coverage.complete and not results.coverage.failed
+    assert results.coverage.complete
+    assert not results.coverage.failed
     assert sorted((build.engine, build.rebuild) for build in results.builds) == [
         ("honest", 0), ("honest", 1), ("slow", 0), ("slow", 1),
     ]  # fmt: skip

@@ -159,9 +159,7 @@ class Index:
         values = None if columns is None else as_columns(columns, len(numbers), self.columns)
         kept = as_payload(payload, len(numbers))
         threads = as_count("threads", threads, 0, THREADS_MAX)
-        done = self._index.add(
-            numbers, array, columns=values, payload=kept, threads=threads, progress=progress
-        )
+        done = self._index.add(numbers, array, columns=values, payload=kept, threads=threads, progress=progress)
         return AddReport(*done)
 
     def update_columns(self, ids: Any, columns: Any) -> int:
