@@ -54,6 +54,18 @@ impl<P: Pages> Index<P> {
 pub(crate) fn settled<P: Pages, T>(
     pages: &P,
     newest: &Newest,
+    look: impl FnMut(&State, &mut P::Reader<'_>) -> Result<Option<T>, Error>,
+) -> Result<T, Error> {
+    looked_up(pages, newest, true, look)
+}
+
+/// What `look` finds in the newest state. If it goes `by_map`, no commit may become visible in the
+/// time. Nodes that a search found stay where they are as long as a reader sees their rows; so they
+/// are read also where a writer died while it showed a commit.
+pub(crate) fn looked_up<P: Pages, T>(
+    pages: &P,
+    newest: &Newest,
+    by_map: bool,
     mut look: impl FnMut(&State, &mut P::Reader<'_>) -> Result<Option<T>, Error>,
 ) -> Result<T, Error> {
     let mut reader = pages.reader();
@@ -65,7 +77,7 @@ pub(crate) fn settled<P: Pages, T>(
         reader.release();
         let is_settled = pages.page_count() == before && state.meta.page_count == before;
         match found {
-            Ok(Some(found)) if is_settled => return Ok(found),
+            Ok(Some(found)) if is_settled || !by_map => return Ok(found),
             // Pages of two commits may contradict each other. Pages of one may not.
             Err(error) if is_settled && last == Some(state.meta.change.commit) => return Err(error),
             Err(Error::Corrupt { .. }) | Ok(_) => {}

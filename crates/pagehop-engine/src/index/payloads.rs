@@ -1,7 +1,7 @@
 //! Payloads of rows by id, and payloads and text ids of the rows that a search found.
 
 use crate::columns::keeps_no_payloads;
-use crate::index::find::{AHEAD, Looked, find_id, place_of, read_text};
+use crate::index::find::{AHEAD, Looked, find_id, looked_up, place_of, read_text};
 use crate::index::open::Index;
 use crate::index::state::State;
 use crate::page::payload::{self, PayloadPlace};
@@ -124,7 +124,7 @@ impl<P: Pages> Index<P> {
     ) -> Result<Option<Vec<T>>, Error> {
         let mut all = Vec::with_capacity(result.hits.len());
         for part in result.hits.chunks(AHEAD) {
-            let found = self.settled(|state, reader| {
+            let found = looked_up(self.pages(), self.newest(), false, |state, reader| {
                 // Rows of a graph that was trained later do not say when they were added.
                 if state.meta.change.retired_at > result.snapshot {
                     return Ok(Some(None));
