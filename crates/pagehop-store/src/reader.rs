@@ -348,6 +348,9 @@ impl Reader for FileReader<'_> {
         if !renew && let Some(claim) = self.snapshot {
             return claim.commit;
         }
+        if self.side.versions.shared.is_between_commits() {
+            self.side.versions.finish_commit();
+        }
         let claim = snapshots::take(&self.side.versions.shared, &self.hold.slot().snapshot, self.snapshot);
         self.snapshot = Some(claim);
         // What was read aside, or not compared, may be of before the snapshot.

@@ -200,3 +200,76 @@ impl SharedPages for Transaction<'_> {
 }
 
 const _: () = assert!(BODY_BYTES + HOST_HEADER_BYTES == PAGE_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use pagehop_engine::{PageSink, Pages};
+
+    use super::*;
+    use crate::{IndexFile, NewIndexFile, OpenOptions};
+
+    fn write_all(transaction: &mut Transaction<'_>, version: u8) {
+        for page in 1..10 {
+            let step = &mut |bodies: &mut [&mut [u8]]| {
+                bodies[0].fill(version);
+                Ok(())
+            };
+            transaction.step(&[PageId(page)], step).unwrap();
+        }
+    }
+
+    /// What a writer that is killed while it shows a commit leaves: the log has all of the commit,
+    /// the table of changes has `shown` of its pages, and the locks are free.
+    fn die_showing(writer: IndexFile, shown: usize) -> u64 {
+        let mut transaction = writer.begin().unwrap();
+        write_all(&mut transaction, 2);
+        let new = transaction.allocate(1).unwrap();
+        transaction.step(&[PageId(0), new], &mut |_| Ok(())).unwrap();
+        let (changes, page_count) = (&transaction.changes, transaction.page_count);
+        let mut changed: Vec<u32> = changes.places.keys().copied().collect();
+        changed.sort_unstable_by_key(|&page| std::cmp::Reverse(page));
+        let body_of = |page| changes.get(page).unwrap_or(&ZEROS);
+        let entries = transaction.turn.append(&changed, page_count, 1, body_of).unwrap();
+        let (commit, shared) = (transaction.turn.state.end, &writer.read.versions.shared);
+        shared.begin(commit);
+        for (at, entry) in entries.iter().take(shown).enumerate() {
+            if at == 1 {
+                shared.set_page_count(page_count);
+            }
+            shared.set_newest(entry.page, entry.lsn);
+        }
+        shared.end_writing();
+        drop(transaction);
+        std::mem::forget(writer);
+        commit
+    }
+
+    #[test]
+    fn a_reader_sees_all_of_a_commit_whose_writer_died_while_it_showed_it() {
+        for shown in 0..11 {
+            let path = std::env::temp_dir().join(format!("pagehop-dead-{shown}-{}", std::process::id()));
+            let mut sink = NewIndexFile::create(&path, true).unwrap();
+            for page in (1..10).chain([0]) {
+                let mut body = [1; BODY_BYTES];
+                body[..8].copy_from_slice(b"PAGEHOP\0");
+                sink.write(PageId(page), &body).unwrap();
+            }
+            sink.finish().unwrap();
+            let writer = IndexFile::open(&path, &OpenOptions { write: true, ..OpenOptions::default() }).unwrap();
+            let reader_of = IndexFile::open(&path, &OpenOptions::default()).unwrap();
+            let mut reader = reader_of.reader();
+            let before = reader.snapshot(true);
+            assert_eq!(reader_of.page_count(), 10);
+            let commit = die_showing(writer, shown);
+            assert!(reader.snapshot(false) == before && reader.snapshot(true) > before, "{shown} shown");
+            assert_eq!(reader_of.page_count(), 11, "{shown} shown");
+            for page in 1..10 {
+                assert_eq!(reader.finish(PageId(page)).unwrap()[100], 2, "page {page}, {shown} shown");
+                reader.release();
+            }
+            let next = IndexFile::open(&path, &OpenOptions { write: true, ..OpenOptions::default() }).unwrap();
+            assert_eq!(next.reader().snapshot(true), reader.snapshot(true), "{shown} shown, commit {commit}");
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+}

@@ -89,8 +89,8 @@ pub fn run(seed: u64, options: &RunOptions) -> Result<Outcome, Box<Violation>> {
 }
 
 /// Compares the index in `pages` with `rows`, the rows after the commit with the number `mark`. It
-/// reads every row with a cursor from `query`, and searches with `filters`. If `alone`, it also
-/// runs the index's own check, which the commit of another process would disturb.
+/// reads every row with a cursor from `query`, searches with `filters`, and runs the index's own
+/// check. No other process may be writing.
 ///
 /// # Errors
 ///
@@ -102,14 +102,12 @@ pub fn compare(
     filters: Vec<Filter>,
     mark: u64,
     rows: &BTreeMap<u64, Row>,
-    alone: bool,
 ) -> Result<(), String> {
     let version = Version { number: mark, rows: Arc::new(rows.clone()) };
     let (queries, outcome) = (Queries { query: query.into(), filters }, &mut Outcome::default());
-    let compared = Index::open(pages).map_err(Trouble::Error).and_then(|index| match alone {
-        true => verify::everything(&index, metric, &queries, &version, outcome),
-        false => verify::every_row(&index, metric, &queries, &version),
-    });
+    let compared = Index::open(pages)
+        .map_err(Trouble::Error)
+        .and_then(|index| verify::everything(&index, metric, &queries, &version, outcome));
     compared.map_err(|trouble| match trouble {
         Trouble::Error(error) => error.to_string(),
         Trouble::Violation(what) => what,

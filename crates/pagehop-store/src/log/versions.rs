@@ -209,6 +209,19 @@ impl Versions {
         Ok(())
     }
 
+    /// Shows all of a commit that a writer was showing when it died; it is in the log. Does nothing
+    /// while the writer lives, or another process opens the index. What is in the log stays as it
+    /// is: the next writer repairs it.
+    #[cold]
+    pub(crate) fn finish_commit(&self) {
+        if self.news != News::Shared {
+            return;
+        }
+        // If the log cannot be read, readers of pages report it.
+        let _ =
+            self.shared.without_writer(|| if self.shared.is_between_commits() { self.catch_up() } else { Ok(()) });
+    }
+
     fn without_base(&self, page: u32) -> Error {
         let path = self.base.path().display();
         Error::corrupt(PageId(page), format!("neither {path} nor its log has a version of it"))

@@ -167,6 +167,20 @@ impl Shared {
         }
     }
 
+    /// Does `work` while no process writes, opens or leaves the index. `None` if one does at the
+    /// moment, or if that is not known. Never waits.
+    pub(crate) fn without_writer<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let Attachment { file, locks, .. } = self.attachment.as_ref()?;
+        // The lock is of the process, not of a thread, and a child of a fork has it with its parent.
+        let _alone = self.finishing.try_lock().ok()?;
+        if self.is_forked() || !matches!(mapping::lock(file, LOCK_COMING, false), Ok(true)) {
+            return None;
+        }
+        let done = matches!(locks.has_writer(), Ok(false)).then(work);
+        mapping::unlock(file, LOCK_COMING);
+        done
+    }
+
     /// Keeps other processes from opening the index at `path`, which this one has open, and has
     /// open alone.
     ///
@@ -201,6 +215,12 @@ impl Shared {
             }
             Err(error) => Err(Error::io(format!("lock of {}{SHARED}", path.display()), error)),
         }
+    }
+
+    /// Frees the writer's lock, as the death of its process does.
+    #[cfg(test)]
+    pub(crate) fn end_writing(&self) {
+        self.attachment.iter().for_each(|attachment| attachment.locks.end_writing());
     }
 
     /// Leaves. If no other process is there, the words are removed, and the log if `remove_log`

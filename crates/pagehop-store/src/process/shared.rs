@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     /// The process that opened the index; not the child of its fork.
     home: u32,
     pub(crate) overflow: Overflow,
+    /// Held by the thread that does the work of a writer that died.
+    pub(super) finishing: Mutex<()>,
 }
 
 impl Shared {
@@ -86,7 +88,8 @@ impl Shared {
         let home = mark.process();
         let table = (0..CHUNKS).map(|_| OnceLock::new()).collect();
         let (space, overflow) = (AtomicU64::new(0), Overflow::default());
-        Ok(Self { head, table, attachment, space, process: 0, mark, home, overflow })
+        let finishing = Mutex::new(());
+        Ok(Self { head, table, attachment, space, process: 0, mark, home, overflow, finishing })
     }
 
     /// Whether this is the child of a fork.
@@ -210,6 +213,12 @@ impl Shared {
     /// one that is being shown, or was when its writer died.
     pub(crate) fn begun(&self) -> u64 {
         self.word(AT_BEGUN).load(Ordering::SeqCst)
+    }
+
+    /// Whether some pages of a commit may be seen and others not.
+    #[inline]
+    pub(crate) fn is_between_commits(&self) -> bool {
+        self.begun() != self.published()
     }
 
     /// Says that pages of `commit` are about to be seen; `u64::MAX` if its number is not known yet.
