@@ -6,7 +6,6 @@
 //! map found counts if the number of pages is that of the newest commit, before and after.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use crate::Error;
 use crate::ids::NodeId;
@@ -19,12 +18,9 @@ use crate::page::{PageId, Pages, Reader, id_map, text_record};
 use crate::row_ids::{self, IdKey, RowId, RowIds};
 use crate::text_ids;
 
-/// How long rows are looked up again because a commit becomes visible. Mostly that takes
-/// microseconds; after the death of a writer, as long as another one needs to read the log.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Tries before the reader sleeps between them.
-const TRIES_AWAKE: usize = 1000;
-const PAUSE: Duration = Duration::from_micros(100);
+/// How often rows are looked up again because a commit becomes visible: some seconds. Mostly that
+/// takes microseconds; after the death of a writer, as long as the next one needs to read the log.
+const TRIES_MAX: usize = 1_000_000;
 
 /// Nodes whose pages are being read while those before them are decoded.
 pub(crate) const AHEAD: usize = 16;
@@ -73,8 +69,8 @@ pub(crate) fn looked_up<P: Pages, T>(
     mut look: impl FnMut(&State, &mut P::Reader<'_>) -> Result<Option<T>, Error>,
 ) -> Result<T, Error> {
     let mut reader = pages.reader();
-    let (mut last, mut asleep_since) = (None, None);
-    for tries in 1.. {
+    let mut last = None;
+    for _ in 0..TRIES_MAX {
         let state: Arc<State> = newest.renew(&mut reader)?;
         let before = pages.page_count();
         let found = look(&state, &mut reader);
@@ -88,13 +84,7 @@ pub(crate) fn looked_up<P: Pages, T>(
             Err(error) => return Err(error),
         }
         last = Some(state.meta.change.commit);
-        if tries < TRIES_AWAKE {
-            std::thread::yield_now();
-        } else if asleep_since.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
-            std::thread::sleep(PAUSE);
-        } else {
-            break;
-        }
+        std::thread::yield_now();
     }
     Err(Error::busy("commits became visible all the time while rows were looked up; try again"))
 }
