@@ -171,7 +171,7 @@ impl Shared {
     /// moment, or if that is not known. Never waits.
     pub(crate) fn without_writer<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let Attachment { file, locks, .. } = self.attachment.as_ref()?;
-        // The lock is of the process, not of a thread, and a child of a fork has it with its parent.
+        // The lock is of the process, not of a thread; a child of a fork has it with its parent.
         let _alone = self.finishing.try_lock().ok()?;
         if self.is_forked() || !matches!(mapping::lock(file, LOCK_COMING, false), Ok(true)) {
             return None;

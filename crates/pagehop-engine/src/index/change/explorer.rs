@@ -1,6 +1,6 @@
 //! The walk of a change: a search toward a point that records every node it visits.
 
-use super::encode::{self, Target};
+use super::encode::{self, Encoded, Target};
 use super::near::Near;
 use crate::Error;
 use crate::graph::key;
@@ -29,7 +29,7 @@ const EQUALS_MAX: usize = 2;
 
 /// How far a walk goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent {
+pub(crate) struct Extent<'e> {
     /// Length of the candidate list.
     pub(crate) list: usize,
     /// Largest length, where nearly all candidates are dead.
@@ -37,12 +37,19 @@ pub(crate) struct Extent {
     /// Whether it also begins at all other entry points when the nearest lead to few live nodes,
     /// not only when they lead to none.
     pub(crate) everywhere: bool,
+    /// A row whose equal the walk looks for: it ends at a live node with the same code.
+    pub(crate) sought: Option<&'e Encoded>,
 }
 
-impl Extent {
+impl<'e> Extent<'e> {
     /// A walk with `list` candidates, or more if it finds few live nodes.
     pub(crate) fn of(list: usize) -> Self {
-        Self { list, list_max: LIST_MAX, everywhere: false }
+        Self { list, list_max: LIST_MAX, everywhere: false, sought: None }
+    }
+
+    /// The same, which ends at a node that is equal to a row.
+    pub(crate) fn to_equal(list: usize, sought: &'e Encoded) -> Self {
+        Self { sought: Some(sought), ..Self::of(list) }
     }
 }
 
@@ -65,6 +72,8 @@ pub(crate) struct Explorer {
     /// For each candidate: the node whose edge led to it, and the position of that edge.
     origins: Vec<(NodeId, NodeId, usize)>,
     equals: Equals,
+    /// Whether the walk has found the equal node that it looked for.
+    is_at_equal: bool,
 }
 
 /// Limits the number of candidates with the same estimate, to the last bit. Duplicates have the
@@ -182,12 +191,15 @@ impl Explorer {
         entries: &[Entry],
         reader: &mut R,
         point: &[f32],
-        mut extent: Extent,
+        mut extent: Extent<'_>,
     ) -> Result<(), Error> {
         self.equals.takes_all = false;
         self.begins_at_landmarks = true;
         loop {
             self.walk_once(meta, model, entries, reader, point, extent)?;
+            if self.is_at_equal {
+                return Ok(());
+            }
             if self.near.nodes.is_empty() && self.begins_at_landmarks {
                 // Dead nodes that no entry point leads to may have filled the list.
                 self.begins_at_landmarks = false;
@@ -216,13 +228,14 @@ impl Explorer {
         entries: &[Entry],
         reader: &mut R,
         point: &[f32],
-        extent: Extent,
+        extent: Extent<'_>,
     ) -> Result<(), Error> {
         self.near.clear(meta);
         self.visited.clear();
         self.seen.clear();
         self.origins.clear();
         self.equals.clear();
+        self.is_at_equal = false;
         self.list.reset(extent.list);
         self.probe.prepare_inner(meta, point);
         self.entries.clear();
@@ -247,14 +260,14 @@ impl Explorer {
             self.equals.known.add(*estimate);
             self.list.insert(*estimate, *node);
         });
-        self.expand_all(meta, model, reader)?;
+        self.expand_all(meta, model, reader, extent.sought)?;
         if self.near.nodes.is_empty() || extent.everywhere && !self.has_enough(meta) {
             // Few nodes are live around there: the other entry points may lead to more.
             self.entries.iter().skip(ENTRIES).for_each(|(estimate, node)| {
                 self.equals.known.add(*estimate);
                 self.list.insert(*estimate, *node);
             });
-            self.expand_all(meta, model, reader)?;
+            self.expand_all(meta, model, reader, extent.sought)?;
         }
         self.near.keys.sort_unstable();
         Ok(())
@@ -296,7 +309,7 @@ impl Explorer {
         model: &Model,
         reader: &mut R,
     ) -> Result<bool, Error> {
-        if !self.has_enough(meta) {
+        if !self.has_enough(meta) && !self.is_at_equal {
             return Ok(false);
         }
         for (id, before) in &self.near.nodes {
@@ -307,16 +320,25 @@ impl Explorer {
             }
             reader.release();
         }
+        if self.is_at_equal {
+            return Ok(true);
+        }
         let nearest: Vec<NodeId> = self.near.nearest().take(VISITED_AGAIN).collect();
         for id in nearest {
             self.look_at(meta, model, reader, id, false)?;
         }
-        self.expand_all(meta, model, reader)?;
+        self.expand_all(meta, model, reader, None)?;
         self.near.keys.sort_unstable();
         Ok(true)
     }
 
-    fn expand_all<R: Reader>(&mut self, meta: &Meta, model: &Model, reader: &mut R) -> Result<(), Error> {
+    fn expand_all<R: Reader>(
+        &mut self,
+        meta: &Meta,
+        model: &Model,
+        reader: &mut R,
+        sought: Option<&Encoded>,
+    ) -> Result<(), Error> {
         while let Some((_, id)) = self.list.expand() {
             // A slot can be a candidate twice, under two estimates, if one of the edges to it is
             // stale.
@@ -328,12 +350,18 @@ impl Explorer {
                 let (page, slot) = meta.layout.place(next);
                 reader.start(page, meta.layout.slot_bytes(slot));
             }
-            self.look_at(meta, model, reader, id, true)?;
+            let found = self.look_at(meta, model, reader, id, true)?;
+            let is_equal = |at| sought.is_some_and(|row| self.near.is_same_as(at, row.own, &row.hi));
+            self.is_at_equal = found.is_some_and(is_equal);
+            if self.is_at_equal {
+                return Ok(());
+            }
         }
         Ok(())
     }
 
-    /// Visits a node and offers its neighbors as candidates. Records the node if it `is_new`.
+    /// Visits a node and offers its neighbors as candidates. Records the node if it `is_new`, and
+    /// returns its position if it is live.
     fn look_at<R: Reader>(
         &mut self,
         meta: &Meta,
@@ -341,7 +369,7 @@ impl Explorer {
         reader: &mut R,
         id: NodeId,
         is_new: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<usize>, Error> {
         let Self { probe, list, near, origins, equals, .. } = self;
         let mut at = None;
         let visited = probe.visit(meta, model, reader, id, |scored| {
@@ -362,6 +390,6 @@ impl Explorer {
             None if is_new => _ = equals.dead.insert(id),
             None => {}
         }
-        Ok(())
+        Ok(at)
     }
 }

@@ -77,7 +77,14 @@ impl<P: Pages> Index<P> {
         if !is_known {
             encoded.complete(meta, model);
             let mut new = Explorer::default();
-            let walked = new.walk(meta, model, entries, &mut reader, &encoded.point, Extent::of(INSERT_LIST));
+            let walked = new.walk(
+                meta,
+                model,
+                entries,
+                &mut reader,
+                &encoded.point,
+                Extent::to_equal(INSERT_LIST, &encoded),
+            );
             reader.pause();
             explorer = walked.is_ok().then_some(new);
         }

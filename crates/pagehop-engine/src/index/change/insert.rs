@@ -25,15 +25,16 @@
 //! outward like any row; only the parent has an edge to it.
 
 use super::anchors::{WAY_DOWN_MAX, next_way};
-use super::encode::{Encoded, Target};
+use super::encode::{self, Encoded, Target};
 use super::explorer::Extent;
 use super::graph::Graph;
 use super::slots::{self, NewNode};
+use super::steps::can_be_parent;
 use crate::Error;
 use crate::graph::equal::DUPLICATE_CHILDREN;
 use crate::ids::NodeId;
 use crate::page::PagesMut;
-use crate::page::node::FLAGS_LIVE;
+use crate::page::node::{FLAGS_LIVE, NodeHeader};
 
 /// Candidates that the walk of an insertion keeps.
 pub(super) const INSERT_LIST: usize = 100;
@@ -51,9 +52,9 @@ impl<W: PagesMut> Graph<'_, W> {
         self.insert_here(row_id, encoded)
     }
 
-    /// Visits the neighborhood of a row.
+    /// Visits the neighborhood of a row, or comes to a node that is equal to it.
     pub(super) fn walk_to(&mut self, encoded: &Encoded) -> Result<(), Error> {
-        self.walk(&encoded.point, Extent::of(INSERT_LIST))
+        self.walk(&encoded.point, Extent::to_equal(INSERT_LIST, encoded))
     }
 
     /// [`Graph::insert`] of a row whose neighborhood the walk has visited.
@@ -151,13 +152,23 @@ impl<W: PagesMut> Graph<'_, W> {
         Ok(nodes)
     }
 
-    /// Writes a row below `parent`, which is equal to it. Its edges lead outward; none leads back.
+    /// Writes a row below `parent`, which is equal to it, with copies of its edges to nodes that are
+    /// in the graph: they were chosen for the same place. None leads back.
     fn insert_below(&mut self, parent: NodeId, row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
-        self.near_mut().remove_equals(encoded.own, &encoded.hi);
-        let outward = edges_first(self.meta().layout.degree) - 1 - DUPLICATE_CHILDREN;
-        let header = self.look(parent, |_, header| *header)?;
-        let mut targets = vec![self.target(parent, header.generation)?];
-        targets.extend(self.chosen(outward, encoded)?);
+        let equal = self.target(parent, self.look(parent, |_, header| header.generation)?)?;
+        let copies = self.look(parent, |node, _| {
+            let others = (0..node.links().count()).filter(|at| !encode::is_edge_to(node, *at, &equal));
+            others.filter_map(|at| encode::copy(node, at)).collect::<Vec<_>>()
+        })?;
+        let most = self.meta().layout.degree - DUPLICATE_CHILDREN;
+        let mut targets = vec![equal];
+        for copy in copies {
+            let is_there =
+                |header: &NodeHeader| can_be_parent(header.flags) && header.generation == copy.generation;
+            if targets.len() < most && self.look(copy.node, |_, header| is_there(header))? {
+                targets.push(copy);
+            }
+        }
         let near: Vec<NodeId> = [parent].into_iter().chain(self.nodes_tried()).collect();
         let new = NewNode { row_id, encoded, targets: &targets, is_duplicate: true };
         let (node, generation) = self.place(&new, &near)?;

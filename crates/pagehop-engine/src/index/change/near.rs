@@ -133,9 +133,9 @@ impl Near {
         nearest.find(|at| self.codes.is_same_as(*at, own, hi)).map(|at| self.nodes[at].0)
     }
 
-    /// Removes nodes with this code from `keys`.
-    pub(crate) fn remove_equals(&mut self, own: OwnCode, hi: &[i8]) {
-        self.keys.retain(|key| !self.codes.is_same_as(key_id(*key) as usize, own, hi));
+    /// Whether the node at a position has this code.
+    pub(crate) fn is_same_as(&self, at: usize, own: OwnCode, hi: &[i8]) -> bool {
+        self.codes.is_same_as(at, own, hi)
     }
 
     /// Positions of the nodes in `keys` except one: the farthest that a nearer node covers, or else
