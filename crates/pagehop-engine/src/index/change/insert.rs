@@ -152,8 +152,8 @@ impl<W: PagesMut> Graph<'_, W> {
         Ok(nodes)
     }
 
-    /// Writes a row below `parent`, which is equal to it, with copies of its edges to nodes that are
-    /// in the graph: they were chosen for the same place. None leads back.
+    /// Writes a row below `parent`, which is equal to it, with copies of its edges to nodes in the
+    /// graph: they were chosen for the same place. None leads back.
     fn insert_below(&mut self, parent: NodeId, row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
         let equal = self.target(parent, self.look(parent, |_, header| header.generation)?)?;
         let copies = self.look(parent, |node, _| {
