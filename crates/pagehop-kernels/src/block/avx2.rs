@@ -65,7 +65,7 @@ fn dot_i8_block(a: &[i8], b: &[i8], dim: usize, out: &mut [i32]) {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn tile(a: &[[i16; 2]], panel: &[[__m256i; TILE_WIDTH]]) -> [[__m256i; TILE_WIDTH]; TILE_ROWS] {
-    let rows: [&[[i16; 2]]; TILE_ROWS] = rows_repeating_last(a, panel.len());
+    let rows: [&[[i16; 2]]; TILE_ROWS] = rows_repeating_last(a, panel.len(), a.len() / panel.len());
     let mut sums = [[_mm256_setzero_si256(); TILE_WIDTH]; TILE_ROWS];
     for (pair, columns) in panel.iter().enumerate() {
         for i in 0..TILE_ROWS {

@@ -96,7 +96,7 @@ fn tile<const WIDTH: usize>(
 ) -> [[__m512i; WIDTH]; TILE_ROWS] {
     let last = starts.len() - 1;
     let (whole, partial) = panel.split_at(dim / GROUP);
-    let rows: [&[i8]; TILE_ROWS] = rows_repeating_last(a, dim);
+    let rows: [&[i8]; TILE_ROWS] = rows_repeating_last(a, dim, a.len() / dim);
     let groups = groups(rows, whole.len());
     let mut sums: [[__m512i; WIDTH]; TILE_ROWS] = [[_mm512_setzero_si512(); WIDTH]; TILE_ROWS];
     for (i, sums) in sums.iter_mut().enumerate() {

@@ -26,7 +26,8 @@ fn dot_i8_block(a: &[i8], b: &[i8], dim: usize, out: &mut [i32]) {
     for (near, b) in (0..columns).step_by(NEAR_ROWS).zip(b.chunks(NEAR_ROWS * dim)) {
         for (a, out) in a.chunks(ROWS * dim).zip(out.chunks_mut(ROWS * columns)) {
             for (first, b) in (near..columns).step_by(COLUMNS).zip(b.chunks(COLUMNS * dim)) {
-                let products = tile(rows_repeating_last(a, dim), rows_repeating_last(b, dim));
+                let products =
+                    tile(rows_repeating_last(a, dim, a.len() / dim), rows_repeating_last(b, dim, b.len() / dim));
                 for (products, out) in products.iter().zip(out.chunks_exact_mut(columns)) {
                     for (product, out) in products.iter().zip(&mut out[first..]).take(b.len() / dim) {
                         *out = *product;

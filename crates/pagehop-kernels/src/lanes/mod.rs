@@ -16,12 +16,12 @@ pub(crate) mod avx512;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
 
-/// The first `N` rows of `flat`, each `length` long. If it has fewer, its last row is repeated. All
-/// rows have the same length here, so the compiler can drop bounds checks for indices below it.
+/// The first `N` of the `count` rows of `flat`, each `length` long. If it has fewer, its last row
+/// is repeated. All rows have the same length here, so the compiler can drop bounds checks for
+/// indices below it.
 #[inline]
-pub(crate) fn rows_repeating_last<T, const N: usize>(flat: &[T], length: usize) -> [&[T]; N] {
-    let last = flat.len() / length - 1;
-    std::array::from_fn(|row| &flat[row.min(last) * length..][..length])
+pub(crate) fn rows_repeating_last<T, const N: usize>(flat: &[T], length: usize, count: usize) -> [&[T]; N] {
+    std::array::from_fn(|row| &flat[row.min(count - 1) * length..][..length])
 }
 
 /// 1.0 in each lane, or -1.0 if the index of the lane has the bit `stage`.

@@ -34,7 +34,7 @@ fn count_differing(query: &Prepared, rows: &[[u8; 64]], out: &mut [[u32; SCAN_ED
     let words = query.tables.len();
     for (rows, out) in rows.chunks(TOGETHER * words).zip(out.chunks_mut(TOGETHER)) {
         // What is computed for blocks that are not there is not stored.
-        let blocks: [_; TOGETHER] = rows_repeating_last(rows, words);
+        let blocks: [_; TOGETHER] = rows_repeating_last(rows, words, out.len());
         out.fill([0; SCAN_EDGES]);
         for first in (0..words).step_by(WORDS) {
             let part = first..words.min(first + WORDS);
