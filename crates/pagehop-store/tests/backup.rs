@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pagehop_engine::{Error, Index, Metric, Progress};
 use pagehop_store::{AddOptions, BackupReport, IndexFile, OpenOptions};
-use support::{Random, Scratch};
+use support::{Random, Scratch, this_program};
 
 const DIM: usize = 8;
 
@@ -249,7 +249,7 @@ fn a_backup_for_which_there_is_no_space_leaves_what_was_there() {
     let name = "a_backup_for_which_there_is_no_space_leaves_what_was_there";
     let child = std::process::Command::new("bash")
         .args(["-c", script, "bash"])
-        .arg(std::env::current_exe().unwrap())
+        .args(this_program())
         .args(["--exact", name, "--nocapture"])
         .env("PAGEHOP_TEST_BACKUP_OF", &path)
         .output()

@@ -11,7 +11,7 @@ use pagehop_engine::{
     Vectors,
 };
 use pagehop_store::{AddOptions, CompactOptions, CompactReport, IndexFile, OpenOptions};
-use support::{Random, Scratch};
+use support::{Random, Scratch, this_program};
 
 const DIM: usize = 8;
 const OPTIONS: CompactOptions = CompactOptions { memory_bytes: 1 << 30, threads: 1 };
@@ -259,7 +259,7 @@ fn without_space_the_index_stays() {
     let run = |variable: &str, script: &str, expected: &str| {
         let child = std::process::Command::new("bash")
             .args(["-c", script, "bash"])
-            .arg(std::env::current_exe().unwrap())
+            .args(this_program())
             .args(["--exact", "without_space_the_index_stays", "--nocapture"])
             .env(variable, &path)
             .output()

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pagehop_engine::{
@@ -27,7 +27,7 @@ use pagehop_engine::{
 use pagehop_store::{
     AddOptions, IndexFile, OpenOptions, add_with_columns, create_with_columns, delete, open, update_columns, vacuum,
 };
-use support::{Random, Scratch};
+use support::{Random, Scratch, this_command};
 
 /// The path of the index, for a child.
 const CHILD: &str = "PAGEHOP_TEST_FILTERS";
@@ -241,7 +241,7 @@ fn filtered_searches_are_of_one_commit() {
     let scratch = Scratch::new("filters");
     let path = scratch.path("items");
     let index = new_index(&path);
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = this_command();
     command.args(["--exact", "child_searches", "--nocapture"]).env(CHILD, &path);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);

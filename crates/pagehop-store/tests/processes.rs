@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pagehop_engine::{Error, PageId, Pages, PagesMut, Reader};
 use pagehop_store::{IndexFile, Io, NewIndexFile, OpenOptions};
-use support::{Random, Scratch, body_of, expect_body, open, write_pages};
+use support::{Random, Scratch, body_of, expect_body, open, this_command, this_program, uring, write_pages};
 
 /// The path of the index, for a child.
 const CHILD: &str = "PAGEHOP_TEST_PROCESS";
@@ -85,7 +85,7 @@ struct Other {
 
 impl Other {
     fn new(path: &Path) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut command = this_command();
         command.args(["--exact", "child_does_what_it_is_told", "--nocapture"]).env(CHILD, path);
         Self::of(command)
     }
@@ -241,7 +241,7 @@ fn readers_in_all_processes_go_on_while_one_writes() {
     let scratch = Scratch::new("go-on");
     let path = scratch.path("items");
     version_0(&path);
-    for (io, cache_bytes) in [(Io::Uring, 64 * 8192), (Io::Pread, 64 * 8192), (Io::Uring, 64 << 20)] {
+    for (io, cache_bytes) in [(uring(), 64 * 8192), (Io::Pread, 64 * 8192), (uring(), 64 << 20)] {
         version_0(&path);
         let pages = open(&path, &OpenOptions { io, cache_bytes, ..writing() });
         let mut others = [Other::new(&path), Other::new(&path)];
@@ -385,13 +385,13 @@ fn a_directory_that_cannot_be_written_is_read_with_its_log() {
     let pages = open(&path, &writing());
     commit(&pages, 1);
     drop(pages);
-    let script = "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" && cd / && exec \"$2\" --exact \
+    let script = "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" && cd / && shift && exec \"$@\" --exact \
                   child_does_what_it_is_told --nocapture";
     let mut command = Command::new("unshare");
     command
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"])
         .arg(scratch.path("."))
-        .arg(std::env::current_exe().unwrap())
+        .args(this_program())
         .env(CHILD, &path)
         .stderr(Stdio::null());
     let mut other = Other::of(command);

@@ -9,13 +9,13 @@ use std::process::{Command, Stdio};
 
 use pagehop_engine::{Error, PageId, PageSink, Pages, Reader};
 use pagehop_store::{NewIndexFile, OpenOptions};
-use support::{Scratch, body_of, expect_body, open, write_pages};
+use support::{Scratch, body_of, expect_body, open, this_command, write_pages};
 
 /// Says to this program, run again as a child, what it is to do.
 const CHILD: &str = "PAGEHOP_TEST_CHILD";
 
 fn child(test: &str, path: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = this_command();
     command.args(["--exact", test, "--nocapture"]).env(CHILD, path);
     command
 }

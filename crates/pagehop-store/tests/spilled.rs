@@ -12,7 +12,7 @@ use pagehop_engine::{
     build_memory_bytes_min,
 };
 use pagehop_store::OpenOptions;
-use support::{Random, Scratch};
+use support::{Random, Scratch, emulator_bytes_max, this_command};
 
 const DIM: usize = 64;
 
@@ -115,7 +115,7 @@ fn killed_options() -> BuildOptions {
 
 /// Runs a build that is killed in `phase`, or not at all; what it printed, unless it was killed.
 fn child_of(path: &Path, phase: &str) -> Option<String> {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = this_command();
     command.args(["--exact", "child_is_killed", "--nocapture"]).env(CHILD, path).env(KILLED, phase);
     let output = command.output().unwrap();
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
@@ -198,7 +198,7 @@ fn child_builds() {
 #[test]
 fn the_memory_of_a_build_is_kept() {
     let scratch = Scratch::new("spilled-memory");
-    let output = Command::new(std::env::current_exe().unwrap())
+    let output = this_command()
         .args(["--exact", "child_builds", "--nocapture"])
         .env(CHILD, scratch.path("items.pagehop"))
         .output()
@@ -212,6 +212,6 @@ fn the_memory_of_a_build_is_kept() {
     let (memory, peak) = (figure("memory"), figure("peak"));
     println!("{peak} bytes of {memory}");
     // What `small` took before is used again, so a little is not seen.
-    assert!(peak < memory, "{peak} bytes of memory, {memory} were allowed");
+    assert!(peak < memory + emulator_bytes_max(), "{peak} bytes of memory, {memory} were allowed");
     assert!(peak > memory / 3, "{peak} bytes of memory are too few to be true, {memory} were allowed");
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagehop_engine::{Error, Index, Metric, RowIds};
 use pagehop_store::{AddOptions, NewIndexFile, OpenOptions, add, create, open};
-use support::Scratch;
+use support::{Scratch, this_command, this_program};
 
 /// Set for the child that carries out orders.
 const CHILD: &str = "PAGEHOP_TEST_IDENTITY";
@@ -89,7 +89,7 @@ struct Other {
 
 impl Other {
     fn new() -> Self {
-        Self::of(&mut Command::new(std::env::current_exe().unwrap()))
+        Self::of(&mut this_command())
     }
 
     fn of(command: &mut Command) -> Self {
@@ -104,7 +104,7 @@ impl Other {
     fn with_mount(from: &Path, to: &Path) -> Option<Self> {
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", r#"mount --bind "$0" "$1" && shift 1 && exec "$@""#]);
-        command.args([from, to]).arg(std::env::current_exe().unwrap());
+        command.args([from, to]).args(this_program());
         let probe =
             Command::new("unshare").args(["-m", "sh", "-c", r#"mount --bind "$0" "$1""#]).args([from, to]).output();
         match probe {

@@ -4,6 +4,7 @@
 pub(crate) mod storage;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use pagehop_engine::{BODY_BYTES, HOST_HEADER_BYTES, PAGE_BYTES, PageId, PageSink, Pages, Reader};
 use pagehop_store::{IndexFile, Io, NewIndexFile, OpenOptions};
@@ -108,9 +109,37 @@ pub(crate) fn misdirect(path: &Path, from: u32, to: u32) {
     file.write_all_at(&bytes, u64::from(to) * PAGE_BYTES as u64).unwrap();
 }
 
+/// The words that run this program again, by the emulator that runs it, if one does.
+pub(crate) fn this_program() -> Vec<PathBuf> {
+    let emulator = std::env::var_os("PAGEHOP_TEST_EMULATOR").map(PathBuf::from);
+    emulator.into_iter().chain([std::env::current_exe().unwrap()]).collect()
+}
+
+/// Runs this program again.
+pub(crate) fn this_command() -> Command {
+    let words = this_program();
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+/// Reads by io_uring, or `pread` under an emulator, which has none.
+pub(crate) fn uring() -> Io {
+    if is_emulated() { Io::Pread } else { Io::Uring }
+}
+
+fn is_emulated() -> bool {
+    std::env::var_os("PAGEHOP_TEST_EMULATOR").is_some()
+}
+
+/// Bytes in memory that are not ours: those of the emulator, with the code that it translated.
+pub(crate) fn emulator_bytes_max() -> u64 {
+    if is_emulated() { 8 << 20 } else { 0 }
+}
+
 /// Every way to read, with a cache of `cache_bytes`.
 pub(crate) fn ways(cache_bytes: u64) -> [OpenOptions; 4] {
-    [(Io::Uring, true), (Io::Uring, false), (Io::Pread, true), (Io::Pread, false)].map(|(io, direct)| OpenOptions {
+    [(uring(), true), (uring(), false), (Io::Pread, true), (Io::Pread, false)].map(|(io, direct)| OpenOptions {
         cache_bytes,
         direct: Some(direct),
         io,
