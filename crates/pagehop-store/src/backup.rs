@@ -1,13 +1,15 @@
 //! Backup: a copy of an index as of one commit, while other processes read and write it.
 //!
-//! No lock is taken and no transaction waits. The file is copied as it is, and then the records in
-//! the log make each changed page of the copy what the newest commit says. That is right for the
-//! same reason as after a crash (`log/versions.rs`): while a log lasts, the file has only versions
-//! of a page that the log made, and the page as it was when the log began.
+//! No lock is taken and no transaction waits. Pages are copied in their order, each in the newest
+//! version that is known then. At the end the records in the log make each page that has changed
+//! since what the newest commit says. That is right for the same reason as after a crash
+//! (`log/versions.rs`): while a log lasts, the file has only versions of a page that the log made,
+//! and the page as it was when the log began.
 //!
 //! So the log must not begin again in the time. If a checkpoint ends during the copy, the pages
 //! with records since the copy began, of which the shared table knows, are copied once more.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -51,7 +53,7 @@ pub struct BackupReport {
 /// up to some commit, each whole. Every page is verified. Transactions and checkpoints go on in the
 /// time. The copy has the identity of the index.
 ///
-/// Reads and writes about as many bytes as the index and its log have; 1 MiB of memory, and 16
+/// Reads and writes about as many bytes as the index and its log have; 1 MiB of memory, and 32
 /// bytes for each page with records in the log.
 ///
 /// # Errors
@@ -88,8 +90,9 @@ struct Copy<'a> {
     copy: Arc<dyn StorageFile>,
     /// Pages that the copy has, from the front.
     copied: u32,
+    /// Positions of the records that were applied to pages before they were written.
+    applied: HashMap<u32, u64>,
     run: Vec<u8>,
-    page: Box<PageBuffer>,
     progress: OnProgress<'a>,
 }
 
@@ -103,8 +106,8 @@ impl<'a> Copy<'a> {
             whole,
             copy: storage_file(copy),
             copied: 0,
+            applied: HashMap::new(),
             run: vec![0; RUN_PAGES as usize * PAGE_BYTES],
-            page: PageBuffer::new(),
             progress,
         })
     }
@@ -167,20 +170,23 @@ impl<'a> Copy<'a> {
         if let Some(file) = &self.ahead {
             let _ = file.read_exact_at(&mut self.run[..bytes], offset);
         }
+        let versions = &self.side.versions;
         for (page, image) in (first..end).zip(self.run.as_chunks_mut::<PAGE_BYTES>().0) {
-            if header::verify(PageId(page), image).is_err() {
-                // A checkpoint is writing it, or left it torn, or it is damaged.
-                self.side.versions.read_newest(page, &mut self.page.0)?;
-                image.copy_from_slice(&self.page.0);
-                let position = header::log_position(image);
-                header::seal(PageId(page), position, self.side.versions.identity, image);
+            let is_whole = header::verify(PageId(page), image).is_ok();
+            if is_whole && header::log_position(image) >= versions.shared.newest(page) {
+                continue;
             }
+            match is_whole {
+                true => versions.complete(page, image, Ok(()))?,
+                // A checkpoint is writing it, or left it torn, or it is damaged.
+                false => versions.read_newest(page, image)?,
+            }
+            let position = header::log_position(image);
+            header::seal(PageId(page), position, versions.identity, image);
+            self.applied.insert(page, position);
         }
-        self.write(offset, &self.run[..bytes])?;
-        // Starts the write-out, so that the sync at the end finds little to do.
-        let length = std::num::NonZeroU64::new(bytes as u64);
-        let _ = fadvise(&self.whole.file, offset, length, Advice::DontNeed);
-        Ok(())
+        // The write-out is left to the system: to start it early made writes of the same file wait.
+        self.write(offset, &self.run[..bytes])
     }
 
     /// Brings the copy up to the newest commit. `None` if what was copied is of another log than
@@ -226,12 +232,16 @@ impl<'a> Copy<'a> {
         let mut page_buffer = PageBuffer::new();
         let image = &mut page_buffer.0;
         for (at, &page) in pages.iter().enumerate() {
-            versions.read_newest(page, image)?;
-            header::seal(PageId(page), header::log_position(image), versions.identity, image);
-            self.write(u64::from(page) * PAGE_BYTES as u64, image)?;
             if at.is_multiple_of(RUN_PAGES as usize) {
                 self.report("log", at as u64, pages.len() as u64)?;
             }
+            let newest = versions.shared.newest(page);
+            if self.applied.get(&page).is_some_and(|applied| *applied >= newest) {
+                continue;
+            }
+            versions.read_newest(page, image)?;
+            header::seal(PageId(page), header::log_position(image), versions.identity, image);
+            self.write(u64::from(page) * PAGE_BYTES as u64, image)?;
         }
         Ok(())
     }
