@@ -18,6 +18,8 @@ Column: TypeAlias = tuple[str, str, Any, npt.NDArray[np.uint8] | None]
 _INT_MAX = (1 << 63) - 1
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
+# What may hold the tags of a row.
+_SETS = (list, tuple, set, frozenset, np.ndarray)
 
 
 class Condition:
@@ -93,6 +95,20 @@ class ColumnName:
     def is_null(self) -> Condition:
         """Whether the value is missing."""
         return Condition(("null", self._name))
+
+    def contains(self, tag: str) -> Condition:
+        """Whether the set has this tag."""
+        if not isinstance(tag, str):
+            raise ArgumentError(f"contains({tag!r:.80}): a tag is a str; contains_any and contains_all take several")
+        return Condition(("any", self._name, [tag]))
+
+    def contains_any(self, tags: Iterable[str]) -> Condition:
+        """Whether the set has one of these tags."""
+        return Condition(("any", self._name, _as_tags(tags, "contains_any: ")))
+
+    def contains_all(self, tags: Iterable[str]) -> Condition:
+        """Whether the set has all of these tags."""
+        return Condition(("all", self._name, _as_tags(tags, "contains_all: ")))
 
     def _compared(self, sign: str, value: object) -> Condition:
         return Condition(("compare", self._name, sign, _as_value(value)))
@@ -193,7 +209,9 @@ def _values(name: str, values: Any, known: str | None) -> tuple[str, Any, npt.ND
             row = int(np.argmax(array > _INT_MAX))
             raise ArgumentError(f"column '{name}', row {row}: {array[row]} is above 2**63 - 1")
         return ("bool" if kind == "b" else "int"), array.astype(np.int64), _as_bytes(missing)
-    raise ArgumentError(f"column '{name}' has type {array.dtype}, it must hold numbers, bool, str or datetime64")
+    raise ArgumentError(
+        f"column '{name}' has type {array.dtype}, it must hold numbers, bool, str, datetime64 or lists of str"
+    )
 
 
 def _as_array(name: str, values: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
@@ -214,9 +232,8 @@ def _as_array(name: str, values: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.
         listed = list(values)
     except TypeError:
         raise ArgumentError(f"column '{name}' is {values!r:.40}, it must hold one value per row") from None
-    array = np.empty(len(listed), dtype=object)
-    array[:] = listed
-    return array, None
+    # Lists in it stay lists.
+    return np.fromiter(listed, dtype=object, count=len(listed)), None
 
 
 def _of_objects(name: str, values: list[Any], known: str | None) -> tuple[str, Any, npt.NDArray[np.uint8] | None]:
@@ -233,6 +250,8 @@ def _of_objects(name: str, values: list[Any], known: str | None) -> tuple[str, A
         raise ArgumentError(f"column '{name}' has no values, so its kind is unknown; give an array with a type")
     if kind == "text":
         return kind, ["" if value is None else value[1] for value in plain], _as_bytes(missing)
+    if kind == "tags":
+        return kind, [[] if value is None else value[1] for value in plain], _as_bytes(missing)
     dtype = np.float64 if kind == "float" else np.int64
     try:
         data = np.array([0 if value is None else value[1] for value in plain], dtype=dtype)
@@ -243,11 +262,27 @@ def _of_objects(name: str, values: list[Any], known: str | None) -> tuple[str, A
 
 def _plain(name: str, row: int, value: Any) -> tuple[str, Any]:
     """The kind of a value, and the value in it."""
+    if isinstance(value, _SETS):
+        return ("tags", _as_tags(value, f"column '{name}', row {row}: "))
     value = _as_value(value, f"column '{name}', row {row}: ")
     if isinstance(value, tuple):
         return value
     kinds: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "text"}
     return kinds[type(value)], value
+
+
+def _as_tags(tags: Any, where: str) -> list[str]:
+    """Tags for the engine."""
+    if isinstance(tags, (str, bytes)):
+        raise ArgumentError(f"{where}{tags!r:.80} is no list of tags")
+    try:
+        listed = list(tags)
+    except TypeError:
+        raise ArgumentError(f"{where}{tags!r:.80} is no list of tags") from None
+    for tag in listed:
+        if not isinstance(tag, str):
+            raise ArgumentError(f"{where}{tag!r:.80} is no tag, a tag is a str")
+    return [str(tag) for tag in listed]
 
 
 def _as_value(value: Any, where: str = "") -> Any:

@@ -7,7 +7,8 @@ const DAY_US: i64 = 86_400_000_000;
 
 impl Value {
     /// The value that a text stands for in a column of `kind`: `true` or `false`, a number, or
-    /// `YYYY-MM-DD` with or without `HH:MM`, `HH:MM:SS`, parts of a second and `Z`, in UTC.
+    /// `YYYY-MM-DD` with or without `HH:MM`, `HH:MM:SS`, parts of a second and `Z`, in UTC. No text
+    /// stands for a set of tags.
     ///
     /// # Errors
     ///
@@ -23,6 +24,7 @@ impl Value {
             ColumnKind::Float => text.parse().ok().filter(|number: &f64| !number.is_nan()).map(Self::Float),
             ColumnKind::Text => Some(Self::Text(text.to_owned())),
             ColumnKind::Timestamp => timestamp(text).map(Self::Timestamp),
+            ColumnKind::Tags => None,
         };
         value.ok_or_else(|| {
             let text = Self::Text(text.to_owned());
