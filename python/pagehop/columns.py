@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -193,6 +194,10 @@ def _values(name: str, values: Any, known: str | None) -> tuple[str, Any, npt.ND
     if array.ndim != 1:
         raise ArgumentError(f"column '{name}' has {array.ndim} dimensions, it must have one")
     kind = array.dtype.kind
+    if kind == "V" and array.dtype.itemsize == 16 and array.dtype.names is None:
+        return "uuid", [value.tobytes() for value in array], _as_bytes(missing)
+    if kind == "U" and known == "uuid":
+        array, kind = array.astype(object), "O"
     if kind == "O":
         return _of_objects(name, array.tolist(), known)
     if kind == "M":
@@ -210,7 +215,7 @@ def _values(name: str, values: Any, known: str | None) -> tuple[str, Any, npt.ND
             raise ArgumentError(f"column '{name}', row {row}: {array[row]} is above 2**63 - 1")
         return ("bool" if kind == "b" else "int"), array.astype(np.int64), _as_bytes(missing)
     raise ArgumentError(
-        f"column '{name}' has type {array.dtype}, it must hold numbers, bool, str, datetime64 or lists of str"
+        f"column '{name}' has type {array.dtype}, it must hold numbers, bool, str, datetime64, UUIDs or lists of str"
     )
 
 
@@ -224,7 +229,10 @@ def _as_array(name: str, values: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.
     if hasattr(values, "null_count"):
         # An array of Arrow.
         if values.null_count == 0 and not hasattr(values.type, "value_type"):
-            return np.asarray(values), None
+            array = np.asarray(values)
+            # Bytes of a fixed length would lose zeros at their end.
+            if array.dtype.kind not in "SV":
+                return array, None
         values = values.to_pylist()
     elif hasattr(values, "to_numpy"):
         return values.to_numpy(), None
@@ -246,10 +254,15 @@ def _of_objects(name: str, values: list[Any], known: str | None) -> tuple[str, A
     if len(kinds) > 1:
         raise ArgumentError(f"column '{name}' has values of several kinds: {', '.join(sorted(kinds))}")
     kind = kinds.pop() if kinds else known
+    if kind == "text" and known == "uuid":
+        plain = [None if value is None else _uuid(name, row, value[1]) for row, value in enumerate(plain)]
+        kind = known
     if kind is None:
         raise ArgumentError(f"column '{name}' has no values, so its kind is unknown; give an array with a type")
     if kind == "text":
         return kind, ["" if value is None else value[1] for value in plain], _as_bytes(missing)
+    if kind == "uuid":
+        return kind, [bytes(16) if value is None else value[1] for value in plain], _as_bytes(missing)
     if kind == "tags":
         return kind, [[] if value is None else value[1] for value in plain], _as_bytes(missing)
     dtype = np.float64 if kind == "float" else np.int64
@@ -271,6 +284,13 @@ def _plain(name: str, row: int, value: Any) -> tuple[str, Any]:
     return kinds[type(value)], value
 
 
+def _uuid(name: str, row: int, text: str) -> tuple[str, bytes]:
+    try:
+        return ("uuid", uuid.UUID(text).bytes)
+    except ValueError:
+        raise ArgumentError(f"column '{name}', row {row}: {text!r:.80} is no UUID") from None
+
+
 def _as_tags(tags: Any, where: str) -> list[str]:
     """Tags for the engine."""
     if isinstance(tags, (str, bytes)):
@@ -286,7 +306,16 @@ def _as_tags(tags: Any, where: str) -> list[str]:
 
 
 def _as_value(value: Any, where: str = "") -> Any:
-    """A value for the engine: None, bool, int, float, str, or ("timestamp", microseconds)."""
+    """A value for the engine: None, bool, int, float, str, or a pair.
+
+    Pairs are ("timestamp", microseconds) and ("uuid", 16 bytes).
+    """
+    if isinstance(value, uuid.UUID):
+        return ("uuid", value.bytes)
+    if isinstance(value, bytes):
+        if len(value) != 16:
+            raise ArgumentError(f"{where}{value!r:.80} has {len(value)} bytes, a UUID has 16")
+        return ("uuid", bytes(value))
     if isinstance(value, np.datetime64):
         if np.isnat(value):
             return None
@@ -303,7 +332,7 @@ def _as_value(value: Any, where: str = "") -> Any:
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)
-    raise ArgumentError(f"{where}{value!r:.80} is no bool, number, str or time")
+    raise ArgumentError(f"{where}{value!r:.80} is no bool, number, str, time or UUID")
 
 
 def _is_missing(value: Any) -> bool:

@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
 use crate::errors;
 use crate::ids::Ids;
 
-/// Name, kind, values (int64, float64, a list of str, or of lists of str), and a byte for each row that says whether
+/// Name, kind, values (int64, float64, a list of str, of bytes or of lists of str), and a byte for each row that says whether
 /// the value is missing.
 pub(crate) type PyColumn<'py> = (String, String, Bound<'py, PyAny>, Option<PyBuffer<u8>>);
 
@@ -20,6 +20,7 @@ enum Values {
     Texts(Vec<String>),
     Timestamps(Vec<i64>),
     Tags(Vec<Vec<String>>),
+    Uuids(Vec<[u8; 16]>),
 }
 
 impl Values {
@@ -29,6 +30,7 @@ impl Values {
             Self::Floats(values) => values.len(),
             Self::Texts(values) => values.len(),
             Self::Tags(values) => values.len(),
+            Self::Uuids(values) => values.len(),
         }
     }
 
@@ -40,6 +42,7 @@ impl Values {
             Self::Texts(values) => Value::Text(std::mem::take(&mut values[row])),
             Self::Timestamps(values) => Value::Timestamp(values[row]),
             Self::Tags(values) => Value::Tags(std::mem::take(&mut values[row])),
+            Self::Uuids(values) => Value::Uuid(values[row]),
         }
     }
 }
@@ -86,6 +89,7 @@ pub(crate) fn rows(py: Python<'_>, columns: Vec<PyColumn<'_>>) -> PyResult<Colum
             ColumnKind::Float => Values::Floats(values.extract::<PyBuffer<f64>>()?.to_vec(py)?),
             ColumnKind::Text => Values::Texts(values.extract()?),
             ColumnKind::Tags => Values::Tags(values.extract()?),
+            ColumnKind::Uuid => Values::Uuids(values.extract()?),
         };
         let missing = missing.map(|missing| missing.to_vec(py)).transpose()?;
         named.push(Column { name, kind });
@@ -183,6 +187,10 @@ fn value(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Value> {
         && word == "timestamp"
     {
         Value::Timestamp(time)
+    } else if let Ok((word, bytes)) = value.extract::<(String, [u8; 16])>()
+        && word == "uuid"
+    {
+        Value::Uuid(bytes)
     } else {
         return Err(errors::argument(py, format!("{value} is no value of a column")));
     })

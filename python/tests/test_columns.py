@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,40 @@ def test_tags_come_in_lists_sets_and_tables(tmp_path: Path) -> None:
     with pagehop.create(tmp_path / "made", dim=DIM, columns={"tags": "tags"}) as index:
         index.add(range(4), vectors, columns={"tags": [None, None, [], None]})
         assert list(index.search(vectors[0], where="tags is not null").ids) == [2]
+
+
+def test_uuids_come_as_objects_bytes_texts_and_tables(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    vectors = make(3, 200)[0]
+    # One ends with a zero, one has upper bits only.
+    some = [uuid.UUID(int=5 << 64), uuid.UUID(int=7), uuid.uuid5(uuid.NAMESPACE_URL, "a"), uuid.UUID(int=1 << 120)]
+    values = [None if row % 7 == 0 else some[row % 4] for row in range(len(vectors))]
+    octets = [None if value is None else value.bytes for value in values]
+    whole = [some[row % 4].bytes for row in range(len(vectors))]
+    forms: dict[str, Any] = {
+        "objects": {"u": values},
+        "bytes": {"u": octets},
+        "void": {"u": np.frombuffer(b"".join(whole), dtype="V16")},
+        "arrow": pa.table({"u": pa.array(octets, pa.binary(16))}),
+        "arrow whole": pa.table({"u": pa.array(whole, pa.binary(16))}),
+    }
+    column = pagehop.column("u")
+    for name, columns in forms.items():
+        index = pagehop.build(tmp_path / name, vectors, columns=columns, write=True)
+        assert index.info().columns == {"u": "uuid"}
+        of_all = "void" in name or "whole" in name
+        for value in some:
+            mask = [(of_all or row % 7 > 0) and some[row % 4] == value for row in range(len(vectors))]
+            for where in (column == value, column == value.bytes, f"u = '{value}'", column.isin([str(value).upper()])):
+                found_all(index, vectors, np.array(mask), where)
+        assert index.update_columns([0, 1], {"u": [str(some[2]), None]}) > 0
+        assert list(index.search(vectors[0], 1, where=column == some[2]).ids) == [0]
+        for bad in (["no uuid"], [b"short"], [7]):
+            with pytest.raises(pagehop.ArgumentError, match="UUID|kind"):
+                index.update_columns([0], {"u": bad})
+        for filter in (column < some[0], column == 7, column == "x"):
+            with pytest.raises(pagehop.ArgumentError, match="no order|uuid"):
+                index.search(vectors[0], where=filter)
 
 
 def test_bad_tags_are_refused(built: Any, tmp_path: Path) -> None:

@@ -143,6 +143,23 @@ fn searches_find_rows_that_have_tags() {
 }
 
 #[test]
+fn searches_find_rows_with_a_uuid() {
+    let (folder, items) = folder();
+    let uuid = |row: usize| format!("{:08x}-89ab-4def-8011-2233445566{:02x}", row % 9, row % 9);
+    let lines: String = (0..ROWS).map(|row| format!("{}\n", uuid(row))).collect();
+    folder.write("columns.csv", format!("u:uuid\n{lines}"));
+    folder.run("build items.fbin -o i --columns columns.csv --quiet").ok();
+    expect(&folder, "i", &items, &format!("u = '{}'", uuid(4).to_uppercase()), |row| row % 9 == 4);
+    expect(&folder, "i", &items, &format!("u not in ('{}')", uuid(4).replace('-', "")), |row| row % 9 != 4);
+    let search = |filter: &str| Run::of(folder.command("search i queries.fbin").args(["--where", filter])).error(2);
+    assert!(search("u = 'x'").contains("'x' is no value of kind uuid"));
+    assert!(search(&format!("u < '{}'", uuid(4))).contains("no order"));
+    folder.write("bad.csv", "u:uuid\n0123\n");
+    let bad = folder.run("build items.fbin -o j --columns bad.csv --quiet").error(2);
+    assert!(bad.contains("bad.csv, line 2, column \"u\": '0123' is no value of kind uuid"), "{bad}");
+}
+
+#[test]
 fn bad_columns_and_filters_are_refused() {
     let (folder, _) = folder();
     let build = |text: &str, code| {

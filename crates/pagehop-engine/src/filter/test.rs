@@ -258,7 +258,7 @@ fn ranges(kind: ColumnKind, comparison: Comparison, value: &Value) -> Result<Vec
     let (low, high) = match (kind, value) {
         (_, Value::Null) => return Ok(Vec::new()),
         (ColumnKind::Int, Value::Float(number)) => around(*number)?,
-        (ColumnKind::Timestamp, Value::Text(text)) => {
+        (ColumnKind::Timestamp | ColumnKind::Uuid, Value::Text(text)) => {
             let key = Value::parse(kind, text)?.key(kind)?;
             (key, key)
         }

@@ -108,7 +108,7 @@ mod tests {
         let body = columns.encode();
         assert_eq!(Columns::decode(PageId(1), &body).expect("a page of columns"), columns);
         for (at, byte) in
-            [(COUNT_AT, 0), (COUNT_AT, 8), (FIRST_AT, 9), (FIRST_AT, 7), (FIRST_AT + 1, 0), (FIRST_AT + 1, 64)]
+            [(COUNT_AT, 0), (COUNT_AT, 8), (FIRST_AT, 9), (FIRST_AT, 8), (FIRST_AT + 1, 0), (FIRST_AT + 1, 64)]
         {
             let mut body = body.clone();
             body[at] = byte;
