@@ -80,6 +80,9 @@ pub struct FilterPlan {
     /// one that is in the runs.
     pub(crate) needs_tags: bool,
     pub(crate) needs_tags_in_runs: bool,
+    /// Whether a row may pass because it lacks a tag. Words say that of most rows, and seldom that a
+    /// row has the tag.
+    pub(crate) wants_lack: bool,
 }
 
 impl FilterPlan {
@@ -122,7 +125,7 @@ impl FilterPlan {
             None => (None, f64::INFINITY, 0.0),
         };
         let columns = state.columns.columns.len();
-        let needs_tags = test.needs_tags();
+        let (needs_tags, wants_lack) = (test.needs_tags(), wants_lack(&test));
         let is_undecided = |run: &Run| test.given(run.tag(state)) == Given::Tags;
         let needs_tags_in_runs = needs_tags && runs.iter().flat_map(|runs| runs.iter()).any(is_undecided);
         Ok(Self {
@@ -134,7 +137,16 @@ impl FilterPlan {
             share,
             needs_tags,
             needs_tags_in_runs,
+            wants_lack,
         })
+    }
+}
+
+fn wants_lack(test: &Test) -> bool {
+    match test {
+        Test::Tags(test) => !test.is_in,
+        Test::And(parts) | Test::Or(parts) => parts.iter().any(wants_lack),
+        _ => false,
     }
 }
 

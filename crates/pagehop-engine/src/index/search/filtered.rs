@@ -105,7 +105,7 @@ impl<P: Pages> Searcher<'_, P> {
         let mut stats = Stats::default();
         let walks = options.filter(|_| !filter.reads_postings(k));
         let found = match walks {
-            Some(options) => self.walk_filtered(query, k, options, (filter, false), &mut stats)?,
+            Some(options) => self.walk_filtered(query, k, options, (filter, filter.wants_lack), &mut stats)?,
             None => None,
         };
         let mut result = match found {
@@ -119,8 +119,8 @@ impl<P: Pages> Searcher<'_, P> {
     }
 
     /// The answer of a walk; `None` if it found too few rows or became too expensive. Rows that may
-    /// pass are kept until its end. If too many of them do not pass, another walk `looks_at_tags`
-    /// on its way.
+    /// pass are kept until its end, unless it `looks_at_tags` on its way. If too many of them do not
+    /// pass, another walk looks.
     fn walk_filtered(
         &mut self,
         query: &[f32],
