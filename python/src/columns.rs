@@ -8,8 +8,8 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
 use crate::errors;
 use crate::ids::Ids;
 
-/// Name, kind, values (int64, float64, a list of str, of bytes or of lists of str), and a byte for each row that says whether
-/// the value is missing.
+/// Name, kind, values (int64, float64, a list of str, of bytes or of lists of str), and a byte for
+/// each row that says whether the value is missing.
 pub(crate) type PyColumn<'py> = (String, String, Bound<'py, PyAny>, Option<PyBuffer<u8>>);
 
 /// The values of one column.

@@ -1,8 +1,8 @@
 //! Values of columns from a .csv file: a line with names, then a line for each row.
 //!
 //! A name may be followed by its kind, as in `price:float`. Without one, the kind is the narrowest
-//! that all values have: int, float, bool, timestamp, text. An empty field is a missing value. Tags,
-//! whose kind must be named, are a list as in JSON: `["new", "red"]`.
+//! that all values have: int, float, bool, timestamp, text. An empty field is a missing value.
+//! Tags, whose kind must be named, are a list as in JSON: `["new", "red"]`.
 
 use std::fs::File;
 use std::path::Path;

@@ -3,7 +3,7 @@
 //! ```text
 //! 0                    the empty set
 //! upper bit 0, else    the hash of the only tag: the word says all
-//! upper bit 1          two tags or more: a Bloom filter (Bloom 1970) of 63 bits, three for each tag
+//! upper bit 1          two tags or more: a Bloom filter (Bloom 1970) of 63 bits, three for each
 //! ```
 //!
 //! A filter of several tags can say "no" and "perhaps". Their hashes are in the record of the row

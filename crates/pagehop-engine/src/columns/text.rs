@@ -8,8 +8,8 @@ const DAY_US: i64 = 86_400_000_000;
 impl Value {
     /// The value that a text stands for in a column of `kind`: `true` or `false`, a number, or
     /// `YYYY-MM-DD` with or without `HH:MM`, `HH:MM:SS`, parts of a second and `Z`, in UTC. A UUID
-    /// is 32 hexadecimal digits, with hyphens after 8, 12, 16 and 20 of them or without any. No text
-    /// stands for a set of tags.
+    /// is 32 hexadecimal digits, with hyphens after 8, 12, 16 and 20 of them or without any. No
+    /// text stands for a set of tags.
     ///
     /// # Errors
     ///

@@ -15,8 +15,8 @@
 //! tag        'text'
 //! ```
 //!
-//! Words of the language may be in lower case. A quote inside quotes is doubled. Timestamps and UUIDs
-//! are written as text: `day >= '2024-05-01'`.
+//! Words of the language may be in lower case. A quote inside quotes is doubled. Timestamps and
+//! UUIDs are written as text: `day >= '2024-05-01'`.
 
 use super::{Comparison, FILTER_DEPTH_MAX, Filter};
 use crate::Error;

@@ -133,8 +133,8 @@ impl Test {
         self.given(None) == Given::Tags
     }
 
-    /// What is left of it for a row that has `tag`, the hash of a tag, in a column. If that does not
-    /// depend on tags, [`Test::passes`] is right for the row.
+    /// What is left of it for a row that has `tag`, the hash of a tag, in a column. If that does
+    /// not depend on tags, [`Test::passes`] is right for the row.
     pub(crate) fn given(&self, tag: Option<(usize, u64)>) -> Given {
         let all = |parts: &[Self], decided: Given, other: Given| {
             let parts: Vec<Given> = parts.iter().map(|part| part.given(tag)).collect();
@@ -437,7 +437,7 @@ mod tests {
                 let values = RowValues(rows.row(0));
                 let found = test.passes_with(id, values, rows.sets(0));
                 assert_eq!(found, expected, "{filter:?} of {id} {row:?}");
-                // What words say is never less than what may be, and never more than what is certain.
+                // Words never say less than what may be, and never more than what is certain.
                 assert!(!expected || test.passes(id, values), "{filter:?} of {id} {row:?}");
                 assert!(expected || !test.surely_passes(id, values), "{filter:?} of {id} {row:?}");
                 known += usize::from(test.surely_passes(id, values) == test.passes(id, values));

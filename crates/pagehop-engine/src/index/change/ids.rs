@@ -83,8 +83,8 @@ impl<W: PagesMut> Change<'_, W> {
         Ok(numbers)
     }
 
-    /// The records of rows with these ids, as the index keeps them: their tags, which `values` have,
-    /// their text ids, and their payloads. `None` if no row has one.
+    /// The records of rows with these ids, as the index keeps them: their tags, which `values`
+    /// have, their text ids, and their payloads. `None` if no row has one.
     ///
     /// # Errors
     ///

@@ -252,9 +252,9 @@ impl<W: PagesMut> Change<'_, W> {
         Ok(replaced)
     }
 
-    /// Makes `encoded`, which is what the node of a row holds but for its new tags, a row with these
-    /// keys of columns, and with `payload`, if one is given. Returns whether anything changes. What
-    /// stays of the record is copied: each node has its own.
+    /// Makes `encoded`, which is what the node of a row holds but for its new tags, a row with
+    /// these keys of columns, and with `payload`, if one is given. Returns whether anything
+    /// changes. What stays of the record is copied: each node has its own.
     pub(super) fn updated(
         &mut self,
         encoded: &mut Encoded,

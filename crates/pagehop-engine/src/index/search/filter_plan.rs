@@ -80,8 +80,8 @@ pub struct FilterPlan {
     /// one that is in the runs.
     pub(crate) needs_tags: bool,
     pub(crate) needs_tags_in_runs: bool,
-    /// Whether a row may pass because it lacks a tag. Words say that of most rows, and seldom that a
-    /// row has the tag.
+    /// Whether a row may pass because it lacks a tag. Words say that of most rows, and seldom that
+    /// a row has the tag.
     pub(crate) wants_lack: bool,
 }
 

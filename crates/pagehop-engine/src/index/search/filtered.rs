@@ -119,8 +119,8 @@ impl<P: Pages> Searcher<'_, P> {
     }
 
     /// The answer of a walk; `None` if it found too few rows or became too expensive. Rows that may
-    /// pass are kept until its end, unless it `looks_at_tags` on its way. If too many of them do not
-    /// pass, another walk looks.
+    /// pass are kept until its end, unless it `looks_at_tags` on its way. If too many of them do
+    /// not pass, another walk looks.
     fn walk_filtered(
         &mut self,
         query: &[f32],

@@ -1,8 +1,8 @@
 //! Rows whose words say that they may pass a test of tags: a look at their tags decides.
 //!
 //! The tags are on another page than the node, so they are read last: by a walk of the rows that it
-//! ended with, by other searches of rows that would be among the nearest. A reader keeps the records
-//! of the rows that it sees from vacuum.
+//! ended with, by other searches of rows that would be among the nearest. A reader keeps the
+//! records of the rows that it sees from vacuum.
 
 use crate::Error;
 use crate::columns::RowValues;
