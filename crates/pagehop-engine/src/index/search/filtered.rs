@@ -139,7 +139,8 @@ impl<P: Pages> Searcher<'_, P> {
         let capacity = list_capacity(k, &options, &state).min(SEARCH_LIST_MAX);
         running.longest = running.longest.max(capacity);
         walk.begin(&state, capacity, k, false);
-        walk.nearest.keep_spare(rerank::spare(&state) + tags::spare(filter, k));
+        let spare = if looks_at_tags { 0 } else { tags::spare(filter, k) };
+        walk.nearest.keep_spare(rerank::spare(&state) + spare);
         let hops_max = filter.pages_by_runs(k).min(state.meta.rows as f64) as usize;
         walk.only = Some(Only::new(filter, hops_max, looks_at_tags));
         walk.run(&state, &mut self.reader, &options, &mut Unobserved, stats)?;
