@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -18,6 +19,8 @@ Column: TypeAlias = tuple[str, str, Any, npt.NDArray[np.uint8] | None]
 _INT_MAX = (1 << 63) - 1
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
+# What may hold the tags of a row.
+_SETS = (list, tuple, set, frozenset, np.ndarray)
 
 
 class Condition:
@@ -93,6 +96,20 @@ class ColumnName:
     def is_null(self) -> Condition:
         """Whether the value is missing."""
         return Condition(("null", self._name))
+
+    def contains(self, tag: str) -> Condition:
+        """Whether the set has this tag."""
+        if not isinstance(tag, str):
+            raise ArgumentError(f"contains({tag!r:.80}): a tag is a str; contains_any and contains_all take several")
+        return Condition(("any", self._name, [tag]))
+
+    def contains_any(self, tags: Iterable[str]) -> Condition:
+        """Whether the set has one of these tags."""
+        return Condition(("any", self._name, _as_tags(tags, "contains_any: ")))
+
+    def contains_all(self, tags: Iterable[str]) -> Condition:
+        """Whether the set has all of these tags."""
+        return Condition(("all", self._name, _as_tags(tags, "contains_all: ")))
 
     def _compared(self, sign: str, value: object) -> Condition:
         return Condition(("compare", self._name, sign, _as_value(value)))
@@ -177,6 +194,10 @@ def _values(name: str, values: Any, known: str | None) -> tuple[str, Any, npt.ND
     if array.ndim != 1:
         raise ArgumentError(f"column '{name}' has {array.ndim} dimensions, it must have one")
     kind = array.dtype.kind
+    if kind == "V" and array.dtype.itemsize == 16 and array.dtype.names is None:
+        return "uuid", [value.tobytes() for value in array], _as_bytes(missing)
+    if kind == "U" and known == "uuid":
+        array, kind = array.astype(object), "O"
     if kind == "O":
         return _of_objects(name, array.tolist(), known)
     if kind == "M":
@@ -193,7 +214,9 @@ def _values(name: str, values: Any, known: str | None) -> tuple[str, Any, npt.ND
             row = int(np.argmax(array > _INT_MAX))
             raise ArgumentError(f"column '{name}', row {row}: {array[row]} is above 2**63 - 1")
         return ("bool" if kind == "b" else "int"), array.astype(np.int64), _as_bytes(missing)
-    raise ArgumentError(f"column '{name}' has type {array.dtype}, it must hold numbers, bool, str or datetime64")
+    raise ArgumentError(
+        f"column '{name}' has type {array.dtype}, it must hold numbers, bool, str, datetime64, UUIDs or lists of str"
+    )
 
 
 def _as_array(name: str, values: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
@@ -206,7 +229,10 @@ def _as_array(name: str, values: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.
     if hasattr(values, "null_count"):
         # An array of Arrow.
         if values.null_count == 0 and not hasattr(values.type, "value_type"):
-            return np.asarray(values), None
+            array = np.asarray(values)
+            # Bytes of a fixed length would lose zeros at their end.
+            if array.dtype.kind not in "SV":
+                return array, None
         values = values.to_pylist()
     elif hasattr(values, "to_numpy"):
         return values.to_numpy(), None
@@ -214,9 +240,8 @@ def _as_array(name: str, values: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.
         listed = list(values)
     except TypeError:
         raise ArgumentError(f"column '{name}' is {values!r:.40}, it must hold one value per row") from None
-    array = np.empty(len(listed), dtype=object)
-    array[:] = listed
-    return array, None
+    # Lists in it stay lists.
+    return np.fromiter(listed, dtype=object, count=len(listed)), None
 
 
 def _of_objects(name: str, values: list[Any], known: str | None) -> tuple[str, Any, npt.NDArray[np.uint8] | None]:
@@ -229,10 +254,17 @@ def _of_objects(name: str, values: list[Any], known: str | None) -> tuple[str, A
     if len(kinds) > 1:
         raise ArgumentError(f"column '{name}' has values of several kinds: {', '.join(sorted(kinds))}")
     kind = kinds.pop() if kinds else known
+    if kind == "text" and known == "uuid":
+        plain = [None if value is None else _uuid(name, row, value[1]) for row, value in enumerate(plain)]
+        kind = known
     if kind is None:
         raise ArgumentError(f"column '{name}' has no values, so its kind is unknown; give an array with a type")
     if kind == "text":
         return kind, ["" if value is None else value[1] for value in plain], _as_bytes(missing)
+    if kind == "uuid":
+        return kind, [bytes(16) if value is None else value[1] for value in plain], _as_bytes(missing)
+    if kind == "tags":
+        return kind, [[] if value is None else value[1] for value in plain], _as_bytes(missing)
     dtype = np.float64 if kind == "float" else np.int64
     try:
         data = np.array([0 if value is None else value[1] for value in plain], dtype=dtype)
@@ -243,6 +275,8 @@ def _of_objects(name: str, values: list[Any], known: str | None) -> tuple[str, A
 
 def _plain(name: str, row: int, value: Any) -> tuple[str, Any]:
     """The kind of a value, and the value in it."""
+    if isinstance(value, _SETS):
+        return ("tags", _as_tags(value, f"column '{name}', row {row}: "))
     value = _as_value(value, f"column '{name}', row {row}: ")
     if isinstance(value, tuple):
         return value
@@ -250,8 +284,38 @@ def _plain(name: str, row: int, value: Any) -> tuple[str, Any]:
     return kinds[type(value)], value
 
 
+def _uuid(name: str, row: int, text: str) -> tuple[str, bytes]:
+    try:
+        return ("uuid", uuid.UUID(text).bytes)
+    except ValueError:
+        raise ArgumentError(f"column '{name}', row {row}: {text!r:.80} is no UUID") from None
+
+
+def _as_tags(tags: Any, where: str) -> list[str]:
+    """Tags for the engine."""
+    if isinstance(tags, (str, bytes)):
+        raise ArgumentError(f"{where}{tags!r:.80} is no list of tags")
+    try:
+        listed = list(tags)
+    except TypeError:
+        raise ArgumentError(f"{where}{tags!r:.80} is no list of tags") from None
+    for tag in listed:
+        if not isinstance(tag, str):
+            raise ArgumentError(f"{where}{tag!r:.80} is no tag, a tag is a str")
+    return [str(tag) for tag in listed]
+
+
 def _as_value(value: Any, where: str = "") -> Any:
-    """A value for the engine: None, bool, int, float, str, or ("timestamp", microseconds)."""
+    """A value for the engine: None, bool, int, float, str, or a pair.
+
+    Pairs are ("timestamp", microseconds) and ("uuid", 16 bytes).
+    """
+    if isinstance(value, uuid.UUID):
+        return ("uuid", value.bytes)
+    if isinstance(value, bytes):
+        if len(value) != 16:
+            raise ArgumentError(f"{where}{value!r:.80} has {len(value)} bytes, a UUID has 16")
+        return ("uuid", bytes(value))
     if isinstance(value, np.datetime64):
         if np.isnat(value):
             return None
@@ -268,7 +332,7 @@ def _as_value(value: Any, where: str = "") -> Any:
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)
-    raise ArgumentError(f"{where}{value!r:.80} is no bool, number, str or time")
+    raise ArgumentError(f"{where}{value!r:.80} is no bool, number, str, time or UUID")
 
 
 def _is_missing(value: Any) -> bool:

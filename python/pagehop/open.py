@@ -125,7 +125,8 @@ def create(
         exact (to the vector after rounding to float16), and `get` returns what was added. The
         index grows by 2 or 4 bytes for each component; a search reads up to `k` + 2 more pages.
     columns: names and kinds of columns, for searches with `where`: a dict such as
-        `{"topic": "int", "price": "float"}`. The kinds are bool, int, float, text and timestamp.
+        `{"topic": "int", "price": "float"}`. The kinds are bool, int, float, text, timestamp, tags
+        and uuid.
     payload: whether rows may have payloads: bytes that `search` and `get` give back.
     seed: seed of everything random.
     overwrite: replace the file at `path`.

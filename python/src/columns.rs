@@ -8,8 +8,8 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
 use crate::errors;
 use crate::ids::Ids;
 
-/// Name, kind, values (int64, float64 or a list of str), and a byte for each row that says whether
-/// the value is missing.
+/// Name, kind, values (int64, float64, a list of str, of bytes or of lists of str), and a byte for
+/// each row that says whether the value is missing.
 pub(crate) type PyColumn<'py> = (String, String, Bound<'py, PyAny>, Option<PyBuffer<u8>>);
 
 /// The values of one column.
@@ -19,6 +19,8 @@ enum Values {
     Floats(Vec<f64>),
     Texts(Vec<String>),
     Timestamps(Vec<i64>),
+    Tags(Vec<Vec<String>>),
+    Uuids(Vec<[u8; 16]>),
 }
 
 impl Values {
@@ -27,6 +29,8 @@ impl Values {
             Self::Bools(values) | Self::Ints(values) | Self::Timestamps(values) => values.len(),
             Self::Floats(values) => values.len(),
             Self::Texts(values) => values.len(),
+            Self::Tags(values) => values.len(),
+            Self::Uuids(values) => values.len(),
         }
     }
 
@@ -37,6 +41,8 @@ impl Values {
             Self::Floats(values) => Value::Float(values[row]),
             Self::Texts(values) => Value::Text(std::mem::take(&mut values[row])),
             Self::Timestamps(values) => Value::Timestamp(values[row]),
+            Self::Tags(values) => Value::Tags(std::mem::take(&mut values[row])),
+            Self::Uuids(values) => Value::Uuid(values[row]),
         }
     }
 }
@@ -82,6 +88,8 @@ pub(crate) fn rows(py: Python<'_>, columns: Vec<PyColumn<'_>>) -> PyResult<Colum
             ColumnKind::Timestamp => Values::Timestamps(ints()?),
             ColumnKind::Float => Values::Floats(values.extract::<PyBuffer<f64>>()?.to_vec(py)?),
             ColumnKind::Text => Values::Texts(values.extract()?),
+            ColumnKind::Tags => Values::Tags(values.extract()?),
+            ColumnKind::Uuid => Values::Uuids(values.extract()?),
         };
         let missing = missing.map(|missing| missing.to_vec(py)).transpose()?;
         named.push(Column { name, kind });
@@ -134,6 +142,8 @@ pub(crate) fn filter(py: Python<'_>, form: &Bound<'_, PyAny>, depth: usize) -> P
                 part(2)?.cast::<PyList>()?.iter().map(|value| self::value(py, &value)).collect();
             Filter::In(part(1)?.extract()?, values?)
         }
+        "any" => Filter::ContainsAny(part(1)?.extract()?, part(2)?.extract()?),
+        "all" => Filter::ContainsAll(part(1)?.extract()?, part(2)?.extract()?),
         "compare" => {
             let sign: String = part(2)?.extract()?;
             Filter::Compare(part(1)?.extract()?, comparison(py, &sign)?, value(py, &part(3)?)?)
@@ -177,6 +187,10 @@ fn value(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Value> {
         && word == "timestamp"
     {
         Value::Timestamp(time)
+    } else if let Ok((word, bytes)) = value.extract::<(String, [u8; 16])>()
+        && word == "uuid"
+    {
+        Value::Uuid(bytes)
     } else {
         return Err(errors::argument(py, format!("{value} is no value of a column")));
     })

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,141 @@ def test_tables_are_columns(tmp_path: Path) -> None:
     found_all(index, vectors, columns["day"] > np.datetime64("2024-06-01"), "day > '2024-06-01'")
 
 
+def sets(seed: int, rows: int = ROWS) -> list[list[str] | None]:
+    rng = np.random.default_rng(seed)
+    made = [[f"tag {tag}" for tag in rng.zipf(1.4, rng.integers(0, 6)) % 50] for _ in range(rows)]
+    return [None if gone else tags for tags, gone in zip(made, rng.uniform(size=rows) < 0.1, strict=True)]
+
+
+def has(tags: list[list[str] | None], *wanted: str) -> npt.NDArray[np.bool_]:
+    return np.array([of_row is not None and set(wanted) <= set(of_row) for of_row in tags])
+
+
+def test_a_search_finds_rows_that_have_tags(tmp_path: Path) -> None:
+    vectors, columns = make(7)
+    tags = sets(8)
+    path = tmp_path / "x.pagehop"
+    index = pagehop.build(path, vectors, columns={"topic": columns["topic"], "tags": tags}, write=True)
+    assert index.info().columns == {"topic": "int", "tags": "tags"}
+    column = pagehop.column("tags")
+
+    def check() -> None:
+        given = np.array([of_row is not None for of_row in tags])
+        for mask, where in [
+            (has(tags, "tag 1"), column.contains("tag 1")),
+            (has(tags, "tag 49"), "tags contains 'tag 49'"),
+            (has(tags, "no such tag"), column.contains("no such tag")),
+            (has(tags, "tag 2") | has(tags, "tag 40"), column.contains_any({"tag 2", "tag 40"})),
+            (has(tags, "tag 1", "tag 2"), column.contains_all(["tag 1", "tag 2"])),
+            (given & ~has(tags, "tag 1"), ~column.contains("tag 1")),
+            (has(tags, "tag 3") & (columns["topic"] < 4), column.contains("tag 3") & (pagehop.column("topic") < 4)),
+            (~given, column == None),  # noqa: E711
+            (given, column.contains_all([])),
+            (given & False, column.contains_any([])),
+        ]:
+            found_all(index, vectors, mask, where)
+        index.check()
+
+    check()
+    ids = np.arange(0, ROWS, 5)
+    new = sets(9, len(ids))
+    assert index.update_columns(ids, {"tags": new}) > 0
+    assert index.update_columns(ids, {"tags": new}) == 0
+    for row, of_row in zip(ids, new, strict=True):
+        tags[row] = of_row
+    check()
+    index.close()
+    pagehop.compact(path)
+    index = pagehop.open(path)
+    check()
+
+
+def test_tags_come_in_lists_sets_and_tables(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    vectors = make(3, 4)[0]
+    wanted = [["a", "b"], [], None, ["b"]]
+    forms: dict[str, Any] = {
+        "lists": {"tags": wanted},
+        "same": {"tags": [["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]]},
+        "sets": {"tags": [{"a", "b"}, frozenset(), None, ("b",)]},
+        "arrow": pa.table({"tags": pa.array(wanted, pa.list_(pa.string()))}),
+        "large": pa.table({"tags": pa.array(wanted, pa.large_list(pa.large_string()))}),
+        "chunks": pa.table({"tags": pa.chunked_array([wanted[:1], wanted[1:]], pa.list_(pa.string()))}),
+    }
+    for name, columns in forms.items():
+        index = pagehop.build(tmp_path / name, vectors, columns=columns)
+        assert index.info().columns == {"tags": "tags"}
+        hits = index.search(vectors[0], where=pagehop.column("tags").contains("b"))
+        assert sorted(hits.ids) == ([0] if name == "same" else [0, 3]), name
+    with pagehop.create(tmp_path / "made", dim=DIM, columns={"tags": "tags"}) as index:
+        index.add(range(4), vectors, columns={"tags": [None, None, [], None]})
+        assert list(index.search(vectors[0], where="tags is not null").ids) == [2]
+
+
+def test_uuids_come_as_objects_bytes_texts_and_tables(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    vectors = make(3, 200)[0]
+    # One ends with a zero, one has upper bits only.
+    some = [uuid.UUID(int=5 << 64), uuid.UUID(int=7), uuid.uuid5(uuid.NAMESPACE_URL, "a"), uuid.UUID(int=1 << 120)]
+    values = [None if row % 7 == 0 else some[row % 4] for row in range(len(vectors))]
+    octets = [None if value is None else value.bytes for value in values]
+    whole = [some[row % 4].bytes for row in range(len(vectors))]
+    forms: dict[str, Any] = {
+        "objects": {"u": values},
+        "bytes": {"u": octets},
+        "void": {"u": np.frombuffer(b"".join(whole), dtype="V16")},
+        "arrow": pa.table({"u": pa.array(octets, pa.binary(16))}),
+        "arrow whole": pa.table({"u": pa.array(whole, pa.binary(16))}),
+    }
+    column = pagehop.column("u")
+    for name, columns in forms.items():
+        index = pagehop.build(tmp_path / name, vectors, columns=columns, write=True)
+        assert index.info().columns == {"u": "uuid"}
+        of_all = "void" in name or "whole" in name
+        for value in some:
+            mask = [(of_all or row % 7 > 0) and some[row % 4] == value for row in range(len(vectors))]
+            for where in (column == value, column == value.bytes, f"u = '{value}'", column.isin([str(value).upper()])):
+                found_all(index, vectors, np.array(mask), where)
+        assert index.update_columns([0, 1], {"u": [str(some[2]), None]}) > 0
+        assert list(index.search(vectors[0], 1, where=column == some[2]).ids) == [0]
+        for bad in (["no uuid"], [b"short"], [7]):
+            with pytest.raises(pagehop.ArgumentError, match=r"UUID|kind"):
+                index.update_columns([0], {"u": bad})
+        for where in (column < some[0], column == 7, column == "x"):
+            with pytest.raises(pagehop.ArgumentError, match=r"no order|uuid"):
+                index.search(vectors[0], where=where)
+
+
+def test_bad_tags_are_refused(built: Any, tmp_path: Path) -> None:
+    index = built[0]
+    column = pagehop.column("tags")
+    with pytest.raises(pagehop.ArgumentError, match="there is no column"):
+        index.search(built[1][0], where=column.contains("a"))
+    with pytest.raises(pagehop.ArgumentError, match="only columns of tags"):
+        index.search(built[1][0], where=pagehop.column("topic").contains("a"))
+    for bad in (7, ["a"], None):
+        with pytest.raises(pagehop.ArgumentError, match="a tag is a str"):
+            column.contains(bad)  # type: ignore[arg-type]
+    with pytest.raises(pagehop.ArgumentError, match="'ab' is no list of tags"):
+        column.contains_any("ab")
+    with pytest.raises(pagehop.ArgumentError, match="7 is no tag"):
+        column.contains_all(["a", 7])  # type: ignore[list-item]
+    vectors = make(3, 2)[0]
+    for tags, message in [
+        ([["a"], "b"], "several kinds: tags, text"),
+        ([["a"], [7]], "row 1: 7 is no tag"),
+        ([["a"], [None]], "row 1: None is no tag"),
+        ([["a"], [""]], "a tag is empty"),
+        ([["a"], ["x" * (1 << 20)]], "1048576 bytes"),
+        ([["a"], [str(tag) for tag in range(5000)]], "5000 tags, up to 512"),
+        ([["a"]], "2 vectors, and columns of 1 rows"),
+    ]:
+        with pytest.raises(pagehop.ArgumentError, match=message):
+            pagehop.build(tmp_path / "bad", vectors, columns={"tags": tags})
+    with pytest.raises(pagehop.ArgumentError, match="has kind int, not tags"):
+        index.update_columns([1], {"topic": [["a"]]})
+
+
 def refused(index: pagehop.Index, where: Any) -> str:
     with pytest.raises(pagehop.ArgumentError) as error:
         index.search(np.zeros(DIM, np.float32), where=where)
@@ -163,7 +299,7 @@ def test_bad_filters_are_refused(built: Any) -> None:
     assert "64 deep" in refused(index, deep)
     with pytest.raises(pagehop.ArgumentError, match="&"):
         bool(topic == 1 and price < 2)
-    with pytest.raises(pagehop.ArgumentError, match="no bool, number, str or time"):
+    with pytest.raises(pagehop.ArgumentError, match="no bool, number, str, time or UUID"):
         topic == object()  # noqa: B015
     many = topic == 0
     for i in range(1, 1000):

@@ -80,7 +80,8 @@ class Documents:
 
         metric: "cosine" (the default), "l2" or "ip"; of an index that is there, it must be its own.
         columns: names and kinds of the metadata to filter by, such as `{"year": "int"}`; the kinds
-            are bool, int, float, text and timestamp. None means those that the index has.
+            are bool, int, float, text, timestamp, tags and uuid. None means those that the index
+            has.
         write: also for changes. Without it, the index must be there.
         cache: most bytes of the index's pages to keep in memory.
         """

@@ -25,7 +25,7 @@ mod threads;
 mod vectors;
 
 pub use calibration::{CALIBRATED_ROWS_MIN, CalibratedK, Calibration, RECALL_DEFAULT, RECALLS, Setting};
-pub use columns::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, ColumnRows, Value};
+pub use columns::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, ColumnRows, TAG_BYTES_MAX, TAGS_MAX, Value};
 pub use error::Error;
 pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use index::{

@@ -111,11 +111,17 @@ impl Reader for TurningReader<'_> {
 }
 
 fn columns() -> Vec<Column> {
-    let column = |name: &str| Column { name: name.into(), kind: ColumnKind::Int };
-    vec![column("n"), column("x")]
+    let column = |name: &str, kind| Column { name: name.into(), kind };
+    vec![column("n", ColumnKind::Int), column("x", ColumnKind::Int), column("g", ColumnKind::Tags)]
 }
 
-fn packed(rows: impl Iterator<Item = [Value; 2]>) -> ColumnRows {
+/// Two tags or three for most rows, which no word says, and one for others.
+fn tags(id: u64, n: i64) -> Value {
+    let tags = [format!("n {n}"), format!("ten {}", id % 10), "all".to_owned()];
+    Value::Tags(tags[..if id.is_multiple_of(5) { 1 } else { 3 - (id % 2) as usize }].to_vec())
+}
+
+fn packed(rows: impl Iterator<Item = [Value; 3]>) -> ColumnRows {
     let mut packed = ColumnRows::new(columns()).unwrap();
     rows.for_each(|row| packed.push(&row).unwrap());
     packed
@@ -132,7 +138,7 @@ fn change(pages: &mut MemPages, work: impl FnOnce(&mut Change<'_, MemWriter<'_>>
 
 fn add(change: &mut Change<'_, MemWriter<'_>>, ids: Range<u64>, n: impl Fn(u64) -> i64) -> Result<(), Error> {
     let vectors = embeddings(DIM, ids.clone().count(), ids.start + 3);
-    let values = packed(ids.clone().map(|id| [Value::Int(n(id)), Value::Int((id % 9) as i64)]));
+    let values = packed(ids.clone().map(|id| [Value::Int(n(id)), Value::Int((id % 9) as i64), tags(id, n(id))]));
     let ids: Vec<u64> = ids.collect();
     change.add_with_columns(&ids, &vectors, Some(&values), &mut no_progress()).map(drop)
 }
@@ -162,7 +168,8 @@ const COMMITS: [(&str, Commit); 6] = [
     }),
     ("other values", |change| {
         let ids: Vec<u64> = (0..30).collect();
-        let values = packed(ids.iter().map(|id| [Value::Int((id % 4) as i64), Value::Int(77)]));
+        let values =
+            packed(ids.iter().map(|id| [Value::Int((id % 4) as i64), Value::Int(77), tags(*id, (id % 4) as i64)]));
         change.update_columns(&ids, &values).map(drop)
     }),
     ("rows in place of others", |change| {
@@ -176,6 +183,7 @@ const COMMITS: [(&str, Commit); 6] = [
 fn filters() -> Vec<Filter> {
     let n = |comparison, value| Filter::Compare("n".into(), comparison, Value::Int(value));
     let ids = || Filter::Ids((0..ROWS + 300).step_by(7).collect());
+    let tag = |tag: &str| Filter::ContainsAny("g".into(), vec![tag.into()]);
     vec![
         n(Comparison::Equal, 2),
         n(Comparison::GreaterOrEqual, 1),
@@ -183,6 +191,10 @@ fn filters() -> Vec<Filter> {
         Filter::And(vec![ids(), n(Comparison::NotEqual, 1)]),
         Filter::Or(vec![Filter::Ids(vec![3, 5, ROWS + 2]), n(Comparison::Equal, 0)]),
         Filter::Not(Box::new(ids())),
+        tag("n 2"),
+        tag("all"),
+        Filter::And(vec![tag("ten 3"), tag("all")]),
+        Filter::Not(Box::new(tag("n 1"))),
     ]
 }
 

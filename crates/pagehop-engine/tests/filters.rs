@@ -127,6 +127,7 @@ fn passes(filter: &Filter, id: u64, row: &[Value; 3]) -> Option<bool> {
         Filter::IsNull(name) => Some(*value(name) == Value::Null),
         Filter::Ids(ids) => Some(ids.contains(&id)),
         Filter::TextIds(_) => unreachable!("the index has no text ids"),
+        Filter::ContainsAny(..) | Filter::ContainsAll(..) => unreachable!("the index has no tags: tags.rs"),
         Filter::Not(part) => passes(part, id, row).map(|truth| !truth),
         Filter::And(parts) => Some(parts.iter().all(|part| passes(part, id, row) == Some(true))),
         Filter::Or(parts) => Some(parts.iter().any(|part| passes(part, id, row) == Some(true))),

@@ -31,7 +31,8 @@ fn opened(path: &Path) -> Index<IndexFile> {
 }
 
 fn columns() -> Vec<Column> {
-    vec![Column { name: "topic".into(), kind: ColumnKind::Int }]
+    let column = |name: &str, kind| Column { name: name.into(), kind };
+    vec![column("topic", ColumnKind::Int), column("labels", ColumnKind::Tags)]
 }
 
 fn vector(random: &mut Random) -> Vec<f32> {
@@ -63,7 +64,8 @@ impl Life {
             components.extend(&row.0);
             payloads.push(row.2.clone());
             if self.has_columns {
-                values.push(&[Value::Int(row.1)]).unwrap();
+                let tags = Value::Tags(vec!["all".into(), format!("topic {}", row.1)]);
+                values.push(&[Value::Int(row.1), tags]).unwrap();
             }
             rows.insert(*id, row);
         }
@@ -87,13 +89,16 @@ impl Life {
         }
         if self.has_columns {
             let of_topic = Filter::Compare("topic".into(), Comparison::Equal, Value::Int(1));
+            let labelled = Filter::ContainsAll("labels".into(), vec!["all".into(), "topic 1".into()]);
             let mut searcher = index.searcher();
-            let plan = searcher.plan_filter(&of_topic).unwrap();
-            let found = searcher.search_filtered(&vectors[..DIM], ids.len(), None, &plan).unwrap();
-            let mut found: Vec<u64> = found.hits.iter().map(|hit| hit.row_id).collect();
-            found.sort_unstable();
-            let expected = rows.iter().filter(|(_, row)| row.1 == 1).map(|(id, _)| *id);
-            assert!(found.iter().copied().eq(expected), "a filter finds other rows");
+            for filter in [of_topic, labelled] {
+                let plan = searcher.plan_filter(&filter).unwrap();
+                let found = searcher.search_filtered(&vectors[..DIM], ids.len(), None, &plan).unwrap();
+                let mut found: Vec<u64> = found.hits.iter().map(|hit| hit.row_id).collect();
+                found.sort_unstable();
+                let expected = rows.iter().filter(|(_, row)| row.1 == 1).map(|(id, _)| *id);
+                assert!(found.iter().copied().eq(expected), "{filter:?} finds other rows");
+            }
         }
     }
 }

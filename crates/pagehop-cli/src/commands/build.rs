@@ -44,7 +44,7 @@ pub(crate) struct Args {
     vectors: VectorsName,
     /// File of values that searches can filter by: .csv, a line with the names of columns, then a
     /// line for each vector. A name may be followed by its kind, as in price:float. The kinds are
-    /// bool, int, float, text and timestamp.
+    /// bool, int, float, text, timestamp, uuid and tags, which are a list as in JSON.
     #[arg(long, value_name = "FILE.csv")]
     columns: Option<PathBuf>,
     /// File of payloads, which `search --payload` and `get --payload` give back: text, a line for

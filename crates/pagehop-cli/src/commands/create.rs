@@ -28,8 +28,8 @@ pub(crate) struct Args {
     /// The kind of row ids.
     #[arg(long, value_name = "KIND", value_enum, default_value = "int")]
     id_kind: IdKind,
-    /// A column of values that searches can filter by, and its kind: bool, int, float, text or
-    /// timestamp. May be given several times.
+    /// A column of values that searches can filter by, and its kind: bool, int, float, text,
+    /// timestamp, tags or uuid. May be given several times.
     #[arg(long = "column", value_name = "NAME:KIND", value_parser = parse_column)]
     columns: Vec<Column>,
     /// Rows may have payloads: bytes that `search --payload` and `get --payload` give back.

@@ -2,6 +2,7 @@
 //!
 //! A name may be followed by its kind, as in `price:float`. Without one, the kind is the narrowest
 //! that all values have: int, float, bool, timestamp, text. An empty field is a missing value.
+//! Tags, whose kind must be named, are a list as in JSON: `["new", "red"]`.
 
 use std::fs::File;
 use std::path::Path;
@@ -50,12 +51,26 @@ fn read(path: &Path, known: &[Column]) -> Result<ColumnRows, Error> {
     while next(path, &mut reader, &mut record)? {
         values.clear();
         for (column, text) in columns.iter().zip(&record) {
-            let value = if text.is_empty() { Ok(Value::Null) } else { Value::parse(column.kind, text) };
+            let value = match column.kind {
+                _ if text.is_empty() => Ok(Value::Null),
+                ColumnKind::Tags => tags(text),
+                kind => Value::parse(kind, text),
+            };
             values.push(value.map_err(|error| at(path, &record, &column.name, &error))?);
         }
         rows.push(&values).map_err(|error| about(path, &error))?;
     }
     Ok(rows)
+}
+
+fn tags(text: &str) -> Result<Value, Error> {
+    let tags = serde_json::from_str(text).map(Value::Tags);
+    tags.map_err(|_| Error::argument(format!("{} is no list of tags, such as [\"new\", \"red\"]", cut(text))))
+}
+
+/// As errors show a text: a long one is cut.
+fn cut(text: &str) -> String {
+    text.chars().take(40).collect()
 }
 
 /// The narrowest kind of the values of each column.

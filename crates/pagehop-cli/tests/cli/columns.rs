@@ -97,6 +97,68 @@ fn values_are_added_and_updated() {
     expect(&folder, "i", &items, "price = 30.5 and topic = 9", |row| row == 9);
 }
 
+/// Tags of a row, or none at all.
+fn tags(row: usize) -> Option<Vec<String>> {
+    let all = [format!("topic, \"{}\"", topic(row)), "all".to_owned(), format!("hundred {}", row / 100)];
+    (!row.is_multiple_of(7)).then(|| all[..row % 4].to_vec())
+}
+
+#[test]
+fn searches_find_rows_that_have_tags() {
+    let (folder, items) = folder();
+    let field = |tags: Option<Vec<String>>| tags.map_or_else(String::new, |tags| json!(tags).to_string());
+    let line = |row: usize| format!("{},\"{}\"\n", topic(row), field(tags(row)).replace('"', "\"\""));
+    let lines: String = (0..ROWS).map(line).collect();
+    folder.write("columns.csv", format!("topic,labels:tags\n{lines}"));
+    folder.run("build items.fbin -o i --columns columns.csv --quiet").ok();
+    assert!(folder.run("info i").ok().contains("topic (int), labels (tags)"));
+    let has = |row: usize, tag: &str| tags(row).is_some_and(|tags| tags.iter().any(|other| other == tag));
+    expect(&folder, "i", &items, "labels contains 'all'", |row| has(row, "all"));
+    expect(&folder, "i", &items, "labels contains 'topic, \"3\"' and topic < 5", |row| has(row, "topic, \"3\""));
+    expect(&folder, "i", &items, "labels contains any ('hundred 3', 'hundred 7')", |row| {
+        has(row, "hundred 3") || has(row, "hundred 7")
+    });
+    expect(&folder, "i", &items, "labels contains all ('all', 'hundred 3')", |row| has(row, "hundred 3"));
+    expect(&folder, "i", &items, "labels not contains 'all'", |row| tags(row).is_some() && !has(row, "all"));
+    expect(&folder, "i", &items, "labels is null", |row| tags(row).is_none());
+    folder.write("ids.txt", "7\n8\n");
+    folder.write("labels.csv", "labels\n\"[\"\"a\"\", \"\"b\"\", \"\"a\"\"]\"\n[]\n");
+    folder.run("update i ids.txt labels.csv --quiet").ok();
+    expect(&folder, "i", &items, "labels contains all ('b', 'a')", |row| row == 7);
+    folder.run("check i").ok();
+
+    let refused = |text: &str| {
+        folder.write("bad.csv", format!("labels:tags\n{text}\n"));
+        folder.run("update i ids.txt bad.csv --quiet").error(2)
+    };
+    assert!(
+        refused("new").contains("bad.csv, line 2, column \"labels\": new is no list of tags, such as [\"new\"")
+    );
+    assert!(refused("[1]").contains("no list of tags"));
+    assert!(refused("\"[\"\"\"\"]\"").contains("a tag is empty"));
+    let search = |filter: &str| Run::of(folder.command("search i queries.fbin").args(["--where", filter])).error(2);
+    assert!(search("labels = 'all'").contains("use contains"));
+    assert!(search("labels contains all").contains("expected ("));
+    assert!(search("topic contains 'a'").contains("only columns of tags"));
+}
+
+#[test]
+fn searches_find_rows_with_a_uuid() {
+    let (folder, items) = folder();
+    let uuid = |row: usize| format!("{:08x}-89ab-4def-8011-2233445566{:02x}", row % 9, row % 9);
+    let lines: String = (0..ROWS).map(|row| format!("{}\n", uuid(row))).collect();
+    folder.write("columns.csv", format!("u:uuid\n{lines}"));
+    folder.run("build items.fbin -o i --columns columns.csv --quiet").ok();
+    expect(&folder, "i", &items, &format!("u = '{}'", uuid(4).to_uppercase()), |row| row % 9 == 4);
+    expect(&folder, "i", &items, &format!("u not in ('{}')", uuid(4).replace('-', "")), |row| row % 9 != 4);
+    let search = |filter: &str| Run::of(folder.command("search i queries.fbin").args(["--where", filter])).error(2);
+    assert!(search("u = 'x'").contains("'x' is no value of kind uuid"));
+    assert!(search(&format!("u < '{}'", uuid(4))).contains("no order"));
+    folder.write("bad.csv", "u:uuid\n0123\n");
+    let bad = folder.run("build items.fbin -o j --columns bad.csv --quiet").error(2);
+    assert!(bad.contains("bad.csv, line 2, column \"u\": '0123' is no value of kind uuid"), "{bad}");
+}
+
 #[test]
 fn bad_columns_and_filters_are_refused() {
     let (folder, _) = folder();

@@ -5,11 +5,13 @@
 //!
 //! - `mod.rs`: columns, their kinds, and values.
 //! - `key.rs`: keys of numbers and text.
+//! - `tags.rs`: sets of tags.
 //! - `text.rs`: values that are written as text.
 //! - `rows.rs`: the values of rows, as nodes hold them.
 
 mod key;
 mod rows;
+pub(crate) mod tags;
 mod text;
 
 use std::fmt;
@@ -20,6 +22,7 @@ use key::hash;
 pub(crate) use key::{float_key, int_key};
 pub use rows::ColumnRows;
 pub(crate) use rows::{RowValues, keeps_no_payloads, row_bytes, set_last_key};
+pub use tags::{TAG_BYTES_MAX, TAGS_MAX};
 
 /// Most columns of an index.
 pub const COLUMNS_MAX: usize = 7;
@@ -43,10 +46,22 @@ pub enum ColumnKind {
     Text,
     /// Microseconds since 1970, UTC.
     Timestamp,
+    /// A set of tags, which are texts: up to [`TAGS_MAX`] in a row, of 1 to [`TAG_BYTES_MAX`] bytes
+    /// each. Their 63-bit hashes are stored. The empty set is a value: it is not missing.
+    Tags,
+    /// 16 bytes, which can only be equal or not, as text.
+    Uuid,
 }
 
-const KINDS: [ColumnKind; 5] =
-    [ColumnKind::Bool, ColumnKind::Int, ColumnKind::Float, ColumnKind::Text, ColumnKind::Timestamp];
+const KINDS: [ColumnKind; 7] = [
+    ColumnKind::Bool,
+    ColumnKind::Int,
+    ColumnKind::Float,
+    ColumnKind::Text,
+    ColumnKind::Timestamp,
+    ColumnKind::Tags,
+    ColumnKind::Uuid,
+];
 
 impl ColumnKind {
     /// Its name in Python, on the command line and in JSON.
@@ -57,6 +72,8 @@ impl ColumnKind {
             Self::Float => "float",
             Self::Text => "text",
             Self::Timestamp => "timestamp",
+            Self::Tags => "tags",
+            Self::Uuid => "uuid",
         }
     }
 
@@ -73,7 +90,7 @@ impl ColumnKind {
 
     /// Whether values can be less than others.
     pub(crate) fn is_ordered(self) -> bool {
-        self != Self::Text
+        !matches!(self, Self::Text | Self::Tags | Self::Uuid)
     }
 
     /// The number that stands for it on a page.
@@ -84,6 +101,8 @@ impl ColumnKind {
             Self::Float => 3,
             Self::Text => 4,
             Self::Timestamp => 5,
+            Self::Tags => 6,
+            Self::Uuid => 7,
         }
     }
 
@@ -112,10 +131,15 @@ pub enum Value {
     Int(i64),
     /// See [`ColumnKind::Float`]; also a number to compare integers with.
     Float(f64),
-    /// See [`ColumnKind::Text`]; also a time to compare timestamps with: see [`Value::parse`].
+    /// See [`ColumnKind::Text`]; also what timestamps and UUIDs are compared with: see
+    /// [`Value::parse`].
     Text(String),
     /// See [`ColumnKind::Timestamp`].
     Timestamp(i64),
+    /// See [`ColumnKind::Tags`]; a tag may repeat.
+    Tags(Vec<String>),
+    /// See [`ColumnKind::Uuid`].
+    Uuid([u8; 16]),
 }
 
 impl Value {
@@ -134,6 +158,8 @@ impl Value {
             (ColumnKind::Float, Self::Float(value)) => float_key(*value)?,
             (ColumnKind::Float, Self::Int(value)) => float_key(*value as f64)?,
             (ColumnKind::Text, Self::Text(text)) => hash(text.as_bytes()),
+            (ColumnKind::Uuid, Self::Uuid(bytes)) => hash(bytes),
+            (ColumnKind::Tags, Self::Tags(tags)) => tags::word(&tags::set_of(tags)?),
             _ => return Err(Error::argument(format!("{self} is no value of kind {}", kind.name()))),
         }))
     }
@@ -149,6 +175,11 @@ impl fmt::Display for Value {
             Self::Float(value) => write!(f, "{value:?}"),
             Self::Text(text) => write!(f, "'{}'", text.chars().take(TEXT_SHOWN).collect::<String>()),
             Self::Timestamp(value) => write!(f, "the timestamp {value}"),
+            Self::Tags(tags) => write!(f, "a set of {} tags", tags.len()),
+            Self::Uuid(bytes) => {
+                f.write_str("the UUID ")?;
+                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The values of rows, as nodes hold them, and the payloads that come with them.
 
-use super::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, Value, unknown};
+use super::tags::{self, TagSets};
+use super::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, Value, unknown};
 use crate::Error;
 
 /// Bytes that `words` values of a row take in a node: a bit for each missing value, in eight bytes,
@@ -49,6 +50,8 @@ pub struct ColumnRows {
     /// Whether each row has the place of its payload after its values.
     has_places: bool,
     bytes: Vec<u8>,
+    /// The tags of each row; none without columns of tags.
+    sets: Vec<TagSets>,
     payloads: Option<Vec<Option<Vec<u8>>>>,
 }
 
@@ -95,9 +98,24 @@ impl ColumnRows {
         self.payloads.as_deref()
     }
 
-    /// The same columns alone.
-    pub(crate) fn without_payloads(&self) -> Self {
-        Self { columns: self.columns.clone(), bytes: self.bytes.clone(), payloads: None, ..*self }
+    /// The tags of a row in a column of tags, if its word does not say them.
+    pub(crate) fn set_of(&self, row: usize, column: usize) -> &[u64] {
+        let before = self.columns[..column].iter().filter(|column| column.kind == ColumnKind::Tags).count();
+        self.sets(row).get(before).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether there are columns of tags.
+    pub(crate) fn has_tags(&self) -> bool {
+        self.tag_columns() > 0
+    }
+
+    fn tag_columns(&self) -> usize {
+        self.columns.iter().filter(|column| column.kind == ColumnKind::Tags).count()
+    }
+
+    /// The tags of a row that its words do not say: a list for each column of tags.
+    pub(crate) fn sets(&self, row: usize) -> &[Vec<u64>] {
+        self.sets.get(row).map_or(&[], Vec::as_slice)
     }
 
     /// Whether each row has the place of its payload.
@@ -121,18 +139,29 @@ impl ColumnRows {
             return Err(Error::argument(what));
         }
         let (mut missing, mut keys) = (0u8, [0u64; COLUMNS_MAX]);
+        let (mut sets, mut tags) = (TagSets::new(), 0);
         for (at, (value, column)) in values.iter().zip(&self.columns).enumerate() {
             let named = |error| match error {
                 Error::Argument { what } => Error::argument(format!("column {:?}: {what}", column.name)),
                 other => other,
             };
+            if column.kind == ColumnKind::Tags {
+                let set =
+                    if let Value::Tags(tags) = value { tags::set_of(tags).map_err(named)? } else { Vec::new() };
+                tags += set.len();
+                sets.push(if set.len() > 1 { set } else { Vec::new() });
+            }
             match value.key(column.kind).map_err(named)? {
                 Some(key) => keys[at] = key,
                 None => missing |= 1 << at,
             }
         }
+        tags::check_count(tags)?;
         if values.is_empty() {
             return Ok(());
+        }
+        if !sets.is_empty() {
+            self.sets.push(sets);
         }
         self.bytes.extend_from_slice(&u64::from(missing).to_le_bytes());
         keys[..values.len()].iter().for_each(|key| self.bytes.extend_from_slice(&key.to_le_bytes()));
@@ -153,12 +182,16 @@ impl ColumnRows {
         let length = row_bytes(self.words());
         let payloads = self.payloads.as_ref().map(|payloads| payloads[rows.clone()].to_vec());
         let bytes = self.bytes[rows.start * length..rows.end * length].to_vec();
-        Self { columns: self.columns.clone(), bytes, payloads, ..*self }
+        let sets = self.sets.get(rows).map_or_else(Vec::new, <[TagSets]>::to_vec);
+        Self { columns: self.columns.clone(), bytes, sets, payloads, ..*self }
     }
 
-    /// Adds the values of a row as a node holds them.
-    pub(crate) fn push_bytes(&mut self, row: &[u8]) {
+    /// Adds the values of a row as a node holds them, and its tags.
+    pub(crate) fn push_row(&mut self, row: &[u8], sets: TagSets) {
         self.bytes.extend_from_slice(row);
+        if !sets.is_empty() {
+            self.sets.push(sets);
+        }
     }
 
     /// The values of all rows as nodes hold them.
@@ -223,13 +256,26 @@ impl ColumnRows {
             from[place] = Some(at);
         }
         let mut arranged = Self::of_index(columns.to_vec(), has_places);
+        let sets_from = self.sets_of(columns);
         for row in 0..self.len() {
             let values = RowValues(self.row(row));
             let mut keys: Vec<Option<u64>> = from.iter().map(|at| at.and_then(|at| values.key(at))).collect();
             keys.resize(arranged.words(), None);
             arranged.push_keys(&keys);
+            for (at, set) in sets_from.iter().enumerate() {
+                let given = set.map_or_else(Vec::new, |set| self.sets[row][set].clone());
+                arranged.sets[row][at] = given;
+            }
         }
         Ok(arranged)
+    }
+
+    /// Which of the sets of a row belongs to each column of tags among `columns`.
+    pub(crate) fn sets_of(&self, columns: &[Column]) -> Vec<Option<usize>> {
+        let of_tags = |column: &&Column| column.kind == ColumnKind::Tags;
+        let mine: Vec<&str> = self.columns.iter().filter(of_tags).map(|column| column.name.as_str()).collect();
+        let place = |column: &Column| mine.iter().position(|name| *name == column.name);
+        columns.iter().filter(of_tags).map(place).collect()
     }
 
     /// Adds rows without values.
@@ -246,6 +292,9 @@ impl ColumnRows {
         let missing = keys.iter().enumerate().fold(0u64, |bits, (at, key)| bits | u64::from(key.is_none()) << at);
         self.bytes.extend_from_slice(&missing.to_le_bytes());
         keys.iter().for_each(|key| self.bytes.extend_from_slice(&key.unwrap_or(0).to_le_bytes()));
+        if self.has_tags() {
+            self.sets.push(vec![Vec::new(); self.tag_columns()]);
+        }
     }
 }
 

@@ -7,7 +7,9 @@ const DAY_US: i64 = 86_400_000_000;
 
 impl Value {
     /// The value that a text stands for in a column of `kind`: `true` or `false`, a number, or
-    /// `YYYY-MM-DD` with or without `HH:MM`, `HH:MM:SS`, parts of a second and `Z`, in UTC.
+    /// `YYYY-MM-DD` with or without `HH:MM`, `HH:MM:SS`, parts of a second and `Z`, in UTC. A UUID
+    /// is 32 hexadecimal digits, with hyphens after 8, 12, 16 and 20 of them or without any. No
+    /// text stands for a set of tags.
     ///
     /// # Errors
     ///
@@ -23,12 +25,26 @@ impl Value {
             ColumnKind::Float => text.parse().ok().filter(|number: &f64| !number.is_nan()).map(Self::Float),
             ColumnKind::Text => Some(Self::Text(text.to_owned())),
             ColumnKind::Timestamp => timestamp(text).map(Self::Timestamp),
+            ColumnKind::Tags => None,
+            ColumnKind::Uuid => uuid(text).map(Self::Uuid),
         };
         value.ok_or_else(|| {
             let text = Self::Text(text.to_owned());
             Error::argument(format!("{text} is no value of kind {}", kind.name()))
         })
     }
+}
+
+fn uuid(text: &str) -> Option<[u8; 16]> {
+    let lengths: Vec<usize> = text.split('-').map(str::len).collect();
+    let is_uuid = matches!(*lengths, [32] | [8, 4, 4, 4, 12]);
+    let digits = text.chars().filter(|digit| *digit != '-').map(|digit| digit.to_digit(16));
+    let digits: Vec<u32> = digits.collect::<Option<_>>().filter(|_| is_uuid)?;
+    let (pairs, _) = digits.as_chunks();
+    Some(std::array::from_fn(|at| {
+        let [upper, lower] = pairs[at];
+        (upper << 4 | lower) as u8
+    }))
 }
 
 /// Microseconds since 1970.
@@ -122,5 +138,22 @@ mod tests {
         assert_eq!(parse(ColumnKind::Float, "1e3"), Some(Value::Float(1000.0)));
         assert_eq!(parse(ColumnKind::Float, "nan"), None);
         assert_eq!(parse(ColumnKind::Text, ""), Some(Value::Text(String::new())));
+        let uuid = Value::Uuid([
+            0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
+        ]);
+        assert_eq!(uuid.to_string(), "the UUID 0123456789abcdef0011223344556677");
+        for text in ["01234567-89ab-cdef-0011-223344556677", "0123456789ABCDEF0011223344556677"] {
+            assert_eq!(parse(ColumnKind::Uuid, text), Some(uuid.clone()));
+        }
+        for bad in [
+            "",
+            "01234567-89ab-cdef-0011-22334455667",
+            "0123456789ab-cdef-0011-223344556677",
+            "+1234567-89ab-cdef-0011-223344556677",
+            "01234567-89ab-cdef-0011-22334455667g",
+            "\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}",
+        ] {
+            assert_eq!(parse(ColumnKind::Uuid, bad), None, "{bad}");
+        }
     }
 }

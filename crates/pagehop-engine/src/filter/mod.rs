@@ -3,17 +3,20 @@
 //! - `mod.rs`: filters as users write them in Rust.
 //! - `parse.rs`: filters as text, such as `topic = 7 and price < 20`.
 //! - `test.rs`: a filter over the columns of one index, which a row passes or not.
+//! - `contains.rs`: the conditions on tags.
 //!
 //! As in SQL, a comparison with a missing value is neither true nor false, and a row passes if its
 //! filter is true.
 
+mod contains;
 mod parse;
 mod test;
 
 use crate::Error;
 use crate::columns::Value;
 
-pub(crate) use test::Test;
+pub(crate) use contains::TagsTest;
+pub(crate) use test::{Given, Test};
 
 /// Deepest nesting of a filter.
 pub const FILTER_DEPTH_MAX: usize = 64;
@@ -27,6 +30,10 @@ pub enum Filter {
     In(String, Vec<Value>),
     /// A column's value is missing.
     IsNull(String),
+    /// A column's set has one of these tags; without any, it has not.
+    ContainsAny(String, Vec<String>),
+    /// A column's set has all of these tags; without any, it has.
+    ContainsAll(String, Vec<String>),
     /// The row's id is one of these.
     Ids(Vec<u64>),
     /// The row's id, which is a text, is one of these.
@@ -87,7 +94,9 @@ impl Filter {
             Self::Not(part) => Self::Not(Box::new(part.numbered(look, depth - 1)?)),
             Self::And(parts) => Self::And(all(parts)?),
             Self::Or(parts) => Self::Or(all(parts)?),
-            Self::Compare(..) | Self::In(..) | Self::IsNull(_) => self.clone(),
+            Self::Compare(..) | Self::In(..) | Self::IsNull(_) | Self::ContainsAny(..) | Self::ContainsAll(..) => {
+                self.clone()
+            }
         })
     }
 }

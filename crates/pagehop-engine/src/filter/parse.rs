@@ -8,12 +8,15 @@
 //!            column [NOT] IN ( value, ... )
 //!            column [NOT] BETWEEN value AND value
 //!            column IS [NOT] NULL
+//!            column [NOT] CONTAINS tag
+//!            column [NOT] CONTAINS (ANY | ALL) ( tag, ... )
 //! column     name | "name"
 //! value      7 | -2.5e3 | 'text' | TRUE | FALSE | NULL
+//! tag        'text'
 //! ```
 //!
-//! Words of the language may be in lower case. A quote inside quotes is doubled. Timestamps are
-//! written as text: `day >= '2024-05-01'`.
+//! Words of the language may be in lower case. A quote inside quotes is doubled. Timestamps and
+//! UUIDs are written as text: `day >= '2024-05-01'`.
 
 use super::{Comparison, FILTER_DEPTH_MAX, Filter};
 use crate::Error;
@@ -117,6 +120,9 @@ impl Parser<'_> {
         if self.takes("in")? {
             return Ok(negate(Filter::In(name, self.list()?), negated));
         }
+        if self.takes("contains")? {
+            return Ok(negate(self.contained(name)?, negated));
+        }
         if self.takes("between")? {
             let low = self.value()?;
             self.must_take("and")?;
@@ -132,24 +138,45 @@ impl Parser<'_> {
             Token::Sign("<=") => Comparison::LessOrEqual,
             Token::Sign(">") => Comparison::Greater,
             Token::Sign(">=") => Comparison::GreaterOrEqual,
-            _ if negated => return Err(self.expected("IN or BETWEEN")),
-            _ => return Err(self.expected("a comparison, IN, BETWEEN or IS")),
+            _ if negated => return Err(self.expected("IN, BETWEEN or CONTAINS")),
+            _ => return Err(self.expected("a comparison, IN, BETWEEN, CONTAINS or IS")),
         };
         if negated {
-            return Err(self.expected("IN or BETWEEN"));
+            return Err(self.expected("IN, BETWEEN or CONTAINS"));
         }
         self.next()?;
         Ok(Filter::Compare(name, comparison, self.value()?))
     }
 
+    /// What follows CONTAINS.
+    fn contained(&mut self, name: String) -> Result<Filter, Error> {
+        if self.takes("any")? {
+            return Ok(Filter::ContainsAny(name, self.listed(Self::tag)?));
+        }
+        if self.takes("all")? {
+            return Ok(Filter::ContainsAll(name, self.listed(Self::tag)?));
+        }
+        Ok(Filter::ContainsAny(name, vec![self.tag()?]))
+    }
+
+    fn tag(&mut self) -> Result<String, Error> {
+        let Token::Text(tag) = self.peek()? else { return Err(self.expected("a tag, which is 'text'")) };
+        self.next()?;
+        Ok(tag)
+    }
+
     fn list(&mut self) -> Result<Vec<Value>, Error> {
+        self.listed(Self::value)
+    }
+
+    fn listed<T>(&mut self, one: impl Fn(&mut Self) -> Result<T, Error>) -> Result<Vec<T>, Error> {
         self.must_take_sign("(")?;
         let mut values = Vec::new();
         if self.takes_sign(")")? {
             return Ok(values);
         }
         loop {
-            values.push(self.value()?);
+            values.push(one(self)?);
             if !self.takes_sign(",")? {
                 self.must_take_sign(")")?;
                 return Ok(values);
@@ -307,6 +334,12 @@ mod tests {
         assert_eq!(read("x is not null"), Filter::Not(Box::new(Filter::IsNull("x".into()))));
         let values = vec![Value::Int(1), Value::Null, Value::Bool(true), Value::Text("é".into())];
         assert_eq!(read("x in (1, null, TRUE, 'é')"), Filter::In("x".into(), values));
+        let any = |tags: &[&str]| Filter::ContainsAny("x".into(), tags.iter().map(|tag| (*tag).into()).collect());
+        assert_eq!(read("x contains 'a''b'"), any(&["a'b"]));
+        assert_eq!(read("x CONTAINS any ('a', 'b')"), any(&["a", "b"]));
+        assert_eq!(read("x not contains any()"), Filter::Not(Box::new(any(&[]))));
+        assert_eq!(read("x contains all ('a')"), Filter::ContainsAll("x".into(), vec!["a".into()]));
+        assert_eq!(read("contains = 7"), compare("contains", Equal, Value::Int(7)));
         assert_eq!(read("x not in ()"), Filter::Not(Box::new(Filter::In("x".into(), Vec::new()))));
         let (low, high) = (compare("x", GreaterOrEqual, Value::Int(1)), compare("x", LessOrEqual, Value::Int(2)));
         assert_eq!(
@@ -327,7 +360,10 @@ mod tests {
         assert!(refused("(x = 1").contains("expected )"));
         assert!(refused("and = 1").contains("name of a column"));
         assert!(refused("x = y").contains("a number"));
-        assert!(refused("x not = 1").contains("IN or BETWEEN"));
+        assert!(refused("x not = 1").contains("IN, BETWEEN or CONTAINS"));
+        assert!(refused("x contains 7").contains("a tag, which is 'text' instead of \"7\""));
+        assert!(refused("x contains any ('a', null)").contains("a tag"));
+        assert!(refused("x contains all 'a'").contains("expected ("));
         assert!(refused("x = 1.2.3").contains("a number"));
         assert!(refused(&"(".repeat(100_000)).contains("64 deep"));
         assert!(refused(&"not ".repeat(100_000)).contains("64 deep"));

@@ -1,6 +1,7 @@
 //! A filter over the columns of one index: names, kinds and NOT are resolved, and what is left are
 //! ranges of keys.
 
+use super::contains::{Sets, TagsTest, hashes};
 use super::{Comparison, FILTER_DEPTH_MAX, Filter, too_deep};
 use crate::Error;
 use crate::columns::{Column, ColumnKind, RowValues, Value, float_key, int_key, unknown};
@@ -15,6 +16,8 @@ pub(crate) enum Test {
     Missing { column: usize },
     /// Whether it is there.
     Present { column: usize },
+    /// Whether a column's set has one of some tags, or none of them.
+    Tags(TagsTest),
     /// Whether the id is one of these, ascending.
     Ids { ids: Vec<u64>, is_in: bool },
     /// Whether all are true; without any, it is.
@@ -78,6 +81,8 @@ impl Filter {
                 let (column, _) = find(columns, name)?;
                 if negated { Test::Present { column } } else { Test::Missing { column } }
             }
+            Self::ContainsAny(name, tags) => contains_any(tags_test(columns, name, tags, !negated)?),
+            Self::ContainsAll(name, tags) => contains_all(tags_test(columns, name, tags, !negated)?),
             Self::Ids(ids) => {
                 let mut ids = ids.clone();
                 ids.sort_unstable();
@@ -95,15 +100,64 @@ impl Filter {
 }
 
 impl Test {
-    /// Whether a row passes.
+    /// Whether a row passes. Where it has several tags and the test is about them, it may pass:
+    /// see [`Test::surely_passes`] and [`Test::passes_with`].
     pub(crate) fn passes(&self, id: u64, values: RowValues<'_>) -> bool {
+        self.answer(id, values, Sets::MayPass)
+    }
+
+    /// Whether it is certain that a row passes, without a look at its tags.
+    pub(crate) fn surely_passes(&self, id: u64, values: RowValues<'_>) -> bool {
+        self.answer(id, values, Sets::Passes)
+    }
+
+    /// Whether a row passes; `sets` has the tags that its words do not say.
+    pub(crate) fn passes_with(&self, id: u64, values: RowValues<'_>, sets: &[Vec<u64>]) -> bool {
+        self.answer(id, values, Sets::Known(sets))
+    }
+
+    fn answer(&self, id: u64, values: RowValues<'_>, sets: Sets<'_>) -> bool {
         match self {
             Self::Within { column, ranges } => values.key(*column).is_some_and(|key| is_in(ranges, key)),
             Self::Missing { column } => values.key(*column).is_none(),
             Self::Present { column } => values.key(*column).is_some(),
+            Self::Tags(test) => values.key(test.column).is_some_and(|word| test.passes(word, sets)),
             Self::Ids { ids, is_in } => ids.binary_search(&id).is_ok() == *is_in,
-            Self::And(parts) => parts.iter().all(|part| part.passes(id, values)),
-            Self::Or(parts) => parts.iter().any(|part| part.passes(id, values)),
+            Self::And(parts) => parts.iter().all(|part| part.answer(id, values, sets)),
+            Self::Or(parts) => parts.iter().any(|part| part.answer(id, values, sets)),
+        }
+    }
+
+    /// Whether it depends on tags.
+    pub(crate) fn needs_tags(&self) -> bool {
+        self.given(None) == Given::Tags
+    }
+
+    /// What is left of it for a row that has `tag`, the hash of a tag, in a column. If that does
+    /// not depend on tags, [`Test::passes`] is right for the row.
+    pub(crate) fn given(&self, tag: Option<(usize, u64)>) -> Given {
+        let all = |parts: &[Self], decided: Given, other: Given| {
+            let parts: Vec<Given> = parts.iter().map(|part| part.given(tag)).collect();
+            let has = |what: Given| parts.contains(&what);
+            match () {
+                () if has(decided) => decided,
+                () if has(Given::Tags) => Given::Tags,
+                () if has(Given::Values) => Given::Values,
+                () => other,
+            }
+        };
+        match self {
+            Self::Tags(test) => match tag {
+                Some((column, tag))
+                    if column == test.column && test.is_in && test.hashes.binary_search(&tag).is_ok() =>
+                {
+                    Given::True
+                }
+                _ => Given::Tags,
+            },
+            Self::And(parts) => all(parts, Given::False, Given::True),
+            Self::Or(parts) => all(parts, Given::True, Given::False),
+            _ => Given::Values,
         }
     }
 
@@ -115,6 +169,17 @@ impl Test {
             _ => false,
         }
     }
+}
+
+/// What is left of a test when something is known of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    True,
+    False,
+    /// It depends on the id and on values that the node has.
+    Values,
+    /// It depends on tags.
+    Tags,
 }
 
 fn is_in(ranges: &[(u64, u64)], key: u64) -> bool {
@@ -141,6 +206,38 @@ fn find(columns: &[Column], name: &str) -> Result<(usize, ColumnKind), Error> {
     Ok((at, columns[at].kind))
 }
 
+/// Whether a set has one of the tags of `test`, or none of them if it says so.
+fn contains_any(test: TagsTest) -> Test {
+    match test.hashes.is_empty() {
+        true if test.is_in => Test::Or(Vec::new()),
+        true => Test::Present { column: test.column },
+        false => Test::Tags(test),
+    }
+}
+
+/// Whether a set has all of them, or lacks one.
+fn contains_all(test: TagsTest) -> Test {
+    let TagsTest { column, set, is_in, .. } = test;
+    let each = test.hashes.iter().map(|hash| Test::Tags(TagsTest { column, set, hashes: vec![*hash], is_in }));
+    match test.hashes.is_empty() {
+        true if is_in => Test::Present { column },
+        false if is_in => Test::And(each.collect()),
+        _ => Test::Or(each.collect()),
+    }
+}
+
+/// The test of a column's set.
+fn tags_test(columns: &[Column], name: &str, tags: &[String], is_in: bool) -> Result<TagsTest, Error> {
+    let (column, kind) = find(columns, name)?;
+    if kind != ColumnKind::Tags {
+        let what = format!("column {name:?} has kind {}: only columns of tags contain something", kind.name());
+        return Err(Error::argument(what));
+    }
+    let hashes = hashes(tags).map_err(|error| of_column(name, error))?;
+    let set = columns[..column].iter().filter(|column| column.kind == ColumnKind::Tags).count();
+    Ok(TagsTest { column, set, hashes, is_in })
+}
+
 fn of_column(name: &str, error: Error) -> Error {
     match error {
         Error::Argument { what } => Error::argument(format!("column {name:?}: {what}")),
@@ -152,13 +249,16 @@ fn of_column(name: &str, error: Error) -> Error {
 /// true.
 fn ranges(kind: ColumnKind, comparison: Comparison, value: &Value) -> Result<Vec<(u64, u64)>, Error> {
     use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+    if kind == ColumnKind::Tags {
+        return Err(Error::argument("sets of tags are not compared: use contains, contains any or contains all"));
+    }
     if !kind.is_ordered() && !matches!(comparison, Equal | NotEqual) {
         return Err(Error::argument(format!("values of kind {} have no order: compare with = or <>", kind.name())));
     }
     let (low, high) = match (kind, value) {
         (_, Value::Null) => return Ok(Vec::new()),
         (ColumnKind::Int, Value::Float(number)) => around(*number)?,
-        (ColumnKind::Timestamp, Value::Text(text)) => {
+        (ColumnKind::Timestamp | ColumnKind::Uuid, Value::Text(text)) => {
             let key = Value::parse(kind, text)?.key(kind)?;
             (key, key)
         }
@@ -204,7 +304,13 @@ mod tests {
 
     fn columns() -> Vec<Column> {
         let column = |name: &str, kind| Column { name: name.into(), kind };
-        vec![column("n", ColumnKind::Int), column("x", ColumnKind::Float), column("t", ColumnKind::Text)]
+        vec![
+            column("n", ColumnKind::Int),
+            column("x", ColumnKind::Float),
+            column("t", ColumnKind::Text),
+            column("g", ColumnKind::Tags),
+            column("h", ColumnKind::Tags),
+        ]
     }
 
     /// The answer of a filter by the values themselves: true, false, or neither.
@@ -239,6 +345,14 @@ mod tests {
                 }
             }
             Filter::IsNull(name) => Some(*value(name) == Value::Null),
+            Filter::ContainsAny(name, tags) => match value(name) {
+                Value::Tags(set) => Some(tags.iter().any(|tag| set.contains(tag))),
+                _ => None,
+            },
+            Filter::ContainsAll(name, tags) => match value(name) {
+                Value::Tags(set) => Some(tags.iter().all(|tag| set.contains(tag))),
+                _ => None,
+            },
             Filter::Ids(ids) => Some(ids.contains(&id)),
             Filter::TextIds(_) => unreachable!("these filters have numbers"),
             Filter::Not(part) => oracle(part, id, row).map(|truth| !truth),
@@ -272,8 +386,13 @@ mod tests {
             (0, _) => Value::Int(number),
             (1, 1..4) => Value::Int(number),
             (1, _) => Value::Float(number as f64 / 2.0),
-            (_, _) => Value::Text(format!("text {number}")),
+            (2, _) => Value::Text(format!("text {number}")),
+            _ => Value::Tags(tags(random)),
         }
+    }
+
+    fn tags(random: &mut Random) -> Vec<String> {
+        (0..random.below(5)).map(|_| format!("tag {}", random.below(7))).collect()
     }
 
     fn filter(random: &mut Random, depth: u64) -> Filter {
@@ -281,7 +400,8 @@ mod tests {
         let parts = |random: &mut Random| (0..random.below(4)).map(|_| filter(random, depth - 1)).collect();
         let column = random.below(3) as usize;
         let name = columns()[column].name.clone();
-        match random.below(if depth == 0 { 4 } else { 7 }) {
+        let of_tags = columns()[3 + random.below(2) as usize].name.clone();
+        match random.below(if depth == 0 { 6 } else { 9 }) {
             0 => Filter::IsNull(name),
             1 => Filter::Ids((0..random.below(4)).map(|_| random.below(6)).collect()),
             2 => Filter::In(name, (0..random.below(4)).map(|_| value(random, column)).collect()),
@@ -293,8 +413,10 @@ mod tests {
                 let with = if matches!((column, &with), (0, Value::Int(_))) { value(random, 0) } else { with };
                 Filter::Compare(name, comparison, with)
             }
-            4 => Filter::Not(Box::new(filter(random, depth - 1))),
-            5 => Filter::And(parts(random)),
+            4 => Filter::ContainsAny(of_tags, tags(random)),
+            5 => Filter::ContainsAll(of_tags, tags(random)),
+            6 => Filter::Not(Box::new(filter(random, depth - 1))),
+            7 => Filter::And(parts(random)),
             _ => Filter::Or(parts(random)),
         }
     }
@@ -302,16 +424,45 @@ mod tests {
     #[test]
     fn a_row_passes_if_the_filter_is_true_of_its_values() {
         let mut random = Random::new(5, 0);
+        let mut known = 0;
         for _ in 0..2000 {
             let filter = filter(&mut random, 3);
             let test = filter.compile(&columns()).expect("a filter over the columns");
             for _ in 0..20 {
-                let row: Vec<Value> = (0..3).map(|column| value(&mut random, column)).collect();
+                let row: Vec<Value> = (0..5).map(|column| value(&mut random, column)).collect();
                 let id = random.below(6);
                 let mut rows = ColumnRows::new(columns()).expect("columns");
                 rows.push(&row).expect("a row");
                 let expected = oracle(&filter, id, &row) == Some(true);
-                assert_eq!(test.passes(id, RowValues(rows.row(0))), expected, "{filter:?} of {id} {row:?}");
+                let values = RowValues(rows.row(0));
+                let found = test.passes_with(id, values, rows.sets(0));
+                assert_eq!(found, expected, "{filter:?} of {id} {row:?}");
+                // Words never say less than what may be, and never more than what is certain.
+                assert!(!expected || test.passes(id, values), "{filter:?} of {id} {row:?}");
+                assert!(expected || !test.surely_passes(id, values), "{filter:?} of {id} {row:?}");
+                known += usize::from(test.surely_passes(id, values) == test.passes(id, values));
+                given(&test, id, &row, &rows);
+            }
+        }
+        assert!((20_000..40_000).contains(&known), "words decide {known} of 40,000");
+    }
+
+    /// What is left of a test for a row that has a tag is the answer of the row.
+    fn given(test: &Test, id: u64, row: &[Value], rows: &ColumnRows) {
+        for column in [3, 4] {
+            let Value::Tags(tags) = &row[column] else { continue };
+            for hash in hashes(tags).expect("tags") {
+                let left = test.given(Some((column, hash)));
+                let values = RowValues(rows.row(0));
+                let passes = test.passes_with(id, values, rows.sets(0));
+                // A row that may pass by its word, and has the tag, passes.
+                let expected = match left {
+                    Given::True => true,
+                    Given::False => false,
+                    Given::Values => test.passes(id, values),
+                    Given::Tags => continue,
+                };
+                assert_eq!(passes, expected, "{test:?} of {row:?}");
             }
         }
     }
@@ -336,6 +487,10 @@ mod tests {
         let refused = |filter: Filter| filter.compile(&columns()).expect_err("refused").to_string();
         let compare = |name: &str, comparison, value| Filter::Compare(name.into(), comparison, value);
         assert!(refused(compare("y", Comparison::Equal, Value::Int(1))).contains("n, x, t"));
+        let any = |name: &str, tag: &str| Filter::ContainsAny(name.into(), vec![tag.into()]);
+        assert!(refused(any("t", "a")).contains("only columns of tags"));
+        assert!(refused(any("g", "")).contains("column \"g\": a tag is empty"));
+        assert!(refused(compare("g", Comparison::Equal, Value::Text("a".into()))).contains("use contains"));
         assert!(refused(compare("t", Comparison::Less, Value::Text("a".into()))).contains("no order"));
         assert!(refused(compare("n", Comparison::Equal, Value::Bool(true))).contains("int"));
         assert!(refused(compare("x", Comparison::Less, Value::Float(f64::NAN))).contains("NaN"));

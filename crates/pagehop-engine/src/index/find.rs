@@ -14,7 +14,7 @@ use crate::index::state::{Newest, State};
 use crate::page::meta::Meta;
 use crate::page::node::with_node;
 use crate::page::payload::PayloadPlace;
-use crate::page::{PageId, Pages, Reader, id_map, text_record};
+use crate::page::{PageId, Pages, Reader, id_map};
 use crate::row_ids::{self, IdKey, RowId, RowIds};
 use crate::text_ids;
 
@@ -184,7 +184,7 @@ pub(crate) fn read_text(
     place: Option<PayloadPlace>,
 ) -> Result<String, Error> {
     let place = place.ok_or_else(|| Error::corrupt(page, format!("row {number} has no text id")))?;
-    let text = text_record::read_text(reader, place)?;
+    let text = meta.record_shape().read_text(reader, place)?;
     if text_ids::numbers(text_ids::hash(meta.seed, &text)).any(|of_text| of_text == number) {
         return Ok(text);
     }

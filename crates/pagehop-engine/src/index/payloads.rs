@@ -5,8 +5,8 @@ use crate::index::find::{AHEAD, Looked, find_id, looked_up, place_of, read_text}
 use crate::index::open::Index;
 use crate::index::state::State;
 use crate::page::payload::{self, PayloadPlace};
-use crate::page::{Pages, Reader, text_record};
-use crate::row_ids::{self, RowId, RowIds};
+use crate::page::{Pages, Reader};
+use crate::row_ids::{self, RowId};
 use crate::{BODY_BYTES, Error, Hit, SearchResult};
 
 /// The payload of each row, in order; `None` of a row without one.
@@ -195,8 +195,5 @@ fn payload_of_id<I: RowId>(
 /// The payload of the user in a place that a node names.
 fn read_payload(state: &State, reader: &mut impl Reader, place: PayloadPlace) -> Result<Option<Vec<u8>>, Error> {
     let bytes = payload::read(reader, place)?;
-    match state.meta.row_ids {
-        RowIds::Text => Ok(text_record::decode(place, &bytes)?.1.map(<[u8]>::to_vec)),
-        _ => Ok(Some(bytes)),
-    }
+    Ok(state.meta.record_shape().decode(place, &bytes)?.payload.map(<[u8]>::to_vec))
 }

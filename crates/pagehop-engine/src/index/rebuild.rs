@@ -11,6 +11,7 @@ use crate::index::state::State;
 use crate::page::kind::{PageKind, kind};
 use crate::page::node::NodeRef;
 use crate::page::payload::{self, PayloadPlace, PayloadWriter};
+use crate::page::row_record::read_tags;
 use crate::page::{PageId, PageSink, Pages, Reader};
 use crate::{BuildOptions, BuildReport, EachChunk, Error, Keep, OnProgress, RowIds, VectorSource};
 
@@ -33,16 +34,25 @@ impl<R: Reader> LivingRows<'_, R> {
         let mean = &state.model.space.mean;
         let mean_sq = pagehop_kernels::dot_f32(mean, mean);
         let Self { reader, columns, .. } = self;
+        let mut values = Vec::new();
         for page in state.node_pages().map(PageId) {
             each_row(state, reader, page, |_, _, node, _| {
                 let header = node.header();
                 error =
                     error.max(restored_error(header.step, header.norm_sq, mean_sq, state.meta.layout.inner_dim));
-                columns.push_bytes(node.values().0);
+                values.push(node.values().0.to_vec());
                 rows += 1;
                 Ok(())
             })?;
             reader.release();
+            for row in values.drain(..) {
+                let of_node = (page, RowValues(&row));
+                let sets = match state.meta.has_tags {
+                    true => read_tags(reader, state.meta.record_shape(), &state.columns.columns, of_node)?,
+                    false => Vec::new(),
+                };
+                columns.push_row(&row, sets);
+            }
         }
         self.error = if state.meta.kept().is_some() { 0.0 } else { state.meta.change.recoded_error + error };
         Ok(rows)

@@ -103,16 +103,22 @@ impl Tree {
         step(pages, &[leaf], &mut |bodies| self.shape.put(leaf, bodies[0], posting))
     }
 
-    /// Takes the posting of `node` out; `key` is its place. Returns whether there was one.
+    /// Takes the posting of a node out, of several that of its `tag`; `key` is its place. Returns
+    /// whether there was one.
     ///
     /// # Errors
     ///
     /// Those of [`Tree::insert`].
-    pub(crate) fn remove<W: PagesMut>(&self, pages: &mut W, key: PostingKey, node: NodeId) -> Result<bool, Error> {
+    pub(crate) fn remove<W: PagesMut>(
+        &self,
+        pages: &mut W,
+        key: PostingKey,
+        of_node: (NodeId, Option<u64>),
+    ) -> Result<bool, Error> {
         let leaf = self.leaf(&pages.reader(), key)?;
         let mut was_there = false;
         step(pages, &[leaf], &mut |bodies| {
-            was_there = self.shape.remove(leaf, bodies[0], node)?;
+            was_there = self.shape.remove(leaf, bodies[0], of_node)?;
             Ok(())
         })?;
         Ok(was_there)
@@ -322,7 +328,7 @@ impl Tree {
                     let count = leaf.count();
                     let less = (0..count).filter(|at| leaf.key(*at, self.column) < key).count();
                     let share = before + width * less as f64 / count.max(1) as f64;
-                    return Ok(Share { leaf: page, less, share });
+                    return Ok(Share { leaf: page, less, share, postings: count as f64 / width });
                 }
                 let inner = Inner::new(page, &body)?;
                 let at = inner.way(key);
@@ -345,6 +351,8 @@ pub(crate) struct Share {
     pub(crate) less: usize,
     /// The share of all postings before it, about.
     pub(crate) share: f64,
+    /// Postings of the tree, about.
+    pub(crate) postings: f64,
 }
 
 /// Writes the tree of a column to pages from `first` on. `postings` are in order; returns the root

@@ -1,7 +1,10 @@
 //! The page of the columns: their names and kinds, and where the tree of each begins.
 
+use super::column_tree::Tree;
 use super::fields::{Fields, FieldsMut};
 use super::kind::{self, PageKind};
+use super::layout::NodeLayout;
+use super::postings::PostingShape;
 use super::{BODY_BYTES, PageId, Reader};
 use crate::Error;
 use crate::columns::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, row_bytes};
@@ -23,6 +26,12 @@ impl Columns {
     /// Columns of an index without rows.
     pub(crate) fn without_trees(columns: &[Column]) -> Self {
         Self { columns: columns.to_vec(), roots: vec![PageId(0); columns.len()] }
+    }
+
+    /// The tree of a column, in an index whose nodes have this layout.
+    pub(crate) fn tree(&self, layout: &NodeLayout, column: usize) -> Tree {
+        let is_of_tags = self.columns[column].kind == ColumnKind::Tags;
+        Tree { root: self.roots[column], column, shape: PostingShape::new(layout, is_of_tags) }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -55,7 +64,9 @@ impl Columns {
         };
         reader.release();
         let bytes = row_bytes(columns.columns.len() + usize::from(meta.has_places()));
-        if bytes != meta.layout.column_bytes || columns.roots.iter().any(|root| root.0 >= meta.page_count) {
+        let has_tags = columns.columns.iter().any(|column| column.kind == ColumnKind::Tags);
+        let is_of_meta = bytes == meta.layout.column_bytes && has_tags == meta.has_tags;
+        if !is_of_meta || columns.roots.iter().any(|root| root.0 >= meta.page_count) {
             let what = format!("its columns {columns:?} do not fit the meta page");
             return Err(Error::corrupt(page, what));
         }
@@ -96,7 +107,9 @@ mod tests {
         let columns = Columns { columns, roots: vec![PageId(7), PageId(9)] };
         let body = columns.encode();
         assert_eq!(Columns::decode(PageId(1), &body).expect("a page of columns"), columns);
-        for (at, byte) in [(COUNT_AT, 0), (COUNT_AT, 8), (FIRST_AT, 9), (FIRST_AT + 1, 0), (FIRST_AT + 1, 64)] {
+        for (at, byte) in
+            [(COUNT_AT, 0), (COUNT_AT, 8), (FIRST_AT, 9), (FIRST_AT, 8), (FIRST_AT + 1, 0), (FIRST_AT + 1, 64)]
+        {
             let mut body = body.clone();
             body[at] = byte;
             assert!(Columns::decode(PageId(1), &body).is_err(), "byte {at} is {byte}");

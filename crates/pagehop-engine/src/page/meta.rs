@@ -18,7 +18,7 @@ use crate::{Error, Metric, RowIds, Vectors};
 
 /// Version of the format that this build reads and writes: `docs/format.md`. A number is never used
 /// for another format; 1 to 6 were before the first release.
-pub(crate) const FORMAT_VERSION: u32 = 11;
+pub(crate) const FORMAT_VERSION: u32 = 12;
 /// Most dimensions a user's vector may have.
 pub(crate) const DIM_MAX: usize = 4096;
 /// Bytes of the meta page's body that are in use.
@@ -43,6 +43,8 @@ pub(crate) struct Meta {
     pub(crate) vectors: Vectors,
     /// Whether rows may have payloads.
     pub(crate) keeps_payloads: bool,
+    /// Whether there are columns of tags.
+    pub(crate) has_tags: bool,
     /// Rows that a reader of snapshot `commit` sees; under [`RowIds::HostOwned`] living nodes.
     pub(crate) rows: u64,
     /// Pages that exist at least.
@@ -139,6 +141,7 @@ impl Meta {
             row_ids,
             vectors: Vectors::Codes,
             keeps_payloads: false,
+            has_tags: false,
             rows: 0,
             page_count: 1,
             norm_sq_max: 0.0,
@@ -153,11 +156,6 @@ impl Meta {
     pub(crate) fn filled_sq(&self) -> Option<f32> {
         let longest = self.norm_sq_max.max(self.change.norm_sq_beyond);
         (self.metric == Metric::InnerProduct).then_some(longest)
-    }
-
-    /// Whether a node names the place of a payload: the user's, or a text id with it.
-    pub(crate) fn has_places(&self) -> bool {
-        self.keeps_payloads || self.row_ids == RowIds::Text
     }
 
     /// How vectors are kept; `None` if they are not.
@@ -209,7 +207,8 @@ impl Meta {
             Vectors::Float16 => 1,
             Vectors::Float32 => 2,
         };
-        fields.bytes(&[l.column_bytes as u8, vectors, self.row_ids as u8, self.keeps_payloads.into()]);
+        let records = u8::from(self.keeps_payloads) | u8::from(self.has_tags) << 1;
+        fields.bytes(&[l.column_bytes as u8, vectors, self.row_ids as u8, records]);
         debug_assert_eq!(fields.position(), COMMIT_AT);
         self.change.write(&mut fields);
         debug_assert!(fields.position() <= META_BYTES);
@@ -258,14 +257,14 @@ impl Meta {
         let seed = fields.u64();
         let rows = fields.u64();
         let page_count = fields.u32();
-        let [_, vectors, row_ids, payloads] = fields.bytes();
-        let (vectors, row_ids) = match (vectors, row_ids, payloads) {
+        let [_, vectors, row_ids, records] = fields.bytes();
+        let (vectors, row_ids) = match (vectors, row_ids, records) {
             (0, 1, 0) => (Vectors::Codes, RowIds::HostOwned),
-            (0..=2, 0 | 2, 0..=1) => (
+            (0..=2, 0 | 2, 0..=3) => (
                 [Vectors::Codes, Vectors::Float16, Vectors::Float32][usize::from(vectors)],
                 if row_ids == 2 { RowIds::Text } else { RowIds::Mapped },
             ),
-            other => return Err(bad(&format!("vectors, row ids and payloads are {other:?}"))),
+            other => return Err(bad(&format!("vectors, row ids and records are {other:?}"))),
         };
         let change = ChangeState::read(&mut fields);
         let meta = Self {
@@ -277,7 +276,8 @@ impl Meta {
             seed,
             row_ids,
             vectors,
-            keeps_payloads: payloads == 1,
+            keeps_payloads: records & 1 == 1,
+            has_tags: records & 2 == 2,
             rows,
             page_count,
             norm_sq_max,
@@ -457,7 +457,7 @@ mod tests {
         let mut meta = Meta::empty(Metric::Cosine, 384, 0, 7, RowIds::HostOwned);
         assert_eq!(Meta::decode(&meta.encode()).expect("an empty index"), meta);
         meta.rows = 20;
-        (meta.row_ids, meta.keeps_payloads) = (RowIds::Text, true);
+        (meta.row_ids, meta.keeps_payloads, meta.has_tags) = (RowIds::Text, true, true);
         meta.layout = NodeLayout::choose(384, 3);
         meta.centroids = 3;
         meta.page_count = 100;

@@ -22,6 +22,7 @@ pub(crate) mod node;
 pub(crate) mod payload;
 pub(crate) mod pending_list;
 pub(crate) mod postings;
+pub(crate) mod row_record;
 pub(crate) mod scratch;
 pub(crate) mod stack;
 pub(crate) mod text_record;

@@ -34,6 +34,11 @@ impl PostingKey {
         Self(missing | value | u128::from(centroid) << 32 | u128::from(node))
     }
 
+    /// The value; `None` if it is missing.
+    pub(crate) fn value(self) -> Option<u64> {
+        (self.0 >> 104 == 0).then_some((self.0 >> 40) as u64)
+    }
+
     /// The first and the last place of rows with values from `low` to `high`; without them, of rows
     /// without a value.
     pub(crate) fn range(values: Option<(u64, u64)>) -> (Self, Self) {
@@ -51,12 +56,15 @@ pub(crate) struct Posting {
     /// The values of the row's columns, as its node has them.
     pub(crate) values: Vec<u8>,
     pub(crate) code: Vec<u64>,
+    /// In the tree of a column of tags, the tag that it stands for, 0 for none; `None` in others.
+    pub(crate) tag: Option<u64>,
 }
 
 impl Posting {
     /// Its place in the tree of a column.
     pub(crate) fn key(&self, column: usize) -> PostingKey {
-        PostingKey::new(RowValues(&self.values).key(column), self.centroid, self.node)
+        let value = RowValues(&self.values).key(column);
+        PostingKey::new(value.map(|value| self.tag.unwrap_or(value)), self.centroid, self.node)
     }
 }
 
@@ -65,16 +73,18 @@ impl Posting {
 pub(crate) struct PostingShape {
     edge: EdgeShape,
     column_bytes: usize,
+    /// Bytes of the tag that a posting stands for: 8 in the tree of a column of tags.
+    tag_bytes: usize,
     /// Most postings of a leaf, a multiple of [`BLOCK_EDGES`].
     pub(crate) capacity: usize,
 }
 
 impl PostingShape {
-    pub(crate) fn new(layout: &NodeLayout) -> Self {
-        let (edge, column_bytes) = (layout.edge, layout.column_bytes);
-        let posting = HEAD_BYTES + column_bytes + edge.code_bytes();
+    pub(crate) fn new(layout: &NodeLayout, is_of_tags: bool) -> Self {
+        let (edge, column_bytes, tag_bytes) = (layout.edge, layout.column_bytes, 8 * usize::from(is_of_tags));
+        let posting = HEAD_BYTES + column_bytes + tag_bytes + edge.code_bytes();
         let capacity = (BODY_BYTES - NODES_AT) / posting / BLOCK_EDGES * BLOCK_EDGES;
-        Self { edge, column_bytes, capacity }
+        Self { edge, column_bytes, tag_bytes, capacity }
     }
 
     fn add_at(&self) -> usize {
@@ -93,8 +103,12 @@ impl PostingShape {
         self.centroid_at() + self.capacity
     }
 
-    fn codes_at(&self) -> usize {
+    fn tags_at(&self) -> usize {
         self.values_at() + self.capacity * self.column_bytes
+    }
+
+    fn codes_at(&self) -> usize {
+        self.tags_at() + self.capacity * self.tag_bytes
     }
 
     /// The codes of a block: where they begin, and how many there are.
@@ -120,6 +134,9 @@ impl PostingShape {
         put(self.factor_at(), &posting.factors.factor.to_le_bytes());
         put(self.centroid_at(), &[posting.centroid]);
         put(self.values_at(), &posting.values);
+        if let Some(tag) = posting.tag {
+            put(self.tags_at(), &tag.to_le_bytes());
+        }
         let (start, slots) = self.block(at / DEGREE_MAX);
         let codes = &mut body[start..start + slots * self.edge.code_bytes()];
         edge::interleave(self.edge, &posting.code, at % DEGREE_MAX, slots, codes);
@@ -129,11 +146,11 @@ impl PostingShape {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if it is no leaf, has no room, or has a posting of the node.
+    /// [`Error::Corrupt`] if it is no leaf, has no room, or has the posting.
     pub(crate) fn put(&self, page: PageId, body: &mut [u8], posting: &Posting) -> Result<(), Error> {
         let leaf = PostingLeaf::new(self, page, body)?;
         let count = leaf.count();
-        if count == self.capacity || leaf.position(posting.node).is_some() {
+        if count == self.capacity || leaf.position(posting.node, posting.tag).is_some() {
             let what = format!("the leaf of postings has no room for node {}, or has it", posting.node);
             return Err(Error::corrupt(page, what));
         }
@@ -142,14 +159,20 @@ impl PostingShape {
         Ok(())
     }
 
-    /// Takes the posting of a node out of a leaf. Returns whether there was one.
+    /// Takes the posting of a node out of a leaf, of several that of its `tag`. Returns whether
+    /// there was one.
     ///
     /// # Errors
     ///
     /// [`Error::Corrupt`] if it is no leaf.
-    pub(crate) fn remove(&self, page: PageId, body: &mut [u8], node: NodeId) -> Result<bool, Error> {
+    pub(crate) fn remove(
+        &self,
+        page: PageId,
+        body: &mut [u8],
+        (node, tag): (NodeId, Option<u64>),
+    ) -> Result<bool, Error> {
         let leaf = PostingLeaf::new(self, page, body)?;
-        let Some(at) = leaf.position(node) else { return Ok(false) };
+        let Some(at) = leaf.position(node, tag) else { return Ok(false) };
         let last = leaf.count() - 1;
         let moved = leaf.posting(last);
         if at < last {
@@ -200,7 +223,15 @@ impl<'a> PostingLeaf<'a> {
     /// The place of a posting in the tree of `column`.
     #[inline]
     pub(crate) fn key(&self, at: usize, column: usize) -> PostingKey {
-        PostingKey::new(self.values(at).key(column), self.centroid(at), self.node(at))
+        let value = self.values(at).key(column);
+        PostingKey::new(value.map(|value| self.tag(at).unwrap_or(value)), self.centroid(at), self.node(at))
+    }
+
+    /// See [`Posting::tag`].
+    #[inline]
+    fn tag(&self, at: usize) -> Option<u64> {
+        let tags = &self.body[self.shape.tags_at()..];
+        (self.shape.tag_bytes > 0).then(|| u64::from_le_bytes(tags.as_chunks().0[at]))
     }
 
     fn centroid(&self, at: usize) -> u8 {
@@ -211,9 +242,10 @@ impl<'a> PostingLeaf<'a> {
         &self.body[start..].as_chunks().0[..self.shape.capacity]
     }
 
-    fn position(&self, node: NodeId) -> Option<usize> {
+    fn position(&self, node: NodeId, tag: Option<u64>) -> Option<usize> {
         let node = node.to_le_bytes();
-        self.words(NODES_AT)[..self.count()].iter().position(|other| *other == node)
+        let mut nodes = self.words(NODES_AT)[..self.count()].iter().enumerate();
+        nodes.find(|(at, other)| **other == node && self.tag(*at) == tag).map(|(at, _)| at)
     }
 
     /// The postings as edges, in blocks of [`DEGREE_MAX`], the last of which may be shorter.
@@ -245,6 +277,7 @@ impl<'a> PostingLeaf<'a> {
             factors,
             values: self.values(at).0.to_vec(),
             code,
+            tag: self.tag(at),
         }
     }
 }
@@ -257,25 +290,28 @@ mod tests {
     #[test]
     fn leaves_take_postings_and_give_them_up() {
         let mut random = Random::new(3, 0);
-        for (dim, columns) in [(64, 1), (384, 2), (784, 7), (4097, 1)] {
+        for (at, (dim, columns)) in [(64, 1), (384, 2), (784, 7), (4097, 1), (256, 3)].into_iter().enumerate() {
             let layout = NodeLayout::choose(dim, columns);
-            let shape = PostingShape::new(&layout);
+            let shape = PostingShape::new(&layout, at % 2 == 1);
             assert!(shape.capacity >= BLOCK_EDGES && shape.block(0).0.is_multiple_of(8), "{shape:?}");
             let mut body = vec![0; BODY_BYTES];
             shape.write(&mut body, &[]);
             let mut kept: Vec<Posting> = Vec::new();
-            for node in 0..4 * shape.capacity as u32 {
+            for step in 0..4 * shape.capacity as u32 {
+                // Of some nodes there are two postings, with different tags.
+                let (node, tag) = if at % 2 == 1 { (step / 2, Some(step.into())) } else { (step, None) };
                 let posting = Posting {
                     node,
                     centroid: random.below(256) as u8,
                     factors: EdgeFactors { add: random.below(100) as f32, factor: random.below(100) as f32 },
                     values: (0..layout.column_bytes).map(|_| random.below(256) as u8).collect(),
                     code: (0..layout.edge.words()).map(|_| random.next()).collect(),
+                    tag,
                 };
                 if kept.len() == shape.capacity || random.below(3) == 0 && !kept.is_empty() {
                     let gone = kept.swap_remove(random.below(kept.len() as u64) as usize);
-                    assert!(shape.remove(PageId(5), &mut body, gone.node).expect("a leaf"));
-                    assert!(!shape.remove(PageId(5), &mut body, gone.node).expect("a leaf"));
+                    assert!(shape.remove(PageId(5), &mut body, (gone.node, gone.tag)).expect("a leaf"));
+                    assert!(!shape.remove(PageId(5), &mut body, (gone.node, gone.tag)).expect("a leaf"));
                 }
                 shape.put(PageId(5), &mut body, &posting).expect("there is room");
                 kept.push(posting);
@@ -299,6 +335,8 @@ mod tests {
             PostingKey::new(None, 0, 0),
         ];
         assert!(keys.is_sorted_by(|a, b| a < b));
+        let values = keys.map(PostingKey::value);
+        assert_eq!(values, [Some(0), Some(0), Some(0), Some(7), Some(u64::MAX), None]);
         let (low, high) = PostingKey::range(Some((0, 6)));
         assert!(keys[..3].iter().all(|key| (low..=high).contains(key)) && keys[3] > high);
         let (low, high) = PostingKey::range(None);

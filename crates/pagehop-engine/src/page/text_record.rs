@@ -1,15 +1,15 @@
-//! What the payload of a row holds where ids are texts: the text, and the payload of the user.
+//! What the record of a row holds where ids are texts: the text, and the payload of the user. Tags
+//! come before both (`row_record.rs`).
 
-use super::Reader;
 use super::fields::Fields;
-use super::payload::{self, PayloadPlace};
+use super::payload::PayloadPlace;
 use crate::Error;
 use crate::row_ids::TEXT_ID_BYTES_MAX;
 
 /// Bytes before the text: its length, and whether there is a payload.
 const HEADER_BYTES: usize = 3;
 
-/// The record of a row. [`payload::check_length`] is for all of it.
+/// The text and the payload of a row.
 pub(crate) fn encode(text: &str, payload: Option<&[u8]>) -> Vec<u8> {
     let mut record = Vec::with_capacity(HEADER_BYTES + text.len() + payload.map_or(0, <[u8]>::len));
     record.extend_from_slice(&(text.len() as u16).to_le_bytes());
@@ -42,16 +42,6 @@ pub(crate) fn decode(place: PayloadPlace, start: &[u8]) -> Result<(&str, Option<
         1 => Ok((text, Some(rest))),
         _ => Err(bad("it has a payload, and says that it has none")),
     }
-}
-
-/// Reads the text of a record. Reads two pages at most, however long the payload is.
-///
-/// # Errors
-///
-/// Those of [`decode`]; any error of the reader.
-pub(crate) fn read_text<R: Reader>(reader: &mut R, place: PayloadPlace) -> Result<String, Error> {
-    let start = payload::read_start(reader, place)?;
-    decode(place, &start).map(|(text, _)| text.to_owned())
 }
 
 #[cfg(test)]

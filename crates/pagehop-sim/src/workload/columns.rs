@@ -1,5 +1,6 @@
 //! Columns of test rows: values, filters, and which rows pass a filter. Payloads.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pagehop_engine::{Column, ColumnKind, ColumnRows, Comparison, Error, Filter, Value};
@@ -8,8 +9,16 @@ use super::data::Row;
 use crate::Rng;
 
 /// The columns that an index may have, in their order.
-const COLUMNS: [(&str, ColumnKind); 4] =
-    [("n", ColumnKind::Int), ("x", ColumnKind::Float), ("t", ColumnKind::Text), ("b", ColumnKind::Bool)];
+const COLUMNS: [(&str, ColumnKind); 6] = [
+    ("n", ColumnKind::Int),
+    ("g", ColumnKind::Tags),
+    ("x", ColumnKind::Float),
+    ("t", ColumnKind::Text),
+    ("b", ColumnKind::Bool),
+    ("h", ColumnKind::Tags),
+];
+/// Tags that occur. The more tags a set has, the more often its word is wrong of others.
+const TAGS: usize = 24;
 /// Most columns of an index.
 pub const COLUMNS_MAX: usize = COLUMNS.len();
 
@@ -79,8 +88,17 @@ fn value(at: usize, rng: &mut Rng) -> Value {
         ColumnKind::Float if rng.one_in(20) => Value::Float([f64::NEG_INFINITY, f64::INFINITY][rng.below(2)]),
         ColumnKind::Float => Value::Float(number as f64 / 2.0),
         ColumnKind::Text => Value::Text(format!("text {number}")),
+        ColumnKind::Tags => Value::Tags(tags(rng)),
         _ => Value::Bool(number < 0),
     }
+}
+
+/// A few tags, in order, each once; seldom most of them.
+fn tags(rng: &mut Rng) -> Vec<String> {
+    let most = [3, 3, 6, TAGS][rng.below(4)];
+    let count = rng.below(most);
+    let drawn: BTreeSet<usize> = (0..count).map(|_| rng.below(TAGS).min(rng.below(TAGS))).collect();
+    drawn.into_iter().map(|tag| format!("tag {tag}")).collect()
 }
 
 /// A random row of values.
@@ -108,6 +126,8 @@ pub fn filter(count: usize, depth: usize, some_id: &mut dyn FnMut(&mut Rng) -> u
     let comparisons = [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual];
     match kind {
         1 => Filter::IsNull(name),
+        2..5 if COLUMNS[at].1 == ColumnKind::Tags => Filter::ContainsAny(name, tags(rng)),
+        _ if COLUMNS[at].1 == ColumnKind::Tags => Filter::ContainsAll(name, tags(rng)),
         2 => Filter::In(name, (0..rng.below(4)).map(|_| value(at, rng)).collect()),
         3..5 => Filter::Compare(name, Equal, value(at, rng)),
         _ => {
@@ -142,6 +162,14 @@ pub fn passes(filter: &Filter, id: u64, row: &[Value]) -> Option<bool> {
         }),
         Filter::In(name, values) => any(values.iter().map(|with| order(value(name), with).map(|o| o.is_eq()))),
         Filter::IsNull(name) => Some(*value(name) == Value::Null),
+        Filter::ContainsAny(name, tags) => match value(name) {
+            Value::Tags(set) => Some(tags.iter().any(|tag| set.contains(tag))),
+            _ => None,
+        },
+        Filter::ContainsAll(name, tags) => match value(name) {
+            Value::Tags(set) => Some(tags.iter().all(|tag| set.contains(tag))),
+            _ => None,
+        },
         Filter::Ids(ids) => Some(ids.contains(&id)),
         Filter::TextIds(texts) => Some(texts.contains(&super::ids::text(id))),
         Filter::Not(part) => passes(part, id, row).map(|truth| !truth),

@@ -25,7 +25,7 @@ mod spilled;
 mod survey;
 mod write;
 
-use crate::columns::{Column, ColumnRows};
+use crate::columns::{Column, ColumnKind, ColumnRows};
 use crate::graph::{equal, reach};
 use crate::page::columns_page::Columns;
 use crate::page::layout::NodeLayout;
@@ -67,8 +67,9 @@ pub fn build(
     progress: OnProgress<'_>,
 ) -> Result<BuildReport, Error> {
     let payloads = source.columns().is_some_and(|columns| columns.payloads().is_some());
+    let has_tags = source.columns().is_some_and(ColumnRows::has_tags);
     let texts = texts(source, options)?;
-    let meta = match payloads || texts.is_some() {
+    let meta = match payloads || has_tags || texts.is_some() {
         false => build_from(source, options, PageId(1), sink, progress)?,
         true => {
             let (mut source, first, listed) = WithPlaces::write(source, texts, options.seed, PageId(1), sink)?;
@@ -154,9 +155,11 @@ pub(crate) fn write_empty(
     check_dim(dim)?;
     keep::check(keep, row_ids)?;
     ColumnRows::new(columns.to_vec())?;
-    let words = columns.len() + usize::from(keep.payloads || row_ids == RowIds::Text);
+    let has_tags = columns.iter().any(|column| column.kind == ColumnKind::Tags);
+    keep::check_tags(has_tags, row_ids)?;
+    let words = columns.len() + usize::from(keep.payloads || has_tags || row_ids == RowIds::Text);
     let mut meta = Meta::empty(metric, dim, words, seed, row_ids);
-    (meta.vectors, meta.keeps_payloads) = (keep.vectors, keep.payloads);
+    (meta.vectors, meta.keeps_payloads, meta.has_tags) = (keep.vectors, keep.payloads, has_tags);
     if !columns.is_empty() {
         sink.write(PageId(1), &Columns::without_trees(columns).encode())?;
         meta.change.columns_page = 1;
@@ -184,6 +187,7 @@ pub(crate) fn build_from(
     let dim = source.dim();
     check_dim(dim)?;
     let payloads = source.columns().is_some_and(ColumnRows::has_places);
+    keep::check_tags(source.columns().is_some_and(ColumnRows::has_tags), options.row_ids)?;
     keep::check(Keep { vectors: options.vectors, payloads }, options.row_ids)?;
     let source = &mut keep::Rounded { source, vectors: options.vectors, row_ids: options.row_ids };
     let layout = NodeLayout::choose(inner_dim(dim), source.columns().map_or(0, ColumnRows::words));

@@ -1,13 +1,14 @@
-//! Payloads and text ids of a bulk build: they are written first, so that nodes can name their
-//! places.
+//! Payloads, text ids and tags of a bulk build: they are written first, so that nodes can name
+//! their places.
 
 use crate::columns::ColumnRows;
 use crate::page::payload::PayloadWriter;
-use crate::page::{PageId, PageSink, text_record};
+use crate::page::row_record::RecordShape;
+use crate::page::{PageId, PageSink};
 use crate::text_ids::{self, NewNumbers, Numbered};
 use crate::{EachChunk, Error, VectorSource};
 
-/// A source of rows whose payloads were written: each row names the place of its own.
+/// A source of rows whose records were written: each row names the place of its own.
 pub(crate) struct WithPlaces<'s> {
     source: &'s mut dyn VectorSource,
     columns: ColumnRows,
@@ -42,13 +43,13 @@ impl<'s> WithPlaces<'s> {
             return Err(Error::argument(what));
         }
         let numbers = texts.as_deref().map(|texts| numbers(texts, seed)).transpose()?;
+        let shape = RecordShape { tags: columns.has_tags(), texts: texts.is_some() };
         let mut writer = PayloadWriter::new(sink, first);
         for row in 0..count {
             let payload = payloads.and_then(|payloads| payloads[row].as_deref());
-            let place = match (&texts, payload) {
-                (Some(texts), _) => Some(writer.write(&text_record::encode(&texts[row], payload))?),
-                (None, payload) => payload.map(|payload| writer.write(payload)).transpose()?,
-            };
+            let text = texts.as_ref().map(|texts| texts[row].as_str());
+            let record = shape.encode(columns.sets(row), text, payload);
+            let place = record.map(|record| writer.write(&record)).transpose()?;
             columns.set_place(row, place.map(|place| place.key()));
         }
         let (next, listed) = writer.finish()?;

@@ -5,7 +5,8 @@ use super::keep::write_vectors;
 use super::order::PageOrder;
 use super::rows::Rows;
 use super::survey::Survey;
-use crate::columns::{ColumnRows, RowValues};
+use crate::columns::tags::posting_keys;
+use crate::columns::{ColumnKind, ColumnRows, RowValues};
 use crate::graph::Graph;
 use crate::page::columns_page::Columns;
 use crate::page::kind::{self, PageKind};
@@ -13,7 +14,7 @@ use crate::page::layout::FreeLink;
 use crate::page::meta::Meta;
 use crate::page::model_pages::{self, Entry};
 use crate::page::node::{Edge, FLAGS_LIVE, NodeHeader, NodeMut};
-use crate::page::postings::{Posting, PostingKey, PostingShape};
+use crate::page::postings::{Posting, PostingKey};
 use crate::page::{BODY_BYTES, PageId, PageSink, column_tree, id_map, landmark_pages};
 use crate::quantize::codes::Codes;
 use crate::quantize::landmarks::Landmark;
@@ -74,6 +75,7 @@ pub(super) fn write(
         change: rows.counted(first),
         vectors: job.options.vectors,
         keeps_payloads: columns.is_some_and(ColumnRows::has_places),
+        has_tags: columns.is_some_and(ColumnRows::has_tags),
         ..Meta::empty(
             space.metric,
             space.dim,
@@ -189,17 +191,13 @@ fn write_columns(
     node_of: &[u32],
     sink: &mut dyn PageSink,
 ) -> Result<(), Error> {
-    let shape = PostingShape::new(&meta.layout);
     let mut page = PageId(meta.page_count);
     let mut written = Columns::without_trees(columns.columns());
-    for (column, root) in written.roots.iter_mut().enumerate() {
-        let key = |row: &u32| {
-            let row = *row as usize;
-            PostingKey::new(RowValues(columns.row(row)).key(column), rows.table.centroid[row], node_of[row])
-        };
-        let mut order: Vec<u32> = (0..rows.firsts.len() as u32).collect();
-        order.sort_unstable_by_key(key);
-        let postings = order.into_iter().map(|row| {
+    for column in 0..written.roots.len() {
+        let shape = written.tree(&meta.layout, column).shape;
+        let place =
+            |row: u32, value| PostingKey::new(value, rows.table.centroid[row as usize], node_of[row as usize]);
+        let posting = |row: u32, tag| {
             let row = row as usize;
             Posting {
                 node: node_of[row],
@@ -207,9 +205,27 @@ fn write_columns(
                 factors: rows.table.factors[row],
                 values: columns.row(row).to_vec(),
                 code: rows.table.code(row).to_vec(),
+                tag,
             }
-        });
-        (*root, page) = column_tree::write(&shape, column, postings, page, sink)?;
+        };
+        let all = 0..rows.firsts.len() as u32;
+        let value = |row: &u32| RowValues(columns.row(*row as usize)).key(column);
+        (written.roots[column], page) = match columns.columns()[column].kind {
+            ColumnKind::Tags => {
+                let of_row = |row: u32| posting_keys(value(&row), columns.set_of(row as usize, column));
+                let mut order: Vec<(u32, Option<u64>)> =
+                    all.flat_map(|row| of_row(row).into_iter().map(move |tag| (row, tag))).collect();
+                order.sort_unstable_by_key(|(row, tag)| place(*row, *tag));
+                let postings = order.into_iter().map(|(row, tag)| posting(row, Some(tag.unwrap_or(0))));
+                column_tree::write(&shape, column, postings, page, sink)?
+            }
+            _ => {
+                let mut order: Vec<u32> = all.collect();
+                order.sort_unstable_by_key(|row| place(*row, value(row)));
+                let postings = order.into_iter().map(|row| posting(row, None));
+                column_tree::write(&shape, column, postings, page, sink)?
+            }
+        };
     }
     sink.write(page, &written.encode())?;
     meta.change.columns_page = page.0;

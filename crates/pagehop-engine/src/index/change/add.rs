@@ -112,6 +112,7 @@ impl<W: PagesMut> Graph<'_, W> {
         let payload = rows.payloads.and_then(|payloads| payloads[at].as_deref());
         let mut encoded = Encoded::new(self.meta(), self.model(), &rows.vectors[at * rows.dim..][..rows.dim])?;
         encoded.values = rows.values.row(at).to_vec();
+        encoded.sets = rows.values.sets(at).to_vec();
         let old = self.steps().find_row(id)?;
         if let Some(old) = old
             && self.has_payload(old, &mut encoded.values, payload)?

@@ -1,6 +1,7 @@
 //! One row on its way into a node, and one node on its way into the edges that point to it.
 
 use crate::Error;
+use crate::columns::tags::TagSets;
 use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::page::meta::Meta;
@@ -24,6 +25,8 @@ pub(crate) struct Encoded {
     pub(crate) code: Vec<u64>,
     /// The values of its columns, as a node has them.
     pub(crate) values: Vec<u8>,
+    /// The tags that the values do not say; none in an index without columns of tags.
+    pub(crate) sets: TagSets,
     /// The bytes of the vector that are kept; none if it is not.
     pub(crate) kept: Vec<u8>,
 }

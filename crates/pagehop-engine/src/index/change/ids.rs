@@ -5,13 +5,17 @@
 use std::borrow::Cow;
 
 use super::Change;
+use crate::Error;
 use crate::columns::ColumnRows;
 use crate::ids::NodeId;
 use crate::index::find::{Looked, find, find_id, text_of};
-use crate::page::{PagesMut, text_record};
+use crate::page::PagesMut;
+use crate::page::row_record::RecordShape;
 use crate::row_ids::{self, IdKey, RowId};
 use crate::text_ids::{self, NewNumbers};
-use crate::{Error, RowIds};
+
+/// The record of each row, if it has one.
+pub(super) type Records<'c> = Cow<'c, [Option<Vec<u8>>]>;
 
 /// A change sees its own rows.
 const SNAPSHOT: u64 = u64::MAX;
@@ -79,38 +83,39 @@ impl<W: PagesMut> Change<'_, W> {
         Ok(numbers)
     }
 
-    /// What comes with rows, as the index keeps it: where ids are texts, they are kept with the
-    /// payloads, which are given if `is_whole`.
+    /// The records of rows with these ids, as the index keeps them: their tags, which `values`
+    /// have, their text ids, and their payloads. `None` if no row has one.
     ///
     /// # Errors
     ///
     /// [`Error::Argument`] for payloads of another number of rows, or that the index does not keep.
-    pub(super) fn with_ids<'c, I: RowId>(
+    pub(super) fn records<'c, I: RowId>(
         &self,
         ids: &[I],
-        columns: Option<&'c ColumnRows>,
-        is_whole: bool,
-    ) -> Result<Option<Cow<'c, ColumnRows>>, Error> {
-        let payloads = columns.and_then(ColumnRows::payloads);
-        if I::ROW_IDS != RowIds::Text || payloads.is_none() && !is_whole {
-            return Ok(columns.map(Cow::Borrowed));
+        values: &ColumnRows,
+        payloads: Option<&'c [Option<Vec<u8>>]>,
+    ) -> Result<Option<Records<'c>>, Error> {
+        self.check_payloads(ids.len(), payloads)?;
+        let shape = self.graph.meta().record_shape();
+        if shape == (RecordShape { tags: false, texts: false }) {
+            return Ok(payloads.map(Cow::Borrowed));
         }
-        if payloads.is_some() && !self.graph.meta().keeps_payloads {
+        let record = |(at, id): (usize, &I)| {
+            let text = if let IdKey::Text(text) = id.key() { Some(text) } else { None };
+            shape.encode(values.sets(at), text, payloads.and_then(|payloads| payloads[at].as_deref()))
+        };
+        Ok(Some(ids.iter().enumerate().map(record).collect()))
+    }
+
+    /// Refuses payloads of another number of rows, or that the index does not keep.
+    pub(super) fn check_payloads(&self, rows: usize, payloads: Option<&[Option<Vec<u8>>]>) -> Result<(), Error> {
+        let Some(payloads) = payloads else { return Ok(()) };
+        if !self.graph.meta().keeps_payloads {
             return Err(crate::columns::keeps_no_payloads());
         }
-        if let Some(payloads) = payloads.filter(|payloads| payloads.len() != ids.len()) {
-            let what = format!("there are {} ids, and columns or payloads of {} rows", ids.len(), payloads.len());
-            return Err(Error::argument(what));
+        if payloads.len() == rows {
+            return Ok(());
         }
-        let record = |(at, id): (usize, &I)| match id.key() {
-            IdKey::Text(text) => {
-                let payload = payloads.and_then(|payloads| payloads[at].as_deref());
-                Some(text_record::encode(text, payload))
-            }
-            IdKey::Int(_) => None,
-        };
-        let records = ids.iter().enumerate().map(record).collect();
-        let columns = columns.map_or_else(ColumnRows::default, ColumnRows::without_payloads);
-        Ok(Some(Cow::Owned(columns.with_payloads(records))))
+        Err(Error::argument(format!("there are {rows} ids, and columns or payloads of {} rows", payloads.len())))
     }
 }

@@ -168,8 +168,9 @@ impl<'w, W: PagesMut> Change<'w, W> {
         write: impl FnOnce(&mut Graph<'w, W>, &NewRows<'_>, OnProgress<'_>) -> Result<AddReport, Error>,
     ) -> Result<AddReport, Error> {
         self.expect_ids::<I>()?;
-        let columns = self.with_ids(ids, columns, true)?;
-        let (ids, columns) = (&*self.new_numbers(ids)?, columns.as_deref());
+        let payloads = columns.and_then(ColumnRows::payloads);
+        self.check_payloads(ids.len(), payloads)?;
+        let (given, ids) = (ids, &*self.new_numbers(ids)?);
         let dim = self.graph.meta().dim;
         if ids.len() * dim != vectors.len() {
             let what = format!("{} ids and {} numbers are not rows of {dim} dimensions", ids.len(), vectors.len());
@@ -179,16 +180,16 @@ impl<'w, W: PagesMut> Change<'w, W> {
         let vectors = &*rounded(self.graph.meta().vectors, (row_ids, ids), vectors, 0)?;
         self.validate(ids, vectors)?;
         let mut values = self.arranged(columns, ids.len())?;
+        let records = self.records(given, &values, payloads)?;
         let mut report = AddReport::default();
         if self.wants_training(ids.len()) {
-            let replaced = self.keep_payloads(ids, &mut values, columns)?;
+            let replaced = self.keep_payloads(ids, &mut values, records.as_deref())?;
             self.train_with(ids, vectors, &values, &mut report, progress)?;
             report.replaced += replaced;
             report.added -= replaced;
         } else {
             self.note_length(vectors)?;
-            let payloads = columns.and_then(ColumnRows::payloads);
-            let rows = NewRows { ids, vectors, dim, values: &values, payloads };
+            let rows = NewRows { ids, vectors, dim, values: &values, payloads: records.as_deref() };
             report = write(&mut self.graph, &rows, progress)?;
         }
         self.added += report.added + report.replaced;
@@ -286,16 +287,14 @@ impl<'w, W: PagesMut> Change<'w, W> {
             let what = format!("there are {} ids, and columns of {} rows", ids.len(), columns.len());
             return Err(Error::argument(what));
         }
+        self.check_payloads(ids.len(), columns.payloads())?;
         let numbers = self.numbers(ids)?;
-        match self.with_ids(ids, Some(columns), false)? {
-            Some(columns) => self.update_rows(numbers, &columns),
-            None => Ok(0),
-        }
+        self.update_rows(numbers, columns)
     }
 
     /// [`Change::update_columns`] of rows that are there, by their numbers.
     fn update_rows(&mut self, numbers: Vec<u64>, columns: &ColumnRows) -> Result<u64, Error> {
-        let given = columns.columns();
+        let (given, of_tags) = (columns.columns(), columns.sets_of(&self.graph.columns().columns));
         let values = columns.arrange(&self.graph.columns().columns, self.graph.meta().has_places())?;
         let of_index = values.columns().iter();
         let is_given: Vec<bool> =
@@ -309,8 +308,12 @@ impl<'w, W: PagesMut> Change<'w, W> {
             let key = |(at, given): (usize, &bool)| if *given { after.key(at) } else { before.key(at) };
             let keys: Vec<Option<u64>> = is_given.iter().enumerate().map(key).collect();
             let payload = columns.payloads().map(|payloads| payloads[row].as_deref());
-            let Some(values) = self.updated(&encoded.values, keys, payload)? else { continue };
-            encoded.values = values;
+            for (at, set) in values.sets(row).iter().enumerate().filter(|(at, _)| of_tags[*at].is_some()) {
+                encoded.sets[at].clone_from(set);
+            }
+            if !self.updated(&mut encoded, keys, payload)? {
+                continue;
+            }
             let node = self.graph.insert(id, &encoded)?;
             self.graph.steps_mut().map_row(id, Some(node), Some(old))?;
             changed += 1;

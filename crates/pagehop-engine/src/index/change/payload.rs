@@ -7,9 +7,11 @@
 use std::collections::HashMap;
 
 use super::Change;
+use super::encode::Encoded;
 use super::graph::Graph;
 use super::steps::Steps;
 use crate::Error;
+use crate::columns::tags::check_count;
 use crate::columns::{ColumnRows, RowValues, set_last_key};
 use crate::ids::NodeId;
 use crate::page::kind;
@@ -230,50 +232,58 @@ impl<W: PagesMut> Change<'_, W> {
         &mut self,
         ids: &[u64],
         values: &mut ColumnRows,
-        given: Option<&ColumnRows>,
+        records: Option<&[Option<Vec<u8>>]>,
     ) -> Result<u64, Error> {
         if !self.graph.meta().has_places() {
             return Ok(0);
         }
         let last: HashMap<u64, usize> = ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();
-        let payloads = given.and_then(ColumnRows::payloads);
         let mut replaced = 0;
         for (at, id) in ids.iter().enumerate().filter(|(at, id)| last[id] == *at) {
             if let Some(old) = self.graph.steps().find_row(*id)? {
                 self.graph.steps_mut().map_row(*id, None, Some(old))?;
                 replaced += 1;
             }
-            if let Some(payload) = payloads.and_then(|payloads| payloads[at].as_deref()) {
-                let place = self.graph.steps_mut().keep_payload(payload)?;
+            if let Some(record) = records.and_then(|records| records[at].as_deref()) {
+                let place = self.graph.steps_mut().keep_payload(record)?;
                 values.set_place(at, Some(place));
             }
         }
         Ok(replaced)
     }
 
-    /// The values of a row whose columns change to `values`, and whose payload becomes `payload`,
-    /// if one is given, or stays. `None` if nothing changes. A payload that stays is copied: each
-    /// node has its own.
+    /// Makes `encoded`, which is what the node of a row holds but for its new tags, a row with
+    /// these keys of columns, and with `payload`, if one is given. Returns whether anything
+    /// changes. What stays of the record is copied: each node has its own.
     pub(super) fn updated(
         &mut self,
-        before: &[u8],
+        encoded: &mut Encoded,
         mut keys: Vec<Option<u64>>,
         payload: Option<Option<&[u8]>>,
-    ) -> Result<Option<Vec<u8>>, Error> {
-        let keeps = self.graph.meta().has_places();
-        let place = RowValues(before).last_key().filter(|_| keeps);
+    ) -> Result<bool, Error> {
+        let meta = self.graph.meta();
+        let (keeps, shape) = (meta.has_places(), meta.record_shape());
+        let place = RowValues(&encoded.values).last_key().filter(|_| keeps);
         if keeps {
             keys.push(place);
         }
         let mut new = ColumnRows::default();
         new.push_keys(&keys);
         let old = place.map(|place| self.graph.steps().payload(place)).transpose()?;
-        let payload = payload.unwrap_or(old.as_deref());
-        if new.bytes() == before && payload == old.as_deref() {
-            return Ok(None);
+        let (text, kept) = match (place, &old) {
+            (Some(place), Some(old)) => {
+                let old = shape.decode(PayloadPlace::of_key(place), old)?;
+                (old.text, old.payload)
+            }
+            _ => (None, None),
+        };
+        check_count(encoded.sets.iter().map(Vec::len).sum())?;
+        let record = shape.encode(&encoded.sets, text, payload.unwrap_or(kept));
+        if new.bytes() == encoded.values && record == old {
+            return Ok(false);
         }
-        let mut values = new.bytes().to_vec();
-        self.graph.keep_payload(&mut values, payload)?;
-        Ok(Some(values))
+        encoded.values = new.bytes().to_vec();
+        self.graph.keep_payload(&mut encoded.values, record.as_deref())?;
+        Ok(true)
     }
 }

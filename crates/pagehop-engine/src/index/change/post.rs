@@ -1,4 +1,5 @@
-//! The postings of a row, one in the tree of each column.
+//! The postings of a row, one in the tree of each column, and one for each tag in that of a column
+//! of tags.
 //!
 //! A row has them from the transaction that adds it to the vacuum that takes its node out of the
 //! graph: a reader of an older snapshot may still look for it.
@@ -9,26 +10,58 @@
 use super::encode::{self, Encoded, unknown_centroid};
 use super::graph::Graph;
 use crate::Error;
+use crate::columns::tags::{TagSets, posting_keys};
+use crate::columns::{ColumnKind, RowValues};
 use crate::ids::NodeId;
 use crate::page::PagesMut;
 use crate::page::column_tree::Tree;
 use crate::page::node::FLAGS_LIVE;
-use crate::page::postings::{Posting, PostingKey, PostingShape};
+use crate::page::postings::{Posting, PostingKey};
+use crate::page::row_record::read_tags;
 use crate::quantize::own::OwnCode;
 
 impl<W: PagesMut> Graph<'_, W> {
     fn trees(&self) -> Vec<Tree> {
-        let shape = PostingShape::new(&self.meta().layout);
-        let roots = self.columns().roots.iter().enumerate();
-        roots.map(|(column, root)| Tree { root: *root, column, shape }).collect()
+        let layout = &self.meta().layout;
+        (0..self.columns().roots.len()).map(|column| self.columns().tree(layout, column)).collect()
+    }
+
+    /// The values and the tags of the postings of a row in a tree.
+    fn posting_keys(
+        &self,
+        tree: &Tree,
+        values: RowValues<'_>,
+        sets: &[Vec<u64>],
+    ) -> Vec<(Option<u64>, Option<u64>)> {
+        let (value, columns) = (values.key(tree.column), &self.columns().columns);
+        if columns[tree.column].kind != ColumnKind::Tags {
+            return vec![(value, None)];
+        }
+        let before = columns[..tree.column].iter().filter(|column| column.kind == ColumnKind::Tags).count();
+        let set = sets.get(before).map_or(&[][..], Vec::as_slice);
+        posting_keys(value, set).into_iter().map(|tag| (tag, Some(tag.unwrap_or(0)))).collect()
+    }
+
+    /// The tags of a node that its `values` do not say.
+    pub(super) fn sets_of(&self, node: NodeId, values: &[u8]) -> Result<TagSets, Error> {
+        let meta = self.meta();
+        if !meta.has_tags {
+            return Ok(TagSets::new());
+        }
+        let (page, columns) = (meta.layout.place(node).0, &self.columns().columns);
+        read_tags(&mut self.steps().reader(), meta.record_shape(), columns, (page, RowValues(values)))
     }
 
     /// Adds the postings of a node that was written.
     pub(super) fn post(&mut self, node: NodeId, encoded: &Encoded) -> Result<(), Error> {
-        let Encoded { centroid, factors, ref code, ref values, .. } = *encoded;
-        let posting = Posting { node, centroid, factors, values: values.clone(), code: code.clone() };
+        let Encoded { centroid, factors, ref code, ref values, ref sets, .. } = *encoded;
+        let (values, code) = (values.clone(), code.clone());
+        let mut posting = Posting { node, centroid, factors, values, code, tag: None };
         for tree in self.trees() {
-            tree.insert(self.steps_mut().pages_mut(), &posting)?;
+            for (_, tag) in self.posting_keys(&tree, RowValues(&posting.values), sets) {
+                posting.tag = tag;
+                tree.insert(self.steps_mut().pages_mut(), &posting)?;
+            }
         }
         self.posted()
     }
@@ -68,11 +101,13 @@ impl<W: PagesMut> Graph<'_, W> {
 
     /// Removes the postings of a dead node.
     pub(super) fn unpost(&mut self, node: NodeId) -> Result<(), Error> {
+        let (values, centroid) = self.look(node, |found, header| (found.values().0.to_vec(), header.centroid))?;
+        let sets = self.sets_of(node, &values)?;
         for tree in self.trees() {
-            let key = self.look(node, |found, header| {
-                PostingKey::new(found.values().key(tree.column), header.centroid, node)
-            })?;
-            tree.remove(self.steps_mut().pages_mut(), key, node)?;
+            for (value, tag) in self.posting_keys(&tree, RowValues(&values), &sets) {
+                let key = PostingKey::new(value, centroid, node);
+                tree.remove(self.steps_mut().pages_mut(), key, (node, tag))?;
+            }
         }
         Ok(())
     }
@@ -89,6 +124,7 @@ impl<W: PagesMut> Graph<'_, W> {
         encoded.point = self.point_of(node)?;
         encoded.exact = encoded.point.clone();
         encoded.kept = self.steps().kept_vector(node)?;
+        encoded.sets = self.sets_of(node, &encoded.values)?;
         (encoded.centroid, encoded.factors, encoded.code) = (target.centroid, target.factors, target.code);
         Ok(encoded)
     }

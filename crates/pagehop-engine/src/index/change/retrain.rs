@@ -183,7 +183,7 @@ impl<W: PagesMut> Change<'_, W> {
             if last[id] == i {
                 source.ids.push(*id);
                 source.components.extend_from_slice(row);
-                source.columns.push_bytes(columns.row(i));
+                source.columns.push_row(columns.row(i), columns.sets(i).to_vec());
             }
         }
         report.replaced = replaced;
@@ -245,12 +245,13 @@ impl<W: PagesMut> Change<'_, W> {
         let (mut point, mut bytes, mut error) = (Vec::new(), Vec::new(), 0.0f32);
         let kept = steps.meta().kept();
         for (id, node) in nodes {
-            with_node(&steps.layout(), &reader, node, |found, header| {
-                rows.columns.push_bytes(found.values().0);
+            let values = with_node(&steps.layout(), &reader, node, |found, header| {
                 found.decode(header, &mut point);
                 error = error.max(restored_error(header.step, header.norm_sq, mean_sq, point.len()));
+                found.values().0.to_vec()
             })?;
             reader.release();
+            rows.columns.push_row(&values, self.graph.sets_of(node, &values)?);
             rows.ids.push(id);
             match kept {
                 Some(shape) => {
@@ -274,8 +275,8 @@ fn replace(meta: &mut Meta, built: &Meta) {
     let calibration = meta.calibration.take().map(|known| known.restart_counts(counted));
     let mut audit = meta.audit;
     audit.iter_mut().for_each(|known| known.changes = known.changes.wrapping_sub(counted));
-    let keeps_payloads = meta.keeps_payloads;
-    *meta = Meta { calibration, audit, page_count, keeps_payloads, ..built.clone() };
+    let (keeps_payloads, has_tags) = (meta.keeps_payloads, meta.has_tags);
+    *meta = Meta { calibration, audit, page_count, keeps_payloads, has_tags, ..built.clone() };
     if meta.row_ids != RowIds::HostOwned {
         // `finish` counts the new rows.
         meta.rows = rows;

@@ -16,6 +16,8 @@
 mod kept;
 mod lists;
 mod payloads;
+mod postings;
+mod tags;
 mod texts;
 
 use std::ops::ControlFlow;
@@ -24,14 +26,11 @@ use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::index::open::Index;
 use crate::index::state::State;
-use crate::page::column_tree::Tree;
-use crate::page::columns_page::Columns;
 use crate::page::id_map;
 use crate::page::kind::{PageKind, known_kind};
 use crate::page::layout::FreeLink;
 use crate::page::meta::Meta;
 use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, Link, NodeHeader, NodeRef};
-use crate::page::postings::{PostingKey, PostingShape};
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::edge::{self, EdgeFactors};
 use crate::quantize::own;
@@ -150,7 +149,7 @@ fn check_once<P: Pages>(
     let has_trees = |column: &usize| state.columns.roots[*column].0 > 0 || check.report.nodes > 0;
     let columns: Vec<usize> = (0..state.columns.roots.len()).filter(has_trees).collect();
     for column in columns {
-        check.postings(&mut reader, &state.columns, column)?;
+        check.postings(&mut reader, state, column)?;
     }
     check.pending_rows(&mut reader)?;
     check.landmarks(&mut reader)?;
@@ -344,67 +343,6 @@ impl Check<'_> {
                 let (page, slot) = self.meta.layout.place(node as NodeId);
                 return Err(Error::corrupt(page, format!("slot {slot}: the row id map does not name it")));
             }
-        }
-        Ok(())
-    }
-
-    /// Checks that a column's tree has one posting of every live node, as the node says, and none
-    /// of a node that is unlinked or free.
-    fn postings(&mut self, reader: &mut impl Reader, columns: &Columns, column: usize) -> Result<(), Error> {
-        let (layout, slots) = (self.meta.layout, &mut self.slots);
-        let tree = Tree { root: columns.roots[column], column, shape: PostingShape::new(&layout) };
-        let mut ends: Vec<(PageId, PostingKey)> = Vec::new();
-        if tree.root.0 == 0 && slots.iter().all(|slot| slot.flags == FLAGS_FREE) {
-            // As long as there were no rows there are no trees.
-            return Ok(());
-        }
-        let all = (PostingKey::LEAST, PostingKey::range(None).1);
-        tree.scan(reader, self.report.pages, all, |page, leaf| {
-            let mut keys = Vec::with_capacity(leaf.count());
-            for at in 0..leaf.count() {
-                let posting = leaf.posting(at);
-                let slot = slots.get_mut(posting.node as usize).filter(|slot| slot.exists);
-                let bad =
-                    |what: &str| Error::corrupt(page, format!("the posting of node {}: {what}", posting.node));
-                let slot = slot.ok_or_else(|| bad("there is no such node"))?;
-                if !matches!(slot.flags, FLAGS_LIVE | FLAGS_DEAD) {
-                    return Err(bad("the node is not part of the graph"));
-                }
-                if slot.posted >> column & 1 == 1 {
-                    return Err(bad("there are two"));
-                }
-                slot.posted |= 1 << column;
-                let is_same = posting.centroid == slot.centroid
-                    && hash(posting.code.iter().copied()) == slot.code_hash
-                    && hash_bytes(&posting.values) == slot.values_hash
-                    && close(posting.factors.add, slot.factors.add, slot.factors.add.abs().max(f32::MIN_POSITIVE))
-                    && close(posting.factors.factor, slot.factors.factor, slot.factors.factor);
-                if !is_same {
-                    return Err(bad("it differs from the node"));
-                }
-                keys.push(posting.key(column));
-            }
-            ends.extend(keys.iter().min().map(|key| (page, *key)));
-            ends.extend(keys.iter().max().map(|key| (page, *key)));
-            Ok(())
-        })?;
-        for (page, key) in ends {
-            let leaf = tree.leaf(reader, key)?;
-            reader.release();
-            if leaf != page {
-                return Err(Error::corrupt(page, format!("a posting of it belongs on page {}", leaf.0)));
-            }
-        }
-        let missing = |slot: &Slot| slot.flags == FLAGS_LIVE && !slot.pending && slot.posted >> column & 1 == 0;
-        let unposted = self.meta.change.unposted as usize;
-        let found = self.slots.iter().enumerate().find(|(node, slot)| missing(slot) && *node != unposted);
-        if let Some((node, _)) = found {
-            let (page, slot) = layout.place(node as NodeId);
-            let name = &columns.columns[column].name;
-            return Err(Error::corrupt(
-                page,
-                format!("slot {slot}: the tree of column {name:?} has no posting of it"),
-            ));
         }
         Ok(())
     }

@@ -1,10 +1,12 @@
 //! Checks payloads: each record belongs to one node, each page of parts to one record, and each
 //! node that names a payload has it. Where ids are texts, the record of each node has one
-//! (`texts.rs`).
+//! (`texts.rs`), and tags are those of the words of its node (`tags.rs`).
 
 use std::collections::HashSet;
 
+use super::tags;
 use super::texts::Texts;
+use crate::columns::RowValues;
 use crate::index::state::State;
 use crate::page::kind::{PageKind, kind};
 use crate::page::layout::FreeLink;
@@ -42,16 +44,19 @@ pub(crate) fn check<R: Reader>(state: &State, reader: &mut R) -> Result<(), Erro
     for page in pages {
         let owned = named(state, reader, page)?;
         reader.release();
-        for Owned { place, row_id, is_live } in owned {
+        for Owned { place, row_id, is_live, values } in owned {
             if let Some(place) = place {
                 found.take(reader, page, place)?;
+            }
+            if state.meta.has_tags {
+                tags::check(state, reader, page, RowValues(&values))?;
             }
             if state.meta.row_ids == RowIds::Text {
                 texts.take(&state.meta, reader, (page, row_id, is_live), place)?;
             }
         }
     }
-    texts.finish(reader)?;
+    texts.finish(&state.meta, reader)?;
     if let Some(place) = found.records.iter().min() {
         return Err(Error::corrupt(place.page, format!("no row names payload {}", place.number)));
     }
@@ -66,6 +71,7 @@ struct Owned {
     place: Option<PayloadPlace>,
     row_id: u64,
     is_live: bool,
+    values: Vec<u8>,
 }
 
 /// The nodes on a page, and the payloads that they own: all but free ones, and of a retired graph
@@ -87,6 +93,7 @@ fn named<R: Reader>(state: &State, reader: &R, page: PageId) -> Result<Vec<Owned
         place: node.values().last_key().map(PayloadPlace::of_key),
         row_id: header.row_id,
         is_live: header.flags == FLAGS_LIVE,
+        values: node.values().0.to_vec(),
     });
     Ok(owned.collect())
 }

@@ -5,7 +5,7 @@ use crate::Error;
 use crate::index::find::read_text;
 use crate::page::meta::Meta;
 use crate::page::payload::PayloadPlace;
-use crate::page::{PageId, Reader, text_record};
+use crate::page::{PageId, Reader};
 use crate::text_ids;
 
 /// The living rows: the hash of each text, and where it is.
@@ -39,12 +39,12 @@ impl Texts {
     /// # Errors
     ///
     /// [`Error::Corrupt`] if two rows have the same text.
-    pub(super) fn finish<R: Reader>(mut self, reader: &mut R) -> Result<(), Error> {
+    pub(super) fn finish<R: Reader>(mut self, meta: &Meta, reader: &mut R) -> Result<(), Error> {
         self.living.sort_unstable();
         for same in self.living.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
             let mut texts = Vec::with_capacity(same.len());
             for (_, place) in same {
-                let text = text_record::read_text(reader, *place)?;
+                let text = meta.record_shape().read_text(reader, *place)?;
                 if texts.contains(&text) {
                     return Err(Error::corrupt(place.page, format!("two rows have the id {text:?}")));
                 }

@@ -33,6 +33,7 @@ use crate::index::search::nearest::Near;
 use crate::index::search::observer::Observer;
 use crate::index::search::only::Only;
 use crate::index::search::second_phase::{SecondPhase, next_k};
+use crate::index::search::tags::Undecided;
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
 use crate::index::state::{Newest, State};
 use crate::options::SEARCH_LIST_MAX;
@@ -351,7 +352,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
             // More than postings would cost it must not cost.
             let hops_max =
                 if filter.runs.is_some() { filter.pages_by_runs(self.expected) as usize } else { usize::MAX };
-            walk.only = Some(Only::new(filter.test.clone(), hops_max));
+            walk.only = Some(Only::new(filter, hops_max, true));
         }
         walk.run(state, &mut self.reader, options, met, &mut self.stats)?;
         met.arrange();
@@ -375,14 +376,22 @@ impl<'i, P: Pages> Cursor<'i, P> {
             let (page, slot) = meta.layout.place(key_id(*likely));
             reader.start(page, meta.layout.slot_bytes(slot));
         }
-        let test = self.filter.as_ref().map(|filter| &filter.test);
-        let mut passes = true;
+        let filter = self.filter.as_ref();
+        let (mut passes, mut undecided) = (true, None);
         let visited = self.walk.probe.visit(meta, model, reader, node, |scored| {
-            passes = test.is_none_or(|test| test.passes(scored.header.row_id, scored.node.values()));
+            if let Some(filter) = filter {
+                let (row_id, values) = (scored.header.row_id, scored.node.values());
+                passes = filter.test.passes(row_id, values);
+                let is_open = passes && filter.needs_tags;
+                undecided = if is_open { Undecided::new(&filter.test, row_id, values) } else { None };
+            }
             let new = scored.neighbors().filter(|(_, neighbor)| seen.insert(*neighbor));
             frontier.extend(new.map(|(estimate, neighbor)| Reverse(key(estimate, neighbor))));
         })?;
-        passes &= !found.contains(&node);
+        passes &= !found.contains(&node) && state.rows(node, &visited.header).next().is_some();
+        if let (true, Some(row), Some(filter)) = (passes, undecided, filter) {
+            passes = row.passes(&filter.test, node, state, reader, &mut self.stats.pages_read)?;
+        }
         for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
             waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
             met.visit_row(node, Near { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);

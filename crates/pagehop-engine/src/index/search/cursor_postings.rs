@@ -11,6 +11,7 @@ use super::filtered::{SHORTLIST_MIN, SHORTLIST_PER_ROW, SLACK_OF_POSTINGS};
 use super::gather::gather;
 use super::nearest::Near;
 use super::observer::Observer;
+use super::tags::Undecided;
 use super::visit::Visited;
 use crate::Error;
 use crate::graph::{key, key_id};
@@ -83,21 +84,32 @@ impl<P: Pages> Cursor<'_, P> {
             let (page, slot) = layout.place(key_id(*next));
             self.reader.start(page, layout.place_bytes(slot)[1].clone());
         }
-        let Self { state, reader, walk, met, second, filter, .. } = self;
+        let Self { state, reader, walk, met, second, filter, stats, .. } = self;
         let node = key_id(open);
-        with_node(&layout, &*reader, node, |found, header| {
-            let passes = filter.as_ref().is_none_or(|filter| filter.test.passes(header.row_id, found.values()));
-            let mut rows = state.rows(node, header).filter(|_| passes).enumerate().peekable();
-            if rows.peek().is_none() {
-                return;
+        let filter = filter.as_ref();
+        let seen = with_node(&layout, &*reader, node, |found, header| {
+            let (row_id, values) = (header.row_id, found.values());
+            let passes = filter.is_none_or(|filter| filter.test.passes(row_id, values));
+            if !passes || state.rows(node, header).next().is_none() {
+                return None;
             }
-            let visited = Visited { header: *header, distance: walk.probe.distance(found, header) };
-            for (at, row_id) in rows {
+            let undecided = filter.filter(|filter| filter.needs_tags_in_runs);
+            let undecided = undecided.and_then(|filter| Undecided::new(&filter.test, row_id, values));
+            Some((Visited { header: *header, distance: walk.probe.distance(found, header) }, undecided))
+        })?;
+        reader.release();
+        if let Some((visited, undecided)) = seen {
+            let passes = match (undecided, filter) {
+                (Some(row), Some(filter)) => {
+                    row.passes(&filter.test, node, state, reader, &mut stats.pages_read)?
+                }
+                _ => true,
+            };
+            for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
                 second.waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
                 met.visit_row(node, Near { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);
             }
-        })?;
-        reader.release();
+        }
         walk.visited.push(node);
         second.visits_min = second.visits_min.saturating_sub(1);
         self.stats.hops += 1;

@@ -12,11 +12,12 @@
 
 use std::sync::Arc;
 
-use crate::filter::Test;
+use crate::columns::ColumnKind;
+use crate::filter::{Given, TagsTest, Test};
 use crate::index::state::State;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::column_tree::Tree;
-use crate::page::postings::{PostingKey, PostingShape};
+use crate::page::postings::PostingKey;
 use crate::page::{PageId, Reader};
 use crate::{Error, SearchOptions};
 
@@ -52,6 +53,15 @@ pub(crate) enum Run {
     Ids(Vec<u64>),
 }
 
+impl Run {
+    /// The tag that every row of the run has, and its column.
+    fn tag(&self, state: &State) -> Option<(usize, u64)> {
+        let Self::Postings { column, low, high } = self else { return None };
+        let tag = low.value().filter(|tag| high.value() == Some(*tag))?;
+        (state.columns.columns[*column].kind == ColumnKind::Tags).then_some((*column, tag))
+    }
+}
+
 /// A filter over one index, and how to search with it: see
 /// [`Searcher::plan_filter`](crate::Searcher::plan_filter).
 #[derive(Clone, Debug)]
@@ -66,6 +76,13 @@ pub struct FilterPlan {
     /// Rows in the runs, about: no more nodes are visited.
     runs_rows: f64,
     pub(crate) share: f64,
+    /// Whether it takes a look at the tags of a row to know whether it passes: of any row, and of
+    /// one that is in the runs.
+    pub(crate) needs_tags: bool,
+    pub(crate) needs_tags_in_runs: bool,
+    /// Whether a row may pass because it lacks a tag. Words say that of most rows, and seldom that
+    /// a row has the tag.
+    pub(crate) wants_lack: bool,
 }
 
 impl FilterPlan {
@@ -108,7 +125,28 @@ impl FilterPlan {
             None => (None, f64::INFINITY, 0.0),
         };
         let columns = state.columns.columns.len();
-        Ok(Self { columns, test: Arc::new(test), runs, runs_pages, runs_rows, share })
+        let (needs_tags, wants_lack) = (test.needs_tags(), wants_lack(&test));
+        let is_undecided = |run: &Run| test.given(run.tag(state)) == Given::Tags;
+        let needs_tags_in_runs = needs_tags && runs.iter().flat_map(|runs| runs.iter()).any(is_undecided);
+        Ok(Self {
+            columns,
+            test: Arc::new(test),
+            runs,
+            runs_pages,
+            runs_rows,
+            share,
+            needs_tags,
+            needs_tags_in_runs,
+            wants_lack,
+        })
+    }
+}
+
+fn wants_lack(test: &Test) -> bool {
+    match test {
+        Test::Tags(test) => !test.is_in,
+        Test::And(parts) | Test::Or(parts) => parts.iter().any(wants_lack),
+        _ => false,
     }
 }
 
@@ -133,13 +171,17 @@ impl<R: Reader> Planner<'_, R> {
                 Some(self.postings(*column, ranges.iter().map(|range| Some(*range)), share))
             }
             Test::Missing { column } => {
-                let share = 1.0 - self.share_of(*column, &[(0, u64::MAX)])?;
+                let share = self.share_missing(*column)?;
                 Some(self.postings(*column, [None], share))
+            }
+            Test::Tags(TagsTest { column, hashes, is_in: true, .. }) => {
+                let share = self.share_of_tags(*column, hashes)?;
+                Some(self.postings(*column, hashes.iter().map(|hash| Some((*hash, *hash))), share))
             }
             Test::Ids { ids, is_in: true } => {
                 Some(Costed { runs: vec![Run::Ids(ids.clone())], pages: ids.len() as f64 * ID_PAGES, rows: 0.0 })
             }
-            Test::Present { .. } | Test::Ids { .. } => None,
+            Test::Present { .. } | Test::Tags(_) | Test::Ids { .. } => None,
             Test::And(parts) => {
                 let mut best: Option<Costed> = None;
                 for part in parts {
@@ -170,7 +212,8 @@ impl<R: Reader> Planner<'_, R> {
             Run::Postings { column, low, high }
         };
         let runs: Vec<Run> = ranges.into_iter().map(run).collect();
-        let leaf = PostingShape::new(&self.state.meta.layout).capacity as f64 * LEAF_FILL;
+        let tree = self.state.columns.tree(&self.state.meta.layout, column);
+        let leaf = tree.shape.capacity as f64 * LEAF_FILL;
         let postings = share * self.state.meta.rows as f64;
         // A run has at least the way to its leaf.
         let pages = postings / leaf + runs.len() as f64;
@@ -181,8 +224,13 @@ impl<R: Reader> Planner<'_, R> {
     fn share(&mut self, test: &Test) -> Result<f64, Error> {
         Ok(match test {
             Test::Within { column, ranges } => self.share_of(*column, ranges)?,
-            Test::Present { column } => self.share_of(*column, &[(0, u64::MAX)])?,
-            Test::Missing { column } => 1.0 - self.share_of(*column, &[(0, u64::MAX)])?,
+            Test::Present { column } => 1.0 - self.share_missing(*column)?,
+            Test::Missing { column } => self.share_missing(*column)?,
+            Test::Tags(TagsTest { column, hashes, is_in: true, .. }) => self.share_of_tags(*column, hashes)?,
+            Test::Tags(TagsTest { column, hashes, .. }) => {
+                let others = self.share_missing(*column)? + self.share_of_tags(*column, hashes)?;
+                (1.0 - others).max(0.0)
+            }
             Test::Ids { ids, is_in } => {
                 let share = (ids.len() as f64 / self.state.meta.rows.max(1) as f64).min(1.0);
                 if *is_in { share } else { 1.0 - share }
@@ -196,22 +244,44 @@ impl<R: Reader> Planner<'_, R> {
         })
     }
 
+    /// The share of rows without a value of a column.
+    fn share_missing(&mut self, column: usize) -> Result<f64, Error> {
+        self.share_of_runs(column, &[None])
+    }
+
+    /// The share of rows with one of these tags in a column, at most: a row may have several.
+    fn share_of_tags(&mut self, column: usize, hashes: &[u64]) -> Result<f64, Error> {
+        let runs: Vec<_> = hashes.iter().map(|hash| Some((*hash, *hash))).collect();
+        self.share_of_runs(column, &runs)
+    }
+
     /// The share of rows with a value of a column in one of `ranges`.
     fn share_of(&mut self, column: usize, ranges: &[(u64, u64)]) -> Result<f64, Error> {
-        if self.state.columns.roots[column].0 == 0 || self.state.meta.rows == 0 {
+        let runs: Vec<_> = ranges.iter().map(|range| Some(*range)).collect();
+        self.share_of_runs(column, &runs)
+    }
+
+    /// The postings with a value of a column in one of `runs`, or without one, for each row.
+    fn share_of_runs(&mut self, column: usize, ranges: &[Option<(u64, u64)>]) -> Result<f64, Error> {
+        let Some(tree) = tree_of(self.state, column).filter(|_| self.state.meta.rows > 0) else {
             return Ok(0.0);
-        }
-        let shape = PostingShape::new(&self.state.meta.layout);
-        let tree = Tree { root: self.state.columns.roots[column], column, shape };
+        };
+        let is_of_tags = self.state.columns.columns[column].kind == ColumnKind::Tags;
         let every = ranges.len().div_ceil(RANGES_LOOKED_UP).max(1);
         let (mut sum, mut looked_up) = (0.0, 0);
         for range in ranges.iter().step_by(every) {
-            let (low, high) = PostingKey::range(Some(*range));
+            let (low, high) = PostingKey::range(*range);
             let low = tree.share_before(self.reader, low)?;
             let high = tree.share_before(self.reader, high)?;
             sum += match low.leaf == high.leaf {
                 true => high.less.saturating_sub(low.less) as f64 / self.state.meta.rows as f64,
-                false => (high.share - low.share).max(0.0),
+                false => {
+                    // A row with several tags has several postings.
+                    let postings = (low.postings + high.postings) / 2.0;
+                    let rows = (self.state.meta.rows + self.state.meta.change.dead_rows) as f64;
+                    let of_row = if is_of_tags { postings / rows } else { 1.0 };
+                    (high.share - low.share).max(0.0) * of_row
+                }
             };
             looked_up += 1;
         }
@@ -222,5 +292,5 @@ impl<R: Reader> Planner<'_, R> {
 /// The tree that a run is in.
 pub(crate) fn tree_of(state: &State, column: usize) -> Option<Tree> {
     let root = state.columns.roots.get(column).copied().filter(|root| *root != PageId(0))?;
-    Some(Tree { root, column, shape: PostingShape::new(&state.meta.layout) })
+    Some(Tree { root, ..state.columns.tree(&state.meta.layout, column) })
 }

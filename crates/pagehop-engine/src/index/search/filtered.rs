@@ -22,6 +22,7 @@ use crate::index::search::observer::Unobserved;
 use crate::index::search::only::Only;
 use crate::index::search::rerank;
 use crate::index::search::searcher::Searcher;
+use crate::index::search::tags::{self, Undecided};
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
 use crate::index::state::{Newest, State};
 use crate::options::SEARCH_LIST_MAX;
@@ -104,7 +105,7 @@ impl<P: Pages> Searcher<'_, P> {
         let mut stats = Stats::default();
         let walks = options.filter(|_| !filter.reads_postings(k));
         let found = match walks {
-            Some(options) => self.walk_filtered(query, k, options, filter, &mut stats)?,
+            Some(options) => self.walk_filtered(query, k, options, (filter, filter.wants_lack), &mut stats)?,
             None => None,
         };
         let mut result = match found {
@@ -117,16 +118,19 @@ impl<P: Pages> Searcher<'_, P> {
         Ok(result)
     }
 
-    /// The answer of a walk; `None` if it found too few rows or became too expensive.
+    /// The answer of a walk; `None` if it found too few rows or became too expensive. Rows that may
+    /// pass are kept until its end, unless it `looks_at_tags` on its way. If too many of them do
+    /// not pass, another walk looks.
     fn walk_filtered(
         &mut self,
         query: &[f32],
         k: usize,
         options: &SearchOptions,
-        filter: &FilterPlan,
+        (filter, looks_at_tags): (&FilterPlan, bool),
         stats: &mut Stats,
     ) -> Result<Option<SearchResult>, Error> {
         self.renew()?;
+        let (asked, hops_before) = (options, stats.hops);
         let state = self.state.clone();
         let running = self.running.get_or_insert_default();
         let walk = &mut running.walk;
@@ -135,19 +139,28 @@ impl<P: Pages> Searcher<'_, P> {
         let capacity = list_capacity(k, &options, &state).min(SEARCH_LIST_MAX);
         running.longest = running.longest.max(capacity);
         walk.begin(&state, capacity, k, false);
-        walk.nearest.keep_spare(rerank::spare(&state));
+        let spare = if looks_at_tags { 0 } else { tags::spare(filter, k) };
+        walk.nearest.keep_spare(rerank::spare(&state) + spare);
         let hops_max = filter.pages_by_runs(k).min(state.meta.rows as f64) as usize;
-        walk.only = Some(Only::new(filter.test.clone(), hops_max));
+        walk.only = Some(Only::new(filter, hops_max, looks_at_tags));
         walk.run(&state, &mut self.reader, &options, &mut Unobserved, stats)?;
         let gave_up = walk.visited.len() >= hops_max;
         let mut pages: Vec<PageId> = walk.pages(&state.meta).collect();
         pages.sort_unstable();
         pages.dedup();
         stats.pages_read += pages.len() as u64;
-        stats.distances += stats.hops;
+        stats.distances += stats.hops - hops_before;
         let is_enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(k as u64);
         if !is_enough || gave_up {
             return Ok(None);
+        }
+        if filter.needs_tags && !looks_at_tags {
+            let (found, most) = (&mut walk.nearest.found, k + rerank::spare(&state));
+            let is_whole =
+                tags::retain(found, most, &filter.test, &state, &mut self.reader, &mut stats.pages_read)?;
+            if !is_whole && found.len() < k {
+                return self.walk_filtered(query, k, asked, (filter, true), stats);
+            }
         }
         let mut pages = Vec::new();
         let hits =
@@ -180,7 +193,9 @@ impl<P: Pages> Searcher<'_, P> {
             let before = stats.pages_read;
             let runs = filter.runs.as_ref().filter(|_| pages_read <= state.node_pages().len());
             let walk = &mut self.running.get_or_insert_default().walk;
-            let mut search = Selection { state: &state, reader: &mut self.reader, walk, filter, k, stats };
+            let needs_tags = if runs.is_some() { filter.needs_tags_in_runs } else { filter.needs_tags };
+            let mut search =
+                Selection { state: &state, reader: &mut self.reader, walk, filter, k, stats, needs_tags };
             let found = search.run(query, options, runs.is_some());
             self.reader.release();
             // Where the host owns the rows, the scan of a tree looks for splits itself.
@@ -248,6 +263,8 @@ struct Selection<'a, R: Reader> {
     filter: &'a FilterPlan,
     k: usize,
     stats: &'a mut Stats,
+    /// Whether it takes a look at the tags of a row to know whether it passes.
+    needs_tags: bool,
 }
 
 impl<R: Reader> Selection<'_, R> {
@@ -333,16 +350,28 @@ impl<R: Reader> Selection<'_, R> {
 
     /// Keeps the rows of a node if they pass and are among the nearest. Returns whether they pass.
     fn visit(&mut self, node: NodeId) -> Result<bool, Error> {
-        let Self { state, reader, walk, filter, .. } = self;
+        let Self { state, reader, walk, filter, stats, needs_tags, .. } = self;
         let Walk { probe, nearest, .. } = &mut **walk;
-        let passes = with_node(&state.meta.layout, *reader, node, |found, header| {
-            let passes = filter.test.passes(header.row_id, found.values());
-            if passes {
+        let test = &filter.test;
+        let (passes, undecided) = with_node(&state.meta.layout, *reader, node, |found, header| {
+            let passes = test.passes(header.row_id, found.values());
+            let undecided = match passes && *needs_tags {
+                true => Undecided::new(test, header.row_id, found.values()),
+                false => None,
+            };
+            if passes && undecided.is_none() {
                 nearest.keep_rows(state, probe, node, found);
             }
-            passes
+            let is_seen = state.rows(node, header).next().is_some();
+            let undecided = undecided.filter(|_| is_seen);
+            (passes, undecided.map(|row| (row, *header, probe.distance(found, header))))
         })?;
-        self.reader.release();
+        reader.release();
+        let Some((row, header, distance)) = undecided else { return Ok(passes) };
+        let passes = nearest.wants(distance) && row.passes(test, node, state, *reader, &mut stats.pages_read)?;
+        if passes {
+            nearest.keep_at(state, node, &header, distance);
+        }
         Ok(passes)
     }
 
@@ -354,19 +383,28 @@ impl<R: Reader> Selection<'_, R> {
             ahead.map(|more| page + more).filter(|page| *page < pages.end).for_each(|page| {
                 self.reader.start(PageId(page), 0..0);
             });
+            let mut undecided = Vec::new();
             {
                 let body = self.reader.finish(PageId(page))?;
                 self.stats.pages_read += 1;
                 for slot in 0..layout.nodes_per_page * usize::from(kind(&body) == Some(PageKind::Node)) {
-                    let node = NodeRef::new(&layout, &body, slot);
-                    if self.filter.test.passes(node.header().row_id, node.values()) {
-                        let Walk { probe, nearest, .. } = &mut *self.walk;
-                        nearest.keep_rows(self.state, probe, layout.node_id(PageId(page), slot), &node);
+                    let (found, node) = (NodeRef::new(&layout, &body, slot), layout.node_id(PageId(page), slot));
+                    if self.filter.test.passes(found.header().row_id, found.values()) {
                         self.stats.distances += 1;
+                        match self.needs_tags {
+                            true => undecided.push(node),
+                            false => {
+                                let Walk { probe, nearest, .. } = &mut *self.walk;
+                                nearest.keep_rows(self.state, probe, node, &found);
+                            }
+                        }
                     }
                 }
             }
             self.reader.release();
+            for node in undecided {
+                self.visit(node)?;
+            }
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The rows that may pass a filter, with estimates of their distances: from the postings of its
 //! runs.
 
-use crate::filter::Test;
+use crate::columns::ColumnKind;
 use crate::graph::key;
 use crate::index::search::filter_plan::{FilterPlan, Run, tree_of};
 use crate::index::search::shortlist::Shortlist;
@@ -44,10 +44,14 @@ fn postings<R: Reader>(
 ) -> Result<(), Error> {
     let Some(tree) = tree_of(state, column) else { return Ok(()) };
     let test = Some(&*filter.test).filter(|test| !test.needs_id());
+    let passes = |leaf: &PostingLeaf<'_>, at| test.is_none_or(|test| test.passes(0, leaf.values(at)));
+    // Of other columns the test has the whole condition. A word of tags may pass without the tag.
+    let is_of_tags = state.columns.columns[column].kind == ColumnKind::Tags;
+    let in_run = |leaf: &PostingLeaf<'_>, at| !is_of_tags || (low..=high).contains(&leaf.key(at, column));
     let each = |page: PageId, leaf: &PostingLeaf<'_>| {
         stats.pages_read += 1;
         stats.estimates += leaf.count() as u64;
-        offer_leaf(probe, state, page, leaf, test, list)
+        offer_leaf(probe, state, (page, leaf), |at| in_run(leaf, at) && passes(leaf, at), list)
     };
     if state.meta.row_ids == RowIds::HostOwned {
         // Other backends add pages, and the meta page learns of them later.
@@ -72,13 +76,12 @@ fn offer_ids<R: Reader>(state: &State, reader: &mut R, ids: &[u64], list: &mut S
     Ok(())
 }
 
-/// Offers the postings of a leaf that pass, or all without a test.
+/// Offers the postings of a leaf that pass.
 fn offer_leaf(
     probe: &mut Probe,
     state: &State,
-    page: PageId,
-    leaf: &PostingLeaf<'_>,
-    test: Option<&Test>,
+    (page, leaf): (PageId, &PostingLeaf<'_>),
+    passes: impl Fn(usize) -> bool,
     list: &mut Shortlist,
 ) -> Result<(), Error> {
     for (block, (count, edges)) in leaf.blocks().enumerate() {
@@ -90,7 +93,7 @@ fn offer_leaf(
         for (at, estimate) in estimates.iter().enumerate() {
             let at = block * DEGREE_MAX + at;
             let candidate = key(*estimate, leaf.node(at));
-            if candidate >= list.bound() || test.is_none_or(|test| test.passes(0, leaf.values(at))) {
+            if candidate >= list.bound() || passes(at) {
                 list.offer(candidate);
             }
         }

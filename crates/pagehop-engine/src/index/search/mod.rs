@@ -19,6 +19,7 @@ pub(crate) mod running;
 pub(crate) mod searcher;
 pub(crate) mod second_phase;
 pub(crate) mod shortlist;
+pub(crate) mod tags;
 pub(crate) mod together;
 pub(crate) mod visit;
 pub(crate) mod walk;

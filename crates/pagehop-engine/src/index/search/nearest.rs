@@ -4,7 +4,7 @@ use crate::Hit;
 use crate::ids::NodeId;
 use crate::index::search::visit::Probe;
 use crate::index::state::State;
-use crate::page::node::NodeRef;
+use crate::page::node::{NodeHeader, NodeRef};
 use crate::quantize::prepare::ToDistance;
 
 /// The rows of the `k` nearest visited nodes, nearest first; equal distances are in order of row
@@ -61,6 +61,11 @@ impl Nearest {
         self.nodes >= self.k
     }
 
+    /// Whether a row at this distance may be kept.
+    pub(crate) fn wants(&self, distance: f32) -> bool {
+        self.nodes < self.k + self.spare || self.found.last().is_none_or(|last| distance <= last.distance)
+    }
+
     /// The largest estimate of a candidate that may still lead to one of the nearest rows.
     #[inline]
     pub(crate) fn reach(&self, slack: f32) -> f32 {
@@ -98,10 +103,14 @@ impl Nearest {
     /// Keeps the visible rows of a node if they are among the nearest.
     pub(crate) fn keep_rows(&mut self, state: &State, probe: &Probe, node: NodeId, found: &NodeRef<'_>) {
         let header = found.header();
-        let mut rows = state.rows(node, &header).enumerate().peekable();
-        if rows.peek().is_some() {
-            let distance = probe.distance(found, &header);
-            rows.for_each(|(at, row_id)| self.keep(Near { distance, row_id, node, is_first: at == 0 }));
+        if state.rows(node, &header).next().is_some() {
+            self.keep_at(state, node, &header, probe.distance(found, &header));
         }
+    }
+
+    /// [`Nearest::keep_rows`] of a node whose distance is known.
+    pub(crate) fn keep_at(&mut self, state: &State, node: NodeId, header: &NodeHeader, distance: f32) {
+        let rows = state.rows(node, header).enumerate();
+        rows.for_each(|(at, row_id)| self.keep(Near { distance, row_id, node, is_first: at == 0 }));
     }
 }

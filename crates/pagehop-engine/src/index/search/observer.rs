@@ -25,6 +25,12 @@ pub(crate) trait Observer {
     /// A row was visited, among the nearest or not. The same row may be reported again.
     fn visit_row(&mut self, node: NodeId, row: Near, visited: &Visited);
 
+    /// Whether rows that are too far for the nearest are to be reported, too.
+    #[inline]
+    fn wants_rows(&self) -> bool {
+        true
+    }
+
     /// Whether the walk may stop, because the observer has what it needs.
     #[inline]
     fn is_enough(&self) -> bool {
@@ -36,6 +42,11 @@ pub(crate) trait Observer {
 pub(crate) struct Unobserved;
 
 impl Observer for Unobserved {
+    #[inline]
+    fn wants_rows(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn reject(&mut self, _: f32, _: NodeId) {}
 

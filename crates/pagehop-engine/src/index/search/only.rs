@@ -4,11 +4,14 @@
 use std::sync::Arc;
 
 use crate::Error;
+use crate::columns::RowValues;
 use crate::filter::Test;
 use crate::ids::NodeId;
 use crate::index::node_set::NodeSet;
+use crate::index::search::filter_plan::FilterPlan;
 use crate::index::search::nearest::{Near, Nearest};
 use crate::index::search::observer::Observer;
+use crate::index::search::tags::Undecided;
 use crate::index::search::visit::{Probe, Visited};
 use crate::index::state::State;
 use crate::page::Reader;
@@ -17,6 +20,8 @@ use crate::page::node::NodeRef;
 /// Which rows a walk may find.
 pub(crate) struct Only {
     pub(super) test: Arc<Test>,
+    /// Whether the walk takes a look at the tags of a row to know whether it passes.
+    needs_tags: bool,
     /// The walk ends after this many hops.
     hops_max: usize,
     /// Pages whose rows were looked at.
@@ -29,8 +34,17 @@ impl Only {
         hops >= self.hops_max
     }
 
-    pub(crate) fn new(test: Arc<Test>, hops_max: usize) -> Self {
-        Self { test, hops_max, pages: NodeSet::default() }
+    /// The rows that pass a filter, or that may pass without a look at their tags.
+    pub(crate) fn new(filter: &FilterPlan, hops_max: usize, looks_at_tags: bool) -> Self {
+        let (test, needs_tags) = (filter.test.clone(), filter.needs_tags && looks_at_tags);
+        Self { test, needs_tags, hops_max, pages: NodeSet::default() }
+    }
+
+    /// Whether a row may pass, and the row, if only its tags can tell.
+    pub(super) fn look(&self, row_id: u64, values: RowValues<'_>) -> (bool, Option<Undecided>) {
+        let passes = self.test.passes(row_id, values);
+        let is_open = passes && self.needs_tags;
+        (passes, if is_open { Undecided::new(&self.test, row_id, values) } else { None })
     }
 
     /// Looks for rows that may be found among the page neighbors of `node`, unless their page was
@@ -39,35 +53,48 @@ impl Only {
         &mut self,
         node: NodeId,
         state: &State,
-        reader: &R,
-        probe: &Probe,
-        nearest: &mut Nearest,
+        reader: &mut R,
+        (probe, nearest): (&Probe, &mut Nearest),
         observer: &mut impl Observer,
+        pages_read: &mut u64,
     ) -> Result<(), Error> {
         let layout = &state.meta.layout;
         let page = layout.place(node).0;
         if !self.pages.insert(page.0) {
             return Ok(());
         }
+        let mut undecided = Vec::new();
         let body = reader.finish(page)?;
         for slot in 0..layout.nodes_per_page {
             let found = NodeRef::new(layout, &body, slot);
             let neighbor = layout.node_id(page, slot);
             let header = found.header();
-            if neighbor == node || !self.test.passes(header.row_id, found.values()) {
-                continue;
-            }
-            let mut rows = state.rows(neighbor, &header).enumerate().peekable();
-            if rows.peek().is_none() {
+            let (passes, row) = self.look(header.row_id, found.values());
+            if neighbor == node || !passes || state.rows(neighbor, &header).next().is_none() {
                 continue;
             }
             let visited = Visited { header, distance: probe.distance(&found, &header) };
-            for (at, row_id) in rows {
-                let row = Near { distance: visited.distance, row_id, node: neighbor, is_first: at == 0 };
-                nearest.keep(row);
-                observer.visit_row(neighbor, row, &visited);
+            match row {
+                Some(row) => undecided.push((neighbor, visited, row)),
+                None => keep(neighbor, &visited, state, nearest, observer),
+            }
+        }
+        drop(body);
+        reader.release();
+        for (neighbor, visited, row) in undecided {
+            let is_wanted = observer.wants_rows() || nearest.wants(visited.distance);
+            if is_wanted && row.passes(&self.test, neighbor, state, reader, pages_read)? {
+                keep(neighbor, &visited, state, nearest, observer);
             }
         }
         Ok(())
+    }
+}
+
+fn keep(node: NodeId, visited: &Visited, state: &State, nearest: &mut Nearest, observer: &mut impl Observer) {
+    for (at, row_id) in state.rows(node, &visited.header).enumerate() {
+        let row = Near { distance: visited.distance, row_id, node, is_first: at == 0 };
+        nearest.keep(row);
+        observer.visit_row(node, row, visited);
     }
 }

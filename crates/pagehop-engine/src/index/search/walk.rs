@@ -296,7 +296,7 @@ impl Walk {
             _ => options.beam_width,
         };
         let Self { list, offered, absent, only, .. } = self;
-        let mut passes = true;
+        let (mut passes, mut undecided) = (true, None);
         let visited = self.probe.visit(meta, model, reader, node, |scored| {
             let substitute = absent.substitute_in(node, scored);
             offer(scored, list, offered, absent.node, reach, observer);
@@ -304,9 +304,15 @@ impl Walk {
                 take(estimate, substitute, list, offered, reach, observer);
             }
             look_ahead(list, meta, reader, likely, width, reach);
-            let test = only.as_ref().map(|only| &only.test);
-            passes = test.is_none_or(|test| test.passes(scored.header.row_id, scored.node.values()));
+            if let Some(only) = only {
+                (passes, undecided) = only.look(scored.header.row_id, scored.node.values());
+            }
         })?;
+        if let (Some(row), Some(only)) = (undecided, only) {
+            let is_wanted = observer.wants_rows() || self.nearest.wants(visited.distance);
+            let is_there = state.rows(node, &visited.header).next().is_some();
+            passes = is_wanted && is_there && row.passes(&only.test, node, state, reader, &mut stats.pages_read)?;
+        }
         for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
             let row = Near { distance: visited.distance, row_id, node, is_first: at == 0 };
             self.nearest.keep(row);
@@ -320,7 +326,8 @@ impl Walk {
             return Ok(false);
         }
         if let Some(only) = &mut self.only {
-            only.look_around(node, state, reader, &self.probe, &mut self.nearest, observer)?;
+            let of_query = (&self.probe, &mut self.nearest);
+            only.look_around(node, state, reader, of_query, observer, &mut stats.pages_read)?;
             reader.release();
         }
         Ok(!self.is_over())
