@@ -93,6 +93,8 @@ struct Copy<'a> {
     /// Positions of the records that were applied to pages before they were written.
     applied: HashMap<u32, u64>,
     run: Vec<u8>,
+    /// A page that is brought up to date: a direct read needs its alignment.
+    page: Box<PageBuffer>,
     progress: OnProgress<'a>,
 }
 
@@ -108,6 +110,7 @@ impl<'a> Copy<'a> {
             copied: 0,
             applied: HashMap::new(),
             run: vec![0; RUN_PAGES as usize * PAGE_BYTES],
+            page: PageBuffer::new(),
             progress,
         })
     }
@@ -176,13 +179,17 @@ impl<'a> Copy<'a> {
             if is_whole && header::log_position(image) >= versions.shared.newest(page) {
                 continue;
             }
-            match is_whole {
-                true => versions.complete(page, image, Ok(()))?,
+            let newest = &mut self.page.0;
+            if is_whole {
+                newest.copy_from_slice(image);
+                versions.complete(page, newest, Ok(()))?;
+            } else {
                 // A checkpoint is writing it, or left it torn, or it is damaged.
-                false => versions.read_newest(page, image)?,
+                versions.read_newest(page, newest)?;
             }
-            let position = header::log_position(image);
-            header::seal(PageId(page), position, versions.identity, image);
+            let position = header::log_position(newest);
+            header::seal(PageId(page), position, versions.identity, newest);
+            image.copy_from_slice(newest);
             self.applied.insert(page, position);
         }
         // The write-out is left to the system: to start it early made writes of the same file wait.

@@ -224,6 +224,38 @@ fn a_backup_that_is_stopped_or_finds_damage_leaves_nothing() {
     assert_eq!(scratch.names(), ["items", "items-shared"]);
 }
 
+/// A page that a checkpoint left torn is read again for the copy, also past the system's cache.
+#[test]
+fn torn_pages_are_copied_as_the_log_has_them() {
+    for direct in [false, true] {
+        let scratch = Scratch::new(if direct { "backup-torn-direct" } else { "backup-torn" });
+        let path = scratch.path("items");
+        pagehop_store::create(&path, DIM, Metric::L2, 1, false).unwrap();
+        let options = OpenOptions { write: true, direct: Some(direct), cache_bytes: 0, ..OpenOptions::default() };
+        let index = pagehop_store::open(&path, &options).unwrap();
+        let mut rows = Rows::new();
+        (0..8).for_each(|number| change(&index, &mut rows, &mut Random(number), number));
+        index.pages().checkpoint().unwrap();
+        change(&index, &mut rows, &mut Random(9), 9);
+        backup(&index, &scratch.path("newest"), false).unwrap();
+        let (old, newest) = (std::fs::read(&path).unwrap(), std::fs::read(scratch.path("newest")).unwrap());
+        let mut torn = old.clone();
+        let mut count = 0;
+        for page in 1..old.len() / 8192 {
+            // Sectors of the newest version and of the one before: what a loss of power leaves.
+            let (front, back) = (page * 8192..page * 8192 + 4096, page * 8192 + 4096..(page + 1) * 8192);
+            if old[back.clone()] != newest[back] {
+                torn[front.clone()].copy_from_slice(&newest[front]);
+                count += 1;
+            }
+        }
+        assert!(count > 0);
+        std::fs::write(&path, torn).unwrap();
+        backup(&index, &scratch.path("copy"), false).unwrap();
+        expect_rows(&opened(&scratch.path("copy"), false, 0), &rows);
+    }
+}
+
 /// In a process of its own, because the limit, which stands for a full disk, is one of processes.
 #[test]
 fn a_backup_for_which_there_is_no_space_leaves_what_was_there() {

@@ -21,7 +21,7 @@ use crate::Error;
 use key::hash;
 pub(crate) use key::{float_key, int_key};
 pub use rows::ColumnRows;
-pub(crate) use rows::{RowValues, keeps_no_payloads, row_bytes, set_last_key};
+pub(crate) use rows::{RowValues, keeps_no_payloads, row_bytes, set_last_key, tag_columns};
 pub use tags::{TAG_BYTES_MAX, TAGS_MAX};
 
 /// Most columns of an index.

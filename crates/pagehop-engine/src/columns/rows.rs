@@ -4,6 +4,11 @@ use super::tags::{self, TagSets};
 use super::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, Value, unknown};
 use crate::Error;
 
+/// Columns of tags among `columns`; of those before a column, the place of its set in a row's.
+pub(crate) fn tag_columns(columns: &[Column]) -> usize {
+    columns.iter().filter(|column| column.kind == ColumnKind::Tags).count()
+}
+
 /// Bytes that `words` values of a row take in a node: a bit for each missing value, in eight bytes,
 /// then the keys. Where payloads are kept, the last value is the place of the row's payload.
 pub(crate) fn row_bytes(words: usize) -> usize {
@@ -100,17 +105,12 @@ impl ColumnRows {
 
     /// The tags of a row in a column of tags, if its word does not say them.
     pub(crate) fn set_of(&self, row: usize, column: usize) -> &[u64] {
-        let before = self.columns[..column].iter().filter(|column| column.kind == ColumnKind::Tags).count();
-        self.sets(row).get(before).map_or(&[], Vec::as_slice)
+        self.sets(row).get(tag_columns(&self.columns[..column])).map_or(&[], Vec::as_slice)
     }
 
     /// Whether there are columns of tags.
     pub(crate) fn has_tags(&self) -> bool {
-        self.tag_columns() > 0
-    }
-
-    fn tag_columns(&self) -> usize {
-        self.columns.iter().filter(|column| column.kind == ColumnKind::Tags).count()
+        tag_columns(&self.columns) > 0
     }
 
     /// The tags of a row that its words do not say: a list for each column of tags.
@@ -293,7 +293,7 @@ impl ColumnRows {
         self.bytes.extend_from_slice(&missing.to_le_bytes());
         keys.iter().for_each(|key| self.bytes.extend_from_slice(&key.unwrap_or(0).to_le_bytes()));
         if self.has_tags() {
-            self.sets.push(vec![Vec::new(); self.tag_columns()]);
+            self.sets.push(vec![Vec::new(); tag_columns(&self.columns)]);
         }
     }
 }

@@ -46,11 +46,21 @@ pub(crate) fn tag_hash(tag: &str) -> Result<u64, Error> {
 ///
 /// # Errors
 ///
+/// Those of [`tag_hash`].
+pub(crate) fn hashes(tags: &[String]) -> Result<Vec<u64>, Error> {
+    let mut hashes = tags.iter().map(|tag| tag_hash(tag)).collect::<Result<Vec<u64>, Error>>()?;
+    hashes.sort_unstable();
+    hashes.dedup();
+    Ok(hashes)
+}
+
+/// The hashes of the tags of a row.
+///
+/// # Errors
+///
 /// Those of [`tag_hash`]; [`Error::Argument`] if there are too many.
 pub(crate) fn set_of(tags: &[String]) -> Result<Vec<u64>, Error> {
-    let mut set = tags.iter().map(|tag| tag_hash(tag)).collect::<Result<Vec<u64>, Error>>()?;
-    set.sort_unstable();
-    set.dedup();
+    let set = hashes(tags)?;
     check_count(set.len())?;
     Ok(set)
 }

@@ -1,7 +1,6 @@
 //! Conditions on tags: what the word of a set says of them, and what its tags say.
 
-use crate::Error;
-use crate::columns::tags::{may_have, says_all, tag_hash};
+use crate::columns::tags::{may_have, says_all};
 
 /// Whether a set has one of some tags, or none of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,16 +43,4 @@ impl TagsTest {
             }
         }
     }
-}
-
-/// The hashes of tags, ascending, each once.
-///
-/// # Errors
-///
-/// Those of [`tag_hash`].
-pub(super) fn hashes(tags: &[String]) -> Result<Vec<u64>, Error> {
-    let mut hashes = tags.iter().map(|tag| tag_hash(tag)).collect::<Result<Vec<u64>, Error>>()?;
-    hashes.sort_unstable();
-    hashes.dedup();
-    Ok(hashes)
 }

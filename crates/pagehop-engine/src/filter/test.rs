@@ -1,10 +1,10 @@
 //! A filter over the columns of one index: names, kinds and NOT are resolved, and what is left are
 //! ranges of keys.
 
-use super::contains::{Sets, TagsTest, hashes};
+use super::contains::{Sets, TagsTest};
 use super::{Comparison, FILTER_DEPTH_MAX, Filter, too_deep};
 use crate::Error;
-use crate::columns::{Column, ColumnKind, RowValues, Value, float_key, int_key, unknown};
+use crate::columns::{Column, ColumnKind, RowValues, Value, float_key, int_key, tag_columns, tags, unknown};
 
 /// A filter over the columns of one index. Nothing is negated in it but ids.
 #[derive(Clone, Debug, PartialEq)]
@@ -233,8 +233,8 @@ fn tags_test(columns: &[Column], name: &str, tags: &[String], is_in: bool) -> Re
         let what = format!("column {name:?} has kind {}: only columns of tags contain something", kind.name());
         return Err(Error::argument(what));
     }
-    let hashes = hashes(tags).map_err(|error| of_column(name, error))?;
-    let set = columns[..column].iter().filter(|column| column.kind == ColumnKind::Tags).count();
+    let hashes = tags::hashes(tags).map_err(|error| of_column(name, error))?;
+    let set = tag_columns(&columns[..column]);
     Ok(TagsTest { column, set, hashes, is_in })
 }
 
@@ -451,7 +451,7 @@ mod tests {
     fn given(test: &Test, id: u64, row: &[Value], rows: &ColumnRows) {
         for column in [3, 4] {
             let Value::Tags(tags) = &row[column] else { continue };
-            for hash in hashes(tags).expect("tags") {
+            for hash in tags::hashes(tags).expect("tags") {
                 let left = test.given(Some((column, hash)));
                 let values = RowValues(rows.row(0));
                 let passes = test.passes_with(id, values, rows.sets(0));

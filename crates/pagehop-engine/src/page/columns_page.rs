@@ -7,7 +7,7 @@ use super::layout::NodeLayout;
 use super::postings::PostingShape;
 use super::{BODY_BYTES, PageId, Reader};
 use crate::Error;
-use crate::columns::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, row_bytes};
+use crate::columns::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, row_bytes, tag_columns};
 use crate::page::meta::Meta;
 
 const COUNT_AT: usize = 2;
@@ -64,7 +64,7 @@ impl Columns {
         };
         reader.release();
         let bytes = row_bytes(columns.columns.len() + usize::from(meta.has_places()));
-        let has_tags = columns.columns.iter().any(|column| column.kind == ColumnKind::Tags);
+        let has_tags = tag_columns(&columns.columns) > 0;
         let is_of_meta = bytes == meta.layout.column_bytes && has_tags == meta.has_tags;
         if !is_of_meta || columns.roots.iter().any(|root| root.0 >= meta.page_count) {
             let what = format!("its columns {columns:?} do not fit the meta page");

@@ -4,7 +4,7 @@
 use super::payload::{self, PayloadPlace};
 use super::{PageId, Reader, text_record};
 use crate::columns::tags::{TagSets, says_all};
-use crate::columns::{COLUMNS_MAX, RowValues, TAGS_MAX, tags};
+use crate::columns::{COLUMNS_MAX, RowValues, TAGS_MAX, tag_columns, tags};
 use crate::page::meta::Meta;
 use crate::row_ids::RowIds;
 use crate::{Column, ColumnKind, Error};
@@ -139,11 +139,10 @@ pub(crate) fn read_tags<R: Reader>(
     columns: &[Column],
     (page, values): (PageId, RowValues<'_>),
 ) -> Result<TagSets, Error> {
-    let of_tags = || (0..columns.len()).filter(|column| columns[*column].kind == ColumnKind::Tags);
-    let count = of_tags().count();
+    let mut of_tags = (0..columns.len()).filter(|column| columns[*column].kind == ColumnKind::Tags);
     let says_all = |column| values.key(column).is_none_or(says_all);
-    if of_tags().all(says_all) {
-        return Ok(vec![Vec::new(); count]);
+    if of_tags.all(says_all) {
+        return Ok(vec![Vec::new(); tag_columns(columns)]);
     }
     let place = values.last_key().map(PayloadPlace::of_key);
     let place = place.ok_or_else(|| Error::corrupt(page, "a row with several tags names no record"))?;

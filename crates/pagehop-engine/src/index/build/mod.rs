@@ -25,7 +25,7 @@ mod spilled;
 mod survey;
 mod write;
 
-use crate::columns::{Column, ColumnKind, ColumnRows};
+use crate::columns::{Column, ColumnRows, tag_columns};
 use crate::graph::{equal, reach};
 use crate::page::columns_page::Columns;
 use crate::page::layout::NodeLayout;
@@ -155,7 +155,7 @@ pub(crate) fn write_empty(
     check_dim(dim)?;
     keep::check(keep, row_ids)?;
     ColumnRows::new(columns.to_vec())?;
-    let has_tags = columns.iter().any(|column| column.kind == ColumnKind::Tags);
+    let has_tags = tag_columns(columns) > 0;
     keep::check_tags(has_tags, row_ids)?;
     let words = columns.len() + usize::from(keep.payloads || has_tags || row_ids == RowIds::Text);
     let mut meta = Meta::empty(metric, dim, words, seed, row_ids);

@@ -21,8 +21,8 @@
 //! neighbors, hundreds of duplicates would have only edges to one another, and no edge would lead
 //! out. So the first stands in the graph for all of them. Each of the others hangs by an anchor
 //! below a duplicate that has an edge left, at most [`DUPLICATE_CHILDREN`] below any, and a search
-//! comes down this tree to all of them. A duplicate has an edge up to its anchor parent and edges
-//! outward like any row; only the parent has an edge to it.
+//! comes down this tree to all of them. A duplicate has an edge up to its anchor parent and copies
+//! of that node's edges outward; only the parent has an edge to it.
 
 use super::anchors::{WAY_DOWN_MAX, next_way};
 use super::encode::{self, Encoded, Target};

@@ -11,7 +11,7 @@ use super::encode::{self, Encoded, unknown_centroid};
 use super::graph::Graph;
 use crate::Error;
 use crate::columns::tags::{TagSets, posting_keys};
-use crate::columns::{ColumnKind, RowValues};
+use crate::columns::{ColumnKind, RowValues, tag_columns};
 use crate::ids::NodeId;
 use crate::page::PagesMut;
 use crate::page::column_tree::Tree;
@@ -37,7 +37,7 @@ impl<W: PagesMut> Graph<'_, W> {
         if columns[tree.column].kind != ColumnKind::Tags {
             return vec![(value, None)];
         }
-        let before = columns[..tree.column].iter().filter(|column| column.kind == ColumnKind::Tags).count();
+        let before = tag_columns(&columns[..tree.column]);
         let set = sets.get(before).map_or(&[][..], Vec::as_slice);
         posting_keys(value, set).into_iter().map(|tag| (tag, Some(tag.unwrap_or(0)))).collect()
     }

@@ -3,7 +3,7 @@
 use super::{Check, Slot, close, hash, hash_bytes};
 use crate::Error;
 use crate::columns::tags::{TagSets, may_have, posting_keys, says_all};
-use crate::columns::{ColumnKind, RowValues};
+use crate::columns::{ColumnKind, RowValues, tag_columns};
 use crate::ids::NodeId;
 use crate::index::state::State;
 use crate::page::column_tree::Tree;
@@ -105,7 +105,7 @@ impl Check<'_> {
     /// What the tree of a column of tags must have of each node.
     fn tags_of_nodes(&self, reader: &mut impl Reader, state: &State, column: usize) -> Result<Vec<u64>, Error> {
         let (layout, columns) = (&self.meta.layout, &state.columns.columns);
-        let before = columns[..column].iter().filter(|column| column.kind == ColumnKind::Tags).count();
+        let before = tag_columns(&columns[..column]);
         let mut tags = vec![0u64; self.slots.len()];
         for page in (self.first_page()..self.report.pages).map(PageId) {
             let mut rows: Vec<(usize, Vec<u8>)> = Vec::new();
