@@ -9,16 +9,16 @@
 //! So the log must not begin again in the time. If a checkpoint ends during the copy, the pages
 //! with records since the copy began, of which the shared table knows, are copied once more.
 
+mod pages;
+
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pagehop_engine::{Error, Index, OnProgress, PAGE_BYTES, PageId, Progress};
-use rustix::fs::{Advice, Mode, OFlags, fadvise};
 
+use crate::backup::pages::PageCopy;
 use crate::build::whole_file::WholeFile;
 use crate::disk::base_file::{BaseFile, PageBuffer};
 use crate::disk::location::{LOG, SHARED};
@@ -32,8 +32,8 @@ use crate::log::versions::{News, Versions};
 use crate::process::shared::Shared;
 use crate::read_side::ReadSide;
 
-/// Pages that are read and written at once: 1 MiB.
-const RUN_PAGES: u32 = 128;
+/// Pages of the log's records between two reports of progress.
+const REPORT_PAGES: usize = 128;
 
 /// How often changed pages are copied before it is given up. Each time takes as long as the writer
 /// took to change them, or less.
@@ -53,8 +53,8 @@ pub struct BackupReport {
 /// up to some commit, each whole. Every page is verified. Transactions and checkpoints go on in the
 /// time. The copy has the identity of the index.
 ///
-/// Reads and writes about as many bytes as the index and its log have; 1 MiB of memory, and 32
-/// bytes for each page with records in the log.
+/// Reads and writes about as many bytes as the index and its log have, by at most four threads;
+/// 1 MiB of memory for each of them, and 32 bytes for each page with records in the log.
 ///
 /// # Errors
 ///
@@ -84,17 +84,13 @@ struct Copy<'a> {
     side: &'a ReadSide,
     /// The log, opened for this copy: it may be another than the one that readers have.
     log: Log,
-    /// The index, read ahead through the system's cache, if that is possible.
-    ahead: Option<File>,
+    pages: PageCopy<'a>,
     whole: &'a WholeFile,
     copy: Arc<dyn StorageFile>,
     /// Pages that the copy has, from the front.
     copied: u32,
     /// Positions of the records that were applied to pages before they were written.
     applied: HashMap<u32, u64>,
-    run: Vec<u8>,
-    /// A page that is brought up to date: a direct read needs its alignment.
-    page: Box<PageBuffer>,
     progress: OnProgress<'a>,
 }
 
@@ -104,13 +100,11 @@ impl<'a> Copy<'a> {
         Ok(Self {
             side,
             log: side.versions.log.opened_apart(),
-            ahead: side.versions.base.os().and_then(read_ahead),
+            pages: PageCopy::new(&side.versions, whole),
             whole,
             copy: storage_file(copy),
             copied: 0,
             applied: HashMap::new(),
-            run: vec![0; RUN_PAGES as usize * PAGE_BYTES],
-            page: PageBuffer::new(),
             progress,
         })
     }
@@ -150,50 +144,9 @@ impl<'a> Copy<'a> {
         let cover = shared.cover(base.max(committed), false);
         cover.map_err(|error| self.whole.refused("memory for the backup", error))?;
         let is_wanted = |page: u32| changed_since.is_none_or(|since| shared.newest(page) >= since);
-        let mut next = 0;
-        while next < pages {
-            let end = pages.min(next.saturating_add(RUN_PAGES));
-            let first = (next..end).find(|&page| is_wanted(page)).unwrap_or(end);
-            next = (first..end).find(|&page| !is_wanted(page)).unwrap_or(end);
-            if first < next {
-                self.copy_run(first, next)?;
-            }
-            self.report("copy", next.into(), pages.into())?;
-        }
+        self.applied.extend(self.pages.copy(pages, &is_wanted, self.progress)?);
         self.copied = pages;
         Ok(())
-    }
-
-    /// Copies the pages from `first` to before `end`, at most [`RUN_PAGES`].
-    fn copy_run(&mut self, first: u32, end: u32) -> Result<(), Error> {
-        let bytes = (end - first) as usize * PAGE_BYTES;
-        let offset = u64::from(first) * PAGE_BYTES as u64;
-        // What could not be read is zeros, which are no page.
-        self.run[..bytes].fill(0);
-        if let Some(file) = &self.ahead {
-            let _ = file.read_exact_at(&mut self.run[..bytes], offset);
-        }
-        let versions = &self.side.versions;
-        for (page, image) in (first..end).zip(self.run.as_chunks_mut::<PAGE_BYTES>().0) {
-            let is_whole = header::verify(PageId(page), image).is_ok();
-            if is_whole && header::log_position(image) >= versions.shared.newest(page) {
-                continue;
-            }
-            let newest = &mut self.page.0;
-            if is_whole {
-                newest.copy_from_slice(image);
-                versions.complete(page, newest, Ok(()))?;
-            } else {
-                // A checkpoint is writing it, or left it torn, or it is damaged.
-                versions.read_newest(page, newest)?;
-            }
-            let position = header::log_position(newest);
-            header::seal(PageId(page), position, versions.identity, newest);
-            image.copy_from_slice(newest);
-            self.applied.insert(page, position);
-        }
-        // The write-out is left to the system: to start it early made writes of the same file wait.
-        self.write(offset, &self.run[..bytes])
     }
 
     /// Brings the copy up to the newest commit. `None` if what was copied is of another log than
@@ -239,7 +192,7 @@ impl<'a> Copy<'a> {
         let mut page_buffer = PageBuffer::new();
         let image = &mut page_buffer.0;
         for (at, &page) in pages.iter().enumerate() {
-            if at.is_multiple_of(RUN_PAGES as usize) {
+            if at.is_multiple_of(REPORT_PAGES) {
                 self.report("log", at as u64, pages.len() as u64)?;
             }
             let newest = versions.shared.newest(page);
@@ -308,13 +261,4 @@ pub(crate) fn refuse_own_files(side: &ReadSide, target: &Path, instead: &str) ->
 fn resolved_in_folder(path: &Path) -> Option<PathBuf> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Some(std::fs::canonicalize(folder).ok()?.join(path.file_name()?))
-}
-
-/// The same file, opened to be read from front to end. `None` where that needs permissions or a
-/// file system that are not there.
-fn read_ahead(file: &File) -> Option<File> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let _ = fadvise(&file, 0, None, Advice::Sequential);
-    Some(file.into())
 }
