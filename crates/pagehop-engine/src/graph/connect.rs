@@ -2,7 +2,7 @@
 //! and prune again where a row has too many.
 
 use super::prune::{Cover, prune};
-use super::{Graph, key};
+use super::{Graph, keys_of};
 use crate::quantize::codes::Codes;
 use crate::{Error, threads};
 
@@ -58,15 +58,15 @@ impl Pruning<'_> {
         done: impl FnMut(usize) -> Result<(), Error>,
     ) -> Result<Graph, Error> {
         let (starts, sources) = reverse(forward);
-        let both = |(): &mut (), row: usize| {
+        let both = |ids: &mut Vec<u32>, row: usize| {
             let incoming = &sources[starts[row] as usize..starts[row + 1] as usize];
-            let ids = forward.neighbors(row).iter().chain(incoming);
-            let mut keys: Vec<u64> = ids.map(|id| key(self.codes.hi_distance(row, *id as usize), *id)).collect();
-            keys.sort_unstable();
-            keys.dedup();
-            keys
+            ids.clear();
+            ids.extend(forward.neighbors(row).iter().chain(incoming));
+            ids.sort_unstable();
+            ids.dedup();
+            keys_of(self.codes, row, ids)
         };
-        self.forward(|| (), both, done)
+        self.forward(Vec::new, both, done)
     }
 }
 

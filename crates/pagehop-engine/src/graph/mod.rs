@@ -2,12 +2,15 @@
 
 pub(crate) mod center_tree;
 pub(crate) mod connect;
+pub(crate) mod edge_table;
 pub(crate) mod equal;
 pub(crate) mod leaves;
 pub(crate) mod list;
 pub(crate) mod prune;
 pub(crate) mod reach;
 pub(crate) mod refine;
+
+use crate::quantize::codes::Codes;
 
 /// A candidate as one integer: the distance in the high bits, then the id. So the order of integers
 /// is the order of search, and equal distances are ordered by id. Negative distances, which only
@@ -28,6 +31,23 @@ pub(crate) fn key_id(key: u64) -> u32 {
 pub(crate) fn key_distance(key: u64) -> f32 {
     f32::from_bits((key >> 32) as u32)
 }
+
+/// The sorted [keys](key) of `ids` by their distance from `row`.
+pub(crate) fn keys_of(codes: &Codes, row: usize, ids: &[u32]) -> Vec<u64> {
+    let distance = |(at, id): (usize, &u32)| {
+        // Codes are spread over memory, and a distance takes less time than to fetch one.
+        if let Some(next) = ids.get(at + KEYS_AHEAD) {
+            codes.prefetch_hi(*next as usize);
+        }
+        key(codes.hi_distance(row, *id as usize), *id)
+    };
+    let mut keys: Vec<u64> = ids.iter().enumerate().map(distance).collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// How many codes ahead [`keys_of`] prefetches.
+const KEYS_AHEAD: usize = 4;
 
 /// Out-neighbors of every row: at most `degree` each, the most useful first.
 #[derive(Clone, Debug)]
@@ -66,6 +86,12 @@ impl Graph {
 
     pub(crate) fn neighbors(&self, row: usize) -> &[u32] {
         &self.neighbors[row * self.degree..][..usize::from(self.counts[row])]
+    }
+
+    /// Prefetches the neighbors of a row.
+    #[inline]
+    pub(crate) fn prefetch(&self, row: usize) {
+        pagehop_kernels::prefetch(&self.neighbors[row * self.degree..][..self.degree]);
     }
 
     pub(crate) fn set(&mut self, row: usize, neighbors: &[u32]) {

@@ -81,11 +81,17 @@ pub(crate) fn prune(candidates: &[u64], degree: usize, cover: &Cover<'_>, kept: 
 /// Adds candidates to `kept` that no kept one is closer to, up to `degree`. Returns the others.
 fn choose(candidates: &[u64], degree: usize, alpha_sq: f32, cover: &Cover<'_>, kept: &mut Vec<u32>) -> Vec<u64> {
     let mut left = Vec::with_capacity(candidates.len());
+    // A neighbor that covered the last candidates probably covers the next: it is tried first.
+    let mut tried = kept.clone();
     for &candidate in candidates {
-        if kept.len() == degree || kept.iter().any(|k| cover.covers(*k, candidate, alpha_sq)) {
+        if kept.len() == degree {
+            left.push(candidate);
+        } else if let Some(at) = tried.iter().position(|k| cover.covers(*k, candidate, alpha_sq)) {
+            tried[..=at].rotate_right(1);
             left.push(candidate);
         } else {
             kept.push(key_id(candidate));
+            tried.push(key_id(candidate));
         }
     }
     left

@@ -5,52 +5,13 @@
 //! neighbors together and scores them as the finished index will, so the candidates are the nodes
 //! that a query for this row would find.
 
+use super::edge_table::EdgeTable;
 use super::list::CandidateList;
-use super::{Graph, key};
+use super::{Graph, keys_of};
 use crate::quantize::centroids::Centroids;
 use crate::quantize::codes::Codes;
-use crate::quantize::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape};
-use pagehop_kernels as kernels;
-
+use crate::quantize::edge::{self, BLOCK_EDGES};
 use crate::quantize::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
-
-/// Edge codes of every row. Pages will have a copy in every node that points to the row.
-#[derive(Debug)]
-pub(crate) struct EdgeTable {
-    pub(crate) shape: EdgeShape,
-    pub(crate) words: Vec<u64>,
-    pub(crate) factors: Vec<EdgeFactors>,
-    pub(crate) centroid: Vec<u8>,
-    /// Digits to which queries are quantized: 1 or 2.
-    pub(crate) query_digits: usize,
-}
-
-impl EdgeTable {
-    /// The code of one row.
-    pub(crate) fn code(&self, row: usize) -> &[u64] {
-        let words = self.shape.words();
-        &self.words[row * words..][..words]
-    }
-
-    /// A copy of the codes of some rows, in this order.
-    pub(crate) fn gather(&self, rows: &[u32]) -> Self {
-        let mut words = Vec::with_capacity(rows.len() * self.shape.words());
-        rows.iter().for_each(|row| words.extend_from_slice(self.code(*row as usize)));
-        let factors = rows.iter().map(|row| self.factors[*row as usize]).collect();
-        let centroid = rows.iter().map(|row| self.centroid[*row as usize]).collect();
-        Self { shape: self.shape, words, factors, centroid, query_digits: self.query_digits }
-    }
-
-    /// Prefetches what scoring `rows` will read: their codes are spread over memory.
-    fn prefetch(&self, rows: &[u32]) {
-        for row in rows {
-            let row = *row as usize;
-            kernels::prefetch(self.code(row));
-            kernels::prefetch(&self.factors[row..=row]);
-            kernels::prefetch(&self.centroid[row..=row]);
-        }
-    }
-}
 
 /// One thread's search over a graph in memory.
 pub(crate) struct Walker<'a> {
@@ -59,7 +20,22 @@ pub(crate) struct Walker<'a> {
     pub(crate) codes: &'a Codes,
     estimator: Estimator,
     list: CandidateList,
+    /// Rows that this walk has scored, each at a place that follows from its number, where a later
+    /// one may replace it. Two of three neighbors of a node were scored before.
+    scored: Vec<u32>,
+    /// The neighbors of a node that were not.
+    fresh: Vec<u32>,
     gathered: Vec<u8>,
+}
+
+/// Places of [`Walker::scored`]. A walk with a list of 200 scores two to three thousand rows.
+const SCORED: usize = 1 << SCORED_BITS;
+const SCORED_BITS: u32 = 13;
+
+/// Where [`Walker::scored`] has a row (Fibonacci hashing, Knuth 1973).
+#[inline]
+fn scored_place(row: u32) -> usize {
+    (row.wrapping_mul(0x9e37_79b9) >> (u32::BITS - SCORED_BITS)) as usize
 }
 
 impl<'a> Walker<'a> {
@@ -70,6 +46,8 @@ impl<'a> Walker<'a> {
             codes,
             estimator: Estimator::default(),
             list: CandidateList::default(),
+            scored: Vec::new(),
+            fresh: Vec::new(),
             gathered: Vec::new(),
         }
     }
@@ -80,27 +58,53 @@ impl<'a> Walker<'a> {
         let mut query = vec![0.0; self.codes.dim];
         self.codes.decode_hi(row, &mut query);
         self.walk(graph, &query, entries, list);
-        let found = self.list.all().map(|(_, id)| id).filter(|id| *id as usize != row);
-        let mut keys: Vec<u64> = found.map(|id| key(self.codes.hi_distance(row, id as usize), id)).collect();
-        keys.sort_unstable();
-        keys
+        let found: Vec<u32> = self.list.all().map(|(_, id)| id).filter(|id| *id as usize != row).collect();
+        keys_of(self.codes, row, &found)
     }
 
     fn walk(&mut self, graph: &Graph, query: &[f32], entries: &[u32], list: usize) {
         self.estimator.prepare(self.table.shape, self.table.query_digits, query, self.codes.filled_sq);
         self.list.reset(list);
+        self.scored.clear();
+        self.scored.resize(SCORED, u32::MAX);
         self.score(entries);
         while let Some((_, row)) = self.list.expand() {
-            // The best other candidate is probably expanded next.
-            if let Some((_, next)) = self.list.open().next() {
-                self.table.prefetch(graph.neighbors(next as usize));
-            }
+            self.look_ahead(graph);
             self.score(graph.neighbors(row as usize));
         }
     }
 
-    /// Estimates the distance to each of `rows` and inserts them into the list.
+    /// Prefetches for the next two hops: the best other candidate is probably expanded next.
+    fn look_ahead(&self, graph: &Graph) {
+        let mut open = self.list.open();
+        if let Some((_, next)) = open.next() {
+            let neighbors = graph.neighbors(next as usize).iter();
+            let is_fresh = |row: &&u32| self.scored[scored_place(**row)] != **row;
+            neighbors.filter(is_fresh).for_each(|row| self.table.prefetch(*row));
+        }
+        if let Some((_, later)) = open.next() {
+            graph.prefetch(later as usize);
+        }
+    }
+
+    /// Estimates the distance to those of `rows` that were not scored yet, and inserts them into
+    /// the list. To leave out the others changes nothing: they are in the list, or worse than its
+    /// last.
     fn score(&mut self, rows: &[u32]) {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        fresh.clear();
+        for row in rows {
+            let last = &mut self.scored[scored_place(*row)];
+            if *last != *row {
+                *last = *row;
+                fresh.push(*row);
+            }
+        }
+        self.score_fresh(&fresh);
+        self.fresh = fresh;
+    }
+
+    fn score_fresh(&mut self, rows: &[u32]) {
         for rows in rows.chunks(DEGREE_MAX) {
             let table = self.table;
             let slots = rows.len().next_multiple_of(BLOCK_EDGES);
@@ -110,9 +114,10 @@ impl<'a> Walker<'a> {
             for (slot, row) in rows.iter().enumerate() {
                 let row = *row as usize;
                 edge::interleave(table.shape, table.code(row), slot, slots, &mut self.gathered);
-                add[slot] = table.factors[row].add.to_le_bytes();
-                factor[slot] = table.factors[row].factor.to_le_bytes();
-                centroid[slot] = table.centroid[row];
+                let factors = table.factors(row);
+                add[slot] = factors.add.to_le_bytes();
+                factor[slot] = factors.factor.to_le_bytes();
+                centroid[slot] = table.centroid(row);
             }
             let edges =
                 EdgeCodes { codes: &self.gathered, add: &add, factor: &factor, centroid: &centroid[..slots] };

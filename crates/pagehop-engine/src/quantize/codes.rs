@@ -143,6 +143,14 @@ impl Codes {
         self.hi_square(a) + self.hi_square(b) - 2.0 * self.hi_step(a) * self.hi_step(b) * dot
     }
 
+    /// Prefetches what [`Codes::hi_distance`] reads of a row.
+    #[inline]
+    pub(crate) fn prefetch_hi(&self, row: usize) {
+        pagehop_kernels::prefetch(self.hi(row));
+        pagehop_kernels::prefetch(&self.own[row..=row]);
+        pagehop_kernels::prefetch(&self.hi_norm_sq[row..=row]);
+    }
+
     /// Whether two rows are duplicates: they have the same step and high plane, or both are zero.
     pub(crate) fn is_same(&self, a: usize, b: usize) -> bool {
         self.is_same_as(a, self.own[b], self.hi(b))

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::graph::connect::Pruning;
 use crate::graph::leaves::{self, LEAF_CANDIDATES};
 use crate::graph::refine::Walker;
-use crate::graph::{Graph, key, key_id};
+use crate::graph::{Graph, key, key_id, keys_of};
 use crate::page::model_pages::Entry;
 use crate::quantize::codes::Codes;
 
@@ -46,12 +46,9 @@ pub(super) fn connect(job: &mut Job<'_>, codes: &Codes, rows: &Rows, refined: us
             return Vec::new();
         }
         if row >= refined {
-            let near = leaf_graph.neighbors(row).iter();
-            let mut keys: Vec<u64> = near.map(|id| key(codes.hi_distance(row, *id as usize), *id)).collect();
-            keys.sort_unstable();
-            return keys;
+            return keys_of(codes, row, leaf_graph.neighbors(row));
         }
-        walker.candidates(&leaf_graph, row, &starts[usize::from(rows.table.centroid[row])], list)
+        walker.candidates(&leaf_graph, row, &starts[usize::from(rows.table.centroid(row))], list)
     };
     let forward = pruning.forward(walker, met, |done| job.step_rows("refine", done))?;
     drop(leaf_graph);

@@ -1,10 +1,10 @@
 //! The memory of a build, estimated before it starts.
 
+use crate::graph::edge_table::EdgeTable;
 use crate::graph::leaves::LEAF_CANDIDATES;
 use crate::page::layout::NodeLayout;
 use crate::quantize::centroids::SAMPLE_ROWS;
 use crate::quantize::codes::Codes;
-use crate::quantize::edge::EdgeFactors;
 use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::prepare::inner_dim;
 use crate::{Error, Vectors};
@@ -57,9 +57,9 @@ pub(super) fn thread_bytes(rows: usize, inner: usize) -> usize {
     rows.min(BATCH_ROWS) * (inner + BATCH_ROW_BYTES)
 }
 
-/// Bytes of a row's edge code.
+/// Bytes of a row's edge code, and of what is stored with it.
 pub(super) fn table_row_bytes(layout: &NodeLayout) -> usize {
-    layout.edge.code_bytes() + size_of::<EdgeFactors>() + 1
+    EdgeTable::row_bytes(layout.edge)
 }
 
 /// The most bytes per row that are held at once of candidates, graphs, in-neighbors and edges by

@@ -2,7 +2,7 @@
 
 use super::job::Job;
 use super::survey::{Rescan, Survey};
-use crate::graph::refine::EdgeTable;
+use crate::graph::edge_table::EdgeTable;
 use crate::page::PageId;
 use crate::page::meta::ChangeState;
 use crate::page::model_pages::Entry;
@@ -45,13 +45,7 @@ pub(super) fn encode(
     let (dim, shape) = (source.dim(), job.layout.edge);
     let centroids = Centroids::from_codes(centers);
     let centers_decoded = centroids.decode();
-    let mut table = EdgeTable {
-        shape,
-        words: Vec::with_capacity(total * shape.words()),
-        factors: Vec::with_capacity(total),
-        centroid: Vec::with_capacity(total),
-        query_digits: 1,
-    };
+    let mut table = EdgeTable::with_capacity(shape, total);
     let (mut spread, mut nearest) = (Spread::of(total), NearestRows::of(centers));
     let (workers, mut scan) = (job.threads, Rescan::of(survey));
     source.scan(&mut |ids, chunk| {
@@ -62,15 +56,14 @@ pub(super) fn encode(
             encode_part(rows, space, centers, &centers_decoded, shape)
         });
         for part in parts {
-            let (codes, mut more) = part?;
-            spread.add(&codes, centers, &more.centroid);
-            nearest.add(&codes, centers, &more.centroid);
+            let (codes, more) = part?;
+            let of = more.all_centroids();
+            spread.add(&codes, centers, &of);
+            nearest.add(&codes, centers, &of);
             take(codes)?;
-            table.words.append(&mut more.words);
-            table.factors.append(&mut more.factors);
-            table.centroid.append(&mut more.centroid);
+            table.append(&more);
         }
-        job.step("encode", table.factors.len() as u64, total as u64)
+        job.step("encode", table.len() as u64, total as u64)
     })?;
     scan.end()?;
     table.query_digits = spread.query_digits();
@@ -85,7 +78,7 @@ impl Rows {
         // In few dimensions entry points are enough, and are what searches were measured with.
         let marked = if inner_dim > 64 { firsts.len() } else { 0 };
         for row in (0..marked).step_by(landmark_every(marked)).filter(|row| firsts[*row] as usize == *row) {
-            landmarks[usize::from(table.centroid[row])].push(row as u32);
+            landmarks[usize::from(table.centroid(row))].push(row as u32);
         }
         Self { table, centroids, firsts, entries, landmarks }
     }
@@ -119,21 +112,15 @@ fn encode_part(
         codes.push(&x);
     }
     let nearest = centroids::assign(&codes, centers, 1, 1);
-    let centroid: Vec<u8> = nearest.iter().map(|c| *c as u8).collect();
-    let mut words = vec![0; count * shape.words()];
-    let mut factors = Vec::with_capacity(count);
-    for (row, code) in words.chunks_exact_mut(shape.words()).enumerate() {
+    let mut table = EdgeTable::with_capacity(shape, count);
+    for (row, centroid) in nearest.iter().enumerate() {
         // Encode from the stored code, not from the user's vector: any reader of the node then gets
         // the same edge code.
         codes.decode(row, &mut x);
-        factors.push(edge::encode(
-            shape,
-            &x,
-            &centers_decoded[usize::from(centroid[row]) * inner..][..inner],
-            code,
-        ));
+        let center = &centers_decoded[*centroid as usize * inner..][..inner];
+        table.push(*centroid as u8, |code| edge::encode(shape, &x, center, code));
     }
-    Ok((codes, EdgeTable { shape, words, factors, centroid, query_digits: 1 }))
+    Ok((codes, table))
 }
 
 /// How far rows are from their centroids, beside how long they are.

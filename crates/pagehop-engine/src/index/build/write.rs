@@ -161,7 +161,7 @@ fn write_nodes(
         kind::clear(&mut body, PageKind::Node);
         for (slot, row) in page_rows.iter().enumerate() {
             let mut node = NodeMut::new(&layout, &mut body, slot);
-            node.set_header(&header(row_ids[*row as usize], rows.table.centroid[*row as usize], own.code(*row).0));
+            node.set_header(&header(row_ids[*row as usize], rows.table.centroid(*row as usize), own.code(*row).0));
             write_node(&mut node, *row, own.code(*row), (rows, graph.neighbors(*row as usize)), (node_of, anchors));
             columns.iter().for_each(|columns| node.set_values(columns.row(*row as usize)));
         }
@@ -196,13 +196,13 @@ fn write_columns(
     for column in 0..written.roots.len() {
         let shape = written.tree(&meta.layout, column).shape;
         let place =
-            |row: u32, value| PostingKey::new(value, rows.table.centroid[row as usize], node_of[row as usize]);
+            |row: u32, value| PostingKey::new(value, rows.table.centroid(row as usize), node_of[row as usize]);
         let posting = |row: u32, tag| {
             let row = row as usize;
             Posting {
                 node: node_of[row],
-                centroid: rows.table.centroid[row],
-                factors: rows.table.factors[row],
+                centroid: rows.table.centroid(row),
+                factors: rows.table.factors(row),
                 values: columns.row(row).to_vec(),
                 code: rows.table.code(row).to_vec(),
                 tag,
@@ -237,7 +237,7 @@ fn write_columns(
 fn landmarks(rows: &Rows, node_of: &[u32]) -> Vec<Landmark> {
     let landmark = |row: &u32| {
         let row = *row as usize;
-        let (centroid, factors) = (rows.table.centroid[row], rows.table.factors[row]);
+        let (centroid, factors) = (rows.table.centroid(row), rows.table.factors(row));
         let code = rows.table.code(row).to_vec();
         Landmark { node: node_of[row], generation: 0, centroid, factors, code }
     };
@@ -281,8 +281,8 @@ fn write_node(
                 neighbor: node_of[target],
                 generation: 0,
                 anchor: anchors[target] == row,
-                centroid: rows.table.centroid[target],
-                factors: rows.table.factors[target],
+                centroid: rows.table.centroid(target),
+                factors: rows.table.factors(target),
                 code: rows.table.code(target),
             },
         );

@@ -8,8 +8,8 @@ use super::files::RowFile;
 use super::finished::Finished;
 use super::route::Partitions;
 use crate::Error;
+use crate::graph::edge_table::EdgeTable;
 use crate::graph::key;
-use crate::graph::refine::EdgeTable;
 use crate::index::build::connect::connect;
 use crate::index::build::job::Job;
 use crate::index::build::rows::{Encoded, NearestRows, Rows};
@@ -73,7 +73,7 @@ impl Partition {
         let mut finished = Finished::new(number, self.own_count, guests);
         let table = table.gather(&self.rows);
         let mut nearest = NearestRows::of(centers);
-        nearest.add(&self.codes, centers, &table.centroid);
+        nearest.add(&self.codes, centers, &table.all_centroids());
         let encoded = Encoded { table, centroids: centroids.clone(), entries: nearest.entries() };
         let own = Rows::new(encoded, self.codes.dim, (0..self.rows.len() as u32).collect());
         let found = connect(job, &self.codes, &own, self.own_count)?;
