@@ -2,8 +2,8 @@
 //!
 //! Each thread takes the next run of pages, so while one waits for the disk others read and check.
 //! Writes go past the page cache where the file system allows it: a copy through the cache takes
-//! memory that searches use, and its pages wait for the sync at the end. At 1 GB that is half of
-//! the time of a backup.
+//! memory that searches use, and all of it waits for the sync at the end. What is left is about the
+//! time in which the disk takes as many bytes.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -26,7 +26,7 @@ use crate::log::versions::Versions;
 /// Pages that are read and written at once: 1 MiB.
 const RUN_PAGES: u32 = 128;
 
-/// Threads that copy. Two keep a disk busy that writes 2 GB a second; more wait for each other.
+/// Threads that copy. While two of them wait for the disk, two read and check.
 const THREADS_MAX: u32 = 4;
 
 /// Where pages come from and go to.
