@@ -11,6 +11,21 @@ import sys
 
 _ADVICE = "the package was not installed to its end: pip install --force-reinstall pagehop"
 _HEADER_BYTES = 64
+MODULES = (
+    "__init__.py",
+    "arrays.py",
+    "columns.py",
+    "errors.py",
+    "hits.py",
+    "ids.py",
+    "index.py",
+    "installed.py",
+    "open.py",
+    "options.py",
+    "reports.py",
+    "sources.py",
+)
+"""Every module of the package that is written in Python."""
 _NUMPY_OF_V2 = (2, 4)
 """The first NumPy whose wheels need x86-64-v2."""
 
@@ -26,6 +41,14 @@ def check_library(folder: str) -> None:
             header, size = file.read(_HEADER_BYTES), os.fstat(file.fileno()).st_size
         if size < _elf_bytes(header):
             raise ImportError(f"{path} is cut short at {size:,} bytes; {_ADVICE}")
+
+
+def check_modules(folder: str) -> None:
+    """Refuses a `folder` of this package that lacks a module, or has an empty one."""
+    for name in MODULES:
+        path = os.path.join(folder, name)
+        if not os.path.exists(path) or os.path.getsize(path) == 0:
+            raise ImportError(f"{path} is missing or empty; {_ADVICE}")
 
 
 def _elf_bytes(header: bytes) -> int:
@@ -47,7 +70,9 @@ def check_numpy(version: str) -> None:
         )
 
 
-check_library(os.path.dirname(os.path.abspath(__file__)))
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+check_library(_FOLDER)
+check_modules(_FOLDER)
 
 # The library needs no NumPy. A NumPy that is imported already runs here.
 from pagehop import _pagehop  # noqa: E402

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import pagehop
-from pagehop.installed import check_numpy
+from pagehop.installed import MODULES, check_numpy
 
 
 @pytest.fixture
@@ -49,6 +49,22 @@ def test_a_library_that_is_missing_is_named(package: Path) -> None:
     done = imported(package)
     assert done.returncode == 1
     assert f"ImportError: {package} has no library _pagehop; " in done.stderr
+
+
+def test_every_module_is_looked_for(package: Path) -> None:
+    assert sorted(path.name for path in package.glob("*.py")) == sorted(MODULES)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+@pytest.mark.parametrize("name", ["installed.py", "errors.py", "sources.py"])
+def test_a_module_that_is_missing_or_empty_is_named(package: Path, name: str, empty: bool) -> None:
+    (package / name).unlink()
+    if empty:
+        (package / name).touch()
+    said = imported(package).stderr.splitlines()[-1]
+    assert said.startswith("ImportError: ")
+    assert name.removesuffix(".py") in said
+    assert said.endswith("the package was not installed to its end: pip install --force-reinstall pagehop")
 
 
 def test_a_numpy_that_an_old_cpu_cannot_run_is_refused() -> None:

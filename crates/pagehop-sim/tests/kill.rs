@@ -157,8 +157,11 @@ fn child() {
 }
 
 fn spawn(path: &Path, seed: u64) -> Child {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["child", "--exact", "--nocapture", "--test-threads=1"]);
+    // By the emulator that runs this program, if one does.
+    let emulator = std::env::var_os("PAGEHOP_TEST_EMULATOR").map(PathBuf::from);
+    let words: Vec<_> = emulator.into_iter().chain([std::env::current_exe().unwrap()]).collect();
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).args(["child", "--exact", "--nocapture", "--test-threads=1"]);
     command.env(CHILD, format!("{}#{seed}", path.display()));
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap()
 }

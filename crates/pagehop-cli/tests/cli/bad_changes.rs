@@ -2,7 +2,6 @@
 //! at all.
 
 use std::fs;
-use std::process::Command;
 
 use crate::support::{Folder, Run, Running, json_lines, unchanged, vectors};
 
@@ -122,10 +121,8 @@ fn a_full_disk_keeps_what_was_added() {
     folder.fbin("items.fbin", &vectors(1500, 960, 1));
     folder.run("create i --dim 960").ok();
     // The limit, 9 MiB, stands for a full disk: the shared memory's file fits, the log does not.
-    let script = "trap '' XFSZ; ulimit -f 9216; exec \"$0\" add i items.fbin --batch 100";
-    let mut shell = Command::new("bash");
-    shell.args(["-c", script, env!("CARGO_BIN_EXE_pagehop")]).current_dir(folder.path(""));
-    let error = Run::of(&mut shell).error(1);
+    let script = "trap '' XFSZ; ulimit -f 9216; exec \"$@\" add i items.fbin --batch 100";
+    let error = Run::of(&mut folder.shell(script)).error(1);
     assert!(error.contains("i-log") && error.contains("--resume continues after them"), "{error}");
     let rows = folder.rows("i");
     assert!((100..1500).contains(&rows) && rows.is_multiple_of(100), "{rows} rows: {error}");

@@ -169,10 +169,8 @@ fn a_file_size_limit_leaves_the_old_index() {
     let before = fs::read(&index).unwrap();
     folder.fbin("more.fbin", &vectors(5000, 16, 1));
     // The limit, 64 KiB, stands for a full disk: a write fails half-way.
-    let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" build more.fbin -o items.pagehop --overwrite";
-    let mut shell = Command::new("bash");
-    shell.args(["-c", script, env!("CARGO_BIN_EXE_pagehop")]).current_dir(folder.path(""));
-    let error = Run::of(&mut shell).error(1);
+    let script = "trap '' XFSZ; ulimit -f 64; exec \"$@\" build more.fbin -o items.pagehop --overwrite";
+    let error = Run::of(&mut folder.shell(script)).error(1);
     assert!(error.contains("items.pagehop"), "{error}");
     assert!(unchanged(&index, &before));
     assert_eq!(folder.names(), ["items.fbin", "items.pagehop", "more.fbin"]);

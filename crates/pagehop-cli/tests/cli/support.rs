@@ -6,6 +6,12 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+/// The words that run the binary, by the emulator that runs this test, if one does.
+fn program() -> Vec<String> {
+    let emulator = std::env::var("PAGEHOP_TEST_EMULATOR").ok();
+    emulator.into_iter().chain([env!("CARGO_BIN_EXE_pagehop").to_string()]).collect()
+}
+
 /// A folder of its own for a test; it is removed with it.
 pub(crate) struct Folder(PathBuf);
 
@@ -47,9 +53,17 @@ impl Folder {
 
     /// The command, to be run in this folder.
     pub(crate) fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pagehop"));
-        command.args(line.split_whitespace()).current_dir(&self.0).stdin(Stdio::null());
+        let program = program();
+        let mut command = Command::new(&program[0]);
+        command.args(&program[1..]).args(line.split_whitespace()).current_dir(&self.0).stdin(Stdio::null());
         command
+    }
+
+    /// A shell that runs `script` in this folder. The script's arguments, `"$@"`, are the command.
+    pub(crate) fn shell(&self, script: &str) -> Command {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", script, "bash"]).args(program()).current_dir(&self.0);
+        shell
     }
 
     /// Runs `pagehop` with the words of `line` in this folder.
