@@ -35,6 +35,7 @@ mod signals;
 mod sql;
 mod sql_function;
 mod temp_files;
+mod train;
 mod vacuum;
 mod validate;
 
