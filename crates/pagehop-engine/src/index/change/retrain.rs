@@ -96,13 +96,13 @@ impl<P: Pages> Index<P> {
 
 impl<W: PagesMut> Change<'_, W> {
     /// Whether to rebuild the index at once, with `more` rows in it. What an earlier change had to
-    /// leave unfinished is not begun again by this one: an insertion whose time is limited would
-    /// never end.
+    /// leave unfinished is not begun again by this one, if there is a model: an insertion whose time
+    /// is limited would never end.
     pub(super) fn trains_at_once(&self, more: usize) -> bool {
         let meta = self.graph.meta();
         let (rows, more_rows) = (meta.rows, more as u64);
         let is_cheap = !self.graph.steps().is_hosted() || rows + more_rows <= SMALL_ROWS || more_rows >= rows;
-        is_cheap && !self.has_swept && has_grown(meta, more)
+        is_cheap && (!self.has_swept || meta.centroids == 0) && has_grown(meta, more)
     }
 
     /// Under the inner product, notes the length of rows that are about to be added if they are
