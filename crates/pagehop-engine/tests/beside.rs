@@ -80,7 +80,7 @@ fn an_index_that_grew_is_trained_like_a_new_one() {
         assert_eq!(index.info().unwrap().trained_rows, 512);
         assert!(index.wants_training().unwrap());
         assert_eq!(index.host_row_ids(&mut pages.clone().writer()).unwrap(), all);
-        // As if 300 rows had come meanwhile.
+        // As if 300 rows had come since.
         let known = &all[..4700];
         let before = pages.clone();
         assert!(train(&before, pages.writer(), &rows, known, &mut no_progress()).unwrap());

@@ -95,9 +95,9 @@ impl<P: Pages> Index<P> {
 }
 
 impl<W: PagesMut> Change<'_, W> {
-    /// Whether to rebuild the index at once, with `more` rows in it. What an earlier change had to
-    /// leave unfinished is not begun again by this one, if there is a model: an insertion whose time
-    /// is limited would never end.
+    /// Whether to rebuild the index at once, with `more` rows in it. If there is a model, what an
+    /// earlier change had to leave unfinished is not begun again by this one: an insertion whose
+    /// time is limited would never end.
     pub(super) fn trains_at_once(&self, more: usize) -> bool {
         let meta = self.graph.meta();
         let (rows, more_rows) = (meta.rows, more as u64);
