@@ -6,20 +6,19 @@
 //! over a sample of them, and the others are added to it one by one, as INSERT would, but without
 //! the log.
 
-use std::ffi::c_void;
 use std::ops::ControlFlow;
 
-use pagehop_engine::{BuildOptions, Error, Progress, RowIds, build_memory_bytes};
+use pagehop_engine::{BuildOptions, Error, Progress, RowIds, Value, build_memory_bytes};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::pages::sink::{self, BufferSink};
 use crate::pages::{open_indexes, writer};
-use crate::rows::columns::{self, FilterColumn};
+use crate::rows::columns;
 use crate::rows::opclass::{self, Kind};
 use crate::rows::sample::{Budget, RowSample};
 use crate::rows::spill::Spill;
-use crate::rows::{memory, vector};
+use crate::rows::{memory, table};
 use crate::signals::Signals;
 use crate::{calibrate, errors, progress};
 
@@ -47,7 +46,7 @@ pub(crate) unsafe extern "C-unwind" fn ambuild(
     let mut rows = Spill::new(dim, budget.rows_in_memory(), filters);
     progress::begin(progress::SCAN);
     // SAFETY: PostgreSQL passes the index, its table, and what is to be indexed.
-    let heap_tuples = unsafe { read_table(heap, index, info, kind, &mut rows) };
+    let heap_tuples = unsafe { read_table(heap, index, info, &mut rows) };
     let index_tuples = rows.len() as f64;
     // SAFETY: PostgreSQL passes a new, empty index, open and locked.
     let written = unsafe { write_index(index, &budget, rows) };
@@ -96,16 +95,6 @@ unsafe fn dimensions(index: pg_sys::Relation) -> usize {
     dim
 }
 
-/// What the callback of the table scan works with.
-struct Reading<'r> {
-    kind: Kind,
-    columns: Vec<FilterColumn>,
-    rows: &'r mut Spill,
-    vector: Vec<f32>,
-    /// Memory of one row.
-    context: pg_sys::MemoryContext,
-}
-
 /// Reads the rows to be indexed, in the order of the table, and returns how many rows the table
 /// has.
 ///
@@ -116,66 +105,13 @@ unsafe fn read_table(
     heap: pg_sys::Relation,
     index: pg_sys::Relation,
     info: *mut pg_sys::IndexInfo,
-    kind: Kind,
     rows: &mut Spill,
 ) -> f64 {
-    // SAFETY: the current context is there; an error leaves the new one to it.
-    let context = unsafe {
-        pg_sys::AllocSetContextCreateInternal(
-            pg_sys::CurrentMemoryContext,
-            c"pagehop row".as_ptr(),
-            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-        )
+    let mut each = |row_id: u64, vector: &[f32], filters: &[Value]| {
+        rows.add(row_id, vector, filters).unwrap_or_else(|_| memory::refuse(rows.len() * 4 * rows.dim()));
     };
-    // SAFETY: the caller keeps the index open.
-    let columns = unsafe { FilterColumn::of(index) };
-    let mut reading = Reading { kind, columns, rows, vector: Vec::new(), context };
-    let (state, scan) = ((&raw mut reading).cast(), std::ptr::null_mut());
-    // Without `allow_sync` the scan begins at the first block, wherever others are: the same table
-    // gives the same index.
-    let (allow_sync, progress) = (false, true);
-    // SAFETY: the caller's relations are open, and the callback gets `reading`, which outlives the
-    // scan.
-    unsafe {
-        let tuples =
-            pg_sys::table_index_build_scan(heap, index, info, allow_sync, progress, Some(read_row), state, scan);
-        pg_sys::MemoryContextDelete(context);
-        tuples
-    }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn read_row(
-    _index: pg_sys::Relation,
-    tid: pg_sys::ItemPointer,
-    values: *mut pg_sys::Datum,
-    is_null: *mut bool,
-    _tuple_is_alive: bool,
-    state: *mut c_void,
-) {
-    // SAFETY: `read_table` passed its `Reading` as the state, and nothing else uses it during the
-    // scan.
-    let Reading { kind, columns, rows, vector, context } = unsafe { &mut *state.cast::<Reading<'_>>() };
-    // SAFETY: PostgreSQL passes the values of the index's columns.
-    if unsafe { *is_null } {
-        return;
-    }
-    vector.clear();
-    // SAFETY: PostgreSQL passes a value of the column's type and the place of the row; the context
-    // is `read_table`'s.
-    let (row_id, filters) = unsafe {
-        let callers = pg_sys::MemoryContextSwitchTo(*context);
-        vector::append(*values, kind.element, vector);
-        let filters = columns::values(columns, values, is_null);
-        pg_sys::MemoryContextSwitchTo(callers);
-        pg_sys::MemoryContextReset(*context);
-        (vector::row_id(*tid), filters)
-    };
-    if kind.has_place(vector) {
-        rows.add(row_id, vector, &filters).unwrap_or_else(|_| memory::refuse(rows.len() * 4 * rows.dim()));
-    }
+    // SAFETY: the caller's relations are open.
+    unsafe { table::read(heap, index, info, &mut each) }
 }
 
 /// Builds the index of `rows` into its main fork.

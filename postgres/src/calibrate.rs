@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 
 use crate::pages::open_indexes::{self, OpenIndex};
 use crate::pages::writer;
-use crate::progress;
+use crate::{progress, train};
 
 /// Calibrates an index at the end of its build, unless it has too few rows.
 ///
@@ -39,20 +39,26 @@ pub(crate) unsafe fn grown_index(index: pg_sys::Relation) -> Result<(), Error> {
     unsafe { measure_and_store(index, &[], &mut go_on).map(|_| ()) }
 }
 
-/// Calibrates an index if it never was and is large enough, or if much has changed since. A
+/// Calibrates an index if it never was and is large enough, if its model `is_trained` again, or if
+/// much has changed since. A
 /// calibration by a user's queries is kept: rows are no substitute for them.
 ///
 /// # Safety
 ///
 /// `index` is open and of this access method, this backend is not its writer, and `wait` may be
 /// called.
-pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut()) -> Result<(), Error> {
+pub(crate) unsafe fn changed_index(
+    index: pg_sys::Relation,
+    is_trained: bool,
+    wait: &mut dyn FnMut(),
+) -> Result<(), Error> {
     // SAFETY: the caller keeps the index open.
     let info = unsafe { open_indexes::open(index)?.info()? };
-    let is_due = info.calibration.is_none_or(|known| known.is_outdated() && !known.by_queries);
+    let is_due = info.calibration.is_none_or(|known| (is_trained || known.is_outdated()) && !known.by_queries);
     if info.rows < CALIBRATED_ROWS_MIN || !is_due {
         return Ok(());
     }
+    train::count_own_snapshot();
     let mut wait_and_go_on = |_| {
         wait();
         ControlFlow::Continue(())

@@ -11,6 +11,7 @@
 //! | `sql/` | functions for users: state, check, recall |
 //! | `scan/` | the callbacks of an index scan, and what a scan learns from the plan that runs |
 //! | `calibrate.rs` | measures what each recall takes and stores it |
+//! | `train.rs` | builds an index again that has grown far beyond its model |
 //! | `pages/` | the engine's page contract on buffers and generic WAL; open indexes |
 //! | `rows/` | vectors, operator classes, and where a build keeps its rows |
 //!
@@ -35,6 +36,7 @@ mod signals;
 mod sql;
 mod sql_function;
 mod temp_files;
+mod train;
 mod vacuum;
 mod validate;
 

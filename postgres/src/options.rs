@@ -205,7 +205,14 @@ pub(crate) unsafe fn search(
         (0.0, ..) => Effort::of(None, list, slack)?,
         _ => Effort::Recall(recall),
     };
-    let plan = index.options(k.max(1), &effort)?;
+    let plan = match index.options(k.max(1), &effort) {
+        Err(Error::Uncalibrated) => {
+            // SAFETY: the caller says that the relation is open.
+            unsafe { warn_of_no_calibration(relation, recall) };
+            SearchOptions { search_list: 400, slack: 0.4, ..SearchOptions::default() }.into()
+        }
+        plan => plan?,
+    };
     // A recall of 1 is for a plan without the index. Only a cursor that was opened before the
     // setting comes here; it may still miss a row of an index with more nodes than the list has
     // places.
@@ -225,6 +232,35 @@ pub(crate) unsafe fn search(
     })
 }
 
+/// The name of the index, if its session was not warned of it and `recall` just before.
+///
+/// # Safety
+///
+/// `relation` is open.
+unsafe fn first_warning(relation: pg_sys::Relation, recall: f32) -> Option<String> {
+    static WARNED: AtomicU64 = AtomicU64::new(0);
+    // SAFETY: the caller says that the relation is open.
+    let (name, oid) = unsafe { (errors::name(relation), (*relation).rd_id.to_u32()) };
+    let this = u64::from(oid) << 32 | u64::from(recall.to_bits());
+    (WARNED.swap(this, Ordering::Relaxed) != this).then_some(name)
+}
+
+/// Says that it is not known what `recall` takes.
+///
+/// # Safety
+///
+/// `relation` is open.
+unsafe fn warn_of_no_calibration(relation: pg_sys::Relation, recall: f32) {
+    // SAFETY: the caller says that the relation is open.
+    if let Some(name) = unsafe { first_warning(relation, recall) } {
+        let message = format!(
+            "index \"{name}\" was never calibrated, so it is not known what pagehop.recall = {recall} takes"
+        );
+        let hint = format!("VACUUM calibrates it, and so does SELECT pagehop_calibrate('{name}'); now.");
+        errors::warn(message, hint);
+    }
+}
+
 /// Says that no search of the calibration reached `recall`: once, until the session searches
 /// another index or sets another recall.
 ///
@@ -232,11 +268,8 @@ pub(crate) unsafe fn search(
 ///
 /// `relation` is open.
 unsafe fn warn_of_reach(relation: pg_sys::Relation, k: usize, recall: f32, best: f32) {
-    static WARNED: AtomicU64 = AtomicU64::new(0);
     // SAFETY: the caller says that the relation is open.
-    let (name, oid) = unsafe { (errors::name(relation), (*relation).rd_id.to_u32()) };
-    let this = u64::from(oid) << 32 | u64::from(recall.to_bits());
-    if WARNED.swap(this, Ordering::Relaxed) != this {
+    if let Some(name) = unsafe { first_warning(relation, recall) } {
         let message = format!(
             "pagehop.recall = {recall} is more than any search of index \"{name}\" for {k} rows reached when it was \
              calibrated, which was {best:.4}"

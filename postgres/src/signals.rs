@@ -27,6 +27,20 @@ impl Signals {
         Self { before: set_mask(&all) }
     }
 
+    /// Blocks none: for a build by this thread alone.
+    pub(crate) fn leave() -> Self {
+        let mut none = MaybeUninit::uninit();
+        let mut now = MaybeUninit::uninit();
+        // SAFETY: `sigemptyset` initializes the set, and the second call, which blocks nothing
+        // more, the other.
+        let before = unsafe {
+            libc::sigemptyset(none.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_BLOCK, none.as_ptr(), now.as_mut_ptr());
+            now.assume_init()
+        };
+        Self { before }
+    }
+
     /// Runs `call` with signals delivered as they were before, also if it unwinds.
     pub(crate) fn delivered<R>(&self, call: impl FnOnce() -> R) -> R {
         struct BlockAgain(libc::sigset_t);

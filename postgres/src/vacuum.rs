@@ -14,7 +14,7 @@ use pgrx::prelude::*;
 
 use crate::pages::{open_indexes, writer};
 use crate::rows::vector;
-use crate::{calibrate, errors};
+use crate::{calibrate, errors, train};
 
 /// Pages that are read under one lock.
 const PAGES: u32 = 32;
@@ -102,7 +102,7 @@ pub(crate) unsafe extern "C-unwind" fn amvacuumcleanup(
     }
     // SAFETY: PostgreSQL keeps the index open, this backend is not its writer, and a vacuum may
     // sleep.
-    let blocks = unsafe { clean_up(info.index) };
+    let blocks = unsafe { clean_up(info.index, info.heaprel) };
     // SAFETY: PostgreSQL keeps the index open.
     let blocks = blocks.unwrap_or_else(|error| unsafe { errors::raise(info.index, error) });
     let is_counted = !stats.is_null();
@@ -119,16 +119,25 @@ pub(crate) unsafe extern "C-unwind" fn amvacuumcleanup(
     stats
 }
 
-/// Repairs the graph, then calibrates if that is due. Returns the blocks of the index.
+/// Repairs the graph, trains the model again if the index has grown beyond it, then calibrates if
+/// that is due. Returns the blocks of the index.
 ///
 /// # Safety
 ///
-/// `index` is open and of this access method, and this backend is not its writer.
-unsafe fn clean_up(index: pg_sys::Relation) -> Result<u32, Error> {
+/// `index` is open and of this access method, `heap` is its table, open, and this backend is not its
+/// writer.
+unsafe fn clean_up(index: pg_sys::Relation, heap: pg_sys::Relation) -> Result<u32, Error> {
+    let mut pace = |_| {
+        if !train::is_in_haste() {
+            delay();
+        }
+        ControlFlow::Continue(())
+    };
     // SAFETY: the caller keeps the index open and is not its writer.
     unsafe {
         repair(index)?;
-        calibrate::changed_index(index, &mut delay)?;
+        let trained = train::grown_index(index, heap, &mut pace)?;
+        calibrate::changed_index(index, trained, &mut delay)?;
         Ok(open_indexes::open(index)?.pages().page_count())
     }
 }

@@ -92,6 +92,12 @@ def test_an_index_that_grows_is_calibrated_as_it_does(connect: Connect) -> None:
     run(connection, "SET pagehop.recall = 0.95; SET enable_seqscan = off")
     assert len(ids(connection, NEAREST)) == 10, "it is searched to its end"
     fill(connection, vectors(1, seed=2), first=999)
+    messages = list[str]()
+    connection.add_notice_handler(lambda notice: messages.append(notice.message_primary or ""))
+    assert len(ids(connection, NEAREST)) == len(ids(connection, NEAREST)) == 10
+    [message] = messages
+    assert "never calibrated" in message
+    run(connection, "VACUUM items")
     assert number(connection, CALIBRATED) == 21
     made = run(connection, "SELECT * FROM pagehop_calibrate('items_embedding')")
     assert made == run(connection, "SELECT * FROM pagehop_calibration('items_embedding')")

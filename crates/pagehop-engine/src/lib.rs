@@ -29,8 +29,9 @@ pub use columns::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, ColumnRows, 
 pub use error::Error;
 pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use index::{
-    Batch, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, Index, Payloads, Prepared, Searcher,
-    TRAINED_ENOUGH, build, build_memory_bytes, build_memory_bytes_min, create, create_keeping, create_with_columns,
+    Batch, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, HostRows, Index, Payloads, Prepared,
+    Searcher, TRAINED_ENOUGH, TrainingHost, build, build_memory_bytes, build_memory_bytes_min, create,
+    create_keeping, create_with_columns,
 };
 pub use metric::Metric;
 pub use options::{BEAM_WIDTH_MAX, BuildOptions, Effort, SEARCH_LIST_MAX, SearchOptions, SearchPlan};

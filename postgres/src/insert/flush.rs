@@ -130,7 +130,6 @@ unsafe fn insert(
     let (dim, columns) = (vectors.len() / row_ids.len(), values.len() / row_ids.len());
     let values = (0..row_ids.len()).map(|row| &values[row * columns..][..columns]);
     let mut rows = row_ids.iter().zip(vectors.chunks_exact(dim)).zip(values).peekable();
-    let mut is_due = false;
     while rows.peek().is_some() {
         // SAFETY: the caller keeps the index open.
         let open = unsafe { open_indexes::open(index)? };
@@ -149,27 +148,25 @@ unsafe fn insert(
                 None => break unsafe { writer::beside_others(index)? },
             }
         };
-        let beside = writer.change(|change| match change.must_be_alone(ready.len()) {
-            true => Ok(None),
-            false => write(change, std::mem::take(&mut ready), unchanged).map(Some),
+        let is_written = writer.change(|change| match change.must_be_alone(ready.len()) {
+            true => Ok(false),
+            false => write(change, std::mem::take(&mut ready), unchanged).map(|()| true),
         })?;
-        is_due |= match beside {
-            Some(is_due) => is_due,
+        if !is_written {
             // SAFETY: as above, and the lock was given back.
-            None => unsafe { writer::change(index, |change| write(change, ready, unchanged))? },
-        };
+            unsafe { writer::change(index, |change| write(change, ready, unchanged))? };
+        }
     }
-    // SAFETY: the caller keeps the index open, and the lock was given back.
-    unsafe { calibrate_if(index, is_due) }
+    Ok(())
 }
 
-/// Writes rows, and returns whether the index wants to be calibrated then.
-fn write(change: &mut Change<'_, Writer>, ready: Vec<Ready<'_>>, unchanged: bool) -> Result<bool, Error> {
+/// Writes rows.
+fn write(change: &mut Change<'_, Writer>, ready: Vec<Ready<'_>>, unchanged: bool) -> Result<(), Error> {
     for Ready { row_id, vector, values, prepared } in ready {
         pgrx::check_for_interrupts!();
         change.insert_prepared(row_id, vector, values, prepared, unchanged, &mut go_on)?;
     }
-    Ok(change.wants_calibration())
+    Ok(())
 }
 
 /// # Safety

@@ -107,6 +107,30 @@ pub(super) unsafe fn init(buffer: pg_sys::Buffer, is_logged: bool) {
     }
 }
 
+/// `XLOG_BTREE_REUSE_PAGE` of `access/nbtxlog.h`.
+const REUSE_PAGE: u8 = 0xD0;
+/// Bytes of `xl_btree_reuse_page`: where the file is, a block, a full transaction id, a flag.
+const REUSE_PAGE_BYTES: usize = 25;
+
+/// Logs that pages of the index in the file `locator` are used again, which snapshots of `commit`
+/// or before may read: a standby resolves the conflict with its queries when it replays this.
+///
+/// PostgreSQL has that as a record of B-trees. It touches no page, so any index may write it.
+pub(super) fn log_conflict(locator: &pg_sys::RelFileLocator, commit: u64) {
+    let mut bytes = [0u8; REUSE_PAGE_BYTES];
+    let numbers = [locator.spcOid.to_u32(), locator.dbOid.to_u32(), locator.relNumber.to_u32(), 0];
+    let places = bytes.as_chunks_mut::<4>().0;
+    places.iter_mut().zip(numbers).for_each(|(place, number)| *place = number.to_le_bytes());
+    bytes[16..24].copy_from_slice(&commit.to_le_bytes());
+    // SAFETY: what is registered lives until the record is inserted. Replay reads these bytes as
+    // the struct, which has no pointers.
+    unsafe {
+        pg_sys::XLogBeginInsert();
+        pg_sys::XLogRegisterData(bytes.as_ptr().cast_mut().cast(), REUSE_PAGE_BYTES as u32);
+        pg_sys::XLogInsert(pg_sys::RmgrIds::RM_BTREE_ID as u8, REUSE_PAGE);
+    }
+}
+
 /// Writes fragments to the pages in `buffers` and to the log.
 ///
 /// # Safety

@@ -37,6 +37,16 @@ pub(crate) unsafe fn change<T>(
     unsafe { Writer::new(relation, pg_sys::ExclusiveLock)? }.change(work)
 }
 
+/// The right to change an index alone, for which it waits.
+///
+/// # Safety
+///
+/// As [`change`]; `relation` stays open while the writer lives.
+pub(crate) unsafe fn alone(relation: pg_sys::Relation) -> Result<Writer, Error> {
+    // SAFETY: the caller keeps the relation open.
+    unsafe { Writer::new(relation, pg_sys::ExclusiveLock) }
+}
+
 /// The right to insert rows into an index beside others, or to take dead nodes out of its graph,
 /// for which it waits.
 ///
@@ -257,6 +267,19 @@ impl PagesMut for Writer {
             unsafe { pg_sys::UnlockReleaseBuffer(*buffer) };
         }
         changed
+    }
+
+    /// Standbys cancel what still reads those pages, or wait for it, before they replay what
+    /// follows.
+    fn reuse(&mut self, commit: u64) -> Result<(), Error> {
+        // SAFETY: the relation is open while the writer lives; the setting is read by value.
+        let is_replayed =
+            self.is_logged && unsafe { pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32 };
+        if is_replayed {
+            // SAFETY: the relation is open while the writer lives.
+            record::log_conflict(unsafe { &(*self.relation).rd_locator }, commit);
+        }
+        Ok(())
     }
 
     fn is_shared(&self) -> bool {

@@ -8,4 +8,5 @@ pub(crate) mod memory;
 pub(crate) mod opclass;
 pub(crate) mod sample;
 pub(crate) mod spill;
+pub(crate) mod table;
 pub(crate) mod vector;

@@ -49,6 +49,8 @@ struct Scan {
     done: bool,
     /// Of the searches that have ended.
     stats: ScanStats,
+    /// How far a standby had replayed the log when the search began; `None` on a primary.
+    replayed: Option<pg_sys::XLogRecPtr>,
 }
 
 /// What to search for.
@@ -77,6 +79,7 @@ pub(crate) unsafe extern "C-unwind" fn ambeginscan(
         limits: Limits::default(),
         done: true,
         stats: ScanStats { index: oid, ..ScanStats::default() },
+        replayed: None,
     }));
     let count = order_bys.max(1) as usize;
     // SAFETY: the current memory context is the scan's, and so lives as long. It drops the Rust
@@ -149,6 +152,7 @@ pub(crate) unsafe extern "C-unwind" fn amrescan(
     state.order = Order::new(options::is_order_strict());
     state.limits = options::limits();
     state.done = false;
+    state.replayed = replayed();
     // A search that was begun is used again, for its buffers.
     if let Some(search) = &mut state.search {
         state.stats.add(&search.stats(), search.pages_ahead());
@@ -200,8 +204,32 @@ pub(crate) unsafe extern "C-unwind" fn amgettuple(
             false
         }
         // SAFETY: the scan keeps its index open.
-        Err(error) => unsafe { errors::raise((*scan).indexRelation, error) },
+        Err(error) => unsafe {
+            if matches!(error, Error::Corrupt { .. }) && state.replayed != replayed() {
+                refuse_replayed((*scan).indexRelation);
+            }
+            errors::raise((*scan).indexRelation, error)
+        },
     }
+}
+
+/// How far a standby has replayed the log; `None` on a primary.
+fn replayed() -> Option<pg_sys::XLogRecPtr> {
+    // SAFETY: reads of shared memory; null means that the timeline is not wanted.
+    unsafe { pg_sys::RecoveryInProgress().then(|| pg_sys::GetXLogReplayRecPtr(std::ptr::null_mut())) }
+}
+
+/// Says that pages which contradict each other were read while replay changed them: damage would
+/// be found again.
+///
+/// # Safety
+///
+/// `index` is open.
+unsafe fn refuse_replayed(index: pg_sys::Relation) -> ! {
+    // SAFETY: the caller keeps the index open.
+    let what = format!("recovery changed index \"{}\" during the scan", unsafe { errors::name(index) });
+    let hint = "Run the statement again.".to_string();
+    errors::report(PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE, what, Some(hint))
 }
 
 /// Refuses a snapshot under which a row may take the place of another while the scan holds no pin:

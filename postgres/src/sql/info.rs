@@ -14,7 +14,7 @@ sql_function!(pagehop_info, pg_finfo_pagehop_info, |call| {
 });
 
 /// Columns of `pagehop_info`.
-const COLUMNS: usize = 23;
+const COLUMNS: usize = 24;
 
 /// `pagehop_info(regclass)`.
 ///
@@ -43,6 +43,7 @@ fn describe(target: &Target) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> 
         Metric::Cosine => "cosine",
     };
     let known = info.calibration;
+    let wants_training = open.wants_training()?;
     let stored = [
         integer(info.format_version as usize),
         text(metric),
@@ -73,5 +74,6 @@ fn describe(target: &Target) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> 
         values[21] = target.map(real);
         values[22] = Some(bigint(since.changes));
     }
+    values[23] = Some(pg_sys::Datum::from(wants_training));
     Ok(values)
 }

@@ -194,7 +194,7 @@ impl<P: Pages> Index<P> {
             if old.has_places() {
                 (first, listed) = copy_payloads(&mut source.columns, &mut source.reader, first, sink)?;
             }
-            let mut meta = build::build_from(&mut source, &options, first, sink, progress)?;
+            let mut meta = build::build_from(&mut source, &options, Some(first), sink, progress)?;
             (meta.change.payload_head, meta.keeps_payloads) = (listed, old.keeps_payloads);
             meta
         };

@@ -204,6 +204,17 @@ pub trait PagesMut {
     /// Those of [`Reader::finish`]; those of `change`.
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error>;
 
+    /// Called before pages are used again that readers with snapshots of `commit` or before may be
+    /// at, when there are none of those here. A host that has readers elsewhere tells them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the host; the pages are then not used again.
+    fn reuse(&mut self, commit: u64) -> Result<(), Error> {
+        let _ = commit;
+        Ok(())
+    }
+
     /// Whether other writers may insert rows between two steps of this one. Training, vacuum and
     /// repairs are refused then: see [`Change::must_be_alone`](crate::Change::must_be_alone).
     fn is_shared(&self) -> bool {
@@ -257,6 +268,15 @@ pub trait PageSink {
     /// Stores `body`, exactly [`BODY_BYTES`] long, as `page`. Pages come as 1, 2, 3, ... without
     /// gaps, then page 0. The index exists once page 0 is written.
     fn write(&mut self, page: PageId, body: &[u8]) -> Result<(), Error>;
+
+    /// The page that comes first. Called once, when all is computed and nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// Those of the host.
+    fn first(&mut self) -> Result<PageId, Error> {
+        Ok(PageId(1))
+    }
 
     /// Where the build may put rows aside that its memory has no room for. Without it, such a build
     /// is refused.

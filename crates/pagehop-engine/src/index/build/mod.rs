@@ -70,10 +70,10 @@ pub fn build(
     let has_tags = source.columns().is_some_and(ColumnRows::has_tags);
     let texts = texts(source, options)?;
     let meta = match payloads || has_tags || texts.is_some() {
-        false => build_from(source, options, PageId(1), sink, progress)?,
+        false => build_from(source, options, None, sink, progress)?,
         true => {
             let (mut source, first, listed) = WithPlaces::write(source, texts, options.seed, PageId(1), sink)?;
-            let mut meta = build_from(&mut source, options, first, sink, progress)?;
+            let mut meta = build_from(&mut source, options, Some(first), sink, progress)?;
             (meta.change.payload_head, meta.keeps_payloads) = (listed, payloads);
             meta
         }
@@ -175,12 +175,12 @@ fn check_dim(dim: usize) -> Result<(), Error> {
     Err(Error::argument(format!("vectors have {dim} dimensions, an index takes 1 to {DIM_MAX}")))
 }
 
-/// Builds model, nodes and row id map on consecutive pages from `first`, and returns the meta page
-/// that makes them the index.
+/// Builds model, nodes and row id map on consecutive pages from `first` or [`PageSink::first`], and
+/// returns the meta page that makes them the index.
 pub(crate) fn build_from(
     source: &mut dyn VectorSource,
     options: &BuildOptions,
-    first: PageId,
+    first: Option<PageId>,
     sink: &mut dyn PageSink,
     progress: OnProgress<'_>,
 ) -> Result<Meta, Error> {
@@ -212,6 +212,7 @@ pub(crate) fn build_from(
             in_memory(job, source, &survey, (&space, &centers))?
         }
     };
+    let first = first.map_or_else(|| sink.first(), Ok)?;
     let meta = write::write(job, (&survey, &space), &connected, &mut *own, source, first, sink)?;
     job.step("write", u64::from(meta.page_count), u64::from(meta.page_count))?;
     Ok(meta)

@@ -97,8 +97,8 @@ impl<W: PagesMut> Change<'_, W> {
     /// of it, with the same vector and values, is likely in the index. Then its node is searched
     /// for first, which is several times cheaper than an insertion.
     ///
-    /// An index that has grown eightfold since its model was trained is rebuilt within this call,
-    /// as by [`Change::add`], on one thread.
+    /// A small index that has grown eightfold since its model was trained is rebuilt within this
+    /// call, on one thread; a larger one by [`Index::train_beside`].
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl<W: PagesMut> Change<'_, W> {
         prepare::validate(meta.metric, vector)?;
         let mut columns = ColumnRows::new(self.graph.columns().columns.clone())?;
         columns.push(values)?;
-        if self.wants_training(1) && !self.graph.steps().is_shared() {
+        if self.trains_at_once(1) && !self.graph.steps().is_shared() {
             return self.train_with(&[row_id], vector, &columns, &mut AddReport::default(), progress);
         }
         self.note_length(vector)?;

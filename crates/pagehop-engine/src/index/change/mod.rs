@@ -19,10 +19,11 @@
 //! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | its parts |
 //! | `insert.rs`, `anchors.rs`, `unlink.rs` | what is done to it |
 //! | `add.rs` | rows that are added, by one thread or several |
-//! | `vacuum.rs`, `retrain.rs`, `hosted.rs`, `measured.rs`, `take.rs` | the rest of [`Change`] |
+//! | `vacuum.rs`, `retrain.rs`, `beside.rs`, `shadow.rs`, `hosted.rs`, `measured.rs`, `take.rs` | the rest of [`Change`] |
 
 mod add;
 mod anchors;
+pub(crate) mod beside;
 mod dead;
 mod edges;
 mod encode;
@@ -41,6 +42,7 @@ mod pending;
 mod post;
 pub(crate) mod retrain;
 mod rows;
+mod shadow;
 mod slots;
 mod steps;
 mod sweep;
@@ -68,6 +70,8 @@ pub struct Change<'w, W: PagesMut> {
     added: u64,
     deleted: u64,
     mark: Option<[u64; 2]>,
+    /// Whether it freed the pages of a training that did not finish.
+    has_swept: bool,
     /// Rows before the change, and the first page of the model then.
     rows_before: u64,
     model_before: u32,
@@ -91,6 +95,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
         let (rows_before, model_before) = (meta.rows, meta.change.model_start);
         let mut steps = Steps::new(pages, meta);
         let is_alone = !steps.is_shared();
+        let has_swept = is_alone && steps.meta().change.unfinished != 0;
         if is_alone {
             steps.sweep_unfinished()?;
             steps.sweep_retired()?;
@@ -105,6 +110,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
             added: 0,
             deleted: 0,
             mark: None,
+            has_swept,
             rows_before,
             model_before,
         })
@@ -115,7 +121,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
     /// that lets several writers insert rows at the same time
     /// ([`PagesMut::is_shared`](crate::page::PagesMut::is_shared)).
     pub fn must_be_alone(&self, rows: usize) -> bool {
-        self.wants_training(rows) || self.graph.steps().wants_sweep()
+        self.trains_at_once(rows) || self.graph.steps().wants_sweep()
     }
 
     /// Adds rows; `vectors` has their components, one row after the other. A row whose id is in the
@@ -182,7 +188,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
         let mut values = self.arranged(columns, ids.len())?;
         let records = self.records(given, &values, payloads)?;
         let mut report = AddReport::default();
-        if self.wants_training(ids.len()) {
+        if self.trains_at_once(ids.len()) {
             let replaced = self.keep_payloads(ids, &mut values, records.as_deref())?;
             self.train_with(ids, vectors, &values, &mut report, progress)?;
             report.replaced += replaced;

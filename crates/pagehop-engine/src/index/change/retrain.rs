@@ -4,6 +4,10 @@
 //! the rows have grown eightfold, until the model was trained on enough rows. The new graph gets
 //! new pages. Readers of older snapshots go on with the old graph, whose pages become free when no
 //! reader can use them any more (`sweep.rs`).
+//!
+//! Where the host owns the rows, a row that is inserted waits for that only while the index is
+//! small, or rows that come with it are as many as are there. Otherwise it is left to the host's
+//! vacuum, beside insertions (`beside.rs`).
 
 use std::collections::HashMap;
 
@@ -19,6 +23,8 @@ use crate::page::{PageId, PageSink, Pages, PagesMut, Reader, id_map};
 use crate::row_ids::{self, RowIds};
 use crate::{AddReport, BuildOptions, EachChunk, Error, OnProgress, VectorSource};
 
+/// Rows up to which an insertion trains an index whose rows the host owns: some ten milliseconds.
+const SMALL_ROWS: u64 = 1024;
 /// Growth after which the model is trained again.
 const GROWTH: u64 = 8;
 /// A model that was trained on this many rows is kept.
@@ -76,23 +82,27 @@ impl<P: Pages> Index<P> {
         let change = &state.meta.change;
         Ok(change.trained_rows < TRAINED_ENOUGH && state.meta.rows < TRAINED_ENOUGH * GROWTH)
     }
+
+    /// Whether the index has grown so far since its model was trained that it is to be trained
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Index::is_young`].
+    pub fn wants_training(&self) -> Result<bool, Error> {
+        Ok(has_grown(&self.newest().renew(&mut self.pages().reader())?.meta, 0))
+    }
 }
 
 impl<W: PagesMut> Change<'_, W> {
-    /// Whether to rebuild the index with `more` rows in it.
-    pub(super) fn wants_training(&self, more: usize) -> bool {
+    /// Whether to rebuild the index at once, with `more` rows in it. If there is a model, what an
+    /// earlier change had to leave unfinished is not begun again by this one: an insertion whose
+    /// time is limited would never end.
+    pub(super) fn trains_at_once(&self, more: usize) -> bool {
         let meta = self.graph.meta();
-        let trained = meta.change.trained_rows;
-        if meta.centroids == 0 {
-            return more > 0;
-        }
-        let (rows, equal_rows) = (meta.rows, meta.change.equal_rows);
-        let is_small = rows < TRAINED_ENOUGH * GROWTH;
-        // Duplicates teach a model nothing. Where most rows are duplicates, a few others do not
-        // justify a rebuild.
-        let distinct = (rows + more as u64).saturating_sub(equal_rows);
-        let has_grown = distinct >= trained.saturating_mul(GROWTH) && trained < TRAINED_ENOUGH;
-        has_grown && (is_small || equal_rows < rows / 2)
+        let (rows, more_rows) = (meta.rows, more as u64);
+        let is_cheap = !self.graph.steps().is_hosted() || rows + more_rows <= SMALL_ROWS || more_rows >= rows;
+        is_cheap && (!self.has_swept || meta.centroids == 0) && has_grown(meta, more)
     }
 
     /// Under the inner product, notes the length of rows that are about to be added if they are
@@ -157,7 +167,7 @@ impl<W: PagesMut> Change<'_, W> {
         values.chunks_exact(count.max(1)).try_for_each(|row| columns.push(row))?;
         row_ids.iter().try_for_each(|row_id| row_ids::check_hosted(*row_id))?;
         self.validate(row_ids, vectors)?;
-        let trains = self.wants_training(row_ids.len());
+        let trains = self.trains_at_once(row_ids.len());
         if trains {
             self.train_with(row_ids, vectors, &columns, &mut AddReport::default(), progress)?;
         }
@@ -209,7 +219,7 @@ impl<W: PagesMut> Change<'_, W> {
                 Ok(())
             })?;
         }
-        let built = build::build_from(&mut source, &options, first, steps, progress)?;
+        let built = build::build_from(&mut source, &options, Some(first), steps, progress)?;
         let commit = steps.commit_number();
         steps.step_meta(&[], &mut |meta, _| {
             replace(meta, &built);
@@ -226,7 +236,8 @@ impl<W: PagesMut> Change<'_, W> {
     fn read_rows(&self, rows: &mut Rows, replacing: &HashMap<u64, usize>) -> Result<(u64, f32), Error> {
         let steps = self.graph.steps();
         let mut replaced = 0;
-        let mut nodes = if steps.is_hosted() { steps.host_rows(self.pending.map())? } else { Vec::new() };
+        let mut nodes =
+            if steps.is_hosted() { steps.host_rows(self.pending.map(), steps.page_count())? } else { Vec::new() };
         let mut reader = steps.reader();
         let change = &steps.meta().change;
         if change.id_root > 0 {
@@ -267,8 +278,23 @@ impl<W: PagesMut> Change<'_, W> {
     }
 }
 
+/// Whether a model is to be trained again with `more` rows.
+pub(super) fn has_grown(meta: &Meta, more: usize) -> bool {
+    let trained = meta.change.trained_rows;
+    if meta.centroids == 0 {
+        return more > 0;
+    }
+    let (rows, equal_rows) = (meta.rows, meta.change.equal_rows);
+    let is_small = rows < TRAINED_ENOUGH * GROWTH;
+    // Duplicates teach a model nothing. Where most rows are duplicates, a few others do not justify
+    // a rebuild.
+    let distinct = (rows + more as u64).saturating_sub(equal_rows);
+    let has_grown = distinct >= trained.saturating_mul(GROWTH) && trained < TRAINED_ENOUGH;
+    has_grown && (is_small || equal_rows < rows / 2)
+}
+
 /// Makes `meta` that of the graph that was `built`, and keeps what outlives training.
-fn replace(meta: &mut Meta, built: &Meta) {
+pub(super) fn replace(meta: &mut Meta, built: &Meta) {
     let (before, rows, page_count) = (meta.change.clone(), meta.rows, meta.page_count);
     // Changes are counted from 0 again. The number of changes since a measurement stays the same.
     let counted = before.added_rows.wrapping_add(before.deleted_rows);

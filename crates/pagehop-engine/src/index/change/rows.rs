@@ -109,10 +109,11 @@ impl<W: PagesMut> Steps<'_, W> {
         Ok(live.map(|(slot, header)| (slot, header.host_rows())).collect())
     }
 
-    /// Every row id of the graph with its node, in order, also those that wait for their node.
-    pub(super) fn host_rows(&self, pending: Option<&PendingMap>) -> Result<Vec<(u64, NodeId)>, Error> {
+    /// Every row id of the graph with its node, in order, also those that wait for their node; of
+    /// pages up to `end`.
+    pub(super) fn host_rows(&self, pending: Option<&PendingMap>, end: u32) -> Result<Vec<(u64, NodeId)>, Error> {
         let mut all = Vec::new();
-        for page in (self.first_page()..self.page_count()).map(PageId) {
+        for page in (self.first_page()..end).map(PageId) {
             for (slot, row_ids) in self.host_rows_on(page)? {
                 let node = self.layout().node_id(page, slot);
                 let waiting = pending.map_or_else(Vec::new, |pending| pending.of(node, &row_ids));

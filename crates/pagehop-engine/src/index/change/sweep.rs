@@ -27,7 +27,8 @@ impl<W: PagesMut> Steps<'_, W> {
         if !self.may_sweep_retired() {
             return Ok(());
         }
-        let layout = self.layout();
+        let (layout, retired_at) = (self.layout(), self.meta().change.retired_at);
+        self.pages_mut().reuse(retired_at)?;
         for _ in 0..SWEPT_PAGES {
             if self.meta().change.retired_end == 0 {
                 break;

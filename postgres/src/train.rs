@@ -1,0 +1,178 @@
+//! Training by VACUUM: an index that has grown far beyond the rows that its model was trained on is
+//! built again over all of them, from the vectors of the table.
+//!
+//! The rows are read, and the new graph is computed, while other sessions insert rows; it stays
+//! within `maintenance_work_mem`. Then the index is this backend's alone for as long as it takes to
+//! write the new pages and to insert the rows that came since. From there on no interrupt is
+//! served: whatever waits for the lock would wait again for the next try.
+
+use pagehop_engine::{Error, HostRows, OnProgress, Scratch, TrainingHost, Value};
+use pgrx::pg_sys;
+
+use crate::errors;
+use crate::pages::open_indexes;
+use crate::pages::writer::{self, Writer};
+use crate::rows::opclass;
+use crate::rows::sample::Budget;
+use crate::rows::spill::Spill;
+use crate::rows::{columns, memory, opclass::Kind, table};
+use crate::signals::Signals;
+use crate::temp_files::TempFiles;
+
+/// Position of `ProcArrayLock` among the named locks, in PostgreSQL 17 and 18.
+const PROC_ARRAY_LOCK: usize = 4;
+/// Blocks of a table: "to the end".
+const ALL_BLOCKS: u32 = u32::MAX;
+
+/// Trains the model of an index again if it has grown that far, and returns whether it did.
+///
+/// # Safety
+///
+/// `index` is open and of this access method, `heap` is its table, open and locked as by a vacuum,
+/// and this backend is not the writer of the index.
+pub(crate) unsafe fn grown_index(
+    index: pg_sys::Relation,
+    heap: pg_sys::Relation,
+    progress: OnProgress<'_>,
+) -> Result<bool, Error> {
+    // SAFETY: the caller keeps the index open.
+    let open = unsafe { open_indexes::open(index)? };
+    if !open.wants_training()? {
+        return Ok(false);
+    }
+    count_own_snapshot();
+    // SAFETY: the caller keeps the index open and is not its writer.
+    let mut writer = unsafe { writer::beside_others(index)? };
+    let known = open.host_row_ids(&mut writer)?;
+    drop(writer);
+    // SAFETY: the caller keeps the index open.
+    let (dim, metric, filters) =
+        unsafe { (opclass::dimensions(index), Kind::of(index).metric, columns::for_engine(index)) };
+    let budget = Budget { bytes: memory::limit_bytes(), dim, metric, columns: filters.len(), threads: 1 };
+    if !budget.sample(known.len()).is_all() {
+        // SAFETY: the caller keeps the index open.
+        let name = unsafe { errors::name(index) };
+        let needed = budget.least(known.len()).div_ceil(1 << 20);
+        pgrx::log!(
+            "index \"{name}\" has grown beyond its model, and maintenance_work_mem has no room to train it again: \
+             that takes {needed} MB, or REINDEX INDEX CONCURRENTLY {name}"
+        );
+        return Ok(false);
+    }
+    let mut rows = Spill::new(dim, budget.rows_in_memory(), filters);
+    // SAFETY: the caller keeps both open.
+    let mut host = unsafe { Host::new(index, heap) };
+    host.read(&known, (0, ALL_BLOCKS), &mut |row_id, vector, values| {
+        rows.add(row_id, vector, values).unwrap_or_else(|_| memory::refuse(rows.len() * 4 * dim));
+    });
+    if rows.len() == 0 {
+        return Ok(false);
+    }
+    let (count, all) = (rows.len(), budget.sample(rows.len()));
+    let signals = Signals::leave();
+    let trained =
+        open.train_beside(&mut rows.source(all, &signals)?, &known, budget.of_engine(count), &mut host, progress);
+    drop(host);
+    if trained? {
+        // SAFETY: the caller keeps the index open.
+        let name = unsafe { errors::name(index) };
+        pgrx::log!("index \"{name}\" was trained again with {count} rows");
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+/// Makes the snapshot of this vacuum count for other backends, which ignore those of vacuums: rows
+/// that it reads, and graphs that it searches, are not removed until it ends.
+pub(crate) fn count_own_snapshot() {
+    // SAFETY: the entries of this backend in shared memory, changed under the lock that they are
+    // read with, as `vacuum_rel` does.
+    unsafe {
+        let lock = &raw mut (*pg_sys::MainLWLockArray.add(PROC_ARRAY_LOCK)).lock;
+        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+        (*pg_sys::MyProc).statusFlags &= !(pg_sys::PROC_IN_VACUUM as u8);
+        let at = (*pg_sys::MyProc).pgxactoff as usize;
+        *(*pg_sys::ProcGlobal).statusFlags.add(at) = (*pg_sys::MyProc).statusFlags;
+        pg_sys::LWLockRelease(lock);
+    }
+}
+
+/// Whether the index that is trained is this backend's alone, so that it should make haste.
+pub(crate) fn is_in_haste() -> bool {
+    // SAFETY: a number of this backend, read by value.
+    unsafe { pg_sys::InterruptHoldoffCount > 0 }
+}
+
+/// The table, for the engine.
+struct Host {
+    index: pg_sys::Relation,
+    heap: pg_sys::Relation,
+    info: *mut pg_sys::IndexInfo,
+    temp_files: TempFiles,
+    is_alone: bool,
+}
+
+impl Host {
+    /// # Safety
+    ///
+    /// `index` and `heap`, its table, are open and stay so while this lives.
+    unsafe fn new(index: pg_sys::Relation, heap: pg_sys::Relation) -> Self {
+        // SAFETY: the caller keeps the index open.
+        let (info, temp_files) = unsafe { (pg_sys::BuildIndexInfo(index), TempFiles::of(index)) };
+        Self { index, heap, info, temp_files, is_alone: false }
+    }
+
+    /// Reads the rows of `wanted`, in ascending order, that are in some blocks of the table, each
+    /// once.
+    fn read(&mut self, wanted: &[u64], blocks: (u32, u32), each: table::EachRow<'_>) {
+        let mut is_read = vec![false; wanted.len()];
+        let mut each = |row_id: u64, vector: &[f32], values: &[Value]| {
+            if let Ok(at) = wanted.binary_search(&row_id)
+                && !std::mem::replace(&mut is_read[at], true)
+            {
+                each(row_id, vector, values);
+            }
+        };
+        // SAFETY: the caller of `new` keeps both open.
+        unsafe { table::read_blocks(self.heap, self.index, self.info, blocks, &mut each) };
+    }
+}
+
+impl TrainingHost for Host {
+    type Pages = Writer;
+
+    fn alone(&mut self) -> Result<Writer, Error> {
+        // SAFETY: the caller of `new` keeps the index open, and this backend is not its writer.
+        let writer = unsafe { writer::alone(self.index)? };
+        // SAFETY: a number of this backend; an error sets it to 0.
+        unsafe { pg_sys::InterruptHoldoffCount += 1 };
+        self.is_alone = true;
+        Ok(writer)
+    }
+
+    fn rows(&mut self, row_ids: &[u64]) -> Result<HostRows, Error> {
+        let mut found = HostRows::default();
+        for of_block in row_ids.chunk_by(|a, b| a >> 16 == b >> 16) {
+            let block = (of_block[0] >> 16) as u32;
+            self.read(of_block, (block, 1), &mut |row_id, vector, values| {
+                found.row_ids.push(row_id);
+                found.vectors.extend_from_slice(vector);
+                found.values.extend_from_slice(values);
+            });
+        }
+        Ok(found)
+    }
+
+    fn scratch(&self) -> Option<&dyn Scratch> {
+        Some(&self.temp_files)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if self.is_alone && !std::thread::panicking() {
+            // SAFETY: `alone` added it, and no error has set it to 0.
+            unsafe { pg_sys::InterruptHoldoffCount -= 1 };
+        }
+    }
+}

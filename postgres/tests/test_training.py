@@ -1,0 +1,224 @@
+"""An index that was made before its rows: VACUUM trains it with them, while others write."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from devserver import Cluster
+from tests.items import (
+    DIM,
+    QUERIES,
+    RELAXED,
+    Connect,
+    by_index,
+    create,
+    everything,
+    explain,
+    fill,
+    ids,
+    number,
+    only_by_index,
+    recall,
+    run,
+    value,
+    vectors,
+)
+
+TRAINED = "SELECT trained_rows FROM pagehop_info('items_embedding')"
+WANTS = "SELECT wants_training FROM pagehop_info('items_embedding')"
+
+
+def grow(connection: psycopg.Connection, rows: Iterable[str], first: int = 0, step: int = 100) -> None:
+    """Adds rows by statements that are too small to train the index themselves."""
+    rows = list(rows)
+    for at in range(0, len(rows), step):
+        fill(connection, rows[at : at + step], first=first + at)
+
+
+@pytest.fixture
+def grown(connect: Connect) -> psycopg.Connection:
+    """A table of 7,000 rows whose index was made first."""
+    connection = connect()
+    create(connection)
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    grow(connection, vectors(7000, seed=1))
+    return connection
+
+
+def cost(connection: psycopg.Connection) -> tuple[int, int]:
+    """Hops and rechecks of searches that end by the same rule."""
+    hops = rechecks = 0
+    with only_by_index(connection):
+        run(connection, "SET LOCAL pagehop.slack = 0.1; SET LOCAL pagehop.search_list = 100")
+        for query in vectors(100, seed=55):
+            run(connection, f"SELECT id FROM items ORDER BY embedding <-> '{query}' LIMIT 10")
+            [(one, other)] = run(connection, "SELECT hops, rechecks FROM pagehop_last_scan()")
+            assert isinstance(one, int)
+            assert isinstance(other, int)
+            hops, rechecks = hops + one, rechecks + other
+    return hops, rechecks
+
+
+def test_an_index_made_before_its_rows_is_as_good_after_vacuum(grown: psycopg.Connection) -> None:
+    """Insertions train a small index only, and say what is to be done."""
+    assert number(grown, TRAINED) <= 1024
+    assert value(grown, WANTS) is True
+    run(grown, "VACUUM items")
+    assert number(grown, TRAINED) == 7000
+    assert value(grown, WANTS) is False
+    assert number(grown, "SELECT nodes FROM pagehop_check('items_embedding')") == 7000
+    assert everything(grown) == list(range(7000))
+    hops, rechecks = cost(grown)
+    assert recall(grown) > 0.97
+    assert number(grown, "SELECT calibrated_nodes FROM pagehop_info('items_embedding')") == 7000
+    run(grown, "REINDEX INDEX items_embedding")
+    best_hops, best_rechecks = cost(grown)
+    assert hops <= 1.05 * best_hops, (hops, best_hops)
+    assert rechecks <= 1.2 * best_rechecks, (rechecks, best_rechecks)
+
+
+def test_no_insertion_trains_and_none_fails_for_it(connect: Connect) -> None:
+    """Each statement had to train the index again once it was due, however short its time."""
+    connection = connect()
+    create(connection)
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    grow(connection, vectors(1500, seed=1))
+    trained = number(connection, TRAINED)
+    grow(connection, vectors(5500, seed=2), first=1500)
+    assert number(connection, TRAINED) == trained <= 1024
+    # It was a rebuild of 6,400 rows that came here.
+    run(connection, "SET statement_timeout = '500ms'")
+    for at in range(20):
+        fill(connection, [QUERIES[at]], first=10_000 + at)
+
+
+def test_rows_come_and_go_while_vacuum_trains(grown: psycopg.Connection, connect: Connect) -> None:
+    vacuum, reader = connect(), connect()
+    run(vacuum, "SET vacuum_cost_delay = 2; SET vacuum_cost_limit = 20")
+    thread = threading.Thread(target=lambda: run(vacuum, "VACUUM items"))
+    run(reader, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+    with_snapshot = number(reader, "SELECT count(*) FROM items")
+    thread.start()
+    new, rounds = vectors(4000, seed=3), 0
+    while thread.is_alive() and rounds < 400:
+        fill(grown, new[rounds * 10 : rounds * 10 + 10], first=10_000 + rounds * 10)
+        run(grown, f"UPDATE items SET note = 'x' WHERE id % 200 = {rounds % 200}")
+        run(grown, f"UPDATE items SET embedding = '{new[rounds]}' WHERE id = {rounds}")
+        run(grown, f"DELETE FROM items WHERE id = {3000 + rounds}")
+        rounds += 1
+    thread.join()
+    assert rounds > 3
+    assert 6000 < number(grown, TRAINED) < 7000 + 10 * rounds
+    # The old snapshot sees the rows that were deleted since.
+    run(reader, f"{RELAXED}; SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
+    seen = ids(reader, f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}'")
+    assert sorted(seen) == list(range(with_snapshot))
+    run(reader, "COMMIT")
+    assert everything(grown) == ids(grown, "SELECT id FROM items ORDER BY id")
+    run(grown, "VACUUM items")
+    assert everything(grown) == ids(grown, "SELECT id FROM items ORDER BY id")
+    run(grown, "SELECT pagehop_check('items_embedding')")
+    assert recall(grown) > 0.95
+
+
+def test_a_canceled_training_leaves_no_pages(grown: psycopg.Connection) -> None:
+    pages = "SELECT pages FROM pagehop_info('items_embedding')"
+    before, canceled = number(grown, pages), 0
+    for after in [20, 60, 120, 200, 300, 450]:
+        run(grown, f"SET statement_timeout = {after}")
+        try:
+            run(grown, "VACUUM items")
+        except errors.QueryCanceled:
+            canceled += 1
+            assert number(grown, pages) == before
+        else:
+            break
+    assert canceled > 1
+    run(grown, "RESET statement_timeout")
+    run(grown, "VACUUM items")
+    assert number(grown, TRAINED) == 7000
+    assert everything(grown) == list(range(7000))
+
+
+@pytest.mark.parametrize(
+    ("column", "index", "where"),
+    [
+        ("embedding vector", f"((embedding::vector({DIM})) vector_l2_ops)", "true"),
+        (f"embedding vector({DIM})", f"((embedding::halfvec({DIM})) halfvec_l2_ops) WHERE id % 3 > 0", "id % 3 > 0"),
+        (f"embedding vector({DIM}) STORAGE EXTERNAL", "(embedding vector_l2_ops, id)", "true"),
+    ],
+)
+def test_an_index_of_any_kind_is_trained(connect: Connect, column: str, index: str, where: str) -> None:
+    connection = connect()
+    run(connection, f"CREATE TABLE items (id int PRIMARY KEY, {column}, note text)")
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    run(connection, f"CREATE INDEX items_embedding ON items USING pagehop {index}")
+    grow(connection, vectors(8000, seed=1))
+    run(connection, "UPDATE items SET note = 'x' WHERE id % 10 = 0")
+    run(connection, "DELETE FROM items WHERE id % 11 = 0")
+    run(connection, "VACUUM items")
+    rows = number(connection, f"SELECT count(*) FROM items WHERE {where}")
+    assert number(connection, TRAINED) == rows
+    assert number(connection, "SELECT nodes FROM pagehop_check('items_embedding')") == rows
+
+
+def test_too_little_memory_leaves_the_index_as_it_is(new_cluster: Callable[..., Cluster]) -> None:
+    cluster = new_cluster(autovacuum=False, fsync=False)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        create(connection)
+        # A build takes what it needs for as many as 16,384 rows.
+        grow(connection, vectors(17_000, seed=1), step=500)
+        run(connection, "SET maintenance_work_mem = '1MB'")
+        run(connection, "VACUUM items")
+        assert value(connection, WANTS) is True
+        assert "REINDEX INDEX CONCURRENTLY items_embedding" in cluster.log.read_text()
+        assert everything(connection) == list(range(17_000))
+
+
+def test_a_standby_reads_a_graph_to_its_end(new_cluster: Callable[..., Cluster]) -> None:
+    """Its pages are used again on the primary; replay waits for the cursor that reads them.
+
+    Without images of pages VACUUM freezes no row here, which would wait for the cursor's page of
+    the table.
+    """
+    cluster = new_cluster(autovacuum=False, fsync=False, full_page_writes=False)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        create(connection)
+        grow(connection, vectors(7000, seed=1))
+        replica = cluster.basebackup({"max_standby_streaming_delay": -1})
+        replica.start()
+        cluster.wait_for_replay(replica)
+        with (
+            psycopg.connect(replica.dsn(), autocommit=True) as other,
+            psycopg.connect(replica.dsn(), autocommit=True) as watcher,
+        ):
+            with only_by_index(other):
+                run(other, RELAXED)
+                nearest = f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}'"
+                assert "Index Scan" in explain(other, nearest)
+                run(other, f"DECLARE near CURSOR FOR {nearest}")
+                seen = ids(other, "FETCH 20 FROM near")
+                run(connection, "VACUUM items")
+                trained = number(connection, TRAINED)
+                # Each frees pages of the old graph and fills them.
+                grow(connection, vectors(3000, seed=2), first=7000)
+                run(connection, "VACUUM items")
+                waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'RecoveryConflictSnapshot'"
+                looks = 0
+                while number(watcher, waits) == 0:
+                    looks += 1
+                    assert looks < 3000, "replay went on"
+                    time.sleep(0.02)
+                seen += ids(other, "FETCH ALL FROM near")
+            assert sorted(seen) == list(range(7000))
+            cluster.wait_for_replay(replica)
+            assert everything(other) == list(range(10_000))
+            assert by_index(other, QUERIES[1]) == by_index(connection, QUERIES[1])
+        assert trained == 7000
+    replica.remove()
