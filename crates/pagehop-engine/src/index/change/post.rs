@@ -14,7 +14,7 @@
 use super::encode::{self, Encoded, unknown_centroid};
 use super::graph::Graph;
 use crate::Error;
-use crate::columns::tags::{TagSets, posting_keys, says_all};
+use crate::columns::tags::{PostingTag, TagSets, posting_keys, says_all};
 use crate::columns::{ColumnKind, RowValues, tag_columns};
 use crate::ids::NodeId;
 use crate::page::PagesMut;
@@ -35,15 +35,15 @@ impl<W: PagesMut> Graph<'_, W> {
         tree: &Tree,
         values: RowValues<'_>,
         sets: &[Vec<u64>],
-    ) -> Vec<(Option<u64>, (Option<u64>, u64))> {
+    ) -> Vec<(Option<u64>, Option<PostingTag>)> {
         let (value, columns) = (values.key(tree.column), &self.columns().columns);
         if columns[tree.column].kind != ColumnKind::Tags {
-            return vec![(value, (None, 0))];
+            return vec![(value, None)];
         }
         let before = tag_columns(&columns[..tree.column]);
         let set = sets.get(before).map_or(&[][..], Vec::as_slice);
         let tags = posting_keys(value, set, self.meta().has_tag_chains());
-        tags.into_iter().map(|tag| (tag.tag, tag.of_posting())).collect()
+        tags.into_iter().map(|tag| (tag.tag, Some(tag))).collect()
     }
 
     /// The tags of a node that its `values` do not say.
@@ -92,8 +92,8 @@ impl<W: PagesMut> Graph<'_, W> {
         let (values, code) = (values.clone(), code.clone());
         let mut posting = Posting { node, centroid, factors, values, code, tag: None, next: 0 };
         for tree in self.trees() {
-            for (_, tags) in self.posting_keys(&tree, RowValues(&posting.values), sets) {
-                (posting.tag, posting.next) = tags;
+            for (_, tag) in self.posting_keys(&tree, RowValues(&posting.values), sets) {
+                (posting.tag, posting.next) = tag.map_or((None, 0), PostingTag::of_posting);
                 tree.insert(self.steps_mut().pages_mut(), &posting)?;
             }
         }
@@ -138,7 +138,8 @@ impl<W: PagesMut> Graph<'_, W> {
         let (values, centroid) = self.look(node, |found, header| (found.values().0.to_vec(), header.centroid))?;
         let sets = self.sets_of(node, &values)?;
         for tree in self.trees() {
-            for (value, (tag, _)) in self.posting_keys(&tree, RowValues(&values), &sets).into_iter().rev() {
+            for (value, tag) in self.posting_keys(&tree, RowValues(&values), &sets).into_iter().rev() {
+                let tag = tag.and_then(|tag| tag.of_posting().0);
                 let key = PostingKey::new(value, centroid, node);
                 tree.remove(self.steps_mut().pages_mut(), key, (node, tag))?;
             }
