@@ -217,9 +217,10 @@ fn refuse_type(at: usize) -> ! {
 ///
 /// # Safety
 ///
-/// `values` and `is_null` have as many entries as there are filter columns, and one before them;
-/// values are of the types of `columns`.
+/// `index` is open. `values` and `is_null` have as many entries as there are filter columns, and one
+/// before them; values are of the types of `columns`.
 pub(crate) unsafe fn values(
+    index: pg_sys::Relation,
     columns: &[FilterColumn],
     values: *const pg_sys::Datum,
     is_null: *const bool,
@@ -232,7 +233,9 @@ pub(crate) unsafe fn values(
     let tags = |value: &Value| if let Value::Tags(tags) = value { tags.len() } else { 0 };
     let count: usize = values.iter().map(tags).sum();
     if count > TAGS_MAX {
-        let what = format!("a row has {count} different elements in the arrays of a pagehop index");
+        // SAFETY: the caller keeps the index open.
+        let name = unsafe { errors::name(index) };
+        let what = format!("index \"{name}\": a row has {count} different elements in its arrays");
         let hint = format!("An index takes up to {TAGS_MAX} in a row, in all its columns of arrays together.");
         errors::report(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, what, Some(hint));
     }
