@@ -27,7 +27,7 @@ fn columns() -> Vec<Column> {
     vec![column("labels", ColumnKind::Tags), column("price", ColumnKind::Int), column("words", ColumnKind::Tags)]
 }
 
-/// Sets of no tag, one, a few, and in one row of 30 so many that their word says nothing.
+/// Sets of no tag, one, a few, and in one row of 30 up to 45, whose word says nothing.
 fn tags(noise: &mut Noise) -> Value {
     let count = match noise.unit() {
         part if part < 0.1 => return Value::Null,

@@ -1,9 +1,9 @@
 //! The postings of a row, one in the tree of each column, and one for each tag in that of a column
 //! of tags.
 //!
-//! Where nodes have no records, the postings of a row with several tags are a chain (`postings.rs`).
-//! It is written from its head and removed from its end. So what an interrupted change leaves of it
-//! can be found from the head.
+//! Where nodes have no records, the postings of a row with several tags are a chain
+//! (`postings.rs`). It is written from its head and removed from its end. So what an interrupted
+//! change leaves of it can be found from the head.
 //!
 //! A row has them from the transaction that adds it to the vacuum that takes its node out of the
 //! graph: a reader of an older snapshot may still look for it.
