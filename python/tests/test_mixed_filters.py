@@ -1,5 +1,5 @@
-"""Hundreds of random predicates on every kind of column, beside NumPy: the recall that was asked for
-is found, no answer is short, and no row is wrong.
+"""Hundreds of random predicates on columns of most kinds, beside NumPy: the recall that was asked
+for is found, no answer is short, and no row is wrong.
 
 PAGEHOP_PREDICATES=10000 asks that many.
 """
