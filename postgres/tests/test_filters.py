@@ -328,7 +328,7 @@ def test_conditions_that_the_index_does_not_take_are_tested_on_its_rows(connect:
         # What nearly all rows meet costs nearly what a search without a condition costs.
         assert hops("tenant <> 3") <= hops("true") * 1.2
         assert hops("flag AND tenant <> 3") <= hops("flag") * 1.3
-    # One column with several values is one condition: `= ANY`, on PostgreSQL 18 also where it is written with OR.
+    # One column with several values is one condition: `= ANY`, on PostgreSQL 18 also with OR.
     compare(connection, "tenant IN (3, 4)")
     if number(connection, "SELECT current_setting('server_version_num')::int") >= 180000:
         compare(connection, "tenant = 3 OR tenant = 4")

@@ -217,8 +217,8 @@ fn refuse_type(at: usize) -> ! {
 ///
 /// # Safety
 ///
-/// `index` is open. `values` and `is_null` have as many entries as there are filter columns, and one
-/// before them; values are of the types of `columns`.
+/// `index` is open. `values` and `is_null` have as many entries as there are filter columns, and
+/// one before them; values are of the types of `columns`.
 pub(crate) unsafe fn values(
     index: pg_sys::Relation,
     columns: &[FilterColumn],
