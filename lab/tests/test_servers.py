@@ -12,6 +12,8 @@ import pytest
 
 from devserver import DevServerError, install
 from devserver.cluster import Cluster
+from pagehop_lab.engines.pagehop_postgres import PagehopPostgres
+from pagehop_lab.engines.pgvector_vector import PgvectorVector
 from pagehop_lab.suites.results import Results
 from runs import fake_engines, run
 
@@ -92,6 +94,23 @@ def test_a_filter_is_a_condition_and_has_a_truth_of_its_own(tmp_path: Path) -> N
         assert point.recall > 0.8
         assert ("% 1000) < 100" in point.raw["plan"]) == bool(point.asked)
         assert ("hnsw.iterative_scan" in point.raw["settings"]) == bool(point.asked)
+
+
+def test_what_filters_compare_may_be_in_the_index(tmp_path: Path) -> None:
+    ours, theirs = PagehopPostgres(tmp_path), PgvectorVector(tmp_path)
+    assert ours.using("vector_l2_ops", {}) == "pagehop (embedding vector_l2_ops)"
+    assert ours.using("vector_l2_ops", {"columns": 1}) == "pagehop (embedding vector_l2_ops, (id % 1000))"
+    built = {"m": 16, "ef_construction": 64}
+    partial = theirs.using("vector_l2_ops", built | {"partial": 0.1})
+    assert partial == theirs.using("vector_l2_ops", built) + " WHERE id % 1000 < 100"
+
+
+def test_a_partial_index_answers_its_filter(tmp_path: Path) -> None:
+    text = PLAN.format(rows=4000, load="matching = 0.1", more="")
+    text = text.replace('name = "pgvector"', 'name = "pgvector"\nbuild = { partial = 0.1 }')
+    results = run(text, tmp_path / "run")[0]
+    assert results.sound, [point.wrong for point in results.points]
+    assert all(point.recall > 0.8 for point in results.points)
 
 
 def test_rows_come_in_while_others_are_searched_and_are_gone_afterwards(tmp_path: Path) -> None:

@@ -162,6 +162,20 @@ CREATE OPERATOR CLASS text_ops DEFAULT FOR TYPE text USING pagehop AS
 CREATE OPERATOR CLASS uuid_ops DEFAULT FOR TYPE uuid USING pagehop AS
     OPERATOR 3 pg_catalog.= (uuid, uuid);
 
+-- Arrays are sets of tags.
+
+CREATE OPERATOR CLASS int4_array_ops DEFAULT FOR TYPE int4[] USING pagehop AS
+    OPERATOR 6 pg_catalog.&& (anyarray, anyarray),
+    OPERATOR 7 pg_catalog.@> (anyarray, anyarray);
+
+CREATE OPERATOR CLASS int8_array_ops DEFAULT FOR TYPE int8[] USING pagehop AS
+    OPERATOR 6 pg_catalog.&& (anyarray, anyarray),
+    OPERATOR 7 pg_catalog.@> (anyarray, anyarray);
+
+CREATE OPERATOR CLASS text_array_ops DEFAULT FOR TYPE text[] USING pagehop AS
+    OPERATOR 6 pg_catalog.&& (anyarray, anyarray),
+    OPERATOR 7 pg_catalog.@> (anyarray, anyarray);
+
 -- What an index says of itself. Takes the right to read its table.
 
 CREATE FUNCTION pagehop_info(

@@ -23,7 +23,7 @@ pub extern "C-unwind" fn pg_finfo_pagehop_handler() -> *const pg_sys::Pg_finfo_r
 pub extern "C-unwind" fn pagehop_handler(_call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     let routine = pg_sys::IndexAmRoutine {
         type_: pg_sys::NodeTag::T_IndexAmRoutine,
-        amstrategies: opclass::STRATEGY_GREATER,
+        amstrategies: opclass::STRATEGY_CONTAINS,
         amsupport: opclass::KIND_PROC,
         amoptsprocnum: 0,
         amcanorder: false,

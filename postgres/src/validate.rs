@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::rows::columns::ValueType;
-use crate::rows::opclass::{KIND_PROC, ORDER_STRATEGY, STRATEGY_EQUAL};
+use crate::rows::opclass::{KIND_PROC, ORDER_STRATEGY, STRATEGY_CONTAINS, STRATEGY_EQUAL, STRATEGY_OVERLAPS};
 
 /// `amvalidate`. Says what is wrong as INFO, as PostgreSQL's own methods do.
 #[pg_guard]
@@ -22,6 +22,9 @@ pub(crate) unsafe extern "C-unwind" fn amvalidate(opclass: pg_sys::Oid) -> bool 
         let (family, type_, name) =
             ((*form).opcfamily, (*form).opcintype, pgrx::name_data_to_str(&(*form).opcname).to_string());
         pg_sys::ReleaseSysCache(class);
+        if ValueType::of(type_).is_some_and(|value_type| value_type.element().is_some()) {
+            return has_array_operators(family, &name);
+        }
         if ValueType::of(type_).is_some() {
             let equal = pg_sys::get_opfamily_member(family, type_, type_, STRATEGY_EQUAL as i16);
             if equal == pg_sys::InvalidOid {
@@ -51,4 +54,18 @@ pub(crate) unsafe extern "C-unwind" fn amvalidate(opclass: pg_sys::Oid) -> bool 
         }
         returns_kind && orders
     }
+}
+
+/// Whether a family of a class of arrays has both of its operators, which take any array.
+unsafe fn has_array_operators(family: pg_sys::Oid, name: &str) -> bool {
+    let has = |(strategy, operator): (u16, &str)| {
+        let any = pg_sys::ANYARRAYOID;
+        // SAFETY: any numbers may be looked up.
+        let found = unsafe { pg_sys::get_opfamily_member(family, any, any, strategy as i16) };
+        if found == pg_sys::InvalidOid {
+            info!("operator class \"{name}\" of access method pagehop lacks operator {strategy}, {operator}");
+        }
+        found != pg_sys::InvalidOid
+    };
+    [(STRATEGY_OVERLAPS, "&&"), (STRATEGY_CONTAINS, "@>")].map(has).iter().all(|found| *found)
 }

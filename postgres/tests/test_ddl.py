@@ -309,7 +309,7 @@ def test_operator_classes_pass_the_servers_own_check(connection: psycopg.Connect
         """SELECT opcname, amvalidate(c.oid) FROM pg_opclass c JOIN pg_am a ON a.oid = opcmethod
         WHERE amname = 'pagehop'""",
     )
-    assert len(checked) == 6 + 11
+    assert len(checked) == 6 + 11 + 3
     assert all(valid for _, valid in checked)
 
 

@@ -42,6 +42,7 @@ COLUMNS = {
 """Too many for one index: see `indexes`."""
 
 ROWS = 1500
+ORDERED = f"ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10"
 
 
 def cell(source: random.Random, kind: str) -> str:
@@ -285,6 +286,76 @@ def test_partial_indexes_and_expressions(connect: Connect) -> None:
     run(connection, "ANALYZE items")
     compare(connection, "tenant / 2 = 3 AND tenant > 0")
     compare(connection, "upper(topic) = 'WORT 3' AND tenant > 0")
+
+
+def test_conditions_that_the_index_does_not_take_are_tested_on_its_rows(connect: Connect) -> None:
+    connection = connect()
+    create(connection, {"tenant": "int4", "price": "float8", "topic": "text", "flag": "bool"})
+
+    def hops(where: str) -> int:
+        run(connection, f"SELECT id FROM items WHERE {where} ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10")
+        return number(connection, "SELECT hops FROM pagehop_last_scan()")
+
+    for where in [
+        "tenant <> 3",
+        "tenant <> 3 AND price <> 1",
+        "tenant = 3 OR topic = 'wort 5'",
+        "tenant = 3 OR price < -4 OR tenant IS NULL",
+        "NOT (tenant = 3 OR topic = 'wort 5')",
+        "NOT (tenant < 3 AND price > 0)",
+        "topic <> 'wort 5'",
+        "tenant NOT IN (1, 2, 3)",
+        "tenant IS DISTINCT FROM 3",
+        "topic LIKE 'wort 1%'",
+        "flag IS NOT TRUE",
+    ]:
+        ordered = f"SELECT id FROM items WHERE {where} ORDER BY embedding <-> '{QUERIES[0]}'"
+        with only_by_index(connection):
+            plan = explain(connection, ordered)
+            assert "Index Scan using items_embedding" in plan, plan
+            assert "Filter: " in plan, plan
+            nearest = ids(connection, f"{ordered} LIMIT 10")
+            run(connection, "SET LOCAL pagehop.scan_order = relaxed_order")
+            assert sorted(ids(connection, ordered)) == sorted(exactly(connection, where, QUERIES[0], 10**6)), where
+        truth = exactly(connection, where, QUERIES[0], 10)
+        assert len(nearest) == 10, where
+        assert len(set(nearest) & set(truth)) >= 7, where
+    # Beside a condition that the index takes, others do not keep it from the index.
+    with only_by_index(connection):
+        plan = explain(connection, f"SELECT id FROM items WHERE flag AND tenant <> 3 {ORDERED}")
+        assert "Index Cond: (flag = true)" in plan, plan
+        assert "Filter: (tenant <> 3)" in plan, plan
+        # What nearly all rows meet costs nearly what a search without a condition costs.
+        assert hops("tenant <> 3") <= hops("true") * 1.2
+        assert hops("flag AND tenant <> 3") <= hops("flag") * 1.3
+    # One column with several values is one condition: `= ANY`, on PostgreSQL 18 also with OR.
+    compare(connection, "tenant IN (3, 4)")
+    if number(connection, "SELECT current_setting('server_version_num')::int") >= 180000:
+        compare(connection, "tenant = 3 OR tenant = 4")
+
+
+@pytest.mark.parametrize(
+    ("columns", "where", "asked"),
+    [
+        ("(tenant / 2)", "tenant > 0", "tenant / 2 = 3 AND tenant > 0"),
+        ("(tenant % 5), lower(topic)", "true", "tenant % 5 = 2 AND lower(topic) = 'wort 7'"),
+        ("(price * 2), price", "flag", "price * 2 < 3 AND price > -2 AND flag"),
+        ("(topic IS NULL)", "true", "(topic IS NULL) = true"),
+        ("(ARRAY[tenant, tenant % 3])", "NOT flag", "ARRAY[tenant, tenant % 3] && '{2, 7}' AND NOT flag"),
+    ],
+)
+def test_expressions_and_partial_indexes(connect: Connect, columns: str, where: str, asked: str) -> None:
+    connection = connect()
+    create(connection, {"tenant": "int4", "price": "float8", "topic": "text", "flag": "bool"})
+    run(connection, "DROP INDEX items_embedding")
+    made = f"CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops, {columns}) WHERE {where}"
+    run(connection, f"{made}; ANALYZE items")
+    compare(connection, asked)
+    run(connection, "UPDATE items SET tenant = tenant % 50 + 1, flag = NOT flag WHERE id % 3 = 0")
+    compare(connection, asked)
+    run(connection, "VACUUM items")
+    run(connection, "SELECT pagehop_check('items_embedding')")
+    compare(connection, asked)
 
 
 def test_text_is_equal_as_its_collation_says(connect: Connect) -> None:

@@ -142,7 +142,7 @@ def as_filter(where: Any, texts: bool) -> tuple[Any, ...] | None:
         if array.ndim != 1:
             raise ArgumentError(f"where is a mask of {array.ndim} dimensions, it must have one")
         return ("ids", np.flatnonzero(array).astype(np.uint64))
-    if array.dtype.kind not in "iu" and array.size:
+    if array.ndim == 0 or (array.dtype.kind not in "iu" and array.size):
         raise ArgumentError(f"where is {where!r:.80}, it must be a condition, its text, ids or a mask")
     return ("ids", as_ids(array))
 

@@ -263,9 +263,9 @@ def test_bad_tags_are_refused(built: Any, tmp_path: Path) -> None:
         ([["a"], "b"], "several kinds: tags, text"),
         ([["a"], [7]], "row 1: 7 is no tag"),
         ([["a"], [None]], "row 1: None is no tag"),
-        ([["a"], [""]], "a tag is empty"),
-        ([["a"], ["x" * (1 << 20)]], "1048576 bytes"),
-        ([["a"], [str(tag) for tag in range(5000)]], "5000 tags, up to 512"),
+        ([["a"], [""]], 'row 1, column "tags": a tag is empty'),
+        ([["a"], ["x" * (1 << 20)]], 'row 1, column "tags": a tag has 1048576 bytes'),
+        ([["a"], [str(tag) for tag in range(5000)]], "row 1, column .*: a row has 5000 tags, up to 512"),
         ([["a"]], "2 vectors, and columns of 1 rows"),
     ]:
         with pytest.raises(pagehop.ArgumentError, match=message):
@@ -291,6 +291,7 @@ def test_bad_filters_are_refused(built: Any) -> None:
     assert "'2024-13-01' is no value of kind timestamp" in refused(index, "day < '2024-13-01'")
     assert "must compare" in refused(index, topic)
     assert "must be a condition" in refused(index, [0.5])
+    assert "where is 5, it must be a condition" in refused(index, 5)
     assert "mask of 2 dimensions" in refused(index, np.ones((2, 2), bool))
     assert "ids[0] is -1" in refused(index, [-1])
     deep = topic == 1

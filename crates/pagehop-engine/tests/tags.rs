@@ -426,9 +426,6 @@ fn tags_that_cannot_be_are_refused() {
     assert!(refused(&any("topic", &["a"])).contains("only columns of tags"));
     assert!(refused(&any("tags", &["a"])).contains("no column \"tags\""));
     assert!(refused(&all("labels", &[""])).contains("a tag is empty"));
-    let hosted =
-        create_keeping(Vectors::Codes, DIM, Metric::L2, &columns(), 1, RowIds::HostOwned, &mut MemPages::new());
-    assert!(hosted.unwrap_err().to_string().contains("no columns of tags"));
 }
 
 /// Words of large sets say "perhaps" of nearly every tag. Walks that keep such rows until their end

@@ -180,10 +180,13 @@ class Question:
 FILTER_PARTS = 1000
 """A filter leaves the rows whose id modulo this is below some number: ids say nothing of where a row lies."""
 
+FILTERED = f"id % {FILTER_PARTS}"
+"""What filters compare, in SQL."""
+
 
 def condition(matching: float) -> str:
     """The filter that leaves this share of the rows."""
-    return f"id % {FILTER_PARTS} < {round(FILTER_PARTS * matching)}"
+    return f"{FILTERED} < {round(FILTER_PARTS * matching)}"
 
 
 def left_by(matching: float, rows: int) -> Kept:

@@ -1,11 +1,13 @@
-"""Pagehop's extension for PostgreSQL; `slack` and `search_list` as in the embedded one."""
+"""Pagehop's extension for PostgreSQL; `slack` and `search_list` as in the embedded one. With `columns = 1` what
+filters compare is a column of the index.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import ClassVar
 
-from pagehop_lab.engines.engine import Description, Options
+from pagehop_lab.engines.engine import FILTERED, Description, Options
 from pagehop_lab.engines.postgres_server import BUILD, SEARCH, PostgresServer
 
 
@@ -18,12 +20,14 @@ class PagehopPostgres(PostgresServer):
         search={"slack": (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5), "search_list": (100,), **SEARCH},
         source="docs/postgres.md",
         takes_url=True,
+        more_build={"columns": 1},
         more_search={"recall": 0.95},
     )  # fmt: skip
     extension = "pagehop"
 
     def using(self, operators: str, options: Options) -> str:
-        return f"pagehop (embedding {operators})"
+        column = f", ({FILTERED})" if options.get("columns") else ""
+        return f"pagehop (embedding {operators}{column})"
 
     def settings(self, options: Options, k: int) -> Mapping[str, str]:
         if options.get("recall"):

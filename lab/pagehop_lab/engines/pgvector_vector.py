@@ -1,11 +1,13 @@
-"""pgvector's HNSW index over float32 vectors."""
+"""pgvector's HNSW index over float32 vectors. With `partial = 0.1` it is a partial index of the rows that the filter of
+this share leaves; `load.matching` is then that share alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import ClassVar
 
-from pagehop_lab.engines.engine import Description, Options
+from pagehop_lab.engines.engine import Description, Options, condition
 from pagehop_lab.engines.postgres_server import BUILD, SEARCH, PostgresServer
 
 # fmt: off
@@ -24,11 +26,13 @@ class PgvectorVector(PostgresServer):
         search={"ef_search": GRID, **SEARCH},
         source="defaults of pgvector; the sweep is that of published comparisons",
         takes_url=True,
+        more_build={"partial": 0.1},
     )  # fmt: skip
     extension = "vector"
 
     def using(self, operators: str, options: Options) -> str:
-        return hnsw(operators, options)
+        where = f" WHERE {condition(options['partial'])}" if options.get("partial") else ""
+        return hnsw(operators, options) + where
 
     def settings(self, options: Options, k: int) -> Mapping[str, str]:
         return {"hnsw.ef_search": str(options["ef_search"])}

@@ -64,7 +64,7 @@ pub(crate) unsafe extern "C-unwind" fn aminsert(
     let (kind, row_id, filters) = unsafe {
         let kind = Kind::of(index);
         vector::append(*values, kind.element, &mut components);
-        (kind, vector::row_id(*tid), columns::values(&FilterColumn::of(index), values, is_null))
+        (kind, vector::row_id(*tid), columns::values(index, &FilterColumn::of(index), values, is_null))
     };
     if !kind.has_place(&components) {
         return false;

@@ -4,10 +4,14 @@
 //! integers: NaN is above infinity, as PostgreSQL sorts it. Values of other types are hashed, by
 //! PostgreSQL's own hash, which agrees with `=` under the collation of the column. A row that is
 //! found by a hash is rechecked by the executor.
+//!
+//! An array is a set of tags: its elements, of all dimensions, each once and without NULL, as `&&`
+//! and `@>` see it. A tag is the text of the element's integer, so elements of text may have any
+//! length. A row that is found by its tags is rechecked, too.
 
 use std::mem::size_of;
 
-use pagehop_engine::{COLUMNS_MAX, Column, ColumnKind, Value};
+use pagehop_engine::{COLUMNS_MAX, Column, ColumnKind, TAGS_MAX, Value};
 use pgrx::prelude::*;
 use pgrx::{PgRelation, pg_sys};
 
@@ -26,6 +30,9 @@ pub(crate) enum ValueType {
     Timestamp,
     Text,
     Uuid,
+    Int4Array,
+    Int8Array,
+    TextArray,
 }
 
 impl ValueType {
@@ -42,16 +49,34 @@ impl ValueType {
             pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => Self::Timestamp,
             pg_sys::TEXTOID | pg_sys::VARCHAROID => Self::Text,
             pg_sys::UUIDOID => Self::Uuid,
+            pg_sys::INT4ARRAYOID => Self::Int4Array,
+            pg_sys::INT8ARRAYOID => Self::Int8Array,
+            pg_sys::TEXTARRAYOID => Self::TextArray,
             _ => return None,
         })
     }
 
-    /// Whether different values may have the same integer.
+    /// Whether different values may look the same to the index.
     pub(crate) fn is_hashed(self) -> bool {
-        matches!(self, Self::Text | Self::Uuid)
+        matches!(self, Self::Text | Self::Uuid) || self.element().is_some()
     }
 
-    /// The integer of a value.
+    /// The type of the elements of an array; `None` if values are no arrays.
+    pub(crate) fn element(self) -> Option<Self> {
+        match self {
+            Self::Int4Array => Some(Self::Int4),
+            Self::Int8Array => Some(Self::Int8),
+            Self::TextArray => Some(Self::Text),
+            _ => None,
+        }
+    }
+
+    /// As the engine keeps values.
+    fn kind(self) -> ColumnKind {
+        if self.element().is_some() { ColumnKind::Tags } else { ColumnKind::Int }
+    }
+
+    /// The integer of a value, which is no array.
     ///
     /// # Safety
     ///
@@ -70,6 +95,7 @@ impl ValueType {
             Self::Text => unsafe { hash(pg_sys::F_HASHTEXTEXTENDED, collation, value) },
             // SAFETY: as above.
             Self::Uuid => unsafe { hash(pg_sys::F_UUID_HASH_EXTENDED, collation, value) },
+            Self::Int4Array | Self::Int8Array | Self::TextArray => unreachable!("an array has tags"),
         }
     }
 }
@@ -126,21 +152,64 @@ impl FilterColumn {
         }
     }
 
-    /// The value of a Datum.
+    /// The value of a Datum, as the engine keeps it.
     ///
     /// # Safety
     ///
     /// `value` is of the column's type, unless it `is_null`.
-    pub(crate) unsafe fn value(&self, value: pg_sys::Datum, is_null: bool) -> Option<i64> {
+    unsafe fn value(&self, value: pg_sys::Datum, is_null: bool) -> Value {
         // SAFETY: the caller says that the value is of the type.
-        (!is_null).then(|| unsafe { self.value_type.key(value, self.collation) })
+        unsafe {
+            match self.value_type.element() {
+                _ if is_null => Value::Null,
+                Some(_) => {
+                    let mut tags: Vec<String> = self.tags(value).into_iter().flatten().collect();
+                    tags.sort_unstable();
+                    tags.dedup();
+                    Value::Tags(tags)
+                }
+                None => Value::Int(self.value_type.key(value, self.collation)),
+            }
+        }
+    }
+
+    /// The tags of an array, one for each element in its order; `None` for NULL.
+    ///
+    /// # Safety
+    ///
+    /// `value` is an array of the column's type.
+    pub(crate) unsafe fn tags(&self, value: pg_sys::Datum) -> Vec<Option<String>> {
+        let element = self.value_type.element().unwrap_or(self.value_type);
+        // SAFETY: the caller says that the value is an array of these elements.
+        let tag = |value| unsafe { element.key(value, self.collation) }.to_string();
+        // SAFETY: as above.
+        unsafe { elements(value) }.into_iter().map(|value| value.map(tag)).collect()
+    }
+}
+
+/// The elements of an array, of all dimensions; `None` for NULL.
+///
+/// # Safety
+///
+/// `value` is an array. Elements live as long as the current memory context.
+pub(crate) unsafe fn elements(value: pg_sys::Datum) -> Vec<Option<pg_sys::Datum>> {
+    // SAFETY: the caller says that the value is an array.
+    unsafe {
+        let array = pg_sys::pg_detoast_datum(value.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
+        let iterator = pg_sys::array_create_iterator(array, 0, std::ptr::null_mut());
+        let (mut value, mut is_null, mut found) = (pg_sys::Datum::from(0), false, Vec::new());
+        while pg_sys::array_iterate(iterator, &raw mut value, &raw mut is_null) {
+            found.push((!is_null).then_some(value));
+        }
+        pg_sys::array_free_iterator(iterator);
+        found
     }
 }
 
 fn refuse_type(at: usize) -> ! {
     let what = format!("column {} of the index is no filter column", at + 1);
     let hint = "The vector is the first column. Those behind it have one of the types int2, int4, int8, float4, float8, \
-                bool, date, timestamp, timestamptz, text, varchar and uuid.";
+                bool, date, timestamp, timestamptz, text, varchar, uuid, int4[], int8[] and text[].";
     errors::report(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, what, Some(hint.into()))
 }
 
@@ -148,19 +217,29 @@ fn refuse_type(at: usize) -> ! {
 ///
 /// # Safety
 ///
-/// `values` and `is_null` have as many entries as there are filter columns, and one before them;
-/// values are of the types of `columns`.
+/// `index` is open. `values` and `is_null` have as many entries as there are filter columns, and
+/// one before them; values are of the types of `columns`.
 pub(crate) unsafe fn values(
+    index: pg_sys::Relation,
     columns: &[FilterColumn],
     values: *const pg_sys::Datum,
     is_null: *const bool,
 ) -> Vec<Value> {
     let value = |(at, column): (usize, &FilterColumn)| {
         // SAFETY: the caller says how many there are, and of which types.
-        let key = unsafe { column.value(*values.add(1 + at), *is_null.add(1 + at)) };
-        key.map_or(Value::Null, Value::Int)
+        unsafe { column.value(*values.add(1 + at), *is_null.add(1 + at)) }
     };
-    columns.iter().enumerate().map(value).collect()
+    let values: Vec<Value> = columns.iter().enumerate().map(value).collect();
+    let tags = |value: &Value| if let Value::Tags(tags) = value { tags.len() } else { 0 };
+    let count: usize = values.iter().map(tags).sum();
+    if count > TAGS_MAX {
+        // SAFETY: the caller keeps the index open.
+        let name = unsafe { errors::name(index) };
+        let what = format!("index \"{name}\": a row has {count} different elements in its arrays");
+        let hint = format!("An index takes up to {TAGS_MAX} in a row, in all its columns of arrays together.");
+        errors::report(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, what, Some(hint));
+    }
+    values
 }
 
 /// The filter columns as the engine keeps them, by the names that they have now.
@@ -170,9 +249,10 @@ pub(crate) unsafe fn values(
 /// `index` is open and of this access method.
 pub(crate) unsafe fn for_engine(index: pg_sys::Relation) -> Vec<Column> {
     // SAFETY: the caller keeps the index open; the wrapper closes nothing.
-    let (count, relation) = unsafe { (FilterColumn::of(index).len(), PgRelation::from_pg(index)) };
+    let (columns, relation) = unsafe { (FilterColumn::of(index), PgRelation::from_pg(index)) };
     let names = relation.tuple_desc().iter().map(|attribute| attribute.name().to_string()).collect::<Vec<_>>();
-    names.into_iter().skip(1).take(count).map(|name| Column { name, kind: ColumnKind::Int }).collect()
+    let column = |(name, column): (String, FilterColumn)| Column { name, kind: column.value_type.kind() };
+    names.into_iter().skip(1).zip(columns).map(column).collect()
 }
 
 /// Bytes that a build keeps of a row for its filter columns.

@@ -18,6 +18,9 @@ pub(crate) const ORDER_STRATEGY: u16 = 1;
 pub(crate) const STRATEGY_LESS: u16 = 1;
 pub(crate) const STRATEGY_EQUAL: u16 = 3;
 pub(crate) const STRATEGY_GREATER: u16 = 5;
+/// Numbers of the operators of a class of arrays: `&&` and `@>`.
+pub(crate) const STRATEGY_OVERLAPS: u16 = 6;
+pub(crate) const STRATEGY_CONTAINS: u16 = 7;
 
 /// How pgvector stores a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

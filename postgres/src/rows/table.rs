@@ -110,7 +110,7 @@ unsafe fn scanned(index: pg_sys::Relation, each: EachRow<'_>, scan: impl FnOnce(
 
 #[pg_guard]
 unsafe extern "C-unwind" fn read_row(
-    _index: pg_sys::Relation,
+    index: pg_sys::Relation,
     tid: pg_sys::ItemPointer,
     values: *mut pg_sys::Datum,
     is_null: *mut bool,
@@ -130,7 +130,7 @@ unsafe extern "C-unwind" fn read_row(
     let (row_id, filters) = unsafe {
         let callers = pg_sys::MemoryContextSwitchTo(*context);
         vector::append(*values, kind.element, vector);
-        let filters = columns::values(columns, values, is_null);
+        let filters = columns::values(index, columns, values, is_null);
         pg_sys::MemoryContextSwitchTo(callers);
         pg_sys::MemoryContextReset(*context);
         (vector::row_id(*tid), filters)

@@ -5,8 +5,8 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::errors;
-use crate::rows::columns::{FilterColumn, ValueType};
-use crate::rows::opclass::{STRATEGY_EQUAL, STRATEGY_GREATER, STRATEGY_LESS};
+use crate::rows::columns::{FilterColumn, ValueType, elements};
+use crate::rows::opclass::{STRATEGY_CONTAINS, STRATEGY_EQUAL, STRATEGY_GREATER, STRATEGY_LESS, STRATEGY_OVERLAPS};
 
 /// A condition on one filter column.
 #[derive(Clone, Debug)]
@@ -23,6 +23,11 @@ enum Test {
     },
     /// The comparison holds for one of the values.
     Any(Comparison, Vec<i64>),
+    /// The array has one of these tags, or all of them.
+    Contains {
+        all: bool,
+        tags: Vec<String>,
+    },
 }
 
 /// The conditions of a scan, all of which must hold.
@@ -60,11 +65,13 @@ impl Conditions {
             let test = match columns.get(column) {
                 _ if is_not_null || has(pg_sys::SK_SEARCHNULL) => Test::Is { null: !is_not_null },
                 // SAFETY: the key is of the index, so its argument is of the type that it says.
+                Some(column) if column.value_type.element().is_some() => unsafe { contains(key, column) },
+                // SAFETY: as above.
                 Some(column) => unsafe { comparison(key, column) },
                 None => unreachable!("the key is of a column of the index"),
             };
             let is_hashed = columns.get(column).is_some_and(|column| column.value_type.is_hashed());
-            read.recheck |= is_hashed && matches!(test, Test::Any(..));
+            read.recheck |= is_hashed && !matches!(test, Test::Is { .. });
             read.conditions.push(Condition { column, test });
         }
         read
@@ -77,6 +84,8 @@ impl Conditions {
             match &condition.test {
                 Test::Is { null: true } => Filter::IsNull(name()),
                 Test::Is { null: false } => Filter::Not(Box::new(Filter::IsNull(name()))),
+                Test::Contains { all: true, tags } => Filter::ContainsAll(name(), tags.clone()),
+                Test::Contains { all: false, tags } => Filter::ContainsAny(name(), tags.clone()),
                 Test::Any(Comparison::Equal, values) => {
                     Filter::In(name(), values.iter().copied().map(Value::Int).collect())
                 }
@@ -88,6 +97,34 @@ impl Conditions {
         };
         (!self.conditions.is_empty()).then(|| Filter::And(self.conditions.iter().map(part).collect()))
     }
+}
+
+/// # Safety
+///
+/// The key is a condition on an array of `column`, or on one of several.
+unsafe fn contains(key: &pg_sys::ScanKeyData, column: &FilterColumn) -> Test {
+    let has = |flag: u32| key.sk_flags & flag as i32 != 0;
+    let all = match key.sk_strategy {
+        STRATEGY_OVERLAPS => false,
+        STRATEGY_CONTAINS => true,
+        other => refuse_strategy(other),
+    };
+    let nothing = Test::Contains { all: false, tags: Vec::new() };
+    if has(pg_sys::SK_ISNULL) {
+        return nothing;
+    }
+    // SAFETY: the caller says what the argument is.
+    let tags = unsafe { column.tags(key.sk_argument) };
+    // No array contains NULL, and none overlaps by it.
+    match all && tags.contains(&None) {
+        true => nothing,
+        false => Test::Contains { all, tags: tags.into_iter().flatten().collect() },
+    }
+}
+
+fn refuse_strategy(strategy: u16) -> ! {
+    let what = format!("a pagehop index has no strategy {strategy} for this column");
+    errors::report(PgSqlErrorCode::ERRCODE_INVALID_OBJECT_DEFINITION, what, None);
 }
 
 /// # Safety
@@ -104,10 +141,7 @@ unsafe fn comparison(key: &pg_sys::ScanKeyData, column: &FilterColumn) -> Test {
     debug_assert!((STRATEGY_LESS..=STRATEGY_GREATER).contains(&key.sk_strategy), "the classes have no others");
     let comparison = BETWEEN.get(usize::from(key.sk_strategy.wrapping_sub(STRATEGY_LESS))).copied();
     let comparison = comparison.filter(|_| !column.value_type.is_hashed() || key.sk_strategy == STRATEGY_EQUAL);
-    let Some(comparison) = comparison else {
-        let what = format!("a pagehop index has no strategy {} for this column", key.sk_strategy);
-        errors::report(PgSqlErrorCode::ERRCODE_INVALID_OBJECT_DEFINITION, what, None);
-    };
+    let Some(comparison) = comparison else { refuse_strategy(key.sk_strategy) };
     // A comparison with NULL holds for no row.
     if key.sk_flags & pg_sys::SK_ISNULL as i32 != 0 {
         return Test::Any(comparison, Vec::new());
@@ -121,12 +155,7 @@ unsafe fn comparison(key: &pg_sys::ScanKeyData, column: &FilterColumn) -> Test {
         }
         let array = pg_sys::pg_detoast_datum(key.sk_argument.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
         let element = ValueType::of((*array).elemtype).unwrap_or(column.value_type);
-        let iterator = pg_sys::array_create_iterator(array, 0, std::ptr::null_mut());
-        let (mut value, mut is_null, mut values) = (pg_sys::Datum::from(0), false, Vec::new());
-        while pg_sys::array_iterate(iterator, &raw mut value, &raw mut is_null) {
-            values.extend((!is_null).then(|| element.key(value, column.collation)));
-        }
-        pg_sys::array_free_iterator(iterator);
-        Test::Any(comparison, values)
+        let values = elements(key.sk_argument).into_iter().flatten();
+        Test::Any(comparison, values.map(|value| element.key(value, column.collation)).collect())
     }
 }

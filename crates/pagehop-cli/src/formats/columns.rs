@@ -5,6 +5,7 @@
 //! Tags, whose kind must be named, are a list as in JSON: `["new", "red"]`.
 
 use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::path::Path;
 
 use csv::{Reader, ReaderBuilder, StringRecord};
@@ -13,6 +14,8 @@ use pagehop_engine::{Column, ColumnKind, ColumnRows, Error, Value};
 use super::layout::refuse;
 use super::reading::{cannot, open_regular};
 
+/// The first bytes of a Parquet file, which people may give in place of a .csv file.
+const PARQUET: &[u8] = b"PAR1";
 /// Kinds that are inferred, the narrowest first.
 const INFERRED: [ColumnKind; 4] = [ColumnKind::Int, ColumnKind::Float, ColumnKind::Bool, ColumnKind::Timestamp];
 
@@ -58,7 +61,8 @@ fn read(path: &Path, known: &[Column]) -> Result<ColumnRows, Error> {
             };
             values.push(value.map_err(|error| at(path, &record, &column.name, &error))?);
         }
-        rows.push(&values).map_err(|error| about(path, &error))?;
+        rows.push(&values)
+            .map_err(|error| Error::argument(format!("{}, line {}: {error}", path.display(), line(&record))))?;
     }
     Ok(rows)
 }
@@ -98,7 +102,18 @@ fn infer(path: &Path, columns: &[(&str, Option<ColumnKind>)]) -> Result<Vec<Colu
 }
 
 fn open(path: &Path) -> Result<(Reader<File>, StringRecord), Error> {
-    let mut reader = ReaderBuilder::new().from_reader(open_regular(path)?);
+    let mut file = open_regular(path)?;
+    let mut start = Vec::new();
+    let read = file.by_ref().take(PARQUET.len() as u64).read_to_end(&mut start);
+    read.and_then(|_| file.rewind()).map_err(|error| cannot("read", path, error))?;
+    if start == PARQUET {
+        return refuse(
+            path,
+            "it is a Parquet file, and columns come from .csv files; in Python, \
+             pagehop.build(..., columns=pyarrow.parquet.read_table(path)) reads it",
+        );
+    }
+    let mut reader = ReaderBuilder::new().from_reader(file);
     let names = reader.headers().map_err(|error| refused(path, error))?.clone();
     Ok((reader, names))
 }
@@ -120,6 +135,9 @@ fn about(path: &Path, error: &Error) -> Error {
 }
 
 fn at(path: &Path, record: &StringRecord, name: &str, error: &Error) -> Error {
-    let line = record.position().map_or(0, csv::Position::line);
-    Error::argument(format!("{}, line {line}, column {name:?}: {error}", path.display()))
+    Error::argument(format!("{}, line {}, column {name:?}: {error}", path.display(), line(record)))
+}
+
+fn line(record: &StringRecord) -> u64 {
+    record.position().map_or(0, csv::Position::line)
 }

@@ -135,7 +135,8 @@ fn searches_find_rows_that_have_tags() {
         refused("new").contains("bad.csv, line 2, column \"labels\": new is no list of tags, such as [\"new\"")
     );
     assert!(refused("[1]").contains("no list of tags"));
-    assert!(refused("\"[\"\"\"\"]\"").contains("a tag is empty"));
+    let empty = refused("\"[\"\"\"\"]\"");
+    assert!(empty.contains("bad.csv, line 2: row 0, column \"labels\": a tag is empty"), "{empty}");
     let search = |filter: &str| Run::of(folder.command("search i queries.fbin").args(["--where", filter])).error(2);
     assert!(search("labels = 'all'").contains("use contains"));
     assert!(search("labels contains all").contains("expected ("));
@@ -173,6 +174,8 @@ fn bad_columns_and_filters_are_refused() {
     assert!(build("a,a\n1,2\n", 2).contains("two columns have the name"));
     assert!(build("a,b\n1,\n", 1).contains("column \"b\" has no values"));
     assert!(build("a,b,c,d,e,f,g,h\n1,1,1,1,1,1,1,1\n", 2).contains("up to 7"));
+    assert!(build("PAR1\u{15}\0", 1).contains("columns=pyarrow.parquet.read_table(path)"));
+    assert!(build("", 1).contains("bad.csv"));
     assert!(folder.run("build items.fbin -o bad --columns none.csv").error(1).contains("none.csv"));
     assert!(!folder.path("bad").exists());
 

@@ -133,16 +133,22 @@ impl ColumnRows {
     /// # Errors
     ///
     /// [`Error::Argument`] if the number of values is another, or a column cannot hold its value.
+    /// It names the row by its position.
     pub fn push(&mut self, values: &[Value]) -> Result<(), Error> {
         if values.len() != self.columns.len() {
-            let what = format!("a row has {} values, there are {} columns", values.len(), self.columns.len());
-            return Err(Error::argument(what));
+            let (given, columns) = (values.len(), self.columns.len());
+            return Err(Error::argument(format!(
+                "row {}: it has {given} values, there are {columns} columns",
+                self.len()
+            )));
         }
         let (mut missing, mut keys) = (0u8, [0u64; COLUMNS_MAX]);
         let (mut sets, mut tags) = (TagSets::new(), 0);
         for (at, (value, column)) in values.iter().zip(&self.columns).enumerate() {
             let named = |error| match error {
-                Error::Argument { what } => Error::argument(format!("column {:?}: {what}", column.name)),
+                Error::Argument { what } => {
+                    Error::argument(format!("row {}, column {:?}: {what}", self.len(), column.name))
+                }
                 other => other,
             };
             if column.kind == ColumnKind::Tags {
@@ -156,7 +162,9 @@ impl ColumnRows {
                 None => missing |= 1 << at,
             }
         }
-        tags::check_count(tags)?;
+        if let Err(Error::Argument { what }) = tags::check_count(tags) {
+            return Err(Error::argument(format!("row {}: {what}", self.len())));
+        }
         if values.is_empty() {
             return Ok(());
         }
@@ -310,7 +318,8 @@ mod tests {
         let mut rows = ColumnRows::new(vec![price.clone()]).expect("a column");
         rows.push(&[Value::Float(2.5)]).expect("a value");
         rows.push(&[Value::Null]).expect("a value");
-        assert!(rows.push(&[Value::Bool(true)]).is_err());
+        let refused = rows.push(&[Value::Bool(true)]).expect_err("no float").to_string();
+        assert!(refused.contains("row 2, column \"price\""), "{refused}");
         let arranged = rows.arrange(&[topic.clone(), price.clone()], false).expect("a known column");
         assert_eq!(arranged.len(), 2);
         assert_eq!(RowValues(arranged.row(0)).key(0), None);

@@ -107,13 +107,36 @@ fn bits(mut hash: u64) -> u64 {
     bits
 }
 
-/// The keys of a row's postings in the tree of a column of tags: one for each tag, and 0 for the
-/// empty set; `None` where there is no set. `set` has the tags that the word does not say.
-pub(crate) fn posting_keys(word: Option<u64>, set: &[u64]) -> Vec<Option<u64>> {
+/// What a posting in the tree of a column of tags says of its row's set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PostingTag {
+    /// The tag that it stands for: 0 for the empty set, the word of the set at the head of a chain;
+    /// `None` where there is no set.
+    pub(crate) tag: Option<u64>,
+    /// The tag of the next posting in a chain; 0 at its end, and without chains.
+    pub(crate) next: u64,
+}
+
+impl PostingTag {
+    /// As a posting holds it.
+    pub(crate) fn of_posting(self) -> (Option<u64>, u64) {
+        (Some(self.tag.unwrap_or(0)), self.next)
+    }
+}
+
+/// The postings of a row in the tree of a column of tags: one for each tag, or one. `set` has the
+/// tags that the word does not say. With `chains`, those of several tags are a chain, from that of
+/// the word.
+pub(crate) fn posting_keys(word: Option<u64>, set: &[u64], chains: bool) -> Vec<PostingTag> {
+    let one = |tag| PostingTag { tag, next: 0 };
     match word {
-        None => vec![None],
-        Some(word) if says_all(word) => vec![Some(word)],
-        Some(_) => set.iter().copied().map(Some).collect(),
+        Some(word) if !says_all(word) && chains => {
+            let tags = std::iter::once(word).chain(set.iter().copied());
+            let next = set.iter().copied().chain([0]);
+            tags.zip(next).map(|(tag, next)| PostingTag { tag: Some(tag), next }).collect()
+        }
+        Some(word) if !says_all(word) => set.iter().copied().map(|tag| one(Some(tag))).collect(),
+        word => vec![one(word)],
     }
 }
 

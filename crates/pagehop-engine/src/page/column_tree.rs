@@ -124,6 +124,23 @@ impl Tree {
         Ok(was_there)
     }
 
+    /// The next tag in the chain of a node after that of `tag`, whose place is `key`; 0 at its end,
+    /// `None` without that posting.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Tree::insert`].
+    pub(crate) fn next_tag(
+        &self,
+        reader: &impl Reader,
+        key: PostingKey,
+        (node, tag): (NodeId, u64),
+    ) -> Result<Option<u64>, Error> {
+        let page = self.leaf(reader, key)?;
+        let body = reader.finish(page)?;
+        Ok(PostingLeaf::new(&self.shape, page, &body)?.next_of(node, tag))
+    }
+
     /// The leaf for `key`.
     pub(crate) fn leaf(&self, reader: &impl Reader, key: PostingKey) -> Result<PageId, Error> {
         let mut page = self.root;

@@ -3,8 +3,7 @@
 use super::column_tree::Tree;
 use super::fields::{Fields, FieldsMut};
 use super::kind::{self, PageKind};
-use super::layout::NodeLayout;
-use super::postings::PostingShape;
+use super::postings::{PostingShape, Tagging};
 use super::{BODY_BYTES, PageId, Reader};
 use crate::Error;
 use crate::columns::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, row_bytes, tag_columns};
@@ -28,10 +27,14 @@ impl Columns {
         Self { columns: columns.to_vec(), roots: vec![PageId(0); columns.len()] }
     }
 
-    /// The tree of a column, in an index whose nodes have this layout.
-    pub(crate) fn tree(&self, layout: &NodeLayout, column: usize) -> Tree {
-        let is_of_tags = self.columns[column].kind == ColumnKind::Tags;
-        Tree { root: self.roots[column], column, shape: PostingShape::new(layout, is_of_tags) }
+    /// The tree of a column, in an index with this meta page.
+    pub(crate) fn tree(&self, meta: &Meta, column: usize) -> Tree {
+        let tagging = match self.columns[column].kind {
+            ColumnKind::Tags if meta.has_tag_chains() => Tagging::Chains,
+            ColumnKind::Tags => Tagging::Tags,
+            _ => Tagging::None,
+        };
+        Tree { root: self.roots[column], column, shape: PostingShape::new(&meta.layout, tagging) }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

@@ -259,7 +259,7 @@ impl Meta {
         let page_count = fields.u32();
         let [_, vectors, row_ids, records] = fields.bytes();
         let (vectors, row_ids) = match (vectors, row_ids, records) {
-            (0, 1, 0) => (Vectors::Codes, RowIds::HostOwned),
+            (0, 1, 0 | 2) => (Vectors::Codes, RowIds::HostOwned),
             (0..=2, 0 | 2, 0..=3) => (
                 [Vectors::Codes, Vectors::Float16, Vectors::Float32][usize::from(vectors)],
                 if row_ids == 2 { RowIds::Text } else { RowIds::Mapped },
@@ -454,13 +454,13 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let mut meta = Meta::empty(Metric::Cosine, 384, 0, 7, RowIds::HostOwned);
+        let mut meta = Meta::empty(Metric::Cosine, 384, 1, 7, RowIds::HostOwned);
+        (meta.has_tags, meta.change.columns_page, meta.page_count) = (true, 1, 2);
         assert_eq!(Meta::decode(&meta.encode()).expect("an empty index"), meta);
         meta.rows = 20;
         (meta.row_ids, meta.keeps_payloads, meta.has_tags) = (RowIds::Text, true, true);
         meta.layout = NodeLayout::choose(384, 3);
-        meta.centroids = 3;
-        meta.page_count = 100;
+        (meta.centroids, meta.page_count) = (3, 100);
         meta.change = ChangeState {
             commit: 1 << 40,
             model_start: 1,

@@ -4,6 +4,10 @@
 //! a search reads one leaf, tests the filter and estimates the distances of a hundred rows, and
 //! reads the node pages of the nearest only: an inverted file with codes (Jegou et al. 2011), with
 //! the codes of RaBitQ.
+//!
+//! Where nodes have no records, the postings of a row with several tags are a chain: that of its
+//! word names the first tag, and that of each tag the next, in ascending order. So the tags of a
+//! node can be found from its word.
 
 use super::kind::{self, PageKind, kind};
 use super::layout::NodeLayout;
@@ -58,6 +62,19 @@ pub(crate) struct Posting {
     pub(crate) code: Vec<u64>,
     /// In the tree of a column of tags, the tag that it stands for, 0 for none; `None` in others.
     pub(crate) tag: Option<u64>,
+    /// In a tree with chains, the next tag of the row; 0 for none, and in other trees.
+    pub(crate) next: u64,
+}
+
+/// What postings say of tags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tagging {
+    /// Nothing: the tree of another column.
+    None,
+    /// The tag that each stands for.
+    Tags,
+    /// The tag, and the next one of the row.
+    Chains,
 }
 
 impl Posting {
@@ -73,18 +90,26 @@ impl Posting {
 pub(crate) struct PostingShape {
     edge: EdgeShape,
     column_bytes: usize,
-    /// Bytes of the tag that a posting stands for: 8 in the tree of a column of tags.
-    tag_bytes: usize,
+    tagging: Tagging,
     /// Most postings of a leaf, a multiple of [`BLOCK_EDGES`].
     pub(crate) capacity: usize,
 }
 
 impl PostingShape {
-    pub(crate) fn new(layout: &NodeLayout, is_of_tags: bool) -> Self {
-        let (edge, column_bytes, tag_bytes) = (layout.edge, layout.column_bytes, 8 * usize::from(is_of_tags));
-        let posting = HEAD_BYTES + column_bytes + tag_bytes + edge.code_bytes();
-        let capacity = (BODY_BYTES - NODES_AT) / posting / BLOCK_EDGES * BLOCK_EDGES;
-        Self { edge, column_bytes, tag_bytes, capacity }
+    pub(crate) fn new(layout: &NodeLayout, tagging: Tagging) -> Self {
+        let (edge, column_bytes) = (layout.edge, layout.column_bytes);
+        let shape = Self { edge, column_bytes, tagging, capacity: 0 };
+        let posting = HEAD_BYTES + column_bytes + shape.tag_bytes() + edge.code_bytes();
+        Self { capacity: (BODY_BYTES - NODES_AT) / posting / BLOCK_EDGES * BLOCK_EDGES, ..shape }
+    }
+
+    /// Bytes of the tags of a posting.
+    fn tag_bytes(&self) -> usize {
+        match self.tagging {
+            Tagging::None => 0,
+            Tagging::Tags => 8,
+            Tagging::Chains => 16,
+        }
     }
 
     fn add_at(&self) -> usize {
@@ -107,8 +132,12 @@ impl PostingShape {
         self.values_at() + self.capacity * self.column_bytes
     }
 
+    fn next_at(&self) -> usize {
+        self.tags_at() + 8 * self.capacity
+    }
+
     fn codes_at(&self) -> usize {
-        self.tags_at() + self.capacity * self.tag_bytes
+        self.tags_at() + self.capacity * self.tag_bytes()
     }
 
     /// The codes of a block: where they begin, and how many there are.
@@ -136,6 +165,9 @@ impl PostingShape {
         put(self.values_at(), &posting.values);
         if let Some(tag) = posting.tag {
             put(self.tags_at(), &tag.to_le_bytes());
+        }
+        if self.tagging == Tagging::Chains {
+            put(self.next_at(), &posting.next.to_le_bytes());
         }
         let (start, slots) = self.block(at / DEGREE_MAX);
         let codes = &mut body[start..start + slots * self.edge.code_bytes()];
@@ -231,7 +263,18 @@ impl<'a> PostingLeaf<'a> {
     #[inline]
     fn tag(&self, at: usize) -> Option<u64> {
         let tags = &self.body[self.shape.tags_at()..];
-        (self.shape.tag_bytes > 0).then(|| u64::from_le_bytes(tags.as_chunks().0[at]))
+        (self.shape.tagging != Tagging::None).then(|| u64::from_le_bytes(tags.as_chunks().0[at]))
+    }
+
+    /// See [`Posting::next`].
+    fn next(&self, at: usize) -> u64 {
+        let next = &self.body[self.shape.next_at()..];
+        if self.shape.tagging == Tagging::Chains { u64::from_le_bytes(next.as_chunks().0[at]) } else { 0 }
+    }
+
+    /// The next tag in the chain of a node after that of `tag`; `None` without that posting.
+    pub(crate) fn next_of(&self, node: NodeId, tag: u64) -> Option<u64> {
+        self.position(node, Some(tag)).map(|at| self.next(at))
     }
 
     fn centroid(&self, at: usize) -> u8 {
@@ -278,6 +321,7 @@ impl<'a> PostingLeaf<'a> {
             values: self.values(at).0.to_vec(),
             code,
             tag: self.tag(at),
+            next: self.next(at),
         }
     }
 }
@@ -292,7 +336,8 @@ mod tests {
         let mut random = Random::new(3, 0);
         for (at, (dim, columns)) in [(64, 1), (384, 2), (784, 7), (4097, 1), (256, 3)].into_iter().enumerate() {
             let layout = NodeLayout::choose(dim, columns);
-            let shape = PostingShape::new(&layout, at % 2 == 1);
+            let tagging = if at == 3 { Tagging::Chains } else { [Tagging::None, Tagging::Tags][at % 2] };
+            let shape = PostingShape::new(&layout, tagging);
             assert!(shape.capacity >= BLOCK_EDGES && shape.block(0).0.is_multiple_of(8), "{shape:?}");
             let mut body = vec![0; BODY_BYTES];
             shape.write(&mut body, &[]);
@@ -307,6 +352,7 @@ mod tests {
                     values: (0..layout.column_bytes).map(|_| random.below(256) as u8).collect(),
                     code: (0..layout.edge.words()).map(|_| random.next()).collect(),
                     tag,
+                    next: if at == 3 { random.next() } else { 0 },
                 };
                 if kept.len() == shape.capacity || random.below(3) == 0 && !kept.is_empty() {
                     let gone = kept.swap_remove(random.below(kept.len() as u64) as usize);

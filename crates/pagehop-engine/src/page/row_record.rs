@@ -31,9 +31,15 @@ impl Meta {
         self.keeps_payloads || self.record_shape() != RecordShape { tags: false, texts: false }
     }
 
+    /// Whether the tags of a row are a chain of its postings: a host that owns the rows may end
+    /// between any two steps, and a record would be left without its node.
+    pub(crate) fn has_tag_chains(&self) -> bool {
+        self.has_tags && self.row_ids == RowIds::HostOwned
+    }
+
     /// What records hold.
     pub(crate) fn record_shape(&self) -> RecordShape {
-        RecordShape { tags: self.has_tags, texts: self.row_ids == RowIds::Text }
+        RecordShape { tags: self.has_tags && !self.has_tag_chains(), texts: self.row_ids == RowIds::Text }
     }
 }
 

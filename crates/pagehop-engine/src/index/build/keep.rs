@@ -53,14 +53,6 @@ pub(super) fn check(keep: Keep, row_ids: RowIds) -> Result<(), Error> {
     Err(Error::argument(format!("the host of this index has its vectors: they are {}, not codes", vectors.name())))
 }
 
-/// Refuses columns of tags where the host owns the rows: nodes have no place for their records.
-pub(super) fn check_tags(has_tags: bool, row_ids: RowIds) -> Result<(), Error> {
-    if row_ids == RowIds::HostOwned && has_tags {
-        return Err(Error::argument("an index whose host owns the rows takes no columns of tags"));
-    }
-    Ok(())
-}
-
 /// Writes the vectors of all rows to pages from `first` on; returns the page after them. The place
 /// of a row is that of its node, counted from `node_first`.
 pub(super) fn write_vectors(

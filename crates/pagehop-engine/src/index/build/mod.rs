@@ -67,7 +67,7 @@ pub fn build(
     progress: OnProgress<'_>,
 ) -> Result<BuildReport, Error> {
     let payloads = source.columns().is_some_and(|columns| columns.payloads().is_some());
-    let has_tags = source.columns().is_some_and(ColumnRows::has_tags);
+    let has_tags = source.columns().is_some_and(ColumnRows::has_tags) && options.row_ids != RowIds::HostOwned;
     let texts = texts(source, options)?;
     let meta = match payloads || has_tags || texts.is_some() {
         false => build_from(source, options, None, sink, progress)?,
@@ -156,8 +156,8 @@ pub(crate) fn write_empty(
     keep::check(keep, row_ids)?;
     ColumnRows::new(columns.to_vec())?;
     let has_tags = tag_columns(columns) > 0;
-    keep::check_tags(has_tags, row_ids)?;
-    let words = columns.len() + usize::from(keep.payloads || has_tags || row_ids == RowIds::Text);
+    let has_records = keep.payloads || row_ids == RowIds::Text || has_tags && row_ids != RowIds::HostOwned;
+    let words = columns.len() + usize::from(has_records);
     let mut meta = Meta::empty(metric, dim, words, seed, row_ids);
     (meta.vectors, meta.keeps_payloads, meta.has_tags) = (keep.vectors, keep.payloads, has_tags);
     if !columns.is_empty() {
@@ -187,7 +187,6 @@ pub(crate) fn build_from(
     let dim = source.dim();
     check_dim(dim)?;
     let payloads = source.columns().is_some_and(ColumnRows::has_places);
-    keep::check_tags(source.columns().is_some_and(ColumnRows::has_tags), options.row_ids)?;
     keep::check(Keep { vectors: options.vectors, payloads }, options.row_ids)?;
     let source = &mut keep::Rounded { source, vectors: options.vectors, row_ids: options.row_ids };
     let layout = NodeLayout::choose(inner_dim(dim), source.columns().map_or(0, ColumnRows::words));

@@ -5,7 +5,7 @@ use super::keep::write_vectors;
 use super::order::PageOrder;
 use super::rows::Rows;
 use super::survey::Survey;
-use crate::columns::tags::posting_keys;
+use crate::columns::tags::{PostingTag, posting_keys};
 use crate::columns::{ColumnKind, ColumnRows, RowValues};
 use crate::graph::Graph;
 use crate::page::columns_page::Columns;
@@ -194,10 +194,10 @@ fn write_columns(
     let mut page = PageId(meta.page_count);
     let mut written = Columns::without_trees(columns.columns());
     for column in 0..written.roots.len() {
-        let shape = written.tree(&meta.layout, column).shape;
+        let shape = written.tree(meta, column).shape;
         let place =
             |row: u32, value| PostingKey::new(value, rows.table.centroid(row as usize), node_of[row as usize]);
-        let posting = |row: u32, tag| {
+        let posting = |row: u32, (tag, next): (Option<u64>, u64)| {
             let row = row as usize;
             Posting {
                 node: node_of[row],
@@ -206,23 +206,25 @@ fn write_columns(
                 values: columns.row(row).to_vec(),
                 code: rows.table.code(row).to_vec(),
                 tag,
+                next,
             }
         };
         let all = 0..rows.firsts.len() as u32;
         let value = |row: &u32| RowValues(columns.row(*row as usize)).key(column);
         (written.roots[column], page) = match columns.columns()[column].kind {
             ColumnKind::Tags => {
-                let of_row = |row: u32| posting_keys(value(&row), columns.set_of(row as usize, column));
-                let mut order: Vec<(u32, Option<u64>)> =
+                let chains = meta.has_tag_chains();
+                let of_row = |row: u32| posting_keys(value(&row), columns.set_of(row as usize, column), chains);
+                let mut order: Vec<(u32, PostingTag)> =
                     all.flat_map(|row| of_row(row).into_iter().map(move |tag| (row, tag))).collect();
-                order.sort_unstable_by_key(|(row, tag)| place(*row, *tag));
-                let postings = order.into_iter().map(|(row, tag)| posting(row, Some(tag.unwrap_or(0))));
+                order.sort_unstable_by_key(|(row, tag)| place(*row, tag.tag));
+                let postings = order.into_iter().map(|(row, tag)| posting(row, tag.of_posting()));
                 column_tree::write(&shape, column, postings, page, sink)?
             }
             _ => {
                 let mut order: Vec<u32> = all.collect();
                 order.sort_unstable_by_key(|row| place(*row, value(row)));
-                let postings = order.into_iter().map(|row| posting(row, None));
+                let postings = order.into_iter().map(|row| posting(row, (None, 0)));
                 column_tree::write(&shape, column, postings, page, sink)?
             }
         };

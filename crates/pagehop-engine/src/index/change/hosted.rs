@@ -147,7 +147,7 @@ impl<W: PagesMut> Change<'_, W> {
             Some(Prepared { encoded, explorer, .. }) => (encoded, explorer),
             None => (Encoded::uncoded(self.graph.meta(), self.graph.model(), vector)?, None),
         };
-        encoded.values = columns.row(0).to_vec();
+        (encoded.values, encoded.sets) = (columns.row(0).to_vec(), columns.sets(0).to_vec());
         if is_known {
             let near = self.search_known(&encoded)?;
             if self.join_one(row_id, &encoded, true, near)? {
@@ -223,7 +223,11 @@ impl<W: PagesMut> Change<'_, W> {
         for node in nodes {
             let look =
                 |found: &NodeRef<'_>, header: &NodeHeader| (may_share(found), header.host_rows().contains(&0));
-            let (may, has_room) = self.graph.look(node, look)?;
+            let (mut may, has_room) = self.graph.look(node, look)?;
+            if may && encoded.sets.iter().any(|set| !set.is_empty()) {
+                // Different sets may have the same word.
+                may = self.graph.in_section(|graph| graph.sets_of(node, &encoded.values))? == encoded.sets;
+            }
             if may && is_known && self.graph.in_section(|graph| graph.steps_mut().wait_for(node, row_id))? {
                 return Ok(true);
             }

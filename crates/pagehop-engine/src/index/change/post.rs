@@ -1,6 +1,10 @@
 //! The postings of a row, one in the tree of each column, and one for each tag in that of a column
 //! of tags.
 //!
+//! Where nodes have no records, the postings of a row with several tags are a chain
+//! (`postings.rs`). It is written from its head and removed from its end. So what an interrupted
+//! change leaves of it can be found from the head.
+//!
 //! A row has them from the transaction that adds it to the vacuum that takes its node out of the
 //! graph: a reader of an older snapshot may still look for it.
 //!
@@ -10,7 +14,7 @@
 use super::encode::{self, Encoded, unknown_centroid};
 use super::graph::Graph;
 use crate::Error;
-use crate::columns::tags::{TagSets, posting_keys};
+use crate::columns::tags::{PostingTag, TagSets, posting_keys, says_all};
 use crate::columns::{ColumnKind, RowValues, tag_columns};
 use crate::ids::NodeId;
 use crate::page::PagesMut;
@@ -22,24 +26,24 @@ use crate::quantize::own::OwnCode;
 
 impl<W: PagesMut> Graph<'_, W> {
     fn trees(&self) -> Vec<Tree> {
-        let layout = &self.meta().layout;
-        (0..self.columns().roots.len()).map(|column| self.columns().tree(layout, column)).collect()
+        (0..self.columns().roots.len()).map(|column| self.columns().tree(self.meta(), column)).collect()
     }
 
-    /// The values and the tags of the postings of a row in a tree.
+    /// The values of the postings of a row in a tree, and what they say of tags.
     fn posting_keys(
         &self,
         tree: &Tree,
         values: RowValues<'_>,
         sets: &[Vec<u64>],
-    ) -> Vec<(Option<u64>, Option<u64>)> {
+    ) -> Vec<(Option<u64>, Option<PostingTag>)> {
         let (value, columns) = (values.key(tree.column), &self.columns().columns);
         if columns[tree.column].kind != ColumnKind::Tags {
             return vec![(value, None)];
         }
         let before = tag_columns(&columns[..tree.column]);
         let set = sets.get(before).map_or(&[][..], Vec::as_slice);
-        posting_keys(value, set).into_iter().map(|tag| (tag, Some(tag.unwrap_or(0)))).collect()
+        let tags = posting_keys(value, set, self.meta().has_tag_chains());
+        tags.into_iter().map(|tag| (tag.tag, Some(tag))).collect()
     }
 
     /// The tags of a node that its `values` do not say.
@@ -48,18 +52,48 @@ impl<W: PagesMut> Graph<'_, W> {
         if !meta.has_tags {
             return Ok(TagSets::new());
         }
+        if meta.has_tag_chains() {
+            return self.chained_sets(node, RowValues(values));
+        }
         let (page, columns) = (meta.layout.place(node).0, &self.columns().columns);
         read_tags(&mut self.steps().reader(), meta.record_shape(), columns, (page, RowValues(values)))
+    }
+
+    /// [`Graph::sets_of`] of an index with chains, as far as the chains of the node go. No other
+    /// writer writes postings in the time.
+    fn chained_sets(&self, node: NodeId, values: RowValues<'_>) -> Result<TagSets, Error> {
+        let centroid = self.look(node, |_, header| header.centroid)?;
+        let columns = &self.columns().columns;
+        let of_tags = self.trees().into_iter().filter(|tree| columns[tree.column].kind == ColumnKind::Tags);
+        let mut sets = TagSets::new();
+        for tree in of_tags {
+            let mut set = Vec::new();
+            let mut at = values.key(tree.column).filter(|word| !says_all(*word)).unwrap_or(0);
+            while at > 0 && tree.root.0 > 0 {
+                let key = PostingKey::new(Some(at), centroid, node);
+                let next = tree.next_tag(&self.steps().reader(), key, (node, at))?;
+                // A tag counts once its own posting was found.
+                set.extend(next.filter(|_| says_all(at)).map(|_| at));
+                let next = next.unwrap_or(0);
+                if next > 0 && (!says_all(next) || says_all(at) && next <= at) {
+                    let what = format!("the tags of node {node} are no chain");
+                    return Err(Error::corrupt(tree.root, what));
+                }
+                at = next;
+            }
+            sets.push(set);
+        }
+        Ok(sets)
     }
 
     /// Adds the postings of a node that was written.
     pub(super) fn post(&mut self, node: NodeId, encoded: &Encoded) -> Result<(), Error> {
         let Encoded { centroid, factors, ref code, ref values, ref sets, .. } = *encoded;
         let (values, code) = (values.clone(), code.clone());
-        let mut posting = Posting { node, centroid, factors, values, code, tag: None };
+        let mut posting = Posting { node, centroid, factors, values, code, tag: None, next: 0 };
         for tree in self.trees() {
             for (_, tag) in self.posting_keys(&tree, RowValues(&posting.values), sets) {
-                posting.tag = tag;
+                (posting.tag, posting.next) = tag.map_or((None, 0), PostingTag::of_posting);
                 tree.insert(self.steps_mut().pages_mut(), &posting)?;
             }
         }
@@ -104,7 +138,8 @@ impl<W: PagesMut> Graph<'_, W> {
         let (values, centroid) = self.look(node, |found, header| (found.values().0.to_vec(), header.centroid))?;
         let sets = self.sets_of(node, &values)?;
         for tree in self.trees() {
-            for (value, tag) in self.posting_keys(&tree, RowValues(&values), &sets) {
+            for (value, tag) in self.posting_keys(&tree, RowValues(&values), &sets).into_iter().rev() {
+                let tag = tag.and_then(|tag| tag.of_posting().0);
                 let key = PostingKey::new(value, centroid, node);
                 tree.remove(self.steps_mut().pages_mut(), key, (node, tag))?;
             }

@@ -23,7 +23,7 @@ impl Check<'_> {
     /// of a node that is unlinked or free. In a column of tags it is one for each tag.
     pub(super) fn postings(&mut self, reader: &mut impl Reader, state: &State, column: usize) -> Result<(), Error> {
         let columns = &state.columns;
-        let tree = columns.tree(&self.meta.layout, column);
+        let tree = columns.tree(self.meta, column);
         if tree.root.0 == 0 && self.slots.iter().all(|slot| slot.flags == FLAGS_FREE) {
             // As long as there were no rows there are no trees.
             return Ok(());
@@ -66,7 +66,7 @@ impl Check<'_> {
         tags: &mut [u64],
     ) -> Result<Vec<(PageId, PostingKey)>, Error> {
         let mut ends: Vec<(PageId, PostingKey)> = Vec::new();
-        let slots = &mut self.slots;
+        let (slots, chains) = (&mut self.slots, self.meta.has_tag_chains());
         let all = (PostingKey::LEAST, PostingKey::range(None).1);
         tree.scan(reader, self.report.pages, all, |page, leaf| {
             let mut keys = Vec::with_capacity(leaf.count());
@@ -84,11 +84,16 @@ impl Check<'_> {
                 }
                 if let Some(tag) = posting.tag {
                     let word = RowValues(&posting.values).key(tree.column);
-                    if !word.map_or(tag == 0, |word| may_have(word, tag) && (says_all(word) || tag != 0)) {
+                    if !word.map_or(tag == 0, |word| is_tag_of(word, tag, chains)) {
                         return Err(bad("the node does not have its tag"));
+                    }
+                    let next = Some(posting.next).filter(|next| *next > 0);
+                    if next.is_some_and(|next| !says_all(next) || says_all(tag) && next <= tag) {
+                        return Err(bad("its tags are no chain"));
                     }
                     let sum = &mut tags[posting.node as usize];
                     *sum = sum.wrapping_sub(mixed(word.map(|_| tag)));
+                    *sum = sum.wrapping_add(next.map_or(0, |next| mixed(Some(next))));
                 } else if slot.posted >> tree.column & 1 == 1 {
                     return Err(bad("there are two"));
                 }
@@ -121,12 +126,26 @@ impl Check<'_> {
             reader.release();
             for (node, values) in rows {
                 let values = RowValues(&values);
+                if self.meta.has_tag_chains() {
+                    // Each posting has itself taken off, and the next one of its chain added.
+                    tags[node] = mixed(values.key(column));
+                    continue;
+                }
                 let sets: TagSets = read_tags(reader, self.meta.record_shape(), columns, (page, values))?;
-                let keys = posting_keys(values.key(column), &sets[before]);
-                tags[node] = keys.into_iter().fold(0, |sum, tag| sum.wrapping_add(mixed(tag)));
+                let keys = posting_keys(values.key(column), &sets[before], false);
+                tags[node] = keys.into_iter().fold(0, |sum, tag| sum.wrapping_add(mixed(tag.tag)));
             }
         }
         Ok(tags)
+    }
+}
+
+/// Whether the set of a word may have a posting of a tag; with `chains`, also of the word itself.
+fn is_tag_of(word: u64, tag: u64, chains: bool) -> bool {
+    match says_all(word) {
+        true => tag == word,
+        false if chains && tag == word => true,
+        false => tag != 0 && says_all(tag) && may_have(word, tag),
     }
 }
 

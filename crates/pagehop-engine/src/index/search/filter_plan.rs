@@ -125,7 +125,9 @@ impl FilterPlan {
             None => (None, f64::INFINITY, 0.0),
         };
         let columns = state.columns.columns.len();
-        let (needs_tags, wants_lack) = (test.needs_tags(), wants_lack(&test));
+        // A host that owns the rows looks at the tags itself.
+        let needs_tags = test.needs_tags() && !state.meta.has_tag_chains();
+        let wants_lack = wants_lack(&test);
         let is_undecided = |run: &Run| test.given(run.tag(state)) == Given::Tags;
         let needs_tags_in_runs = needs_tags && runs.iter().flat_map(|runs| runs.iter()).any(is_undecided);
         Ok(Self {
@@ -212,7 +214,7 @@ impl<R: Reader> Planner<'_, R> {
             Run::Postings { column, low, high }
         };
         let runs: Vec<Run> = ranges.into_iter().map(run).collect();
-        let tree = self.state.columns.tree(&self.state.meta.layout, column);
+        let tree = self.state.columns.tree(&self.state.meta, column);
         let leaf = tree.shape.capacity as f64 * LEAF_FILL;
         let postings = share * self.state.meta.rows as f64;
         // A run has at least the way to its leaf.
@@ -292,5 +294,5 @@ impl<R: Reader> Planner<'_, R> {
 /// The tree that a run is in.
 pub(crate) fn tree_of(state: &State, column: usize) -> Option<Tree> {
     let root = state.columns.roots.get(column).copied().filter(|root| *root != PageId(0))?;
-    Some(Tree { root, ..state.columns.tree(&state.meta.layout, column) })
+    Some(Tree { root, ..state.columns.tree(&state.meta, column) })
 }
