@@ -124,8 +124,8 @@ pub(crate) unsafe extern "C-unwind" fn amvacuumcleanup(
 ///
 /// # Safety
 ///
-/// `index` is open and of this access method, `heap` is its table, open, and this backend is not its
-/// writer.
+/// `index` is open and of this access method, `heap` is its table, open, and this backend is not
+/// its writer.
 unsafe fn clean_up(index: pg_sys::Relation, heap: pg_sys::Relation) -> Result<u32, Error> {
     let mut pace = |_| {
         if !train::is_in_haste() {
