@@ -1,0 +1,81 @@
+"""Writers of a table of vectors, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pagehop_lab import data
+from pagehop_lab.analysis.case import Case
+from pagehop_lab.engines.engine import EngineError
+from pagehop_lab.measure.oltp import MeasureError
+from pagehop_lab.plan.servers import ServersPlan
+from pagehop_lab.suites.vector_writers import beside, measure
+from pagehop_lab.suites.vector_writers.measure import Asked
+from pagehop_lab.suites.vector_writers.plan import WritersLoad, fixed_rows
+from pagehop_lab.suites.vector_writers.servers import WriterServer
+from pagehop_lab.suites.vector_writers.vectors import Supply
+
+
+@dataclass
+class VectorWriters:
+    """Each step begins with a copy of the loaded table."""
+
+    plan: ServersPlan
+
+    @property
+    def _load(self) -> WritersLoad:
+        assert isinstance(self.plan.load, WritersLoad)
+        return self.plan.load
+
+    @cached_property
+    def _supply(self) -> Supply:
+        load = self._load
+        rows, queries = load.dataset_rows or None, load.queries
+        dataset = data.prepare(load.dataset, None, rows, queries, "euclidean", self.plan.seed, lambda _: None)
+        return Supply(dataset, self.plan.seed)
+
+    def load(self, instance: WriterServer) -> dict[str, Any]:
+        """Loads the table that steps are to begin with."""
+        try:
+            self._supply.need(self._load.rows, "loading")
+            rows = self._supply.vectors.open().rows(0, self._load.rows)
+            return instance.load(self._supply.dataset, rows) | {"rows_different": self._supply.count}
+        except (EngineError, data.DataError) as error:
+            raise MeasureError(str(error)) from None
+
+    def measure(self, instance: WriterServer, case: Case, slowed: float) -> dict[str, Any]:
+        """One step, on a table of its own."""
+        assert not slowed
+        load = self._load
+        self._supply.need(fixed_rows(load, case), case.name)
+        asked = Asked(instance, self._supply, load)
+        instance.begin_step()
+        try:
+            return _step(asked, case)
+        except EngineError as error:
+            raise MeasureError(str(error)) from None
+        finally:
+            if instance.running:
+                instance.end_step()
+
+
+def _step(asked: Asked, case: Case) -> dict[str, Any]:
+    count, load = case.range, asked.load
+    match case.script:
+        case "write":
+            found = measure.write(asked, count, load.seconds)
+        case "copy":
+            found = measure.copy(asked)
+        case "log_rows":
+            found = measure.write_rows(asked, count, load.log_rows)
+        case "log_interval":
+            found = measure.write(asked, count, load.log_seconds, is_split=True)
+        case "vacuum":
+            found = beside.vacuum(asked, count)
+        case "search":
+            found = beside.search(asked, count)
+        case _:
+            found = measure.recall(asked, count)
+    return found | {"writers": count, "cpu_us": found["server_cpu_us_per_query"]}
