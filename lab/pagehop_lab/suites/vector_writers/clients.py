@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def write(place: Place, share: Share, out: Path, shared: Shared) -> None:
     def put(row: int) -> None:
         insert.ask((row.to_bytes(4, "big"), _binary(vectors.row(row), place.type)))
 
-    for row, _ in zip(rows, range(share.warm_rows), strict=False):
+    for row in islice(rows, share.warm_rows):
         put(row)
     shared.ready.wait()
     begun_s = time.monotonic()

@@ -60,12 +60,14 @@ def write(asked: Asked, count: int, seconds: float, *, is_split: bool = False) -
         before = Look(asked.pid, crew.pids)
         crew.begin()
         crew.wait(seconds, crew.is_any_done)
-        after, end = Look(asked.pid, crew.pids), asked.server.log_end()
+        after = Look(asked.pid, crew.pids)
         refuse_few(crew, asked, after.at_s - before.at_s)
         times = crew.stop()
-    spent = after.since(before)
-    inserted = within(times, spent)
-    return written(spent, inserted) | log(asked, start, end, len(inserted) + warm(count), is_split=is_split)
+    spent, end = after.since(before), asked.server.log_end()
+    # The log has what came before they all began, and after the last look, too.
+    rows = sum(map(len, times)) + count * WARM_ROWS
+    inserted = between(times, spent.begun_s, spent.begun_s + spent.elapsed_s)
+    return written(spent, inserted) | log(asked, start, end, rows, is_split=is_split)
 
 
 def write_rows(asked: Asked, count: int, rows: int) -> dict[str, Any]:
@@ -77,9 +79,9 @@ def write_rows(asked: Asked, count: int, rows: int) -> dict[str, Any]:
         crew.wait(asked.load.load_timeout_s, crew.is_done)
         if not crew.is_done():
             raise MeasureError(f"{rows:,} rows were not inserted in {asked.load.load_timeout_s:g} s")
-        after, end = Look(asked.pid, crew.pids), asked.server.log_end()
+        after = Look(asked.pid, crew.pids)
         times = crew.stop()
-    spent = after.since(before)
+    spent, end = after.since(before), asked.server.log_end()
     return written(spent, np.concatenate(times)) | log(asked, start, end, rows, is_split=True)
 
 
@@ -151,20 +153,10 @@ def log(asked: Asked, start: str, end: str, rows: int, *, is_split: bool) -> dic
     return {"log_bytes": found.bytes / rows, "log_rows": rows} | (split if is_split else {})
 
 
-def within(times: Sequence[Float64], spent: Spent) -> Float64:
-    """The rows whose commit ended within a stretch."""
-    return between(times, spent.begun_s, spent.begun_s + spent.elapsed_s)
-
-
 def between(times: Sequence[Float64], begun_s: float, end_s: float) -> Float64:
     """The rows whose commit ended between two moments."""
     rows = np.concatenate(times)
     return np.asarray(rows[(rows[:, -1] >= begun_s) & (rows[:, -1] < end_s)])
-
-
-def warm(count: int) -> int:
-    """Rows that so many writers inserted before a step began."""
-    return count * WARM_ROWS
 
 
 def refuse_few(crew: Crew, asked: Asked, seconds: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,12 +17,17 @@ from pagehop_lab.suites.vector_writers.plan import WritersLoad, fixed_rows
 from pagehop_lab.suites.vector_writers.servers import WriterServer
 from pagehop_lab.suites.vector_writers.vectors import Supply
 
+# Of the full rate of a small table, what is surely left of it as the table grows.
+_OF_FULL_RATE = 0.5
+
 
 @dataclass
 class VectorWriters:
     """Each step begins with a copy of the loaded table."""
 
     plan: ServersPlan
+    _rates: dict[int, float] = field(default_factory=dict)
+    """Rows a second of the last step that was as fast as it goes."""
 
     @property
     def _load(self) -> WritersLoad:
@@ -49,16 +54,20 @@ class VectorWriters:
         """One step, on a table of its own."""
         assert not slowed
         load = self._load
-        self._supply.need(fixed_rows(load, case), case.name)
+        rate = self._rates.get(id(instance), 0.0) if case.script == "log_interval" else 0.0
+        self._supply.need(fixed_rows(load, case) + int(_OF_FULL_RATE * rate * load.log_seconds), case.name)
         asked = Asked(instance, self._supply, load)
         instance.begin_step()
         try:
-            return _step(asked, case)
+            found = _step(asked, case)
         except EngineError as error:
             raise MeasureError(str(error)) from None
         finally:
             if instance.running:
                 instance.end_step()
+        if case.script == "write":
+            self._rates[id(instance)] = found["rows_per_s"]
+        return found
 
 
 def _step(asked: Asked, case: Case) -> dict[str, Any]:
