@@ -14,6 +14,7 @@ import pytest
 from fake_servers import FakeBench, FakeInstance, FakeProduct, run
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.analysis.intervals import Interval
+from pagehop_lab.measure import crew
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.wires import int32s
 from pagehop_lab.plan import PlanError
@@ -197,6 +198,14 @@ def test_searches_are_compared_from_when_they_were_due() -> None:
     assert said["sent_ms"]["p99"] == pytest.approx(1)
     with pytest.raises(MeasureError, match="50 searches have no 99th percentile"):
         beside.latencies(of(1.0, 0.0), of(1.0, 0.0)[:50])
+
+
+def test_a_step_during_which_the_lab_was_stopped_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    with crew.Crew([]) as no_clients:
+        no_clients.wait(0.05)
+        monkeypatch.setattr(crew, "_STILL_MAX_S", 0.0)
+        with pytest.raises(MeasureError, match=r"stood still for .*: --retry it"):
+            no_clients.wait(0.05)
 
 
 def test_the_share_beside_autovacuum_is_of_the_rates_around_it() -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from multiprocessing import util
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,7 +25,17 @@ from pagehop_lab.measure.processes import ServerLook, cost, machine_busy_s, tota
 from pagehop_lab.measure.steps import Flag, Float64, Spent
 
 _READY_S, _LOOK_S = 120.0, 0.01
+# A sleep of a hundredth of a second takes longer only where the process was stopped.
+_STILL_MAX_S = 1.0
 _REASON_CHARACTERS = 600
+
+
+def prepare() -> None:
+    """Is called before a run has a folder of its own for temporary files.
+
+    The process of which clients are copies lives longer than the run, and so must the folder of its socket.
+    """
+    util.get_temp_dir()
 
 
 @dataclass(frozen=True)
@@ -85,11 +96,17 @@ class Crew:
         self._shared.ready.wait()
 
     def wait(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Lets them work for so long, or until something is over. MeasureError if one of them fails."""
+        """Lets them work for a number of seconds, or until something is over.
+
+        MeasureError if one of them fails, or if this process stood still, as where it is stopped: so did they.
+        """
         late = time.monotonic() + seconds
         while time.monotonic() < late and not is_over():
             self._check()
-            time.sleep(0.005)
+            begun_s = time.monotonic()
+            time.sleep(_LOOK_S)
+            if (still_s := time.monotonic() - begun_s) > _STILL_MAX_S:
+                raise MeasureError(f"the lab stood still for {still_s:.1f} s, and so did its clients: --retry it")
 
     def is_any_done(self) -> bool:
         """Whether a client has nothing more to do."""

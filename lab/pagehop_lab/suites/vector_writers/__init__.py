@@ -8,17 +8,20 @@ from typing import Any, ClassVar
 from pagehop_lab import data
 from pagehop_lab.analysis.aims import Figure
 from pagehop_lab.analysis.case import Case
+from pagehop_lab.measure import crew
 from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.plan.servers import Options, ServersPlan
 from pagehop_lab.plan.tables import PlanError, Table, choose
 from pagehop_lab.run.servers import Bench, Product
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.servers import ServersSuite
+from pagehop_lab.suites.suite import Run
 from pagehop_lab.suites.table import Section
 from pagehop_lab.suites.table import Table as Shown
 from pagehop_lab.suites.vector_inserts.servers import PostgresVectorProduct
 from pagehop_lab.suites.vector_writers import plan as plans
-from pagehop_lab.suites.vector_writers import run, tables
+from pagehop_lab.suites.vector_writers import run as runs
+from pagehop_lab.suites.vector_writers import tables
 from pagehop_lab.suites.vector_writers.plan import FIGURES, WritersLoad
 from pagehop_lab.suites.vector_writers.servers import PRODUCTS, WritersProduct
 
@@ -104,11 +107,16 @@ class VectorWriters(ServersSuite):
         least = sum(each.get(case.script, 0) for case in planned) / 60
         return f"{len(planned):,} points, at least {least:,.0f} minutes; {self.needed_bytes(plan) / 1e9:.1f} GB at once"
 
+    def run(self, run: Run[ServersPlan]) -> None:
+        """Measures everything that is not in the folder yet."""
+        crew.prepare()
+        super().run(run)
+
     def servers(self, plan: ServersPlan) -> Mapping[str, Product]:
         return {name: WritersProduct(PostgresVectorProduct(name)) for name in PRODUCTS}
 
     def bench(self, plan: ServersPlan) -> Bench:
-        return run.VectorWriters(plan)
+        return runs.VectorWriters(plan)
 
     def of_the_run(self, results: ServerResults) -> list[Shown]:
         return tables.of_the_run(results)

@@ -130,7 +130,7 @@ def latencies(idle: Float64, beside: Float64) -> dict[str, Any]:
 
 
 def _full_rate(asked: Asked, count: int) -> float:
-    """Rows a second of so many writers, as fast as it goes."""
+    """Rows a second of a number of writers, as fast as it goes."""
     with Crew(writers(asked, count, None)) as crew:
         begun_s = time.monotonic()
         crew.begin()

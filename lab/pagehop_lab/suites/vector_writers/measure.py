@@ -44,7 +44,7 @@ class Asked:
 
 
 def writers(asked: Asked, count: int, rows: int | None, rate: float = 0.0) -> list[Job]:
-    """Clients that insert the next rows of the set: so many, or until they are told to stop; `rate` is of all."""
+    """Clients that insert the next `rows` of the set, or until they are told to stop; `rate` is that of all."""
     first = asked.load.rows
     end = asked.supply.count if rows is None else first + rows
     return [
@@ -54,7 +54,7 @@ def writers(asked: Asked, count: int, rows: int | None, rate: float = 0.0) -> li
 
 
 def write(asked: Asked, count: int, seconds: float, *, is_split: bool = False) -> dict[str, Any]:
-    """As fast as it goes, for so long; each row committed. The log is counted from the checkpoint before."""
+    """As fast as it goes, for some seconds; each row committed. The log is counted from the checkpoint before."""
     start = asked.server.log_end()
     with Crew(writers(asked, count, None)) as crew:
         before = Look(asked.pid, crew.pids)
@@ -71,7 +71,7 @@ def write(asked: Asked, count: int, seconds: float, *, is_split: bool = False) -
 
 
 def write_rows(asked: Asked, count: int, rows: int) -> dict[str, Any]:
-    """So many rows, as fast as they go; each row committed. The log is counted from the checkpoint before."""
+    """A number of rows, as fast as they go; each row committed. The log is counted from the checkpoint before."""
     start = asked.server.log_end()
     with Crew(writers(asked, count, rows)) as crew:
         before = Look(asked.pid, crew.pids)
