@@ -19,6 +19,7 @@ from pagehop_lab.engines.engine import EngineError
 from pagehop_lab.machine import about
 from pagehop_lab.plan import PlanError
 from pagehop_lab.plan.read import on_sets
+from pagehop_lab.plan.servers import ServersPlan
 from pagehop_lab.published.foreign import FormatError
 from pagehop_lab.run.progress import Progress
 from pagehop_lab.run.servers import RunError
@@ -175,6 +176,8 @@ def _measure(
 
 
 def _name(plan: Any, sets: Sequence[str] | None) -> str:
+    if isinstance(plan, ServersPlan):
+        return "-on-".join([plan.name, *(one.replace("=", "-") for one in sets or ())])
     return "-on-".join([plan.name, *(["-".join(one.name for one in plan.datasets)] if sets else [])])
 
 

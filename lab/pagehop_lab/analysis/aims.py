@@ -94,8 +94,12 @@ class Series:
 
 def verdict(found: Interval, aim: Aim) -> str:
     """What can be said of a figure and its limits."""
-    more = FIGURES[aim.figure].more_is_better
-    floor, goal = _side(found, aim.floor, more), _side(found, aim.aim, more)
+    return verdict_on(found, aim.floor, aim.aim, FIGURES[aim.figure].more_is_better)
+
+
+def verdict_on(found: Interval, least: float | None, wanted: float | None, more: bool) -> str:
+    """The same of a floor and an aim; `more` says whether more is better."""
+    floor, goal = _side(found, least, more), _side(found, wanted, more)
     if goal == "reached":
         return "aim reached"
     if floor == "missed":

@@ -47,6 +47,17 @@ class Interval:
             return _around(middle, 0.0 if is_counted else math.inf, len(logs))
         return _around(middle, _t(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs)), len(logs))
 
+    @staticmethod
+    def of_differences(figures: Sequence[float]) -> Interval:
+        """The interval of figures that may be less than 0, which are not none: by their mean, and
+        not by logarithms.
+        """
+        middle, count = statistics.fmean(figures), len(figures)
+        if count < 2:
+            return Interval(middle, -math.inf, math.inf, count)
+        wide = _t(count - 1) * statistics.stdev(figures) / math.sqrt(count)
+        return Interval(middle, middle - wide, middle + wide, count)
+
     @property
     def said(self) -> Said:
         """What may be said of a ratio."""

@@ -38,7 +38,7 @@ _SETTINGS = {"max_wal_size": "64GB", "checkpoint_timeout": "1h", "autovacuum": "
 _COPY_HEAD, _COPY_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 _COPIED_AT_ONCE = 1000
 _MIB = 2**20
-_COMPONENTS = {"vector": ">f4", "halfvec": ">f2"}
+COMPONENTS = {"vector": ">f4", "halfvec": ">f2"}
 _DIM_MAX = {"vector": 2000, "halfvec": 4000}
 _OPERATORS = {"euclidean": "<->", "angular": "<=>"}
 _CLASSES = {"euclidean": "l2_ops", "angular": "cosine_ops"}
@@ -113,7 +113,7 @@ class PostgresServer(Served):
             f"CREATE TABLE {self._table} (id integer PRIMARY KEY, "
             f"embedding {self.type}({base.shape[1]}) STORAGE PLAIN NOT NULL)"
         )
-        copy_rows(connection, self._table, 0, base, _COMPONENTS[self.type])
+        copy_rows(connection, self._table, 0, base, COMPONENTS[self.type])
         connection.execute(f"VACUUM (ANALYZE, FREEZE) {self._table}")
         loaded = time.perf_counter()
         # The process that asks for the index works, too.
@@ -178,7 +178,7 @@ class PostgresServer(Served):
             self._cluster.remove()
 
     def inserter(self) -> Inserter:
-        return _Inserter(connect(self.url or self._cluster.dsn()), self._table, _COMPONENTS[self.type])
+        return _Inserter(connect(self.url or self._cluster.dsn()), self._table, COMPONENTS[self.type])
 
     # ---- steps ----
 

@@ -95,7 +95,7 @@ class _ClientFailedError(Exception):
     """One of the clients ended, or did not begin; says when."""
 
 
-class _Flag:
+class Flag:
     """Says to stop. An Event takes a lock whenever it is looked at, which took a tenth of a client's time."""
 
     def __init__(self, context: Any) -> None:
@@ -113,7 +113,7 @@ class _Shared:
 
     def __init__(self, context: Any, count: int) -> None:
         self.ready = context.Barrier(count + 1)
-        self.stop = _Flag(context)
+        self.stop = Flag(context)
         self.inserted = context.Value("q", 0, lock=False)
         self.deleted = context.Value("q", 0, lock=False)
         self.deadlocks = context.Value("q", 0)
@@ -218,7 +218,12 @@ def raw_of(moved: Moved, count: int) -> dict[str, Any]:
     """What every step has; `count` are the queries, or the rows where nothing is asked."""
     if not count:
         raise MeasureError("no query was answered" if moved.step.asks else "no row came")
-    spent, server = moved.spent, moved.spent.server or Cost(0.0, 0, 0, 0)
+    return raw_of_spent(moved.spent, count)
+
+
+def raw_of_spent(spent: Spent, count: int) -> dict[str, Any]:
+    """The same of what a number of queries or rows, which is not 0, has cost."""
+    server = spent.server or Cost(0.0, 0, 0, 0)
     known = oltp.costs(server, count, max((spent.busy_s - server.cpu_s - spent.client.cpu_s) / spent.elapsed_s, 0.0))
     return (known if spent.server is not None else dict.fromkeys(known)) | {
         "errors": 0,

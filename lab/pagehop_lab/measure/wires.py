@@ -19,6 +19,7 @@ _GOOD_MAX = 4
 _READY = b"Z\0\0\0\x05I"
 _TAG_BYTES = 32
 _READ_BYTES = 1 << 16
+_EXECUTE_AND_SYNC = b"E\0\0\0\x09\0\0\0\0\0" + b"S\0\0\0\x04"
 # Of MySQL's protocol: commands that prepare and execute, what is executed once, what is first in packets.
 _PREPARE, _EXECUTE, _ONCE = b"\x16", b"\x17", b"\0\1\0\0\0"
 _DONE, _END, _ERROR = 0x00, 0xFE, 0xFF
@@ -109,6 +110,16 @@ class PostgresWire:
         os.set_blocking(self._wire.socket, True)
         return PostgresNumbers(self._wire.socket, _bind_form(name, max(places)))
 
+    def binary(self, statement: str) -> PostgresBinary:
+        """A statement whose parameters and results are as the server holds them, asked again and again."""
+        if self._wire.ssl_in_use:
+            raise RuntimeError("the connection is encrypted, which is not spoken here: add sslmode=disable to the URL")
+        name = b"n%d" % self._prepared
+        self._prepared += 1
+        self.prepare(name, statement)
+        os.set_blocking(self._wire.socket, True)
+        return PostgresBinary(self._wire.socket, name, len(set(re.findall(r"\$(\d+)", statement))))
+
     def execute(self, statement: bytes) -> None:
         _checked(self._wire.exec_(statement))
 
@@ -135,14 +146,59 @@ class PostgresNumbers:
         return int(said[told + 7 : -len(_READY) - 1])
 
 
+class PostgresBinary:
+    """A prepared statement whose parameters are bytes."""
+
+    def __init__(self, socket: int, name: bytes, count: int) -> None:
+        self._socket = socket
+        # An unnamed portal; one format, binary, for all parameters.
+        self._head = b"\0" + name + b"\0\0\1\0\1" + count.to_bytes(2, "big")
+
+    def ask(self, parameters: Sequence[bytes]) -> bytes:
+        """All that the server says; RuntimeError if it refuses."""
+        told = b"".join(len(one).to_bytes(4, "big") + one for one in parameters)
+        length = 4 + len(self._head) + len(told) + 4
+        bind = b"B" + length.to_bytes(4, "big") + self._head + told + b"\0\1\0\1"
+        _send_all(self._socket, bind + _EXECUTE_AND_SYNC)
+        # A row may have the same bytes at the end of a part of the answer: messages are walked through.
+        said, at = b"", 0
+        while True:
+            while len(said) < at + 5 or len(said) < (after := at + 1 + int.from_bytes(said[at + 1 : at + 5], "big")):
+                more = os.read(self._socket, _READ_BYTES)
+                if not more:
+                    raise RuntimeError("the server closed the connection")
+                said += more
+            kind = said[at : at + 1]
+            if kind == b"E":
+                raise RuntimeError(said[at + 5 : after].replace(b"\0", b" ").decode(errors="replace").strip())
+            if kind == b"Z":
+                return said
+            at = after
+
+
+def int32s(said: bytes) -> list[int]:
+    """The first column of each row of an answer, integers of four bytes."""
+    found, at = [], 0
+    while at < len(said):
+        if said[at : at + 1] == b"D":
+            found.append(int.from_bytes(said[at + 11 : at + 15], "big", signed=True))
+        at += 1 + int.from_bytes(said[at + 1 : at + 5], "big")
+    return found
+
+
+def _send_all(socket: int, message: bytes) -> None:
+    sent = os.write(socket, message)
+    while sent < len(message):
+        sent += os.write(socket, message[sent:])
+
+
 def _bind_form(name: bytes, count: int) -> bytes:
     """Bind the unnamed portal to texts, execute it, synchronize: `PostgreSQL: Message Formats`."""
     # A parameter is ten digits.
     place = (10).to_bytes(4, "big") + b"%010d"
     head = b"\0" + name + b"\0" + bytes(2) + count.to_bytes(2, "big")
     length = 4 + len(head) + 14 * count + 2
-    execute, synchronize = b"E\0\0\0\x09\0\0\0\0\0", b"S\0\0\0\x04"
-    return b"B" + length.to_bytes(4, "big") + head + place * count + bytes(2) + execute + synchronize
+    return b"B" + length.to_bytes(4, "big") + head + place * count + bytes(2) + _EXECUTE_AND_SYNC
 
 
 def _checked(result: Any) -> Any:

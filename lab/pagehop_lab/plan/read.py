@@ -40,7 +40,7 @@ def on_sets(text: str, sets: Sequence[str]) -> str:
     parts = re.split(r"^(?=\s*\[)", text, flags=re.MULTILINE)
     own = [part for part in parts if part.lstrip().startswith("[[dataset]]")]
     if not own:
-        raise PlanError("there is no [[dataset]]")
+        return _on_set_of_load(text, sets)
     kept = [line for line in own[0].splitlines()[1:] if not re.match(r"\s*(name|path|rows|metric)\s*=", line)]
     named = []
     for given in sets:
@@ -52,6 +52,20 @@ def on_sets(text: str, sets: Sequence[str]) -> str:
     at = parts.index(own[0])
     others = [part for part in parts[at:] if part not in own]
     return "".join([*parts[:at], *named, *others])
+
+
+def _on_set_of_load(text: str, sets: Sequence[str]) -> str:
+    """The same of a plan of servers, which has one set, in its load."""
+    if not re.search(r"^dataset\s*=", text, re.MULTILINE):
+        raise PlanError("there is no [[dataset]]")
+    if len(sets) > 1:
+        raise PlanError(f"--set {sets[1]}: a plan of servers has one set")
+    name, _, rows = sets[0].partition("=")
+    if rows and not rows.isdigit():
+        raise PlanError(f"--set {sets[0]}: NAME, or NAME=ROWS for the first rows of a set")
+    kept = "".join(line for line in text.splitlines(keepends=True) if not re.match(r"dataset_rows\s*=", line))
+    said = f'dataset = "{name}"' + (f"\ndataset_rows = {rows}" if rows else "")
+    return re.sub(r"^dataset\s*=[^\n]*", said, kept, count=1, flags=re.MULTILINE)
 
 
 def read_text(text: str, name: str) -> Plan:

@@ -33,6 +33,8 @@ class ServerSpec:
     """Of an index and its searches."""
     url: str | None = None
     """Of a server that runs already, with settings of its own."""
+    cases: tuple[str, ...] = ()
+    """Those of the plan's cases that are measured of it; all without it."""
 
     @property
     def name(self) -> str:
@@ -42,6 +44,26 @@ class ServerSpec:
         doubled = f"doubled {self.doubled:g}" if self.doubled else ""
         words = [self.product, self.version, options, self.label, slowed, doubled]
         return " ".join(filter(None, words))
+
+
+@dataclass(frozen=True)
+class ServerAim:
+    """One figure that is to be reached."""
+
+    what: str
+    figure: str
+    case: str
+    server: str
+    over: str | None = None
+    """The server whose figure it is divided by; None for the figure itself, unless `over_case` is there."""
+    over_case: str | None = None
+    """The case of the divisor, where it is another."""
+    floor: float | None = None
+    aim: float | None = None
+
+    @property
+    def is_ratio(self) -> bool:
+        return self.over is not None or self.over_case is not None
 
 
 @dataclass(frozen=True)
@@ -60,6 +82,14 @@ class ServersPlan:
     text: str = ""
     statements: int | None = None
     """Which statements a suite asks, where there were others under the same names."""
+    aims: tuple[ServerAim, ...] = ()
+    once: tuple[str, ...] = ()
+    """Cases that are measured in the first repeat only."""
+
+    def cases_of(self, server: ServerSpec, repeat: int) -> tuple[Case, ...]:
+        """What is measured of a server in a repeat, in that order."""
+        theirs = [case for case in self.cases if not server.cases or case.name in server.cases]
+        return tuple(case for case in theirs if repeat == 0 or case.name not in self.once)
 
 
 @dataclass(frozen=True)
@@ -102,7 +132,7 @@ def everything(plan: ServersPlan) -> Iterator[CaseSpec]:
     """Every measurement of a plan."""
     for repeat in range(plan.load.repeats):
         for server in plan.servers:
-            for case in plan.cases:
+            for case in plan.cases_of(server, repeat):
                 yield CaseSpec(server, case, repeat)
 
 

@@ -181,7 +181,7 @@ class ServersRunner:
     def _round(self, repeat: int) -> None:
         """One repeat with whatever servers have something left in it."""
         specs = {
-            server: [CaseSpec(server, case, repeat) for case in self.plan.cases]
+            server: [CaseSpec(server, case, repeat) for case in self.plan.cases_of(server, repeat)]
             for server in self.plan.servers
             if server.name in self._versions
         }

@@ -16,10 +16,12 @@ from pagehop_lab.suites.point_reads import PointReads
 from pagehop_lab.suites.servers import ServersSuite
 from pagehop_lab.suites.suite import Suite
 from pagehop_lab.suites.vector_inserts import VectorInserts
+from pagehop_lab.suites.vector_writers import VectorWriters
 
 _OF_ENGINES = tuple(one.SUITE for one in (equal_recall, concurrency, cold, phases, calibration))
 OF_SERVERS: Mapping[str, ServersSuite] = {
-    one.name: one for one in (Oltp(), Inserts(), VectorInserts(), Attributes(), PointReads(), LogWrites())
+    one.name: one
+    for one in (Oltp(), Inserts(), VectorInserts(), VectorWriters(), Attributes(), PointReads(), LogWrites())
 }
 SUITES: Mapping[str, Suite[Any]] = {one.name: one for one in _OF_ENGINES} | dict(OF_SERVERS)
 

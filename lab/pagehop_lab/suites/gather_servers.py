@@ -35,6 +35,7 @@ def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> Server
         plan.name, plan.suite, plan.seed, plan.base, folder.machine, told(plan),
         {case.name: case.group for case in plan.cases}, servers, measured, covered, folder.damaged,
         made_by(record.commit for record in found.values()), sum(record.attempt > 1 for record in found.values()),
+        plan.aims, plan.once,
     )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def points(
 
 def valid_repeats(results: ServerResults, found: Sequence[Measured]) -> Cell:
     """How many repeats a figure is the middle of; fewer than were planned are marked."""
-    planned = int(results.load["repeats"])
+    planned = 1 if found and found[0].case in results.once else int(results.load["repeats"])
     return Cell(f"{len(found)} of {planned}", len(found), invalid=len(found) < planned)
 
 

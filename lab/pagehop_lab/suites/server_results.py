@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagehop_lab.analysis.coverage import Coverage
+from pagehop_lab.plan.servers import ServerAim
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,9 @@ class ServerResults:
     """Which commits of the lab measured it, where that is known."""
     again: int
     """Measurements that were made more than once; the last one counts."""
+    aims: Sequence[ServerAim] = ()
+    once: Sequence[str] = ()
+    """Cases that were measured in the first repeat only."""
 
     @property
     def sound(self) -> bool:

@@ -9,10 +9,12 @@ from typing import Any, ClassVar, cast
 
 from devserver.configuration import DURABILITIES, REDO_MIB, Configuration, Durability
 from devserver.releases import releases
+from pagehop_lab.analysis.aims import Figure
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.plan.model import without_passwords
-from pagehop_lab.plan.servers import Options, ServerSpec, ServersPlan, everything, expanded
+from pagehop_lab.plan.server_aims import read_aim
+from pagehop_lab.plan.servers import Options, ServerAim, ServerSpec, ServersPlan, everything, expanded
 from pagehop_lab.plan.tables import PlanError, Table, choose, nearest
 from pagehop_lab.run.servers import Bench, Product, ServersRunner
 from pagehop_lab.store import RunFolder
@@ -46,6 +48,8 @@ class ServersSuite(ABC):
     statements: ClassVar[int | None] = None
     usual: ClassVar[ServersLoad]
     """The load where a plan does not say."""
+    figures: ClassVar[Mapping[str, Figure]] = {}
+    """What aims may be about; a suite without them has no aims."""
 
     # ---- the schema of plans ----
 
@@ -111,6 +115,7 @@ class ServersSuite(ABC):
         configuration = _configuration(table.take_table("configuration"))
         servers = [server for one in table.take_tables("server") for server in self._servers(one)]
         base = table.take_some("base", str)
+        aims, once = self._aims(table, servers, cases)
         table.refuse_unknown()
         if load.rounds == 1 and any(server.doubled for server in servers):
             raise PlanError(
@@ -125,7 +130,7 @@ class ServersSuite(ABC):
         base = choose("base", base, names) if base is not None else names[0]
         return ServersPlan(
             name, self.name, tuple(servers), cases, load, configuration, base, seed, without_passwords(text),
-            self.statements,
+            self.statements, aims, once,
         )  # fmt: skip
 
     def amount(self, plan: ServersPlan) -> str:
@@ -203,6 +208,7 @@ version = [{listed}]
         )
         options = self.options(table, product)
         label = table.take("label", str, "")
+        cases = table.take_list("cases", str, ()) if self.figures else ()
         table.refuse_unknown()
         if not versions:
             if not (known := self.versions(product)):
@@ -216,8 +222,26 @@ version = [{listed}]
             if share > _HANDICAP_MAX:
                 raise PlanError(f"{table.at(name)} = {share:g}: the most is {_HANDICAP_MAX}")
         return [
-            ServerSpec(product, version, slowed, doubled, label, one, url) for version in versions for one in options
+            ServerSpec(product, version, slowed, doubled, label, one, url, cases)
+            for version in versions
+            for one in options
         ]
+
+    def _aims(
+        self, table: Table, servers: Sequence[ServerSpec], cases: Sequence[Case]
+    ) -> tuple[tuple[ServerAim, ...], tuple[str, ...]]:
+        """What is to be reached, and which cases are measured once."""
+        if not self.figures:
+            return (), ()
+        known = [case.name for case in cases]
+        once = table.take_list("once", str, ())
+        for name in once:
+            choose("once", name, known)
+        for name in [name for server in servers for name in server.cases]:
+            choose("server.cases", name, known)
+        names = [server.name for server in servers]
+        aims = [read_aim(one, self.figures, names, known) for one in table.take_tables("aim")]
+        return tuple(aims), once
 
 
 def _named(names: Sequence[str], known: Sequence[Case]) -> tuple[Case, ...]:

@@ -37,14 +37,14 @@ class PostgresVectorProduct:
         self._engine = engine
 
     def version(self, server: ServerSpec) -> str:
-        extension = self._method().extension
+        extension = self.method().extension
         if server.url is not None:
             given = _by_url(server.url, running.Postgres)
             found = given.execute(f"SELECT default_version FROM pg_available_extensions WHERE name = '{extension}'")
             if not found:
                 raise DevServerError(f"{given.shown} has no extension {extension}")
             return f"{extension} {found[0][0]} in PostgreSQL {given.version()}"
-        program = self._server(server)
+        program = self.program(server)
         control = (program.extension_folder / f"{extension}.control").read_text()
         named = re.search(r"default_version\s*=\s*'([^']+)'", control)
         version = named[1] if named else "?"
@@ -55,30 +55,36 @@ class PostgresVectorProduct:
     def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:
         if server.url is not None:
             return {"settings": "its own"}
-        return configuration.settings(postgres.PRODUCT, self._server(server).version) | CLEANING | _BUILDING
+        return configuration.settings(postgres.PRODUCT, self.program(server).version) | CLEANING | _BUILDING
 
     def new(self, server: ServerSpec, configuration: Configuration) -> PostgresVectors:
-        method = self._method()
-        about = method.description
-        usual: dict[str, Any] = {**about.build, **{name: values[0] for name, values in about.search.items()}}
-        options = _checked(about.name, dict(server.options), usual)
+        method = self.method()
+        options = self.options(server)
         if server.url is not None:
             return PostgresVectors(_by_url(server.url, running.Postgres), options, method)
-        ours = postgres.Instance(self._server(server), self.settings(server, configuration))
+        ours = postgres.Instance(self.program(server), self.settings(server, configuration))
         return PostgresVectors(ours, options, method)
 
-    def _method(self) -> PostgresServer:
+    def options(self, server: ServerSpec) -> dict[str, Any]:
+        """The plan's options, and the engine's own for the rest."""
+        about = self.method().description
+        usual: dict[str, Any] = {**about.build, **{name: values[0] for name, values in about.search.items()}}
+        return _checked(about.name, dict(server.options), usual)
+
+    def method(self) -> PostgresServer:
+        """The lab's engine."""
         kind = CATALOG[self._engine]
         assert issubclass(kind, PostgresServer)
         return kind(Path())
 
-    def _server(self, server: ServerSpec) -> Server:
+    def program(self, server: ServerSpec) -> Server:
+        """The server with the extension installed."""
         if server.version != _POSTGRES:
             raise ServerMissingError(
                 f"{self._engine} is measured in PostgreSQL {_POSTGRES}, not {server.version}; any other by its url"
             )
         found = install(_POSTGRES)
-        if self._method().extension == "pagehop":
+        if self.method().extension == "pagehop":
             install_extension(found)
         return found
 

@@ -1,0 +1,73 @@
+"""What a run of servers was to reach, with verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pagehop_lab.analysis.aims import Figure, verdict_on
+from pagehop_lab.analysis.intervals import Interval
+from pagehop_lab.plan.servers import ServerAim
+from pagehop_lab.suites.server_results import Measured, ServerResults
+from pagehop_lab.suites.table import Cell, Table
+
+_COLUMNS = ("what", "figure", "95% interval", "floor", "aim", "verdict", "from")
+_NOTE = (
+    "Ratios are taken repeat by repeat; the interval is Student's t over the logarithms of the repeats, and over the "
+    "repeats themselves where a figure is a difference. A limit within the interval is neither reached nor missed: it "
+    "cannot be told. Bytes are counted without a clock, so one repeat tells."
+)
+
+
+def table(results: ServerResults, figures: Mapping[str, Figure], differences: Sequence[str]) -> Table | None:
+    """The aims in the order of the plan; None if there are none. `differences` are figures that may be below 0."""
+    rows = [_row(results, aim, figures[aim.figure], aim.figure in differences) for aim in results.aims]
+    return Table("aims", "What was to be reached", _COLUMNS, rows, _NOTE) if rows else None
+
+
+def _row(results: ServerResults, aim: ServerAim, figure: Figure, is_difference: bool) -> list[Cell]:
+    limits = [Cell.of(aim.floor, "g"), Cell.of(aim.aim, "g")]
+    ones = results.of(aim.server, aim.case)
+    others = results.of(aim.over or aim.server, aim.over_case or aim.case) if aim.is_ratio else []
+    figures = _figures(ones, others, aim)
+    if not figures:
+        told = "not measured, or not valid"
+        return [
+            Cell(aim.what, aim.what),
+            Cell("-"),
+            Cell("-"),
+            *limits,
+            Cell("not there", told, "", "", True),
+            Cell("-"),
+        ]
+    found = Interval.of_differences(figures) if is_difference else Interval.of(figures, is_counted=figure.is_counted)
+    said = verdict_on(found, aim.floor, aim.aim, figure.more_is_better)
+    form = "+.4f" if is_difference else ",.2f" if aim.is_ratio or found.middle < 100 else ",.0f"
+    is_known = found.count > 1 or figure.is_counted
+    told = _told(ones, aim.figure, figure.unit) + (
+        f" against {_told(others, aim.figure, figure.unit)}" if others else ""
+    )
+    return [
+        Cell(aim.what, aim.what),
+        Cell.of(found.middle, form, file=ones[0].file),
+        Cell(f"{found.low:{form}} to {found.high:{form}}" if is_known else "one repeat"),
+        *limits,
+        Cell(said, said, "", "", said == "MISSED"),
+        Cell(told, told),
+    ]
+
+
+def _figures(ones: Sequence[Measured], others: Sequence[Measured], aim: ServerAim) -> list[float]:
+    """Of each repeat, the figure or its ratio."""
+    if not aim.is_ratio:
+        return [one.raw[aim.figure] for one in ones]
+    theirs = {other.repeat: other.raw[aim.figure] for other in others}
+    return [one.raw[aim.figure] / theirs[one.repeat] for one in ones if one.repeat in theirs]
+
+
+def _told(found: Sequence[Measured], name: str, unit: str) -> str:
+    figures = ", ".join(f"{one.raw[name]:,.{_digits(one.raw[name])}f}" for one in found)
+    return f"{figures} {unit}"
+
+
+def _digits(figure: float) -> int:
+    return 0 if abs(figure) >= 100 else 1 if abs(figure) >= 10 else 3 if abs(figure) >= 1 else 4

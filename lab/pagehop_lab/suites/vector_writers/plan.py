@@ -1,0 +1,92 @@
+"""The load of a plan of writers, its steps, and the figures that its aims may name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pagehop_lab.analysis.aims import Figure
+from pagehop_lab.analysis.case import Case
+from pagehop_lab.plan.load import ServersLoad
+
+# Steps that are timed need room for what comes in a second, at most.
+ROWS_PER_S_MAX = 8000
+
+
+@dataclass(frozen=True)
+class WritersLoad(ServersLoad):
+    """How long each step is, and how many rows it takes. Each step begins with the same table."""
+
+    rows: int = 20_000
+    """In the table before each step; the index was created over them."""
+    clients: int = 8
+    """Of steps with many writers."""
+    seconds: float = 7.0
+    dataset: str = "generated-384"
+    dataset_rows: int = 0
+    """The first rows of the set; 0 is all of them."""
+    queries: int = 1000
+    k: int = 10
+    copy_rows: int = 10_000
+    log_rows: int = 20_000
+    """Of the step that counts bytes of log for a number of rows."""
+    log_seconds: float = 300.0
+    """Between two checkpoints, of the step that counts bytes of log over an interval."""
+    dead_share: float = 0.2
+    """Of the rows before the step, which are deleted for autovacuum."""
+    vacuum_seconds: float = 60.0
+    """The most that autovacuum is watched for."""
+    search_rate: float = 100.0
+    """Searches a second, by a schedule."""
+    search_seconds: float = 20.0
+    write_share: float = 0.5
+    """Of their full rate, what writers insert beside searches."""
+    recall_rows: int = 100_000
+    recall_lists: tuple[int, ...] = (40, 80, 160)
+    """Candidate lists at which recall is compared."""
+
+
+def cases(load: WritersLoad) -> tuple[Case, ...]:
+    """The steps; `range` is the number of writers."""
+    many = load.clients
+    return (
+        Case("write-one", "writes", "write", 1),
+        Case("write-many", "writes", "write", many),
+        Case("copy", "writes", "copy", 1),
+        Case("log-rows", "log", "log_rows", many),
+        Case("log-interval", "log", "log_interval", many),
+        Case("vacuum", "beside", "vacuum", many),
+        Case("search", "beside", "search", many),
+        Case("recall", "recall", "recall", many),
+    )
+
+
+def fixed_rows(load: WritersLoad, case: Case) -> int:
+    """Rows that a step takes at least, with those that are there before it."""
+    more = {"copy": load.copy_rows, "log_rows": load.log_rows, "recall": load.recall_rows}
+    return load.rows + more.get(case.script, 0)
+
+
+def rows_max(load: WritersLoad, names: Sequence[str]) -> int:
+    """Rows that a table has at most, after any of some steps."""
+    timed = {
+        "write": load.seconds, "log_interval": load.log_seconds, "vacuum": 2 * load.seconds + load.vacuum_seconds,
+        "search": load.seconds + load.search_seconds,
+    }  # fmt: skip
+    wanted = [case for case in cases(load) if case.name in names]
+    return max(fixed_rows(load, case) + int(timed.get(case.script, 0) * ROWS_PER_S_MAX) for case in wanted)
+
+
+FIGURES: Mapping[str, Figure] = {
+    "rows_per_s": Figure("rows/s", True),
+    "cpu_us": Figure("CPU us a row", False),
+    "log_bytes": Figure("bytes of log a row", False, is_counted=True),
+    "vacuum_share": Figure("of the rows/s without", True),
+    "search_p50_ms": Figure("ms, p50 of a search", False),
+    "search_p99_ms": Figure("ms, p99 of a search", False),
+    "p50_over_idle": Figure("times p50 without writers", False),
+    "p99_over_idle": Figure("times p99 without writers", False),
+    "recall": Figure("recall", True),
+    "recall_gain": Figure("recall, minus that of one build", True),
+}
+"""Names in the raw files."""

@@ -1,0 +1,243 @@
+"""`vector-writers`: what many writers cost a table with a vector index, and what they cost those beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pagehop_lab.suites import of_servers, server_aims
+from pagehop_lab.suites.inserts.tables import figure, of_dict
+from pagehop_lab.suites.paired_servers import over
+from pagehop_lab.suites.ratios import NOTE, ratio_cell
+from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, through_medians
+from pagehop_lab.suites.vector_writers.plan import FIGURES
+
+_WRITES = ("write-one", "write-many", "copy", "log-rows", "log-interval")
+# Figures that may be below 0.
+_DIFFERENCES = ("recall_gain",)
+
+
+def sections(results: ServerResults) -> list[Section]:
+    """What was to be reached, writing, what is beside it, and recall."""
+    aims = server_aims.table(results, FIGURES, _DIFFERENCES)
+    tables = [
+        *([aims] if aims is not None else []),
+        relative(results),
+        writes(results),
+        log(results),
+        vacuum(results),
+        searches(results),
+        recall(results),
+        loads(results),
+        of_servers.invalid(results),
+        points(results),
+    ]
+    title = f"{results.load['dataset']}: writers of a table of {results.load['rows']:,} rows"
+    return [Section(title, [chart(results)], [one for one in tables if one.rows or one.name in ("points-writers",)])]
+
+
+def of_the_run(results: ServerResults) -> list[Table]:
+    """What is missing, and what was measured."""
+    note = "With synchronous_commit = off a commit is safe a moment later; the plan's durability decides it for all."
+    return [of_servers.missing(results), of_servers.servers(results, note)]
+
+
+def chart(results: ServerResults) -> Chart:
+    """Rows a second by the number of writers."""
+    series = []
+    for server in results.names:
+        groups = [
+            [
+                Mark(one.raw["writers"], one.qps, f"{one.case}: {one.qps:,.0f} rows/s", one.file, not one.valid)
+                for one in results.measured
+                if (one.server, one.case) == (server, case)
+            ]
+            for case in ("write-one", "write-many")
+        ]
+        series.append(Series(server, [mark for group in groups for mark in group], through_medians(groups)))
+    note = "Each row committed. Every repeat, lines through their middles; hollow marks are invalid."
+    return Chart("writers", "Rows a second by the number of writers", "writers", "rows/s", series, False, note)
+
+
+def relative(results: ServerResults) -> Table:
+    """Rates, and bytes of log, over those of the base."""
+    rows = []
+    for case in _WRITES:
+        for name, what in (("rows_per_s", "rows/s"), ("cpu_us", "CPU us/row"), ("log_bytes", "log bytes/row")):
+            cells = [
+                Cell("1.00", 1.0) if server == results.base
+                # A color is for a rate: of costs, less is better.
+                else _plain(ratio_cell(over(results, server, results.base, case, name)), name != "rows_per_s")
+                for server in results.names
+            ]  # fmt: skip
+            if any(results.of(server, case) for server in results.names):
+                rows.append([Cell(case), Cell(what), *cells])
+    note = f"Figures over those of {results.base}, repeat by repeat. {NOTE}"
+    return Table("relative", "Relative rates and costs", ("step", "what", *results.names), rows, note)
+
+
+def _plain(cell: Cell, wanted: bool) -> Cell:
+    return Cell(cell.text, cell.value, cell.file, cell.title, cell.invalid) if wanted else cell
+
+
+def writes(results: ServerResults) -> Table:
+    """Every step that writes as fast as it goes."""
+    rows = _rows(results, _WRITES, lambda found: [
+        figure(found, _of("rows_per_s"), ",.0f"),
+        figure(found, _of("cpu_us"), ",.0f"),
+        figure(found, _of("log_bytes"), ",.0f"),
+        *(figure(found, _in("commit_ms", name), ",.2f") for name in ("p50", "p99", "max")),
+        figure(found, _of("client_cpu_us_per_query"), ",.0f"),
+        figure(found, _of("client_share_of_machine"), ".1%"),
+    ])  # fmt: skip
+    columns = (
+        "server", "step", "valid", "rows/s", "CPU us/row", "log bytes/row", "commit p50 ms", "p99 ms", "max ms",
+        "client's us/row", "clients' share",
+    )  # fmt: skip
+    many, copied = results.load["clients"], results.load["copy_rows"]
+    note = (
+        f"write-one, write-many: 1 and {many} clients, each row committed. copy: one COPY of {copied:,} rows. CPU is "
+        "that of all of the server's processes, without the clients'. Log bytes count from a checkpoint on, so a "
+        "short step has more page images a row. Figures are the middle of the valid repeats, which are counted."
+    )
+    return Table("writes", "Writing as fast as it goes", columns, rows, note)
+
+
+def log(results: ServerResults) -> Table:
+    """Bytes of log, and what they are."""
+    rows = _rows(results, ("log-rows", "log-interval"), lambda found: [
+        figure(found, _of("log_rows"), ",.0f"),
+        figure(found, _of("elapsed_s"), ",.1f"),
+        *(figure(found, _of(f"log_{name}"), ",.0f") for name in ("bytes", "record_bytes", "image_bytes")),
+    ])  # fmt: skip
+    columns = ("server", "step", "valid", "rows", "s", "log bytes/row", "records", "page images")
+    note = (
+        f"From a checkpoint on, {results.load['clients']} clients: log-rows for {results.load['log_rows']:,} rows, and "
+        f"log-interval at full speed for {results.load['log_seconds']:g} s without another checkpoint. Records and "
+        "page images are what pg_waldump --stats says; the rest is what pages of the log have between records."
+    )
+    return Table("log", "Bytes of log a row", columns, rows, note)
+
+
+def vacuum(results: ServerResults) -> Table:
+    """Writers beside autovacuum."""
+    rows = _rows(results, ("vacuum",), lambda found: [
+        *(figure(found, _of(f"rows_{name}_per_s"), ",.0f") for name in ("before", "beside", "after")),
+        figure(found, _of("vacuum_share"), ".2f"),
+        figure(found, _of("vacuum_s"), ",.1f"),
+    ])  # fmt: skip
+    columns = ("server", "step", "valid", "before rows/s", "beside rows/s", "after rows/s", "share", "autovacuum s")
+    note = (
+        f"{results.load['clients']} clients, each row committed, while autovacuum with the server's own cost settings "
+        f"cleans up {results.load['dead_share']:.0%} of the first {results.load['rows']:,} rows. Share: the rate "
+        "beside it, over the middle of those before and after; or of that before, where it went on to the end."
+    )
+    return Table("vacuum", "Writing beside autovacuum", columns, rows, note)
+
+
+def searches(results: ServerResults) -> Table:
+    """Searches on a schedule, alone and beside writers."""
+    rows = _rows(results, ("search",), lambda found: [
+        *(figure(found, _in("idle_ms", name), ",.2f") for name in ("p50", "p99")),
+        *(figure(found, _in("latency_ms", name), ",.2f") for name in ("p50", "p99", "max")),
+        figure(found, _of("p50_over_idle"), ".2f"),
+        figure(found, _of("p99_over_idle"), ".2f"),
+        *(figure(found, _in("sent_ms", name), ",.2f") for name in ("p50", "p99")),
+        figure(found, _of("rows_per_s"), ",.0f"),
+        figure(found, _of("rows_full_per_s"), ",.0f"),
+    ])  # fmt: skip
+    columns = (
+        "server", "step", "valid", "idle p50 ms", "idle p99 ms", "p50 ms", "p99 ms", "max ms", "p50 over idle",
+        "p99 over idle", "sent p50 ms", "sent p99 ms", "rows/s", "full rows/s",
+    )  # fmt: skip
+    note = (
+        f"{results.load['search_rate']:g} searches a second by a schedule, alone and beside {results.load['clients']} "
+        f"writers that insert {results.load['write_share']:.0%} of their full rate by a schedule. Latency counts from "
+        "when a search was due; sent: from when it was sent, so without how late the client was."
+    )
+    return Table("searches", "Searching beside writers", columns, rows, note)
+
+
+def recall(results: ServerResults) -> Table:
+    """Recall after many writers, and of one build."""
+    rows = []
+    for server in results.names:
+        found = results.of(server, "recall")
+        for at, candidates in enumerate(results.load["recall_lists"] if found else ()):
+            after, built = (_at(name, at) for name in ("recall_after", "recall_built"))
+            rows.append([
+                Cell(server), Cell.of(candidates, "d"), of_servers.valid_repeats(results, found),
+                figure(found, after, ".4f"), figure(found, built, ".4f"),
+                figure(found, _gain(at), "+.4f"),
+                figure(found, _of("rows_per_s"), ",.0f"), figure(found, _of("index_s"), ",.1f"),
+            ])  # fmt: skip
+    load = results.load
+    note = (
+        f"{load['clients']} clients add {load['recall_rows']:,} rows to {load['rows']:,}; then the index is created "
+        f"over the same rows. Recall@{load['k']} of {load['queries']:,} queries, ties counted, at candidate lists of "
+        "these lengths. The aim is about the greatest loss of all lists."
+    )
+    columns = ("server", "list", "valid", "after writers", "one build", "difference", "rows/s", "CREATE INDEX s")
+    return Table("recall", "Recall after concurrent inserts", columns, rows, note)
+
+
+def loads(results: ServerResults) -> Table:
+    """What every step begins with."""
+    rows = [
+        [
+            Cell(facts.name),
+            *(_middle(facts, name, form) for name, form in (("rows", ",.0f"), ("rows_different", ",.0f"))),
+            _middle(facts, "index_s", ",.2f"),
+            _middle(facts, "index_bytes", ",.1f", 1e6),
+        ]
+        for facts in results.servers
+        if facts.loads
+    ]
+    columns = ("server", "rows", "rows of the set", "CREATE INDEX s", "index MB")
+    note = "Rows of the set are those that are different. The index is created after the first rows came."
+    return Table("loads", "Before each step", columns, rows, note)
+
+
+def points(results: ServerResults) -> Table:
+    """Every measurement."""
+    more = {
+        "CPU us": of_servers.raw("cpu_us", ",.0f"),
+        "busiest client": of_servers.raw("client_share_of_core", ".1%"),
+        "other cores": of_servers.raw("other_busy_cores", ".2f"),
+    }
+    note = "Rows a second; searches a second in the step search. Other cores: what else ran on the machine."
+    return of_servers.points(results, "points-writers", more, note, ("step", "a second"))
+
+
+def _rows(results: ServerResults, cases: Sequence[str], of: Callable[[list[Measured]], list[Cell]]) -> list[list[Cell]]:
+    """A line for each step of each server."""
+    return [
+        [Cell(server), Cell(case), of_servers.valid_repeats(results, found), *of(found)]
+        for server in results.names
+        for case in cases
+        if (found := results.of(server, case))
+    ]
+
+
+def _of(name: str) -> Callable[[Measured], float | None]:
+    """A figure of the raw files, where it is there."""
+    return lambda one: None if one.raw.get(name) is None else float(one.raw[name])
+
+
+def _in(name: str, key: str) -> Callable[[Measured], float | None]:
+    """One of several figures of the same, where they are there."""
+    return lambda one: of_dict(name, key)(one) if name in one.raw else None
+
+
+def _at(name: str, at: int) -> Callable[[Measured], float | None]:
+    return lambda one: float(one.raw[name][at])
+
+
+def _gain(at: int) -> Callable[[Measured], float | None]:
+    """What recall has gained, at one of the lists."""
+    return lambda one: float(one.raw["recall_after"][at] - one.raw["recall_built"][at])
+
+
+def _middle(facts: ServerFacts, name: str, form: str, scale: float = 1.0) -> Cell:
+    figures = sorted(one[name] for one in facts.loads if name in one)
+    return Cell.of(figures[len(figures) // 2] / scale if figures else None, form)
