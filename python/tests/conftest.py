@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import pagehop
+from blocks import REPOSITORY
 from oracle import CHANGING, QUERIES, ROWS, clustered
 from pagehop.arrays import Float32
 
@@ -46,3 +52,16 @@ def writer(path: Path) -> Iterator[pagehop.Index]:
     """An index of the first 500 changing rows, open for writing."""
     with pagehop.build(path, CHANGING[:500], write=True) as index:
         yield index
+
+
+@pytest.fixture(scope="session")
+def command_path() -> str:
+    """A PATH with the `pagehop` command of this source, and a python3 that has the package."""
+    if shutil.which("cargo") is None:
+        pytest.skip("needs cargo")
+    subprocess.run(["cargo", "build", "--quiet", "--locked", "-p", "pagehop-cli"], cwd=REPOSITORY, check=True)
+    metadata = ["cargo", "metadata", "--format-version=1", "--no-deps", "--locked"]
+    target = json.loads(subprocess.run(metadata, cwd=REPOSITORY, capture_output=True, check=True).stdout)
+    return os.pathsep.join(
+        [f"{target['target_directory']}/debug", str(Path(sys.executable).parent), os.environ["PATH"]]
+    )

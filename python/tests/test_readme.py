@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from blocks import EXECUTED, REPOSITORY, Block, agrees, blocks
+from blocks import EXECUTED, Block, agrees, blocks
 
 INSTALLS = ("pip install", "cargo install", "./dev")
 """What lines of a block begin with that the set-up of the tests has done."""
 
 
-@pytest.fixture(scope="module")
-def path() -> str:
-    """A PATH with the `pagehop` command of this source, and a python3 that has the package."""
-    if shutil.which("cargo") is None:
-        pytest.skip("needs cargo")
-    subprocess.run(["cargo", "build", "--quiet", "--locked", "-p", "pagehop-cli"], cwd=REPOSITORY, check=True)
-    metadata = ["cargo", "metadata", "--format-version=1", "--no-deps", "--locked"]
-    target = json.loads(subprocess.run(metadata, cwd=REPOSITORY, capture_output=True, check=True).stdout)
-    return os.pathsep.join(
-        [f"{target['target_directory']}/debug", str(Path(sys.executable).parent), os.environ["PATH"]]
-    )
-
-
 @pytest.mark.parametrize("document", EXECUTED)
-def test_every_block_runs_and_prints_what_the_document_shows(document: str, path: str, tmp_path: Path) -> None:
+def test_every_block_runs_and_prints_what_the_document_shows(document: str, command_path: str, tmp_path: Path) -> None:
     for block in blocks(document):
         assert block.language in ("python", "sh", "sql"), f"{document}:{block.line}: nothing runs this block"
         if block.language == "sql" or is_install(block):
@@ -41,7 +26,7 @@ def test_every_block_runs_and_prints_what_the_document_shows(document: str, path
             if block.language == "python"
             else ["bash", "-e", "-c", block.code],
             cwd=tmp_path,
-            env=os.environ | {"PATH": path},
+            env=os.environ | {"PATH": command_path},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -42,10 +42,11 @@ pub(crate) struct Args {
     /// distances are exact. The file grows by 2 or 4 bytes for each component.
     #[arg(long, value_name = "KIND", value_enum, default_value = "codes")]
     vectors: VectorsName,
-    /// File of values that searches can filter by: .csv, a line with the names of columns, then a
-    /// line for each vector. A name may be followed by its kind, as in price:float. The kinds are
-    /// bool, int, float, text, timestamp, uuid and tags, which are a list as in JSON.
-    #[arg(long, value_name = "FILE.csv")]
+    /// File of values that searches can filter by, a row for each vector: Parquet, or .csv with a
+    /// line of names of columns first. There, a name may be followed by its kind, as in
+    /// price:float. The kinds are bool, int, float, text, timestamp, uuid and tags, which are a
+    /// list as in JSON. In Parquet, tags are lists of strings.
+    #[arg(long, value_name = "FILE")]
     columns: Option<PathBuf>,
     /// File of payloads, which `search --payload` and `get --payload` give back: text, a line for
     /// each vector. Rows that are added later may have payloads, too.

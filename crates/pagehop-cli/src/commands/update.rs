@@ -24,7 +24,7 @@ pub(crate) struct Args {
     index: PathBuf,
     /// File of row ids: a .npy column of integers, or text with one id per line.
     ids: PathBuf,
-    /// File of values: .csv, a line with the names of columns, then a line for each id.
+    /// File of values, a row for each id: Parquet, or .csv with a line of names of columns first.
     columns: PathBuf,
     /// Rows changed in one commit. A commit is atomic.
     #[arg(long, value_name = "ROWS", default_value_t = BATCH_ROWS, value_parser = parse_batch)]

@@ -1,8 +1,9 @@
-//! Values of columns from a .csv file: a line with names, then a line for each row.
+//! Values of columns from a Parquet file, or from a .csv file: a line with names, then a line for
+//! each row.
 //!
-//! A name may be followed by its kind, as in `price:float`. Without one, the kind is the narrowest
-//! that all values have: int, float, bool, timestamp, text. An empty field is a missing value.
-//! Tags, whose kind must be named, are a list as in JSON: `["new", "red"]`.
+//! In a .csv file, a name may be followed by its kind, as in `price:float`. Without one, the kind
+//! is the narrowest that all values have: int, float, bool, timestamp, text. An empty field is a
+//! missing value. Tags, whose kind must be named, are a list as in JSON: `["new", "red"]`.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
@@ -12,9 +13,11 @@ use csv::{Reader, ReaderBuilder, StringRecord};
 use pagehop_engine::{Column, ColumnKind, ColumnRows, Error, Value};
 
 use super::layout::refuse;
+#[cfg(feature = "parquet")]
+use super::parquet_columns::read as parquet;
 use super::reading::{cannot, open_regular};
 
-/// The first bytes of a Parquet file, which people may give in place of a .csv file.
+/// The first bytes of a Parquet file.
 const PARQUET: &[u8] = b"PAR1";
 /// Kinds that are inferred, the narrowest first.
 const INFERRED: [ColumnKind; 4] = [ColumnKind::Int, ColumnKind::Float, ColumnKind::Bool, ColumnKind::Timestamp];
@@ -22,6 +25,9 @@ const INFERRED: [ColumnKind; 4] = [ColumnKind::Int, ColumnKind::Float, ColumnKin
 /// The values of the columns of `path`, which must hold `rows` rows. `known` are the columns of the
 /// index, if there is one.
 pub(crate) fn read_columns(path: &Path, known: &[Column], rows: u64) -> Result<ColumnRows, Error> {
+    if let Some(file) = open_parquet(path)? {
+        return parquet(path, file, known, rows);
+    }
     let columns = read(path, known)?;
     match columns.len() as u64 {
         found if found == rows => Ok(columns),
@@ -101,19 +107,31 @@ fn infer(path: &Path, columns: &[(&str, Option<ColumnKind>)]) -> Result<Vec<Colu
     Ok(possible.into_iter().map(|(_, kinds)| kinds.first().copied().unwrap_or(ColumnKind::Text)).collect())
 }
 
-fn open(path: &Path) -> Result<(Reader<File>, StringRecord), Error> {
+/// The file, if it is one of Parquet.
+fn open_parquet(path: &Path) -> Result<Option<File>, Error> {
     let mut file = open_regular(path)?;
     let mut start = Vec::new();
     let read = file.by_ref().take(PARQUET.len() as u64).read_to_end(&mut start);
     read.and_then(|_| file.rewind()).map_err(|error| cannot("read", path, error))?;
-    if start == PARQUET {
-        return refuse(
-            path,
-            "it is a Parquet file, and columns come from .csv files; in Python, \
-             pagehop.build(..., columns=pyarrow.parquet.read_table(path)) reads it",
-        );
+    let is_named_so = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet"));
+    match start == PARQUET {
+        true => Ok(Some(file)),
+        false if is_named_so => refuse(path, "it is no Parquet file: it does not begin with PAR1"),
+        false => Ok(None),
     }
-    let mut reader = ReaderBuilder::new().from_reader(file);
+}
+
+#[cfg(not(feature = "parquet"))]
+fn parquet(path: &Path, _: File, _: &[Column], _: u64) -> Result<ColumnRows, Error> {
+    refuse(
+        path,
+        "it is a Parquet file, which this command was compiled without; in Python, \
+         pagehop.build(..., columns=pyarrow.parquet.read_table(path)) reads it",
+    )
+}
+
+fn open(path: &Path) -> Result<(Reader<File>, StringRecord), Error> {
+    let mut reader = ReaderBuilder::new().from_reader(open_regular(path)?);
     let names = reader.headers().map_err(|error| refused(path, error))?.clone();
     Ok((reader, names))
 }

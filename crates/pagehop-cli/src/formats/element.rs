@@ -91,7 +91,7 @@ fn each<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> {
 }
 
 /// The value of an IEEE 754 half.
-fn f16_to_f32(bits: u16) -> f32 {
+pub(super) fn f16_to_f32(bits: u16) -> f32 {
     let sign = u32::from(bits & 0x8000) << 16;
     let exponent = u32::from(bits >> 10) & 0x1f;
     let mantissa = u32::from(bits & 0x3ff);

@@ -12,6 +12,8 @@ mod ids;
 mod layout;
 mod new_npy;
 mod npy;
+#[cfg(feature = "parquet")]
+mod parquet_columns;
 mod payloads;
 mod reading;
 mod table;

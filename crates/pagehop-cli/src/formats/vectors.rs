@@ -57,7 +57,7 @@ impl Vectors {
         self.table.layout().rows
     }
 
-    /// Takes the values of columns, one row for each vector, from a .csv file.
+    /// Takes the values of columns, one row for each vector, from a Parquet or .csv file.
     pub(crate) fn open_columns(&mut self, path: &Path) -> Result<(), Error> {
         self.columns = Some(read_columns(path, &[], self.rows())?);
         Ok(())

@@ -174,6 +174,7 @@ fn bad_columns_and_filters_are_refused() {
     assert!(build("a,a\n1,2\n", 2).contains("two columns have the name"));
     assert!(build("a,b\n1,\n", 1).contains("column \"b\" has no values"));
     assert!(build("a,b,c,d,e,f,g,h\n1,1,1,1,1,1,1,1\n", 2).contains("up to 7"));
+    #[cfg(not(feature = "parquet"))]
     assert!(build("PAR1\u{15}\0", 1).contains("columns=pyarrow.parquet.read_table(path)"));
     assert!(build("", 1).contains("bad.csv"));
     assert!(folder.run("build items.fbin -o bad --columns none.csv").error(1).contains("none.csv"));

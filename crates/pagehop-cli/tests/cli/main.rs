@@ -7,6 +7,8 @@ mod changes;
 mod columns;
 mod commands;
 mod completions;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod recall;
 mod rows;
 mod support;

@@ -39,9 +39,9 @@ pub(crate) struct Args {
     /// text file with one id per line.
     #[arg(long, value_name = "FILE")]
     ids: Option<PathBuf>,
-    /// File of values of the index's columns: .csv, a line with their names, then a line for each
-    /// vector. A row has no value in a column that the file lacks.
-    #[arg(long, value_name = "FILE.csv")]
+    /// File of values of the index's columns, a row for each vector: Parquet, or .csv with a line
+    /// of their names first. A row has no value in a column that the file lacks.
+    #[arg(long, value_name = "FILE")]
     columns: Option<PathBuf>,
     /// File of payloads, for an index that keeps any: text, a line for each vector.
     #[arg(long, value_name = "FILE")]
