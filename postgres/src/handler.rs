@@ -1,5 +1,7 @@
 //! What the access method can do and which function does it: PostgreSQL reads it from here.
 
+use std::sync::OnceLock;
+
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -8,6 +10,10 @@ use crate::{build, cost, insert, options, progress, rows::opclass, scan, vacuum,
 /// Indexes of one table are vacuumed beside each other: every part of it takes the lock of its own
 /// index only.
 const VACUUM_OPTIONS: u32 = pg_sys::VACUUM_OPTION_PARALLEL_BULKDEL | pg_sys::VACUUM_OPTION_PARALLEL_CLEANUP;
+
+/// From PostgreSQL 19 on the routine is read as long as the process lives; before, the caller frees
+/// it.
+const IS_ROUTINE_KEPT: bool = pg_sys::PG_VERSION_NUM >= 190_000;
 
 #[doc(hidden)]
 #[unsafe(no_mangle)]
@@ -83,6 +89,15 @@ pub extern "C-unwind" fn pagehop_handler(_call: pg_sys::FunctionCallInfo) -> pg_
         #[cfg(feature = "pg18")]
         amtranslatecmptype: None,
     };
+    handed_over(routine)
+}
+
+/// A routine in the memory that this version of PostgreSQL expects.
+fn handed_over(routine: pg_sys::IndexAmRoutine) -> pg_sys::Datum {
+    if IS_ROUTINE_KEPT {
+        static KEPT: OnceLock<usize> = OnceLock::new();
+        return pg_sys::Datum::from(*KEPT.get_or_init(|| Box::into_raw(Box::new(routine)) as usize));
+    }
     // SAFETY: PostgreSQL expects a chunk of its own memory, which it frees.
     unsafe {
         let copy = pg_sys::palloc(size_of::<pg_sys::IndexAmRoutine>()).cast::<pg_sys::IndexAmRoutine>();

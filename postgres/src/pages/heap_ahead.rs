@@ -7,7 +7,8 @@
 //!
 //! The page of the row that is returned is pinned here if its buffer is remembered, and left where
 //! the executor's scan of the table looks first (`xs_cbuf`): that saves a lookup in the buffer
-//! pool's hash table.
+//! pool's hash table. From PostgreSQL 19 on that scan does not look at the buffer's tag, but
+//! believes that the buffer is of the block it noted: nothing is handed over there.
 
 use pgrx::pg_sys;
 
@@ -25,6 +26,9 @@ use super::waits::Waits;
 const ROW_BYTES: usize = 512;
 /// The table access method whose scans are known here: `heap`, as in `pg_am.dat`.
 const HEAP_TABLE_AM_OID: u32 = 2;
+
+/// Whether the executor's scan of the table finds out by itself which block the buffer is of.
+const IS_BUFFER_CHECKED: bool = pg_sys::PG_VERSION_NUM < 190_000;
 
 /// Reads ahead for one search.
 #[derive(Default)]
@@ -138,6 +142,11 @@ impl HeapAhead {
         let begun = unsafe { self.reads.take(block) };
         #[cfg(not(feature = "pg18"))]
         let begun: Option<pg_sys::Buffer> = None;
+        if !IS_BUFFER_CHECKED {
+            // SAFETY: a read that was begun left its buffer pinned.
+            begun.into_iter().for_each(|buffer| unsafe { pg_sys::ReleaseBuffer(buffer) });
+            return;
+        }
         // SAFETY: the caller says that `fetch` is the table's.
         let held = unsafe { (*fetch).xs_cbuf };
         if begun.is_none() && held > 0 && held == recent.buffer(block) {
