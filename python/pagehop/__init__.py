@@ -1,6 +1,7 @@
 """Find the nearest vectors in an index that may be far larger than memory."""
 
-# First: it refuses a package that was not installed to its end. pip writes this file before the others.
+# First: it refuses a package that was not installed to its end. pip writes this file before the
+# others.
 try:
     from pagehop.installed import check_library as check_library
 except ImportError as error:

@@ -177,6 +177,10 @@ impl Writer {
             unsafe {
                 buffers[*at] = self.index.pages().pin(self.relation, pages[*at].0, true);
                 pg_sys::LockBuffer(buffers[*at], pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
+                if record::is_new(buffers[*at]) {
+                    // It was reserved, and never written.
+                    record::init(buffers[*at], self.is_logged);
+                }
             }
         }
         Ok(buffers)
@@ -254,6 +258,34 @@ impl PagesMut for Writer {
         }
         self.blocks.set(self.blocks.get().max(first + count));
         Ok(PageId(first))
+    }
+
+    fn reserve(&mut self, count: u32) -> Result<PageId, Error> {
+        // SAFETY: the relation is open while the writer lives.
+        let first = unsafe { sink::reserve(self.relation, count, self.is_logged)? };
+        self.blocks.set(self.blocks.get().max(first + count));
+        Ok(PageId(first))
+    }
+
+    fn put(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
+        if !self.exists(page) {
+            return Err(Error::corrupt(page, format!("the index has {} blocks", self.blocks.get())));
+        }
+        let mode = pg_sys::ReadBufferMode::RBM_ZERO_AND_LOCK;
+        // SAFETY: the relation is open while the writer lives, and has the block. The buffer comes
+        // pinned and locked, and is given back here.
+        unsafe {
+            let buffer = pg_sys::ReadBufferExtended(
+                self.relation,
+                pg_sys::ForkNumber::MAIN_FORKNUM,
+                page.0,
+                mode,
+                std::ptr::null_mut(),
+            );
+            record::put(buffer, body, self.is_logged);
+            pg_sys::UnlockReleaseBuffer(buffer);
+        }
+        Ok(())
     }
 
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {
