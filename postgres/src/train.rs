@@ -182,11 +182,7 @@ impl<'w> Host<'w> {
 impl TrainingHost for Host<'_> {
     type Pages<'p> = Writer;
 
-    fn turn<T>(
-        &mut self,
-        is_alone: bool,
-        work: impl FnOnce(&mut Writer) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+    fn turn<T>(&mut self, is_alone: bool, work: impl FnOnce(&mut Writer) -> Result<T, Error>) -> Result<T, Error> {
         // From the second turn alone to the last, insertions do twice the work.
         if self.alone < 2 {
             (self.wait)();

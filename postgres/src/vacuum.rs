@@ -1,9 +1,9 @@
 //! `ambulkdelete` and `amvacuumcleanup`: dead rows leave their nodes, nodes without rows leave the
 //! graph.
 //!
-//! Both work in small parts. What takes long, taking a dead node out of the graph, is done beside
-//! insertions. The rest is done alone, under the lock of the index, and an insertion waits for a
-//! millisecond or two. An index that has changed much since it was calibrated is calibrated again.
+//! Both work in small parts. What takes long, taking a dead node out of the graph and training, is
+//! done beside insertions. The rest is done alone, under the lock of the index, and an insertion
+//! waits for a millisecond or two. An index that has changed much since it was calibrated is calibrated again.
 
 use std::ffi::c_void;
 use std::ops::ControlFlow;

@@ -24,10 +24,13 @@ use crate::page::{PageId, PageSink, Pages, PagesMut, Reader, id_map};
 use crate::row_ids::{self, RowIds};
 use crate::{AddReport, BuildOptions, EachChunk, Error, OnProgress, VectorSource};
 
-/// Rows up to which an insertion trains an index whose rows the host owns: some ten milliseconds.
-const SMALL_ROWS: u64 = 1024;
+/// Rows up to which an insertion trains an index whose rows the host owns. That takes some twenty
+/// milliseconds at 768 dimensions (`docs/decisions/0027-training-beside-insertions.md`).
+const SMALL_ROWS: u64 = 256;
 /// Growth after which the model is trained again.
 const GROWTH: u64 = 8;
+/// The same for an insertion that makes an index too large for others to train it.
+const LAST_GROWTH: u64 = 2;
 /// A model that was trained on this many rows is kept.
 pub const TRAINED_ENOUGH: u64 = 16_384;
 
@@ -107,14 +110,14 @@ impl<W: PagesMut> Change<'_, W> {
     pub(super) fn trains_at_once(&self, more: usize) -> bool {
         let meta = self.graph.meta();
         let (rows, more_rows) = (meta.rows, more as u64);
-        let is_cheap = !self.graph.steps().is_hosted() || rows + more_rows <= SMALL_ROWS || more_rows >= rows;
+        let is_hosted = self.graph.steps().is_hosted();
+        let is_cheap = !is_hosted || rows + more_rows <= SMALL_ROWS || more_rows >= rows;
+        // It is the last time that an insertion may do so.
+        let is_last = is_hosted && rows < SMALL_ROWS && rows + more_rows >= SMALL_ROWS;
+        let is_due = is_cheap && has_grown(meta, more) || is_last && has_grown_by(LAST_GROWTH, meta, more);
         let GraphNumbers { current, last, .. } = meta.change.numbers;
         let may_begin = meta.change.making == Making::None && (last == current || meta.centroids == 0);
-        is_cheap
-            && !self.graph.steps().is_shadow()
-            && may_begin
-            && meta.change.numbers.next().is_some()
-            && has_grown(meta, more)
+        is_due && may_begin && !self.graph.steps().is_shadow() && meta.change.numbers.next().is_some()
     }
 
     /// Under the inner product, notes the length of rows that are about to be added if they are
@@ -292,6 +295,10 @@ impl<W: PagesMut> Change<'_, W> {
 
 /// Whether a model is to be trained again with `more` rows.
 pub(super) fn has_grown(meta: &Meta, more: usize) -> bool {
+    has_grown_by(GROWTH, meta, more)
+}
+
+fn has_grown_by(growth: u64, meta: &Meta, more: usize) -> bool {
     let trained = meta.change.trained_rows;
     if meta.centroids == 0 {
         return more > 0;
@@ -301,7 +308,7 @@ pub(super) fn has_grown(meta: &Meta, more: usize) -> bool {
     // Duplicates teach a model nothing. Where most rows are duplicates, a few others do not justify
     // a rebuild.
     let distinct = (rows + more as u64).saturating_sub(equal_rows);
-    let has_grown = distinct >= trained.saturating_mul(GROWTH) && trained < TRAINED_ENOUGH;
+    let has_grown = distinct >= trained.saturating_mul(growth) && trained < TRAINED_ENOUGH;
     has_grown && (is_small || equal_rows < rows / 2)
 }
 
