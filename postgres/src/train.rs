@@ -150,6 +150,7 @@ struct Host<'w> {
     wait: &'w mut dyn FnMut(),
     /// Turns that were alone.
     alone: u32,
+    ring: pg_sys::BufferAccessStrategy,
 }
 
 impl<'w> Host<'w> {
@@ -160,7 +161,10 @@ impl<'w> Host<'w> {
     unsafe fn new(index: pg_sys::Relation, heap: pg_sys::Relation, wait: &'w mut dyn FnMut()) -> Self {
         // SAFETY: the caller keeps the index open.
         let (info, temp_files) = unsafe { (pg_sys::BuildIndexInfo(index), TempFiles::of(index)) };
-        Self { index, heap, info, temp_files, wait, alone: 0 }
+        // SAFETY: the current memory context, which it is allocated in, lives as long as the vacuum
+        // of the index.
+        let ring = unsafe { pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKWRITE) };
+        Self { index, heap, info, temp_files, wait, alone: 0, ring }
     }
 
     /// Reads the rows of `wanted`, in ascending order, that are in some blocks of the table, each
@@ -194,8 +198,16 @@ impl TrainingHost for Host<'_> {
                 true => writer::alone(self.index)?,
                 false => writer::beside_others(self.index)?,
             }
+            .through(self.ring)
         };
-        work(&mut writer)
+        let done = work(&mut writer);
+        drop(writer);
+        if self.alone == 1 {
+            // Whole pages would fill the log's buffers, and insertions would wait for room there.
+            // SAFETY: no lock is held; the position is the end of a record of this backend.
+            unsafe { pg_sys::XLogFlush(pg_sys::XactLastRecEnd) };
+        }
+        done
     }
 
     fn rows(&mut self, row_ids: &[u64]) -> Result<HostRows, Error> {
@@ -213,5 +225,14 @@ impl TrainingHost for Host<'_> {
 
     fn scratch(&self) -> Option<&dyn Scratch> {
         Some(&self.temp_files)
+    }
+}
+
+impl Drop for Host<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: `new` made it, and no writer has it any more.
+            unsafe { pg_sys::FreeAccessStrategy(self.ring) };
+        }
     }
 }

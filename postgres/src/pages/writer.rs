@@ -112,6 +112,8 @@ pub(crate) struct Writer {
     /// Whether each step is logged. If not, the log has no change of this file at all, or the whole
     /// index when it is done.
     is_logged: bool,
+    /// The buffers that whole pages are written through; null for any.
+    ring: pg_sys::BufferAccessStrategy,
 }
 
 impl Writer {
@@ -139,7 +141,17 @@ impl Writer {
         let blocks = Cell::new(index.pages().page_count());
         // SAFETY: the caller keeps the relation open.
         let is_logged = unsafe { sink::needs_wal(relation) };
-        Ok(Self { relation, index, lock, blocks, is_logged })
+        Ok(Self { relation, index, lock, blocks, is_logged, ring: std::ptr::null_mut() })
+    }
+
+    /// Writes whole pages through the buffers of `ring`, so that they take the place of no others.
+    ///
+    /// # Safety
+    ///
+    /// `ring` lives as long as the writer.
+    pub(crate) unsafe fn through(mut self, ring: pg_sys::BufferAccessStrategy) -> Self {
+        self.ring = ring;
+        self
     }
 
     /// Does `work` and finishes the change, then gives the right back.
@@ -280,7 +292,7 @@ impl PagesMut for Writer {
                 pg_sys::ForkNumber::MAIN_FORKNUM,
                 page.0,
                 mode,
-                std::ptr::null_mut(),
+                self.ring,
             );
             record::put(buffer, body, self.is_logged);
             pg_sys::UnlockReleaseBuffer(buffer);
