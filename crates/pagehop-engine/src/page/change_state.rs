@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::ids::{NodeId, PageId};
 use crate::page::fields::{Fields, FieldsMut};
-use crate::page::kind::GRAPHS;
+use crate::page::kind::{self, GRAPHS, PageKind, known_kind};
 use crate::page::layout::FreeLink;
 
 /// How far another graph is, which will replace that of the index.
@@ -37,6 +37,20 @@ impl GraphNumbers {
     pub(crate) fn next(self) -> Option<u8> {
         let next = (self.last + 1) % GRAPHS;
         (next != self.oldest).then_some(next)
+    }
+
+    /// Refuses a page of a graph that never was.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`], also for an unknown kind.
+    pub(crate) fn check(self, page: PageId, body: &[u8]) -> Result<PageKind, Error> {
+        let (kind, graph) = (known_kind(page, body)?, kind::graph(body));
+        let after_oldest = |number: u8| number.wrapping_sub(self.oldest) % GRAPHS;
+        if kind != PageKind::Empty && after_oldest(graph) > after_oldest(self.last) {
+            return Err(Error::corrupt(page, format!("it is of graph {graph}, and there is {self:?}")));
+        }
+        Ok(kind)
     }
 }
 
@@ -79,6 +93,9 @@ pub(crate) struct ChangeState {
     /// Under [`RowIds::HostOwned`]: the page that is the meta page of the graph that is being made
     /// beside this one; 0 if there is none.
     pub(crate) shadow: u32,
+    /// Pages that were reserved for graphs that are made beside others, and may be empty: from the
+    /// first to the second, exclusive. There may be other pages among them.
+    pub(crate) reserved: [u32; 2],
     /// Numbers of graphs; 0 unless [`RowIds::HostOwned`].
     pub(crate) numbers: GraphNumbers,
     /// How far the making of another graph is. Only hosts that make each step durable by itself
@@ -192,6 +209,7 @@ impl ChangeState {
         };
         let [current, last, oldest, making] = fields.bytes();
         change.numbers = GraphNumbers { current, last, oldest };
+        change.reserved = std::array::from_fn(|_| fields.u32());
         change.making = Making::of(making).filter(|making| change.is_possible(*making)).ok_or_else(|| {
             let what = format!("graphs {current}, {last}, {oldest}, state {making}, page {}", change.shadow);
             Error::corrupt(PageId(0), what)
@@ -205,17 +223,22 @@ impl ChangeState {
         current.max(last).max(oldest) < GRAPHS && is_beside == (self.shadow != 0)
     }
 
-    /// Begins another graph; its pages get the number that this returns. `None` if there is no free
-    /// number: pages of too many graphs wait for readers.
-    pub(crate) fn begin_graph(&mut self, shadow: u32) -> Option<u8> {
+    /// Begins another graph; its pages get the number that this returns. If it is made beside
+    /// others, pages are `reserved` for it, of which the first is its root. `None` if there is no
+    /// free number: pages of too many graphs wait for readers.
+    pub(crate) fn begin_graph(&mut self, reserved: Option<[u32; 2]>) -> Option<u8> {
         self.numbers.last = self.numbers.next()?;
-        self.shadow = shadow;
-        self.making = if shadow == 0 { Making::Alone } else { Making::Beside };
+        (self.making, self.shadow) = (Making::Alone, 0);
+        if let Some([root, end]) = reserved {
+            (self.making, self.shadow) = (Making::Beside, root);
+            let before = if self.reserved[1] == 0 { root } else { self.reserved[0] };
+            self.reserved = [before, end];
+        }
         Some(self.numbers.last)
     }
 
-    /// Gives up the graph that is being made. What there is of it, and every page below `end` that
-    /// is empty, becomes free with pages of retired graphs. No other writer is at the index.
+    /// Gives up the graph that is being made. What there is of it becomes free with pages of
+    /// retired graphs, which end at `end`. No other writer is at the index.
     pub(crate) fn abandon_graph(&mut self, end: u32) {
         (self.making, self.shadow) = (Making::None, 0);
         self.retired_end = self.retired_end.max(end);
@@ -228,6 +251,7 @@ impl ChangeState {
         self.numbers = GraphNumbers { current: last, last, oldest };
         (self.retired_end, self.retired_at) = (end, commit.max(before.retired_at));
         (self.making, self.shadow) = (Making::None, 0);
+        self.reserved = before.reserved;
     }
 
     /// Notes that no page below `retired_end` is of another graph any more.
@@ -236,6 +260,7 @@ impl ChangeState {
         self.numbers.oldest = self.numbers.current;
         if self.making == Making::None {
             self.numbers.last = self.numbers.current;
+            self.reserved = [0; 2];
         }
     }
 
@@ -267,6 +292,7 @@ impl ChangeState {
         fields.u32(self.landmarks_made);
         let GraphNumbers { current, last, oldest } = self.numbers;
         fields.bytes(&[current, last, oldest, self.making as u8]);
+        self.reserved.iter().for_each(|page| fields.u32(*page));
     }
 }
 

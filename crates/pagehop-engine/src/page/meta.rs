@@ -23,7 +23,7 @@ pub(crate) const FORMAT_VERSION: u32 = 13;
 /// Most dimensions a user's vector may have.
 pub(crate) const DIM_MAX: usize = 4096;
 /// Bytes of the meta page's body that are in use.
-const META_BYTES: usize = 232;
+const META_BYTES: usize = 240;
 /// Where the number of the last commit is.
 const COMMIT_AT: usize = 64;
 /// Where the bytes of the values of a row's columns are counted.
@@ -341,6 +341,7 @@ mod tests {
             landmarks_made: 30,
             numbers: GraphNumbers { current: 4, last: 5, oldest: 3 },
             making: Making::Joined,
+            reserved: [31, 32],
         };
         let body = meta.encode();
         assert_eq!(Meta::decode(&body).expect("a whole meta page"), meta);

@@ -176,7 +176,7 @@ impl Shadow {
             return Ok(None);
         }
         let root = steps.host_mut().reserve(1 + pages)?;
-        let number = begin_graph(&mut steps, root.0)?;
+        let number = begin_graph(&mut steps, Some([root.0, root.0 + 1 + pages]))?;
         Ok(Some(Self { root, number }))
     }
 

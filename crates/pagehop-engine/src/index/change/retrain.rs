@@ -227,7 +227,7 @@ impl<W: PagesMut> Change<'_, W> {
             vectors: kept,
             calibrate: false,
         };
-        let number = if is_hosted { begin_graph(steps, 0)? } else { 0 };
+        let number = if is_hosted { begin_graph(steps, None)? } else { 0 };
         let (first, pages) = (PageId(steps.page_count()), steps.host_mut());
         let sink = &mut NewPages { pages, number };
         let built = build::build_from(&mut source, &options, Some(first), sink, progress)?;
@@ -312,11 +312,11 @@ fn has_grown_by(growth: u64, meta: &Meta, more: usize) -> bool {
     has_grown && (is_small || equal_rows < rows / 2)
 }
 
-/// Begins a graph with the meta page `root`, or 0 if it is made alone; returns its number.
-pub(super) fn begin_graph<W: PagesMut>(steps: &mut Steps<'_, W>, root: u32) -> Result<u8, Error> {
+/// Begins a graph, for which pages are `reserved` if it is made beside others; returns its number.
+pub(super) fn begin_graph<W: PagesMut>(steps: &mut Steps<'_, W>, reserved: Option<[u32; 2]>) -> Result<u8, Error> {
     let mut number = None;
     steps.step_meta(&[], &mut |meta, _| {
-        number = meta.change.begin_graph(root);
+        number = meta.change.begin_graph(reserved);
         Ok(())
     })?;
     number.ok_or_else(|| Error::busy("readers keep the pages of too many graphs that were replaced"))

@@ -73,12 +73,12 @@ impl<W: PagesMut> Steps<'_, W> {
         Ok(())
     }
 
-    /// Frees up to `most` pages below the end of retired graphs that are empty or of another graph
-    /// than that of the index, once no reader can use them; other writers may insert rows in the
-    /// time. Returns whether there may be more.
+    /// Frees up to `most` pages below the end of retired graphs that are of another graph than that
+    /// of the index, or were reserved and never written, once no reader can use them; other writers
+    /// may insert rows in the time. Returns whether there may be more.
     ///
-    /// All graphs that were replaced or given up have their pages there: the end was noted while no
-    /// other writer was at the index. So an empty page there is of none of them.
+    /// All graphs that were replaced or given up have their pages there, and no graph that is being
+    /// made has: the end was noted while no other writer was at the index.
     pub(super) fn sweep_beside(&mut self, most: usize) -> Result<bool, Error> {
         if !self.may_sweep_retired() {
             return Ok(false);
@@ -89,8 +89,7 @@ impl<W: PagesMut> Steps<'_, W> {
         let least = end.saturating_sub(most as u32 * PASSED_PER_FREED);
         while at > least.max(1) && freed < most {
             let page = PageId(at - 1);
-            let is_used = self.is_of_graph(page)?;
-            if !is_used {
+            if self.is_unused(page)? {
                 if freed == 0 {
                     self.pages_mut().reuse(retired_at)?;
                 }
@@ -126,11 +125,14 @@ impl<W: PagesMut> Steps<'_, W> {
         })
     }
 
-    /// Whether a page is of the graph of the index.
-    fn is_of_graph(&self, page: PageId) -> Result<bool, Error> {
-        let reader = self.reader();
+    /// Whether a page is to be freed.
+    fn is_unused(&self, page: PageId) -> Result<bool, Error> {
+        let (reader, change) = (self.reader(), &self.meta().change);
         let body = reader.finish(page)?;
-        Ok(kind(&body) != Some(PageKind::Empty) && kind::graph(&body) == self.meta().change.numbers.current)
+        Ok(match change.numbers.check(page, &body)? {
+            PageKind::Empty => (change.reserved[0]..change.reserved[1]).contains(&page.0),
+            _ => kind::graph(&body) != change.numbers.current,
+        })
     }
 
     /// Makes a page one of free slots, which is the last before `at` that is to be freed. `false`

@@ -27,7 +27,6 @@ use crate::index::model::Model;
 use crate::index::open::Index;
 use crate::index::state::State;
 use crate::page::id_map;
-use crate::page::kind::known_kind;
 use crate::page::layout::FreeLink;
 use crate::page::meta::Meta;
 use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, Link, NodeHeader, NodeRef};
@@ -125,7 +124,7 @@ fn check_once<P: Pages>(
             }
             let page = PageId(page);
             let body = reader.finish(page)?;
-            known_kind(page, &body)?;
+            meta.change.numbers.check(page, &body)?;
             match (meta.has_nodes(&body), pass) {
                 (true, 0) => {
                     check.nodes(page, &body)?;
