@@ -1,12 +1,14 @@
 //! Training by VACUUM: an index that has grown far beyond the rows that its model was trained on is
 //! built again over all of them, from the vectors of the table.
 //!
-//! The rows are read, and the new graph is computed, while other sessions insert rows; it stays
-//! within `maintenance_work_mem`. Then the index is this backend's alone for as long as it takes to
-//! write the new pages and to insert the rows that came since. From there on no interrupt is
-//! served: whatever waits for the lock would wait again for the next try.
+//! The rows are read, and the new graph is computed and written, while other sessions insert rows;
+//! it stays within `maintenance_work_mem`. This backend has the index alone three times, for a step
+//! or two: to begin the graph, to let insertions write into it, too, and to show it
+//! (`index/change/beside.rs` in the engine).
 
-use pagehop_engine::{Error, HostRows, OnProgress, Scratch, TrainingHost, Value};
+use std::ops::ControlFlow;
+
+use pagehop_engine::{Error, HostRows, Scratch, TrainingHost, Value};
 use pgrx::pg_sys;
 
 use crate::errors;
@@ -29,11 +31,11 @@ const ALL_BLOCKS: u32 = u32::MAX;
 /// # Safety
 ///
 /// `index` is open and of this access method, `heap` is its table, open and locked as by a vacuum,
-/// and this backend is not the writer of the index.
+/// this backend is not the writer of the index, and `wait` may be called.
 pub(crate) unsafe fn grown_index(
     index: pg_sys::Relation,
     heap: pg_sys::Relation,
-    progress: OnProgress<'_>,
+    wait: &mut dyn FnMut(),
 ) -> Result<bool, Error> {
     // SAFETY: the caller keeps the index open.
     let open = unsafe { open_indexes::open(index)? };
@@ -41,10 +43,9 @@ pub(crate) unsafe fn grown_index(
         return Ok(false);
     }
     count_own_snapshot();
-    // SAFETY: the caller keeps the index open and is not its writer.
-    let mut writer = unsafe { writer::beside_others(index)? };
-    let known = open.host_row_ids(&mut writer)?;
-    drop(writer);
+    // SAFETY: the caller keeps both open and is not the writer of the index.
+    let mut host = unsafe { Host::new(index, heap, wait) };
+    let known = open.host_row_ids(&mut host)?;
     // SAFETY: the caller keeps the index open.
     let (dim, metric, filters) =
         unsafe { (opclass::dimensions(index), Kind::of(index).metric, columns::for_engine(index)) };
@@ -60,8 +61,6 @@ pub(crate) unsafe fn grown_index(
         return Ok(false);
     }
     let mut rows = Spill::new(dim, budget.rows_in_memory(), filters);
-    // SAFETY: the caller keeps both open.
-    let mut host = unsafe { Host::new(index, heap) };
     host.read(&known, (0, ALL_BLOCKS), &mut |row_id, vector, values| {
         rows.add(row_id, vector, values).unwrap_or_else(|_| memory::refuse(rows.len() * 4 * dim));
     });
@@ -70,16 +69,21 @@ pub(crate) unsafe fn grown_index(
     }
     let (count, all) = (rows.len(), budget.sample(rows.len()));
     let signals = Signals::leave();
+    let held = HeldInterrupts::hold();
+    let mut go_on = |_| held.look();
     let trained =
-        open.train_beside(&mut rows.source(all, &signals)?, &known, budget.of_engine(count), &mut host, progress);
-    drop(host);
-    if trained? {
+        open.train_beside(&mut rows.source(all, &signals)?, budget.of_engine(count), &mut host, &mut go_on);
+    drop(held);
+    if matches!(trained, Err(Error::Interrupted)) {
+        pgrx::check_for_interrupts!();
+    }
+    let trained = trained?;
+    if trained {
         // SAFETY: the caller keeps the index open.
         let name = unsafe { errors::name(index) };
         pgrx::log!("index \"{name}\" was trained again with {count} rows");
-        return Ok(true);
     }
-    Ok(false)
+    Ok(trained)
 }
 
 /// Makes the snapshot of this vacuum count for other backends, which ignore those of vacuums: rows
@@ -97,29 +101,70 @@ pub(crate) fn count_own_snapshot() {
     }
 }
 
-/// Whether the index that is trained is this backend's alone, so that it should make haste.
-pub(crate) fn is_in_haste() -> bool {
-    // SAFETY: a number of this backend, read by value.
-    unsafe { pg_sys::InterruptHoldoffCount > 0 }
+/// While it lives, a cancel does not end the statement at once: the engine ends the training first,
+/// so that insertions have no more to do with it.
+struct HeldInterrupts;
+
+impl HeldInterrupts {
+    fn hold() -> Self {
+        // SAFETY: a number of this backend; an error sets it to 0.
+        unsafe { pg_sys::InterruptHoldoffCount += 1 };
+        Self
+    }
+
+    /// Whether to go on. Interrupts that do not end the statement are served.
+    fn look(&self) -> ControlFlow<()> {
+        // SAFETY: flags of this backend, read by value; `hold` has added to the number. No lock that
+        // an interrupt may need is held between two turns.
+        unsafe {
+            if pg_sys::InterruptPending == 0 {
+                return ControlFlow::Continue(());
+            }
+            if pg_sys::QueryCancelPending != 0 || pg_sys::ProcDiePending != 0 {
+                return ControlFlow::Break(());
+            }
+            pg_sys::InterruptHoldoffCount -= 1;
+            pgrx::check_for_interrupts!();
+            pg_sys::InterruptHoldoffCount += 1;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Drop for HeldInterrupts {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: `hold` added it, and no error has set it to 0.
+            unsafe { pg_sys::InterruptHoldoffCount -= 1 };
+        }
+    }
 }
 
 /// The table, for the engine.
-struct Host {
+struct Host<'w> {
     index: pg_sys::Relation,
     heap: pg_sys::Relation,
     info: *mut pg_sys::IndexInfo,
     temp_files: TempFiles,
-    is_alone: bool,
+    /// Sleeps as the cost limits of vacuum say.
+    wait: &'w mut dyn FnMut(),
+    /// Turns that were alone.
+    alone: u32,
+    ring: pg_sys::BufferAccessStrategy,
 }
 
-impl Host {
+impl<'w> Host<'w> {
     /// # Safety
     ///
-    /// `index` and `heap`, its table, are open and stay so while this lives.
-    unsafe fn new(index: pg_sys::Relation, heap: pg_sys::Relation) -> Self {
+    /// `index` and `heap`, its table, are open and stay so while this lives, and this backend is not
+    /// the writer of the index.
+    unsafe fn new(index: pg_sys::Relation, heap: pg_sys::Relation, wait: &'w mut dyn FnMut()) -> Self {
         // SAFETY: the caller keeps the index open.
         let (info, temp_files) = unsafe { (pg_sys::BuildIndexInfo(index), TempFiles::of(index)) };
-        Self { index, heap, info, temp_files, is_alone: false }
+        // SAFETY: the current memory context, which it is allocated in, lives as long as the vacuum
+        // of the index.
+        let ring = unsafe { pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKWRITE) };
+        Self { index, heap, info, temp_files, wait, alone: 0, ring }
     }
 
     /// Reads the rows of `wanted`, in ascending order, that are in some blocks of the table, each
@@ -138,16 +183,31 @@ impl Host {
     }
 }
 
-impl TrainingHost for Host {
-    type Pages = Writer;
+impl TrainingHost for Host<'_> {
+    type Pages<'p> = Writer;
 
-    fn alone(&mut self) -> Result<Writer, Error> {
+    fn turn<T>(&mut self, is_alone: bool, work: impl FnOnce(&mut Writer) -> Result<T, Error>) -> Result<T, Error> {
+        // From the second turn alone to the last, insertions do twice the work.
+        if self.alone < 2 {
+            (self.wait)();
+        }
+        self.alone += u32::from(is_alone);
         // SAFETY: the caller of `new` keeps the index open, and this backend is not its writer.
-        let writer = unsafe { writer::alone(self.index)? };
-        // SAFETY: a number of this backend; an error sets it to 0.
-        unsafe { pg_sys::InterruptHoldoffCount += 1 };
-        self.is_alone = true;
-        Ok(writer)
+        let mut writer = unsafe {
+            match is_alone {
+                true => writer::alone(self.index)?,
+                false => writer::beside_others(self.index)?,
+            }
+            .through(self.ring)
+        };
+        let done = work(&mut writer);
+        drop(writer);
+        if self.alone == 1 {
+            // Whole pages would fill the log's buffers, and insertions would wait for room there.
+            // SAFETY: no lock is held; the position is the end of a record of this backend.
+            unsafe { pg_sys::XLogFlush(pg_sys::XactLastRecEnd) };
+        }
+        done
     }
 
     fn rows(&mut self, row_ids: &[u64]) -> Result<HostRows, Error> {
@@ -168,11 +228,11 @@ impl TrainingHost for Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for Host<'_> {
     fn drop(&mut self) {
-        if self.is_alone && !std::thread::panicking() {
-            // SAFETY: `alone` added it, and no error has set it to 0.
-            unsafe { pg_sys::InterruptHoldoffCount -= 1 };
+        if !std::thread::panicking() {
+            // SAFETY: `new` made it, and no writer has it any more.
+            unsafe { pg_sys::FreeAccessStrategy(self.ring) };
         }
     }
 }

@@ -1,9 +1,9 @@
 //! `ambulkdelete` and `amvacuumcleanup`: dead rows leave their nodes, nodes without rows leave the
 //! graph.
 //!
-//! Both work in small parts. What takes long, taking a dead node out of the graph, is done beside
-//! insertions. The rest is done alone, under the lock of the index, and an insertion waits for a
-//! millisecond or two. An index that has changed much since it was calibrated is calibrated again.
+//! Both work in small parts. What takes long, taking a dead node out of the graph and training, is
+//! done beside insertions. The rest is done alone, under the lock of the index, and an insertion
+//! waits for a millisecond or two. An index that has changed much since it was calibrated is calibrated again.
 
 use std::ffi::c_void;
 use std::ops::ControlFlow;
@@ -22,6 +22,8 @@ const PAGES: u32 = 32;
 const NODES: u64 = 4;
 /// Nodes taken out of the graph before their slots are freed under one lock.
 const SLOTS: u64 = 128;
+/// Pages of unused graphs that are freed between two looks at the cost limits of vacuum.
+const FREED: usize = 64;
 /// Steps under one lock where they cannot be beside insertions.
 const STEPS: u64 = 16;
 
@@ -64,12 +66,18 @@ pub(crate) unsafe extern "C-unwind" fn ambulkdelete(
 ///
 /// `index` is open and of this access method, and this backend is not its writer.
 unsafe fn remove(index: pg_sys::Relation, is_dead: &mut dyn FnMut(u64) -> bool) -> Result<RemoveReport, Error> {
+    // A training that did not end knows nothing of what is removed here.
     // SAFETY: the caller keeps the index open and is not its writer.
-    let removed = unsafe { writer::change(index, |change| change.drop_dead_rows(is_dead))? };
+    let removed = unsafe {
+        writer::change(index, |change| {
+            change.give_up_training()?;
+            change.drop_dead_rows(is_dead)
+        })?
+    };
     let mut total = RemoveReport { left: 0, removed };
     let mut page = 0;
-    // A training in between writes the graph, dead rows and all, to the end of the index: this goes
-    // on to there.
+    // An insertion in between may train a small index, and write the graph, dead rows and all, to
+    // its end: this goes on to there.
     // SAFETY: the caller keeps the index open.
     while page < unsafe { open_indexes::open(index)? }.pages().page_count() {
         delay();
@@ -127,18 +135,29 @@ pub(crate) unsafe extern "C-unwind" fn amvacuumcleanup(
 /// `index` is open and of this access method, `heap` is its table, open, and this backend is not
 /// its writer.
 unsafe fn clean_up(index: pg_sys::Relation, heap: pg_sys::Relation) -> Result<u32, Error> {
-    let mut pace = |_| {
-        if !train::is_in_haste() {
-            delay();
-        }
-        ControlFlow::Continue(())
-    };
     // SAFETY: the caller keeps the index open and is not its writer.
     unsafe {
+        writer::change(index, |change| change.give_up_training())?;
+        sweep(index)?;
         repair(index)?;
-        let trained = train::grown_index(index, heap, &mut pace)?;
+        let trained = train::grown_index(index, heap, &mut delay)?;
         calibrate::changed_index(index, trained, &mut delay)?;
         Ok(open_indexes::open(index)?.pages().page_count())
+    }
+}
+
+/// Frees the pages of graphs that were replaced or given up, as far as no reader needs them.
+///
+/// # Safety
+///
+/// As [`repair`].
+unsafe fn sweep(index: pg_sys::Relation) -> Result<(), Error> {
+    loop {
+        delay();
+        // SAFETY: the caller keeps the index open and is not its writer.
+        if !unsafe { writer::beside_others(index)? }.change(|change| change.sweep(FREED))? {
+            return Ok(());
+        }
     }
 }
 

@@ -2,31 +2,42 @@
 
 mod support;
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
+use pagehop_engine::page::Pages;
 use pagehop_engine::{
     Error, HostRows, Index, Metric, OnProgress, RowIds, Scratch, SearchOptions, TrainingHost, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
-use support::hosted::{built, check, insert, remove, row_ids};
+use support::hosted::{built, change, check, insert, remove, row_ids};
 use support::{Rows, embeddings, no_progress};
 
-/// Row `id` of the host is at `id - 1`.
+/// The pages of an index whose rows the host has: row `id` is at `id - 1`.
 struct Host<'p> {
-    writer: Option<MemWriter<'p>>,
+    pages: &'p mut MemPages,
     rows: &'p Rows,
+    /// What others do before each turn, which is alone or not.
+    others: &'p mut dyn FnMut(&mut MemPages, bool),
+    after_step: &'p mut dyn FnMut(&MemPages),
     asked: Vec<u64>,
 }
 
-impl<'p> TrainingHost for Host<'p> {
-    type Pages = MemWriter<'p>;
+impl TrainingHost for Host<'_> {
+    type Pages<'p> = MemWriter<'p>;
 
-    fn alone(&mut self) -> Result<MemWriter<'p>, Error> {
-        Ok(self.writer.take().expect("it is asked for once"))
+    fn turn<T>(
+        &mut self,
+        is_alone: bool,
+        work: impl FnOnce(&mut MemWriter<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        (self.others)(self.pages, is_alone);
+        work(&mut self.pages.writer().with_after_step(Box::new(&mut self.after_step)))
     }
 
     fn rows(&mut self, row_ids: &[u64]) -> Result<HostRows, Error> {
-        self.asked = row_ids.to_vec();
+        self.asked.extend(row_ids);
         let vectors = row_ids.iter().flat_map(|id| self.rows.row(*id as usize - 1).to_vec()).collect();
         Ok(HostRows { row_ids: row_ids.to_vec(), vectors, values: Vec::new() })
     }
@@ -36,21 +47,39 @@ impl<'p> TrainingHost for Host<'p> {
     }
 }
 
-/// Trains with the rows of `known`; what `writer` does to the pages is the caller's.
-fn train(
-    before: &MemPages,
-    writer: MemWriter<'_>,
+/// What others do during a training, and what is looked at after each of its steps.
+struct Beside<'a> {
+    others: &'a mut dyn FnMut(&mut MemPages, bool),
+    after_step: &'a mut dyn FnMut(&MemPages),
+}
+
+/// Trains with the rows of `known`, and returns those that the host was asked for.
+fn train_beside(
+    pages: &mut MemPages,
     rows: &Rows,
     known: &[u64],
+    beside: Beside<'_>,
     progress: OnProgress<'_>,
-) -> Result<bool, Error> {
+) -> (Result<bool, Error>, Vec<u64>) {
     let values = known.iter().flat_map(|id| rows.row(*id as usize - 1).to_vec()).collect();
     let mut source = Rows { ids: known.to_vec(), ..Rows::new(rows.dim, values) };
-    let mut host = Host { writer: Some(writer), rows, asked: Vec::new() };
-    let trained =
-        Index::open(before.clone()).unwrap().train_beside(&mut source, known, 1 << 30, &mut host, progress);
+    let index = Index::open(pages.clone()).unwrap();
+    let mut host = Host { pages, rows, others: beside.others, after_step: beside.after_step, asked: Vec::new() };
+    let trained = index.train_beside(&mut source, 1 << 30, &mut host, progress);
     assert!(host.asked.iter().all(|id| known.binary_search(id).is_err()), "{:?}", host.asked);
-    trained
+    (trained, host.asked)
+}
+
+/// The same, without others.
+fn train(pages: &mut MemPages, rows: &Rows, known: &[u64]) -> bool {
+    let beside = Beside { others: &mut |_, _| (), after_step: &mut |_| () };
+    train_beside(pages, rows, known, beside, &mut no_progress()).0.unwrap()
+}
+
+/// What a vacuum does before it trains.
+fn give_up_and_sweep(pages: &mut MemPages) {
+    change(pages, |change| change.give_up_training().unwrap());
+    while change(pages, |change| change.sweep(50).unwrap()) {}
 }
 
 fn grown(rows: &Rows, metric: Metric, count: usize) -> MemPages {
@@ -67,7 +96,7 @@ fn hops(pages: &MemPages, dim: usize) -> f64 {
     queries.chunks_exact(dim).map(|query| index.search(query, 10, &options).unwrap().stats.hops as f64).sum()
 }
 
-/// An insertion trains an index of up to 1,024 rows. Beyond that the index says that it is to be
+/// An insertion trains an index of up to 256 rows. Beyond that the index says that it is to be
 /// trained, and is then as good as one that was built over all rows.
 #[test]
 fn an_index_that_grew_is_trained_like_a_new_one() {
@@ -77,13 +106,14 @@ fn an_index_that_grew_is_trained_like_a_new_one() {
     for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
         let mut pages = grown(&rows, metric, 5000);
         let index = Index::open(pages.clone()).unwrap();
-        assert_eq!(index.info().unwrap().trained_rows, 512);
+        assert_eq!(index.info().unwrap().trained_rows, 256);
         assert!(index.wants_training().unwrap());
-        assert_eq!(index.host_row_ids(&mut pages.clone().writer()).unwrap(), all);
+        let (mut copy, others, after_step) = (pages.clone(), &mut |_: &mut MemPages, _| (), &mut |_: &MemPages| ());
+        let mut host = Host { pages: &mut copy, rows: &rows, others, after_step, asked: Vec::new() };
+        assert_eq!(index.host_row_ids(&mut host).unwrap(), all);
         // As if 300 rows had come since.
         let known = &all[..4700];
-        let before = pages.clone();
-        assert!(train(&before, pages.writer(), &rows, known, &mut no_progress()).unwrap());
+        assert!(train(&mut pages, &rows, known));
         let index = Index::open(pages.clone()).unwrap();
         let info = index.info().unwrap();
         assert_eq!((info.rows, info.trained_rows), (5000, 4700), "{metric:?}");
@@ -95,51 +125,80 @@ fn an_index_that_grew_is_trained_like_a_new_one() {
         assert!((0.9..1.05).contains(&ratio), "{metric:?}: {ratio}");
         // The pages of the old graph serve new rows.
         (0..3).for_each(|_| pages.writer().commit());
+        give_up_and_sweep(&mut pages);
+        assert!(Index::open(&pages).unwrap().info().unwrap().free_slots > 4000);
+        let count = pages.page_count();
         insert(&mut pages, 9000, rows.row(1), false);
         insert(&mut pages, 9001, rows.row(2), false);
-        assert!(Index::open(&pages).unwrap().info().unwrap().free_slots > 4000);
+        assert_eq!(pages.page_count(), count);
         check(&pages);
         // Another training comes too late, and changes nothing.
-        let (before, mut later) = (pages.clone(), pages.clone());
-        assert!(!train(&before, later.writer(), &rows, known, &mut no_progress()).unwrap());
+        let mut later = pages.clone();
+        assert!(!train(&mut later, &rows, known));
         assert_eq!(row_ids(&later, rows.row(0)), row_ids(&pages, rows.row(0)));
     }
 }
 
-/// A reader finds every row after every step, and so does the next change on the pages that are
-/// left if the training ends there.
-#[test]
-fn a_training_beside_others_may_end_after_any_step() {
-    let dim = 20;
-    let rows = Rows::new(dim, embeddings(dim, 2000, 6));
+/// An index of rows 1 to 1,250 without some, whose versions wait or not.
+fn worn(rows: &Rows) -> (MemPages, BTreeSet<u64>) {
     let live: BTreeSet<u64> = (1..=1200).collect();
-    let mut pages = grown_without_training(&rows, &live);
-    // Versions of rows wait in the pending list, or are in their nodes.
+    let mut pages = grown_without_training(rows, &live);
     let live: BTreeSet<u64> = (1..=1250).collect();
     (1201..=1250).for_each(|id| insert(&mut pages, id, rows.row(id as usize - 1), id % 2 == 0));
     let dead: BTreeSet<u64> = (1..=1250).filter(|id| id % 17 == 3).collect();
     remove(&mut pages, &dead);
-    let live = &live - &dead;
+    (pages, &live - &dead)
+}
+
+/// Others insert rows between all turns of a training. Each row is in the new graph once, whether
+/// the training knew it, was asked for it, or it came later. If the training ends after any of its
+/// steps, a reader finds every row, so does the next writer, and the next vacuum frees what is left
+/// and trains.
+#[test]
+fn a_training_beside_others_may_end_after_any_step() {
+    let dim = 20;
+    let rows = Rows::new(dim, embeddings(dim, 3000, 6));
+    let (mut pages, mut live) = worn(&rows);
     let known: Vec<u64> = live.iter().copied().take(live.len() - 20).collect();
-    let (mut stops, mut steps) = (Vec::new(), 0);
-    let before = pages.clone();
-    let writer = pages.writer().with_after_step(Box::new(|pages| {
+    let (mut stops, mut steps, mut next) = (Vec::new(), 0, 1500);
+    let added = RefCell::new(live.clone());
+    let mut others = |pages: &mut MemPages, _| {
+        // Some are equal to rows that are there, some are their versions.
+        let like = if next % 5 == 0 { next % 100 + 1 } else { next };
+        added.borrow_mut().insert(next);
+        insert(pages, next, rows.row(like as usize - 1), next % 10 == 0);
+        next += 1;
+    };
+    let mut after_step = |pages: &MemPages| {
         steps += 1;
-        if steps % 23 == 0 || steps < 4 {
+        if steps % 61 == 0 || steps < 5 {
             check(pages);
-            assert_eq!(row_ids(pages, rows.row(0)), live);
-            stops.push(pages.clone());
+            assert_eq!(row_ids(pages, rows.row(0)), *added.borrow());
+            stops.push((pages.clone(), added.borrow().clone()));
         }
-    }));
-    assert!(train(&before, writer, &rows, &known, &mut no_progress()).unwrap());
+    };
+    let beside = Beside { others: &mut others, after_step: &mut after_step };
+    let (trained, asked) = train_beside(&mut pages, &rows, &known, beside, &mut no_progress());
+    assert!(trained.unwrap());
+    live.clone_from(&added.borrow());
+    assert!(asked.len() > 20 && asked.len() < live.len() - known.len(), "{} rows", asked.len());
     assert!(stops.len() > 5, "{steps} steps");
-    for mut stopped in stops {
-        insert(&mut stopped, 1999, rows.row(1998), false);
-        check(&stopped);
-        let found = row_ids(&stopped, rows.row(0));
-        assert!(found.is_superset(&live) && found.contains(&1999));
-    }
+    assert_eq!(check(&pages).anchored, Index::open(&pages).unwrap().info().unwrap().rows);
     assert_eq!(row_ids(&pages, rows.row(0)), live);
+    for (mut stopped, mut live) in stops {
+        insert(&mut stopped, 2999, rows.row(2998), false);
+        live.insert(2999);
+        check(&stopped);
+        assert_eq!(row_ids(&stopped, rows.row(0)), live);
+        (0..3).for_each(|_| stopped.writer().commit());
+        give_up_and_sweep(&mut stopped);
+        check(&stopped);
+        let known: Vec<u64> = live.iter().copied().collect();
+        train(&mut stopped, &rows, &known);
+        assert!(Index::open(&stopped).unwrap().info().unwrap().trained_rows > 1000);
+        assert_eq!(row_ids(&stopped, rows.row(0)), live);
+        check(&stopped);
+    }
 }
 
 /// An index whose model knows 129 rows: those that come one by one from there train it at 1,032,
@@ -150,4 +209,39 @@ fn grown_without_training(rows: &Rows, live: &BTreeSet<u64>) -> MemPages {
     let mut pages = built(&Rows { ids: ids[..129].to_vec(), ..Rows::new(rows.dim, values) }, Metric::L2);
     ids[129..].iter().for_each(|id| insert(&mut pages, *id, rows.row(*id as usize - 1), false));
     pages
+}
+
+/// Insertions go on to write into a graph whose training ended by an error, unless the training
+/// could give it up; the rows of both are the same then.
+#[test]
+fn a_training_that_is_interrupted_gives_its_graph_up() {
+    let dim = 20;
+    let rows = Rows::new(dim, embeddings(dim, 3000, 7));
+    let (before, live) = worn(&rows);
+    let known: Vec<u64> = live.iter().copied().take(live.len() - 50).collect();
+    let mut phases = BTreeSet::new();
+    for stop in 1..40 {
+        let (mut pages, mut left, mut phase) = (before.clone(), stop, "");
+        let beside = Beside { others: &mut |_, _| (), after_step: &mut |_| () };
+        let (trained, _) = train_beside(&mut pages, &rows, &known, beside, &mut |progress| {
+            (left, phase) = (left - 1, progress.phase);
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        if matches!(trained, Ok(true)) {
+            break;
+        }
+        assert!(matches!(trained, Err(Error::Interrupted)), "{trained:?}");
+        phases.insert(phase);
+        let steps = Cell::new(0);
+        let known = Index::open(pages.clone()).unwrap();
+        let mut writer = pages.writer().with_after_step(Box::new(|_| steps.set(steps.get() + 1)));
+        let mut change = known.change(&mut writer).unwrap();
+        change.insert_hosted(2999, rows.row(2998), &[], false, &mut no_progress()).unwrap();
+        change.finish().unwrap();
+        drop(writer);
+        assert!(steps.get() < 20, "{} steps after {phase}", steps.get());
+        check(&pages);
+        assert_eq!(row_ids(&pages, rows.row(0)), &live | &BTreeSet::from([2999]));
+    }
+    assert!(phases.contains("catch up") && phases.contains("write") && phases.len() > 3, "{phases:?}");
 }

@@ -7,10 +7,11 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pagehop_engine::{
-    BuildOptions, Change, Column, ColumnKind, ColumnRows, EachChunk, Error, Index, Metric, RowIds, Value,
-    VectorSource, build,
+    BuildOptions, Change, Column, ColumnKind, ColumnRows, EachChunk, Error, HostRows, Index, Metric, RowIds,
+    Scratch, TrainingHost, Value, VectorSource, build,
 };
 use pagehop_sim::{MemPages, SharedHost, SharedSession, SharedWriter, Writes};
 use support::hosted::{check, row_ids};
@@ -275,5 +276,117 @@ fn a_writer_may_be_cancelled_at_any_step() {
         check(&pages);
         let must = &(&must - &dead) | &BTreeSet::from([1_000_000]);
         verify(&pages, life.rows.row(0), &must, &may, seed);
+    }
+}
+
+/// A session that trains the index, and has its rows.
+struct Trainer<'s, 'h> {
+    session: &'s SharedSession<'h>,
+    rows: &'s Rows,
+}
+
+impl TrainingHost for Trainer<'_, '_> {
+    type Pages<'p> = SharedWriter<'p>;
+
+    fn turn<T>(
+        &mut self,
+        is_alone: bool,
+        work: impl FnOnce(&mut SharedWriter<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if is_alone { self.session.alone(work) } else { self.session.insert(work) }
+    }
+
+    fn rows(&mut self, row_ids: &[u64]) -> Result<HostRows, Error> {
+        let vectors = row_ids.iter().flat_map(|id| self.rows.row(*id as usize - 1).to_vec()).collect();
+        let values = row_ids.iter().map(|id| tenant(*id)).collect();
+        Ok(HostRows { row_ids: row_ids.to_vec(), vectors, values })
+    }
+
+    fn scratch(&self) -> Option<&dyn Scratch> {
+        None
+    }
+}
+
+/// Trains as a vacuum of PostgreSQL does.
+fn train(session: &SharedSession<'_>, rows: &Rows) -> Result<bool, Error> {
+    let known = Index::open(session).unwrap();
+    session.alone(|writer| change(writer, &known, |change| change.give_up_training()))?;
+    while session.insert(|writer| change(writer, &known, |change| change.sweep(16)))? {}
+    let mut host = Trainer { session, rows };
+    let ids = known.host_row_ids(&mut host)?;
+    let mut values = ColumnRows::new(vec![Column { name: "tenant".into(), kind: ColumnKind::Int }]).unwrap();
+    ids.iter().for_each(|id| values.push(&[tenant(*id)]).unwrap());
+    let vectors = ids.iter().flat_map(|id| rows.row(*id as usize - 1).to_vec()).collect();
+    let mut source = Source { rows: Rows { ids, ..Rows::new(rows.dim, vectors) }, values: Some(values) };
+    known.train_beside(&mut source, 1 << 30, &mut host, &mut no_progress())
+}
+
+/// Two writers insert rows while a third trains the index, twice, and is cancelled once. The graph
+/// that it leaves has each row once, whatever their turns.
+#[test]
+fn writers_insert_rows_while_another_trains() {
+    let (dim, built, grown, each) = (8, 129, 1033, 60);
+    let mut rows = Rows::new(dim, embeddings(dim, grown + 2 * each, 3));
+    rows.ids = (1..=(grown + 2 * each) as u64).collect();
+    (grown..grown + 2 * each).filter(|at| at % 3 == 0).for_each(|at| {
+        let like = rows.row(at - grown / 2).to_vec();
+        rows.values[at * dim..][..dim].copy_from_slice(&like);
+    });
+    let first =
+        Rows { ids: rows.ids[..built].to_vec(), values: rows.values[..built * dim].to_vec(), ..rows.clone() };
+    let mut pages = index_of(first, Metric::L2, true);
+    for at in built..grown {
+        support::hosted::change(&mut pages, |change| {
+            let values = [tenant(rows.ids[at])];
+            change.insert_hosted(rows.ids[at], rows.row(at), &values, false, &mut no_progress()).unwrap();
+        });
+    }
+    for seed in seeds().take_while(|seed| std::env::var("PAGEHOP_SIM_SEEDS").is_ok() || *seed < 12) {
+        let steps = AtomicU64::new(0);
+        let after_step = |pages: &MemPages| {
+            if steps.fetch_add(1, Ordering::Relaxed) % 199 == seed % 199 {
+                check(pages);
+            }
+        };
+        let host = SharedHost::new(&pages, seed).with_after_step(&after_step);
+        // Every second seed has a step of any of them fail.
+        let host = if seed % 2 == 0 { host } else { host.with_failure(seed * 37 % 1200) };
+        let (lost, trained) = (Mutex::new(BTreeSet::new()), AtomicU64::new(0));
+        let writes = |writer: usize| {
+            let (rows, lost) = (&rows, &lost);
+            move |session: &SharedSession<'_>| {
+                for at in (0..each).map(|i| grown + writer * each + i) {
+                    let (row_id, is_known) = (rows.ids[at], at % 7 == 0);
+                    if !session.statement(|| insert(session, row_id, rows.row(at), &[tenant(row_id)], is_known)) {
+                        lost.lock().unwrap().insert(row_id);
+                    }
+                }
+            }
+        };
+        host.run(vec![
+            Box::new(writes(0)),
+            Box::new(writes(1)),
+            Box::new(|session| {
+                for _ in 0..2 {
+                    match session.statement(|| train(session, &rows)) {
+                        Ok(done) => _ = trained.fetch_add(done.into(), Ordering::Relaxed),
+                        Err(Error::Interrupted) => {}
+                        Err(error) => panic!("seed {seed}: {error}"),
+                    }
+                }
+            }),
+        ]);
+        let mut pages = host.pages();
+        let (lost, may) = (lost.into_inner().unwrap(), rows.ids.iter().copied().collect());
+        let must = &may - &lost;
+        verify(&pages, rows.row(0), &must, &may, seed);
+        check(&pages);
+        assert_eq!(trained.into_inner(), 1, "seed {seed}");
+        support::hosted::remove(&mut pages, &lost);
+        (0..3).for_each(|_| pages.writer().commit());
+        while support::hosted::change(&mut pages, |change| change.sweep(64).unwrap()) {}
+        let found = check(&pages);
+        assert_eq!(found.nodes - found.anchored, 0, "seed {seed}: {found:?}");
+        verify(&pages, rows.row(0), &must, &must, seed);
     }
 }

@@ -325,8 +325,12 @@ impl PagesMut for SharedWriter<'_> {
     }
 
     fn allocate(&mut self, count: u32) -> Result<PageId, Error> {
-        let mut inner = self.session.host.lock();
         assert!(!self.is_shared || count == 1, "a writer beside others asks for {count} pages");
+        self.reserve(count)
+    }
+
+    fn reserve(&mut self, count: u32) -> Result<PageId, Error> {
+        let mut inner = self.session.host.lock();
         let first = inner.pages.len() as u32;
         (0..count).for_each(|_| inner.pages.push(Arc::from([0; BODY_BYTES].as_slice())));
         Ok(PageId(first))

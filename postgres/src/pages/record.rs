@@ -107,6 +107,38 @@ pub(super) unsafe fn init(buffer: pg_sys::Buffer, is_logged: bool) {
     }
 }
 
+/// Whether the page of a block was never written.
+///
+/// # Safety
+///
+/// The buffer is pinned and locked.
+pub(super) unsafe fn is_new(buffer: pg_sys::Buffer) -> bool {
+    // SAFETY: the caller has the buffer pinned and locked; a page begins with this header.
+    unsafe { (*pg_sys::BufferGetPage(buffer).cast::<pg_sys::PageHeaderData>()).pd_upper == 0 }
+}
+
+/// Makes `body` the page in a buffer, whatever it was before; the log gets all of it.
+///
+/// # Safety
+///
+/// As [`init`]; `body` is as long as that of a page.
+pub(super) unsafe fn put(buffer: pg_sys::Buffer, body: &[u8], is_logged: bool) {
+    // SAFETY: the caller has the buffer pinned and locked. An error in a critical section stops the
+    // server, as it must where the log may lack what the page has.
+    unsafe {
+        pg_sys::CritSectionCount += 1;
+        let page = pg_sys::BufferGetPage(buffer);
+        header::init(page);
+        page_bytes_mut(buffer)[HOST_HEADER_BYTES..].copy_from_slice(body);
+        header::fit_hole(page);
+        pg_sys::MarkBufferDirty(buffer);
+        if is_logged {
+            pg_sys::log_newpage_buffer(buffer, true);
+        }
+        pg_sys::CritSectionCount -= 1;
+    }
+}
+
 /// `XLOG_BTREE_REUSE_PAGE` of `access/nbtxlog.h`.
 const REUSE_PAGE: u8 = 0xD0;
 /// Bytes of `xl_btree_reuse_page`: where the file is, a block, a full transaction id, a flag.

@@ -93,6 +93,40 @@ impl PageSink for BufferSink<'_> {
     }
 }
 
+/// Adds `count` blocks of zeros to the index at once and returns the first of them. Only the last is
+/// written, and logged if `is_logged`: those before it are a hole, as those of a hash index that
+/// grows. So it takes microseconds, in which no other backend adds a block.
+///
+/// # Safety
+///
+/// `index` is open, and its main fork exists.
+pub(crate) unsafe fn reserve(index: pg_sys::Relation, count: u32, is_logged: bool) -> Result<u32, Error> {
+    /// Aligned as direct reads and writes need it.
+    #[repr(C, align(4096))]
+    struct Block([u8; pg_sys::BLCKSZ as usize]);
+    let mut block = Block([0; pg_sys::BLCKSZ as usize]);
+    let page: pg_sys::Page = block.0.as_mut_ptr().cast();
+    let (fork, mode) = (pg_sys::ForkNumber::MAIN_FORKNUM, pg_sys::ExclusiveLock as i32);
+    // SAFETY: the caller keeps the index open. The lock keeps other backends from adding blocks. The
+    // page is a whole one, and only used here. The log has it before the file.
+    unsafe {
+        pg_sys::LockRelationForExtension(index, mode);
+        let file = pg_sys::smgropen((*index).rd_locator, (*index).rd_backend);
+        let first = pg_sys::smgrnblocks(file, fork);
+        let last = first.checked_add(count).filter(|end| *end < pg_sys::InvalidBlockNumber);
+        if let Some(end) = last {
+            header::init(page);
+            if is_logged {
+                pg_sys::log_newpage(&raw mut (*index).rd_locator, fork, end - 1, page, true);
+            }
+            pg_sys::PageSetChecksumInplace(page, end - 1);
+            pg_sys::smgrextend(file, fork, end - 1, page.cast(), false);
+        }
+        pg_sys::UnlockRelationForExtension(index, mode);
+        last.map(|_| first).ok_or_else(|| Error::full("the index has as many blocks as a relation can have"))
+    }
+}
+
 /// Logs a fork that was written without the log, so that it is durable with the transaction and
 /// known to replicas.
 ///

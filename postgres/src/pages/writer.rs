@@ -3,8 +3,8 @@
 //! and recovery need nothing of ours.
 //!
 //! Backends insert rows beside each other, and beside a vacuum that takes dead nodes out of the
-//! graph: each holds the heavyweight lock of page 0 in share mode, for a few rows or nodes
-//! ([`beside_others`]). Whatever else changes an index holds it alone, for a few dozen steps
+//! graph or trains: each holds the heavyweight lock of page 0 in share mode, for a few rows, nodes
+//! or pages ([`beside_others`]). Whatever else changes an index holds it alone, for a few dozen steps
 //! ([`change`]). Of those beside each other one at a time is in its section, as to write postings:
 //! it holds the heavyweight lock of page 1. The lock of page 0 comes before that of page
 //! 1, and both before any buffer's, so no two backends wait for each other. Searches take no part
@@ -112,6 +112,8 @@ pub(crate) struct Writer {
     /// Whether each step is logged. If not, the log has no change of this file at all, or the whole
     /// index when it is done.
     is_logged: bool,
+    /// The buffers that whole pages are written through; null for any.
+    ring: pg_sys::BufferAccessStrategy,
 }
 
 impl Writer {
@@ -139,7 +141,17 @@ impl Writer {
         let blocks = Cell::new(index.pages().page_count());
         // SAFETY: the caller keeps the relation open.
         let is_logged = unsafe { sink::needs_wal(relation) };
-        Ok(Self { relation, index, lock, blocks, is_logged })
+        Ok(Self { relation, index, lock, blocks, is_logged, ring: std::ptr::null_mut() })
+    }
+
+    /// Writes whole pages through the buffers of `ring`, so that they take the place of no others.
+    ///
+    /// # Safety
+    ///
+    /// `ring` lives as long as the writer.
+    pub(crate) unsafe fn through(mut self, ring: pg_sys::BufferAccessStrategy) -> Self {
+        self.ring = ring;
+        self
     }
 
     /// Does `work` and finishes the change, then gives the right back.
@@ -177,6 +189,10 @@ impl Writer {
             unsafe {
                 buffers[*at] = self.index.pages().pin(self.relation, pages[*at].0, true);
                 pg_sys::LockBuffer(buffers[*at], pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
+                if record::is_new(buffers[*at]) {
+                    // It was reserved, and never written.
+                    record::init(buffers[*at], self.is_logged);
+                }
             }
         }
         Ok(buffers)
@@ -254,6 +270,34 @@ impl PagesMut for Writer {
         }
         self.blocks.set(self.blocks.get().max(first + count));
         Ok(PageId(first))
+    }
+
+    fn reserve(&mut self, count: u32) -> Result<PageId, Error> {
+        // SAFETY: the relation is open while the writer lives.
+        let first = unsafe { sink::reserve(self.relation, count, self.is_logged)? };
+        self.blocks.set(self.blocks.get().max(first + count));
+        Ok(PageId(first))
+    }
+
+    fn put(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
+        if !self.exists(page) {
+            return Err(Error::corrupt(page, format!("the index has {} blocks", self.blocks.get())));
+        }
+        let mode = pg_sys::ReadBufferMode::RBM_ZERO_AND_LOCK;
+        // SAFETY: the relation is open while the writer lives, and has the block. The buffer comes
+        // pinned and locked, and is given back here.
+        unsafe {
+            let buffer = pg_sys::ReadBufferExtended(
+                self.relation,
+                pg_sys::ForkNumber::MAIN_FORKNUM,
+                page.0,
+                mode,
+                self.ring,
+            );
+            record::put(buffer, body, self.is_logged);
+            pg_sys::UnlockReleaseBuffer(buffer);
+        }
+        Ok(())
     }
 
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {

@@ -8,7 +8,6 @@ use crate::index::build;
 use crate::index::open::Index;
 use crate::index::search::bound::restored_error;
 use crate::index::state::State;
-use crate::page::kind::{PageKind, kind};
 use crate::page::node::NodeRef;
 use crate::page::payload::{self, PayloadPlace, PayloadWriter};
 use crate::page::row_record::read_tags;
@@ -68,7 +67,7 @@ fn each_row<R: Reader>(
 ) -> Result<(), Error> {
     let layout = &state.meta.layout;
     let body = reader.finish(page)?;
-    if kind(&body) != Some(PageKind::Node) {
+    if !state.meta.has_nodes(&body) {
         return Ok(());
     }
     for slot in 0..layout.nodes_per_page {

@@ -18,7 +18,7 @@ use crate::{Error, RowIds};
 const RENEWALS_MAX: usize = 1000;
 
 /// The index as of one commit.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) meta: Meta,
     pub(crate) model: Arc<Model>,
@@ -88,11 +88,28 @@ impl State {
         header.rows(self.meta.row_ids, self.snapshot).chain(waiting.into_iter().flatten())
     }
 
-    /// The range of pages that may hold nodes of the index.
+    /// The range of pages that may hold nodes of the index: those that [`Meta::has_nodes`] says.
     pub(crate) fn node_pages(&self) -> std::ops::Range<u32> {
-        let change = &self.meta.change;
-        let end = if change.unfinished > 0 { change.unfinished } else { self.meta.page_count };
-        change.retired_end.max(1)..end
+        self.meta.graph_pages(self.meta.page_count)
+    }
+}
+
+/// What was read last of the graph that is being made beside that of an index. It is remembered,
+/// since a model takes milliseconds to read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ShadowState(Arc<RwLock<Option<Arc<State>>>>);
+
+impl ShadowState {
+    /// The current state, by a reader that has the meta page of that graph for page 0.
+    pub(crate) fn read(&self, reader: &mut impl Reader) -> Result<State, Error> {
+        let known = self.known();
+        let state = State::read(reader, known.as_deref())?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(state.clone()));
+        Ok(state)
+    }
+
+    fn known(&self) -> Option<Arc<State>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -100,11 +117,16 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Newest {
     state: RwLock<Arc<State>>,
+    shadow: ShadowState,
 }
 
 impl Newest {
     pub(crate) fn new(state: State) -> Self {
-        Self { state: RwLock::new(Arc::new(state)) }
+        Self { state: RwLock::new(Arc::new(state)), shadow: ShadowState::default() }
+    }
+
+    pub(crate) fn shadow(&self) -> ShadowState {
+        self.shadow.clone()
     }
 
     /// The newest known state.

@@ -372,6 +372,22 @@ pub(crate) struct Share {
     pub(crate) postings: f64,
 }
 
+/// Postings of a leaf that [`write`] writes.
+fn built_postings(shape: &PostingShape) -> usize {
+    (shape.capacity * 9 / 10).max(1)
+}
+
+/// Pages of the tree that [`write`] writes of that many postings.
+pub(crate) fn pages(shape: &PostingShape, postings: usize) -> u32 {
+    let mut level = postings.div_ceil(built_postings(shape)).max(1);
+    let mut pages = level;
+    while level > 1 {
+        level = level.div_ceil(CHILDREN_BUILT);
+        pages += level;
+    }
+    pages as u32
+}
+
 /// Writes the tree of a column to pages from `first` on. `postings` are in order; returns the root
 /// and the page after it.
 pub(crate) fn write(
@@ -384,7 +400,7 @@ pub(crate) fn write(
     let mut body = vec![0; BODY_BYTES];
     let mut page = first.0;
     let mut level: Vec<(PostingKey, PageId)> = Vec::new();
-    let most = (shape.capacity * 9 / 10).max(1);
+    let most = built_postings(shape);
     while level.is_empty() || postings.len() > 0 {
         let part: Vec<Posting> = postings.by_ref().take(most).collect();
         shape.write(&mut body, &part);

@@ -1,9 +1,16 @@
-//! The kind of a page, in the first byte of its body.
+//! The kind of a page, and the graph that it belongs to, in the first byte of its body.
+//!
+//! Where the host owns the rows, pages of several graphs lie among each other: of the one that
+//! searches use, of one that is being made, and of those that were replaced. Each graph has a
+//! number from 0 to 15. In a file it is always 0.
 
 use crate::Error;
 use crate::ids::PageId;
 
-/// The kind of a page: the first byte of its body.
+/// Graphs that pages can tell apart.
+pub(crate) const GRAPHS: u8 = 16;
+
+/// The kind of a page: the lower four bits of the first byte of its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum PageKind {
@@ -37,10 +44,10 @@ pub(crate) enum PageKind {
     Landmarks = 13,
 }
 
-/// The kind of a page; `None` for an unknown byte.
+/// The kind of a page; `None` for an unknown one.
 #[inline]
 pub(crate) fn kind(body: &[u8]) -> Option<PageKind> {
-    Some(match body[0] {
+    Some(match body[0] % GRAPHS {
         0 => PageKind::Empty,
         1 => PageKind::Model,
         2 => PageKind::Node,
@@ -63,7 +70,7 @@ pub(crate) fn kind(body: &[u8]) -> Option<PageKind> {
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] for an unknown byte.
+/// [`Error::Corrupt`] for an unknown kind.
 pub(crate) fn known_kind(page: PageId, body: &[u8]) -> Result<PageKind, Error> {
     kind(body).ok_or_else(|| Error::corrupt(page, format!("there is no page kind {}", body[0])))
 }
@@ -86,4 +93,22 @@ pub(crate) fn expect_kind(page: PageId, body: &[u8], expected: PageKind) -> Resu
 pub(crate) fn clear(body: &mut [u8], kind: PageKind) {
     body.fill(0);
     body[0] = kind as u8;
+}
+
+/// The number of the graph that a page belongs to.
+#[inline]
+pub(crate) fn graph(body: &[u8]) -> u8 {
+    body[0] / GRAPHS
+}
+
+/// Makes a page one of a graph. An empty page belongs to none.
+pub(crate) fn set_graph(body: &mut [u8], graph: u8) {
+    let kind = body[0] % GRAPHS;
+    body[0] = if kind == PageKind::Empty as u8 { kind } else { kind | graph * GRAPHS };
+}
+
+/// Whether it is a page of nodes of a graph.
+#[inline]
+pub(crate) fn is_of_nodes(body: &[u8], graph: u8) -> bool {
+    body[0] == PageKind::Node as u8 | graph * GRAPHS
 }

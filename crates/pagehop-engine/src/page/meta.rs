@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::calibration::Calibration;
 use crate::columns::row_bytes;
-use crate::ids::NodeId;
+pub(crate) use crate::page::change_state::{ChangeState, GraphNumbers, Making};
 use crate::page::fields::{Fields, FieldsMut};
 use crate::page::kept_vectors::KeptShape;
-use crate::page::layout::{COMMIT_END, FreeLink, NodeLayout};
+use crate::page::kind;
+use crate::page::layout::{COMMIT_END, NodeLayout};
 use crate::page::{BODY_BYTES, MAGIC, PageId, Reader};
 use crate::quantize::edge::EdgeShape;
 use crate::quantize::estimate::CENTROIDS_MAX;
@@ -18,11 +19,11 @@ use crate::{Error, Metric, RowIds, Vectors};
 
 /// Version of the format that this build reads and writes: `docs/format.md`. A number is never used
 /// for another format; 1 to 6 were before the first release.
-pub(crate) const FORMAT_VERSION: u32 = 12;
+pub(crate) const FORMAT_VERSION: u32 = 13;
 /// Most dimensions a user's vector may have.
 pub(crate) const DIM_MAX: usize = 4096;
 /// Bytes of the meta page's body that are in use.
-const META_BYTES: usize = 228;
+const META_BYTES: usize = 240;
 /// Where the number of the last commit is.
 const COMMIT_AT: usize = 64;
 /// Where the bytes of the values of a row's columns are counted.
@@ -55,77 +56,6 @@ pub(crate) struct Meta {
     pub(crate) calibration: Option<Arc<Calibration>>,
     /// What was found when searches were measured last; outlives training.
     pub(crate) audit: Option<Audit>,
-}
-
-/// What changes keep account of.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct ChangeState {
-    /// Number of the last commit; 0 after a bulk build. Under [`RowIds::HostOwned`] the number of
-    /// steps that changed this page.
-    pub(crate) commit: u64,
-    /// First page of the model; 0 if there is none. Another model starts elsewhere.
-    pub(crate) model_start: u32,
-    /// Page of the entry points; 0 if there is no model.
-    pub(crate) entries_page: u32,
-    /// Root of the map from row ids to nodes; 0 if there is none: without a model, or under
-    /// [`RowIds::HostOwned`].
-    pub(crate) id_root: u32,
-    /// First page of the list of pages with free slots; 0 if it is empty.
-    pub(crate) free_head: u32,
-    /// Slots that are free.
-    pub(crate) free_slots: u32,
-    /// First page of the list of dead nodes; 0 if it is empty.
-    pub(crate) dead_head: u32,
-    /// Dead nodes.
-    pub(crate) dead_rows: u64,
-    /// Rows that the model was trained on; equal ones count once.
-    pub(crate) trained_rows: u64,
-    /// Rows whose vector duplicates an earlier row's. `rows - equal_rows` is the number of distinct
-    /// vectors; deleted duplicates are still counted.
-    pub(crate) equal_rows: u64,
-    /// Rows added and rows deleted since then; a replaced row is both.
-    pub(crate) added_rows: u64,
-    pub(crate) deleted_rows: u64,
-    /// Two numbers of the caller's, changed by the commits that say so.
-    pub(crate) mark: [u64; 2],
-    /// Pages from 1 up to this belong to a graph that was replaced by commit `retired_at`; 0 if
-    /// none do.
-    pub(crate) retired_end: u32,
-    pub(crate) retired_at: u64,
-    /// Pages from this one to the end are of a graph that was never completed; 0 if there are none.
-    /// Only hosts that make each step durable by itself leave one.
-    pub(crate) unfinished: u32,
-    /// First page of the list of pending row ids; 0 if there is none.
-    pub(crate) pending_head: u32,
-    /// `commit` of the time that entries left that list last.
-    pub(crate) pending_since: u64,
-    /// How far the vectors that the model was trained on may be, in the user's space, from those
-    /// that the user gave: some were read back from codes. Under cosine of vectors of length 1.
-    pub(crate) recoded_error: f32,
-    /// Inner product: largest squared norm, above `norm_sq_max`, of the rows that were added since
-    /// the model was trained; 0 if there is none.
-    pub(crate) norm_sq_beyond: f32,
-    /// Landmarks in their chain of pages.
-    pub(crate) landmarks: u32,
-    /// The page of the columns; 0 if there are none.
-    pub(crate) columns_page: u32,
-    /// A node that may lack postings, because the change that wrote it did not finish; 0 if there
-    /// is none. Only hosts that make each step durable by itself leave one.
-    pub(crate) unposted: NodeId,
-    /// First page of the newest group of pages for kept vectors, 0 if there is none, and how many
-    /// of its places belong to pages of nodes.
-    pub(crate) kept_page: u32,
-    pub(crate) kept_used: u32,
-    /// First page of the list of pages of payloads with room; 0 if it is empty.
-    pub(crate) payload_head: u32,
-    /// First page of the list of empty pages of payloads; 0 if it is empty.
-    pub(crate) payload_empty: u32,
-    /// First page of the chain of landmarks; 0 if there are none and never will be.
-    pub(crate) landmarks_head: u32,
-    /// Page of the chain that takes the next landmark.
-    pub(crate) landmarks_page: u32,
-    /// Landmarks that insertions have written since the model was trained, modulo 2^32.
-    pub(crate) landmarks_made: u32,
 }
 
 impl Meta {
@@ -161,6 +91,21 @@ impl Meta {
     /// How vectors are kept; `None` if they are not.
     pub(crate) fn kept(&self) -> Option<KeptShape> {
         KeptShape::new(self.vectors, self.dim, &self.layout)
+    }
+
+    /// The pages of `count` that may be of the graph. If the host owns the rows, pages of other
+    /// graphs are among them.
+    pub(crate) fn graph_pages(&self, count: u32) -> std::ops::Range<u32> {
+        match self.row_ids {
+            RowIds::HostOwned => 1..count.max(1),
+            _ => self.change.retired_end.max(1)..count.max(1),
+        }
+    }
+
+    /// Whether it is a page of nodes of the graph.
+    #[inline]
+    pub(crate) fn has_nodes(&self, body: &[u8]) -> bool {
+        kind::is_of_nodes(body, self.change.numbers.current)
     }
 
     /// Reads page 0.
@@ -266,7 +211,7 @@ impl Meta {
             ),
             other => return Err(bad(&format!("vectors, row ids and records are {other:?}"))),
         };
-        let change = ChangeState::read(&mut fields);
+        let change = ChangeState::read(&mut fields)?;
         let meta = Self {
             metric,
             dim,
@@ -340,111 +285,13 @@ impl Meta {
         if let Some(page) = pages.iter().find(|page| **page >= self.page_count.max(1)) {
             return bad(format!("it names page {page} of {}", self.page_count));
         }
-        if c.retired_end.max(c.unfinished) > self.page_count || c.commit.max(c.retired_at) >= COMMIT_END {
+        if c.retired_end.max(c.shadow) > self.page_count || c.commit.max(c.retired_at) >= COMMIT_END {
             return bad(format!(
                 "commit {}, graph retired by commit {} up to page {}",
                 c.commit, c.retired_at, c.retired_end
             ));
         }
         Ok(())
-    }
-}
-
-impl ChangeState {
-    /// Counts a slot that a node takes.
-    pub(crate) fn take_free_slot(&mut self) -> Result<(), Error> {
-        let slots = self.free_slots.checked_sub(1);
-        self.free_slots =
-            slots.ok_or_else(|| Error::corrupt(PageId(0), "it counts no free slot where there is one"))?;
-        Ok(())
-    }
-
-    /// Puts a page of nodes, of which `slots` became free, at the head of the list of pages with
-    /// free slots.
-    pub(crate) fn list_free(&mut self, page: PageId, body: &mut [u8], slots: usize) {
-        FreeLink { listed: true, next: self.free_head }.write(body);
-        self.free_head = page.0;
-        self.add_free_slots(slots);
-    }
-
-    /// Counts slots that became free.
-    pub(crate) fn add_free_slots(&mut self, slots: usize) {
-        self.free_slots = self.free_slots.wrapping_add(slots as u32);
-    }
-
-    /// Counts a dead node that is taken out.
-    pub(crate) fn take_dead_row(&mut self) -> Result<(), Error> {
-        let rows = self.dead_rows.checked_sub(1);
-        self.dead_rows =
-            rows.ok_or_else(|| Error::corrupt(PageId(0), "it counts no dead node where there is one"))?;
-        Ok(())
-    }
-
-    fn read(fields: &mut Fields<'_>) -> Self {
-        let [commit, dead_rows, trained_rows, added_rows, deleted_rows] = std::array::from_fn(|_| fields.u64());
-        let [mark_0, mark_1, retired_at] = std::array::from_fn(|_| fields.u64());
-        let [model_start, entries_page, id_root, free_head, dead_head, retired_end, free_slots, unfinished] =
-            std::array::from_fn(|_| fields.u32());
-        Self {
-            commit,
-            model_start,
-            entries_page,
-            id_root,
-            free_head,
-            free_slots,
-            dead_head,
-            dead_rows,
-            trained_rows,
-            added_rows,
-            deleted_rows,
-            mark: [mark_0, mark_1],
-            retired_end,
-            retired_at,
-            unfinished,
-            recoded_error: fields.f32(),
-            equal_rows: fields.u64(),
-            pending_head: fields.u32(),
-            pending_since: fields.u64(),
-            norm_sq_beyond: fields.f32(),
-            landmarks: fields.u32(),
-            columns_page: fields.u32(),
-            unposted: fields.u32(),
-            kept_page: fields.u32(),
-            kept_used: fields.u32(),
-            payload_head: fields.u32(),
-            payload_empty: fields.u32(),
-            landmarks_head: fields.u32(),
-            landmarks_page: fields.u32(),
-            landmarks_made: fields.u32(),
-        }
-    }
-
-    fn write(&self, fields: &mut FieldsMut<'_>) {
-        for number in [self.commit, self.dead_rows, self.trained_rows, self.added_rows, self.deleted_rows] {
-            fields.u64(number);
-        }
-        for number in [self.mark[0], self.mark[1], self.retired_at] {
-            fields.u64(number);
-        }
-        let pages = [self.model_start, self.entries_page, self.id_root, self.free_head, self.dead_head];
-        for number in pages.into_iter().chain([self.retired_end, self.free_slots, self.unfinished]) {
-            fields.u32(number);
-        }
-        fields.f32(self.recoded_error);
-        fields.u64(self.equal_rows);
-        fields.u32(self.pending_head);
-        fields.u64(self.pending_since);
-        fields.f32(self.norm_sq_beyond);
-        fields.u32(self.landmarks);
-        fields.u32(self.columns_page);
-        fields.u32(self.unposted);
-        fields.u32(self.kept_page);
-        fields.u32(self.kept_used);
-        fields.u32(self.payload_head);
-        fields.u32(self.payload_empty);
-        fields.u32(self.landmarks_head);
-        fields.u32(self.landmarks_page);
-        fields.u32(self.landmarks_made);
     }
 }
 
@@ -476,7 +323,7 @@ mod tests {
             mark: [11, 12],
             retired_end: 13,
             retired_at: 14,
-            unfinished: 15,
+            shadow: 15,
             recoded_error: 16.0,
             equal_rows: 17,
             pending_head: 18,
@@ -492,6 +339,9 @@ mod tests {
             landmarks_head: 28,
             landmarks_page: 29,
             landmarks_made: 30,
+            numbers: GraphNumbers { current: 4, last: 5, oldest: 3 },
+            making: Making::Joined,
+            reserved: [31, 32],
         };
         let body = meta.encode();
         assert_eq!(Meta::decode(&body).expect("a whole meta page"), meta);

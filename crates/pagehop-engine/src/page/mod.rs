@@ -7,6 +7,7 @@
 //! [`Reader::finish`] waits for it.
 
 pub(crate) mod calibration;
+mod change_state;
 pub(crate) mod column_tree;
 pub(crate) mod columns_page;
 pub(crate) mod dead_list;
@@ -196,6 +197,28 @@ pub trait PagesMut {
     /// [`Error::Full`] if there is no space; [`Error::Io`] if the host cannot grow.
     fn allocate(&mut self, count: u32) -> Result<PageId, Error>;
 
+    /// As [`PagesMut::allocate`], also where others are at it; the pages are for
+    /// [`PagesMut::put`].
+    ///
+    /// # Errors
+    ///
+    /// As [`PagesMut::allocate`].
+    fn reserve(&mut self, count: u32) -> Result<PageId, Error> {
+        self.allocate(count)
+    }
+
+    /// Writes the body of a page that no other writer changes and no reader knows yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`PagesMut::step`].
+    fn put(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
+        self.step(&[page], &mut |bodies| {
+            bodies[0].copy_from_slice(body);
+            Ok(())
+        })
+    }
+
     /// Changes up to [`STEP_PAGES`] distinct pages atomically. `change` gets their current bodies,
     /// each [`BODY_BYTES`] long, in the order of `pages`. If it fails, nothing is changed.
     ///
@@ -269,12 +292,14 @@ pub trait PageSink {
     /// gaps, then page 0. The index exists once page 0 is written.
     fn write(&mut self, page: PageId, body: &[u8]) -> Result<(), Error>;
 
-    /// The page that comes first. Called once, when all is computed and nothing is written.
+    /// The first of `pages` pages that are to be written. Called once, when all is computed and
+    /// nothing is written.
     ///
     /// # Errors
     ///
     /// Those of the host.
-    fn first(&mut self) -> Result<PageId, Error> {
+    fn first(&mut self, pages: u32) -> Result<PageId, Error> {
+        let _ = pages;
         Ok(PageId(1))
     }
 

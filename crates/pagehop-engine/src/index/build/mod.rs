@@ -211,7 +211,6 @@ pub(crate) fn build_from(
             in_memory(job, source, &survey, (&space, &centers))?
         }
     };
-    let first = first.map_or_else(|| sink.first(), Ok)?;
     let meta = write::write(job, (&survey, &space), &connected, &mut *own, source, first, sink)?;
     job.step("write", u64::from(meta.page_count), u64::from(meta.page_count))?;
     Ok(meta)

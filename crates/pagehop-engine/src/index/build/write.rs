@@ -54,14 +54,14 @@ impl OwnCodes for Codes {
 }
 
 /// Writes the model, the entry points, the nodes, the map and the trees of columns to pages from
-/// `first` on. Returns the meta page.
+/// `first` or [`PageSink::first`] on. Returns the meta page.
 pub(super) fn write(
     job: &mut Job<'_>,
     (survey, space): (&Survey, &Space),
     connected: &Connected,
     own: &mut dyn OwnCodes,
     source: &mut dyn VectorSource,
-    first: PageId,
+    first: Option<PageId>,
     sink: &mut dyn PageSink,
 ) -> Result<Meta, Error> {
     let Connected { rows, order, .. } = connected;
@@ -72,7 +72,7 @@ pub(super) fn write(
         query_digits: rows.table.query_digits,
         rows: total as u64,
         norm_sq_max: survey.norm_sq_max,
-        change: rows.counted(first),
+        change: rows.counted(first.unwrap_or(PageId(1))),
         vectors: job.options.vectors,
         keeps_payloads: columns.is_some_and(ColumnRows::has_places),
         has_tags: columns.is_some_and(ColumnRows::has_tags),
@@ -84,7 +84,13 @@ pub(super) fn write(
             job.options.row_ids,
         )
     };
-    let first = place_model(&mut meta, rows.landmarks.iter().map(Vec::len).sum());
+    let landmark_count = rows.landmarks.iter().map(Vec::len).sum();
+    if first.is_none() {
+        let before_nodes = place_model(&mut meta, landmark_count) - meta.change.model_start;
+        let pages = before_nodes + order.len() as u32 + column_pages(&meta, columns);
+        meta.change.model_start = sink.first(pages)?.0;
+    }
+    let first = place_model(&mut meta, landmark_count);
     // An upper bound of the number of pages: the map has about one page per 600 rows. The sum
     // cannot overflow.
     let kept_pages = meta.kept().map_or(0, |shape| shape.pages((order.len() * layout.nodes_per_page) as u64));
@@ -183,6 +189,25 @@ fn write_nodes(
     Ok(first.0 + order.len() as u32)
 }
 
+/// Pages of the trees of the columns, with the page that names them.
+fn column_pages(meta: &Meta, columns: Option<&ColumnRows>) -> u32 {
+    let Some(columns) = columns.filter(|columns| !columns.columns().is_empty()) else { return 0 };
+    let named = Columns::without_trees(columns.columns());
+    let pages = (0..named.roots.len()).map(|column| {
+        let postings = match columns.columns()[column].kind {
+            ColumnKind::Tags => (0..columns.len()).map(|row| postings_of(meta, columns, row, column).len()).sum(),
+            _ => columns.len(),
+        };
+        column_tree::pages(&named.tree(meta, column).shape, postings)
+    });
+    1 + pages.sum::<u32>()
+}
+
+/// What the postings of a row say in a column of tags.
+fn postings_of(meta: &Meta, columns: &ColumnRows, row: usize, column: usize) -> Vec<PostingTag> {
+    posting_keys(RowValues(columns.row(row)).key(column), columns.set_of(row, column), meta.has_tag_chains())
+}
+
 /// Writes the trees of the columns, then the page that names them.
 fn write_columns(
     meta: &mut Meta,
@@ -213,10 +238,10 @@ fn write_columns(
         let value = |row: &u32| RowValues(columns.row(*row as usize)).key(column);
         (written.roots[column], page) = match columns.columns()[column].kind {
             ColumnKind::Tags => {
-                let chains = meta.has_tag_chains();
-                let of_row = |row: u32| posting_keys(value(&row), columns.set_of(row as usize, column), chains);
-                let mut order: Vec<(u32, PostingTag)> =
-                    all.flat_map(|row| of_row(row).into_iter().map(move |tag| (row, tag))).collect();
+                let of_row = |row: u32| {
+                    postings_of(meta, columns, row as usize, column).into_iter().map(move |tag| (row, tag))
+                };
+                let mut order: Vec<(u32, PostingTag)> = all.flat_map(of_row).collect();
                 order.sort_unstable_by_key(|(row, tag)| place(*row, tag.tag));
                 let postings = order.into_iter().map(|(row, tag)| posting(row, tag.of_posting()));
                 column_tree::write(&shape, column, postings, page, sink)?

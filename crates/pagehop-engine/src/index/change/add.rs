@@ -88,7 +88,7 @@ pub(super) fn side_by_side<W: SharedPages>(
         }
     };
     let mut go_on = |done| progress(rows.progress(done));
-    let pages = graph.steps_mut().pages_mut();
+    let pages = graph.steps_mut().host_mut();
     let written = threads::each(pages.members(threads), &mut go_on, work)?;
     pages.join();
     let mut written: Vec<_> = written.into_iter().flatten().collect();

@@ -3,28 +3,44 @@
 //!
 //! ```text
 //! beside others   read the rows, train, connect: no page is touched, which is nearly all the work
-//! alone           write the new graph behind the old one, as an index of its own (shadow.rs)
-//!                 insert into it the rows that came since
-//!                 step: its meta page becomes that of the index
+//! alone           step: the index says that another graph is made, on pages that are reserved
+//! beside others   write its pages, with a meta page of its own (graph_pages.rs)
+//! alone           step: from now on each writer inserts a row into that graph, then into this one
+//! beside others   insert the rows into it that came between the first line and this step
+//! alone           step: its meta page becomes that of the index
 //! ```
 //!
-//! Searches go on with the old graph until that step, and find all rows before and after it. If the
-//! change ends before, the pages are free for the next one, as those of any training
-//! (`sweep.rs`).
+//! Searches go on with the old graph until the last step, and find all rows before and after it. A
+//! row that only the new graph has is one whose transaction ended between the two insertions; its
+//! host removes it like any dead row.
+//!
+//! A training that ends earlier leaves its graph, and writers go on to insert rows there if they
+//! had begun to. The next vacuum gives it up ([`Change::give_up_training`]). Its pages then become
+//! free with those of retired graphs (`sweep.rs`).
+
+use std::ops::ControlFlow;
 
 use super::Change;
-use super::retrain::{has_grown, replace};
-use super::shadow::Shadow;
+use super::graph_pages::GraphReader;
+use super::retrain::{begin_graph, has_grown, replace};
 use super::steps::Steps;
 use crate::columns::Value;
 use crate::index::build;
 use crate::index::open::Index;
-use crate::index::state::State;
-use crate::page::layout::COMMIT_END;
-use crate::page::meta::Meta;
+use crate::index::state::{ShadowState, State};
+use crate::page::kind;
+use crate::page::meta::{GraphNumbers, Making, Meta};
 use crate::page::{PageId, PageSink, Pages, PagesMut, Scratch};
 use crate::row_ids::{self, RowIds};
-use crate::{BuildOptions, Error, OnProgress, VectorSource};
+use crate::{BuildOptions, Error, OnProgress, Progress, VectorSource};
+
+/// Pages that are written in one turn.
+const PAGES_PER_TURN: usize = 32;
+/// Pages whose rows are listed in one turn.
+const LISTED_PER_TURN: u32 = 128;
+/// Rows that are asked of the host at once, and how many of them are inserted in one turn.
+const ROWS_AT_ONCE: usize = 64;
+const ROWS_PER_TURN: usize = 4;
 
 /// Rows that a host has: ids, vectors, and the values of the columns of the index, each one row
 /// after the other.
@@ -41,14 +57,19 @@ pub struct HostRows {
 /// What a host does for [`Index::train_beside`].
 pub trait TrainingHost {
     /// A writer's pages.
-    type Pages: PagesMut;
+    type Pages<'p>: PagesMut;
 
-    /// The pages, once no other writer is at them. They are given back when the training is over.
+    /// Passes the pages of a writer to `work`: of one that others insert rows beside, or if it
+    /// `is_alone` of the only one. Each turn is short.
     ///
     /// # Errors
     ///
-    /// Those of the host.
-    fn alone(&mut self) -> Result<Self::Pages, Error>;
+    /// Those of the host, and of `work`.
+    fn turn<T>(
+        &mut self,
+        is_alone: bool,
+        work: impl FnOnce(&mut Self::Pages<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error>;
 
     /// The rows of these ids, in ascending order, that any reader may still see.
     ///
@@ -68,15 +89,14 @@ impl<P: Pages> Index<P> {
     /// # Errors
     ///
     /// [`Error::Corrupt`]; any error of the host.
-    pub fn host_row_ids<W: PagesMut>(&self, pages: &mut W) -> Result<Vec<u64>, Error> {
-        let state = State::read(&mut pages.reader(), Some(&self.newest().known()))?;
-        let end = pages.page_count();
-        known_row_ids(pages, &state, end)
+    pub fn host_row_ids<H: TrainingHost>(&self, host: &mut H) -> Result<Vec<u64>, Error> {
+        listed(host, PageId(0))
     }
 
-    /// Trains the model again with the rows of `source`, which are those of the index that `known`
-    /// names, in ascending order; the others are asked of the host in the end. Returns false, and
-    /// does nothing, if another writer has trained it since.
+    /// Trains the model again with the rows of `source`, which are those of the index; rows that
+    /// come since are asked of the host. Returns false, and leaves the index as it is, if another
+    /// writer has trained it, or readers keep the pages of too many graphs. One training at a time
+    /// is at an index.
     ///
     /// # Errors
     ///
@@ -84,7 +104,6 @@ impl<P: Pages> Index<P> {
     pub fn train_beside<H: TrainingHost>(
         &self,
         source: &mut dyn VectorSource,
-        known: &[u64],
         memory_bytes: u64,
         host: &mut H,
         progress: OnProgress<'_>,
@@ -92,61 +111,181 @@ impl<P: Pages> Index<P> {
         let Meta { metric, seed, row_ids, vectors, .. } = self.newest().renew(&mut self.pages().reader())?.meta;
         row_ids::check_kind(row_ids, RowIds::HostOwned)?;
         let options = BuildOptions { metric, memory_bytes, threads: 1, seed, row_ids, vectors, calibrate: false };
-        let mut sink = LateSink { host, pages: None, root: PageId(0), is_late: false };
-        let built = match build::build_from(source, &options, None, &mut sink, progress) {
-            Err(_) if sink.is_late => return Ok(false),
-            built => built?,
-        };
-        let LateSink { host, pages, root, .. } = sink;
-        let mut pages = pages.expect("a build writes pages");
-        hide(&mut pages, built, root)?;
-        catch_up(&mut pages, root, known, host, progress)?;
-        show(&mut pages, root)?;
-        Ok(true)
+        let mut sink = ShadowSink { host, shadow: None, waiting: Vec::new(), is_late: false };
+        let trained = build::build_from(source, &options, None, &mut sink, progress).and_then(|built| {
+            let shadow = sink.finish(built)?;
+            shadow.join(sink.host)?;
+            let missing = missing(sink.host, shadow)?;
+            catch_up(sink.host, shadow, &missing, &self.newest().shadow(), progress)?;
+            shadow.show(sink.host)
+        });
+        let ShadowSink { host, shadow, is_late, .. } = sink;
+        let Err(error) = trained else { return Ok(true) };
+        match shadow {
+            _ if is_late => Ok(false),
+            // If it cannot be given up, the next vacuum does so.
+            Some(shadow) if shadow.give_up(host).is_ok_and(|was_own| !was_own) => Ok(false),
+            _ => Err(error),
+        }
     }
 }
 
-/// Takes the pages of a graph, which come behind the page `root`, once it is computed.
-struct LateSink<'h, H: TrainingHost> {
-    host: &'h mut H,
-    pages: Option<H::Pages>,
-    /// The page that is the meta page of the new graph first.
+impl<W: PagesMut> Change<'_, W> {
+    /// Gives up a training of this index that did not end, and whose writer is no more. This one is
+    /// alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`]; any error of the host.
+    pub fn give_up_training(&mut self) -> Result<(), Error> {
+        match self.graph.meta().change.making {
+            Making::None => Ok(()),
+            _ => self.graph.steps_mut().abandon_graph(),
+        }
+    }
+
+    /// Frees up to `most` pages of graphs that were replaced or given up, while others insert rows.
+    /// Returns whether there may be more that no reader can use.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`]; any error of the host.
+    pub fn sweep(&mut self, most: usize) -> Result<bool, Error> {
+        self.graph.steps_mut().sweep_beside(most)
+    }
+}
+
+/// A graph that is being made beside that of the index.
+#[derive(Clone, Copy)]
+struct Shadow {
+    /// Its meta page.
     root: PageId,
-    /// Whether another writer has trained the model since, so that no page was taken.
+    number: u8,
+}
+
+impl Shadow {
+    /// Begins one with `pages` pages behind its root; `None` if there is nothing to train.
+    fn begin<W: PagesMut>(host: &mut W, pages: u32) -> Result<Option<Self>, Error> {
+        let meta = Meta::read(&mut host.reader())?;
+        let is_made = meta.change.making != Making::None;
+        let mut steps = Steps::new(host, meta);
+        if is_made {
+            steps.abandon_graph()?;
+        }
+        if !has_grown(steps.meta(), 0) || steps.meta().change.numbers.next().is_none() {
+            return Ok(None);
+        }
+        let root = steps.host_mut().reserve(1 + pages)?;
+        let number = begin_graph(&mut steps, Some([root.0, root.0 + 1 + pages]))?;
+        Ok(Some(Self { root, number }))
+    }
+
+    /// Whether the index still says so.
+    fn is_own(self, meta: &Meta) -> bool {
+        meta.change.shadow == self.root.0
+    }
+
+    /// Takes a turn while the graph is this writer's. `work` gets the meta page of the index.
+    fn turn<H: TrainingHost, T>(
+        self,
+        host: &mut H,
+        is_alone: bool,
+        work: impl FnOnce(&mut H::Pages<'_>, Meta) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        host.turn(is_alone, |pages| {
+            let meta = Meta::read(&mut pages.reader())?;
+            if !self.is_own(&meta) {
+                return Err(Error::busy("another writer has begun to train the index"));
+            }
+            work(pages, meta)
+        })
+    }
+
+    /// Makes writers insert rows into this graph, too.
+    fn join<H: TrainingHost>(self, host: &mut H) -> Result<(), Error> {
+        self.turn(host, true, |pages, meta| {
+            Steps::new(pages, meta).step_meta(&[], &mut |meta, _| {
+                meta.change.making = Making::Joined;
+                Ok(())
+            })
+        })
+    }
+
+    /// Makes it the graph of the index.
+    fn show<H: TrainingHost>(self, host: &mut H) -> Result<(), Error> {
+        self.turn(host, true, |pages, meta| {
+            let new = Meta::read(&mut GraphReader::new(pages.reader(), self.root))?;
+            let (end, commit) = (pages.page_count(), pages.commit_number());
+            Steps::new(pages, meta).step_meta(&[], &mut |meta, _| {
+                let before = replace(meta, &new);
+                meta.change.show_graph(&before, end, commit);
+                // A reader that knows the pending list of the old graph reads that of this one.
+                meta.change.pending_since = meta.change.commit + 1;
+                Ok(())
+            })
+        })
+    }
+
+    /// Gives it up, if it is still this writer's, and says whether it was.
+    fn give_up<H: TrainingHost>(self, host: &mut H) -> Result<bool, Error> {
+        host.turn(true, |pages| {
+            let meta = Meta::read(&mut pages.reader())?;
+            let is_own = self.is_own(&meta);
+            if is_own {
+                Steps::new(pages, meta).abandon_graph()?;
+            }
+            Ok(is_own)
+        })
+    }
+}
+
+/// Takes the pages of a graph once it is computed.
+struct ShadowSink<'h, H: TrainingHost> {
+    host: &'h mut H,
+    shadow: Option<Shadow>,
+    /// Pages that are to be written in the next turn.
+    waiting: Vec<(PageId, Vec<u8>)>,
+    /// Whether there was nothing to train any more.
     is_late: bool,
 }
 
-impl<H: TrainingHost> PageSink for LateSink<'_, H> {
-    fn first(&mut self) -> Result<PageId, Error> {
-        let mut pages = self.host.alone()?;
-        // Frees what an earlier change left.
-        drop(Change::begin(&mut pages, None)?);
-        let meta = Meta::read(&mut pages.reader())?;
-        self.is_late = !has_grown(&meta, 0);
-        if self.is_late {
-            return Err(Error::Interrupted);
-        }
-        self.root = pages.allocate(1)?;
-        let root = self.root.0;
-        Steps::new(&mut pages, meta).step_meta(&[], &mut |meta, _| {
-            meta.change.unfinished = root;
-            Ok(())
+impl<H: TrainingHost> ShadowSink<'_, H> {
+    fn shadow(&self) -> Shadow {
+        self.shadow.expect("the first page was asked for")
+    }
+
+    fn write_waiting(&mut self) -> Result<(), Error> {
+        let (shadow, waiting) = (self.shadow(), std::mem::take(&mut self.waiting));
+        shadow.turn(self.host, false, |pages, _| waiting.iter().try_for_each(|(page, body)| pages.put(*page, body)))
+    }
+
+    /// Writes the rest, and the meta page of the graph that was `built`.
+    fn finish(&mut self, built: Meta) -> Result<Shadow, Error> {
+        self.write_waiting()?;
+        let (shadow, mut meta) = (self.shadow(), built);
+        let number = shadow.number;
+        meta.change.numbers = GraphNumbers { current: number, last: number, oldest: number };
+        shadow.turn(self.host, false, |pages, _| {
+            meta.page_count = pages.page_count();
+            pages.put(shadow.root, &meta.encode())
         })?;
-        self.pages = Some(pages);
-        Ok(PageId(root + 1))
+        Ok(shadow)
+    }
+}
+
+impl<H: TrainingHost> PageSink for ShadowSink<'_, H> {
+    fn first(&mut self, pages: u32) -> Result<PageId, Error> {
+        self.shadow = self.host.turn(true, |host| Shadow::begin(host, pages))?;
+        self.is_late = self.shadow.is_none();
+        let shadow = self.shadow.ok_or(Error::Interrupted)?;
+        Ok(PageId(shadow.root.0 + 1))
     }
 
     fn write(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
-        let pages = self.pages.as_mut().expect("the first page was asked for");
-        let allocated = pages.allocate(1)?;
-        if allocated != page {
-            let what = format!("page {} was allocated where page {} was expected", allocated.0, page.0);
-            return Err(Error::corrupt(page, what));
-        }
-        pages.step(&[page], &mut |bodies| {
-            bodies[0].copy_from_slice(body);
-            Ok(())
-        })
+        let mut body = body.to_vec();
+        kind::set_graph(&mut body, self.shadow().number);
+        self.waiting.push((page, body));
+        if self.waiting.len() < PAGES_PER_TURN { Ok(()) } else { self.write_waiting() }
     }
 
     fn scratch(&self) -> Option<&dyn Scratch> {
@@ -154,60 +293,64 @@ impl<H: TrainingHost> PageSink for LateSink<'_, H> {
     }
 }
 
-/// Makes `root` the meta page of a graph that was `built` behind it.
-fn hide<W: PagesMut>(pages: &mut W, built: Meta, root: PageId) -> Result<(), Error> {
-    let mut meta = built;
-    meta.page_count = pages.page_count();
-    // The pages before it are those of the old graph, which is not retired yet.
-    (meta.change.retired_end, meta.change.retired_at) = (root.0 + 1, COMMIT_END - 1);
-    let body = meta.encode();
-    pages.step(&[root], &mut |bodies| {
-        bodies[0].copy_from_slice(&body);
-        Ok(())
-    })
-}
-
-/// Inserts into the graph of `root` the rows of the index that are not `known`.
-fn catch_up<H: TrainingHost>(
-    pages: &mut H::Pages,
-    root: PageId,
-    known: &[u64],
-    host: &mut H,
-    progress: OnProgress<'_>,
-) -> Result<(), Error> {
-    let state = State::read(&mut pages.reader(), None)?;
-    let mut missing = known_row_ids(pages, &state, root.0)?;
-    missing.retain(|row_id| known.binary_search(row_id).is_err());
-    if missing.is_empty() {
-        return Ok(());
+/// The ids of the rows of the graph with the meta page `root`, in ascending order. Others may
+/// insert rows in the time: those that were there before are found.
+fn listed<H: TrainingHost>(host: &mut H, root: PageId) -> Result<Vec<u64>, Error> {
+    let state = host.turn(false, |pages| State::read(&mut GraphReader::new(pages.reader(), root), None))?;
+    let (mut row_ids, mut next) = (Vec::new(), root.0.max(1));
+    loop {
+        let found = host.turn(false, |pages| {
+            let end = pages.page_count().min(next + LISTED_PER_TURN);
+            let steps = Steps::at(pages, root, state.meta.clone());
+            Ok((next < end).then_some((end, steps.host_rows(state.pending.as_deref(), next..end)?)))
+        })?;
+        let Some((end, rows)) = found else { break };
+        row_ids.extend(rows.into_iter().map(|(row_id, _)| row_id));
+        next = end;
     }
-    let HostRows { row_ids, vectors, values } = host.rows(&missing)?;
-    let (dim, columns) = (state.meta.dim, state.columns.columns.len());
-    let mut shadow = Shadow { pages, root };
-    let mut change = Change::begin(&mut shadow, None)?;
-    for (at, row_id) in row_ids.into_iter().enumerate() {
-        let (vector, values) = (&vectors[at * dim..][..dim], &values[at * columns..][..columns]);
-        change.insert_hosted(row_id, vector, values, false, progress)?;
-    }
-    change.finish()
-}
-
-/// Makes the graph of `root` that of the index.
-fn show<W: PagesMut>(pages: &mut W, root: PageId) -> Result<(), Error> {
-    let new = Meta::read(&mut Shadow { pages, root }.reader())?;
-    let (before, commit) = (Meta::read(&mut pages.reader())?, pages.commit_number());
-    Steps::new(pages, before).step_meta(&[], &mut |meta, _| {
-        replace(meta, &new);
-        meta.change.retired_at = commit;
-        Ok(())
-    })
-}
-
-/// The ids of the rows on pages up to `end`, in ascending order.
-fn known_row_ids<W: PagesMut>(pages: &mut W, state: &State, end: u32) -> Result<Vec<u64>, Error> {
-    let rows = Steps::new(pages, state.meta.clone()).host_rows(state.pending.as_deref(), end)?;
-    let mut row_ids: Vec<u64> = rows.into_iter().map(|(row_id, _)| row_id).collect();
     row_ids.sort_unstable();
     row_ids.dedup();
     Ok(row_ids)
+}
+
+/// The rows of the index that the graph lacks. Rows that others insert in the time are not among
+/// them: they are in the graph before they are in the index, and it is listed later.
+fn missing<H: TrainingHost>(host: &mut H, shadow: Shadow) -> Result<Vec<u64>, Error> {
+    let mut missing = listed(host, PageId(0))?;
+    let there = listed(host, shadow.root)?;
+    missing.retain(|row_id| there.binary_search(row_id).is_err());
+    Ok(missing)
+}
+
+/// Inserts rows into the graph.
+fn catch_up<H: TrainingHost>(
+    host: &mut H,
+    shadow: Shadow,
+    missing: &[u64],
+    known: &ShadowState,
+    progress: OnProgress<'_>,
+) -> Result<(), Error> {
+    let (mut done, total) = (0, missing.len() as u64);
+    for some in missing.chunks(ROWS_AT_ONCE) {
+        let HostRows { row_ids, vectors, values } = host.rows(some)?;
+        let count = row_ids.len().max(1);
+        let (dim, columns) = (vectors.len() / count, values.len() / count);
+        for first in (0..row_ids.len()).step_by(ROWS_PER_TURN) {
+            if progress(Progress { phase: "catch up", done: done + first as u64, total }).is_break() {
+                return Err(Error::Interrupted);
+            }
+            let part = first..row_ids.len().min(first + ROWS_PER_TURN);
+            shadow.turn(host, false, |pages, _| {
+                let state = known.read(&mut GraphReader::new(pages.reader(), shadow.root))?;
+                let mut change = Change::begin(pages, shadow.root, state, ShadowState::default())?;
+                for at in part.clone() {
+                    let (vector, values) = (&vectors[at * dim..][..dim], &values[at * columns..][..columns]);
+                    change.insert_hosted(row_ids[at], vector, values, false, &mut |_| ControlFlow::Continue(()))?;
+                }
+                change.finish()
+            })?;
+        }
+        done += some.len() as u64;
+    }
+    Ok(())
 }

@@ -3,12 +3,13 @@
 //! A node holds the ids of all versions of a row whose vector and values did not change, as far as
 //! there is room.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::Change;
 use super::encode::Encoded;
 use super::explorer::{Explorer, Extent};
+use super::graph_pages::GraphReader;
 use super::insert::INSERT_LIST;
 use crate::columns::{ColumnRows, Value};
 use crate::ids::NodeId;
@@ -19,7 +20,8 @@ use crate::index::search::nearest::Near;
 use crate::index::search::observer::Observer;
 use crate::index::search::visit::Visited;
 use crate::index::search::walk::Walk;
-use crate::index::state::State;
+use crate::index::state::{ShadowState, State};
+use crate::page::meta::Making;
 use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeMut, NodeRef};
 use crate::page::{PageId, Pages, PagesMut, Reader};
 use crate::quantize::prepare;
@@ -141,6 +143,9 @@ impl<W: PagesMut> Change<'_, W> {
         if self.trains_at_once(1) && !self.graph.steps().is_shared() {
             return self.train_with(&[row_id], vector, &columns, &mut AddReport::default(), progress);
         }
+        if self.graph.meta().change.making == Making::Joined {
+            self.insert_into_shadow(row_id, vector, values, is_known)?;
+        }
         self.note_length(vector)?;
         let prepared = prepared.filter(|prepared| prepared.model.encodes_as(self.graph.model()));
         let (mut encoded, explorer) = match prepared {
@@ -165,6 +170,23 @@ impl<W: PagesMut> Change<'_, W> {
             self.graph.insert_here(row_id, &encoded)?;
         }
         Ok(())
+    }
+
+    /// Inserts a row into the graph that is being made. It comes before the graph of the index: so
+    /// that one has no row that this one will lack (`beside.rs`).
+    fn insert_into_shadow(
+        &mut self,
+        row_id: u64,
+        vector: &[f32],
+        values: &[Value],
+        is_known: bool,
+    ) -> Result<(), Error> {
+        let (root, known) = (PageId(self.graph.meta().change.shadow), self.shadow.clone());
+        let host = self.graph.steps_mut().host_mut();
+        let state = known.read(&mut GraphReader::new(host.reader(), root))?;
+        let mut change = Change::begin(host, root, state, ShadowState::default())?;
+        change.insert_hosted(row_id, vector, values, is_known, &mut |_| ControlFlow::Continue(()))?;
+        change.finish()
     }
 
     /// Searches for the node of an older version of a row, like a query: the search ends at a node
@@ -267,8 +289,8 @@ impl<W: PagesMut> Change<'_, W> {
         self.expect(RowIds::HostOwned)?;
         let mut report = RemoveReport::default();
         let steps = self.graph.steps_mut();
-        let first = steps.first_page().max(pages.start);
-        for page in (first..pages.end.min(steps.page_count())).map(PageId) {
+        let all = steps.meta().graph_pages(steps.page_count());
+        for page in (pages.start.max(all.start)..pages.end.min(all.end)).map(PageId) {
             for (slot, before) in steps.host_rows_on(page)? {
                 let node = steps.layout().node_id(page, slot);
                 let waiting = self.pending.of(node, &before);

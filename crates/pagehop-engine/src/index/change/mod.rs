@@ -13,13 +13,13 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `steps.rs` | the pages and the meta page of a transaction |
+//! | `steps.rs`, `graph_pages.rs` | the pages and the meta page of a transaction |
 //! | `ids.rs`, `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs`, `keep.rs`, `payload.rs` | ids as users give them; free slots; row ids; dead nodes; row ids that wait; unused graphs; kept vectors; payloads |
 //! | `graph.rs` | the graph: walk, targets, edges, entry points |
 //! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | its parts |
 //! | `insert.rs`, `anchors.rs`, `unlink.rs` | what is done to it |
 //! | `add.rs` | rows that are added, by one thread or several |
-//! | `vacuum.rs`, `retrain.rs`, `beside.rs`, `shadow.rs`, `hosted.rs`, `measured.rs`, `take.rs` | the rest of [`Change`] |
+//! | `vacuum.rs`, `retrain.rs`, `beside.rs`, `hosted.rs`, `measured.rs`, `take.rs` | the rest of [`Change`] |
 
 mod add;
 mod anchors;
@@ -29,6 +29,7 @@ mod edges;
 mod encode;
 mod explorer;
 mod graph;
+mod graph_pages;
 pub(crate) mod hosted;
 mod ids;
 mod insert;
@@ -42,7 +43,6 @@ mod pending;
 mod post;
 pub(crate) mod retrain;
 mod rows;
-mod shadow;
 mod slots;
 mod steps;
 mod sweep;
@@ -52,8 +52,9 @@ mod vacuum;
 
 use crate::columns::{ColumnRows, RowValues};
 use crate::index::open::Index;
-use crate::index::state::State;
+use crate::index::state::{ShadowState, State};
 use crate::page::kept_vectors::rounded;
+use crate::page::meta::Making;
 use crate::page::{PageId, Pages, PagesMut, SharedPages};
 use crate::quantize::prepare;
 use crate::{AddReport, DeleteReport, Error, OnProgress, RowId, RowIds, row_ids};
@@ -62,16 +63,20 @@ use graph::Graph;
 use pending::PendingRows;
 use steps::Steps;
 
+/// Pages of retired graphs that a change of host-owned rows frees at its beginning: it needs at
+/// most one for each row.
+const SWEPT_AT_ONCE: usize = 8;
+
 /// A transaction in progress. Nothing of it counts until [`Change::finish`] and the host's commit.
 pub struct Change<'w, W: PagesMut> {
     graph: Graph<'w, W>,
     pending: PendingRows,
+    /// What is known of the graph that is being made.
+    shadow: ShadowState,
     /// Rows added and deleted so far; a replaced row is both.
     added: u64,
     deleted: u64,
     mark: Option<[u64; 2]>,
-    /// Whether it freed the pages of a training that did not finish.
-    has_swept: bool,
     /// Rows before the change, and the first page of the model then.
     rows_before: u64,
     model_before: u32,
@@ -85,20 +90,26 @@ impl<P: Pages> Index<P> {
     ///
     /// [`Error::Corrupt`] if pages contradict each other; any error of the host.
     pub fn change<'w, W: PagesMut>(&self, pages: &'w mut W) -> Result<Change<'w, W>, Error> {
-        Change::begin(pages, Some(&self.newest().known()))
+        let state = State::read(&mut pages.reader(), Some(&self.newest().known()))?;
+        Change::begin(pages, PageId(0), state, self.newest().shadow())
     }
 }
 
 impl<'w, W: PagesMut> Change<'w, W> {
-    fn begin(pages: &'w mut W, known: Option<&State>) -> Result<Self, Error> {
-        let State { meta, model, entries, columns, pending, .. } = State::read(&mut pages.reader(), known)?;
+    /// Begins with the graph whose meta page is `root`; `state` is what was read of it.
+    fn begin(pages: &'w mut W, root: PageId, state: State, shadow: ShadowState) -> Result<Self, Error> {
+        let State { meta, model, entries, columns, pending, .. } = state;
         let (rows_before, model_before) = (meta.rows, meta.change.model_start);
-        let mut steps = Steps::new(pages, meta);
+        let mut steps = Steps::at(pages, root, meta);
         let is_alone = !steps.is_shared();
-        let has_swept = is_alone && steps.meta().change.unfinished != 0;
-        if is_alone {
-            steps.sweep_unfinished()?;
-            steps.sweep_retired()?;
+        match steps.is_hosted() {
+            true => {
+                if is_alone && steps.meta().change.making == Making::Alone {
+                    steps.abandon_graph()?;
+                }
+                steps.sweep_beside(SWEPT_AT_ONCE)?;
+            }
+            false => steps.sweep_retired()?,
         }
         let mut graph = Graph::new(steps, model, entries, columns);
         if is_alone {
@@ -107,21 +118,21 @@ impl<'w, W: PagesMut> Change<'w, W> {
         Ok(Self {
             graph,
             pending: PendingRows::new(pending),
+            shadow,
             added: 0,
             deleted: 0,
             mark: None,
-            has_swept,
             rows_before,
             model_before,
         })
     }
 
     /// Whether `rows` rows can be inserted only while no other writer changes the index: they train
-    /// its model, or pages of a graph that is not used any more are to be freed first. For a host
-    /// that lets several writers insert rows at the same time
+    /// its model, or what an earlier training left is to be given up first. For a host that lets
+    /// several writers insert rows at the same time
     /// ([`PagesMut::is_shared`](crate::page::PagesMut::is_shared)).
     pub fn must_be_alone(&self, rows: usize) -> bool {
-        self.trains_at_once(rows) || self.graph.steps().wants_sweep()
+        self.trains_at_once(rows) || self.graph.meta().change.making == Making::Alone
     }
 
     /// Adds rows; `vectors` has their components, one row after the other. A row whose id is in the

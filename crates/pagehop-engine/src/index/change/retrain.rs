@@ -17,31 +17,40 @@ use crate::columns::{ColumnRows, Value};
 use crate::index::build;
 use crate::index::open::Index;
 use crate::index::search::bound::restored_error;
-use crate::page::meta::Meta;
+use crate::page::kind;
+use crate::page::meta::{ChangeState, GraphNumbers, Making, Meta};
 use crate::page::node::with_node;
 use crate::page::{PageId, PageSink, Pages, PagesMut, Reader, id_map};
 use crate::row_ids::{self, RowIds};
 use crate::{AddReport, BuildOptions, EachChunk, Error, OnProgress, VectorSource};
 
-/// Rows up to which an insertion trains an index whose rows the host owns: some ten milliseconds.
-const SMALL_ROWS: u64 = 1024;
+/// Rows up to which an insertion trains an index whose rows the host owns. That takes some twenty
+/// milliseconds at 768 dimensions (`docs/decisions/0027-training-beside-insertions.md`).
+const SMALL_ROWS: u64 = 256;
 /// Growth after which the model is trained again.
 const GROWTH: u64 = 8;
+/// The same for an insertion that makes an index too large for others to train it.
+const LAST_GROWTH: u64 = 2;
 /// A model that was trained on this many rows is kept.
 pub const TRAINED_ENOUGH: u64 = 16_384;
 
-impl<W: PagesMut> PageSink for Steps<'_, W> {
-    /// Adds a page at the end, which must be `page`.
+/// Adds pages of a new graph at the end, while no other writer does.
+struct NewPages<'p, W> {
+    pages: &'p mut W,
+    /// The number of the graph.
+    number: u8,
+}
+
+impl<W: PagesMut> PageSink for NewPages<'_, W> {
     fn write(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
-        let allocated = self.allocate(1)?;
+        let allocated = self.pages.allocate(1)?;
         if allocated != page {
             let what = format!("page {} was allocated where page {} was expected", allocated.0, page.0);
             return Err(Error::corrupt(page, what));
         }
-        self.step(&[page], &mut |bodies| {
-            bodies[0].copy_from_slice(body);
-            Ok(())
-        })
+        let mut body = body.to_vec();
+        kind::set_graph(&mut body, self.number);
+        self.pages.put(page, &body)
     }
 }
 
@@ -95,14 +104,20 @@ impl<P: Pages> Index<P> {
 }
 
 impl<W: PagesMut> Change<'_, W> {
-    /// Whether to rebuild the index at once, with `more` rows in it. If there is a model, what an
-    /// earlier change had to leave unfinished is not begun again by this one: an insertion whose
-    /// time is limited would never end.
+    /// Whether to rebuild the index at once, with `more` rows in it. As long as pages are left of a
+    /// training that did not end, it is left to others: an insertion whose time is limited would
+    /// begin it again and again.
     pub(super) fn trains_at_once(&self, more: usize) -> bool {
         let meta = self.graph.meta();
         let (rows, more_rows) = (meta.rows, more as u64);
-        let is_cheap = !self.graph.steps().is_hosted() || rows + more_rows <= SMALL_ROWS || more_rows >= rows;
-        is_cheap && (!self.has_swept || meta.centroids == 0) && has_grown(meta, more)
+        let is_hosted = self.graph.steps().is_hosted();
+        let is_cheap = !is_hosted || rows + more_rows <= SMALL_ROWS || more_rows >= rows;
+        // It is the last time that an insertion may do so.
+        let is_last = is_hosted && rows < SMALL_ROWS && rows + more_rows >= SMALL_ROWS;
+        let is_due = is_cheap && has_grown(meta, more) || is_last && has_grown_by(LAST_GROWTH, meta, more);
+        let GraphNumbers { current, last, .. } = meta.change.numbers;
+        let may_begin = meta.change.making == Making::None && (last == current || meta.centroids == 0);
+        is_due && may_begin && !self.graph.steps().is_shadow() && meta.change.numbers.next().is_some()
     }
 
     /// Under the inner product, notes the length of rows that are about to be added if they are
@@ -212,19 +227,17 @@ impl<W: PagesMut> Change<'_, W> {
             vectors: kept,
             calibrate: false,
         };
-        let first = PageId(steps.page_count());
-        if is_hosted {
-            steps.step_meta(&[], &mut |meta, _| {
-                meta.change.unfinished = first.0;
-                Ok(())
-            })?;
-        }
-        let built = build::build_from(&mut source, &options, Some(first), steps, progress)?;
-        let commit = steps.commit_number();
+        let number = if is_hosted { begin_graph(steps, None)? } else { 0 };
+        let (first, pages) = (PageId(steps.page_count()), steps.host_mut());
+        let sink = &mut NewPages { pages, number };
+        let built = build::build_from(&mut source, &options, Some(first), sink, progress)?;
+        let (commit, end) = (steps.commit_number(), steps.page_count());
         steps.step_meta(&[], &mut |meta, _| {
-            replace(meta, &built);
-            meta.change.retired_end = first.0;
-            meta.change.retired_at = commit;
+            let before = replace(meta, &built);
+            match is_hosted {
+                true => meta.change.show_graph(&before, end, commit),
+                false => (meta.change.retired_end, meta.change.retired_at) = (first.0, commit),
+            }
             meta.change.recoded_error = recoded_error;
             Ok(())
         })?;
@@ -236,8 +249,10 @@ impl<W: PagesMut> Change<'_, W> {
     fn read_rows(&self, rows: &mut Rows, replacing: &HashMap<u64, usize>) -> Result<(u64, f32), Error> {
         let steps = self.graph.steps();
         let mut replaced = 0;
-        let mut nodes =
-            if steps.is_hosted() { steps.host_rows(self.pending.map(), steps.page_count())? } else { Vec::new() };
+        let mut nodes = Vec::new();
+        if steps.is_hosted() {
+            nodes = steps.host_rows(self.pending.map(), steps.meta().graph_pages(steps.page_count()))?;
+        }
         let mut reader = steps.reader();
         let change = &steps.meta().change;
         if change.id_root > 0 {
@@ -280,6 +295,10 @@ impl<W: PagesMut> Change<'_, W> {
 
 /// Whether a model is to be trained again with `more` rows.
 pub(super) fn has_grown(meta: &Meta, more: usize) -> bool {
+    has_grown_by(GROWTH, meta, more)
+}
+
+fn has_grown_by(growth: u64, meta: &Meta, more: usize) -> bool {
     let trained = meta.change.trained_rows;
     if meta.centroids == 0 {
         return more > 0;
@@ -289,12 +308,23 @@ pub(super) fn has_grown(meta: &Meta, more: usize) -> bool {
     // Duplicates teach a model nothing. Where most rows are duplicates, a few others do not justify
     // a rebuild.
     let distinct = (rows + more as u64).saturating_sub(equal_rows);
-    let has_grown = distinct >= trained.saturating_mul(GROWTH) && trained < TRAINED_ENOUGH;
+    let has_grown = distinct >= trained.saturating_mul(growth) && trained < TRAINED_ENOUGH;
     has_grown && (is_small || equal_rows < rows / 2)
 }
 
-/// Makes `meta` that of the graph that was `built`, and keeps what outlives training.
-pub(super) fn replace(meta: &mut Meta, built: &Meta) {
+/// Begins a graph, for which pages are `reserved` if it is made beside others; returns its number.
+pub(super) fn begin_graph<W: PagesMut>(steps: &mut Steps<'_, W>, reserved: Option<[u32; 2]>) -> Result<u8, Error> {
+    let mut number = None;
+    steps.step_meta(&[], &mut |meta, _| {
+        number = meta.change.begin_graph(reserved);
+        Ok(())
+    })?;
+    number.ok_or_else(|| Error::busy("readers keep the pages of too many graphs that were replaced"))
+}
+
+/// Makes `meta` that of the graph that was `built`, and keeps what outlives training. Returns what
+/// it was.
+pub(super) fn replace(meta: &mut Meta, built: &Meta) -> ChangeState {
     let (before, rows, page_count) = (meta.change.clone(), meta.rows, meta.page_count);
     // Changes are counted from 0 again. The number of changes since a measurement stays the same.
     let counted = before.added_rows.wrapping_add(before.deleted_rows);
@@ -310,4 +340,5 @@ pub(super) fn replace(meta: &mut Meta, built: &Meta) {
     meta.change.commit = before.commit;
     (meta.change.payload_head, meta.change.payload_empty) = (before.payload_head, before.payload_empty);
     meta.change.mark = before.mark;
+    before
 }

@@ -1,10 +1,12 @@
 //! Which node holds a row: the map from row ids, and the row ids in nodes that the host owns.
 
+use std::ops::Range;
+
 use super::steps::Steps;
 use crate::Error;
 use crate::ids::NodeId;
 use crate::index::pending::PendingMap;
-use crate::page::kind::{PageKind, expect_kind, kind};
+use crate::page::kind::{PageKind, expect_kind};
 use crate::page::meta::Meta;
 use crate::page::node::{FLAGS_LIVE, NodeMut, NodeRef};
 use crate::page::{PageId, PagesMut, Reader, dead_list, id_map};
@@ -83,7 +85,7 @@ impl<W: PagesMut> Steps<'_, W> {
         if self.meta().rows == 0 {
             return Ok(None);
         }
-        for page in (self.first_page()..self.page_count()).map(PageId) {
+        for page in self.meta().graph_pages(self.page_count()).map(PageId) {
             if let Some((slot, _)) = self.host_rows_on(page)?.first() {
                 return Ok(Some(self.layout().node_id(page, *slot)));
             }
@@ -91,17 +93,12 @@ impl<W: PagesMut> Steps<'_, W> {
         Ok(None)
     }
 
-    /// The first page that is not part of a retired graph.
-    pub(super) fn first_page(&self) -> u32 {
-        self.meta().change.retired_end.max(1)
-    }
-
     /// The row ids of the live nodes on a page, by slot.
     pub(super) fn host_rows_on(&self, page: PageId) -> Result<Vec<(usize, [u64; NODE_ROWS_MAX])>, Error> {
         let layout = &self.layout();
         let reader = self.reader();
         let body = reader.finish(page)?;
-        if kind(&body) != Some(PageKind::Node) {
+        if !self.meta().has_nodes(&body) {
             return Ok(Vec::new());
         }
         let headers = (0..layout.nodes_per_page).map(|slot| (slot, NodeRef::new(layout, &body, slot).header()));
@@ -109,11 +106,15 @@ impl<W: PagesMut> Steps<'_, W> {
         Ok(live.map(|(slot, header)| (slot, header.host_rows())).collect())
     }
 
-    /// Every row id of the graph with its node, in order, also those that wait for their node; of
-    /// pages up to `end`.
-    pub(super) fn host_rows(&self, pending: Option<&PendingMap>, end: u32) -> Result<Vec<(u64, NodeId)>, Error> {
+    /// Every row id on some pages of the graph with its node, in order, also those that wait for
+    /// their node.
+    pub(super) fn host_rows(
+        &self,
+        pending: Option<&PendingMap>,
+        pages: Range<u32>,
+    ) -> Result<Vec<(u64, NodeId)>, Error> {
         let mut all = Vec::new();
-        for page in (self.first_page()..end).map(PageId) {
+        for page in pages.map(PageId) {
             for (slot, row_ids) in self.host_rows_on(page)? {
                 let node = self.layout().node_id(page, slot);
                 let waiting = pending.map_or_else(Vec::new, |pending| pending.of(node, &row_ids));

@@ -7,6 +7,7 @@
 //! in between, the node may be another by then. So the decision comes with what was [`Seen`], the
 //! step compares, and a node that has changed is left as it is and reported.
 
+use super::graph_pages::{GraphPages, GraphReader};
 use crate::ids::NodeId;
 use crate::page::layout::NodeLayout;
 use crate::page::meta::Meta;
@@ -63,7 +64,7 @@ pub(super) type ChangeWithMeta<'a> = &'a mut dyn FnMut(&mut Meta, &mut [&mut [u8
 
 /// The pages of a transaction and its meta page.
 pub(super) struct Steps<'w, W: PagesMut> {
-    pages: &'w mut W,
+    pages: GraphPages<'w, W>,
     meta: Meta,
     /// Changes of different nodes that wait for a step, and their pages.
     waiting: Vec<Waiting>,
@@ -74,6 +75,12 @@ pub(super) struct Steps<'w, W: PagesMut> {
 
 impl<'w, W: PagesMut> Steps<'w, W> {
     pub(super) fn new(pages: &'w mut W, meta: Meta) -> Self {
+        Self::at(pages, PageId(0), meta)
+    }
+
+    /// The pages of the graph whose meta page is `root`.
+    pub(super) fn at(pages: &'w mut W, root: PageId, meta: Meta) -> Self {
+        let pages = GraphPages::new(pages, root, meta.change.numbers.current);
         Self { pages, meta, waiting: Vec::new(), waiting_on: Vec::new(), missed: Vec::new() }
     }
 
@@ -93,8 +100,14 @@ impl<'w, W: PagesMut> Steps<'w, W> {
 
     /// Reads the newest meta page, which other writers may have changed.
     pub(super) fn reload(&mut self) -> Result<(), Error> {
-        self.meta = Meta::read(&mut self.pages.reader())?;
+        let meta = Meta::read(&mut self.pages.reader())?;
+        self.know(meta);
         Ok(())
+    }
+
+    fn know(&mut self, meta: Meta) {
+        self.pages.number = meta.change.numbers.current;
+        self.meta = meta;
     }
 
     /// Ends the section.
@@ -116,13 +129,31 @@ impl<'w, W: PagesMut> Steps<'w, W> {
         self.meta.row_ids == RowIds::HostOwned
     }
 
-    pub(super) fn reader(&self) -> W::Reader<'_> {
+    pub(super) fn reader(&self) -> GraphReader<W::Reader<'_>> {
         self.pages.reader()
     }
 
-    /// The host's pages, for a structure that makes steps of its own without the meta page.
-    pub(super) fn pages_mut(&mut self) -> &mut W {
-        self.pages
+    /// The pages, for a structure that makes steps of its own without the meta page.
+    pub(super) fn pages_mut(&mut self) -> &mut GraphPages<'w, W> {
+        &mut self.pages
+    }
+
+    /// Whether it is a graph that is being made beside that of the index.
+    pub(super) fn is_shadow(&self) -> bool {
+        self.pages.root.0 != 0
+    }
+
+    /// The host's pages, of all graphs.
+    pub(super) fn host_mut(&mut self) -> &mut W {
+        self.pages.host
+    }
+
+    /// As [`Steps::step_meta`] with one page, which may be of another graph.
+    pub(super) fn take_over(&mut self, page: PageId, change: ChangeWithMeta<'_>) -> Result<(), Error> {
+        self.pages.takes_over = true;
+        let taken = self.step_meta(&[page], change);
+        self.pages.takes_over = false;
+        taken
     }
 
     pub(super) fn page_count(&self) -> u32 {
@@ -153,7 +184,7 @@ impl<'w, W: PagesMut> Steps<'w, W> {
 
     /// A step over `pages`, which must not include the meta page.
     pub(super) fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {
-        page::step(self.pages, pages, change)
+        page::step(&mut self.pages, pages, change)
     }
 
     /// A step over the page of one node.
@@ -227,7 +258,7 @@ impl<'w, W: PagesMut> Steps<'w, W> {
         all.push(PageId(0));
         let page_count = self.pages.page_count();
         let mut newest = None;
-        page::step(self.pages, &all, &mut |bodies| {
+        page::step(&mut self.pages, &all, &mut |bodies| {
             let (meta_body, others) = bodies.split_last_mut().expect("the meta page is in the step");
             let mut meta = Meta::decode(meta_body)?;
             meta.page_count = meta.page_count.max(page_count);
@@ -238,7 +269,7 @@ impl<'w, W: PagesMut> Steps<'w, W> {
             newest = Some(meta);
             Ok(())
         })?;
-        self.meta = newest.expect("the step ran");
+        self.know(newest.expect("the step ran"));
         Ok(())
     }
 }

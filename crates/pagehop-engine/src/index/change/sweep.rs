@@ -1,4 +1,4 @@
-//! Frees the pages of graphs that are no longer used: replaced by training, or never finished.
+//! Frees the pages of graphs that are no longer used: replaced by training, or given up.
 
 use super::steps::Steps;
 use crate::Error;
@@ -6,23 +6,21 @@ use crate::page::kind::{self, PageKind, kind};
 use crate::page::node::NodeMut;
 use crate::page::{PageId, PagesMut, Reader};
 
-/// Pages of a retired graph that one transaction frees.
+/// Pages of a retired graph that one transaction of a file frees.
 const SWEPT_PAGES: usize = 1024;
+/// Pages of the graph of the index that are looked at for each page that is freed.
+const PASSED_PER_FREED: u32 = 8;
 
 impl<W: PagesMut> Steps<'_, W> {
-    /// Whether there are pages to be freed.
-    pub(super) fn wants_sweep(&self) -> bool {
-        self.meta().change.unfinished != 0 || self.may_sweep_retired()
-    }
-
     /// Whether there is a retired graph that no reader can use.
     fn may_sweep_retired(&self) -> bool {
         let change = &self.meta().change;
         change.retired_end != 0 && change.retired_at <= self.oldest_snapshot()
     }
 
-    /// Frees pages of a retired graph, once no reader can use it: at most [`SWEPT_PAGES`] in each
-    /// transaction, from the last to the first. The meta page has the progress.
+    /// Frees pages of a retired graph of a file, once no reader can use it: at most
+    /// [`SWEPT_PAGES`] in each transaction, from the last to the first. The meta page has the
+    /// progress.
     pub(super) fn sweep_retired(&mut self) -> Result<(), Error> {
         if !self.may_sweep_retired() {
             return Ok(());
@@ -75,24 +73,82 @@ impl<W: PagesMut> Steps<'_, W> {
         Ok(())
     }
 
-    /// Frees the pages of a graph whose build did not finish. No reader has used them.
-    pub(super) fn sweep_unfinished(&mut self) -> Result<(), Error> {
-        let slots = self.layout().nodes_per_page;
-        while self.meta().change.unfinished != 0 {
-            let page = PageId(self.meta().change.unfinished);
-            if page.0 >= self.page_count() {
-                return self.step_meta(&[], &mut |meta, _| {
-                    meta.change.unfinished = 0;
-                    Ok(())
-                });
+    /// Frees up to `most` pages below the end of retired graphs that are of another graph than that
+    /// of the index, or were reserved and never written, once no reader can use them; other writers
+    /// may insert rows in the time. Returns whether there may be more.
+    ///
+    /// All graphs that were replaced or given up have their pages there, and no graph that is being
+    /// made has: the end was noted while no other writer was at the index.
+    pub(super) fn sweep_beside(&mut self, most: usize) -> Result<bool, Error> {
+        if !self.may_sweep_retired() {
+            return Ok(false);
+        }
+        let (end, retired_at) = (self.meta().change.retired_end, self.meta().change.retired_at);
+        let (mut at, mut freed) = (end, 0);
+        // Pages of the graph are passed by for less than others are freed.
+        let least = end.saturating_sub(most as u32 * PASSED_PER_FREED);
+        while at > least.max(1) && freed < most {
+            let page = PageId(at - 1);
+            if self.is_unused(page)? {
+                if freed == 0 {
+                    self.pages_mut().reuse(retired_at)?;
+                }
+                freed += 1;
+                if !self.free_page(page, at)? {
+                    return Ok(false);
+                }
             }
-            self.step_meta(&[page], &mut |meta, bodies| {
+            at -= 1;
+        }
+        let before = self.meta().change.retired_end;
+        if at == before && at > 1 {
+            return Ok(true);
+        }
+        self.step_meta(&[], &mut |meta, _| {
+            if meta.change.retired_end == before {
+                meta.change.retired_end = at;
+                if at <= 1 {
+                    meta.change.end_sweep();
+                }
+            }
+            Ok(())
+        })?;
+        Ok(at > 1)
+    }
+
+    /// Gives up the graph that is being made. This writer is alone.
+    pub(super) fn abandon_graph(&mut self) -> Result<(), Error> {
+        let end = self.page_count();
+        self.step_meta(&[], &mut |meta, _| {
+            meta.change.abandon_graph(end);
+            Ok(())
+        })
+    }
+
+    /// Whether a page is to be freed.
+    fn is_unused(&self, page: PageId) -> Result<bool, Error> {
+        let (reader, change) = (self.reader(), &self.meta().change);
+        let body = reader.finish(page)?;
+        Ok(match change.numbers.check(page, &body)? {
+            PageKind::Empty => (change.reserved[0]..change.reserved[1]).contains(&page.0),
+            _ => kind::graph(&body) != change.numbers.current,
+        })
+    }
+
+    /// Makes a page one of free slots, which is the last before `at` that is to be freed. `false`
+    /// if another writer was faster.
+    fn free_page(&mut self, page: PageId, at: u32) -> Result<bool, Error> {
+        let (before, slots) = (self.meta().change.retired_end, self.layout().nodes_per_page);
+        let mut is_first = false;
+        self.take_over(page, &mut |meta, bodies| {
+            is_first = meta.change.retired_end == before;
+            if is_first {
                 kind::clear(bodies[0], PageKind::Node);
                 meta.change.list_free(page, bodies[0], slots);
-                meta.change.unfinished = page.0 + 1;
-                Ok(())
-            })?;
-        }
-        Ok(())
+                meta.change.retired_end = at - 1;
+            }
+            Ok(())
+        })?;
+        Ok(is_first)
     }
 }

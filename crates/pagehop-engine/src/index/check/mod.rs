@@ -27,7 +27,6 @@ use crate::index::model::Model;
 use crate::index::open::Index;
 use crate::index::state::State;
 use crate::page::id_map;
-use crate::page::kind::{PageKind, known_kind};
 use crate::page::layout::FreeLink;
 use crate::page::meta::Meta;
 use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, Link, NodeHeader, NodeRef};
@@ -115,24 +114,23 @@ fn check_once<P: Pages>(
         visible: 0,
     };
     let mut kept = KeptCheck::default();
-    let first = check.first_page();
-    // Pages of an unfinished change are not part of the index.
-    let end = if meta.change.unfinished > 0 { meta.change.unfinished } else { count };
-    let total = u64::from(end.saturating_sub(first)) * 2;
+    let all = meta.graph_pages(count);
+    let (first, total) = (all.start, all.len() as u64 * 2);
     for pass in 0..2 {
-        for page in first..end {
+        for page in all.clone() {
             let done = u64::from(page - first) + pass * total / 2;
             if page % 256 == 0 && progress(Progress { phase: "check", done, total }).is_break() {
                 return Err(Error::Interrupted);
             }
             let page = PageId(page);
             let body = reader.finish(page)?;
-            match (known_kind(page, &body)?, pass) {
-                (PageKind::Node, 0) => {
+            meta.change.numbers.check(page, &body)?;
+            match (meta.has_nodes(&body), pass) {
+                (true, 0) => {
                     check.nodes(page, &body)?;
                     kept.check(state, &reader, page, &body)?;
                 }
-                (PageKind::Node, _) => check.edges(page, &body)?,
+                (true, _) => check.edges(page, &body)?,
                 _ => {}
             }
             drop(body);
@@ -173,11 +171,6 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Pages before this one belong to a graph that was replaced, or are unused.
-    fn first_page(&self) -> u32 {
-        self.meta.change.retired_end.max(1)
-    }
-
     fn slot(&self, node: NodeId) -> Slot {
         self.slots.get(node as usize).copied().unwrap_or_default()
     }

@@ -79,7 +79,7 @@ struct Owned {
 fn named<R: Reader>(state: &State, reader: &R, page: PageId) -> Result<Vec<Owned>, Error> {
     let layout = &state.meta.layout;
     let body = reader.finish(page)?;
-    if kind(&body) != Some(PageKind::Node) {
+    if !state.meta.has_nodes(&body) {
         return Ok(Vec::new());
     }
     let is_retired = page.0 < state.meta.change.retired_end;

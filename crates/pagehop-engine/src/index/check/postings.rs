@@ -7,7 +7,6 @@ use crate::columns::{ColumnKind, RowValues, tag_columns};
 use crate::ids::NodeId;
 use crate::index::state::State;
 use crate::page::column_tree::Tree;
-use crate::page::kind::{PageKind, kind};
 use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, NodeRef};
 use crate::page::postings::{Posting, PostingKey};
 use crate::page::row_record::read_tags;
@@ -112,11 +111,11 @@ impl Check<'_> {
         let (layout, columns) = (&self.meta.layout, &state.columns.columns);
         let before = tag_columns(&columns[..column]);
         let mut tags = vec![0u64; self.slots.len()];
-        for page in (self.first_page()..self.report.pages).map(PageId) {
+        for page in self.meta.graph_pages(self.report.pages).map(PageId) {
             let mut rows: Vec<(usize, Vec<u8>)> = Vec::new();
             {
                 let body = reader.finish(page)?;
-                for slot in 0..layout.nodes_per_page * usize::from(kind(&body) == Some(PageKind::Node)) {
+                for slot in 0..layout.nodes_per_page * usize::from(self.meta.has_nodes(&body)) {
                     let node = layout.node_id(page, slot) as usize;
                     if self.slots[node].exists && self.slots[node].flags == FLAGS_LIVE {
                         rows.push((node, NodeRef::new(layout, &body, slot).values().0.to_vec()));

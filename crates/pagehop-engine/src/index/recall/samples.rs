@@ -9,7 +9,6 @@ use std::collections::HashSet;
 use crate::Error;
 use crate::index::search::exact::Sample;
 use crate::index::state::State;
-use crate::page::kind::{PageKind, kind};
 use crate::page::node::{FLAGS_LIVE, NodeRef};
 use crate::page::{PageId, Reader};
 use crate::random::Random;
@@ -56,7 +55,7 @@ pub(crate) fn choose<R: Reader>(
         let page = PageId(pages.start + (slot / layout.nodes_per_page as u64) as u32);
         let slot = (slot % layout.nodes_per_page as u64) as usize;
         let body = reader.finish(page)?;
-        if kind(&body) == Some(PageKind::Node) {
+        if meta.has_nodes(&body) {
             let node = NodeRef::new(layout, &body, slot);
             let header = node.header();
             if header.flags == FLAGS_LIVE && header.rows(meta.row_ids, state.snapshot).next().is_some() {

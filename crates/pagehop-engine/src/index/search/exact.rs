@@ -19,7 +19,6 @@ use crate::index::search::nearest::Near;
 use crate::index::search::rerank;
 use crate::index::search::visit::Probe;
 use crate::index::state::State;
-use crate::page::kind::{PageKind, kind};
 use crate::page::node::NodeRef;
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::codes::Codes;
@@ -246,7 +245,7 @@ impl<'s> Scan<'s> {
             };
             ahead.filter(|page| *page < pages.end).for_each(|page| reader.start(PageId(page), 0..0));
             let body = reader.finish(PageId(page))?;
-            for slot in 0..layout.nodes_per_page * usize::from(kind(&body) == Some(PageKind::Node)) {
+            for slot in 0..layout.nodes_per_page * usize::from(self.state.meta.has_nodes(&body)) {
                 let node = NodeRef::new(layout, &body, slot);
                 nodes += u64::from(self.rows.gather(self.state, &node, layout.node_id(PageId(page), slot)));
             }

@@ -26,7 +26,6 @@ use crate::index::search::tags::{self, Undecided};
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
 use crate::index::state::{Newest, State};
 use crate::options::SEARCH_LIST_MAX;
-use crate::page::kind::{PageKind, kind};
 use crate::page::node::{NodeRef, with_node};
 use crate::page::{PageId, Pages, Reader};
 use crate::row_ids::{RowId, check_kind};
@@ -387,7 +386,7 @@ impl<R: Reader> Selection<'_, R> {
             {
                 let body = self.reader.finish(PageId(page))?;
                 self.stats.pages_read += 1;
-                for slot in 0..layout.nodes_per_page * usize::from(kind(&body) == Some(PageKind::Node)) {
+                for slot in 0..layout.nodes_per_page * usize::from(self.state.meta.has_nodes(&body)) {
                     let (found, node) = (NodeRef::new(&layout, &body, slot), layout.node_id(PageId(page), slot));
                     if self.filter.test.passes(found.header().row_id, found.values()) {
                         self.stats.distances += 1;
