@@ -124,3 +124,21 @@ fn a_log_that_page_0_names_in_memory_only_is_named_again() {
         1
     });
 }
+
+#[test]
+fn a_log_whose_name_may_be_gone_is_named_again() {
+    survive(|disk, index, refusal| {
+        add_row(index, 1).unwrap();
+        index.pages().checkpoint().unwrap();
+        // Page 0 names the log, and the commit does not get there.
+        disk.fail(Fault { calls: vec![Call::Write], after: 1, refusal: Refusal::Io, once: true });
+        let error = add_row(index, 2).unwrap_err();
+        assert!(error.to_string().contains("end of the index-log"), "{error}");
+        // What took the name back is on the disk or not.
+        fail_sync(disk, 0, refusal);
+        let error = index.pages().checkpoint().unwrap_err();
+        assert!(error.to_string().contains("header of page 0"), "{error}");
+        add_row(index, 3).unwrap();
+        2
+    });
+}

@@ -14,7 +14,7 @@ use crate::disk::storage::StorageFile;
 use crate::header::{self, Identity};
 use crate::log::log_file::{FRONT, Header};
 use crate::reader::FileReader;
-use crate::write::Turn;
+use crate::write::{Naming, Turn};
 
 /// Pages that are being read while those before them are copied.
 const AHEAD: usize = 24;
@@ -31,11 +31,10 @@ impl Turn<'_> {
             self.write_pages()?;
             self.restart_log()?;
             self.writer.checkpoints.fetch_add(1, Ordering::Relaxed);
-        } else if self.state.names_log {
+        } else if self.state.naming != Naming::Unnamed {
             // The first commit after a checkpoint came to nothing.
             self.check()?;
             self.name_log(0)?;
-            self.state.names_log = false;
         }
         if self.read.versions.log.is_removed() {
             self.state.header = None;
@@ -67,16 +66,17 @@ impl Turn<'_> {
             if images.len() == PIECE || at + 1 >= last {
                 if at == last {
                     self.writer.index.sync().map_err(|error| self.refused("sync", error))?;
-                    // Page 0 is sealed without the log's tag. If it does not reach the disk, the
-                    // next commit must put the tag there again.
-                    self.state.names_log = false;
+                    // Page 0 is sealed without the log's tag.
+                    self.state.naming = Naming::Unknown;
                 }
                 write_in_place(&*self.writer.index, &images).map_err(|error| self.refused("write", error))?;
                 self.writer.page_bytes_written.fetch_add(images.len() as u64, Ordering::Relaxed);
                 images.clear();
             }
         }
-        self.writer.index.sync().map_err(|error| self.refused("sync", error))
+        self.writer.index.sync().map_err(|error| self.refused("sync", error))?;
+        self.state.naming = Naming::Unnamed;
+        Ok(())
     }
 
     /// Begins the log again at its end.

@@ -51,6 +51,17 @@ pub(crate) struct Turn<'p> {
     pub(crate) state: MutexGuard<'p, State>,
 }
 
+/// What page 0 in the index file says of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// Commits in the log count.
+    Named,
+    /// No log counts.
+    Unnamed,
+    /// One of both: a write failed, and may have reached the file.
+    Unknown,
+}
+
 /// What the writer knows about the log.
 pub(crate) struct State {
     /// The log's header; `None` until the first commit makes the log.
@@ -66,7 +77,7 @@ pub(crate) struct State {
     /// Log position of page 0 in the index file.
     pub(crate) base_position: u64,
     /// Whether page 0 in the index file says that commits in the log count.
-    pub(crate) names_log: bool,
+    pub(crate) naming: Naming,
     /// Why nothing can be committed any more.
     pub(crate) broken: Option<String>,
 }
@@ -82,7 +93,7 @@ impl Writer {
         let header = recovered.header;
         let reserved = header.as_ref().map_or(0, |header| header.offset(recovered.end.lsn));
         let state = State {
-            names_log: header.is_some(),
+            naming: if header.is_some() { Naming::Named } else { Naming::Unnamed },
             header,
             start,
             end: recovered.end.lsn,
@@ -257,11 +268,10 @@ impl Turn<'_> {
             Some(header) => header.clone(),
             None => self.new_log()?,
         };
-        if !self.state.names_log {
+        if self.state.naming != Naming::Named {
             // The log is on the disk already, and the commit not yet: a loss of power finds both or
             // neither.
             self.name_log(header.tag)?;
-            self.state.names_log = true;
         }
         Ok(header)
     }
@@ -285,20 +295,25 @@ impl Turn<'_> {
     /// Says on page 0 of the index file, durably, that the commits in the log with this `tag`
     /// count; 0 for none. Only the first sector is written, which a disk writes whole or not at
     /// all.
-    pub(crate) fn name_log(&self, tag: LogTag) -> Result<(), Error> {
+    pub(crate) fn name_log(&mut self, tag: LogTag) -> Result<(), Error> {
         let mut buffer = PageBuffer::new();
+        self.state.naming = Naming::Unknown;
         match self.read.versions.base.read(PageId(0), &mut buffer.0) {
-            Ok(()) => {}
+            Ok(()) => {
+                header::set_log_tag(&mut buffer.0, tag);
+                let index = &self.writer.index;
+                let written = index.write_all_at(&buffer.0[..SECTOR_BYTES], 0).and_then(|()| index.sync());
+                written.map_err(|error| {
+                    let path = self.read.path().display();
+                    Error::io(format!("write of the header of page 0 of {path}"), error)
+                })?;
+            }
             // A checkpoint tore it: the log counts until another has made it whole.
-            Err(Error::Corrupt { .. }) => return Ok(()),
+            Err(Error::Corrupt { .. }) => {}
             Err(error) => return Err(error),
         }
-        header::set_log_tag(&mut buffer.0, tag);
-        let index = &self.writer.index;
-        let written = index.write_all_at(&buffer.0[..SECTOR_BYTES], 0).and_then(|()| index.sync());
-        written.map_err(|error| {
-            Error::io(format!("write of the header of page 0 of {}", self.read.path().display()), error)
-        })
+        self.state.naming = if tag == 0 { Naming::Unnamed } else { Naming::Named };
+        Ok(())
     }
 
     /// Shows all readers what [`Turn::append`] wrote.
