@@ -69,7 +69,7 @@ def cost(connection: psycopg.Connection) -> tuple[int, int]:
 
 def test_an_index_made_before_its_rows_is_as_good_after_vacuum(grown: psycopg.Connection) -> None:
     """Insertions train a small index only, and say what is to be done."""
-    assert number(grown, TRAINED) < 512
+    assert number(grown, TRAINED) <= 1024
     assert value(grown, WANTS) is True
     run(grown, "VACUUM items")
     assert number(grown, TRAINED) == 7000
@@ -93,7 +93,7 @@ def test_no_insertion_trains_and_none_fails_for_it(connect: Connect) -> None:
     grow(connection, vectors(1500, seed=1))
     trained = number(connection, TRAINED)
     grow(connection, vectors(5500, seed=2), first=1500)
-    assert number(connection, TRAINED) == trained < 512
+    assert number(connection, TRAINED) == trained <= 1024
     # It was a rebuild of 6,400 rows that came here.
     run(connection, "SET statement_timeout = '500ms'")
     for at in range(20):
@@ -174,11 +174,11 @@ def test_a_kill_during_a_training_loses_nothing(new_cluster: Callable[..., Clust
     )
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         create(connection)
-        grow(connection, vectors(6000, seed=1))
+        grow(connection, vectors(7000, seed=1))
         replica = cluster.basebackup()
         replica.start()
         before = number(connection, PAGES)
-    rows, has_begun = 6000, False
+    rows, has_begun = 7000, False
     for after in [0.2, 0.5, 0.7, 0.9, 1.1]:
         vacuum = psycopg.connect(cluster.dsn(), autocommit=True)
         with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
