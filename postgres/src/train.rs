@@ -114,8 +114,8 @@ impl HeldInterrupts {
 
     /// Whether to go on. Interrupts that do not end the statement are served.
     fn look(&self) -> ControlFlow<()> {
-        // SAFETY: flags of this backend, read by value; `hold` has added to the number. No lock that
-        // an interrupt may need is held between two turns.
+        // SAFETY: flags of this backend, read by value; `hold` has added to the number. No lock is
+        // held between two turns.
         unsafe {
             if pg_sys::InterruptPending == 0 {
                 return ControlFlow::Continue(());
@@ -156,8 +156,8 @@ struct Host<'w> {
 impl<'w> Host<'w> {
     /// # Safety
     ///
-    /// `index` and `heap`, its table, are open and stay so while this lives, and this backend is not
-    /// the writer of the index.
+    /// `index` and `heap`, its table, are open and stay so while this lives, and this backend is
+    /// not the writer of the index.
     unsafe fn new(index: pg_sys::Relation, heap: pg_sys::Relation, wait: &'w mut dyn FnMut()) -> Self {
         // SAFETY: the caller keeps the index open.
         let (info, temp_files) = unsafe { (pg_sys::BuildIndexInfo(index), TempFiles::of(index)) };

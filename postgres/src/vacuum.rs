@@ -3,7 +3,8 @@
 //!
 //! Both work in small parts. What takes long, taking a dead node out of the graph and training, is
 //! done beside insertions. The rest is done alone, under the lock of the index, and an insertion
-//! waits for a millisecond or two. An index that has changed much since it was calibrated is calibrated again.
+//! waits for a millisecond or two. An index that has changed much since it was calibrated is
+//! calibrated again.
 
 use std::ffi::c_void;
 use std::ops::ControlFlow;

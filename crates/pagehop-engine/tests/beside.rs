@@ -96,8 +96,8 @@ fn hops(pages: &MemPages, dim: usize) -> f64 {
     queries.chunks_exact(dim).map(|query| index.search(query, 10, &options).unwrap().stats.hops as f64).sum()
 }
 
-/// An insertion trains an index of up to 256 rows. Beyond that the index says that it is to be
-/// trained, and is then as good as one that was built over all rows.
+/// An insertion trains an index of up to 1,024 rows of few dimensions. Beyond that the index says
+/// that it is to be trained, and is then as good as one that was built over all rows.
 #[test]
 fn an_index_that_grew_is_trained_like_a_new_one() {
     let dim = 40;
@@ -106,7 +106,7 @@ fn an_index_that_grew_is_trained_like_a_new_one() {
     for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
         let mut pages = grown(&rows, metric, 5000);
         let index = Index::open(pages.clone()).unwrap();
-        assert_eq!(index.info().unwrap().trained_rows, 256);
+        assert_eq!(index.info().unwrap().trained_rows, 512);
         assert!(index.wants_training().unwrap());
         let (mut copy, others, after_step) = (pages.clone(), &mut |_: &mut MemPages, _| (), &mut |_: &MemPages| ());
         let mut host = Host { pages: &mut copy, rows: &rows, others, after_step, asked: Vec::new() };

@@ -93,8 +93,8 @@ impl PageSink for BufferSink<'_> {
     }
 }
 
-/// Adds `count` blocks of zeros to the index at once and returns the first of them. Only the last is
-/// written, and logged if `is_logged`: those before it are a hole, as those of a hash index that
+/// Adds `count` blocks of zeros to the index at once and returns the first of them. Only the last
+/// is written, and logged if `is_logged`: those before it are a hole, as those of a hash index that
 /// grows. So it takes microseconds, in which no other backend adds a block.
 ///
 /// # Safety
@@ -107,8 +107,8 @@ pub(crate) unsafe fn reserve(index: pg_sys::Relation, count: u32, is_logged: boo
     let mut block = Block([0; pg_sys::BLCKSZ as usize]);
     let page: pg_sys::Page = block.0.as_mut_ptr().cast();
     let (fork, mode) = (pg_sys::ForkNumber::MAIN_FORKNUM, pg_sys::ExclusiveLock as i32);
-    // SAFETY: the caller keeps the index open. The lock keeps other backends from adding blocks. The
-    // page is a whole one, and only used here. The log has it before the file.
+    // SAFETY: the caller keeps the index open. The lock keeps other backends from adding blocks.
+    // The page is a whole one, and only used here. The log has it before the file.
     unsafe {
         pg_sys::LockRelationForExtension(index, mode);
         let file = pg_sys::smgropen((*index).rd_locator, (*index).rd_backend);

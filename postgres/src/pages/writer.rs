@@ -4,9 +4,9 @@
 //!
 //! Backends insert rows beside each other, and beside a vacuum that takes dead nodes out of the
 //! graph or trains: each holds the heavyweight lock of page 0 in share mode, for a few rows, nodes
-//! or pages ([`beside_others`]). Whatever else changes an index holds it alone, for a few dozen steps
-//! ([`change`]). Of those beside each other one at a time is in its section, as to write postings:
-//! it holds the heavyweight lock of page 1. The lock of page 0 comes before that of page
+//! or pages ([`beside_others`]). Whatever else changes an index holds it alone, for a few dozen
+//! steps ([`change`]). Of those beside each other one at a time is in its section, as to write
+//! postings: it holds the heavyweight lock of page 1. The lock of page 0 comes before that of page
 //! 1, and both before any buffer's, so no two backends wait for each other. Searches take no part
 //! in these locks. They see each page before or after a step, and each step leaves an index.
 

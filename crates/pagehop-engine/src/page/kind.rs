@@ -104,11 +104,11 @@ pub(crate) fn graph(body: &[u8]) -> u8 {
 /// Makes a page one of a graph. An empty page belongs to none.
 pub(crate) fn set_graph(body: &mut [u8], graph: u8) {
     let kind = body[0] % GRAPHS;
-    body[0] = if kind == PageKind::Empty as u8 { kind } else { kind | graph * GRAPHS };
+    body[0] = if kind == PageKind::Empty as u8 { kind } else { kind | (graph * GRAPHS) };
 }
 
 /// Whether it is a page of nodes of a graph.
 #[inline]
 pub(crate) fn is_of_nodes(body: &[u8], graph: u8) -> bool {
-    body[0] == PageKind::Node as u8 | graph * GRAPHS
+    body[0] == PageKind::Node as u8 | (graph * GRAPHS)
 }

@@ -24,13 +24,17 @@ use crate::page::{PageId, PageSink, Pages, PagesMut, Reader, id_map};
 use crate::row_ids::{self, RowIds};
 use crate::{AddReport, BuildOptions, EachChunk, Error, OnProgress, VectorSource};
 
-/// Rows up to which an insertion trains an index whose rows the host owns. That takes some twenty
-/// milliseconds at 768 dimensions (`docs/decisions/0027-training-beside-insertions.md`).
-const SMALL_ROWS: u64 = 256;
+/// An insertion trains an index whose rows the host owns up to this many rows, and this many
+/// components: 256 rows of 768 dimensions, some twenty milliseconds
+/// (`docs/decisions/0027-training-beside-insertions.md`).
+const SMALL_ROWS: u64 = 1024;
+const SMALL_COMPONENTS: u64 = 256 * 768;
 /// Growth after which the model is trained again.
 const GROWTH: u64 = 8;
-/// The same for an insertion that makes an index too large for others to train it.
-const LAST_GROWTH: u64 = 2;
+/// The same for an insertion that makes an index too large for others to train it, if its model was
+/// trained on few rows.
+const LAST_GROWTH: u64 = 4;
+const FEW_ROWS: u64 = 64;
 /// A model that was trained on this many rows is kept.
 pub const TRAINED_ENOUGH: u64 = 16_384;
 
@@ -111,9 +115,10 @@ impl<W: PagesMut> Change<'_, W> {
         let meta = self.graph.meta();
         let (rows, more_rows) = (meta.rows, more as u64);
         let is_hosted = self.graph.steps().is_hosted();
-        let is_cheap = !is_hosted || rows + more_rows <= SMALL_ROWS || more_rows >= rows;
-        // It is the last time that an insertion may do so.
-        let is_last = is_hosted && rows < SMALL_ROWS && rows + more_rows >= SMALL_ROWS;
+        let small = SMALL_ROWS.min(SMALL_COMPONENTS / meta.dim as u64);
+        let is_cheap = !is_hosted || rows + more_rows <= small || more_rows >= rows;
+        let is_few = meta.change.trained_rows <= FEW_ROWS;
+        let is_last = is_hosted && is_few && rows < small && rows + more_rows >= small;
         let is_due = is_cheap && has_grown(meta, more) || is_last && has_grown_by(LAST_GROWTH, meta, more);
         let GraphNumbers { current, last, .. } = meta.change.numbers;
         let may_begin = meta.change.making == Making::None && (last == current || meta.centroids == 0);
