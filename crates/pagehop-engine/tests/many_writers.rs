@@ -17,6 +17,8 @@ use pagehop_sim::{MemPages, SharedHost, SharedSession, SharedWriter, Writes};
 use support::hosted::{check, row_ids};
 use support::{Noise, Rows, embeddings, no_progress, options};
 
+/// Rows of an index that has grown beyond its model.
+const GROWN: usize = 1033;
 /// Seeds without `PAGEHOP_SIM_SEEDS`.
 const SEEDS: u64 = 60;
 
@@ -321,14 +323,13 @@ fn train(session: &SharedSession<'_>, rows: &Rows) -> Result<bool, Error> {
     known.train_beside(&mut source, 1 << 30, &mut host, &mut no_progress())
 }
 
-/// Two writers insert rows while a third trains the index, twice, and is cancelled once. The graph
-/// that it leaves has each row once, whatever their turns.
-#[test]
-fn writers_insert_rows_while_another_trains() {
-    let (dim, built, grown, each) = (8, 129, 1033, 60);
-    let mut rows = Rows::new(dim, embeddings(dim, grown + 2 * each, 3));
-    rows.ids = (1..=(grown + 2 * each) as u64).collect();
-    (grown..grown + 2 * each).filter(|at| at % 3 == 0).for_each(|at| {
+/// Rows, and an index of the first 1,033 of them that has grown beyond its model. `more` follow, of
+/// which every third is equal to one that is there.
+fn grown(more: usize) -> (Rows, MemPages) {
+    let (dim, built, grown) = (8, 129, GROWN);
+    let mut rows = Rows::new(dim, embeddings(dim, grown + more, 3));
+    rows.ids = (1..=(grown + more) as u64).collect();
+    (grown..grown + more).filter(|at| at % 3 == 0).for_each(|at| {
         let like = rows.row(at - grown / 2).to_vec();
         rows.values[at * dim..][..dim].copy_from_slice(&like);
     });
@@ -341,6 +342,59 @@ fn writers_insert_rows_while_another_trains() {
             change.insert_hosted(rows.ids[at], rows.row(at), &values, false, &mut no_progress()).unwrap();
         });
     }
+    (rows, pages)
+}
+
+/// Writers that insert rows free pages of a graph that was replaced, and so does a third: each page
+/// once.
+#[test]
+fn writers_free_the_pages_of_a_graph_at_the_same_time() {
+    let each = 10;
+    let (rows, mut pages) = grown(2 * each);
+    support::hosted::change(&mut pages, |change| change.train(&mut no_progress()).unwrap());
+    let retired = check(&pages);
+    for seed in seeds().take_while(|seed| std::env::var("PAGEHOP_SIM_SEEDS").is_ok() || *seed < 12) {
+        let steps = AtomicU64::new(0);
+        let after_step = |pages: &MemPages| {
+            if steps.fetch_add(1, Ordering::Relaxed) % 11 == seed % 11 {
+                check(pages);
+            }
+        };
+        let host = SharedHost::new(&pages, seed).with_after_step(&after_step);
+        let writes = |writer: usize| {
+            let rows = &rows;
+            move |session: &SharedSession<'_>| {
+                for at in (0..each).map(|i| GROWN + writer * each + i) {
+                    let row_id = rows.ids[at];
+                    assert!(session.statement(|| insert(session, row_id, rows.row(at), &[tenant(row_id)], false)));
+                }
+            }
+        };
+        host.run(vec![
+            Box::new(writes(0)),
+            Box::new(writes(1)),
+            Box::new(|session| {
+                let known = Index::open(session).unwrap();
+                for _ in 0..40 {
+                    session.insert(|writer| change(writer, &known, |change| change.sweep(3))).unwrap();
+                }
+            }),
+        ]);
+        let mut pages = host.pages();
+        while support::hosted::change(&mut pages, |change| change.sweep(64).unwrap()) {}
+        let found = check(&pages);
+        assert!(found.free_slots > retired.nodes / 2, "seed {seed}: {found:?}");
+        let all = rows.ids.iter().copied().collect();
+        verify(&pages, rows.row(0), &all, &all, seed);
+    }
+}
+
+/// Two writers insert rows while a third trains the index, twice, and is cancelled once. The graph
+/// that it leaves has each row once, whatever their turns.
+#[test]
+fn writers_insert_rows_while_another_trains() {
+    let (grown, each) = (GROWN, 60);
+    let (rows, pages) = self::grown(2 * each);
     for seed in seeds().take_while(|seed| std::env::var("PAGEHOP_SIM_SEEDS").is_ok() || *seed < 12) {
         let steps = AtomicU64::new(0);
         let after_step = |pages: &MemPages| {

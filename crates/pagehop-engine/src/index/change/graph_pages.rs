@@ -19,7 +19,7 @@ pub(super) struct GraphPages<'w, W> {
     pub(super) root: PageId,
     /// The number of the graph.
     pub(super) number: u8,
-    /// Whether a step may take a page of another graph.
+    /// Whether a step may take a page of another graph; it gives the page its number itself.
     pub(super) takes_over: bool,
 }
 
@@ -67,9 +67,8 @@ impl<W: PagesMut> PagesMut for GraphPages<'_, W> {
                 }
             }
             change(bodies)?;
-            for (_, body) in pages.iter().zip(&mut *bodies).filter(|(page, _)| page.0 != 0) {
-                kind::set_graph(body, number);
-            }
+            let others = pages.iter().zip(&mut *bodies).filter(|(page, _)| page.0 != 0 && !takes_over);
+            others.for_each(|(_, body)| kind::set_graph(body, number));
             Ok(())
         })
     }

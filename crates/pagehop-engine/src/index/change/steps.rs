@@ -148,7 +148,8 @@ impl<'w, W: PagesMut> Steps<'w, W> {
         self.pages.host
     }
 
-    /// As [`Steps::step_meta`] with one page, which may be of another graph.
+    /// As [`Steps::step_meta`] with one page, which may be of another graph. `change` gives it the
+    /// number of this one if it takes it.
     pub(super) fn take_over(&mut self, page: PageId, change: ChangeWithMeta<'_>) -> Result<(), Error> {
         self.pages.takes_over = true;
         let taken = self.step_meta(&[page], change);

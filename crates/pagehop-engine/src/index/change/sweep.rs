@@ -144,6 +144,7 @@ impl<W: PagesMut> Steps<'_, W> {
             is_first = meta.change.retired_end == before;
             if is_first {
                 kind::clear(bodies[0], PageKind::Node);
+                kind::set_graph(bodies[0], meta.change.numbers.current);
                 meta.change.list_free(page, bodies[0], slots);
                 meta.change.retired_end = at - 1;
             }
