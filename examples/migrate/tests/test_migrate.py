@@ -160,9 +160,9 @@ def test_indexes_of_pgvector_are_replaced(dsn: str, capsys: pytest.CaptureFixtur
 
 def test_an_index_that_cannot_be_made_leaves_the_old_one(dsn: str, capsys: pytest.CaptureFixture[str]) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("CREATE TABLE bad (id int, tags text[], embedding vector(3))")
+        connection.execute("CREATE TABLE bad (id int, document jsonb, embedding vector(3))")
         connection.execute("CREATE INDEX bad_hnsw ON bad USING hnsw (embedding vector_l2_ops)")
-        assert from_pgvector.main(["index", dsn, "bad", "--filter", "tags"]) == 1
+        assert from_pgvector.main(["index", dsn, "bad", "--filter", "document"]) == 1
         assert "no default operator class for access method" in capsys.readouterr().err
         names = connection.execute("SELECT indexname FROM pg_indexes WHERE tablename = 'bad'").fetchall()
         assert names == [("bad_hnsw",)]
