@@ -28,11 +28,15 @@ ENGINES = "fashion-mnist-20261122-a"
 TEXTS = "texts-384-20261123"
 """The run of libraries over embeddings of real text. The chart and the README's table have them."""
 
+WRITERS = "vector-writers-20261125"
+"""The run of many writers in PostgreSQL."""
+
 MEASURED_AT = {
     ENGINES: "result of commit 1a2060c",
     "vector-inserts-20261122": "result of commit 7223e75",
     TEXTS: "commit bf96c36",
     "calibration-20261123": "commit f64556e",
+    WRITERS: "commit b691974",
 }
 """The commit that was measured, or that added the result where that is not known."""
 
@@ -199,7 +203,25 @@ def losses() -> list[str]:
                 for one in found
                 if one.better is not None and one.better < 1
             ]
+    cells += log_losses()
     return table(["", "at", "Pagehop", "other", "Pagehop better by"], cells).splitlines()
+
+
+def log_losses() -> list[list[str]]:
+    """The steps of many writers in which another server writes less log."""
+    columns, found = report(WRITERS, "writes")
+    server, step, log = (columns.index(column) for column in ("server", "step", "log bytes/row"))
+    cells = []
+    for ours in (row for row in found if row[server]["text"].startswith("pagehop")):
+        others = [row for row in found if row[step] == ours[step] and row is not ours]
+        less = [row for row in others if row[log]["value"] < ours[log]["value"]]
+        names = ", ".join(f"{row[server]['text'].split()[0]} {row[log]['text']}" for row in others)
+        if less:
+            better = min(row[log]["value"] for row in others) / ours[log]["value"]
+            cells.append(
+                ["bytes of log a row, tokens", ours[step]["text"], ours[log]["text"], names, f"{better:.2f}x, loses"]
+            )
+    return cells
 
 
 def recall(name: str, *states: str) -> list[str]:
