@@ -101,7 +101,7 @@ def test_two_runs_agree_or_it_is_told(
 ) -> None:
     plan = plan_of("slow", "drifting", load=LOAD, more="targets = [0.99, 0.05]")
     run(plan, tmp_path / "one")
-    monkeypatch.setenv("DRIFT_MS", "6")
+    monkeypatch.setenv("DRIFT_MS", "20")
     run(plan, tmp_path / "other")
     assert main(["compare", str(tmp_path / "one"), str(tmp_path / "one")]) == 0
     rows = list(csv.DictReader((tmp_path / "one/report/agreement-with-one.csv").open()))
