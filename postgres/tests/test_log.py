@@ -81,6 +81,25 @@ def test_an_insertion_writes_few_records(connect: Connect) -> None:
     assert number(connection, "SELECT count(*) FROM items") == 1200
 
 
+def test_an_update_of_a_filter_column_writes_few_records(connect: Connect) -> None:
+    """A step for the node and its postings, and one for its anchor; a new page now and then."""
+    connection = connect()
+    create(connection)
+    run(connection, "ALTER TABLE items ADD price int")
+    fill(connection, vectors(1000, seed=1))
+    run(connection, "UPDATE items SET price = id % 100")
+    run(connection, "DROP INDEX items_embedding")
+    run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops, price)")
+    run(connection, "VACUUM FULL items")
+    run(connection, "CHECKPOINT")
+    update = "UPDATE items SET price = price + 1 WHERE id % 5 = 0"
+    plan = run(connection, f"EXPLAIN (ANALYZE, WAL, FORMAT json) {update}")
+    [[[explained]]] = cast(list[list[list[dict[str, dict[str, int]]]]], plan)
+    # The table's record and that of its primary key are two of them.
+    assert explained["Plan"]["WAL Records"] / 200 < 2 + 3
+    assert number(connection, "SELECT nodes FROM pagehop_check('items_embedding')") == 1200
+
+
 def test_an_index_that_is_not_logged_takes_rows(connect: Connect) -> None:
     connection = connect()
     create(connection)

@@ -237,6 +237,30 @@ fn rows_share_a_node_if_their_values_are_equal() {
     assert_eq!(found(&pages, &vector, &options, &tenant(2001), 5), [1011]);
 }
 
+/// The walk ends at the old node, and no other end of its edges is read. A step writes the node and
+/// its postings, and another the anchor; now and then a leaf is split.
+#[test]
+fn a_row_of_other_values_costs_few_pages_and_steps() {
+    let rows = rows(4000, 5);
+    let mut pages = built(&rows);
+    let before = check(&pages).nodes;
+    let (mut steps, mut looks) = (0, 0);
+    // Rows with vectors of their own.
+    let some: Vec<&Row> = rows.values().filter(|row| row.0 != rows[&1].0).step_by(19).take(200).collect();
+    for (id, (vector, _)) in (10_000..).zip(&some) {
+        let known = Index::open(pages.clone()).unwrap();
+        let mut writer = pages.writer().with_after_step(Box::new(|_| steps += 1));
+        let mut change = known.change(&mut writer).unwrap();
+        change.insert_hosted(id, vector, &[Value::Int(2007), Value::Null], false, &mut no_progress()).unwrap();
+        change.finish().unwrap();
+        looks += writer.looks();
+    }
+    assert_eq!(some.len(), 200);
+    assert!(steps <= 2 * 200 + 20, "{steps} steps");
+    assert!(looks <= 32 * 200, "{looks} looks at pages");
+    assert_eq!(check(&pages).nodes, before + 200);
+}
+
 /// After every step the index is valid, and the change after it writes the postings that are
 /// missing.
 #[test]

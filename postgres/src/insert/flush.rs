@@ -115,7 +115,8 @@ unsafe fn add(index: pg_sys::Relation, row_ids: &[u64], vectors: &[f32], values:
 }
 
 /// Inserts rows, at least one, one after the other. While a vacuum has the index's lock, the next
-/// rows are prepared, instead of waiting for it with each of them.
+/// rows are prepared. Others are not before their turn: its walks share buffers, and what they
+/// found need not be looked at again.
 ///
 /// # Safety
 ///
@@ -131,23 +132,26 @@ unsafe fn insert(
     let values = (0..row_ids.len()).map(|row| &values[row * columns..][..columns]);
     let mut rows = row_ids.iter().zip(vectors.chunks_exact(dim)).zip(values).peekable();
     while rows.peek().is_some() {
-        // SAFETY: the caller keeps the index open.
-        let open = unsafe { open_indexes::open(index)? };
         let mut ready: Vec<Ready<'_>> = Vec::new();
         let writer = loop {
-            if let Some(((row_id, vector), values)) = rows.next() {
-                pgrx::check_for_interrupts!();
-                let prepared = open.prepare(vector, unchanged);
-                ready.push(Ready { row_id: *row_id, vector, values, prepared });
-            }
             // SAFETY: the caller keeps the index open and is not its writer.
-            match unsafe { writer::beside_others_if_free(index)? } {
-                Some(writer) => break writer,
-                None if ready.len() < ROWS_PER_TURN && rows.peek().is_some() => {}
+            if let Some(writer) = unsafe { writer::beside_others_if_free(index)? } {
+                break writer;
+            }
+            match rows.next_if(|_| ready.len() < ROWS_PER_TURN) {
+                Some(((row_id, vector), values)) => {
+                    pgrx::check_for_interrupts!();
+                    // SAFETY: the caller keeps the index open.
+                    let prepared = unsafe { open_indexes::open(index)? }.prepare(vector, unchanged);
+                    ready.push(Ready { row_id: *row_id, vector, values, prepared });
+                }
                 // SAFETY: as above.
                 None => break unsafe { writer::beside_others(index)? },
             }
         };
+        while let Some(((row_id, vector), values)) = rows.next_if(|_| ready.len() < ROWS_PER_TURN) {
+            ready.push(Ready { row_id: *row_id, vector, values, prepared: None });
+        }
         let is_written = writer.change(|change| match change.must_be_alone(ready.len()) {
             true => Ok(false),
             false => write(change, std::mem::take(&mut ready), unchanged).map(|()| true),

@@ -92,23 +92,12 @@ fn circles(page: PageId) -> Error {
 }
 
 impl Tree {
-    /// Puts a posting into its leaf, in steps of at most three pages.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Corrupt`] if pages contradict each other, or the posting is there; any error of the
-    /// host.
-    pub(crate) fn insert<W: PagesMut>(&self, pages: &mut W, posting: &Posting) -> Result<(), Error> {
-        let leaf = self.make_room(pages, posting.key(self.column))?;
-        step(pages, &[leaf], &mut |bodies| self.shape.put(leaf, bodies[0], posting))
-    }
-
     /// Takes the posting of a node out, of several that of its `tag`; `key` is its place. Returns
     /// whether there was one.
     ///
     /// # Errors
     ///
-    /// Those of [`Tree::insert`].
+    /// Those of [`Tree::make_room`].
     pub(crate) fn remove<W: PagesMut>(
         &self,
         pages: &mut W,
@@ -129,7 +118,7 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// Those of [`Tree::insert`].
+    /// Those of [`Tree::make_room`].
     pub(crate) fn next_tag(
         &self,
         reader: &impl Reader,
@@ -155,8 +144,12 @@ impl Tree {
         Err(circles(page))
     }
 
-    /// The leaf for `key`, split where it was full.
-    fn make_room<W: PagesMut>(&self, pages: &mut W, key: PostingKey) -> Result<PageId, Error> {
+    /// The leaf for `key`, with room for a posting: full pages on the way are split.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if pages contradict each other; any error of the host.
+    pub(crate) fn make_room<W: PagesMut>(&self, pages: &mut W, key: PostingKey) -> Result<PageId, Error> {
         if self.is_full(pages, self.root)? {
             self.split_root(pages)?;
         }

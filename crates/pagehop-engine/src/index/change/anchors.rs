@@ -45,6 +45,20 @@ impl<W: PagesMut> Graph<'_, W> {
         Ok(false)
     }
 
+    /// Gives a duplicate an anchor from `parent`, its equal that the walk went to, or from a node
+    /// below that. What gives way in a full parent is its farthest edge: pruning would read all of
+    /// its neighbors for nearly the same.
+    pub(super) fn anchor_equal(&mut self, parent: NodeId, target: &Target) -> Result<(), Error> {
+        let most = self.meta().layout.degree / 2;
+        let has_place = self.look(parent, |node, _| {
+            node.links().filter(|link| link.anchor).count() < most && !has_duplicates(node, target)
+        })?;
+        if has_place && self.anchor_in_place_of_farthest(parent, target)? {
+            return Ok(());
+        }
+        self.anchor_or_below(&[parent], target)
+    }
+
     /// Gives a new node an anchor from one of `parents`, or from a node below the first if these
     /// have no edge left, as where hundreds of rows are equal.
     pub(super) fn anchor_or_below(&mut self, parents: &[NodeId], target: &Target) -> Result<(), Error> {

@@ -12,7 +12,7 @@ use super::steps::{Seen, Steps, can_be_parent};
 use crate::Error;
 use crate::ids::NodeId;
 use crate::index::model::Model;
-use crate::page::node::{FLAGS_LIVE, Link, NodeHeader, NodeMut, with_node};
+use crate::page::node::{FLAGS_LIVE, Link, NodeHeader, NodeMut, NodeRef, with_node};
 use crate::page::{PagesMut, Reader};
 
 /// What the edges of a node are chosen from, beside its present neighbors, and what must come of
@@ -196,12 +196,13 @@ impl Edges {
 }
 
 /// Gives `node` an anchor to `target` by its own page alone: the edge that is there, a free place,
-/// or the place of the last edge that is no anchor. `false` if the node is gone or has no such
-/// place.
+/// or that of the edge that `gives_way`, which is no anchor. `false` if the node is gone or has no
+/// such place.
 pub(super) fn anchor_in_place<W: PagesMut>(
     steps: &mut Steps<'_, W>,
     node: NodeId,
     target: &Target,
+    mut gives_way: impl FnMut(&NodeRef<'_>, &[Link]) -> Option<usize>,
 ) -> Result<bool, Error> {
     let most = steps.layout().degree;
     let mut is_anchored = false;
@@ -209,7 +210,7 @@ pub(super) fn anchor_in_place<W: PagesMut>(
         let links: Vec<Link> = node.as_ref().links().collect();
         let present = links.iter().position(|link| link.node == target.node);
         let free = (links.len() < most).then_some(links.len());
-        let place = present.or(free).or_else(|| links.iter().rposition(|link| !link.anchor));
+        let place = present.or(free).or_else(|| gives_way(&node.as_ref(), &links));
         let place = place.filter(|_| can_be_parent(node.as_ref().header().flags));
         is_anchored = place.is_some();
         if let Some(place) = place {

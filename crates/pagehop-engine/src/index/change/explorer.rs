@@ -12,7 +12,8 @@ use crate::index::search::visit::Probe;
 use crate::page::Reader;
 use crate::page::meta::Meta;
 use crate::page::model_pages::Entry;
-use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeRef, with_node};
+use crate::page::node::{FLAGS_LIVE, Link, NodeHeader, NodeRef, with_node};
+use crate::quantize::estimate::DEGREE_MAX;
 use crate::quantize::landmarks::Start;
 
 /// Nearest entry points that a walk begins with, beside landmarks.
@@ -176,6 +177,14 @@ impl Explorer {
     /// names an unknown centroid.
     pub(super) fn estimate(&mut self, model: &Model, node: &NodeRef<'_>, estimates: &mut [f32]) -> Option<()> {
         self.probe.estimate(model, node, estimates)
+    }
+
+    /// The place of the edge whose estimate is farthest from the point. Anchors do not count.
+    pub(super) fn farthest(&mut self, model: &Model, node: &NodeRef<'_>, links: &[Link]) -> Option<usize> {
+        let mut estimates = [0.0; DEGREE_MAX];
+        self.estimate(model, node, &mut estimates[..links.len()])?;
+        let others = links.iter().zip(estimates).enumerate().filter(|(_, (link, _))| !link.anchor);
+        others.max_by(|a, b| a.1.1.total_cmp(&b.1.1)).map(|(place, _)| place)
     }
 
     /// Expands the best candidates for `point`. The live nodes visited are in [`Explorer::near`],

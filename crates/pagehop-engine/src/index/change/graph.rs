@@ -160,7 +160,15 @@ impl<'w, W: PagesMut> Graph<'w, W> {
             }
         }
         // Others change this node all the time.
-        edges::anchor_in_place(steps, node, target)
+        edges::anchor_in_place(steps, node, target, |_, links| links.iter().rposition(|link| !link.anchor))
+    }
+
+    /// Gives `node`, which is equal to the row that the walk went to, an anchor to `target`; if it
+    /// is full, in place of the edge whose estimate is farthest. `false` if it is gone, or all its
+    /// edges are anchors.
+    pub(super) fn anchor_in_place_of_farthest(&mut self, node: NodeId, target: &Target) -> Result<bool, Error> {
+        let Self { steps, model, explorer, .. } = self;
+        edges::anchor_in_place(steps, node, target, |found, links| explorer.farthest(model, found, links))
     }
 
     /// Offers each of `nodes`, which are different ones, an edge to `target`. They decide for

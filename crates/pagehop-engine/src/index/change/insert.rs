@@ -28,13 +28,12 @@ use super::anchors::{WAY_DOWN_MAX, next_way};
 use super::encode::{self, Encoded, Target};
 use super::explorer::Extent;
 use super::graph::Graph;
-use super::slots::{self, NewNode};
-use super::steps::can_be_parent;
+use super::slots::{self, NewNode, Posted};
 use crate::Error;
 use crate::graph::equal::DUPLICATE_CHILDREN;
 use crate::ids::NodeId;
-use crate::page::PagesMut;
-use crate::page::node::{FLAGS_LIVE, NodeHeader};
+use crate::page::node::FLAGS_LIVE;
+use crate::page::{PagesMut, STEP_PAGES};
 
 /// Candidates that the walk of an insertion keeps.
 pub(super) const INSERT_LIST: usize = 100;
@@ -128,9 +127,18 @@ impl<W: PagesMut> Graph<'_, W> {
         if self.steps().is_shared() {
             self.post_unfinished()?;
         }
-        let (node, generation) = self.steps_mut().place(new, near)?;
-        self.post(node, new.encoded)?;
-        Ok((node, generation))
+        loop {
+            let (page, is_new) = self.steps_mut().page_for(near)?;
+            let Some(node) = self.steps().next_on(page, is_new)? else { continue };
+            let postings = self.postings(node, new.encoded);
+            let leaves = self.leaves(&postings, STEP_PAGES - 2)?;
+            let (first, others) = postings.split_at(leaves.len());
+            let posted = Posted { leaves: &leaves, postings: first, is_all: others.is_empty() };
+            if let Some(placed) = self.steps_mut().place_on(page, is_new, new, &posted)? {
+                self.post(others)?;
+                return Ok(placed);
+            }
+        }
     }
 
     /// A visited node that is equal to the row, and the nodes on a way down from it to one that can
@@ -152,27 +160,32 @@ impl<W: PagesMut> Graph<'_, W> {
         Ok(nodes)
     }
 
-    /// Writes a row below `parent`, which is equal to it, with copies of its edges to nodes in the
-    /// graph: they were chosen for the same place. None leads back.
+    /// Writes a row below `parent`, which is equal to it, with copies of its edges: they were
+    /// chosen for the same place. None leads back. A copy may be stale, as the edge of the parent
+    /// is then. To read the other ends is a quarter of the work (0015). When vacuum removes the
+    /// parent, as the old node of an updated row, it reads them and chooses again.
     fn insert_below(&mut self, parent: NodeId, row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
-        let equal = self.target(parent, self.look(parent, |_, header| header.generation)?)?;
-        let copies = self.look(parent, |node, _| {
-            let others = (0..node.links().count()).filter(|at| !encode::is_edge_to(node, *at, &equal));
-            others.filter_map(|at| encode::copy(node, at)).collect::<Vec<_>>()
+        let (generation, is_same) = self.look(parent, |node, header| {
+            (header.generation, node.lo() == encoded.lo && header.centroid == encoded.centroid)
         })?;
+        let equal = match is_same {
+            true => encoded.target(parent, generation),
+            false => self.target(parent, generation)?,
+        };
         let most = self.meta().layout.degree - DUPLICATE_CHILDREN;
-        let mut targets = vec![equal];
-        for copy in copies {
-            let is_there =
-                |header: &NodeHeader| can_be_parent(header.flags) && header.generation == copy.generation;
-            if targets.len() < most && self.look(copy.node, |_, header| is_there(header))? {
-                targets.push(copy);
+        let mut targets = Vec::with_capacity(most);
+        targets.push(equal);
+        self.look(parent, |node, _| {
+            for at in 0..node.links().count() {
+                if targets.len() < most && !encode::is_edge_to(node, at, &targets[0]) {
+                    targets.extend(encode::copy(node, at));
+                }
             }
-        }
+        })?;
         let near: Vec<NodeId> = [parent].into_iter().chain(self.nodes_tried()).collect();
         let new = NewNode { row_id, encoded, targets: &targets, is_duplicate: true };
         let (node, generation) = self.place(&new, &near)?;
-        self.anchor_or_below(&[parent], &encoded.target(node, generation))?;
+        self.anchor_equal(parent, &encoded.target(node, generation))?;
         Ok(node)
     }
 

@@ -8,8 +8,9 @@
 //! A row has them from the transaction that adds it to the vacuum that takes its node out of the
 //! graph: a reader of an older snapshot may still look for it.
 //!
-//! Where each step is durable by itself, the meta page names the node whose postings are being
-//! written. If that does not end, the next change begins with them.
+//! The first two come with the node, in its step. Where a row has more and each step is durable by
+//! itself, the meta page names the node whose postings are being written. If that does not end, the
+//! next change begins with them.
 
 use super::encode::{self, Encoded, unknown_centroid};
 use super::graph::Graph;
@@ -17,12 +18,23 @@ use crate::Error;
 use crate::columns::tags::{PostingTag, TagSets, posting_keys, says_all};
 use crate::columns::{ColumnKind, RowValues, tag_columns};
 use crate::ids::NodeId;
-use crate::page::PagesMut;
 use crate::page::column_tree::Tree;
 use crate::page::node::FLAGS_LIVE;
 use crate::page::postings::{Posting, PostingKey};
 use crate::page::row_record::read_tags;
+use crate::page::{PageId, PagesMut, STEP_PAGES};
 use crate::quantize::own::OwnCode;
+
+/// A posting, and the tree that it belongs to.
+pub(super) type TreePosting = (Tree, Posting);
+
+/// Writes postings to the `bodies` of their `leaves`.
+pub(super) fn put_all(leaves: &[PageId], bodies: &mut [&mut [u8]], postings: &[TreePosting]) -> Result<(), Error> {
+    for ((leaf, body), (tree, posting)) in leaves.iter().zip(bodies).zip(postings) {
+        tree.shape.put(*leaf, body, posting)?;
+    }
+    Ok(())
+}
 
 impl<W: PagesMut> Graph<'_, W> {
     fn trees(&self) -> Vec<Tree> {
@@ -86,16 +98,51 @@ impl<W: PagesMut> Graph<'_, W> {
         Ok(sets)
     }
 
-    /// Adds the postings of a node that was written.
-    pub(super) fn post(&mut self, node: NodeId, encoded: &Encoded) -> Result<(), Error> {
+    /// The postings of a node, in the order in which they are written.
+    pub(super) fn postings(&self, node: NodeId, encoded: &Encoded) -> Vec<TreePosting> {
         let Encoded { centroid, factors, ref code, ref values, ref sets, .. } = *encoded;
-        let (values, code) = (values.clone(), code.clone());
-        let mut posting = Posting { node, centroid, factors, values, code, tag: None, next: 0 };
+        let posting =
+            Posting { node, centroid, factors, values: values.clone(), code: code.clone(), tag: None, next: 0 };
+        let mut postings = Vec::new();
         for tree in self.trees() {
-            for (_, tag) in self.posting_keys(&tree, RowValues(&posting.values), sets) {
-                (posting.tag, posting.next) = tag.map_or((None, 0), PostingTag::of_posting);
-                tree.insert(self.steps_mut().pages_mut(), &posting)?;
+            for (_, tag) in self.posting_keys(&tree, RowValues(values), sets) {
+                let (tag, next) = tag.map_or((None, 0), PostingTag::of_posting);
+                postings.push((tree, Posting { tag, next, ..posting.clone() }));
             }
+        }
+        postings
+    }
+
+    /// The leaves of the first of `postings`, at most `most`, with room for them. Each is another
+    /// one, so that one step can write to all.
+    pub(super) fn leaves(&mut self, postings: &[TreePosting], most: usize) -> Result<Vec<PageId>, Error> {
+        let mut leaves = Vec::with_capacity(most);
+        for (tree, posting) in postings.iter().take(most) {
+            let leaf = tree.make_room(self.steps_mut().pages_mut(), posting.key(tree.column))?;
+            if leaves.contains(&leaf) {
+                break;
+            }
+            leaves.push(leaf);
+        }
+        Ok(leaves)
+    }
+
+    /// Adds `postings` of a node that was written, in steps of up to three leaves. The last one
+    /// says that they are complete.
+    pub(super) fn post(&mut self, mut postings: &[TreePosting]) -> Result<(), Error> {
+        while !postings.is_empty() {
+            let leaves = self.leaves(postings, STEP_PAGES - 1)?;
+            let (now, later) = postings.split_at(leaves.len());
+            let steps = self.steps_mut();
+            if later.is_empty() && steps.meta().change.unposted > 0 {
+                steps.step_meta(&leaves, &mut |meta, bodies| {
+                    meta.change.unposted = 0;
+                    put_all(&leaves, bodies, now)
+                })?;
+            } else {
+                steps.step(&leaves, &mut |bodies| put_all(&leaves, bodies, now))?;
+            }
+            postings = later;
         }
         self.posted()
     }
@@ -121,8 +168,8 @@ impl<W: PagesMut> Graph<'_, W> {
             return self.posted();
         }
         self.unpost(node)?;
-        let encoded = self.encoded(node)?;
-        self.post(node, &encoded)
+        let postings = self.postings(node, &self.encoded(node)?);
+        self.post(&postings)
     }
 
     /// Removes the postings of a dead node, while other writers may write theirs.

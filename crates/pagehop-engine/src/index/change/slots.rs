@@ -5,6 +5,7 @@
 //! leaves it once it is the first.
 
 use super::encode::{Encoded, Target};
+use super::post::{TreePosting, put_all};
 use super::steps::Steps;
 use crate::Error;
 use crate::ids::NodeId;
@@ -31,6 +32,14 @@ pub(super) struct NewNode<'a> {
     pub(super) is_duplicate: bool,
 }
 
+/// Postings that come with a node in its step.
+pub(super) struct Posted<'a> {
+    pub(super) leaves: &'a [PageId],
+    pub(super) postings: &'a [TreePosting],
+    /// Whether these are all postings of the node.
+    pub(super) is_all: bool,
+}
+
 /// Number of nearest nodes, at most `most`, whose pages are tried for a new node. It grows with the
 /// share of free slots.
 pub(super) fn nodes_tried(meta: &Meta, most: usize) -> usize {
@@ -49,25 +58,47 @@ impl<W: PagesMut> Steps<'_, W> {
     /// Returns the node and its generation. Where another writer takes the slot first, it is tried
     /// again.
     pub(super) fn place(&mut self, new: &NewNode<'_>, near: &[NodeId]) -> Result<(NodeId, u8), Error> {
+        let posted = Posted { leaves: &[], postings: &[], is_all: true };
         loop {
-            let old = self.page_with_slot(near)?;
-            let is_new = old.is_none();
-            let page = old.map_or_else(|| self.new_page(), Ok)?;
-            if let Some(placed) = self.place_on(page, is_new, new)? {
+            let (page, is_new) = self.page_for(near)?;
+            if let Some(placed) = self.place_on(page, is_new, new, &posted)? {
                 return Ok(placed);
             }
         }
     }
 
-    /// Writes a node to the first free slot of `page`; `None` if another writer has taken the last.
-    fn place_on(&mut self, page: PageId, is_new: bool, new: &NewNode<'_>) -> Result<Option<(NodeId, u8)>, Error> {
+    /// The page that a new node goes to, and whether that is a new page.
+    pub(super) fn page_for(&mut self, near: &[NodeId]) -> Result<(PageId, bool), Error> {
+        match self.page_with_slot(near)? {
+            Some(page) => Ok((page, false)),
+            None => Ok((self.new_page()?, true)),
+        }
+    }
+
+    /// The node in the slot of `page` that is taken next.
+    pub(super) fn next_on(&self, page: PageId, is_new: bool) -> Result<Option<NodeId>, Error> {
+        let layout = self.layout();
+        let slot = if is_new { Some(0) } else { layout.free_slot(&self.reader().finish(page)?) };
+        Ok(slot.map(|slot| layout.node_id(page, slot)))
+    }
+
+    /// Writes a node to the first free slot of `page`, and postings; `None` if another writer has
+    /// taken the last slot, or the one that the postings name.
+    pub(super) fn place_on(
+        &mut self,
+        page: PageId,
+        is_new: bool,
+        new: &NewNode<'_>,
+        posted: &Posted<'_>,
+    ) -> Result<Option<(NodeId, u8)>, Error> {
         let layout = self.layout();
         let kept_at = self.keep_vector(page, is_new, &new.encoded.kept)?;
         let (hosted, shared) = (self.is_hosted(), self.is_shared());
         let added = if hosted { 0 } else { self.commit_number() };
         let mut placed = None;
-        self.step_meta(&[page], &mut |meta, bodies| {
-            let body = &mut *bodies[0];
+        let pages: Vec<PageId> = [page].into_iter().chain(posted.leaves.iter().copied()).collect();
+        self.step_meta(&pages, &mut |meta, bodies| {
+            let (body, leaves) = bodies.split_first_mut().expect("the node's page is in the step");
             if is_new {
                 kind::clear(body, PageKind::Node);
                 kept_at.into_iter().for_each(|place| place.write(body));
@@ -80,17 +111,24 @@ impl<W: PagesMut> Steps<'_, W> {
                 None if shared => return Ok(()),
                 None => return Err(Error::corrupt(page, "its free slot is taken")),
             };
+            let id = layout.node_id(page, slot);
+            match posted.postings.first() {
+                Some((_, posting)) if posting.node != id => return Ok(()),
+                _ => put_all(posted.leaves, leaves, posted.postings)?,
+            }
             if layout.nodes_per_page > 1 || !is_new {
                 meta.change.take_free_slot()?;
             }
             let mut node = NodeMut::new(&layout, body, slot);
             let generation = node.as_ref().header().generation;
-            write(&mut node, new, NodeHeader { generation, added, ..NodeHeader::default() });
+            // A stale edge that was copied may lead to the slot.
+            let targets: Vec<&Target> = new.targets.iter().filter(|target| target.node != id).collect();
+            write(&mut node, new, &targets, NodeHeader { generation, added, ..NodeHeader::default() });
             meta.change.equal_rows = meta.change.equal_rows.wrapping_add(new.is_duplicate.into());
-            placed = Some((layout.node_id(page, slot), generation));
+            placed = Some((id, generation));
             if hosted {
-                if layout.column_bytes > 0 {
-                    meta.change.unposted = layout.node_id(page, slot);
+                if !posted.is_all {
+                    meta.change.unposted = id;
                 }
                 meta.rows += 1;
                 meta.change.added_rows = meta.change.added_rows.wrapping_add(1);
@@ -151,17 +189,17 @@ impl<W: PagesMut> Steps<'_, W> {
     }
 }
 
-fn write(node: &mut NodeMut<'_>, new: &NewNode<'_>, stamp: NodeHeader) {
+fn write(node: &mut NodeMut<'_>, new: &NewNode<'_>, targets: &[&Target], stamp: NodeHeader) {
     node.set_header(&NodeHeader {
         row_id: new.row_id,
         norm_sq: new.encoded.own.norm_sq,
         step: new.encoded.own.step,
         flags: FLAGS_LIVE,
-        degree: new.targets.len() as u8,
+        degree: targets.len() as u8,
         centroid: new.encoded.centroid,
         ..stamp
     });
     node.set_values(&new.encoded.values);
     node.set_own(&new.encoded.hi, &new.encoded.lo);
-    new.targets.iter().enumerate().for_each(|(at, target)| node.set_edge(at, &target.edge(false)));
+    targets.iter().enumerate().for_each(|(at, target)| node.set_edge(at, &target.edge(false)));
 }
