@@ -231,15 +231,20 @@ impl Walk {
 
     /// Offers rejected candidates again if they are within `reach`.
     fn offer_rejected(&mut self, reach: f32, observer: &mut Met) {
-        let mut back = Vec::new();
-        observer.rejected.retain(|key| {
-            let (estimate, node) = (key_distance(*key), key_id(*key));
-            let matters = estimate <= reach && estimate < self.list.bound();
-            if matters && !self.visited.contains(&node) && !self.offered.contains(&node) {
-                back.push((estimate, node));
-            }
-            !matters
-        });
+        let bound = self.list.bound();
+        let matters = |key: &u64| key_distance(*key) <= reach && key_distance(*key) < bound;
+        // Nearly all are too far, and a pass that changes nothing is faster.
+        let mut back: Vec<(f32, NodeId)> = observer
+            .rejected
+            .iter()
+            .filter(|key| matters(key))
+            .map(|key| (key_distance(*key), key_id(*key)))
+            .collect();
+        if back.is_empty() {
+            return;
+        }
+        observer.rejected.retain(|key| !matters(key));
+        back.retain(|(_, node)| !self.visited.contains(node) && !self.offered.contains(node));
         for (estimate, node) in back {
             self.list.insert_or(estimate, node, |estimate, node| observer.reject(estimate, node));
         }
@@ -359,16 +364,13 @@ fn offer(
     // One comparison for eight estimates. Three of four are too far, in no order that a CPU could
     // predict.
     let mut near = kernels::at_most(scored.estimates, reach, list.bound());
-    if observer.wants_rejected() || absent.is_some() {
-        for (at, (estimate, neighbor)) in scored.neighbors().enumerate() {
-            let is_absent = absent == Some(neighbor);
-            if is_absent {
-                near &= !(1 << at);
-            } else if near >> at & 1 == 0 {
-                observer.reject(estimate, neighbor);
-            }
+    let mut rejected = !near;
+    if absent.is_some() {
+        for (at, _) in scored.neighbors().enumerate().filter(|(_, (_, neighbor))| absent == Some(*neighbor)) {
+            (near, rejected) = (near & !(1 << at), rejected & !(1 << at));
         }
     }
+    observer.reject_some(scored, rejected);
     while near != 0 {
         let at = near.trailing_zeros() as usize;
         near &= near - 1;
