@@ -167,7 +167,9 @@ pub(super) fn fetch(buffer: pg_sys::Buffer, bytes: Range<usize>) {
         let descriptor = pg_sys::BufferDescriptors.add(at).cast::<u8>();
         pagehop_kernels::prefetch_at(descriptor, 1);
         let page = pg_sys::BufferBlocks.cast::<u8>().add(at * pg_sys::BLCKSZ as usize);
-        pagehop_kernels::prefetch_at(page, 1);
+        if bytes.is_empty() {
+            pagehop_kernels::prefetch_at(page, 1);
+        }
         pagehop_kernels::prefetch_at(page.add(HOST_HEADER_BYTES + bytes.start), bytes.len());
     }
 }

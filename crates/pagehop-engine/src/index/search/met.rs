@@ -119,3 +119,45 @@ impl Observer for Met {
         self.rows.push(Row { near, node, step, norm_sq, is_returned: false });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn rows_are_arranged_by_distance_and_id_and_each_comes_once() {
+        let mut random = Random::new(31, 0);
+        let distances = [-1.5, -0.0, 0.0, f32::MIN_POSITIVE, 1.0, 1.5, 2.0, f32::INFINITY, f32::NAN];
+        for count in [0, 1, 2, 9, 60] {
+            for nodes in [3, 40, 100_000] {
+                let mut met = Met::default();
+                for _ in 0..count {
+                    let (node, version) = (random.below(nodes) as NodeId, random.below(2));
+                    // Few distances are equal if there are many nodes.
+                    let distance = match nodes {
+                        100_000 => random.below(1_000_000) as f32 - 500_000.0,
+                        _ => distances[node as usize % distances.len()],
+                    };
+                    let near = Near { distance, row_id: u64::from(node) * 2 + version, node, is_first: true };
+                    let is_returned = random.below(2) == 1;
+                    met.rows.push(Row { near, node, step: 0.0, norm_sq: 0.0, is_returned });
+                }
+                let mut expected: Vec<Row> = Vec::new();
+                for row in &met.rows {
+                    match expected.iter_mut().find(|other| other.near.row_id == row.near.row_id) {
+                        Some(other) => other.is_returned |= row.is_returned,
+                        None => expected.push(*row),
+                    }
+                }
+                let order = |a: &Row, b: &Row| a.near.distance.total_cmp(&b.near.distance);
+                expected.sort_by(|a, b| order(a, b).then(a.near.row_id.cmp(&b.near.row_id)));
+                met.arrange();
+                let essence = |rows: &[Row]| -> Vec<(u64, bool)> {
+                    rows.iter().map(|row| (row.near.row_id, row.is_returned)).collect()
+                };
+                assert_eq!(essence(&met.rows), essence(&expected), "{count} rows of {nodes} nodes");
+            }
+        }
+    }
+}

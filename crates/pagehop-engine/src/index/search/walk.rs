@@ -13,7 +13,7 @@
 //! of estimate, never in order of arrival, so the answer does not depend on the storage.
 
 use crate::graph::list::CandidateList;
-use crate::graph::{key_distance, key_id};
+use crate::graph::{key, key_distance, key_id};
 use crate::ids::NodeId;
 use crate::index::search::absent::Absent;
 use crate::index::search::met::Met;
@@ -231,19 +231,14 @@ impl Walk {
 
     /// Offers rejected candidates again if they are within `reach`.
     fn offer_rejected(&mut self, reach: f32, observer: &mut Met) {
-        let bound = self.list.bound();
-        let matters = |key: &u64| key_distance(*key) <= reach && key_distance(*key) < bound;
-        // Nearly all are too far, and a pass that changes nothing is faster.
-        let mut back: Vec<(f32, NodeId)> = observer
-            .rejected
-            .iter()
-            .filter(|key| matters(key))
-            .map(|key| (key_distance(*key), key_id(*key)))
-            .collect();
+        // Keys have the order of estimates, and one comparison tells the few that matter.
+        let end = if reach >= 0.0 { key(reach, u32::MAX).min(key(self.list.bound(), 0)) } else { 0 };
+        let near = observer.rejected.iter().filter(|key| **key < end);
+        let mut back: Vec<(f32, NodeId)> = near.map(|key| (key_distance(*key), key_id(*key))).collect();
         if back.is_empty() {
             return;
         }
-        observer.rejected.retain(|key| !matters(key));
+        observer.rejected.retain(|key| *key >= end);
         back.retain(|(_, node)| !self.visited.contains(node) && !self.offered.contains(node));
         for (estimate, node) in back {
             self.list.insert_or(estimate, node, |estimate, node| observer.reject(estimate, node));
