@@ -156,8 +156,8 @@ pub(super) fn seems_to_hold(buffer: pg_sys::Buffer, locator: &pg_sys::RelFileLoc
     tag.blockNum == block && tag.relNumber == locator.relNumber && tag.dbOid == locator.dbOid
 }
 
-/// Prefetches `bytes` of the body of the page in `buffer`, and what is needed to pin it, into the
-/// CPU's caches.
+/// Prefetches `bytes` of the body of the page in `buffer`, or its header if there are none, and
+/// what is needed to pin it, into the CPU's caches.
 #[inline]
 pub(super) fn fetch(buffer: pg_sys::Buffer, bytes: Range<usize>) {
     let Some(at) = place(buffer) else { return };
