@@ -3,13 +3,12 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pagehop_engine::{BEAM_WIDTH_MAX, Cursor, Effort, Error, SEARCH_LIST_MAX, SearchOptions};
+use pagehop_engine::{BEAM_WIDTH_MAX, Cursor, Effort, Error, SEARCH_LIST_MAX, SearchOptions, SearchPlan};
 use pgrx::prelude::*;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
 use crate::errors;
 use crate::pages::RelationPages;
-use crate::pages::open_indexes::OpenIndex;
 use crate::pages::waits::READ_AHEAD;
 
 static RECALL: GucSetting<f64> = GucSetting::<f64>::new(0.0);
@@ -186,14 +185,15 @@ pub(crate) fn is_scan_limited() -> bool {
     MAX_SCAN_PAGES.get() > 0 || SCAN_MEM_MULTIPLIER.get() > 0.0
 }
 
-/// The options of a search for `k` rows of `index`, as the session has them now. What is set wins
-/// over what is calibrated. Warns if the calibration did not reach `pagehop.recall`.
+/// The options of a search for `k` rows of an index, as the session has them now. What is set wins
+/// over what is calibrated, which `plan` knows. Warns if the calibration did not reach
+/// `pagehop.recall`.
 ///
 /// # Safety
 ///
-/// `relation` is open and what `index` is.
+/// `relation` is open, and the index.
 pub(crate) unsafe fn search(
-    index: &OpenIndex,
+    plan: impl FnOnce(usize, &Effort) -> Result<SearchPlan, Error>,
     relation: pg_sys::Relation,
     k: usize,
 ) -> Result<SearchOptions, Error> {
@@ -205,7 +205,7 @@ pub(crate) unsafe fn search(
         (0.0, ..) => Effort::of(None, list, slack)?,
         _ => Effort::Recall(recall),
     };
-    let plan = match index.options(k.max(1), &effort) {
+    let plan = match plan(k.max(1), &effort) {
         Err(Error::Uncalibrated) => {
             // SAFETY: the caller says that the relation is open.
             unsafe { warn_of_no_calibration(relation, recall) };

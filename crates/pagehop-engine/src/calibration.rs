@@ -75,7 +75,8 @@ impl Calibration {
     /// and the plan has its recall. Above the largest `k`, the list grows in proportion to `k`.
     pub fn plan(&self, k: usize, recall: f32) -> SearchPlan {
         let (below, above) = self.around(k);
-        let (low, high) = (below.setting(recall), above.setting(recall));
+        let low = below.setting(recall);
+        let high = if std::ptr::eq(below, above) { low } else { above.setting(recall) };
         let share = match (below.k as f32, above.k as f32, k as f32) {
             (a, b, k) if a < b => ((k / a).ln() / (b / a).ln()).clamp(0.0, 1.0),
             _ => 1.0,
@@ -118,12 +119,14 @@ impl CalibratedK {
 
     /// The settings for a recall; those of the longest search that was tried if none reaches it.
     fn setting(&self, recall: f32) -> Setting {
-        let reached: Vec<(f32, Setting)> =
-            RECALLS.into_iter().zip(self.settings.iter().map_while(|setting| *setting)).collect();
+        let mut reached = RECALLS.into_iter().zip(self.settings.iter().map_while(|setting| *setting)).peekable();
         let longest = Setting { slack: f32::INFINITY, search_list: list_of(self.k, LISTS_MAX), interval: 0.0 };
-        let at = reached.partition_point(|(known, _)| *known < recall);
-        let (above, high) = reached.get(at).copied().unwrap_or((self.best, longest));
-        let Some((below, low)) = at.checked_sub(1).map(|at| reached[at]) else { return high };
+        let mut before = None;
+        while let Some(known) = reached.next_if(|(known, _)| *known < recall) {
+            before = Some(known);
+        }
+        let (above, high) = reached.next().unwrap_or((self.best, longest));
+        let Some((below, low)) = before else { return high };
         if recall >= above {
             return high;
         }

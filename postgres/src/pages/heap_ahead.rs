@@ -18,7 +18,7 @@ use super::async_reads::AsyncReads;
 use super::prefetch::Begun;
 #[cfg(not(feature = "pg18"))]
 use super::prefetch::{Begun, Prefetch};
-use super::recent_buffers::{self, RecentBuffers};
+use super::recent_buffers::{self, RecentBuffers, Then};
 use super::waits::Waits;
 
 /// Bytes of a row that are fetched into the CPU's caches; the CPU sees by itself that the rest
@@ -152,14 +152,15 @@ impl HeapAhead {
         if begun.is_none() && held > 0 && held == recent.buffer(block) {
             return;
         }
-        // SAFETY: the caller keeps the table open.
-        let known = begun.or_else(|| unsafe { recent.pin(table, block) });
+        // SAFETY: the caller keeps the table open. What `xs_cbuf` holds is pinned, and who replaces
+        // it gives that pin back.
+        let recent = begun.is_none().then(|| unsafe { recent.pin(table, block, Then::Release(held)) }).flatten();
         // SAFETY: the caller keeps the table open, and says that it has the block.
         let first =
             || (self.returned == 1).then(|| waits.time(block, || unsafe { pg_sys::ReadBuffer(table, block) }));
-        let Some(buffer) = known.or_else(first) else { return };
-        if held != pg_sys::InvalidBuffer as pg_sys::Buffer {
-            // SAFETY: what `xs_cbuf` holds is pinned, and who replaces it gives that pin back.
+        let Some(buffer) = recent.or(begun).or_else(first) else { return };
+        if recent.is_none() && held != pg_sys::InvalidBuffer as pg_sys::Buffer {
+            // SAFETY: as above.
             unsafe { pg_sys::ReleaseBuffer(held) };
         }
         // SAFETY: `fetch` is the table's, and the new buffer is pinned.

@@ -2,7 +2,7 @@
 //! engine reads it.
 //!
 //! A query makes some thirty hops and a call into PostgreSQL costs about as much as scoring an
-//! edge, so a hop makes three: read, lock, unlock and release. Counters and the page's address are
+//! edge, so a hop makes two: read and lock, unlock and release. Counters and the page's address are
 //! read where they lie. Most of the cost of a hop is memory that is not in the CPU's caches:
 //! [`recent_buffers`] is there to fetch it early.
 //!
@@ -38,7 +38,7 @@ use pgrx::pg_sys;
 #[cfg(feature = "pg18")]
 use self::async_reads::AsyncReads;
 use self::prefetch::{Begun, Prefetch};
-use self::recent_buffers::RecentBuffers;
+use self::recent_buffers::{RecentBuffers, Then};
 use self::waits::{Waits, blocks_read};
 
 const _: () = assert!(pg_sys::BLCKSZ as usize == pagehop_engine::PAGE_BYTES);
@@ -104,21 +104,29 @@ impl RelationPages {
         block < self.blocks.get()
     }
 
-    /// Pins the buffer of a block. An error unwinds from here with nothing of ours held. A block
-    /// whose read `is_begun` says nothing about how long reads take.
+    /// Pins the buffer of a block and locks it in `mode`. An error unwinds from here with nothing of
+    /// ours held. A block whose read `is_begun` says nothing about how long reads take.
     ///
     /// # Safety
     ///
-    /// `relation` is this index, and open; the block exists.
-    unsafe fn pin(&self, relation: pg_sys::Relation, block: u32, is_begun: bool) -> pg_sys::Buffer {
-        // SAFETY: the caller keeps the relation open.
-        if let Some(buffer) = unsafe { self.recent.pin(relation, block) } {
+    /// `relation` is this index, and open; the block exists, and this backend has no lock on it.
+    unsafe fn lock(
+        &self,
+        relation: pg_sys::Relation,
+        block: u32,
+        mode: u32,
+        is_begun: impl FnOnce() -> bool,
+    ) -> pg_sys::Buffer {
+        // SAFETY: the caller keeps the relation open, and says that the block is not locked.
+        if let Some(buffer) = unsafe { self.recent.pin(relation, block, Then::Lock(mode)) } {
             return buffer;
         }
         // SAFETY: the caller says that the relation is open and has the block.
         let read = || unsafe { pg_sys::ReadBuffer(relation, block) };
-        let buffer = if is_begun { read() } else { self.waits.time(block, read) };
+        let buffer = if is_begun() { read() } else { self.waits.time(block, read) };
         self.recent.remember(block, self.blocks.get(), buffer);
+        // SAFETY: the buffer is pinned, and the caller says that it is not locked.
+        unsafe { pg_sys::LockBuffer(buffer, mode as i32) };
         buffer
     }
 
@@ -207,9 +215,7 @@ impl Reader for BufferReader<'_> {
         }
         self.begin_waiting();
         let before = blocks_read();
-        let buffer = self.pin(page.0);
-        // SAFETY: the buffer is pinned, and this search holds no other lock.
-        unsafe { pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32) };
+        let buffer = self.lock(page.0);
         if blocks_read() == before {
             self.hits_in_a_row.set(self.hits_in_a_row.get().saturating_add(1));
         } else {
@@ -303,9 +309,10 @@ impl BufferReader<'_> {
         }
     }
 
-    /// Pins the buffer of a block that exists.
+    /// Pins the buffer of a block that exists, and locks it in share mode. This search holds no
+    /// other lock.
     #[inline]
-    fn pin(&self, block: u32) -> pg_sys::Buffer {
+    fn lock(&self, block: u32) -> pg_sys::Buffer {
         let relation = self.pages.relation.get();
         #[cfg(feature = "pg18")]
         if let Ahead::Async(reads) = &self.ahead
@@ -313,11 +320,13 @@ impl BufferReader<'_> {
             && let Some(buffer) = unsafe { reads.take(block) }
         {
             self.pages.recent.remember(block, self.pages.blocks.get(), buffer);
+            // SAFETY: the buffer is pinned, and this search holds no lock.
+            unsafe { pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32) };
             return buffer;
         }
         // SAFETY: the caller of `attach` keeps the relation open, and `finish` has looked whether
         // the block exists.
-        unsafe { self.pages.pin(relation, block, self.has_begun(block)) }
+        unsafe { self.pages.lock(relation, block, pg_sys::BUFFER_LOCK_SHARE, || self.has_begun(block)) }
     }
 
     fn count_miss(&self) {
@@ -349,8 +358,9 @@ impl Drop for BodyGuard<'_> {
         // While an error unwinds no call into PostgreSQL is safe, and none is needed: the end of
         // the (sub)transaction gives back all pins and locks.
         if !std::thread::panicking() {
-            // SAFETY: `finish` pinned and locked the buffer for this guard alone.
-            unsafe { pg_sys::UnlockReleaseBuffer(self.buffer) };
+            // SAFETY: `finish` pinned and locked the buffer for this guard alone, which no scan
+            // keeps for longer than a visit.
+            unsafe { recent_buffers::unlock_and_release(self.buffer) };
         }
         self.is_locked.set(false);
     }

@@ -7,6 +7,7 @@
 //! What is remembered may be out of date: it is a hint.
 
 use std::cell::{Cell, RefCell};
+use std::ffi::c_int;
 use std::ops::Range;
 
 use pagehop_engine::HOST_HEADER_BYTES;
@@ -44,23 +45,23 @@ impl RecentBuffers {
         buffers[place] = buffer.max(0);
     }
 
-    /// Pins the buffer that `block` was in, if it still is.
+    /// Pins the buffer that `block` was in, if it still is, and does what is to be done `then`.
     ///
     /// # Safety
     ///
-    /// `relation` is open.
+    /// `relation` is open, and this backend has no lock on the buffer, and a pin on that of
+    /// [`Then::Release`].
     #[inline]
-    pub(super) unsafe fn pin(&self, relation: pg_sys::Relation, block: u32) -> Option<pg_sys::Buffer> {
+    pub(super) unsafe fn pin(&self, relation: pg_sys::Relation, block: u32, then: Then) -> Option<pg_sys::Buffer> {
         let buffer = self.buffer(block);
         self.pins.set(self.pins.get().wrapping_add(1));
         if buffer == 0 || self.pins.get().is_multiple_of(PINS_PER_LOOKUP) {
             return None;
         }
-        // SAFETY: the caller keeps the relation open. Its statistics are this backend's, and null
-        // if it keeps none. `ReadBuffer` counts there, too.
+        // SAFETY: the caller keeps the relation open, and says what is pinned and locked. Its
+        // statistics are this backend's, and null if it keeps none. `ReadBuffer` counts there, too.
         unsafe {
-            let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
-            if !pg_sys::ReadRecentBuffer((*relation).rd_locator, fork, block, buffer) {
+            if !pin_if_held((*relation).rd_locator, block, buffer, then) {
                 return None;
             }
             if let Some(statistics) = (*relation).pgstat_info.as_mut() {
@@ -76,6 +77,75 @@ impl RecentBuffers {
     }
 }
 
+/// What is done with a pin in the same turn.
+#[derive(Clone, Copy)]
+pub(super) enum Then {
+    /// The buffer is locked, in this mode.
+    Lock(u32),
+    /// This buffer is released, if it is one.
+    Release(pg_sys::Buffer),
+}
+
+/// PostgreSQL's functions, without what `pgrx` does around each call to catch an error: a third of
+/// what reading a page from memory costs.
+mod bare {
+    use std::ffi::c_int;
+
+    use pgrx::pg_sys;
+
+    unsafe extern "C-unwind" {
+        pub(super) fn ReadRecentBuffer(
+            locator: pg_sys::RelFileLocator,
+            fork: pg_sys::ForkNumber::Type,
+            block: pg_sys::BlockNumber,
+            buffer: pg_sys::Buffer,
+        ) -> bool;
+        pub(super) fn LockBuffer(buffer: pg_sys::Buffer, mode: c_int);
+        pub(super) fn ReleaseBuffer(buffer: pg_sys::Buffer);
+        pub(super) fn UnlockReleaseBuffer(buffer: pg_sys::Buffer);
+    }
+}
+
+/// Pins `buffer` if it holds the block, with what is to be done then: errors of both are caught
+/// once.
+///
+/// # Safety
+///
+/// There is such a buffer; else as for [`RecentBuffers::pin`].
+#[inline]
+unsafe fn pin_if_held(locator: pg_sys::RelFileLocator, block: u32, buffer: pg_sys::Buffer, then: Then) -> bool {
+    let pin = || {
+        // SAFETY: there is such a buffer, and the caller says what is pinned and locked.
+        unsafe {
+            let is_held = bare::ReadRecentBuffer(locator, pg_sys::ForkNumber::MAIN_FORKNUM, block, buffer);
+            match then {
+                _ if !is_held => {}
+                Then::Lock(mode) => bare::LockBuffer(buffer, mode as c_int),
+                Then::Release(other) if other != pg_sys::InvalidBuffer as pg_sys::Buffer => {
+                    bare::ReleaseBuffer(other)
+                }
+                Then::Release(_) => {}
+            }
+            is_held
+        }
+    };
+    // SAFETY: this is the backend's one thread that calls PostgreSQL, and nothing in `pin` is to be
+    // dropped, so that an error may jump out of it.
+    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(pin) }
+}
+
+/// Gives back a lock and a pin.
+///
+/// # Safety
+///
+/// This backend has locked and pinned the buffer, and the pin is of the current resource owner.
+#[inline]
+pub(super) unsafe fn unlock_and_release(buffer: pg_sys::Buffer) {
+    // SAFETY: PostgreSQL raises an error only for a buffer that is not locked and pinned here, and
+    // the caller says that it is. So no error has to be caught.
+    unsafe { bare::UnlockReleaseBuffer(buffer) };
+}
+
 /// Whether `buffer` seems to hold `block` of the relation. Nothing is locked: it may hold another
 /// block by now.
 pub(super) fn seems_to_hold(buffer: pg_sys::Buffer, locator: &pg_sys::RelFileLocator, block: u32) -> bool {
@@ -86,8 +156,8 @@ pub(super) fn seems_to_hold(buffer: pg_sys::Buffer, locator: &pg_sys::RelFileLoc
     tag.blockNum == block && tag.relNumber == locator.relNumber && tag.dbOid == locator.dbOid
 }
 
-/// Prefetches `bytes` of the body of the page in `buffer`, and what is needed to pin it, into the
-/// CPU's caches.
+/// Prefetches `bytes` of the body of the page in `buffer`, or its header if there are none, and
+/// what is needed to pin it, into the CPU's caches.
 #[inline]
 pub(super) fn fetch(buffer: pg_sys::Buffer, bytes: Range<usize>) {
     let Some(at) = place(buffer) else { return };
@@ -97,7 +167,9 @@ pub(super) fn fetch(buffer: pg_sys::Buffer, bytes: Range<usize>) {
         let descriptor = pg_sys::BufferDescriptors.add(at).cast::<u8>();
         pagehop_kernels::prefetch_at(descriptor, 1);
         let page = pg_sys::BufferBlocks.cast::<u8>().add(at * pg_sys::BLCKSZ as usize);
-        pagehop_kernels::prefetch_at(page, 1);
+        if bytes.is_empty() {
+            pagehop_kernels::prefetch_at(page, 1);
+        }
         pagehop_kernels::prefetch_at(page.add(HOST_HEADER_BYTES + bytes.start), bytes.len());
     }
 }

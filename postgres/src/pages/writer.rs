@@ -187,8 +187,8 @@ impl Writer {
             // SAFETY: the relation is open while the writer lives, and the block exists. After an
             // error the end of the transaction gives back pins and locks.
             unsafe {
-                buffers[*at] = self.index.pages().pin(self.relation, pages[*at].0, true);
-                pg_sys::LockBuffer(buffers[*at], pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
+                let mode = pg_sys::BUFFER_LOCK_EXCLUSIVE;
+                buffers[*at] = self.index.pages().lock(self.relation, pages[*at].0, mode, || true);
                 if record::is_new(buffers[*at]) {
                     // It was reserved, and never written.
                     record::init(buffers[*at], self.is_logged);

@@ -43,7 +43,7 @@ struct Scan {
     query: Query,
     conditions: Conditions,
     /// None before the first row.
-    search: Option<Search>,
+    search: Option<Box<Search>>,
     order: Order,
     limits: Limits,
     done: bool,
@@ -325,9 +325,9 @@ impl Scan {
         if self.done {
             return Ok(None);
         }
-        if let Some(Search { demand, .. }) = self.search.as_mut().filter(|search| search.demand.returned > 0) {
+        if let Some(search) = self.search.as_mut().filter(|search| search.demand.returned > 0) {
             // SAFETY: the scan is PostgreSQL's. The executor says whether the row before was dead.
-            demand.dead += usize::from(unsafe { (*scan).kill_prior_tuple });
+            search.demand.dead += usize::from(unsafe { (*scan).kill_prior_tuple });
         }
         loop {
             let search = match &mut self.search {

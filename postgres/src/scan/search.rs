@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use pagehop_engine::{Cursor, Error, Found, Index, SearchOptions, Stats};
+use pagehop_engine::{Cursor, Effort, Error, Found, Index, SearchOptions, Stats};
 use pgrx::{PgRelation, pg_sys};
 
 use super::demand::Demand;
@@ -20,7 +20,7 @@ use crate::pages::open_indexes::{self, OpenIndex, Opened};
 const IDLE_MAX: usize = 4;
 
 thread_local! {
-    static IDLE: RefCell<Vec<Search>> = const { RefCell::new(Vec::new()) };
+    static IDLE: RefCell<Vec<Box<Search>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A search in progress. The cursor borrows from the index, so it is dropped first: fields are
@@ -44,7 +44,7 @@ impl Search {
         scan: pg_sys::IndexScanDesc,
         query: &[f32],
         conditions: &Conditions,
-    ) -> Result<Self, Error> {
+    ) -> Result<Box<Self>, Error> {
         // SAFETY: the caller says that the scan keeps its index open.
         let index = unsafe { open_indexes::open((*scan).indexRelation)? };
         let idle = IDLE.with_borrow_mut(|idle| {
@@ -60,11 +60,12 @@ impl Search {
         // borrows from.
         unsafe {
             count_scan(scan);
-            let (demand, k, options) = plan(scan, &index)?;
+            let (demand, k) = demand(scan, &index);
+            let options = options::search(|k, effort| index.options(k, effort), (*scan).indexRelation, k)?;
             let mut cursor = cursor(&index, query, &options)?;
             only(&mut cursor, &index, conditions)?;
             cursor.expect(k);
-            Ok(Self { cursor, index, ahead: HeapAhead::default(), ahead_before: 0, demand })
+            Ok(Box::new(Self { cursor, index, ahead: HeapAhead::default(), ahead_before: 0, demand }))
         }
     }
 
@@ -84,11 +85,14 @@ impl Search {
         let (demand, k, options) = unsafe {
             self.index.pages().attach((*scan).indexRelation);
             count_scan(scan);
-            plan(scan, &self.index)?
+            self.cursor.renew()?;
+            let (demand, k) = demand(scan, &self.index);
+            let plan = |k: usize, effort: &Effort| self.cursor.plan(k, effort);
+            (demand, k, options::search(plan, (*scan).indexRelation, k)?)
         };
         self.demand = demand;
         self.ahead_before = self.all_pages_ahead();
-        self.cursor.rescan(query, &options)?;
+        self.cursor.restart(query, &options)?;
         only(&mut self.cursor, &self.index, conditions)?;
         self.cursor.expect(k);
         Ok(())
@@ -152,7 +156,7 @@ impl Search {
     }
 
     /// Keeps the search for the next scan, unless it has grown large.
-    pub(super) fn retire(self) {
+    pub(super) fn retire(self: Box<Self>) {
         if self.cursor.is_small() {
             IDLE.with_borrow_mut(|idle| {
                 idle.truncate(IDLE_MAX - 1);
@@ -162,18 +166,16 @@ impl Search {
     }
 }
 
-/// How many rows a scan is to return, the k to search for, and how to search.
+/// How many rows a scan is to return, and the k to search for.
 ///
 /// # Safety
 ///
-/// `scan` keeps its index open, which is `index`.
-unsafe fn plan(scan: pg_sys::IndexScanDesc, index: &OpenIndex) -> Result<(Demand, usize, SearchOptions), Error> {
+/// `scan` is about to return its first row.
+unsafe fn demand(scan: pg_sys::IndexScanDesc, index: &OpenIndex) -> (Demand, usize) {
     // SAFETY: the caller passes a scan that is about to return its first row.
     let demand = Demand { wanted: unsafe { limit::rows(scan) }, ..Demand::default() };
     let k = demand.k(index.nodes_per_row.get());
-    // SAFETY: the caller says that the relation is open and what `index` is.
-    let options = unsafe { options::search(index, (*scan).indexRelation, k)? };
-    Ok((demand, k, options))
+    (demand, k)
 }
 
 /// Makes the cursor find only rows that meet the conditions.

@@ -148,7 +148,7 @@ fn measure(target: &Target, k: usize, samples: usize, queries: &Queries) -> Resu
     // SAFETY: the target keeps the index open, which is of this access method.
     let (open, kind) = unsafe { (open_indexes::open(index)?, Kind::of(index)) };
     // SAFETY: the relation is the open index.
-    let options = unsafe { options::search(&open, index, k)? };
+    let options = unsafe { options::search(|k, effort| open.options(k, effort), index, k)? };
     let info = open.info()?;
     let placed = queries::placed(kind, info.dim, queries)?;
     let query_bytes = query_bytes(info.dim, k, info.rows);

@@ -51,10 +51,11 @@ pub(crate) struct Bound {
     metric: Metric,
     /// Dimensions of the user's vectors.
     dim: f64,
-    /// Dimensions of the inner space.
-    inner_dim: f64,
-    /// Squared norm of the rounded query in the inner space.
+    /// Root of the dimensions of the inner space.
+    inner_dim_root: f64,
+    /// Norm of the rounded query in the inner space, squared and not.
     query_sq: f64,
+    query: f64,
     /// Half a step of the rounded query, with the error of rounding.
     query_half: f64,
     /// Inner product only: the norms of the user's query and of the longest row, and the factor
@@ -79,8 +80,9 @@ impl Bound {
         Self {
             metric: meta.metric,
             dim: meta.dim as f64,
-            inner_dim: meta.layout.inner_dim as f64,
+            inner_dim_root: (meta.layout.inner_dim as f64).sqrt(),
             query_sq: probe.point().norm_sq().into(),
+            query: f64::from(probe.point().norm_sq()).sqrt(),
             query_half: QUERY_HALF_STEP * f64::from(probe.point().step()),
             lengths,
             scale: 0.5 / f64::from(to_distance.mul),
@@ -96,8 +98,8 @@ impl Bound {
         // squared norm of o and the result are rounded.
         let cancelled = 4.0 * (ROUNDING * (self.query_sq + row_sq) + UNDERFLOW);
         let half = HALF_STEP * step + self.query_half;
-        let code = half * self.inner_dim.sqrt() + 2.0 * NO_LENGTH;
-        let turned = TURNS * ROUNDING * (self.query_sq.sqrt() + row_sq.sqrt() + code);
+        let code = half * self.inner_dim_root + 2.0 * NO_LENGTH;
+        let turned = TURNS * ROUNDING * (self.query + row_sq.sqrt() + code);
         let placed = towards(distance.sqrt(), half, code) + turned;
         let error = match self.metric {
             Metric::L2 => self.l2(distance, placed + self.recoded, cancelled),
@@ -138,8 +140,8 @@ impl Bound {
     /// vector. `half` is half a step of the row.
     fn inner_product(&self, distance_sq: f64, half: f64, row: f64) -> f64 {
         let [query, longest] = self.lengths;
-        let likely = |half: f64| (HALF_STEPS * half).min(half * self.inner_dim.sqrt()) + 2.0 * NO_LENGTH;
-        let scaled = self.query_sq.sqrt();
+        let likely = |half: f64| (HALF_STEPS * half).min(half * self.inner_dim_root) + 2.0 * NO_LENGTH;
+        let scaled = self.query;
         let (of_row, of_query) = (likely(half), likely(self.query_half));
         let codes = scaled * of_row + (row + of_row) * of_query;
         let turned = 2.0 * TURNS * ROUNDING * (scaled + of_query) * (row + of_row);

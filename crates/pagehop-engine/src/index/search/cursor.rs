@@ -32,6 +32,7 @@ use crate::index::search::met::{Met, Row};
 use crate::index::search::nearest::Near;
 use crate::index::search::observer::Observer;
 use crate::index::search::only::Only;
+use crate::index::search::plan::plan;
 use crate::index::search::second_phase::{SecondPhase, next_k};
 use crate::index::search::tags::Undecided;
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
@@ -39,7 +40,7 @@ use crate::index::state::{Newest, State};
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::prepare::ToDistance;
-use crate::{Error, Metric, RowIds, SearchOptions, Stats, row_ids};
+use crate::{Effort, Error, Metric, RowIds, SearchOptions, SearchPlan, Stats, row_ids};
 
 /// Largest k of the first phase. Every increase of k costs a pass over all rejected candidates.
 const WIDENED_ROWS: usize = 40;
@@ -172,10 +173,40 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// Those of [`Index::search`](crate::Index::search). After an error the cursor must not be used
     /// until a rescan succeeds.
     pub fn rescan(&mut self, query: &[f32], options: &SearchOptions) -> Result<(), Error> {
+        self.renew()?;
+        self.restart(query, options)
+    }
+
+    /// The first half of [`Cursor::rescan`]: looks at the rows that are there now.
+    /// [`Cursor::restart`] must follow.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cursor::rescan`].
+    pub fn renew(&mut self) -> Result<(), Error> {
+        self.state = self.newest.renew(&mut self.reader)?;
+        Ok(())
+    }
+
+    /// How to search for the `k` nearest of the rows that this cursor sees; see
+    /// [`Index::options`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Index::options`].
+    pub fn plan(&self, k: usize, effort: &Effort) -> Result<SearchPlan, Error> {
+        plan(&self.state.meta, k, effort)
+    }
+
+    /// The second half of [`Cursor::rescan`], after [`Cursor::renew`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cursor::rescan`].
+    pub fn restart(&mut self, query: &[f32], options: &SearchOptions) -> Result<(), Error> {
         options.validate(1)?;
         (self.asked, self.options) = (options.clone(), options.clone());
         self.filter = None;
-        self.state = self.newest.renew(&mut self.reader)?;
         self.to_distance = self.walk.probe.prepare(&self.state.meta, &self.state.model, query)?;
         self.bound = Bound::new(&self.state, query, &self.walk.probe, self.to_distance);
         self.phase = Phase::Begin;

@@ -2,7 +2,7 @@
 
 use crate::ids::NodeId;
 use crate::index::search::nearest::Near;
-use crate::index::search::visit::Visited;
+use crate::index::search::visit::{Scored, Visited};
 
 /// Receives what a walk sees besides its answer.
 pub(crate) trait Observer {
@@ -16,11 +16,10 @@ pub(crate) trait Observer {
     /// be reported again.
     fn reject(&mut self, estimate: f32, node: NodeId);
 
-    /// Whether [`Observer::reject`] does anything. If not, some calls are left out.
+    /// [`Observer::reject`] for the neighbors of a node that have a bit in `rejected`, the lowest for
+    /// the first. Nothing by default: an observer that uses rejected candidates has both.
     #[inline]
-    fn wants_rejected(&self) -> bool {
-        false
-    }
+    fn reject_some(&mut self, _scored: &Scored<'_>, _rejected: u64) {}
 
     /// A row was visited, among the nearest or not. The same row may be reported again.
     fn visit_row(&mut self, node: NodeId, row: Near, visited: &Visited);

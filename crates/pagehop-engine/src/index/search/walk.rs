@@ -13,7 +13,7 @@
 //! of estimate, never in order of arrival, so the answer does not depend on the storage.
 
 use crate::graph::list::CandidateList;
-use crate::graph::{key_distance, key_id};
+use crate::graph::{key, key_distance, key_id};
 use crate::ids::NodeId;
 use crate::index::search::absent::Absent;
 use crate::index::search::met::Met;
@@ -37,7 +37,9 @@ pub(crate) const EVIDENCE_ROWS: usize = 10;
 /// Hops that approach the query, without reading further ahead than one page. Landmarks are near it
 /// already: reading ahead from the third hop on reads one page in a hundred in vain.
 const APPROACH_HOPS: usize = 2;
-/// Candidates whose pages are looked up ahead until one of them was not in memory.
+/// Candidates whose pages are looked up ahead until one of them was not in memory, and whose bytes
+/// are prefetched into the CPU's caches. With the bytes of one a search takes 10 to 20% longer, with
+/// those of three as long as with two (`docs/decisions/0013-cost-of-a-hop.md`).
 const WIDTH_IN_MEMORY: usize = 2;
 /// Pages that are read at the same time: this many, and one more for every two hops, up to the beam
 /// width. A candidate of the first hops is often displaced before its turn: reading as many from
@@ -231,15 +233,15 @@ impl Walk {
 
     /// Offers rejected candidates again if they are within `reach`.
     fn offer_rejected(&mut self, reach: f32, observer: &mut Met) {
-        let mut back = Vec::new();
-        observer.rejected.retain(|key| {
-            let (estimate, node) = (key_distance(*key), key_id(*key));
-            let matters = estimate <= reach && estimate < self.list.bound();
-            if matters && !self.visited.contains(&node) && !self.offered.contains(&node) {
-                back.push((estimate, node));
-            }
-            !matters
-        });
+        // Keys have the order of estimates, and one comparison tells the few that matter.
+        let end = if reach >= 0.0 { key(reach, u32::MAX).min(key(self.list.bound(), 0)) } else { 0 };
+        let near = observer.rejected.iter().filter(|key| **key < end);
+        let mut back: Vec<(f32, NodeId)> = near.map(|key| (key_distance(*key), key_id(*key))).collect();
+        if back.is_empty() {
+            return;
+        }
+        observer.rejected.retain(|key| *key >= end);
+        back.retain(|(_, node)| !self.visited.contains(node) && !self.offered.contains(node));
         for (estimate, node) in back {
             self.list.insert_or(estimate, node, |estimate, node| observer.reject(estimate, node));
         }
@@ -359,16 +361,13 @@ fn offer(
     // One comparison for eight estimates. Three of four are too far, in no order that a CPU could
     // predict.
     let mut near = kernels::at_most(scored.estimates, reach, list.bound());
-    if observer.wants_rejected() || absent.is_some() {
-        for (at, (estimate, neighbor)) in scored.neighbors().enumerate() {
-            let is_absent = absent == Some(neighbor);
-            if is_absent {
-                near &= !(1 << at);
-            } else if near >> at & 1 == 0 {
-                observer.reject(estimate, neighbor);
-            }
+    let mut rejected = !near;
+    if absent.is_some() {
+        for (at, _) in scored.neighbors().enumerate().filter(|(_, (_, neighbor))| absent == Some(*neighbor)) {
+            (near, rejected) = (near & !(1 << at), rejected & !(1 << at));
         }
     }
+    observer.reject_some(scored, rejected);
     while near != 0 {
         let at = near.trailing_zeros() as usize;
         near &= near - 1;
@@ -395,8 +394,8 @@ fn take(
 }
 
 /// Prefetches the pages of the nearest `width` unexpanded candidates within `reach`, and the bytes
-/// of the first of them unless that is `near`, whose bytes were prefetched before. Returns the
-/// first.
+/// of the first [`WIDTH_IN_MEMORY`] of them, except of `near`, whose bytes were prefetched before.
+/// Returns the first.
 fn look_ahead(
     list: &CandidateList,
     meta: &Meta,
@@ -406,9 +405,10 @@ fn look_ahead(
     reach: f32,
 ) -> Option<NodeId> {
     let mut first = None;
-    for (_, node) in list.open().take(width).take_while(|(estimate, _)| *estimate <= reach) {
+    let within = list.open().take(width).take_while(|(estimate, _)| *estimate <= reach);
+    for (at, (_, node)) in within.enumerate() {
         let (page, slot) = meta.layout.place(node);
-        let fetch = first.is_none() && near != Some(node);
+        let fetch = at < WIDTH_IN_MEMORY && near != Some(node);
         reader.start(page, if fetch { meta.layout.slot_bytes(slot) } else { 0..0 });
         first = first.or(Some(node));
     }
