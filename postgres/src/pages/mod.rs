@@ -104,8 +104,8 @@ impl RelationPages {
         block < self.blocks.get()
     }
 
-    /// Pins the buffer of a block and locks it in `mode`. An error unwinds from here with nothing of
-    /// ours held. A block whose read `is_begun` says nothing about how long reads take.
+    /// Pins the buffer of a block and locks it in `mode`. An error unwinds from here with nothing
+    /// of ours held. A block whose read `is_begun` says nothing about how long reads take.
     ///
     /// # Safety
     ///

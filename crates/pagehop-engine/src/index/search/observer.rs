@@ -16,8 +16,8 @@ pub(crate) trait Observer {
     /// be reported again.
     fn reject(&mut self, estimate: f32, node: NodeId);
 
-    /// [`Observer::reject`] for the neighbors of a node that have a bit in `rejected`, the lowest for
-    /// the first. Nothing by default: an observer that uses rejected candidates has both.
+    /// [`Observer::reject`] for the neighbors of a node that have a bit in `rejected`, the lowest
+    /// for the first. Nothing by default: an observer that uses rejected candidates has both.
     #[inline]
     fn reject_some(&mut self, _scored: &Scored<'_>, _rejected: u64) {}
 

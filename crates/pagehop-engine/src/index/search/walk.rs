@@ -38,8 +38,8 @@ pub(crate) const EVIDENCE_ROWS: usize = 10;
 /// already: reading ahead from the third hop on reads one page in a hundred in vain.
 const APPROACH_HOPS: usize = 2;
 /// Candidates whose pages are looked up ahead until one of them was not in memory, and whose bytes
-/// are prefetched into the CPU's caches. With the bytes of one a search takes 10 to 20% longer, with
-/// those of three as long as with two (`docs/decisions/0013-cost-of-a-hop.md`).
+/// are prefetched into the CPU's caches. With the bytes of one a search takes 10 to 20% longer,
+/// with those of three as long as with two (`docs/decisions/0013-cost-of-a-hop.md`).
 const WIDTH_IN_MEMORY: usize = 2;
 /// Pages that are read at the same time: this many, and one more for every two hops, up to the beam
 /// width. A candidate of the first hops is often displaced before its turn: reading as many from
