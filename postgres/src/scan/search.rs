@@ -19,8 +19,12 @@ use crate::pages::open_indexes::{self, OpenIndex, Opened};
 /// Searches that are kept when their scans have ended.
 const IDLE_MAX: usize = 4;
 
+/// In boxes, so that a search is not copied to each scan and back.
+#[allow(clippy::vec_box, reason = "they go to scans as they are")]
+type Idle = Vec<Box<Search>>;
+
 thread_local! {
-    static IDLE: RefCell<Vec<Box<Search>>> = const { RefCell::new(Vec::new()) };
+    static IDLE: RefCell<Idle> = const { RefCell::new(Vec::new()) };
 }
 
 /// A search in progress. The cursor borrows from the index, so it is dropped first: fields are

@@ -46,8 +46,8 @@ impl Met {
         Some(&self.rows[at])
     }
 
-    /// Sorts the rows by distance, nearest first, and removes duplicates. Numbers are sorted
-    /// instead of rows, which are ten times as long: hardly any search needs more.
+    /// Sorts the rows by distance, nearest first, and removes duplicates. Hardly any search needs
+    /// more than to sort numbers, which are shorter than rows.
     pub(crate) fn arrange(&mut self) {
         if self.has_node_twice() {
             self.rows.sort_unstable_by_key(|row| (row.node, row.near.row_id));
