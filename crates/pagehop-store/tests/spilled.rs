@@ -12,9 +12,13 @@ use pagehop_engine::{
     build_memory_bytes_min,
 };
 use pagehop_store::OpenOptions;
-use support::{Random, Scratch, emulator_bytes_max, this_command};
+use support::counted::Counted;
+use support::{Random, Scratch, is_emulated, this_command};
 
 const DIM: usize = 64;
+
+#[global_allocator]
+static ALLOCATOR: Counted = Counted::new();
 
 /// For this program run again as a child: the path of the index.
 const CHILD: &str = "PAGEHOP_TEST_SPILLED";
@@ -190,9 +194,10 @@ fn child_builds() {
     };
     let path = PathBuf::from(path);
     let options = small(&path, 60_000);
-    let before = peak_bytes();
+    let before = (peak_bytes(), ALLOCATOR.begin());
     pagehop_store::build(&path, &mut Rows(60_000), &options, false, &mut |_| ControlFlow::Continue(())).unwrap();
-    println!("memory {} peak {}", options.memory_bytes, peak_bytes() - before);
+    let (peak, allocated) = (peak_bytes() - before.0, ALLOCATOR.most() - before.1);
+    println!("memory {} peak {peak} allocated {allocated}", options.memory_bytes);
 }
 
 #[test]
@@ -209,9 +214,11 @@ fn the_memory_of_a_build_is_kept() {
         let at = words.iter().position(|word| *word == name).unwrap_or_else(|| panic!("{output:?}"));
         words[at + 1].parse().unwrap()
     };
-    let (memory, peak) = (figure("memory"), figure("peak"));
-    println!("{peak} bytes of {memory}");
-    // What `small` took before is used again, so a little is not seen.
-    assert!(peak < memory + emulator_bytes_max(), "{peak} bytes of memory, {memory} were allowed");
-    assert!(peak > memory / 3, "{peak} bytes of memory are too few to be true, {memory} were allowed");
+    let [memory, peak, allocated] = ["memory", "peak", "allocated"].map(figure);
+    println!("{allocated} bytes were allocated and {peak} in memory, of {memory}");
+    assert!(allocated < memory, "{allocated} bytes were allocated, {memory} were allowed");
+    assert!(allocated > memory / 3, "{allocated} bytes are too few to be true, {memory} were allowed");
+    // The kernel counts an emulator's own memory, too: qemu 7.2 loses 300 kB with each thread that
+    // ends, and a build starts a thousand.
+    assert!(is_emulated() || peak < memory, "{peak} bytes were in memory, {memory} were allowed");
 }

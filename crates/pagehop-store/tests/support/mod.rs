@@ -1,6 +1,7 @@
 //! Files of synthetic pages whose every word says which page it belongs to.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod counted;
 pub(crate) mod storage;
 
 use std::path::{Path, PathBuf};
@@ -128,7 +129,8 @@ pub(crate) fn uring() -> Io {
     if is_emulated() { Io::Pread } else { Io::Uring }
 }
 
-fn is_emulated() -> bool {
+/// Whether an emulator runs this program.
+pub(crate) fn is_emulated() -> bool {
     std::env::var_os("PAGEHOP_TEST_EMULATOR").is_some()
 }
 
