@@ -37,7 +37,6 @@ MEASURED_AT = {
     TEXTS: "commit bf96c36",
     "calibration-20261123": "commit f64556e",
     WRITERS: "commit b691974",
-    "vector-writers-log-20261125": "commit b691974",
 }
 """The commit that was measured, or that added the result where that is not known."""
 
