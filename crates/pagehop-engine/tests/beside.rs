@@ -6,9 +6,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use pagehop_engine::page::Pages;
+use pagehop_engine::page::{BODY_BYTES, Pages};
 use pagehop_engine::{
-    Error, HostRows, Index, Metric, OnProgress, RowIds, Scratch, SearchOptions, TrainingHost, create,
+    Error, HostRows, Index, Metric, OnProgress, PageId, RowIds, Scratch, SearchOptions, TrainingHost, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
 use support::hosted::{built, change, check, insert, remove, row_ids};
@@ -244,4 +244,73 @@ fn a_training_that_is_interrupted_gives_its_graph_up() {
         assert_eq!(row_ids(&pages, rows.row(0)), &live | &BTreeSet::from([2999]));
     }
     assert!(phases.contains("catch up") && phases.contains("write") && phases.len() > 3, "{phases:?}");
+}
+
+/// Adds a page that no step names, as a session does whose server is killed then, and a row whose
+/// step makes page 0 count the page.
+fn with_lost_page(pages: &mut MemPages, rows: &Rows, next: &mut usize) -> u32 {
+    loop {
+        let end = pages.page_count();
+        pages.put(PageId(end), &[0; BODY_BYTES]);
+        insert(pages, *next as u64 + 1, rows.row(*next), false);
+        *next += 1;
+        let counted = Index::open(&*pages).unwrap().info().unwrap().pages;
+        if (counted, pages.page_count()) == (end + 1, end + 1) {
+            return end;
+        }
+    }
+}
+
+/// After a crash, or on a standby, pages may be missing that page 0 counts, and that no step named.
+#[test]
+fn a_page_that_was_lost_before_a_step_named_it_is_not_missed() {
+    let dim = 20;
+    let rows = Rows::new(dim, embeddings(dim, 1500, 9));
+    let mut next = 1200;
+    let mut pages = grown_without_training(&rows, &(1..=next as u64).collect());
+    let end = with_lost_page(&mut pages, &rows, &mut next);
+    pages.truncate(end);
+    let all: BTreeSet<u64> = (1..=next as u64).collect();
+    let assert_whole = |pages: &MemPages, all: &BTreeSet<u64>| {
+        check(pages);
+        assert_eq!(&row_ids(pages, rows.row(0)), all);
+        let index = Index::open(pages).unwrap();
+        let found = index.search_exactly(rows.row(0), all.len(), 1, &mut no_progress()).unwrap();
+        assert_eq!(found[0].hits.len(), all.len());
+        index.recall(10, 20, &[], &SearchOptions::default(), 1, &mut no_progress()).unwrap();
+        index.calibrate(&[], 1, &mut no_progress()).unwrap();
+    };
+    assert_whole(&pages, &all);
+
+    // A training that is given up notes the end of the index, and so does one whose graph becomes
+    // that of the index.
+    let known: Vec<u64> = all.iter().copied().collect();
+    for stops in [true, false] {
+        let mut turns_alone = 0;
+        let mut lose_at_last = |pages: &mut MemPages, is_alone: bool| {
+            turns_alone += u32::from(is_alone);
+            if is_alone && turns_alone == if stops { 2 } else { 3 } {
+                let end = pages.page_count();
+                pages.put(PageId(end), &[0; BODY_BYTES]);
+            }
+        };
+        let beside = Beside { others: &mut lose_at_last, after_step: &mut |_| () };
+        let (trained, _) = train_beside(&mut pages, &rows, &known, beside, &mut |progress| {
+            if stops && progress.phase == "write" { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert_eq!(trained.is_err(), stops, "{trained:?}");
+        assert_eq!(turns_alone, if stops { 2 } else { 3 });
+        let end = pages.page_count() - 1;
+        assert_eq!(Index::open(&pages).unwrap().info().unwrap().pages, end + 1);
+        pages.truncate(end);
+        assert_whole(&pages, &all);
+        (0..3).for_each(|_| pages.writer().commit());
+        give_up_and_sweep(&mut pages);
+        assert_whole(&pages, &all);
+    }
+    for _ in 0..100 {
+        next += 1;
+        insert(&mut pages, next as u64, rows.row(next - 1), false);
+    }
+    assert_whole(&pages, &(1..=next as u64).collect());
 }

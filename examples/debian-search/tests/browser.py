@@ -66,9 +66,9 @@ class Browser:
         """Goes to a page, and waits until it is loaded."""
         self.events.clear()
         self.send("Page.navigate", url=url)
-        self._wait_until(f"location.href === {json.dumps(url)}")
+        self.wait_until(f"location.href === {json.dumps(url)}")
 
-    def _wait_until(self, condition: str) -> None:
+    def wait_until(self, condition: str) -> None:
         """Waits for a loaded page of which the condition holds."""
         end = time.monotonic() + _SECONDS_MAX
         while time.monotonic() < end:
@@ -81,13 +81,16 @@ class Browser:
 
     def type(self, text: str) -> None:
         """Types a search into what has the focus, and presses Enter; waits for its page."""
+        # A page is loaded before it gives the focus to its field: that comes with its first frame.
+        self.wait_until("document.activeElement.matches('input')")
         self.send("Input.insertText", text=text)
+        self.wait_until(f"document.activeElement.value === {json.dumps(text)}")
         self.events.clear()
         for kind in ("keyDown", "keyUp"):
             self.send(
                 "Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13
             )
-        self._wait_until(f"new URLSearchParams(location.search).get('q') === {json.dumps(text)}")
+        self.wait_until(f"new URLSearchParams(location.search).get('q') === {json.dumps(text)}")
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page."""

@@ -176,7 +176,7 @@ def results(browser: Browser) -> list[str]:
 
 def test_the_page_searches_in_a_real_browser(served: str, browser: Browser) -> None:
     browser.open(served)
-    assert browser.evaluate("document.activeElement.name") == "q"
+    browser.wait_until("document.activeElement.name === 'q'")
     assert browser.evaluate("[...document.querySelectorAll('select[name=package] option')].map(o => o.text)") == [
         "all", "apt", "cron", "git",
     ]  # fmt: skip

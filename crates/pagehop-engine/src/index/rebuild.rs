@@ -1,6 +1,7 @@
 //! An index written again: a build of its living rows, without dead nodes, free slots and pages
 //! that nothing uses.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::columns::{ColumnRows, RowValues};
@@ -20,6 +21,7 @@ const CHUNK_ROWS: usize = 4096;
 /// The rows of one snapshot, which the reader keeps from vacuum as long as it lives.
 struct LivingRows<'s, R> {
     state: &'s State,
+    pages: Range<u32>,
     reader: R,
     columns: ColumnRows,
     /// Largest distance of a vector that is read from the vector that the user gave.
@@ -34,7 +36,7 @@ impl<R: Reader> LivingRows<'_, R> {
         let mean_sq = pagehop_kernels::dot_f32(mean, mean);
         let Self { reader, columns, .. } = self;
         let mut values = Vec::new();
-        for page in state.node_pages().map(PageId) {
+        for page in self.pages.clone().map(PageId) {
             each_row(state, reader, page, |_, _, node, _| {
                 let header = node.header();
                 error =
@@ -90,7 +92,7 @@ impl<R: Reader> VectorSource for LivingRows<'_, R> {
         let kept = state.meta.kept();
         let (mut ids, mut components, mut places) = (Vec::new(), Vec::new(), Vec::new());
         let (mut point, mut bytes) = (Vec::new(), Vec::new());
-        for page in state.node_pages().map(PageId) {
+        for page in self.pages.clone().map(PageId) {
             each_row(state, reader, page, |row_id, slot, node, body| {
                 ids.push(row_id);
                 match kept {
@@ -173,7 +175,8 @@ impl<P: Pages> Index<P> {
             return Err(Error::argument("the host of this index owns its rows, and must build it again"));
         }
         let columns = ColumnRows::of_index(state.columns.columns.clone(), old.has_places());
-        let mut source = LivingRows { state: &state, reader, columns, error: 0.0 };
+        let pages = state.node_pages(self.pages());
+        let mut source = LivingRows { state: &state, pages, reader, columns, error: 0.0 };
         let rows = source.survey()?;
         let mut meta = if rows == 0 {
             let columns = state.columns.columns.as_slice();

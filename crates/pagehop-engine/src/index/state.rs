@@ -6,11 +6,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::index::pending::PendingMap;
-use crate::page::Reader;
 use crate::page::columns_page::Columns;
 use crate::page::meta::Meta;
 use crate::page::model_pages::{self, Entry};
 use crate::page::node::NodeHeader;
+use crate::page::{Pages, Reader};
 use crate::{Error, RowIds};
 
 /// How often a reader tries again because the meta page is newer than its snapshot. Publishing a
@@ -88,9 +88,13 @@ impl State {
         header.rows(self.meta.row_ids, self.snapshot).chain(waiting.into_iter().flatten())
     }
 
-    /// The range of pages that may hold nodes of the index: those that [`Meta::has_nodes`] says.
-    pub(crate) fn node_pages(&self) -> std::ops::Range<u32> {
-        self.meta.graph_pages(self.meta.page_count)
+    /// The range of `pages` that may hold nodes of the index: those that [`Meta::has_nodes`] says.
+    ///
+    /// Where the host owns the rows, page 0 may count pages that do not exist: a session makes a
+    /// PostgreSQL relation longer before it logs the page. After a crash, or on a standby, such
+    /// pages at the end are missing. No step named them, so nothing is on them.
+    pub(crate) fn node_pages(&self, pages: &impl Pages) -> std::ops::Range<u32> {
+        self.meta.graph_pages(self.meta.page_count.min(pages.page_count()))
     }
 }
 

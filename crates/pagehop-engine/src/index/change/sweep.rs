@@ -84,6 +84,8 @@ impl<W: PagesMut> Steps<'_, W> {
             return Ok(false);
         }
         let (end, retired_at) = (self.meta().change.retired_end, self.meta().change.retired_at);
+        // After a crash the last pages may be missing: see `State::node_pages`.
+        let end = end.min(self.page_count());
         let (mut at, mut freed) = (end, 0);
         // Pages of the graph are passed by for less than others are freed.
         let least = end.saturating_sub(most as u32 * PASSED_PER_FREED);

@@ -36,8 +36,9 @@ impl<P: Pages> Index<P> {
         let mut reader = self.pages().reader();
         let state = self.newest().renew(&mut reader)?;
         let most = k.max(EVIDENCE_ROWS);
+        let node_pages = state.node_pages(self.pages());
         let mut samples = match queries {
-            [] => samples::choose(&state, &mut reader, samples, most, state.meta.change.commit)?,
+            [] => samples::choose(&state, node_pages, &mut reader, samples, most, state.meta.change.commit)?,
             _ => exact::given(state.meta.dim, queries, most)?,
         };
         reader.pause();

@@ -63,8 +63,9 @@ impl<P: Pages> Index<P> {
         let (rows, change) = (state.meta.rows, &state.meta.change);
         let some = SAMPLES_MAX.min((rows / ROWS_PER_SAMPLE) as usize);
         let more = MORE_SAMPLES_MAX.min((rows / ROWS_PER_MORE) as usize);
+        let node_pages = state.node_pages(self.pages());
         let mut samples = match queries {
-            [] => samples::choose(&state, &mut reader, some + more, EVIDENCE_ROWS, change.commit)?,
+            [] => samples::choose(&state, node_pages, &mut reader, some + more, EVIDENCE_ROWS, change.commit)?,
             _ => exact::given(state.meta.dim, queries, EVIDENCE_ROWS)?,
         };
         // The first samples are spread over the data like all of them.

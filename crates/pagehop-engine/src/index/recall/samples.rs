@@ -5,6 +5,7 @@
 //! the searches that are compared with it.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use crate::Error;
 use crate::index::search::exact::Sample;
@@ -20,17 +21,17 @@ const PURPOSE: u64 = 11;
 /// Slots tried per sample. Most slots are empty in an index from which many rows were deleted.
 const LOOKS: usize = 64;
 
-/// Chooses up to `count` live rows at random, for searches of the `k` nearest other rows. The
-/// result depends only on the pages and `seed`.
+/// Chooses up to `count` live rows of `pages` at random, for searches of the `k` nearest other rows.
+/// The result depends only on the pages and `seed`.
 pub(crate) fn choose<R: Reader>(
     state: &State,
+    pages: Range<u32>,
     reader: &mut R,
     count: usize,
     k: usize,
     seed: u64,
 ) -> Result<Vec<Sample>, Error> {
     let (meta, layout) = (&state.meta, &state.meta.layout);
-    let pages = state.node_pages();
     let slots = u64::from(pages.end.saturating_sub(pages.start)) * layout.nodes_per_page as u64;
     // There is no more to choose from, and `count` may be a user's.
     let count = count.min(slots as usize);

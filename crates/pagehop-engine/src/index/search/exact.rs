@@ -142,7 +142,7 @@ pub(crate) fn scan<P: Pages>(
     threads: usize,
     progress: OnProgress<'_>,
 ) -> Result<(u64, u64), Error> {
-    let range = state.node_pages();
+    let range = state.node_pages(pages);
     let total = u64::from(range.end.saturating_sub(range.start));
     let most = (total / PAGES_PER_THREAD).max(1);
     let parts = u64::min(threads::available(threads) as u64, most);
@@ -436,7 +436,7 @@ impl<P: Pages> Index<P> {
     ) -> Result<Vec<SearchResult>, Error> {
         let mut samples = given(state.meta.dim, queries, k + rerank::spare(state))?;
         let (nodes, missed) = scan(state, self.pages(), &mut samples, Bounds::Certain, threads, progress)?;
-        let pages_read = state.node_pages().len() as u64;
+        let pages_read = state.node_pages(self.pages()).len() as u64;
         let pages_missed = missed / (samples.len() as u64).max(1);
         let stats = Stats { pages_read, pages_missed, distances: nodes, ..Stats::default() };
         let mut probe = Probe::default();

@@ -11,6 +11,8 @@
 //! gives up for them. Where there are no postings to read, it gives up for a look at every row. So
 //! fewer than `k` rows come only if fewer pass.
 
+use std::ops::Range;
+
 use crate::filter::{Filter, GivenIds};
 use crate::graph::{key_distance, key_id};
 use crate::ids::NodeId;
@@ -189,12 +191,21 @@ impl<P: Pages> Searcher<'_, P> {
             self.state = self.newest.renew(&mut self.reader)?;
             let state = self.state.clone();
             let (commit, page_count) = (state.meta.change.commit, self.pages.page_count());
+            let node_pages = state.node_pages(self.pages);
             let before = stats.pages_read;
-            let runs = filter.runs.as_ref().filter(|_| pages_read <= state.node_pages().len());
+            let runs = filter.runs.as_ref().filter(|_| pages_read <= node_pages.len());
             let walk = &mut self.running.get_or_insert_default().walk;
             let needs_tags = if runs.is_some() { filter.needs_tags_in_runs } else { filter.needs_tags };
-            let mut search =
-                Selection { state: &state, reader: &mut self.reader, walk, filter, k, stats, needs_tags };
+            let mut search = Selection {
+                state: &state,
+                reader: &mut self.reader,
+                walk,
+                filter,
+                k,
+                stats,
+                needs_tags,
+                node_pages,
+            };
             let found = search.run(query, options, runs.is_some());
             self.reader.release();
             // Where the host owns the rows, the scan of a tree looks for splits itself.
@@ -264,6 +275,8 @@ struct Selection<'a, R: Reader> {
     stats: &'a mut Stats,
     /// Whether it takes a look at the tags of a row to know whether it passes.
     needs_tags: bool,
+    /// The pages that may hold nodes.
+    node_pages: Range<u32>,
 }
 
 impl<R: Reader> Selection<'_, R> {
@@ -376,7 +389,7 @@ impl<R: Reader> Selection<'_, R> {
 
     /// Looks at every row.
     fn every_row(&mut self) -> Result<(), Error> {
-        let (layout, pages) = (self.state.meta.layout, self.state.node_pages());
+        let (layout, pages) = (self.state.meta.layout, self.node_pages.clone());
         for page in pages.clone() {
             let ahead = if page == pages.start { 0..PAGES_AHEAD } else { PAGES_AHEAD - 1..PAGES_AHEAD };
             ahead.map(|more| page + more).filter(|page| *page < pages.end).for_each(|page| {
