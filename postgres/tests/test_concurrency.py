@@ -237,20 +237,44 @@ def test_a_killed_backend_takes_nothing_committed_with_it(busy_cluster: Cluster)
     assert_sound(busy_cluster, writers)
 
 
+def on_standby(step: Step) -> Step:
+    """The step, on a server whose replay may cancel it."""
+
+    def tolerant(connection: psycopg.Connection) -> None:
+        with contextlib.suppress(psycopg.errors.SerializationFailure):
+            step(connection)
+
+    return tolerant
+
+
+def assert_same(primary: Cluster, standby: Cluster) -> None:
+    """The standby's index is as good as the primary's, and gives the same answers."""
+    primary.wait_for_replay(standby)
+    answers = []
+    for cluster in (primary, standby):
+        with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+            checked = run(connection, "SELECT * FROM pagehop_check('items_embedding')")
+            answers.append((checked, everything(connection), [by_index(connection, query, 20) for query in QUERIES]))
+    assert answers[0] == answers[1]
+
+
 def test_many_sessions_insert_at_once_through_kills(busy_cluster: Cluster) -> None:
-    """`PAGEHOP_PG_KILLS=100` kills that often. The index is checked after each."""
+    """`PAGEHOP_PG_KILLS=100` kills that often. The index is checked after each, and a standby's."""
     writers = [Writer(number) for number in range(1, 17)]
     with psycopg.connect(busy_cluster.dsn(), autocommit=True) as connection:
         fill(connection, vectors(1000, seed=1), first=-1000)
         run(connection, "DELETE FROM items WHERE id < 0")
+    standby = busy_cluster.basebackup()
+    standby.start()
     for kill in range(KILLS):
-        crowd = Crowd(busy_cluster, may_crash=True)
-        with crowd.beside([Reader(kill).step, vacuum]):
+        crowd, there = Crowd(busy_cluster, may_crash=True), Crowd(standby)
+        with crowd.beside([Reader(kill).step, vacuum]), there.beside([on_standby(Reader(kill).step)]):
             threads = crowd.take([writer.step for writer in writers], 30)
             kill_one_that_inserts(busy_cluster, rows=100)
             for thread in threads:
                 thread.join()
         assert_sound(busy_cluster, writers)
+        assert_same(busy_cluster, standby)
         if kill % 5 == 4:
             # A table that only grows would have each vector dozens of times.
             with psycopg.connect(busy_cluster.dsn(), autocommit=True) as connection:
@@ -258,6 +282,7 @@ def test_many_sessions_insert_at_once_through_kills(busy_cluster: Cluster) -> No
                 run(connection, "VACUUM items")
             for writer in writers:
                 writer.alive, writer.doubtful = set(), set()
+    standby.remove()
 
 
 def kill_one_that_inserts(cluster: Cluster, rows: int = 700) -> None:
