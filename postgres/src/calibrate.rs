@@ -105,7 +105,7 @@ pub(crate) unsafe fn measure_and_store(
 }
 
 /// Tells the graphs of an index apart: each training is of another number of rows.
-fn graph(open: &OpenIndex) -> Result<u64, Error> {
+pub(crate) fn graph(open: &OpenIndex) -> Result<u64, Error> {
     Ok(open.info()?.trained_rows)
 }
 

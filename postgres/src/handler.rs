@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use crate::{build, cost, insert, options, progress, rows::opclass, scan, vacuum, validate};
+use crate::{build, cost, insert, parameters, progress, rows::opclass, scan, vacuum, validate};
 
 /// Indexes of one table are vacuumed beside each other: every part of it takes the lock of its own
 /// index only.
@@ -69,7 +69,7 @@ pub extern "C-unwind" fn pagehop_handler(_call: pg_sys::FunctionCallInfo) -> pg_
         amcostestimate: Some(cost::amcostestimate),
         #[cfg(feature = "pg18")]
         amgettreeheight: None,
-        amoptions: Some(options::amoptions),
+        amoptions: Some(parameters::amoptions),
         amproperty: None,
         ambuildphasename: Some(progress::ambuildphasename),
         amvalidate: Some(validate::amvalidate),

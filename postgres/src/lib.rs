@@ -10,16 +10,18 @@
 //! | `build.rs`, `insert/`, `vacuum.rs`, `cost.rs`, `validate.rs` | callbacks, by their names |
 //! | `sql/` | functions for users: state, check, recall |
 //! | `scan/` | the callbacks of an index scan, and what a scan learns from the plan that runs |
+//! | `audit.rs` | measures the recall of searches, and has an index calibrated that misses it |
 //! | `calibrate.rs` | measures what each recall takes and stores it |
 //! | `train.rs` | builds an index again that has grown far beyond its model |
 //! | `pages/` | the engine's page contract on buffers and generic WAL; open indexes |
 //! | `rows/` | vectors, operator classes, and where a build keeps its rows |
 //!
-//! A room imports only rooms below it in this list. `options.rs`, `errors.rs`, `lists.rs`,
-//! `progress.rs`, `signals.rs` and `sql_function.rs` serve them all.
+//! A room imports only rooms below it in this list. `options.rs`, `parameters.rs`,
+//! `errors.rs`, `lists.rs`, `progress.rs`, `signals.rs` and `sql_function.rs` serve them all.
 
 use std::ffi::CStr;
 
+mod audit;
 mod build;
 mod calibrate;
 mod cost;
@@ -29,6 +31,7 @@ mod insert;
 mod lists;
 mod options;
 mod pages;
+mod parameters;
 mod progress;
 mod rows;
 mod scan;
@@ -53,6 +56,7 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
 pub extern "C-unwind" fn _PG_init() {
     options::refuse_second_library();
     options::register();
+    parameters::register();
     insert::hooks::register();
     scan::limit::register();
     scan::unread::register();

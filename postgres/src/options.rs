@@ -1,6 +1,7 @@
-//! What users set: how a search goes and when a scan ends, and no storage parameters.
+//! What a session sets: how a search goes and when a scan ends.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pagehop_engine::{BEAM_WIDTH_MAX, Cursor, Effort, Error, SEARCH_LIST_MAX, SearchOptions, SearchPlan};
@@ -10,6 +11,7 @@ use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 use crate::errors;
 use crate::pages::RelationPages;
 use crate::pages::waits::READ_AHEAD;
+use crate::parameters;
 
 static RECALL: GucSetting<f64> = GucSetting::<f64>::new(0.0);
 static SEARCH_LIST: GucSetting<i32> = GucSetting::<i32>::new(0);
@@ -54,7 +56,7 @@ pub(crate) fn register() {
     GucRegistry::define_float_guc_with_hooks(
         c"pagehop.recall",
         c"Share of the true nearest rows that a scan should find, on average.",
-        c"0 stands for 0.98 where the index was calibrated, 1 for a plan without the index.",
+        c"0 stands for the index's own recall, or 0.98 where it was calibrated, 1 for a plan without the index.",
         &RECALL,
         0.0,
         1.0,
@@ -199,16 +201,17 @@ pub(crate) unsafe fn search(
 ) -> Result<SearchOptions, Error> {
     let (list, slack) = (search_list(), slack());
     let beam_width = usize::try_from(BEAM_WIDTH.get()).ok().filter(|width| *width > 0);
-    let recall = RECALL.get() as f32;
-    let effort = match (recall, list, slack) {
+    // SAFETY: the caller says that the relation is open, and the index.
+    let asked = unsafe { asked(relation) };
+    let effort = match (&asked, list, slack) {
         (_, Some(_), Some(_)) => Effort::Settings { search_list: list, slack },
-        (0.0, ..) => Effort::of(None, list, slack)?,
-        _ => Effort::Recall(recall),
+        (None, ..) => Effort::of(None, list, slack)?,
+        (Some(asked), ..) => Effort::Recall(asked.recall),
     };
     let plan = match plan(k.max(1), &effort) {
         Err(Error::Uncalibrated) => {
             // SAFETY: the caller says that the relation is open.
-            unsafe { warn_of_no_calibration(relation, recall) };
+            unsafe { asked.iter().for_each(|asked| warn_of_no_calibration(relation, asked)) };
             SearchOptions { search_list: 400, slack: 0.4, ..SearchOptions::default() }.into()
         }
         plan => plan?,
@@ -221,9 +224,9 @@ pub(crate) unsafe fn search(
         slack: f32::INFINITY,
         ..SearchOptions::default()
     });
-    if let Some(best) = plan.best {
+    if let Some((asked, best)) = asked.zip(plan.best) {
         // SAFETY: the caller says that the relation is open.
-        unsafe { warn_of_reach(relation, k, recall, best) };
+        unsafe { warn_of_reach(relation, k, &asked, best) };
     }
     Ok(SearchOptions {
         search_list: list.unwrap_or(known.search_list),
@@ -245,33 +248,31 @@ unsafe fn first_warning(relation: pg_sys::Relation, recall: f32) -> Option<Strin
     (WARNED.swap(this, Ordering::Relaxed) != this).then_some(name)
 }
 
-/// Says that it is not known what `recall` takes.
+/// Says that it is not known what the recall that is `asked` takes.
 ///
 /// # Safety
 ///
 /// `relation` is open.
-unsafe fn warn_of_no_calibration(relation: pg_sys::Relation, recall: f32) {
+unsafe fn warn_of_no_calibration(relation: pg_sys::Relation, asked: &Asked) {
     // SAFETY: the caller says that the relation is open.
-    if let Some(name) = unsafe { first_warning(relation, recall) } {
-        let message = format!(
-            "index \"{name}\" was never calibrated, so it is not known what pagehop.recall = {recall} takes"
-        );
+    if let Some(name) = unsafe { first_warning(relation, asked.recall) } {
+        let message = format!("index \"{name}\" was never calibrated, so it is not known what {asked} takes");
         let hint = format!("VACUUM calibrates it, and so does SELECT pagehop_calibrate('{name}'); now.");
         errors::warn(message, hint);
     }
 }
 
-/// Says that no search of the calibration reached `recall`: once, until the session searches
+/// Says that no search of the calibration reached what is `asked`: once, until the session searches
 /// another index or sets another recall.
 ///
 /// # Safety
 ///
 /// `relation` is open.
-unsafe fn warn_of_reach(relation: pg_sys::Relation, k: usize, recall: f32, best: f32) {
+unsafe fn warn_of_reach(relation: pg_sys::Relation, k: usize, asked: &Asked, best: f32) {
     // SAFETY: the caller says that the relation is open.
-    if let Some(name) = unsafe { first_warning(relation, recall) } {
+    if let Some(name) = unsafe { first_warning(relation, asked.recall) } {
         let message = format!(
-            "pagehop.recall = {recall} is more than any search of index \"{name}\" for {k} rows reached when it was \
+            "{asked} is more than any search of index \"{name}\" for {k} rows reached when it was \
              calibrated, which was {best:.4}"
         );
         let hint = "Searches are as long as the longest one then. Set a lower recall to make them faster.";
@@ -279,11 +280,43 @@ unsafe fn warn_of_reach(relation: pg_sys::Relation, k: usize, recall: f32, best:
     }
 }
 
-/// The recall that searches of this session are to have, if it is what says how they go.
-pub(crate) fn target() -> Option<f32> {
-    let recall = RECALL.get() as f32;
-    let is_asked = recall > 0.0 && recall < 1.0 && !(search_list().is_some() && slack().is_some());
-    is_asked.then_some(recall)
+/// A recall that is asked for, and by which setting.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) recall: f32,
+    setting: &'static str,
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}", self.setting, self.recall)
+    }
+}
+
+/// The recall that searches of an index are to have: as the session has it, or else the index. A
+/// list or a slack of the session goes before the recall of the index.
+///
+/// # Safety
+///
+/// `index` is open.
+unsafe fn asked(index: pg_sys::Relation) -> Option<Asked> {
+    let of_session = RECALL.get() as f32;
+    if of_session > 0.0 || is_effort_set() {
+        return (of_session > 0.0).then_some(Asked { recall: of_session, setting: "pagehop.recall" });
+    }
+    // SAFETY: the caller says that it is open.
+    unsafe { parameters::recall(index) }.map(|recall| Asked { recall, setting: "recall" })
+}
+
+/// The same, if it says how searches go: not exactly, and not beside a list and a slack.
+///
+/// # Safety
+///
+/// `index` is open.
+pub(crate) unsafe fn target(index: pg_sys::Relation) -> Option<Asked> {
+    // SAFETY: the caller says that it is open.
+    let asked = unsafe { asked(index) }?;
+    (asked.recall < 1.0 && !(search_list().is_some() && slack().is_some())).then_some(asked)
 }
 
 /// Whether the true neighbors are wanted, which takes a look at every row.
@@ -361,28 +394,4 @@ fn slack() -> Option<f32> {
 /// `search_list` if the session has set it.
 pub(crate) fn search_list() -> Option<usize> {
     usize::try_from(SEARCH_LIST.get()).ok().filter(|list| *list > 0)
-}
-
-/// `amoptions`: degree and effort of a build follow from the dimension, so there is nothing to set.
-/// A parameter that would change nothing is refused, not ignored: pgvector's are what people try
-/// first.
-#[pg_guard]
-pub(crate) unsafe extern "C-unwind" fn amoptions(given: pg_sys::Datum, validate: bool) -> *mut pg_sys::bytea {
-    if validate && !given.is_null() {
-        // SAFETY: PostgreSQL passes a `text[]` of `name=value`, of which this makes a list of
-        // `DefElem`.
-        let first = unsafe {
-            let options = pg_sys::untransformRelOptions(given);
-            (!options.is_null() && (*options).length > 0)
-                .then(|| CStr::from_ptr((*(*(*options).elements).ptr_value.cast::<pg_sys::DefElem>()).defname))
-        };
-        if let Some(name) = first {
-            errors::report(
-                PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
-                format!("unrecognized parameter \"{}\"", name.to_string_lossy()),
-                Some("A pagehop index has no storage parameters: what a build needs follows from the data.".into()),
-            );
-        }
-    }
-    std::ptr::null_mut()
 }

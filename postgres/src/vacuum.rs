@@ -4,7 +4,7 @@
 //! Both work in small parts. What takes long, taking a dead node out of the graph and training, is
 //! done beside insertions. The rest is done alone, under the lock of the index, and an insertion
 //! waits for a millisecond or two. An index that has changed much since it was calibrated is
-//! calibrated again.
+//! calibrated again, one that has changed less is audited.
 
 use std::ffi::c_void;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use pgrx::prelude::*;
 
 use crate::pages::{open_indexes, writer};
 use crate::rows::vector;
-use crate::{calibrate, errors, train};
+use crate::{audit, calibrate, errors, train};
 
 /// Pages that are read under one lock.
 const PAGES: u32 = 32;
@@ -128,8 +128,8 @@ pub(crate) unsafe extern "C-unwind" fn amvacuumcleanup(
     stats
 }
 
-/// Repairs the graph, trains the model again if the index has grown beyond it, then calibrates if
-/// that is due. Returns the blocks of the index.
+/// Repairs the graph, trains the model again if the index has grown beyond it, then calibrates and
+/// audits if that is due. Returns the blocks of the index.
 ///
 /// # Safety
 ///
@@ -143,6 +143,7 @@ unsafe fn clean_up(index: pg_sys::Relation, heap: pg_sys::Relation) -> Result<u3
         repair(index)?;
         let trained = train::grown_index(index, heap, &mut delay)?;
         calibrate::changed_index(index, trained, &mut delay)?;
+        audit::changed_index(index, &mut delay)?;
         Ok(open_indexes::open(index)?.pages().page_count())
     }
 }

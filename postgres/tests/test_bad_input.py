@@ -51,8 +51,13 @@ def connection(connect: Connect) -> psycopg.Connection:
         ("(embedding vector_l2_ops, other vector_l2_ops)", "column 2 of the index is no filter column", "int2, int4"),
         ("(embedding vector_l2_ops) INCLUDE (id)", "does not support included columns", None),
         ("(embedding vector_l2_ops DESC)", "does not support ASC/DESC options", None),
-        ("(embedding vector_l2_ops) WITH (m = 16)", 'unrecognized parameter "m"', "no storage parameters"),
-        ("(embedding vector_l2_ops) WITH (fillfactor = 70)", 'unrecognized parameter "fillfactor"', "no storage"),
+        ("(embedding vector_l2_ops) WITH (m = 16)", 'unrecognized parameter "m"', "only storage parameter is recall"),
+        ("(embedding vector_l2_ops) WITH (fillfactor = 70)", 'unrecognized parameter "fillfactor"', "is recall"),
+        ("(embedding vector_l2_ops) WITH (recall = 0.9, m = 16)", 'unrecognized parameter "m"', "is recall"),
+        ("(embedding vector_l2_ops) WITH (recall = 1)", 'value 1 out of bounds for option "recall"', None),
+        ("(embedding vector_l2_ops) WITH (recall = -0.5)", 'value -0.5 out of bounds for option "recall"', None),
+        ("(embedding vector_l2_ops) WITH (recall = 'NaN')", 'invalid value for floating point option "recall"', None),
+        ("(embedding vector_l2_ops) WITH (recall = much)", 'invalid value for floating point option "recall"', None),
     ],
 )
 def test_an_index_that_cannot_be_made_is_refused(

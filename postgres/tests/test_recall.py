@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from devserver import Cluster
 from tests.items import (
     DIM,
     QUERIES,
@@ -176,6 +177,10 @@ def around_zero(source: random.Random, radius: float) -> str:
     return "[" + ",".join(f"{x * radius / math.hypot(*point):.7f}" for x in point) + "]"
 
 
+def along_a_line(at: float) -> str:
+    return "[" + ",".join(f"{at:.7f}" for _ in range(DIM)) + "]"
+
+
 def test_a_recall_out_of_reach_is_one_warning(connect: Connect) -> None:
     connection = connect()
     # A rough sphere, and queries near its center: only a search that visits all rows finds the ten
@@ -206,6 +211,71 @@ def test_a_recall_out_of_reach_is_one_warning(connect: Connect) -> None:
     run(connection, "SET pagehop.recall = 0.96; SET pagehop.slack = 0.3; SET pagehop.search_list = 50")
     assert len(run(connection, nearest)) == 10
     assert said == warned
+
+
+def hops(connection: psycopg.Connection) -> int:
+    """Hops of a search for the first query."""
+    ids(connection, NEAREST)
+    return number(connection, "SELECT hops FROM pagehop_last_scan()")
+
+
+def test_an_index_has_a_recall_of_its_own(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 5000)
+    run(connection, "SET enable_seqscan = off; SET enable_sort = off")
+    hops_of = {}
+    for wanted in [0.8, 0.98, 0.999]:
+        run(connection, f"SET pagehop.recall = {wanted}")
+        hops_of[wanted] = hops(connection)
+    run(connection, "RESET pagehop.recall")
+    assert hops_of[0.8] < hops_of[0.98] < hops_of[0.999]
+    assert hops(connection) == hops_of[0.98]
+    run(connection, "ALTER INDEX items_embedding SET (recall = 0.999)")
+    assert hops(connection) == hops_of[0.999]
+    default = "SELECT default_recall FROM pagehop_info('items_embedding')"
+    assert value(connection, default) == pytest.approx(0.999)
+    # An audit is of that recall.
+    run(connection, "SELECT * FROM pagehop_recall('items_embedding')")
+    target = value(connection, "SELECT audited_target FROM pagehop_info('items_embedding')")
+    assert target == pytest.approx(0.999)
+    # What a session sets goes before it: a recall, and a list.
+    run(connection, "SET pagehop.recall = 0.8")
+    assert hops(connection) == hops_of[0.8]
+    run(connection, "RESET pagehop.recall; SET pagehop.search_list = 10; SET pagehop.slack = 0")
+    assert hops(connection) < hops_of[0.8]
+    run(connection, "RESET pagehop.search_list; RESET pagehop.slack; REINDEX INDEX items_embedding")
+    assert value(connection, default) == pytest.approx(0.999)
+    run(connection, "ALTER INDEX items_embedding RESET (recall)")
+    assert value(connection, default) == pytest.approx(0.98)
+    assert hops(connection) < hops_of[0.999]
+
+
+def test_vacuum_calibrates_again_where_searches_miss_their_recall(connect: Connect, cluster: Cluster) -> None:
+    connection = connect()
+    # Rows in tight groups are easy to find. Those that come later lie on a sphere: all of them are
+    # about as far from each other.
+    source = random.Random(5)
+    run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}))")
+    fill(connection, [along_a_line(at / 2000) for at in range(2000)])
+    run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
+    info = "SELECT calibrated_nodes, changes_since_calibration, audited_recall, audited_target, changes_since_audit "
+    info += "FROM pagehop_info('items_embedding')"
+    fill(connection, [around_zero(source, 1) for _ in range(150)], first=2000)
+    run(connection, "VACUUM items")
+    assert run(connection, info) == [(2000, 150, None, None, None)], "too little has changed"
+    fill(connection, [around_zero(source, 1) for _ in range(245)], first=2150)
+    run(connection, "VACUUM items")
+    [(nodes, changes, found, target, since)] = run(connection, info)
+    assert (nodes, changes, since) == (2395, 0, 0)
+    assert target == pytest.approx(0.98)
+    assert isinstance(found, float)
+    assert found > 0.97
+    log = cluster.log.read_text()
+    assert 'searches of index "items_embedding" found 0.9' in log
+    assert f"where 0.98 was asked: it was calibrated again, and they find {found:.4f}" in log
+    # Nothing has changed since.
+    run(connection, "VACUUM items")
+    assert run(connection, info) == [(nodes, changes, found, target, since)]
 
 
 def test_a_setting_that_is_no_recall_is_refused(connect: Connect) -> None:

@@ -126,7 +126,7 @@ def test_rows_come_and_go_while_vacuum_trains(grown: psycopg.Connection, connect
     run(grown, "VACUUM items")
     assert everything(grown) == ids(grown, "SELECT id FROM items ORDER BY id")
     run(grown, "SELECT pagehop_check('items_embedding')")
-    assert recall(grown) > 0.95
+    assert recall(grown, vectors(300, seed=500)) > 0.96
 
 
 def test_a_canceled_training_leaves_an_index_that_works(grown: psycopg.Connection) -> None:

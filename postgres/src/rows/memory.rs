@@ -12,6 +12,13 @@ use crate::errors;
 /// Bytes of vectors in a chunk of rows.
 pub(crate) const CHUNK_BYTES: usize = 4 << 20;
 
+/// Bytes of a query beside its components and its nearest rows, and for each component: upper
+/// bounds.
+const QUERY_BYTES: u64 = 4096;
+const COMPONENT_BYTES: u64 = 32;
+/// Most versions of a row that one node stands for.
+const VERSIONS_MAX: u64 = 3;
+
 /// `maintenance_work_mem` in bytes.
 pub(crate) fn limit_bytes() -> u64 {
     // SAFETY: a setting of this backend, read by value.
@@ -46,4 +53,11 @@ pub(crate) fn refuse(bytes: usize) -> ! {
     let what = format!("out of memory: the system does not give {} MB", bytes.div_ceil(1 << 20));
     let hint = "Lower maintenance_work_mem for builds of indexes, or look at the limits on the server's memory.";
     errors::report(PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY, what, Some(hint.into()))
+}
+
+/// Bytes that a query takes while its recall is measured: the vector as it was given, in the inner
+/// space, and coded; the nearest rows, with their ids.
+pub(crate) fn query_bytes(dim: usize, k: usize, rows: u64) -> u64 {
+    let nearest = 16 * (k as u64).min(rows.saturating_mul(VERSIONS_MAX));
+    QUERY_BYTES + COMPONENT_BYTES * dim as u64 + nearest
 }

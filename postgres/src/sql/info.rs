@@ -6,6 +6,7 @@ use pgrx::pg_sys;
 use super::datum::{bigint, integer, real, row, text};
 use super::target::Target;
 use crate::pages::open_indexes;
+use crate::parameters;
 use crate::sql_function::sql_function;
 
 sql_function!(pagehop_info, pg_finfo_pagehop_info, |call| {
@@ -65,7 +66,9 @@ fn describe(target: &Target) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> 
     values[14] = known.map(|known| bigint(known.rows));
     values[15] = known.map(|known| bigint(known.changes));
     values[16] = known.map(|known| text(if known.by_queries { "queries" } else { "rows" }));
-    values[17] = info.default_recall.map(real);
+    // SAFETY: the target keeps the index open.
+    let of_index = unsafe { parameters::recall(target.index()) };
+    values[17] = of_index.or(info.default_recall).map(real);
     if let Some((audit, since)) = info.audit.zip(info.audited) {
         let Audit { k, recall, interval, target, .. } = audit;
         values[18] = Some(real(recall));

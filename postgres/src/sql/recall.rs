@@ -1,18 +1,19 @@
 //! Recall on demand: `pagehop_calibrate` measures what each recall takes, `pagehop_recall` measures
 //! the recall of this session's searches. The queries are rows of the index, or real ones.
 
-use pagehop_engine::{Audit, CALIBRATED_ROWS_MIN, Calibration, Error, Info, Measured, RECALLS, RecallReport};
+use pagehop_engine::{CALIBRATED_ROWS_MIN, Calibration, Error, Info, Measured, RECALLS, RecallReport};
 use pgrx::pg_sys;
+use pgrx::prelude::*;
 
 use super::datum::{integer, real, row};
 use super::queries::{self, Queries};
 use super::target::Target;
 use crate::calibrate::{self, go_on};
-use crate::pages::{open_indexes, writer};
+use crate::pages::open_indexes;
 use crate::rows::memory;
 use crate::rows::opclass::{Element, Kind};
 use crate::sql_function::sql_function;
-use crate::{errors, options};
+use crate::{audit, errors, options};
 
 sql_function!(pagehop_calibrate, pg_finfo_pagehop_calibrate, |call| {
     // SAFETY: the extension's script declares it: rows from one argument, a strict `regclass`.
@@ -45,20 +46,10 @@ sql_function!(pagehop_recall_halfvecs, pg_finfo_pagehop_recall_halfvecs, |call| 
     unsafe { recall(call, 0, queries::argument(call, 2, Element::F16)) }
 });
 
-/// Fewest and most rows of an index that are queries of one measurement.
-const SAMPLES_MIN: u64 = 12;
-const SAMPLES_MAX: u64 = 100_000;
-/// Bytes of a query beside its components and its nearest rows, and for each component: upper
-/// bounds.
-const QUERY_BYTES: u64 = 4096;
-const COMPONENT_BYTES: u64 = 32;
-
-/// Most versions of a row that one node stands for.
-const VERSIONS_MAX: u64 = 3;
 /// Largest k that an index is calibrated for.
 const CALIBRATED_K_MAX: usize = 1000;
 
-/// A count among the arguments; a negative one is 0, which the engine refuses.
+/// A count among the arguments. A negative one is an error.
 ///
 /// # Safety
 ///
@@ -66,7 +57,14 @@ const CALIBRATED_K_MAX: usize = 1000;
 unsafe fn int4(call: pg_sys::FunctionCallInfo, at: usize) -> usize {
     // SAFETY: the caller says that the argument is there and an `int4`.
     let value = unsafe { pgrx::fcinfo::pg_getarg::<i32>(call, at) };
-    value.and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
+    let count = value.unwrap_or(0);
+    usize::try_from(count).unwrap_or_else(|_| {
+        errors::report(
+            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+            format!("{count} is no count: k and samples must not be negative"),
+            None,
+        )
+    })
 }
 
 /// `pagehop_calibrate(regclass)`, and with `queries`. Nothing waits while it measures.
@@ -102,7 +100,7 @@ fn measure_and_store(target: &Target, queries: &Queries) -> Result<Option<Calibr
     unsafe {
         let info = open_indexes::open(index)?.info()?;
         let placed = queries::placed(Kind::of(index), info.dim, queries)?;
-        let bytes = (placed.len() / info.dim) as u64 * query_bytes(info.dim, CALIBRATED_K_MAX, info.rows);
+        let bytes = (placed.len() / info.dim) as u64 * memory::query_bytes(info.dim, CALIBRATED_K_MAX, info.rows);
         memory::budget("calibrating by these queries", bytes);
         calibrate::measure_and_store(index, &placed, &mut go_on)
     }
@@ -146,58 +144,36 @@ unsafe fn recall(call: pg_sys::FunctionCallInfo, samples: usize, queries: Querie
 fn measure(target: &Target, k: usize, samples: usize, queries: &Queries) -> Result<RecallReport, Error> {
     let index = target.index();
     // SAFETY: the target keeps the index open, which is of this access method.
-    let (open, kind) = unsafe { (open_indexes::open(index)?, Kind::of(index)) };
-    // SAFETY: the relation is the open index.
-    let options = unsafe { options::search(|k, effort| open.options(k, effort), index, k)? };
-    let info = open.info()?;
-    let placed = queries::placed(kind, info.dim, queries)?;
-    let query_bytes = query_bytes(info.dim, k, info.rows);
-    let samples = match queries {
-        // The rest would be the same rows again, or more than is needed to tell a recall.
-        None => (memory::limit_bytes() / query_bytes).clamp(SAMPLES_MIN, SAMPLES_MAX).min(samples as u64),
-        Some(_) => 0,
-    };
-    let count = samples.min(info.rows).max((placed.len() / info.dim) as u64);
-    memory::budget("measuring the recall", count * query_bytes);
-    let report = open.recall(k, samples.min(info.rows) as usize, &placed, &options, 1, &mut go_on)?;
-    if target.may_store() {
-        let audit = Audit::of(&info, k, options::target(), &report);
-        // SAFETY: the target keeps the index open, and this backend is not its writer.
-        unsafe { writer::change(index, |change| change.set_audit(audit))? };
-    }
-    warn(&target.name(), &info, &report, queries.is_some());
+    let (dim, kind) = unsafe { (open_indexes::open(index)?.info()?.dim, Kind::of(index)) };
+    let placed = queries::placed(kind, dim, queries)?;
+    // SAFETY: the target keeps the index open, and this backend is not its writer.
+    let (info, report) = unsafe { audit::measure(index, k, (samples, &placed), target.may_store(), &mut go_on)? };
+    warn(target, &info, &report, queries.is_some());
     Ok(report)
 }
 
-/// Bytes that a query takes while its recall is measured: the vector as it was given, in the inner
-/// space, and coded; the nearest rows, with their ids.
-fn query_bytes(dim: usize, k: usize, rows: u64) -> u64 {
-    let nearest = 16 * (k as u64).min(rows.saturating_mul(VERSIONS_MAX));
-    QUERY_BYTES + COMPONENT_BYTES * dim as u64 + nearest
-}
-
 /// Warns of a recall that this session asks for and does not get, or may not get.
-fn warn(name: &str, info: &Info, report: &RecallReport, by_queries: bool) {
-    let Some(target) = options::target() else { return };
+fn warn(target: &Target, info: &Info, report: &RecallReport, by_queries: bool) {
+    // SAFETY: the target keeps the index open.
+    let Some(asked) = (unsafe { options::target(target.index()) }) else { return };
+    let name = target.name();
     let with = if by_queries { ", and with queries like these as its second argument by them" } else { "" };
     let hint = format!("SELECT pagehop_calibrate('{name}'); measures again what each recall takes{with}.");
     let RecallReport { recall, interval, .. } = report;
-    if report.misses(target) {
-        let what = format!(
-            "searches of index \"{name}\" with pagehop.recall = {target} find {recall:.4} +- {interval:.4}"
-        );
+    if report.misses(asked.recall) {
+        let what = format!("searches of index \"{name}\" with {asked} find {recall:.4} +- {interval:.4}");
         errors::warn(what, hint);
     } else if let Some(known) = info.calibration.filter(Measured::is_outdated) {
         let Measured { rows, changes, longer_rows, .. } = known;
         let what = if longer_rows {
             format!(
                 "longer rows than all before were added to index \"{name}\" since it was calibrated: searches may take \
-                 longer than they need for pagehop.recall"
+                 longer than they need for {asked}"
             )
         } else {
             format!(
                 "{changes} rows were added to index \"{name}\" or deleted since it was calibrated at {rows}: searches \
-                 may find less than pagehop.recall"
+                 may find less than {asked}"
             )
         };
         errors::warn(what, hint);

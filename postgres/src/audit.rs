@@ -1,0 +1,147 @@
+//! Audits: measures which recall searches find now. On demand, and by VACUUM where enough has
+//! changed: it calibrates an index again whose searches find less than they are asked for.
+
+use pagehop_engine::{Audit, CALIBRATED_ROWS_MIN, Effort, Error, Info, OnProgress, Progress, RecallReport};
+use pgrx::pg_sys;
+
+use crate::pages::{open_indexes, writer};
+use crate::rows::memory;
+use crate::{calibrate, errors, options, train};
+
+/// The k of VACUUM's searches, and how many it makes.
+const K: usize = 10;
+const SAMPLES: usize = 200;
+/// VACUUM measures once one in this number of the rows has changed since it was last measured. At
+/// one in five the index is calibrated without an audit.
+const CHANGED_SHARE: u64 = 10;
+
+/// Fewest and most rows of an index that are queries of one measurement.
+const SAMPLES_MIN: u64 = 12;
+const SAMPLES_MAX: u64 = 100_000;
+
+/// Measures the recall of searches for `k` rows as this session makes them. The queries are those
+/// of `queries`, one after the other, or else up to `samples` rows of the index. The audit is
+/// stored if it `may_store`. Returns the state of the index before.
+///
+/// # Safety
+///
+/// `index` is open and of this access method, and this backend is not its writer.
+pub(crate) unsafe fn measure(
+    index: pg_sys::Relation,
+    k: usize,
+    (samples, queries): (usize, &[f32]),
+    may_store: bool,
+    progress: OnProgress<'_>,
+) -> Result<(Info, RecallReport), Error> {
+    // SAFETY: the caller keeps the index open.
+    let (open, options) = unsafe {
+        let open = open_indexes::open(index)?;
+        let options = options::search(|k, effort| open.options(k, effort), index, k)?;
+        (open, options)
+    };
+    let info = open.info()?;
+    let query_bytes = memory::query_bytes(info.dim, k, info.rows);
+    let samples = match queries {
+        // The rest would be the same rows again, or more than is needed to tell a recall.
+        [] => (memory::limit_bytes() / query_bytes).clamp(SAMPLES_MIN, SAMPLES_MAX).min(samples as u64),
+        _ => 0,
+    };
+    let count = samples.min(info.rows).max((queries.len() / info.dim) as u64);
+    memory::budget("measuring the recall", count * query_bytes);
+    let report = open.recall(k, samples.min(info.rows) as usize, queries, &options, 1, progress)?;
+    if may_store {
+        // SAFETY: the caller keeps the index open.
+        let audit = Audit::of(&info, k, unsafe { wanted(index, &info) }, &report);
+        // SAFETY: the caller keeps the index open and is not its writer.
+        unsafe { writer::change(index, |change| change.set_audit(audit))? };
+    }
+    Ok((info, report))
+}
+
+/// The recall that searches of this session are to find; `None` if other settings say how they go.
+///
+/// # Safety
+///
+/// `index` is open.
+unsafe fn wanted(index: pg_sys::Relation, info: &Info) -> Option<f32> {
+    // SAFETY: the caller says that it is open.
+    match unsafe { options::target(index) } {
+        Some(asked) => Some(asked.recall),
+        None => info.default_recall.filter(|_| !options::is_effort_set() && !options::is_exact()),
+    }
+}
+
+/// Audits an index if enough has changed since it was last measured. If its searches find less than
+/// they are asked for, it is calibrated and audited again, and the log says so. An index that was
+/// calibrated by a user's queries is left alone: rows are no substitute for them.
+///
+/// # Safety
+///
+/// `index` is open and of this access method, this backend is not its writer, and `wait` may be
+/// called.
+pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut()) -> Result<(), Error> {
+    // SAFETY: the caller keeps the index open.
+    let info = unsafe { open_indexes::open(index)?.info()? };
+    // SAFETY: as above.
+    let target = unsafe { wanted(index, &info) };
+    let (Some(calibration), Some(target)) = (info.calibration, target) else { return Ok(()) };
+    let is_audited = info.audit.is_some_and(|audit| audit.target == Some(target));
+    let audited = info.audited.filter(|_| is_audited).map_or(u64::MAX, |audited| audited.changes);
+    let changes = audited.min(calibration.changes);
+    if info.rows < CALIBRATED_ROWS_MIN
+        || calibration.by_queries
+        || changes.saturating_mul(CHANGED_SHARE) < info.rows.max(1)
+    {
+        return Ok(());
+    }
+    train::count_own_snapshot();
+    let mut wait_and_go_on = |_: Progress| {
+        wait();
+        std::ops::ControlFlow::Continue(())
+    };
+    // SAFETY: the caller keeps the index open and is not its writer.
+    unsafe {
+        let Some(found) = undisturbed(index, &mut wait_and_go_on)? else { return Ok(()) };
+        let open = open_indexes::open(index)?;
+        // What no search of the last calibration reached, another would not reach either.
+        let reached = open.options(K, &Effort::Recall(target))?.best.map_or(target, |best| best.min(target));
+        if !found.misses(reached) {
+            return Ok(());
+        }
+        calibrate::measure_and_store(index, &[], &mut wait_and_go_on)?;
+        let name = errors::name(index);
+        let RecallReport { recall, interval, .. } = found;
+        let missed = format!(
+            "searches of index \"{name}\" found {recall:.4} +- {interval:.4}, where {target} was asked: it was \
+             calibrated again"
+        );
+        match undisturbed(index, &mut wait_and_go_on)? {
+            Some(now) => pgrx::log!("{missed}, and they find {:.4} +- {:.4}", now.recall, now.interval),
+            None => pgrx::log!("{missed}"),
+        }
+    }
+    Ok(())
+}
+
+/// The audit of an index by its rows; `None` if an insertion trained it in the time, so that there
+/// is another graph, or if its rows went.
+///
+/// # Safety
+///
+/// As [`measure`].
+unsafe fn undisturbed(index: pg_sys::Relation, progress: OnProgress<'_>) -> Result<Option<RecallReport>, Error> {
+    // SAFETY: the caller keeps the index open and is not its writer.
+    unsafe {
+        let open = open_indexes::open(index)?;
+        let before = calibrate::graph(&open)?;
+        let found = measure(index, K, (SAMPLES, &[]), true, progress);
+        if calibrate::graph(&open)? != before {
+            return Ok(None);
+        }
+        match found {
+            // All rows are gone by now.
+            Err(Error::Argument { .. }) => Ok(None),
+            found => Ok(Some(found?.1)),
+        }
+    }
+}
