@@ -275,8 +275,9 @@ impl<W: PagesMut> Change<'_, W> {
 
     /// Removes the dead row ids from the nodes on `pages`; `is_dead` is called with each. A node
     /// without row ids then waits for [`Change::vacuum`]. Row ids that wait for a node are moved
-    /// into it, as far as there is room. Pages that do not exist are skipped, and those that no step
-    /// wrote become pages of free slots. When all pages are done, [`Change::settle_pending`] removes the moved ids from the pending list.
+    /// into it, as far as there is room. Pages that do not exist are skipped, and those that no
+    /// step wrote become pages of free slots. When all pages are done, [`Change::settle_pending`]
+    /// removes the moved ids from the pending list.
     ///
     /// # Errors
     ///
