@@ -25,7 +25,8 @@ impl<P: Pages> Index<P> {
         let state = State::read(&mut pages.reader(), None)?;
         let (expected, exist) = (state.meta.page_count, pages.page_count());
         // Where the host owns the rows, the last pages may have been lost before a step named them
-        // (`State::node_pages`). A page that a step named and that is lost is an error of its reader.
+        // (`State::node_pages`). A page that a step named and that is lost is an error of its
+        // reader.
         if expected > exist && state.meta.row_ids != RowIds::HostOwned {
             let what = format!("the index has {expected} pages, {exist} exist: it is truncated");
             return Err(Error::corrupt(PageId(0), what));

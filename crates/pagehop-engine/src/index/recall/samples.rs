@@ -21,8 +21,8 @@ const PURPOSE: u64 = 11;
 /// Slots tried per sample. Most slots are empty in an index from which many rows were deleted.
 const LOOKS: usize = 64;
 
-/// Chooses up to `count` live rows of `pages` at random, for searches of the `k` nearest other rows.
-/// The result depends only on the pages and `seed`.
+/// Chooses up to `count` live rows of `pages` at random, for searches of the `k` nearest other
+/// rows. The result depends only on the pages and `seed`.
 pub(crate) fn choose<R: Reader>(
     state: &State,
     pages: Range<u32>,
