@@ -6,6 +6,7 @@ A small stand-in embeds by words, so that nothing but the real model's own test 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib.util
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pagehop
 from browser import Browser, program
 from debian_search import model
 from debian_search.__main__ import main
@@ -131,6 +133,33 @@ def test_a_second_ingestion_reads_only_what_has_changed(folder: Path, store: Sto
     assert sorted(found(store, "anacron")) == ["apt/README.txt", "cron/manual.html"]
     assert found(store, "anacron")[0] == "apt/README.txt"
     assert "anacron" in store.search(Words()(["anacron"])[0], 1, Filters())[0].text
+
+
+def test_an_ingestion_that_was_stopped_before_its_end_is_finished_by_the_next(folder: Path, tmp_path: Path) -> None:
+    class Stopped(FileStore):
+        def finish(self) -> None:
+            raise KeyboardInterrupt
+
+    for kind in (Stopped, FileStore):
+        store = kind(tmp_path / "debian.pagehop", write=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            ingest(folder, store, Words(), quiet)
+        store.close()
+        with pagehop.open(tmp_path / "debian.pagehop") as index:
+            assert (index.info().calibration is None) == (kind is Stopped)
+
+
+def test_what_is_missing_is_said_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--file", str(tmp_path / "none.pagehop"), "search", "anything"], Words) == 1
+    assert "none.pagehop" in capsys.readouterr().err
+    assert main(["--postgres", "host=/nowhere", "search", "anything"], Words) == 1
+    assert "nowhere" in capsys.readouterr().err
+
+    def no_model() -> Words:
+        raise ModuleNotFoundError("the model is missing: pip install it")
+
+    assert main(["search", "anything"], no_model) == 1
+    assert capsys.readouterr().err == "debian_search: the model is missing: pip install it\n"
 
 
 def test_the_command_line_ingests_and_searches(
