@@ -17,6 +17,7 @@ from pathlib import Path
 import chromadb
 from chromadb.errors import NotFoundError
 
+import pagehop
 from pagehop_documents import Documents
 
 _ROWS_AT_ONCE = 5_000
@@ -28,15 +29,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="of Chroma's PersistentClient")
     parser.add_argument("collection")
     parser.add_argument("new", type=Path, help="the index to make")
-    parser.add_argument("--column", metavar="NAME:KIND", action="append", default=[], help="metadata to filter by")
+    parser.add_argument(
+        "--column", metavar="NAME:KIND", type=_column, action="append", default=[], help="metadata to filter by"
+    )
     asked = parser.parse_args(arguments)
     try:
-        done = migrate(asked.folder, asked.collection, asked.new, dict(one.split(":", 1) for one in asked.column))
-    except (OSError, ValueError, NotFoundError) as error:
+        done = migrate(asked.folder, asked.collection, asked.new, dict(asked.column))
+    except (OSError, ValueError, NotFoundError, pagehop.Error) as error:
         print(f"from_chroma: {error}", file=sys.stderr)
         return 1
     print(f"{done} documents in {asked.new}")
     return 0
+
+
+def _column(given: str) -> tuple[str, str]:
+    name, colon, kind = given.rpartition(":")
+    if not name or not colon or not kind:
+        raise argparse.ArgumentTypeError(f"{given!r} is no column and its kind, such as year:int")
+    return name, kind
 
 
 def migrate(folder: Path, collection: str, new: Path, columns: dict[str, str]) -> int:

@@ -50,6 +50,7 @@ def replace_indexes(dsn: str, table: str, filters: Sequence[str], *, keeps_old: 
                 sql.SQL(", ").join([sql.SQL(f"({expression}) {opclass}"), *map(sql.Identifier, filters)]),
                 sql.SQL(f" WHERE {condition}" if condition else ""),
             )
+            _refuse_taken(connection, sql.Identifier(schema, new), old)
             _create(connection, statement, sql.Identifier(schema, new))
             if not keeps_old:
                 connection.execute(sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(schema, old)))
@@ -65,6 +66,13 @@ def _recall(connection: psycopg.Connection[Any], name: sql.Identifier) -> str:
         return "no rows yet"
     (recall,) = _one(connection, "SELECT recall FROM pagehop_recall(%s)", index)
     return f"recall {recall:.3f}"
+
+
+def _refuse_taken(connection: psycopg.Connection[Any], name: sql.Identifier, old: str) -> None:
+    """An index of that name may be a good one: it is the user's to drop."""
+    index = name.as_string(connection)
+    if _one(connection, "SELECT to_regclass(%s) IS NULL", index) == (False,):
+        raise ValueError(f"{index} is there already: drop it to have it made again, or drop {old} and keep it")
 
 
 def _create(connection: psycopg.Connection[Any], statement: sql.Composed, name: sql.Identifier) -> None:

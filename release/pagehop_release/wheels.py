@@ -29,6 +29,7 @@ _DEBIAN = "trixie"
 _FIRST_ANSWER = REPOSITORY / "release/tries/first_answer.py"
 _OLD_CPU = "Nehalem"
 """x86-64-v2, which NumPy's wheels need: no AVX of any kind."""
+_NUMPY_ALONE = "import numpy; numpy.random.default_rng(7).normal(size=(99, 48)).argsort()"
 _OLDER_CPU = "qemu64"
 """The first x86-64."""
 
@@ -107,6 +108,12 @@ def _tried_here(wheel: Path) -> str:
 def _on_old_cpus(root: Root, site: str) -> None:
     """The wheel answers without AVX. On a CPU that NumPy does not run on, importing it says so."""
     python = f"PYTHONPATH={site} ./qemu-x86_64-static -cpu"
+    try:
+        root.run(f"{python} {_OLD_CPU} /usr/bin/python3 -c '{_NUMPY_ALONE}'")
+    except DevServerError as error:
+        raise DevServerError(
+            f"NumPy alone does not run on the CPU {_OLD_CPU}, which says nothing of the wheel: {error}"
+        ) from None
     root.run(f"{python} {_OLD_CPU} /usr/bin/python3 {_FIRST_ANSWER.name}")
     said = root.run(f"! {python} {_OLDER_CPU} /usr/bin/python3 -c 'import pagehop' 2>&1")
     if "ImportError: this CPU is older than x86-64-v2" not in said:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -103,6 +104,28 @@ def test_the_first_answer_is_right(tmp_path: Path) -> None:
     script = REPOSITORY / "release/tries/first_answer.py"
     said = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert said.stdout.startswith("recall ")
+
+
+@pytest.mark.parametrize(
+    ("dies", "says", "refused"),
+    [
+        ("-c 'import numpy", "", "NumPy alone does not run on the CPU Nehalem"),
+        ("first_answer.py", "", "^the wheel died$"),
+        ("nothing", "Illegal instruction", "importing pagehop says: Illegal instruction"),
+        ("nothing", "ImportError: this CPU is older than x86-64-v2, and", ""),
+    ],
+)
+def test_a_wheel_that_dies_on_an_old_cpu_is_told_from_a_numpy_that_does(
+    dies: str, says: str, refused: str, tmp_path: Path
+) -> None:
+    class Emulated(Root):
+        def run(self, script: str, *, network: bool = False, readonly: str = "") -> str:  # noqa: ARG002
+            if dies in script:
+                raise DevServerError("the wheel died")
+            return says
+
+    with pytest.raises(DevServerError, match=refused) if refused else contextlib.nullcontext():
+        wheels._on_old_cpus(Emulated(tmp_path), "site")
 
 
 def test_a_target_that_is_not_known_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

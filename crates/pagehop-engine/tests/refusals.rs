@@ -94,6 +94,9 @@ fn unknown_formats_and_versions_are_refused() {
     assert!(Index::open(MemPages::new()).is_err());
 }
 
+/// Damaged indexes that are tried at least, however slow the machine or its emulator is.
+const ROUNDS_MIN: u64 = 40;
+
 /// Any bytes in any page give an answer or `Corrupt`, but no panic and no endless search.
 #[test]
 fn any_bytes_give_ok_or_corrupt() {
@@ -108,7 +111,7 @@ fn any_bytes_give_ok_or_corrupt() {
     let start = std::time::Instant::now();
     let mut rounds = 0u64;
     let mut refused = 0u64;
-    while start.elapsed().as_secs() < seconds {
+    while start.elapsed().as_secs() < seconds || rounds < ROUNDS_MIN {
         let which = noise.next() as usize % bases.len();
         let mut pages = bases[which].clone();
         for _ in 0..1 + noise.next() % 4 {
@@ -119,7 +122,7 @@ fn any_bytes_give_ok_or_corrupt() {
         rounds += 1;
     }
     println!("{rounds} damaged indexes, {refused} refused");
-    assert!(rounds > 10 && refused > rounds / 10, "too little damage was noticed: {refused} of {rounds}");
+    assert!(refused > rounds / 10, "too little damage was noticed: {refused} of {rounds}");
 }
 
 fn damage(pages: &mut MemPages, noise: &mut Noise) {
@@ -181,7 +184,7 @@ fn changes_of_an_index_of_any_bytes_end() {
         .into();
     let start = std::time::Instant::now();
     let (mut rounds, mut refused) = (0u64, 0u64);
-    while start.elapsed().as_secs() < seconds {
+    while start.elapsed().as_secs() < seconds || rounds < ROUNDS_MIN {
         let (rows, base) = &bases[noise.next() as usize % bases.len()];
         let mut pages = base.clone();
         for _ in 0..1 + noise.next() % 3 {
@@ -191,7 +194,7 @@ fn changes_of_an_index_of_any_bytes_end() {
         rounds += 1;
     }
     println!("{rounds} damaged indexes, {refused} refused");
-    assert!(rounds > 10 && refused > rounds / 20, "too little damage was noticed: {refused} of {rounds}");
+    assert!(refused > rounds / 20, "too little damage was noticed: {refused} of {rounds}");
 }
 
 /// Replaces, deletes and adds a few rows from position `from` on, then vacuums, and leaves a few

@@ -8,19 +8,29 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pagehop
 from debian_search.file_store import FileStore
 from debian_search.ingest import ingest
 from debian_search.model import Embedder, MiniLM
 from debian_search.page import serve
-from debian_search.store import Filters, Store
+from debian_search.store import Filters, Store, StoreError
 
 
 def main(arguments: Sequence[str] | None = None, new_model: Callable[[], Embedder] = MiniLM) -> int:
     """Does what the command line asks for."""
     asked = _parser().parse_args(arguments)
-    if asked.command == "ingest" and not asked.folder.is_dir():
-        print(f"debian_search: {asked.folder} is no folder", file=sys.stderr)
+    try:
+        _run(asked, new_model)
+    except (ImportError, OSError, StoreError, pagehop.Error) as error:
+        # Mostly a file, a package or a server that is not there.
+        print(f"debian_search: {error}", file=sys.stderr)
         return 1
+    return 0
+
+
+def _run(asked: argparse.Namespace, new_model: Callable[[], Embedder]) -> None:
+    if asked.command == "ingest" and not asked.folder.is_dir():
+        raise NotADirectoryError(f"{asked.folder} is no folder")
     embed = new_model()
     store = _open(asked, embed.dim)
     try:
@@ -39,7 +49,6 @@ def main(arguments: Sequence[str] | None = None, new_model: Callable[[], Embedde
         print(file=sys.stderr)
     finally:
         store.close()
-    return 0
 
 
 def _open(asked: argparse.Namespace, dim: int) -> Store:

@@ -50,7 +50,9 @@ class FileStore:
         """Measures again what searches take, once there are passages to measure with."""
         index = self._documents.index
         if index is not None and len(index):
-            index.calibrate()
+            measured = index.info().calibration
+            if measured is None or measured.changes:
+                index.calibrate()
 
     def search(self, vector: Float32, k: int, filters: Filters) -> list[Found]:
         """The `k` passages nearest to a vector among those that pass the filters, nearest first."""

@@ -43,6 +43,7 @@ def ingest(folder: Path, store: Store, embed: Embedder, say: Callable[[str], Non
             done, found = done + len(paths), found + len(batch)
             say(f"{done} of {len(changed)} files, {found} passages")
             paths, batch = [], []
-    if changed or gone:
+    # Also if nothing has changed: the ingestion before this one may have been stopped right here.
+    if there or gone:
         store.finish()
     return Ingested(len(changed), found, len(gone))

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from debian_search.model import Float32
 from debian_search.passages import Passage
-from debian_search.store import Filters, Found
+from debian_search.store import Filters, Found, StoreError
 
 _TABLE: LiteralString = """
 CREATE TABLE IF NOT EXISTS passages (
@@ -37,10 +37,13 @@ class PostgresStore:
     """Passages in PostgreSQL."""
 
     def __init__(self, dsn: str, dim: int) -> None:
-        self._connection = psycopg.connect(dsn, autocommit=True)
         self._lock = threading.Lock()
-        self._connection.execute("CREATE EXTENSION IF NOT EXISTS pagehop CASCADE")
-        self._connection.execute(sql.SQL(_TABLE).format(dim=sql.Literal(dim)))
+        try:
+            self._connection = psycopg.connect(dsn, autocommit=True)
+            self._connection.execute("CREATE EXTENSION IF NOT EXISTS pagehop CASCADE")
+            self._connection.execute(sql.SQL(_TABLE).format(dim=sql.Literal(dim)))
+        except psycopg.Error as error:
+            raise StoreError(f"PostgreSQL: {error}") from error
 
     def known(self) -> dict[str, datetime.datetime]:
         """The paths of all files, with the time at which each was changed when it was read."""

@@ -33,6 +33,10 @@ class Found:
     """The cosine of the query and the passage."""
 
 
+class StoreError(Exception):
+    """A store cannot be opened."""
+
+
 class Store(Protocol):
     """Passages and their vectors."""
 

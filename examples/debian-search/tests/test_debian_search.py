@@ -133,6 +133,37 @@ def test_a_second_ingestion_reads_only_what_has_changed(folder: Path, store: Sto
     assert "anacron" in store.search(Words()(["anacron"])[0], 1, Filters())[0].text
 
 
+def test_an_ingestion_that_was_stopped_before_its_end_is_finished_by_the_next(folder: Path, tmp_path: Path) -> None:
+    class StoppedOnce(FileStore):
+        finishes = 0
+
+        def finish(self) -> None:
+            self.finishes += 1
+            if self.finishes == 1:
+                raise KeyboardInterrupt
+            super().finish()
+
+    store = StoppedOnce(tmp_path / "debian.pagehop", write=True)
+    with pytest.raises(KeyboardInterrupt):
+        ingest(folder, store, Words(), quiet)
+    assert ingest(folder, store, Words(), quiet).files == 0
+    assert store.finishes == 2
+    store.close()
+
+
+def test_what_is_missing_is_said_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--file", str(tmp_path / "none.pagehop"), "search", "anything"], Words) == 1
+    assert "none.pagehop" in capsys.readouterr().err
+    assert main(["--postgres", "host=/nowhere", "search", "anything"], Words) == 1
+    assert "nowhere" in capsys.readouterr().err
+
+    def no_model() -> Words:
+        raise ModuleNotFoundError("the model is missing: pip install it")
+
+    assert main(["search", "anything"], no_model) == 1
+    assert capsys.readouterr().err == "debian_search: the model is missing: pip install it\n"
+
+
 def test_the_command_line_ingests_and_searches(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], cluster: Cluster, database: str
 ) -> None:

@@ -115,6 +115,11 @@ def test_a_collection_of_chroma_keeps_its_documents(
     assert "[others] does not exist" in capsys.readouterr().err
     assert from_chroma.main([str(tmp_path), "notes", str(tmp_path / "x")]) == 1
     assert "no chroma.sqlite3" in capsys.readouterr().err
+    assert from_chroma.main([str(folder), "notes", str(tmp_path / "x"), "--column", "year:whole"]) == 1
+    assert "whole" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        from_chroma.main([str(folder), "notes", str(tmp_path / "x"), "--column", "year"])
+    assert "'year' is no column and its kind, such as year:int" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -169,6 +174,13 @@ def test_an_index_that_cannot_be_made_leaves_the_old_one(dsn: str, capsys: pytes
         assert from_pgvector.main(["index", dsn, "bad", "--keep-old"]) == 0
         names = connection.execute("SELECT indexname FROM pg_indexes WHERE tablename = 'bad' ORDER BY 1").fetchall()
         assert names == [("bad_hnsw",), ("bad_hnsw_pagehop",)]
+        # What an earlier run has made is not touched.
+        assert from_pgvector.main(["index", dsn, "bad"]) == 1
+        assert 'bad_hnsw_pagehop" is there already: drop it' in capsys.readouterr().err
+        assert (
+            names
+            == connection.execute("SELECT indexname FROM pg_indexes WHERE tablename = 'bad' ORDER BY 1").fetchall()
+        )
 
 
 def test_a_table_of_pgvector_becomes_a_file(dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
