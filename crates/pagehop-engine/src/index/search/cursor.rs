@@ -262,6 +262,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
                     }
                 }
                 Phase::Postings => {
+                    self.cover_more()?;
                     if let Some(row) = self.second.take_nearest(&self.options) {
                         return Ok(Some(self.found(&self.met.rows[row])));
                     }
