@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 
 use super::cursor::Cursor;
-use super::filtered::{SHORTLIST_MIN, SHORTLIST_PER_ROW, SLACK_OF_POSTINGS};
+use super::filtered::{SHORTLIST_MIN, SHORTLIST_PER_ROW, SLACK_OF_POSTINGS, SLACK_OF_SOME};
 use super::gather::{Extent, Gather};
 use super::nearest::Near;
 use super::observer::Observer;
@@ -37,12 +37,11 @@ impl<P: Pages> Cursor<'_, P> {
         self.second.reset(&self.met);
         self.second.seen.extend(&self.walk.visited);
         self.second.seen.extend(self.met.rows.iter().map(|row| row.node));
-        let slack = self.asked.slack * SLACK_OF_POSTINGS;
+        let slack = self.asked.slack;
         let keep = match slack.is_finite() {
             true => SHORTLIST_MIN.max(SHORTLIST_PER_ROW * self.expected),
             false => self.expected.max(self.asked.search_list),
         };
-        self.options.slack = slack;
         if slack.is_infinite() {
             self.second.visits_min = keep;
         }
@@ -83,6 +82,8 @@ impl<P: Pages> Cursor<'_, P> {
         let new = keys.iter().copied().filter(|open| self.second.seen.insert(key_id(*open)));
         frontier.extend(new.map(Reverse));
         self.second.is_partial = gathered.reach.is_some();
+        self.options.slack =
+            self.asked.slack * if self.second.is_partial { SLACK_OF_SOME } else { SLACK_OF_POSTINGS };
         self.second.beyond = keys.last().copied().filter(|_| is_cut || self.second.is_partial);
         self.second.frontier = frontier.into();
         self.second.kept = keep;

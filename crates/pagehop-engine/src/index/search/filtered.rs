@@ -43,6 +43,9 @@ const PAGES_AHEAD: u32 = 32;
 /// Share of the slack that a search by postings needs for the same recall: estimates can mislead
 /// it, but it cannot lose its way. `docs/decisions/0015-filters.md`.
 pub(crate) const SLACK_OF_POSTINGS: f32 = 0.58;
+/// The same where leaves are left out, whose rows are missed: then a node more costs less pages
+/// than the leaves for the same recall.
+pub(crate) const SLACK_OF_SOME: f32 = 0.8;
 /// How much farther than its estimate the last row may be before leaves are looked at again: dead
 /// rows, and rows without the tag, have postings that seem to pass.
 const FARTHER: f32 = 1.2;
@@ -265,6 +268,7 @@ fn numbered<P: Pages>(filter: &Filter, pages: &P, newest: &Newest) -> Result<Fil
 /// When a search by postings stops visiting nodes: as a walk does, whose list is as long.
 #[derive(Clone, Copy)]
 struct Stop {
+    /// That of the caller.
     slack: f32,
     /// Nodes that pass.
     visits: usize,
@@ -300,7 +304,7 @@ impl<R: Reader> Selection<'_, R> {
                 // The rows of ids are all visited, since nothing says which of them are near.
                 let options = options.filter(|_| self.filter.ids() == 0);
                 let stop = Stop {
-                    slack: options.map_or(f32::INFINITY, |options| options.slack * SLACK_OF_POSTINGS),
+                    slack: options.map_or(f32::INFINITY, |options| options.slack),
                     visits: options.map_or(usize::MAX, |options| list_capacity(self.k, options, self.state)),
                 };
                 let enough = SHORTLIST_MIN.max(SHORTLIST_PER_ROW * self.k).max(stop.visits);
@@ -332,7 +336,8 @@ impl<R: Reader> Selection<'_, R> {
         let Self { state, reader, filter, stats, .. } = self;
         let Gathered { reach } =
             Gather { state, reader: *reader, probe, walls, filter, stats }.run(keep, extent, &mut list)?;
-        let ended = self.visit_in_order(list.sorted(), stop)?;
+        let slack = stop.slack * if reach.is_some() { SLACK_OF_SOME } else { SLACK_OF_POSTINGS };
+        let ended = self.visit_in_order(list.sorted(), Stop { slack, ..stop })?;
         let is_cut = list.is_cut();
         self.walk.shortlist = list;
         let farthest = self.walk.nearest.reach(0.0);

@@ -26,9 +26,9 @@ const TELLING: usize = 16;
 const GROWTH: f32 = 5.545;
 /// Largest quotient of the two squared distances.
 const QUOTIENT_MAX: f32 = 1e4;
-/// The width for a slack of 0, and what it grows by with the slack.
-const WIDTH: f32 = 0.95;
-const WIDTH_OF_SLACK: f32 = 1.8;
+/// The width for a slack of 0, and what it grows by with the root of the slack.
+const WIDTH: f32 = 0.67;
+const WIDTH_OF_ROOT: f32 = 1.75;
 
 /// The walls between a query and each cell. Reusable.
 #[derive(Debug, Default)]
@@ -95,7 +95,7 @@ fn spread(distances: &mut [f32]) -> f32 {
 
 /// The width for a search with this slack.
 pub(crate) fn width(slack: f32) -> f32 {
-    WIDTH + WIDTH_OF_SLACK * slack
+    WIDTH + WIDTH_OF_ROOT * slack.max(0.0).sqrt()
 }
 
 #[cfg(test)]
