@@ -5,17 +5,18 @@ mod support;
 
 use std::collections::BTreeSet;
 
+use pagehop_engine::page::Pages;
 use pagehop_engine::{
     BuildOptions, Column, ColumnKind, ColumnRows, Comparison, EachChunk, Error, Filter, Index, Metric, RowIds,
     SearchOptions, Value, VectorSource, build,
 };
-use pagehop_sim::MemPages;
+use pagehop_sim::{MemPages, SharedHost, Writes};
 use support::{Noise, distance, embeddings, no_progress, options};
 
 const DIM: usize = 48;
-const ROWS: usize = 6000;
+const ROWS: usize = 12_000;
 /// More columns make postings larger, so that few rows have many leaves.
-const COLUMNS: usize = 12;
+const COLUMNS: usize = 7;
 /// A quarter of the rows has the first value of the first column.
 const VALUES: u64 = 4;
 
@@ -67,7 +68,7 @@ fn equal(column: usize, value: i64) -> Filter {
     Filter::Compare(format!("column {column}"), Comparison::Equal, Value::Int(value))
 }
 
-/// The nearest of the rows that pass, and are not `gone`.
+/// The nearest of the rows that pass.
 fn nearest(vectors: &[f32], query: &[f32], k: usize, passes: impl Fn(u64) -> bool) -> Vec<u64> {
     let rows = (1..=ROWS as u64).zip(vectors.chunks(DIM)).filter(|(id, _)| passes(*id));
     let mut near: Vec<(f64, u64)> = rows.map(|(id, row)| (distance(Metric::L2, query, row), id)).collect();
@@ -101,8 +102,8 @@ fn leaves_far_from_the_query_are_left_out() {
     let (most, all) = measured(&pages, &vectors, 10, 50.0);
     assert!(most > 0.99, "{most}");
     assert!(recall > 0.95, "{recall}");
-    // Both read the nodes of near rows, too.
-    assert!(read < 0.5 * all, "{read} of {all} pages");
+    // The value has 42 leaves. All searches read nodes of near rows, too.
+    assert!(read < 40.0 && 2.0 * read < all, "{read} of {all} pages");
 }
 
 #[test]
@@ -175,4 +176,49 @@ fn a_cursor_goes_on_to_farther_leaves() {
     }
     assert!(found > 1850, "{found} of 2000");
     assert!(10 * pages_few < 3 * pages_all, "{pages_few} and {pages_all} pages");
+}
+
+/// Leaves are split between the look at the pages above them and the reading of them. No row that
+/// was there when a cursor was opened may be missing at its end.
+#[test]
+fn splits_during_a_search_lose_no_row() {
+    let (pages, vectors) = built(RowIds::HostOwned);
+    let before: BTreeSet<u64> = (1..=ROWS as u64).filter(|id| values(*id)[0] == 0).collect();
+    let row = values(before.first().copied().unwrap()).map(|value| Value::Int(value as i64));
+    let pages_before = pages.page_count();
+    let near: Vec<&[f32]> = before.iter().take(3).map(|id| &vectors[(*id as usize - 1) * DIM..][..DIM]).collect();
+    let host = SharedHost::new(&pages, 11);
+    let mut sessions: Vec<Writes<'_>> = Vec::new();
+    let (row, before, near) = (&row, &before, &near);
+    for (at, place) in near.iter().enumerate() {
+        sessions.push(Box::new(move |session| {
+            let mut noise = Noise(at as u64);
+            let known = Index::open(session).unwrap();
+            for more in 0..25 {
+                let vector: Vec<f32> = place.iter().map(|x| x + 0.01 * noise.gauss()).collect();
+                let id = (ROWS + 1 + 100 * at + more) as u64;
+                let inserted = session.alone(|writer| {
+                    let mut change = known.change(writer)?;
+                    change.insert_hosted(id, &vector, row, false, &mut no_progress())?;
+                    change.finish()
+                });
+                inserted.unwrap();
+            }
+        }));
+    }
+    let finite = SearchOptions { slack: 0.1, ..SearchOptions::default() };
+    sessions.push(Box::new(move |session| {
+        for query in near.iter().cycle().take(24) {
+            let index = Index::open(session).unwrap();
+            let mut cursor = index.cursor(query, &finite).unwrap();
+            cursor.only(index.plan_filter(&equal(0, 0)).unwrap());
+            let mut found = BTreeSet::new();
+            while let Some(hit) = cursor.next_hit().unwrap() {
+                assert!(found.insert(hit.row_id), "row {} came twice", hit.row_id);
+            }
+            assert!(found.is_superset(before), "{:?} are missing", before - &found);
+        }
+    }));
+    host.run(sessions);
+    assert!(host.pages().page_count() > pages_before + 2, "no leaf was split");
 }

@@ -108,6 +108,12 @@ impl FilterPlan {
         self.runs_pages + node_pages(k).min(self.runs_rows)
     }
 
+    /// Hops after which a walk gives up for the runs: with as many more pages the postings are read.
+    /// A walk that needs somewhat more than was expected is nearly at its end.
+    pub(crate) fn hops_max(&self, k: usize) -> f64 {
+        2.0 * self.pages_by_runs(k)
+    }
+
     /// The number of ids that are looked up for the runs; one that occurs twice counts twice.
     pub(crate) fn ids(&self) -> usize {
         let count = |run: &Run| if let Run::Ids(ids) = run { ids.len() } else { 0 };

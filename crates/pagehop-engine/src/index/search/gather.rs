@@ -20,8 +20,8 @@ use crate::{Error, RowIds, Stats};
 const TRIES_MAX: usize = 1000;
 /// Leaves that are prefetched.
 const LEAVES_AHEAD: usize = 16;
-/// Runs of fewer leaves are read whole: what is left of them costs less than what may be missed.
-const WHOLE: usize = 8;
+/// Fewer leaves are all read: most of them are near, and what is left out would be missed.
+const WHOLE: usize = 24;
 
 /// How much of the runs is read.
 #[derive(Clone, Copy, Debug)]
