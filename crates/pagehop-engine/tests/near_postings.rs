@@ -14,7 +14,7 @@ use pagehop_sim::{MemPages, SharedHost, Writes};
 use support::{Noise, distance, embeddings, no_progress, options};
 
 const DIM: usize = 48;
-const ROWS: usize = 12_000;
+const ROWS: usize = 16_000;
 /// More columns make postings larger, so that few rows have many leaves.
 const COLUMNS: usize = 7;
 /// A quarter of the rows has the first value of the first column.
@@ -102,8 +102,8 @@ fn leaves_far_from_the_query_are_left_out() {
     let (most, all) = measured(&pages, &vectors, 10, 50.0);
     assert!(most > 0.99, "{most}");
     assert!(recall > 0.95, "{recall}");
-    // The value has 42 leaves. All searches read nodes of near rows, too.
-    assert!(read < 40.0 && 2.0 * read < all, "{read} of {all} pages");
+    // The value has 56 leaves. All searches read nodes of near rows, too.
+    assert!(read < 50.0 && 2.0 * read < all, "{read} of {all} pages");
 }
 
 #[test]

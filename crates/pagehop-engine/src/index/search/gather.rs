@@ -3,7 +3,7 @@
 
 use crate::columns::ColumnKind;
 use crate::graph::{key, key_distance};
-use crate::index::search::filter_plan::{FilterPlan, Run, tree_of};
+use crate::index::search::filter_plan::{FilterPlan, LEAVES_WHOLE, Run, tree_of};
 use crate::index::search::shortlist::Shortlist;
 use crate::index::search::visit::Probe;
 use crate::index::search::walls::Walls;
@@ -20,8 +20,6 @@ use crate::{Error, RowIds, Stats};
 const TRIES_MAX: usize = 1000;
 /// Leaves that are prefetched.
 const LEAVES_AHEAD: usize = 16;
-/// Fewer leaves are all read: most of them are near, and what is left out would be missed.
-const WHOLE: usize = 24;
 
 /// How much of the runs is read.
 #[derive(Clone, Copy, Debug)]
@@ -124,7 +122,7 @@ impl<R: Reader> Gather<'_, R> {
         extent: Extent,
         list: &mut Shortlist,
     ) -> Result<Option<Gathered>, Error> {
-        let is_whole = extent.width.is_infinite() || leaves.len() < WHOLE;
+        let is_whole = extent.width.is_infinite() || leaves.len() < LEAVES_WHOLE;
         if !is_whole {
             leaves.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
