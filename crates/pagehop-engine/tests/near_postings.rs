@@ -117,7 +117,7 @@ fn a_larger_slack_reads_more_leaves_and_finds_more() {
 fn no_row_is_missing_where_few_pass() {
     let (mut pages, vectors) = built(RowIds::Mapped);
     // Most rows with the first value go, and their postings stay until a vacuum.
-    let gone: BTreeSet<u64> = (1..=ROWS as u64).filter(|id| values(*id)[0] == 0 && id % 16 != 0).collect();
+    let gone: BTreeSet<u64> = (1..=ROWS as u64).filter(|id| values(*id)[0] == 0 && id % 4 != 0).collect();
     let known = Index::open(pages.clone()).unwrap();
     let mut writer = pages.writer();
     let mut change = known.change(&mut writer).unwrap();

@@ -111,8 +111,8 @@ impl FilterPlan {
         self.runs_pages + node_pages(k).min(self.runs_rows)
     }
 
-    /// Hops after which a walk gives up for the runs: with as many more pages the postings are read.
-    /// A walk that needs somewhat more than was expected is nearly at its end.
+    /// Hops after which a walk gives up for the runs. One that needs somewhat more than was
+    /// expected is nearly at its end.
     pub(crate) fn hops_max(&self, k: usize) -> f64 {
         2.0 * self.pages_by_runs(k)
     }
