@@ -22,6 +22,11 @@ const NODE_PAGES: f64 = 30.0;
 /// Postings of a leaf, about, and operators that their estimates cost as much as.
 const POSTINGS_PER_LEAF: f64 = 80.0;
 const OPERATORS_PER_LEAF: f64 = 50.0;
+/// Of the leaves of one value a search reads all if they are fewer, and of more this many and this
+/// share, as in the engine's `filter_plan.rs`. Ranges of values are not told from single values.
+const LEAVES_WHOLE: f64 = 48.0;
+const LEAVES_NEAR: f64 = 24.0;
+const SHARE_NEAR: f64 = 0.25;
 /// The cost of what the index cannot do. It is not infinite: sums and differences of costs must
 /// stay numbers in plans above it.
 const IMPOSSIBLE: f64 = 1e30;
@@ -68,6 +73,7 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
         let hops =
             (HOPS_AT_LEAST + HOPS_PER_DOUBLING * rows.log2()).max(options::search_list().unwrap_or(0) as f64);
         let leaves = share * rows / POSTINGS_PER_LEAF;
+        let leaves = if leaves < LEAVES_WHOLE { leaves } else { LEAVES_NEAR + SHARE_NEAR * leaves };
         let (walk, nodes) = (hops * share.max(1.0 / rows).powf(WALK_POWER), NODE_PAGES.max(hops).min(share * rows));
         let by_postings = !(*path).indexclauses.is_null() && leaves + nodes < walk;
         let (leaves, hops) = if by_postings { (leaves, nodes) } else { (0.0, walk) };

@@ -18,9 +18,7 @@ const KEYS_AT: usize = 40;
 const KEY_BYTES: usize = 16;
 const CHILDREN_AT: usize = KEYS_AT + KEY_BYTES * CHILDREN_MAX;
 /// Levels that 2^32 pages can need, and then some: a longer way is a circle.
-const DEPTH_MAX: usize = 8;
-/// How often leaves are read again because a page was split in between.
-const TRIES_MAX: usize = 1000;
+pub(super) const DEPTH_MAX: usize = 8;
 /// Leaves that are prefetched.
 const LEAVES_AHEAD: usize = 16;
 
@@ -37,10 +35,10 @@ pub(crate) struct Tree {
 /// An inner page. Keys from `key(i)` on are below child `i + 1`, smaller ones below the children
 /// before it.
 #[derive(Clone, Copy)]
-struct Inner<'a>(&'a [u8]);
+pub(super) struct Inner<'a>(&'a [u8]);
 
 impl<'a> Inner<'a> {
-    fn new(page: PageId, body: &'a [u8]) -> Result<Self, Error> {
+    pub(super) fn new(page: PageId, body: &'a [u8]) -> Result<Self, Error> {
         let inner = Self(body);
         if kind(body) != Some(PageKind::ColumnInner) || !(1..=CHILDREN_MAX).contains(&inner.count()) {
             let what = format!("kind {} with {} entries is no page of a column's tree", body[0], inner.count());
@@ -49,7 +47,7 @@ impl<'a> Inner<'a> {
         Ok(inner)
     }
 
-    fn count(self) -> usize {
+    pub(super) fn count(self) -> usize {
         u16::from_le_bytes([self.0[COUNT_AT], self.0[COUNT_AT + 1]]).into()
     }
 
@@ -64,13 +62,13 @@ impl<'a> Inner<'a> {
     }
 
     /// Which child leads to `key`.
-    fn way(self, key: PostingKey) -> usize {
+    pub(super) fn way(self, key: PostingKey) -> usize {
         let keys: &[[u8; KEY_BYTES]] = self.0[KEYS_AT..CHILDREN_AT].as_chunks().0;
         keys[..self.count() - 1].partition_point(|other| PostingKey(u128::from_le_bytes(*other)) <= key)
     }
 
     /// The children with the least key below each; that of the first is not known.
-    fn children(self) -> Vec<(PostingKey, PageId)> {
+    pub(super) fn children(self) -> Vec<(PostingKey, PageId)> {
         let keys = std::iter::once(PostingKey::LEAST).chain(self.keys());
         keys.enumerate().map(|(at, key)| (key, self.child(at))).collect()
     }
@@ -87,7 +85,7 @@ fn write_inner(body: &mut [u8], children: &[(PostingKey, PageId)]) {
     }
 }
 
-fn circles(page: PageId) -> Error {
+pub(super) fn circles(page: PageId) -> Error {
     Error::corrupt(page, "the tree of a column goes in circles")
 }
 
@@ -234,48 +232,8 @@ impl Tree {
         })
     }
 
-    /// As [`Tree::scan`], in a tree whose pages others may split at any time: until no page was
-    /// split in the time. Leaves come several times then.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Tree::scan`]; [`Error::Busy`] if pages are split all the time.
-    pub(crate) fn scan_shared<R: Reader>(
-        &self,
-        reader: &mut R,
-        page_count: u32,
-        range: (PostingKey, PostingKey),
-        mut each: impl FnMut(PageId, &PostingLeaf<'_>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        for _ in 0..TRIES_MAX {
-            let shape = self.scan(reader, page_count, range, &mut each)?;
-            if self.has_shape(reader, &shape)? {
-                return Ok(());
-            }
-        }
-        Err(Error::busy("postings moved all the time while they were read; try again"))
-    }
-
-    /// Whether the inner pages have as many children as [`Tree::scan`] found. A split gives a child
-    /// to an inner page, or halves it.
-    fn has_shape(&self, reader: &mut impl Reader, shape: &[(PageId, usize)]) -> Result<bool, Error> {
-        for (page, children) in shape {
-            let is_same = {
-                let body = reader.finish(*page)?;
-                let is_leaf = kind(&body) == Some(PageKind::ColumnLeaf);
-                *children == if is_leaf { 0 } else { Inner::new(*page, &body)?.count() }
-            };
-            reader.release();
-            if !is_same {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     /// Passes every leaf that may have postings from `low` to `high` to `each`, in order. The
-    /// leaves at both ends may have others, too. Returns the root and the inner pages that it read,
-    /// and how many children each had.
+    /// leaves at both ends may have others, too.
     ///
     /// # Errors
     ///
@@ -286,8 +244,7 @@ impl Tree {
         page_count: u32,
         (low, high): (PostingKey, PostingKey),
         mut each: impl FnMut(PageId, &PostingLeaf<'_>) -> Result<(), Error>,
-    ) -> Result<Vec<(PageId, usize)>, Error> {
-        let mut shape = Vec::new();
+    ) -> Result<(), Error> {
         // Pages to read, the next one last; those behind it are leaves for the most part.
         let mut stack = vec![(self.root, 0)];
         let mut seen = 0;
@@ -302,12 +259,8 @@ impl Tree {
                 let body = reader.finish(page)?;
                 if kind(&body) == Some(PageKind::ColumnLeaf) {
                     each(page, &PostingLeaf::new(&self.shape, page, &body)?)?;
-                    if page == self.root {
-                        shape.push((page, 0));
-                    }
                 } else {
                     let inner = Inner::new(page, &body)?;
-                    shape.push((page, inner.count()));
                     let (first, last) = (inner.way(low), inner.way(high));
                     if first > last {
                         return Err(Error::corrupt(page, "its keys are not in order"));
@@ -319,7 +272,7 @@ impl Tree {
             reader.release();
             seen += 1;
         }
-        Ok(shape)
+        Ok(())
     }
 
     /// The share of the postings before `key`, about: leaves are taken as equally full. Reads a

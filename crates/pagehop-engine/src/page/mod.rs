@@ -17,6 +17,7 @@ pub(crate) mod kept_vectors;
 pub(crate) mod kind;
 pub(crate) mod landmark_pages;
 pub(crate) mod layout;
+pub(crate) mod leaf_ranges;
 pub(crate) mod meta;
 pub(crate) mod model_pages;
 pub(crate) mod node;

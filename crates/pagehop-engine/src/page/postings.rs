@@ -43,6 +43,11 @@ impl PostingKey {
         (self.0 >> 104 == 0).then_some((self.0 >> 40) as u64)
     }
 
+    /// The nearest centroid.
+    pub(crate) fn centroid(self) -> u8 {
+        (self.0 >> 32) as u8
+    }
+
     /// The first and the last place of rows with values from `low` to `high`; without them, of rows
     /// without a value.
     pub(crate) fn range(values: Option<(u64, u64)>) -> (Self, Self) {

@@ -59,6 +59,19 @@ impl Centroids {
         point.distance_to_bytes(self.norms_sq[index], self.steps[index], self.plane(index))
     }
 
+    /// Squared distance between two centroids.
+    pub(crate) fn apart(&self, a: usize, b: usize) -> f32 {
+        let dot = kernels::dot_i8(self.plane(a), self.plane(b)) as f32;
+        (self.norms_sq[a] + self.norms_sq[b] - 2.0 * self.steps[a] * self.steps[b] * dot).max(0.0)
+    }
+
+    /// Squared Euclidean distance from a centroid to a point, under every metric.
+    pub(crate) fn euclidean(&self, index: usize, point: &RoundedPoint) -> f32 {
+        let norm_sq = self.norms_sq[index];
+        let shared = point.squares(norm_sq) - f64::from(point.norm_sq()) - f64::from(norm_sq);
+        (f64::from(self.distance(index, point)) - shared).max(0.0) as f32
+    }
+
     /// All centroids decoded, one after another.
     pub(crate) fn decode(&self) -> Vec<f32> {
         let rows = self.planes.chunks_exact(self.dim).zip(&self.steps);

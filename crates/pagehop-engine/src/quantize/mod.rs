@@ -14,3 +14,4 @@ pub(crate) mod own;
 pub(crate) mod point;
 pub(crate) mod prepare;
 pub(crate) mod rotation;
+pub(crate) mod tour;

@@ -7,6 +7,7 @@ use crate::quantize::codes::Codes;
 use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::prepare::{self, Space};
 use crate::quantize::rotation::Rotation;
+use crate::quantize::tour;
 use crate::{Error, Metric, RowIds, VectorSource, row_ids};
 
 /// Sampled rows per centroid.
@@ -117,11 +118,12 @@ impl Survey {
     }
 }
 
-/// The coarse centroids.
+/// The coarse centroids. Those with near numbers are near each other.
 pub(super) fn train(job: &mut Job<'_>, sample: &Codes) -> Result<Codes, Error> {
     job.step("train", 0, 1)?;
     let clusters = (sample.len() / SAMPLE_PER_CENTROID).clamp(1, CENTROIDS_MAX);
     let centers = centroids::train(sample, clusters, TRAIN_ROUNDS, job.options.seed, job.threads);
+    let centers = tour::in_order(&centers);
     job.step("train", 1, 1)?;
     Ok(centers)
 }

@@ -262,6 +262,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
                     }
                 }
                 Phase::Postings => {
+                    self.cover_more()?;
                     if let Some(row) = self.second.take_nearest(&self.options) {
                         return Ok(Some(self.found(&self.met.rows[row])));
                     }
@@ -381,8 +382,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         walk.begin(state, capacity, self.expected, state.meta.change.dead_rows == 0 && filter.is_none());
         if let Some(filter) = filter {
             // More than postings would cost it must not cost.
-            let hops_max =
-                if filter.runs.is_some() { filter.pages_by_runs(self.expected) as usize } else { usize::MAX };
+            let hops_max = if filter.runs.is_some() { filter.hops_max(self.expected) as usize } else { usize::MAX };
             walk.only = Some(Only::new(filter, hops_max, true));
         }
         walk.run(state, &mut self.reader, options, met, &mut self.stats)?;

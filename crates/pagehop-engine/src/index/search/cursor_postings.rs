@@ -1,18 +1,21 @@
 //! A cursor over the rows that postings name: the second phase, with other candidates.
 //!
-//! The frontier has the best of all candidates by estimate. When it is used up, the postings are
-//! read again for eight times as many. Until then rows are certain as far as no candidate that was
-//! not kept may be nearer.
+//! The frontier has the best candidates by estimate, of the leaves that may have the nearest
+//! expected rows. When it is used up, or when more rows are taken than were expected, the postings
+//! are read again for several times as many. Until then rows are certain as far as no candidate
+//! that was not kept may be nearer.
 
 use std::cmp::Reverse;
 
 use super::cursor::Cursor;
-use super::filtered::{SHORTLIST_MIN, SHORTLIST_PER_ROW, SLACK_OF_POSTINGS};
-use super::gather::gather;
+use super::filtered::{SHORTLIST_MIN, SHORTLIST_PER_ROW, SLACK_OF_POSTINGS, SLACK_OF_SOME};
+use super::gather::{Extent, Gather};
 use super::nearest::Near;
 use super::observer::Observer;
 use super::tags::Undecided;
 use super::visit::Visited;
+use super::walk::{EVIDENCE_ROWS, Walk};
+use super::walls;
 use crate::Error;
 use crate::graph::{key, key_id};
 use crate::page::meta::Meta;
@@ -21,6 +24,8 @@ use crate::page::{Pages, Reader};
 
 /// Growth of the number of candidates that are kept, each time the postings are read again.
 const GROWTH: usize = 8;
+/// Growth of the number of rows that leaves are chosen for, each time more are taken.
+const ROWS_GROWTH: usize = 4;
 const REPLACED: &str = "it was trained again during the search; try again";
 /// Candidates whose pages are read ahead.
 const AHEAD: usize = 8;
@@ -32,37 +37,54 @@ impl<P: Pages> Cursor<'_, P> {
         self.second.reset(&self.met);
         self.second.seen.extend(&self.walk.visited);
         self.second.seen.extend(self.met.rows.iter().map(|row| row.node));
-        let slack = self.asked.slack * SLACK_OF_POSTINGS;
+        let slack = self.asked.slack;
         let keep = match slack.is_finite() {
             true => SHORTLIST_MIN.max(SHORTLIST_PER_ROW * self.expected),
             false => self.expected.max(self.asked.search_list),
         };
-        self.options.slack = slack;
         if slack.is_infinite() {
             self.second.visits_min = keep;
         }
+        self.second.covered = self.second.out + self.expected.max(EVIDENCE_ROWS);
         self.gather(keep)
     }
 
-    /// Fills the frontier with the nearest `keep` candidates, and more, that were not seen.
+    /// Reads the postings again if more rows were taken than leaves were chosen for.
+    pub(super) fn cover_more(&mut self) -> Result<(), Error> {
+        if self.second.is_partial && self.second.out >= self.second.covered {
+            self.second.covered *= ROWS_GROWTH;
+            self.gather(self.second.kept)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the nearest `keep` candidates, and more, that were not seen to the frontier.
     fn gather(&mut self, keep: usize) -> Result<(), Error> {
         let mut list = std::mem::take(&mut self.walk.shortlist);
         let Some(filter) = &self.filter else { return Ok(()) };
-        list.reset(keep);
+        let keep = keep.max(2 * self.second.covered);
         let Self { state, reader, walk, stats, .. } = self;
-        let gathered = gather(state, reader, &mut walk.probe, filter, &mut list, stats);
-        if let Err(error) = gathered {
-            // The pages of a graph that was replaced become free while searches may still use it.
-            let is_replaced = Meta::read(reader)?.change.model_start != state.meta.change.model_start;
-            return Err(if is_replaced { Error::busy(REPLACED) } else { error });
-        }
+        let Walk { probe, walls, .. } = walk;
+        let extent = Extent { k: self.second.covered, width: walls::width(self.asked.slack), reach_min: 0.0 };
+        let gathered = Gather { state, reader, probe, walls, filter, stats }.run(keep, extent, &mut list);
+        let gathered = match gathered {
+            Ok(gathered) => gathered,
+            Err(error) => {
+                // The pages of a graph that was replaced become free while searches may still use
+                // it.
+                let is_replaced = Meta::read(reader)?.change.model_start != state.meta.change.model_start;
+                return Err(if is_replaced { Error::busy(REPLACED) } else { error });
+            }
+        };
         let mut frontier = std::mem::take(&mut self.second.frontier).into_vec();
-        frontier.clear();
+        let is_cut = list.is_cut();
         let keys = list.sorted();
-        self.second.beyond = keys.last().copied();
         let new = keys.iter().copied().filter(|open| self.second.seen.insert(key_id(*open)));
         frontier.extend(new.map(Reverse));
-        self.second.beyond = self.second.beyond.filter(|_| list.is_cut());
+        self.second.is_partial = gathered.reach.is_some();
+        self.options.slack =
+            self.asked.slack * if self.second.is_partial { SLACK_OF_SOME } else { SLACK_OF_POSTINGS };
+        self.second.beyond = keys.last().copied().filter(|_| is_cut || self.second.is_partial);
         self.second.frontier = frontier.into();
         self.second.kept = keep;
         self.walk.shortlist = list;
@@ -76,6 +98,7 @@ impl<P: Pages> Cursor<'_, P> {
                 return Ok(false);
             }
             self.second.visits_min = 0;
+            self.second.covered = self.second.covered.saturating_mul(ROWS_GROWTH);
             self.gather(self.second.kept.saturating_mul(GROWTH))?;
             return Ok(true);
         };

@@ -1,8 +1,9 @@
 //! Searches for the nearest rows that pass a filter.
 //!
 //! ```text
-//! read     the postings of all rows that may pass: test the filter, estimate the distances, keep
-//!          the best; then visit their nodes in order of estimate, and stop as a walk does
+//! read     postings of rows that may pass, those of near cells first: test the filter, estimate
+//!          the distances, keep the best; then visit their nodes in order of estimate, and stop as
+//!          a walk does
 //! walk     as without a filter, but only rows that pass are found; a list that is longer in
 //!          proportion; page neighbors of visited nodes are looked at, too
 //! ```
@@ -19,13 +20,14 @@ use crate::ids::NodeId;
 use crate::index::find::{AHEAD, Looked, find_id, settled};
 use crate::index::open::Index;
 use crate::index::search::filter_plan::FilterPlan;
-use crate::index::search::gather::gather;
+use crate::index::search::gather::{Extent, Gather, Gathered};
 use crate::index::search::observer::Unobserved;
 use crate::index::search::only::Only;
 use crate::index::search::rerank;
 use crate::index::search::searcher::Searcher;
 use crate::index::search::tags::{self, Undecided};
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
+use crate::index::search::walls;
 use crate::index::state::{Newest, State};
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::node::{NodeRef, with_node};
@@ -41,6 +43,12 @@ const PAGES_AHEAD: u32 = 32;
 /// Share of the slack that a search by postings needs for the same recall: estimates can mislead
 /// it, but it cannot lose its way. `docs/decisions/0015-filters.md`.
 pub(crate) const SLACK_OF_POSTINGS: f32 = 0.58;
+/// The same where leaves are left out, whose rows are missed: then a node more costs less pages
+/// than the leaves for the same recall.
+pub(crate) const SLACK_OF_SOME: f32 = 0.8;
+/// How much farther than its estimate the last row may be before leaves are looked at again: dead
+/// rows, and rows without the tag, have postings that seem to pass.
+const FARTHER: f32 = 1.2;
 
 impl<P: Pages> Index<P> {
     /// Prepares a filter over this index; see [`Searcher::plan_filter`].
@@ -142,7 +150,7 @@ impl<P: Pages> Searcher<'_, P> {
         walk.begin(&state, capacity, k, false);
         let spare = if looks_at_tags { 0 } else { tags::spare(filter, k) };
         walk.nearest.keep_spare(rerank::spare(&state) + spare);
-        let hops_max = filter.pages_by_runs(k).min(state.meta.rows as f64) as usize;
+        let hops_max = filter.hops_max(k).min(state.meta.rows as f64) as usize;
         walk.only = Some(Only::new(filter, hops_max, looks_at_tags));
         walk.run(&state, &mut self.reader, &options, &mut Unobserved, stats)?;
         let gave_up = walk.visited.len() >= hops_max;
@@ -260,6 +268,7 @@ fn numbered<P: Pages>(filter: &Filter, pages: &P, newest: &Newest) -> Result<Fil
 /// When a search by postings stops visiting nodes: as a walk does, whose list is as long.
 #[derive(Clone, Copy)]
 struct Stop {
+    /// That of the caller.
     slack: f32,
     /// Nodes that pass.
     visits: usize,
@@ -295,14 +304,15 @@ impl<R: Reader> Selection<'_, R> {
                 // The rows of ids are all visited, since nothing says which of them are near.
                 let options = options.filter(|_| self.filter.ids() == 0);
                 let stop = Stop {
-                    slack: options.map_or(f32::INFINITY, |options| options.slack * SLACK_OF_POSTINGS),
+                    slack: options.map_or(f32::INFINITY, |options| options.slack),
                     visits: options.map_or(usize::MAX, |options| list_capacity(self.k, options, self.state)),
                 };
                 let enough = SHORTLIST_MIN.max(SHORTLIST_PER_ROW * self.k).max(stop.visits);
                 let mut keep = if options.is_some() { enough } else { usize::MAX / 4 };
-                // Dead rows take places in the list, and so do rows that fail the test of ids.
-                while !self.of_runs(keep, stop)? {
-                    keep *= 8;
+                let width = options.map_or(f32::INFINITY, |options| walls::width(options.slack));
+                let mut extent = Extent { k: self.k.max(EVIDENCE_ROWS), width, reach_min: 0.0 };
+                while let Some(more) = self.of_runs(keep, extent, stop)? {
+                    (keep, extent) = more;
                     self.reset();
                 }
             }
@@ -318,15 +328,27 @@ impl<R: Reader> Selection<'_, R> {
         self.walk.nearest.keep_spare(rerank::spare(self.state));
     }
 
-    /// Visits the nearest `keep` candidates of the runs; `false` if more are needed.
-    fn of_runs(&mut self, keep: usize, stop: Stop) -> Result<bool, Error> {
+    /// Visits the nearest `keep` candidates of the runs. Returns how many to look at and in which
+    /// leaves if that was not enough.
+    fn of_runs(&mut self, keep: usize, extent: Extent, stop: Stop) -> Result<Option<(usize, Extent)>, Error> {
         let mut list = std::mem::take(&mut self.walk.shortlist);
-        list.reset(keep);
-        gather(self.state, self.reader, &mut self.walk.probe, self.filter, &mut list, self.stats)?;
-        let ended = self.visit_in_order(list.sorted(), stop)?;
-        let is_done = ended || !list.is_cut();
+        let Walk { probe, walls, .. } = &mut *self.walk;
+        let Self { state, reader, filter, stats, .. } = self;
+        let Gathered { reach } =
+            Gather { state, reader: *reader, probe, walls, filter, stats }.run(keep, extent, &mut list)?;
+        let slack = stop.slack * if reach.is_some() { SLACK_OF_SOME } else { SLACK_OF_POSTINGS };
+        let ended = self.visit_in_order(list.sorted(), Stop { slack, ..stop })?;
+        let is_cut = list.is_cut();
         self.walk.shortlist = list;
-        Ok(is_done)
+        let farthest = self.walk.nearest.reach(0.0);
+        let everything = Extent { width: f32::INFINITY, ..extent };
+        Ok(match reach {
+            // Dead rows take places in the list, and so do rows that fail the test of ids.
+            _ if !ended && is_cut => Some((keep.saturating_mul(8), everything)),
+            Some(_) if farthest.is_infinite() => Some((keep, everything)),
+            Some(reach) if farthest > FARTHER * reach => Some((keep, Extent { reach_min: farthest, ..extent })),
+            _ => None,
+        })
     }
 
     /// Visits candidates in order of estimate until none can be near enough. Returns whether that

@@ -1,63 +1,177 @@
 //! The rows that may pass a filter, with estimates of their distances: from the postings of its
-//! runs.
+//! runs. The leaves that may have the nearest are read first.
 
 use crate::columns::ColumnKind;
-use crate::graph::key;
-use crate::index::search::filter_plan::{FilterPlan, Run, tree_of};
+use crate::graph::{key, key_distance};
+use crate::index::search::filter_plan::{FilterPlan, LEAVES_WHOLE, Run, tree_of};
 use crate::index::search::shortlist::Shortlist;
 use crate::index::search::visit::Probe;
+use crate::index::search::walls::Walls;
 use crate::index::state::State;
+use crate::page::column_tree::Tree;
+use crate::page::kind::{PageKind, kind};
+use crate::page::leaf_ranges::LeafRange;
 use crate::page::postings::{PostingKey, PostingLeaf};
 use crate::page::{PageId, Reader, id_map};
 use crate::quantize::estimate::DEGREE_MAX;
 use crate::{Error, RowIds, Stats};
 
-/// Offers every row of the runs that may pass to `list`.
-pub(crate) fn gather<R: Reader>(
-    state: &State,
-    reader: &mut R,
-    probe: &mut Probe,
-    filter: &FilterPlan,
-    list: &mut Shortlist,
-    stats: &mut Stats,
-) -> Result<(), Error> {
-    for run in filter.runs.iter().flat_map(|runs| runs.iter()) {
-        match run {
-            Run::Postings { column, low, high } => {
-                postings(state, reader, probe, filter, (*column, *low, *high), list, stats)?;
-            }
-            Run::Ids(ids) => offer_ids(state, reader, ids, list)?,
-        }
-    }
-    Ok(())
+/// How often leaves are read again because a page was split in between.
+const TRIES_MAX: usize = 1000;
+/// Leaves that are prefetched.
+const LEAVES_AHEAD: usize = 16;
+
+/// How much of the runs is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// The number of rows that are wanted.
+    pub(crate) k: usize,
+    /// How far walls may be: see [`Walls::limit`]. Infinite: all leaves are read.
+    pub(crate) width: f32,
+    /// The least squared distance that the farthest of the rows is taken to have.
+    pub(crate) reach_min: f32,
 }
 
-/// Offers the postings of a run that pass.
-fn postings<R: Reader>(
-    state: &State,
-    reader: &mut R,
-    probe: &mut Probe,
-    filter: &FilterPlan,
-    (column, low, high): (usize, PostingKey, PostingKey),
-    list: &mut Shortlist,
-    stats: &mut Stats,
-) -> Result<(), Error> {
-    let Some(tree) = tree_of(state, column) else { return Ok(()) };
-    let test = Some(&*filter.test).filter(|test| !test.needs_id());
-    let passes = |leaf: &PostingLeaf<'_>, at| test.is_none_or(|test| test.passes(0, leaf.values(at)));
-    // Of other columns the test has the whole condition. A word of tags may pass without the tag.
-    let is_of_tags = state.columns.columns[column].kind == ColumnKind::Tags;
-    let in_run = |leaf: &PostingLeaf<'_>, at| !is_of_tags || (low..=high).contains(&leaf.key(at, column));
-    let each = |page: PageId, leaf: &PostingLeaf<'_>| {
-        stats.pages_read += 1;
-        stats.estimates += leaf.count() as u64;
-        offer_leaf(probe, state, (page, leaf), |at| in_run(leaf, at) && passes(leaf, at), list)
-    };
-    if state.meta.row_ids == RowIds::HostOwned {
-        // Other backends add pages, and the meta page learns of them later.
-        return tree.scan_shared(reader, u32::MAX, (low, high), each);
+/// What was read of the runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gathered {
+    /// Leaves that were not read have rows of cells whose walls are beyond the reach of this
+    /// squared distance. `None`: every leaf was read.
+    pub(crate) reach: Option<f32>,
+}
+
+/// A run in the tree of a column.
+struct Part {
+    column: usize,
+    tree: Tree,
+    low: PostingKey,
+    high: PostingKey,
+}
+
+/// Offers rows of the runs that may pass to `list`, which is empty.
+pub(crate) struct Gather<'a, R: Reader> {
+    pub(crate) state: &'a State,
+    pub(crate) reader: &'a mut R,
+    pub(crate) probe: &'a mut Probe,
+    pub(crate) walls: &'a mut Walls,
+    pub(crate) filter: &'a FilterPlan,
+    pub(crate) stats: &'a mut Stats,
+}
+
+impl<R: Reader> Gather<'_, R> {
+    /// Reads the leaves in the order of their walls until none that is left can be near enough, and
+    /// every leaf if fewer than `extent.k` rows pass. `keep` is for [`Shortlist::reset`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if pages contradict each other; [`Error::Busy`] if pages are split all
+    /// the time; any error of the reader.
+    pub(crate) fn run(&mut self, keep: usize, extent: Extent, list: &mut Shortlist) -> Result<Gathered, Error> {
+        if extent.width.is_finite() {
+            self.walls.measure(self.probe, &self.state.model);
+        }
+        let is_hosted = self.state.meta.row_ids == RowIds::HostOwned;
+        for _ in 0..TRIES_MAX {
+            list.reset(keep, if extent.width.is_finite() { extent.k } else { 0 });
+            // Other backends split pages of a host that owns the rows.
+            if let Some(gathered) = self.pass(extent, list, is_hosted)? {
+                return Ok(gathered);
+            }
+        }
+        Err(Error::busy("postings moved all the time while they were read; try again"))
     }
-    tree.scan(reader, state.meta.page_count, (low, high), each).map(|_| ())
+
+    /// `None` if a page was split in the time, which is looked for if others may do that.
+    fn pass(&mut self, extent: Extent, list: &mut Shortlist, is_shared: bool) -> Result<Option<Gathered>, Error> {
+        let filter = self.filter;
+        // Other backends add pages, and the meta page learns of them later.
+        let page_count = if is_shared { u32::MAX } else { self.state.meta.page_count };
+        let (mut parts, mut leaves, mut shapes) = (Vec::new(), Vec::new(), Vec::new());
+        for run in filter.runs.iter().flat_map(|runs| runs.iter()) {
+            let (column, low, high) = match run {
+                Run::Ids(ids) => {
+                    offer_ids(self.state, self.reader, ids, list)?;
+                    continue;
+                }
+                Run::Postings { column, low, high } => (*column, *low, *high),
+            };
+            let Some(tree) = tree_of(self.state, column) else { continue };
+            let walls = &*self.walls;
+            let found = tree.leaf_ranges(self.reader, page_count, (low, high), |leaf| walls.of(leaf))?;
+            self.stats.pages_read += found.inner.iter().filter(|(_, children)| *children > 0).count() as u64;
+            let part = parts.len();
+            leaves.extend(found.leaves.into_iter().map(|leaf| (walls.of(&leaf), part, leaf)));
+            shapes.push((tree, found.inner));
+            parts.push(Part { column, tree, low, high });
+        }
+        let Some(gathered) = self.read_in_order(&parts, &mut leaves, extent, list)? else { return Ok(None) };
+        for (tree, inner) in shapes.iter().filter(|_| is_shared) {
+            if !tree.has_shape(self.reader, inner)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(gathered))
+    }
+
+    /// Reads leaves, given with the distance of their walls and their parts. `None` if a root that
+    /// was a leaf is none any more.
+    fn read_in_order(
+        &mut self,
+        parts: &[Part],
+        leaves: &mut [(f32, usize, LeafRange)],
+        extent: Extent,
+        list: &mut Shortlist,
+    ) -> Result<Option<Gathered>, Error> {
+        let is_whole = extent.width.is_infinite() || leaves.len() < LEAVES_WHOLE;
+        if !is_whole {
+            leaves.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        let mut limit = f32::INFINITY;
+        for at in 0..leaves.len() {
+            let (wall, part, leaf) = &leaves[at];
+            if !is_whole && let Some(kth) = list.kth() {
+                let reach = key_distance(kth).max(extent.reach_min);
+                limit = self.walls.limit(reach, extent.width);
+                if *wall > limit {
+                    return Ok(Some(Gathered { reach: Some(reach) }));
+                }
+            }
+            let ahead = if at == 0 { 0..LEAVES_AHEAD } else { LEAVES_AHEAD - 1..LEAVES_AHEAD };
+            for (wall, _, next) in ahead.filter_map(|more| leaves.get(at + more)) {
+                if *wall <= limit {
+                    self.reader.start(next.page, 0..0);
+                }
+            }
+            if !self.read(&parts[*part], leaf.page, list)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Gathered { reach: None }))
+    }
+
+    /// Offers the postings of a leaf that pass; `false` if it is the root, and no leaf any more.
+    fn read(&mut self, part: &Part, page: PageId, list: &mut Shortlist) -> Result<bool, Error> {
+        let Part { column, tree, low, high } = part;
+        let test = Some(&*self.filter.test).filter(|test| !test.needs_id());
+        let passes = |leaf: &PostingLeaf<'_>, at| test.is_none_or(|test| test.passes(0, leaf.values(at)));
+        // Of other columns the test has the whole condition. A word of tags may pass without the
+        // tag.
+        let is_of_tags = self.state.columns.columns[*column].kind == ColumnKind::Tags;
+        let in_run = |leaf: &PostingLeaf<'_>, at| !is_of_tags || (*low..=*high).contains(&leaf.key(at, *column));
+        {
+            let body = self.reader.finish(page)?;
+            if page == tree.root && kind(&body) == Some(PageKind::ColumnInner) {
+                return Ok(false);
+            }
+            let leaf = PostingLeaf::new(&tree.shape, page, &body)?;
+            self.stats.pages_read += 1;
+            self.stats.estimates += leaf.count() as u64;
+            let may_pass = |at| in_run(&leaf, at) && passes(&leaf, at);
+            offer_leaf(self.probe, self.state, (page, &leaf), may_pass, list)?;
+        }
+        self.reader.release();
+        Ok(true)
+    }
 }
 
 /// Offers the nodes of rows by their ids, without estimates: all of them are visited.

@@ -23,3 +23,4 @@ pub(crate) mod tags;
 pub(crate) mod together;
 pub(crate) mod visit;
 pub(crate) mod walk;
+pub(crate) mod walls;

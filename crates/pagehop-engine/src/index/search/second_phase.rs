@@ -41,6 +41,10 @@ pub(super) struct SecondPhase {
     pub(super) visits_min: usize,
     /// Candidates that were kept of those in postings, at least.
     pub(super) kept: usize,
+    /// Whether leaves of the postings are left, and the number of rows that those which were read
+    /// were chosen for.
+    pub(super) is_partial: bool,
+    pub(super) covered: usize,
     /// Every node that was visited or is in the frontier.
     pub(super) seen: NodeSet,
     /// Nodes whose rows were found although they were not visited: page neighbors of others.
@@ -63,7 +67,8 @@ impl SecondPhase {
         self.waiting.clear();
         self.certain.clear();
         self.ready = 0;
-        (self.beyond, self.visits_min) = (None, 0);
+        (self.beyond, self.visits_min, self.is_partial) = (None, 0, false);
+        self.frontier.clear();
         self.out = met.rows.iter().filter(|row| row.is_returned).count();
         for (at, row) in met.rows.iter().enumerate().filter(|(_, row)| !row.is_returned) {
             self.waiting.push(Reverse(key(row.near.distance, at as u32)));

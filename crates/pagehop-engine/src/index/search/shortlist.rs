@@ -1,5 +1,7 @@
 //! The best of many candidates that come in no order.
 
+use std::collections::BinaryHeap;
+
 /// Keeps the `keep` smallest of all keys that are offered, and some more, in linear time: when
 /// twice as many have come, the larger half goes. A key that is offered twice counts twice.
 #[derive(Debug, Default)]
@@ -10,12 +12,17 @@ pub(crate) struct Shortlist {
     bound: u64,
     /// Whether some went.
     is_cut: bool,
+    /// The `k` smallest, each once.
+    nearest: BinaryHeap<u64>,
+    k: usize,
 }
 
 impl Shortlist {
-    /// Empties the list.
-    pub(crate) fn reset(&mut self, keep: usize) {
+    /// Empties the list. From now on [`Shortlist::kth`] is about the smallest `k`, if `k` is not 0.
+    pub(crate) fn reset(&mut self, keep: usize, k: usize) {
         self.keys.clear();
+        self.nearest.clear();
+        self.k = k;
         (self.keep, self.bound, self.is_cut) = (keep.max(1), u64::MAX, false);
     }
 
@@ -31,10 +38,21 @@ impl Shortlist {
             self.is_cut = true;
             return;
         }
+        if self.k > 0 && self.kth().is_none_or(|kth| key < kth) && !self.nearest.iter().any(|near| *near == key) {
+            if self.nearest.len() == self.k {
+                self.nearest.pop();
+            }
+            self.nearest.push(key);
+        }
         self.keys.push(key);
         if self.keys.len() >= self.keep.saturating_mul(2) {
             self.shrink();
         }
+    }
+
+    /// The `k`-th smallest key, if there are as many.
+    pub(crate) fn kth(&self) -> Option<u64> {
+        self.nearest.peek().copied().filter(|_| self.nearest.len() >= self.k)
     }
 
     fn shrink(&mut self) {
@@ -67,7 +85,7 @@ mod tests {
         let mut random = Random::new(4, 0);
         let mut list = Shortlist::default();
         for keep in [1, 3, 50, 1000] {
-            list.reset(keep);
+            list.reset(keep, keep.min(7));
             let mut all: Vec<u64> = (0..200).map(|_| random.below(1 << 40)).collect();
             all.extend_from_within(..100);
             all.iter().for_each(|key| list.offer(*key));
@@ -78,6 +96,7 @@ mod tests {
             assert!(kept.len() >= keep.div_ceil(2).min(all.len()));
             assert_eq!(kept, all[..kept.len()]);
             assert_eq!(list.is_cut(), kept.len() < all.len());
+            assert_eq!(list.kth(), Some(all[keep.min(7) - 1]));
         }
     }
 }

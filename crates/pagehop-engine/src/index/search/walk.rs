@@ -22,6 +22,7 @@ use crate::index::search::observer::Observer;
 use crate::index::search::only::Only;
 use crate::index::search::shortlist::Shortlist;
 use crate::index::search::visit::{Probe, Scored};
+use crate::index::search::walls::Walls;
 use crate::index::state::State;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::meta::Meta;
@@ -82,6 +83,8 @@ pub(crate) struct Walk {
     has_entries: bool,
     /// Candidates that come in no order. A walk has no use for it, but keeps the buffer.
     pub(crate) shortlist: Shortlist,
+    /// The walls around the query, for searches by postings, too.
+    pub(crate) walls: Walls,
 }
 
 /// What a turn of a walk did.

@@ -1,0 +1,117 @@
+//! Which leaves of postings may have rows near a query: those whose cells are near.
+//!
+//! A cell is what is nearer to one centroid than to all others. The query is in the cell of its
+//! nearest centroid, and a row of another cell is behind the wall between the two, which is at
+//!
+//! ```text
+//! wall = (|query - other|^2 - |query - nearest|^2) / (2 |other - nearest|)
+//! ```
+//!
+//! from the query. If the rows that are wanted are at most `r` from the query, no cell behind
+//! farther walls has one. But of a ball in `n` dimensions nearly all is within `r / sqrt(n)` of
+//! each plane through its center. So the cells behind walls up to `width * r / sqrt(n)` are
+//! enough, and `width` is like a quantile of the normal distribution. `n` is not the number of
+//! components, but that of the dimensions in which rows lie around the query. The distances of the
+//! nearest centroids tell it: the number of those within a distance grows with its `n`-th power.
+//!
+//! `docs/decisions/0015-filters.md` has what was measured.
+
+use super::visit::Probe;
+use crate::index::model::Model;
+use crate::page::leaf_ranges::LeafRange;
+
+/// The dimensions are told from the distances of the nearest centroid and of this one.
+const TELLING: usize = 16;
+/// Twice the natural logarithm of [`TELLING`].
+const GROWTH: f32 = 5.545;
+/// Largest quotient of the two squared distances.
+const QUOTIENT_MAX: f32 = 1e4;
+/// The width for a slack of 0, and what it grows by with the root of the slack.
+const WIDTH: f32 = 0.67;
+const WIDTH_OF_ROOT: f32 = 1.75;
+
+/// The walls between a query and each cell. Reusable.
+#[derive(Debug, Default)]
+pub(crate) struct Walls {
+    /// For each cell the distance of its wall; 0 for that of the query, and below 0 for none.
+    distances: Vec<f32>,
+    /// One divided by the dimensions around the query.
+    spread: f32,
+    sorted: Vec<f32>,
+}
+
+impl Walls {
+    /// Measures the walls around the query of `probe`.
+    pub(crate) fn measure(&mut self, probe: &Probe, model: &Model) {
+        let (centroids, point) = (&model.centroids, probe.point());
+        let count = centroids.len();
+        self.distances.clear();
+        self.distances.extend((0..count).map(|at| centroids.distance(at, point)));
+        let by_distance = |a: &usize, b: &usize| self.distances[*a].total_cmp(&self.distances[*b]);
+        let nearest = (0..count).min_by(by_distance).unwrap_or(0);
+        let least = self.distances.get(nearest).copied().unwrap_or(0.0);
+        for (at, distance) in self.distances.iter_mut().enumerate() {
+            let apart = 2.0 * centroids.apart(at, nearest).sqrt();
+            *distance = if apart > 0.0 { (*distance - least) / apart } else { 0.0 };
+        }
+        self.sorted.clear();
+        self.sorted.extend((0..count).map(|at| centroids.euclidean(at, point)));
+        self.spread = spread(&mut self.sorted);
+    }
+
+    /// The distance of the nearest wall behind which a leaf may have rows. Of several values each
+    /// may have rows of every cell.
+    pub(crate) fn of(&self, leaf: &LeafRange) -> f32 {
+        let (low, high) = (leaf.low, leaf.high);
+        if low.value() != high.value() {
+            return 0.0;
+        }
+        let cells = usize::from(low.centroid())..=usize::from(high.centroid());
+        let walls = self.distances.get(cells).unwrap_or_default();
+        walls.iter().copied().reduce(f32::min).unwrap_or(0.0)
+    }
+
+    /// How far walls may be, if the rows that are wanted are at most at the squared distance
+    /// `reach`.
+    pub(crate) fn limit(&self, reach: f32, width: f32) -> f32 {
+        // Infinity times 0 would be NaN.
+        if width.is_finite() && reach.is_finite() { width * (reach * self.spread).sqrt() } else { f32::INFINITY }
+    }
+}
+
+/// One divided by the dimensions in which the centroids lie around a point, from their squared
+/// distances; infinite if there are too few of them to tell.
+fn spread(distances: &mut [f32]) -> f32 {
+    if distances.len() < TELLING {
+        return f32::INFINITY;
+    }
+    let (nearer, far, _) = distances.select_nth_unstable_by(TELLING - 1, f32::total_cmp);
+    let near = nearer.iter().copied().fold(f32::INFINITY, f32::min);
+    let quotient = (*far / near).min(QUOTIENT_MAX);
+    // Nearly the logarithm, and the same on every CPU.
+    let logarithm = (quotient - 1.0) / quotient.sqrt();
+    if logarithm.is_nan() { f32::INFINITY } else { logarithm / GROWTH }
+}
+
+/// The width for a search with this slack.
+pub(crate) fn width(slack: f32) -> f32 {
+    WIDTH + WIDTH_OF_ROOT * slack.max(0.0).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dimensions_are_told_from_the_nearest_centroids() {
+        // 16 points whose distances grow as those of the nearest of many points in `n` dimensions.
+        for n in [2.0f32, 8.0, 30.0] {
+            let mut distances: Vec<f32> = (1..=40).rev().map(|at| (at as f32).powf(2.0 / n)).collect();
+            let told = 1.0 / spread(&mut distances);
+            assert!((0.6..=1.05).contains(&(told / n)), "{told} dimensions, {n} wanted");
+        }
+        assert_eq!(spread(&mut [1.0; 15]), f32::INFINITY);
+        assert_eq!(spread(&mut [0.0; 16]), f32::INFINITY);
+        assert_eq!(spread(&mut [1.0; 16]), 0.0);
+    }
+}

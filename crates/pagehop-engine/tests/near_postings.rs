@@ -1,0 +1,224 @@
+//! Searches by postings that read only the leaves near the query, beside a naive oracle: none of
+//! them may miss a row where few pass, and they read fewer pages than all.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use pagehop_engine::page::Pages;
+use pagehop_engine::{
+    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, EachChunk, Error, Filter, Index, Metric, RowIds,
+    SearchOptions, Value, VectorSource, build,
+};
+use pagehop_sim::{MemPages, SharedHost, Writes};
+use support::{Noise, distance, embeddings, no_progress, options};
+
+const DIM: usize = 48;
+const ROWS: usize = 16_000;
+/// More columns make postings larger, so that few rows have many leaves.
+const COLUMNS: usize = 7;
+/// A quarter of the rows has the first value of the first column.
+const VALUES: u64 = 4;
+
+struct Source {
+    ids: Vec<u64>,
+    vectors: Vec<f32>,
+    columns: ColumnRows,
+}
+
+impl VectorSource for Source {
+    fn dim(&self) -> usize {
+        DIM
+    }
+
+    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
+        each(&self.ids, &self.vectors)
+    }
+
+    fn columns(&self) -> Option<&ColumnRows> {
+        Some(&self.columns)
+    }
+}
+
+/// The values of a row: the first column is independent of the vectors, the second has one row in
+/// a hundred, the others are there for their size.
+fn values(id: u64) -> [u64; COLUMNS] {
+    let mut noise = Noise(id);
+    let mut values = [0; COLUMNS];
+    (values[0], values[1]) = (noise.next() % VALUES, noise.next() % 100);
+    values
+}
+
+fn built(row_ids: RowIds) -> (MemPages, Vec<f32>) {
+    let column = |at: usize| Column { name: format!("column {at}"), kind: ColumnKind::Int };
+    let mut columns = ColumnRows::new((0..COLUMNS).map(column).collect()).unwrap();
+    let ids: Vec<u64> = (1..=ROWS as u64).collect();
+    for id in &ids {
+        columns.push(&values(*id).map(|value| Value::Int(value as i64))).unwrap();
+    }
+    let vectors = embeddings(DIM, ROWS, 5);
+    let mut source = Source { ids, vectors: vectors.clone(), columns };
+    let mut pages = MemPages::new();
+    let options = BuildOptions { row_ids, ..options(Metric::L2) };
+    build(&mut source, &options, &mut pages, &mut no_progress()).unwrap();
+    (pages, vectors)
+}
+
+fn equal(column: usize, value: i64) -> Filter {
+    Filter::Compare(format!("column {column}"), Comparison::Equal, Value::Int(value))
+}
+
+/// The nearest of the rows that pass.
+fn nearest(vectors: &[f32], query: &[f32], k: usize, passes: impl Fn(u64) -> bool) -> Vec<u64> {
+    let rows = (1..=ROWS as u64).zip(vectors.chunks(DIM)).filter(|(id, _)| passes(*id));
+    let mut near: Vec<(f64, u64)> = rows.map(|(id, row)| (distance(Metric::L2, query, row), id)).collect();
+    near.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    near.truncate(k);
+    near.into_iter().map(|row| row.1).collect()
+}
+
+/// Mean recall and pages of searches for rows with the first value.
+fn measured(pages: &MemPages, vectors: &[f32], k: usize, slack: f32) -> (f64, f64) {
+    let index = Index::open(pages).unwrap();
+    let mut searcher = index.searcher();
+    let plan = searcher.plan_filter(&equal(0, 0)).unwrap();
+    assert!(plan.reads_postings(k), "{}", plan.share());
+    let options = SearchOptions { slack, ..SearchOptions::default() };
+    let (mut found, mut read, queries) = (0, 0, 40);
+    for query in embeddings(DIM, queries, 99).chunks(DIM) {
+        let truth = nearest(vectors, query, k, |id| values(id)[0] == 0);
+        let result = searcher.search_filtered(query, k, Some(&options), &plan).unwrap();
+        assert_eq!(result.hits.len(), k);
+        found += result.hits.iter().filter(|hit| truth.contains(&hit.row_id)).count();
+        read += result.stats.pages_read;
+    }
+    (found as f64 / (queries * k) as f64, read as f64 / queries as f64)
+}
+
+#[test]
+fn leaves_far_from_the_query_are_left_out() {
+    let (pages, vectors) = built(RowIds::Mapped);
+    let (recall, read) = measured(&pages, &vectors, 10, 0.2);
+    let (most, all) = measured(&pages, &vectors, 10, 50.0);
+    assert!(most > 0.99, "{most}");
+    assert!(recall > 0.95, "{recall}");
+    // The value has 56 leaves. All searches read nodes of near rows, too.
+    assert!(read < 50.0 && 2.0 * read < all, "{read} of {all} pages");
+}
+
+#[test]
+fn a_larger_slack_reads_more_leaves_and_finds_more() {
+    let (pages, vectors) = built(RowIds::Mapped);
+    let found = [0.0, 0.1, 0.4, 2.0].map(|slack| measured(&pages, &vectors, 20, slack));
+    assert!(found.is_sorted_by(|a, b| a.0 <= b.0 + 0.005 && a.1 < b.1), "{found:?}");
+}
+
+#[test]
+fn no_row_is_missing_where_few_pass() {
+    let (mut pages, vectors) = built(RowIds::Mapped);
+    // Most rows with the first value go, and their postings stay until a vacuum.
+    let gone: BTreeSet<u64> = (1..=ROWS as u64).filter(|id| values(*id)[0] == 0 && id % 4 != 0).collect();
+    let known = Index::open(pages.clone()).unwrap();
+    let mut writer = pages.writer();
+    let mut change = known.change(&mut writer).unwrap();
+    change.delete(&gone.iter().copied().collect::<Vec<_>>()).unwrap();
+    change.finish().unwrap();
+    writer.commit();
+    let index = Index::open(&pages).unwrap();
+    let mut searcher = index.searcher();
+    let both = Filter::And(vec![equal(0, 1), equal(1, 3)]);
+    let either = Filter::In("column 0".into(), vec![Value::Int(0), Value::Int(77)]);
+    for (filter, k) in [(equal(0, 0), 10), (equal(0, 0), 200), (both, 40), (either, 60)] {
+        let plan = searcher.plan_filter(&filter).unwrap();
+        let is_both = matches!(filter, Filter::And(_));
+        let passes = |id: u64| match is_both {
+            true => values(id)[0] == 1 && values(id)[1] == 3,
+            false => values(id)[0] == 0 && !gone.contains(&id),
+        };
+        let mut common = 0;
+        for query in embeddings(DIM, 20, 7).chunks(DIM) {
+            let truth = nearest(&vectors, query, k, passes);
+            let result = searcher.search_filtered(query, k, Some(&SearchOptions::default()), &plan).unwrap();
+            assert_eq!(result.hits.len(), truth.len(), "{filter:?}");
+            common += result.hits.iter().filter(|hit| truth.contains(&hit.row_id)).count();
+            let exact = searcher.search_filtered(query, k, None, &plan).unwrap();
+            let exact = exact.hits.iter().filter(|hit| truth.contains(&hit.row_id)).count();
+            // Codes of 12 bits a dimension may exchange rows that are nearly equally far.
+            assert!(exact + 1 + k / 50 >= truth.len(), "{filter:?}: {exact} of {}", truth.len());
+        }
+        let wanted = 20 * nearest(&vectors, &vectors[..DIM], k, passes).len();
+        assert!(common as f64 > 0.95 * wanted as f64, "{filter:?}: {common} of {wanted}");
+    }
+}
+
+#[test]
+fn a_cursor_goes_on_to_farther_leaves() {
+    let (pages, vectors) = built(RowIds::HostOwned);
+    let index = Index::open(&pages).unwrap();
+    let plan = index.plan_filter(&equal(0, 0)).unwrap();
+    let all: BTreeSet<u64> = (1..=ROWS as u64).filter(|id| values(*id)[0] == 0).collect();
+    let (mut found, mut pages_few, mut pages_all) = (0, 0, 0);
+    for query in embeddings(DIM, 10, 3).chunks(DIM) {
+        let mut cursor = index.cursor(query, &SearchOptions::default()).unwrap();
+        cursor.only(plan.clone());
+        let mut ids = Vec::new();
+        while let Some(hit) = cursor.next_hit().unwrap() {
+            ids.push(hit.row_id);
+            if ids.len() == 10 {
+                pages_few += cursor.stats().pages_read;
+            }
+        }
+        pages_all += cursor.stats().pages_read;
+        let truth = nearest(&vectors, query, 200, |id| values(id)[0] == 0);
+        found += ids[..200].iter().filter(|id| truth.contains(id)).count();
+        assert_eq!(ids.len(), all.len(), "a row came twice, or not at all");
+        assert_eq!(ids.into_iter().collect::<BTreeSet<u64>>(), all);
+    }
+    assert!(found > 1850, "{found} of 2000");
+    assert!(10 * pages_few < 3 * pages_all, "{pages_few} and {pages_all} pages");
+}
+
+/// Leaves are split between the look at the pages above them and the reading of them. No row that
+/// was there when a cursor was opened may be missing at its end.
+#[test]
+fn splits_during_a_search_lose_no_row() {
+    let (pages, vectors) = built(RowIds::HostOwned);
+    let before: BTreeSet<u64> = (1..=ROWS as u64).filter(|id| values(*id)[0] == 0).collect();
+    let row = values(before.first().copied().unwrap()).map(|value| Value::Int(value as i64));
+    let pages_before = pages.page_count();
+    let near: Vec<&[f32]> = before.iter().take(3).map(|id| &vectors[(*id as usize - 1) * DIM..][..DIM]).collect();
+    let host = SharedHost::new(&pages, 11);
+    let mut sessions: Vec<Writes<'_>> = Vec::new();
+    let (row, before, near) = (&row, &before, &near);
+    for (at, place) in near.iter().enumerate() {
+        sessions.push(Box::new(move |session| {
+            let mut noise = Noise(at as u64);
+            let known = Index::open(session).unwrap();
+            for more in 0..25 {
+                let vector: Vec<f32> = place.iter().map(|x| x + 0.01 * noise.gauss()).collect();
+                let id = (ROWS + 1 + 100 * at + more) as u64;
+                let inserted = session.alone(|writer| {
+                    let mut change = known.change(writer)?;
+                    change.insert_hosted(id, &vector, row, false, &mut no_progress())?;
+                    change.finish()
+                });
+                inserted.unwrap();
+            }
+        }));
+    }
+    let finite = SearchOptions { slack: 0.1, ..SearchOptions::default() };
+    sessions.push(Box::new(move |session| {
+        for query in near.iter().cycle().take(24) {
+            let index = Index::open(session).unwrap();
+            let mut cursor = index.cursor(query, &finite).unwrap();
+            cursor.only(index.plan_filter(&equal(0, 0)).unwrap());
+            let mut found = BTreeSet::new();
+            while let Some(hit) = cursor.next_hit().unwrap() {
+                assert!(found.insert(hit.row_id), "row {} came twice", hit.row_id);
+            }
+            assert!(found.is_superset(before), "{:?} are missing", before - &found);
+        }
+    }));
+    host.run(sessions);
+    assert!(host.pages().page_count() > pages_before + 2, "no leaf was split");
+}
