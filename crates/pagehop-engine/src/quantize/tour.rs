@@ -116,7 +116,8 @@ mod tests {
             let ordered = in_order(&centers);
             let mut rows: Vec<&[i8]> = (0..count).map(|row| ordered.hi(row)).collect();
             let mut before: Vec<&[i8]> = (0..count).map(|row| centers.hi(row)).collect();
-            (rows.sort_unstable(), before.sort_unstable());
+            rows.sort_unstable();
+            before.sort_unstable();
             assert_eq!(rows, before);
             assert!(count < 4 || length(&ordered) < 0.95 * length(&centers), "{}", length(&ordered));
         }
