@@ -126,9 +126,8 @@ impl<R: Reader> Gather<'_, R> {
         if !is_whole {
             leaves.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
-        let mut limit = f32::INFINITY;
-        for at in 0..leaves.len() {
-            let (wall, part, leaf) = &leaves[at];
+        let (leaves, mut limit) = (&*leaves, f32::INFINITY);
+        for (at, (wall, part, leaf)) in leaves.iter().enumerate() {
             if !is_whole && let Some(kth) = list.kth() {
                 let reach = key_distance(kth).max(extent.reach_min);
                 limit = self.walls.limit(reach, extent.width);
