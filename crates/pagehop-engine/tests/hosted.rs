@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use pagehop_engine::page::{BODY_BYTES, Pages};
+use pagehop_engine::page::Pages;
 use pagehop_engine::{Error, Index, Metric, PageId, Prepared, RemoveReport, RowIds, SearchOptions, create};
 use pagehop_sim::MemPages;
 use support::hosted::{EVERYTHING, built, change, check, insert, remove, row_ids, vacuum};
@@ -179,26 +179,6 @@ fn a_change_may_end_after_any_step() {
             }
         }
     }
-}
-
-/// A writer may end after it added a page and before it wrote it.
-#[test]
-fn a_page_that_nothing_wrote_is_used_after_a_vacuum() {
-    let dim = 20;
-    let rows = Rows::new(dim, embeddings(dim, 400, 5));
-    let first = Rows { ids: (1..=300).collect(), ..Rows::new(dim, embeddings(dim, 300, 5)) };
-    let mut pages = built(&first, Metric::L2);
-    insert(&mut pages, 1001, rows.row(0), false);
-    let lost = PageId(pages.page_count());
-    pages.put(lost, &[0; BODY_BYTES]);
-    check(&pages);
-    let free = |pages: &MemPages| Index::open(pages).unwrap().info().unwrap().free_slots;
-    let (before, per_page) = (free(&pages), Index::open(&pages).unwrap().info().unwrap().nodes_per_page as u64);
-    remove(&mut pages, &BTreeSet::from([1001]));
-    assert_eq!(free(&pages), before + per_page);
-    check(&pages);
-    (300..400).for_each(|row| insert(&mut pages, row as u64 + 1, rows.row(row), false));
-    assert_eq!(check(&pages).nodes, 400);
 }
 
 #[test]

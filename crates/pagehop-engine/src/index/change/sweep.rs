@@ -118,26 +118,6 @@ impl<W: PagesMut> Steps<'_, W> {
         Ok(at > 1)
     }
 
-    /// Makes a page that a writer added, and did not live to write, one of free slots. This writer
-    /// is alone, so no other has just added it. Pages that were reserved are swept.
-    pub(super) fn take_lost_page(&mut self, page: PageId) -> Result<(), Error> {
-        let is_lost = {
-            let (reader, [first, end]) = (self.reader(), self.meta().change.reserved);
-            let body = reader.finish(page)?;
-            kind(&body) == Some(PageKind::Empty) && !(first..end).contains(&page.0)
-        };
-        if !is_lost {
-            return Ok(());
-        }
-        let slots = self.layout().nodes_per_page;
-        self.take_over(page, &mut |meta, bodies| {
-            kind::clear(bodies[0], PageKind::Node);
-            kind::set_graph(bodies[0], meta.change.numbers.current);
-            meta.change.list_free(page, bodies[0], slots);
-            Ok(())
-        })
-    }
-
     /// Gives up the graph that is being made. This writer is alone.
     pub(super) fn abandon_graph(&mut self) -> Result<(), Error> {
         let end = self.page_count();
