@@ -25,8 +25,8 @@ pub(crate) struct LeafRanges {
 }
 
 impl Tree {
-    /// Every leaf that may have postings from `low` to `high`. Looks at one of them, that which
-    /// comes first by `order`.
+    /// Every leaf that may have postings from `low` to `high`. Looks at one page of each
+    /// level, which `choose` chooses.
     ///
     /// # Errors
     ///
@@ -36,15 +36,14 @@ impl Tree {
         reader: &mut R,
         page_count: u32,
         (low, high): (PostingKey, PostingKey),
-        order: impl Fn(&LeafRange) -> f32,
+        mut choose: impl FnMut(&[LeafRange]) -> usize,
     ) -> Result<LeafRanges, Error> {
         let mut level = vec![LeafRange { page: self.root, low, high }];
         let mut inner = Vec::new();
         for _ in 0..DEPTH_MAX {
             // The pages of a level are of one kind.
-            let first = level.iter().min_by(|a, b| order(a).total_cmp(&order(b)));
-            let Some(first) = first else { break };
-            let is_leaf = kind(&reader.finish(first.page)?) == Some(PageKind::ColumnLeaf);
+            let Some(looked_at) = level.get(choose(&level)) else { break };
+            let is_leaf = kind(&reader.finish(looked_at.page)?) == Some(PageKind::ColumnLeaf);
             reader.release();
             if is_leaf {
                 if inner.is_empty() {

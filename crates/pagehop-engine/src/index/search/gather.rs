@@ -67,9 +67,6 @@ impl<R: Reader> Gather<'_, R> {
     /// [`Error::Corrupt`] if pages contradict each other; [`Error::Busy`] if pages are split all
     /// the time; any error of the reader.
     pub(crate) fn run(&mut self, keep: usize, extent: Extent, list: &mut Shortlist) -> Result<Gathered, Error> {
-        if extent.width.is_finite() {
-            self.walls.measure(self.probe, &self.state.model);
-        }
         let is_hosted = self.state.meta.row_ids == RowIds::HostOwned;
         for _ in 0..TRIES_MAX {
             list.reset(keep, if extent.width.is_finite() { extent.k } else { 0 });
@@ -87,6 +84,9 @@ impl<R: Reader> Gather<'_, R> {
         // Other backends add pages, and the meta page learns of them later.
         let page_count = if is_shared { u32::MAX } else { self.state.meta.page_count };
         let (mut parts, mut leaves, mut shapes) = (Vec::new(), Vec::new(), Vec::new());
+        // Few leaves are read whole, and their walls are not measured.
+        let is_whole = |leaves: usize| extent.width.is_infinite() || leaves < LEAVES_WHOLE;
+        let mut is_measured = false;
         for run in filter.runs.iter().flat_map(|runs| runs.iter()) {
             let (column, low, high) = match run {
                 Run::Ids(ids) => {
@@ -96,15 +96,30 @@ impl<R: Reader> Gather<'_, R> {
                 Run::Postings { column, low, high } => (*column, *low, *high),
             };
             let Some(tree) = tree_of(self.state, column) else { continue };
-            let walls = &*self.walls;
-            let found = tree.leaf_ranges(self.reader, page_count, (low, high), |leaf| walls.of(leaf))?;
+            let Self { walls, probe, state, .. } = self;
+            let found = tree.leaf_ranges(self.reader, page_count, (low, high), |level| {
+                if is_whole(level.len()) {
+                    return 0;
+                }
+                if !std::mem::replace(&mut is_measured, true) {
+                    walls.measure(probe, &state.model);
+                }
+                walls.nearest(level)
+            })?;
             self.stats.pages_read += found.inner.iter().filter(|(_, children)| *children > 0).count() as u64;
             let part = parts.len();
-            leaves.extend(found.leaves.into_iter().map(|leaf| (walls.of(&leaf), part, leaf)));
+            leaves.extend(found.leaves.into_iter().map(|leaf| (0.0, part, leaf)));
             shapes.push((tree, found.inner));
             parts.push(Part { column, tree, low, high });
         }
-        let Some(gathered) = self.read_in_order(&parts, &mut leaves, extent, list)? else { return Ok(None) };
+        if !is_whole(leaves.len()) {
+            if !is_measured {
+                self.walls.measure(self.probe, &self.state.model);
+            }
+            leaves.iter_mut().for_each(|(wall, _, leaf)| *wall = self.walls.of(leaf));
+            leaves.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        let Some(gathered) = self.read_in_order(&parts, &leaves, extent, list)? else { return Ok(None) };
         for (tree, inner) in shapes.iter().filter(|_| is_shared) {
             if !tree.has_shape(self.reader, inner)? {
                 return Ok(None);
@@ -113,20 +128,17 @@ impl<R: Reader> Gather<'_, R> {
         Ok(Some(gathered))
     }
 
-    /// Reads leaves, given with the distance of their walls and their parts. `None` if a root that
-    /// was a leaf is none any more.
+    /// Reads leaves, given with the distance of their walls and their parts, in this order. `None`
+    /// if a root that was a leaf is none any more.
     fn read_in_order(
         &mut self,
         parts: &[Part],
-        leaves: &mut [(f32, usize, LeafRange)],
+        leaves: &[(f32, usize, LeafRange)],
         extent: Extent,
         list: &mut Shortlist,
     ) -> Result<Option<Gathered>, Error> {
         let is_whole = extent.width.is_infinite() || leaves.len() < LEAVES_WHOLE;
-        if !is_whole {
-            leaves.sort_by(|a, b| a.0.total_cmp(&b.0));
-        }
-        let (leaves, mut limit) = (&*leaves, f32::INFINITY);
+        let mut limit = f32::INFINITY;
         for (at, (wall, part, leaf)) in leaves.iter().enumerate() {
             if !is_whole && let Some(kth) = list.kth() {
                 let reach = key_distance(kth).max(extent.reach_min);

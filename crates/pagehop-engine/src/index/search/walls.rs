@@ -71,6 +71,11 @@ impl Walls {
         walls.iter().copied().reduce(f32::min).unwrap_or(0.0)
     }
 
+    /// The place of the leaf, or of the page above leaves, with the nearest wall.
+    pub(crate) fn nearest(&self, level: &[LeafRange]) -> usize {
+        (0..level.len()).min_by(|a, b| self.of(&level[*a]).total_cmp(&self.of(&level[*b]))).unwrap_or(0)
+    }
+
     /// How far walls may be, if the rows that are wanted are at most at the squared distance
     /// `reach`.
     pub(crate) fn limit(&self, reach: f32, width: f32) -> f32 {
