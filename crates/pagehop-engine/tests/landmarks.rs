@@ -44,7 +44,7 @@ fn an_index_that_grows_has_as_many_landmarks_as_a_build() {
     let made: usize = landmarks(&pages).iter().sum();
     assert!((made as f64 / 12_000.0 * 32.0 - 1.0).abs() < 0.2, "{made} landmarks of 12,000 rows");
     let fresh = built(&rows, &options(Metric::L2)).unwrap();
-    let queries = embeddings(DIM, 200, 4);
+    let queries = embeddings(DIM, 1_000, 4);
     let ((grown, found), (built, in_build)) = (hops(&pages, &rows, &queries), hops(&fresh, &rows, &queries));
     assert!(
         grown < 1.1 * built && found > in_build - 0.02,

@@ -41,7 +41,7 @@ pub(super) const INSERT_LIST: usize = 100;
 /// Edges that a new node begins with; those to later rows fill the rest. With all that pruning
 /// finds an insertion takes more time and log, at the same recall (0014).
 fn edges_first(degree: usize) -> usize {
-    degree * 11 / 16
+    degree * 3 / 4
 }
 
 impl<W: PagesMut> Graph<'_, W> {
