@@ -329,8 +329,8 @@ fn another_duplicate_costs_no_more_than_any_row() {
 fn rows_without_duplicates_cost_what_they_did() {
     // A row that is added searches with a list of 100.
     for (what, rows, queries, most, least) in [
-        ("clusters", clusters(2000, 1), clusters(200, 2), 206.0, 0.9925),
-        ("spread", spread(2000, 1), spread(2000, 2), 255.0, 0.96),
+        ("clusters", clusters(2000, 1), clusters(200, 2), 206.0, 0.9975),
+        ("spread", spread(2000, 1), spread(2000, 2), 255.0, 0.9675),
     ] {
         let mut set = Set::empty(RowIds::Mapped);
         set.add(&rows);
@@ -338,7 +338,8 @@ fn rows_without_duplicates_cost_what_they_did() {
         let (recall, hops) = set.recall(&queries);
         let built = Set::built(RowIds::Mapped, &rows).recall(&queries);
         println!("{what}: {looks} looks for each, recall {recall} in {hops} hops; built {built:?}");
-        assert!(looks < most && built.0 > least && recall > built.0 - 0.005, "{what}: {looks}, {recall}");
+        assert!(looks < most && recall > least - 0.005 && built.0 > least - 0.005, "{what}: {looks}, {recall}");
+        assert!(recall > built.0 - 0.005, "{what}: {recall}, built {built:?}");
     }
 }
 

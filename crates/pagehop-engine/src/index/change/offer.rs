@@ -2,9 +2,9 @@
 //!
 //! Reading every neighbor of a node takes about twenty pages for one edge. But the page has a code
 //! of each neighbor, which estimates its distance from the new row and from the node; for neighbors
-//! that the walk visited the distances are known better. That decides most offers: a neighbor
-//! covers the new row, or the new row covers a neighbor, in the sense of robust prune. For the
-//! others the neighbors are read.
+//! that the walk visited the distances are known better. That decides two offers of three: a
+//! neighbor covers the new row, or the new row covers a neighbor, in the sense of robust prune. For
+//! the third the neighbors are read.
 
 use super::encode::{Target, unknown_centroid};
 use super::explorer::Explorer;
@@ -116,8 +116,8 @@ impl Offers {
 /// Robust prune of one node too many, as far as it concerns the new row, at distance `from_node`:
 /// it drops the row if a neighbor clearly covers it; or else the farthest neighbor that the row
 /// covers, except anchors; or else the row, if a neighbor covers it at all. Without the first of
-/// the three, half of the full nodes take the row, most of them though it leads where a neighbor
-/// leads (`docs/decisions/0014-many-writers.md`).
+/// the three, half of the full nodes take the row in place of a neighbor, and half of those though
+/// another neighbor leads to it (`docs/decisions/0014-many-writers.md`).
 fn judge(neighbors: &[Neighbor], from_node: f32, alpha_sq: f32) -> Verdict {
     let is_row_covered = |factor_sq: f32| {
         let covers = |n: &Neighbor| n.from_node < from_node && factor_sq * n.from_row <= from_node;
