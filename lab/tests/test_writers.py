@@ -21,7 +21,7 @@ from pagehop_lab.plan import PlanError
 from pagehop_lab.plan.read import on_sets
 from pagehop_lab.plan.servers import everything
 from pagehop_lab.suites import server_aims
-from pagehop_lab.suites.vector_writers import beside, clients
+from pagehop_lab.suites.vector_writers import beside, clients, tables
 from pagehop_lab.suites.vector_writers.clients import Place
 from pagehop_lab.suites.vector_writers.plan import FIGURES
 from pagehop_lab.suites.vector_writers.servers import parts_of
@@ -270,3 +270,14 @@ def test_aims_have_verdicts_by_the_repeats(tmp_path: Path) -> None:
     page = (tmp_path / "run/report/index.html").read_text()
     assert "What was to be reached" in page
     assert "Recall after concurrent inserts" in page
+
+
+def test_servers_that_only_count_log_have_no_chart_of_rates(tmp_path: Path) -> None:
+    plan = PLAN[: PLAN.index("[[aim]]")].replace('once = ["log-rows"]', "")
+    log_only = plan.replace('"pagehop-postgres"\n', '"pagehop-postgres"\ncases = ["log-rows"]\n')
+    loaded = {"rows": 1000, "rows_different": 9000, "index_s": 1.0, "index_bytes": 100}
+    results, _ = run(log_only, tmp_path / "one", FakeBench(_measured, loaded), FakeProduct())
+    assert [series.name for series in tables.chart(results).series] == ["pgvector-halfvec 18"]
+    neither = log_only.replace('cases = ["write-one", ', "cases = [")
+    results, _ = run(neither, tmp_path / "neither", FakeBench(_measured, loaded), FakeProduct())
+    assert tables.sections(results)[0].charts == []

@@ -33,7 +33,9 @@ def sections(results: ServerResults) -> list[Section]:
         points(results),
     ]
     title = f"{results.load['dataset']}: writers of a table of {results.load['rows']:,} rows"
-    return [Section(title, [chart(results)], [one for one in tables if one.rows or one.name in ("points-writers",)])]
+    drawn = chart(results)
+    charts = [drawn] if drawn.series else []
+    return [Section(title, charts, [one for one in tables if one.rows or one.name in ("points-writers",)])]
 
 
 def of_the_run(results: ServerResults) -> list[Table]:
@@ -43,7 +45,7 @@ def of_the_run(results: ServerResults) -> list[Table]:
 
 
 def chart(results: ServerResults) -> Chart:
-    """Rows a second by the number of writers."""
+    """Rows a second by the number of writers, of the servers for which a plan counts them."""
     series = []
     for server in results.names:
         groups = [
@@ -54,7 +56,8 @@ def chart(results: ServerResults) -> Chart:
             ]
             for case in ("write-one", "write-many")
         ]
-        series.append(Series(server, [mark for group in groups for mark in group], through_medians(groups)))
+        if any(groups):
+            series.append(Series(server, [mark for group in groups for mark in group], through_medians(groups)))
     note = "Each row committed. Every repeat, lines through their middles; hollow marks are invalid."
     return Chart("writers", "Rows a second by the number of writers", "writers", "rows/s", series, False, note)
 
