@@ -97,6 +97,7 @@ impl<'a> Walker<'a> {
             let last = &mut self.scored[scored_place(*row)];
             if *last != *row {
                 *last = *row;
+                self.table.prefetch(*row);
                 fresh.push(*row);
             }
         }

@@ -259,7 +259,7 @@ fn in_memory(
     equal::link_duplicates(&mut graph, &rows.firsts, duplicates);
     let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
     reach::attach_unreachable(&mut graph, &entries);
-    let order = page_order(&graph, &codes, layout.nodes_per_page);
+    let order = page_order(&graph, &codes, layout.nodes_per_page, job.threads);
     let anchors = anchors(&graph, &rows.entries, |row, neighbor, _| codes.hi_distance(row, neighbor));
     Ok((Connected { rows, graph, order, anchors }, Box::new(codes)))
 }

@@ -1,7 +1,8 @@
 //! Chooses which rows share a page: near rows, so that one page read serves several hops.
 
-use crate::graph::{Graph, key, key_distance, key_id};
+use crate::graph::{Graph, key, key_distance, key_id, keys_of};
 use crate::quantize::codes::Codes;
+use crate::threads;
 
 /// The rows of each page.
 #[derive(Debug, Default)]
@@ -40,10 +41,10 @@ impl PageOrder {
 /// Groups grow along the edges of the graph, the shortest edge first, as in Kruskal's algorithm,
 /// until they fill a page. What is left is joined in order. Then the groups are put in the order of
 /// their first rows' neighborhoods, so that a neighborhood is also close together in the file.
-pub(super) fn page_order(graph: &Graph, codes: &Codes, per_page: usize) -> PageOrder {
+pub(super) fn page_order(graph: &Graph, codes: &Codes, per_page: usize, workers: usize) -> PageOrder {
     let mut groups = Groups::new(graph.len());
     if per_page > 1 {
-        for [a, b] in edges_by_length(graph, codes) {
+        for [a, b] in edges_by_length(graph, codes, workers) {
             groups.join(a, b, per_page);
         }
     }
@@ -75,20 +76,27 @@ pub(super) fn page_order(graph: &Graph, codes: &Codes, per_page: usize) -> PageO
 }
 
 /// The edges of the graph, each once, the shortest first.
-fn edges_by_length(graph: &Graph, codes: &Codes) -> Vec<[u32; 2]> {
+fn edges_by_length(graph: &Graph, codes: &Codes, workers: usize) -> Vec<[u32; 2]> {
     // A long edge never joins a group: when its turn comes, both ends have nearer company.
     const SHORTEST: usize = 8;
+    // Rows that a thread takes at once, and rows between two joins of what threads found.
+    const BLOCK_ROWS: usize = 1024;
+    const BATCH_ROWS: usize = 64 * BLOCK_ROWS;
+    let of_row = |row: usize| {
+        let nearest = keys_of(codes, row, graph.neighbors(row)).into_iter().take(SHORTEST);
+        nearest.map(move |near| {
+            let (row, other) = (row as u32, key_id(near));
+            (key(key_distance(near), row.min(other)), row.max(other))
+        })
+    };
     let mut edges: Vec<(u64, u32)> = Vec::with_capacity(graph.len() * SHORTEST);
-    let mut nearest = Vec::new();
-    for row in 0..graph.len() {
-        nearest.clear();
-        let neighbors = graph.neighbors(row).iter();
-        nearest.extend(neighbors.map(|other| key(codes.hi_distance(row, *other as usize), *other)));
-        nearest.sort_unstable();
-        for near in nearest.iter().take(SHORTEST) {
-            let (row, other) = (row as u32, key_id(*near));
-            edges.push((key(key_distance(*near), row.min(other)), row.max(other)));
-        }
+    for start in (0..graph.len()).step_by(BATCH_ROWS) {
+        let end = graph.len().min(start + BATCH_ROWS);
+        let blocks = threads::map(workers, (end - start).div_ceil(BLOCK_ROWS), |block| {
+            let first = start + block * BLOCK_ROWS;
+            (first..end.min(first + BLOCK_ROWS)).flat_map(of_row).collect::<Vec<_>>()
+        });
+        blocks.into_iter().for_each(|block| edges.extend(block));
     }
     edges.sort_unstable();
     edges.dedup();
@@ -170,7 +178,7 @@ mod tests {
             graph.set(row as usize, &[row ^ 1, others[0], others[1], others[2]]);
         }
         for per_page in [1, 2, 3, 7] {
-            let pages = page_order(&graph, &codes, per_page);
+            let pages = page_order(&graph, &codes, per_page, 2);
             let mut rows = pages.rows.clone();
             assert!(pages.pages().all(|page| (1..=per_page).contains(&page.len())), "{per_page}");
             assert!(

@@ -75,7 +75,7 @@ pub(super) fn add_pages(
     graph: &mut Graph,
     partition: &Partition,
     (firsts, places): (&[u32], &mut [u32]),
-    per_page: usize,
+    (per_page, workers): (usize, usize),
     order: &mut PageOrder,
 ) {
     equal::link_duplicates(graph, firsts, partition.duplicates.iter().copied());
@@ -92,7 +92,7 @@ pub(super) fn add_pages(
         within.push_row(&edges);
     }
     own.iter().for_each(|row| places[*row as usize] = ABSENT);
-    for page in page_order(&within, &partition.codes, per_page).pages() {
+    for page in page_order(&within, &partition.codes, per_page, workers).pages() {
         let rows: Vec<u32> = page.iter().map(|place| own[*place as usize]).collect();
         order.push(&rows);
     }

@@ -157,7 +157,13 @@ impl Spilled<'_> {
             merge::read_letters(&mut graph, &partition, &letters.read()?, &mut places, job.threads);
             let first = order.len();
             let per_page = job.layout.nodes_per_page;
-            merge::add_pages(&mut graph, &partition, (&self.firsts, &mut places), per_page, &mut order);
+            merge::add_pages(
+                &mut graph,
+                &partition,
+                (&self.firsts, &mut places),
+                (per_page, job.threads),
+                &mut order,
+            );
             pages.push(first..order.len());
         }
         job.step("merge", count as u64, count as u64)?;
