@@ -141,7 +141,8 @@ unsafe fn write_index(index: pg_sys::Relation, budget: &Budget, mut rows: Spill)
             add_others(index, &mut rows, sample)?;
         }
         drop(rows);
-        calibrate::new_index(index)?;
+        let beside = memory::calibration_bytes(budget.dim);
+        calibrate::new_index(index, budget.threads, budget.bytes.saturating_sub(beside))?;
         if sink::needs_wal(index) {
             sink::log(index, pg_sys::ForkNumber::MAIN_FORKNUM);
         }

@@ -5,25 +5,43 @@
 
 use std::ops::ControlFlow;
 
-use pagehop_engine::{CALIBRATED_ROWS_MIN, Calibration, Error, OnProgress, Progress};
+use pagehop_engine::{CALIBRATED_ROWS_MIN, Calibration, Error, Index, OnProgress, Progress};
 use pgrx::pg_sys;
 
+use crate::pages::copied::CopiedPages;
 use crate::pages::open_indexes::{self, OpenIndex};
 use crate::pages::writer;
+use crate::signals::Signals;
 use crate::{progress, train};
 
-/// Calibrates an index at the end of its build, unless it has too few rows.
+/// Calibrates an index at the end of its build, unless it has too few rows: on `threads` threads,
+/// if a copy of the index takes at most `memory` bytes.
 ///
 /// # Safety
 ///
 /// `index` is open, new, and its pages are not logged yet.
-pub(crate) unsafe fn new_index(index: pg_sys::Relation) -> Result<(), Error> {
+pub(crate) unsafe fn new_index(index: pg_sys::Relation, threads: usize, memory: u64) -> Result<(), Error> {
     // SAFETY: the caller keeps the index open.
     let open = unsafe { open_indexes::open(index)? };
-    let found = open.calibrate(&[], 1, &mut |step| {
-        progress::show(step);
-        go_on(step)
-    })?;
+    let copied = match threads {
+        1 => None,
+        _ => CopiedPages::of(open.pages(), memory)?,
+    };
+    let found = match copied {
+        Some(pages) => {
+            let signals = Signals::block();
+            Index::open(pages)?.calibrate(&[], threads, &mut |step| {
+                signals.delivered(|| {
+                    progress::show(step);
+                    go_on(step)
+                })
+            })?
+        }
+        None => open.calibrate(&[], 1, &mut |step| {
+            progress::show(step);
+            go_on(step)
+        })?,
+    };
     let Some(found) = found else { return Ok(()) };
     // SAFETY: the caller says that the index is open and new.
     unsafe { writer::change_unlogged(index, |change| change.set_calibration(found)) }

@@ -57,6 +57,22 @@ def test_what_is_asked_for_is_found(connect: Connect) -> None:
     assert hops[0] < hops[2]
 
 
+def test_threads_and_one_thread_calibrate_alike(connect: Connect) -> None:
+    connection = connect()
+    found = []
+    # Without workers one thread calibrates. With 40 MB, too: a copy of the index has no room beside
+    # 8,000 queries.
+    for workers, memory in [(0, "64MB"), (2, "64MB"), (2, "40MB")]:
+        run(connection, "DROP TABLE IF EXISTS items")
+        run(connection, f"SET max_parallel_maintenance_workers = {workers}")
+        run(connection, f"SET maintenance_work_mem = '{memory}'")
+        built(connection, 5000)
+        found.append(connection.execute("SELECT * FROM pagehop_calibration('items_embedding')").fetchall())
+    assert len(found[0]) == 21
+    assert found[1] == found[0]
+    assert found[2] == found[0]
+
+
 def test_who_asks_for_nothing_gets_a_recall(connect: Connect) -> None:
     connection = connect()
     built(connection, 5000)

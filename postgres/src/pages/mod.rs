@@ -12,12 +12,14 @@
 //! | `writer.rs`, `sink.rs` | changing an index; writing a new one |
 //! | `header.rs`, `record.rs` | PostgreSQL's part of a page; the log record of a step |
 //! | `open_indexes.rs` | the indexes that a session has open |
+//! | `copied.rs` | a copy in memory, for threads |
 //! | `prefetch.rs`, `async_reads.rs` | reading pages before they are needed |
 //! | `waits.rs` | whether that is worth its cost |
 //! | `recent_buffers.rs`, `heap_ahead.rs` | where pages are in memory; the table's pages |
 
 #[cfg(feature = "pg18")]
 mod async_reads;
+pub(crate) mod copied;
 mod header;
 pub(crate) mod heap_ahead;
 pub(crate) mod open_indexes;

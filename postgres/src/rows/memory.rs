@@ -61,3 +61,9 @@ pub(crate) fn query_bytes(dim: usize, k: usize, rows: u64) -> u64 {
     let nearest = 16 * (k as u64).min(rows.saturating_mul(VERSIONS_MAX));
     QUERY_BYTES + COMPONENT_BYTES * dim as u64 + nearest
 }
+
+/// The most bytes that a calibration by rows of the index takes beside its pages: 8,000 queries,
+/// few of them for more than a hundred rows.
+pub(crate) fn calibration_bytes(dim: usize) -> u64 {
+    8000 * query_bytes(dim, 100, 100)
+}
