@@ -99,9 +99,11 @@ def test_the_report_of_a_kept_run_can_be_made_again(kept: Path, tmp_path: Path) 
 def test_two_runs_agree_or_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    plan = plan_of("slow", "drifting", load=LOAD, more="targets = [0.99, 0.05]")
+    # Twenty times as slow, and five repeats: a busy machine cannot hide that.
+    load = QUICK + "repeats = 5\nin_turns = 9\n"
+    plan = plan_of("slow", "drifting", load=load, more="targets = [0.99, 0.05]")
     run(plan, tmp_path / "one")
-    monkeypatch.setenv("DRIFT_MS", "20")
+    monkeypatch.setenv("DRIFT_MS", "40")
     run(plan, tmp_path / "other")
     assert main(["compare", str(tmp_path / "one"), str(tmp_path / "one")]) == 0
     rows = list(csv.DictReader((tmp_path / "one/report/agreement-with-one.csv").open()))
