@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -216,3 +217,16 @@ def test_the_command_makes_sets_and_says_what_it_does_not_know(
     assert np.fromfile(tmp_path / "generated-8" / "train.fbin", dtype=np.int32)[:2].tolist() == [300, 8]
     assert command.main(["no-such-set"]) == 1
     assert "'no-such-set' is not one of fashion-mnist" in capsys.readouterr().err
+
+
+def test_the_command_ends_as_ctrl_c_does_when_it_is_killed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # What it started ends with it: pools of processes end where an exception leaves them.
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(command, "_prepare", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    try:
+        assert command.main(["generated-8"]) == 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "interrupted; what is done is kept" in capsys.readouterr().err

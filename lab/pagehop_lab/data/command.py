@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=SEED, help="decides which passages or images are queries")
     parser.add_argument("--fbin", action="store_true", help="also write them as .fbin and .ibin files")
     asked = parser.parse_args(arguments)
+    # The shell's `kill` ends the processes that embed, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for name in asked.names:
             if name in NAMES:
@@ -39,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DataError as error:
         print(f"./dev data: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("./dev data: interrupted; what is done is kept, and the next call goes on", file=sys.stderr)
+        return 130
     return 0
 
 
