@@ -61,8 +61,8 @@ fn estimate(k: Kernels, times: usize) {
         query: [1.0, 2.0],
         counts: &[5; 32],
         centroid_sq: &[1.0; 32],
-        add: &[[0; 4]; 32],
-        factor: &[[0; 4]; 32],
+        heads: &[[0; 12]; 32],
+        has_add: true,
     };
     repeat(times, || k.estimate(black_box(terms), black_box(&mut out)));
 }

@@ -32,7 +32,7 @@ pub use codes::{I12_MAX, I12_MIN, ROUNDED_DIM_MAX, ROUNDED_MAX, Rounded, pack_i1
 pub use crc::crc32c;
 pub use dispatch::{Isa, Kernels, is_before_x86_64_v2};
 pub use dot::{dot_f16, dot_f32, dot_i8, dot_u8, sum_i8};
-pub use estimate::{AT_MOST_VALUES, EdgeTerms, at_most, estimate};
+pub use estimate::{AT_MOST_VALUES, EdgeTerms, HEAD_BYTES, at_most, estimate};
 pub use half::{f16_to_f32, f32_to_f16};
 pub use l2::{l2sq_f16, l2sq_f32, l2sq_u8};
 pub use planes::{LEVEL_BITS_MAX, level_planes, max_abs};

@@ -10,7 +10,7 @@ use super::list::CandidateList;
 use super::{Graph, keys_of};
 use crate::quantize::centroids::Centroids;
 use crate::quantize::codes::Codes;
-use crate::quantize::edge::{self, BLOCK_EDGES};
+use crate::quantize::edge::{self, BLOCK_EDGES, EdgeHead};
 use crate::quantize::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
 
 /// One thread's search over a graph in memory.
@@ -110,18 +110,15 @@ impl<'a> Walker<'a> {
             let table = self.table;
             let slots = rows.len().next_multiple_of(BLOCK_EDGES);
             self.gathered.resize(slots * table.shape.code_bytes(), 0);
-            let (mut add, mut factor) = ([[0; 4]; DEGREE_MAX], [[0; 4]; DEGREE_MAX]);
-            let mut centroid = [0; DEGREE_MAX];
+            let mut heads = [EdgeHead::default(); DEGREE_MAX];
+            let mut centroids = [[0]; DEGREE_MAX];
             for (slot, row) in rows.iter().enumerate() {
                 let row = *row as usize;
                 edge::interleave(table.shape, table.code(row), slot, slots, &mut self.gathered);
-                let factors = table.factors(row);
-                add[slot] = factors.add.to_le_bytes();
-                factor[slot] = factors.factor.to_le_bytes();
-                centroid[slot] = table.centroid(row);
+                heads[slot] = table.factors(row).head(row as u32);
+                centroids[slot] = [table.centroid(row)];
             }
-            let edges =
-                EdgeCodes { codes: &self.gathered, add: &add, factor: &factor, centroid: &centroid[..slots] };
+            let edges = EdgeCodes { codes: &self.gathered, heads: &heads, centroids: &centroids[..slots] };
             let mut estimates = [0.0; DEGREE_MAX];
             let estimates = &mut estimates[..rows.len()];
             let scored = self.estimator.score(self.centroids, edges, estimates);

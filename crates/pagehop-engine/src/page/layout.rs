@@ -9,7 +9,7 @@ use super::fields::{Fields, FieldsMut};
 use super::{BODY_BYTES, PAGE_BYTES};
 use crate::columns::{COLUMNS_MAX, row_bytes};
 use crate::ids::{NodeId, PageId};
-use crate::quantize::edge::{BLOCK_EDGES, EdgeShape};
+use crate::quantize::edge::{BLOCK_EDGES, EdgeHead, EdgeShape};
 use crate::quantize::estimate::DEGREE_MAX;
 use crate::quantize::own;
 
@@ -86,28 +86,16 @@ impl NodeLayout {
             && self.node_bytes() <= self.stride()
     }
 
-    pub(super) fn ids_start(&self) -> usize {
+    pub(super) fn heads_start(&self) -> usize {
         NODE_HEADER_BYTES + self.column_bytes
     }
 
-    pub(super) fn add_start(&self) -> usize {
-        self.ids_start() + 4 * self.degree
-    }
-
-    pub(super) fn factor_start(&self) -> usize {
-        self.add_start() + 4 * self.degree
-    }
-
-    pub(super) fn centroid_start(&self) -> usize {
-        self.factor_start() + 4 * self.degree
-    }
-
-    pub(super) fn generation_start(&self) -> usize {
-        self.centroid_start() + self.degree
+    pub(super) fn origins_start(&self) -> usize {
+        self.heads_start() + size_of::<EdgeHead>() * self.degree
     }
 
     pub(super) fn codes_start(&self) -> usize {
-        self.generation_start() + self.degree
+        self.origins_start() + 2 * self.degree
     }
 
     pub(super) fn hi_start(&self) -> usize {

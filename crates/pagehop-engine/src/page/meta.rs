@@ -19,7 +19,7 @@ use crate::{Error, Metric, RowIds, Vectors};
 
 /// Version of the format that this build reads and writes: `docs/format.md`. A number is never used
 /// for another format; 1 to 6 were before the first release.
-pub(crate) const FORMAT_VERSION: u32 = 13;
+pub(crate) const FORMAT_VERSION: u32 = 14;
 /// Most dimensions a user's vector may have.
 pub(crate) const DIM_MAX: usize = 4096;
 /// Bytes of the meta page's body that are in use.

@@ -6,7 +6,7 @@ use super::layout::{COMMIT_END, NODE_HEADER_BYTES, NODES_START, NodeLayout};
 use crate::Error;
 use crate::columns::RowValues;
 use crate::ids::NodeId;
-use crate::quantize::edge::{self, EdgeFactors};
+use crate::quantize::edge::{self, EdgeFactors, EdgeHead};
 use crate::quantize::estimate::EdgeCodes;
 use crate::quantize::own;
 use crate::row_ids::{NODE_ROWS_MAX, RowIds};
@@ -27,6 +27,9 @@ pub(crate) const FLAGS_UNLINKED: u8 = 0xA3;
 
 /// Bit of an edge's generation byte that makes it an anchor; generations have the others.
 const ANCHOR: u8 = 0x80;
+
+/// Nearest centroid of an edge's target, and the generation byte.
+type Origin = [u8; 2];
 
 /// What a node says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -125,38 +128,41 @@ impl<'a> NodeRef<'a> {
     /// The values of the row's columns.
     #[inline]
     pub(crate) fn values(&self) -> RowValues<'a> {
-        RowValues(&self.bytes[NODE_HEADER_BYTES..self.layout.ids_start()])
+        RowValues(&self.bytes[NODE_HEADER_BYTES..self.layout.heads_start()])
     }
 
     /// Targets of all edges there is room for, used or not.
     #[inline]
     pub(crate) fn neighbors(&self) -> impl Iterator<Item = NodeId> + use<'a> {
-        let ids = words(&self.bytes[self.layout.ids_start()..self.layout.add_start()]);
-        ids.iter().map(|id| NodeId::from_le_bytes(*id))
+        self.heads().iter().map(edge::target_of)
     }
 
     /// The target of the edge in place `at`, used or not.
     #[inline]
     pub(crate) fn neighbor(&self, at: usize) -> NodeId {
-        NodeId::from_le_bytes(array(self.bytes, self.layout.ids_start() + at * size_of::<NodeId>()))
+        edge::target_of(&self.heads()[at])
     }
 
     #[inline]
-    pub(crate) fn edges(&self) -> EdgeCodes<'a> {
-        let l = self.layout;
-        EdgeCodes {
-            codes: &self.bytes[l.codes_start()..l.hi_start()],
-            add: words(&self.bytes[l.add_start()..l.factor_start()]),
-            factor: words(&self.bytes[l.factor_start()..l.centroid_start()]),
-            centroid: &self.bytes[l.centroid_start()..l.generation_start()],
-        }
+    pub(crate) fn edges(&self) -> EdgeCodes<'a, { size_of::<Origin>() }> {
+        let codes = &self.bytes[self.layout.codes_start()..self.layout.hi_start()];
+        EdgeCodes { codes, heads: self.heads(), centroids: self.origins() }
+    }
+
+    #[inline]
+    fn heads(&self) -> &'a [EdgeHead] {
+        self.bytes[self.layout.heads_start()..self.layout.origins_start()].as_chunks().0
+    }
+
+    #[inline]
+    fn origins(&self) -> &'a [Origin] {
+        self.bytes[self.layout.origins_start()..self.layout.codes_start()].as_chunks().0
     }
 
     /// Where the edges in use lead.
     pub(crate) fn links(&self) -> impl Iterator<Item = Link> + use<'a> {
         let degree = usize::from(self.header().degree).min(self.layout.degree);
-        let generations = &self.bytes[self.layout.generation_start()..self.layout.codes_start()];
-        self.neighbors().take(degree).zip(generations).map(|(node, byte)| Link {
+        self.neighbors().take(degree).zip(self.origins()).map(|(node, [_, byte])| Link {
             node,
             generation: byte & !ANCHOR,
             anchor: byte & ANCHOR != 0,
@@ -165,9 +171,7 @@ impl<'a> NodeRef<'a> {
 
     /// The centroid that an edge's code is relative to, and the factors of its estimate.
     pub(crate) fn edge_factors(&self, at: usize) -> (u8, EdgeFactors) {
-        let EdgeCodes { add, factor, centroid, .. } = self.edges();
-        let factors = EdgeFactors { add: f32::from_le_bytes(add[at]), factor: f32::from_le_bytes(factor[at]) };
-        (centroid[at], factors)
+        (self.origins()[at][0], EdgeFactors::of_head(&self.heads()[at]))
     }
 
     /// The code that an edge carries of its target.
@@ -220,7 +224,7 @@ impl<'a> NodeMut<'a> {
     }
 
     pub(crate) fn set_values(&mut self, values: &[u8]) {
-        self.bytes[NODE_HEADER_BYTES..self.layout.ids_start()].copy_from_slice(values);
+        self.bytes[NODE_HEADER_BYTES..self.layout.heads_start()].copy_from_slice(values);
     }
 
     pub(crate) fn as_ref(&self) -> NodeRef<'_> {
@@ -251,7 +255,7 @@ impl<'a> NodeMut<'a> {
 
     /// Makes it one like others.
     pub(crate) fn clear_anchor(&mut self, slot: usize) {
-        self.bytes[self.layout.generation_start() + slot] &= !ANCHOR;
+        self.origins()[slot][1] &= !ANCHOR;
     }
 
     /// Makes `row_ids` the rows of the node. Without any it is dead.
@@ -266,8 +270,11 @@ impl<'a> NodeMut<'a> {
     pub(crate) fn unlink(&mut self) {
         let header = self.as_ref().header();
         self.set_header(&NodeHeader { flags: FLAGS_UNLINKED, ..header });
-        let bytes = self.layout.generation_start()..self.layout.codes_start();
-        self.bytes[bytes].iter_mut().for_each(|byte| *byte &= !ANCHOR);
+        self.origins().iter_mut().for_each(|[_, byte]| *byte &= !ANCHOR);
+    }
+
+    fn origins(&mut self) -> &mut [Origin] {
+        self.bytes[self.layout.origins_start()..self.layout.codes_start()].as_chunks_mut().0
     }
 
     /// Sets how many edges are in use.
@@ -289,11 +296,9 @@ impl<'a> NodeMut<'a> {
             let at = start + slot * bytes.len();
             self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         };
-        put(l.ids_start(), &edge.neighbor.to_le_bytes());
-        put(l.add_start(), &edge.factors.add.to_le_bytes());
-        put(l.factor_start(), &edge.factors.factor.to_le_bytes());
-        put(l.centroid_start(), &[edge.centroid]);
-        put(l.generation_start(), &[edge.generation | if edge.anchor { ANCHOR } else { 0 }]);
+        put(l.heads_start(), &edge.factors.head(edge.neighbor));
+        let origin: Origin = [edge.centroid, edge.generation | if edge.anchor { ANCHOR } else { 0 }];
+        put(l.origins_start(), &origin);
         let codes = &mut self.bytes[l.codes_start()..l.hi_start()];
         edge::interleave(l.edge, edge.code, slot, l.degree, codes);
     }
@@ -342,9 +347,4 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 fn u48(bytes: &[u8], at: usize) -> u64 {
     // The six bytes and the two before them, which are shifted out.
     u64::from_le_bytes(array(bytes, at - 2)) >> 16
-}
-
-#[inline]
-fn words(bytes: &[u8]) -> &[[u8; 4]] {
-    bytes.as_chunks().0
 }

@@ -15,13 +15,13 @@ use super::{BODY_BYTES, PageId};
 use crate::Error;
 use crate::columns::RowValues;
 use crate::ids::NodeId;
-use crate::quantize::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape};
+use crate::quantize::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeHead, EdgeShape};
 use crate::quantize::estimate::{DEGREE_MAX, EdgeCodes};
 
 const COUNT_AT: usize = 2;
-const NODES_AT: usize = 40;
-/// Bytes of a posting before its values: node, `add`, `factor`, centroid.
-const HEAD_BYTES: usize = 13;
+const HEADS_AT: usize = 40;
+/// Bytes of a posting before its values: the head of an edge to its node, and its centroid.
+const FIXED_BYTES: usize = size_of::<EdgeHead>() + 1;
 
 /// The place of a posting in a column's tree: rows without a value last, then by value, nearest
 /// centroid and node.
@@ -104,8 +104,8 @@ impl PostingShape {
     pub(crate) fn new(layout: &NodeLayout, tagging: Tagging) -> Self {
         let (edge, column_bytes) = (layout.edge, layout.column_bytes);
         let shape = Self { edge, column_bytes, tagging, capacity: 0 };
-        let posting = HEAD_BYTES + column_bytes + shape.tag_bytes() + edge.code_bytes();
-        Self { capacity: (BODY_BYTES - NODES_AT) / posting / BLOCK_EDGES * BLOCK_EDGES, ..shape }
+        let posting = FIXED_BYTES + column_bytes + shape.tag_bytes() + edge.code_bytes();
+        Self { capacity: (BODY_BYTES - HEADS_AT) / posting / BLOCK_EDGES * BLOCK_EDGES, ..shape }
     }
 
     /// Bytes of the tags of a posting.
@@ -117,16 +117,8 @@ impl PostingShape {
         }
     }
 
-    fn add_at(&self) -> usize {
-        NODES_AT + 4 * self.capacity
-    }
-
-    fn factor_at(&self) -> usize {
-        self.add_at() + 4 * self.capacity
-    }
-
     fn centroid_at(&self) -> usize {
-        self.factor_at() + 4 * self.capacity
+        HEADS_AT + size_of::<EdgeHead>() * self.capacity
     }
 
     fn values_at(&self) -> usize {
@@ -163,9 +155,7 @@ impl PostingShape {
             let at = start + at * bytes.len();
             body[at..at + bytes.len()].copy_from_slice(bytes);
         };
-        put(NODES_AT, &posting.node.to_le_bytes());
-        put(self.add_at(), &posting.factors.add.to_le_bytes());
-        put(self.factor_at(), &posting.factors.factor.to_le_bytes());
+        put(HEADS_AT, &posting.factors.head(posting.node));
         put(self.centroid_at(), &[posting.centroid]);
         put(self.values_at(), &posting.values);
         if let Some(tag) = posting.tag {
@@ -248,7 +238,7 @@ impl<'a> PostingLeaf<'a> {
 
     #[inline]
     pub(crate) fn node(&self, at: usize) -> NodeId {
-        NodeId::from_le_bytes(self.words(NODES_AT)[at])
+        edge::target_of(&self.heads()[at])
     }
 
     #[inline]
@@ -286,35 +276,34 @@ impl<'a> PostingLeaf<'a> {
         self.body[self.shape.centroid_at() + at]
     }
 
-    fn words(&self, start: usize) -> &'a [[u8; 4]] {
-        &self.body[start..].as_chunks().0[..self.shape.capacity]
+    #[inline]
+    fn heads(&self) -> &'a [EdgeHead] {
+        &self.body[HEADS_AT..].as_chunks().0[..self.shape.capacity]
     }
 
     fn position(&self, node: NodeId, tag: Option<u64>) -> Option<usize> {
-        let node = node.to_le_bytes();
-        let mut nodes = self.words(NODES_AT)[..self.count()].iter().enumerate();
-        nodes.find(|(at, other)| **other == node && self.tag(*at) == tag).map(|(at, _)| at)
+        let mut heads = self.heads()[..self.count()].iter().enumerate();
+        heads.find(|(at, head)| edge::target_of(head) == node && self.tag(*at) == tag).map(|(at, _)| at)
     }
 
     /// The postings as edges, in blocks of [`DEGREE_MAX`], the last of which may be shorter.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (usize, EdgeCodes<'a>)> + use<'a> {
         let (shape, body, count) = (self.shape, self.body, self.count());
-        let (add, factor) = (self.words(shape.add_at()), self.words(shape.factor_at()));
+        let heads = self.heads();
         (0..count.div_ceil(DEGREE_MAX)).map(move |block| {
             let (start, slots) = shape.block(block);
             let first = block * DEGREE_MAX;
-            let centroid = &body[shape.centroid_at() + first..][..slots];
+            let centroids = body[shape.centroid_at() + first..][..slots].as_chunks().0;
             let codes = &body[start..start + slots * shape.edge.code_bytes()];
-            let (add, factor) = (&add[first..first + slots], &factor[first..first + slots]);
-            ((count - first).min(DEGREE_MAX), EdgeCodes { codes, add, factor, centroid })
+            let heads = &heads[first..first + slots];
+            ((count - first).min(DEGREE_MAX), EdgeCodes { codes, heads, centroids })
         })
     }
 
     /// A posting, decoded.
     pub(crate) fn posting(&self, at: usize) -> Posting {
         let shape = self.shape;
-        let float = |start| f32::from_le_bytes(self.words(start)[at]);
-        let factors = EdgeFactors { add: float(shape.add_at()), factor: float(shape.factor_at()) };
+        let factors = EdgeFactors::of_head(&self.heads()[at]);
         let (start, slots) = shape.block(at / DEGREE_MAX);
         let codes = &self.body[start..start + slots * shape.edge.code_bytes()];
         let mut code = vec![0; shape.edge.words()];

@@ -57,6 +57,9 @@ impl EdgeShape {
     }
 }
 
+/// The head of an edge as it is stored: its target and its [`EdgeFactors`], little endian.
+pub(crate) type EdgeHead = [u8; kernels::HEAD_BYTES];
+
 /// The two numbers that are stored with a code.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct EdgeFactors {
@@ -64,6 +67,29 @@ pub(crate) struct EdgeFactors {
     pub(crate) add: f32,
     /// `|r|^2 / <r, x>`.
     pub(crate) factor: f32,
+}
+
+impl EdgeFactors {
+    /// The head of an edge to `target`.
+    pub(crate) fn head(self, target: u32) -> EdgeHead {
+        let mut head = EdgeHead::default();
+        let (words, _) = head.as_chunks_mut();
+        words.copy_from_slice(&[target.to_le_bytes(), self.add.to_le_bytes(), self.factor.to_le_bytes()]);
+        head
+    }
+
+    /// The factors in the head of an edge.
+    pub(crate) fn of_head(head: &EdgeHead) -> Self {
+        let (words, _) = head.as_chunks();
+        Self { add: f32::from_le_bytes(words[1]), factor: f32::from_le_bytes(words[2]) }
+    }
+}
+
+/// The target in the head of an edge.
+#[inline]
+pub(crate) fn target_of(head: &EdgeHead) -> u32 {
+    let [a, b, c, d, ..] = *head;
+    u32::from_le_bytes([a, b, c, d])
 }
 
 /// Encodes the residual of `o` from `centroid` into `code`, which is [`EdgeShape::words`] long.

@@ -1,7 +1,7 @@
 //! Estimates distances from a query to the neighbors of a node, one node after another.
 
 use super::centroids::Centroids;
-use super::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape, QueryPlanes};
+use super::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeHead, EdgeShape, QueryPlanes};
 use super::point::RoundedPoint;
 use pagehop_kernels::{self as kernels, EdgeTerms};
 
@@ -11,28 +11,22 @@ pub(crate) const DEGREE_MAX: usize = 64;
 /// Largest number of coarse centroids: an edge stores the index of its centroid in a byte.
 pub(crate) const CENTROIDS_MAX: usize = 256;
 
-/// The edges of a node as a page stores them, without the ids of the neighbors.
+/// Edges as a page stores them. Each has `N` bytes that begin with its centroid.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EdgeCodes<'a> {
+pub(crate) struct EdgeCodes<'a, const N: usize = 1> {
     /// Interleaved codes of whole blocks.
     pub(crate) codes: &'a [u8],
-    /// `add` of each edge, little endian.
-    pub(crate) add: &'a [[u8; 4]],
-    /// `factor` of each edge, little endian.
-    pub(crate) factor: &'a [[u8; 4]],
-    /// Centroid of each edge.
-    pub(crate) centroid: &'a [u8],
+    pub(crate) heads: &'a [EdgeHead],
+    /// Centroid of each edge, and what follows it.
+    pub(crate) centroids: &'a [[u8; N]],
 }
-
-/// `add` of as many edges as a node can have, under the inner product.
-static NOTHING: [[u8; 4]; DEGREE_MAX] = [[0; 4]; DEGREE_MAX];
 
 /// A prepared query. Reusable: `prepare` starts a new query.
 #[derive(Debug)]
 pub(crate) struct Estimator {
     planes: QueryPlanes,
     point: RoundedPoint,
-    /// Whether distances are those of the inner product: `add` is not part of them.
+    /// Whether distances are those of the inner product.
     is_filled: bool,
     /// Squared distance to each centroid. NaN until it is needed, because a query needs only a few
     /// of them.
@@ -71,9 +65,14 @@ impl Estimator {
     /// Writes the distance of the centroid of each edge to `distances`, and measures those that are
     /// not known yet. `None` if one does not exist.
     #[cold]
-    fn measure_centroids(&mut self, centroids: &Centroids, of_edges: &[u8], distances: &mut [f32]) -> Option<()> {
+    fn measure_centroids<const N: usize>(
+        &mut self,
+        centroids: &Centroids,
+        of_edges: &[[u8; N]],
+        distances: &mut [f32],
+    ) -> Option<()> {
         for (distance, centroid) in distances.iter_mut().zip(of_edges) {
-            let at = usize::from(*centroid);
+            let at = usize::from(centroid[0]);
             if self.centroid_sq[at].is_nan() {
                 if at >= centroids.len() {
                     return None;
@@ -88,30 +87,36 @@ impl Estimator {
     /// Estimates the squared distances of the first `estimates.len()` edges of `edges`. `None` if
     /// an edge names a centroid that does not exist.
     #[inline]
-    pub(crate) fn score(
+    pub(crate) fn score<const N: usize>(
         &mut self,
         centroids: &Centroids,
-        edges: EdgeCodes<'_>,
+        edges: EdgeCodes<'_, N>,
         estimates: &mut [f32],
     ) -> Option<()> {
         let mut counts = [0u32; DEGREE_MAX];
         let scored = estimates.len().next_multiple_of(BLOCK_EDGES);
-        let slots = edges.centroid.len();
+        let slots = edges.centroids.len();
         self.planes.count(edges.codes, slots, &mut counts[..scored]);
         let mut centroid_sq = [0.0f32; DEGREE_MAX];
-        let of_edges = &edges.centroid[..estimates.len()];
+        let of_edges = &edges.centroids[..estimates.len()];
         // One test for all edges, without a branch for each: almost always all are known.
         let mut is_unknown = false;
         for (distance, centroid) in centroid_sq.iter_mut().zip(of_edges) {
-            *distance = self.centroid_sq[usize::from(*centroid)];
+            *distance = self.centroid_sq[usize::from(centroid[0])];
             is_unknown |= distance.is_nan();
         }
         if is_unknown {
             self.measure_centroids(centroids, of_edges, &mut centroid_sq)?;
         }
         let (base, per_count) = self.planes.constants();
-        let (add, factor) = (if self.is_filled { &NOTHING[..] } else { edges.add }, edges.factor);
-        let terms = EdgeTerms { query: [base, per_count], counts: &counts, centroid_sq: &centroid_sq, add, factor };
+        let terms = EdgeTerms {
+            query: [base, per_count],
+            counts: &counts,
+            centroid_sq: &centroid_sq,
+            heads: edges.heads,
+            // It is not part of distances of the inner product.
+            has_add: !self.is_filled,
+        };
         kernels::estimate(terms, estimates);
         Some(())
     }

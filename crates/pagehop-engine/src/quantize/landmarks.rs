@@ -12,7 +12,7 @@
 //! point, which changes keep right.
 
 use super::centroids::Centroids;
-use super::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeShape};
+use super::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeHead, EdgeShape};
 use super::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
 
 /// One row in this many is a landmark.
@@ -65,12 +65,10 @@ pub(crate) struct Landmarks {
 /// Up to [`DEGREE_MAX`] landmarks, laid out like the edges of a node.
 #[derive(Clone, Debug)]
 struct Block {
-    nodes: Vec<u32>,
     generations: Vec<u8>,
     codes: Vec<u8>,
-    add: Vec<[u8; 4]>,
-    factor: Vec<[u8; 4]>,
-    centroid: Vec<u8>,
+    heads: Vec<EdgeHead>,
+    centroids: Vec<[u8; 1]>,
 }
 
 impl Landmarks {
@@ -112,15 +110,15 @@ impl Landmarks {
                 return;
             }
             for block in &self.lists[list] {
-                scored_count += block.nodes.len();
+                scored_count += block.generations.len();
                 let mut estimates = [0.0; DEGREE_MAX];
-                let estimates = &mut estimates[..block.nodes.len()];
+                let estimates = &mut estimates[..block.generations.len()];
                 let scored = estimator.score(centroids, block.edges(), estimates);
                 scored.expect("lists are of centroids that exist");
                 for (at, estimate) in estimates.iter().enumerate() {
                     // Nearly all are farther than those that were found.
                     if nearest.get(NEAREST - 1).is_none_or(|last| *estimate < last.estimate) {
-                        let (node, generation) = (block.nodes[at], block.generations[at]);
+                        let (node, generation) = (edge::target_of(&block.heads[at]), block.generations[at]);
                         keep_nearest(nearest, Start { estimate: *estimate, node, generation });
                     }
                 }
@@ -136,23 +134,14 @@ impl Block {
         for (slot, landmark) in landmarks.iter().enumerate() {
             edge::interleave(shape, &landmark.code, slot, slots, &mut codes);
         }
-        let column = |of: fn(&EdgeFactors) -> f32| {
-            let mut column: Vec<[u8; 4]> = landmarks.iter().map(|l| of(&l.factors).to_le_bytes()).collect();
-            column.resize(slots, [0; 4]);
-            column
-        };
-        Self {
-            nodes: landmarks.iter().map(|landmark| landmark.node).collect(),
-            generations: landmarks.iter().map(|landmark| landmark.generation).collect(),
-            codes,
-            add: column(|factors| factors.add),
-            factor: column(|factors| factors.factor),
-            centroid: vec![landmarks[0].centroid; slots],
-        }
+        let mut heads: Vec<EdgeHead> = landmarks.iter().map(|l| l.factors.head(l.node)).collect();
+        heads.resize(slots, EdgeHead::default());
+        let generations = landmarks.iter().map(|landmark| landmark.generation).collect();
+        Self { generations, codes, heads, centroids: vec![[landmarks[0].centroid]; slots] }
     }
 
     fn edges(&self) -> EdgeCodes<'_> {
-        EdgeCodes { codes: &self.codes, add: &self.add, factor: &self.factor, centroid: &self.centroid }
+        EdgeCodes { codes: &self.codes, heads: &self.heads, centroids: &self.centroids }
     }
 }
 

@@ -12,6 +12,10 @@ use crate::dispatch::{Kernels, on_tier};
 /// Most values that [`at_most`] compares.
 pub const AT_MOST_VALUES: usize = 64;
 
+/// Bytes of the head of an edge: its target (u32), `add` and `factor` (f32), all little endian.
+/// They lie together so that a change of one edge is one run of bytes in a log.
+pub const HEAD_BYTES: usize = 12;
+
 /// What the estimates of some edges are made of.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeTerms<'a> {
@@ -22,10 +26,10 @@ pub struct EdgeTerms<'a> {
     pub counts: &'a [u32],
     /// Squared distance from the query to the centroid of each edge.
     pub centroid_sq: &'a [f32],
-    /// `add` of each edge, little endian.
-    pub add: &'a [[u8; 4]],
-    /// `factor` of each edge, little endian.
-    pub factor: &'a [[u8; 4]],
+    /// The head of each edge.
+    pub heads: &'a [[u8; HEAD_BYTES]],
+    /// Whether `add` counts. If not, it is taken as 0.
+    pub has_add: bool,
 }
 
 /// `out[i]` becomes `centroid_sq[i] + add[i] - factor[i] * (query[0] - query[1] * counts[i])`, in
@@ -55,10 +59,10 @@ impl Kernels {
     #[inline]
     pub fn estimate(self, terms: EdgeTerms<'_>, out: &mut [f32]) {
         let edges = out.len();
-        let EdgeTerms { query, counts, centroid_sq, add, factor } = terms;
+        let EdgeTerms { counts, centroid_sq, heads, .. } = terms;
         let (counts, centroid_sq) = (&counts[..edges], &centroid_sq[..edges]);
-        let terms = EdgeTerms { query, counts, centroid_sq, add: &add[..edges], factor: &factor[..edges] };
-        on_tier!(self, estimate(terms, out));
+        let terms = EdgeTerms { counts, centroid_sq, heads: &heads[..edges], ..terms };
+        on_tier!(self, estimate(terms, out), avx2, neon);
     }
 
     /// [`at_most`] on this instruction set.

@@ -6,13 +6,15 @@ use super::EdgeTerms;
 #[inline(always)]
 pub(crate) fn estimate(terms: EdgeTerms<'_>, out: &mut [f32]) {
     let [base, per_count] = terms.query;
-    let factors = terms.add.iter().zip(terms.factor);
-    for (((out, count), centroid_sq), (add, factor)) in
-        out.iter_mut().zip(terms.counts).zip(terms.centroid_sq).zip(factors)
+    let add_mask = if terms.has_add { u32::MAX } else { 0 };
+    for (((out, count), centroid_sq), head) in
+        out.iter_mut().zip(terms.counts).zip(terms.centroid_sq).zip(terms.heads)
     {
+        let [_, add, factor] =
+            [0, 4, 8].map(|at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
         // A count is below 2^31; conversion from a signed integer is one instruction.
         let twice_dot = base - per_count * *count as i32 as f32;
-        *out = centroid_sq + f32::from_le_bytes(*add) - f32::from_le_bytes(*factor) * twice_dot;
+        *out = centroid_sq + f32::from_bits(add & add_mask) - f32::from_bits(factor) * twice_dot;
     }
 }
 

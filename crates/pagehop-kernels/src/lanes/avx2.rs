@@ -19,6 +19,13 @@ pub(crate) fn store_f32x8(to: &mut [f32; 8], value: __m256) {
 
 #[inline]
 #[target_feature(enable = "avx2")]
+pub(crate) fn load_u32x8(from: &[u32; 8]) -> __m256i {
+    // SAFETY: the array is as long as the register.
+    unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
 pub(crate) fn load_u8x32(from: &[u8; 32]) -> __m256i {
     // SAFETY: the array is as long as the register.
     unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }

@@ -12,6 +12,29 @@ pub(crate) fn load_f32x4(from: &[f32; 4]) -> float32x4_t {
 
 #[inline]
 #[target_feature(enable = "neon")]
+pub(crate) fn load_u32x4(from: &[u32; 4]) -> uint32x4_t {
+    // SAFETY: the array is as long as the register.
+    unsafe { vld1q_u32(from.as_ptr()) }
+}
+
+/// The first, the second and the third number of each record.
+#[inline]
+#[target_feature(enable = "neon")]
+pub(crate) fn load_u32x4_of_three(from: &[[u8; 12]; 4]) -> [uint32x4_t; 3] {
+    // SAFETY: the arrays are as long as the three registers, and the load needs no alignment.
+    let uint32x4x3_t(first, second, third) = unsafe { vld3q_u32(from.as_ptr().cast()) };
+    [first, second, third]
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+pub(crate) fn store_f32x4(to: &mut [f32; 4], value: float32x4_t) {
+    // SAFETY: the array is as long as the register.
+    unsafe { vst1q_f32(to.as_mut_ptr(), value) }
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
 pub(crate) fn load_u8x16(from: &[u8; 16]) -> uint8x16_t {
     // SAFETY: the array is as long as the register.
     unsafe { vld1q_u8(from.as_ptr()) }

@@ -1,6 +1,6 @@
 //! The last steps of edge scoring.
 
-use pagehop_kernels::{AT_MOST_VALUES, EdgeTerms};
+use pagehop_kernels::{AT_MOST_VALUES, EdgeTerms, HEAD_BYTES};
 
 use crate::inputs::{Random, on_every_isa};
 
@@ -11,20 +11,22 @@ fn estimates_have_the_same_bits_on_every_isa() {
         for edges in 0..=AT_MOST_VALUES {
             let (centroid_sq, add, factor) = (random.floats(edges), random.floats(edges), random.floats(edges));
             let counts: Vec<u32> = random.floats(edges).iter().map(|x| (x.abs() * 10_000.0) as u32).collect();
-            let bytes = |values: &[f32]| values.iter().map(|x| x.to_le_bytes()).collect::<Vec<_>>();
-            let (add_bytes, factor_bytes) = (bytes(&add), bytes(&factor));
-            let (query, mut out) = ([3.7, 0.013], vec![f32::NAN; edges]);
-            let terms = EdgeTerms {
-                query,
-                counts: &counts,
-                centroid_sq: &centroid_sq,
-                add: &add_bytes,
-                factor: &factor_bytes,
+            let head = |i: usize| {
+                let mut head = [0xff; HEAD_BYTES];
+                head[4..8].copy_from_slice(&add[i].to_le_bytes());
+                head[8..].copy_from_slice(&factor[i].to_le_bytes());
+                head
             };
-            kernels.estimate(terms, &mut out);
-            for i in 0..edges {
-                let want = centroid_sq[i] + add[i] - factor[i] * (query[0] - query[1] * counts[i] as f32);
-                assert_eq!(out[i].to_bits(), want.to_bits(), "{:?}, {edges}, {i}", kernels.isa());
+            let heads: Vec<_> = (0..edges).map(head).collect();
+            let (query, mut out) = ([3.7, 0.013], vec![f32::NAN; edges]);
+            for has_add in [true, false] {
+                let (counts, centroid_sq, heads) = (&counts[..], &centroid_sq[..], &heads[..]);
+                kernels.estimate(EdgeTerms { query, counts, centroid_sq, heads, has_add }, &mut out);
+                for i in 0..edges {
+                    let added = centroid_sq[i] + if has_add { add[i] } else { 0.0 };
+                    let want = added - factor[i] * (query[0] - query[1] * counts[i] as f32);
+                    assert_eq!(out[i].to_bits(), want.to_bits(), "{:?}, {edges}, {i}", kernels.isa());
+                }
             }
         }
     });
