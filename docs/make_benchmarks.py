@@ -31,7 +31,7 @@ TEXTS = "texts-384-20261123"
 TEXTS_POSTGRES = "texts-postgres-20261126"
 """The run of PostgreSQL over embeddings of real text. The README's table has it."""
 
-WRITERS = "vector-writers-20261125"
+WRITERS = "vector-writers-20261126"
 """The run of many writers in PostgreSQL."""
 
 MEASURED_AT = {
@@ -40,7 +40,7 @@ MEASURED_AT = {
     TEXTS: "commit bf96c36",
     TEXTS_POSTGRES: "commit ced17b8",
     "calibration-20261123": "commit f64556e",
-    WRITERS: "commit b691974",
+    WRITERS: "commit 95f9687",
 }
 """The commit that was measured, or that added the result where that is not known."""
 

@@ -21,7 +21,7 @@ from pagehop_lab.plan import PlanError
 from pagehop_lab.plan.read import on_sets
 from pagehop_lab.plan.servers import everything
 from pagehop_lab.suites import server_aims
-from pagehop_lab.suites.vector_writers import beside, clients, tables
+from pagehop_lab.suites.vector_writers import VectorWriters, beside, clients, tables
 from pagehop_lab.suites.vector_writers.clients import Place
 from pagehop_lab.suites.vector_writers.plan import FIGURES
 from pagehop_lab.suites.vector_writers.servers import parts_of
@@ -281,3 +281,10 @@ def test_servers_that_only_count_log_have_no_chart_of_rates(tmp_path: Path) -> N
     neither = log_only.replace('cases = ["write-one", ', "cases = [")
     results, _ = run(neither, tmp_path / "neither", FakeBench(_measured, loaded), FakeProduct())
     assert tables.sections(results)[0].charts == []
+
+
+@pytest.mark.parametrize("name", ["tokens-384", "tokens-384-1500000", "texts-384-ood"])
+def test_the_room_for_rows_follows_the_dimensions_of_the_set(name: str) -> None:
+    suite, text = VectorWriters(), (PLANS / "vector-writers.toml").read_text()
+    sizes = [suite.needed_bytes(read_servers(on_sets(text, [one]), "x")) for one in (name, "generated-384")]
+    assert sizes[0] == sizes[1] < 100e9

@@ -88,8 +88,8 @@ class VectorWriters(ServersSuite):
         rows = plans.rows_max(plan.load, [case.name for case in plan.cases])
         if plan.load.dataset_rows:
             rows = min(rows, plan.load.dataset_rows)
-        name = plan.load.dataset.rpartition("-")[2]
-        dim = int(name) if name.isdigit() else _DIM
+        # A name has the dimensions first, then perhaps rows: tokens-384-1500000.
+        dim = next((int(part) for part in plan.load.dataset.split("-") if part.isdigit()), _DIM)
         # Steps come one after the other, and the log of each goes with it.
         return self.room(plan, 0, 0) + 3 * rows * (_BYTES_PER_DIM * dim + _BYTES_PER_ROW)
 
