@@ -19,6 +19,9 @@ pub(crate) const NODES_START: usize = 40;
 /// Bytes of a node before the values of its columns, which its edges follow.
 pub(super) const NODE_HEADER_BYTES: usize = 32;
 
+/// Nearest centroid of an edge's target; then its generation, and whether the edge is an anchor.
+pub(super) type Origin = [u8; 2];
+
 /// Where a page of nodes says that it is in the list of pages with free slots, and which page
 /// follows.
 const LISTED_AT: usize = 1;
@@ -95,7 +98,7 @@ impl NodeLayout {
     }
 
     pub(super) fn codes_start(&self) -> usize {
-        self.origins_start() + 2 * self.degree
+        self.origins_start() + size_of::<Origin>() * self.degree
     }
 
     pub(super) fn hi_start(&self) -> usize {

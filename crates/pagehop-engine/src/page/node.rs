@@ -2,7 +2,7 @@
 
 use super::Reader;
 use super::kind::{self, PageKind};
-use super::layout::{COMMIT_END, NODE_HEADER_BYTES, NODES_START, NodeLayout};
+use super::layout::{COMMIT_END, NODE_HEADER_BYTES, NODES_START, NodeLayout, Origin};
 use crate::Error;
 use crate::columns::RowValues;
 use crate::ids::NodeId;
@@ -27,9 +27,6 @@ pub(crate) const FLAGS_UNLINKED: u8 = 0xA3;
 
 /// Bit of an edge's generation byte that makes it an anchor; generations have the others.
 const ANCHOR: u8 = 0x80;
-
-/// Nearest centroid of an edge's target, and the generation byte.
-type Origin = [u8; 2];
 
 /// What a node says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

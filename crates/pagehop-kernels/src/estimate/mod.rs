@@ -13,7 +13,7 @@ use crate::dispatch::{Kernels, on_tier};
 pub const AT_MOST_VALUES: usize = 64;
 
 /// Bytes of the head of an edge: its target (u32), `add` and `factor` (f32), all little endian.
-/// They lie together so that a change of one edge is one run of bytes in a log.
+/// They lie together, so that a change of them is one run of bytes in a log.
 pub const HEAD_BYTES: usize = 12;
 
 /// What the estimates of some edges are made of.

@@ -10,8 +10,8 @@ pub(crate) fn estimate(terms: EdgeTerms<'_>, out: &mut [f32]) {
     for (((out, count), centroid_sq), head) in
         out.iter_mut().zip(terms.counts).zip(terms.centroid_sq).zip(terms.heads)
     {
-        let [_, add, factor] =
-            [0, 4, 8].map(|at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
+        let (words, _) = head.as_chunks();
+        let [add, factor] = [words[1], words[2]].map(u32::from_le_bytes);
         // A count is below 2^31; conversion from a signed integer is one instruction.
         let twice_dot = base - per_count * *count as i32 as f32;
         *out = centroid_sq + f32::from_bits(add & add_mask) - f32::from_bits(factor) * twice_dot;
