@@ -94,6 +94,13 @@ impl CandidateList {
         from_there.take_while(move |candidate| candidate.0 == estimate).map(|candidate| candidate.1)
     }
 
+    /// Whether the candidate was inserted before, as far as is known without a search of the list.
+    #[inline]
+    pub(crate) fn took_lately(&self, estimate: f32, id: u32) -> bool {
+        let entry = entry(estimate, id);
+        self.recent.get(recent_place(entry)) == Some(&entry)
+    }
+
     /// Adds a candidate, unless the list has it or is full of better ones. Returns whether it was
     /// added.
     pub(crate) fn insert(&mut self, estimate: f32, id: u32) -> bool {

@@ -124,7 +124,7 @@ impl Edges {
                 })?;
                 Ok(true)
             }
-            None if !anchor && self.offers.offer(steps, model, explorer, node, target)? => Ok(true),
+            None if !anchor && self.offers.offer(steps, model, explorer, node, seen.links(), target)? => Ok(true),
             _ => {
                 let revision = Revision {
                     extras: Extras::One(target),

@@ -15,6 +15,7 @@ use crate::page::model_pages::Entry;
 use crate::page::node::{FLAGS_LIVE, Link, NodeHeader, NodeRef, with_node};
 use crate::quantize::estimate::DEGREE_MAX;
 use crate::quantize::landmarks::Start;
+use pagehop_kernels as kernels;
 
 /// Nearest entry points that a walk begins with, beside landmarks.
 const ENTRIES: usize = 2;
@@ -382,9 +383,14 @@ impl Explorer {
         let Self { probe, list, near, origins, equals, .. } = self;
         let mut at = None;
         let visited = probe.visit(meta, model, reader, id, |scored| {
-            for (place, (estimate, neighbor)) in scored.neighbors().enumerate() {
-                let is_near = estimate < list.bound() && !equals.leave_out(list, estimate);
-                if is_near && list.insert(estimate, neighbor) {
+            let mut within = kernels::at_most(scored.estimates, f32::INFINITY, list.bound());
+            while within != 0 {
+                let place = within.trailing_zeros() as usize;
+                within &= within - 1;
+                let (estimate, neighbor) = (scored.estimates[place], scored.node.neighbor(place));
+                // Most candidates were offered before.
+                let is_new = estimate < list.bound() && !list.took_lately(estimate, neighbor);
+                if is_new && !equals.leave_out(list, estimate) && list.insert(estimate, neighbor) {
                     origins.push((neighbor, id, place));
                     equals.take(estimate, neighbor);
                 }

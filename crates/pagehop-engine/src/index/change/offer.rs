@@ -2,12 +2,14 @@
 //!
 //! Reading every neighbor of a node takes about twenty pages for one edge. But the page has a code
 //! of each neighbor, which estimates its distance from the new row and from the node; for neighbors
-//! that the walk visited the distances are known better. That decides two offers of three: a
-//! neighbor covers the new row, or the new row covers a neighbor, in the sense of robust prune. For
-//! the third the neighbors are read.
+//! that the walk visited the distances are known better. That decides 14 offers of 15: a neighbor
+//! covers the new row, or the new row covers a neighbor, in the sense of robust prune. For the
+//! others the neighbors are read. To let the farthest neighbor give way instead costs recall
+//! (`docs/decisions/0014-many-writers.md`).
 
 use super::encode::{Target, unknown_centroid};
 use super::explorer::Explorer;
+use super::near::Near;
 use super::steps::{Seen, Steps};
 use crate::Error;
 use crate::graph::prune::alpha_sq;
@@ -15,6 +17,7 @@ use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::index::search::visit::Probe;
 use crate::page::PagesMut;
+use crate::page::node::Link;
 use crate::quantize::estimate::DEGREE_MAX;
 
 /// By how much a neighbor must cover a row to decide before the neighbors that the row covers. A
@@ -50,20 +53,26 @@ pub(super) struct Offers {
 
 impl Offers {
     /// Offers a full `node` an edge to `target`, the row that the walk went to and that is in
-    /// `explorer.near()`. `false` if the node's page does not decide it.
+    /// `explorer.near()`. `links` are the edges of the node. `false` if the node's page does not
+    /// decide it.
     pub(super) fn offer<W: PagesMut>(
         &mut self,
         steps: &mut Steps<'_, W>,
         model: &Model,
         explorer: &mut Explorer,
         node: NodeId,
+        links: &[Link],
         target: &Target,
     ) -> Result<bool, Error> {
         let near = explorer.near();
         let (Some(row), Some(at)) = (near.position(target.node), near.position(node)) else { return Ok(false) };
         let from_node = near.distance(at, row);
+        let alpha_sq = alpha_sq(steps.meta().layout.inner_dim, steps.meta().filled_sq());
+        if is_declined_by_visited(near, links, [at, row], from_node, alpha_sq) {
+            return Ok(true);
+        }
         let Some((seen, neighbors)) = self.neighbors(steps, model, explorer, [at, row])? else { return Ok(false) };
-        match judge(&neighbors, from_node, alpha_sq(steps.meta().layout.inner_dim, steps.meta().filled_sq())) {
+        match judge(&neighbors, from_node, alpha_sq) {
             Verdict::Unclear => Ok(false),
             Verdict::Declined => Ok(true),
             Verdict::Replaces(place) => {
@@ -113,16 +122,41 @@ impl Offers {
     }
 }
 
+/// Whether [`judge`] would decline the row because of a neighbor that the walk visited. That is so
+/// for most rows that are declined, and needs no estimates. `false` if an edge is known to be
+/// stale.
+fn is_declined_by_visited(
+    near: &Near,
+    links: &[Link],
+    [at, row]: [usize; 2],
+    from_node: f32,
+    alpha_sq: f32,
+) -> bool {
+    let mut is_declined = false;
+    for link in links {
+        let Some(known) = near.position(link.node) else { continue };
+        if near.nodes[known].1.generation != link.generation {
+            return false;
+        }
+        is_declined = is_declined
+            || covers(near.distance(at, known), near.distance(row, known), from_node, alpha_sq * CLEARLY_SQ);
+    }
+    is_declined
+}
+
+/// Whether a neighbor covers the row, by squared distances and a factor of these.
+fn covers(neighbor_from_node: f32, neighbor_from_row: f32, from_node: f32, factor_sq: f32) -> bool {
+    neighbor_from_node < from_node && factor_sq * neighbor_from_row <= from_node
+}
+
 /// Robust prune of one node too many, as far as it concerns the new row, at distance `from_node`:
 /// it drops the row if a neighbor clearly covers it; or else the farthest neighbor that the row
 /// covers, except anchors; or else the row, if a neighbor covers it at all. Without the first of
 /// the three, half of the full nodes take the row in place of a neighbor, and half of those though
 /// another neighbor leads to it (`docs/decisions/0014-many-writers.md`).
 fn judge(neighbors: &[Neighbor], from_node: f32, alpha_sq: f32) -> Verdict {
-    let is_row_covered = |factor_sq: f32| {
-        let covers = |n: &Neighbor| n.from_node < from_node && factor_sq * n.from_row <= from_node;
-        neighbors.iter().any(covers)
-    };
+    let is_row_covered =
+        |factor_sq: f32| neighbors.iter().any(|n| covers(n.from_node, n.from_row, from_node, factor_sq));
     if is_row_covered(CLEARLY_SQ * alpha_sq) {
         return Verdict::Declined;
     }
