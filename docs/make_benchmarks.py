@@ -39,6 +39,7 @@ MEASURED_AT = {
     "vector-inserts-20261122": "result of commit 7223e75",
     TEXTS: "commit bf96c36",
     TEXTS_POSTGRES: "commit ced17b8",
+    "texts-symphonyqg-20261126": "commit 0dfd936",
     "calibration-20261123": "commit f64556e",
     WRITERS: "commit 95f9687",
 }
