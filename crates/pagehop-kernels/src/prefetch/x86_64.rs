@@ -7,8 +7,8 @@ const LINE_BYTES: usize = 64;
 
 // The hint asks for the second cache, not the first. A node is 40 lines and more, and what is under
 // way to the first cache has few places (24 on AMD's Zen 4), so the instruction seems to wait for
-// one. From the second cache the lines are there when the scan reads them. Searches in memory take
-// 12 to 17% less CPU time than with the hint for the first
+// one. From the second cache the lines are there when the scan reads them. Searches of a file in
+// memory take 12 to 17% less CPU time than with the hint for the first
 // (`docs/decisions/0013-cost-of-a-hop.md`).
 const HINT: i32 = _MM_HINT_T1;
 
