@@ -88,6 +88,10 @@ pub(super) fn side_by_side<W: SharedPages>(
         }
     };
     let mut go_on = |done| progress(rows.progress(done));
+    // Another thread may take the first row.
+    if go_on(0).is_break() {
+        return Err(Error::Interrupted);
+    }
     let pages = graph.steps_mut().host_mut();
     let written = threads::each(pages.members(threads), &mut go_on, work)?;
     pages.join();
