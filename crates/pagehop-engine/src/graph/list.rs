@@ -5,6 +5,8 @@
 //! end is worse than the last entry, and stays out. So the list is also the set of seen nodes, and
 //! no other set is needed.
 
+use crate::quantize::estimate::DEGREE_MAX;
+
 /// Candidates, sorted by estimate and then by id. The lowest bit of a key says that the candidate
 /// was expanded.
 #[derive(Debug, Default)]
@@ -45,7 +47,7 @@ impl CandidateList {
     /// Empties the list and sets its capacity.
     pub(crate) fn reset(&mut self, capacity: usize) {
         self.keys.clear();
-        self.keys.reserve(capacity + 1);
+        self.keys.reserve(capacity + DEGREE_MAX);
         self.recent.clear();
         self.recent.resize(RECENT, u64::MAX);
         self.capacity = capacity;
@@ -139,6 +141,71 @@ impl CandidateList {
             *recent = entry;
         }
         self.first_open = self.first_open.min(at);
+        true
+    }
+
+    /// [`CandidateList::insert_or`] for up to [`DEGREE_MAX`] candidates at once: those that have a
+    /// bit in `which`, the lowest for the first, and that `candidate` does not leave out.
+    #[inline]
+    pub(crate) fn insert_all(
+        &mut self,
+        mut which: u64,
+        candidate: impl Fn(usize) -> Option<(f32, u32)>,
+        mut rejected: impl FnMut(f32, u32),
+    ) {
+        // Those that were inserted before are left out without a branch for each, which no CPU
+        // could predict.
+        let mut new = [0; DEGREE_MAX];
+        let mut count = 0;
+        while which != 0 {
+            let candidate = candidate(which.trailing_zeros() as usize);
+            which &= which - 1;
+            let Some((estimate, id)) = candidate else { continue };
+            let entry = entry(estimate, id);
+            new[count % DEGREE_MAX] = entry;
+            count += usize::from(self.recent.get(recent_place(entry)) != Some(&entry));
+        }
+        let new = &mut new[..count];
+        if !self.merge(new, &mut rejected) {
+            for entry in new {
+                let (estimate, id) = decode(*entry);
+                self.insert_or(estimate, id, &mut rejected);
+            }
+        }
+    }
+
+    /// Merges new entries into the list: each of its keys moves once. Returns `false`, and does
+    /// nothing, if an estimate of theirs occurs twice: one of these may have to stay out.
+    #[inline]
+    fn merge(&mut self, new: &mut [u64], rejected: &mut impl FnMut(f32, u32)) -> bool {
+        if new.is_empty() {
+            return true;
+        }
+        new.sort_unstable();
+        let mut places = [0; DEGREE_MAX];
+        let mut has_equals = new.windows(2).any(|pair| pair[0] >> 33 == pair[1] >> 33);
+        for (place, entry) in places.iter_mut().zip(&*new) {
+            *place = self.keys.partition_point(|key| key < entry);
+            let is_same = |key: Option<&u64>| key.is_some_and(|key| key >> 33 == entry >> 33);
+            has_equals |= is_same(self.keys.get(*place)) | is_same(self.keys.get(place.wrapping_sub(1)));
+        }
+        if has_equals {
+            return false;
+        }
+        let mut end = self.keys.len();
+        self.keys.resize(end + new.len(), 0);
+        for (before, (entry, place)) in new.iter().zip(places).enumerate().rev() {
+            self.keys.copy_within(place..end, place + before + 1);
+            self.keys[place + before] = *entry;
+            self.recent[recent_place(*entry)] = *entry;
+            end = place;
+        }
+        self.first_open = self.first_open.min(places[0]);
+        if self.keys.len() > self.capacity {
+            let beyond = self.keys[self.capacity..].iter().filter(|key| **key & EXPANDED == 0);
+            beyond.map(|key| decode(*key)).for_each(|(estimate, id)| rejected(estimate, id));
+            self.keys.truncate(self.capacity);
+        }
         true
     }
 
@@ -253,6 +320,50 @@ mod tests {
             }
             accounted.extend(list.open().map(|(_, id)| id));
             assert_eq!(accounted, offered, "capacity {capacity}");
+        }
+    }
+
+    #[test]
+    fn candidates_inserted_together_end_where_those_inserted_one_by_one_do() {
+        let mut random = Random::new(13, 0);
+        // With few estimates many candidates have the same one.
+        for (capacity, estimates, equals_max) in
+            [(1, 1000, 9), (5, 7, 2), (20, 1000, 9), (60, 50, 3), (400, 9, 400)]
+        {
+            let (mut together, mut one_by_one) = (CandidateList::default(), CandidateList::default());
+            for list in [&mut together, &mut one_by_one] {
+                list.reset(capacity);
+                list.limit_equals(equals_max);
+            }
+            let (mut rejected, mut rejected_one_by_one) = (BTreeSet::new(), BTreeSet::new());
+            let mut expanded = BTreeSet::new();
+            for _ in 0..60 {
+                let ids: Vec<u32> = (0..random.below(65)).map(|_| random.below(300) as u32).collect();
+                let which = ids.iter().enumerate().fold(0, |which, (at, _)| which | random.below(2) << at);
+                let candidate = |at: usize| ((ids[at] * 7919 % estimates) as f32, ids[at]);
+                // The order of identical estimates decides which of them stay.
+                let mut chosen: Vec<usize> = (0..ids.len()).filter(|at| which >> at & 1 == 1).collect();
+                let skipped = |at: usize| ids[at].is_multiple_of(50);
+                together.insert_all(
+                    which,
+                    |at| (!skipped(at)).then(|| candidate(at)),
+                    |_, id| _ = rejected.insert(id),
+                );
+                chosen.sort_by_key(|at| entry(candidate(*at).0, ids[*at]));
+                for at in chosen.into_iter().filter(|at| !skipped(*at)) {
+                    let (estimate, id) = candidate(at);
+                    one_by_one.insert_or(estimate, id, |_, id| _ = rejected_one_by_one.insert(id));
+                }
+                assert_eq!(together.keys, one_by_one.keys, "capacity {capacity}, {estimates} estimates");
+                assert_eq!(together.first_open, one_by_one.first_open);
+                let nearest = together.expand();
+                assert_eq!(nearest, one_by_one.expand());
+                expanded.extend(nearest.map(|(_, id)| id));
+                // One that was expanded and dropped may be rejected when it comes again, if the
+                // list has forgotten it: that depends on the order.
+                let open = |ids: &BTreeSet<u32>| ids.difference(&expanded).copied().collect::<Vec<_>>();
+                assert_eq!(open(&rejected), open(&rejected_one_by_one), "capacity {capacity}");
+            }
         }
     }
 }

@@ -14,6 +14,7 @@
 use super::centroids::Centroids;
 use super::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeHead, EdgeShape};
 use super::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
+use pagehop_kernels as kernels;
 
 /// One row in this many is a landmark.
 const LANDMARK_EVERY: usize = 32;
@@ -54,21 +55,26 @@ pub(crate) struct Start {
     pub(crate) generation: u8,
 }
 
-/// All landmarks of an index.
+/// All landmarks of an index, those of a centroid one after another. They are laid out like the
+/// edges of nodes, in blocks of up to [`DEGREE_MAX`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Landmarks {
-    /// For each centroid, its landmarks in blocks.
-    lists: Vec<Vec<Block>>,
+    /// For each centroid the first of its blocks, and then the number of all blocks.
+    first_blocks: Vec<u32>,
+    blocks: Vec<Block>,
+    generations: Vec<u8>,
+    heads: Vec<EdgeHead>,
+    codes: Vec<u8>,
+    code_bytes: usize,
     len: usize,
 }
 
-/// Up to [`DEGREE_MAX`] landmarks, laid out like the edges of a node.
-#[derive(Clone, Debug)]
+/// Where a block of landmarks lies.
+#[derive(Clone, Copy, Debug)]
 struct Block {
-    generations: Vec<u8>,
-    codes: Vec<u8>,
-    heads: Vec<EdgeHead>,
-    centroids: Vec<[u8; 1]>,
+    /// Its first place in `heads` and `generations`, a multiple of [`BLOCK_EDGES`].
+    start: u32,
+    len: u8,
 }
 
 impl Landmarks {
@@ -81,8 +87,28 @@ impl Landmarks {
         for landmark in landmarks {
             lists[usize::from(landmark.centroid)].push(landmark);
         }
-        let blocks = |list: Vec<&Landmark>| list.chunks(DEGREE_MAX).map(|part| Block::new(shape, part)).collect();
-        Self { lists: lists.into_iter().map(blocks).collect(), len: landmarks.len() }
+        let mut all = Self { code_bytes: shape.code_bytes(), len: landmarks.len(), ..Self::default() };
+        for list in lists {
+            all.first_blocks.push(all.blocks.len() as u32);
+            list.chunks(DEGREE_MAX).for_each(|block| all.push(shape, block));
+        }
+        all.first_blocks.push(all.blocks.len() as u32);
+        all
+    }
+
+    /// Adds a block.
+    fn push(&mut self, shape: EdgeShape, landmarks: &[&Landmark]) {
+        let (start, slots) = (self.heads.len(), landmarks.len().next_multiple_of(BLOCK_EDGES));
+        self.blocks.push(Block { start: start as u32, len: landmarks.len() as u8 });
+        self.generations.extend(landmarks.iter().map(|landmark| landmark.generation));
+        self.generations.resize(start + slots, 0);
+        self.heads.extend(landmarks.iter().map(|landmark| landmark.factors.head(landmark.node)));
+        self.heads.resize(start + slots, EdgeHead::default());
+        let codes_start = self.codes.len();
+        self.codes.resize(codes_start + slots * self.code_bytes, 0);
+        for (slot, landmark) in landmarks.iter().enumerate() {
+            edge::interleave(shape, &landmark.code, slot, slots, &mut self.codes[codes_start..]);
+        }
     }
 
     /// How many there are.
@@ -101,69 +127,99 @@ impl Landmarks {
         nearest: &mut Vec<Start>,
     ) {
         nearest.clear();
-        if self.lists.is_empty() {
+        if self.blocks.is_empty() {
             return;
         }
+        let lists = smallest::<LISTS>(coarse);
+        lists.clone().for_each(|list| self.prefetch(list, centroids));
         let mut scored_count = 0;
-        for list in smallest::<LISTS>(coarse) {
+        for list in lists {
             if scored_count >= SCORED_ENOUGH {
                 return;
             }
-            for block in &self.lists[list] {
-                scored_count += block.generations.len();
-                let mut estimates = [0.0; DEGREE_MAX];
-                let estimates = &mut estimates[..block.generations.len()];
-                let scored = estimator.score(centroids, block.edges(), estimates);
-                scored.expect("lists are of centroids that exist");
-                for (at, estimate) in estimates.iter().enumerate() {
-                    // Nearly all are farther than those that were found.
-                    if nearest.get(NEAREST - 1).is_none_or(|last| *estimate < last.estimate) {
-                        let (node, generation) = (edge::target_of(&block.heads[at]), block.generations[at]);
-                        keep_nearest(nearest, Start { estimate: *estimate, node, generation });
-                    }
-                }
+            for block in self.list(list) {
+                scored_count += usize::from(block.len);
+                self.keep_nearest(*block, list as u8, estimator, centroids, nearest);
             }
         }
     }
-}
 
-impl Block {
-    fn new(shape: EdgeShape, landmarks: &[&Landmark]) -> Self {
-        let slots = landmarks.len().next_multiple_of(BLOCK_EDGES);
-        let mut codes = vec![0; slots * shape.code_bytes()];
-        for (slot, landmark) in landmarks.iter().enumerate() {
-            edge::interleave(shape, &landmark.code, slot, slots, &mut codes);
-        }
-        let mut heads: Vec<EdgeHead> = landmarks.iter().map(|l| l.factors.head(l.node)).collect();
-        heads.resize(slots, EdgeHead::default());
-        let generations = landmarks.iter().map(|landmark| landmark.generation).collect();
-        Self { generations, codes, heads, centroids: vec![[landmarks[0].centroid]; slots] }
+    /// The blocks of a centroid.
+    fn list(&self, centroid: usize) -> &[Block] {
+        &self.blocks[self.first_blocks[centroid] as usize..self.first_blocks[centroid + 1] as usize]
     }
 
-    fn edges(&self) -> EdgeCodes<'_> {
-        EdgeCodes { codes: &self.codes, heads: &self.heads, centroids: &self.centroids }
+    /// Prefetches what scoring a list reads: other queries' pages have taken its place in the CPU's
+    /// caches.
+    fn prefetch(&self, list: usize, centroids: &Centroids) {
+        kernels::prefetch(centroids.plane(list));
+        // Most lists are one block.
+        if let Some(block) = self.list(list).first() {
+            let (heads, codes) = self.bytes(*block);
+            kernels::prefetch(heads);
+            kernels::prefetch(codes);
+        }
+    }
+
+    /// The heads and the codes of a block, with its empty places.
+    fn bytes(&self, block: Block) -> (&[EdgeHead], &[u8]) {
+        let (start, slots) = (block.start as usize, usize::from(block.len).next_multiple_of(BLOCK_EDGES));
+        (&self.heads[start..start + slots], &self.codes[start * self.code_bytes..][..slots * self.code_bytes])
+    }
+
+    /// Scores the landmarks of a block, and keeps those that are among the nearest.
+    fn keep_nearest(
+        &self,
+        block: Block,
+        centroid: u8,
+        estimator: &mut Estimator,
+        centroids: &Centroids,
+        nearest: &mut Vec<Start>,
+    ) {
+        let (heads, codes) = self.bytes(block);
+        let of_edges = [[centroid]; DEGREE_MAX];
+        let edges = EdgeCodes { codes, heads, centroids: &of_edges[..heads.len()] };
+        let mut estimates = [0.0; DEGREE_MAX];
+        let estimates = &mut estimates[..usize::from(block.len)];
+        estimator.score(centroids, edges, estimates).expect("lists are of centroids that exist");
+        for (at, estimate) in estimates.iter().enumerate() {
+            // Nearly all are farther than those that were found.
+            if nearest.get(NEAREST - 1).is_none_or(|last| *estimate < last.estimate) {
+                let generation = self.generations[block.start as usize + at];
+                insert(nearest, Start { estimate: *estimate, node: edge::target_of(&heads[at]), generation });
+            }
+        }
     }
 }
 
 /// Inserts a landmark, which is nearer than the last, into the sorted list of the [`NEAREST`]; of
 /// equally near ones the first comes first.
-fn keep_nearest(nearest: &mut Vec<Start>, start: Start) {
+fn insert(nearest: &mut Vec<Start>, start: Start) {
     nearest.truncate(NEAREST - 1);
     let at = nearest.iter().position(|other| other.estimate > start.estimate).unwrap_or(nearest.len());
     nearest.insert(at, start);
 }
 
-/// The positions of the `N` smallest values, or of all if there are fewer.
-fn smallest<const N: usize>(values: &[f32]) -> impl Iterator<Item = usize> {
-    let mut best = [(f32::INFINITY, usize::MAX); N];
+/// The positions of the `N` smallest values, smallest first, or of all if there are fewer. No value
+/// is negative. Of equal ones the first comes first.
+pub(crate) fn smallest<const N: usize>(values: &[f32]) -> impl Iterator<Item = usize> + Clone {
+    // Value and position as one integer, which has the order of both.
+    let key = |(at, value): (usize, &f32)| u64::from(value.to_bits()) << 32 | at as u64;
+    let mut best = [u64::MAX; N];
+    let mut bound = f32::INFINITY;
     for (at, value) in values.iter().enumerate() {
-        if *value < best[N - 1].0 {
-            let place = best.iter().position(|(other, _)| value < other).unwrap_or(N - 1);
-            best.copy_within(place..N - 1, place + 1);
-            best[place] = (*value, at);
+        if *value < bound {
+            // Each place keeps the smaller one and hands on the larger, without a branch.
+            let mut larger = key((at, value));
+            for place in &mut best {
+                (*place, larger) = ((*place).min(larger), (*place).max(larger));
+            }
+            if best[N - 1] != u64::MAX {
+                bound = f32::from_bits((best[N - 1] >> 32) as u32);
+            }
         }
     }
-    best.into_iter().map(|(_, at)| at).filter(|at| *at != usize::MAX)
+    best.into_iter().filter(|key| *key != u64::MAX).map(|key| key as u32 as usize)
 }
 
 #[cfg(test)]
@@ -202,9 +258,12 @@ mod tests {
         lists.nearest(&mut estimator, &centroids, &[1.0, 0.0, 2.0], &mut nearest);
         let mut all: Vec<Start> = Vec::new();
         for landmark in &landmarks {
-            let block = Block::new(shape, &[landmark]);
+            let mut codes = vec![0; BLOCK_EDGES * shape.code_bytes()];
+            edge::interleave(shape, &landmark.code, 0, BLOCK_EDGES, &mut codes);
+            let heads = [landmark.factors.head(landmark.node); BLOCK_EDGES];
+            let edges = EdgeCodes { codes: &codes, heads: &heads, centroids: &[[landmark.centroid]; BLOCK_EDGES] };
             let mut estimate = [0.0];
-            estimator.score(&centroids, block.edges(), &mut estimate).expect("a known centroid");
+            estimator.score(&centroids, edges, &mut estimate).expect("a known centroid");
             all.push(Start { estimate: estimate[0], node: landmark.node, generation: 7 });
         }
         all.sort_by(|a, b| a.estimate.total_cmp(&b.estimate));

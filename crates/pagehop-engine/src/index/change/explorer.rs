@@ -250,7 +250,8 @@ impl Explorer {
         self.probe.prepare_inner(meta, point);
         self.entries.clear();
         self.probe.coarse(model, &mut self.coarse);
-        self.entries.extend(self.probe.entries(&self.coarse, entries));
+        let estimates = self.probe.entries(&self.coarse, entries);
+        self.entries.extend(estimates.zip(entries.iter().map(|entry| entry.node)));
         if self.entries.len() > ENTRIES {
             self.entries.select_nth_unstable_by(ENTRIES, |a, b| a.0.total_cmp(&b.0));
         }

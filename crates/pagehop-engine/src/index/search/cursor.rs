@@ -325,7 +325,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
             self.phase = Phase::Postings;
             return self.begin_postings();
         }
-        self.second.begin(walk, met);
+        self.second.begin(state, walk, met);
         self.phase = Phase::Second;
         Ok(())
     }

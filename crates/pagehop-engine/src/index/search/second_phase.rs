@@ -10,6 +10,7 @@ use crate::ids::NodeId;
 use crate::index::node_set::NodeSet;
 use crate::index::search::met::Met;
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk};
+use crate::index::state::State;
 
 /// For this many rows after the tenth, k grows by one; after the hundredth, by ten. A caller that
 /// needs ten rows in order often takes a few more and then stops.
@@ -77,7 +78,7 @@ impl SecondPhase {
     }
 
     /// Starts the second phase from the state of the walk.
-    pub(super) fn begin(&mut self, walk: &Walk, met: &mut Met) {
+    pub(super) fn begin(&mut self, state: &State, walk: &Walk, met: &mut Met) {
         self.reset(met);
         self.seen.reserve(walk.visited.len() + met.rejected.len());
         self.seen.extend(&walk.visited);
@@ -85,7 +86,7 @@ impl SecondPhase {
         self.found.extend(met.rows.iter().map(|row| row.node).filter(|node| !self.seen.contains(node)));
         let mut frontier = std::mem::take(&mut self.frontier).into_vec();
         frontier.clear();
-        let open = walk.list.open().chain(walk.entries.iter().copied()).map(|(estimate, node)| key(estimate, node));
+        let open = walk.list.open().chain(walk.entries(state)).map(|(estimate, node)| key(estimate, node));
         let open = met.rejected.drain(..).chain(open).filter(|open| self.seen.insert(key_id(*open)));
         frontier.extend(open.map(Reverse));
         self.frontier = frontier.into();

@@ -79,19 +79,15 @@ impl Probe {
         self.estimator.prepare(meta.layout.edge, meta.query_digits, point, None);
     }
 
-    /// The estimated distance of each entry point, with its node. `coarse` has those of the
-    /// centroids.
+    /// The estimated distance of each entry point. `coarse` has those of the centroids.
     pub(crate) fn entries<'a>(
         &self,
         coarse: &'a [f32],
         entries: &'a [Entry],
-    ) -> impl Iterator<Item = (f32, NodeId)> + use<'a> {
+    ) -> impl Iterator<Item = f32> + use<'a> {
         // Under the inner product, what is between a row and its centroid may be in its favor.
         let weight = if self.estimator.is_filled() { 0.0 } else { 1.0 };
-        coarse
-            .iter()
-            .zip(entries)
-            .map(move |(estimate, entry)| (estimate + weight * entry.from_centroid_sq, entry.node))
+        coarse.iter().zip(entries).map(move |(estimate, entry)| estimate + weight * entry.from_centroid_sq)
     }
 
     /// Writes the estimated distance of each centroid to `coarse`.

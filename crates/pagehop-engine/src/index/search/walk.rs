@@ -26,10 +26,11 @@ use crate::index::search::walls::Walls;
 use crate::index::state::State;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::meta::Meta;
+use crate::page::model_pages::Entry;
 use crate::page::{PageId, Reader};
-use crate::quantize::landmarks::Start;
+use crate::quantize::landmarks::{Start, smallest};
 use crate::{Error, SearchOptions, Stats};
-use pagehop_kernels as kernels;
+use pagehop_kernels::{self as kernels, AT_MOST_VALUES};
 
 /// A search for fewer rows collects this many, and the farthest of them decides when it ends. The
 /// nearest row alone may be so near that the errors of estimates, which do not shrink with its
@@ -62,8 +63,8 @@ pub(crate) struct Walk {
     coarse: Vec<f32>,
     /// The landmarks that the search begins at.
     landmarks: Vec<Start>,
-    /// Every entry point with its own estimate.
-    pub(crate) entries: Vec<(f32, NodeId)>,
+    /// The own estimate of each entry point.
+    entries: Vec<f32>,
     /// Entry points that were offered to the list with their own estimates.
     offered: Vec<NodeId>,
     pub(crate) visited: Vec<NodeId>,
@@ -110,7 +111,6 @@ impl Walk {
         self.limit_equals(k.max(EVIDENCE_ROWS), state);
         self.entries.clear();
         self.probe.coarse(&state.model, &mut self.coarse);
-        self.entries.extend(self.probe.entries(&self.coarse, &state.entries));
         self.offered.clear();
     }
 
@@ -131,7 +131,7 @@ impl Walk {
 
     /// Begins at the landmarks and the entry point nearest to the query. [`Walk::turn`] goes on.
     pub(crate) fn enter(&mut self, state: &State, options: &SearchOptions, reader: &impl Reader) {
-        self.offer_landmarks(state);
+        self.offer_landmarks(state, reader);
         self.within = self.nearest.reach(options.slack);
         self.missed_before = reader.pages_missed();
         self.has_entries = false;
@@ -154,7 +154,7 @@ impl Walk {
             return Ok(Turn::Ended);
         }
         self.has_entries = true;
-        self.offer_entries(options, observer);
+        self.offer_entries(state, options, observer);
         Ok(Turn::Moved)
     }
 
@@ -183,15 +183,22 @@ impl Walk {
 
     /// Offers the nearest landmarks and the nearest entry point to the list. Changes keep entry
     /// points right; a landmark may lead to another row.
-    fn offer_landmarks(&mut self, state: &State) {
+    fn offer_landmarks(&mut self, state: &State, reader: &impl Reader) {
         self.probe.landmarks(&state.model, &self.coarse, &mut self.landmarks);
         self.landmarks.retain(|start| self.absent.node != Some(start.node));
+        if let Some(start) = self.landmarks.first() {
+            // Nearly always the first hop.
+            let (page, slot) = state.meta.layout.place(start.node);
+            reader.start(page, state.meta.layout.slot_bytes(slot));
+        }
+        self.entries.extend(self.probe.entries(&self.coarse, &state.entries));
         self.landmarks.iter().for_each(|start| _ = self.list.insert(start.estimate, start.node));
-        let nearest = self.entries.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
-        if let Some((estimate, entry)) = nearest
+        // Where no estimate is finite, any entry point will do.
+        let nearest = smallest::<1>(&self.entries).next().unwrap_or(0);
+        if let Some(Entry { node: entry, .. }) = state.entries.get(nearest).copied()
             && self.landmarks.iter().all(|start| start.node != entry)
         {
-            self.list.insert(estimate, entry);
+            self.list.insert(self.entries[nearest], entry);
             self.offered.push(entry);
         }
     }
@@ -224,7 +231,7 @@ impl Walk {
         self.within = self.nearest.reach(options.slack);
         self.missed_before = reader.pages_missed();
         self.offer_rejected(self.within, observer);
-        self.offer_entries(options, observer);
+        self.offer_entries(state, options, observer);
         while self.hop(state, reader, options, observer, stats)? {}
         Ok(())
     }
@@ -258,15 +265,26 @@ impl Walk {
     /// Offers the entry points that may still matter and were not seen. This happens once the
     /// neighborhood of the nearest entry point is exhausted; by then most entry points are too far.
     /// The others are needed for queries between clusters that no edge connects.
-    fn offer_entries(&mut self, options: &SearchOptions, observer: &mut impl Observer) {
+    fn offer_entries(&mut self, state: &State, options: &SearchOptions, observer: &mut impl Observer) {
         let reach = self.nearest.reach(options.slack);
-        for (estimate, entry) in &self.entries {
-            let near = *estimate <= reach && *estimate < self.list.bound();
-            if near && !self.visited.contains(entry) && self.list.all().all(|(_, node)| node != *entry) {
-                self.list.insert_or(*estimate, *entry, |estimate, node| observer.reject(estimate, node));
-                self.offered.push(*entry);
+        for (part, estimates) in self.entries.chunks(AT_MOST_VALUES).enumerate() {
+            let mut near = kernels::at_most(estimates, reach, self.list.bound());
+            while near != 0 {
+                let at = near.trailing_zeros() as usize;
+                near &= near - 1;
+                let (estimate, entry) = (estimates[at], state.entries[part * AT_MOST_VALUES + at].node);
+                let is_near = estimate < self.list.bound();
+                if is_near && !self.visited.contains(&entry) && self.list.all().all(|(_, node)| node != entry) {
+                    self.list.insert_or(estimate, entry, |estimate, node| observer.reject(estimate, node));
+                    self.offered.push(entry);
+                }
             }
         }
+    }
+
+    /// The entry points, each with its own estimate.
+    pub(crate) fn entries<'s>(&self, state: &'s State) -> impl Iterator<Item = (f32, NodeId)> + use<'_, 's> {
+        self.entries.iter().copied().zip(state.entries.iter().map(|entry| entry.node))
     }
 
     /// Expands the nearest candidate that may lead to one of the `k` nearest. Returns whether there
@@ -371,11 +389,12 @@ fn offer(
         }
     }
     observer.reject_some(scored, rejected);
-    while near != 0 {
-        let at = near.trailing_zeros() as usize;
-        near &= near - 1;
-        take(scored.estimates[at], scored.node.neighbor(at), list, offered, reach, observer);
-    }
+    let candidate = |at| {
+        let node = scored.node.neighbor(at);
+        // It is in the list with its own estimate.
+        (!offered.contains(&node)).then_some((scored.estimates[at], node))
+    };
+    list.insert_all(near, candidate, |estimate, node| observer.reject(estimate, node));
 }
 
 /// Offers one candidate to the list. An entry point is in the list with its own estimate and must
