@@ -53,15 +53,25 @@ def build_environment(server: Server) -> dict[str, str]:
 
 
 def libclang() -> dict[str, str]:
-    """Variables by which bindgen finds the libclang of the Python environment, if it has one."""
+    """Variables by which bindgen finds a libclang of a Python environment: that of the checkout's
+    `.venv`, or of this one. None if neither has one.
+
+    They are the same for every Python of the checkout: if they differ, cargo compiles the
+    extension again.
+    """
+    if "LIBCLANG_PATH" in os.environ:
+        return {}
+    libraries = sorted((REPOSITORY / ".venv").glob("lib/python*/site-packages/clang/native/libclang.so"))
     wheel = importlib.util.find_spec("clang")
-    if "LIBCLANG_PATH" in os.environ or not wheel or not wheel.submodule_search_locations:
+    if wheel and wheel.submodule_search_locations:
+        libraries.append(Path(wheel.submodule_search_locations[0]) / "native" / "libclang.so")
+    if not libraries:
         return {}
     # The wheel has the library alone. Headers such as stddef.h belong to a compiler: ours are
     # gcc's.
     headers = run(["gcc", "-print-file-name=include"], advice="apt-get install gcc").strip()
     given = os.environ.get("BINDGEN_EXTRA_CLANG_ARGS", "")
     return {
-        "LIBCLANG_PATH": str(Path(wheel.submodule_search_locations[0]).resolve() / "native"),
+        "LIBCLANG_PATH": str(libraries[0].resolve().parent),
         "BINDGEN_EXTRA_CLANG_ARGS": f"{given} -isystem {headers}".strip(),
     }
