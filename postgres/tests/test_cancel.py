@@ -4,8 +4,8 @@ they leave is an index.
 
 from __future__ import annotations
 
-import os
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -157,22 +157,20 @@ def test_a_canceled_vacuum_goes_on_next_time(connect: Connect) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder for a tablespace, on a disk of 6 MB."""
-    disk = Path(tmp_path / "disk")
-    disk.mkdir()
-    for parent in tmp_path.parents:
-        # The server's user must come through; pytest keeps its folders to itself.
-        if parent.stat().st_uid == os.geteuid() and parent.stat().st_mode & 0o1 == 0:
-            parent.chmod(parent.stat().st_mode | 0o111)
-    tmp_path.chmod(0o711)
-    owner = server_owner()
-    options = f"size=6m,uid={owner.uid},gid={owner.gid},mode=700"
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", disk], check=False, capture_output=True)
-    if mounted.returncode != 0:
-        pytest.skip("only root may mount a small disk")
-    yield disk
-    subprocess.run(["umount", disk], check=True)
+def small_disk() -> Iterator[Path]:
+    """A folder for a tablespace, on a disk of 6 MB.
+
+    Not below `tmp_path`, through which the server's user cannot come: pytest keeps its folders to
+    itself, and each run of it closes the one that all runs share again.
+    """
+    with tempfile.TemporaryDirectory(prefix="pagehop-disk-") as disk:
+        owner = server_owner()
+        options = f"size=6m,uid={owner.uid},gid={owner.gid},mode=700"
+        mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", disk]
+        if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+            pytest.skip("only root may mount a small disk")
+        yield Path(disk)
+        subprocess.run(["umount", disk], check=True)
 
 
 def test_a_full_disk_ends_the_statement_only(new_cluster: Callable[..., Cluster], small_disk: Path) -> None:
