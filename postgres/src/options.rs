@@ -56,7 +56,7 @@ pub(crate) fn register() {
     GucRegistry::define_float_guc_with_hooks(
         c"pagehop.recall",
         c"Share of the true nearest rows that a scan should find, on average.",
-        c"0 stands for the index's own recall, or 0.98 where it was calibrated, 1 for a plan without the index.",
+        c"0 is the index's own recall, or 0.98 where it was calibrated. 1 is exact, without the index.",
         &RECALL,
         0.0,
         1.0,

@@ -69,10 +69,10 @@ class Index:
         query: Any,
         k: int = 10,
         *,
-        where: Any = None,
         recall: float | None = None,
         search_list: int | None = None,
         slack: float | None = None,
+        where: Any = None,
         beam_width: int | None = None,
         threads: int | None = None,
         payload: bool = False,
@@ -84,10 +84,6 @@ class Index:
 
         query: one vector, or a matrix with one query per row: an array or a list of numbers. Values
             are rounded to float32.
-        where: which rows may be found. A condition such as
-            `(pagehop.column("topic") == 7) & (pagehop.column("price") < 20)`, or its text,
-            `"topic = 7 and price < 20"`; or an array or a list of ids; or a mask, which has True at
-            the ids that may be found. Fewer than `k` rows are found only if fewer may be.
         recall: the share of the true nearest rows to find, on average, above 0 and at most 1. Uses
             the search_list and slack that `calibrate`, or the build, measured for it. A recall
             above what the calibration reached searches as hard as the calibration tried, with a
@@ -98,6 +94,10 @@ class Index:
             calibrated: 100, with a slack of 0.2.
         slack: stop when the best estimate left is beyond 1 + slack times the distance of the k-th
             row.
+        where: which rows may be found. A condition such as
+            `(pagehop.column("topic") == 7) & (pagehop.column("price") < 20)`, or its text,
+            `"topic = 7 and price < 20"`; or an array or a list of ids; or a mask, which has True at
+            the ids that may be found. Fewer than `k` rows are found only if fewer may be.
         beam_width: most pages requested at once.
         threads: for a matrix of many queries; None means one per core.
         payload: whether `Hits.payload` has the payloads of the rows, as they were for this search.
@@ -196,8 +196,8 @@ class Index:
         """Iterate over the ids of all rows, in arrays of up to `batch` ids: numbers in ascending
         order, texts as arrays of str objects in an order of the index's own.
 
-        Changes may go on in the time. A row that stays in the index comes exactly once; one that is
-        added or deleted during the iteration may come or not.
+        Changes may go on at the same time. A row that stays in the index comes exactly once; one
+        that is added or deleted during the iteration may come or not.
         """
         count = as_count("batch", batch, 1, _BATCH_MAX)
         return text_batches(self._index, count) if self._texts else int_batches(self._index, count)
@@ -277,8 +277,8 @@ class Index:
         For an index whose rows have become unlike those that it was trained with: by itself, it is
         trained again only while it is small. It is calibrated again, too, unless by queries. Takes
         as long as a build, and the pages of the new graph are in memory until it is done: `compact`
-        does the same in a new file, within a budget of memory. Searches go on in the time; changes
-        wait.
+        does the same in a new file, within a budget of memory. Searches go on at the same time;
+        changes wait.
 
         progress: as for `add`; if it is stopped, nothing has changed.
         """
@@ -298,16 +298,15 @@ class Index:
         """Measure which settings reach which recall, and store it for `search(..., recall=...)`.
 
         queries: a matrix of at least 50 typical queries; the recall is then that of queries like
-            them. Without it, up to 2,000 vectors of the index serve as queries.
+            them. Without it, up to 8,000 vectors of the index serve as queries.
         threads: 0 means one per core.
         progress: as for `add`.
         strict: as for `add`.
 
         A calibration with queries stays until the next call. One with vectors of the index is
         repeated when rows that are added train the model again. Reads the index about once; does
-        not block searches or changes. Returns None for
-        an index of fewer than 1,000 rows: it stores nothing, and a search with a recall visits all
-            rows.
+        not block searches or changes. Returns None for an index of fewer than 1,000 rows: it stores
+        nothing, and a search with a recall visits all rows.
         """
         self._index.may_change()
         given = None if queries is None else as_queries("queries", queries, self._dim, strict=bool(strict))
@@ -406,9 +405,9 @@ class Index:
     def backup(self, path: PathLike, *, overwrite: bool = False, progress: Progress | None = None) -> BackupReport:
         """Copy the index, as of its newest commit, to a new file at `path`, which needs no log.
 
-        Searches and changes go on in the time, here and in other processes. Every page is verified.
-        The file appears when it is complete and on the disk. If the backup fails or is stopped,
-        what was at `path` stays.
+        Searches and changes go on at the same time, here and in other processes. Every page is
+        verified. The file appears when it is complete and on the disk. If the backup fails or is
+        stopped, what was at `path` stays.
 
         overwrite: replace the file at `path`.
         progress: as for `add`, with the phases "copy" and "log".

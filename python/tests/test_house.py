@@ -139,7 +139,7 @@ def test_architecture_has_a_line_for_every_room() -> None:
 def test_options_have_one_order() -> None:
     """The same options have the same order in Python, in Rust, on the command line and in SQL."""
     effort = ["recall", "search_list", "slack"]
-    order = [*effort, "beam_width"]
+    order = [*effort, "where", "beam_width"]
     places = [
         ("python/pagehop/index.py", r"def search\(.*?\) -> Hits", r"^        (\w+): ", order),
         ("crates/pagehop-engine/src/options.rs", r"pub struct SearchOptions \{.*?^\}", r"^    pub (\w+): ", order[1:]),

@@ -215,7 +215,7 @@ class Documents:
 
     # ---- reading ----
 
-    def search(self, vector: Any, k: int = 10, *, where: Any = None, recall: float | None = None) -> list[Hit]:
+    def search(self, vector: Any, k: int = 10, *, recall: float | None = None, where: Any = None) -> list[Hit]:
         """The `k` documents nearest to a vector, nearest first; fewer only if fewer may be found.
 
         where: a condition on the columns, as `pagehop.Index.search` takes it.

@@ -42,7 +42,7 @@ pub struct CompactReport {
 
 /// Writes the living rows of `index`, as of its newest commit, into a new index at `target`:
 /// without dead rows and free space, calibrated as the index is. Other processes may read and write
-/// the index in the time; those later commits are not in it.
+/// the index at the same time; those later commits are not in it.
 ///
 /// Costs as much as a build of its rows ([`Index::rebuild`]): processor time in the first place,
 /// and the space of the new file. An index that keeps no vectors is built from its codes, whose

@@ -110,7 +110,7 @@ impl IndexFile {
     }
 
     /// Brings the pages of all commits into the index file, durably, and empties the log. Readers
-    /// go on in the time; a transaction waits. Without commits in the log it does nothing.
+    /// go on at the same time; a transaction waits. Without commits in the log it does nothing.
     ///
     /// # Errors
     ///

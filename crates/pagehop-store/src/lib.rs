@@ -15,7 +15,7 @@
 //!   the index, and how a commit gets into the log and is shown to all. `changes.rs` has the pages
 //!   that a transaction changed, `shared_transaction.rs` those that several threads change.
 //! - `check.rs`: the proof of an index that another process may be writing.
-//! - `backup.rs`: a copy of an index that another process may be writing.
+//! - `backup/`: a copy of an index that another process may be writing.
 //! - `compact.rs`: an index written again without dead rows and free space.
 //! - `reader.rs`, `read_side.rs`: one search's view; what all searches share.
 //! - `header.rs`: the 24 bytes in front of each page: checksum, page id, log position, version.
@@ -24,16 +24,17 @@
 //!
 //! - `build/`: new files. `build_index.rs` builds, `new_file.rs` takes pages, `whole_file.rs`
 //!   names the file when it is complete, `unfinished.rs` reads it back before that,
-//!   `scratch_files.rs` are temporary files of a build, `storage_sink.rs` is the same as
+//!   `scratch_files.rs` are temporary files of a build, `kept_work.rs` what is left of one that was
+//!   killed, `storage_sink.rs` is the same as
 //!   `new_file.rs` for a simulation.
 //! - `log/`: the log file, its blocks and records, recovery, and the newest version of a page.
 //! - `cache/`: `frames.rs` memory, `pool.rs` page table and eviction, `epoch.rs` who may still look
 //!   at a frame, `lane.rs` what readers pass on, `uring.rs` reads ahead, `spill.rs` pages without
 //!   a frame, `budget.rs` how much memory there is.
 //! - `process/`: what processes share: `shared.rs` words, `snapshots.rs` who reads which commit,
-//!   `attach.rs` joining and leaving, `mapping.rs` mapped memory and locks.
+//!   `attach.rs` joining and leaving, `locks.rs` who writes, `mapping.rs` mapped memory.
 //! - `disk/`: `base_file.rs` reads pages of the index file, `storage.rs` is what the write path
-//!   needs of files.
+//!   needs of files, `location.rs` which file a path leads to.
 
 mod backup;
 mod build;

@@ -186,7 +186,7 @@ pub fn pop<I: RowId>(index: &Index<IndexFile>, ids: &[I], progress: OnProgress<'
 /// Trains the model again, with the rows that the index has, builds the graph again, and calibrates
 /// it as at the end of a build; a calibration by a user's queries stays. For an index whose rows
 /// have become unlike those that trained it: a model is trained again by itself only while the
-/// index is small. Readers go on in the time. The space of the old graph becomes free in later
+/// index is small. Readers go on at the same time. The space of the old graph becomes free in later
 /// calls.
 ///
 /// It costs as much as a build, and holds the new pages in memory

@@ -1,4 +1,4 @@
-//! Backups: of one commit, whatever a writer does in the time; complete or not at all.
+//! Backups: of one commit, whatever a writer does at the same time; complete or not at all.
 
 mod support;
 

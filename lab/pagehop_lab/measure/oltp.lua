@@ -7,7 +7,7 @@
 -- And `delete` comes to each row once; the published one draws rows that may be gone.
 --
 -- Each connection says at the end of every interval how many events and queries it has done and when, by the clock that
--- nobody sets: "tell THREAD SECONDS EVENTS QUERIES". Who listens takes differences, so a query that takes long is not cut.
+-- is never set: "tell THREAD SECONDS EVENTS QUERIES". Who listens takes differences, so a query that takes long is not cut.
 
 local ffi = require("ffi")
 ffi.cdef [[
@@ -21,7 +21,7 @@ sysbench.cmdline.options = {
   range = { "Rows that a query is about", 100 },
   interval = { "Seconds between two lines", 0.25 },
   turns = { "Whether to wait for a line of input before each interval", false },
-  again = { "Every so many events one is executed twice and counted once; 0 is none", 0 },
+  again = { "One in this many events is executed twice and counted once; 0 is none", 0 },
 }
 
 local INT, CHAR = sysbench.sql.type.INT, sysbench.sql.type.CHAR
@@ -300,7 +300,7 @@ end
 function event()
   if waits then
     -- Between two turns nothing is on its way: who is asked next has the machine for itself.
-    if io.read("*l") == nil then error("nobody gives turns any more") end
+    if io.read("*l") == nil then error("the input that gives turns has ended") end
     tell(now())
     waits = false
   end

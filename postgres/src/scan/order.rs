@@ -1,11 +1,11 @@
 //! The order that the executor relies on.
 //!
-//! The index knows a vector by a code, so its distances are off by a little, and it says by how
-//! much at most. A row whose interval meets no other's is where it belongs, and is returned as it
-//! is. Of others the scan says the least that the distance may be and asks the executor to look
-//! (`xs_recheckorderby`): it computes the distance from the table and holds rows back until no
-//! other may come before them. That is only right if what is said of a row is never more than the
-//! truth, and never less than what was said of the row before.
+//! The index knows a vector by a code, so its distances have an error, which has a bound. A row
+//! whose interval of distances meets no other is in its place, and is returned as it is. For other
+//! rows the scan returns a lower bound and asks for a recheck (`xs_recheckorderby`): the executor
+//! computes the distance from the table, and holds rows back until no other can come before them.
+//! That is correct only if a bound is never above the distance, and never below the bound of the
+//! row before.
 
 use pagehop_engine::{Found, Metric};
 

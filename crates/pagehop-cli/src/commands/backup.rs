@@ -13,8 +13,9 @@ use crate::{index_file, interrupt};
 
 /// Copy an index to another file, as of its newest commit.
 ///
-/// Other processes may read and write the index in the time. The copy is one file that needs no
-/// log. Every page is verified. A backup that fails or is stopped leaves what was at DEST before.
+/// Other processes may read and write the index at the same time. The copy is one file that needs
+/// no log. Every page is verified. A backup that fails or is stopped leaves what was at DEST
+/// before.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.

@@ -22,7 +22,7 @@ use crate::{index_file, interrupt};
 pub(crate) struct Args {
     /// The index.
     index: PathBuf,
-    /// Write a new file, and leave the index as it is. Other processes may use it in the time.
+    /// Write a new file, and leave the index as it is. Other processes may use it at the same time.
     #[arg(long, value_name = "FILE")]
     into: Option<PathBuf>,
     /// Replace the file at --into.

@@ -18,8 +18,8 @@ const BATCH_IDS: usize = 65_536;
 /// List the ids of an index's rows, one on each line: numbers in ascending order, texts in an order
 /// of the index's own.
 ///
-/// Other processes may change the index in the time: rows that stay come once, rows that come or
-/// go may be among them.
+/// Other processes may change the index at the same time: rows that stay come once, rows that come
+/// or go may be among them.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.

@@ -35,7 +35,7 @@ pub(crate) enum Looked<T> {
 }
 
 impl<P: Pages> Index<P> {
-    /// What `look` finds in the newest state, when no commit became visible in the time and it
+    /// What `look` finds in the newest state, when no commit became visible at the same time and it
     /// finds something.
     pub(crate) fn settled<T>(
         &self,

@@ -3,8 +3,8 @@
 //!
 //! A node names the place of its row's payload: a page and the number of a record on it. A record
 //! stays in its place as long as the node exists, so a reader that sees the row finds its payload,
-//! whatever is committed in the time. A long payload has its first bytes on pages of parts, and the
-//! rest in its record.
+//! whatever is committed at the same time. A long payload has its first bytes on pages of parts,
+//! and the rest in its record.
 //!
 //! Pages of records with room form a list, like pages of nodes with free slots, and empty pages
 //! another.

@@ -1,4 +1,4 @@
-//! No two files of a crate import each other, directly or over others.
+//! No two files of a crate import each other, directly or through other files.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,8 +6,8 @@
 //! (`log/versions.rs`): while a log lasts, the file has only versions of a page that the log made,
 //! and the page as it was when the log began.
 //!
-//! So the log must not begin again in the time. If a checkpoint ends during the copy, the pages
-//! with records since the copy began, of which the shared table knows, are copied once more.
+//! So the log must not begin again at the same time. If a checkpoint ends during the copy, the
+//! pages with records since the copy began, of which the shared table knows, are copied once more.
 
 mod pages;
 
@@ -158,7 +158,7 @@ impl<'a> Copy<'a> {
         let (now, recovered) = recover(|| Found::in_file(&versions.base), &self.log, &table)?;
         let is_of_this_log = match &recovered.header {
             Some(header) => header.start == start && versions.shared.log_start() == start,
-            // All is in the file, and nothing was committed in the time.
+            // All is in the file, and nothing was committed at the same time.
             None => now == *found && now.position.is_some(),
         };
         let is_known = |page: &u32| recovered.dirty.contains_key(page);

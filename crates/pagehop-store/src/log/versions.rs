@@ -1,10 +1,10 @@
 //! A page as it is now: what the index file holds of it, and what the log says happened since.
 //!
-//! A page without an entry in the table of newest changes is as it is in the file. Of others,
-//! the chain of records is read back to an image or to the version at hand, and applied forward. If
-//! the version at hand is none that the chain knows, because a checkpoint is writing the page or
-//! was cut short by a loss of power, the chain is read back to the beginning of the log and all of
-//! it is applied:
+//! A page without an entry in the table of newest changes is as it is in the file. For others, the
+//! chain of records is read back to an image or to the version that the file has, and applied
+//! forward. If the chain does not contain the file's version, because a checkpoint is writing the
+//! page or was cut short by a loss of power, the chain is read back to the beginning of the log and
+//! all of it is applied:
 //!
 //! - While a log lasts, only versions that it made are written over the page in the file. Whatever
 //!   mixture of them is read, each byte is from one of them, or from the page as it was when the

@@ -2,7 +2,7 @@
 //!
 //! Locks on bytes of `X-shared` say which processes share it: byte 0 is held while a process joins
 //! or leaves, byte 16 + i by process i. The locks on `X` itself (`locks.rs`) say who writes, and
-//! whether anybody uses `X` without this `X-shared`. The system frees all of them when their
+//! whether a process uses `X` with another `X-shared`. The system frees all of them when their
 //! process ends, however it ends.
 
 use std::fs::File;

@@ -1,4 +1,4 @@
--- Commits of one size: each inserts a row with a text of so many bytes. It says the lines that oltp.lua says.
+-- Commits of one size: each inserts a row with a text of that size. It prints the lines that oltp.lua prints.
 
 local ffi = require("ffi")
 ffi.cdef [[

@@ -34,12 +34,12 @@ pub(crate) struct Args {
     /// Rows to find for each query.
     #[arg(short, value_name = "K", default_value_t = 10, value_parser = parse_k)]
     k: usize,
+    #[command(flatten)]
+    effort: EffortOptions,
     /// Which rows may be found, such as "topic = 7 and price < 20".
     #[arg(long = "where", value_name = "FILTER", value_parser = parse_filter)]
     filter: Option<Filter>,
-    #[command(flatten)]
-    effort: EffortOptions,
-    /// Most pages requested at once. [default: 4]
+    /// Most pages requested at once. [default: 8]
     #[arg(long, value_name = "N", value_parser = parse_beam_width)]
     beam_width: Option<usize>,
     /// Memory for pages of the index, for example 16MiB; auto is a quarter of what is free.
@@ -132,8 +132,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 }
 
 /// The text ids of the rows that a search found, if ids are texts, and their payloads, if they are
-/// wanted. A process that replaces rows in the time makes it an error: the search would have to be
-/// repeated.
+/// wanted. A process that replaces rows at the same time makes it an error: the search would have
+/// to be repeated.
 fn read_rows(
     index: &Index<IndexFile>,
     result: &SearchResult,

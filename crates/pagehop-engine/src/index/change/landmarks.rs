@@ -1,6 +1,6 @@
 //! Insertions make landmarks: one node in 32, as in a build.
 //!
-//! A landmark goes to the page of the chain that takes the next. When that page is full, another is
+//! A new landmark goes to the current page of the chain. When that page is full, another is
 //! added, as long as there are fewer landmarks than the slots of the index ask for. Then the oldest
 //! pages are used again, one after the other, so landmarks of rows that are gone do not stay.
 //!

@@ -4,7 +4,7 @@
 //! of each neighbor, which estimates its distance from the new row and from the node; for neighbors
 //! that the walk visited the distances are known better. That decides 14 offers of 15: a neighbor
 //! covers the new row, or the new row covers a neighbor, in the sense of robust prune. For the
-//! others the neighbors are read. To let the farthest neighbor give way instead costs recall
+//! others the neighbors are read. To replace the farthest neighbor instead lowers recall
 //! (`docs/decisions/0014-many-writers.md`).
 
 use super::encode::{Target, unknown_centroid};

@@ -9,8 +9,8 @@
 //! graph: a reader of an older snapshot may still look for it.
 //!
 //! The first two come with the node, in its step. Where a row has more and each step is durable by
-//! itself, the meta page names the node whose postings are being written. If that does not end, the
-//! next change begins with them.
+//! itself, the meta page names the node whose postings are being written. If a crash
+//! interrupts that, the next change writes the rest first.
 
 use super::encode::{self, Encoded, unknown_centroid};
 use super::graph::Graph;

@@ -3,9 +3,9 @@
 //! A step changes at most four pages as one, and leaves an index that `check` accepts. The meta
 //! page is kept decoded here, as of the last step that changed it.
 //!
-//! What a node gets may have been decided on an earlier read of it. Where other writers make steps
-//! in between, the node may be another by then. So the decision comes with what was [`Seen`], the
-//! step compares, and a node that has changed is left as it is and reported.
+//! What a node gets may have been decided on an earlier read of it, and another writer may change
+//! the node first. So the decision comes with what was [`Seen`]. The step compares the node with
+//! that, and reports a node that has changed instead of writing it.
 
 use super::graph_pages::{GraphPages, GraphReader};
 use crate::ids::NodeId;

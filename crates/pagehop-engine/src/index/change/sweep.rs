@@ -75,7 +75,7 @@ impl<W: PagesMut> Steps<'_, W> {
 
     /// Frees up to `most` pages below the end of retired graphs that are of another graph than that
     /// of the index, or were reserved and never written, once no reader can use them; other writers
-    /// may insert rows in the time. Returns whether there may be more.
+    /// may insert rows at the same time. Returns whether there may be more.
     ///
     /// All graphs that were replaced or given up have their pages there, and no graph that is being
     /// made has: the end was noted while no other writer was at the index.

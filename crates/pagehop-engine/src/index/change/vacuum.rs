@@ -2,9 +2,9 @@
 //! their number.
 //!
 //! A dead node first leaves the edges that lead to it (`unlink.rs`), once no reader sees its row.
-//! Its slot becomes free in a later transaction, once no reader can be at it. A host that lets
-//! several writers insert rows at the same time does the first, which is nearly all of the work,
-//! beside them.
+//! Its slot becomes free in a later transaction, once no reader can be at it. Where a
+//! host has several writers at the same time, the edges, which are nearly all of the work, are
+//! changed beside them.
 
 use super::Change;
 use crate::page::dead_list::Dead;

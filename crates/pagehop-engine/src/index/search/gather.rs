@@ -78,7 +78,7 @@ impl<R: Reader> Gather<'_, R> {
         Err(Error::busy("postings moved all the time while they were read; try again"))
     }
 
-    /// `None` if a page was split in the time, which is looked for if others may do that.
+    /// `None` if a page was split at the same time, which is looked for if others may do that.
     fn pass(&mut self, extent: Extent, list: &mut Shortlist, is_shared: bool) -> Result<Option<Gathered>, Error> {
         let filter = self.filter;
         // Other backends add pages, and the meta page learns of them later.

@@ -37,15 +37,15 @@ use pagehop_kernels::{self as kernels, AT_MOST_VALUES};
 /// distance, would decide.
 pub(crate) const EVIDENCE_ROWS: usize = 10;
 /// Hops that approach the query, without reading further ahead than one page. Landmarks are near it
-/// already: reading ahead from the third hop on reads one page in a hundred in vain.
+/// already: of the pages that are read ahead from the third hop on, one in a hundred is not used.
 const APPROACH_HOPS: usize = 2;
 /// Candidates whose pages are looked up ahead until one of them was not in memory, and whose bytes
 /// are prefetched into the CPU's caches. With the bytes of one a search takes 10 to 20% longer,
 /// with those of three as long as with two (`docs/decisions/0013-cost-of-a-hop.md`).
 const WIDTH_IN_MEMORY: usize = 2;
 /// Pages that are read at the same time: this many, and one more for every two hops, up to the beam
-/// width. A candidate of the first hops is often displaced before its turn: reading as many from
-/// the third hop on reads one page in seven in vain, and is not faster.
+/// width. A candidate of the first hops is often displaced before its turn. With the full
+/// width from the third hop on, one page in seven is not used, and searches are not faster.
 const WIDTH_AT_FIRST: usize = 2;
 /// How far the final k-th distance may be above the current k-th estimate, as a factor. A smaller
 /// factor admits fewer candidates: 1.12 is 3 to 5% faster than 1.3. Recall was the same in 64 to

@@ -8,11 +8,12 @@
 //! ```
 //!
 //! from the query. If the rows that are wanted are at most `r` from the query, no cell behind
-//! farther walls has one. But of a ball in `n` dimensions nearly all is within `r / sqrt(n)` of
-//! each plane through its center. So the cells behind walls up to `width * r / sqrt(n)` are
-//! enough, and `width` is like a quantile of the normal distribution. `n` is not the number of
-//! components, but that of the dimensions in which rows lie around the query. The distances of the
-//! nearest centroids tell it: the number of those within a distance grows with its `n`-th power.
+//! farther walls has one. In `n` dimensions nearly all of the volume of a ball of radius `r` is
+//! within about `r / sqrt(n)` of any plane through its center. So the cells behind walls up to
+//! `width * r / sqrt(n)` are enough, and `width` is like a quantile of the normal distribution. `n`
+//! is not the number of components, but that of the dimensions in which rows lie around the query.
+//! The distances of the nearest centroids tell it: the number of those within a distance grows with
+//! its `n`-th power.
 //!
 //! `docs/decisions/0015-filters.md` has what was measured.
 
