@@ -25,7 +25,7 @@ PART = re.compile(r"(<!-- \./dev docs: ([^\n]*?) -->\n).*?(<!-- end -->)", re.DO
 
 ENGINES = "fashion-mnist-20261122-a"
 """The run of ten engines over an easy set. The chart and the README's table have its servers."""
-TEXTS = "texts-384-20261123"
+TEXTS = "texts-384-20261126"
 """The run of libraries over embeddings of real text. The chart and the README's table have them."""
 
 TEXTS_POSTGRES = "texts-postgres-20261126"
@@ -37,9 +37,9 @@ WRITERS = "vector-writers-20261126"
 MEASURED_AT = {
     ENGINES: "result of commit 1a2060c",
     "vector-inserts-20261122": "result of commit 7223e75",
-    TEXTS: "commit bf96c36",
+    TEXTS: "commit 7109258",
+    "texts-384-20261123": "commit bf96c36",
     TEXTS_POSTGRES: "commit ced17b8",
-    "texts-symphonyqg-20261126": "commit 0dfd936",
     "calibration-20261123": "commit f64556e",
     WRITERS: "commit 95f9687",
 }

@@ -99,7 +99,11 @@ impl CandidateList {
     /// Whether the candidate was inserted before, as far as is known without a search of the list.
     #[inline]
     pub(crate) fn took_lately(&self, estimate: f32, id: u32) -> bool {
-        let entry = entry(estimate, id);
+        self.took(entry(estimate, id))
+    }
+
+    #[inline]
+    fn took(&self, entry: u64) -> bool {
         self.recent.get(recent_place(entry)) == Some(&entry)
     }
 
@@ -114,8 +118,7 @@ impl CandidateList {
     #[inline]
     pub(crate) fn insert_or(&mut self, estimate: f32, id: u32, rejected: impl FnOnce(f32, u32)) -> bool {
         let entry = entry(estimate, id);
-        let recent = recent_place(entry);
-        if self.recent.get(recent) == Some(&entry) {
+        if self.took(entry) {
             return false;
         }
         let at = self.keys.partition_point(|key| *key < entry);
@@ -137,7 +140,7 @@ impl CandidateList {
             rejected(estimate, id);
         }
         self.keys.insert(at, entry);
-        if let Some(recent) = self.recent.get_mut(recent) {
+        if let Some(recent) = self.recent.get_mut(recent_place(entry)) {
             *recent = entry;
         }
         self.first_open = self.first_open.min(at);
@@ -163,7 +166,7 @@ impl CandidateList {
             let Some((estimate, id)) = candidate else { continue };
             let entry = entry(estimate, id);
             new[count % DEGREE_MAX] = entry;
-            count += usize::from(self.recent.get(recent_place(entry)) != Some(&entry));
+            count += usize::from(!self.took(entry));
         }
         let new = &mut new[..count];
         if !self.merge(new, &mut rejected) {
