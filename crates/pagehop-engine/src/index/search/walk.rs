@@ -26,7 +26,6 @@ use crate::index::search::walls::Walls;
 use crate::index::state::State;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::meta::Meta;
-use crate::page::model_pages::Entry;
 use crate::page::{PageId, Reader};
 use crate::quantize::landmarks::{Start, smallest};
 use crate::{Error, SearchOptions, Stats};
@@ -195,11 +194,11 @@ impl Walk {
         self.landmarks.iter().for_each(|start| _ = self.list.insert(start.estimate, start.node));
         // Where no estimate is finite, any entry point will do.
         let nearest = smallest::<1>(&self.entries).next().unwrap_or(0);
-        if let Some(Entry { node: entry, .. }) = state.entries.get(nearest).copied()
-            && self.landmarks.iter().all(|start| start.node != entry)
+        if let (Some(estimate), Some(entry)) = (self.entries.get(nearest), state.entries.get(nearest))
+            && self.landmarks.iter().all(|start| start.node != entry.node)
         {
-            self.list.insert(self.entries[nearest], entry);
-            self.offered.push(entry);
+            self.list.insert(*estimate, entry.node);
+            self.offered.push(entry.node);
         }
     }
 
