@@ -177,8 +177,9 @@ impl CandidateList {
         }
     }
 
-    /// Merges new entries into the list: each of its keys moves once. Returns `false`, and does
-    /// nothing, if an estimate of theirs occurs twice: one of these may have to stay out.
+    /// Merges new entries into the list: each of its keys moves once. Returns `false`, and changes
+    /// nothing in the list, if two candidates have the same estimate: they may be the same one, or
+    /// [`CandidateList::limit_equals`] may keep one out.
     #[inline]
     fn merge(&mut self, new: &mut [u64], rejected: &mut impl FnMut(f32, u32)) -> bool {
         if new.is_empty() {
