@@ -1,4 +1,5 @@
--- What CREATE EXTENSION pagehop makes. The names of types and operators are pgvector's, so tables and queries stay as they are.
+-- What CREATE EXTENSION pagehop makes. The names of types and operators are pgvector's, so tables
+-- and queries stay as they are.
 
 \echo Use "CREATE EXTENSION pagehop CASCADE" to load this file. \quit
 
@@ -22,7 +23,8 @@ CREATE ACCESS METHOD pagehop TYPE INDEX HANDLER pagehop_handler;
 
 COMMENT ON ACCESS METHOD pagehop IS 'vector index that reads one page per hop';
 
--- Support function 1 of an operator class: a number that says which metric it is and how its vectors are stored.
+-- Support function 1 of an operator class: a number that says which metric it is and how its
+-- vectors are stored.
 
 CREATE FUNCTION pagehop_vector_l2() RETURNS int4
     AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
@@ -74,8 +76,9 @@ CREATE OPERATOR CLASS halfvec_cosine_ops FOR TYPE @extschema:vector@.halfvec USI
         FOR ORDER BY pg_catalog.float_ops,
     FUNCTION 1 pagehop_halfvec_cosine();
 
--- Filter columns, behind the vector: USING pagehop (embedding vector_l2_ops, tenant_id, price). Each class is the default of its
--- type. Types without an order here are known by hashes, and have = alone.
+-- Filter columns, behind the vector: USING pagehop (embedding vector_l2_ops, tenant_id, price).
+-- Each class is the default of its type. Types without an order here are known by hashes, and have
+-- = alone.
 
 CREATE OPERATOR FAMILY integer_ops USING pagehop;
 
@@ -193,8 +196,8 @@ CREATE FUNCTION pagehop_info(
 
 COMMENT ON FUNCTION pagehop_info(regclass) IS 'size and state of a pagehop index';
 
--- Reads every page and proves that they agree; what contradicts is an error. Insertions wait until it is over, so it takes
--- the right to maintain the table.
+-- Reads every page and proves that they agree; what contradicts is an error. Insertions wait until
+-- it is over, so it takes the right to maintain the table.
 
 CREATE FUNCTION pagehop_check(
         index regclass,
@@ -216,48 +219,50 @@ CREATE FUNCTION pagehop_last_scan(
 
 COMMENT ON FUNCTION pagehop_last_scan() IS 'what the last scan of a pagehop index in this session cost';
 
--- Measures which settings reach which recall and stores it, for pagehop.recall; the end of a build does, too. Takes the right to
--- maintain the table. Settings that are NULL were not reached: best is what was.
+-- Measures which settings reach which recall and stores it, for pagehop.recall; the end of a build
+-- does, too. Takes the right to maintain the table. Settings that are NULL were not reached: best
+-- is what was.
 
 CREATE FUNCTION pagehop_calibrate(
         index regclass,
-        OUT k int4, OUT recall float4, OUT slack float4, OUT search_list int4, OUT "interval" float4, OUT best float4)
+        OUT k int4, OUT recall float4, OUT search_list int4, OUT slack float4, OUT "interval" float4, OUT best float4)
     RETURNS SETOF record
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp;
 
 COMMENT ON FUNCTION pagehop_calibrate(regclass) IS 'measure what each recall takes in a pagehop index';
 
--- The same for real queries, 50 or more: the recall is then that of queries like them. Those that are NULL, or have no place in the
--- index, are passed over.
+-- The same for real queries, 50 or more: the recall is then that of queries like them. Those that
+-- are NULL, or have no place in the index, are passed over.
 
 CREATE FUNCTION pagehop_calibrate(
         index regclass, vectors @extschema:vector@.vector[],
-        OUT k int4, OUT recall float4, OUT slack float4, OUT search_list int4, OUT "interval" float4, OUT best float4)
+        OUT k int4, OUT recall float4, OUT search_list int4, OUT slack float4, OUT "interval" float4, OUT best float4)
     RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'pagehop_calibrate_vectors' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp;
 
 CREATE FUNCTION pagehop_calibrate(
         index regclass, vectors @extschema:vector@.halfvec[],
-        OUT k int4, OUT recall float4, OUT slack float4, OUT search_list int4, OUT "interval" float4, OUT best float4)
+        OUT k int4, OUT recall float4, OUT search_list int4, OUT slack float4, OUT "interval" float4, OUT best float4)
     RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'pagehop_calibrate_halfvecs' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp;
 
 CREATE FUNCTION pagehop_calibration(
         index regclass,
-        OUT k int4, OUT recall float4, OUT slack float4, OUT search_list int4, OUT "interval" float4, OUT best float4)
+        OUT k int4, OUT recall float4, OUT search_list int4, OUT slack float4, OUT "interval" float4, OUT best float4)
     RETURNS SETOF record
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
     SET search_path = pg_catalog, pg_temp;
 
 COMMENT ON FUNCTION pagehop_calibration(regclass) IS 'what pagehop_calibrate, or the build, found last';
 
--- Measures the recall of searches with this session's settings: rows of the index as queries, or real ones, against a look at every
--- row. A pagehop.recall that is missed by more than the interval, and a calibration that much has changed since, are warnings. far
--- is the share of queries that are farther from the rows than 99 of 100 were when the index was calibrated. pagehop_info shows
--- what a user who may maintain the table found last.
+-- Measures the recall of searches with this session's settings: rows of the index as queries, or
+-- real ones, against a look at every row. A pagehop.recall that is missed by more than the
+-- interval, and a calibration that much has changed since, are warnings. far is the share of
+-- queries that are farther from the rows than 99 of 100 were when the index was calibrated.
+-- pagehop_info shows what a user who may maintain the table found last.
 
 CREATE FUNCTION pagehop_recall(
         index regclass, k int4 DEFAULT 10, samples int4 DEFAULT 400,
@@ -279,8 +284,9 @@ CREATE FUNCTION pagehop_recall(
 
 COMMENT ON FUNCTION pagehop_recall(regclass, int4, int4) IS 'recall of a pagehop index with the settings of this session';
 
--- A check makes insertions wait and a calibration takes minutes of a CPU. Both also take the right to maintain the table, which its
--- owner has. Others may be granted them: GRANT EXECUTE ON FUNCTION pagehop_calibrate(regclass) TO ...
+-- A check makes insertions wait and a calibration takes minutes of a CPU. Both also take the right
+-- to maintain the table, which its owner has. Others may be granted them: GRANT EXECUTE ON FUNCTION
+-- pagehop_calibrate(regclass) TO ...
 
 REVOKE EXECUTE ON FUNCTION
     pagehop_check(regclass),

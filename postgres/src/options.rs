@@ -187,9 +187,9 @@ pub(crate) fn is_scan_limited() -> bool {
     MAX_SCAN_PAGES.get() > 0 || SCAN_MEM_MULTIPLIER.get() > 0.0
 }
 
-/// The options of a search for `k` rows of an index, as the session has them now. What is set wins
-/// over what is calibrated, which `plan` knows. Warns if the calibration did not reach
-/// `pagehop.recall`.
+/// The options of a search for `k` rows of an index, as the session has them now: what `plan` makes
+/// of a list or a slack if one is set, or else of a recall. Warns if the calibration did not reach
+/// the recall.
 ///
 /// # Safety
 ///
@@ -199,15 +199,10 @@ pub(crate) unsafe fn search(
     relation: pg_sys::Relation,
     k: usize,
 ) -> Result<SearchOptions, Error> {
-    let (list, slack) = (search_list(), slack());
     let beam_width = usize::try_from(BEAM_WIDTH.get()).ok().filter(|width| *width > 0);
     // SAFETY: the caller says that the relation is open, and the index.
     let asked = unsafe { asked(relation) };
-    let effort = match (&asked, list, slack) {
-        (_, Some(_), Some(_)) => Effort::Settings { search_list: list, slack },
-        (None, ..) => Effort::of(None, list, slack)?,
-        (Some(asked), ..) => Effort::Recall(asked.recall),
-    };
+    let effort = Effort::of(asked.map(|asked| asked.recall), search_list(), slack())?;
     let plan = match plan(k.max(1), &effort) {
         Err(Error::Uncalibrated) => {
             // SAFETY: the caller says that the relation is open.
@@ -228,11 +223,7 @@ pub(crate) unsafe fn search(
         // SAFETY: the caller says that the relation is open.
         unsafe { warn_of_reach(relation, k, &asked, best) };
     }
-    Ok(SearchOptions {
-        search_list: list.unwrap_or(known.search_list),
-        slack: slack.unwrap_or(known.slack),
-        beam_width: beam_width.unwrap_or(known.beam_width),
-    })
+    Ok(SearchOptions { beam_width: beam_width.unwrap_or(known.beam_width), ..known })
 }
 
 /// The name of the index, if its session was not warned of it and `recall` just before.
@@ -293,30 +284,32 @@ impl fmt::Display for Asked {
     }
 }
 
-/// The recall that searches of an index are to have: as the session has it, or else the index. A
-/// list or a slack of the session goes before the recall of the index.
+/// The recall that searches of an index are to have: none if the session has set a list or a slack,
+/// or else that of the session, or that of the index.
 ///
 /// # Safety
 ///
 /// `index` is open.
 unsafe fn asked(index: pg_sys::Relation) -> Option<Asked> {
     let of_session = RECALL.get() as f32;
-    if of_session > 0.0 || is_effort_set() {
-        return (of_session > 0.0).then_some(Asked { recall: of_session, setting: "pagehop.recall" });
+    if is_effort_set() {
+        return None;
+    }
+    if of_session > 0.0 {
+        return Some(Asked { recall: of_session, setting: "pagehop.recall" });
     }
     // SAFETY: the caller says that it is open.
     unsafe { parameters::recall(index) }.map(|recall| Asked { recall, setting: "recall" })
 }
 
-/// The same, if it says how searches go: not exactly, and not beside a list and a slack.
+/// The same, unless the answer is to be exact.
 ///
 /// # Safety
 ///
 /// `index` is open.
 pub(crate) unsafe fn target(index: pg_sys::Relation) -> Option<Asked> {
     // SAFETY: the caller says that it is open.
-    let asked = unsafe { asked(index) }?;
-    (asked.recall < 1.0 && !(search_list().is_some() && slack().is_some())).then_some(asked)
+    unsafe { asked(index) }.filter(|asked| asked.recall < 1.0)
 }
 
 /// Whether the true neighbors are wanted, which takes a look at every row.

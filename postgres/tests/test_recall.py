@@ -223,8 +223,12 @@ def test_a_recall_out_of_reach_is_one_warning(connect: Connect) -> None:
             what = f'pagehop.recall = {wanted} is more than any search of index "items_embedding" for 10 rows reached'
             warned.append(f"WARNING: {what} when it was calibrated, which was {best:.4f}")
         assert said == warned
-    # List and slack win over the recall.
-    run(connection, "SET pagehop.recall = 0.96; SET pagehop.slack = 0.3; SET pagehop.search_list = 50")
+    # A list or a slack goes before the recall, each of them alone, too.
+    run(connection, "SET pagehop.recall = 0.96")
+    for setting in ["slack = 0.3", "search_list = 50"]:
+        run(connection, f"SET pagehop.{setting}")
+        assert len(run(connection, nearest)) == 10
+    run(connection, "RESET pagehop.slack")
     assert len(run(connection, nearest)) == 10
     assert said == warned
 

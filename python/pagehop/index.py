@@ -74,7 +74,7 @@ class Index:
         slack: float | None = None,
         where: Any = None,
         beam_width: int | None = None,
-        threads: int | None = None,
+        threads: int = 0,
         payload: bool = False,
         strict: bool = False,
     ) -> Hits:
@@ -99,7 +99,7 @@ class Index:
             `"topic = 7 and price < 20"`; or an array or a list of ids; or a mask, which has True at
             the ids that may be found. Fewer than `k` rows are found only if fewer may be.
         beam_width: most pages requested at once.
-        threads: for a matrix of many queries; None means one per core.
+        threads: for a matrix of many queries. 0 means one per core.
         payload: whether `Hits.payload` has the payloads of the rows, as they were for this search.
             A row costs about one page more.
         strict: refuse a value that float32 cannot hold exactly, instead of rounding it.
@@ -109,7 +109,7 @@ class Index:
         try:
             only = None if where is None else as_filter(where, self._texts)
             buffer, found, warns, texts, payloads = self._index.search(
-                query, k, only, recall, search_list, slack, beam_width, threads or 0, bool(payload)
+                query, k, only, recall, search_list, slack, beam_width, threads, bool(payload)
             )
         except (OverflowError, TypeError):
             check_search(k, recall, search_list, slack, beam_width, threads)

@@ -25,8 +25,7 @@ def check_search(k: Any, recall: Any, search_list: Any, slack: Any, beam_width: 
         as_number("slack", slack)
     if beam_width is not None:
         as_count("beam_width", beam_width, 1, _pagehop.BEAM_WIDTH_MAX)
-    if threads is not None:
-        as_count("threads", threads, 0, THREADS_MAX)
+    as_count("threads", threads, 0, THREADS_MAX)
 
 
 def check_progress(progress: object) -> None:

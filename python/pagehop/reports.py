@@ -42,13 +42,13 @@ class Audit(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """Settings that reach a recall. `slack`, `search_list` and `interval` are None if none did."""
+    """Settings that reach a recall. `search_list`, `slack` and `interval` are None if none did."""
 
     k: int
     """Rows searched for."""
     recall: float
-    slack: float | None
     search_list: int | None
+    slack: float | None
     interval: float | None
     """Half the width of the 95% confidence interval of the recall."""
     best: float

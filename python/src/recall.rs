@@ -9,11 +9,11 @@ pub(crate) fn calibration<'py>(py: Python<'py>, known: &Calibration) -> PyResult
     let settings = PyList::empty(py);
     for entry in &known.entries {
         for (recall, setting) in RECALLS.iter().zip(&entry.settings) {
-            let (slack, list, interval) = match setting {
-                Some(setting) => (Some(setting.slack), Some(setting.search_list), Some(setting.interval)),
+            let (list, slack, interval) = match setting {
+                Some(setting) => (Some(setting.search_list), Some(setting.slack), Some(setting.interval)),
                 None => (None, None, None),
             };
-            settings.append((entry.k, short(*recall), slack, list, interval, entry.best))?;
+            settings.append((entry.k, short(*recall), list, slack, interval, entry.best))?;
         }
     }
     let words = PyDict::new(py);

@@ -68,6 +68,13 @@ def test_prose_is_wrapped(path: Path) -> None:
     assert wide == []
 
 
+def test_comments_of_sql_are_wrapped() -> None:
+    path = REPOSITORY / "postgres/sql/pagehop--0.1.0.sql"
+    comments = [line for line in path.read_text().splitlines() if line.lstrip().startswith("--")]
+    assert len(comments) > 20
+    assert [line for line in comments if len(line) > COLUMNS_MAX] == []
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_words_that_we_do_not_use_are_not_used(path: Path) -> None:
     words = [word.strip() for word in contributing_list().split(",")]

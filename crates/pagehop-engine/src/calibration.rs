@@ -50,10 +50,10 @@ pub struct CalibratedK {
 /// Settings that reach a recall.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting {
-    /// See [`SearchOptions::slack`].
-    pub slack: f32,
     /// See [`SearchOptions::search_list`].
     pub search_list: usize,
+    /// See [`SearchOptions::slack`].
+    pub slack: f32,
     /// Half the width of the 95% confidence interval of the recall.
     pub interval: f32,
 }

@@ -194,13 +194,13 @@ unsafe fn rows(call: pg_sys::FunctionCallInfo, calibration: Option<Calibration>)
     };
     for entry in calibration.into_iter().flat_map(|calibration| calibration.entries) {
         for (recall, setting) in RECALLS.iter().zip(&entry.settings) {
-            let (slack, search_list, interval) =
-                setting.map_or((0.0, 0, 0.0), |s| (s.slack, s.search_list, s.interval));
+            let (search_list, slack, interval) =
+                setting.map_or((0, 0.0, 0.0), |s| (s.search_list, s.slack, s.interval));
             let values = [
                 integer(entry.k),
                 real(*recall),
-                real(slack),
                 integer(search_list),
+                real(slack),
                 real(interval),
                 real(entry.best),
             ];

@@ -50,8 +50,8 @@ struct Report<'a> {
 struct Setting {
     k: usize,
     recall: f32,
-    slack: Option<f32>,
     search_list: Option<usize>,
+    slack: Option<f32>,
     interval: Option<f32>,
     best: f32,
 }
@@ -98,8 +98,8 @@ fn settings(known: &Calibration) -> impl Iterator<Item = Setting> {
         RECALLS.iter().zip(&entry.settings).map(|(recall, setting)| Setting {
             k: entry.k,
             recall: *recall,
-            slack: setting.map(|setting| setting.slack),
             search_list: setting.map(|setting| setting.search_list),
+            slack: setting.map(|setting| setting.slack),
             interval: setting.map(|setting| setting.interval),
             best: entry.best,
         })
@@ -110,9 +110,9 @@ impl Report<'_> {
     fn print(&self, output: &mut Output) -> Result<(), Error> {
         for setting in &self.settings {
             let Setting { k, recall, best, .. } = setting;
-            match (setting.slack, setting.search_list, setting.interval) {
-                (Some(slack), Some(list), Some(interval)) => output.text(format_args!(
-                    "k {k:<5} recall {recall:<6} slack {slack:<8.4} search list {list:<6} +- {interval:.4}\n"
+            match (setting.search_list, setting.slack, setting.interval) {
+                (Some(list), Some(slack), Some(interval)) => output.text(format_args!(
+                    "k {k:<5} recall {recall:<6} search list {list:<6} slack {slack:<8.4} +- {interval:.4}\n"
                 ))?,
                 _ => output
                     .text(format_args!("k {k:<5} recall {recall:<6} not reached, the best was {best:.4}\n"))?,
