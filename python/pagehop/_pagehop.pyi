@@ -42,7 +42,7 @@ class Index:
     ) -> tuple[
         bytearray,
         int,
-        tuple[float | None, tuple[int, int] | None] | None,
+        tuple[float | None, tuple[int, int, bool] | None] | None,
         list[list[str]] | None,
         list[list[bytes | None]] | None,
     ]: ...

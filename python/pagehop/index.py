@@ -381,7 +381,9 @@ class Index:
             stacklevel=3,
         )
 
-    def _warn_of_plan(self, k: int, recall: float | None, best: float | None, outdated: tuple[int, int] | None) -> None:
+    def _warn_of_plan(
+        self, k: int, recall: float | None, best: float | None, outdated: tuple[int, int, bool] | None
+    ) -> None:
         """Warns once of each until the next calibration: there may be millions of searches."""
         if best is not None and "best" not in self._warned:
             self._warned.add("best")
@@ -394,7 +396,11 @@ class Index:
             )
         if outdated is not None and "outdated" not in self._warned:
             self._warned.add("outdated")
-            changes, rows = outdated
+            changes, rows, longer_rows = outdated
+            if longer_rows:
+                what, risk = "longer rows than all before were added", "take longer than they need"
+            else:
+                what, risk = f"{changes} rows were added or deleted", "find less than their recall"
             warnings.warn(
                 f"{self._path}: {changes} rows were added or deleted since the index was calibrated at {rows} rows, so "
                 "searches may find less than their recall; calibrate() measures again",

@@ -18,8 +18,10 @@ class Measured(NamedTuple):
     """Whether a user gave the queries; otherwise they were vectors of the index."""
     changes: int
     """Rows added and deleted since; a replaced row counts as both."""
+    longer_rows: bool
+    """Under "ip": whether rows were added since that are a twentieth longer than all before."""
     outdated: bool
-    """Whether `changes` is a fifth of the rows or more: calibrate again."""
+    """Whether to calibrate again: a fifth of the rows changed, or longer rows came."""
 
 
 class Audit(NamedTuple):

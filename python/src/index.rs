@@ -22,8 +22,8 @@ use crate::{errors, info, recall};
 const THREADS_MAX: usize = 4096;
 
 /// The highest recall that was measured, if more was wanted; rows that changed since a calibration,
-/// and the rows that the index had then, if it is outdated.
-type Warnings = (Option<f32>, Option<(u64, u64)>);
+/// the rows that the index had then, and whether longer rows came, if it is outdated.
+type Warnings = (Option<f32>, Option<(u64, u64, bool)>);
 
 /// The buffer of answers, the rows that the first query found, what to warn of, text ids, payloads.
 type Found<'py> =
@@ -153,7 +153,7 @@ impl Index {
             let lists = payloads.iter().map(|payloads| columns::payload_list(py, payloads));
             lists.collect::<PyResult<Vec<_>>>()
         });
-        let outdated = plan.outdated.map(|known| (known.changes, known.rows));
+        let outdated = plan.outdated.map(|known| (known.changes, known.rows, known.longer_rows));
         let warns = plan.best.is_some() || outdated.is_some();
         let warnings = warns.then_some((plan.best, outdated));
         Ok((buffer, found, warnings, texts.then_some(of_hits), payloads.transpose()?))

@@ -31,6 +31,7 @@ pub(crate) fn measured<'py>(py: Python<'py>, known: &Measured) -> PyResult<Bound
     words.set_item("samples", known.samples)?;
     words.set_item("by_queries", known.by_queries)?;
     words.set_item("changes", known.changes)?;
+    words.set_item("longer_rows", known.longer_rows)?;
     words.set_item("outdated", known.is_outdated())?;
     Ok(words)
 }

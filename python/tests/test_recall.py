@@ -72,7 +72,7 @@ def test_a_build_calibrates_unless_told_not_to(path: Path, vectors: Float32, tmp
         assert known is not None
         assert (known.rows, known.samples) == (ROWS, 256)
         assert sorted({setting.k for setting in known.settings}) == [1, 10, 100]
-        assert index.info().calibration == pagehop.Measured(ROWS, 256, False, 0, False)
+        assert index.info().calibration == pagehop.Measured(ROWS, 256, False, 0, False, False)
     assert phases[-1] == "search"
     assert "scan" in phases
     with pagehop.open(path) as index:
@@ -141,11 +141,26 @@ def test_changes_and_a_missed_recall_are_warned_of_until_it_is_calibrated_again(
         assert known is not None
         assert known.rows == ROWS - 1300
         assert reader.calibration == known
-        assert index.info().calibration == pagehop.Measured(ROWS - 1300, known.samples, False, 0, False)
+        assert index.info().calibration == pagehop.Measured(ROWS - 1300, known.samples, False, 0, False, False)
         index.calibrate(strange)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             index.recall(10, queries=3 * rows(1, 5).repeat(50, axis=0) + strange[:50], recall=0.9)
+
+
+def test_a_longer_row_under_the_inner_product_is_warned_of(vectors: Float32, tmp_path: Path) -> None:
+    longest = vectors[np.linalg.norm(vectors, axis=1).argmax()]
+    with pagehop.build(tmp_path / "items", vectors[:2000], metric="ip", write=True) as index:
+        index.add(2000, 2 * longest)
+        measured = index.info().calibration
+        assert measured is not None
+        assert (measured.changes, measured.longer_rows, measured.outdated) == (1, True, True)
+        with pytest.warns(pagehop.RecallWarning, match="longer rows than all before were added"):
+            index.search(vectors[0], recall=0.9)
+        index.calibrate()
+        measured = index.info().calibration
+        assert measured is not None
+        assert (measured.longer_rows, measured.outdated) == (False, False)
 
 
 def test_rows_that_train_the_model_calibrate_the_index(vectors: Float32, tmp_path: Path) -> None:
@@ -194,7 +209,7 @@ def test_a_calibration_by_queries_stays_until_the_next(vectors: Float32, tmp_pat
         index.add(range(1100, ROWS), vectors[1100:])
         assert index.info().trained_rows > before, "these rows train the model"
         measured = index.info().calibration
-        assert measured == pagehop.Measured(1100, 60, True, ROWS - 1100, True)
+        assert measured == pagehop.Measured(1100, 60, True, ROWS - 1100, False, True)
         assert index.calibration == by_queries
         with pytest.warns(pagehop.RecallWarning, match=f"{ROWS - 1100} rows were added or deleted"):
             index.search(vectors[0], recall=0.9)

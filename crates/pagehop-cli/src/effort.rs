@@ -29,7 +29,7 @@ pub(crate) struct EffortOptions {
 
 impl EffortOptions {
     /// How to search `index`, opened at `path`, for `k` rows. Warns if its calibration does not
-    /// reach the recall, or if many rows changed since.
+    /// reach the recall or is outdated.
     pub(crate) fn plan(&self, index: &Index<IndexFile>, path: &Path, k: usize) -> Result<SearchPlan, Error> {
         let about = |error| Error::about(path, &error);
         let effort = Effort::of(self.recall, self.search_list, self.slack).map_err(about)?;

@@ -38,10 +38,14 @@ pub(crate) fn warn_of_reach(path: &Path, k: usize, recall: f32, best: Option<f32
 pub(crate) fn warn_of_changes(path: &Path, outdated: Option<Measured>) {
     if let Some(known) = outdated {
         let path = path.display();
+        let (what, risk) = if known.longer_rows {
+            ("longer rows than all before were added".to_owned(), "take longer than they need")
+        } else {
+            (format!("{} rows were added or deleted", grouped(known.changes)), "find less than their --recall")
+        };
         say(format_args!(
-            "warning: {} rows were added or deleted since the index was calibrated at {} rows, so searches may find less \
-             than their --recall; `pagehop calibrate {path}` measures again",
-            grouped(known.changes),
+            "warning: {what} since the index was calibrated at {} rows, so searches may {risk}; `pagehop calibrate \
+             {path}` measures again",
             grouped(known.rows),
         ));
     }

@@ -64,6 +64,7 @@ struct MeasuredReport {
     samples: u32,
     by_queries: bool,
     changes: u64,
+    longer_rows: bool,
     outdated: bool,
 }
 
@@ -117,6 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             samples: known.samples,
             by_queries: known.by_queries,
             changes: known.changes,
+            longer_rows: known.longer_rows,
             outdated: known.is_outdated(),
         }),
         audit: info.audit.zip(info.audited).map(|(audit, since)| AuditReport {
