@@ -183,7 +183,7 @@ CREATE OPERATOR CLASS text_array_ops DEFAULT FOR TYPE text[] USING pagehop AS
 
 CREATE FUNCTION pagehop_info(
         index regclass,
-        OUT format_version int4, OUT metric text, OUT dimensions int4,
+        OUT format_version int4, OUT metric text, OUT dim int4,
         OUT nodes int8, OUT dead_nodes int8, OUT free_slots int8, OUT pages int8, OUT bytes int8,
         OUT max_degree int4, OUT nodes_per_page int4, OUT edge_bits int4,
         OUT trained_rows int8, OUT added_rows int8, OUT deleted_rows int8,
@@ -236,14 +236,14 @@ COMMENT ON FUNCTION pagehop_calibrate(regclass) IS 'measure what each recall tak
 -- are NULL, or have no place in the index, are passed over.
 
 CREATE FUNCTION pagehop_calibrate(
-        index regclass, vectors @extschema:vector@.vector[],
+        index regclass, queries @extschema:vector@.vector[],
         OUT k int4, OUT recall float4, OUT search_list int4, OUT slack float4, OUT "interval" float4, OUT best float4)
     RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'pagehop_calibrate_vectors' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp;
 
 CREATE FUNCTION pagehop_calibrate(
-        index regclass, vectors @extschema:vector@.halfvec[],
+        index regclass, queries @extschema:vector@.halfvec[],
         OUT k int4, OUT recall float4, OUT search_list int4, OUT slack float4, OUT "interval" float4, OUT best float4)
     RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'pagehop_calibrate_halfvecs' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
@@ -266,19 +266,19 @@ COMMENT ON FUNCTION pagehop_calibration(regclass) IS 'what pagehop_calibrate, or
 
 CREATE FUNCTION pagehop_recall(
         index regclass, k int4 DEFAULT 10, samples int4 DEFAULT 400,
-        OUT recall float4, OUT "interval" float4, OUT queries int4, OUT hops float4, OUT far float4)
+        OUT recall float4, OUT "interval" float4, OUT samples int4, OUT hops float4, OUT far float4)
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp;
 
 CREATE FUNCTION pagehop_recall(
-        index regclass, k int4, vectors @extschema:vector@.vector[],
-        OUT recall float4, OUT "interval" float4, OUT queries int4, OUT hops float4, OUT far float4)
+        index regclass, k int4, queries @extschema:vector@.vector[],
+        OUT recall float4, OUT "interval" float4, OUT samples int4, OUT hops float4, OUT far float4)
     AS 'MODULE_PATHNAME', 'pagehop_recall_vectors' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp;
 
 CREATE FUNCTION pagehop_recall(
-        index regclass, k int4, vectors @extschema:vector@.halfvec[],
-        OUT recall float4, OUT "interval" float4, OUT queries int4, OUT hops float4, OUT far float4)
+        index regclass, k int4, queries @extschema:vector@.halfvec[],
+        OUT recall float4, OUT "interval" float4, OUT samples int4, OUT hops float4, OUT far float4)
     AS 'MODULE_PATHNAME', 'pagehop_recall_halfvecs' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp;
 

@@ -157,7 +157,7 @@ fn register_plans() {
 fn register_limits() {
     GucRegistry::define_int_guc(
         c"pagehop.max_scan_pages",
-        c"A scan that has read this number of pages of an index returns no more rows.",
+        c"A scan that has made this number of reads of index pages returns no more rows.",
         c"0 stands for no limit.",
         &MAX_SCAN_PAGES,
         0,
@@ -350,7 +350,7 @@ impl End {
 /// When a scan ends although there are more rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
-    /// Hops, each of which reads a page.
+    /// Reads of index pages.
     pages: Option<u64>,
     memory_bytes: Option<usize>,
 }
@@ -369,7 +369,7 @@ impl Limits {
     #[inline]
     pub(crate) fn reached(&self, cursor: &Cursor<'_, RelationPages>) -> Option<End> {
         let exceeds = self.memory_bytes.is_some_and(|most| cursor.memory_bytes() > most);
-        let pages = self.pages.is_some_and(|most| cursor.hops() >= most);
+        let pages = self.pages.is_some_and(|most| cursor.page_reads() >= most);
         pages.then_some(End::Pages).or(exceeds.then_some(End::Memory))
     }
 }

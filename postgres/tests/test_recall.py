@@ -309,7 +309,7 @@ def test_a_setting_that_is_no_recall_is_refused(connect: Connect) -> None:
 def test_an_audit_measures_what_the_session_has_set(connect: Connect) -> None:
     connection = connect()
     built(connection, 3000)
-    columns = "recall, \"interval\", queries FROM pagehop_recall('items_embedding'"
+    columns = "recall, \"interval\", samples FROM pagehop_recall('items_embedding'"
     run(connection, "SET pagehop.slack = 0")
     [(low, interval, queries)] = run(connection, f"SELECT {columns})")
     assert queries == 400
@@ -339,7 +339,7 @@ def test_real_queries_are_measured_with_and_calibrated_by(connect: Connect, kind
             copy.write_row([row])
     asked = "(SELECT array_agg(query) FROM asked)"
     run(connection, "SET pagehop.slack = 0.02; SET pagehop.search_list = 100")
-    audit = f"SELECT recall, queries, far FROM pagehop_recall('items_embedding', 10, {asked})"
+    audit = f"SELECT recall, samples, far FROM pagehop_recall('items_embedding', 10, {asked})"
     [(found, queries, far)] = run(connection, audit)
     assert queries == 120, "NULL asks for nothing"
     assert isinstance(found, float)

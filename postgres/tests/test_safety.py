@@ -29,7 +29,7 @@ from tests.items import (
     vectors,
 )
 
-RECALL = "SELECT queries FROM pagehop_recall('items_embedding', {}, {})"
+RECALL = "SELECT samples FROM pagehop_recall('items_embedding', {}, {})"
 
 
 @contextmanager

@@ -125,11 +125,11 @@ class Index:
         self,
         ids: Any,
         vectors: Any,
-        progress: Progress | None = None,
         *,
         columns: Any = None,
         payload: Any = None,
         threads: int = 0,
+        progress: Progress | None = None,
         strict: bool = False,
     ) -> AddReport:
         """Add rows in one transaction. A row whose id is in the index replaces the row there.
@@ -138,14 +138,14 @@ class Index:
             index whose ids are texts a str, of 1 to 1,024 bytes of UTF-8. If an id repeats, its
             last row is used.
         vectors: a matrix, or one vector. Values are rounded to float32.
-        progress: called with the phase, the steps done and the steps in all (0: unknown). Return
-            False to stop; nothing has changed then.
         columns: values of the rows, as for `build`, of columns that the index has. A row has no
             value in a column that is not given, also if it replaces a row that has one.
         payload: bytes or None for each row, of an index that keeps payloads. A row without one has
             none, also if it replaces a row that has one.
         threads: 0 means one per core. With more than one, which edges a row gets depends on the
             turns that threads take; with 1 the same calls make the same index.
+        progress: called with the phase, the steps done and the steps in all (0: unknown). Return
+            False to stop; nothing has changed then.
         strict: refuse a value that float32 cannot hold exactly, instead of rounding it.
 
         Calls with some hundred rows or more are fastest. If the rows do not fit in memory, add them
@@ -259,7 +259,7 @@ class Index:
         deleted, unknown = self._index.delete(numbers[np.sort(first)])
         return DeleteReport(deleted, np.array(unknown, dtype=np.int64))
 
-    def vacuum(self, progress: Progress | None = None) -> VacuumReport:
+    def vacuum(self, *, progress: Progress | None = None) -> VacuumReport:
         """Remove deleted and replaced rows, and free their space for new rows.
 
         Call it when `info().dead_rows` reaches about a tenth of the rows. It runs as many
@@ -271,7 +271,7 @@ class Index:
         check_progress(progress)
         return VacuumReport(*self._index.vacuum(progress=progress))
 
-    def retrain(self, progress: Progress | None = None) -> None:
+    def retrain(self, *, progress: Progress | None = None) -> None:
         """Train the model again with the rows that there are, and build the graph again.
 
         For an index whose rows have become unlike those that it was trained with: by itself, it is

@@ -243,9 +243,9 @@ def test_bad_options_are_refused(path: Path) -> None:
         assert index.dim == 5
         nonsense: Any = 7
         with pytest.raises(pagehop.ArgumentError, match="progress is 7"):
-            index.add([], [], nonsense)
+            index.add([], [], progress=nonsense)
         with pytest.raises(pagehop.ArgumentError, match="progress is 7"):
-            index.vacuum(nonsense)
+            index.vacuum(progress=nonsense)
     with pytest.raises(pagehop.ArgumentError, match="log"):
         pagehop.open(path, log=-1)
 
@@ -409,7 +409,7 @@ def test_a_change_that_is_stopped_changes_nothing(writer: pagehop.Index) -> None
     with pytest.raises(pagehop.Interrupted):
         writer.vacuum(progress=lambda *_: False)
     with pytest.raises(LookupError):
-        writer.vacuum(fails)
+        writer.vacuum(progress=fails)
     assert writer.info().dead_rows == 100
     assert writer.vacuum(progress=lambda *_: None).freed == 100
     writer.check()
@@ -459,7 +459,7 @@ def test_dead_rows_stay_a_share(path: Path) -> None:
         phases: set[str] = set()
         for at in range(0, 1500, 50):
             index.delete(range(at, at + 50))
-            index.add(range(1500, 1550), X[at : at + 50], lambda phase, *_: phases.add(phase))
+            index.add(range(1500, 1550), X[at : at + 50], progress=lambda phase, *_: phases.add(phase))
             # A transaction takes out 256, and they are free by a later one.
             assert index.info().dead_rows < len(index) * 0.1 + 3 * 256
         assert "vacuum" in phases

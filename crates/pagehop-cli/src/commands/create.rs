@@ -21,13 +21,13 @@ pub(crate) struct Args {
     /// Distance between vectors.
     #[arg(long, value_enum, default_value = "l2")]
     metric: MetricName,
+    /// The kind of row ids.
+    #[arg(long, value_name = "KIND", value_enum, default_value = "int")]
+    id_kind: IdKind,
     /// Keep vectors beside their codes: searches then rank the last candidates by them, and
     /// distances are exact. The file grows by 2 or 4 bytes for each component.
     #[arg(long = "vectors", value_name = "KIND", value_enum, default_value = "codes")]
     kept: VectorsName,
-    /// The kind of row ids.
-    #[arg(long, value_name = "KIND", value_enum, default_value = "int")]
-    id_kind: IdKind,
     /// A column of values that searches can filter by, and its kind: bool, int, float, text,
     /// timestamp, tags or uuid. May be given several times.
     #[arg(long = "column", value_name = "NAME:KIND", value_parser = parse_column)]

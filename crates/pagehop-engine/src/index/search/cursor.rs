@@ -344,8 +344,9 @@ impl<'i, P: Pages> Cursor<'i, P> {
         &self.reader
     }
 
-    /// The number of nodes visited so far, and of leaves of postings. Each reads a page.
-    pub fn hops(&self) -> u64 {
+    /// The number of reads of pages so far: of nodes visited and of leaves of postings. A page that
+    /// is read twice counts twice.
+    pub fn page_reads(&self) -> u64 {
         self.stats.hops + self.stats.pages_read
     }
 
