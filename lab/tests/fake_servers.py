@@ -68,7 +68,7 @@ class FakeProduct:
 
     def version(self, server: ServerSpec) -> str:
         if server.version == "lost":
-            raise ServerMissingError("there is no postgres lost to be had here: there are old, new")
+            raise ServerMissingError("there is no postgres lost available here: there are old, new")
         return f"{server.version}.1"
 
     def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""MariaDB from Debian's packages, and the load generator against it; skipped where the packages cannot be had."""
+"""MariaDB from Debian's packages, and the load generator against it; skipped where the packages are not available."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The microbenchmarks against a real PostgreSQL, with a real sysbench; skipped where either cannot
-be had.
+"""The microbenchmarks against a real PostgreSQL, with a real sysbench; skipped where either is not
+available.
 """
 
 from __future__ import annotations

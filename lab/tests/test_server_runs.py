@@ -83,7 +83,7 @@ def test_a_version_that_is_nowhere_or_does_not_start_is_said_and_others_go_on(
     assert measured(results, "old") == list(CASES)
     assert not results.sound
     assert {facts.name: facts.failed for facts in results.servers} == {
-        "postgres lost": "there is no postgres lost to be had here: there are old, new",
+        "postgres lost": "there is no postgres lost available here: there are old, new",
         "postgres stillborn": "the server did not start; its log ends with: no",
         "postgres old": None,
     }

@@ -19,7 +19,7 @@ def test_every_major_version_of_postgres_can_be_had() -> None:
     assert list(releases("postgres")) == ["9.6", *map(str, range(10, 19))]
     assert all(len(one.sha256) == 64 for one in releases("postgres").values())
     with pytest.raises(
-        ServerMissingError, match=r"no postgres 9\.0 to be had here \(the .* with 9\.6\): there are 9\.6, 10,"
+        ServerMissingError, match=r"no postgres 9\.0 available here \(the .* with 9\.6\): there are 9\.6, 10,"
     ):
         release("postgres", "9.0")
 

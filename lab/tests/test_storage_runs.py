@@ -233,7 +233,7 @@ def test_a_disk_that_is_too_small_is_said_with_what_is_needed(
 
 def test_a_version_that_is_nowhere_is_said_and_others_are_measured(tmp_path: Path, product: FakeProduct) -> None:
     results, said = run(LOGS.replace('"17"', '"lost"'), tmp_path / "run", FakeBench(written), product)
-    assert "there is no postgres lost to be had here: there are old, new" in said
+    assert "there is no postgres lost available here: there are old, new" in said
     assert len(results.coverage.failed) == 4
     assert len(results.measured) == 8
     assert not results.coverage.missing

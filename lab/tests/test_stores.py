@@ -1,4 +1,4 @@
-"""Reads of a real store and commits to real servers, each on a file system of its own where that can be had."""
+"""Reads of a real store and commits to real servers, each on a file system of its own where that is available."""
 
 from __future__ import annotations
 

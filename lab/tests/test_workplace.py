@@ -1,4 +1,4 @@
-"""What a killed run leaves behind is found and removed by the next one, and what a living one has is left alone."""
+"""What a killed run leaves behind is found and removed by the next one, and what a running one has is left alone."""
 
 from __future__ import annotations
 

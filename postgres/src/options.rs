@@ -69,7 +69,7 @@ pub(crate) fn register() {
     GucRegistry::define_int_guc(
         c"pagehop.search_list",
         c"Candidates kept while searching: raise it for recall, lower it for speed.",
-        c"0 stands for the default. A list that is set is searched to its end unless pagehop.slack is set too.",
+        c"0 takes the list from the recall. A list that is set is searched to its end unless pagehop.slack is set too.",
         &SEARCH_LIST,
         0,
         SEARCH_LIST_MAX as i32,
@@ -78,8 +78,8 @@ pub(crate) fn register() {
     );
     GucRegistry::define_float_guc(
         c"pagehop.slack",
-        c"A search ends when the nearest estimate left is beyond 1 + slack times the distance found.",
-        c"-1 stands for the default.",
+        c"A search ends when the best estimate left is beyond 1 + slack times the squared distance of the k-th row.",
+        c"-1 takes the slack from the recall.",
         &SLACK,
         -1.0,
         f64::INFINITY,
@@ -89,7 +89,7 @@ pub(crate) fn register() {
     GucRegistry::define_int_guc(
         c"pagehop.beam_width",
         c"Most pages that a search asks for at once.",
-        c"0 stands for the default.",
+        c"0 means 8.",
         &BEAM_WIDTH,
         0,
         BEAM_WIDTH_MAX as i32,

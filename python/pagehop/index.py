@@ -194,7 +194,7 @@ class Index:
 
     def ids(self, batch: int = 65_536) -> Iterator[npt.NDArray[Any]]:
         """Iterate over the ids of all rows, in arrays of up to `batch` ids: numbers in ascending
-        order, texts as arrays of str objects in an order of the index's own.
+        order, texts as arrays of str objects in an internal order.
 
         Changes may go on at the same time. A row that stays in the index comes exactly once; one
         that is added or deleted during the iteration may come or not.
@@ -275,10 +275,10 @@ class Index:
         """Train the model again with the rows that there are, and build the graph again.
 
         For an index whose rows have become unlike those that it was trained with: by itself, it is
-        trained again only while it is small. It is calibrated again, too, unless by queries. Takes
-        as long as a build, and the pages of the new graph are in memory until it is done: `compact`
-        does the same in a new file, within a budget of memory. Searches go on at the same time;
-        changes wait.
+        trained again only while it is small. It is calibrated again, unless it was calibrated with
+        real queries. Takes as long as a build, and the pages of the new graph are in memory until
+        it is done: `compact` does the same in a new file, within a budget of memory. Searches go on
+        at the same time; changes wait.
 
         progress: as for `add`; if it is stopped, nothing has changed.
         """
@@ -402,8 +402,8 @@ class Index:
             else:
                 what, risk = f"{changes} rows were added or deleted", "find less than their recall"
             warnings.warn(
-                f"{self._path}: {changes} rows were added or deleted since the index was calibrated at {rows} rows, so "
-                "searches may find less than their recall; calibrate() measures again",
+                f"{self._path}: {what} since the index was calibrated at {rows} rows, so searches may {risk}; "
+                "calibrate() measures again",
                 RecallWarning,
                 stacklevel=3,
             )
@@ -445,8 +445,7 @@ class Index:
         """Close the file when the running searches are done. Closing twice does nothing.
 
         If it was open for writing, this waits for running changes and writes every commit into the
-        index file. An index
-        that is never closed loses nothing: the next `open` finds every commit.
+        index file. An index that is never closed loses nothing: the next `open` finds every commit.
         """
         self._index.close()
 

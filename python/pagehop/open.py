@@ -206,11 +206,11 @@ def compact(
     threads: int = 0,
     progress: Progress | None = None,
 ) -> CompactReport:
-    """Write an index again with its living rows only, so that the space of deleted rows is free.
+    """Write an index again with its live rows only, so that the space of deleted rows is free.
 
     It takes as long as a build of the rows, and needs the space of a second file until it is done.
-    An index that keeps no vectors is built from its codes, whose error grows by that of one more.
-    If it fails, is stopped or killed, the index is as it was.
+    An index that keeps no vectors is built from its codes: vectors are then off by the error of two
+    codes instead of one. If it fails, is stopped or killed, the index is as it was.
 
     path: the index. It must not be open, in this process or another, unless `into` is given.
     into: write a new file at this path, as of the newest commit, and leave the index as it is.

@@ -122,7 +122,7 @@ class Info(NamedTuple):
     dead_rows: int
     """Deleted and replaced rows that `vacuum` has not removed yet."""
     free_slots: int
-    """Places that the next rows added will take."""
+    """Slots that the next rows added will take."""
     trained_rows: int
     """Rows that the model was trained on."""
     added_rows: int
@@ -142,7 +142,7 @@ class Info(NamedTuple):
     log_bytes_written: int
     """Bytes that commits wrote to the log."""
     page_bytes_written: int
-    """Bytes of pages that checkpoints wrote; each page is written twice, for safety."""
+    """Bytes of pages that checkpoints wrote into the index; each changed page once."""
     commits: int
     """Number of commits."""
     checkpoints: int
@@ -154,16 +154,16 @@ class CheckReport(NamedTuple):
 
     pages: int
     nodes: int
-    """Living nodes, one for each row."""
+    """Live nodes, one for each row."""
     dead_nodes: int
     """Nodes of deleted and replaced rows."""
     free_slots: int
-    """Places without a node."""
+    """Free slots, which the next rows will take."""
     edges: int
     stale_edges: int
     """Edges whose target is gone. They slow searches down a little."""
     reachable: int
-    """Living nodes that a walk from the entry points reaches."""
+    """Live nodes that a walk from the entry points reaches."""
 
 
 class AddReport(NamedTuple):
@@ -190,7 +190,7 @@ class VacuumReport(NamedTuple):
     """What `vacuum` did."""
 
     freed: int
-    """Dead rows removed; their places are free."""
+    """Dead rows removed; their slots are free."""
     waiting: int
     """Dead rows that stay because a running search, here or in another process, may see them."""
     repaired: int

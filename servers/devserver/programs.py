@@ -8,5 +8,5 @@ _INSTALL = {mariadb.PRODUCT: mariadb.of_version, mysql.PRODUCT: mysql.install}
 
 
 def install(product: str, version: str) -> innodb.Program:
-    """The server, fetched if it is not there. DevServerError if it cannot be had."""
+    """The server, fetched if it is not there. DevServerError if it is not available."""
     return _INSTALL[product](version)

@@ -37,7 +37,7 @@ _MISSING = (
 
 
 class ServerMissingError(DevServerError):
-    """A server cannot be had, or does not start; says what can."""
+    """A server is not available, or does not start; says what is available."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def release(product: str, name: str) -> Release:
     """One release; ServerMissingError names those that there are."""
     known = releases(product)
     if name not in known:
-        raise ServerMissingError(f"there is no {product} {name} to be had here{_why(product, name)}: {_there(known)}")
+        raise ServerMissingError(f"there is no {product} {name} available here{_why(product, name)}: {_there(known)}")
     return known[name]
 
 

@@ -61,7 +61,7 @@ impl From<VectorsName> for Vectors {
 /// The kind of row ids, as it is named on the command line.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum IdKind {
-    /// Numbers from 0 to 2^64 - 1.
+    /// Numbers from 0 to 2^64 - 1; Python reads those below 2^63.
     Int,
     /// Texts of 1 to 1,024 bytes of UTF-8.
     Text,

@@ -12,8 +12,8 @@ use crate::warnings::{warn_of_changes, warn_of_reach};
 /// The options of every command that searches.
 #[derive(clap::Args)]
 pub(crate) struct EffortOptions {
-    /// Share of the true nearest rows to find, on average: --search-list and --slack are what the
-    /// index was calibrated to. 1 compares each query with every row and finds all.
+    /// Share of the true nearest rows to find, on average: sets --search-list and --slack from the
+    /// calibration. 1 compares each query with every row and finds all.
     #[arg(long, value_name = "SHARE", value_parser = parse_recall, conflicts_with_all = ["search_list", "slack"])]
     pub(crate) recall: Option<f32>,
     /// Candidates kept while searching: a longer list finds more and takes longer. Without --slack

@@ -16,7 +16,7 @@ pub(crate) struct WriteOptions {
     /// Memory for pages of the index, for example 16MiB; auto is a quarter of what is free.
     #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = parse_cache)]
     cache: u64,
-    /// When a commit survives a loss of power. The end of the process it always survives.
+    /// When a commit survives a loss of power. It always survives the end of the process.
     #[arg(long, value_enum, default_value = "commit")]
     durability: DurabilityName,
     /// Dead rows, as a share of the rows, from which on changes also free the space of dead ones;

@@ -6,7 +6,7 @@ use pagehop_engine::Measured;
 
 use crate::output::{grouped, say};
 
-/// Living rows per dead row below which a vacuum is suggested: searches read the pages and edges of
+/// Live rows per dead row below which a vacuum is suggested: searches read the pages and edges of
 /// dead rows too.
 const LIVING_PER_DEAD: u64 = 10;
 
@@ -15,7 +15,7 @@ pub(crate) fn warn_of_dead_rows(path: &Path, dead: u64, living: u64) {
     if dead.saturating_mul(LIVING_PER_DEAD) > living {
         let path = path.display();
         say(format_args!(
-            "warning: {} dead rows beside {} living ones slow searches down; `pagehop vacuum {path}` removes them",
+            "warning: {} dead rows beside {} live ones slow searches down; `pagehop vacuum {path}` removes them",
             grouped(dead),
             grouped(living),
         ));

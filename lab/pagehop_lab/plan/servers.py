@@ -137,7 +137,7 @@ def everything(plan: ServersPlan) -> Iterator[CaseSpec]:
 
 
 def expanded(product: str, versions: str) -> list[str]:
-    """Versions from `12..18` or `12,14..16`; both ends of a range must be among those that can be had."""
+    """Versions from `12..18` or `12,14..16`; both ends of a range must be among those that are available."""
     known = list(releases(product))
     found: list[str] = []
     for part in versions.split(","):
@@ -147,7 +147,7 @@ def expanded(product: str, versions: str) -> list[str]:
             continue
         for end in (first, last):
             if end not in known:
-                raise PlanError(f"{part}: there is no {product} {end} to be had here: there are {', '.join(known)}")
+                raise PlanError(f"{part}: there is no {product} {end} available here: there are {', '.join(known)}")
         start, end_at = known.index(first), known.index(last)
         if start > end_at:
             raise PlanError(f"{part}: {last} is older than {first}")

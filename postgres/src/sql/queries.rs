@@ -63,7 +63,9 @@ pub(super) fn placed(kind: Kind, dim: usize, queries: &Queries) -> Result<Vec<f3
         placed.extend_from_slice(query);
     }
     if placed.is_empty() {
-        return Err(Error::argument("there is no query that has a place in it"));
+        return Err(Error::argument(
+            "no query can be used: the array is empty, or all are NULL, or zero under cosine",
+        ));
     }
     Ok(placed)
 }

@@ -127,7 +127,7 @@ fn refuse_hidden_rows(table: pg_sys::Oid) {
     let policies = unsafe { pg_sys::check_enable_rls(table, pg_sys::InvalidOid, true) };
     if policies == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32 {
         let what =
-            format!("row-level security of table \"{}\" hides rows that its indexes tell of", relation_name(table));
+            format!("row-level security of table \"{}\" hides rows that its indexes contain", relation_name(table));
         let hint = "The owner of the table, or a role with BYPASSRLS, may ask.".to_string();
         errors::report(PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE, what, Some(hint));
     }

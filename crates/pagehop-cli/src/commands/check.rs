@@ -23,7 +23,7 @@ const EDGES_PER_STALE: u64 = 10;
 pub(crate) struct Args {
     /// The index.
     index: PathBuf,
-    /// As one line of JSON.
+    /// Report as one line of JSON.
     #[arg(long)]
     json: bool,
 }

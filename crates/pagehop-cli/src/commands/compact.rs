@@ -12,12 +12,12 @@ use crate::output::{Reporting, grouped, say};
 use crate::progress::ProgressLine;
 use crate::{index_file, interrupt};
 
-/// Write an index again with its living rows only, so that the space of deleted rows is free.
+/// Write an index again with its live rows only, so that the space of deleted rows is free.
 ///
 /// It takes as long as a build of the rows, and needs the space of a second file until it is done.
-/// An index that keeps no vectors is built from its codes, whose error grows by that of one more.
-/// If it fails or is stopped, the index is as it was. No process may have the index open, except
-/// with --into.
+/// An index that keeps no vectors is built from its codes: vectors are then off by the error of two
+/// codes instead of one. If it fails or is stopped, the index is as it was. No process may have the
+/// index open, except with --into.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.

@@ -15,8 +15,8 @@ use crate::output::Output;
 /// Ids that are read at once.
 const BATCH_IDS: usize = 65_536;
 
-/// List the ids of an index's rows, one on each line: numbers in ascending order, texts in an order
-/// of the index's own.
+/// List the ids of an index's rows, one on each line: numbers in ascending order, texts in an
+/// internal order.
 ///
 /// Other processes may change the index at the same time: rows that stay come once, rows that come
 /// or go may be among them.

@@ -16,7 +16,7 @@ use crate::warnings::{warn_of_changes, warn_of_dead_rows};
 pub(crate) struct Args {
     /// The index.
     index: PathBuf,
-    /// As one line of JSON.
+    /// Report as one line of JSON.
     #[arg(long)]
     json: bool,
 }

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Threads; 0 means one per core.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
-    /// As one line of JSON.
+    /// Report as one line of JSON.
     #[arg(long)]
     json: bool,
 }

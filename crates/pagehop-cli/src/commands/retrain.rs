@@ -14,9 +14,9 @@ use crate::progress::ProgressLine;
 /// Train the model of an index again with its rows, and build its graph again.
 ///
 /// For an index whose rows have become unlike those that it was trained with. It is calibrated
-/// again, too, unless by queries. It takes as long as a build, and the pages of the new graph are
-/// in memory until it is done; `pagehop compact` does the same in a new file. Searches continue.
-/// If it is stopped or fails, the index is as it was.
+/// again, unless it was calibrated with real queries. It takes as long as a build, and the pages of
+/// the new graph are in memory until it is done; `pagehop compact` does the same in a new file.
+/// Searches continue. If it is stopped or fails, the index is as it was.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.

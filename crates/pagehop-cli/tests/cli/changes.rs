@@ -55,7 +55,7 @@ fn rows_are_added_deleted_and_vacuumed() {
         (&json!(2000), &json!(1000), &json!(1000))
     );
     let said = folder.run("info i");
-    assert!(said.stderr.contains("1,000 dead rows beside 2,000 living ones"), "{said:?}");
+    assert!(said.stderr.contains("1,000 dead rows beside 2,000 live ones"), "{said:?}");
     assert!(said.stderr.contains("`pagehop vacuum i`"), "{said:?}");
     assert!(folder.run("check i").stderr.contains("pagehop vacuum i"));
     assert!(recall(&folder, "i", &items[..2000], &queries) >= 0.95);

@@ -86,7 +86,7 @@ pub(crate) fn looked_up<P: Pages, T>(
         last = Some(state.meta.change.commit);
         std::thread::yield_now();
     }
-    Err(Error::busy("commits became visible all the time while rows were looked up; try again"))
+    Err(Error::busy("the index changed too often while rows were looked up; try again"))
 }
 
 /// The root of the map; `None` if there are no rows.

@@ -86,7 +86,7 @@ impl<P: Pages> Index<P> {
     /// # Errors
     ///
     /// Those of `search` and of [`Index::payloads_of`]; [`Error::Busy`] if commits replace these
-    /// rows all the time.
+    /// rows too often.
     pub fn with_payloads(
         &self,
         search: impl FnMut() -> Result<SearchResult, Error>,
@@ -100,7 +100,7 @@ impl<P: Pages> Index<P> {
     ///
     /// # Errors
     ///
-    /// Those of `search` and of `read`; [`Error::Busy`] if commits replace these rows all the time.
+    /// Those of `search` and of `read`; [`Error::Busy`] if commits replace these rows too often.
     pub fn search_and<T>(
         &self,
         mut search: impl FnMut() -> Result<SearchResult, Error>,
@@ -112,7 +112,7 @@ impl<P: Pages> Index<P> {
                 return Ok((result, found));
             }
         }
-        Err(Error::busy("the rows that searches found were replaced all the time; try again"))
+        Err(Error::busy("rows were replaced too often between search and read; try again"))
     }
 
     /// What `read` finds at the places of the payloads of rows that a search found; `None` if one

@@ -17,7 +17,7 @@ impl<P: Pages> Index<P> {
     /// # Errors
     ///
     /// [`Error::Argument`] if the host owns the row ids; [`Error::Corrupt`] if pages contradict
-    /// each other; [`Error::Busy`] if commits become visible all the time; any error of the host.
+    /// each other; [`Error::Busy`] if the index changes too often; any error of the host.
     pub fn ids(&self, first: u64, count: usize) -> Result<Vec<u64>, Error> {
         self.expect_ids::<u64>()?;
         let mut ids = Vec::new();
@@ -31,10 +31,9 @@ impl<P: Pages> Index<P> {
         Ok(ids)
     }
 
-    /// Some text ids, about `count`, in an order of the index's own: those from `first` on, which
-    /// is 0 at the beginning, and then what the call before returned with its ids. That is `None`
-    /// at the end. Rows that are in the index all the time are found, each once. Reads about two
-    /// pages a row.
+    /// Some text ids, about `count`, in an internal order: those from `first` on, which is 0 at the
+    /// beginning, and then what the call before returned with its ids. That is `None` at the end.
+    /// Rows that are in the index all the time are found, each once. Reads about two pages a row.
     ///
     /// # Errors
     ///

@@ -127,7 +127,7 @@ pub(crate) fn read_entries(meta: &Meta, reader: &mut impl Reader) -> Result<Vec<
         let mut fields = Fields::at(bytes, 0);
         let entry = Entry { node: fields.u32(), from_centroid_sq: fields.f32() };
         if !entry.from_centroid_sq.is_finite() || meta.layout.place(entry.node).0 == PageId(0) {
-            return Err(Error::corrupt(PageId(page), "an entry point is nowhere"));
+            return Err(Error::corrupt(PageId(page), "an entry point names no page"));
         }
         Ok(entry)
     });

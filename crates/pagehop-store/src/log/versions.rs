@@ -164,7 +164,8 @@ impl Versions {
                 }
             }
             if records.len() == usize::from(CHAIN_MAX) {
-                let what = format!("its records in {} lead nowhere from position {at}", self.log.name());
+                let what =
+                    format!("its records in {} do not reach a base version from position {at}", self.log.name());
                 return Err(Error::corrupt(PageId(page), what));
             }
             at = previous;
@@ -176,7 +177,7 @@ impl Versions {
         let body = &mut bytes[HOST_HEADER_BYTES..];
         for record in records.iter().rev() {
             record.apply(body).ok_or_else(|| {
-                let what = format!("a record of it in {} makes no sense", self.log.name());
+                let what = format!("a record of it in {} cannot be decoded", self.log.name());
                 Error::corrupt(PageId(page), what)
             })?;
         }

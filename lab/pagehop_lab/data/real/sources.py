@@ -106,4 +106,4 @@ def _run(command: list[str], folder: Path, package: str) -> None:
     try:
         subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     except subprocess.CalledProcessError as error:
-        raise DataError(f"the package {package} could not be had: {error.stderr.strip()}") from error
+        raise DataError(f"the package {package} is not available: {error.stderr.strip()}") from error

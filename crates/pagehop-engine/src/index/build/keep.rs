@@ -45,7 +45,7 @@ impl VectorSource for Rounded<'_> {
 pub(super) fn check(keep: Keep, row_ids: RowIds) -> Result<(), Error> {
     let Keep { vectors, payloads } = keep;
     if row_ids == RowIds::HostOwned && payloads {
-        return Err(Error::argument("the host of this index has its rows, and keeps what belongs to them"));
+        return Err(Error::argument("the host of this index owns its rows, so the index keeps no payloads"));
     }
     if vectors == Vectors::Codes || row_ids != RowIds::HostOwned {
         return Ok(());

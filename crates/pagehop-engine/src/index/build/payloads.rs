@@ -82,7 +82,7 @@ impl VectorSource for WithPlaces<'_> {
         self.source.scan(&mut |ids, components| {
             let numbers = numbers
                 .get(done..done + ids.len())
-                .ok_or_else(|| Error::argument(format!("there are {} ids, and more vectors", numbers.len())))?;
+                .ok_or_else(|| Error::argument(format!("there are {} ids for more vectors", numbers.len())))?;
             done += ids.len();
             each(numbers, components)
         })?;

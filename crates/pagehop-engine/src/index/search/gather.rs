@@ -75,7 +75,7 @@ impl<R: Reader> Gather<'_, R> {
                 return Ok(gathered);
             }
         }
-        Err(Error::busy("postings moved all the time while they were read; try again"))
+        Err(Error::busy("postings changed too often while they were read; try again"))
     }
 
     /// `None` if a page was split at the same time, which is looked for if others may do that.
