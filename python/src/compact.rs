@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::errors;
 use crate::watch::Watch;
 
-/// Writes the living rows of the index at `path` again, in its place or `into` a new file; returns
+/// Writes the live rows of the index at `path` again, in its place or `into` a new file; returns
 /// the rows, and the numbers of pages after and before.
 #[pyfunction]
 #[pyo3(signature = (path, *, into, overwrite, memory_bytes, threads, progress))]

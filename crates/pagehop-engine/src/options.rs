@@ -7,7 +7,7 @@ pub const SEARCH_LIST_MAX: usize = 100_000;
 /// Largest `beam_width`.
 pub const BEAM_WIDTH_MAX: usize = 64;
 
-/// The options of a bulk build. `Default` is what the README measures.
+/// The options of a bulk build.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
     /// The distance function of the index; it never changes.

@@ -90,7 +90,7 @@ pub struct Info {
     pub commit: u64,
     /// Deleted and replaced rows that vacuum has not removed yet.
     pub dead_rows: u64,
-    /// Free places, which the next rows will take.
+    /// Free slots, which the next rows will take.
     pub free_slots: u64,
     /// Rows that trained the model (mean, centroids); duplicates count once.
     pub trained_rows: u64,

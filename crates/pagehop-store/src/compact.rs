@@ -1,4 +1,4 @@
-//! Compaction: an index written again into a new file, which has only living rows.
+//! Compaction: an index written again into a new file, which has only live rows.
 //!
 //! The new file is built from the rows, beside the old one, and gets its name when it is complete
 //! and on disk. To take the place of the old one, it must be the only use of it: processes that had
@@ -40,13 +40,13 @@ pub struct CompactReport {
     pub pages_before: u32,
 }
 
-/// Writes the living rows of `index`, as of its newest commit, into a new index at `target`:
-/// without dead rows and free space, calibrated as the index is. Other processes may read and write
-/// the index at the same time; those later commits are not in it.
+/// Writes the live rows of `index`, as of its newest commit, into a new index at `target`: without
+/// dead rows and free space, calibrated as the index is. Other processes may read and write the
+/// index at the same time; those later commits are not in it.
 ///
 /// Costs as much as a build of its rows ([`Index::rebuild`]): processor time in the first place,
-/// and the space of the new file. An index that keeps no vectors is built from its codes, whose
-/// error grows by that of one more code.
+/// and the space of the new file. An index that keeps no vectors is built from its codes: vectors
+/// are then off by the error of two codes instead of one.
 ///
 /// # Errors
 ///
@@ -67,7 +67,7 @@ pub fn compact_into(
     Ok(report)
 }
 
-/// Replaces the index at `path` by one with only its living rows: [`compact_into`] a new file that
+/// Replaces the index at `path` by one with only its live rows: [`compact_into`] a new file that
 /// then takes the name of the old one. A process that is killed, and a loss of power, leave the one
 /// or the other, whole.
 ///

@@ -3,7 +3,7 @@
 The client is Python and asks from the process that starts the server: its time is in the figures, as it is in its
 users'. All rows are one sealed segment, or several where they are more than the server takes in one.
 
-Its index DISKANN cannot be had: the wheel's libknowhere was built without it. It has the name and nothing else, no
+Its index DISKANN is not available: the wheel's libknowhere was built without it. It has the name and nothing else, no
 symbol of it and no libaio that it reads by, so the index node answers `C Runtime Exception: bad_function_call` to
 each attempt, and the server tries again for ever, with `queryNode.enableDisk` set, too.
 """

@@ -99,8 +99,9 @@ def measure(
         "qps": queries / phase.elapsed_s,
         "unsent_count": max(count - phase.calls - len(errors), 0) if ask.rate else 0,
         "index_used": engine.index_used(),
-        # Of an engine in other processes, its client is all that this process does, by one core: the interpreter has
-        # one lock. Of one in this process, the loop without it tells.
+        # If the engine runs in other processes, all CPU of this process is the client's, at most
+        # one core: the interpreter has one lock. If it runs in this process, the loop without the
+        # engine tells.
         "client_share": own_s / phase.elapsed_s if others else phase.calls / phase.elapsed_s / ceiling_calls_per_s,
         "client_cpu_us_per_query": own_s * 1e6 / done if others else None,
         "other_busy_cores": _others(busy_s - used.cpu_s, phase.elapsed_s) if ask.cold_queries is None else None,

@@ -32,8 +32,8 @@ from pagehop_lab.store import RunFolder
 
 _HELLO_TIMEOUT_S = 1800.0
 _CLOSE_TIMEOUT_S = 120.0
-# What was not in memory is, once it was read, and what was kept waiting by others may be in time: these get a second
-# chance. Every attempt is kept, and the last one counts.
+# A cold page is cached after the first try, and other work may have ended: these failures get more
+# tries. Every attempt is kept, and the last one counts.
 _PASSING = ("cache:", "client:")
 _ATTEMPTS = 3
 
@@ -80,7 +80,7 @@ class Runner:
     # ---- before ----
 
     def _prepare(self, spec: DatasetSpec) -> data.Dataset | None:
-        """The set, or None and a record of why it cannot be had."""
+        """The set, or None and a record of why it is not available."""
         plan, said = self.plan, self.progress.say
         try:
             dataset = data.prepare(

@@ -81,7 +81,7 @@ class Product(Protocol):
     """Servers of one kind."""
 
     def version(self, server: ServerSpec) -> str:
-        """The exact version, once it is here. DevServerError if it cannot be had."""
+        """The exact version, once it is here. DevServerError if it is not available."""
 
     def settings(self, server: ServerSpec, configuration: Configuration) -> dict[str, str]:
         """The configuration by that version's names. DevServerError if it has none."""
@@ -141,7 +141,7 @@ class ServersRunner:
     # ---- before ----
 
     def _probe(self, server: ServerSpec) -> None:
-        """Gets the server, or keeps a record of why it cannot be had."""
+        """Gets the server, or keeps a record of why it is not available."""
         product = self.products[server.product]
         try:
             version = product.version(server)

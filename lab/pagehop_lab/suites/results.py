@@ -61,7 +61,7 @@ class Results:
     datasets: Mapping[str, Mapping[str, Any]]
     """Facts of each set."""
     missing_datasets: Mapping[str, str]
-    """Sets that could not be had, and why."""
+    """Sets that were not available, and why."""
     engines: Sequence[EngineFacts]
     points: Sequence[Point]
     foreign: Sequence[Point]

@@ -64,7 +64,7 @@ class ServersSuite(ABC):
         return found
 
     def versions(self, product: str) -> Sequence[str]:
-        """Versions that can be had."""
+        """Versions that are available."""
         return list(releases(product))
 
     def usual_versions(self, product: str) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
-//! An index written again: a build of its living rows, without dead nodes, free slots and pages
-//! that nothing uses.
+//! An index written again: a build of its live rows, without dead nodes, free slots and pages that
+//! nothing uses.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -148,7 +148,7 @@ fn copy_payloads<R: Reader>(
 }
 
 impl<P: Pages> Index<P> {
-    /// Builds an index over the living rows of this one, as of its newest commit, and writes its
+    /// Builds an index over the live rows of this one, as of its newest commit, and writes its
     /// pages to `sink`, page 0 last. It has the metric, columns, payloads, seed, mark and kind of
     /// kept vectors of this one, and its calibration and audit, which the host may replace.
     ///

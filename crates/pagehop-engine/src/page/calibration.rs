@@ -11,8 +11,7 @@ use crate::reports::Audit;
 const CALIBRATION_AT: usize = 256;
 const ENTRY_BYTES: usize = 8 + RECALLS.len() * 12;
 const CALIBRATION_BYTES: usize = 24 + KS.len() * ENTRY_BYTES;
-/// Where the rest is: one number of the calibration, the audit, and one more number of the
-/// calibration.
+/// Offsets of `far`, of the audit, and of the number of real queries.
 const FAR_AT: usize = CALIBRATION_AT + CALIBRATION_BYTES;
 const AUDIT_AT: usize = FAR_AT + 4;
 const AUDIT_BYTES: usize = 40;
@@ -21,7 +20,7 @@ const QUERIES_AT: usize = AUDIT_AT + AUDIT_BYTES;
 const QUERIES_BYTES: usize = 4;
 
 impl Calibration {
-    /// What a changed meta page has of it. Bytes of the page that are not its own stay.
+    /// Writes it to the meta page; other bytes stay.
     pub(crate) fn write(&self, body: &mut [u8]) {
         let mut fields = FieldsMut::at(body, CALIBRATION_AT);
         fields.u32(self.samples);
@@ -45,7 +44,7 @@ impl Calibration {
         FieldsMut::at(body, QUERIES_AT).u32(if self.by_queries { self.samples } else { 0 });
     }
 
-    /// What a meta page has of it, if it has any.
+    /// Reads it from the meta page; `None` if there is none.
     pub(crate) fn read(body: &[u8]) -> Result<Option<Self>, Error> {
         let mut fields = Fields::at(body, CALIBRATION_AT);
         let (samples, entries) = (fields.u32(), fields.u32() as usize);
@@ -68,7 +67,7 @@ impl Calibration {
 }
 
 impl Audit {
-    /// What a changed meta page has of it.
+    /// Writes it to the meta page; other bytes stay.
     pub(crate) fn write(&self, body: &mut [u8]) {
         let mut fields = FieldsMut::at(body, AUDIT_AT);
         fields.u32(self.samples);
@@ -80,7 +79,7 @@ impl Audit {
         }
     }
 
-    /// What a meta page has of it, if it has any.
+    /// Reads it from the meta page; `None` if there is none.
     pub(crate) fn read(body: &[u8]) -> Result<Option<Self>, Error> {
         let mut fields = Fields::at(body, AUDIT_AT);
         let (samples, k) = (fields.u32(), fields.u32() as usize);

@@ -275,7 +275,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The share of the postings before `key`, about: leaves are taken as equally full. Reads a
+    /// The estimated share of the postings before `key`: leaves are taken as equally full. Reads a
     /// page of each level.
     ///
     /// # Errors
@@ -312,9 +312,9 @@ pub(crate) struct Share {
     pub(crate) leaf: PageId,
     /// Postings of the leaf before the key.
     pub(crate) less: usize,
-    /// The share of all postings before it, about.
+    /// The estimated share of all postings before it.
     pub(crate) share: f64,
-    /// Postings of the tree, about.
+    /// Estimated postings of the tree.
     pub(crate) postings: f64,
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Meta {
     pub(crate) keeps_payloads: bool,
     /// Whether there are columns of tags.
     pub(crate) has_tags: bool,
-    /// Rows that a reader of snapshot `commit` sees; under [`RowIds::HostOwned`] living nodes.
+    /// Rows that a reader of snapshot `commit` sees; under [`RowIds::HostOwned`] live nodes.
     pub(crate) rows: u64,
     /// Pages that exist at least.
     pub(crate) page_count: u32,

@@ -67,7 +67,7 @@ impl NodeHeader {
         [self.row_id, self.added, self.deleted]
     }
 
-    /// Whether there is a node, living or dead, or a free slot: whether the flags are flags.
+    /// Whether there is a node, live or dead, or a free slot: whether the flags are flags.
     #[inline]
     pub(crate) fn is_valid(&self, layout: &NodeLayout) -> bool {
         matches!(self.flags, FLAGS_FREE | FLAGS_LIVE | FLAGS_DEAD | FLAGS_UNLINKED)

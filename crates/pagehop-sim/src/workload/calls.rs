@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// One process that writes the index again with its living rows only, in place.
+    /// One process that writes the index again with its live rows only, in place.
     pub(super) fn compact(&mut self) -> Checked<()> {
         self.outcome.operations += 1;
         let options = self.plan.open_options(true, &mut self.rng);

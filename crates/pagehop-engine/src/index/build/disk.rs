@@ -9,8 +9,8 @@ use crate::page::{PAGE_BYTES, Scratch};
 
 /// Refuses to begin what the disk has no room for.
 ///
-/// A build in memory writes the pages of the index. One that puts rows aside has all rows there
-/// twice or three times at first, then twice beside letters, what is kept of them, and pages.
+/// A build in memory writes the pages of the index. A spilled build needs two or three copies of
+/// all rows at first, then two copies, letters, kept work and pages.
 ///
 /// # Errors
 ///

@@ -52,7 +52,7 @@ pub(super) fn fixed_bytes(rows: usize, inner: usize) -> usize {
     centroids + rows.min(REST_ROWS) * REST_ROW_BYTES
 }
 
-/// Bytes that a thread works in.
+/// Bytes of one thread's buffers.
 pub(super) fn thread_bytes(rows: usize, inner: usize) -> usize {
     rows.min(BATCH_ROWS) * (inner + BATCH_ROW_BYTES)
 }

@@ -69,9 +69,8 @@ impl<W: PagesMut> Graph<'_, W> {
         self.anchor_to_any(&[], target, target.node)
     }
 
-    /// Anchors `target` to the first node with an edge left on a way down over anchors from `from`
-    /// on that does not go over `avoid`. `false` if the way ends before. The last node of every way
-    /// has an edge left.
+    /// Follows anchors down from `from`, around `avoid`, and anchors `target` to the first node
+    /// with a free edge. `false` if there is none on the way.
     fn anchor_down(&mut self, from: NodeId, target: &Target, avoid: &[NodeId]) -> Result<bool, Error> {
         // Each target takes another way, so that nodes form a tree and not a chain.
         let (mut at, mut way) = (from, u64::from(target.node));

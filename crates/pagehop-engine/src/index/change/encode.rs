@@ -83,7 +83,7 @@ impl Encoded {
         Ok(Self { own: own::measure(&x), exact: x, kept, ..Self::default() })
     }
 
-    /// Adds what its own node has of it, unless it is there.
+    /// Computes the own code, unless that is done.
     pub(crate) fn encode_own(&mut self) {
         if self.hi.is_empty() {
             let dim = self.exact.len();
@@ -92,7 +92,7 @@ impl Encoded {
         }
     }
 
-    /// Adds that and what its neighbors have of it.
+    /// Computes the own code and the edge code.
     pub(crate) fn complete(&mut self, meta: &Meta, model: &Model) {
         self.encode_own();
         let mut x = vec![0.0; self.exact.len()];

@@ -82,7 +82,7 @@ pub(crate) struct Explorer {
 /// same estimate, and all of them would fill the candidate list.
 #[derive(Debug, Default)]
 struct Equals {
-    /// Bits that tell of most estimates at once that no candidate has them.
+    /// A Bloom filter of estimates: most absent ones are recognized at once.
     known: EstimateBits,
     /// Candidates with estimates of at most 0, as bits: the list does not tell these apart.
     below: Vec<(u32, NodeId)>,
@@ -94,7 +94,7 @@ struct Equals {
     takes_all: bool,
 }
 
-/// A set of estimates that may say of others that it has them.
+/// A Bloom filter of estimates: it has false positives.
 #[derive(Debug)]
 struct EstimateBits([u64; 128]);
 

@@ -1,8 +1,8 @@
 //! Payloads of rows that are added and of nodes that are freed.
 //!
 //! A payload belongs to one node. It is written before its node, and goes when the slot of the node
-//! becomes free. When the model is trained again, the payloads of living rows stay where they are
-//! and belong to the new nodes; those of dead nodes go with the retired graph.
+//! becomes free. When the model is trained again, the payloads of live rows stay where they are and
+//! belong to the new nodes; those of dead nodes go with the retired graph.
 
 use std::collections::HashMap;
 

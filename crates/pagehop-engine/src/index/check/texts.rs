@@ -1,5 +1,5 @@
 //! Checks text ids: each row has a text, its number is one that follows from the text, and no two
-//! living rows have the same text.
+//! live rows have the same text.
 
 use crate::Error;
 use crate::index::find::read_text;
@@ -8,7 +8,7 @@ use crate::page::payload::PayloadPlace;
 use crate::page::{PageId, Reader};
 use crate::text_ids;
 
-/// The living rows: the hash of each text, and where it is.
+/// The live rows: the hash of each text, and where it is.
 #[derive(Default)]
 pub(super) struct Texts {
     living: Vec<(u64, PayloadPlace)>,

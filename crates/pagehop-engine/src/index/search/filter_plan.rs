@@ -4,7 +4,7 @@
 //! ```text
 //! runs     places in the trees of columns that have all rows which may pass: of an AND those of
 //!          its cheapest part, of an OR those of all parts
-//! share    of all rows that pass, about: each part of an AND counts for itself
+//! share    the estimated share of rows that pass: each part of an AND counts for itself
 //! choose   what reads fewer pages: the runs, or a walk, which visits more nodes without use the
 //!          smaller the share is. A leaf of postings and a node cost about the same time, also in
 //!          memory
@@ -21,8 +21,8 @@ use crate::page::postings::PostingKey;
 use crate::page::{PageId, Reader};
 use crate::{Error, SearchOptions};
 
-/// Pages of nodes that a search for up to [`FEW_ROWS`] rows reads without a filter, and with
-/// postings, about. More rows take pages in proportion. Measured at a recall of 0.95 on 50,000 text
+/// Estimated pages of nodes that a search for up to [`FEW_ROWS`] rows reads without a filter, and
+/// with postings. More rows take pages in proportion. Measured at a recall of 0.95 on 50,000 text
 /// embeddings: `docs/decisions/0015-filters.md`.
 const NODE_PAGES: f64 = 30.0;
 const FEW_ROWS: usize = 10;
@@ -33,7 +33,7 @@ const WALK_POWER: f64 = -0.75;
 const SLACK_POWER: f32 = 0.45;
 /// Pages of the id map and of the node that an id leads to. Those of the map are shared.
 const ID_PAGES: f64 = 1.2;
-/// Share of a leaf that has postings, about.
+/// Estimated fill of a leaf.
 const LEAF_FILL: f64 = 0.85;
 /// Fewer leaves are all read: most of them are near, and rows of those that are left out would be
 /// missed. With 41 leaves it takes fewer pages to read all and to visit fewer nodes.
@@ -78,9 +78,9 @@ pub struct FilterPlan {
     pub(crate) test: Arc<Test>,
     /// Runs that have every row that passes; none if it is not known where such rows are.
     pub(crate) runs: Option<Arc<Vec<Run>>>,
-    /// Pages of the runs, about.
+    /// Estimated pages of the runs.
     runs_pages: f64,
-    /// Rows in the runs, about: no more nodes are visited.
+    /// Estimated rows in the runs; a search by them visits at most this many nodes.
     runs_rows: f64,
     pub(crate) share: f64,
     /// Whether it takes a look at the tags of a row to know whether it passes: of any row, and of
@@ -105,8 +105,8 @@ impl FilterPlan {
         self.runs.is_some() && self.pages_by_runs(k) <= node_pages(k) * self.share.max(SHARE_MIN).powf(WALK_POWER)
     }
 
-    /// Pages that a search for `k` rows reads of the runs and of the nodes that they lead to,
-    /// about.
+    /// Estimated pages that a search for `k` rows reads of the runs and of the nodes that they lead
+    /// to.
     pub(crate) fn pages_by_runs(&self, k: usize) -> f64 {
         self.runs_pages + node_pages(k).min(self.runs_rows)
     }

@@ -40,11 +40,11 @@ pub(crate) const SHORTLIST_MIN: usize = 256;
 pub(crate) const SHORTLIST_PER_ROW: usize = 8;
 /// Pages that are prefetched by a look at every row.
 const PAGES_AHEAD: u32 = 32;
-/// Share of the slack that a search by postings needs for the same recall: estimates can mislead
-/// it, but it cannot lose its way. `docs/decisions/0015-filters.md`.
+/// Share of the slack that a search by postings needs for the same recall: wrong estimates cost it
+/// rows, missing edges do not. `docs/decisions/0015-filters.md`.
 pub(crate) const SLACK_OF_POSTINGS: f32 = 0.58;
-/// The same where leaves are left out, whose rows are missed: then a node more costs less pages
-/// than the leaves for the same recall.
+/// The same if some leaves are skipped, whose rows are missed: for the same recall, one more node
+/// costs fewer pages than those leaves.
 pub(crate) const SLACK_OF_SOME: f32 = 0.8;
 /// How much farther than its estimate the last row may be before leaves are looked at again: dead
 /// rows, and rows without the tag, have postings that seem to pass.

@@ -38,12 +38,11 @@ pub(super) struct SecondPhase {
     /// Keys from this one on may be of candidates that are not in the frontier: see
     /// `cursor_postings.rs`.
     pub(super) beyond: Option<u64>,
-    /// Nodes that are visited, if there are as many, before any row is certain.
+    /// Nodes to visit, if that many exist, before any row counts as certain.
     pub(super) visits_min: usize,
     /// Candidates that were kept of those in postings, at least.
     pub(super) kept: usize,
-    /// Whether leaves of the postings are left, and the number of rows that those which were read
-    /// were chosen for.
+    /// Whether unread leaves remain, and the number of rows that the read leaves were chosen for.
     pub(super) is_partial: bool,
     pub(super) covered: usize,
     /// Every node that was visited or is in the frontier.

@@ -50,7 +50,7 @@ impl Shortlist {
         }
     }
 
-    /// The `k`-th smallest key, if there are as many.
+    /// The `k`-th smallest key, if there are at least `k` keys.
     pub(crate) fn kth(&self) -> Option<u64> {
         self.nearest.peek().copied().filter(|_| self.nearest.len() >= self.k)
     }
