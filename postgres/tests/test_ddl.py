@@ -4,6 +4,7 @@ dumped.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from tests.items import (
     value,
     vectors,
 )
+from tests.test_maintenance import wait
 
 INDEX = "INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)"
 
@@ -45,26 +47,32 @@ def connection(connect: Connect) -> psycopg.Connection:
 
 
 @contextmanager
-def inserting(connection: psycopg.Connection, first: int) -> Iterator[list[int]]:
-    """Inserts rows one by one during the block; the ids of those that were committed are in the
-    list afterwards.
+def inserting(connection: psycopg.Connection, first: int) -> Iterator[tuple[list[int], threading.Thread]]:
+    """Inserts rows one by one during the block, in a thread; the ids of those that were committed
+    are in the list afterwards.
     """
     rows, inserted, stop = vectors(20_000, seed=5), list[int](), threading.Event()
+    failures = list[Exception]()
 
     def insert() -> None:
-        for at, row in enumerate(rows, first):
-            if stop.is_set():
-                return
-            connection.execute("INSERT INTO items (id, embedding) VALUES (%s, %s)", (at, row))
-            inserted.append(at)
+        try:
+            for at in itertools.count():
+                if stop.is_set():
+                    return
+                values = (first + at, rows[at % len(rows)])
+                connection.execute("INSERT INTO items (id, embedding) VALUES (%s, %s)", values)
+                inserted.append(first + at)
+        except psycopg.Error as error:
+            failures.append(error)
 
     thread = threading.Thread(target=insert)
     thread.start()
     try:
-        yield inserted
+        yield inserted, thread
     finally:
         stop.set()
         thread.join()
+    assert failures == []
 
 
 def statement_of(connection: psycopg.Connection, statement: str) -> None:
@@ -109,12 +117,11 @@ def test_rows_inserted_while_an_index_is_made_concurrently_are_in_it(
     connect: Connect, connection: psycopg.Connection, statement: str
 ) -> None:
     fill(connection, vectors(3000, seed=2), first=10_000)
-    with inserting(connect(), first=100_000) as inserted:
+    with inserting(connect(), first=100_000) as (inserted, thread):
         statement_of(connection, statement)
         # Some more go into the finished index.
-        late = len(inserted) + 50
-        while len(inserted) < late:
-            threading.Event().wait(0.01)
+        enough = len(inserted) + 50
+        wait(lambda: len(inserted) >= enough or not thread.is_alive())
     assert everything(connection) == [*range(600), *range(10_000, 13_000), *inserted]
     assert recall(connection) > 0.95
     assert value(connection, "SELECT bool_and(indisvalid) FROM pg_index WHERE indrelid = 'items'::regclass") is True
@@ -139,8 +146,8 @@ def test_a_concurrent_build_waits_for_an_open_transaction_and_takes_its_rows(
         fill(other, vectors(40, seed=2), first=1000)
         thread = threading.Thread(target=build)
         thread.start()
-        while number(watcher, waiting) == 0:
-            threading.Event().wait(0.01)
+        wait(lambda: number(watcher, waiting) > 0 or not thread.is_alive())
+        assert thread.is_alive(), f"the build did not wait: {failures}"
         fill(other, vectors(40, seed=3), first=2000)
     thread.join()
     assert failures == []
