@@ -30,6 +30,7 @@ from tests.items import (
     value,
     vectors,
 )
+from tests.test_inspect import check
 from tests.test_maintenance import wait
 
 INDEX = "INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)"
@@ -219,6 +220,43 @@ def test_a_column_of_another_type_gets_another_index(connection: psycopg.Connect
     run(connection, "DROP INDEX items_embedding")
     run(connection, "ALTER TABLE items ALTER embedding TYPE halfvec(24)")
     run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding halfvec_l2_ops)")
+    assert recall(connection) > 0.95
+
+
+@pytest.mark.parametrize(("empty", "dim"), [("TRUNCATE items", 8), ("DELETE FROM items", 40)])
+def test_a_column_of_another_dimension_has_an_index_of_that_dimension(
+    connection: psycopg.Connection, empty: str, dim: int
+) -> None:
+    alter = f"ALTER TABLE items ALTER embedding TYPE vector({dim})"
+    with pytest.raises(psycopg.errors.DataException, match=f"expected {dim} dimensions, not 24"):
+        run(connection, alter)
+    assert everything(connection) == list(range(600))
+    run(connection, empty)
+    run(connection, alter)
+    with pytest.raises(psycopg.errors.DataException, match=f"expected {dim} dimensions, not 24"):
+        fill(connection, vectors(1, seed=2))
+    fill(connection, vectors(300, seed=2, dim=dim))
+    assert value(connection, "SELECT dimensions FROM pagehop_info('items_embedding')") == dim
+    assert check(connection)["nodes"] == 300
+    assert recall(connection, vectors(25, seed=99, dim=dim)) > 0.95
+
+
+def test_an_index_that_is_marked_invalid_gets_rows_and_gives_none(connection: psycopg.Connection) -> None:
+    mark = "UPDATE pg_index SET indisvalid = {} WHERE indexrelid = 'items_embedding'::regclass"
+    nearest = f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10"
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    run(connection, mark.format("false"))
+    fill(connection, vectors(100, seed=2), first=1000)
+    run(connection, f"UPDATE items SET embedding = '{QUERIES[0]}' WHERE id = 7")
+    run(connection, "DELETE FROM items WHERE id >= 500 AND id < 600")
+    with only_by_index(connection):
+        assert "items_embedding" not in explain(connection, nearest)
+        assert run(connection, nearest)[0] == (7,)
+    run(connection, "VACUUM items")
+    run(connection, mark.format("true"))
+    assert by_index(connection, QUERIES[0], 1) == [7]
+    assert everything(connection) == [*range(500), *range(1000, 1100)]
+    assert check(connection)["nodes"] == 600
     assert recall(connection) > 0.95
 
 

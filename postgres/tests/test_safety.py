@@ -111,6 +111,30 @@ def test_rows_that_a_policy_hides_are_not_measured(connect: Connect, database: s
     assert number(connection, RECALL.format(10, 400)) > 0
 
 
+def test_a_role_that_may_not_read_a_table_is_told_nothing_of_its_index(connect: Connect, database: str) -> None:
+    connection = connect()
+    built(connection, 1200)
+    name = f"writer_{database}"
+    asked = [f"ARRAY['{QUERIES[0]}'::{kind}]" for kind in ["vector", "halfvec"]]
+    calls = ["info('items_embedding')", "calibration('items_embedding')", "recall('items_embedding')"]
+    calls += [f"recall('items_embedding', 1, {queries})" for queries in asked]
+    maintaining = ["check('items_embedding')", "calibrate('items_embedding')"]
+    maintaining += [f"calibrate('items_embedding', {queries})" for queries in asked]
+    with role(connection, name, "INSERT, UPDATE, DELETE"):
+        for call in calls:
+            with pytest.raises(errors.InsufficientPrivilege, match="permission denied for table items"):
+                run(connection, f"SELECT pagehop_{call}")
+        for call in maintaining:
+            with pytest.raises(errors.InsufficientPrivilege, match="permission denied for function pagehop_"):
+                run(connection, f"SELECT pagehop_{call}")
+        assert value(connection, "SELECT rows FROM pagehop_last_scan()") is None
+        # The right to call a function is no right to the table.
+        run(connection, f"RESET ROLE; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO {name}; SET ROLE {name}")
+        for call in maintaining:
+            with pytest.raises(errors.InsufficientPrivilege, match="permission denied for table items"):
+                run(connection, f"SELECT pagehop_{call}")
+
+
 def test_maintenance_is_granted(connect: Connect, database: str) -> None:
     connection = connect()
     built(connection, 1200)
