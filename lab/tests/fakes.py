@@ -204,7 +204,7 @@ class Hanging(Honest):
 
     def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        subprocess.Popen(["sleep", "98765"], start_new_session=True)
+        subprocess.Popen(["sleep", os.environ.get("SLEEP_S", "98765")], start_new_session=True)
         time.sleep(1000)
 
 

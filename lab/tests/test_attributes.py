@@ -143,7 +143,12 @@ def test_a_deadlock_is_told_from_other_errors(mariadb_11: innodb.Instance) -> No
         wire.execute(b"UPDATE locks SET v = 1 WHERE id = " + row)
     waiting = threading.Thread(target=other.execute, args=(b"UPDATE locks SET v = 2 WHERE id = 1",))
     waiting.start()
-    time.sleep(0.2)
+    late = time.monotonic() + 300
+    waits = "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    while mariadb_11.execute(waits)[0][0] == 0:
+        assert time.monotonic() < late, "the other one does not wait"
+        # The server renews what it shows once it was not asked for a tenth of a second.
+        time.sleep(0.2)
     with pytest.raises(DeadlockError):
         one.execute(b"UPDATE locks SET v = 2 WHERE id = 2")
     waiting.join()

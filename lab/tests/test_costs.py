@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+from devserver.processes import children
 from pagehop_lab.measure.processes import ServerLook
 from pagehop_lab.suites.results import Build
 
@@ -35,17 +36,36 @@ def test_a_child_that_came_and_went_has_cost_what_it_did() -> None:
         assert 0.35 < (ServerLook(parent.pid) - before).cpu_s < 1
 
 
+# A child that works, says so, waits for a line, and works again.
+CHILD = """
+import sys, time
+while time.process_time() < 0.2: pass
+print(flush=True)
+sys.stdin.readline()
+while time.process_time() < 0.6: pass
+"""
+
+
 def test_a_child_that_ends_is_not_taken_off() -> None:
     with subprocess.Popen(
-        ["sh", "-c", f"{sys.executable} -c 'import time\nwhile time.process_time() < 0.4: pass'; read line"],
-        stdin=subprocess.PIPE,
-    ) as parent:
-        time.sleep(0.2)
+        ["sh", "-c", '"$0" -c "$1"; read line', sys.executable, CHILD],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as parent:  # fmt: skip
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        parent.stdout.readline()
         before = ServerLook(parent.pid)
-        time.sleep(1)
+        parent.stdin.write("\n")
+        parent.stdin.flush()
+        late = time.monotonic() + 300
+        # The shell takes what it cost over when it has ended.
+        while children(parent.pid):
+            assert time.monotonic() < late, "the child does not end"
+            time.sleep(0.02)
         cost = ServerLook(parent.pid) - before
-        parent.communicate(b"\n")
-        assert cost.cpu_s >= 0
+        parent.communicate("\n")
+        # What it cost before is not taken off what it cost since.
+        assert cost.cpu_s > 0.35
         assert cost.switches >= 0
 
 

@@ -30,6 +30,7 @@ SPECIAL = (
     "costly",
     "drifting",
     "dying-server",
+    "hanging",
 )
 EVERY = [name for name in fakes.BY_NAME if name not in SPECIAL]
 
@@ -49,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whole(folder: Path) -> tuple[Results, str]:
     """A run of all of them."""
-    load = QUICK + "repeats = 2\nin_turns = 20\nbuild_timeout_s = 2\n"
+    load = QUICK + "repeats = 2\nin_turns = 20\n"
     return run(plan_of(*EVERY, load=load, more='base = "honest"'), folder)
 
 
@@ -112,7 +113,6 @@ def test_wrong_answers_have_low_recall_and_are_no_winner(whole: tuple[Results, s
         ("missing", "not installed: there is no such library; pip install missing"),
         ("refusing", "no index: it takes at most 3 dimensions"),
         ("dying-in-build", "no index: it died during build, by signal SIGSEGV; its log ends with: something is very"),
-        ("hanging", "no index: it hung: no answer to build in 2 s"),
     ],
 )
 def test_an_engine_that_gives_no_index_is_said_to_be_missing(
@@ -143,10 +143,18 @@ def test_nothing_is_missing_in_silence(whole: tuple[Results, str]) -> None:
     assert not results.sound
 
 
-@pytest.mark.usefixtures("whole")
-def test_what_a_killed_engine_left_behind_is_ended() -> None:
+def test_an_engine_that_hangs_is_ended_with_what_it_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a run to itself: a busy machine may take longer over an honest build than this limit."""
+    monkeypatch.setenv("SLEEP_S", f"98765.{os.getpid()}")
+    results, said = run(plan_of("hanging", load=QUICK + "repeats = 1\nbuild_timeout_s = 2\n"), tmp_path)
+    assert not points_of(results, "hanging")
+    (found,) = failures(results, "hanging")
+    assert found.startswith("no index: it hung: no answer to build in 2 s")
+    assert found.removeprefix("no index: ") in said
     running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert "sleep 98765" not in running
+    assert os.environ["SLEEP_S"] not in running
 
 
 @pytest.mark.usefixtures("whole")
@@ -165,7 +173,7 @@ def test_every_request_is_kept(folder: Path) -> None:
 
 def test_a_second_run_measures_nothing_again(folder: Path, whole: tuple[Results, str]) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.glob("points/*")}
-    load = QUICK + "repeats = 2\nin_turns = 20\nbuild_timeout_s = 2\n"
+    load = QUICK + "repeats = 2\nin_turns = 20\n"
     results, said = run(plan_of(*EVERY, load=load, more='base = "honest"'), folder)
     after = {path: path.stat().st_mtime_ns for path in folder.glob("points/*")}
     new = [path for path in after if path not in before]
@@ -200,11 +208,14 @@ def test_a_plan_that_grew_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_a_rate_that_is_not_sustained_makes_the_figure_invalid(tmp_path: Path) -> None:
     load = "seconds = 0.2\nwarmup_s = 0.02\nrepeats = 1\nseconds_max = 0.3\nrate = {}\n"
     for rate, wrong in [(50, False), (5000, True)]:
-        results, _ = run(plan_of("slow", load=load.format(rate)), tmp_path / str(rate))
-        # Other reasons are those of a busy machine.
-        assert ("rate" in reasons(results, "slow")) == wrong
-        late = results.points[0].raw["latency_us"]["p99"]
-        assert (late > 50_000) == wrong, "latency counts from when a request was due"
+        for attempt in range(5):
+            results, _ = run(plan_of("slow", load=load.format(rate)), tmp_path / f"{rate}-{attempt}")
+            late = results.points[0].raw["latency_us"]["p99"]
+            # Other reasons are those of a busy machine, which may be late, but hardly every time.
+            found = ("rate" in reasons(results, "slow"), late > 50_000)
+            if found == (wrong, wrong):
+                break
+        assert found == (wrong, wrong), f"latency counts from when a request was due: {late} us"
 
 
 def test_a_cache_that_was_not_hot_gets_a_second_chance(tmp_path: Path) -> None:
@@ -384,11 +395,11 @@ def test_a_stopped_run_leaves_whole_files_and_goes_on(tmp_path: Path) -> None:
         env=os.environ | {"PYTHONPATH": paths},
         stderr=subprocess.DEVNULL,
     )
-    late = time.monotonic() + 30
+    late = time.monotonic() + 300
     while not list(folder.glob("points/[!.]*.json")) and time.monotonic() < late:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    process.wait(30)
+    process.wait(300)
     assert process.returncode != 0
     kept = [json.loads(path.read_text()) for path in folder.glob("points/[!.]*.json")]
     assert 1 <= len(kept) < 8

@@ -154,7 +154,21 @@ def test_a_setting_made_before_the_library_is_loaded_is_checked_then(connect: Co
 
 
 @pytest.mark.parametrize(
-    "setting", ["slack = 'inf'", "slack = 1e300", "slack = 0", "search_list = 1", "beam_width = 1"]
+    "setting",
+    [
+        "slack = 'inf'",
+        "slack = 1e300",
+        "slack = 0",
+        "search_list = 1",
+        "search_list = 100000",
+        "beam_width = 1",
+        "beam_width = 64",
+        "max_scan_pages = 2147483647",
+        "scan_mem_multiplier = 1000",
+        "read_ahead = auto",
+        "read_ahead = on",
+        "read_ahead = off",
+    ],
 )
 def test_extreme_settings_give_rows_in_order(connect: Connect, setting: str) -> None:
     connection = connect()
@@ -163,6 +177,21 @@ def test_extreme_settings_give_rows_in_order(connect: Connect, setting: str) -> 
     run(connection, f"SET pagehop.{setting}")
     for limit in [1, 10, 11, 100]:
         assert len(by_index(connection, QUERIES[0], limit)) == limit
+
+
+@pytest.mark.parametrize("setting", ["max_scan_pages = 1", "scan_mem_multiplier = 0.000001"])
+def test_the_lowest_limit_of_a_scan_leaves_its_first_row(connect: Connect, setting: str) -> None:
+    """Limits are looked at between rows."""
+    connection = connect()
+    create(connection)
+    fill(connection, vectors(700, seed=1))
+    for limit in [1, 10, 100]:
+        # The buffers of a scan are kept for the next, and count as its memory.
+        session = connect()
+        run(session, f"SET pagehop.{setting}")
+        assert len(by_index(session, QUERIES[0], limit)) == 1
+        ended_by = value(session, "SELECT ended_by FROM pagehop_last_scan()")
+        assert limit == 1 or ended_by == setting.partition(" ")[0]
 
 
 def test_zero_vectors_have_no_place_under_cosine_alone(connect: Connect) -> None:

@@ -4,6 +4,7 @@ dumped.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ from tests.items import (
     value,
     vectors,
 )
+from tests.test_inspect import check
+from tests.test_maintenance import wait
 
 INDEX = "INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)"
 
@@ -45,26 +48,32 @@ def connection(connect: Connect) -> psycopg.Connection:
 
 
 @contextmanager
-def inserting(connection: psycopg.Connection, first: int) -> Iterator[list[int]]:
-    """Inserts rows one by one during the block; the ids of those that were committed are in the
-    list afterwards.
+def inserting(connection: psycopg.Connection, first: int) -> Iterator[tuple[list[int], threading.Thread]]:
+    """Inserts rows one by one during the block, in a thread; the ids of those that were committed
+    are in the list afterwards.
     """
     rows, inserted, stop = vectors(20_000, seed=5), list[int](), threading.Event()
+    failures = list[Exception]()
 
     def insert() -> None:
-        for at, row in enumerate(rows, first):
-            if stop.is_set():
-                return
-            connection.execute("INSERT INTO items (id, embedding) VALUES (%s, %s)", (at, row))
-            inserted.append(at)
+        try:
+            for at in itertools.count():
+                if stop.is_set():
+                    return
+                values = (first + at, rows[at % len(rows)])
+                connection.execute("INSERT INTO items (id, embedding) VALUES (%s, %s)", values)
+                inserted.append(first + at)
+        except psycopg.Error as error:
+            failures.append(error)
 
     thread = threading.Thread(target=insert)
     thread.start()
     try:
-        yield inserted
+        yield inserted, thread
     finally:
         stop.set()
         thread.join()
+    assert failures == []
 
 
 def statement_of(connection: psycopg.Connection, statement: str) -> None:
@@ -109,12 +118,11 @@ def test_rows_inserted_while_an_index_is_made_concurrently_are_in_it(
     connect: Connect, connection: psycopg.Connection, statement: str
 ) -> None:
     fill(connection, vectors(3000, seed=2), first=10_000)
-    with inserting(connect(), first=100_000) as inserted:
+    with inserting(connect(), first=100_000) as (inserted, thread):
         statement_of(connection, statement)
         # Some more go into the finished index.
-        late = len(inserted) + 50
-        while len(inserted) < late:
-            threading.Event().wait(0.01)
+        enough = len(inserted) + 50
+        wait(lambda: len(inserted) >= enough or not thread.is_alive())
     assert everything(connection) == [*range(600), *range(10_000, 13_000), *inserted]
     assert recall(connection) > 0.95
     assert value(connection, "SELECT bool_and(indisvalid) FROM pg_index WHERE indrelid = 'items'::regclass") is True
@@ -139,8 +147,8 @@ def test_a_concurrent_build_waits_for_an_open_transaction_and_takes_its_rows(
         fill(other, vectors(40, seed=2), first=1000)
         thread = threading.Thread(target=build)
         thread.start()
-        while number(watcher, waiting) == 0:
-            threading.Event().wait(0.01)
+        wait(lambda: number(watcher, waiting) > 0 or not thread.is_alive())
+        assert thread.is_alive(), f"the build did not wait: {failures}"
         fill(other, vectors(40, seed=3), first=2000)
     thread.join()
     assert failures == []
@@ -212,6 +220,43 @@ def test_a_column_of_another_type_gets_another_index(connection: psycopg.Connect
     run(connection, "DROP INDEX items_embedding")
     run(connection, "ALTER TABLE items ALTER embedding TYPE halfvec(24)")
     run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding halfvec_l2_ops)")
+    assert recall(connection) > 0.95
+
+
+@pytest.mark.parametrize(("empty", "dim"), [("TRUNCATE items", 8), ("DELETE FROM items", 40)])
+def test_a_column_of_another_dimension_has_an_index_of_that_dimension(
+    connection: psycopg.Connection, empty: str, dim: int
+) -> None:
+    alter = f"ALTER TABLE items ALTER embedding TYPE vector({dim})"
+    with pytest.raises(psycopg.errors.DataException, match=f"expected {dim} dimensions, not 24"):
+        run(connection, alter)
+    assert everything(connection) == list(range(600))
+    run(connection, empty)
+    run(connection, alter)
+    with pytest.raises(psycopg.errors.DataException, match=f"expected {dim} dimensions, not 24"):
+        fill(connection, vectors(1, seed=2))
+    fill(connection, vectors(300, seed=2, dim=dim))
+    assert value(connection, "SELECT dimensions FROM pagehop_info('items_embedding')") == dim
+    assert check(connection)["nodes"] == 300
+    assert recall(connection, vectors(25, seed=99, dim=dim)) > 0.95
+
+
+def test_an_index_that_is_marked_invalid_gets_rows_and_gives_none(connection: psycopg.Connection) -> None:
+    mark = "UPDATE pg_index SET indisvalid = {} WHERE indexrelid = 'items_embedding'::regclass"
+    nearest = f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10"
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    run(connection, mark.format("false"))
+    fill(connection, vectors(100, seed=2), first=1000)
+    run(connection, f"UPDATE items SET embedding = '{QUERIES[0]}' WHERE id = 7")
+    run(connection, "DELETE FROM items WHERE id >= 500 AND id < 600")
+    with only_by_index(connection):
+        assert "items_embedding" not in explain(connection, nearest)
+        assert run(connection, nearest)[0] == (7,)
+    run(connection, "VACUUM items")
+    run(connection, mark.format("true"))
+    assert by_index(connection, QUERIES[0], 1) == [7]
+    assert everything(connection) == [*range(500), *range(1000, 1100)]
+    assert check(connection)["nodes"] == 600
     assert recall(connection) > 0.95
 
 

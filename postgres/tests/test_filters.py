@@ -236,16 +236,20 @@ def test_scans_see_what_their_snapshot_sees_while_others_write(connect: Connect)
     connection, other = connect(), connect()
     create(connection, {"tenant": "int4", "price": "float8"})
     stop = threading.Event()
+    failures = list[Exception]()
 
     def write() -> None:
-        for at, vector in enumerate(vectors(3000, seed=3)):
-            if stop.is_set():
-                break
-            run(other, f"INSERT INTO items VALUES ({10_000 + at}, '{vector}', {at % 5}, {at % 700})")
-            if at % 10 == 0:
-                run(other, f"UPDATE items SET tenant = tenant + 1 WHERE id = {10_000 + at // 2}")
-            if at % 500 == 0:
-                run(other, "VACUUM items")
+        try:
+            for at, vector in enumerate(vectors(3000, seed=3)):
+                if stop.is_set():
+                    break
+                run(other, f"INSERT INTO items VALUES ({10_000 + at}, '{vector}', {at % 5}, {at % 700})")
+                if at % 10 == 0:
+                    run(other, f"UPDATE items SET tenant = tenant + 1 WHERE id = {10_000 + at // 2}")
+                if at % 500 == 0:
+                    run(other, "VACUUM items")
+        except psycopg.Error as error:
+            failures.append(error)
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -263,6 +267,7 @@ def test_scans_see_what_their_snapshot_sees_while_others_write(connect: Connect)
     finally:
         stop.set()
         writer.join()
+    assert failures == []
     run(connection, "SELECT pagehop_check('items_embedding')")
 
 

@@ -219,9 +219,12 @@ def test_rows_that_on_conflict_takes_back_do_not_come_into_the_index(connect: Co
             failed.append(error)
 
     def vacuum() -> None:
-        session = connect()
-        while not done.is_set():
-            run(session, "VACUUM items")
+        try:
+            session = connect()
+            while not done.is_set():
+                run(session, "VACUUM items")
+        except BaseException as error:
+            failed.append(error)
 
     threads = [threading.Thread(target=insert, args=(session, turn)) for turn, session in enumerate(sessions)]
     cleaner = threading.Thread(target=vacuum)

@@ -18,7 +18,7 @@ import pytest
 from psycopg import errors
 
 from devserver import Cluster
-from tests.items import DIM, KINDS, Connect, by_index, by_scan, everything, number, recall, run, value
+from tests.items import DIM, KINDS, Connect, by_index, by_scan, everything, number, recall, run
 from tests.test_cancel import assert_no_temporary_files, small_disk
 from tests.test_inspect import ask, check
 from tests.test_maintenance import wait
@@ -43,6 +43,9 @@ PHASES = [
     "calibrating: finding true neighbors",
     "calibrating: searching",
 ]
+# Phases that a test must see, each of which it tries twice to see. On a busy machine a short phase
+# may begin and end between two looks.
+SEEN_MIN = 5
 INDEX = "CREATE INDEX items_embedding ON items USING pagehop (embedding {})"
 
 
@@ -143,23 +146,28 @@ def test_rows_too_close_together_for_a_partition(connect: Connect) -> None:
     assert everything(connection) == list(range(ROWS))
 
 
-def building(connection: psycopg.Connection, sql: str) -> threading.Thread:
-    """Runs a statement that may fail, beside the test."""
+def building(connection: psycopg.Connection, sql: str) -> tuple[threading.Thread, list[psycopg.Error]]:
+    """Runs a statement beside the test. If it fails, its error is in the list once it has ended."""
+    failed: list[psycopg.Error] = []
 
     def build() -> None:
-        with suppress(psycopg.Error):
+        try:
             run(connection, sql)
+        except psycopg.Error as error:
+            failed.append(error)
 
     thread = threading.Thread(target=build)
     thread.start()
-    return thread
+    return thread, failed
 
 
-def comes_to(other: psycopg.Connection, process: int, phase: str, thread: threading.Thread) -> bool:
-    """Waits until a build is in a phase; false if it ended before it was seen there."""
-    in_phase = f"SELECT count(*) FROM pg_stat_progress_create_index WHERE pid = {process} AND phase LIKE '%: {phase}'"
+def comes_to(other: psycopg.Connection, process: int, phase: str, thread: threading.Thread, then: str = "true") -> bool:
+    """Waits until a build is in a phase, and computes `then` at once; false if it ended before it
+    was seen there.
+    """
+    in_phase = f"SELECT {then} FROM pg_stat_progress_create_index WHERE pid = {process} AND phase LIKE '%: {phase}'"
     while thread.is_alive():
-        if number(other, in_phase) > 0:
+        if run(other, in_phase):
             return True
     return False
 
@@ -169,20 +177,23 @@ def test_progress_and_a_cancel_in_every_phase(connect: Connect) -> None:
     scatter(connection, ROWS)
     least(connection)
     process = connection.info.backend_pid
-    seen = 0
-    for phase in PHASES:
+    seen: set[str] = set()
+    for phase in 2 * PHASES:
+        if phase in seen:
+            continue
         run(connection, "DROP INDEX IF EXISTS items_embedding")
-        thread = building(connection, INDEX.format("vector_l2_ops"))
-        if comes_to(other, process, phase, thread):
-            seen += 1
-            run(other, f"SELECT pg_cancel_backend({process})")
-            began = time.monotonic()
-            thread.join()
-            # A machine that does other work is slow; a build that does not look is slower.
-            assert time.monotonic() - began < 20, phase
+        thread, failed = building(connection, INDEX.format("vector_l2_ops"))
+        is_asked = comes_to(other, process, phase, thread, f"pg_cancel_backend({process})")
         thread.join()
         assert_no_temporary_files(other)
-    assert seen > len(PHASES) // 2
+        if is_asked and not failed:
+            # A build that is asked in one of its last phases may be over before it looks again.
+            assert phase in PHASES[-2:], f"{phase}: the build went on to its end"
+            continue
+        assert [type(error) for error in failed] == [errors.QueryCanceled] * is_asked, (phase, failed)
+        if is_asked:
+            seen.add(phase)
+    assert len(seen) >= SEEN_MIN, seen
     run(connection, "DROP INDEX IF EXISTS items_embedding")
     run(connection, INDEX.format("vector_l2_ops"))
     assert check(connection)["nodes"] == ROWS
@@ -195,15 +206,17 @@ def test_a_server_that_dies_in_any_phase_has_no_temporary_files_when_it_is_back(
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         scatter(connection, ROWS)
         enough = least(connection)
-    died = 0
-    for at, phase in enumerate(PHASES):
+    died: set[str] = set()
+    for at, phase in enumerate(2 * PHASES):
+        if phase in died:
+            continue
         with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
             run(connection, f"SET maintenance_work_mem = '{enough}MB'")
             process = connection.info.backend_pid
-            thread = building(connection, INDEX.format("vector_l2_ops"))
+            thread, failed = building(connection, INDEX.format("vector_l2_ops"))
             with psycopg.connect(cluster.dsn(), autocommit=True) as other:
                 if comes_to(other, process, phase, thread):
-                    died += 1
+                    died.add(phase)
                     if at % 4 == 3:
                         cluster.kill()
                         cluster.start()
@@ -213,12 +226,13 @@ def test_a_server_that_dies_in_any_phase_has_no_temporary_files_when_it_is_back(
                         # The server ends every session before it recovers.
                         wait(lambda: number(other, "SELECT 1") == 0)
             thread.join()
+        assert all(phase in died and isinstance(error, psycopg.OperationalError) for error in failed), failed
         with back(cluster) as connection:
             assert_no_temporary_files(connection)
             assert not list(Path(cluster.data, "base").glob("pgsql_tmp/*"))
             run(connection, "DROP INDEX IF EXISTS items_embedding")
             assert number(connection, "SELECT count(*) FROM items") == ROWS
-    assert died > len(PHASES) // 2
+    assert len(died) >= SEEN_MIN, died
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         run(connection, f"SET maintenance_work_mem = '{enough}MB'")
         run(connection, INDEX.format("vector_l2_ops"))
@@ -280,21 +294,26 @@ def test_a_disk_without_room_for_temporary_files(new_cluster: Callable[..., Clus
             run(connection, f"DROP TABLESPACE {name}")
 
 
-def test_the_memory_of_a_build_is_kept(connect: Connect) -> None:
+def test_the_memory_of_a_build_is_kept(new_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch) -> None:
     """What the backend has for itself, at its peak."""
-    connection, other = connect(), connect()
-    scatter(connection, 60_000)
-    enough = int(least(connection))
-    process = connection.info.backend_pid
-    before = private_bytes(process)
-    thread = building(connection, INDEX.format("vector_l2_ops"))
-    peak = 0
-    while thread.is_alive():
-        peak = max(peak, private_bytes(process))
-        time.sleep(0.002)
-    assert value(other, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'items_embedding'::regclass") is True
+    # What threads free is for all of them. With an arena for each, the peak is a matter of chance.
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    cluster = new_cluster(autovacuum=False, fsync=False)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        scatter(connection, 60_000)
+        enough = int(least(connection))
+        process = connection.info.backend_pid
+        before = private_bytes(process)
+        thread, failed = building(connection, INDEX.format("vector_l2_ops"))
+        peak = 0
+        while thread.is_alive():
+            peak = max(peak, private_bytes(process))
+            time.sleep(0.002)
+        assert failed == []
+        assert check(connection)["nodes"] == 60_000
     used = (peak - before) >> 20
-    assert used < enough + 4, f"{used} MB of memory, maintenance_work_mem is {enough} MB"
+    # The vectors of all rows would be five and a half more.
+    assert used < enough + 5, f"{used} MB of memory, maintenance_work_mem is {enough} MB"
 
 
 def private_bytes(process: int) -> int:

@@ -34,7 +34,9 @@ NEAREST = f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10"
 
 
 def built(connection: psycopg.Connection, rows: int) -> None:
+    """A table with an index, which no autovacuum calibrates between two statements of a test."""
     run(connection, "CREATE TABLE items (id int PRIMARY KEY, embedding vector(24), note text)")
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
     fill(connection, vectors(rows, seed=1))
     run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
 
@@ -104,6 +106,7 @@ def test_who_asks_for_nothing_gets_a_recall(connect: Connect) -> None:
 def test_an_index_that_grows_is_calibrated_as_it_does(connect: Connect) -> None:
     connection = connect()
     create(connection)
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
     fill(connection, vectors(999, seed=1))
     assert number(connection, CALIBRATED) == 0
     run(connection, "SET pagehop.recall = 0.95; SET enable_seqscan = off")
@@ -276,6 +279,7 @@ def test_vacuum_calibrates_again_where_searches_miss_their_recall(connect: Conne
     # about as far from each other.
     source = random.Random(5)
     run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}))")
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
     fill(connection, [along_a_line(at / 2000) for at in range(2000)])
     run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
     info = "SELECT calibrated_nodes, changes_since_calibration, audited_recall, audited_target, changes_since_audit "
@@ -456,7 +460,7 @@ def test_as_many_as_the_limit_says_are_searched_for_together(connect: Connect) -
 def test_dead_versions_cost_little_recall(connect: Connect) -> None:
     connection = connect()
     built(connection, 5000)
-    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off); SET pagehop.recall = 0.9")
+    run(connection, "SET pagehop.recall = 0.9")
     asked = vectors(200, seed=77)
     before = recall(connection, asked)
     for first, row in enumerate(vectors(1500, seed=5)):

@@ -70,6 +70,8 @@ def test_explain_analyze_counts_a_search_and_its_buffers(connection: psycopg.Con
 
 def test_a_session_reads_the_model_once_for_each_file(connect: Connect) -> None:
     connection, other = connect(), connect()
+    for session in [connection, other]:
+        run(session, "SELECT setseed(0.5)")
     made = "SELECT id, (SELECT array_agg(random()) FROM generate_series(1, 256) WHERE id > 0)::vector(256) AS embedding"
     run(connection, f"CREATE TABLE items AS {made} FROM generate_series(1, 2000) AS id")
     run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")

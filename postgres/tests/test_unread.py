@@ -103,6 +103,9 @@ READ = {
 @pytest.fixture(scope="module")
 def connection(cluster: Cluster) -> Iterator[psycopg.Connection]:
     cluster.psql("CREATE DATABASE unread")
+    # Tests compare the rows of two scans of one table, in which others leave dead rows. A session
+    # learns from those how far to search, unless it has a list.
+    cluster.psql("ALTER DATABASE unread SET pagehop.search_list = 400")
     with psycopg.connect(cluster.dsn("unread"), autocommit=True) as connection:
         _fill(connection)
         yield connection
@@ -121,6 +124,8 @@ def _fill(connection: psycopg.Connection) -> None:
     run(connection, "INSERT INTO parent SELECT * FROM items WHERE id < 700")
     run(connection, "INSERT INTO child SELECT * FROM items WHERE id >= 700")
     run(connection, "CREATE TABLE tagged AS SELECT *, id % 2 AS tag FROM items")
+    for table in ["items", "parts_0", "parts_1", "parent", "child", "tagged"]:
+        run(connection, f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
     for table in ["items", "parts", "parent", "child"]:
         run(connection, f"CREATE INDEX {table}_embedding ON {table} USING pagehop (embedding vector_l2_ops)")
     run(connection, "CREATE INDEX ON items USING pagehop ((embedding::halfvec(24)) halfvec_l2_ops)")

@@ -345,9 +345,11 @@ def test_a_check_waits_for_changes_and_they_for_it(path: Path) -> None:
         done = threading.Event()
 
         def add() -> None:
-            for at in range(1000, 3000, 100):
-                index.add(np.arange(at, at + 100), X[at : at + 100])
-            done.set()
+            try:
+                for at in range(1000, 3000, 100):
+                    index.add(np.arange(at, at + 100), X[at : at + 100])
+            finally:
+                done.set()
 
         worker = threading.Thread(target=add)
         worker.start()
@@ -355,6 +357,7 @@ def test_a_check_waits_for_changes_and_they_for_it(path: Path) -> None:
             report = index.check()
             assert report.nodes == report.reachable
         worker.join()
+        assert len(index) == 3000
 
 
 def test_threads_that_change_take_turns(path: Path) -> None:

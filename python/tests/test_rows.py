@@ -109,9 +109,11 @@ def test_a_backup_while_rows_are_added(writer: pagehop.Index, path: Path) -> Non
     done = threading.Event()
 
     def add() -> None:
-        for at in range(500, 2000, 10):
-            writer.add(np.arange(at, at + 10), X[at : at + 10])
-        done.set()
+        try:
+            for at in range(500, 2000, 10):
+                writer.add(np.arange(at, at + 10), X[at : at + 10])
+        finally:
+            done.set()
 
     adding = threading.Thread(target=add)
     adding.start()
@@ -127,6 +129,7 @@ def test_a_backup_while_rows_are_added(writer: pagehop.Index, path: Path) -> Non
             assert all_ids(index) == list(range(len(index)))
             index.check()
     adding.join()
+    assert len(writer) == 2000
     writer.close()
     assert sorted(file.name for file in path.parent.iterdir()) == ["copy", "x"]
 
