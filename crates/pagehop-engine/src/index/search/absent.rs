@@ -62,6 +62,11 @@ impl Absent {
         Ok(())
     }
 
+    /// The neighbors of the absent node that are there, with estimates.
+    pub(crate) fn neighbors(&self) -> &[(f32, NodeId)] {
+        &self.substitutes
+    }
+
     /// The candidate that replaces the absent node among the neighbors of `node`, with its
     /// estimate, if the absent node is among them.
     pub(crate) fn substitute_in(&self, node: NodeId, scored: &Scored<'_>) -> Option<(f32, NodeId)> {

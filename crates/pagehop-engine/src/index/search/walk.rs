@@ -128,6 +128,25 @@ impl Walk {
         Ok(())
     }
 
+    /// As [`Walk::run`], but begins at the neighbors of the node that is left out, which are near
+    /// the query, and nowhere else.
+    pub(crate) fn run_from_absent<R: Reader>(
+        &mut self,
+        state: &State,
+        reader: &mut R,
+        options: &SearchOptions,
+        observer: &mut impl Observer,
+        stats: &mut Stats,
+    ) -> Result<(), Error> {
+        for (estimate, node) in self.absent.neighbors() {
+            self.list.insert(*estimate, *node);
+        }
+        self.within = self.nearest.reach(options.slack);
+        self.missed_before = reader.pages_missed();
+        while self.hop(state, reader, options, observer, stats)? {}
+        Ok(())
+    }
+
     /// Begins at the landmarks and the entry point nearest to the query. [`Walk::turn`] goes on.
     pub(crate) fn enter(&mut self, state: &State, options: &SearchOptions, reader: &impl Reader) {
         self.offer_landmarks(state, reader);
