@@ -164,6 +164,8 @@ class CheckReport(NamedTuple):
     """Edges whose target is gone. They slow searches down a little."""
     reachable: int
     """Live nodes that a walk from the entry points reaches."""
+    anchored: int
+    """Live nodes that it reaches along anchors alone: all of them."""
 
 
 class AddReport(NamedTuple):

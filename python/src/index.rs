@@ -394,6 +394,7 @@ impl Index {
         words.set_item("edges", report.edges)?;
         words.set_item("stale_edges", report.stale_edges)?;
         words.set_item("reachable", report.reachable)?;
+        words.set_item("anchored", report.anchored)?;
         Ok(words)
     }
 

@@ -110,7 +110,7 @@ fn an_index_that_grew_is_trained_like_a_new_one() {
         assert!(index.wants_training().unwrap());
         let (mut copy, others, after_step) = (pages.clone(), &mut |_: &mut MemPages, _| (), &mut |_: &MemPages| ());
         let mut host = Host { pages: &mut copy, rows: &rows, others, after_step, asked: Vec::new() };
-        assert_eq!(index.host_row_ids(&mut host).unwrap(), all);
+        assert_eq!(index.host_row_ids(&mut host, &mut no_progress()).unwrap(), all);
         // As if 300 rows had come since.
         let known = &all[..4700];
         assert!(train(&mut pages, &rows, known));
@@ -220,7 +220,7 @@ fn a_training_that_is_interrupted_gives_its_graph_up() {
     let (before, live) = worn(&rows);
     let known: Vec<u64> = live.iter().copied().take(live.len() - 50).collect();
     let mut phases = BTreeSet::new();
-    for stop in 1..40 {
+    for stop in 1..100 {
         let (mut pages, mut left, mut phase) = (before.clone(), stop, "");
         let beside = Beside { others: &mut |_, _| (), after_step: &mut |_| () };
         let (trained, _) = train_beside(&mut pages, &rows, &known, beside, &mut |progress| {

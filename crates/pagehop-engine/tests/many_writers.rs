@@ -315,7 +315,7 @@ fn train(session: &SharedSession<'_>, rows: &Rows) -> Result<bool, Error> {
     session.alone(|writer| change(writer, &known, |change| change.give_up_training()))?;
     while session.insert(|writer| change(writer, &known, |change| change.sweep(16)))? {}
     let mut host = Trainer { session, rows };
-    let ids = known.host_row_ids(&mut host)?;
+    let ids = known.host_row_ids(&mut host, &mut no_progress())?;
     let mut values = ColumnRows::new(vec![Column { name: "tenant".into(), kind: ColumnKind::Int }]).unwrap();
     ids.iter().for_each(|id| values.push(&[tenant(*id)]).unwrap());
     let vectors = ids.iter().flat_map(|id| rows.row(*id as usize - 1).to_vec()).collect();

@@ -228,6 +228,10 @@ impl PagesMut for MemWriter<'_> {
         Ok(PageId(first))
     }
 
+    fn is_allocated(&self, _: PageId) -> Result<bool, Error> {
+        Ok(true)
+    }
+
     /// # Panics
     ///
     /// If the contract of [`PagesMut::step`] is broken: too many pages, or a page that is named

@@ -41,6 +41,7 @@ enum Report<'a> {
         edges: u64,
         stale_edges: u64,
         reachable: u64,
+        anchored: u64,
     },
     Damaged {
         index: &'a Path,
@@ -93,6 +94,7 @@ fn sound<'a>(index: &'a Path, report: &CheckReport) -> Report<'a> {
         edges: report.edges,
         stale_edges: report.stale_edges,
         reachable: report.reachable,
+        anchored: report.anchored,
     }
 }
 

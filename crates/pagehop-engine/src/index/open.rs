@@ -44,6 +44,14 @@ impl<P: Pages> Index<P> {
         self.pages
     }
 
+    /// Bytes of memory that the open index takes, about: its model and its landmarks.
+    pub fn memory_bytes(&self) -> usize {
+        let state = self.newest.known();
+        let layout = &state.meta.layout;
+        let of_centroid = size_of::<f32>() * layout.inner_dim + size_of::<u64>() * layout.edge.words();
+        state.meta.centroids * of_centroid + state.model.landmarks.memory_bytes()
+    }
+
     /// The columns whose values searches can filter by, in order.
     pub fn columns(&self) -> Vec<Column> {
         self.newest.known().columns.columns.clone()

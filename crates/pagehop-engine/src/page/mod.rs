@@ -208,6 +208,17 @@ pub trait PagesMut {
         self.allocate(count)
     }
 
+    /// Whether a page of zeros is one that [`PagesMut::allocate`] made and no step changed, and
+    /// surely not one whose content was lost. A host that does not know says `false`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Reader::finish`].
+    fn is_allocated(&self, page: PageId) -> Result<bool, Error> {
+        let _ = page;
+        Ok(false)
+    }
+
     /// Writes the body of a page that no other writer changes and no reader knows yet.
     ///
     /// # Errors

@@ -25,6 +25,8 @@ pub(crate) const FLAGS_DEAD: u8 = 0xA2;
 /// it. None of its edges is an anchor, and it needs none.
 pub(crate) const FLAGS_UNLINKED: u8 = 0xA3;
 
+/// Generations that a slot has; then they begin again.
+pub(crate) const GENERATIONS: u64 = 128;
 /// Bit of an edge's generation byte that makes it an anchor; generations have the others.
 const ANCHOR: u8 = 0x80;
 

@@ -78,6 +78,13 @@ struct Block {
 }
 
 impl Landmarks {
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.codes)
+            + size_of_val(&*self.heads)
+            + size_of_val(&*self.generations)
+            + size_of_val(&*self.blocks)
+    }
+
     /// Puts landmarks into the lists of `centroids` centroids.
     pub(crate) fn new(shape: EdgeShape, landmarks: &[Landmark], centroids: usize) -> Self {
         if landmarks.is_empty() {

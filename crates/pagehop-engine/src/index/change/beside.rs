@@ -88,9 +88,9 @@ impl<P: Pages> Index<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`]; any error of the host.
-    pub fn host_row_ids<H: TrainingHost>(&self, host: &mut H) -> Result<Vec<u64>, Error> {
-        listed(host, PageId(0))
+    /// [`Error::Interrupted`] if `progress` breaks; [`Error::Corrupt`]; any error of the host.
+    pub fn host_row_ids<H: TrainingHost>(&self, host: &mut H, progress: OnProgress<'_>) -> Result<Vec<u64>, Error> {
+        listed(host, PageId(0), progress)
     }
 
     /// Trains the model again with the rows of `source`, which are those of the index; rows that
@@ -115,7 +115,7 @@ impl<P: Pages> Index<P> {
         let trained = build::build_from(source, &options, None, &mut sink, progress).and_then(|built| {
             let shadow = sink.finish(built)?;
             shadow.join(sink.host)?;
-            let missing = missing(sink.host, shadow)?;
+            let missing = missing(sink.host, shadow, progress)?;
             catch_up(sink.host, shadow, &missing, &self.newest().shadow(), progress)?;
             shadow.show(sink.host)
         });
@@ -295,7 +295,7 @@ impl<H: TrainingHost> PageSink for ShadowSink<'_, H> {
 
 /// The ids of the rows of the graph with the meta page `root`, in ascending order. Others may
 /// insert rows in the time: those that were there before are found.
-fn listed<H: TrainingHost>(host: &mut H, root: PageId) -> Result<Vec<u64>, Error> {
+fn listed<H: TrainingHost>(host: &mut H, root: PageId, progress: OnProgress<'_>) -> Result<Vec<u64>, Error> {
     let state = host.turn(false, |pages| State::read(&mut GraphReader::new(pages.reader(), root), None))?;
     let (mut row_ids, mut next) = (Vec::new(), root.0.max(1));
     loop {
@@ -305,6 +305,9 @@ fn listed<H: TrainingHost>(host: &mut H, root: PageId) -> Result<Vec<u64>, Error
             Ok((next < end).then_some((end, steps.host_rows(state.pending.as_deref(), next..end)?)))
         })?;
         let Some((end, rows)) = found else { break };
+        if progress(Progress { phase: "list rows", done: u64::from(next), total: u64::from(end) }).is_break() {
+            return Err(Error::Interrupted);
+        }
         row_ids.extend(rows.into_iter().map(|(row_id, _)| row_id));
         next = end;
     }
@@ -315,9 +318,9 @@ fn listed<H: TrainingHost>(host: &mut H, root: PageId) -> Result<Vec<u64>, Error
 
 /// The rows of the index that the graph lacks. Rows that others insert in the time are not among
 /// them: they are in the graph before they are in the index, and it is listed later.
-fn missing<H: TrainingHost>(host: &mut H, shadow: Shadow) -> Result<Vec<u64>, Error> {
-    let mut missing = listed(host, PageId(0))?;
-    let there = listed(host, shadow.root)?;
+fn missing<H: TrainingHost>(host: &mut H, shadow: Shadow, progress: OnProgress<'_>) -> Result<Vec<u64>, Error> {
+    let mut missing = listed(host, PageId(0), progress)?;
+    let there = listed(host, shadow.root, progress)?;
     missing.retain(|row_id| there.binary_search(row_id).is_err());
     Ok(missing)
 }

@@ -55,6 +55,10 @@ impl<W: PagesMut> PagesMut for GraphPages<'_, W> {
         self.host.allocate(count)
     }
 
+    fn is_allocated(&self, page: PageId) -> Result<bool, Error> {
+        self.host.is_allocated(page)
+    }
+
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {
         let there: Vec<PageId> = pages.iter().map(|page| place(*page, self.root)).collect();
         let (number, takes_over) = (self.number, self.takes_over);

@@ -275,8 +275,9 @@ impl<W: PagesMut> Change<'_, W> {
 
     /// Removes the dead row ids from the nodes on `pages`; `is_dead` is called with each. A node
     /// without row ids then waits for [`Change::vacuum`]. Row ids that wait for a node are moved
-    /// into it, as far as there is room. Pages that do not exist are skipped. When all pages are
-    /// done, [`Change::settle_pending`] removes the moved ids from the pending list.
+    /// into it, as far as there is room. Pages that were allocated and never used become free.
+    /// Pages that do not exist are skipped. When all pages are done, [`Change::settle_pending`]
+    /// removes the moved ids from the pending list.
     ///
     /// # Errors
     ///
@@ -291,6 +292,7 @@ impl<W: PagesMut> Change<'_, W> {
         let steps = self.graph.steps_mut();
         let all = steps.meta().graph_pages(steps.page_count());
         for page in (pages.start.max(all.start)..pages.end.min(all.end)).map(PageId) {
+            steps.free_if_lost(page)?;
             for (slot, before) in steps.host_rows_on(page)? {
                 let node = steps.layout().node_id(page, slot);
                 let waiting = self.pending.of(node, &before);

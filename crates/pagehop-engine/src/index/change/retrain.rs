@@ -29,6 +29,8 @@ use crate::{AddReport, BuildOptions, EachChunk, Error, OnProgress, VectorSource}
 /// (`docs/decisions/0027-training-beside-insertions.md`).
 const SMALL_ROWS: u64 = 1024;
 const SMALL_COMPONENTS: u64 = 256 * 768;
+/// Many rows of one statement train an index that has up to this many: others wait for it.
+const LOADED_ROWS: u64 = 4096;
 /// Growth after which the model is trained again.
 const GROWTH: u64 = 8;
 /// The same for an insertion that makes an index too large for others to train it, if its model was
@@ -116,7 +118,7 @@ impl<W: PagesMut> Change<'_, W> {
         let (rows, more_rows) = (meta.rows, more as u64);
         let is_hosted = self.graph.steps().is_hosted();
         let small = SMALL_ROWS.min(SMALL_COMPONENTS / meta.dim as u64);
-        let is_cheap = !is_hosted || rows + more_rows <= small || more_rows >= rows;
+        let is_cheap = !is_hosted || rows + more_rows <= small || (more_rows >= rows && rows <= LOADED_ROWS);
         let is_few = meta.change.trained_rows <= FEW_ROWS;
         let is_last = is_hosted && is_few && rows < small && rows + more_rows >= small;
         let is_due = is_cheap && has_grown(meta, more) || is_last && has_grown_by(LAST_GROWTH, meta, more);

@@ -3,6 +3,7 @@
 use super::steps::Steps;
 use crate::Error;
 use crate::page::kind::{self, PageKind, kind};
+use crate::page::meta::Making;
 use crate::page::node::NodeMut;
 use crate::page::{PageId, PagesMut, Reader};
 
@@ -116,6 +117,26 @@ impl<W: PagesMut> Steps<'_, W> {
             Ok(())
         })?;
         Ok(at > 1)
+    }
+
+    /// Makes a page that was allocated and never written one of free slots: a writer failed, or a
+    /// crash came, before a step used it. This writer is alone, so no other is about to use it.
+    pub(super) fn free_if_lost(&mut self, page: PageId) -> Result<(), Error> {
+        let (change, slots) = (&self.meta().change, self.layout().nodes_per_page);
+        let is_reserved = (change.reserved[0]..change.reserved[1]).contains(&page.0);
+        if self.is_shared() || is_reserved || change.making != Making::None {
+            return Ok(());
+        }
+        let is_empty = kind(&self.reader().finish(page)?) == Some(PageKind::Empty);
+        if !is_empty || !self.pages_mut().is_allocated(page)? {
+            return Ok(());
+        }
+        self.take_over(page, &mut |meta, bodies| {
+            kind::clear(bodies[0], PageKind::Node);
+            kind::set_graph(bodies[0], meta.change.numbers.current);
+            meta.change.list_free(page, bodies[0], slots);
+            Ok(())
+        })
     }
 
     /// Gives up the graph that is being made. This writer is alone.

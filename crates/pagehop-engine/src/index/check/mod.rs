@@ -29,7 +29,9 @@ use crate::index::state::State;
 use crate::page::id_map;
 use crate::page::layout::FreeLink;
 use crate::page::meta::Meta;
-use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, Link, NodeHeader, NodeRef};
+use crate::page::node::{
+    FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, GENERATIONS, Link, NodeHeader, NodeRef,
+};
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::edge::{self, EdgeFactors};
 use crate::quantize::own;
@@ -39,6 +41,9 @@ use kept::KeptCheck;
 
 /// Largest relative difference between two ways to add up the same numbers.
 const TOLERANCE: f32 = 1e-3;
+
+/// Nodes of a walk between two calls of the progress callback.
+const NODES_PER_LOOK: u64 = 1 << 16;
 
 /// How often a check starts again because a commit came in between.
 const TRIES: usize = 3;
@@ -76,6 +81,13 @@ impl<P: Pages> Index<P> {
     pub fn check(&self, progress: OnProgress<'_>) -> Result<CheckReport, Error> {
         check(self.pages(), progress)
     }
+
+    /// Bytes of memory that [`Index::check`] takes.
+    pub fn check_memory_bytes(&self) -> u64 {
+        let layout = self.newest().known().meta.layout;
+        let slots = u64::from(self.pages().page_count()) * layout.nodes_per_page as u64;
+        slots * (size_of::<Slot>() + size_of::<NodeId>() * layout.degree + size_of::<bool>()) as u64
+    }
 }
 
 /// Checks the index. Takes about `48 + 4 * degree` bytes of memory per node.
@@ -110,6 +122,7 @@ fn check_once<P: Pages>(
         slots: vec![Slot::default(); slots],
         neighbors: vec![NodeId::MAX; slots * meta.layout.degree],
         links: Vec::new(),
+        contradicting: Vec::new(),
         report: CheckReport { pages: count, ..CheckReport::default() },
         visible: 0,
     };
@@ -152,9 +165,9 @@ fn check_once<P: Pages>(
     check.pending_rows(&mut reader)?;
     check.landmarks(&mut reader)?;
     let entries: Vec<NodeId> = state.entries.iter().map(|entry| entry.node).collect();
-    check.report.reachable = check.reach(entries.clone(), u64::MAX)?;
-    check.report.anchored = check.reach(entries, 0)?;
-    let _: ControlFlow<()> = progress(Progress { phase: "check", done: total, total });
+    let mut go_on = || progress(Progress { phase: "check", done: total, total });
+    check.report.reachable = check.reach(entries.clone(), u64::MAX, &mut go_on)?;
+    check.report.anchored = check.reach(entries, 0, &mut go_on)?;
     Ok(check.report)
 }
 
@@ -166,6 +179,8 @@ struct Check<'a> {
     neighbors: Vec<NodeId>,
     /// Pages that are marked as listed in the list of free slots, and the links that follow.
     links: Vec<(PageId, FreeLink)>,
+    /// Edges that have the generation of their target and another code.
+    contradicting: Vec<Error>,
     report: CheckReport,
     visible: u64,
 }
@@ -270,7 +285,10 @@ impl Check<'_> {
                     self.report.stale_edges += 1;
                     continue;
                 }
-                edge_matches(&node, i, &expected).map_err(bad)?;
+                if let Err(what) = edge_matches(&node, i, &expected) {
+                    self.contradicts(link.anchor, bad(what))?;
+                    continue;
+                }
                 self.neighbors[id as usize * layout.degree + i] = target;
                 self.slots[id as usize].anchors |= u64::from(link.anchor) << i;
             }
@@ -284,7 +302,24 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn rows(&self) -> Result<(), Error> {
+    /// Takes an edge that has the generation of its target and another code. After as many other
+    /// rows as there are generations in a slot, such an edge is a stale one. But that is the share
+    /// of one stale edge in [`GENERATIONS`]: more of them than of all others are an error, and so
+    /// are anchors, which are never stale.
+    fn contradicts(&mut self, is_anchor: bool, error: Error) -> Result<(), Error> {
+        if is_anchor || self.meta.change.deleted_rows < GENERATIONS {
+            return Err(error);
+        }
+        self.report.stale_edges += 1;
+        self.contradicting.push(error);
+        Ok(())
+    }
+
+    fn rows(&mut self) -> Result<(), Error> {
+        let others = self.report.stale_edges - self.contradicting.len() as u64;
+        if self.contradicting.len() as u64 > others {
+            return Err(self.contradicting.swap_remove(0));
+        }
         if self.visible == self.meta.rows {
             return Ok(());
         }
@@ -342,9 +377,14 @@ impl Check<'_> {
 
     /// Counts the live nodes that a walk from `entries` reaches. The walk uses all edges, or only
     /// anchors if `over` is 0.
-    fn reach(&self, mut stack: Vec<NodeId>, over: u64) -> Result<u64, Error> {
+    fn reach(
+        &self,
+        mut stack: Vec<NodeId>,
+        over: u64,
+        go_on: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<u64, Error> {
         let mut seen = vec![false; self.slots.len()];
-        let mut living = 0;
+        let (mut living, mut reached) = (0, 0_u64);
         while let Some(node) = stack.pop() {
             let slot = self.slot(node);
             if !slot.exists {
@@ -352,6 +392,10 @@ impl Check<'_> {
                 return Err(Error::corrupt(PageId(self.meta.change.entries_page), what));
             }
             if slot.flags != FLAGS_FREE && !std::mem::replace(&mut seen[node as usize], true) {
+                reached += 1;
+                if reached % NODES_PER_LOOK == 0 && go_on().is_break() {
+                    return Err(Error::Interrupted);
+                }
                 living += u64::from(slot.flags == FLAGS_LIVE);
                 let neighbors = &self.neighbors[node as usize * self.meta.layout.degree..];
                 let neighbors = neighbors[..self.meta.layout.degree].iter().enumerate();

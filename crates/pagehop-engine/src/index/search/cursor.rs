@@ -12,6 +12,8 @@
 //!               nearest candidate
 //! ```
 //!
+//! A cursor with a limit of memory that comes to it reads every page, in order (`sequential.rs`).
+//!
 //! With a filter, both phases find only rows that pass. Where it is cheaper to read the postings of
 //! all rows that may pass, these take the place of both (`cursor_postings.rs`).
 //!
@@ -34,6 +36,7 @@ use crate::index::search::observer::Observer;
 use crate::index::search::only::Only;
 use crate::index::search::plan::plan;
 use crate::index::search::second_phase::{SecondPhase, next_k};
+use crate::index::search::sequential::Sequential;
 use crate::index::search::tags::Undecided;
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
 use crate::index::state::{Newest, State};
@@ -96,6 +99,7 @@ impl Found {
 /// `search_list` rows the list of candidates is bounded; beyond that it is not.
 pub struct Cursor<'i, P: Pages + 'i> {
     newest: &'i Newest,
+    pub(super) pages: &'i P,
     pub(super) state: Arc<State>,
     pub(super) reader: P::Reader<'i>,
     /// As the caller gave them, and as they are for its filter.
@@ -103,7 +107,7 @@ pub struct Cursor<'i, P: Pages + 'i> {
     pub(super) options: SearchOptions,
     to_distance: ToDistance,
     bound: Bound,
-    phase: Phase,
+    pub(super) phase: Phase,
     /// The number of rows that the caller will probably take.
     pub(super) expected: usize,
     /// Which rows to find; all if there is none.
@@ -111,13 +115,16 @@ pub struct Cursor<'i, P: Pages + 'i> {
     pub(super) walk: Walk,
     pub(super) met: Met,
     pub(super) second: SecondPhase,
+    pub(super) sequential: Sequential,
+    /// Most bytes of the first phases.
+    pub(super) memory_max: usize,
     pub(super) stats: Stats,
     missed_before: u64,
 }
 
 /// The state of a cursor.
 #[derive(Clone, Copy, Debug)]
-enum Phase {
+pub(super) enum Phase {
     /// No node was visited yet.
     Begin,
     /// The walk has ended, and this many of its nearest rows were returned.
@@ -125,6 +132,8 @@ enum Phase {
     Second,
     /// As the second phase, with candidates from postings.
     Postings,
+    /// Every page is read.
+    Sequential,
 }
 
 impl<P: Pages> Index<P> {
@@ -149,6 +158,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         let missed_before = reader.pages_missed();
         Ok(Self {
             newest,
+            pages,
             state,
             reader,
             asked: options.clone(),
@@ -161,6 +171,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
             walk,
             met: Met::default(),
             second: SecondPhase::default(),
+            sequential: Sequential::default(),
+            memory_max: usize::MAX,
             stats: Stats::default(),
             missed_before,
         })
@@ -209,9 +221,14 @@ impl<'i, P: Pages> Cursor<'i, P> {
         self.filter = None;
         self.to_distance = self.walk.probe.prepare(&self.state.meta, &self.state.model, query)?;
         self.bound = Bound::new(&self.state, query, &self.walk.probe, self.to_distance);
-        self.phase = Phase::Begin;
         self.expected = EVIDENCE_ROWS;
+        if !self.is_small() {
+            (self.met, self.second) = (Met::default(), SecondPhase::default());
+        }
         self.walk.visited.clear();
+        self.met.clear();
+        self.second.clear();
+        (self.phase, self.sequential) = (Phase::Begin, Sequential::default());
         self.stats = Stats::default();
         self.missed_before = self.reader.pages_missed();
         Ok(())
@@ -221,6 +238,13 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// The cursor searches for that many at once, and the options should be those for that k.
     pub fn expect(&mut self, rows: usize) {
         self.expected = rows.clamp(1, SEARCH_LIST_MAX);
+    }
+
+    /// Sets the memory that the buffers may take, about, for this search and those that follow.
+    /// Where they grow beyond it, all rows that were not returned come from scans of the index, in
+    /// order of distance. Each scan finds as many rows as there is room for.
+    pub fn limit_memory(&mut self, bytes: usize) {
+        self.memory_max = bytes;
     }
 
     /// Makes this a search for rows that pass a filter, before the first row; the plan is one of
@@ -252,6 +276,13 @@ impl<'i, P: Pages> Cursor<'i, P> {
                     return Ok(Some(self.found(&row)));
                 }
                 Phase::First(returned) => self.go_on(returned)?,
+                Phase::Second | Phase::Postings if self.memory_bytes() > self.memory_max => {
+                    self.begin_sequential();
+                }
+                Phase::Sequential => {
+                    let row = self.next_in_pages()?;
+                    return Ok(row.map(|row| self.found(&row)));
+                }
                 Phase::Second => {
                     if let Some(row) = self.second.take_nearest(&self.options) {
                         return Ok(Some(self.found(&self.met.rows[row])));
@@ -280,6 +311,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         let rows = match self.phase {
             Phase::Begin => &[],
             Phase::First(_) => &self.met.rows[self.met.first..],
+            Phase::Sequential => self.sequential.nearest().map_or(&[][..], std::slice::from_ref),
             Phase::Second | Phase::Postings => match self.second.nearest() {
                 Some(row) => std::slice::from_ref(&self.met.rows[row]),
                 None => &[],
@@ -293,7 +325,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     pub fn is_small(&self) -> bool {
         match self.phase {
             Phase::Postings => self.memory_bytes() <= SMALL_BYTES,
-            Phase::Second => false,
+            Phase::Second | Phase::Sequential => false,
             Phase::Begin | Phase::First(_) => true,
         }
     }
@@ -335,7 +367,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         match self.phase {
             Phase::Begin => 0,
             Phase::First(_) => self.met.rows.iter().filter(|row| row.is_returned && row.near.is_first).count(),
-            Phase::Second | Phase::Postings => self.second.out,
+            Phase::Second | Phase::Postings | Phase::Sequential => self.second.out,
         }
     }
 
@@ -350,9 +382,12 @@ impl<'i, P: Pages> Cursor<'i, P> {
         self.stats.hops + self.stats.pages_read
     }
 
-    /// The memory of the buffers that grow with the search, in bytes.
+    /// The memory of what this search has seen, in bytes, about. Buffers may be larger.
     pub fn memory_bytes(&self) -> usize {
-        self.walk.visited.capacity() * size_of::<NodeId>() + self.met.memory_bytes() + self.second.memory_bytes()
+        self.walk.visited.len() * size_of::<NodeId>()
+            + self.met.memory_bytes()
+            + self.second.memory_bytes()
+            + self.sequential.memory_bytes()
     }
 
     /// The cost of the search so far. Call it once, at the end: it sorts the visited pages to count
@@ -372,9 +407,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// The first phase, which is the search of [`Searcher`](crate::Searcher).
     fn search(&mut self) -> Result<Phase, Error> {
         let Self { state, walk, met, options, filter, .. } = self;
-        met.rejected.clear();
-        met.rows.clear();
-        met.first = 0;
+        met.clear();
         if filter.as_ref().is_some_and(|filter| filter.reads_postings(self.expected)) {
             self.begin_postings()?;
             return Ok(Phase::Postings);

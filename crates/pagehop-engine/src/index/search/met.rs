@@ -81,10 +81,20 @@ impl Met {
         self.nodes.windows(2).any(|pair| pair[0] == pair[1])
     }
 
+    /// Forgets all of it, and keeps the buffers.
+    pub(crate) fn clear(&mut self) {
+        self.rejected.clear();
+        self.rows.clear();
+        self.nodes.clear();
+        self.order.clear();
+        self.arranged.clear();
+        self.first = 0;
+    }
+
     pub(crate) fn memory_bytes(&self) -> usize {
-        let keys = self.rejected.capacity() + self.order.capacity();
-        let rows = self.rows.capacity() + self.arranged.capacity();
-        keys * size_of::<u64>() + rows * size_of::<Row>() + self.nodes.capacity() * size_of::<NodeId>()
+        let keys = self.rejected.len() + self.order.len();
+        let rows = self.rows.len() + self.arranged.len();
+        keys * size_of::<u64>() + rows * size_of::<Row>() + self.nodes.len() * size_of::<NodeId>()
     }
 }
 

@@ -62,6 +62,16 @@ pub(super) struct SecondPhase {
 }
 
 impl SecondPhase {
+    /// Empties it, and keeps the buffers.
+    pub(super) fn clear(&mut self) {
+        self.frontier.clear();
+        self.seen.clear();
+        self.found.clear();
+        self.waiting.clear();
+        self.certain.clear();
+        (self.ready, self.out) = (0, 0);
+    }
+
     /// Empties it but for the rows that were found and not returned.
     pub(super) fn reset(&mut self, met: &Met) {
         self.waiting.clear();
@@ -92,10 +102,19 @@ impl SecondPhase {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        let keys = self.frontier.capacity() + self.waiting.capacity() + self.certain.capacity();
+        let keys = self.frontier.len() + self.waiting.len() + self.certain.len();
         // The hash table has one control byte per entry.
-        let nodes = self.seen.capacity() + self.found.capacity();
+        let nodes = self.seen.len() + self.found.len();
         keys * size_of::<u64>() + nodes * (size_of::<NodeId>() + 1)
+    }
+
+    /// Ids of the rows that were returned, of all that were found.
+    pub(super) fn returned(&self, met: &Met) -> Vec<u64> {
+        let mut is_returned = vec![true; met.rows.len()];
+        for Reverse(row) in self.waiting.iter().chain(&self.certain) {
+            is_returned[key_id(*row) as usize] = false;
+        }
+        met.rows.iter().zip(is_returned).filter(|(_, is)| *is).map(|(row, _)| row.near.row_id).collect()
     }
 
     /// Takes the position of the next row to return, the nearest of a batch of certain rows. `None`

@@ -1,0 +1,86 @@
+//! The last phase of a cursor that has come to its limit of memory: every page is read, in order
+//! (`cursor_sequential.rs`).
+//!
+//! A pass over the pages keeps the nearest rows of those that come after the pass before, as many
+//! as the memory has room for, and returns them in order of distance. Then the next pass begins. So
+//! the answer is complete, memory is bounded, and each pass costs a scan of the index. Rows that
+//! the walk before did not find come first, nearest first.
+
+use std::cmp::Ordering;
+
+use crate::index::search::met::Row;
+use crate::index::search::nearest::Near;
+
+/// Fewest rows that a pass keeps, however little memory there is.
+const ROWS_MIN: usize = 1024;
+
+/// The rows of one pass.
+#[derive(Debug, Default)]
+pub(super) struct Sequential {
+    /// Rows that were not returned yet, the nearest last.
+    pub(super) rows: Vec<Row>,
+    /// Ids of the rows that were returned before the first pass, ascending.
+    returned: Vec<u64>,
+    /// The last row of the pass before.
+    after: Option<Near>,
+    /// Most rows of a pass.
+    most: usize,
+    /// Whether no row comes after those of this pass.
+    pub(super) is_last: bool,
+}
+
+impl Sequential {
+    /// Begins, with room for some rows in `bytes` of memory, after the rows of these ids.
+    pub(super) fn begin(&mut self, bytes: usize, mut returned: Vec<u64>) {
+        returned.sort_unstable();
+        // While it is filled, twice as many rows are in memory.
+        let most = (bytes / (2 * size_of::<Row>())).max(ROWS_MIN);
+        *self = Self { returned, most, ..Self::default() };
+    }
+
+    /// The nearest row that is not returned yet, of those of this pass.
+    pub(super) fn nearest(&self) -> Option<&Row> {
+        self.rows.last()
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.rows.len() * size_of::<Row>() + self.returned.len() * size_of::<u64>()
+    }
+
+    /// Keeps a row if it may be among the nearest of this pass. `farthest` is the last row that is
+    /// kept, once some were left out.
+    pub(super) fn keep(&mut self, row: Row, farthest: &mut Option<Near>) {
+        let is_before = |other: &Option<Near>| other.is_some_and(|other| order(&row.near, &other).is_le());
+        if is_before(&self.after)
+            || farthest.is_some_and(|farthest| order(&row.near, &farthest).is_gt())
+            || self.returned.binary_search(&row.near.row_id).is_ok()
+        {
+            return;
+        }
+        self.rows.push(row);
+        if self.rows.len() == 2 * self.most {
+            *farthest = Some(self.cut());
+        }
+    }
+
+    /// Leaves the nearest rows, and returns the last of them.
+    fn cut(&mut self) -> Near {
+        self.rows.select_nth_unstable_by(self.most - 1, |a, b| order(&a.near, &b.near));
+        self.rows.truncate(self.most);
+        self.rows[self.most - 1].near
+    }
+
+    /// Puts the rows of a pass in order.
+    pub(super) fn arrange(&mut self, farthest: Option<Near>) {
+        self.is_last = farthest.is_none() && self.rows.len() <= self.most;
+        if self.rows.len() > self.most {
+            self.cut();
+        }
+        self.rows.sort_unstable_by(|a, b| order(&b.near, &a.near));
+        self.after = self.rows.first().map(|row| row.near).or(self.after);
+    }
+}
+
+fn order(a: &Near, b: &Near) -> Ordering {
+    a.distance.total_cmp(&b.distance).then(a.row_id.cmp(&b.row_id))
+}

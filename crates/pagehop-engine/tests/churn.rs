@@ -1,0 +1,70 @@
+//! What changes leave behind: pages that were allocated and never used, and edges to slots that had
+//! many rows since.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use pagehop_engine::page::{Pages, PagesMut};
+use pagehop_engine::{Index, Metric, PageId};
+use support::hosted::{built, check, insert, remove, vacuum};
+use support::{Noise, Rows, embeddings, no_progress};
+
+const DIM: usize = 24;
+
+#[test]
+fn pages_that_no_step_used_become_free() {
+    let mut rows = Rows::new(DIM, embeddings(DIM, 600, 1));
+    rows.ids = (1..=600).collect();
+    let mut pages = built(&rows, Metric::L2);
+    insert(&mut pages, 601, rows.row(1), false);
+    let before = check(&pages).free_slots;
+    // Sessions ended between the allocation of a page and the step that was to use it.
+    (0..20).for_each(|_| assert!(pages.writer().allocate(1).is_ok()));
+    insert(&mut pages, 602, rows.row(2), false);
+    remove(&mut pages, &BTreeSet::new());
+    let per_page = Index::open(&pages).unwrap().info().unwrap().nodes_per_page as u64;
+    let (free, count) = (check(&pages).free_slots, pages.page_count());
+    assert!(free >= before + 20 * per_page - 1, "{before} slots were free, now {free}");
+    // They are used before the index grows.
+    let more = embeddings(DIM, 100, 3);
+    more.chunks_exact(DIM).zip(5000..).for_each(|(vector, id)| insert(&mut pages, id, vector, false));
+    assert_eq!((check(&pages).free_slots, pages.page_count()), (free - 100, count));
+}
+
+/// An edge has seven bits of the generation of its target. A slot that had 128 rows since has the
+/// generation of a stale edge again, and the edge has the code of another row. That is no damage,
+/// if it is seldom.
+#[test]
+fn a_check_takes_edges_to_much_used_slots_for_stale() {
+    let mut rows = Rows::new(DIM, embeddings(DIM, 600, 4));
+    rows.ids = (1..=600).collect();
+    let mut pages = built(&rows, Metric::L2);
+    let (sound, fresh) = (check(&pages), pages.clone());
+    let gone: BTreeSet<u64> = (100..=240).collect();
+    remove(&mut pages, &gone);
+    vacuum(&mut pages);
+    for id in &gone {
+        insert(&mut pages, 1000 + id, rows.row(*id as usize), false);
+    }
+    let churned = check(&pages);
+    assert!(churned.stale_edges > 1, "no edge is stale");
+    let mut noise = Noise(7);
+    let (mut taken, mut refused) = ([0, 0], [0, 0]);
+    for _ in 0..600 {
+        let (page, at) = (1 + noise.next() as u32 % (fresh.page_count() - 1), noise.next() as usize % 8000);
+        for (which, (pages, stale)) in
+            [(&fresh, sound.stale_edges), (&pages, churned.stale_edges)].iter().enumerate()
+        {
+            let mut pages = (*pages).clone();
+            pages.body_mut(PageId(page))[at] ^= 4;
+            match Index::open(&pages).and_then(|index| index.check(&mut no_progress())) {
+                Ok(report) => taken[which] += usize::from(report.stale_edges > *stale),
+                Err(_) => refused[which] += 1,
+            }
+        }
+    }
+    // An edge whose generation is changed counts as stale in both, one whose code is only where
+    // rows were deleted. Own codes, headers and anchors are never taken for anything.
+    assert!(taken[1] > 4 * taken[0] && refused[0] > refused[1] && refused[1] > 0, "{taken:?} {refused:?}");
+}

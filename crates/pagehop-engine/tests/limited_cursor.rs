@@ -1,0 +1,117 @@
+//! A cursor with a limit of memory: every row comes once, in bounded memory.
+
+mod support;
+
+use pagehop_engine::{Cursor, Filter, Found, Metric, Pages, SearchOptions, Stats};
+use support::{Rows, change, embeddings, index, vacuum};
+
+const DIM: usize = 24;
+const COUNT: usize = 4000;
+const LIMIT: usize = 100_000;
+const OPTIONS: SearchOptions = SearchOptions { search_list: 20, slack: 0.1, beam_width: 4 };
+
+fn rest<P: Pages>(cursor: &mut Cursor<'_, P>) -> (Vec<Found>, usize) {
+    let (mut rows, mut most) = (Vec::new(), 0);
+    while let Some(found) = cursor.next_hit().unwrap() {
+        rows.push(found);
+        most = most.max(cursor.memory_bytes());
+    }
+    (rows, most)
+}
+
+fn ids(found: &[Found]) -> Vec<u64> {
+    sorted(&found.iter().map(|found| found.row_id).collect::<Vec<_>>())
+}
+
+fn sorted(ids: &[u64]) -> Vec<u64> {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn every_row_comes_once_whatever_the_limit() {
+    let rows = Rows::new(DIM, embeddings(DIM, COUNT, 1));
+    for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
+        let index = index(&rows, metric);
+        let every = sorted(&rows.ids);
+        for query in embeddings(DIM, 3, 2).chunks_exact(DIM) {
+            let (_, unlimited) = rest(&mut index.cursor(query, &OPTIONS).unwrap());
+            assert!(unlimited > 2 * LIMIT, "{unlimited}");
+            for limit in [0, LIMIT] {
+                let mut cursor = index.cursor(query, &OPTIONS).unwrap();
+                cursor.limit_memory(limit);
+                let (found, most) = rest(&mut cursor);
+                assert!(ids(&found) == every, "{metric:?} {limit}: {} rows", found.len());
+                // A pass keeps a thousand rows at least, and twice as many while it reads.
+                assert!(most < limit + 200_000 && most < unlimited, "{metric:?} {limit}: {most} of {unlimited}");
+                // Once the passes have begun, rows come in order of distance.
+                let last = found.len() / 2;
+                assert!(found[last..].is_sorted_by(|a, b| a.distance <= b.distance), "{metric:?} {limit}");
+            }
+        }
+    }
+}
+
+#[test]
+fn passes_read_every_page_and_a_rescan_begins_with_a_walk() {
+    let rows = Rows::new(DIM, embeddings(DIM, COUNT, 1));
+    let index = index(&rows, Metric::L2);
+    let pages = u64::from(index.pages().page_count());
+    let mut cursor = index.cursor(rows.row(7), &OPTIONS).unwrap();
+    cursor.limit_memory(0);
+    let first: Vec<Found> = std::iter::from_fn(|| cursor.next_hit().unwrap()).take(10).collect();
+    let Stats { pages_read, .. } = cursor.stats();
+    assert!(pages_read < pages / 4, "ten rows take {pages_read} of {pages} pages");
+    let (_, _) = rest(&mut cursor);
+    let read = cursor.stats().pages_read;
+    assert!((3 * pages..5 * pages).contains(&read), "four passes of 1,024 rows read {read} of {pages} pages");
+    cursor.rescan(rows.row(7), &OPTIONS).unwrap();
+    let again: Vec<Found> = std::iter::from_fn(|| cursor.next_hit().unwrap()).take(10).collect();
+    assert_eq!(again, first);
+    assert_eq!(cursor.stats().pages_read, pages_read);
+}
+
+#[test]
+fn the_rows_of_a_filter_come_once() {
+    let rows = Rows::new(DIM, embeddings(DIM, COUNT, 1));
+    let index = index(&rows, Metric::L2);
+    // Nearly all rows pass, so there are no runs to read, or one in three.
+    let (but, most): (Vec<u64>, Vec<u64>) = rows.ids.iter().partition(|id| *id % 50 == 0);
+    let third: Vec<u64> = rows.ids.iter().copied().filter(|id| id % 3 == 0).collect();
+    for (filter, passing) in [(Filter::Not(Box::new(Filter::Ids(but))), most), (Filter::Ids(third.clone()), third)]
+    {
+        let mut cursor = index.cursor(rows.row(3), &OPTIONS).unwrap();
+        cursor.limit_memory(0);
+        cursor.only(index.plan_filter(&filter).unwrap());
+        assert!(ids(&rest(&mut cursor).0) == sorted(&passing), "{filter:?}");
+    }
+}
+
+#[test]
+fn deleted_rows_do_not_come() {
+    let rows = Rows::new(DIM, embeddings(DIM, COUNT, 1));
+    let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
+    let (gone, left): (Vec<u64>, Vec<u64>) = rows.ids.iter().partition(|id| *id % 4 == 1);
+    change(&mut pages, |change| change.delete(&gone).unwrap());
+    vacuum(&mut pages);
+    let again: Vec<u64> = (0..100).map(|id| (1 << 40) + id).collect();
+    let vectors: Vec<f32> = (0..again.len()).flat_map(|at| rows.row(4 * at + 1).to_vec()).collect();
+    change(&mut pages, |change| change.add(&again, &vectors, &mut support::no_progress()).unwrap());
+    let index = pagehop_engine::Index::open(pages).unwrap();
+    let mut cursor = index.cursor(rows.row(3), &OPTIONS).unwrap();
+    cursor.limit_memory(0);
+    assert!(ids(&rest(&mut cursor).0) == sorted(&[left, again].concat()));
+}
+
+#[test]
+fn a_search_does_not_count_what_the_one_before_has_seen() {
+    let rows = Rows::new(DIM, embeddings(DIM, COUNT, 1));
+    let index = index(&rows, Metric::L2);
+    let mut cursor = index.cursor(rows.row(1), &OPTIONS).unwrap();
+    let fresh = (cursor.memory_bytes(), cursor.next_hit().unwrap(), cursor.memory_bytes());
+    let (_, most) = rest(&mut cursor);
+    assert!(most > 10 * fresh.2);
+    cursor.rescan(rows.row(1), &OPTIONS).unwrap();
+    assert_eq!((cursor.memory_bytes(), cursor.next_hit().unwrap(), cursor.memory_bytes()), fresh);
+}
