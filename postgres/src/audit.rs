@@ -52,8 +52,10 @@ pub(crate) unsafe fn measure(
     if may_store {
         // SAFETY: the caller keeps the index open.
         let audit = Audit::of(&info, k, unsafe { wanted(index, &info) }, &report);
+        // A training may have replaced the graph that was measured.
+        let is_same = || Ok::<_, Error>(calibrate::graph(&open)? == info.trained_rows);
         // SAFETY: the caller keeps the index open and is not its writer.
-        unsafe { writer::change(index, |change| change.set_audit(audit))? };
+        unsafe { writer::change(index, |change| if is_same()? { change.set_audit(audit) } else { Ok(()) })? };
     }
     Ok((info, report))
 }

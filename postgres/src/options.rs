@@ -1,8 +1,9 @@
 //! What a session sets: how a search goes and when a scan ends.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use pagehop_engine::{BEAM_WIDTH_MAX, Cursor, Effort, Error, SEARCH_LIST_MAX, SearchOptions, SearchPlan};
 use pgrx::prelude::*;
@@ -12,6 +13,9 @@ use crate::errors;
 use crate::pages::RelationPages;
 use crate::pages::waits::READ_AHEAD;
 use crate::parameters;
+
+/// Warnings that a session remembers, so that each comes once.
+const WARNED_MAX: usize = 256;
 
 static RECALL: GucSetting<f64> = GucSetting::<f64>::new(0.0);
 static SEARCH_LIST: GucSetting<i32> = GucSetting::<i32>::new(0);
@@ -226,17 +230,24 @@ pub(crate) unsafe fn search(
     Ok(SearchOptions { beam_width: beam_width.unwrap_or(known.beam_width), ..known })
 }
 
-/// The name of the index, if its session was not warned of it and `recall` just before.
+/// The name of the index, if its session was not warned of it and `recall` lately.
 ///
 /// # Safety
 ///
 /// `relation` is open.
 unsafe fn first_warning(relation: pg_sys::Relation, recall: f32) -> Option<String> {
-    static WARNED: AtomicU64 = AtomicU64::new(0);
+    // Those of the last few: a table may have many partitions.
+    static WARNED: Mutex<VecDeque<u64>> = Mutex::new(VecDeque::new());
     // SAFETY: the caller says that the relation is open.
     let (name, oid) = unsafe { (errors::name(relation), (*relation).rd_id.to_u32()) };
     let this = u64::from(oid) << 32 | u64::from(recall.to_bits());
-    (WARNED.swap(this, Ordering::Relaxed) != this).then_some(name)
+    let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
+    if warned.contains(&this) {
+        return None;
+    }
+    warned.truncate(WARNED_MAX - 1);
+    warned.push_front(this);
+    Some(name)
 }
 
 /// Says that it is not known what the recall that is `asked` takes.
@@ -253,8 +264,7 @@ unsafe fn warn_of_no_calibration(relation: pg_sys::Relation, asked: &Asked) {
     }
 }
 
-/// Says that no search of the calibration reached what is `asked`: once, until the session searches
-/// another index or sets another recall.
+/// Says that no search of the calibration reached what is `asked`: once for each index and recall.
 ///
 /// # Safety
 ///
@@ -291,7 +301,8 @@ impl fmt::Display for Asked {
 ///
 /// `index` is open.
 unsafe fn asked(index: pg_sys::Relation) -> Option<Asked> {
-    let of_session = RECALL.get() as f32;
+    // A recall that is less than 1 does not become 1 by rounding.
+    let of_session = if is_exact() { 1.0 } else { (RECALL.get() as f32).min(1.0_f32.next_down()) };
     if is_effort_set() {
         return None;
     }
@@ -355,13 +366,25 @@ pub(crate) struct Limits {
     memory_bytes: Option<usize>,
 }
 
+/// A scan keeps what it has seen in up to this multiple of `work_mem`. Beyond that it reads the
+/// index in the order of pages: see [`Cursor::limit_memory`].
+const MEMORY_TIMES: f64 = 8.0;
+
+/// Bytes that a scan may take before it reads the index in the order of pages.
+pub(crate) fn scan_bytes() -> usize {
+    (work_mem_bytes() * MEMORY_TIMES.max(SCAN_MEM_MULTIPLIER.get())) as usize
+}
+
+fn work_mem_bytes() -> f64 {
+    // SAFETY: a setting of this backend, in kilobytes.
+    unsafe { pg_sys::work_mem as f64 * 1024.0 }
+}
+
 /// The limits that the session has now.
 pub(crate) fn limits() -> Limits {
     let pages = u64::try_from(MAX_SCAN_PAGES.get()).ok().filter(|pages| *pages > 0);
     let multiplier = SCAN_MEM_MULTIPLIER.get();
-    // SAFETY: a setting of this backend, in kilobytes.
-    let work_mem_bytes = unsafe { pg_sys::work_mem } as f64 * 1024.0;
-    Limits { pages, memory_bytes: (multiplier > 0.0).then_some((multiplier * work_mem_bytes) as usize) }
+    Limits { pages, memory_bytes: (multiplier > 0.0).then_some((multiplier * work_mem_bytes()) as usize) }
 }
 
 impl Limits {

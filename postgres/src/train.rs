@@ -42,22 +42,31 @@ pub(crate) unsafe fn grown_index(
     if !open.wants_training()? {
         return Ok(false);
     }
-    count_own_snapshot();
-    // SAFETY: the caller keeps both open and is not the writer of the index.
-    let mut host = unsafe { Host::new(index, heap, wait) };
-    let known = open.host_row_ids(&mut host)?;
     // SAFETY: the caller keeps the index open.
     let (dim, metric, filters) =
         unsafe { (opclass::dimensions(index), Kind::of(index).metric, columns::for_engine(index)) };
     let budget = Budget { bytes: memory::limit_bytes(), dim, metric, columns: filters.len(), threads: 1 };
-    if !budget.sample(known.len()).is_all() {
-        // SAFETY: the caller keeps the index open.
-        let name = unsafe { errors::name(index) };
-        let needed = budget.least(known.len()).div_ceil(1 << 20);
-        pgrx::log!(
-            "index \"{name}\" has grown beyond its model, and maintenance_work_mem has no room to train it again: \
-             that takes {needed} MB, or REINDEX INDEX CONCURRENTLY {name}"
-        );
+    let has_room = |rows: usize| {
+        let has_room = budget.sample(rows).is_all();
+        if !has_room {
+            // SAFETY: the caller keeps the index open.
+            let name = unsafe { errors::name(index) };
+            say_no_room(&name, budget.least(rows).div_ceil(1 << 20));
+        }
+        has_room
+    };
+    // Their ids take memory, too, and are more where rows share nodes.
+    if !has_room(open.info()?.rows as usize) {
+        return Ok(false);
+    }
+    count_own_snapshot();
+    // SAFETY: the caller keeps both open and is not the writer of the index.
+    let mut host = unsafe { Host::new(index, heap, wait) };
+    let known = open.host_row_ids(&mut host, &mut |_| {
+        pgrx::check_for_interrupts!();
+        ControlFlow::Continue(())
+    })?;
+    if !has_room(known.len()) {
         return Ok(false);
     }
     let mut rows = Spill::new(dim, budget.rows_in_memory(), filters);
@@ -84,6 +93,23 @@ pub(crate) unsafe fn grown_index(
         pgrx::log!("index \"{name}\" was trained again with {count} rows");
     }
     Ok(trained)
+}
+
+/// Says that memory has no room for a training, which takes `megabytes`: to the user of a VACUUM,
+/// or in the log.
+fn say_no_room(name: &str, megabytes: u64) {
+    let message = format!(
+        "index \"{name}\" has grown beyond its model, and maintenance_work_mem has no room to train it again"
+    );
+    let hint = format!(
+        "SET maintenance_work_mem = '{megabytes}MB'; before VACUUM trains it, and so does REINDEX INDEX CONCURRENTLY {name};"
+    );
+    // SAFETY: a constant of this backend, read by value.
+    if unsafe { pg_sys::MyBackendType } == pg_sys::BackendType::B_AUTOVAC_WORKER {
+        pgrx::log!("{message}. {hint}");
+    } else {
+        errors::warn(message, hint);
+    }
 }
 
 /// Makes the snapshot of this vacuum count for other backends, which ignore those of vacuums: rows

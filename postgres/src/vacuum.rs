@@ -2,31 +2,52 @@
 //! graph.
 //!
 //! Both work in small parts. What takes long, taking a dead node out of the graph and training, is
-//! done beside insertions. The rest is done alone, under the lock of the index, and an insertion
-//! waits for a millisecond or two. An index that has changed much since it was calibrated is
-//! calibrated again, one that has changed less is audited.
+//! done beside insertions. The rest is done alone, under the lock of the index, for some
+//! milliseconds at a time, however slow the storage is ([`Hold`]): PostgreSQL cancels an autovacuum
+//! that keeps another session waiting for a second. An index that has changed much since it was
+//! calibrated is calibrated again, one that has changed less is audited.
 
 use std::ffi::c_void;
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
-use pagehop_engine::{Error, PageId, Pages, RemoveReport, VacuumReport};
+use pagehop_engine::{Change, Error, PageId, Pages, RemoveReport, VacuumReport};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use crate::pages::writer::Writer;
 use crate::pages::{open_indexes, writer};
 use crate::rows::vector;
 use crate::{audit, calibrate, errors, train};
 
-/// Pages that are read under one lock.
+/// Time after which no further part is begun under one lock.
+const HOLD: Duration = Duration::from_millis(5);
+/// Most pages that are read under one lock, and pages between two looks at the time.
 const PAGES: u32 = 32;
+const PAGES_PER_LOOK: u32 = 4;
 /// Nodes taken out of the graph between two looks at the cost limits of vacuum.
 const NODES: u64 = 4;
-/// Nodes taken out of the graph before their slots are freed under one lock.
+/// Nodes taken out of the graph before their slots are freed, and slots between two looks at the
+/// time.
 const SLOTS: u64 = 128;
+const SLOTS_PER_LOOK: u64 = 32;
 /// Pages of unused graphs that are freed between two looks at the cost limits of vacuum.
 const FREED: usize = 64;
-/// Steps under one lock where they cannot be beside insertions.
+/// Most steps under one lock where they cannot be beside insertions.
 const STEPS: u64 = 16;
+
+/// The time under one lock.
+struct Hold(Instant);
+
+impl Hold {
+    fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.elapsed() > HOLD
+    }
+}
 
 /// `ambulkdelete`: removes the rows that PostgreSQL's callback calls dead.
 #[pg_guard]
@@ -82,12 +103,8 @@ unsafe fn remove(index: pg_sys::Relation, is_dead: &mut dyn FnMut(u64) -> bool) 
     // SAFETY: the caller keeps the index open.
     while page < unsafe { open_indexes::open(index)? }.pages().page_count() {
         delay();
-        let pages = page..page.saturating_add(PAGES);
         // SAFETY: the caller keeps the index open and is not its writer.
-        let part = unsafe { writer::change(index, |change| change.remove_dead_rows(pages, is_dead))? };
-        total.left += part.left;
-        total.removed += part.removed;
-        page += PAGES;
+        page = unsafe { writer::change(index, |change| remove_some(change, page, is_dead, &mut total))? };
     }
     let mut listed = None;
     // SAFETY: the caller keeps the index open and is not its writer.
@@ -96,6 +113,24 @@ unsafe fn remove(index: pg_sys::Relation, is_dead: &mut dyn FnMut(u64) -> bool) 
         delay();
     }
     Ok(total)
+}
+
+/// Removes the dead rows of some pages, from `page` on, and returns the page after them.
+fn remove_some(
+    change: &mut Change<'_, Writer>,
+    mut page: u32,
+    is_dead: &mut dyn FnMut(u64) -> bool,
+    total: &mut RemoveReport,
+) -> Result<u32, Error> {
+    let (hold, end) = (Hold::begin(), page.saturating_add(PAGES));
+    while page < end && !hold.is_over() {
+        let next = page.saturating_add(PAGES_PER_LOOK);
+        let part = change.remove_dead_rows(page..next, is_dead)?;
+        total.left += part.left;
+        total.removed += part.removed;
+        page = next;
+    }
+    Ok(page)
 }
 
 /// `amvacuumcleanup`: repairs the graph around dead nodes and frees their slots.
@@ -187,16 +222,40 @@ unsafe fn repair(index: pg_sys::Relation) -> Result<(), Error> {
         }
         delay();
         // SAFETY: the caller keeps the index open and is not its writer.
-        done.add(&unsafe { writer::change(index, |change| change.free_unlinked(SLOTS, &mut go_on))? });
+        done.add(&unsafe {
+            writer::change(index, |change| {
+                in_parts(SLOTS, SLOTS_PER_LOOK, |most| change.free_unlinked(most, &mut go_on))
+            })?
+        });
         if done.steps() == 0 {
             // What is left cannot be beside insertions.
             // SAFETY: the caller keeps the index open and is not its writer.
-            let rest = unsafe { writer::change(index, |change| change.vacuum(STEPS, &mut go_on))? };
+            let rest = unsafe {
+                writer::change(index, |change| in_parts(STEPS, 1, |most| change.vacuum(most, &mut go_on)))?
+            };
             if rest.steps() == 0 {
                 return Ok(());
             }
         }
     }
+}
+
+/// Does up to `most` steps, `each` at a time, until the time under the lock is over or a part was
+/// the last.
+fn in_parts(
+    most: u64,
+    each: u64,
+    mut part: impl FnMut(u64) -> Result<VacuumReport, Error>,
+) -> Result<VacuumReport, Error> {
+    let (hold, mut done) = (Hold::begin(), VacuumReport::default());
+    while done.steps() < most && !hold.is_over() {
+        let part = part(each)?;
+        done.add(&part);
+        if part.steps() < each {
+            break;
+        }
+    }
+    Ok(done)
 }
 
 fn no_stats() -> *mut pg_sys::IndexBulkDeleteResult {

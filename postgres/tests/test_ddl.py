@@ -236,7 +236,7 @@ def test_a_column_of_another_dimension_has_an_index_of_that_dimension(
     with pytest.raises(psycopg.errors.DataException, match=f"expected {dim} dimensions, not 24"):
         fill(connection, vectors(1, seed=2))
     fill(connection, vectors(300, seed=2, dim=dim))
-    assert value(connection, "SELECT dimensions FROM pagehop_info('items_embedding')") == dim
+    assert value(connection, "SELECT dim FROM pagehop_info('items_embedding')") == dim
     assert check(connection)["nodes"] == 300
     assert recall(connection, vectors(25, seed=99, dim=dim)) > 0.95
 

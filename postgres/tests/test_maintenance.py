@@ -10,8 +10,38 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from devserver import Cluster, Server, install, install_extension
 from tests.items import DIM, QUERIES, Connect, create, everything, fill, number, recall, run, value, vectors
 from tests.test_inspect import ask, check
+
+
+def test_an_index_survives_pg_upgrade(new_cluster: Callable[..., Cluster], server: Server) -> None:
+    old = new_cluster(fsync=False)
+    with psycopg.connect(old.dsn(), autocommit=True) as connection:
+        run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}), note text)")
+        fill(connection, vectors(1500, seed=1))
+        run(connection, "UPDATE items SET note = id % 10")
+        run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops, note)")
+        # What the index has of commits: rows that wait for VACUUM, a calibration, an audit.
+        run(connection, "DELETE FROM items WHERE id % 7 = 0; SELECT * FROM pagehop_recall('items_embedding')")
+        before, info = everything(connection), ask(connection, "pagehop_info")
+    # From version 17 to 18, and from 18 to itself.
+    new_server = server if server.major >= 18 else install()
+    install_extension(new_server)
+    new = old.upgraded(new_server)
+    try:
+        new.start()
+        with psycopg.connect(new.dsn(), autocommit=True) as connection:
+            assert ask(connection, "pagehop_info") == info
+            assert everything(connection) == before
+            run(connection, "VACUUM items")
+            check(connection)
+            fill(connection, vectors(300, seed=2), first=5000)
+            assert len(everything(connection)) == len(before) + 300
+            assert recall(connection) > 0.97
+            check(connection)
+    finally:
+        new.remove()
 
 
 @pytest.mark.parametrize("workers", [0, 2])

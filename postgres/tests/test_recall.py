@@ -360,7 +360,7 @@ def test_real_queries_are_measured_with_and_calibrated_by(connect: Connect, kind
     assert abs(found - 0.95) < 0.01, "it was calibrated by these very queries"
     for none in [f"'{{}}'::{kind}[]", f"'{{NULL}}'::{kind}[]"]:
         for asking in [f"recall('items_embedding', 10, {none})", f"calibrate('items_embedding', {none})"]:
-            with pytest.raises(errors.InvalidParameterValue, match="there is no query"):
+            with pytest.raises(errors.InvalidParameterValue, match="no query can be used"):
                 run(connection, f"SELECT * FROM pagehop_{asking}")
     with pytest.raises(errors.DataException, match="different vector dimensions 24 and 2"):
         run(connection, f"SELECT * FROM pagehop_recall('items_embedding', 10, ARRAY['[1,2]'::{kind}])")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -206,6 +207,26 @@ class Cluster:
         self._as_owner("pg_basebackup", "-D", replica.data, "-d", self.dsn(), "-R", "-X", "stream", "--checkpoint=fast")
         replica.configure({**self._settings, **(settings or {})})
         return replica
+
+    def upgraded(self, server: Server) -> Cluster:
+        """A cluster of `server` that does not run yet, with what this one has, by pg_upgrade. This
+        one is stopped.
+        """
+        self.stop()
+        new = Cluster(server, self._settings)
+        has, wants = (self._has_checksums(cluster) for cluster in (new, self))
+        if has != wants:
+            new._as_owner("pg_checksums", "--enable" if wants else "--disable", "-D", new.data)
+        new._as_owner(
+            "pg_upgrade", "-b", self.server.bin, "-B", server.bin, "-d", self.data, "-D", new.data, "-U", USER,
+            "-s", new.folder, "-p", str(_free_port()), "-P", str(_free_port()),
+        )  # fmt: skip
+        return new
+
+    @staticmethod
+    def _has_checksums(cluster: Cluster) -> bool:
+        said = run([cluster.server.bin / "pg_controldata", "-D", cluster.data])
+        return re.search(r"^Data page checksum version: +0$", said, re.MULTILINE) is None
 
     def wait_for_replay(self, replica: Cluster) -> None:
         """Waits until a replica shows everything that was committed here so far."""

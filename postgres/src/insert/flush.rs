@@ -2,13 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use pagehop_engine::{Change, Error, Prepared, Progress, Value};
+use pagehop_engine::{Change, Error, Prepared, Progress, Value, build_memory_bytes};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::waiting::{self, Taken};
 use crate::pages::writer::Writer;
 use crate::pages::{open_indexes, writer};
+use crate::rows::memory;
 use crate::{calibrate, errors};
 
 /// Most rows that share a turn at the index's lock, which a vacuum waits for. Each is written
@@ -98,6 +99,9 @@ pub(super) unsafe fn insert_now(
 unsafe fn add(index: pg_sys::Relation, row_ids: &[u64], vectors: &[f32], values: &[Value]) -> Result<(), Error> {
     // SAFETY: the caller keeps the index open.
     if row_ids.len() > 1 && unsafe { open_indexes::open(index)? }.is_young()? {
+        // A copy of the rows, and the build.
+        let (rows, dim) = (row_ids.len(), vectors.len() / row_ids.len());
+        memory::reserve(size_of_val(vectors) + build_memory_bytes(rows, dim, 1) as usize);
         // SAFETY: the caller keeps the index open and is not its writer.
         let trained = unsafe {
             writer::change(index, |change| {

@@ -7,6 +7,11 @@ use std::cell::RefCell;
 use pagehop_engine::Value;
 use pgrx::pg_sys;
 
+use crate::rows::memory;
+
+/// Bytes of a tag, which is a number in decimal digits.
+const TAG_BYTES: usize = size_of::<String>() + 20;
+
 /// Rows that one subtransaction has for an index.
 pub(super) struct Rows {
     pub(super) index: pg_sys::Oid,
@@ -18,6 +23,8 @@ pub(super) struct Rows {
     pub(super) vectors: Vec<f32>,
     /// The values of their filter columns, one row after the other.
     pub(super) values: Vec<Value>,
+    /// The number of tags in them.
+    tags: usize,
     /// Whether they are being added. If they still are when the next ones come, an error ended it.
     are_taken: bool,
 }
@@ -57,16 +64,33 @@ pub(super) fn add(
         row_ids: Vec::new(),
         vectors: Vec::new(),
         values: Vec::new(),
+        tags: 0,
         are_taken: false,
     });
-    WAITING.with_borrow_mut(|waiting| {
+    // An error is not raised while anything is borrowed.
+    let refused = WAITING.with_borrow_mut(|waiting| {
         waiting.extend(new);
         let rows = waiting.iter_mut().find(|rows| rows.is_of(index, subtransaction));
         let rows = rows.expect("it was known, or is new");
-        rows.row_ids.push(row_id);
-        rows.vectors.extend_from_slice(vector);
-        rows.values.extend_from_slice(values);
+        let bytes = size_of_val(rows.vectors.as_slice());
+        let has_room =
+            rows.vectors.try_reserve(vector.len()).is_ok() && rows.values.try_reserve(values.len()).is_ok();
+        if has_room && rows.row_ids.try_reserve(1).is_ok() {
+            rows.row_ids.push(row_id);
+            rows.vectors.extend_from_slice(vector);
+            rows.values.extend_from_slice(values);
+            rows.tags += values.iter().map(tags).sum::<usize>();
+            return None;
+        }
+        Some(2 * bytes)
     });
+    if let Some(bytes) = refused {
+        memory::refuse(bytes);
+    }
+}
+
+fn tags(value: &Value) -> usize {
+    if let Value::Tags(tags) = value { tags.len() } else { 0 }
 }
 
 /// Whether as many rows wait as may.
@@ -79,9 +103,7 @@ pub(super) fn are_enough(index: pg_sys::Oid, subtransaction: pg_sys::SubTransact
 
 /// Bytes of all rows that wait.
 pub(super) fn bytes() -> u64 {
-    let of_values = size_of::<Value>() as u64;
-    let bytes = |rows: &Rows| 4 * rows.vectors.len() as u64 + of_values * rows.values.len() as u64;
-    WAITING.with_borrow(|waiting| waiting.iter().map(bytes).sum())
+    WAITING.with_borrow(|waiting| waiting.iter().map(Rows::bytes).sum())
 }
 
 /// An index that rows wait for.
@@ -98,6 +120,7 @@ pub(super) fn take(index: pg_sys::Oid) -> Taken {
         }
         let (row_ids, vectors) = (std::mem::take(&mut rows.row_ids), std::mem::take(&mut rows.vectors));
         let values = std::mem::take(&mut rows.values);
+        rows.tags = 0;
         Taken::Rows { subtransaction: rows.subtransaction, row_ids, vectors, values }
     })
 }
@@ -123,6 +146,11 @@ pub(super) fn forget_all() {
 }
 
 impl Rows {
+    fn bytes(&self) -> u64 {
+        let values = size_of_val(self.values.as_slice()) + TAG_BYTES * self.tags;
+        (size_of_val(self.vectors.as_slice()) + values) as u64
+    }
+
     fn is_of(&self, index: pg_sys::Oid, subtransaction: pg_sys::SubTransactionId) -> bool {
         self.index == index && self.subtransaction == subtransaction
     }

@@ -5,6 +5,10 @@
 //! query for one row does not wait for more. The first row is read here, too, and timed: it says
 //! whether the others are worth reading early ([`Waits`]).
 //!
+//! A read that was begun keeps its page pinned, which VACUUM and the replay of a standby wait for.
+//! So where the statement may rest between two rows, as a cursor does, the system is only advised
+//! to read.
+//!
 //! The page of the row that is returned is pinned here if its buffer is remembered, and left where
 //! the executor's scan of the table looks first (`xs_cbuf`): that saves a lookup in the buffer
 //! pool's hash table. From PostgreSQL 19 on that scan does not look at the buffer's tag, but
@@ -14,9 +18,6 @@ use pgrx::pg_sys;
 
 #[cfg(feature = "pg18")]
 use super::async_reads::AsyncReads;
-#[cfg(feature = "pg18")]
-use super::prefetch::Begun;
-#[cfg(not(feature = "pg18"))]
 use super::prefetch::{Begun, Prefetch};
 use super::recent_buffers::{self, RecentBuffers, Then};
 use super::waits::Waits;
@@ -40,13 +41,12 @@ pub(crate) struct HeapAhead {
     begun: u64,
     #[cfg(feature = "pg18")]
     reads: AsyncReads,
-    #[cfg(not(feature = "pg18"))]
-    reads: Prefetch,
+    advised: Prefetch,
 }
 
 impl HeapAhead {
     /// Called when `row_id` is about to be returned; `ahead` are the row ids after it, as far as
-    /// they are known.
+    /// they are known. `may_pin` says whether they will be fetched at once.
     ///
     /// # Safety
     ///
@@ -58,6 +58,7 @@ impl HeapAhead {
         waits: &Waits,
         row_id: u64,
         ahead: impl Iterator<Item = u64> + Clone,
+        may_pin: bool,
     ) {
         // SAFETY: the caller says that the scan's relations are open.
         let Some((table, fetch)) = (unsafe { heap_fetch(scan) }) else { return };
@@ -73,7 +74,7 @@ impl HeapAhead {
             1 => ahead.clone().for_each(|row_id| recent_buffers::fetch(recent.buffer(block(row_id)), 0..0)),
             2 if waits.reads_ahead() => {
                 // SAFETY: the table is open, and has every block that its index knows.
-                ahead.clone().for_each(|row_id| unsafe { self.begin(table, recent, block(row_id)) });
+                ahead.clone().for_each(|row_id| unsafe { self.begin(table, recent, block(row_id), may_pin) });
             }
             _ => {}
         }
@@ -108,13 +109,20 @@ impl HeapAhead {
     /// # Safety
     ///
     /// `table` is open and has the block.
-    unsafe fn begin(&mut self, table: pg_sys::Relation, recent: &RecentBuffers, block: u32) {
+    unsafe fn begin(&mut self, table: pg_sys::Relation, recent: &RecentBuffers, block: u32, may_pin: bool) {
         // SAFETY: the caller keeps the table open.
         if recent_buffers::seems_to_hold(recent.buffer(block), unsafe { &(*table).rd_locator }, block) {
             return;
         }
         // SAFETY: the caller says that the table is open and has the block.
-        match unsafe { self.reads.begin(table, block) } {
+        let begun = unsafe {
+            match may_pin {
+                #[cfg(feature = "pg18")]
+                true => self.reads.begin(table, block),
+                _ => self.advised.begin(table, block),
+            }
+        };
+        match begun {
             Begun::Present(buffer) => recent.remember(block, block, buffer),
             Begun::Not => {}
             _ => self.begun += 1,

@@ -69,6 +69,11 @@ pub(crate) struct RelationPages {
 unsafe impl Sync for RelationPages {}
 
 impl RelationPages {
+    /// Bytes of what is remembered of them.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.recent.memory_bytes()
+    }
+
     /// The pages of `relation`.
     ///
     /// # Safety

@@ -17,8 +17,9 @@ use super::RelationPages;
 use super::recent_buffers::RecentBuffers;
 use super::waits::Waits;
 
-/// Most indexes kept open: a model of 256 centroids of 1,536 dimensions takes about a megabyte.
-const INDEXES_MAX: usize = 16;
+/// Bytes that a session keeps of open indexes: of fifty with a model of 256 centroids of 1,536
+/// dimensions, or of two with ten million rows. The index used last is always kept.
+const BYTES_MAX: usize = 64 << 20;
 
 /// Change of [`NodesPerRow`] per scan: up if the scan took more nodes than that, down if not.
 const STEP: f32 = 0.02;
@@ -33,6 +34,13 @@ pub(crate) struct Opened {
     /// How long reads of the table take.
     pub(crate) table_waits: Waits,
     pub(crate) nodes_per_row: NodesPerRow,
+}
+
+impl Opened {
+    /// Bytes of memory that it takes, about.
+    fn bytes(&self) -> usize {
+        self.index.memory_bytes() + self.index.pages().memory_bytes() + self.table_buffers.memory_bytes()
+    }
 }
 
 /// An open index, shared by all that uses it.
@@ -100,8 +108,14 @@ pub(crate) unsafe fn open(relation: pg_sys::Relation) -> Result<OpenIndex, Error
         nodes_per_row: NodesPerRow::default(),
     });
     OPEN.with_borrow_mut(|open| {
-        open.truncate(INDEXES_MAX - 1);
         open.insert(0, (file, opened.clone()));
+        let mut bytes = 0;
+        let is_kept = |(_, opened): &(File, OpenIndex)| {
+            bytes += opened.bytes();
+            bytes <= BYTES_MAX
+        };
+        let kept = open.iter().map(is_kept).take_while(|is_kept| *is_kept).count();
+        open.truncate(kept.max(1));
     });
     Ok(opened)
 }

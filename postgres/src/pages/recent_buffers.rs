@@ -45,6 +45,10 @@ impl RecentBuffers {
         buffers[place] = buffer.max(0);
     }
 
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.buffers.borrow().capacity() * size_of::<pg_sys::Buffer>()
+    }
+
     /// Pins the buffer that `block` was in, if it still is, and does what is to be done `then`.
     ///
     /// # Safety

@@ -134,11 +134,11 @@ pub(crate) unsafe fn reserve(index: pg_sys::Relation, count: u32, is_logged: boo
 ///
 /// `index` is open, locked against all other backends, and has the fork.
 pub(crate) unsafe fn log(index: pg_sys::Relation, fork: pg_sys::ForkNumber::Type) {
-    // SAFETY: the caller says that the index is open, locked, and has the fork. Every byte of a
-    // page is logged.
+    // SAFETY: the caller says that the index is open, locked, and has the fork. `fill` and `put`
+    // have noted what pages do not use, which the log leaves out.
     unsafe {
         let blocks = pg_sys::RelationGetNumberOfBlocksInFork(index, fork);
-        pg_sys::log_newpage_range(index, fork, 0, blocks, false);
+        pg_sys::log_newpage_range(index, fork, 0, blocks, true);
     }
 }
 

@@ -279,6 +279,21 @@ impl PagesMut for Writer {
         Ok(PageId(first))
     }
 
+    /// An allocated page has a header. One of zeros alone was never written, or was lost.
+    fn is_allocated(&self, page: PageId) -> Result<bool, Error> {
+        if !self.exists(page) {
+            return Ok(false);
+        }
+        // SAFETY: the relation is open while the writer lives, and has the block. The buffer is
+        // given back at once.
+        unsafe {
+            let buffer = self.index.pages().lock(self.relation, page.0, pg_sys::BUFFER_LOCK_SHARE, || true);
+            let is_new = record::is_new(buffer);
+            pg_sys::UnlockReleaseBuffer(buffer);
+            Ok(!is_new)
+        }
+    }
+
     fn put(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
         if !self.exists(page) {
             return Err(Error::corrupt(page, format!("the index has {} blocks", self.blocks.get())));

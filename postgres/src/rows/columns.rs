@@ -9,6 +9,7 @@
 //! and `@>` see it. A tag is the text of the element's integer, so elements of text may have any
 //! length. A row that is found by its tags is rechecked, too.
 
+use std::collections::BTreeSet;
 use std::mem::size_of;
 
 use pagehop_engine::{COLUMNS_MAX, Column, ColumnKind, TAGS_MAX, Value};
@@ -16,6 +17,9 @@ use pgrx::prelude::*;
 use pgrx::{PgRelation, pg_sys};
 
 use crate::errors;
+
+/// Elements of an array between two looks at interrupts.
+const ELEMENTS_PER_LOOK: usize = 4096;
 
 /// A type of filter columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,55 +158,76 @@ impl FilterColumn {
 
     /// The value of a Datum, as the engine keeps it.
     ///
+    /// `None` for an array of more than [`TAGS_MAX`] different elements.
+    ///
     /// # Safety
     ///
     /// `value` is of the column's type, unless it `is_null`.
-    unsafe fn value(&self, value: pg_sys::Datum, is_null: bool) -> Value {
+    unsafe fn value(&self, value: pg_sys::Datum, is_null: bool) -> Option<Value> {
         // SAFETY: the caller says that the value is of the type.
         unsafe {
             match self.value_type.element() {
-                _ if is_null => Value::Null,
-                Some(_) => {
-                    let mut tags: Vec<String> = self.tags(value).into_iter().flatten().collect();
-                    tags.sort_unstable();
-                    tags.dedup();
-                    Value::Tags(tags)
-                }
-                None => Value::Int(self.value_type.key(value, self.collation)),
+                _ if is_null => Some(Value::Null),
+                Some(_) => Keys::of(value, self, TAGS_MAX).map(|keys| Value::Tags(keys.tags())),
+                None => Some(Value::Int(self.value_type.key(value, self.collation))),
             }
         }
     }
+}
 
-    /// The tags of an array, one for each element in its order; `None` for NULL.
+/// The different elements of an array.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keys {
+    /// Their integers.
+    pub(crate) keys: BTreeSet<i64>,
+    pub(crate) has_null: bool,
+}
+
+impl Keys {
+    /// The elements, of all dimensions, of an array of values or of arrays of `column`. `None` if
+    /// more than `most` are different.
     ///
     /// # Safety
     ///
-    /// `value` is an array of the column's type.
-    pub(crate) unsafe fn tags(&self, value: pg_sys::Datum) -> Vec<Option<String>> {
-        let element = self.value_type.element().unwrap_or(self.value_type);
-        // SAFETY: the caller says that the value is an array of these elements.
-        let tag = |value| unsafe { element.key(value, self.collation) }.to_string();
-        // SAFETY: as above.
-        unsafe { elements(value) }.into_iter().map(|value| value.map(tag)).collect()
-    }
-}
-
-/// The elements of an array, of all dimensions; `None` for NULL.
-///
-/// # Safety
-///
-/// `value` is an array. Elements live as long as the current memory context.
-pub(crate) unsafe fn elements(value: pg_sys::Datum) -> Vec<Option<pg_sys::Datum>> {
-    // SAFETY: the caller says that the value is an array.
-    unsafe {
-        let array = pg_sys::pg_detoast_datum(value.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
-        let iterator = pg_sys::array_create_iterator(array, 0, std::ptr::null_mut());
-        let (mut value, mut is_null, mut found) = (pg_sys::Datum::from(0), false, Vec::new());
-        while pg_sys::array_iterate(iterator, &raw mut value, &raw mut is_null) {
-            found.push((!is_null).then_some(value));
+    /// `value` is an array of elements that can be compared with the column's, or with those of its
+    /// arrays.
+    pub(crate) unsafe fn of(value: pg_sys::Datum, column: &FilterColumn, most: usize) -> Option<Self> {
+        let mut found = Self::default();
+        // SAFETY: the caller says what the value is. The elements lie in the array, which is freed
+        // last if it is a copy.
+        unsafe {
+            let array = pg_sys::pg_detoast_datum(value.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
+            let own = column.value_type.element().unwrap_or(column.value_type);
+            let element = ValueType::of((*array).elemtype).unwrap_or(own);
+            let iterator = pg_sys::array_create_iterator(array, 0, std::ptr::null_mut());
+            let (mut one, mut is_null) = (pg_sys::Datum::from(0), false);
+            for at in 0_usize.. {
+                if !pg_sys::array_iterate(iterator, &raw mut one, &raw mut is_null) {
+                    break;
+                }
+                if at % ELEMENTS_PER_LOOK == 0 {
+                    pgrx::check_for_interrupts!();
+                }
+                if is_null {
+                    found.has_null = true;
+                } else {
+                    found.keys.insert(element.key(one, column.collation));
+                }
+                if found.keys.len() > most {
+                    break;
+                }
+            }
+            pg_sys::array_free_iterator(iterator);
+            if array.cast() != value.cast_mut_ptr::<pg_sys::varlena>() {
+                pg_sys::pfree(array.cast());
+            }
         }
-        pg_sys::array_free_iterator(iterator);
-        found
+        (found.keys.len() <= most).then_some(found)
+    }
+
+    /// The elements as tags.
+    pub(crate) fn tags(&self) -> Vec<String> {
+        self.keys.iter().map(i64::to_string).collect()
     }
 }
 
@@ -229,17 +254,15 @@ pub(crate) unsafe fn values(
         // SAFETY: the caller says how many there are, and of which types.
         unsafe { column.value(*values.add(1 + at), *is_null.add(1 + at)) }
     };
-    let values: Vec<Value> = columns.iter().enumerate().map(value).collect();
+    let values: Option<Vec<Value>> = columns.iter().enumerate().map(value).collect();
     let tags = |value: &Value| if let Value::Tags(tags) = value { tags.len() } else { 0 };
-    let count: usize = values.iter().map(tags).sum();
-    if count > TAGS_MAX {
+    values.filter(|values| values.iter().map(tags).sum::<usize>() <= TAGS_MAX).unwrap_or_else(|| {
         // SAFETY: the caller keeps the index open.
         let name = unsafe { errors::name(index) };
-        let what = format!("index \"{name}\": a row has {count} different elements in its arrays");
+        let what = format!("index \"{name}\": a row has more than {TAGS_MAX} different elements in its arrays");
         let hint = format!("An index takes up to {TAGS_MAX} in a row, in all its columns of arrays together.");
-        errors::report(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, what, Some(hint));
-    }
-    values
+        errors::report(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, what, Some(hint))
+    })
 }
 
 /// The filter columns as the engine keeps them, by the names that they have now.

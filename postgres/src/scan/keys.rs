@@ -5,8 +5,12 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::errors;
-use crate::rows::columns::{FilterColumn, ValueType, elements};
+use crate::rows::columns::{FilterColumn, Keys, ValueType};
 use crate::rows::opclass::{STRATEGY_CONTAINS, STRATEGY_EQUAL, STRATEGY_GREATER, STRATEGY_LESS, STRATEGY_OVERLAPS};
+
+/// Most different values of an array that a condition compares with. A condition with more is left
+/// to the executor.
+const VALUES_MAX: usize = 100_000;
 
 /// A condition on one filter column.
 #[derive(Clone, Debug)]
@@ -34,7 +38,8 @@ enum Test {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Conditions {
     conditions: Vec<Condition>,
-    /// Whether rows that pass are to be looked at by the executor: values are known by hashes.
+    /// Whether rows that pass are to be looked at by the executor: values are known by hashes, or a
+    /// condition was left to it.
     pub(super) recheck: bool,
 }
 
@@ -63,7 +68,7 @@ impl Conditions {
                 continue;
             };
             let test = match columns.get(column) {
-                _ if is_not_null || has(pg_sys::SK_SEARCHNULL) => Test::Is { null: !is_not_null },
+                _ if is_not_null || has(pg_sys::SK_SEARCHNULL) => Some(Test::Is { null: !is_not_null }),
                 // SAFETY: the key is of the index, so its argument is of the type that it says.
                 Some(column) if column.value_type.element().is_some() => unsafe { contains(key, column) },
                 // SAFETY: as above.
@@ -71,8 +76,8 @@ impl Conditions {
                 None => unreachable!("the key is of a column of the index"),
             };
             let is_hashed = columns.get(column).is_some_and(|column| column.value_type.is_hashed());
-            read.recheck |= is_hashed && !matches!(test, Test::Is { .. });
-            read.conditions.push(Condition { column, test });
+            read.recheck |= is_hashed && !matches!(test, Some(Test::Is { .. })) || test.is_none();
+            read.conditions.extend(test.map(|test| Condition { column, test }));
         }
         read
     }
@@ -99,10 +104,12 @@ impl Conditions {
     }
 }
 
+/// `None` for more than [`VALUES_MAX`] values.
+///
 /// # Safety
 ///
 /// The key is a condition on an array of `column`, or on one of several.
-unsafe fn contains(key: &pg_sys::ScanKeyData, column: &FilterColumn) -> Test {
+unsafe fn contains(key: &pg_sys::ScanKeyData, column: &FilterColumn) -> Option<Test> {
     let has = |flag: u32| key.sk_flags & flag as i32 != 0;
     let all = match key.sk_strategy {
         STRATEGY_OVERLAPS => false,
@@ -111,15 +118,12 @@ unsafe fn contains(key: &pg_sys::ScanKeyData, column: &FilterColumn) -> Test {
     };
     let nothing = Test::Contains { all: false, tags: Vec::new() };
     if has(pg_sys::SK_ISNULL) {
-        return nothing;
+        return Some(nothing);
     }
     // SAFETY: the caller says what the argument is.
-    let tags = unsafe { column.tags(key.sk_argument) };
+    let wanted = unsafe { Keys::of(key.sk_argument, column, VALUES_MAX) }?;
     // No array contains NULL, and none overlaps by it.
-    match all && tags.contains(&None) {
-        true => nothing,
-        false => Test::Contains { all, tags: tags.into_iter().flatten().collect() },
-    }
+    Some(if all && wanted.has_null { nothing } else { Test::Contains { all, tags: wanted.tags() } })
 }
 
 fn refuse_strategy(strategy: u16) -> ! {
@@ -127,10 +131,12 @@ fn refuse_strategy(strategy: u16) -> ! {
     errors::report(PgSqlErrorCode::ERRCODE_INVALID_OBJECT_DEFINITION, what, None);
 }
 
+/// `None` for more than [`VALUES_MAX`] values.
+///
 /// # Safety
 ///
 /// The key is a comparison with a value of `column`.
-unsafe fn comparison(key: &pg_sys::ScanKeyData, column: &FilterColumn) -> Test {
+unsafe fn comparison(key: &pg_sys::ScanKeyData, column: &FilterColumn) -> Option<Test> {
     const BETWEEN: [Comparison; 5] = [
         Comparison::Less,
         Comparison::LessOrEqual,
@@ -144,18 +150,16 @@ unsafe fn comparison(key: &pg_sys::ScanKeyData, column: &FilterColumn) -> Test {
     let Some(comparison) = comparison else { refuse_strategy(key.sk_strategy) };
     // A comparison with NULL holds for no row.
     if key.sk_flags & pg_sys::SK_ISNULL as i32 != 0 {
-        return Test::Any(comparison, Vec::new());
+        return Some(Test::Any(comparison, Vec::new()));
     }
     // The other side may be of another type of the same family.
     let other = ValueType::of(key.sk_subtype).unwrap_or(column.value_type);
     // SAFETY: the caller says that the argument is a value, and its type says how to read it.
-    unsafe {
-        if key.sk_flags & pg_sys::SK_SEARCHARRAY as i32 == 0 {
-            return Test::Any(comparison, vec![other.key(key.sk_argument, column.collation)]);
+    let values = unsafe {
+        match key.sk_flags & pg_sys::SK_SEARCHARRAY as i32 {
+            0 => vec![other.key(key.sk_argument, column.collation)],
+            _ => Keys::of(key.sk_argument, column, VALUES_MAX)?.keys.into_iter().collect(),
         }
-        let array = pg_sys::pg_detoast_datum(key.sk_argument.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
-        let element = ValueType::of((*array).elemtype).unwrap_or(column.value_type);
-        let values = elements(key.sk_argument).into_iter().flatten();
-        Test::Any(comparison, values.map(|value| element.key(value, column.collation)).collect())
-    }
+    };
+    Some(Test::Any(comparison, values))
 }

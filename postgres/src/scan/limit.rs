@@ -2,8 +2,9 @@
 //! access method.
 //!
 //! A search for k rows takes settings for k. So the plan that runs is searched for the scan and a
-//! LIMIT straight above it. Without one, or with a node in between that may drop rows or read more
-//! of them, k is not known.
+//! LIMIT above it, with nothing in between but nodes that pass rows on. Of the scans below a merge,
+//! as of partitions, each may have to return as many rows as the LIMIT says. Without a LIMIT, or
+//! with another node in between, k is not known.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -13,9 +14,17 @@ use pgrx::pg_sys::NodeTag;
 use pgrx::prelude::*;
 use pgrx::{is_a, pg_sys};
 
+/// A statement that runs.
+#[derive(Clone, Copy)]
+struct Running {
+    query: *mut pg_sys::QueryDesc,
+    /// Whether it runs to its end, and not for some rows, as for a FETCH.
+    to_end: bool,
+}
+
 thread_local! {
-    /// The statement that runs; of nested statements the innermost.
-    static RUNNING: Cell<*mut pg_sys::QueryDesc> = const { Cell::new(ptr::null_mut()) };
+    /// Of nested statements the innermost.
+    static RUNNING: Cell<Running> = const { Cell::new(Running { query: ptr::null_mut(), to_end: false }) };
 }
 
 static mut PREVIOUS: pg_sys::ExecutorRun_hook_type = None;
@@ -31,7 +40,7 @@ pub(crate) fn register() {
 }
 
 /// Puts back what ran before, however the statement ends.
-struct Outer(*mut pg_sys::QueryDesc);
+struct Outer(Running);
 
 impl Drop for Outer {
     fn drop(&mut self) {
@@ -47,7 +56,7 @@ unsafe extern "C-unwind" fn run(
     direction: pg_sys::ScanDirection::Type,
     count: pg_sys::uint64,
 ) {
-    let _outer = Outer(RUNNING.replace(query));
+    let _outer = Outer(RUNNING.replace(Running { query, to_end: count == 0 }));
     // SAFETY: PostgreSQL passes a statement that was started; the hook before this one is another
     // extension's.
     unsafe {
@@ -67,7 +76,7 @@ unsafe extern "C-unwind" fn run(
     count: pg_sys::uint64,
     once: bool,
 ) {
-    let _outer = Outer(RUNNING.replace(query));
+    let _outer = Outer(RUNNING.replace(Running { query, to_end: count == 0 }));
     // SAFETY: PostgreSQL passes a statement that was started; the hook before this one is another
     // extension's.
     unsafe {
@@ -88,13 +97,19 @@ pub(crate) unsafe fn rows(scan: pg_sys::IndexScanDesc) -> Option<Rows> {
     // SAFETY: `RUNNING` is a statement that runs, or null, and a statement that runs has its plan.
     // The walker passes `search` on to `look`, which is its type.
     unsafe {
-        let plan = RUNNING.get().as_ref()?.planstate.as_mut()?;
+        let plan = RUNNING.get().query.as_ref()?.planstate.as_mut()?;
         let mut search = Search { scan, found: None };
         if !search.look(plan) {
             pg_sys::planstate_tree_walker(plan, Some(look), (&raw mut search).cast());
         }
         search.found
     }
+}
+
+/// Whether the statement that runs goes on until it has all of its rows. A cursor may rest between
+/// two of them for as long as its transaction lasts.
+pub(crate) fn runs_to_end() -> bool {
+    RUNNING.get().to_end
 }
 
 /// Rows that are wanted of a scan.
@@ -131,10 +146,7 @@ impl Search {
             if node.is_null() || !is_a(node.cast(), NodeTag::T_LimitState) {
                 return false;
             }
-            let Some(scan) = passed_on((*node).lefttree) else { return false };
-            if (*scan).iss_ScanDesc != self.scan {
-                return false;
-            }
+            let Some(scan) = self.passed_on((*node).lefttree) else { return false };
             let limit = &*node.cast::<pg_sys::LimitState>();
             if !limit.noCount && limit.count > 0 {
                 // What an OFFSET skips is not counted: one page after the other is then of one
@@ -145,28 +157,38 @@ impl Search {
             true
         }
     }
-}
 
-/// The index scan below `node` whose rows all reach `node`, one for one.
-///
-/// # Safety
-///
-/// `node` is of a plan that runs, or null.
-unsafe fn passed_on(mut node: *mut pg_sys::PlanState) -> Option<*mut pg_sys::IndexScanState> {
-    // SAFETY: the caller says that the node is of a plan that runs, or null; a node is of the type
-    // that its tag says.
-    unsafe {
-        while !node.is_null() {
-            node = match (*node.cast::<pg_sys::Node>()).type_ {
-                NodeTag::T_IndexScanState => return Some(node.cast()),
-                NodeTag::T_LockRowsState => (*node).lefttree,
-                NodeTag::T_ResultState if (*node).qual.is_null() => (*node).lefttree,
-                NodeTag::T_SubqueryScanState if (*node).qual.is_null() => {
-                    (*node.cast::<pg_sys::SubqueryScanState>()).subplan
-                }
-                _ => return None,
-            };
+    /// The scan, if it is below `node` and its rows reach `node`, one for one, as long as `node`
+    /// wants rows.
+    ///
+    /// # Safety
+    ///
+    /// `node` is of a plan that runs, or null.
+    unsafe fn passed_on(&self, mut node: *mut pg_sys::PlanState) -> Option<*mut pg_sys::IndexScanState> {
+        // SAFETY: the caller says that the node is of a plan that runs, or null; a node is of the
+        // type that its tag says.
+        unsafe {
+            while !node.is_null() {
+                node = match (*node.cast::<pg_sys::Node>()).type_ {
+                    NodeTag::T_IndexScanState => {
+                        let scan = node.cast::<pg_sys::IndexScanState>();
+                        return ((*scan).iss_ScanDesc == self.scan).then_some(scan);
+                    }
+                    NodeTag::T_MergeAppendState => {
+                        let merge = &*node.cast::<pg_sys::MergeAppendState>();
+                        let count = usize::try_from(merge.ms_nplans).unwrap_or(0);
+                        return (0..count).find_map(|at| self.passed_on(*merge.mergeplans.add(at)));
+                    }
+                    // It sorts rows of equal distance.
+                    NodeTag::T_IncrementalSortState | NodeTag::T_LockRowsState => (*node).lefttree,
+                    NodeTag::T_ResultState if (*node).qual.is_null() => (*node).lefttree,
+                    NodeTag::T_SubqueryScanState if (*node).qual.is_null() => {
+                        (*node.cast::<pg_sys::SubqueryScanState>()).subplan
+                    }
+                    _ => return None,
+                };
+            }
+            None
         }
-        None
     }
 }

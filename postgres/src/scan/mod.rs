@@ -165,7 +165,7 @@ pub(crate) unsafe extern "C-unwind" fn amrescan(
         };
         if let Err(error) = begun {
             // SAFETY: the scan keeps its index open.
-            unsafe { errors::raise((*scan).indexRelation, error) };
+            unsafe { state.raise(scan, error) };
         }
     }
 }
@@ -204,12 +204,7 @@ pub(crate) unsafe extern "C-unwind" fn amgettuple(
             false
         }
         // SAFETY: the scan keeps its index open.
-        Err(error) => unsafe {
-            if matches!(error, Error::Corrupt { .. }) && state.replayed != replayed() {
-                refuse_replayed((*scan).indexRelation);
-            }
-            errors::raise((*scan).indexRelation, error)
-        },
+        Err(error) => unsafe { state.raise(scan, error) },
     }
 }
 
@@ -296,6 +291,21 @@ struct Row {
 }
 
 impl Scan {
+    /// Raises an error of the scan.
+    ///
+    /// # Safety
+    ///
+    /// `scan` has its index open.
+    unsafe fn raise(&self, scan: pg_sys::IndexScanDesc, error: Error) -> ! {
+        // SAFETY: the caller says that the index is open.
+        unsafe {
+            if matches!(error, Error::Corrupt { .. }) && self.replayed != replayed() {
+                refuse_replayed((*scan).indexRelation);
+            }
+            errors::raise((*scan).indexRelation, error)
+        }
+    }
+
     /// Takes the query from an order key.
     ///
     /// # Safety

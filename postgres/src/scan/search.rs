@@ -69,6 +69,7 @@ impl Search {
             let mut cursor = cursor(&index, query, &options)?;
             only(&mut cursor, &index, conditions)?;
             cursor.expect(k);
+            cursor.limit_memory(options::scan_bytes());
             Ok(Box::new(Self { cursor, index, ahead: HeapAhead::default(), ahead_before: 0, demand }))
         }
     }
@@ -99,6 +100,7 @@ impl Search {
         self.cursor.restart(query, &options)?;
         only(&mut self.cursor, &self.index, conditions)?;
         self.cursor.expect(k);
+        self.cursor.limit_memory(options::scan_bytes());
         Ok(())
     }
 
@@ -115,7 +117,7 @@ impl Search {
         // SAFETY: the caller says that the scan keeps its index and table open.
         unsafe {
             let Opened { table_buffers, table_waits, .. } = &*self.index;
-            self.ahead.advance(scan, table_buffers, table_waits, found.row_id, ahead);
+            self.ahead.advance(scan, table_buffers, table_waits, found.row_id, ahead, limit::runs_to_end());
         }
         Ok(Some(found))
     }

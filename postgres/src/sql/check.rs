@@ -12,6 +12,7 @@ use super::datum::{bigint, row};
 use super::target::{self, Target};
 use crate::errors;
 use crate::pages::writer;
+use crate::rows::memory;
 use crate::sql_function::sql_function;
 
 sql_function!(pagehop_check, pg_finfo_pagehop_check, |call| {
@@ -42,6 +43,7 @@ fn check_locked(target: &Target) -> Result<CheckReport, Error> {
     // SAFETY: the target keeps the index open.
     let checked = unsafe {
         writer::while_unchanged(target.index(), |open| {
+            memory::reserve(open.check_memory_bytes() as usize);
             open.check(&mut |_| {
                 pgrx::check_for_interrupts!();
                 ControlFlow::Continue(())

@@ -3,48 +3,57 @@
 use pagehop_engine::Error;
 use pgrx::pg_sys;
 
+use crate::rows::memory;
 use crate::rows::opclass::{Element, Kind};
 use crate::rows::vector;
 
 /// Vectors of an argument, or `None` where rows of the index are the queries.
 pub(super) type Queries = Option<Vec<Vec<f32>>>;
 
+/// An argument with queries: its position, and the type of the components.
+pub(super) type Argument = (usize, Element);
+
+/// The vectors of an argument, if there is one. Called once it is known that the user may ask.
+///
+/// # Safety
+///
+/// `call` is a call of a function whose argument is an array, not null, of vectors of that type.
+pub(super) unsafe fn given(call: pg_sys::FunctionCallInfo, given: Option<Argument>) -> Queries {
+    // SAFETY: the caller says what the argument is.
+    given.map(|(at, element)| unsafe { vectors(call, at, element) })
+}
+
 /// The vectors of an array; a NULL in it is left out.
 ///
 /// # Safety
 ///
-/// `call` is a call of a function whose argument `at` is an array, not null, of the type that
-/// `element` names.
-pub(super) unsafe fn argument(call: pg_sys::FunctionCallInfo, at: usize, element: Element) -> Queries {
+/// As [`given`].
+unsafe fn vectors(call: pg_sys::FunctionCallInfo, at: usize, element: Element) -> Vec<Vec<f32>> {
     // SAFETY: the caller says that the argument is there and an array. Its copy lives in the memory
     // context of the call.
-    let array = unsafe {
+    let (array, iterator) = unsafe {
         let datum = pgrx::fcinfo::pg_getarg_datum(call, at).expect("the function is strict");
-        pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast::<pg_sys::ArrayType>()
+        let array = pg_sys::pg_detoast_datum(datum.cast_mut_ptr());
+        (array, pg_sys::array_create_iterator(array.cast(), 0, std::ptr::null_mut()))
     };
-    let (mut length, mut by_value, mut align) = (0, false, 0);
-    let (mut values, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
-    // SAFETY: the array was brought in above, and its header names the type of its elements. The
-    // rest is written to.
+    // SAFETY: the array was brought in above.
+    let bytes = unsafe { pgrx::varlena::varsize_any(array) } as u64;
+    // Twice, as vectors and as those that have a place, with four bytes for each component.
+    memory::budget("reading these queries", 2 * bytes * if element == Element::F16 { 2 } else { 1 });
+    let (mut value, mut is_null, mut queries) = (pg_sys::Datum::from(0), false, Vec::new());
+    // SAFETY: the iterator is of the array above, and an element that is not null is a vector.
     unsafe {
-        let element_type = (*array).elemtype;
-        pg_sys::get_typlenbyvalalign(element_type, &raw mut length, &raw mut by_value, &raw mut align);
-        let (values, nulls, count) = (&raw mut values, &raw mut nulls, &raw mut count);
-        pg_sys::deconstruct_array(array, element_type, length.into(), by_value, align, values, nulls, count);
-    }
-    let mut queries = Vec::new();
-    for at in 0..count as usize {
-        // SAFETY: `deconstruct_array` made two arrays of `count` elements, and one that is not null
-        // is a vector.
-        unsafe {
-            if !*nulls.add(at) {
+        while pg_sys::array_iterate(iterator, &raw mut value, &raw mut is_null) {
+            pgrx::check_for_interrupts!();
+            if !is_null {
                 let mut query = Vec::new();
-                vector::append(*values.add(at), element, &mut query);
+                vector::append(value, element, &mut query);
                 queries.push(query);
             }
         }
+        pg_sys::array_free_iterator(iterator);
     }
-    Some(queries)
+    queries
 }
 
 /// The components, one query after the other, of the queries that an index of `dim` dimensions has

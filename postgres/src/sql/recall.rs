@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::datum::{integer, real, row};
-use super::queries::{self, Queries};
+use super::queries::{self, Argument, Queries};
 use super::target::Target;
 use crate::calibrate::{self, go_on};
 use crate::pages::open_indexes;
@@ -21,11 +21,11 @@ sql_function!(pagehop_calibrate, pg_finfo_pagehop_calibrate, |call| {
 });
 sql_function!(pagehop_calibrate_vectors, pg_finfo_pagehop_calibrate_vectors, |call| {
     // SAFETY: the script declares it: rows from a `regclass` and a `vector[]`, both strict.
-    unsafe { calibrate(call, queries::argument(call, 1, Element::F32)) }
+    unsafe { calibrate(call, Some((1, Element::F32))) }
 });
 sql_function!(pagehop_calibrate_halfvecs, pg_finfo_pagehop_calibrate_halfvecs, |call| {
     // SAFETY: the script declares it: rows from a `regclass` and a `halfvec[]`, both strict.
-    unsafe { calibrate(call, queries::argument(call, 1, Element::F16)) }
+    unsafe { calibrate(call, Some((1, Element::F16))) }
 });
 sql_function!(pagehop_calibration, pg_finfo_pagehop_calibration, |call| {
     // SAFETY: the script declares it: rows from one argument, a strict `regclass`.
@@ -38,12 +38,12 @@ sql_function!(pagehop_recall, pg_finfo_pagehop_recall, |call| {
 sql_function!(pagehop_recall_vectors, pg_finfo_pagehop_recall_vectors, |call| {
     // SAFETY: the script declares it: a row from a `regclass`, an `int4` and a `vector[]`, all
     // strict.
-    unsafe { recall(call, 0, queries::argument(call, 2, Element::F32)) }
+    unsafe { recall(call, 0, Some((2, Element::F32))) }
 });
 sql_function!(pagehop_recall_halfvecs, pg_finfo_pagehop_recall_halfvecs, |call| {
     // SAFETY: the script declares it: a row from a `regclass`, an `int4` and a `halfvec[]`, all
     // strict.
-    unsafe { recall(call, 0, queries::argument(call, 2, Element::F16)) }
+    unsafe { recall(call, 0, Some((2, Element::F16))) }
 });
 
 /// Largest k that an index is calibrated for.
@@ -67,13 +67,14 @@ unsafe fn int4(call: pg_sys::FunctionCallInfo, at: usize) -> usize {
     })
 }
 
-/// `pagehop_calibrate(regclass)`, and with `queries`. Nothing waits while it measures.
+/// `pagehop_calibrate(regclass)`, and with queries where they are `given`. Nothing waits while it
+/// measures.
 ///
 /// # Safety
 ///
 /// `call` is a call of a function whose first argument is a `regclass` that is not null, which
-/// returns rows.
-unsafe fn calibrate(call: pg_sys::FunctionCallInfo, queries: Queries) -> pg_sys::Datum {
+/// returns rows; `given` is one of its arguments.
+unsafe fn calibrate(call: pg_sys::FunctionCallInfo, given: Option<Argument>) -> pg_sys::Datum {
     // SAFETY: the strings are static; both calls raise an error or do nothing.
     unsafe {
         pg_sys::PreventCommandIfReadOnly(c"pagehop_calibrate()".as_ptr());
@@ -81,6 +82,8 @@ unsafe fn calibrate(call: pg_sys::FunctionCallInfo, queries: Queries) -> pg_sys:
     }
     // SAFETY: the caller says that the first argument is a `regclass`.
     let target = unsafe { Target::open(call, pg_sys::ACL_MAINTAIN) };
+    // SAFETY: the caller says where the queries are.
+    let queries = unsafe { queries::given(call, given) };
     let found = measure_and_store(&target, &queries).unwrap_or_else(|error| target.raise(error));
     if found.is_none() {
         let name = target.name();
@@ -123,15 +126,17 @@ unsafe fn calibration(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     unsafe { rows(call, stored) }
 }
 
-/// `pagehop_recall(regclass, k, samples)`, or with `queries` instead of samples.
+/// `pagehop_recall(regclass, k, samples)`, or with queries that are `given` instead of samples.
 ///
 /// # Safety
 ///
 /// `call` is a call of a function with a `regclass` and an `int4` first, neither of them null,
-/// which returns a row.
-unsafe fn recall(call: pg_sys::FunctionCallInfo, samples: usize, queries: Queries) -> pg_sys::Datum {
+/// which returns a row; `given` is one of its arguments.
+unsafe fn recall(call: pg_sys::FunctionCallInfo, samples: usize, given: Option<Argument>) -> pg_sys::Datum {
     // SAFETY: the caller says that the second argument is an `int4`, and the first a `regclass`.
     let (k, target) = unsafe { (int4(call, 1), Target::open(call, pg_sys::ACL_SELECT)) };
+    // SAFETY: the caller says where the queries are.
+    let queries = unsafe { queries::given(call, given) };
     let report = measure(&target, k, samples, &queries).unwrap_or_else(|error| target.raise(error));
     target.close();
     let RecallReport { recall, interval, samples, hops, far } = report;
