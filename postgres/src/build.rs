@@ -8,7 +8,7 @@
 
 use std::ops::ControlFlow;
 
-use pagehop_engine::{BuildOptions, Error, Progress, RowIds, Value, build_memory_bytes};
+use pagehop_engine::{BuildOptions, CreateOptions, Error, Progress, RowIds, Value, build_memory_bytes};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -70,8 +70,16 @@ pub(crate) unsafe extern "C-unwind" fn ambuildempty(index: pg_sys::Relation) {
     let written = unsafe { BufferSink::new(index, fork, &signals) }.and_then(|mut sink| {
         // SAFETY: the index is open.
         let filters = unsafe { columns::for_engine(index) };
-        let seed = BuildOptions::default().seed;
-        pagehop_engine::create_with_columns(dim, kind.metric, &filters, seed, RowIds::HostOwned, &mut sink)
+        pagehop_engine::create(
+            dim,
+            &CreateOptions {
+                metric: kind.metric,
+                row_ids: RowIds::HostOwned,
+                columns: filters,
+                ..CreateOptions::default()
+            },
+            &mut sink,
+        )
     });
     // SAFETY: the index is open and locked, and has the fork. The fork must survive a crash, though
     // the index itself is not logged.
@@ -174,8 +182,12 @@ unsafe fn build_graph(
     // SAFETY: the caller says that the index is new, so its main fork is empty.
     let mut sink = unsafe { BufferSink::new(index, pg_sys::ForkNumber::MAIN_FORKNUM, &signals)? };
     if rows.len() == 0 {
-        let BuildOptions { metric, seed, row_ids, .. } = options;
-        return pagehop_engine::create_with_columns(rows.dim(), metric, rows.columns(), seed, row_ids, &mut sink);
+        let BuildOptions { metric, row_ids, .. } = options;
+        return pagehop_engine::create(
+            rows.dim(),
+            &CreateOptions { metric, row_ids, columns: rows.columns().to_vec(), ..CreateOptions::default() },
+            &mut sink,
+        );
     }
     let mut report = |progress: Progress| {
         signals.delivered(|| {

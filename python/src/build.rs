@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pagehop_engine::{BuildOptions, Error, Keep, RowIds};
+use pagehop_engine::{BuildOptions, CreateOptions, Error, Keep, RowIds};
 use pyo3::prelude::*;
 
 use crate::columns::{self, PyColumn, PyPayloads};
@@ -74,8 +74,8 @@ pub(crate) fn create(
     let columns = columns::of_kinds(py, columns)?;
     let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
     let vectors = vectors.parse().map_err(|error| errors::to_python(py, &error))?;
-    let (keep, row_ids) = (Keep { vectors, payloads: payload }, ids::kind(py, id_kind)?);
-    let created =
-        py.detach(|| pagehop_store::create_keeping(&path, keep, dim, metric, &columns, seed, row_ids, overwrite));
+    let keep = Keep { vectors, payloads: payload };
+    let options = CreateOptions { metric, row_ids: ids::kind(py, id_kind)?, keep, columns, seed };
+    let created = py.detach(|| pagehop_store::create(&path, dim, &options, overwrite));
     created.map_err(|error| errors::to_python(py, &error))
 }

@@ -31,10 +31,11 @@ pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use index::{
     Batch, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, HostRows, Index, Payloads, Prepared,
     Searcher, TRAINED_ENOUGH, TrainingHost, build, build_memory_bytes, build_memory_bytes_min, create,
-    create_keeping, create_with_columns,
 };
 pub use metric::Metric;
-pub use options::{BEAM_WIDTH_MAX, BuildOptions, Effort, SEARCH_LIST_MAX, SearchOptions, SearchPlan};
+pub use options::{
+    BEAM_WIDTH_MAX, BuildOptions, CreateOptions, Effort, SEARCH_LIST_MAX, SearchOptions, SearchPlan,
+};
 pub use page::payload::PAYLOAD_BYTES_MAX;
 pub use page::{
     BODY_BYTES, EachWork, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, PagesMut, Reader,

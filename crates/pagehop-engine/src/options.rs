@@ -1,6 +1,6 @@
 //! The options of a build and of a search, with their defaults and limits.
 
-use crate::{Error, Measured, Metric, RowIds, Vectors};
+use crate::{Column, Error, Keep, Measured, Metric, RowIds, Vectors};
 
 /// Largest `k` and `search_list`.
 pub const SEARCH_LIST_MAX: usize = 100_000;
@@ -41,6 +41,27 @@ impl Default for BuildOptions {
             row_ids: RowIds::Mapped,
             calibrate: true,
         }
+    }
+}
+
+/// What an index is that begins without rows ([`create`](crate::create)). None of it ever changes.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// The distance function of the index.
+    pub metric: Metric,
+    /// The meaning of row ids.
+    pub row_ids: RowIds,
+    /// What is kept of rows. Nothing under [`RowIds::HostOwned`], where the host has it.
+    pub keep: Keep,
+    /// Columns to filter by, at most [`COLUMNS_MAX`](crate::COLUMNS_MAX).
+    pub columns: Vec<Column>,
+    /// Seed of all random choices.
+    pub seed: u64,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self { metric: Metric::L2, row_ids: RowIds::Mapped, keep: Keep::default(), columns: Vec::new(), seed: 1 }
     }
 }
 

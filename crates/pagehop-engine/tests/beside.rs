@@ -8,7 +8,8 @@ use std::ops::ControlFlow;
 
 use pagehop_engine::page::{BODY_BYTES, Pages};
 use pagehop_engine::{
-    Error, HostRows, Index, Metric, OnProgress, PageId, RowIds, Scratch, SearchOptions, TrainingHost, create,
+    CreateOptions, Error, HostRows, Index, Metric, OnProgress, PageId, RowIds, Scratch, SearchOptions,
+    TrainingHost, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
 use support::hosted::{built, change, check, insert, remove, row_ids};
@@ -84,7 +85,8 @@ fn give_up_and_sweep(pages: &mut MemPages) {
 
 fn grown(rows: &Rows, metric: Metric, count: usize) -> MemPages {
     let mut pages = MemPages::new();
-    create(rows.dim, metric, 1, RowIds::HostOwned, &mut pages).unwrap();
+    create(rows.dim, &CreateOptions { metric, row_ids: RowIds::HostOwned, ..CreateOptions::default() }, &mut pages)
+        .unwrap();
     (0..count).for_each(|row| insert(&mut pages, row as u64 + 1, rows.row(row), false));
     pages
 }

@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::HashMap;
 
-use pagehop_engine::{Cursor, Found, Index, Metric, RowIds, SearchOptions, create};
+use pagehop_engine::{CreateOptions, Cursor, Found, Index, Metric, SearchOptions, create};
 use pagehop_sim::MemPages;
 use support::{Noise, Rows, distance, embeddings, hosted, index, no_progress};
 
@@ -156,7 +156,7 @@ fn rows_that_are_encoded_again_keep_a_tight_bound() {
     let dim = 24;
     let rows = Rows::new(dim, embeddings(dim, 600, 5));
     let mut pages = MemPages::new();
-    create(dim, Metric::L2, 1, RowIds::Mapped, &mut pages).unwrap();
+    create(dim, &CreateOptions::default(), &mut pages).unwrap();
     let add = |pages: &mut MemPages, at: std::ops::Range<usize>| {
         let known = Index::open(pages.clone()).unwrap();
         let mut writer = pages.writer();

@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use pagehop_engine::{AddReport, CheckReport, Index, Metric, RowIds, SearchOptions, create};
+use pagehop_engine::{AddReport, CheckReport, CreateOptions, Index, Metric, SearchOptions, create};
 use pagehop_sim::MemPages;
 use support::{Noise, Rows, change, embeddings, no_progress, recall, vacuum};
 
@@ -13,7 +13,7 @@ const EXPAND_ALL: SearchOptions = SearchOptions { search_list: 100, slack: f32::
 
 fn empty(dim: usize, metric: Metric) -> MemPages {
     let mut pages = MemPages::new();
-    create(dim, metric, 1, RowIds::Mapped, &mut pages).unwrap();
+    create(dim, &CreateOptions { metric, ..CreateOptions::default() }, &mut pages).unwrap();
     pages
 }
 

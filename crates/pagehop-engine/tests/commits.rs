@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use pagehop_engine::page::{Pages, Reader};
 use pagehop_engine::{
-    Change, Column, ColumnKind, ColumnRows, Comparison, Error, Filter, Index, Metric, PageId, RowIds,
-    SearchOptions, Value, create_with_columns,
+    Change, Column, ColumnKind, ColumnRows, Comparison, CreateOptions, Error, Filter, Index, PageId, SearchOptions,
+    Value, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
 use support::{embeddings, no_progress};
@@ -146,7 +146,7 @@ fn add(change: &mut Change<'_, MemWriter<'_>>, ids: Range<u64>, n: impl Fn(u64) 
 /// Rows 0 to 399, with `n` from 0 to 3, some dead rows, and free slots.
 fn before() -> MemPages {
     let mut pages = MemPages::new();
-    create_with_columns(DIM, Metric::L2, &columns(), 1, RowIds::Mapped, &mut pages).unwrap();
+    create(DIM, &CreateOptions { columns: columns(), ..CreateOptions::default() }, &mut pages).unwrap();
     for part in [0..300, 300..ROWS] {
         change(&mut pages, |change| add(change, part, |id| (id % 4) as i64));
     }

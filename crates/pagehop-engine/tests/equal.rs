@@ -5,7 +5,9 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use pagehop_engine::{BuildOptions, Change, CheckReport, Index, Metric, RowIds, SearchOptions, build, create};
+use pagehop_engine::{
+    BuildOptions, Change, CheckReport, CreateOptions, Index, Metric, RowIds, SearchOptions, build, create,
+};
 use pagehop_sim::{MemPages, MemWriter};
 use support::{Noise, Rows, distance, no_progress};
 
@@ -25,7 +27,7 @@ struct Set {
 impl Set {
     fn empty(mode: RowIds) -> Self {
         let mut pages = MemPages::new();
-        create(DIM, Metric::L2, 1, mode, &mut pages).unwrap();
+        create(DIM, &CreateOptions { row_ids: mode, ..CreateOptions::default() }, &mut pages).unwrap();
         Self { pages, mode, rows: Vec::new(), looks: 0 }
     }
 

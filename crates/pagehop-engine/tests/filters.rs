@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    Column, ColumnKind, ColumnRows, Comparison, EachChunk, Error, Filter, Index, Metric, RowIds, SearchOptions,
-    Value, VectorSource, build, create_with_columns,
+    Column, ColumnKind, ColumnRows, Comparison, CreateOptions, EachChunk, Error, Filter, Index, Metric,
+    SearchOptions, Value, VectorSource, build, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
 use support::{Noise, distance, embeddings, no_progress, options};
@@ -221,7 +221,7 @@ fn rows_keep_their_values_through_every_change() {
     let mut noise = Noise(21);
     let mut rows = rows(1500, 8);
     let mut pages = MemPages::new();
-    create_with_columns(DIM, Metric::L2, &columns(), 1, RowIds::Mapped, &mut pages).unwrap();
+    create(DIM, &CreateOptions { columns: columns(), ..CreateOptions::default() }, &mut pages).unwrap();
     Index::open(&pages).unwrap().check(&mut no_progress()).unwrap();
     compare_with_oracle(&pages, &BTreeMap::new(), 10);
     for part in 0..6 {

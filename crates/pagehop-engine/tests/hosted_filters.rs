@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pagehop_engine::page::Pages;
 use pagehop_engine::{
-    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, EachChunk, Error, Filter, Index, Metric, RowIds,
-    SearchOptions, Value, VectorSource, build, create_with_columns,
+    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, CreateOptions, EachChunk, Error, Filter, Index,
+    Metric, RowIds, SearchOptions, Value, VectorSource, build, create,
 };
 use pagehop_sim::MemPages;
 use support::hosted::{EVERYTHING, change, check, remove, vacuum};
@@ -71,7 +71,12 @@ fn built(rows: &BTreeMap<u64, Row>) -> MemPages {
 
 fn empty() -> MemPages {
     let mut pages = MemPages::new();
-    create_with_columns(DIM, Metric::L2, &columns(), 1, RowIds::HostOwned, &mut pages).unwrap();
+    create(
+        DIM,
+        &CreateOptions { row_ids: RowIds::HostOwned, columns: columns(), ..CreateOptions::default() },
+        &mut pages,
+    )
+    .unwrap();
     pages
 }
 

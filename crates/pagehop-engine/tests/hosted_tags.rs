@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pagehop_engine::page::Pages;
 use pagehop_engine::{
-    BuildOptions, Column, ColumnKind, ColumnRows, EachChunk, Error, Filter, Index, Metric, RowIds, SearchOptions,
-    Value, VectorSource, build, create_with_columns,
+    BuildOptions, Column, ColumnKind, ColumnRows, CreateOptions, EachChunk, Error, Filter, Index, Metric, RowIds,
+    SearchOptions, Value, VectorSource, build, create,
 };
 use pagehop_sim::MemPages;
 use support::hosted::{change, check, remove, vacuum};
@@ -178,7 +178,12 @@ fn a_built_index_finds_rows_by_their_tags() {
 fn rows_with_tags_come_change_and_go() {
     let all = rows(700, 9);
     let mut pages = MemPages::new();
-    create_with_columns(DIM, Metric::L2, &columns(), 1, RowIds::HostOwned, &mut pages).unwrap();
+    create(
+        DIM,
+        &CreateOptions { row_ids: RowIds::HostOwned, columns: columns(), ..CreateOptions::default() },
+        &mut pages,
+    )
+    .unwrap();
     check(&pages);
     let (mut living, mut noise) = (BTreeMap::new(), Noise(3));
     let (mut dead, mut next) = (BTreeSet::new(), 10_000);

@@ -6,8 +6,8 @@ mod support;
 use std::collections::BTreeMap;
 
 use pagehop_engine::{
-    Batch, BuildOptions, Column, ColumnKind, ColumnRows, Effort, Error, Filter, Index, Metric, RowIds,
-    SearchOptions, SearchResult, Value, Vectors, build, create_keeping,
+    Batch, BuildOptions, Column, ColumnKind, ColumnRows, CreateOptions, Effort, Error, Filter, Index, Metric,
+    RowIds, SearchOptions, SearchResult, Value, Vectors, build, create,
 };
 use pagehop_sim::{Damage, MemPages, Rng, damage};
 use support::{Noise, Rows, built, distance, embeddings, no_progress, options};
@@ -139,7 +139,8 @@ fn changes_keep_vectors_in_step() {
     let dim = 48;
     for (metric, vectors) in METRICS.into_iter().flat_map(|metric| KEPT.map(|vectors| (metric, vectors))) {
         let mut pages = MemPages::new();
-        create_keeping(vectors, dim, metric, &[], 1, RowIds::Mapped, &mut pages).unwrap();
+        create(dim, &CreateOptions { metric, keep: vectors.into(), ..CreateOptions::default() }, &mut pages)
+            .unwrap();
         let mut rows: BTreeMap<u64, Vec<f32>> = BTreeMap::new();
         let mut noise = Noise(3);
         for round in 0..14u64 {
@@ -196,7 +197,12 @@ fn a_row_whose_code_is_the_same_is_replaced_if_its_vector_differs() {
 fn other_values_of_columns_leave_vectors_as_they_are_and_filters_rank_by_them() {
     let (dim, columns) = (40, vec![Column { name: "n".into(), kind: ColumnKind::Int }]);
     let mut pages = MemPages::new();
-    create_keeping(Vectors::Float32, dim, Metric::L2, &columns, 1, RowIds::Mapped, &mut pages).unwrap();
+    create(
+        dim,
+        &CreateOptions { keep: Vectors::Float32.into(), columns: columns.to_vec(), ..CreateOptions::default() },
+        &mut pages,
+    )
+    .unwrap();
     let (ids, vectors): (Vec<u64>, _) = ((0..300).collect(), embeddings(dim, 300, 5));
     let values = |of: fn(u64) -> i64, ids: &[u64]| {
         let mut packed = ColumnRows::new(columns.clone()).unwrap();

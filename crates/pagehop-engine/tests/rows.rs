@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use pagehop_engine::{Error, Index, Metric, RowIds, create};
+use pagehop_engine::{CreateOptions, Error, Index, Metric, RowIds, create};
 use pagehop_sim::MemPages;
 use support::{Noise, change, embeddings, no_progress};
 
@@ -13,7 +13,7 @@ const DIM: usize = 40;
 /// An index of `rows`, added in an order that splits the map everywhere.
 fn filled(metric: Metric, rows: &BTreeMap<u64, Vec<f32>>) -> MemPages {
     let mut pages = MemPages::new();
-    create(DIM, metric, 1, RowIds::Mapped, &mut pages).unwrap();
+    create(DIM, &CreateOptions { metric, ..CreateOptions::default() }, &mut pages).unwrap();
     let mut ids: Vec<u64> = rows.keys().copied().collect();
     ids.sort_by_key(|id| id.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     for ids in ids.chunks(500) {
@@ -104,12 +104,12 @@ fn unknown_ids_are_named_and_what_is_taken_is_gone() {
 #[test]
 fn an_empty_index_has_no_ids_and_a_host_keeps_its_own() {
     let mut pages = MemPages::new();
-    create(DIM, Metric::L2, 1, RowIds::Mapped, &mut pages).unwrap();
+    create(DIM, &CreateOptions::default(), &mut pages).unwrap();
     let index = Index::open(&pages).unwrap();
     assert!(index.ids(0, 10).unwrap().is_empty() && !index.contains(0).unwrap());
     assert!(index.vectors::<u64>(&[]).unwrap().is_empty());
     let mut pages = MemPages::new();
-    create(DIM, Metric::L2, 1, RowIds::HostOwned, &mut pages).unwrap();
+    create(DIM, &CreateOptions { row_ids: RowIds::HostOwned, ..CreateOptions::default() }, &mut pages).unwrap();
     let index = Index::open(&pages).unwrap();
     assert!(matches!(index.ids(0, 10), Err(Error::Argument { .. })));
     assert!(matches!(index.vectors(&[1]), Err(Error::Argument { .. })));

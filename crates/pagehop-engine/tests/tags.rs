@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    Change, Column, ColumnKind, ColumnRows, Comparison, EachChunk, Error, Filter, Index, Keep, Metric, PageSink,
-    RowIds, SearchOptions, Stats, TAGS_MAX, Value, VectorSource, Vectors, build, create_keeping,
+    Change, Column, ColumnKind, ColumnRows, Comparison, CreateOptions, EachChunk, Error, Filter, Index, Keep,
+    Metric, PageSink, RowIds, SearchOptions, Stats, TAGS_MAX, Value, VectorSource, Vectors, build, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
 use support::{Noise, distance, embeddings, no_progress, options};
@@ -295,7 +295,12 @@ fn keeps_tags(kind: Kind) {
     let mut rows = rows(600, 8);
     let mut pages = MemPages::new();
     let keep = Keep { vectors: Vectors::Codes, payloads: kind.payloads };
-    create_keeping(keep, DIM, Metric::L2, &columns(), 1, kind.row_ids, &mut pages).unwrap();
+    create(
+        DIM,
+        &CreateOptions { row_ids: kind.row_ids, keep, columns: columns(), ..CreateOptions::default() },
+        &mut pages,
+    )
+    .unwrap();
     Index::open(&pages).unwrap().check(&mut no_progress()).unwrap();
     compare_with_oracle(&pages, &BTreeMap::new());
     for part in 0..4 {

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pagehop_engine::{Filter, Index, Keep, Metric, RowIds, SearchOptions, Vectors, create_keeping};
+use pagehop_engine::{CreateOptions, Filter, Index, Keep, Metric, RowIds, SearchOptions, Vectors, create};
 use pagehop_sim::Rng;
 use pagehop_sim::document::{grouped, put};
 use pagehop_sim::workload::columns::{Given, columns, filter, payload, values};
@@ -264,7 +264,8 @@ fn survive(row_ids: RowIds, kills: u64) -> (u64, u64) {
     let path = folder.0.join("rows.pagehop");
     let mut sink = NewIndexFile::create(&path, false).unwrap();
     let keep = Keep { vectors: Vectors::Codes, payloads: true };
-    create_keeping(keep, DIM, Metric::L2, &columns(COLUMNS), 1, row_ids, &mut sink).unwrap();
+    create(DIM, &CreateOptions { row_ids, keep, columns: columns(COLUMNS), ..CreateOptions::default() }, &mut sink)
+        .unwrap();
     sink.finish().unwrap();
     // The newest batch that is known to be there, and the newest that may appear when the next
     // writer recovers: the batch in progress.

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pagehop_engine::{Index, Metric, RowIds, create};
+use pagehop_engine::{CreateOptions, Index, create};
 use pagehop_sim::{Call, Fault, Refusal, SimDisk};
 use pagehop_store::{AddOptions, IndexFile, OpenOptions, StorageSink, add};
 
@@ -52,7 +52,7 @@ fn survive(fail: impl Fn(&SimDisk, &Index<IndexFile>, Refusal) -> u64) {
         for seed in 0..24 {
             let mut disk = SimDisk::new(seed);
             let mut sink = StorageSink::create(Arc::new(disk.clone()), *b"page 0").unwrap();
-            create(2, Metric::L2, seed, RowIds::Mapped, &mut sink).unwrap();
+            create(2, &CreateOptions { seed, ..CreateOptions::default() }, &mut sink).unwrap();
             sink.finish().unwrap();
             let index = open(&disk, true);
             let mut expected = fail(&disk, &index, refusal);

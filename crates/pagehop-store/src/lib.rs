@@ -70,8 +70,8 @@ pub use compact::{CompactOptions, CompactReport, compact, compact_into};
 pub use disk::storage::{Name, Storage, StorageFile};
 pub use index_file::{Counters, IndexFile};
 pub use operations::{
-    AddOptions, add, add_with_columns, calibrate, create, create_keeping, create_with_columns, delete, open, pop,
-    retrain, set_audit, set_calibration, update_columns,
+    AddOptions, add, add_with_columns, calibrate, create, delete, open, pop, retrain, set_audit, set_calibration,
+    update_columns,
 };
 pub use options::{CACHE_AUTO, Durability, Io, OpenOptions};
 pub use reader::FileReader;

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use pagehop_engine::{
-    AddReport, Audit, Calibration, Column, ColumnRows, DeleteReport, Error, Index, Keep, Metric, OnProgress,
-    RecallReport, RowId, RowIds, Vectors,
+    AddReport, Audit, Calibration, ColumnRows, CreateOptions, DeleteReport, Error, Index, OnProgress, RecallReport,
+    RowId, RowIds,
 };
 
 use crate::build::new_file::NewIndexFile;
@@ -27,49 +27,14 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Index<IndexFile>, Erro
 ///
 /// # Errors
 ///
-/// Those of [`NewIndexFile::create`]; [`Error::Argument`] for a number of dimensions that no index
-/// has; [`Error::Io`] if the file cannot be written.
-pub fn create(path: &Path, dim: usize, metric: Metric, seed: u64, overwrite: bool) -> Result<(), Error> {
-    create_with_columns(path, dim, metric, &[], seed, overwrite)
-}
-
-/// [`create`] of an index with columns.
-///
-/// # Errors
-///
-/// Those of [`create`] and of [`pagehop_engine::create_with_columns`].
-pub fn create_with_columns(
-    path: &Path,
-    dim: usize,
-    metric: Metric,
-    columns: &[Column],
-    seed: u64,
-    overwrite: bool,
-) -> Result<(), Error> {
-    create_keeping(path, Vectors::Codes, dim, metric, columns, seed, RowIds::Mapped, overwrite)
-}
-
-/// [`create_with_columns`] of an index that keeps vectors or payloads, or whose ids are texts.
-///
-/// # Errors
-///
-/// Those of [`create_with_columns`]; [`Error::Argument`] for [`RowIds::HostOwned`].
-#[expect(clippy::too_many_arguments, reason = "each is a choice that never changes")]
-pub fn create_keeping(
-    path: &Path,
-    keep: impl Into<Keep>,
-    dim: usize,
-    metric: Metric,
-    columns: &[Column],
-    seed: u64,
-    row_ids: RowIds,
-    overwrite: bool,
-) -> Result<(), Error> {
-    if row_ids == RowIds::HostOwned {
+/// Those of [`NewIndexFile::create`] and of [`pagehop_engine::create`]; [`Error::Argument`] for
+/// [`RowIds::HostOwned`]; [`Error::Io`] if the file cannot be written.
+pub fn create(path: &Path, dim: usize, options: &CreateOptions, overwrite: bool) -> Result<(), Error> {
+    if options.row_ids == RowIds::HostOwned {
         return Err(Error::argument("an index file has no host that owns its rows"));
     }
     let mut sink = NewIndexFile::create(path, overwrite)?;
-    pagehop_engine::create_keeping(keep, dim, metric, columns, seed, row_ids, &mut sink)?;
+    pagehop_engine::create(dim, options, &mut sink)?;
     sink.finish()
 }
 

@@ -6,7 +6,7 @@ mod support;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use pagehop_engine::{Index, Metric, Progress, SearchOptions};
+use pagehop_engine::{CreateOptions, Index, Progress, SearchOptions};
 use pagehop_store::{AddOptions, IndexFile, OpenOptions};
 use support::{Random, Scratch};
 
@@ -30,7 +30,7 @@ fn vectors(count: usize, seed: u64) -> Vec<f32> {
 }
 
 fn made(path: &Path, auto_vacuum: Option<f32>) -> Index<IndexFile> {
-    pagehop_store::create(path, DIM, Metric::L2, 1, false).unwrap();
+    pagehop_store::create(path, DIM, &CreateOptions::default(), false).unwrap();
     let index = opened(path, auto_vacuum);
     let ids: Vec<u64> = (0..ROWS).collect();
     pagehop_store::add(&index, &ids, &vectors(ids.len(), 3), AddOptions::default(), &mut go_on).unwrap();

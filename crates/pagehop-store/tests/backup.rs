@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pagehop_engine::{Error, Index, Metric, Progress};
+use pagehop_engine::{CreateOptions, Error, Index, Progress};
 use pagehop_store::{AddOptions, BackupReport, IndexFile, OpenOptions};
 use support::{Random, Scratch, this_program};
 
@@ -69,7 +69,7 @@ fn expect_rows(index: &Index<IndexFile>, rows: &Rows) {
 fn a_backup_is_of_one_commit_while_a_writer_goes_on() {
     let scratch = Scratch::new("backup-beside");
     let path = scratch.path("items");
-    pagehop_store::create(&path, DIM, Metric::L2, 1, false).unwrap();
+    pagehop_store::create(&path, DIM, &CreateOptions::default(), false).unwrap();
     // A log so short that checkpoints end during backups, and one so long that none does.
     for (round, log_bytes) in [(0, 1 << 16), (1, 1 << 20), (2, 1 << 30)] {
         let writer = opened(&path, true, log_bytes);
@@ -132,7 +132,7 @@ fn a_backup_is_of_one_commit_while_a_writer_goes_on() {
 fn a_backup_of_an_index_at_rest_has_its_bytes_and_can_be_written() {
     let scratch = Scratch::new("backup-rest");
     let (path, target) = (scratch.path("items"), scratch.path("copy"));
-    pagehop_store::create(&path, DIM, Metric::L2, 1, false).unwrap();
+    pagehop_store::create(&path, DIM, &CreateOptions::default(), false).unwrap();
     let mut rows = Rows::new();
     let index = opened(&path, true, 1 << 30);
     (0..5).for_each(|number| change(&index, &mut rows, &mut Random(number), number));
@@ -156,7 +156,7 @@ fn a_backup_of_an_index_at_rest_has_its_bytes_and_can_be_written() {
 fn what_is_no_place_for_a_backup_is_refused_and_stays() {
     let scratch = Scratch::new("backup-places");
     let path = scratch.path("items");
-    pagehop_store::create(&path, DIM, Metric::L2, 1, false).unwrap();
+    pagehop_store::create(&path, DIM, &CreateOptions::default(), false).unwrap();
     let index = opened(&path, true, 1 << 30);
     // There is no log before the first commit.
     let error = backup(&index, &scratch.path("items-log"), false).unwrap_err().to_string();
@@ -190,7 +190,7 @@ fn what_is_no_place_for_a_backup_is_refused_and_stays() {
         assert!(error.contains(what) && error.contains(file), "{name}: {error}");
     }
     // Another process writes the index that is there.
-    pagehop_store::create(&scratch.path("other"), DIM, Metric::L2, 1, false).unwrap();
+    pagehop_store::create(&scratch.path("other"), DIM, &CreateOptions::default(), false).unwrap();
     let other = opened(&scratch.path("other"), true, 1 << 30);
     assert!(matches!(backup(&index, &scratch.path("other"), true), Err(Error::Busy { .. })));
     other.into_pages().close().unwrap();
@@ -204,7 +204,7 @@ fn what_is_no_place_for_a_backup_is_refused_and_stays() {
 fn a_backup_that_is_stopped_or_finds_damage_leaves_nothing() {
     let scratch = Scratch::new("backup-stopped");
     let path = scratch.path("items");
-    pagehop_store::create(&path, DIM, Metric::L2, 1, false).unwrap();
+    pagehop_store::create(&path, DIM, &CreateOptions::default(), false).unwrap();
     let index = opened(&path, true, 1 << 30);
     let mut rows = Rows::new();
     (0..8).for_each(|number| change(&index, &mut rows, &mut Random(number), number));
@@ -230,7 +230,7 @@ fn torn_pages_are_copied_as_the_log_has_them() {
     for direct in [false, true] {
         let scratch = Scratch::new(if direct { "backup-torn-direct" } else { "backup-torn" });
         let path = scratch.path("items");
-        pagehop_store::create(&path, DIM, Metric::L2, 1, false).unwrap();
+        pagehop_store::create(&path, DIM, &CreateOptions::default(), false).unwrap();
         let options = OpenOptions { write: true, direct: Some(direct), cache_bytes: 0, ..OpenOptions::default() };
         let index = pagehop_store::open(&path, &options).unwrap();
         let mut rows = Rows::new();
@@ -269,7 +269,7 @@ fn a_backup_for_which_there_is_no_space_leaves_what_was_there() {
         println!("there was no space");
         return;
     }
-    pagehop_store::create(&path, DIM, Metric::L2, 1, false).unwrap();
+    pagehop_store::create(&path, DIM, &CreateOptions::default(), false).unwrap();
     let index = opened(&path, true, 1 << 30);
     let mut rows = Rows::new();
     (0..8).for_each(|number| change(&index, &mut rows, &mut Random(number), number));

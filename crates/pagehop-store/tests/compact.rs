@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use pagehop_engine::{
-    Column, ColumnKind, ColumnRows, Effort, Error, Filter, Index, Metric, Progress, RowIds, SearchOptions, Value,
-    Vectors,
+    Column, ColumnKind, ColumnRows, CreateOptions, Effort, Error, Filter, Index, Metric, Progress, SearchOptions,
+    Value, Vectors,
 };
 use pagehop_store::{AddOptions, CompactOptions, CompactReport, IndexFile, OpenOptions};
 use support::{Random, Scratch, this_program};
@@ -38,7 +38,13 @@ fn columns() -> Vec<Column> {
 
 /// An index of 1,500 rows of which a third was deleted, and as many replaced.
 fn changed(path: &Path, vectors: Vectors, metric: Metric) -> Rows {
-    pagehop_store::create_keeping(path, vectors, DIM, metric, &columns(), 1, RowIds::Mapped, false).unwrap();
+    pagehop_store::create(
+        path,
+        DIM,
+        &CreateOptions { metric, keep: vectors.into(), columns: columns(), ..CreateOptions::default() },
+        false,
+    )
+    .unwrap();
     let index = opened(path, true);
     let (mut rows, mut random) = (Rows::new(), Random(7));
     for (from, to) in [(0, 1500), (500, 1000)] {

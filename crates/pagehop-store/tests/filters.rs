@@ -22,10 +22,10 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pagehop_engine::{
-    Column, ColumnKind, ColumnRows, Comparison, Error, Filter, Index, Metric, Pages, SearchOptions, Value,
+    Column, ColumnKind, ColumnRows, Comparison, CreateOptions, Error, Filter, Index, Pages, SearchOptions, Value,
 };
 use pagehop_store::{
-    AddOptions, IndexFile, OpenOptions, add_with_columns, create_with_columns, delete, open, update_columns, vacuum,
+    AddOptions, IndexFile, OpenOptions, add_with_columns, create, delete, open, update_columns, vacuum,
 };
 use support::{Random, Scratch, this_command};
 
@@ -84,7 +84,7 @@ fn add_rows(index: &Index<IndexFile>, rows: &[(u64, i64)], random: &mut Random) 
 }
 
 fn new_index(path: &Path) -> Index<IndexFile> {
-    create_with_columns(path, DIM, Metric::L2, &columns(&["n", "x"]), 1, false).unwrap();
+    create(path, DIM, &CreateOptions { columns: columns(&["n", "x"]), ..CreateOptions::default() }, false).unwrap();
     let index = open(path, &OpenOptions { write: true, log_bytes: 2 << 20, ..OpenOptions::default() }).unwrap();
     let mut random = Random(1);
     // The model is trained on these few, and again beside the searches.

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use pagehop_engine::{
-    Column, ColumnKind, ColumnRows, Error, Index, Keep, Metric, Progress, RowIds, Value, Vectors, create_keeping,
+    Column, ColumnKind, ColumnRows, CreateOptions, Error, Index, Keep, Progress, Value, Vectors, create,
 };
 use pagehop_store::{AddOptions, IndexFile, OpenOptions, StorageSink};
 use support::Random;
@@ -50,7 +50,7 @@ fn new_index() -> (MemStorage, Index<IndexFile>) {
     let storage = MemStorage::default();
     let mut sink = StorageSink::create(Arc::new(storage.clone()), *b"a disk").unwrap();
     let keep = Keep { vectors: Vectors::Float32, payloads: true };
-    create_keeping(keep, DIM, Metric::L2, &columns(), 1, RowIds::Mapped, &mut sink).unwrap();
+    create(DIM, &CreateOptions { keep, columns: columns(), ..CreateOptions::default() }, &mut sink).unwrap();
     sink.finish().unwrap();
     let index = opened(&storage);
     add(&index, 0..ROWS, 1).unwrap();

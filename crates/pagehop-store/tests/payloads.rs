@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagehop_engine::{
-    BuildOptions, ColumnRows, EachChunk, Error, Index, Keep, Metric, PAYLOAD_BYTES_MAX, Progress, RowIds,
+    BuildOptions, ColumnRows, CreateOptions, EachChunk, Error, Index, Keep, PAYLOAD_BYTES_MAX, Progress,
     SearchOptions, VectorSource, Vectors,
 };
 use pagehop_store::{AddOptions, IndexFile, OpenOptions};
@@ -31,7 +31,7 @@ fn opened(path: &Path) -> Index<IndexFile> {
 
 fn created(path: &Path, vectors: Vectors) -> Index<IndexFile> {
     let keep = Keep { vectors, payloads: true };
-    pagehop_store::create_keeping(path, keep, DIM, Metric::L2, &[], 1, RowIds::Mapped, false).unwrap();
+    pagehop_store::create(path, DIM, &CreateOptions { keep, ..CreateOptions::default() }, false).unwrap();
     opened(path)
 }
 
@@ -282,7 +282,7 @@ fn what_cannot_be_kept_is_refused_and_nothing_changes() {
     assert!(matches!(index.payloads(&[1, 77]), Err(Error::Argument { what }) if what.contains("77")));
     expect(&index, &rows, &mut random);
     let path = scratch.path("without");
-    pagehop_store::create(&path, DIM, Metric::L2, 1, false).unwrap();
+    pagehop_store::create(&path, DIM, &CreateOptions::default(), false).unwrap();
     let without = opened(&path);
     assert!(refused(&without, &[None, Some(vec![1])]).contains("keeps no payloads"));
     assert!(matches!(without.payloads::<u64>(&[]), Err(Error::Argument { .. })));

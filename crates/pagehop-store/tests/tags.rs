@@ -7,7 +7,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pagehop_engine::{Column, ColumnKind, ColumnRows, Filter, Index, Metric, Progress, SearchOptions, Value};
+use pagehop_engine::{
+    Column, ColumnKind, ColumnRows, CreateOptions, Filter, Index, Progress, SearchOptions, Value,
+};
 use pagehop_store::{AddOptions, IndexFile, OpenOptions};
 use support::{Random, Scratch};
 
@@ -68,7 +70,13 @@ fn a_search_sees_the_tags_of_one_commit() {
     let scratch = Scratch::new("tags");
     let path = scratch.path("items");
     let columns = tags(0);
-    pagehop_store::create_with_columns(&path, DIM, Metric::L2, columns.columns(), 1, false).unwrap();
+    pagehop_store::create(
+        &path,
+        DIM,
+        &CreateOptions { columns: columns.columns().to_vec(), ..CreateOptions::default() },
+        false,
+    )
+    .unwrap();
     let index = opened(&path, true);
     let mut random = Random(3);
     let vectors: Vec<f32> = (0..ROWS * DIM as u64).map(|_| random.below(2001) as f32 / 1000.0 - 1.0).collect();

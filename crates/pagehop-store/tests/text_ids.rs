@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagehop_engine::{
-    BuildOptions, ColumnRows, EachChunk, Error, Filter, Index, Keep, Metric, Progress, RowIds, SearchOptions,
-    SearchResult, TEXT_ID_BYTES_MAX, VectorSource, Vectors,
+    BuildOptions, ColumnRows, CreateOptions, EachChunk, Error, Filter, Index, Keep, Metric, Progress, RowIds,
+    SearchOptions, SearchResult, TEXT_ID_BYTES_MAX, VectorSource, Vectors,
 };
 use pagehop_store::{AddOptions, IndexFile, OpenOptions};
 use support::{Random, Scratch};
@@ -32,7 +32,13 @@ fn opened(path: &Path) -> Index<IndexFile> {
 
 fn created(path: &Path, vectors: Vectors, payloads: bool) -> Index<IndexFile> {
     let keep = Keep { vectors, payloads };
-    pagehop_store::create_keeping(path, keep, DIM, Metric::L2, &[], 1, RowIds::Text, false).unwrap();
+    pagehop_store::create(
+        path,
+        DIM,
+        &CreateOptions { row_ids: RowIds::Text, keep, ..CreateOptions::default() },
+        false,
+    )
+    .unwrap();
     opened(path)
 }
 
@@ -351,7 +357,7 @@ fn ids_of_the_other_kind_and_no_ids_are_refused_and_nothing_changes() {
     expect(&index, &rows, &mut random);
 
     let path = scratch.path("ints");
-    pagehop_store::create(&path, DIM, Metric::L2, 1, false).unwrap();
+    pagehop_store::create(&path, DIM, &CreateOptions::default(), false).unwrap();
     let ints = opened(&path);
     pagehop_store::add(&ints, &[7], &row, AddOptions::default(), &mut go_on).unwrap();
     let result = ints.search(&row, 1, &EVERYTHING).unwrap();

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use pagehop_engine::{
-    AddReport, Column, ColumnKind, ColumnRows, Comparison, Error, Filter, Index, Keep, Metric, Progress, RowIds,
+    AddReport, Column, ColumnKind, ColumnRows, Comparison, CreateOptions, Error, Filter, Index, Keep, Progress,
     SearchOptions, Value, Vectors,
 };
 use pagehop_store::{AddOptions, IndexFile, OpenOptions};
@@ -119,7 +119,13 @@ fn rows_that_threads_add_are_there_once_with_all_that_was_given() {
         let path = scratch.path(&format!("items-{number}"));
         let keep = Keep { vectors: life.vectors, payloads: life.has_payloads };
         let given = if life.has_columns { columns() } else { Vec::new() };
-        pagehop_store::create_keeping(&path, keep, DIM, Metric::L2, &given, 1, RowIds::Mapped, false).unwrap();
+        pagehop_store::create(
+            &path,
+            DIM,
+            &CreateOptions { keep, columns: given.to_vec(), ..CreateOptions::default() },
+            false,
+        )
+        .unwrap();
         let (index, mut rows, mut random) = (opened(&path), Rows::new(), Random(number as u64 + 7));
         for round in 0..8_u64 {
             let before = rows.len() as u64;
@@ -146,7 +152,7 @@ fn threads_cost_no_recall() {
     let queries: Vec<f32> = (0..200).flat_map(|_| vector(&mut random)).collect();
     let recall = [1, THREADS].map(|threads| {
         let path = scratch.path(&format!("by-{threads}"));
-        pagehop_store::create(&path, DIM, Metric::L2, 1, false).unwrap();
+        pagehop_store::create(&path, DIM, &CreateOptions::default(), false).unwrap();
         let index = opened(&path);
         for (at, part) in rows.chunks(500 * DIM).enumerate() {
             let ids: Vec<u64> = (0..500).map(|row| (at * 500 + row) as u64).collect();
@@ -163,7 +169,7 @@ fn threads_cost_no_recall() {
 fn a_call_that_does_not_end_changes_nothing() {
     let scratch = Scratch::new("threads-nothing");
     let path = scratch.path("items");
-    pagehop_store::create(&path, DIM, Metric::L2, 1, false).unwrap();
+    pagehop_store::create(&path, DIM, &CreateOptions::default(), false).unwrap();
     let options = OpenOptions { write: true, transaction_bytes: 1 << 20, ..OpenOptions::default() };
     let index = pagehop_store::open(&path, &options).unwrap();
     let mut random = Random(11);
@@ -199,7 +205,7 @@ fn one_thread_always_makes_the_same_index() {
     let rows: Vec<f32> = (0..900).flat_map(|_| vector(&mut random)).collect();
     let found = ["one", "two"].map(|name| {
         let path = scratch.path(name);
-        pagehop_store::create(&path, DIM, Metric::L2, 1, false).unwrap();
+        pagehop_store::create(&path, DIM, &CreateOptions::default(), false).unwrap();
         let index = opened(&path);
         let options = AddOptions { threads: 1, ..AddOptions::default() };
         for (at, part) in rows.chunks(300 * DIM).enumerate() {

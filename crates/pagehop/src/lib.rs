@@ -26,15 +26,15 @@ pub use pagehop_store as store;
 
 pub use pagehop_engine::{
     AddReport, Audit, Batch, BuildOptions, BuildReport, Calibration, CheckReport, Column, ColumnKind, ColumnRows,
-    Comparison, Cursor, DeleteReport, EachChunk, Effort, Error, Filter, FilterPlan, Found, Hit, Index, Info, Keep,
-    Metric, OnProgress, PAYLOAD_BYTES_MAX, Payloads, Progress, RecallReport, RowId, RowIds, SearchOptions,
-    SearchPlan, SearchResult, Searcher, Stats, TEXT_ID_BYTES_MAX, VacuumReport, Value, VectorSource, Vectors,
+    Comparison, CreateOptions, Cursor, DeleteReport, EachChunk, Effort, Error, Filter, FilterPlan, Found, Hit,
+    Index, Info, Keep, Metric, OnProgress, PAYLOAD_BYTES_MAX, Payloads, Progress, RecallReport, RowId, RowIds,
+    SearchOptions, SearchPlan, SearchResult, Searcher, Stats, TEXT_ID_BYTES_MAX, VacuumReport, Value, VectorSource,
+    Vectors,
 };
 pub use pagehop_store::{
     AddOptions, BackupReport, CACHE_AUTO, CompactOptions, CompactReport, Durability, IndexFile, Io, OpenOptions,
-    add, add_with_columns, backup, build, calibrate, check, compact, compact_into, create, create_keeping,
-    create_with_columns, delete, open, parse_bytes, pop, retrain, set_audit, set_calibration, update_columns,
-    vacuum,
+    add, add_with_columns, backup, build, calibrate, check, compact, compact_into, create, delete, open,
+    parse_bytes, pop, retrain, set_audit, set_calibration, update_columns, vacuum,
 };
 
 pub use rows::Rows;

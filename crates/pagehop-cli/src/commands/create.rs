@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pagehop_engine::{BuildOptions, Column, Keep, Metric};
+use pagehop_engine::{BuildOptions, Column, CreateOptions, Keep, Metric};
 use serde::Serialize;
 
 use crate::arguments::{IdKind, MetricName, VectorsName, parse_column};
@@ -56,10 +56,14 @@ struct Report<'a> {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     refuse_to_replace(&args.index, args.overwrite)?;
     let metric: Metric = args.metric.into();
-    let (columns, seed) = (&args.columns, args.seed);
-    let keep = Keep { vectors: args.kept.into(), payloads: args.payload };
-    let ids = args.id_kind.into();
-    pagehop_store::create_keeping(&args.index, keep, args.dim, metric, columns, seed, ids, args.overwrite)
+    let options = CreateOptions {
+        metric,
+        row_ids: args.id_kind.into(),
+        keep: Keep { vectors: args.kept.into(), payloads: args.payload },
+        columns: args.columns.clone(),
+        seed: args.seed,
+    };
+    pagehop_store::create(&args.index, args.dim, &options, args.overwrite)
         .map_err(|error| Error::about(&args.index, &error))?;
     let report = Report { index: &args.index, dim: args.dim, metric: metric.name() };
     if !args.reporting.quiet {

@@ -18,7 +18,7 @@ mod state;
 
 pub use build::build_memory_bytes_min;
 pub use build::memory::build_memory_bytes;
-pub use build::{build, create, create_keeping, create_with_columns};
+pub use build::{build, create};
 pub use change::Change;
 pub use change::beside::{HostRows, TrainingHost};
 pub use change::hosted::Prepared;

@@ -13,7 +13,7 @@ use crate::page::node::NodeRef;
 use crate::page::payload::{self, PayloadPlace, PayloadWriter};
 use crate::page::row_record::read_tags;
 use crate::page::{PageId, PageSink, Pages, Reader};
-use crate::{BuildOptions, BuildReport, EachChunk, Error, Keep, OnProgress, RowIds, VectorSource};
+use crate::{BuildOptions, BuildReport, CreateOptions, EachChunk, Error, Keep, OnProgress, RowIds, VectorSource};
 
 /// Rows of a chunk.
 const CHUNK_ROWS: usize = 4096;
@@ -179,9 +179,14 @@ impl<P: Pages> Index<P> {
         let mut source = LivingRows { state: &state, pages, reader, columns, error: 0.0 };
         let rows = source.survey()?;
         let mut meta = if rows == 0 {
-            let columns = state.columns.columns.as_slice();
-            let keep = Keep { vectors: old.vectors, payloads: old.keeps_payloads };
-            build::write_empty(keep, old.dim, old.metric, columns, old.seed, old.row_ids, sink)?
+            let options = CreateOptions {
+                metric: old.metric,
+                row_ids: old.row_ids,
+                keep: Keep { vectors: old.vectors, payloads: old.keeps_payloads },
+                columns: state.columns.columns.clone(),
+                seed: old.seed,
+            };
+            build::write_empty(old.dim, &options, sink)?
         } else {
             let options = BuildOptions {
                 metric: old.metric,

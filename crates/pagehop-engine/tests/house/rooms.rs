@@ -38,7 +38,7 @@ const ROOMS: [(&str, &[&str]); 19] = [
     ("filter", &["error", "columns"]),
     ("source", &["error", "columns"]),
     ("reports", &["ids", "metric", "vectors", "columns", "row_ids"]),
-    ("options", &["error", "metric", "vectors", "row_ids", "reports"]),
+    ("options", &["error", "metric", "vectors", "row_ids", "reports", "columns"]),
     ("calibration", &["error", "options"]),
     ("quantize", &["error", "metric", "random", "threads"]),
     ("graph", &["error", "random", "threads", "quantize"]),

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pagehop_engine::{BuildOptions, Error, Index, Keep, RowIds, SearchResult, build, create_keeping};
+use pagehop_engine::{BuildOptions, CreateOptions, Error, Index, Keep, RowIds, SearchResult, build, create};
 use pagehop_store::{IndexFile, Name, OpenOptions, StorageSink};
 
 use super::columns;
@@ -245,7 +245,11 @@ fn build_on(disk: &SimDisk, plan: &Plan, rows: &Rows, seed: u64) -> Result<(), E
     if plan.built.is_none() {
         let columns = columns::columns(plan.columns);
         let keep = Keep { vectors: plan.vectors, payloads: plan.payloads };
-        create_keeping(keep, plan.dim, plan.metric, &columns, seed, row_ids, &mut sink)?;
+        create(
+            plan.dim,
+            &CreateOptions { metric: plan.metric, row_ids, keep, columns: columns.to_vec(), seed },
+            &mut sink,
+        )?;
     } else {
         let options = BuildOptions {
             metric: plan.metric,

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pagehop_engine::{Error, Index, Metric, RowIds};
+use pagehop_engine::{CreateOptions, Error, Index};
 use pagehop_store::{AddOptions, NewIndexFile, OpenOptions, add, create, open};
 use support::{Scratch, this_command, this_program};
 
@@ -62,7 +62,7 @@ fn expect_error(result: Result<impl Sized, Error>, words: &[&str]) -> Error {
 
 /// An index without rows.
 fn empty(path: &Path) {
-    create(path, DIM, Metric::L2, 1, false).unwrap();
+    create(path, DIM, &CreateOptions::default(), false).unwrap();
 }
 
 /// An index with 100 rows in its log, which was not closed.
@@ -177,7 +177,7 @@ fn child_carries_out_orders() {
             }
             "finish" => {
                 let mut sink = sink.take().unwrap();
-                pagehop_engine::create(DIM, Metric::L2, 1, RowIds::Mapped, &mut sink).unwrap();
+                pagehop_engine::create(DIM, &CreateOptions::default(), &mut sink).unwrap();
                 sink.finish().unwrap();
                 "finished".into()
             }

@@ -127,5 +127,5 @@ fn what_is_no_file_is_refused_by_name() {
     made.unwrap();
     symlink(scratch.path("nothing"), scratch.path("dangling")).unwrap();
     expect_error(open(&scratch.path("dangling"), &reading()), &["dangling", "No such file"]);
-    expect_error(create(&scratch.path("dangling"), DIM, Metric::L2, 1, false), &["dangling"]);
+    expect_error(create(&scratch.path("dangling"), DIM, &CreateOptions::default(), false), &["dangling"]);
 }

@@ -25,7 +25,7 @@ mod spilled;
 mod survey;
 mod write;
 
-use crate::columns::{Column, ColumnRows, tag_columns};
+use crate::columns::{ColumnRows, tag_columns};
 use crate::graph::{equal, reach};
 use crate::page::columns_page::Columns;
 use crate::page::layout::NodeLayout;
@@ -34,7 +34,7 @@ use crate::page::{PageId, PageSink, Scratch};
 use crate::quantize::codes::Codes;
 use crate::quantize::prepare::{Space, inner_dim};
 use crate::{
-    BuildOptions, BuildReport, Error, Keep, Metric, OnProgress, RowIds, VectorSource, Vectors, row_ids, threads,
+    BuildOptions, BuildReport, CreateOptions, Error, Keep, OnProgress, RowIds, VectorSource, row_ids, threads,
 };
 use anchors::anchors;
 use job::Job;
@@ -92,69 +92,23 @@ fn texts(source: &dyn VectorSource, options: &BuildOptions) -> Result<Option<Vec
     }
 }
 
-/// Writes the meta page of an index without rows, which grows by changes.
+/// Writes an index without rows, which grows by changes.
 ///
 /// # Errors
 ///
-/// [`Error::Argument`] if `dim` is out of range; any error of the sink.
-pub fn create(
-    dim: usize,
-    metric: Metric,
-    seed: u64,
-    row_ids: RowIds,
-    sink: &mut dyn PageSink,
-) -> Result<(), Error> {
-    create_with_columns(dim, metric, &[], seed, row_ids, sink)
-}
-
-/// [`create`] of an index with columns, at most [`COLUMNS_MAX`](crate::COLUMNS_MAX).
-///
-/// # Errors
-///
-/// Those of [`create`] and of [`ColumnRows::new`].
-pub fn create_with_columns(
-    dim: usize,
-    metric: Metric,
-    columns: &[Column],
-    seed: u64,
-    row_ids: RowIds,
-    sink: &mut dyn PageSink,
-) -> Result<(), Error> {
-    create_keeping(Vectors::Codes, dim, metric, columns, seed, row_ids, sink)
-}
-
-/// [`create_with_columns`] of an index that keeps vectors or payloads.
-///
-/// # Errors
-///
-/// Those of [`create_with_columns`]; [`Error::Argument`] if what shall be kept that the host of
-/// the index has.
-pub fn create_keeping(
-    keep: impl Into<Keep>,
-    dim: usize,
-    metric: Metric,
-    columns: &[Column],
-    seed: u64,
-    row_ids: RowIds,
-    sink: &mut dyn PageSink,
-) -> Result<(), Error> {
-    let meta = write_empty(keep.into(), dim, metric, columns, seed, row_ids, sink)?;
+/// [`Error::Argument`] if `dim` is out of range, or what shall be kept is what the host of the index
+/// has; those of [`ColumnRows::new`]; any error of the sink.
+pub fn create(dim: usize, options: &CreateOptions, sink: &mut dyn PageSink) -> Result<(), Error> {
+    let meta = write_empty(dim, options, sink)?;
     sink.write(PageId(0), &meta.encode())
 }
 
 /// Writes the pages of an index without rows but page 0, and returns the meta page.
-pub(crate) fn write_empty(
-    keep: Keep,
-    dim: usize,
-    metric: Metric,
-    columns: &[Column],
-    seed: u64,
-    row_ids: RowIds,
-    sink: &mut dyn PageSink,
-) -> Result<Meta, Error> {
+pub(crate) fn write_empty(dim: usize, options: &CreateOptions, sink: &mut dyn PageSink) -> Result<Meta, Error> {
+    let CreateOptions { metric, row_ids, keep, ref columns, seed } = *options;
     check_dim(dim)?;
     keep::check(keep, row_ids)?;
-    ColumnRows::new(columns.to_vec())?;
+    ColumnRows::new(columns.clone())?;
     let has_tags = tag_columns(columns) > 0;
     let has_records = keep.payloads || row_ids == RowIds::Text || has_tags && row_ids != RowIds::HostOwned;
     let words = columns.len() + usize::from(has_records);
