@@ -96,8 +96,8 @@ fn texts(source: &dyn VectorSource, options: &BuildOptions) -> Result<Option<Vec
 ///
 /// # Errors
 ///
-/// [`Error::Argument`] if `dim` is out of range, or what shall be kept is what the host of the index
-/// has; those of [`ColumnRows::new`]; any error of the sink.
+/// [`Error::Argument`] if `dim` is out of range, or if what shall be kept is what the host of the
+/// index has; those of [`ColumnRows::new`]; any error of the sink.
 pub fn create(dim: usize, options: &CreateOptions, sink: &mut dyn PageSink) -> Result<(), Error> {
     let meta = write_empty(dim, options, sink)?;
     sink.write(PageId(0), &meta.encode())
