@@ -25,6 +25,16 @@ def filled(connection: psycopg.Connection, columns: str = "", values: str = "", 
     run(connection, "VACUUM ANALYZE items")
 
 
+def partitioned(connection: psycopg.Connection, count: int) -> None:
+    """The same rows in a table of partitions, with an index on each."""
+    run(connection, "CREATE TABLE items (id int, embedding vector(24), note text) PARTITION BY HASH (id)")
+    for at in range(count):
+        of_part = f"FOR VALUES WITH (MODULUS {count}, REMAINDER {at})"
+        run(connection, f"CREATE TABLE items_{at} PARTITION OF items {of_part}")
+    fill(connection, vectors(ROWS, seed=1))
+    run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
+
+
 def nearest(query: str, table: str = "items") -> str:
     return f"SELECT id FROM {table} ORDER BY embedding <-> '{query}' LIMIT 10"
 
@@ -88,11 +98,7 @@ def test_scans_are_complete_in_little_memory(connect: Connect) -> None:
 
 def test_partitions_are_searched_for_the_limit(connect: Connect) -> None:
     connection = connect()
-    run(connection, "CREATE TABLE items (id int, embedding vector(24), note text) PARTITION BY HASH (id)")
-    for at in range(2):
-        run(connection, f"CREATE TABLE items_{at} PARTITION OF items FOR VALUES WITH (MODULUS 2, REMAINDER {at})")
-    fill(connection, vectors(ROWS, seed=1))
-    run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
+    partitioned(connection, 2)
     run(connection, "SET pagehop.recall = 0.95")
     hops = {}
     with only_by_index(connection):
@@ -108,11 +114,7 @@ def test_partitions_are_searched_for_the_limit(connect: Connect) -> None:
 
 def test_a_session_remembers_the_indexes_of_many_partitions(connect: Connect) -> None:
     connection = connect()
-    run(connection, "CREATE TABLE items (id int, embedding vector(24), note text) PARTITION BY HASH (id)")
-    for at in range(20):
-        run(connection, f"CREATE TABLE items_{at} PARTITION OF items FOR VALUES WITH (MODULUS 20, REMAINDER {at})")
-    fill(connection, vectors(ROWS, seed=1))
-    run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
+    partitioned(connection, 20)
     run(connection, "ANALYZE items")
     with only_by_index(connection):
         alone = [blocks(connection, nearest(QUERIES[0], f"items_{at}")) for at in range(20)]
