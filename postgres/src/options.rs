@@ -370,9 +370,10 @@ pub(crate) struct Limits {
 /// index in the order of pages: see [`Cursor::limit_memory`].
 const MEMORY_TIMES: f64 = 8.0;
 
-/// Bytes that a scan may take before it reads the index in the order of pages.
+/// Bytes that a scan may take before it reads the index in the order of pages: any number, if the
+/// session has it end at a limit.
 pub(crate) fn scan_bytes() -> usize {
-    (work_mem_bytes() * MEMORY_TIMES.max(SCAN_MEM_MULTIPLIER.get())) as usize
+    if SCAN_MEM_MULTIPLIER.get() > 0.0 { usize::MAX } else { (work_mem_bytes() * MEMORY_TIMES) as usize }
 }
 
 fn work_mem_bytes() -> f64 {

@@ -123,14 +123,16 @@ fn remove_some(
     total: &mut RemoveReport,
 ) -> Result<u32, Error> {
     let (hold, end) = (Hold::begin(), page.saturating_add(PAGES));
-    while page < end && !hold.is_over() {
+    loop {
         let next = page.saturating_add(PAGES_PER_LOOK);
         let part = change.remove_dead_rows(page..next, is_dead)?;
         total.left += part.left;
         total.removed += part.removed;
         page = next;
+        if page >= end || hold.is_over() {
+            return Ok(page);
+        }
     }
-    Ok(page)
 }
 
 /// `amvacuumcleanup`: repairs the graph around dead nodes and frees their slots.
@@ -220,22 +222,41 @@ unsafe fn repair(index: pg_sys::Relation) -> Result<(), Error> {
             }
             done.add(&part);
         }
-        delay();
+        let mut free = |change: &mut Change<'_, Writer>| {
+            in_parts(SLOTS, SLOTS_PER_LOOK, |most| change.free_unlinked(most, &mut go_on))
+        };
         // SAFETY: the caller keeps the index open and is not its writer.
-        done.add(&unsafe {
-            writer::change(index, |change| {
-                in_parts(SLOTS, SLOTS_PER_LOOK, |most| change.free_unlinked(most, &mut go_on))
-            })?
-        });
+        done.add(&unsafe { in_turns(index, SLOTS, &mut free)? });
         if done.steps() == 0 {
             // What is left cannot be beside insertions.
+            let mut rest =
+                |change: &mut Change<'_, Writer>| in_parts(STEPS, 1, |most| change.vacuum(most, &mut go_on));
             // SAFETY: the caller keeps the index open and is not its writer.
-            let rest = unsafe {
-                writer::change(index, |change| in_parts(STEPS, 1, |most| change.vacuum(most, &mut go_on)))?
-            };
-            if rest.steps() == 0 {
+            if unsafe { in_turns(index, SLOTS, &mut rest)? }.steps() == 0 {
                 return Ok(());
             }
+        }
+    }
+}
+
+/// Does up to about `most` steps, alone, in as many turns at the lock as they take.
+///
+/// # Safety
+///
+/// As [`repair`].
+unsafe fn in_turns(
+    index: pg_sys::Relation,
+    most: u64,
+    turn: &mut dyn FnMut(&mut Change<'_, Writer>) -> Result<VacuumReport, Error>,
+) -> Result<VacuumReport, Error> {
+    let mut done = VacuumReport::default();
+    loop {
+        delay();
+        // SAFETY: the caller keeps the index open and is not its writer.
+        let part = unsafe { writer::change(index, &mut *turn)? };
+        done.add(&part);
+        if part.steps() == 0 || done.steps() >= most {
+            return Ok(done);
         }
     }
 }
@@ -248,14 +269,13 @@ fn in_parts(
     mut part: impl FnMut(u64) -> Result<VacuumReport, Error>,
 ) -> Result<VacuumReport, Error> {
     let (hold, mut done) = (Hold::begin(), VacuumReport::default());
-    while done.steps() < most && !hold.is_over() {
+    loop {
         let part = part(each)?;
         done.add(&part);
-        if part.steps() < each {
-            break;
+        if part.steps() < each || done.steps() >= most || hold.is_over() {
+            return Ok(done);
         }
     }
-    Ok(done)
 }
 
 fn no_stats() -> *mut pg_sys::IndexBulkDeleteResult {

@@ -16,7 +16,7 @@ from tests.test_inspect import ask, check
 
 
 def test_an_index_survives_pg_upgrade(new_cluster: Callable[..., Cluster], server: Server) -> None:
-    old = new_cluster(fsync=False)
+    old = new_cluster(fsync=False, autovacuum=False)
     with psycopg.connect(old.dsn(), autocommit=True) as connection:
         run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}), note text)")
         fill(connection, vectors(1500, seed=1))

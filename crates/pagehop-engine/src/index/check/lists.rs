@@ -56,7 +56,7 @@ impl Check<'_> {
     pub(super) fn landmarks(&self, reader: &mut impl Reader) -> Result<(), Error> {
         let change = &self.meta.change;
         let (mut found, mut has_page) = (0, change.landmarks_page == 0);
-        let (mut gone, mut wrong) = (0, Vec::new());
+        let (mut gone, mut wrong, mut first) = (0, 0, None);
         landmark_pages::scan(self.meta, reader, |page, landmarks| {
             has_page |= page.0 == change.landmarks_page;
             found += landmarks.len();
@@ -71,14 +71,15 @@ impl Check<'_> {
                 gone += usize::from(is_gone);
                 if !is_gone && !is_right {
                     let what = format!("the landmark of node {} differs from the node", landmark.node);
-                    wrong.push(Error::corrupt(page, what));
+                    wrong += 1;
+                    first.get_or_insert_with(|| Error::corrupt(page, what));
                 }
             }
             Ok(())
         })?;
         let may_be_gone = if change.deleted_rows < GENERATIONS { 0 } else { gone };
-        if wrong.len() > may_be_gone {
-            return Err(wrong.swap_remove(0));
+        if let Some(error) = first.filter(|_| wrong > may_be_gone) {
+            return Err(error);
         }
         if has_page && found == change.landmarks as usize {
             return Ok(());

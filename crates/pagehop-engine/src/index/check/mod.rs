@@ -122,7 +122,8 @@ fn check_once<P: Pages>(
         slots: vec![Slot::default(); slots],
         neighbors: vec![NodeId::MAX; slots * meta.layout.degree],
         links: Vec::new(),
-        contradicting: Vec::new(),
+        contradicting: 0,
+        contradiction: None,
         report: CheckReport { pages: count, ..CheckReport::default() },
         visible: 0,
     };
@@ -179,8 +180,9 @@ struct Check<'a> {
     neighbors: Vec<NodeId>,
     /// Pages that are marked as listed in the list of free slots, and the links that follow.
     links: Vec<(PageId, FreeLink)>,
-    /// Edges that have the generation of their target and another code.
-    contradicting: Vec<Error>,
+    /// Edges that have the generation of their target and another code, and the first of them.
+    contradicting: u64,
+    contradiction: Option<Error>,
     report: CheckReport,
     visible: u64,
 }
@@ -311,14 +313,15 @@ impl Check<'_> {
             return Err(error);
         }
         self.report.stale_edges += 1;
-        self.contradicting.push(error);
+        self.contradicting += 1;
+        self.contradiction.get_or_insert(error);
         Ok(())
     }
 
     fn rows(&mut self) -> Result<(), Error> {
-        let others = self.report.stale_edges - self.contradicting.len() as u64;
-        if self.contradicting.len() as u64 > others {
-            return Err(self.contradicting.swap_remove(0));
+        let others = self.report.stale_edges - self.contradicting;
+        if let Some(error) = self.contradiction.take_if(|_| self.contradicting > others) {
+            return Err(error);
         }
         if self.visible == self.meta.rows {
             return Ok(());

@@ -6,6 +6,7 @@ use super::cursor::{Cursor, Phase};
 use super::met::{Met, Row};
 use super::nearest::Near;
 use super::second_phase::SecondPhase;
+use super::shortlist::Shortlist;
 use super::tags::Undecided;
 use crate::Error;
 use crate::page::node::NodeRef;
@@ -22,6 +23,7 @@ impl<P: Pages> Cursor<'_, P> {
         let out = self.second.out;
         self.second = SecondPhase::default();
         self.second.out = out;
+        self.walk.shortlist = Shortlist::default();
     }
 
     /// The next row of the last phase.
