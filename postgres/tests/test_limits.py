@@ -90,7 +90,11 @@ def test_scans_are_complete_in_little_memory(connect: Connect) -> None:
             assert sorted(found) == list(range(rows))
             scanned = number(connection, "SELECT pages_read FROM pagehop_last_scan()")
             assert sorted(ids(connection, one)) == [7, 4007, 8007]
-        run(connection, "SET work_mem = '64MB'")
+        # A limit that the session sets ends the scan, also beyond eight times work_mem.
+        run(connection, "SET pagehop.scan_mem_multiplier = 10")
+        assert 0 < len(ids(connection, every)) < rows
+        assert value(connection, "SELECT ended_by FROM pagehop_last_scan()") == "scan_mem_multiplier"
+        run(connection, "SET pagehop.scan_mem_multiplier = 0; SET work_mem = '64MB'")
         assert sorted(ids(connection, every)) == list(range(rows))
     walked = number(connection, "SELECT pages_read FROM pagehop_last_scan()")
     assert walked < scanned, f"{scanned} pages read in little memory, {walked} in much"
