@@ -90,8 +90,8 @@ def test_scans_are_complete_in_little_memory(connect: Connect) -> None:
             assert sorted(found) == list(range(rows))
             scanned = number(connection, "SELECT pages_read FROM pagehop_last_scan()")
             assert sorted(ids(connection, one)) == [7, 4007, 8007]
-        # A limit that the session sets ends the scan, also beyond eight times work_mem.
-        run(connection, "SET pagehop.scan_mem_multiplier = 10")
+        # A limit that the session sets ends the scan, also at eight times work_mem.
+        run(connection, "SET pagehop.scan_mem_multiplier = 8")
         assert 0 < len(ids(connection, every)) < rows
         assert value(connection, "SELECT ended_by FROM pagehop_last_scan()") == "scan_mem_multiplier"
         run(connection, "SET pagehop.scan_mem_multiplier = 0; SET work_mem = '64MB'")
