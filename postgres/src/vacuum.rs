@@ -2,10 +2,10 @@
 //! graph.
 //!
 //! Both work in small parts. What takes long, taking a dead node out of the graph and training, is
-//! done beside insertions. The rest is done alone, under the lock of the index, for some
-//! milliseconds at a time, however slow the storage is ([`Hold`]): PostgreSQL cancels an autovacuum
-//! that keeps another session waiting for a second. An index that has changed much since it was
-//! calibrated is calibrated again, one that has changed less is audited.
+//! done beside insertions. The rest is done alone, under the lock of the index, and no further part
+//! of it begins after some milliseconds ([`Hold`]): PostgreSQL cancels an autovacuum that keeps
+//! another session waiting for a second. An index that has changed much since it was calibrated is
+//! calibrated again, one that has changed less is audited.
 
 use std::ffi::c_void;
 use std::ops::ControlFlow;

@@ -292,8 +292,11 @@ impl<W: PagesMut> Change<'_, W> {
         let steps = self.graph.steps_mut();
         let all = steps.meta().graph_pages(steps.page_count());
         for page in (pages.start.max(all.start)..pages.end.min(all.end)).map(PageId) {
-            steps.free_if_lost(page)?;
-            for (slot, before) in steps.host_rows_on(page)? {
+            let rows = steps.host_rows_on(page)?;
+            if rows.is_empty() {
+                steps.free_if_lost(page)?;
+            }
+            for (slot, before) in rows {
                 let node = steps.layout().node_id(page, slot);
                 let waiting = self.pending.of(node, &before);
                 let there: Vec<u64> = before.into_iter().filter(|row_id| *row_id > 0).chain(waiting).collect();

@@ -283,8 +283,8 @@ impl Sought<'_> {
         }
     }
 
-    /// Recall of a search with this list and slack, if the nearest rows of the longest search are
-    /// taken as the truth.
+    /// Recall of a search with this list and slack, if the nearest rows of the longest search, and
+    /// of the one from the neighbors of the sample's row, are taken as the truth.
     fn confirmed(&self, k: (usize, usize), list: usize, slack: usize) -> f32 {
         let (wanted, steps) = &self.outcome.own[k.0];
         if *wanted == 0 { 1.0 } else { Outcome::share(steps, *wanted, self.outcome.hops(list, slack)) }
