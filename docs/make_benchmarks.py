@@ -1,8 +1,9 @@
 """Fills the generated parts of README.md and docs/benchmarks.md, and draws docs/benchmarks.svg.
 
-`./dev docs` runs it; `--check` writes nothing and fails if a file is out of date. Every figure comes
-from a kept result. The text around the figures is written by hand and has none. A generated part
-stands between `<!-- ./dev docs: KIND ARGUMENTS -->` and `<!-- end -->`; `KINDS` lists the kinds.
+`./dev docs` runs it. `--check` writes nothing, and fails if a file is out of date. Every figure
+comes from a kept result. The text around the figures is written by hand and has none. A generated
+part stands between `<!-- ./dev docs: KIND ARGUMENTS -->` and `<!-- end -->`; `KINDS` lists the
+kinds.
 """
 
 from __future__ import annotations
@@ -231,7 +232,7 @@ def log_losses() -> list[list[str]]:
 
 
 def recall(name: str, *states: str) -> list[str]:
-    """The recall that searches found: a row for each set and asked recall, a column for each state."""
+    """The recall that searches found: rows are sets and requested recalls, columns are states."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     for row in load(name)["rows"]:
         named = re.fullmatch(r"recall (\S+) (.*)", row["what"])
@@ -266,7 +267,7 @@ def lab(folder: str, name: str, *wanted: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine of the run: queries a second by recall, its cheapest build and its smallest index."""
+    """An engine of the run: queries a second by recall, cheapest build and smallest index."""
 
     name: str
     library: bool
@@ -276,9 +277,10 @@ class Engine:
 
 
 def engines(ways: int = 1, run: str = ENGINES) -> list[Engine]:
-    """The engines of a run in one of its ways to ask, fastest at 0.99 first.
+    """The engines of a run under one way of sending queries, fastest at 0.99 first.
 
-    Of ENGINES the ways are one query a call (1) and 100 (2). The runs of texts have one, without a number.
+    In runs of ENGINES the way is one query a call (1) or 100 (2). Runs of texts have one way,
+    without a number.
     """
     of = f"fashion-mnist-{ways}" if run == ENGINES else "texts-384"
     _, built = report(run, f"indexes-{of}")

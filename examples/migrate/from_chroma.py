@@ -1,6 +1,7 @@
-"""A collection of Chroma as an index of Pagehop with the documents beside it.
+r"""A collection of Chroma as an index of Pagehop with the documents beside it.
 
-    python from_chroma.py chroma_folder my_collection new.pagehop --column year:int --column topic:text
+    python from_chroma.py chroma_folder my_collection new.pagehop \
+        --column year:int --column topic:text
 
 Ids, vectors, documents and metadata are kept, and so is the metric. `--column` names the metadata
 to filter by. `pagehop_documents.Documents` opens the result, and so do the vector stores of

@@ -1,7 +1,8 @@
-"""From pgvector's indexes to Pagehop's: in the same table, or to an index file.
+r"""From pgvector's indexes to Pagehop's: in the same table, or to an index file.
 
     python from_pgvector.py index "$DSN" items --filter tenant_id
-    python from_pgvector.py export "$DSN" items id embedding items.pagehop --metric cosine --filter price
+    python from_pgvector.py export "$DSN" items id embedding items.pagehop \
+        --metric cosine --filter price
 
 `index` makes an index USING pagehop beside each index of pgvector on the table, while the table is
 read and written, measures its recall, and then drops the old index. Queries need not change.

@@ -169,7 +169,7 @@ def _planned(path: Path, sets: Sequence[str] | None) -> tuple[Suite[Any], Any]:
 def _measure(
     path: Path, into: Path | None, sets: Sequence[str] | None = None, engines: Sequence[Path] = (), *, retry: bool
 ) -> int:
-    """Measures a plan, on other sets and with engines of more files if any are given, and reports."""
+    """Measures a plan and reports. Other sets and files with more engines are optional."""
     suite, plan = _planned(path, sets)
     _carried_out(suite, plan, into or RUNS / _name(plan, sets), engines, retry=retry)
     return 0

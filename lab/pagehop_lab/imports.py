@@ -13,8 +13,9 @@ from pagehop_lab.suites.foreign import USUAL_K
 
 
 def into(folder: Path, files: Sequence[Path], truth: Path | None, dataset: str | None) -> int:
-    """Adds the points of all files, or of none if one cannot be read; how many are new. `dataset` is the set of the run
-    that they are shown with, where it is not called the same.
+    """Adds the points of all files, or none if one cannot be read. Returns how many are new.
+
+    `dataset` is the set of the run that they are shown with, if its name differs.
     """
     points = [point for file in files for point in read(file, truth)]
     new = 0

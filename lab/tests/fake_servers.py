@@ -1,4 +1,4 @@
-"""Servers that are made up, and a bench that asks them nothing: what a run of servers does is tested without either."""
+"""Made-up servers, and a bench that sends them nothing, to test runs of servers without either."""
 
 from __future__ import annotations
 
@@ -80,7 +80,10 @@ class FakeProduct:
 
 
 class FakeBench:
-    """Figures in 1% noise, slower where that is planted; `on` may do anything before a figure is given."""
+    """Figures with 1% noise, and slower where that is planted.
+
+    `on` runs before a figure is given.
+    """
 
     def __init__(
         self,
@@ -106,7 +109,10 @@ class FakeBench:
         return {**HONEST, "qps": 1000 * (1 - slowed) * noise, "slowed": slowed, **told}
 
     def in_turns(self, asked: Mapping[ServerSpec, Any], case: Case) -> dict[ServerSpec, dict[str, Any] | MeasureError]:
-        """The same in weather: a factor that wanders by several percent from round to round, one for all servers."""
+        """The same in turns.
+
+        One factor for all servers drifts by several percent from round to round.
+        """
         found: dict[ServerSpec, dict[str, Any] | MeasureError] = {}
         token = f"{len(self.asked)}"
         weather = np.exp(0.08 * self._random.standard_normal() + 0.06 * self._random.standard_normal(ROUNDS).cumsum())

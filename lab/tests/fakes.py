@@ -224,7 +224,7 @@ class Slow(Honest):
 
 
 class Warming(Honest):
-    """Reads from storage when it searches for the first time, and sleeps like the others that are slow."""
+    """Reads from storage at its first search, and sleeps like the other slow engines."""
 
     description: ClassVar = describe("warming")
 
@@ -334,7 +334,7 @@ class Leaking(Honest):
 
 
 class Costly(Honest):
-    """Five milliseconds for each call, whatever is asked in it: far more than other work on the machine adds."""
+    """Five milliseconds for each call of any size: far more than other work on the machine adds."""
 
     description: ClassVar = describe("costly")
 

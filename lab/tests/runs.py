@@ -72,7 +72,6 @@ def server_results(folder: Path) -> ServerResults:
 
 
 def read_servers(text: str, name: str) -> ServersPlan:
-    """A plan of servers."""
     suite = suite_of(text)
     assert isinstance(suite, ServersSuite)
     return suite.read(text, name)

@@ -1,4 +1,4 @@
-"""Aims: figures at equal recall, ratios with intervals, verdicts, and the settings that are worth a clock."""
+"""Aims: figures at equal recall, ratios with intervals, verdicts, and the settings to measure."""
 
 from __future__ import annotations
 

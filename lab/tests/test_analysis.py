@@ -71,7 +71,8 @@ def test_interpolation_stays_between_two_settings_of_one_index() -> None:
 
 
 def test_at_a_recall_is_never_less_than_what_was_measured_above_it() -> None:
-    # The least effort of one index finds more than the target, and is faster than the other index there.
+    # The least effort of one index finds more than the target, and is faster than the other index
+    # there.
     settings = settings_of([*CURVE, point("a", 10, 0.983, 580, m=8), point("a", 20, 0.995, 200, m=8)])
     found = targets.between_at(settings, 0.98)
     assert found is not None

@@ -1,4 +1,4 @@
-"""The cost of the Nth attribute: what is written and asked, on servers that are here already, and how it is shown."""
+"""The cost of the Nth attribute: writes, queries and tables, on servers that are already here."""
 
 from __future__ import annotations
 
@@ -187,7 +187,8 @@ def test_every_document_of_bson_is_found_by_its_key_and_y(documents: ferretdb.In
     assert raw["rows_short_count"] == 0
     assert raw["server_cpu_us_per_query"] > raw["client_cpu_us_per_query"] > 0
     assert raw["bytes_per_row"] > 100 * 4
-    # FerretDB says that it hands the key down, and SQLite that it goes through all documents: that is what counts.
+    # FerretDB reports that it pushes the key down, and SQLite that it scans all documents. The scan
+    # counts.
     assert '"filterPushdown": true' in raw["plan"]
     assert "detail=SCAN" in raw["plan"]
     assert not raw["index_used"]

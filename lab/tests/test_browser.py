@@ -1,6 +1,6 @@
-"""Charts and the site in a real browser: no labels over each other, no empty charts, filters that work.
+"""Charts and the site in a real browser: no overlapping labels, no empty charts, filters that work.
 
-Skipped where there is no Chromium.
+Skipped without Chromium.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 KEPT = sorted(path.parent for path in RESULTS.glob("*/machine.json"))
 SECONDS_MAX = 120
 
-# Labels that lie over each other by more than a hair, and charts without a mark inside of their frame.
+# Labels that overlap by more than a hair, and charts without a mark inside their frame.
 LOOK = """
 const wrong = [];
 for (const figure of document.querySelectorAll("figure")) {

@@ -10,7 +10,8 @@ from devserver.processes import children
 from pagehop_lab.measure.processes import ServerLook
 from pagehop_lab.suites.results import Build
 
-# A parent that has a child work for so long, waits for it, and stays. Both do something before they say so.
+# A parent that has a child work for some time, waits for it, and stays. Both work before they
+# report.
 PARENT = """
 import subprocess, sys
 child = "import time\\nwhile time.process_time() < 0.4: pass"

@@ -1,4 +1,7 @@
-"""Servers of MariaDB and MySQL that are here already, made, asked and ended; others are not fetched for a test."""
+"""Servers of MariaDB and MySQL that are already here: they are made, queried and ended.
+
+Nothing is fetched.
+"""
 
 from __future__ import annotations
 

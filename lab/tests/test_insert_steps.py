@@ -1,6 +1,6 @@
-"""The Insert Benchmark on a real server: rows come and go as said, answers are whole, a server that dies is found out.
+"""The Insert Benchmark on a real server: rows come and go, answers are whole, a crash is reported.
 
-Skipped where the server is not there already: nothing is fetched.
+Skipped if the server is not here already: nothing is fetched.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def test_a_clock_that_is_set_during_a_step_is_reported_and_rates_stand(
     watch = steps._watch
 
     def watched(*given: Any) -> Any:
-        """Clients take their time to begin where the machine is busy, so the clock is set from here on."""
+        """Clients start slowly on a busy machine, so the clock starts here."""
         threading.Timer(1.5, lambda: set_by.__setitem__(0, -3600.0)).start()
         return watch(*given)
 

@@ -1,4 +1,4 @@
-"""Recall while rows come and go, against a slow and obvious count; and verdicts on steps that write."""
+"""Recall while rows come and go, against a slow and obvious count; verdicts on writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def test_a_row_is_sure_after_its_commit_and_may_be_seen_from_its_begin() -> None
 
 
 def test_recall_counts_what_was_there_all_the_time() -> None:
-    # Rows on a line: row `id` is at `id`, the query at 10. Ids 8 to 12 are there; 7 goes and 13 comes during the query.
+    # Rows on a line: row `id` is at `id`, the query at 10. Ids 8 to 12 exist; during the query 7 is
+    # deleted and 13 inserted.
     base = np.arange(40, dtype=np.float32)[:, None]
     came = moves(8, [0.0, 0.0, 0.0, 0.0, 0.0, 5.0])
     went = moves(7, [5.0])

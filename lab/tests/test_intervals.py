@@ -1,4 +1,4 @@
-"""What may be said of two figures: identical engines are rarely told apart, and different ones are."""
+"""Comparing two figures: identical engines are rarely told apart, and different ones are."""
 
 from __future__ import annotations
 

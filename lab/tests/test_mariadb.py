@@ -1,4 +1,7 @@
-"""MariaDB from Debian's packages, and the load generator against it; skipped where the packages are not available."""
+"""MariaDB from Debian's packages, and the load generator against it.
+
+Skipped without the packages.
+"""
 
 from __future__ import annotations
 

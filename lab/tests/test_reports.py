@@ -1,4 +1,4 @@
-"""The report: one page without a network, the same tables everywhere, every figure with its raw file."""
+"""The report: one page without a network, the same tables everywhere, links to raw files."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_report_can_be_made_again_from_the_raw_files(folder: Path) -> None:
 
 
 def test_lost_points_are_found_from_the_files_alone(folder: Path, results: Results, tmp_path: Path) -> None:
-    """Raw files that were removed are missed, and so is the value of the option that no point has any more."""
+    """Removed raw files are reported, and so are values of options that no point has any more."""
     assert results.coverage.complete
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)

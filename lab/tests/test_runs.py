@@ -1,4 +1,4 @@
-"""Whole runs with engines that lie, fail, crash and hang: each is found out, and the others are measured."""
+"""Runs with engines that lie, fail, crash and hang: all are found, the others are measured."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_nothing_is_missing_in_silence(whole: tuple[Results, str]) -> None:
 def test_an_engine_that_hangs_is_ended_with_what_it_left_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has a run to itself: a busy machine may take longer over an honest build than this limit."""
+    """It has a run to itself: on a busy machine an honest build may take longer than this limit."""
     monkeypatch.setenv("SLEEP_S", f"98765.{os.getpid()}")
     results, said = run(plan_of("hanging", load=QUICK + "repeats = 1\nbuild_timeout_s = 2\n"), tmp_path)
     assert not points_of(results, "hanging")
@@ -266,7 +266,7 @@ def test_hot_searches_ask_one_query_and_read_nothing(tmp_path: Path) -> None:
 
 
 def test_a_limit_of_memory_is_kept_or_said_to_be_impossible(tmp_path: Path) -> None:
-    """An engine of which nothing comes from storage though its memory is limited has more than it needs."""
+    """If nothing comes from storage in spite of the limit, the engine has too much memory."""
     load = QUICK + 'repeats = 1\ncold_queries = 20\ncaches = "limited"\nmemory_mib = 512\n'
     results, _ = run(plan_of("lukewarm", load=load, more='suite = "cold"'), tmp_path)
     if not results.points:

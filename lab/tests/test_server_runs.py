@@ -1,4 +1,7 @@
-"""Whole runs of made-up servers that are missing, die, or are measured wrongly: each is found out, the others go on."""
+"""Runs of made-up servers that are missing, die or are measured wrongly.
+
+Each failure is found, and the others go on.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,8 @@ def test_a_server_that_is_killed_loses_only_what_it_was_asked(tmp_path: Path, pr
     assert measured(results, "old") == [CASES[0]]
     assert "the server died: sysbench: FATAL" in said
     assert len(results.coverage.missing) == 2
-    # The same command does the rest, on a server to which the writes were done again; --retry what failed, too.
+    # The same command does the rest, on a server that repeats the writes. --retry also does what
+    # failed.
     bench = FakeBench()
     results, _ = run(plan_of("old", "new"), tmp_path / "run", bench, product)
     assert bench.asked == [("old", "update-index"), ("old", "point-query"), ("old", "insert")]

@@ -1,4 +1,7 @@
-"""A real server in a run: pgvector in PostgreSQL, started, asked and ended by the lab; skipped where there is none."""
+"""A real server in a run: pgvector in PostgreSQL, started, queried and ended by the lab.
+
+Skipped without the server.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ def test_a_planner_that_leaves_the_index_alone_makes_the_figures_invalid(tmp_pat
 
 
 def test_a_distance_may_be_asked_for(tmp_path: Path) -> None:
-    """A search that is to find only rows within a distance, and finds too few of them where that is too near."""
+    """A search within a distance finds too few rows if the distance is too small."""
     plan = PLAN.replace("ef_search = [10, 40]", "ef_search = 40, within = [0.001, 9.0]").replace(
         "generated-16", "uniform-6"
     )
@@ -181,7 +184,10 @@ def test_any_index_of_any_server_is_measured_as_a_plan_writes_it(tmp_path: Path)
 
 
 def test_caches_are_cold_scarce_and_hot(tmp_path: Path) -> None:
-    """Empties the kernel's caches and limits memory, which takes root; without it every point says so."""
+    """Empties the kernel's caches and limits memory, which needs root.
+
+    Without it every point says so.
+    """
     load = 'cold_queries = 30\ncaches = ["cold", "limited", "hot"]\nmemory_mib = 64\n'
     text = PLAN.format(rows=8000, load=load, more="").replace("generated-16", "generated-384")
     results = run('suite = "cold"\n' + text.replace("[10, 40]", "40"), tmp_path / "run")[0]

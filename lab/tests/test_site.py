@@ -1,4 +1,4 @@
-"""The site: every run with its figures, what Pagehop loses first, any two runs, and nothing from a network."""
+"""The site: every run with its figures, losses of Pagehop first, any two runs, no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formulas of write amplification on published counters, settling, and plans of what storage costs."""
+"""Formulas of write amplification on published counters, settling, and plans of storage costs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ options = { sync = ["fdatasync", "open_datasync"], sector_bytes = [512, 4096] }
 def test_published_counters_give_the_published_amplification(
     written: int, syncs: int, each: str, low: str, usual: str
 ) -> None:
-    """A redo log and a binary log of a production server, by the code that the suite's tables are made with."""
+    """A redo log and a binary log of a production server, by the code of the suite's tables."""
     found = bytes_per_sync(written, syncs)
     assert (f"{found:.1f}", f"{least(found, PAGE):.2f}", f"{expected(found, PAGE):.2f}") == (each, low, usual)
 

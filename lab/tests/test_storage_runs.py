@@ -1,4 +1,4 @@
-"""Whole runs of made-up servers whose storage is measured: reports, what goes wrong during a run, and going on."""
+"""Runs of made-up servers with measured storage: reports, failures during a run, and going on."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ LOADED = {"file_system": "an ext4 of its own", "client_us": None}
 
 
 def written(instance: FakeInstance, case: Case) -> Mapping[str, Any]:
-    """1,000 commits, of which 18's log says what it wrote, 9's binary log nothing, and 17 has no disk of its own."""
+    """1,000 commits. 18's log reports its writes, 9's binary log does not, 17 shares a disk."""
     assert isinstance(case, LogCase)
     grown = 1000 * (case.commit_bytes + 200)
     log = {

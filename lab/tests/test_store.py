@@ -1,4 +1,4 @@
-"""The folder of a run: nothing is overwritten, nothing is half-written, nothing is taken for something else."""
+"""The folder of a run: nothing is overwritten, half-written or mistaken for something else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads of a real store and commits to real servers, each on a file system of its own where that is available."""
+"""Reads of a real store and commits to real servers, each on its own file system if available."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The vector Insert Benchmark on real servers: rows come and go, answers are right, what a step left is looked at.
+"""The vector Insert Benchmark on real servers: rows come and go, and answers are right.
 
-Skipped where the server is not there already: nothing is fetched.
+What a step left behind is checked. Skipped if the server is not here already: nothing is fetched.
 """
 
 from __future__ import annotations
@@ -77,12 +77,13 @@ def test_a_window_of_vectors_moves_and_the_nearest_are_found(tables: Any, datase
     raw = vector_inserts.write(tables, dataset, state, 5, 0.5)
     assert raw["count"] > 0
     assert tables.window() == (state.low, state.high)
-    # Of the few candidates that pgvector looks at, all may be dead before VACUUM: on a fast machine most rows are.
+    # Before VACUUM all of pgvector's few candidates may be dead: on a fast machine most rows are.
     tables.settle()
     raw = vector_inserts.query(tables, dataset, state, 50, 0.6)
     assert raw["recall"] > 0.95
     assert raw["rows_gone_count"] == 0
-    # MariaDB may give fewer rows than it was asked for while others go, the more of them the faster the machine is.
+    # MariaDB may return fewer rows than requested while others delete; the faster the machine, the
+    # more often.
     assert raw["rows_short_count"] == 0 or isinstance(tables, MariaDbVectors)
     assert raw["rows_again_count"] == max(0, state.high - 2 * ROWS)
     assert tables.window() == (state.low, state.high)

@@ -74,7 +74,10 @@ def test_fewer_than_one_in_twelve_flat_series_give_an_alarm(versions: int, repea
 
 
 def in_weather(random: np.random.Generator, versions: int, repeats: int, step: float) -> list[list[list[float]]]:
-    """Turns in weather that wanders by 8% within seconds; each repeat has its own luck, and the last version a step."""
+    """Turns on a machine whose speed drifts by 8% within seconds.
+
+    Each repeat has its own drift, and the last version is a step away from the others.
+    """
     turns = versions * ROUNDS
     figures = np.empty((versions, repeats, ROUNDS))
     for repeat in range(repeats):

@@ -1,4 +1,4 @@
-"""What a killed run leaves behind is found and removed by the next one, and what a running one has is left alone."""
+"""The next run finds and removes what a killed run left behind, and leaves a running one alone."""
 
 from __future__ import annotations
 
@@ -94,7 +94,6 @@ def test_a_file_system_that_a_killed_run_left_goes_with_its_disk(outer: Path) ->
 
 
 def disks() -> list[str]:
-    """Files that are disks."""
     return subprocess.run(["losetup", "--all"], capture_output=True, text=True, check=True).stdout.splitlines()
 
 

@@ -1,4 +1,4 @@
-"""Writers of a vector index: plans, rows that are different, latency by a schedule, aims with verdicts."""
+"""Writers of a vector index: plans, distinct rows, latency by a schedule, aims with verdicts."""
 
 from __future__ import annotations
 
@@ -177,7 +177,8 @@ def test_latency_counts_from_when_a_search_was_due(tmp_path: Path, monkeypatch: 
     due, sent, done = np.load(tmp_path / "out.npy").T
     np.testing.assert_allclose(np.diff(due), 0.01, atol=1e-6)
     assert (sent >= due).all()
-    # The one that stalled, and those that were due while it did: each waited for what was left of it.
+    # The search that stalled, and those that were due in that time: each waited for the rest of the
+    # stall.
     late = done - due
     assert late[9] >= 0.3
     for after in range(1, 20):

@@ -16,7 +16,8 @@ def clustered(seed: int, rows: int) -> Float32:
     centers = np.random.default_rng(5).normal(0, 40, (30, DIM))
     random = np.random.default_rng(seed)
     points = centers[random.integers(len(centers), size=rows)] + random.normal(0, 25, (rows, DIM))
-    return points.round().astype(np.float32) + np.float32(0)  # no negative zeros: integers have none
+    # No negative zeros: integers have none.
+    return points.round().astype(np.float32) + np.float32(0)
 
 
 def nearest(vectors: Float32, queries: Float32, k: int, metric: str = "l2") -> Int64:

@@ -68,7 +68,6 @@ def built(path: Path, vectors: np.ndarray = X) -> tuple[list[str], int]:
 
 @pytest.fixture
 def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of the vectors."""
     file = tmp_path_factory.mktemp("vectors") / "vectors.npy"
     np.save(file, X)
     return file

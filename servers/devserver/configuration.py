@@ -1,6 +1,6 @@
-"""One configuration for every server: what each release calls the size of its cache, when a commit is safe, and so on.
+"""One configuration for every server: the size of its cache, when a commit is durable, and so on.
 
-A release that cannot do what is asked says so; nothing is left out in silence.
+A release that cannot do what is requested says so. Nothing is left out in silence.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 from devserver.releases import ServerMissingError
 
 Durability = Literal["commit", "second", "none"]
-"""When what is committed survives a crash of the machine: at once, after a second or so, or never."""
+"""When a commit survives a crash of the machine: at once, after about a second, or never."""
 DURABILITIES = ("commit", "second", "none")
 
 Settings = dict[str, str]
@@ -39,7 +39,10 @@ class Configuration:
     """Whether it reads and writes data past the kernel's cache."""
 
     def settings(self, product: str, version: str) -> Settings:
-        """The settings of a release, by its own names; ServerMissingError if it has none for what is asked."""
+        """The settings of a release under its own names.
+
+        ServerMissingError if it lacks a requested one.
+        """
         numbers = tuple(int(part) for part in version.split(".")[:3])
         return _TRANSLATE[product](self, numbers)
 
@@ -78,7 +81,8 @@ def _innodb(wanted: Configuration) -> Settings:
         "innodb_flush_method": "O_DIRECT" if wanted.direct_io else "fsync",
         "innodb_stats_persistent": "1",
         "max_connections": "60",
-        # A new connection runs where the server's first thread does, as a process of PostgreSQL would.
+        # A new connection runs on the core of the server's first thread, as a process of PostgreSQL
+        # would.
         "thread_cache_size": "0",
         # MySQL has it on, MariaDB has not.
         "performance_schema": "0",

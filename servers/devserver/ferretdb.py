@@ -1,7 +1,8 @@
-"""FerretDB: a server that speaks MongoDB's protocol and keeps documents as JSON in SQLite, compiled from its Go module.
+"""FerretDB: a server with MongoDB's protocol that keeps documents as JSON in SQLite.
 
-It is no MongoDB, and what it costs says nothing of one: it is what a package registry has that speaks the protocol.
-SQLite is the one that was translated to Go. A true mongod is given by its URL.
+It is compiled from its Go module, with SQLite translated to Go. It is not MongoDB, and its costs
+say nothing about MongoDB, but it is the server with that protocol that a package registry has. A
+real mongod is given by its URL.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ class Program:
 
 
 def install(name: str) -> Program:
-    """The server of a version, compiled if it is not there, in minutes: 60 MB of modules come over the network."""
+    """The server of a version.
+
+    A missing one is compiled, in minutes, from 60 MB of modules by network.
+    """
     of = release(PRODUCT, name)
     folder = unpacked(of, _compile)
     program = folder / PRODUCT
@@ -70,7 +74,10 @@ def _compile(file: Path, folder: Path) -> None:
 
 
 class Instance(mongo.Database):
-    """A private server with new data, at a socket in its folder. It ends when this process does, however that is."""
+    """A private server with new data, at a socket in its folder.
+
+    It ends with this process, however that ends.
+    """
 
     def __init__(self, program: Program, pragmas: Mapping[str, str]) -> None:
         """`pragmas` are SQLite's."""
@@ -116,7 +123,10 @@ class Instance(mongo.Database):
             time.sleep(0.02)
 
     def settle(self) -> None:
-        """What is written is in its files, or in SQLite's log beside them; documents are only read afterwards."""
+        """All writes are in its files or in SQLite's log beside them.
+
+        Documents are only read afterwards.
+        """
 
     def remove(self) -> None:
         """Ends the server and removes its folder."""

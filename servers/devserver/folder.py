@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 CACHE = "PAGEHOP_CACHE"
-"""The environment variable that names the folder for what is fetched, where the lab is installed without a checkout."""
+"""The environment variable for the folder of fetched files, for a lab without a checkout."""
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 IN_CHECKOUT = (_CHECKOUT / "lab" / "locks").is_dir()

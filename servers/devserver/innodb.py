@@ -1,7 +1,7 @@
-"""Private servers that speak MySQL's protocol, MariaDB and MySQL of any version: made, started, asked and ended alike.
+"""Private servers with MySQL's protocol, MariaDB and MySQL of any version, all used alike.
 
-A server's data and its socket are in a temporary folder that only its owner (and root) can enter; it is reached there
-as `root`, without a password.
+A server's data and its socket are in a temporary folder that only its owner (and root) can enter.
+Clients connect there as `root`, without a password.
 """
 
 from __future__ import annotations
@@ -60,10 +60,16 @@ def checked(product: str, command: tuple[str | Path, ...], base: Path, share: Pa
 
 
 class Instance:
-    """Data and, while it runs, a server over them. Both go when the context is left, or the process ends."""
+    """Data and, while it runs, a server over them.
+
+    Both go at the end of the context or of the process.
+    """
 
     def __init__(self, program: Program, settings: Mapping[str, str] | None = None, place: Path | None = None) -> None:
-        """Makes the data of a server that does not run yet; `settings` are its options without their dashes."""
+        """Makes the data of a server that is not yet running.
+
+        `settings` are options without dashes.
+        """
         self.program = program
         self.folder = Path(tempfile.mkdtemp(prefix=f"pagehop-{program.product}-", dir=place))
         self.data = self.folder / "data"
@@ -164,7 +170,10 @@ class Instance:
         return pymysql.connect(**self.client_options(), autocommit=True)
 
     def execute(self, *statements: str) -> list[Any]:
-        """Executes statements by themselves, outside of a transaction; gives the rows of the last one."""
+        """Executes statements one by one, outside of a transaction.
+
+        Returns the rows of the last one.
+        """
         return executed(self.connect, f"{self.program.product} {self.program.version}", statements)
 
     def settle(self) -> None:
@@ -234,7 +243,10 @@ def executed(connect: Any, name: str, statements: tuple[str, ...]) -> list[Any]:
 
 
 def settle(execute: Any) -> None:
-    """Waits until what was deleted is gone and what was written is in its files, a minute at most; counts again."""
+    """Waits until deleted rows are purged and pages are written, then counts rows again.
+
+    It takes a minute at most.
+    """
     for (table,) in execute("SHOW TABLES"):
         execute(f"ANALYZE TABLE {table}")
     ((percent,),) = execute("SELECT @@global.innodb_max_dirty_pages_pct")
@@ -245,7 +257,8 @@ def settle(execute: Any) -> None:
         old = int(
             execute("SELECT count FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len'")[0][0]
         )
-        # A page or two are always busy; old versions that no query needs are gone long before they are no more counted.
+        # A page or two are always dirty. Old versions that no query needs are purged long before
+        # the counter says so.
         if dirty <= _PAGES_BUSY and old == before:
             break
         before = old

@@ -1,6 +1,7 @@
-"""MariaDB by version: 11.8 as Debian has it, unpacked with its own release's C library; others as Maven has them.
+"""MariaDB by version: 11.8 from Debian, with its release's own C library, and others from Maven.
 
-`install` gets Debian's packages once, `Instance` is a server of them with new data; `of_version` gives any.
+`install` gets Debian's packages once. `Instance` is a server of them with new data. `of_version`
+gives any version.
 """
 
 from __future__ import annotations
@@ -71,11 +72,14 @@ class Instance(innodb.Instance):
     """A server of Debian's packages, with their client."""
 
     def __init__(self, server: Server, settings: Mapping[str, str] | None = None) -> None:
-        """Makes the data of a server that does not run yet; `settings` are its options without their dashes."""
+        """Makes the data of a server that is not yet running.
+
+        `settings` are options without dashes.
+        """
         self.server = server
         super().__init__(server.command, settings)
 
     def sql(self, text: str, database: str = DATABASE) -> str:
-        """What the client prints for `text`: rows as lines, columns between tabs, and nothing else."""
+        """What the client prints for `text`: rows as lines, and tabs between columns."""
         options = ["--no-defaults", f"--socket={self.socket}", f"--user={USER}", "--batch", "--skip-column-names"]
         return run([*self.server.program("bin/mariadb"), *options, database], stdin=text).rstrip("\n")

@@ -1,4 +1,4 @@
-"""Servers that speak MongoDB's protocol: what they have in common, and those that run already, by their URLs."""
+"""Servers that speak MongoDB's protocol: what they share, and running ones by their URLs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Database:
             with connected(self._url) as client:
                 return dict(client.get_default_database().command(name, value, **more))
         except pymongo.errors.PyMongoError as error:
-            # What was waited for how long, and what became of each of several servers, comes after it.
+            # The rest of the message has timeouts and the state of each of several servers.
             raise DevServerError(f"{self.shown}: {str(error).partition(' (configured timeouts')[0]}") from None
 
     def answers(self) -> bool:
@@ -56,12 +56,12 @@ class Database:
 
 
 class Running(Database):
-    """A database of a server that runs already. Its processes are not known, so neither is what it costs."""
+    """A database of a running server. Its processes are not known, and so neither are its costs."""
 
     pid: None = None
 
     def __init__(self, url: str, collection: str) -> None:
-        """`collection` is the one that will be ours. DevServerError if the URL is none of such a database."""
+        """`collection` will be ours. DevServerError if the URL is not of such a database."""
         super().__init__(url)
         self._collection = collection
         self._made = False

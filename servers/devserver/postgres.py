@@ -21,7 +21,7 @@ _INDEX_CLEANUP_FROM = 12
 
 
 def install(name: str) -> Server:
-    """The server of a major version, fetched if it is not there: 8 to 15 MB come over the network."""
+    """The server of a major version. A missing one is fetched: 8 to 15 MB over the network."""
     of = release(PRODUCT, name)
     folder = unpacked(of, _unpack)
     advice = f"the server does not run here; every folder above {folder} must be open to its user"

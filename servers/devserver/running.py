@@ -1,4 +1,7 @@
-"""Servers that run already, by their URLs. They keep their settings and everything in them but one table of ours."""
+"""Running servers, by their URLs.
+
+Their settings and data stay as they are, but for one table of ours.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _SECONDS_MAX = 30
 
 
 class Running:
-    """A database of a server that runs already. Its processes are not known, so neither is what it costs."""
+    """A database of a running server. Its processes are not known, and so neither are its costs."""
 
     pid: None = None
 
@@ -54,7 +57,10 @@ class Running:
         return said.split()[1] if said.startswith("PostgreSQL") else said.split("-")[0]
 
     def execute(self, *statements: str) -> list[Any]:
-        """Executes statements by themselves, outside of a transaction; gives the rows of the last one."""
+        """Executes statements one by one, outside of a transaction.
+
+        Returns the rows of the last one.
+        """
         raise NotImplementedError
 
     @property
@@ -153,7 +159,10 @@ _KINDS: dict[str, type[Running]] = {"postgresql": Postgres, "postgres": Postgres
 
 
 def of_url(url: str, table: str) -> Any:
-    """A server of SQL by its URL; DevServerError if that is none of PostgreSQL or MySQL with a database."""
+    """A server of SQL by its URL.
+
+    DevServerError if it is not a PostgreSQL or MySQL URL with a database.
+    """
     parts = urlsplit(url)
     if parts.scheme not in _KINDS or not parts.path.strip("/"):
         raise DevServerError(

@@ -1,6 +1,6 @@
-"""Programs of another release of Debian, unpacked into a folder: they run with their own C library, on any Debian.
+"""Programs of another release of Debian, unpacked into a folder, with their own C library.
 
-apt checks what it fetches against Debian's signature. Nothing is installed.
+They run on any Debian. apt checks what it fetches against Debian's signature. Nothing is installed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Tree:
 
 
 def unpacked(folder: Path, suite: str, packages: Sequence[str], architecture: str = "") -> Tree:
-    """Packages of a release with all that they depend on, in `folder`; fetched if they are not there.
+    """Packages of a release with all dependencies, in `folder`. Missing ones are fetched.
 
     They are of this machine's architecture, or of the one that Debian calls `architecture`.
     """

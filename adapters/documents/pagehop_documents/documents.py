@@ -187,7 +187,8 @@ class Documents:
         not.
         """
         index, table = self._opened(None)
-        _settle(index, table)  # A change before this one may have failed where it could not be settled.
+        # A change before this one may have failed where it could not be settled.
+        _settle(index, table)
         numbers = plan()
         try:
             if make is not None:

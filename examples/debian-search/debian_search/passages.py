@@ -53,7 +53,6 @@ def modified(folder: Path, path: str) -> datetime.datetime:
 
 
 def passages(folder: Path, path: str) -> list[Passage]:
-    """The passages of a file."""
     content = (folder / path).read_bytes().decode("utf-8", "replace").replace("\0", " ")
     kind = KINDS[Path(path).suffix]
     found = _of_page(content) if kind == "html" else _of_text(content)

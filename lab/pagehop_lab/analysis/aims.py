@@ -1,9 +1,9 @@
-"""What a plan is to reach, and whether it did: a figure at equal recall, its ratio, how sure it is, a verdict.
+"""The aims of a plan, and whether a run reaches them: figures at equal recall, ratios, verdicts.
 
-A figure at a recall lies between two settings that were measured, along its logarithm; where the
-least effort is already beyond the recall, its own figure stands. A ratio is taken repeat by repeat.
-Its interval is that of Student's t over the logarithms of the repeats, with 95% confidence. A limit
-within the interval is neither reached nor missed: it cannot be told.
+A figure at a recall is interpolated between two measured settings, on a logarithmic scale. If the
+least effort is already beyond the recall, its own figure is used. A ratio is taken repeat by
+repeat. Its 95% confidence interval is that of Student's t over the logarithms of the repeats. If a
+limit lies within the interval, the verdict is neither reached nor missed: the run cannot tell.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Aim:
     """Of FIGURES."""
     engine: str
     over: str | None = None
-    """The engine whose figure it is divided by; None for the figure itself, unless `over_dataset` is there."""
+    """The engine of the divisor. None for a plain figure, unless `over_dataset` is set."""
     datasets: tuple[str, ...] = ()
     """All sets of the plan without it."""
     but: tuple[str, ...] = ()
@@ -130,7 +130,10 @@ def ratios(one: Series, other: Series) -> list[float]:
 
 
 def at_recall(points: Iterable[Point], recall: float, figure: Figure) -> Series | None:
-    """The best that any index of these points has at a recall, in each repeat; None if none reaches it."""
+    """The best figure of these points' indexes at a recall, in each repeat.
+
+    None if none reaches it.
+    """
     of_point = figure.of_point
     assert of_point is not None
     known = [point for point in points if point.valid and of_point(point) is not None]

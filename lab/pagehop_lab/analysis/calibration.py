@@ -1,4 +1,7 @@
-"""Searches that ask for a recall: whether they find it, and what they take beside the cheapest setting that does."""
+"""Searches with a requested recall: whether they find it, and what they cost.
+
+The cost is compared with the cheapest setting that finds as much.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ class Asked:
 
 
 def asked_of(points: Iterable[Point], recall_name: str) -> list[Asked]:
-    """Every recall that was asked for; the settings without one are the grid that they are compared with."""
+    """Every requested recall.
+
+    Settings without a recall are the grid that these are compared with.
+    """
     found = []
     for (engine, _), settings in indexes_of(settings_of(points)).items():
         counted = [(one, hops) for one in settings if (hops := one.figure(_hops)) is not None]
@@ -80,7 +86,7 @@ def asked_of(points: Iterable[Point], recall_name: str) -> list[Asked]:
 
 @dataclass(frozen=True)
 class Changed:
-    """One setting on an index as it was built, and on one whose rows were deleted and added again."""
+    """One setting on an index after its build, and after rows were deleted and added again."""
 
     engine: str
     rounds: int
@@ -100,7 +106,10 @@ class Changed:
 
 
 def changed_of(points: Iterable[Point], recall_name: str) -> list[Changed]:
-    """Every setting on indexes that differ in `rounds` alone; the one without rounds is the base."""
+    """Every setting on indexes that differ in `rounds` alone.
+
+    The index without rounds is the base.
+    """
     settings = settings_of(points)
     plain = {
         (one.engine, _without_rounds(one.build), one.search): one

@@ -1,12 +1,14 @@
-"""Where throughput changed, over versions in order: E-divisive, of repeats of one measurement for each version.
+"""Finds the versions at which throughput changed: E-divisive, over repeats of one measurement.
 
-Matteson and James, A Nonparametric Approach for Multiple Change Point Analysis of Multivariate Data (JASA 2014), with
-alpha = 1. The two sides of a boundary differ by the energy distance of their measurements; a boundary counts if a
-random assignment of the same measurements to places seldom differs as much. Each side is searched again.
+From Matteson and James, A Nonparametric Approach for Multiple Change Point Analysis of Multivariate
+Data (JASA 2014), with alpha = 1. The two sides of a boundary differ by the energy distance of their
+measurements. A boundary counts if random orders of the same measurements seldom differ as much.
+Then each side is searched in the same way.
 
-Here a change can only be where a version begins, so only those boundaries are tried. Measurements are taken by their
-logarithm: 5% are 5% of anything. Where each repeat has one measurement of every version, taken in turns, a repeat is a
-block: what all of its measurements have in common says nothing, and the random orders are those within each repeat.
+A change can only be where a version begins, so only those boundaries are tried. Measurements are
+compared by their logarithms, so that a change of 5% weighs the same at every level. If each repeat
+measures every version, in turns, a repeat is a block: what all of its measurements have in common
+is ignored, and random orders stay within each repeat.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class Change:
 def changes(
     series: Sequence[Sequence[float]], seed: int = 1, level: float = LEVEL, *, in_blocks: bool = False
 ) -> list[Change]:
-    """The changes in measurements by version, in order; `series[version]` has its repeats, at least one each.
+    """The changes in measurements by version, in order. `series[version]` has at least one repeat.
 
     With `in_blocks` all versions have the same repeats in the same order.
     """
@@ -66,7 +68,7 @@ def changes(
 
 
 def can_tell(counts: Sequence[int], level: float = LEVEL, *, in_blocks: bool = False) -> bool:
-    """Whether this number of repeats of each version is enough for any change to be told from chance."""
+    """Whether this number of repeats of each version is enough to tell any change from chance."""
     if in_blocks:
         versions = len(counts)
         orders = [math.comb(versions, at) ** counts[0] / (2 if 2 * at == versions else 1) for at in range(1, versions)]
@@ -105,7 +107,7 @@ def _order(random: np.random.Generator, versions: int, repeats: int) -> npt.NDAr
 
 
 def _energies(apart: Float64, sizes: npt.NDArray[np.int64]) -> Float64:
-    """The scaled energy distance between the first `size` measurements and the rest, for each size."""
+    """The scaled energy distance of the first `size` measurements to the rest, by size."""
     sums = apart.cumsum(axis=0).cumsum(axis=1)
     count = len(apart)
     first, both = sums[sizes - 1, sizes - 1], sums[sizes - 1, count - 1]

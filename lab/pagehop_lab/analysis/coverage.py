@@ -1,7 +1,7 @@
-"""Grid coverage: every configured point is there, or failed and says why.
+"""Grid coverage: every configured point is there, or has failed with a reason.
 
-A table that silently lacks some values of a setting looks like any other table. So the values themselves are compared,
-too: a value of a setting that no point has is the most telling thing that can be missing.
+A table that silently lacks some values of a setting looks like any other table. So the values
+themselves are compared, too: a value that no point has is the most important gap.
 """
 
 from __future__ import annotations

@@ -27,7 +27,10 @@ def ladder(k: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Bracket:
-    """Neighboring efforts with the wanted recall between them; the same effort twice if the least is enough."""
+    """Neighboring efforts with the wanted recall between them.
+
+    Both are equal if the least is enough.
+    """
 
     target: float
     low: int
@@ -35,9 +38,10 @@ class Bracket:
 
 
 def bracket(target: float, efforts: list[int], recall_of: Callable[[int], float]) -> Bracket | None:
-    """The efforts around `target`, or None if the most is too little. Recall must not fall with effort.
+    """The efforts around `target`, or None if the most is too little.
 
-    Climbs in doubling strides, then halves the last one: great efforts are tried only if little ones fail.
+    Recall must not fall with effort. It climbs in doubling strides, then halves the last one: large
+    efforts are tried only if small ones fail.
     """
     low, high, stride = -1, 0, 1
     while recall_of(efforts[high]) < target:

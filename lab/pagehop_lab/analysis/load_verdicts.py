@@ -71,7 +71,7 @@ def _of_the_client(raw: Mapping[str, Any]) -> list[str]:
 
 
 def _of_storage(raw: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a figure of reads that are to come from storage, or of writes that are to go there."""
+    """What is wrong with a figure of reads from storage, or of writes to it."""
     wrong = []
     if raw.get("settled") is False:
         wrong.append(f"settling: rates still went one way after {raw['settle_s']:.0f} s")

@@ -1,4 +1,4 @@
-"""A measured point: one index, one setting of its search, one load; what was found there and how fast."""
+"""A measured point: one index, one search setting, one load, and the recall and speed there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ def options_of(given: Mapping[str, OptionValue]) -> Options:
 
 
 def shown(options: Options) -> str:
-    """Options in a few words, `m=16 ef_search=40`; -1 and nothing stand for what an engine has anyway."""
+    """Options in a few words, `m=16 ef_search=40`.
+
+    Options that are -1 or empty are defaults, left out.
+    """
     return " ".join(f"{name}={value}" for name, value in options if value not in (-1, ""))
 
 

@@ -1,8 +1,9 @@
 """Recall of answers, query by query, counted three ways.
 
-By id: rows that are among the true k. By distance threshold: rows no farther than the k-th true distance plus 0.001, as
-ann-benchmarks counts; what that forgives depends on the scale of the data. Tie-aware: rows as near as the k-th true
-row, but for rounding; which of several equal rows comes back is not a mistake. A row given twice counts once.
+By id: rows that are among the true k. By distance threshold: rows no farther than the k-th true
+distance plus 0.001, as ann-benchmarks counts; how much that forgives depends on the scale of the
+data. Tie-aware: rows as near as the k-th true row, up to rounding, because any of several equal
+rows is a correct answer. A row that is returned twice counts once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ RECALL_NAMES = {"threshold": "by_threshold", "ties": "with_ties", "id": "by_id"}
 """The three counts, as plans call them and as raw measurements do."""
 
 THRESHOLD = 1e-3
-# A distance this close to the k-th true one, relatively or at the scale of rounding, is the same distance.
+# Two distances are equal if they differ by no more than this, relatively or at the scale of
+# rounding.
 _TIE = 1e-6
 _AT_ONCE = 8192
 
@@ -76,9 +78,10 @@ DISTANCES: dict[str, Callable[[Float32, Float32], Float64]] = {
 def recalls(
     found: Ids, truth_ids: Ids, truth_distances: Float64, base: Float32, queries: Float32, metric: str, k: int
 ) -> Recalls:
-    """Recall of `found`, shape [queries, at least k], where -1 stands for nothing.
+    """Recall of `found`, shape [queries, at least k], where -1 stands for no row.
 
-    Truth has shape [queries, at least k], in the metric's own distance (see DISTANCES), nearest first.
+    Truth has shape [queries, at least k], in the metric's own distance (see DISTANCES), nearest
+    first.
     """
     found = np.sort(found[:, :k], axis=1)
     fresh = np.ones(found.shape, dtype=bool)

@@ -1,7 +1,8 @@
 """What sessions do to throughput: QPS of each, relative to a base, and a fit of the scaling curve.
 
-The curve is the universal scalability law: qps(n) = scale * n / (1 + contention * (n - 1) + coherence * n * (n - 1)).
-Contention is the share of the work that only one session does at a time; coherence is what sessions cost each other.
+The curve is the universal scalability law: qps(n) = scale * n / (1 + contention * (n - 1) +
+coherence * n * (n - 1)). Contention is the share of the work that only one session does at a time.
+Coherence is the cost that sessions impose on each other.
 """
 
 from __future__ import annotations
@@ -36,17 +37,20 @@ class Scaling:
 
     @property
     def peak_sessions(self) -> float:
-        """Where throughput is greatest: 1 if more sessions only cost, infinite if it never falls."""
+        """The number of sessions at the highest throughput.
+
+        It is 1 if more sessions only cost, and infinite if throughput never falls.
+        """
         if self.contention >= 1:
             return 1.0
         return max(1.0, math.sqrt((1 - self.contention) / self.coherence)) if self.coherence > 0 else math.inf
 
 
 def fit(qps: Mapping[int, float]) -> Scaling | None:
-    """The law that fits QPS by sessions; None of fewer than four numbers of sessions, which would fit anything.
+    """Fits the law to QPS by sessions. None for fewer than four points, which fit anything.
 
-    n / qps is linear in the law's terms, so the fit is least squares, weighted so that relative errors count alike.
-    Neither coefficient is allowed below 0: where least squares would go there, the term is left out.
+    n / qps is linear in the terms of the law, so the fit is least squares, weighted by relative
+    error. No coefficient may be below 0: where least squares would go there, the term is left out.
     """
     if len(qps) < 4:
         return None

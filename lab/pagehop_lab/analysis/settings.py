@@ -26,7 +26,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Setting:
-    """One index and one setting of its search under one load, with every valid measurement of it."""
+    """One index and one search setting under one load, with every valid measurement of it."""
 
     points: tuple[Point, ...]
 

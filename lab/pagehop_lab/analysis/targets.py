@@ -1,8 +1,9 @@
-"""Engines at equal recall: the fastest setting that reaches a target, and what lies exactly at it.
+"""Engines at equal recall: the fastest setting that reaches a target, and the speed exactly at it.
 
-A setting counts with the middle of its repeats. "At or above" takes what was measured; "at" interpolates between two
-neighboring settings of one index, along the logarithm of QPS, and never goes beyond what was measured. Where the least
-effort of an index already finds more, its own figure stands: so "at" is never less than "at or above".
+A setting counts with the median of its repeats. "At or above" takes what was measured. "At"
+interpolates between two neighboring settings of one index, along the logarithm of QPS, and never
+extrapolates. If the least effort of an index already finds more, its own figure is used, so "at" is
+never less than "at or above".
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ _SAME = 1e-9
 
 @dataclass(frozen=True)
 class Between:
-    """QPS at exactly a target, from the settings below and above it on one index; the same twice if one meets it, or if
-    nothing of the index finds less.
+    """QPS at exactly a target, from the settings below and above it on one index.
+
+    Both are the same setting if one meets the target, or if no setting of the index finds less.
     """
 
     qps: float
@@ -54,9 +56,7 @@ def between_at(settings: Sequence[Setting], target: float) -> Between | None:
 
 
 def _between(index: Sequence[Setting], target: float) -> Between | None:
-    """On one index, among the settings that no other beats: from the last below the target to the first that reaches
-    it.
-    """
+    """The settings of one index around the target, among those that no other setting beats."""
     ordered = frontier(index)
     above = next((at for at, setting in enumerate(ordered) if setting.recall.median >= target - _SAME), None)
     if above is None:

@@ -19,9 +19,10 @@ class Interval:
 
 
 def bootstrap_mean(samples: npt.NDArray[np.float64], seed: int = 1, resamples: int = RESAMPLES) -> Interval:
-    """The interval of the mean of `samples`, had other queries of the same kind been asked; deterministic by seed.
+    """The bootstrap interval of the mean of `samples`, over other queries of the same kind; seeded.
 
-    Recall of a query has few values, so resampling is by their counts: multinomial, a hundred times faster.
+    The recall of a query has few values, so resampling goes by their counts: multinomial, and a
+    hundred times faster.
     """
     values, counts = np.unique(samples, return_counts=True)
     random = np.random.default_rng(seed)

@@ -1,7 +1,8 @@
 """Is a figure what it says? One verdict for each way in which it may not be.
 
-A raw measurement has, beside its figures, the counters that tell. What a counter does not say for certain is a note,
-not a verdict: a figure is shown as invalid only for a reason that can be named.
+A raw measurement has counters beside its figures. Verdicts come from the counters. If a counter is
+not certain, the result is a note and not a verdict: a figure is shown as invalid only for a reason
+that can be named.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ OTHERS_MAX = 0.1
 OTHERS = "others were running:"
 """How a note on other work begins."""
 WAITED = f"{OTHERS} the clock went"
-"""How it begins where that work kept the measured thread waiting, and did not only run beside it."""
+"""The first words of a note when other work delayed the measured thread.
+
+Other work that only ran beside it has another note.
+"""
 # Exact answers that take this share of a plain scan's time look like a scan.
 SCAN_SHARE = 0.5
 # Settings of a scan take as long as each other, but for noise.
@@ -114,10 +118,11 @@ def _repeated(raw: Raw) -> str | None:
 
 
 def looks_like_scans(raws: Sequence[Raw]) -> str | None:
-    """What betrays an engine that cannot say whether it used its index; `raws` are all searches of one index.
+    """The sign of a full scan, for an engine that cannot say whether it used its index.
 
-    A scan finds everything, takes as long as a scan, and whatever is set changes neither. Of one setting alone that
-    cannot be said: any index with enough effort finds everything.
+    `raws` are all searches of one index. A scan finds everything, takes as long as a scan, and no
+    setting changes either. One setting alone proves nothing: any index with enough effort finds
+    everything.
     """
     known = [raw for raw in raws if raw["recall"] is not None and raw["sessions"] == 1 and not raw["rate"]]
     if any(raw["exact_by_design"] or raw["index_used"] is not None for raw in known):

@@ -1,4 +1,4 @@
-"""The sets that are measured on: rows, queries and checked truth, as files that every process maps."""
+"""The sets that are measured: rows, queries and checked truth, as files that every process maps."""
 
 from pagehop_lab.data.errors import DataError
 from pagehop_lab.data.sets import NAMED, Dataset, Facts, filtered, known, load, prepare

@@ -1,4 +1,4 @@
-"""`python -m pagehop_lab.data NAME...`, started by `./dev data`: makes sets into the data folder."""
+"""`python -m pagehop_lab.data NAME...`, started by `./dev data`: makes sets in the data folder."""
 
 import sys
 

@@ -19,8 +19,9 @@ _QUERIES = 1000
 def read_files(
     path: Path, queries_path: Path | None, column: str | None, rows: int | None, queries: int | None
 ) -> tuple[Any, npt.NDArray[np.float32]]:
-    """Rows and queries; of a file alone, the last `queries` rows (1,000 without it) are the queries. DataError if they
-    cannot be read, or do not fit each other.
+    """Reads rows and queries. Raises DataError if they cannot be read or do not fit each other.
+
+    If a file comes alone, its last `queries` rows (1,000 by default) are the queries.
     """
     base = _read(path, column)
     if queries_path is not None:

@@ -2,8 +2,8 @@
 
 Uniform random vectors mislead: in them every row is about equally far from every other. Embeddings
 lie near a curved surface of few dimensions, in topics of very unequal size, and the same text comes
-again and again. So a row here is a point of a cluster in `LATENT` dimensions (cluster sizes follow a
-power law), carried into `dim` dimensions by one fixed random network, plus a little noise in all
+again and again. So a row here is a point of a cluster in `LATENT` dimensions (cluster sizes follow
+a power law), carried into `dim` dimensions by one fixed random network, plus a little noise in all
 directions, at unit length. Some rows repeat one of a few hundred others, exactly or nearly.
 
 Rows are made in blocks of `BLOCK`, each from its own stream of random numbers, so any row can be

@@ -1,8 +1,8 @@
-"""Sets made ready once: rows and queries as .npy, truth beside them, in a folder named by what they are made from.
+"""Sets that are prepared once: rows, queries and truth, in a folder named after their source.
 
-`fashion-mnist`, `generated-DIM`, `uniform-DIM` and the real sets of `./dev data` are known by name;
-any other set is a file in ann-benchmarks' HDF5 layout. A truth that came with a file is not
-believed: some queries are answered again by comparing them with every row.
+`fashion-mnist`, `generated-DIM`, `uniform-DIM` and the real sets of `./dev data` are known by name.
+Any other set is a file in ann-benchmarks' HDF5 layout. The truth in a file is checked: some queries
+are compared with every row.
 """
 
 from __future__ import annotations
@@ -31,13 +31,17 @@ Float32 = npt.NDArray[np.float32]
 Say = Callable[[str], None]
 
 VARIABLE = "PAGEHOP_LAB_DATA"
-"""The environment variable that names the folder where sets are kept; `data/lab` of the repository without it."""
+"""The environment variable for the folder of the sets.
+
+The default is `data/lab` in the repository.
+"""
 
 NAMED = ("fashion-mnist", "generated-DIM", "uniform-DIM", *real.NAMES)
 """Sets that are known by name; DIM is a number."""
 
 _GENERATED = "generated-"
-# Uniform random rows mislead in many dimensions, where all are equally far; a published comparison has them in six.
+# Uniform random rows mislead in many dimensions, where all are equally far. A published comparison
+# uses them in six.
 _UNIFORM = "uniform-"
 _GENERATED_ROWS, _GENERATED_QUERIES = 100_000, 1000
 _AT_ONCE = 16384
@@ -75,7 +79,7 @@ class Dataset:
     folder: Path
     """Has base.npy, queries.npy and truth.npz."""
     kept: npt.NDArray[np.bool_] | None = None
-    """Of each row, whether a filter leaves it; the truth is that of these rows. None without a filter."""
+    """Whether a filter leaves each row. The truth is that of these rows. None without a filter."""
     samples: Float32 | None = None
     """More queries, for engines to learn from; none of them is measured."""
 
@@ -88,7 +92,10 @@ def known(name: str) -> bool:
 
 
 def real_name(name: str) -> tuple[str, int | None]:
-    """The real set that a name such as `tokens-384-100000` stands for, and of how many rows; None for all."""
+    """The real set that a name such as `tokens-384-100000` stands for, and its rows.
+
+    None means all rows.
+    """
     first, _, rows = name.rpartition("-")
     return (first, int(rows)) if first in real.NAMES and rows.isdigit() else (name, None)
 
@@ -137,7 +144,7 @@ def load(folder: Path, name: str) -> Dataset:
 
 
 def filtered(dataset: Dataset, kept: npt.NDArray[np.bool_], name: str) -> Dataset:
-    """The set as a filter leaves it, with the truth of the rows that are kept; that is kept as `name`, too."""
+    """The set after a filter, with the truth of the remaining rows, which is kept under `name`."""
     path = dataset.folder / f"truth-{name}.npz"
     if not path.exists():
         rows = np.flatnonzero(kept)
@@ -190,7 +197,7 @@ def _real_folder(name: str) -> Path:
 
 
 def _real(name: str, rows: int | None, queries: int | None, metric: str) -> tuple[Any, Any, Any]:
-    """Rows, queries and, for all rows and a metric that it was made for, the truth of a real set."""
+    """Rows and queries of a real set, and its truth for this metric and all rows, if it has one."""
     folder, rows = _real_folder(name), rows or real_name(name)[1]
     base, asked = np.load(folder / "rows.npy", mmap_mode="r"), np.load(folder / "queries.npy")
     given, its = None, {"euclidean": "l2", "ip": "ip"}.get(metric)

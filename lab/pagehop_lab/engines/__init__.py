@@ -1,4 +1,5 @@
-"""The engines: one small file each, all with the same few methods. `engine.py` says which, `catalog.py` lists them.
+"""The engines: one small file each, all with the same few methods.
 
-A file must be importable without its library: what is not installed is said when the engine is started.
+`engine.py` has the methods, `catalog.py` the list. A file must be importable without its library:
+an engine reports a missing library when it is started.
 """

@@ -1,7 +1,7 @@
-"""diskannpy's disk index: codes in memory, nodes with full vectors in sectors of 4 KiB, no node cache.
+"""diskannpy's disk index: codes in memory, full vectors in sectors of 4 KiB, no node cache.
 
-It reads by direct I/O, so a search comes from storage whatever the kernel's cache holds. One code byte for four
-dimensions is what its documentation uses for SIFT.
+It reads by direct I/O, so a search always reads from storage, never from the kernel's cache. A code
+has one byte for four dimensions, as in its documentation for SIFT.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What the lab wants of an engine.
+"""What the lab needs from an engine.
 
-A library answers in the process that holds it; a server is asked by the load generator. Both build an index over the
-rows of a set and search it with options that are swept. An engine lives alone in a process, and may crash it.
+A library answers in its own process; the load generator queries a server. Both build an index over
+the rows of a set and search it with the options of a plan. An engine has a process to itself, and
+may crash it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Work = Mapping[str, float]
 """Figures by name."""
 
 Search = Callable[[Float32], Ids]
-"""Answers queries of shape [n, dim] with ids of shape [n, k], nearest first, -1 where there are no more."""
+"""Answers queries of shape [n, dim] with ids of shape [n, k], nearest first, then -1."""
 
 LADDER = (10, 16, 24, 36, 56, 80, 120, 200, 400)
 """Candidates that a search keeps, where a plan does not say: no engine takes less than k."""
@@ -49,7 +50,10 @@ class Description:
     title: str
     """As reports call it."""
     environment: str
-    """The Python environment that it runs in: see run/environments.py, or the path of an interpreter that has NumPy."""
+    """Its Python environment: a name from run/environments.py, or the path of an interpreter.
+
+    The interpreter needs NumPy.
+    """
     build: Mapping[str, OptionValue]
     """Options of a build, and where a plan does not say."""
     search: Mapping[str, tuple[OptionValue, ...]]
@@ -66,7 +70,7 @@ class Description:
     takes_commit: bool = False
     """Whether it is compiled from this repository, of which a plan may name a commit."""
     more_build: Mapping[str, OptionValue] = field(default_factory=dict)
-    """Options of a build that are only there where a plan names them, each with a possible value."""
+    """Build options that exist only if a plan names them, each with a possible value."""
     more_search: Mapping[str, OptionValue] = field(default_factory=dict)
     """The same of a search."""
     call_threads: bool = False
@@ -88,13 +92,19 @@ class Library(ABC):
         self.on_phase: Callable[[str], None] = _nothing
         """What is told that a phase of a build begins: `load`, `index`."""
         self.memory_mib = 0
-        """Where not 0, all that it may hold after it is next made cold: caches are to leave room for the rest."""
+        """Limit of memory after it is next made cold, in MiB; 0 is none.
+
+        Its caches must leave room for the rest.
+        """
         self.load_s: float | None = None
-        """Seconds of the build that were spent before the index; None where rows and index are one."""
+        """Seconds of the build before the index. None if rows and index are one."""
         self.threads = 1
         """Threads that answer one call of a searcher that is made afterwards."""
         self.samples: Float32 | None = None
-        """Queries like those of the set, none of which is measured: an engine may learn from them."""
+        """Queries like those of the set, none of which is measured.
+
+        An engine may calibrate with them.
+        """
 
     @classmethod
     @abstractmethod
@@ -107,7 +117,10 @@ class Library(ABC):
 
     @abstractmethod
     def searcher(self, options: Options, k: int) -> Search:
-        """A search with these options by one thread. Several may be at work at once, all with the same options."""
+        """A search with these options by one thread.
+
+        Several searchers may run at once, with equal options.
+        """
 
     def filtered(self, options: Options, k: int, kept: Kept) -> Search:
         """The same, over the rows that a filter leaves. EngineError if it knows no filters."""
@@ -121,7 +134,10 @@ class Library(ABC):
         return None
 
     def cool(self) -> None:
-        """Empties every cache; searchers from before are of no use afterwards. EngineError if that cannot be."""
+        """Empties every cache.
+
+        Earlier searchers are not valid afterwards. EngineError if it is impossible.
+        """
         raise EngineError("it holds everything in memory: it is never cold")
 
     def index_bytes(self) -> int | None:
@@ -178,7 +194,10 @@ class Question:
 
 
 FILTER_PARTS = 1000
-"""A filter leaves the rows whose id modulo this is below some number: ids say nothing of where a row lies."""
+"""A filter leaves the rows whose id modulo this is below some number.
+
+So the filter is unrelated to the positions of the rows.
+"""
 
 FILTERED = f"id % {FILTER_PARTS}"
 """What filters compare, in SQL."""
@@ -218,12 +237,18 @@ class Served(ABC):
         self.on_phase: Callable[[str], None] = _nothing
         """What is told that a phase of a build begins: `load`, `index`."""
         self.memory_mib = 0
-        """Where not 0, all that it may hold after it is next made cold: caches are to leave room for the rest."""
+        """Limit of memory after it is next made cold, in MiB; 0 is none.
+
+        Its caches must leave room for the rest.
+        """
 
     @classmethod
     @abstractmethod
     def version(cls, url: str | None = None) -> str:
-        """The version that decides: of the extension and of the server. NotInstalled if it is not here."""
+        """The version that counts: of the extension and of the server.
+
+        NotInstalled if it is missing.
+        """
 
     @abstractmethod
     def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> Built:
@@ -234,7 +259,10 @@ class Served(ABC):
         """How one search is asked, over the rows that `condition(matching)` leaves."""
 
     def inserter(self) -> Inserter:
-        """Returns a function that inserts rows while others search. EngineError if the lab has none for this engine."""
+        """A function that inserts rows during searches.
+
+        EngineError if the lab has none for this engine.
+        """
         raise EngineError("the lab cannot insert rows into this engine during searches")
 
     def cool(self) -> None:

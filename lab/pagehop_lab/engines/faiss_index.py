@@ -1,4 +1,4 @@
-"""What the engines of faiss share: rows at unit length for angles, one thread for a search, sizes as it writes them."""
+"""What the engines of faiss share: rows at unit length for angles, one thread, file sizes."""
 
 from __future__ import annotations
 

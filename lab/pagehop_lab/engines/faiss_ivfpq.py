@@ -1,6 +1,7 @@
-"""faiss inverted lists of product codes of 4 bits, scanned by SIMD, and the best candidates compared in full.
+"""faiss inverted lists of 4-bit product codes, scanned by SIMD.
 
-As many lists as about 4 sqrt(rows), two dimensions a code, ten candidates refined for each neighbor: the wiki's choice.
+The best candidates are compared in full. As in faiss's wiki: about 4 sqrt(rows) lists, two
+dimensions a code, ten refined candidates for each neighbor.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""LanceDB: a table in files, IVF lists with an HNSW graph in each over vectors of one byte a component."""
+"""LanceDB: a table in files, and IVF lists, each with an HNSW graph over one byte a component."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ from pagehop_lab.engines.engine import (
     condition,
 )  # fmt: skip
 
-# Buffers hold the table, the index's own cache holds the index. A new thread of a connection runs where the first does.
+# The buffers hold the table, and the index's own cache holds the index. New threads of a connection
+# run on the core of the first one.
 _LOG_MIB = 2048
 _SETTINGS = {"innodb_log_file_size": f"{_LOG_MIB}M", "thread_cache_size": "0"}
 _SHOWN = [
@@ -113,7 +114,7 @@ class MariaDbVector(Served):
             raise EngineError(f"its log, rows and index need {needed_mib:,} MiB in TMPDIR, where {free_mib:,} are free")
 
     def _load(self, base: Float32) -> None:
-        """Brings the rows in through files of hexadecimal digits: LOAD DATA knows no bytes without an escape."""
+        """Loads the rows from files of hexadecimal digits: LOAD DATA cannot read plain bytes."""
         from devserver.processes import server_owner
 
         path = self._instance.folder / "rows"

@@ -1,11 +1,13 @@
-"""Milvus 2.3.5, its server from a wheel, on loopback ports that are free, asked by its own client over gRPC.
+"""Milvus 2.3.5: its server from a wheel, on free loopback ports, and its own client over gRPC.
 
-The client is Python and asks from the process that starts the server: its time is in the figures, as it is in its
-users'. All rows are one sealed segment, or several where they are more than the server takes in one.
+The client is Python and runs in the process that starts the server. Its time is in the figures, as
+it is for users. All rows are one sealed segment, or several if there are more than the server takes
+in one.
 
-Its index DISKANN is not available: the wheel's libknowhere was built without it. It has the name and nothing else, no
-symbol of it and no libaio that it reads by, so the index node answers `C Runtime Exception: bad_function_call` to
-each attempt, and the server tries again for ever, with `queryNode.enableDisk` set, too.
+Its index DISKANN is not available: the wheel's libknowhere was built without it. The library has
+the name of the index, but no symbol of it and no libaio to read by. The index node answers every
+attempt with `C Runtime Exception: bad_function_call`, and the server retries forever, also with
+`queryNode.enableDisk` set.
 """
 
 from __future__ import annotations

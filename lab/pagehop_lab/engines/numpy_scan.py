@@ -1,4 +1,4 @@
-"""Every row compared by one matrix product: what an index has to beat, and the lab's own reference."""
+"""Every row compared by one matrix product: a baseline for indexes, and the lab's reference."""
 
 from __future__ import annotations
 

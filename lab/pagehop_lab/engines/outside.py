@@ -19,7 +19,10 @@ _CHECKSUMS: dict[str, str] = {}
 
 
 def add(path: Path) -> list[str]:
-    """Adds the engines of a file to the catalog; their names. EngineError if it has none, or they cannot be used."""
+    """Adds the engines of a file to the catalog and returns their names.
+
+    Raises EngineError if there are none, or if they cannot be used.
+    """
     module = _imported(path)
     own = [
         value
@@ -44,7 +47,10 @@ def add(path: Path) -> list[str]:
 
 
 def version(name: str, said: str) -> str:
-    """The version of an engine; one from outside has that of its file, too, which may change between two runs."""
+    """The version of an engine.
+
+    Outside engines add that of their file, which may change between two runs.
+    """
     return f"{said}, file {_CHECKSUMS[name]}" if name in _CHECKSUMS else said
 
 

@@ -1,12 +1,12 @@
-"""Pagehop embedded, as its users have it: an index file, built with default options, in a cache that holds all of it.
+"""Pagehop embedded, as its users have it: an index file and a cache that holds all of it.
 
-`slack` is how far beyond the k-th distance a search goes on, over the default list of 100; 0 leaves
-it to `search_list`. `recall` asks for a share of the neighbors instead, as most users do, where
-the other two are -1. `calibrated = "queries"` calibrates by the set's samples and not by rows.
-`dims_per_cache_byte` makes the cache as small as codes of one byte for that many dimensions.
-`rounds` is how often a tenth of the rows is deleted, added again and vacuumed after the build; the
-calibration is that of the build. `columns = 1` gives the index a column, which filters compare;
-without it a filter is a mask of ids.
+Options of the build are the defaults. `slack` says how far a search goes beyond the k-th distance,
+with the default list of 100; at 0, `search_list` decides. `recall` requests a share of the
+neighbors instead, as most users do; the other two are -1 then. `calibrated = "queries"` calibrates
+by the set's samples and not by rows. `dims_per_cache_byte` makes the cache as small as codes of one
+byte for that many dimensions. `rounds` is how often a tenth of the rows is deleted, added again and
+vacuumed after the build; the calibration is that of the build. `columns = 1` gives the index a
+column for filters; without it a filter is a mask of ids.
 """
 
 from __future__ import annotations
@@ -118,7 +118,10 @@ class PagehopFile(Library):
         return self._cache if isinstance(self._cache, int) else None
 
     def cool(self) -> None:
-        """Opens the file again, when the kernel has forgotten it, and reads past the kernel's cache from then on."""
+        """Opens the file again and bypasses the kernel's cache from then on.
+
+        Before that, the kernel drops the file from its cache.
+        """
         import pagehop
 
         self._index.close()

@@ -1,5 +1,6 @@
-"""Pagehop's extension for PostgreSQL; `slack` and `search_list` as in the embedded one. With `columns = 1` what
-filters compare is a column of the index.
+"""Pagehop's extension for PostgreSQL, with `slack` and `search_list` as in the embedded one.
+
+With `columns = 1` filters compare a column of the index.
 """
 
 from __future__ import annotations

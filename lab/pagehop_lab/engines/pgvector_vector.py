@@ -1,5 +1,7 @@
-"""pgvector's HNSW index over float32 vectors. With `partial = 0.1` it is a partial index of the rows that the filter of
-this share leaves; `load.matching` is then that share alone.
+"""pgvector's HNSW index over float32 vectors.
+
+`partial = 0.1` makes a partial index of the rows that the filter of this share leaves.
+`load.matching` is then that share alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Any index over pgvector's `vector` in PostgreSQL, as a plan writes it: for extensions that the lab does not have.
+"""Any index over pgvector's `vector` in PostgreSQL, as a plan writes it: for other extensions.
 
-They are where the plan's `url` leads; without one it is the server that has pgvector. What CREATE INDEX says and what
-a session sets are the plan's, word for word, and the extensions of the database are part of the version. Whether the
-index is used is for the verdicts to say.
+The extension is on the server at the plan's `url`, or else on the server with pgvector. The plan
+has the words of CREATE INDEX and the settings of a session. The version includes the extensions of
+the database. Verdicts say whether searches use the index.
 """
 
 from __future__ import annotations

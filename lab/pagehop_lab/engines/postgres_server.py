@@ -1,7 +1,8 @@
-"""A table with an index in PostgreSQL: in a private server, or in one that runs already and is reached by URL.
+"""A table with an index in PostgreSQL: in a private server, or in a running one by its URL.
 
-Every engine in PostgreSQL is this with another access method. Vectors stay in their rows (STORAGE PLAIN); rows come
-in by binary COPY, then the index is created, and its seconds are those of CREATE INDEX alone.
+Every engine in PostgreSQL is this with another access method. Vectors stay in their rows (STORAGE
+PLAIN). Rows are loaded by binary COPY, then the index is created. Build seconds are those of CREATE
+INDEX alone.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ class PostgresServer(Served):
     def cool(self) -> None:
         if self._cluster is None:
             raise EngineError("its caches cannot be emptied: it is not the lab's server")
-        # Half of what it may hold is left to the kernel's cache of files, a quarter to its processes.
+        # The kernel's file cache keeps half of the limit, and the server's processes a quarter.
         buffers = f"SET shared_buffers = '{self.memory_mib // 4}MB'" if self.memory_mib else "RESET shared_buffers"
         self._connection.execute(f"ALTER SYSTEM {buffers}")
         self._connection.close()
@@ -212,7 +213,8 @@ class PostgresServer(Served):
 def _memory_for(base: Float32) -> dict[str, str]:
     """Memory that holds table and index over these rows, and any build of one.
 
-    Not much more for builds: pgvector's parallel one clears all that it may use, a second for each 4 GB here.
+    Builds do not get much more: pgvector's parallel build clears all memory that it may use, a
+    second for each 4 GB here.
     """
     return {
         "shared_buffers": f"{512 + 11 * base.nbytes // _MIB}MB",
@@ -242,7 +244,10 @@ class _Inserter(Inserter):
 
 
 def copy_rows(connection: Any, table: str, first: int, rows: Float32, component: str = ">f4") -> None:
-    """Brings rows in, with ids from `first`, in one transaction; `component` is what a number is on the wire."""
+    """Loads rows with ids from `first` in one transaction.
+
+    `component` is a number's form on the wire.
+    """
     into = f"COPY {table} (id, embedding) FROM STDIN (FORMAT binary)"
     with connection.cursor() as cursor, cursor.copy(into) as copying:
         copying.write(_COPY_HEAD)

@@ -1,4 +1,4 @@
-"""ScaNN: a tree of partitions, codes by anisotropic quantization, and the best candidates compared in full."""
+"""ScaNN: a tree of partitions and anisotropic codes. The best candidates are compared in full."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Intel's Scalable Vector Search: a Vamana graph over its own codes (LVQ), or over float32 vectors.
 
-`bits` is `8` for codes of a byte a component, `4x8` for 4 bits that find candidates and 8 more that order them, `16`
-for float16, `32` for the vectors as they are. The wheel has the codes in it; they are not in the open source.
+`bits` is `8` for codes of a byte a component, `4x8` for 4 bits that find candidates and 8 more that
+order them, `16` for float16, `32` for the vectors themselves. The wheel contains the codes; they
+are not in the open source.
 """
 
 from __future__ import annotations

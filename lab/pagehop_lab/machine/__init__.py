@@ -1,1 +1,1 @@
-"""What a measurement runs on: the machine and what decides on it, and the kernel's counters of processes."""
+"""The machine of a measurement and its settings, and the kernel's counters of processes."""

@@ -1,5 +1,6 @@
-"""What a measurement ran on: processor, memory and kernel, the disk and the file system of the data,
-how the cores are clocked, and whether the machine is a virtual one. Nothing of it names the machine.
+"""The machine of a measurement: processor, memory, kernel, disk and file system of the data.
+
+Also how the cores are clocked, and whether the machine is virtual. Nothing identifies the machine.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ def kind() -> str:
 
 
 def surroundings(folder: Path, sys: Path = _SYS) -> dict[str, Any]:
-    """Of the folder that data are in; None for what the kernel does not say. `sys` is where it says it."""
+    """The surroundings of the data folder.
+
+    None for facts that the kernel does not give in `sys`.
+    """
     return {
         "disk": _disk(folder, sys),
         "file_system": _file_system(folder),
@@ -73,7 +77,7 @@ def _disk(folder: Path, sys: Path) -> str | None:
 
 
 def _file_system(folder: Path) -> str | None:
-    """The type of the file system, and the mount options that decide when what is written is written."""
+    """The type of the file system, and the mount options that decide when data reach the disk."""
     found: tuple[int, str] | None = None
     place = str(folder.resolve())
     for line in Path("/proc/self/mounts").read_text().splitlines():

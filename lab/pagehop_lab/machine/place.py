@@ -23,8 +23,9 @@ def pinned() -> Iterator[None]:
 
 @contextmanager
 def on_one_core(server: int) -> Iterator[None]:
-    """Keeps this thread, what it starts, and new connections of the server with that process id on one core: neither
-    wakes another.
+    """Keeps this thread, its children, and new connections of that server process on one core.
+
+    Then neither has to wake the other.
     """
     before = os.sched_getaffinity(server)
     with pinned():

@@ -1,4 +1,4 @@
-"""Every request of a measurement with its answer, and what they say: recall, latency, rows that are missing."""
+"""Every request of a measurement with its answer, and their recall, latency and missing rows."""
 
 from __future__ import annotations
 

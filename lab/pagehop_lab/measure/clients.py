@@ -1,7 +1,7 @@
-"""The clients of a step: one that inserts, one that deletes as much, one that asks.
+"""The clients of a step: one that inserts, one that deletes as much, one that queries.
 
-Each is a process, and all go by one clock. Each opens its connection, waits for the others, and writes down what it did
-when it is told to stop.
+Each is a process, and all use one clock. Each opens its connection, waits for the others, and
+writes down its work when it is told to stop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ class Connection(Protocol):
         """One commit without these rows."""
 
     def ask(self, number: int, low: int, high: int, /) -> Sequence[int]:
-        """The query of this number, while ids from `low` to below `high` are there; what is kept of its answer."""
+        """The query of this number, while ids from `low` to below `high` exist.
+
+        Returns the kept answer.
+        """
 
 
 class Rows(Protocol):
@@ -48,10 +51,11 @@ class Rows(Protocol):
 
 
 def work(role: Callable[..., None], failed: Path, *told: Any) -> None:
-    """What the process of a client does; why it could not is left in a file, for the process that started it."""
+    """The process of a client. An error goes into a file, for the process that started it."""
     # It would not end if the run were killed.
     end_with_parent(signal.SIGKILL)
-    # To look through all that was written down so far takes 20 ms after 50,000 requests, which no server has taken.
+    # A garbage collection over all results so far takes 20 ms after 50,000 requests, and would
+    # count as the server's time.
     gc.disable()
     try:
         role(*told)
@@ -62,7 +66,10 @@ def work(role: Callable[..., None], failed: Path, *told: Any) -> None:
 
 
 def insert(rows: Rows, out: Path, first: int, commit_rows: int, rate: float, rows_max: int, shared: Any) -> None:
-    """Inserts rows from id `first` on; `rate` rows a second and `rows_max` rows in all are limits if they are not 0."""
+    """Inserts rows from id `first` on.
+
+    `rate` (rows a second) and `rows_max` (in all) are limits unless 0.
+    """
     connection = rows.open()
     batches: list[tuple[float, float]] = []
     shared.ready.wait()
@@ -99,7 +106,10 @@ def delete(rows: Rows, out: Path, first: int, commit_rows: int, shared: Any) -> 
 
 
 def _commit(change: Callable[[int, int], None], first: int, count: int, shared: Any) -> bool:
-    """Changes rows, as often as the server wants it tried again; whether that was done before time was up."""
+    """Changes rows, and retries as often as the server asks.
+
+    Returns whether it was done in time.
+    """
     while True:
         try:
             change(first, count)
@@ -113,7 +123,10 @@ def _commit(change: Callable[[int, int], None], first: int, count: int, shared: 
 
 
 def ask(rows: Rows, out: Path, low: int, high: int, shared: Any) -> None:
-    """Asks one query after the other: start, end and what is kept of each answer, one line of a .npy each."""
+    """Sends one query after the other.
+
+    Keeps start, end and the kept answer of each in a line of a .npy.
+    """
     connection = rows.open()
     # A first round through everything that is only done once.
     for number in range(_FIRST_QUERIES):

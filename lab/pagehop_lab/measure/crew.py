@@ -1,5 +1,6 @@
-"""Clients in processes of their own: they connect, wait for each other, work until they are told to stop, and leave
-what they wrote down.
+"""Clients in processes of their own.
+
+They connect, wait for each other, work until they are told to stop, and write down their results.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _REASON_CHARACTERS = 600
 
 
 def prepare() -> None:
-    """Is called before a run has a folder of its own for temporary files.
+    """Must be called before a run has a folder of its own for temporary files.
 
-    The process of which clients are copies lives longer than the run, and so must the folder of its socket.
+    The process that clients are forked from outlives the run, and so must the folder of its socket.
     """
     util.get_temp_dir()
 
@@ -55,7 +56,7 @@ class Shared:
         self.done = context.Value("q", 0)
 
     def finish(self) -> None:
-        """Says that a client has nothing more to do, and waits: what it has cost is known while it lives."""
+        """Reports that a client is done, and waits: its cost can be read only while it lives."""
         with self.done.get_lock():
             self.done.value += 1
         while not self.stop.is_set():
@@ -98,7 +99,8 @@ class Crew:
     def wait(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
         """Lets them work for a number of seconds, or until something is over.
 
-        MeasureError if one of them fails, or if this process stood still, as where it is stopped: so did they.
+        Raises MeasureError if a client fails, or if this process was stopped, because then they
+        were, too.
         """
         late = time.monotonic() + seconds
         while time.monotonic() < late and not is_over():

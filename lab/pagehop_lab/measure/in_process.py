@@ -1,8 +1,8 @@
-"""Libraries: sessions are threads of this process, each asks one query at a time, or one batch.
+"""Libraries: sessions are threads of this process. Each searches one query at a time, or one batch.
 
-The first search of every session is made before the clock. Requests come from one counter: in a closed loop each
-session takes the next when it has its answer; at a rate a request is due at a fixed time and its latency counts from
-then.
+Each session searches once before the clock starts. Requests come from one counter. In a closed loop
+each session takes the next when it has its answer. At a rate, a request is due at a fixed time, and
+its latency counts from then.
 """
 
 from __future__ import annotations
@@ -126,12 +126,15 @@ def measure(
 
 
 def _others(busy_s: float, elapsed_s: float) -> float | None:
-    """Cores that other processes kept busy; None of what was too short for the kernel's ticks of 10 ms."""
+    """Cores that other processes kept busy.
+
+    None if it was too short for the kernel's ticks of 10 ms.
+    """
     return max(busy_s / elapsed_s, 0.0) if elapsed_s >= _TOLD_FROM_S else None
 
 
 def _ready(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tuple[list[Search], list[Float32], int]:
-    """Searches with their caches in the wanted state, the queries of each call, and how many calls to measure."""
+    """Searches with caches in the wanted state, the queries of a call, and the calls to measure."""
     queries = dataset.queries[:1] if ask.cache == "hot" else dataset.queries
     size = min(ask.batch, ask.cold_queries or ask.batch)
     rows = [queries[first : first + size] for first in range(0, len(queries), size)]
@@ -193,7 +196,7 @@ def look(engine: Library, dataset: Dataset, options: Options, k: int) -> dict[st
 
 
 def _warmed(searches: Sequence[Search], rows: Sequence[Float32], ask: Ask) -> int:
-    """Warms up, with other queries than those that are measured first; how many calls are to be measured."""
+    """Warms up with queries other than the first measured ones. Returns the calls to measure."""
     for search in searches:
         search(rows[0])
     warmed = _phase(searches, _other_half_first(rows), None, None, ask.warmup_s)
@@ -205,10 +208,13 @@ def _other_half_first(rows: Sequence[Float32]) -> list[Float32]:
 
 
 def ceiling(ask: Ask) -> float:
-    """Calls a second of this very loop, with a search that does nothing but leave the interpreter, as libraries do."""
+    """Calls a second of this loop with an empty search.
+
+    Like the search of a library, it releases the interpreter.
+    """
     nothing = np.arange(ask.k, dtype=np.int64)[None]
     row = np.zeros((1, 1), dtype=np.float32)
-    # A call that costs next to nothing. One that gave the core away would measure who else wants it.
+    # A call of almost no cost. One that yields the core would measure the other processes.
     leave = ctypes.CDLL(None).getppid
 
     def search(_: Float32) -> Ids:
@@ -221,9 +227,9 @@ def ceiling(ask: Ask) -> float:
 
 
 def scan_us(dataset: Dataset) -> float:
-    """Microseconds of a comparison of one query with every row, by a matrix product; the best of three.
+    """Microseconds to compare one query with every row, by a matrix product; the best of three.
 
-    More than 100,000 rows are not compared but extrapolated to.
+    Beyond 100,000 rows the time is extrapolated.
     """
     rows = np.array(dataset.base[:100_000])
     query = dataset.queries[:1].T
@@ -281,7 +287,10 @@ def _phase(
 
 
 def _answers(phase: _Phase, rows: Sequence[Float32], k: int) -> Answers:
-    """All sessions together, in the order of their calls; each query of a call has the call's latency."""
+    """All sessions together, in the order of their calls.
+
+    Each query of a call has the call's latency.
+    """
     each = (call for one in phase.kept for call in zip(one.numbers, one.latencies, one.ids, strict=True))
     calls = sorted(each, key=lambda call: call[0])
     sizes = np.array([len(rows[number % len(rows)]) for number, _, _ in calls], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The steps of the Insert Benchmark on any table: loading, writing as fast as it goes, asking beside writes."""
+"""The steps of the Insert Benchmark on any table: loads, writes, and queries beside writes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def write(server: int | None, rows: Rows, state: State, commit_rows: int, second
 
 
 def query(server: int | None, rows: Rows, state: State, rate: float, seconds: float) -> tuple[dict[str, Any], Moved]:
-    """Queries at full speed beside a number of rows inserted and deleted a second; with what clients did."""
+    """Queries at full speed beside a fixed rate of inserted and deleted rows.
+
+    The clients' results are part of it.
+    """
     moved = carry_out(server, rows, state, Step(seconds, BESIDE_ROWS if rate else 0, rate, asks=True))
     starts, ends = moved.asked[:, 0], moved.asked[:, 1]
     raw = raw_of(moved, len(moved.asked)) | {

@@ -1,7 +1,8 @@
-"""A limit of the memory that processes may hold, the kernel's cache of their files included: a control group.
+"""A limit of the memory of processes, including the kernel's cache of their files: a control group.
 
-Version 1 of control groups, and version 2 where the root group may hand memory on; either takes root. What a process
-held before it came under the limit stays with the group it came from: caches are to be emptied before.
+Works with control groups of version 1, and of version 2 if the root group delegates memory. Both
+need root. Memory that a process held before it joined the group stays with the old group, so caches
+must be emptied before.
 """
 
 from __future__ import annotations

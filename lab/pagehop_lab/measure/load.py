@@ -33,7 +33,7 @@ class Ask:
     """Rows a second that are inserted during the measurement."""
 
     def count(self, qps: float, queries: int) -> int:
-        """Requests of a measurement, from what warming up said: whole passes, unless one alone takes too long."""
+        """Requests of a measurement, by the speed of the warm-up: whole passes if possible."""
         if self.rate:
             return max(1, math.ceil(self.rate * self.seconds))
         if queries > qps * self.seconds_max:

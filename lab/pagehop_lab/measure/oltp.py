@@ -1,4 +1,7 @@
-"""One OLTP microbenchmark: sysbench asks, what it and the server cost is read whenever it says how far it is."""
+"""One OLTP microbenchmark: sysbench sends statements.
+
+Costs are read whenever it reports progress.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +163,11 @@ def look(members: Sequence[int], client: int) -> Look:
 def _raw(
     told: dict[int, list[tuple[float, int, int]]], first: Look, last: Look, ask: Ask, *, known: bool
 ) -> dict[str, Any]:
-    """Rates are between the first and the last line of each thread, costs between two looks near to those."""
+    """Rates and costs of a run.
+
+    Rates are between the first and the last line of each thread, costs between two readings near
+    these.
+    """
     elapsed_s = last.at_s - first.at_s
     ends = [(lines[0], lines[-1]) for lines in told.values()]
     each = [(end[0] - begin[0], end[1] - begin[1], end[2] - begin[2]) for begin, end in ends]
@@ -199,7 +206,10 @@ def costs(server: Cost, queries: float, others: float) -> dict[str, float | None
 
 
 def place(subject: Subject, ask: Ask) -> contextlib.AbstractContextManager[None]:
-    """One client and its connection on one core: neither wakes another. What the server does besides may use all."""
+    """Puts one client and its connection on one core, so that neither wakes another core.
+
+    The server's other work may use all cores.
+    """
     if ask.clients > 1 or subject.pid is None:
         return contextlib.nullcontext()
     return on_one_core(subject.pid)

@@ -1,4 +1,4 @@
-"""What some processes have cost so far, to the nanosecond: ticks are too long for what takes a second."""
+"""What processes have cost so far, in nanoseconds: ticks are too coarse for a second's work."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def cost(processes: Iterable[int]) -> Cost:
 
 
 class ServerLook:
-    """What a server has cost so far, with processes that come and go, such as those that clean up."""
+    """What a server has cost so far, including processes that come and go, such as cleaners."""
 
     def __init__(self, server: int) -> None:
         """`server` is the first process, the parent of the others."""
@@ -97,7 +97,10 @@ def _switches(process: int) -> int:
 
 
 def client_share(cpu_s: float, elapsed_s: float, clients: int) -> float:
-    """The share of a core's time that each of some clients was busy for; no more run at once than there are cores."""
+    """The share of a core that each client was busy for.
+
+    No more run at once than there are cores.
+    """
     return cpu_s / elapsed_s / min(clients, os.cpu_count() or 1)
 
 

@@ -1,4 +1,4 @@
-"""Servers: the load generator asks, in a process of its own, and says what it and the server cost."""
+"""Servers: the load generator queries from its own process, and reports the costs of both."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def measure(
 def _measure_in_state(
     engine: Served, dataset: Dataset, options: Options, ask: Ask, folder: Path
 ) -> tuple[dict[str, Any], Answers]:
-    """A few queries, with caches in the state that is asked for. Every state begins with empty ones."""
+    """A few queries with caches in the wanted state. Every state begins with empty caches."""
     assert ask.cold_queries is not None
     engine.memory_mib = ask.memory_mib
     engine.cool()
@@ -70,8 +70,10 @@ def _measure_in_state(
 def _ask_few(
     engine: Served, dataset: Dataset, options: Options, ask: Ask, folder: Path
 ) -> tuple[dict[str, Any], Answers]:
-    """Cold, the load generator executes the statement with its first query before the clock; so the first is one more,
-    and what was asked for it does not count.
+    """Sends a few queries. The cost of requests outside the clock does not count.
+
+    In the cold state the load generator executes the statement with its first query before the
+    clock, so one query more is sent.
     """
     question, file = engine.question(options, ask.k), folder / "answers.npy"
     # What the server reads to tell of itself belongs to the warming up, too.
@@ -98,7 +100,8 @@ def _ask_few(
     total_s = float(answers.latency_ns.sum()) / 1e9
     raw |= {"elapsed_s": total_s, "qps": len(kept) / total_s}
     if pid is not None and before is not None:
-        # The processes of connections are gone with their counters: what they read was added to their parent's.
+        # The processes of connections are gone with their counters: the reads were added to their
+        # parent's.
         read = (usage.bytes_read(pid) - before) / (count + uncounted)
         raw |= {"bytes_read_per_query": read, "storage_reads_per_query": read / usage.PAGE_BYTES}
     return raw, answers

@@ -1,7 +1,7 @@
 """A known regression: a server is stopped for a share of the time.
 
-It stands still for some milliseconds out of every fifty, so its clients get that share less of it. A run with it shows
-how small a regression the run would have noticed.
+The server is stopped for some milliseconds out of every fifty, so its clients lose that share. A
+run with it shows how small a regression the run can detect.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def slowed(processes: Sequence[int], share: float) -> Iterator[None]:
 
 
 def _work(processes: Sequence[int], share: float, over: threading.Event) -> None:
-    # This thread starts on its parent's core, which may be the server's and busy: it would wake up late there.
+    # This thread starts on its parent's core, which may be the busy core of the server: it would
+    # wake up late there.
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
     while not over.is_set():
         time.sleep(PERIOD_S * (1 - share))

@@ -1,7 +1,8 @@
-"""What the disk under a folder does in a phase of the work: requests, sizes, waiting, and how busy it is.
+"""The work of the disk under a folder in a phase: requests, sizes, waiting and busy time.
 
-The kernel counts for the whole device, so whatever else uses it is counted, too. Single sizes and places are from its
-trace, where there is one. Where a folder is on no disk of its own, nothing is known.
+The kernel counts for the whole device, so other users of it are counted, too. Single sizes and
+places come from its trace, if there is one. For a folder that is on no disk of its own, nothing is
+known.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def profile(before: Counters, after: Counters, seconds: float) -> dict[str, floa
         "ms_per_write": (after.write_ms - before.write_ms) / writes if writes else None,
         "read_share": reads / (reads + writes) if reads + writes else None,
         "queue_depth": waiting_s / seconds,
-        # In flight while anything is: what reading ahead makes greater, whatever the CPU does in between.
+        # Requests in flight while there are any: read-ahead raises this, whatever the CPU does in
+        # between.
         "queue_depth_busy": waiting_s / busy_s if busy_s else None,
         "busy_share": min(busy_s / seconds, 1.0),
     }
@@ -73,7 +75,10 @@ class Phases:
     """Phases of some work, one after the other; each ends when the next begins."""
 
     def __init__(self, folder: Path, processes: Callable[[], Sequence[int]], traced: bool = False) -> None:
-        """Watches the disk under `folder`, and the CPU of this process and of `processes`, with their descendants."""
+        """Watches the disk under `folder`, and the CPU of some processes.
+
+        These are this process and `processes`, with their descendants.
+        """
         self._folder, self._processes = folder, processes
         self._trace: Trace | None = None
         self._untraced: str | None = None

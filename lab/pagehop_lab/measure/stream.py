@@ -1,7 +1,7 @@
-"""Rows that are inserted at a steady rate while something is measured.
+"""Rows that are inserted at a steady rate during a measurement.
 
-What comes is like what is there: a row of the set, moved a tenth of the way to another. Afterwards it is removed, so
-that the next measurement finds the index with the rows that it was built over.
+A new row is a row of the set, moved a tenth of the way to another. All of them are removed
+afterwards, so that the next measurement finds the index with the rows that it was built over.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class Stream:
         self._inserter.close(len(self._dataset.base))
 
     def told(self) -> dict[str, Any]:
-        """How fast rows were to go in and did, for the raw measurement; EngineError if one did not."""
+        """The wanted and the reached rate, for the raw measurement.
+
+        EngineError if an insertion failed.
+        """
         if self._failed is not None:
             raise EngineError(f"inserting failed: {self._failed}") from self._failed
         if self._inserter is None:
@@ -62,10 +65,11 @@ class Stream:
         return {"insert_rate": self._rate, "inserted_per_s": per_s, "inserted_count": inserted}
 
     def dataset(self) -> Dataset:
-        """The set with what came, some of which a filter may leave out. Its truth has old rows only.
+        """The set with the inserted rows, some of which a filter may leave out.
 
-        So recall by threshold takes every row, old or new, that is as near as the k-th old one, and misses no new one;
-        recall by id takes old ones only. What a search found that began in between lies between the two.
+        Its truth has old rows only. So recall by threshold counts every row, old or new, that is as
+        near as the k-th old one, and misses no new one. Recall by id counts old rows only. For a
+        search that began during an insertion, the actual recall lies between the two.
         """
         if not self._rows:
             return self._dataset

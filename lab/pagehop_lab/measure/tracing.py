@@ -1,7 +1,8 @@
-"""Every request that a disk is given, from the kernel's own trace: sizes and places, which its counters do not have.
+"""Every request to a disk, from the kernel's trace, which has sizes and places.
 
-Takes root and a kernel with tracefs, which is mounted where it belongs if it is not. The trace is a buffer of its own
-(an instance), so that it disturbs no other. Requests of every process that uses the disk count.
+Counters do not have these. Needs root and a kernel with tracefs, which is mounted at its usual
+place if it is not. The trace has a buffer of its own (an instance), so that it does not disturb
+others. Requests of every process that uses the disk count.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ TRACEFS = Path("/sys/kernel/tracing")
 _PREFIX = "pagehop-lab-"
 _BUFFER_KIB = 16384
 _SECTOR_BYTES = 512
-# A request that begins where one of the last few ended goes on with it: several streams are each in order.
+# A request is sequential if it begins where one of the last few ended. Several streams can be
+# sequential at once.
 _STREAMS = 32
 ISSUED = re.compile(r"block_rq_issue: \d+,\d+ (?P<kind>\S+) (?P<bytes>\d+) \(.*?\) (?P<sector>\d+) \+ (?P<count>\d+) ")
 
@@ -28,7 +30,7 @@ class Trace:
     """The requests to one disk, from `clear` to `read`."""
 
     def __init__(self, device: int, name: str = "") -> None:
-        """OSError where the kernel or our rights do not let us; `device` is a number as `st_dev` has it.
+        """OSError if the kernel or our rights do not allow it. `device` is a number as in `st_dev`.
 
         Traces of one process have names.
         """
@@ -48,7 +50,7 @@ class Trace:
         (self._folder / "trace").write_text("")
 
     def read(self) -> dict[str, Any]:
-        """What `requests` says of everything since, and how many events did not fit into the buffer."""
+        """What `requests` says of everything since, and the number of events that were lost."""
         with self.lines() as lines:
             told = requests(lines)
         return told | {"lost": self.lost()}
@@ -97,9 +99,9 @@ def _instance(process: int, name: str = "") -> Path:
 
 
 def requests(lines: Iterable[str]) -> dict[str, Any]:
-    """Requests by size in bytes, and the share of them that go on nowhere, for `reads` and `writes`.
+    """Requests by size in bytes, and the share that is not sequential, for `reads` and `writes`.
 
-    Sizes are brought down to powers of two, and are text, as keys of JSON are.
+    Sizes are rounded down to powers of two. They are texts, as keys of JSON are.
     """
     sizes: dict[str, Counter[int]] = {"reads": Counter(), "writes": Counter()}
     random = dict.fromkeys(sizes, 0)

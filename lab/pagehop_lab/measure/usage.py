@@ -1,7 +1,7 @@
-"""What this process and an engine's have cost so far, with those that ended since, such as a server's connections.
+"""What this process and an engine's have cost so far, including ended ones, such as connections.
 
-What ended is counted in ticks only, which is enough for a measurement of a second. Of processes that all live,
-processes.py knows more, and to the nanosecond.
+Ended processes are counted in ticks only, which is enough for a measurement of a second. For
+processes that all live, processes.py counts more, in nanoseconds.
 """
 
 from __future__ import annotations
@@ -90,7 +90,10 @@ def family(process: int) -> list[int]:
 
 
 def memory_bytes(process: int) -> int | None:
-    """Memory of a process and its descendants; shared pages count once, by their shares. None if it cannot be read."""
+    """Memory of a process and its descendants.
+
+    A shared page counts once. None if it cannot be read.
+    """
     total = 0
     for one in family(process):
         try:

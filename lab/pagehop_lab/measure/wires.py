@@ -1,7 +1,7 @@
-"""What asks a server as cheaply as Python can: statements made once, answers left as they came.
+"""The cheapest clients of servers in Python: prepared once, answers left as they came.
 
-Libraries for these protocols take as long to keep an answer as some servers to give it: they connect, and then
-statements whose parameters are whole numbers go past them.
+Libraries for these protocols take as long to decode an answer as some servers take to give it. So a
+library only connects, and statements whose parameters are whole numbers bypass it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from typing import Any, Protocol
 
 # Of libpq's results: an empty statement, one without rows, one with rows, and three of COPY.
 _GOOD_MAX = 4
-# What ends an answer of PostgreSQL outside of a transaction, and room for it with the number of rows before it.
+# The end of PostgreSQL's answer outside a transaction, and room for the message before it, which
+# has the number of rows.
 _READY = b"Z\0\0\0\x05I"
 _TAG_BYTES = 32
 _READ_BYTES = 1 << 16
 _EXECUTE_AND_SYNC = b"E\0\0\0\x09\0\0\0\0\0" + b"S\0\0\0\x04"
-# Of MySQL's protocol: commands that prepare and execute, what is executed once, what is first in packets.
+# MySQL's protocol: commands that prepare and execute, flags for one execution, first bytes of
+# packets.
 _PREPARE, _EXECUTE, _ONCE = b"\x16", b"\x17", b"\0\1\0\0\0"
 _DONE, _END, _ERROR = 0x00, 0xFE, 0xFF
 _END_BYTES_MAX = 8
@@ -30,21 +32,24 @@ WHOLE, BYTES = 8, 0xFC
 
 
 class DeadlockError(RuntimeError):
-    """The server took a transaction back for the sake of another one, and wants it to be tried again."""
+    """The server rolled a transaction back in favor of another, and it has to be tried again."""
 
 
 class Numbers(Protocol):
     """A SELECT with whole numbers as parameters."""
 
     def ask(self, numbers: tuple[int, ...]) -> int:
-        """Rows of the answer; each number has at most ten digits. RuntimeError with what the server says."""
+        """Rows of the answer.
+
+        Each number has at most ten digits. RuntimeError with the server's message.
+        """
 
 
 class Wire(Protocol):
     """A connection; each statement is a transaction."""
 
     def execute(self, statement: bytes) -> None:
-        """A statement whose result is not wanted. RuntimeError or the library's error if it fails."""
+        """A statement whose result is ignored. RuntimeError or the library's error if it fails."""
 
     def numbers(self, statement: str) -> Numbers:
         """A SELECT that is asked with whole numbers, $1, $2 and so on, again and again.
@@ -96,7 +101,10 @@ class PostgresWire:
         _checked(self._wire.prepare(name, statement.encode()))
 
     def execute_prepared(self, name: bytes, parameters: Sequence[bytes]) -> Any:
-        """What libpq gives for a prepared statement; parameters and result are as the server holds them."""
+        """What libpq returns for a prepared statement.
+
+        Parameters and result have the server's binary format.
+        """
         return _checked(self._wire.exec_prepared(name, parameters, [1] * len(parameters), 1))
 
     def numbers(self, statement: str) -> PostgresNumbers:
@@ -111,7 +119,7 @@ class PostgresWire:
         return PostgresNumbers(self._wire.socket, _bind_form(name, max(places)))
 
     def binary(self, statement: str) -> PostgresBinary:
-        """A statement whose parameters and results are as the server holds them, asked again and again."""
+        """A statement that is executed many times, with values in the server's binary format."""
         if self._wire.ssl_in_use:
             raise RuntimeError("the connection is encrypted, which is not spoken here: add sslmode=disable to the URL")
         name = b"n%d" % self._prepared
@@ -160,7 +168,8 @@ class PostgresBinary:
         length = 4 + len(self._head) + len(told) + 4
         bind = b"B" + length.to_bytes(4, "big") + self._head + told + b"\0\1\0\1"
         _send_all(self._socket, bind + _EXECUTE_AND_SYNC)
-        # A row may have the same bytes at the end of a part of the answer: messages are walked through.
+        # A row may contain these bytes at the end of a part of the answer, so messages are walked
+        # through.
         said, at = b"", 0
         while True:
             while len(said) < at + 5 or len(said) < (after := at + 1 + int.from_bytes(said[at + 1 : at + 5], "big")):
@@ -244,14 +253,15 @@ class MysqlWire:
 
 @dataclass(frozen=True)
 class MysqlPrepared:
-    """A prepared statement."""
-
     socket: Any
     head: bytes
     """The message that executes it, without the values."""
 
     def rows(self, values: bytes) -> list[bytes]:
-        """The rows of its answer as they came: a zero, a bit for each column that is null, and the columns."""
+        """The rows of the answer in MySQL's format.
+
+        A row is a zero, a bit for each null column, and the columns.
+        """
         _send(self.socket, self.head + values)
         packets = _packets(self.socket)
         # What is done; or how many columns, the columns, an end, the rows, an end.
@@ -268,14 +278,18 @@ class MysqlPrepared:
 
 
 class MysqlNumbers:
-    """A prepared statement whose parameters are whole numbers. Rows of its answers are counted, not taken apart."""
+    """A prepared statement whose parameters are whole numbers.
+
+    Rows of answers are counted, not decoded.
+    """
 
     def __init__(self, prepared: MysqlPrepared, places: int) -> None:
         self._socket = prepared.socket
         length = (len(prepared.head) + 8 * places).to_bytes(3, "little")
         self._head = length + b"\0" + prepared.head
         self._form = struct.Struct(f"<{places}q")
-        # What an answer with rows begins with, the same every time: how many columns there are, and which.
+        # The first packets of an answer with rows: the number of columns and their names. Always
+        # the same.
         self._columns: bytes | None = None
 
     def ask(self, numbers: tuple[int, ...]) -> int:

@@ -1,4 +1,4 @@
-"""What a plan is to reach: tables `[[aim]]`, one for figures that differ in recall and limits only."""
+"""The aims of a plan: tables `[[aim]]`, one for figures that differ only in recall and limits."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Known = Mapping[str, tuple[OptionValue, ...]]
 
 
 def combinations(table: Table, known: Known) -> list[Options]:
-    """Every combination of the options of a server; what is not named is the first of its values."""
+    """Every combination of a server's options. An option that is not named has its first value."""
     given: list[Sequence[tuple[str, OptionValue]]] = []
     for name, values in known.items():
         wanted = table.take_any(name)

@@ -52,7 +52,7 @@ class IndexSpec:
         return identity | {"k": plan.load.ks, "targets": plan.targets, "recall": plan.recall, "ladders": ladders}
 
     def unpicked(self, load: Load) -> Picked:
-        """What stands for the settings of an index that was never looked at: the first of each ladder."""
+        """Settings for an index whose recalls were never measured: the first of each ladder."""
         return {k: [ladder[0] for ladder in self.engine.ladders] for k in load.ks}
 
 
@@ -93,9 +93,9 @@ class PointSpec:
 
 
 def indexes(plan: Plan, dataset: DatasetSpec, rebuild: int) -> list[IndexSpec]:
-    """The indexes over a set: first one of each engine, then the second of each, so that neighbors are compared.
+    """The indexes over a set: the first of each engine, then the second of each.
 
-    Every other rebuild goes the other way round.
+    So indexes that are compared are built close in time. Every other rebuild goes in reverse order.
     """
     each = [[IndexSpec(dataset, engine, build, rebuild) for build in engine.build] for engine in plan.engines]
     longest = max(map(len, each), default=0)
@@ -104,7 +104,7 @@ def indexes(plan: Plan, dataset: DatasetSpec, rebuild: int) -> list[IndexSpec]:
 
 
 def asked(engine: EngineSpec, load: Load) -> list[Options]:
-    """Every load of an engine beside the number of sessions; what is plain about one is not named."""
+    """Every load of an engine apart from the number of sessions. Default values are not named."""
     batches = [1] if engine.served else load.batch
     plain: Options = {
         "k": load.k, "batch": 1, "threads": 1, "cache": "cold", "memory_mib": 0, "matching": 1.0, "insert_rate": 0.0,
@@ -147,7 +147,7 @@ def most_picked(plan: Plan, index: IndexSpec) -> Picked | None:
 
 
 def everything(plan: Plan, picked: Callable[[IndexSpec], Picked | None] | None = None) -> Iterator[PointSpec]:
-    """Every point of a plan; `picked` gives the settings of an index that are measured, if not all are."""
+    """Every point of a plan. `picked` gives the settings of an index to measure, if not all."""
     for dataset in plan.datasets:
         for rebuild in range(plan.load.rebuilds):
             for index in indexes(plan, dataset, rebuild):

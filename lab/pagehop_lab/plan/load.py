@@ -16,5 +16,8 @@ class ServersLoad:
     repeats: int = 3
     """Each with new servers and new data; every other one goes the other way round."""
     rounds: int = 1
-    """In each all servers are asked in turns, each for its part of `seconds`; 1 asks one after the other."""
+    """In each round all servers run in turns, each for its part of `seconds`.
+
+    With 1, one after another.
+    """
     load_timeout_s: float = 600.0

@@ -15,8 +15,11 @@ RecallBy = Literal["threshold", "ties", "id"]
 
 SUITES = ("equal-recall", "concurrency", "cold", "phases", "calibration")
 CACHES = ("cold", "limited", "hot", "fresh")
-"""All empty; too small for the index, by a limit of the engine's memory; one query, asked over and over; all empty
-before each query."""
+"""The states of caches.
+
+Cold: all empty. Limited: too small for the index, by a limit of the engine's memory. Hot: one
+query, repeated. Fresh: all empty before each query.
+"""
 TARGETS = (1.0, 0.99, 0.98, 0.97, 0.96, 0.95)
 
 
@@ -34,7 +37,10 @@ class DatasetSpec:
     path: str | None = None
     """A file in ann-benchmarks' HDF5 layout, `.npy` or `.parquet`."""
     queries_path: str | None = None
-    """The queries of a `.npy` or `.parquet`; without it they are its last rows, which are left out."""
+    """The queries of a `.npy` or `.parquet`.
+
+    Without it, its last rows are the queries, and not rows.
+    """
     column: str | None = None
     """Of a `.parquet` the column that has the vectors."""
     rows: int | None = None
@@ -44,7 +50,10 @@ class DatasetSpec:
     samples: int | None = None
     """Queries after those, which engines may learn from."""
     metric: Literal["euclidean", "angular", "ip"] | None = None
-    """What is near; `ip` is the greatest inner product. A file says it itself, and so does a real set without it."""
+    """The metric; `ip` is the greatest inner product.
+
+    None for a file, or for a real set's own metric.
+    """
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,10 @@ class EngineSpec:
     served: bool = False
     """Whether it is a server, which takes one query at a time."""
     ladders: tuple[tuple[Options, ...], ...] = ()
-    """The settings of `search` by what they share: in a ladder only one option differs, least effort first."""
+    """The settings of `search` in ladders.
+
+    In a ladder only one option differs, least effort first.
+    """
 
     @property
     def kind(self) -> str:
@@ -96,7 +108,7 @@ class Load:
     insert_rate: tuple[float, ...] = (0.0,)
     """Rows a second that are inserted during the measurement."""
     rate: float | None = None
-    """Requests a second of all sessions together; without it, each asks again when it has its answer."""
+    """Requests a second of all sessions together. None is a closed loop."""
     seconds: float = 1.0
     """A measurement takes whole passes over the queries until it took this long."""
     seconds_max: float = 60.0
@@ -109,16 +121,25 @@ class Load:
     in_turns: int = 1
     """Indexes that are held at once, and measured in turns."""
     cold_queries: int = 50
-    """Queries of a measurement in the suite `cold`, each asked once; all caches are empty before the first."""
+    """Queries of a measurement in the suite `cold`, each sent once.
+
+    All caches are empty before the first.
+    """
     caches: tuple[str, ...] = ("cold",)
     """States of the suite `cold`; see CACHES."""
     memory_mib: int = 256
     """Memory that the engine has where caches are `limited`."""
     build_threads: int = 1
     around_targets: bool = False
-    """Whether only the settings on both sides of each target are measured, which a look at the recalls finds."""
+    """Whether to measure only the settings on both sides of each target.
+
+    A pass over recalls finds them.
+    """
     undisturbed: bool = False
-    """Whether a measurement that others disturbed is repeated, twice at most; the last one counts."""
+    """Whether to repeat a measurement that other work disturbed, twice at most.
+
+    The last one counts.
+    """
     one_core: bool = True
     """Whether client and engine share one core, where one session asks alone."""
     build_timeout_s: float = 7200.0
@@ -132,8 +153,6 @@ class Load:
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole plan."""
-
     name: str
     suite: str
     datasets: tuple[DatasetSpec, ...]
@@ -152,5 +171,5 @@ class Plan:
 
     @property
     def cold_queries(self) -> int | None:
-        """Queries of a measurement that begins with empty caches; None where caches are to be hot."""
+        """Queries of a measurement that begins with empty caches. None if caches are to be hot."""
         return self.load.cold_queries if self.suite == "cold" else None

@@ -1,4 +1,7 @@
-"""A plan from its file. What is wrong is said with the key's place and the name that was probably meant."""
+"""Reads a plan from its file.
+
+An error names the place of the key and the name that was probably meant.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ _DEFAULTS = Load()
 
 
 def on_sets(text: str, sets: Sequence[str]) -> str:
-    """The text of a plan on other sets, `NAME` or `NAME=ROWS`: all that its first set says holds for each of them."""
+    """The text of a plan on other sets, `NAME` or `NAME=ROWS`.
+
+    Each gets the options of the first set.
+    """
     parts = re.split(r"^(?=\s*\[)", text, flags=re.MULTILINE)
     own = [part for part in parts if part.lstrip().startswith("[[dataset]]")]
     if not own:
@@ -221,10 +227,10 @@ def _engine(table: Table) -> EngineSpec:
 def _ladders(
     place: str, given: Any, defaults: Mapping[str, Sequence[OptionValue]], more: Mapping[str, OptionValue]
 ) -> list[tuple[Options, ...]]:
-    """Every combination of a table of lists; of several tables, one after the other. `"10..400"` is a list in steps of
-    about an eighth.
+    """Every combination of a table of lists; of several tables, one after the other.
 
-    A ladder has the combinations that differ in nothing but the option with the longest list.
+    `"10..400"` is a list in steps of about an eighth. A ladder has the combinations that differ
+    only in the option with the longest list.
     """
     tables = given if isinstance(given, list) else [given if given is not None else {}]
     found: list[tuple[Options, ...]] = []

@@ -1,4 +1,4 @@
-"""Plans whose subject is a server of some version with a configuration, and not an engine with an index."""
+"""Plans that measure servers of some version and configuration, not engines with an index."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ServerAim:
     case: str
     server: str
     over: str | None = None
-    """The server whose figure it is divided by; None for the figure itself, unless `over_case` is there."""
+    """The server of the divisor. None for a plain figure, unless `over_case` is set."""
     over_case: str | None = None
     """The case of the divisor, where it is another."""
     floor: float | None = None
@@ -68,8 +68,6 @@ class ServerAim:
 
 @dataclass(frozen=True)
 class ServersPlan:
-    """A whole plan."""
-
     name: str
     suite: str
     servers: tuple[ServerSpec, ...]
@@ -137,7 +135,7 @@ def everything(plan: ServersPlan) -> Iterator[CaseSpec]:
 
 
 def expanded(product: str, versions: str) -> list[str]:
-    """Versions from `12..18` or `12,14..16`; both ends of a range must be among those that are available."""
+    """Versions from `12..18` or `12,14..16`. Both ends of a range must be available."""
     known = list(releases(product))
     found: list[str] = []
     for part in versions.split(","):

@@ -1,4 +1,4 @@
-"""Taking values out of TOML tables one by one, so that what was not taken is a mistake and is named."""
+"""Takes values out of TOML tables one by one. What is left over is a mistake and is named."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Table:
         return taken
 
     def refuse_unknown(self, so_far: bool = False) -> None:
-        """Fails if a key was not taken; with `so_far` only if it looks like a key that was expected."""
+        """Fails if a key was not taken. With `so_far`, only if it resembles an expected key."""
         for name in self._left:
             meant = nearest(name, self._known)
             if meant is None and so_far:

@@ -1,7 +1,7 @@
-"""The text that plotting scripts of the ann-benchmarks family print, and tables of index builds beside it.
+"""The output of plotting scripts of the ann-benchmarks family, and tables of index builds.
 
 A `.plot` has one line for each configuration, `name(option=value, ...) recall QPS`, among lines of
-progress. Values are numbers, words or lists in parentheses; there may be spaces around `=`, which
+progress. Values are numbers, words or lists in parentheses. There may be spaces around `=`, which
 some scripts write to align columns. A `.ddl` has build seconds and sizes by M and ef_construction.
 """
 

@@ -20,7 +20,10 @@ _BEYOND = 1e-3
 
 
 def read(path: Path, truth: Path | None = None) -> list[Foreign]:
-    """The one point of a file; `truth` is the set's file. FormatError if it is none of these, or has no recall."""
+    """The one point of a file; `truth` is the set's file.
+
+    FormatError for other files or without a recall.
+    """
     import h5py
 
     try:

@@ -12,8 +12,9 @@ _PLOT_K = 10
 
 
 def read(path: Path, truth: Path | None = None) -> list[Foreign]:
-    """The points of a file; `truth` is the set's file, for those that have answers only. FormatError if it is no
-    known kind.
+    """The points of a file. Raises FormatError if it is of no known kind.
+
+    `truth` is the set's file. Only files with answers need it.
     """
     if not path.is_file():
         raise FormatError(f"{path} is no file")

@@ -1,4 +1,4 @@
-"""Queries a second by test and version, as published: a name and a figure for each version in a line."""
+"""Published queries a second by test and version: a name, then a figure for each version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pagehop_lab.published.foreign import FormatError
 
 
 def read_qps(path: Path, versions: Sequence[str]) -> dict[str, dict[str, float]]:
-    """QPS of each test by version; the file has no names of versions, only as many columns. `#` begins a comment."""
+    """QPS of each test by version.
+
+    The file has as many columns as versions; `#` begins a comment.
+    """
     found: dict[str, dict[str, float]] = {version: {} for version in versions}
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         if line.startswith("#"):

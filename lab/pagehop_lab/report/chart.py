@@ -1,7 +1,7 @@
 """Charts as SVG, written by hand: no script, no font, no library.
 
-QPS is on a logarithmic axis. Recall is by what is missing of 1, also logarithmic: from 0.99 to 0.999 is as far as from
-0.9 to 0.99, for that is what it costs.
+QPS is on a logarithmic axis. Recall is shown by what is missing to 1, also logarithmic: from 0.99
+to 0.999 is as far as from 0.9 to 0.99, because it costs as much.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _axes(chart: Chart, marks: Sequence[Mark]) -> _Axes:
 
 
 def _steps(xs: Sequence[float]) -> list[tuple[float, str]]:
-    """The values that there are, or round ones where those are measured and not planned: no two are alike."""
+    """The values themselves, or round ones if they are measured figures, which all differ."""
     found = sorted(set(xs))
     if len(found) > _VALUES_MAX:
         wide = max(found) / (_VALUES_MAX / 2)
@@ -179,7 +179,7 @@ def _class(number: int) -> str:
 
 
 def _shape(x: float, y: float, number: int, hollow: bool) -> str:
-    """A mark; its shape changes with the colors' second round, so that twenty series can be told apart."""
+    """A mark. Its shape changes when the colors repeat, so that twenty series can be told apart."""
     kind = 'class="mark hollow"' if hollow else 'class="mark"'
     shape = _SHAPES[(number // 10 + number) % len(_SHAPES)]
     if shape == "circle":

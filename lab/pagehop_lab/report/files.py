@@ -32,7 +32,7 @@ def as_csv(table: Table) -> str:
 
 
 def write_parquet(table: Table, path: Path) -> None:
-    """The same in typed columns: where some are figures, all that is none is null. ImportError without pyarrow."""
+    """The same in typed columns. In a column of figures, anything else is null. Needs pyarrow."""
     import pyarrow
     from pyarrow import parquet
 

@@ -1,4 +1,4 @@
-"""One page with everything: its style and its charts are in it, so it opens anywhere, without a network.
+"""One page with everything inside, style and charts too, so it opens without a network.
 
 Only the links to raw files lead out of it, to the folder that it lies in.
 """

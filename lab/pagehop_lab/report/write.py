@@ -17,7 +17,10 @@ PAGE = Path("report") / "index.html"
 
 
 def write(path: Path, *, quiet: bool, as_parquet: bool = False) -> AnyResults:
-    """Writes the report of the run at `path`, tables as Parquet, too, if wanted, and prints them unless `quiet`."""
+    """Writes the report of the run at `path` and prints its tables unless `quiet`.
+
+    Parquet is optional.
+    """
     report = read(path)
     _write(path, report, quiet=quiet, as_parquet=as_parquet)
     return report.results
@@ -59,7 +62,10 @@ def together(paths: Sequence[Path]) -> str | None:
 
 
 def compare(first: Path, second: Path) -> dict[str, int]:
-    """Prints and writes beside the second run whether it agrees with the first; how many figures do and do not."""
+    """Compares two runs. Prints the result and writes it beside the second run.
+
+    Returns how many figures agree and how many do not.
+    """
     one, other = (_of_engines(path) for path in (first, second))
     table, counts = agreement.agreement(one, other)
     table = replace(table, name=f"agreement-with-{first.resolve().name}")

@@ -1,7 +1,7 @@
-"""A process that holds an engine, from outside: what it is asked, what it says, and its end, whatever that is.
+"""A process that holds an engine, seen from outside: requests, answers and any kind of end.
 
-An engine that crashes, hangs or leaves a server behind must not take the run down, nor outlive it. This process is
-made the one to which orphans go, so that what a killed engine leaves behind can be found and ended.
+An engine that crashes, hangs or leaves a server behind must not end the run, nor outlive it. This
+process adopts orphans, so that what a killed engine leaves behind can be found and ended.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class Child:
     """A running engine. Leaving the context ends it and everything that it started."""
 
     def __init__(self, python: Sequence[str], engine: str, paths: Sequence[Path] = ()) -> None:
-        """Starts an engine, given as `module:Class`; `paths` are more places where its module may be."""
+        """Starts an engine, given as `module:Class`.
+
+        `paths` are more folders in which to look for its module.
+        """
         adopt_orphans()
         self.folder = Path(tempfile.mkdtemp(prefix="engine-"))
         # Servers run as another user, who makes files here as in any folder for temporary files.
@@ -55,7 +58,8 @@ class Child:
         self._engine = engine
         self._log = self.folder / "log"
         places = os.pathsep.join(map(str, [*_ROOTS, *paths]))
-        # One thread for whatever the library does behind our back: threads are counted, not guessed.
+        # One thread for the library's hidden work: threads are options of a plan, and never left to
+        # the library.
         threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -155,7 +159,7 @@ def adopt_orphans() -> None:
 
 
 def end_orphans(folder: Path) -> None:
-    """Ends what an ended engine left behind: children of this process that work in that engine's folder."""
+    """Ends the orphans of an ended engine: children of this process in that engine's folder."""
     found = _orphans(folder)
     workplace.end([process for one in found for process in family(one)])
     for one in found:
@@ -171,7 +175,8 @@ def _orphans(folder: Path) -> list[int]:
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
             if parent != own or int(stat.parent.name) in _living:
                 continue
-            # The folder is every engine's TMPDIR, and in the command line of a server that has its data there.
+            # The folder is every engine's TMPDIR. It is also in the command line of a server that
+            # has its data there.
             told = (stat.with_name("environ").read_bytes(), stat.with_name("cmdline").read_bytes())
         except OSError:
             continue

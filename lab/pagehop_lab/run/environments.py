@@ -1,7 +1,8 @@
-"""Python environments of engines: made when an engine is first wanted, each from a lock file of its own.
+"""Python environments of engines: made at first use, each from a lock file of its own.
 
-Libraries contradict each other's requirements, and no user should have to install all of them for one. `main` is the
-environment that the lab itself runs in: Pagehop, and what talks to servers.
+The requirements of libraries contradict each other, and a user of one engine should not have to
+install all of them. `main` is the environment of the lab itself: Pagehop, and the clients of
+servers.
 """
 
 from __future__ import annotations
@@ -65,10 +66,10 @@ def place(name: str) -> Path:
 
 
 def python(name: str, say: Say, commit: str | None = None) -> list[str]:
-    """The interpreter of an environment, made if need be; `name` may be that of an interpreter's file. EngineFailed if
-    it cannot be made.
+    """The interpreter of an environment, which is made if it is missing.
 
-    With `commit` it has the package `pagehop` as that commit has it, and nothing else.
+    EngineFailed if that fails. `name` may be the path of an interpreter instead. With `commit` the
+    environment has the package `pagehop` of that commit, and nothing else.
     """
     if commit is not None:
         return [str(_compiled(commit, say))]

@@ -1,4 +1,4 @@
-"""Which settings are worth a clock: those on both sides of each target, on each ladder of an index."""
+"""The settings to measure: those on both sides of each target, on each ladder of an index."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pagehop_lab.plan.model import Options
 def pick(
     ladders: Sequence[Sequence[Options]], targets: Sequence[float], recall_of: Callable[[Options], float]
 ) -> list[Options]:
-    """The steps of each ladder next to each target; the last one of a ladder that does not reach it.
+    """The steps of each ladder next to each target, or its last step if it does not get there.
 
-    Recall must not fall along a ladder. Few steps are looked at: the first ones, in doubling strides, and then halves.
+    Recall must not fall along a ladder. Few steps are tried: the first ones in doubling strides,
+    then halves of the last stride.
     """
     chosen: list[Options] = []
     for ladder in ladders:

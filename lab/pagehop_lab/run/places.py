@@ -17,7 +17,7 @@ from pagehop_lab.run.servers import Wrapped
 
 @dataclass
 class Place:
-    """Where files of a server are: a file system of their own where that is available, or else a folder."""
+    """The place of a server's files: a file system of its own if available, or else a folder."""
 
     folder: Path
     volume: Volume | None

@@ -1,4 +1,4 @@
-"""Where a run is, in lines: what was just measured, how much is left, and how long that will take."""
+"""Progress of a run, in lines: the last measurement, what is left, and how long that will take."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A plan, measured: sets first, then indexes in turns. What is in the folder already is not measured again.
+"""Runs a plan: sets first, then indexes in turns.
 
-Some indexes are held at once; within a repeat each is measured in turn, and every other repeat goes the other way
-round, so that what changes with time changes for all alike. What fails is kept as failed, with the reason, and the
-run goes on.
+What is in the folder already is not measured again. Several indexes are held at once. Within a
+repeat each is measured in turn, and every other repeat goes in reverse order, so that changes over
+time affect all alike. A failure is kept with its reason, and the run goes on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ _ATTEMPTS = 3
 
 @dataclass
 class Runner:
-    """A run in a folder; `catalog` has the engines by name, `paths` are more places where their modules may be."""
+    """A run in a folder.
+
+    `catalog` has the engines by name, `paths` more folders with their modules.
+    """
 
     plan: Plan
     folder: RunFolder
@@ -135,12 +138,12 @@ class Runner:
         return dataset is not None and not self._wanted(spec, dataset)
 
     def _wanted(self, spec: PointSpec, dataset: data.Dataset) -> bool:
-        """Whether a point is to be measured: it is not there, or failed and is to be tried again."""
+        """Whether to measure a point: it is not there, or it failed and is to be tried again."""
         record = self.folder.get("points", self._identity(spec, dataset.facts))
         return record is None or (self.retry and record.failed is not None)
 
     def _left(self, index: IndexSpec, dataset: data.Dataset) -> bool:
-        """Whether an index is to be built: something is to be measured on it, and it is not known to fail."""
+        """Whether to build an index: a point of it is missing, and its build did not fail."""
         if self._versions[index.engine.name] is None:
             return False
         wanted = sum(self._wanted(spec, dataset) for spec in self._all_points(index, dataset))

@@ -1,8 +1,8 @@
-"""A plan of servers, measured: all of them at once, one test after the other, each test by every server in turn.
+"""Runs a plan of servers: all at once, one test after the other, each test on every server in turn.
 
-Each repeat has new servers with new data. What is in the folder already is not measured again; but writes whose effect
-later tests want are executed again, and their figures left as they were. A server that does not come, does not start
-or dies takes its own figures with it and no others.
+Each repeat has new servers with new data. What is in the folder already is not measured again.
+Writes that later tests need are repeated, but their figures stay as they were. A server that cannot
+be fetched, does not start or dies loses its own figures and no others.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Bench(Protocol):
         """Makes the tables: what that took, `load_s` among it."""
 
     def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
-        """One measurement; what is in `arrays` is kept in a file beside it. MeasureError if it cannot be."""
+        """One measurement. `arrays` are kept in a file beside it. MeasureError if it fails."""
 
 
 @runtime_checkable
@@ -265,7 +265,7 @@ class ServersRunner:
         wanted: Mapping[ServerSpec, Sequence[CaseSpec]],
         held: Mapping[ServerSpec, Instance],
     ) -> None:
-        """Measures one test of all servers in turns, if it is wanted of any, or others want what it writes."""
+        """Measures one test of all servers in turns, if any server or a later test needs it."""
         case = specs[0].case
         is_wanted = {spec.server: spec in wanted[spec.server] for spec in specs}
         later = case.writes and any(_any_later(case, self.plan.cases, wanted[spec.server]) for spec in specs)

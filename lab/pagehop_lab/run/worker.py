@@ -1,6 +1,7 @@
-"""The process that holds one engine: JSON lines in, JSON lines out. `python -m pagehop_lab.run.worker MODULE:CLASS`.
+"""The process that holds one engine: `python -m pagehop_lab.run.worker MODULE:CLASS`.
 
-Whatever the engine does to its process, it does not do it to the run. What it prints goes to the log.
+JSON lines in, JSON lines out. If the engine breaks its process, the run goes on. What the engine
+prints goes to the log.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ class Worker:
         url: str | None,
         traced: bool,
     ) -> dict[str, Any]:
-        """Builds the index, and says what that took; with `traced` all requests to the disk are looked at."""
+        """Builds the index, and returns its cost.
+
+        With `traced` all requests to the disk are recorded.
+        """
         self._traced = traced
         self._dataset = data.load(Path(dataset), name)
         metric = self._dataset.facts.metric

@@ -1,7 +1,7 @@
-"""A folder for all that a run has for a while: engines' folders, servers' data.
+"""A folder for all temporary things of a run: engines' folders, servers' data.
 
-Its lock ends with the process of the run, however that ends. So the next run can tell what a killed one left behind: it
-ends the processes that still work there, and removes their files.
+Its lock ends with the process of the run, however that ends. So the next run can tell what a killed
+run left behind: it ends the processes that still work there, and removes their files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _GRACE_S = 10.0
 
 @contextlib.contextmanager
 def workplace(say: Callable[[str], None]) -> Iterator[Path]:
-    """The folder, within which temporary files of this process and of those that it starts are; gone afterwards."""
+    """The folder.
+
+    This process and its children have their temporary files there. Removed afterwards.
+    """
     outer, given = tempfile.gettempdir(), os.environ.get(_VARIABLE)
     clear(Path(outer), say)
     folder, lock = _made(Path(outer))
@@ -66,7 +69,7 @@ def clear(outer: Path, say: Callable[[str], None]) -> None:
 
 
 def end(processes: Sequence[int]) -> None:
-    """Ends processes: asked first, so that servers let go of what no file shows, killed if that takes too long."""
+    """Ends processes: by SIGTERM, so that servers clean up, and by SIGKILL if they do not end."""
     for by, grace_s in [(signal.SIGTERM, _GRACE_S), (signal.SIGKILL, 1.0)]:
         for process in processes:
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""A site of runs: static files in one folder, which any web server can serve, and a browser can open from disk."""
+"""A site of runs: static files in one folder, for any web server, or for a browser without one."""
 
 from pagehop_lab.site.build import build
 

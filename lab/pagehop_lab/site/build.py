@@ -1,4 +1,4 @@
-"""Makes the site: a copy of each run with its report made again, and the pages that lead to them."""
+"""Makes the site: a copy of each run with a new report, and the pages that lead to them."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Shown:
 
 
 def build(folders: Sequence[Path], into: Path, say: Callable[[str], None]) -> int:
-    """Makes the site of all runs in `folders` (a run, or a folder of runs) at `into`; gives how many there are.
+    """Makes the site of all runs in `folders` (runs, or folders of runs) at `into`.
 
-    The folder is replaced when the new one is complete. StoreError if there is no run, if two have one name, or if
-    `into` is something else than a site.
+    Returns their number. The folder is replaced when the new one is complete. StoreError if there
+    is no run, if two runs have one name, or if `into` is not a site.
     """
     found = _runs(folders)
     if into.exists() and any(into.iterdir()) and not (into / _MADE_HERE).exists():
@@ -87,7 +87,7 @@ def _is_run(path: Path) -> bool:
 
 
 def _copied(source: Path, target: Path, say: Callable[[str], None]) -> Shown:
-    """A run as it is served: raw files without the answers of each request, and its report made again."""
+    """A run for the site: its raw files without the answers, and a new report."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("report", "*.npz", "lock"))
     report.write(target, quiet=True)
     made = report.read(target)

@@ -1,4 +1,4 @@
-"""The little Markdown that our documents need: headings, paragraphs, lists of lists, bold and code."""
+"""The Markdown that our documents need: headings, paragraphs, nested lists, bold and code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def html(text: str) -> str:
 
 
 def _blocks(text: str) -> list[tuple[int, str, str]]:
-    """Indent, kind (`-`, `#`, `##` or nothing) and words of each block; lines that follow belong to it."""
+    """Indent, kind (`-`, `#`, `##` or nothing) and words of each block, over all of its lines."""
     found: list[tuple[int, str, str]] = []
     begins = True
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""The pages of a site that are not reports: the index, two runs side by side, and how it is measured."""
+"""The pages of a site that are not reports: the index, two runs side by side, and the method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Pagehop stands in a run: each of its figures beside the best of the others, what it loses first."""
+"""Where Pagehop stands in a run: its figures beside the best of the others, losses first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Contest:
 
     run: str
     ours: Figure | None
-    """None where the others have a figure and Pagehop has none, such as a recall that it does not reach."""
+    """None if only the others have a figure, such as at a recall that Pagehop does not reach."""
     other: Figure
     ratio: Interval
     """How many times better Pagehop is; 0 where it has no figure."""
@@ -35,7 +35,10 @@ class Contest:
 
 
 def contests(run: str, figures: Iterable[Figure]) -> list[Contest]:
-    """Every contest of a run; none where there is nothing of Pagehop of that kind, or all others are missing."""
+    """Every contest of a run.
+
+    None of a kind that Pagehop has no figure of, or that no other engine has.
+    """
     every = list(figures)
     kinds = {figure.kind for figure in every if figure.is_ours}
     groups: dict[tuple[str, str, str], list[Figure]] = {}

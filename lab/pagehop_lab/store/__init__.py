@@ -1,4 +1,4 @@
-"""The folder of a run: what was planned, on what machine, and one raw file for everything that was measured."""
+"""The folder of a run: the plan, the machine, and one raw file for every measurement."""
 
 from pagehop_lab.store.folder import Record, RunFolder, StoreError, cell, checksum
 

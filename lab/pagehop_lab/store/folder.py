@@ -77,7 +77,10 @@ class RunFolder:
     @staticmethod
     @contextlib.contextmanager
     def writing(path: Path, plan: str, machine: Mapping[str, Any], commit: str | None = None) -> Iterator[RunFolder]:
-        """The folder at `path`, made if need be, for the run of a plan on this machine; `commit` is the lab's."""
+        """The folder at `path`, made if needed, for a run of a plan on this machine.
+
+        `commit` is the lab's.
+        """
         with _full_disk(path):
             path.mkdir(parents=True, exist_ok=True)
         with (path / ".lock").open("wb") as lock:
@@ -251,7 +254,7 @@ def _same_machine(path: Path, machine: Mapping[str, Any]) -> None:
 
 
 def _keep_plan(path: Path, plan: str) -> None:
-    """Keeps a copy of the plan, unless it is the one that was run last; no plan replaces another."""
+    """Keeps a copy of the plan, unless it equals the last one. A plan never replaces another."""
     plans = _plans(path)
     if plans and plans[-1].read_text() == plan:
         return

@@ -87,7 +87,10 @@ def _of_builds(results: Results, name: str, engine: str, dataset: str) -> Series
 
 
 def _is_asked(results: Results, aim: Aim, point: Point) -> bool:
-    """Whether a point has the load of an aim; what an aim does not say is as the plan says it first."""
+    """Whether a point has the load of an aim.
+
+    Where the aim is silent, it means the first value of the plan.
+    """
     load, wanted, asked = results.load, dict(aim.load), dict(point.asked)
     usual = {
         "k": load["ks"][0], "threads": load["call_threads"][0], "cache": load["caches"][0], "batch": load["batch"][0],

@@ -27,7 +27,7 @@ SUITES: Mapping[str, Suite[Any]] = {one.name: one for one in _OF_ENGINES} | dict
 
 
 def suite_of(text: str) -> Suite[Any]:
-    """The suite that the text of a plan names; `equal-recall` if it names none. PlanError if there is no such suite."""
+    """The suite that a plan names, `equal-recall` by default. PlanError if there is none."""
     try:
         named = tomllib.loads(text).get("suite", equal_recall.SUITE.name)
     except tomllib.TOMLDecodeError as error:

@@ -1,4 +1,7 @@
-"""Suites of engines with indexes: one schema of plans and one runner, which each suite's folder has tables for."""
+"""Suites of engines with indexes: one schema of plans, and one runner.
+
+Each folder has the tables.
+"""
 
 from __future__ import annotations
 

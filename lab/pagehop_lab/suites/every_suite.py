@@ -1,4 +1,4 @@
-"""Tables that every suite has: what was built, every point, what is invalid, what is missing, what was measured."""
+"""Tables of every suite: builds, points, invalid and missing measurements, counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from pagehop_lab.suites.table import Cell, Table, brief
 
 
 def indexes(results: Results, dataset: str, name: str = "") -> Table:
-    """Seconds and bytes of every index; the middle of its rebuilds. `name` tells sections of one set apart."""
+    """Build seconds and sizes of every index, the median of its rebuilds.
+
+    `name` tells sections apart.
+    """
     grouped: dict[tuple[str, Options], list[Build]] = {}
     for build in results.builds:
         if build.dataset == dataset:
@@ -100,7 +103,10 @@ def coverage(results: Results) -> Table:
 def not_there(
     found: Coverage, damaged: Sequence[str], title: Callable[[str], str], missing_datasets: Mapping[str, str]
 ) -> Table:
-    """What failed, what is missing, and what cannot be read; `title` is what an engine or a server is called."""
+    """What failed, is missing or cannot be read.
+
+    `title` is the heading of an engine or a server.
+    """
     rows = [
         [Cell("failed"), Cell(name), Cell(brief(reason), reason, "", "", True)] for name, reason in found.told.items()
     ]

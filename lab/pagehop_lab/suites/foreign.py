@@ -1,6 +1,6 @@
-"""What other benchmarks measured, beside ours: on charts as hollow marks, in a table with its source.
+"""Results of other benchmarks beside ours: hollow marks on charts, and a table with their source.
 
-Another machine, another client and other rules are in these figures, so no ratio of them to ours is
+They come from another machine, another client and other rules, so no ratio of them to ours is
 shown.
 """
 
@@ -25,7 +25,10 @@ def of(results: Results, dataset: str) -> list[Point]:
 
 
 def series(points: Sequence[Point], sessions: int, asked: Options, k: int) -> list[Series]:
-    """For the chart of one load, `k` neighbors where `asked` does not say: those points that were asked alike."""
+    """Foreign points of the same load, for a chart.
+
+    `k` is the number of neighbors if `asked` has none.
+    """
     wanted = _load(asked, k)
     alike = [point for point in points if point.sessions == sessions and _load(point.asked, USUAL_K) == wanted]
     found = []

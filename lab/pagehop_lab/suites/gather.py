@@ -1,4 +1,4 @@
-"""Reads the raw files of a run into what suites see. Verdicts are recomputed here, from the raw counters."""
+"""Reads the raw files of a run for its suite, and computes verdicts again from the raw counters."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _key(index: IndexSpec) -> str:
 
 
 def _options(spec: PointSpec) -> tuple[tuple[str, Any], ...]:
-    """Options by which a reader would miss a point; those of a build apart from those of a search."""
+    """Options that identify a missing point. Those of a build are apart from those of a search."""
     build = tuple((f"build {name}", value) for name, value in spec.index.build.items())
     search = tuple(spec.search.items())
     load = (("sessions", spec.sessions), *spec.asked.items())
@@ -161,7 +161,10 @@ def _failed_elsewhere(
     facts: Mapping[str, Any],
     sets: Mapping[str, Record],
 ) -> dict[str, str]:
-    """Points that were never come to, because their set, their engine, their index or a point before failed."""
+    """Points that were never reached, because an earlier part of the run failed.
+
+    That is their set, their engine, their index or a point before.
+    """
     reasons = {facts.name: facts.failed for facts in engines if facts.failed is not None}
     ended = {_key(spec.index): found[spec.name].failed for spec in specs if _is_failed(found.get(spec.name))}
     failed: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Reads the raw files of a run of servers into what its suites see. Verdicts are recomputed here."""
+"""Reads the raw files of a run of servers for its suite, and computes verdicts again."""
 
 from __future__ import annotations
 

@@ -65,14 +65,15 @@ def on_machine(machine: Mapping[str, Any]) -> str:
 
 
 def made_by(commits: Iterable[str | None]) -> str:
-    """The commits of the lab that measured something, in one sentence; nothing where they are not known."""
+    """The commits of the lab that measured a run, in one sentence. Empty if they are not known."""
     known = sorted({commit for commit in commits if commit})
     return f"Measured by the lab at {', '.join(known)}." if known else ""
 
 
 def state_of(found: Coverage, wrong: int, notes: Sequence[Sequence[str]], again: int) -> tuple[str, ...]:
-    """How much of a plan was measured, how much of that is invalid, how much was disturbed (`notes` has those of each
-    measurement), and how much was measured more than once.
+    """How much of a plan was measured, and how much of that is invalid, disturbed or repeated.
+
+    `notes` has the notes of each measurement.
     """
     parts = [f"{found.present_count:,} of {found.configured_count:,} points were measured"]
     if found.failed:

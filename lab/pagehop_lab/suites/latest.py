@@ -1,5 +1,6 @@
-"""Which record of a measurement a report shows, where a folder has several: of other versions, other
-statements, or attempts that failed.
+"""The record of a measurement that a report shows, if a folder has several.
+
+Records may differ in version or in statements, or be attempts that failed.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ def current(folder: RunFolder, subject: str) -> dict[str, str]:
 
 
 def latest(records: Sequence[Record], versions: Mapping[str, str], subject: str) -> dict[str, Record]:
-    """The record of each cell: what was measured wins over what failed, then newer statements over older ones, then
-    the current version over others.
+    """The record of each cell.
+
+    A measurement wins over a failure, then newer statements over older ones, then the current
+    version over others.
     """
 
     def rank(record: Record) -> tuple[bool, int, bool, str]:
@@ -31,7 +34,7 @@ def latest(records: Sequence[Record], versions: Mapping[str, str], subject: str)
 
 
 def of_another_version(record: Record, versions: Mapping[str, str], subject: str) -> tuple[str, ...]:
-    """A note on a record that is not of the current version; it stays until the same command measures it again."""
+    """A note on a record of another version. It stays until the same command measures it again."""
     if _is_current(record, versions, subject):
         return ()
     name = record.identity[subject]

@@ -1,4 +1,4 @@
-"""Tables that every suite of servers has: what is missing or invalid, which servers there were, every measurement."""
+"""Tables of every suite of servers: missing and invalid measurements, servers, figures."""
 
 from __future__ import annotations
 

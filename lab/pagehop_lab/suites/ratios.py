@@ -15,7 +15,10 @@ NOTE = (
 
 
 def is_valid(found: Interval) -> bool:
-    """Whether a ratio says anything. Of one repeat nothing is known, as of most that is published."""
+    """Whether a ratio is certain.
+
+    One repeat says nothing about that, and most published figures are one.
+    """
     return found.said != "cannot be told"
 
 

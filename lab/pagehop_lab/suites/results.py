@@ -24,7 +24,7 @@ class Build:
 
     @property
     def cpu_s(self) -> float | None:
-        """CPU seconds of the index: of a library's process, or of a server's processes in that phase."""
+        """CPU seconds of the index: of a library's process, or of a server's processes then."""
         if self.raw.get("build_cpu_s") is not None:
             return float(self.raw["build_cpu_s"])
         phases = [phase for phase in self.raw.get("phases") or [] if phase["phase"] == "index"]
@@ -106,7 +106,7 @@ class Results:
         return [point for point in self.points if point.dataset == dataset]
 
     def by_load(self, dataset: str) -> dict[tuple[int, Options], list[Point]]:
-        """The points of a set by the number of sessions and what else there is to the load; at least one group."""
+        """The points of a set by sessions and by the other options of the load. Never empty."""
         grouped: dict[tuple[int, Options], list[Point]] = {}
         for point in self.of(dataset):
             grouped.setdefault((point.sessions, point.asked), []).append(point)

@@ -19,7 +19,7 @@ _NOTE = (
 
 
 def table(results: ServerResults, figures: Mapping[str, Figure], differences: Sequence[str]) -> Table | None:
-    """The aims in the order of the plan; None if there are none. `differences` are figures that may be below 0."""
+    """The aims in the order of the plan, or None. `differences` are figures that may be below 0."""
     rows = [_row(results, aim, figures[aim.figure], aim.figure in differences) for aim in results.aims]
     return Table("aims", "What was to be reached", _COLUMNS, rows, _NOTE) if rows else None
 

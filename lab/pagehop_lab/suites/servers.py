@@ -1,4 +1,7 @@
-"""Suites of servers by version: how their plans are read and run, which each suite's folder fills in."""
+"""Suites of servers by version: how their plans are read and run.
+
+Each suite's folder fills in the rest.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,7 @@ class ServersSuite(ABC):
         return [()]
 
     def needed_bytes(self, plan: ServersPlan) -> int:
-        """Room on disk that the servers of one repeat take together: tables, indexes, and logs of what is written."""
+        """Disk space for the servers of one repeat together: tables, indexes, and logs."""
         written_s = sum(case.writes for case in plan.cases) * (plan.load.seconds + plan.load.warmup_s)
         return self.room(plan, 800, written_s)
 
@@ -192,7 +195,7 @@ version = [{listed}]
         return common
 
     def room(self, plan: ServersPlan, row_bytes: int, written_s: float) -> int:
-        """Room for rows of a number of bytes, with indexes, and for a log that is written for so long."""
+        """Disk space for rows with indexes, and for the log of writes over some seconds."""
         ours = [server for server in plan.servers if server.url is None]
         each = _EMPTY_BYTES + plan.load.rows * row_bytes + int(written_s * _LOG_BYTES_PER_S)
         innodb = sum(server.product in ("mariadb", "mysql") for server in ours)

@@ -1,6 +1,7 @@
-"""What a suite is: the schema of its plans, what runs them, and the tables and charts of what was measured.
+"""A suite: the schema of its plans, their runner, and the tables and charts of the results.
 
-Each suite is a folder here, whose `__init__.py` has an object of this kind; `catalog.py` lists them.
+Each suite is a folder here, whose `__init__.py` has an object of this type. `catalog.py` lists
+them.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ class Suite(Protocol[P]):
         """How it measures, for pages."""
 
     def read(self, text: str, name: str) -> P:
-        """The plan of a text; `name` is what it is called if it does not say. PlanError if there is something wrong."""
+        """Reads the text of a plan.
+
+        `name` is the plan's name if it has none. PlanError if something is wrong.
+        """
 
     def amount(self, plan: P) -> str:
         """How much a plan is, in a sentence."""

@@ -1,4 +1,4 @@
-"""Tables and charts before they are shown anywhere: on a page, in a terminal, as CSV or JSON they say the same."""
+"""Tables and charts independent of their output: a page, a terminal, CSV and JSON show the same."""
 
 from __future__ import annotations
 
@@ -81,7 +81,10 @@ class Series:
 
 
 def through_medians(groups: Iterable[Sequence[Mark]]) -> list[tuple[float, float]]:
-    """A line through the middle of the valid marks of each group, such as the repeats of a step; by x."""
+    """A line through the median of the valid marks of each group, by x.
+
+    A group is, for example, the repeats of a step.
+    """
     valid = [[mark for mark in group if not mark.invalid] for group in groups]
     return sorted(
         (statistics.median(mark.x for mark in group), statistics.median(mark.y for mark in group))

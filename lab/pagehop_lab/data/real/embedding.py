@@ -1,9 +1,9 @@
-"""The embedding pass: passages go through the model in shards, and each finished shard is kept as files.
+"""The embedding pass: passages go through the model in shards, and finished shards are kept.
 
-One idea: a shard is computed by one process on one core, from its texts alone. So an interrupted
-pass goes on with the next shard, the vectors do not depend on the number of cores, and a set of
-more rows takes the shards that are there. Texts of a shard go through the model in batches of equal
-length, shortest first: nothing is padded.
+One process on one core computes a shard from its texts alone. So an interrupted pass goes on with
+the next shard, the vectors do not depend on the number of cores, and a set of more rows takes the
+shards that are there. Texts of a shard go through the model in batches of equal length, shortest
+first: nothing is padded.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Shards:
         return found
 
     def tokens(self, shard: int) -> Float16:
-        """One vector of unit length for each token of each text of a shard, [CLS] and [SEP] left out."""
+        """One vector of unit length for each token of each text, without [CLS] and [SEP]."""
         found: Float16 = np.load(self.folder / f"{shard:05}-tokens.npy", mmap_mode="r")
         return found
 
@@ -129,7 +129,10 @@ def _run_here(job: Job) -> int:
 
 
 def run(job: Job, model: Model) -> int:
-    """Computes a shard and writes its files; the file that says it is done comes last. Gives the count of tokens."""
+    """Computes a shard and writes its files.
+
+    The file that marks it done comes last. Returns the token count.
+    """
     tokens = model.tokens(job.texts)
     lengths = np.array([len(ids) for ids in tokens])
     starts = np.concatenate([[0], np.cumsum(lengths - 2)])

@@ -1,6 +1,6 @@
-"""The files of a set: plain .npy arrays that any program can map, and about.json that says what they are.
+"""The files of a set: plain .npy arrays that any program can map, and about.json.
 
-A set is a folder:
+`about.json` says what they are. A set is a folder:
 
 | file | shape | type |
 |---|---|---|
@@ -9,7 +9,7 @@ A set is a folder:
 | `truth-METRIC-ids.npy` | queries x depth, nearest first, ties in order of row | int32 |
 | `truth-METRIC-distances.npy` | the same; `l2` is squared, `ip` is the negated product | float64 |
 | `columns/NAME.npy` | rows | an integer or a float |
-| `about.json` | metrics, the checksum, sources, and the names that a column of numbers stands for | |
+| `about.json` | metrics, the checksum, sources, and the names behind the numbers of a column | |
 
 The folder gets its name when all of it is written. A set is made once, and read by name afterwards.
 """
@@ -123,15 +123,16 @@ def checksum(*arrays: Array) -> str:
 
 
 def write_fbin(folder: Path) -> None:
-    """Writes a set that was made as `train.fbin`, `test.fbin` and `truth.ibin` beside the arrays."""
+    """Writes a finished set as `train.fbin`, `test.fbin` and `truth.ibin` beside the arrays."""
     metric = json.loads((folder / "about.json").read_text())["metrics"][0]
     sources = ("rows", "queries", f"truth-{metric}-ids")
     write_as_fbin(folder, *(np.load(folder / f"{source}.npy", mmap_mode="r") for source in sources))
 
 
 def write_as_fbin(folder: Path, rows: Array, queries: Array, truth_ids: Array) -> None:
-    """Writes `train.fbin` and `test.fbin` (float32) and `truth.ibin` (int32). Each starts with two int32, rows and
-    dim.
+    """Writes `train.fbin` and `test.fbin` (float32) and `truth.ibin` (int32).
+
+    Each file starts with two int32: rows and dim.
     """
     for name, values in [("train.fbin", rows), ("test.fbin", queries), ("truth.ibin", truth_ids)]:
         unfinished = folder / f".{name}-{os.getpid()}"

@@ -1,6 +1,6 @@
-"""Latent semantic analysis: weighted word counts of passages, projected on their leading directions.
+"""Latent semantic analysis: word counts of passages, projected on their leading directions.
 
-A count is weighed as (1 + ln count) x ln(passages / passages with the word), and nothing is
+The weight of a count is (1 + ln count) x ln(passages / passages with the word), and nothing is
 normalized: long passages of rare words have long vectors. The directions are the leading right
 singular vectors, by subspace iteration from a seeded random start (Halko, Martinsson and Tropp,
 2011). Bases are kept orthogonal on the words' side, which is shorter than the passages' side.
@@ -43,7 +43,10 @@ class Analysis:
 
 
 def analyze(rows: Sequence[str], queries: Sequence[str], dim: int, seed: int) -> Analysis:
-    """Rows and queries, `dim` components each, the most telling first; the words are taken from the rows."""
+    """Rows and queries of `dim` components, the leading one first.
+
+    Only the rows choose the words.
+    """
     counted = [Counter(_WORD.findall(text.lower())) for text in rows]
     words = _vocabulary(counted[:_FITTED])
     if len(words) < dim:
@@ -82,7 +85,7 @@ def _matrix(counted: Sequence[Counter[str]], columns: dict[str, tuple[int, float
 
 
 def _directions(matrix: Any, dim: int, seed: int) -> Float32:
-    """The `dim` leading right singular vectors as columns, each with its largest component positive."""
+    """The `dim` leading right singular vectors as columns. The largest component is positive."""
     turned = matrix.T.tocsr()
     width = min(dim + _SPARE, *matrix.shape)
     basis = np.random.default_rng(seed).standard_normal((matrix.shape[1], width), dtype=np.float32)

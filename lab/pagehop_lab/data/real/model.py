@@ -39,7 +39,10 @@ class Model(Protocol):
         """The token ids of each text, [CLS] first and [SEP] last."""
 
     def outputs(self, batch: Tokens) -> Float32:
-        """One vector for each token of each text, shape [texts, tokens, dim]; all texts have as many tokens."""
+        """One vector for each token, shape [texts, tokens, dim].
+
+        All texts have the same number of tokens.
+        """
 
 
 class MiniLM:
@@ -77,7 +80,10 @@ def _folder() -> Path:
 
 
 def _weights(path: Path) -> dict[str, Float32]:
-    """The float32 tensors of a safetensors file: the length of a JSON header, the header, then plain bytes."""
+    """The float32 tensors of a safetensors file.
+
+    It has the length of a JSON header, the header, and plain bytes.
+    """
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:start])
@@ -146,7 +152,10 @@ def _graph(weights: dict[str, Float32]) -> bytes:
 
 
 def _layer(graph: _Graph, weights: dict[str, Float32], weight: Any, at: str, state: str, *, last: bool) -> str:
-    """One layer of the encoder: attention, then two dense layers, each added to what came in and normalized."""
+    """One layer of the encoder.
+
+    Attention, then two dense layers. Each is added to its input and normalized.
+    """
     three = [f"{at}attention.self.{name}." for name in ("query", "key", "value")]
     joined = graph.constant(f"{at}qkv.weight", np.hstack([weights[f"{name}weight"].T for name in three]))
     bias = graph.constant(f"{at}qkv.bias", np.hstack([weights[f"{name}bias"] for name in three]))

@@ -57,7 +57,10 @@ def checksum(texts: Iterable[str]) -> str:
 
 
 def collect(folder: Path, packages: Sequence[str], seed: int, say: sources.Say) -> Passages:
-    """The passages of the packages, which are read into `folder` where that was not done before by the same rules."""
+    """The passages of the packages.
+
+    They are read into `folder`, unless the same rules did so before.
+    """
     suffix = f".rules-{RULES}.jsonl"
     files = [sources.read_once(package, folder, suffix, _read_package, say) for package in packages]
     for package, file in zip(packages, files, strict=True):

@@ -15,7 +15,10 @@ from typing import Any
 from lxml import etree, html
 
 RULES = 1
-"""Version of the rules in this file. One more for every change of what they find: pages are then read again."""
+"""Version of the rules in this file.
+
+Raise it when they find other passages: pages are then read again.
+"""
 
 FEWEST_WORDS, MOST_WORDS = 20, 120
 TITLE_FEWEST_WORDS, TITLE_MOST_WORDS = 2, 16
@@ -50,7 +53,8 @@ _NUMBER_OF_A_TITLE = re.compile(
 _MARKS_OF_LINKS = re.compile(r"[¶§¤\u200b\uf0c1]|\[src\]|\[edit\]|\[\d+\]")
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 _SENTENCE_END = re.compile(r"[.!?:][\"'\u201d\u2019)\]]*$")
-# The most frequent function words of English: prose has a third of them, other languages and lists of names few.
+# The most frequent function words of English. They are a third of prose, but few in other languages
+# and in lists of names.
 _FUNCTION_WORDS = _words(
     """
     a about after all also an and any are as at be been before being but by can could do does each for from had has
@@ -88,7 +92,7 @@ def paragraphs(page: bytes) -> Iterator[Paragraph]:
 
 
 def _encoding(page: bytes) -> str | None:
-    """UTF-8 where it can be, whatever the page says or does not say; otherwise what the page says."""
+    """UTF-8 if the bytes are valid UTF-8, otherwise what the page declares."""
     try:
         page.decode()
     except UnicodeDecodeError:
@@ -153,7 +157,10 @@ def _blocks(body: Any) -> Iterator[tuple[str, bool]]:
 
 
 def _walk(body: Any) -> Iterator[tuple[str, Any]]:
-    """Starts, texts, ends and tails of the elements that may hold prose; without recursion, pages nest deeply."""
+    """Starts, texts, ends and tails of elements that may hold prose.
+
+    It is not recursive, because pages nest deeply.
+    """
     yield "text", body
     stack = [iter(body)]
     owners = [body]

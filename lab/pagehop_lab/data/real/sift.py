@@ -1,7 +1,8 @@
 """`sift-128`: SIFT descriptors of drawings and photographs in Debian packages.
 
-Descriptors are numbers from 0 to 255 and are kept as bytes for each package. Drawings repeat themselves, so equal
-descriptors are taken once. Queries are descriptors of images that no row is from.
+Components are numbers from 0 to 255, and descriptors are kept as bytes for each package. Drawings
+repeat themselves, so equal descriptors are taken once. Queries come from images that no row comes
+from.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def _read_image(path: Path) -> tuple[Bytes, npt.NDArray[np.float32]]:
 
 
 def _gray(pixels: Any) -> Bytes:
-    """The image in shades of gray, on white where it is transparent, and no larger than the longest side."""
+    """The image in gray, on white where it is transparent, and no larger than the longest side."""
     import cv2
 
     if pixels.dtype == np.uint16:

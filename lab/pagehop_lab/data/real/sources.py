@@ -77,10 +77,12 @@ def version(package: str) -> str:
 
 
 def read_once(package: str, kept: Path, suffix: str, read: Callable[[Path, Path], None], say: Say) -> Path:
-    """What `read` wrote of a package's files: it gets the folder of the unpacked package and the file to write.
+    """The file that `read` wrote from a package's files.
 
-    The file lies in `kept` with the package's version in its name. It is written once for each version. Where a file of
-    another version is there already, that file is taken: a set does not change because a package was updated.
+    `read` gets the folder of the unpacked package and the file to write. The file lies in `kept`
+    with the package's version in its name, and is written once for each version. If a file of
+    another version is already there, that file is used: an update of a package does not change a
+    set.
     """
     there = sorted(kept.glob(f"{package}_*{suffix}"))
     if there:

@@ -1,4 +1,7 @@
-"""The sets of texts, all of the same passages: `texts-384`, `texts-384-ood`, `tokens-384` and `lsa-DIM`."""
+"""The sets of texts: `texts-384`, `texts-384-ood`, `tokens-384` and `lsa-DIM`.
+
+All of them come from the same passages.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ from pagehop_lab.data.real.sources import PROSE, Say
 TEXT_ROWS = 150_000
 TOKEN_ROWS = 1_000_000
 SHARDS_WITH_TOKENS = 6
-"""Shards whose token vectors any pass keeps: enough for a million rows; the first shard holds the queries."""
+"""Shards whose token vectors every pass keeps: enough for a million rows.
+
+The first has the queries.
+"""
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,10 @@ class Texts:
         return self.found.all[: self.shards.size]
 
     def compute(self, first: int, last: int, *, with_tokens: bool) -> None:
-        """Makes sure of the vectors of shards from `first` to before `last`; `with_tokens`, of every token, too."""
+        """Computes the vectors of shards from `first` to before `last`, if missing.
+
+        With `with_tokens` those of every token, too.
+        """
         kept = self.shards.count if with_tokens else SHARDS_WITH_TOKENS
         jobs = [self.shards.job(shard, keeps_tokens=shard < kept) for shard in range(first, last)]
         embedding.compute(jobs, self.say, self.new_model)
@@ -57,7 +66,10 @@ class Texts:
 
 
 def read(data: Path, seed: int, say: Say) -> Texts:
-    """The passages of all documentation packages; what is made on the way is kept in folders of `data`."""
+    """The passages of all documentation packages.
+
+    Intermediate files are kept in folders of `data`.
+    """
     found = passages.collect(data / "prose", PROSE, seed, say)
     every = [passage.text for passage in found.all]
     folder = data / "embeddings" / f"{MiniLM.name}-{passages.checksum(every)}"
@@ -110,7 +122,10 @@ def tokens_near_tokens(texts: Texts, rows: int) -> Content:
 
 
 def topics(texts: Texts, rows: int, dim: int) -> Content:
-    """`lsa-DIM`: latent semantic analysis of the passages; lengths vary, so the inner product is its metric."""
+    """`lsa-DIM`: latent semantic analysis of the passages.
+
+    Lengths vary, so the metric is the inner product.
+    """
     texts.check(rows, len(texts.rows), "passages")
     texts.say(f"latent semantic analysis of {rows:,} passages")
     found = lsa.analyze([p.text for p in texts.rows[:rows]], [p.text for p in texts.queries], dim, texts.seed)

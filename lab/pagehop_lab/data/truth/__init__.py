@@ -1,4 +1,4 @@
-"""The exact neighbors of queries, under each metric, and whether a truth that came with a set is one."""
+"""The exact neighbors of queries under each metric, and the check of a set's own truth."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ DEPTH = 100
 def neighbors(
     rows: npt.NDArray[Any], queries: npt.NDArray[Any], metric: str
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """The nearest rows of each query, nearest first, and their distances in the metric's own; `l2` is squared.
+    """The nearest rows of each query, nearest first, and their distances under the metric.
 
-    Neighbors by angle are those of the rows at unit length.
+    `l2` is squared. Neighbors by angle are those of the rows at unit length.
     """
     if metric == "ip":
         return product.nearest(rows, queries, DEPTH)

@@ -1,4 +1,4 @@
-"""Is a set what it says? Vectors are numbers, queries have the rows' dimension, and the truth is true."""
+"""Checks a set: vectors are numbers, queries have the rows' dimension, and the truth is true."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_truth(
     distances: npt.NDArray[np.float64],
     metric: str,
 ) -> None:
-    """Fails if the truth's distances are not those of the rows it names, or of some queries are not the least."""
+    """Fails if the truth's distances are not those of its rows, or if rows are nearer."""
     if ids.shape != distances.shape or ids.ndim != 2 or len(ids) != len(queries) or not ids.shape[1]:
         raise DataError(f"{name}: the truth has shapes {ids.shape} and {distances.shape} for {len(queries)} queries")
     if ids.min() < 0 or ids.max() >= len(base):

@@ -1,4 +1,4 @@
-"""Exact nearest rows under the inner product: every product is computed in float64, and the best are kept."""
+"""Exact nearest rows under the inner product: every product is computed in float64."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _QUERY_BLOCK = 1024
 
 
 def nearest(rows: npt.NDArray[Any], queries: npt.NDArray[Any], depth: int) -> tuple[Int64, Float64]:
-    """The rows with the greatest products, greatest first, equal ones in order of row; and the negated products."""
+    """The rows with the greatest products, and the negated products.
+
+    Greatest first, ties in order of row.
+    """
     depth = min(depth, len(rows))
     ids = np.empty((len(queries), depth), dtype=np.int64)
     distances = np.empty((len(queries), depth), dtype=np.float64)
@@ -34,10 +37,11 @@ def nearest(rows: npt.NDArray[Any], queries: npt.NDArray[Any], depth: int) -> tu
 
 
 def _least(values: Float64, count: int) -> Int64:
-    """Positions of the `count` least values of each line, least first, equal ones in their order."""
+    """Positions of the `count` least values of each line, least first, ties by position."""
     if values.shape[1] <= count:
         return np.argsort(values, axis=1, kind="stable")
-    # A partition may leave out the first of several equal values; a stable sort up to the bound does not.
+    # A partition may leave out the first of several equal values. A stable sort up to the bound
+    # does not.
     bound = np.partition(values, count - 1, axis=1)[:, count - 1 : count]
     found = np.empty((len(values), count), dtype=np.int64)
     for line, (row, most) in enumerate(zip(values, bound, strict=True)):

@@ -33,8 +33,6 @@ class AttributesLoad(ServersLoad):
 
 
 class Attributes(ServersSuite):
-    """The suite."""
-
     name: ClassVar = "attributes"
     how: ClassVar = (
         "For each number of attributes and each layout a table is made, filled, settled, asked by one client at "

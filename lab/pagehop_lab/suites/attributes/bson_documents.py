@@ -1,9 +1,9 @@
 """Documents as BSON, in a server that speaks MongoDB's protocol.
 
-pymongo connects, logs in and brings documents in; what is asked over and over goes past it, by its connection, as a
-message that is made once and wants but the key. Keys are ObjectIds, and so is y, and there are two conditions, which
-mongod takes together: FerretDB lets what is below it look for an ObjectId or a text as key, where nothing else is
-asked, and otherwise reads every document whole.
+pymongo connects, logs in and loads documents. Repeated queries bypass it on the same connection, as
+a message that is encoded once and lacks only the key. Keys are ObjectIds, and so is y. A query has
+two conditions, which mongod evaluates together. FerretDB pushes a single condition on an ObjectId
+or a text key down to its backend, and otherwise reads every document whole.
 """
 
 from __future__ import annotations

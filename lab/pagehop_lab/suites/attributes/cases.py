@@ -1,4 +1,4 @@
-"""The cost of the Nth attribute: how many attributes come before the one that is wanted, and where it is written."""
+"""The cost of the Nth attribute, by the number of attributes before it and by its position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One document by its key, and one of its attributes: documents are made, asked for, and dropped again."""
+"""One document by its key, and one of its attributes: documents are made, queried and dropped."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ class Server(Protocol):
 
 
 class Documents(Protocol):
-    """Documents in a server."""
-
     @property
     def rows(self) -> Rows:
         """Them, for clients."""
@@ -57,7 +55,10 @@ class Documents(Protocol):
 def measure(
     server: Server, model: str, count: int, layout: str, rows: int, seconds: float, seed: int
 ) -> dict[str, Any]:
-    """Queries a second for y of one document among `rows` with `count` other attributes each, and what they cost."""
+    """Queries a second for y of one of `rows` documents with `count` other attributes.
+
+    The costs are part of it.
+    """
     kind = bson_documents.of if model == "bson" else sql_documents.of
     documents: Documents = kind(server, model, count, layout, rows, seed)
     empty_bytes = server.data_bytes()

@@ -1,4 +1,7 @@
-"""Where the time of processes goes, by perf with the clock that every machine has. Takes root, and perf."""
+"""Where processes spend their time, by perf with the clock that every machine has.
+
+Needs root and perf.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a recall that is asked for is found by queries that the index has never seen, and at which price."""
+"""Whether queries that the index has never seen find the requested recall, and at which cost."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
 
 Fixed = tuple[str, Options, Options]
-"""An engine, one index of it, and one setting of its search, with what is not plain about the load."""
+"""An engine, one index, one setting of its search, and the unusual options of the load."""
 
 
 def sections(results: Results) -> list[Section]:

@@ -1,4 +1,4 @@
-"""`equal-recall`: which index, with which settings, gives the most queries at a recall, and what it costs."""
+"""`equal-recall`: the index and settings with the most queries a second at a recall."""
 
 from __future__ import annotations
 

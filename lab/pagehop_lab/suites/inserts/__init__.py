@@ -32,8 +32,6 @@ class InsertsLoad(ServersLoad):
 
 
 class Inserts(ServersSuite):
-    """The suite."""
-
     name: ClassVar = "inserts"
     how: ClassVar = (
         "Every server has new data, three secondary indexes, and clients in processes of their own: one inserts, "

@@ -1,9 +1,10 @@
 """The steps of the Insert Benchmark and of its vector variant, and recall while rows come and go.
 
-Rows come in the order of their ids and go in the same order, so at any time the table is a window of ids. A query sees
-some moment between its start and its end: rows that were there all that time are sure, rows that came or went
-in that time may be seen or not. The true rows are the k nearest of the sure ones; a row that was found counts if it
-may have been there and is as near as the k-th of those.
+Rows are inserted and deleted in the order of their ids, so the table is always a window of ids. A
+query sees some moment between its start and its end. Rows that exist all that time are certain.
+Rows that are inserted or deleted in that time may be seen or not. The true rows are the k nearest
+of the certain ones. A row that was found counts if it may have existed and is as near as the k-th
+of those.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ VECTOR_STEPS: tuple[Case, ...] = (
     *_WRITES,
     *(Case(f"qv{rate}", "queries", "query", rate) for rate in (0, 100, 500, 1000)),
 )
-"""After loading (l.i0) and creating the index (l.x); `range` is rows of a commit, or a second beside queries."""
+"""Steps after loading (l.i0) and indexing (l.x). `range`: rows of a commit, or rows a second."""
 
 STEPS: tuple[Case, ...] = (
     *_WRITES,
@@ -43,7 +44,10 @@ STEPS: tuple[Case, ...] = (
 
 @dataclass(frozen=True)
 class Moves:
-    """When rows came, or went: row `first + i` between begun[i] and done[i], in seconds of one clock, in order."""
+    """Times of insertions or deletions: row `first + i` is between begun[i] and done[i].
+
+    Times are seconds of one clock, in order.
+    """
 
     first: int
     begun: Float64
@@ -73,7 +77,10 @@ class MovingRecall:
 def recall_while_moving(
     found: Ids, starts: Float64, ends: Float64, queries: Float32, base: Float32, came: Moves, went: Moves
 ) -> MovingRecall:
-    """Recall of `found`, shape [queries, k], -1 for nothing; row `id` is base[id % len(base)]. Euclidean."""
+    """Recall of `found`, shape [queries, k], -1 for no row, under L2.
+
+    Row `id` is base[id % len(base)].
+    """
     k = found.shape[1]
     recall = np.zeros(len(found))
     gone = 0

@@ -1,4 +1,7 @@
-"""The Insert Benchmark's own table: what shops sold, three secondary indexes, and queries that use them or the key."""
+"""The Insert Benchmark's own table: sales of shops, with three secondary indexes.
+
+Queries use these indexes or the key.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ INDEXES = {
 _MOST = {"cashregisterid": 1_000, "customerid": 100_000, "productid": 10_000, "price": 500}
 _DATA_BYTES = 10
 ANSWER_ROWS = 10
-# This number of different rows is used in a cycle, with new keys: making them then takes no time of a step.
+# That many different rows are used in a cycle, with new keys: then no step spends time on making
+# rows.
 _POOL_ROWS = 100_000
 _POOL_RANDOM = 65_536
 
@@ -50,7 +54,7 @@ class Tables(Protocol):
 
 
 def load(tables: Tables, rows: int, seed: int, timeout_s: float) -> dict[str, Any]:
-    """Rows without secondary indexes, 100 in a commit (l.i0), then the three indexes, one after the other (l.x)."""
+    """Loads rows, 100 a commit (l.i0), then makes the three secondary indexes (l.x)."""
     tables.execute(_CREATE)
     said = inserts.fill(tables.pid, Sales(Where.of(tables), seed, "range"), rows, timeout_s)
     seconds: dict[str, float] = {}
@@ -78,7 +82,7 @@ def write(tables: Tables, seed: int, state: State, commit_rows: int, seconds: fl
 
 
 def query(tables: Tables, seed: int, state: State, kind: str, rate: float, seconds: float) -> dict[str, Any]:
-    """Queries that an index covers (`range`, qr) or by key (`point`, qp) beside rows that come and go."""
+    """Queries that an index covers (`range`, qr), or by key (`point`, qp), while rows change."""
     rows = Sales(Where.of(tables), seed + 2, kind)
     form = "FORMAT=JSON " if rows.where.is_mysql else ""
     plans = {

@@ -1,4 +1,4 @@
-"""`log-writes`: write amplification of logs, by the formulas and by a ledger of who wrote how much."""
+"""`log-writes`: write amplification of logs, by formulas and by a ledger of all writers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from pagehop_lab.suites.table import Section
 
 
 class LogWrites(ServersSuite):
-    """The suite."""
-
     name: ClassVar = "log-writes"
     how: ClassVar = (
         "Clients insert one row in each commit, by sysbench. Each log is on a file system of its own, a file that "

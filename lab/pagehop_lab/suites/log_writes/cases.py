@@ -1,7 +1,7 @@
-"""Write amplification of logs: what a page costs that is written for a few bytes, and a ledger of who wrote how much.
+"""Write amplification of logs: whole pages for a few bytes, and a ledger of all writers.
 
-A log is written up to its end whenever a commit wants it, and in pages: bytes after the last page boundary are written
-with the rest of their page, and once more with what comes next.
+Every commit may write the log up to its end, and in whole pages. Bytes after the last page boundary
+are written with the rest of their page, and again with the bytes that come next.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def least(per_sync: float, page: int) -> float:
 
 
 def expected(per_sync: float, page: int) -> float:
-    """Bytes written for each byte of log if a write may begin and end anywhere in a page, each place as likely."""
+    """Bytes written for each byte of log, if writes begin at uniformly random bytes of pages."""
     return (page + per_sync - 1) / per_sync
 
 
@@ -62,7 +62,10 @@ class Account:
 
     @property
     def unexplained(self) -> float | None:
-        """Share of the disk's bytes that has no known source; negative where the sources count more than the disk."""
+        """Share of the disk's bytes without a known source.
+
+        Negative if the sources count more than the disk.
+        """
         if self.log is None or not self.device:
             return None
         return 1 - (self.log + self.file_system) / self.device
@@ -78,7 +81,8 @@ def account(log: Mapping[str, Any]) -> Account | None:
     if log["device"] is None:
         return None
     counted, grown = log["counted_bytes"], log["logical_bytes"]
-    # What is written twice before it is synced goes to the disk once. Syncs are 0 where each write is safe.
+    # Writes that are merged before a sync go to the disk once. Syncs are 0 if each write is
+    # durable.
     writes = min(filter(None, (log["writes"], log["syncs"])), default=0)
     found: float | None = counted
     if counted is None and writes and grown:

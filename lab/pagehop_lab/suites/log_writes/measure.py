@@ -1,7 +1,8 @@
-"""Commits of one size, and a ledger of what each log wrote for them: server, kernel, disk, request by request.
+"""Commits of one size, and a ledger of the writes of each log: by server, kernel, disk and request.
 
-Everything is counted from before the clients connect until after they are gone: what a server counts, it tells late,
-and at the end of a connection. Each log is on a file system of its own, so its disk is given nothing else.
+Counting begins before the clients connect and ends after they are gone, because servers report some
+counters only at the end of a connection. Each log has a file system of its own, so its disk sees
+nothing else.
 """
 
 from __future__ import annotations
@@ -183,13 +184,16 @@ def _trace(log: LogPlace, stack: contextlib.ExitStack) -> Trace | None:
 
 
 def by_place(trace: Trace, extents: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """Bytes written within the places of the log's files and elsewhere, and the smallest write within them."""
+    """Bytes written to the extents of the log's files and elsewhere, and the smallest write."""
     with trace.lines() as lines:
         return split(lines, extents) | {"lost": trace.lost()}
 
 
 def split(lines: Iterable[str], extents: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """The same of the lines of a trace; places are from a first byte to a last one, which is not within."""
+    """The same from the lines of a trace.
+
+    An extent is its first byte, and the byte after its last one.
+    """
     within = elsewhere = writes = 0
     least: int | None = None
     for line in lines:

@@ -45,7 +45,7 @@ class Logged(Held):
 
 @dataclass(frozen=True)
 class LoggedProduct:
-    """PostgreSQL, MariaDB and MySQL, by version, sync mode, sectors and whether there is a binary log."""
+    """PostgreSQL, MariaDB and MySQL, by version, sync mode, sectors and binary log."""
 
     plan: ServersPlan
     name: str
@@ -109,7 +109,10 @@ def _move_log(here: Path, there: Path) -> None:
 
 
 def _write_through(folder: Path) -> None:
-    """Writes files again as they are: a log that goes round and round is on blocks that were written before."""
+    """Writes files again with the same bytes.
+
+    A log that is reused lies on blocks that were written before, and so do these files.
+    """
     for path in folder.rglob("*"):
         if not path.is_file():
             continue
@@ -131,7 +134,7 @@ def _mariadb_sync(sync: str, version: str) -> dict[str, str]:
 
 
 def _mysql_log(sync: str, version: str) -> dict[str, str]:
-    """How the redo log is written and how large it is; what it does with O_DIRECT is about data only."""
+    """How the redo log is written, and its size. O_DIRECT affects only data files."""
     method = {"innodb_flush_method": {"buffered": "fsync", "dsync": "O_DSYNC"}[sync], "performance_schema": "1"}
     if version.startswith("5."):
         # Of two files.

@@ -1,4 +1,4 @@
-"""`log-writes`: write amplification of logs, by the formulas and by a ledger of who wrote how much."""
+"""`log-writes`: write amplification of logs, by formulas and by a ledger of all writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`oltp`: microbenchmarks across versions. Relative throughput, what explains it, and where it changed."""
+"""`oltp`: microbenchmarks across versions: relative throughput, its causes, its changes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from pagehop_lab.suites.table import Table as Shown
 
 
 class Oltp(ServersSuite):
-    """The suite."""
-
     name: ClassVar = "oltp"
     how: ClassVar = (
         "Every repeat has new servers with new data; all servers are held at once, and each test is asked of one "

@@ -1,4 +1,4 @@
-"""`oltp`: microbenchmarks across versions. Relative throughput, what explains it, and where it changed."""
+"""`oltp`: microbenchmarks across versions: relative throughput, its causes, its changes."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def costs(results: ServerResults, name: str, table: str, title: str, form: str) 
 
 
 def found_changes(results: ServerResults, name: str, table: str, title: str) -> Table:
-    """Tests of which a figure changed from one server to the next, with what else changed between the two."""
+    """Tests with a figure that changed between neighboring servers, and what else changed."""
     figures = {
         "QPS %": "qps",
         "CPU/query %": "server_cpu_us_per_query",
@@ -164,7 +164,10 @@ def found_changes(results: ServerResults, name: str, table: str, title: str) -> 
 
 
 def _series(results: ServerResults, names: Sequence[str], case: str, name: str) -> tuple[list[list[float]], bool]:
-    """A figure of each server in each repeat; without the weather, where all were asked together, in turns."""
+    """A figure of each server in each repeat.
+
+    If servers took turns, the figures are corrected for changes in the machine's speed.
+    """
     repeats = [results.of(server, case) for server in names]
     together = [{one.raw.get("together"): one for one in ones} for ones in repeats]
     common = [token for token in together[0] if token and all(token in ones for ones in together)]

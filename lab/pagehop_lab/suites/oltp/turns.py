@@ -1,7 +1,8 @@
-"""One OLTP microbenchmark of several servers in turns of a fraction of a second: the weather hits all of them alike.
+"""One OLTP microbenchmark of several servers in turns of a fraction of a second.
 
-Every server has its own sysbench, connected and warm, which does nothing until it is its turn. A round is one turn of
-each; every other round goes the other way round.
+So changes in the speed of the machine affect all of them alike. Every server has its own sysbench,
+connected and warm, which is idle until its turn. A round is one turn of each. Every other round
+goes in reverse order.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ Found = dict[str, Any] | MeasureError
 
 
 def in_turns(tree: Tree, asked: Sequence[tuple[Subject, Ask]], rounds: int) -> list[Found]:
-    """What each server has done in its turns together, and what it did in each; or why it could not be measured.
+    """The work of each server in all of its turns and in each, or the reason why it failed.
 
     Seconds are those of all turns of a server. Warming up is a turn, too.
     """

@@ -1,4 +1,4 @@
-"""`point-reads`: point reads of data larger than memory, by page size, read-ahead, access path and clients."""
+"""`point-reads`: point reads of data larger than memory, by page size, access and clients."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from pagehop_lab.suites.table import Section
 
 
 class PointReads(ServersSuite):
-    """The suite."""
-
     name: ClassVar = "point-reads"
     how: ClassVar = (
         "Rows are read by their keys, uniformly at random, by sysbench from servers and by a program of ours from "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pagehop_lab.analysis.case import Case
 
 WINDOW_S = 0.5
-# Two neighboring stretches of that number of windows each, whose middles differ by no more than this.
+# Windows in a stretch. A rate has settled if the medians of the last two stretches differ little.
 _STRETCH = 5
 _DRIFT_MAX = 0.05
 
@@ -35,10 +35,10 @@ def read_cases(sessions: Iterable[int], read_ahead_kib: Iterable[int]) -> tuple[
 
 
 def settled(rates: Sequence[float]) -> bool:
-    """Whether a rate that was seen in windows of the same length has stopped going one way.
+    """Whether a rate, seen in windows of the same length, has stopped rising or falling.
 
-    The last stretch is compared with the one before it, by their medians: a single stall is no drift. Of a rate that is
-    all noise nothing is said but that it goes nowhere.
+    The last stretch is compared with the one before it, by their medians: a single stall is no
+    drift. A rate that is only noise counts as settled.
     """
     if len(rates) < 2 * _STRETCH:
         return False

@@ -1,9 +1,11 @@
-"""A store in a process of its own: loads rows, or reads them by key and says how far it is, until it is ended.
+"""A store in a process of its own, which loads rows, or reads them by key until it is ended.
 
-Clients are threads where the library lets others run while it reads, and processes where it does not.
+It reports progress. Clients are threads if the library releases the interpreter during reads, and
+processes if not.
 
-This is a program for an environment that has the store's library and nothing of the lab. It says the lines that
-`oltp.lua` says. A row's key is its number, its text the same as in the servers' tables.
+This program runs in an environment that has the store's library and nothing of the lab. It prints
+the same lines as `oltp.lua`. A row's key is its number. Its text is the same as in the servers'
+tables.
 
     python embedded.py version STORE
     python embedded.py load STORE FOLDER OPTIONS ROWS ROW_BYTES
@@ -178,7 +180,10 @@ class Sqlite:
 
 
 class Duck:
-    """Columns in blocks, and a tree of the keys, which is held in memory as far as it was wanted; one cache for all."""
+    """Columns in blocks, and a tree of the keys, whose used part is held in memory.
+
+    One cache for all.
+    """
 
     in_threads = True
 

@@ -1,4 +1,4 @@
-"""Point reads of data larger than memory: asked until they have settled, then measured, with what storage did."""
+"""Point reads of data larger than memory: measured, with storage, after the rate has settled."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Told:
 
 
 def measure(asked: Asked) -> dict[str, Any]:
-    """Reads a second, and for each read what processes and disk did. MeasureError if it cannot be."""
+    """Reads a second, and what processes and disk did for each read. MeasureError if it fails."""
     process = subprocess.Popen(
         asked.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **asked.env},
         start_new_session=True,

@@ -1,4 +1,4 @@
-"""Plans of point reads: how many rows, in how much memory, and which options a server or a store has."""
+"""Plans of point reads: rows, memory, and the options of servers and stores."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ def usual_options(product: str) -> dict[str, OptionValue]:
 
 
 def needed_bytes_each(load: ServersLoad) -> int:
-    """Room on disk that one server's data take: with half as much again of the rows, for what is around them."""
+    """Disk space for one server's data: the rows, and half as much again for overhead."""
     assert isinstance(load, PointLoad)
     return _EMPTY_BYTES + 3 * load.rows * (load.row_bytes + _ROW_BYTES) // 2

@@ -1,4 +1,4 @@
-"""Rows for point reads: filling tables and stores with the same texts, and what servers count of their own reads."""
+"""Rows for point reads: the same texts in every table and store, and the read counters."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ _AT_ONCE = 1 << 16
 
 
 def _digest(program: innodb.Program) -> str:
-    """SQL of 32 digits. MySQL has MD5 no more from 9.6 on, so 9 has other texts, which are as long and as random."""
+    """SQL for 32 digits.
+
+    MySQL has no MD5 from 9.6 on, so 9 has other texts, just as long and random.
+    """
     is_without = program.product == "mysql" and int(program.version.partition(".")[0]) >= 9
     return "LEFT(SHA2(CONCAT({row}, '.{part}'), 256), 32)" if is_without else "MD5(CONCAT({row}, '.{part}'))"
 

@@ -1,4 +1,4 @@
-"""Servers and embedded stores with data larger than memory, each on a file system of its own, and what reads them."""
+"""Runs servers and stores with data larger than memory, each on a file system of its own."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ class PointReads:
         return {"load_s": load_s, "file_system": where, "client_us": self._client_us(server)}
 
     def measure(self, instance: Stored, case: Case, slowed: float) -> dict[str, Any]:
-        """One number of clients with one read-ahead, from empty caches on, within the limit of memory."""
+        """One number of clients with one read-ahead, from empty caches, within the memory limit."""
         assert isinstance(case, ReadCase)
         assert not slowed
         load, server, place = self._load, instance.ours, instance.places[_DATA]

@@ -1,4 +1,4 @@
-"""`point-reads`: point reads of data larger than memory, by page size, read-ahead, access path and clients."""
+"""`point-reads`: point reads of data larger than memory, by page size, access and clients."""
 
 from __future__ import annotations
 

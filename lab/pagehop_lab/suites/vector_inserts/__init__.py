@@ -1,4 +1,4 @@
-"""`vector-inserts`: what an index costs the writes, and what writes cost the queries and their recall."""
+"""`vector-inserts`: the cost of an index for writes, and of writes for queries and recall."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ from pagehop_lab.suites.vector_inserts.servers import MariaDbVectorProduct, Post
 
 # The versions that have an index over vectors.
 _VERSIONS = {"pgvector": "18", "pagehop-postgres": "18", "mariadb": "11.8"}
-# A vector is in its table, in its index, and in both once more before what was deleted is cleaned up.
+# Copies of a vector: in its table and in its index, and again for dead rows until they are cleaned
+# up.
 _COPIES = 6
 
 
 class VectorInserts(ServersSuite):
-    """The suite."""
-
     name: ClassVar = "vector-inserts"
     how: ClassVar = (
         "Every server has new data, its index, and clients in processes of their own: one inserts, one deletes as "

@@ -1,4 +1,4 @@
-"""The vector Insert Benchmark: its steps on a table with a vector index, and the recall of the queries."""
+"""The vector Insert Benchmark: its steps on a table with a vector index, and their recall."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pagehop_lab.suites.vector_inserts.vector_rows import Float32, VectorRows
 TABLE = "items"
 INDEX = "items_embedding"
 K = 10
-# Vectors for each row of the window: an index finds the place of one that it has had before, dead or not, for less
-# than that of a new one.
+# Vectors for each row of the window. Fewer would repeat soon, and an index that has had a vector
+# before, dead or not, inserts it at a lower cost.
 VECTORS_PER_ROW = 12
 _JUDGED = 1000
 

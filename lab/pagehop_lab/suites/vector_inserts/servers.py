@@ -1,4 +1,4 @@
-"""Servers with a table of vectors and an index over it: what the vector Insert Benchmark writes to."""
+"""Servers with a table of vectors and an index over it, for the vector Insert Benchmark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BUILDING = {"maintenance_work_mem": "512MB"}
 
 
 class PostgresVectorProduct:
-    """An access method of one of the lab's engines, in the server that has pgvector or one that runs already."""
+    """An access method of one of the lab's engines, in a private server or a running one."""
 
     def __init__(self, engine: str) -> None:
         self._engine = engine

@@ -1,4 +1,4 @@
-"""`vector-inserts`: what an index costs the writes, and what writes cost the queries and their recall."""
+"""`vector-inserts`: the cost of an index for writes, and of writes for queries and recall."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class PostgresVectors:
 
 
 class MysqlVectors:
-    """A client's connection to MariaDB: rows come by one prepared INSERT of many rows, vectors as bytes."""
+    """A client's connection to MariaDB: one prepared INSERT for many rows, vectors as bytes."""
 
     def __init__(self, rows: VectorRows) -> None:
         self._rows = rows
@@ -88,7 +88,10 @@ class MysqlVectors:
 
     @cached_property
     def _asking(self) -> tuple[MysqlPrepared, list[bytes]]:
-        """The statement and its parameters; once they are wanted, this is a session that searches."""
+        """The statement and its parameters.
+
+        The first use also sets this session up for searches.
+        """
         for name, value in self._rows.settings.items():
             self._wire.execute(f"SET SESSION {name} = {value}".encode())
         distance = "VEC_DISTANCE_EUCLIDEAN(embedding, ?)"

@@ -1,4 +1,4 @@
-"""`vector-writers`: what many writers cost a table with a vector index, and what they cost those beside them."""
+"""`vector-writers`: the cost of many writers for a table with a vector index, and for its users."""
 
 from __future__ import annotations
 
@@ -28,13 +28,11 @@ from pagehop_lab.suites.vector_writers.servers import PRODUCTS, WritersProduct
 _VERSION = "18"
 # Where a set's name does not say its dimensions: as many as rows of text have here.
 _DIM = 384
-# Of a row in the table and its indexes, for each of its dimensions: once in the table, and in the index with links.
+# Bytes of a row in the table and its indexes: for each dimension, and for links and the rest.
 _BYTES_PER_DIM, _BYTES_PER_ROW = 12, 1500
 
 
 class VectorWriters(ServersSuite):
-    """The suite."""
-
     name: ClassVar = "vector-writers"
     how: ClassVar = (
         "Every step begins with a copy of the same table and index, and a checkpoint. Writers are processes that "

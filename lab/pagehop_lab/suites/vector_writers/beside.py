@@ -19,7 +19,7 @@ _SEARCHES_MIN = 200
 
 
 def vacuum(asked: Asked, count: int) -> dict[str, Any]:
-    """Rows a second while autovacuum works on dead rows, over those shortly before and shortly after."""
+    """Rows a second while autovacuum works on dead rows, and the rates shortly before and after."""
     load, server = asked.load, asked.server
     parts = round(1 / load.dead_share)
     with server.connection() as connection:
@@ -58,7 +58,10 @@ def vacuum(asked: Asked, count: int) -> dict[str, Any]:
 
 
 def share_of(before: float, beside: float, after: float | None) -> dict[str, Any]:
-    """What autovacuum leaves of the rate, by the rates before, beside and after it; None if it went on to the end."""
+    """Autovacuum's effect on the rate, by the rates before, beside and after it.
+
+    None: it did not end.
+    """
     without = before if after is None else (before + after) / 2
     return {
         "rows_before_per_s": before, "rows_beside_per_s": beside, "rows_after_per_s": after,
@@ -83,7 +86,10 @@ class _Vacuum:
 
 
 def search(asked: Asked, count: int) -> dict[str, Any]:
-    """Searches on a schedule, alone and beside writers at a share of their full rate, which is measured in between."""
+    """Searches on a schedule: alone, and beside writers at a share of their full rate.
+
+    The full rate is measured in between.
+    """
     load, server = asked.load, asked.server
     searcher = Job(clients.search, (asked.place, load.search_rate))
     index_used = server.is_index_used(asked.supply.dataset.queries[0], load.k)
@@ -114,7 +120,10 @@ def search(asked: Asked, count: int) -> dict[str, Any]:
 
 
 def latencies(idle: Float64, beside: Float64) -> dict[str, Any]:
-    """Of searches, from when they were due; and from when they were sent, which leaves out how late that was."""
+    """Latencies of searches, from when they were due and from when they were sent.
+
+    The second leaves out how late they were sent.
+    """
     if min(len(idle), len(beside)) < _SEARCHES_MIN:
         raise MeasureError(
             f"{min(len(idle), len(beside))} searches have no 99th percentile: plan more search_seconds, or a higher "

@@ -1,4 +1,4 @@
-"""The steps that write: one or many clients with each row committed, COPY, bytes of log, and recall afterwards."""
+"""The steps that write: clients that commit each row, COPY, bytes of log, and recall afterwards."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ class Asked:
 
 
 def writers(asked: Asked, count: int, rows: int | None, rate: float = 0.0) -> list[Job]:
-    """Clients that insert the next `rows` of the set, or until they are told to stop; `rate` is that of all."""
+    """Clients that insert the next `rows` of the set, or until they are stopped.
+
+    `rate` is for all.
+    """
     first = asked.load.rows
     end = asked.supply.count if rows is None else first + rows
     return [
@@ -54,7 +57,10 @@ def writers(asked: Asked, count: int, rows: int | None, rate: float = 0.0) -> li
 
 
 def write(asked: Asked, count: int, seconds: float, *, is_split: bool = False) -> dict[str, Any]:
-    """As fast as it goes, for some seconds; each row committed. The log is counted from the checkpoint before."""
+    """Inserts at full speed for some seconds, one row a commit.
+
+    The log counts from the checkpoint before.
+    """
     start = asked.server.log_end()
     with Crew(writers(asked, count, None)) as crew:
         before = Look(asked.pid, crew.pids)
@@ -71,7 +77,10 @@ def write(asked: Asked, count: int, seconds: float, *, is_split: bool = False) -
 
 
 def write_rows(asked: Asked, count: int, rows: int) -> dict[str, Any]:
-    """A number of rows, as fast as they go; each row committed. The log is counted from the checkpoint before."""
+    """Inserts a number of rows at full speed, one a commit.
+
+    The log counts from the checkpoint before.
+    """
     start = asked.server.log_end()
     with Crew(writers(asked, count, rows)) as crew:
         before = Look(asked.pid, crew.pids)
@@ -99,7 +108,7 @@ def copy(asked: Asked) -> dict[str, Any]:
 
 
 def recall(asked: Asked, count: int) -> dict[str, Any]:
-    """Recall after many clients added rows, and of one build over the same rows, at each of some candidate lists."""
+    """Recall after many clients added rows, and after one build over these rows, by list."""
     load, server = asked.load, asked.server
     said = write_rows(asked, count, load.recall_rows)
     rows = load.rows + load.recall_rows

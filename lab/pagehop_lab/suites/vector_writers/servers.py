@@ -1,4 +1,7 @@
-"""PostgreSQL with a table of vectors: loaded once, and copied for each step, so that all begin with the same index."""
+"""PostgreSQL with a table of vectors: loaded once, and copied for each step.
+
+So all steps begin with the same index.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,7 @@ class WriterServer(Wrapped):
         copy_rows(connection, TABLE, first, rows, COMPONENTS[self.type])
 
     def begin_step(self) -> None:
-        """A new copy of the loaded table; everything is written to its files, and a checkpoint was made."""
+        """A new copy of the loaded table. All of it is in its files, and a checkpoint was made."""
         self.ours.execute(
             f"DROP DATABASE IF EXISTS {_STEP} WITH (FORCE)",
             f"CREATE DATABASE {_STEP} TEMPLATE {_LOADED} STRATEGY FILE_COPY",
@@ -119,7 +122,10 @@ class WriterServer(Wrapped):
         return connect(self.ours.dsn(database))
 
     def place(self, vectors: Vectors, k: int, candidates: int | None = None) -> Place:
-        """The table of a step, for clients; its searches have the plan's options, or another candidate list."""
+        """The table of a step, for clients.
+
+        Searches use the plan's options, or another candidate list.
+        """
         return Place(self.ours.dsn(_STEP), self.type, vectors, self.searching(k, candidates), k)
 
     def searching(self, k: int, candidates: int | None = None) -> dict[str, str]:
@@ -146,11 +152,10 @@ class WriterServer(Wrapped):
     # ---- the log ----
 
     def log_end(self) -> str:
-        """Where the log ends."""
         return str(self.ours.execute("SELECT pg_current_wal_insert_lsn()")[0][0])
 
     def log_between(self, start: str, end: str, is_split: bool) -> Log:
-        """What the log has from one place to another; its parts, if it is split, by PostgreSQL's own reader."""
+        """The log between two places. With `is_split`, its parts, by PostgreSQL's own reader."""
         grown = int(self.ours.execute(f"SELECT pg_wal_lsn_diff('{end}', '{start}')")[0][0])
         if not is_split:
             return Log(grown, 0, 0)

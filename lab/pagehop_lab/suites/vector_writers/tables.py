@@ -1,4 +1,4 @@
-"""`vector-writers`: what many writers cost a table with a vector index, and what they cost those beside them."""
+"""`vector-writers`: the cost of many writers for a table with a vector index, and for its users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The rows of a set in a random order, none of them twice: an index knows the place of a vector that it has already."""
+"""The rows of a set in a random order, without repeats.
+
+An index inserts a vector that it already has at a lower cost.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,7 @@ def shuffled(base: Float32, seed: int) -> Ids:
 
 
 def _hashes(base: Float32) -> npt.NDArray[np.uint64]:
-    """A number for each row: the same for rows of the same bytes, and another one for nearly every other row."""
+    """A number for each row: equal for equal bytes, and different for nearly all other rows."""
     factors = np.random.default_rng(0).integers(1, 1 << 63, base.shape[1], dtype=np.uint64) | np.uint64(1)
     parts = [
         (np.ascontiguousarray(base[start : start + _AT_ONCE]).view(np.uint32).astype(np.uint64) * factors).sum(axis=1)
