@@ -1,13 +1,15 @@
--- The OLTP microbenchmarks: one table, one statement or a few for each test, with the names, columns and
--- ranges of the published ones. Statements are prepared once for each connection, but `scan` and `insert`
--- are sent as text, like the published ones.
+-- The OLTP microbenchmarks: one table, and one or a few statements for each test, with the names,
+-- columns and ranges of the published ones. Statements are prepared once for each connection. Only
+-- `scan` and `insert` are sent as text, like the published ones.
 --
--- Two things differ from the published script. Column k is uniform; sysbench's own loader puts three
--- quarters of its values into 1% of their range, so few of the ranges over k would cost nearly everything.
--- And `delete` comes to each row once; the published one draws rows that may be gone.
+-- Two things differ from the published script. Column k is uniform: sysbench's own loader puts
+-- three quarters of its values into 1% of their range, so a few of the ranges over k would cost
+-- nearly everything. And `delete` deletes each row once: the published one draws rows that may be
+-- gone.
 --
--- Each connection says at the end of every interval how many events and queries it has done and when, by the clock that
--- is never set: "tell THREAD SECONDS EVENTS QUERIES". Who listens takes differences, so a query that takes long is not cut.
+-- At the end of every interval each connection prints its count of events and queries, and the time
+-- of the monotonic clock: "tell THREAD SECONDS EVENTS QUERIES". The reader takes differences, so a
+-- long query is not cut.
 
 local ffi = require("ffi")
 ffi.cdef [[
@@ -108,7 +110,7 @@ local function between(text, further)
   end
 end
 
--- Rows one after the other, each once, in an order that looks like none. A delete that finds nothing is no delete.
+-- Each row once, in an order that looks random. A delete that finds nothing would not be a delete.
 local function every_row()
   local rows, at, step = sysbench.opt.rows, sysbench.tid, sysbench.opt.threads
   if rows % STRIDE == 0 then error("rows may not be a multiple of " .. STRIDE) end
@@ -119,8 +121,9 @@ local function every_row()
   end
 end
 
--- Rows by Zipf's law with exponent 0.8, the first rows most often, as sysbench from 1.1 on draws them. By inversion,
--- after Gray et al., Quickly Generating Billion-Record Synthetic Databases (SIGMOD 1994), section 3.2.
+-- Rows by Zipf's law with exponent 0.8, the first rows most often, as sysbench draws them from 1.1
+-- on. By inversion, after Gray et al., Quickly Generating Billion-Record Synthetic Databases
+-- (SIGMOD 1994), section 3.2.
 local function zipf(rows)
   local theta, zeta = 0.8, 0
   for rank = 1, rows do zeta = zeta + rank ^ -theta end

@@ -1,4 +1,4 @@
--- What an installed extension must do: `make installcheck` runs it, and so do the packages that ./dev release makes.
+-- What an installed extension must do. `make installcheck` and `./dev release` run this.
 SET client_min_messages = warning;
 CREATE EXTENSION pagehop CASCADE;
 CREATE TABLE items (id int PRIMARY KEY, kind int, embedding vector(8));

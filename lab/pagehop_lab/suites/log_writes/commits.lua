@@ -1,4 +1,4 @@
--- Commits of one size: each inserts a row with a text of that size. It prints the lines that oltp.lua prints.
+-- Commits of one size: each inserts a row with a text of that size. The output is that of oltp.lua.
 
 local ffi = require("ffi")
 ffi.cdef [[
@@ -24,7 +24,8 @@ end
 
 function thread_init()
   connection = sysbench.sql.driver():connect()
-  -- One text for all: no log compresses it, and a parameter of PostgreSQL's driver has 256 bytes at most.
+  -- One text for all rows: no log compresses it, and PostgreSQL's driver takes parameters of at
+  -- most 256 bytes.
   local text = sysbench.rand.string(string.rep("@", sysbench.opt.bytes))
   statement = connection:prepare(string.format("INSERT INTO commits (id, c) VALUES (?, '%s')", text))
   id = statement:bind_create(sysbench.sql.type.BIGINT)
