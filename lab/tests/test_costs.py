@@ -37,7 +37,7 @@ def test_a_child_that_came_and_went_has_cost_what_it_did() -> None:
         assert 0.35 < (ServerLook(parent.pid) - before).cpu_s < 1
 
 
-# A child that works, says so, waits for a line, and works again.
+# A child that works, reports, waits for a line, and works again.
 CHILD = """
 import sys, time
 while time.process_time() < 0.2: pass

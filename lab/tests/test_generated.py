@@ -1,4 +1,4 @@
-"""Generated rows: the same for a seed whatever is asked for at once, and shaped like embeddings."""
+"""Generated rows: the same for a seed in chunks of any size, and shaped like embeddings."""
 
 from __future__ import annotations
 

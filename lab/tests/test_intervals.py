@@ -17,7 +17,7 @@ Repeats = dict[int, float]
 
 
 def pair(random: np.random.Generator, repeats: int, kind: str, ratio: float = 1.0) -> tuple[Repeats, Repeats]:
-    """Two engines in the same weather, which wanders by 20% from repeat to repeat."""
+    """Two engines on a machine whose speed drifts by 20% from repeat to repeat."""
     weather = 0.2 * random.standard_normal(repeats)
     if kind == "stalls":
         # Now and then other work takes a third of a repeat.

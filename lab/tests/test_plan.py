@@ -1,4 +1,4 @@
-"""Plans: what they say, and what is said of those that are wrong."""
+"""Plans: their meaning, and the errors of wrong ones."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ def test_in_turns_a_planted_step_is_found_in_weather_and_no_other(tmp_path: Path
     steps = changed(tmp_path / "slowed", "changes")
     assert [row[:3] for row in steps] == [[case, "postgres old B", "postgres old C slowed 0.05"] for case in CASES]
     assert all(abs(row[3] + 5) < 2 for row in steps)
-    # Who stands still costs no CPU; one in twenty is found by chance.
+    # A stopped server uses no CPU. One in twenty is found by chance.
     assert len(changed(tmp_path / "slowed", "changes-cpu")) <= 1
 
     run(text.replace("slowed", "doubled"), tmp_path / "doubled", FakeBench(), product)

@@ -1,4 +1,4 @@
-"""What is wrong is said: by name, with what to do about it, and the server stays up."""
+"""Bad input: an error names it and says what to do, and the server stays up."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_a_recall_below_1_is_not_rounded_to_1(connect: Connect) -> None:
     connection.add_notice_handler(lambda diag: said.append(str(diag.message_primary)))
     with only_by_index(connection):
         assert len(ids(connection, nearest(QUERIES[0]))) == 10
-    # What no search reaches is said. A recall of 1 is exact, and nothing is said.
+    # A recall that no search reaches is a warning. A recall of 1 is exact, without a warning.
     assert [text.partition(" is more than")[0] for text in said] == ["pagehop.recall = 0.99999994"]
 
 

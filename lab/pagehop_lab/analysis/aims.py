@@ -33,7 +33,7 @@ class Figure:
     of_point: Callable[[Point], float | None] | None = None
     """None for a figure of a build."""
     is_counted: bool = False
-    """Whether it is a count without a clock, which every repeat gives alike."""
+    """Whether it is a count, which is the same in every repeat, and not a time."""
 
 
 def _work(name: str) -> Callable[[Point], float | None]:
@@ -72,7 +72,7 @@ class Aim:
     floor: float | None = None
     aim: float | None = None
     load: tuple[tuple[str, OptionValue], ...] = ()
-    """What is asked for of a load: `k`, `threads`, `cache`, `batch`, `sessions`."""
+    """Options of a load that an aim can name: `k`, `threads`, `cache`, `batch`, `sessions`."""
 
     def is_of(self, dataset: str) -> bool:
         """Whether it is about a set."""

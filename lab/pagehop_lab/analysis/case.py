@@ -15,7 +15,7 @@ class Case:
     """
     group: str
     script: str
-    """What sysbench is told to do."""
+    """The name of the test for sysbench."""
     range: int
     """Rows that one query is about, where that means anything."""
     writes: bool = False

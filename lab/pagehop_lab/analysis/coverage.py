@@ -32,7 +32,7 @@ class Coverage:
     failed: Mapping[str, str]
     """Cells that failed, with the reason."""
     missing: tuple[Cell, ...]
-    """Cells of which nothing is known."""
+    """Cells without a result."""
     lost: Mapping[str, Mapping[str, tuple[OptionValue, ...]]]
     """Of each engine, the values of each option that no present or failed cell has."""
     told: Mapping[str, str] = field(default_factory=dict)

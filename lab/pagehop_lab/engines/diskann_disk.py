@@ -44,7 +44,7 @@ class DiskannDisk(Library):
             graph_degree=options["graph_degree"], search_memory_maximum=len(base) * (code_bytes + 0.5) / 2**30,
             build_memory_maximum=8.0, num_threads=threads,
         )  # fmt: skip
-        # Opened for one thread it waits for ever; a search still says how many threads it uses.
+        # Opened for one thread, it waits forever. A search still says how many threads it uses.
         self._index: Any = diskannpy.StaticDiskIndex(
             str(self.folder), num_threads=max(2, threads), num_nodes_to_cache=0, cache_mechanism=0
         )

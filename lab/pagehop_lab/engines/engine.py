@@ -90,7 +90,7 @@ class Library(ABC):
         """An engine without an index; `folder` is empty and its own."""
         self.folder = folder
         self.on_phase: Callable[[str], None] = _nothing
-        """What is told that a phase of a build begins: `load`, `index`."""
+        """Called at the start of each phase of a build: `load`, `index`."""
         self.memory_mib = 0
         """Limit of memory after it is next made cold, in MiB; 0 is none.
 
@@ -235,7 +235,7 @@ class Served(ABC):
         self.folder = folder
         self.url = url
         self.on_phase: Callable[[str], None] = _nothing
-        """What is told that a phase of a build begins: `load`, `index`."""
+        """Called at the start of each phase of a build: `load`, `index`."""
         self.memory_mib = 0
         """Limit of memory after it is next made cold, in MiB; 0 is none.
 

@@ -223,7 +223,7 @@ def _memory_for(base: Float32) -> dict[str, str]:
 
 
 def _read_ahead(options: Options) -> dict[str, str]:
-    """How many reads may be under way, where a plan says so."""
+    """The number of concurrent reads, if a plan sets it."""
     depth = options["effective_io_concurrency"]
     return {} if depth < 0 else {"effective_io_concurrency": str(depth)}
 

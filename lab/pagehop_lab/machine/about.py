@@ -90,7 +90,7 @@ def _file_system(folder: Path) -> str | None:
 
 
 def _virtualization(sys: Path) -> str | None:
-    """Who makes the machine, where it is a virtual one; `none` where it is not."""
+    """The hypervisor of a virtual machine, or `none`."""
     flags = re.search(r"^flags\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     if flags is None:
         return None

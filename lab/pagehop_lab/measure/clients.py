@@ -40,7 +40,7 @@ class Connection(Protocol):
 
 
 class Rows(Protocol):
-    """A table in a server, as a process is told of it."""
+    """A table in a server, in a form that can be sent to a process."""
 
     @property
     def kept(self) -> int:

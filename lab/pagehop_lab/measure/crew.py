@@ -139,7 +139,7 @@ class Crew:
                 process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        # By looks and not by a clock: while all of us are stopped, none is late.
+        # By the number of looks and not by a clock: while all processes are stopped, none is late.
         for _ in range(int(_READY_S / _LOOK_S)):
             if self._shared.ready.n_waiting == len(self._processes):
                 return

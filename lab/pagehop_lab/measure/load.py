@@ -1,4 +1,4 @@
-"""How searches are asked, as a process that asks them is told."""
+"""The load of a measurement, in a form that can be sent to the process of the client."""
 
 from __future__ import annotations
 

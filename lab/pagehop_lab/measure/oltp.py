@@ -219,7 +219,7 @@ def script_command(
     tree: Tree, subject: Subject, rows: int, seed: int, script: str, clients: int, length: int = 100,
     interval_s: float = _INTERVAL_S, more: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
-    """What asks one test until it is ended."""
+    """The command that runs one test until it is ended."""
     words = [f"--case={script}", f"--range={length}", f"--threads={clients}", f"--interval={interval_s}"]
     return [*_command(tree, subject, rows, seed), *words, *more, "--time=0", "run"]
 

@@ -151,7 +151,7 @@ def carry_out(server: int | None, rows: Rows, state: State, step: Step, around: 
         ]
         try:
             if step.asks:
-                # Who asks and who answers take turns: on one core neither has to wake another.
+                # Client and server take turns: on one core neither has to wake another core.
                 with contextlib.nullcontext() if server is None else on_one_core(server):
                     _begin(processes[:1], shared, 1)
             _begin(processes[int(step.asks) :], shared, len(processes))

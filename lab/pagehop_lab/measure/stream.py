@@ -18,7 +18,7 @@ from pagehop_lab.data import Dataset
 from pagehop_lab.engines.engine import EngineError, Float32, Served, left_by
 
 _TRANSACTIONS_PER_S = 10
-# Of a transaction, whatever the rate: what cannot be kept up is to be seen, not to take for ever.
+# Rows of a transaction at most, at any rate: a rate that is too high must show, not take forever.
 _ROWS_MAX = 1000
 _SHARE_OF_ANOTHER = np.float32(0.1)
 

@@ -60,7 +60,7 @@ class Wire(Protocol):
 
 @dataclass(frozen=True)
 class Where:
-    """A server, as a process is told of it."""
+    """A server, in a form that can be sent to a process."""
 
     dsn: str = ""
     """What libpq connects by."""
@@ -114,7 +114,7 @@ class PostgresWire:
         name = b"n%d" % self._prepared
         self._prepared += 1
         self.prepare(name, statement)
-        # libpq waits by itself; who reads without it waits in the kernel.
+        # libpq waits by itself. Reads without it wait in the kernel.
         os.set_blocking(self._wire.socket, True)
         return PostgresNumbers(self._wire.socket, _bind_form(name, max(places)))
 

@@ -14,7 +14,7 @@ class ServersLoad:
     seconds: float = 1.0
     warmup_s: float = 0.3
     repeats: int = 3
-    """Each with new servers and new data; every other one goes the other way round."""
+    """Each has new servers and new data. Every other one goes in reverse order."""
     rounds: int = 1
     """In each round all servers run in turns, each for its part of `seconds`.
 

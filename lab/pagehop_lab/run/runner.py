@@ -255,7 +255,7 @@ class Runner:
         return True
 
     def _measure_all(self, index: IndexSpec, child: Child, dataset: data.Dataset, repeat: int) -> None:
-        """What is left of a repeat; every other repeat goes the other way round."""
+        """The rest of a repeat. Every other repeat goes in reverse order."""
         specs = points(index, self.plan.load, repeat, self._picked(index, dataset))
         for spec in specs if repeat % 2 == 0 else specs[::-1]:
             if not self._wanted(spec, dataset):

@@ -140,7 +140,7 @@ class Worker:
         return {"sessions": asked.sessions, "statement": None, "qps": in_process.ceiling(asked)}
 
     def look(self, options: dict[str, Any], k: int) -> dict[str, float]:
-        """The recalls of a setting, without a clock."""
+        """The recalls of a setting, not timed."""
         assert self._dataset is not None
         assert isinstance(self._engine, Library), "settings of servers are not picked"
         from pagehop_lab.measure import in_process

@@ -58,7 +58,7 @@ def clear(outer: Path, say: Callable[[str], None]) -> None:
             if folder.stat().st_uid != os.geteuid():
                 continue
             end(_processes_in(folder))
-            # Or its files would be removed, and the disk that has them be full for ever.
+            # Otherwise its files would be removed, but their space on the disk would never be free.
             unmount_within(folder)
             shutil.rmtree(folder, ignore_errors=True)
             say(f"removed {folder}, which a killed run left behind")

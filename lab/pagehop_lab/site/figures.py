@@ -35,7 +35,7 @@ class Figure:
     """The raw file that stands for all, relative to the run's folder."""
     more_is_better: bool = True
     is_counted: bool = False
-    """Whether it is a count without a clock, which every repeat gives alike."""
+    """Whether it is a count, which is the same in every repeat, and not a time."""
 
     @property
     def middle(self) -> float:

@@ -72,7 +72,7 @@ def index(entries: Sequence[Entry], contests: Sequence[Contest], both: Sequence[
 
 
 def _summary(contests: Sequence[Contest]) -> str:
-    """What Pagehop loses, then what cannot be told, then what it wins."""
+    """What Pagehop loses, then what is not certain, then what it wins."""
     counts = {said: sum(one.said == said for one in contests) for said in _HEADINGS}
     lead = (
         f"Of {len(contests)} figures beside the best of the others of its kind, library or server, Pagehop loses "

@@ -26,7 +26,7 @@ class Contest:
 
     @property
     def said(self) -> str:
-        """Who is better, if that can be told."""
+        """Whether Pagehop is better, if that is certain."""
         if self.ours is None:
             return LOST
         if self.ours.is_counted:

@@ -109,7 +109,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Section:
-    """What is said of one set under one load."""
+    """Tables and charts of one set under one load."""
 
     title: str
     charts: Sequence[Chart] = field(default_factory=tuple)

@@ -90,7 +90,7 @@ class Collection:
         return CollectionConnection(self)
 
     def question(self, key: bytes = _PLACE) -> dict[str, Any]:
-        """Who has this key and this y, with both."""
+        """The message of a query for the document with this key and this y."""
         from bson import ObjectId
 
         name, wanted = wanted_name(self.layout), ObjectId(key)

@@ -37,5 +37,5 @@ def names(count: int, layout: str) -> list[str]:
 
 
 def wanted_name(layout: str) -> str:
-    """What the attribute is called that is asked for."""
+    """The name of the attribute that queries read."""
     return LONG_NAME if layout == "longest" else "y"

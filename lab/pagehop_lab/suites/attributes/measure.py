@@ -74,7 +74,7 @@ def measure(
         if count in PROFILED:
             raw |= _profile(server, documents, rows)
     finally:
-        # A server that died is told by what it was asked before.
+        # If the server died, the error of the measurement is raised, not that of the drop.
         with contextlib.suppress(DevServerError):
             documents.drop()
     return raw | sizes | {"load_s": load_s, "plan": plan, "index_used": index_used}

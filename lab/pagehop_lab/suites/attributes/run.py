@@ -1,4 +1,4 @@
-"""Servers that keep documents, and what asks them for one attribute of one document."""
+"""Servers that keep documents, and the clients that query one attribute of one document."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Table:
         return f"CREATE TABLE {TABLE} (id integer NOT NULL PRIMARY KEY, {', '.join(columns)})"
 
     def select(self) -> str:
-        """Who has this key and this y, with both."""
+        """The statement of a query for the document with this key and this y."""
         name = wanted_name(self.layout)
         wanted, compared = name, name
         if self.model != "columns":

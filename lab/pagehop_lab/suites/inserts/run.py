@@ -43,7 +43,7 @@ def looked_at_again(state: State, window: Callable[[], tuple[int, int]]) -> Iter
     try:
         yield
     except MeasureError:
-        # A server that died is told by what it was asked before.
+        # If the server died, the error of the step is raised, not that of this look.
         with contextlib.suppress(DevServerError):
             state.low, state.high = window()
         raise

@@ -54,7 +54,7 @@ class LogPlace:
 
 @dataclass(frozen=True)
 class Asked:
-    """Who commits what."""
+    """The clients, and what they commit."""
 
     command: Sequence[str]
     env: Mapping[str, str]

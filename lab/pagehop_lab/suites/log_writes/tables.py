@@ -82,7 +82,7 @@ def _in_files(log: Log, device: int) -> int:
 
 
 def ledger(results: ServerResults) -> Table:
-    """Bytes of a commit by who counted them, and whether they add up."""
+    """Bytes of a commit by the counter that has them, and whether they add up."""
     rows = []
     for one in results.measured:
         count = one.raw["count"]

@@ -22,10 +22,10 @@ _SILENCE_MAX_S = 60.0
 
 @dataclass(frozen=True)
 class Asked:
-    """How reads are asked for."""
+    """The client of a measurement of reads."""
 
     command: Sequence[str]
-    """What asks, and says lines as `oltp.lua` does."""
+    """The command of the client. It prints the same lines as `oltp.lua`."""
     who: str
     """What it is called."""
     env: Mapping[str, str]
@@ -38,9 +38,9 @@ class Asked:
     counters: Callable[[], dict[str, float]]
     """What the engine counts itself, by its own names."""
     client_us: float | None = None
-    """CPU of a read that is the client's, where it cannot be told from the engine's."""
+    """The client's CPU of a read, if it cannot be separated from the engine's."""
     started: Callable[[int], None] = lambda _: None
-    """Is told the process of the command before it has done anything."""
+    """Called with the process of the command before it has done anything."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | N
         "own_counters": {name: (value - first.own.get(name, 0)) / reads for name, value in last.own.items()},
         "client_share_of_machine": client_cpu_s / elapsed_s / cores,
         "client_share_of_core": client_share(client_cpu_s, elapsed_s, clients),
-        # What serves the disk is the kernel's, and not to be told from others.
+        # The kernel's threads serve the disk, and their CPU cannot be separated from other work.
         "other_busy_cores": None,
         "busy_cores": busy_s / elapsed_s,
         "clock_jump_s": (last.wall_s - first.wall_s) - elapsed_s,

@@ -50,7 +50,7 @@ OPTIONS: Mapping[str, Known] = {
 
 
 def usual_options(product: str) -> dict[str, OptionValue]:
-    """What a store has that is not told otherwise."""
+    """The default options of a store."""
     return {name: values[0] for name, values in OPTIONS[product].items()}
 
 

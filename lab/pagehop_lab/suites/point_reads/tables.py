@@ -39,7 +39,7 @@ def chart(results: ServerResults, group: str) -> Chart:
 
 
 def reads(results: ServerResults) -> Table:
-    """What a read takes from storage, by who counted."""
+    """Reads from storage for each read of a client, by the counter that has them."""
     rows = []
     for server in results.names:
         for case in results.groups:

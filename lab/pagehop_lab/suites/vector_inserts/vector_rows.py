@@ -1,4 +1,4 @@
-"""Tables of vectors, for clients: rows come in batches, the nearest are asked for."""
+"""Tables of vectors, for clients that insert rows in batches and query the nearest ones."""
 
 from __future__ import annotations
 

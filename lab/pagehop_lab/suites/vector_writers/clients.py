@@ -25,7 +25,7 @@ _FIRST_QUERIES = 50
 
 @dataclass(frozen=True)
 class Place:
-    """Where the table is and which vectors it has, as a process is told of it."""
+    """The place of the table and its vectors, in a form that can be sent to a process."""
 
     dsn: str
     type: str

@@ -24,7 +24,7 @@ _AT_ONCE = 16384
 
 @dataclass(frozen=True)
 class Vectors:
-    """Where they are, as a process is told of it."""
+    """Their place, in a form that can be sent to a process."""
 
     base: Path
     queries: Path
