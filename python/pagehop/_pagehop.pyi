@@ -11,6 +11,7 @@ __all__ = [
     "BEAM_WIDTH_MAX",
     "CACHE_AUTO",
     "SEARCH_LIST_MAX",
+    "THREADS_MAX",
     "Index",
     "build",
     "compact",
@@ -22,6 +23,7 @@ __all__ = [
 
 SEARCH_LIST_MAX: Final[int]
 BEAM_WIDTH_MAX: Final[int]
+THREADS_MAX: Final[int]
 CACHE_AUTO: Final[int]
 
 def is_before_x86_64_v2() -> bool: ...

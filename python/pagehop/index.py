@@ -22,7 +22,7 @@ from pagehop.columns import as_columns, as_filter
 from pagehop.errors import ArgumentError, RecallWarning
 from pagehop.hits import Hits, hits_of
 from pagehop.ids import as_objects, as_row_ids, as_rows, int_batches, text_batches
-from pagehop.options import THREADS_MAX, Progress, as_payload, check_progress, check_search
+from pagehop.options import Progress, as_payload, check_progress, check_search
 from pagehop.reports import (
     AddReport,
     BackupReport,
@@ -99,7 +99,7 @@ class Index:
             `"topic = 7 and price < 20"`; or an array or a list of ids; or a mask, which has True at
             the ids that may be found. Fewer than `k` rows are found only if fewer may be.
         beam_width: most pages requested at once.
-        threads: for a matrix of many queries. 0 means one per core.
+        threads: for a matrix of many queries, up to 4,096; 0 means one per core.
         payload: whether `Hits.payload` has the payloads of the rows, as they were for this search.
             A row costs about one page more.
         strict: refuse a value that float32 cannot hold exactly, instead of rounding it.
@@ -142,8 +142,8 @@ class Index:
             value in a column that is not given, also if it replaces a row that has one.
         payload: bytes or None for each row, of an index that keeps payloads. A row without one has
             none, also if it replaces a row that has one.
-        threads: 0 means one per core. With more than one, which edges a row gets depends on the
-            turns that threads take; with 1 the same calls make the same index.
+        threads: up to 4,096; 0 means one per core. With more than one, which edges a row gets
+            depends on the turns that threads take; with 1 the same calls make the same index.
         progress: called with the phase, the steps done and the steps in all (0: unknown). Return
             False to stop; nothing has changed then.
         strict: refuse a value that float32 cannot hold exactly, instead of rounding it.
@@ -158,7 +158,7 @@ class Index:
         check_progress(progress)
         values = None if columns is None else as_columns(columns, len(numbers), self.columns)
         kept = as_payload(payload, len(numbers))
-        threads = as_count("threads", threads, 0, THREADS_MAX)
+        threads = as_count("threads", threads, 0, _pagehop.THREADS_MAX)
         done = self._index.add(numbers, array, columns=values, payload=kept, threads=threads, progress=progress)
         return AddReport(*done)
 
@@ -299,7 +299,7 @@ class Index:
 
         queries: a matrix of at least 50 typical queries; the recall is then that of queries like
             them. Without it, up to 8,000 vectors of the index serve as queries.
-        threads: 0 means one per core.
+        threads: up to 4,096; 0 means one per core.
         progress: as for `add`.
         strict: as for `add`.
 
@@ -311,7 +311,7 @@ class Index:
         self._index.may_change()
         given = None if queries is None else as_queries("queries", queries, self._dim, strict=bool(strict))
         check_progress(progress)
-        threads = as_count("threads", threads, 0, THREADS_MAX)
+        threads = as_count("threads", threads, 0, _pagehop.THREADS_MAX)
         known = self._index.calibrate(given, threads, progress=progress)
         self._warned.clear()
         return None if known is None else calibration_of(known)
@@ -341,7 +341,7 @@ class Index:
         queries: a matrix of queries to use instead.
         recall, search_list, slack: as for `search`. If the recall is missed by more than chance
             explains, a `RecallWarning` says so.
-        threads: 0 means one per core.
+        threads: up to 4,096; 0 means one per core.
         progress: as for `add`.
         strict: as for `add`.
 

@@ -12,7 +12,7 @@ from pagehop.arrays import PathLike, as_bytes, as_cache, as_count, as_text
 from pagehop.columns import as_columns, as_kinds
 from pagehop.errors import ArgumentError
 from pagehop.index import Index
-from pagehop.options import THREADS_MAX, Progress, as_payload, check_progress
+from pagehop.options import Progress, as_payload, check_progress
 from pagehop.reports import CompactReport
 from pagehop.sources import as_source
 
@@ -64,7 +64,7 @@ def build(
         payloads in `add`, too; an index that was built without payloads never does.
     memory: bytes that the build may use. What does not fit is put aside in temporary files beside
         `path`, as far as about a quarter of it fits.
-    threads: 0 means one per core. The index does not depend on it.
+    threads: up to 4,096; 0 means one per core. The index does not depend on it.
     seed: the same vectors, options and seed give the same file, but for six bytes of identity.
     calibrate: measure at the end which settings reach which recall, as `Index.calibrate` does.
     overwrite: replace the file at `path`.
@@ -87,7 +87,7 @@ def build(
         metric=metric,
         vectors=vectors,
         memory_bytes=as_bytes("memory", memory),
-        threads=as_count("threads", threads, 0, THREADS_MAX),
+        threads=as_count("threads", threads, 0, _pagehop.THREADS_MAX),
         seed=as_count("seed", seed, 0, _SEED_MAX),
         calibrate=bool(calibrate),
         overwrite=bool(overwrite),
@@ -223,7 +223,7 @@ def compact(
         into=None if into is None else as_text(into),
         overwrite=bool(overwrite),
         memory_bytes=as_bytes("memory", memory),
-        threads=as_count("threads", threads, 0, THREADS_MAX),
+        threads=as_count("threads", threads, 0, _pagehop.THREADS_MAX),
         progress=progress,
     )
     return CompactReport(rows, pages, pages_before)

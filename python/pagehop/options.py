@@ -11,8 +11,6 @@ from pagehop.errors import ArgumentError
 
 Progress: TypeAlias = Callable[[str, int, int], object]
 
-THREADS_MAX = 4096
-
 
 def check_search(k: Any, recall: Any, search_list: Any, slack: Any, beam_width: Any, threads: Any) -> None:
     """Names the first argument that has a wrong type or cannot be a number of its kind."""
@@ -25,7 +23,7 @@ def check_search(k: Any, recall: Any, search_list: Any, slack: Any, beam_width: 
         as_number("slack", slack)
     if beam_width is not None:
         as_count("beam_width", beam_width, 1, _pagehop.BEAM_WIDTH_MAX)
-    as_count("threads", threads, 0, THREADS_MAX)
+    as_count("threads", threads, 0, _pagehop.THREADS_MAX)
 
 
 def check_progress(progress: object) -> None:

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use pagehop_engine::{Effort, Error, RowIds};
+use pagehop_engine::{Effort, Error, RowIds, THREADS_MAX};
 use pagehop_store::AddOptions;
 use pyo3::IntoPyObjectExt;
 use pyo3::buffer::PyBuffer;
@@ -17,9 +17,6 @@ use crate::search::{Answers, Done, FileIndex, Queries};
 use crate::turn::{Held, Turn};
 use crate::watch::Watch;
 use crate::{errors, info, recall};
-
-/// Most threads of a search.
-const THREADS_MAX: usize = 4096;
 
 /// The highest recall that was measured, if more was wanted; rows that changed since a calibration,
 /// the rows that the index had then, and whether longer rows came, if it is outdated.

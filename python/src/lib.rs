@@ -45,4 +45,7 @@ mod _pagehop {
     /// Largest `beam_width`.
     #[pymodule_export]
     const BEAM_WIDTH_MAX: usize = pagehop_engine::BEAM_WIDTH_MAX;
+    /// Largest `threads`.
+    #[pymodule_export]
+    const THREADS_MAX: usize = pagehop_engine::THREADS_MAX;
 }

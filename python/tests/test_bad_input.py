@@ -151,6 +151,7 @@ BAD_SEARCHES: dict[str, tuple[Callable[[pagehop.Index, Any], object], type[Excep
     "beam_width": (lambda ix, q: ix.search(q, beam_width=-1), pagehop.ArgumentError, "beam_width is -1"),
     "absurd beam_width": (lambda ix, q: ix.search(q, beam_width=65), pagehop.ArgumentError, "beam_width is 65"),
     "threads": (lambda ix, q: ix.search(q, threads=-1), pagehop.ArgumentError, "threads is -1"),
+    "a thread too many": (lambda ix, q: ix.search(q, threads=4097), pagehop.ArgumentError, "between 0 and 4096"),
 }
 
 

@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use pagehop_engine::{BEAM_WIDTH_MAX, Column, ColumnKind, Filter, Metric, RowIds, SEARCH_LIST_MAX, Vectors};
+use pagehop_engine::{
+    BEAM_WIDTH_MAX, Column, ColumnKind, Filter, Metric, RowIds, SEARCH_LIST_MAX, THREADS_MAX, Vectors,
+};
 use pagehop_store::CACHE_AUTO;
 
 /// Default rows of a batch.
@@ -13,8 +15,6 @@ pub(crate) const BATCH_ROWS: usize = 1000;
 const BATCH_ROWS_MAX: usize = 10_000_000;
 /// Most samples of a recall measurement.
 const SAMPLES_MAX: usize = 1_000_000;
-/// Most threads.
-const THREADS_MAX: usize = 1024;
 
 /// A metric as it is named on the command line.
 #[derive(Clone, Copy, ValueEnum)]
@@ -86,7 +86,7 @@ pub(crate) fn parse_cache(text: &str) -> Result<u64, String> {
     if text == "auto" { Ok(CACHE_AUTO) } else { parse_bytes(text) }
 }
 
-/// A number of threads; 0 means one for each core.
+/// A number of threads; 0 means one per core.
 pub(crate) fn parse_threads(text: &str) -> Result<usize, String> {
     parse_count(text, 0, THREADS_MAX)
 }

@@ -34,7 +34,7 @@ pub use index::{
 };
 pub use metric::Metric;
 pub use options::{
-    BEAM_WIDTH_MAX, BuildOptions, CreateOptions, Effort, SEARCH_LIST_MAX, SearchOptions, SearchPlan,
+    BEAM_WIDTH_MAX, BuildOptions, CreateOptions, Effort, SEARCH_LIST_MAX, SearchOptions, SearchPlan, THREADS_MAX,
 };
 pub use page::payload::PAYLOAD_BYTES_MAX;
 pub use page::{

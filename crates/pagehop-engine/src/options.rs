@@ -6,6 +6,8 @@ use crate::{Column, Error, Keep, Measured, Metric, RowIds, Vectors};
 pub const SEARCH_LIST_MAX: usize = 100_000;
 /// Largest `beam_width`.
 pub const BEAM_WIDTH_MAX: usize = 64;
+/// Most threads that a face accepts for one call: far more than a machine has cores.
+pub const THREADS_MAX: usize = 4096;
 
 /// The options of a bulk build.
 #[derive(Clone, Debug)]

@@ -56,7 +56,7 @@ pub(crate) struct Args {
     /// temporary files beside INDEX.
     #[arg(long, value_name = "BYTES", default_value = "2GiB", value_parser = parse_bytes)]
     memory: u64,
-    /// Threads; 0 means one per core. The index does not depend on it.
+    /// Threads, up to 4,096; 0 means one per core. The index does not depend on it.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
     /// Seed of everything random. The same input, options and seed give the same file, except for

@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// File of at least 50 typical queries; without it, vectors of the index serve as queries.
     #[arg(long, value_name = "FILE")]
     queries: Option<PathBuf>,
-    /// Threads; 0 means one per core.
+    /// Threads, up to 4,096; 0 means one per core.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
     #[command(flatten)]

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Memory the build may use, for example 512MiB or 2GiB.
     #[arg(long, value_name = "BYTES", default_value = "2GiB", value_parser = parse_bytes)]
     memory: u64,
-    /// Threads; 0 means one per core.
+    /// Threads, up to 4,096; 0 means one per core.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
     #[command(flatten)]

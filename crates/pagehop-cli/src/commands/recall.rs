@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// for the index beside the cache.
     #[arg(long, value_name = "BOOL")]
     direct: Option<bool>,
-    /// Threads; 0 means one per core.
+    /// Threads, up to 4,096; 0 means one per core.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
     /// Report as one line of JSON.

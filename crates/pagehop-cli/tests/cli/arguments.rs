@@ -12,7 +12,7 @@ fn wrong_arguments_are_refused_with_code_2() {
         ("build v.npy -o i --vectors half", "codes, float16, float32"),
         ("build v.npy -o i --memory lots", "size \"lots\""),
         ("build v.npy -o i --memory -1", "-1"),
-        ("build v.npy -o i --threads 1000000", "from 0 to 1024"),
+        ("build v.npy -o i --threads 4097", "from 0 to 4096"),
         ("delete i ids.txt --auto-vacuum=-0.1", "it must be a number from 0 on, or `off`"),
         ("add i v.npy --auto-vacuum nan", "it must be a number from 0 on, or `off`"),
         ("build v.npy -o i --seed=-3", "-3"),

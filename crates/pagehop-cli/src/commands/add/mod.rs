@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// Continue after the last batch that an earlier `add` of the same files committed.
     #[arg(long)]
     resume: bool,
-    /// Threads; 0 means one for each core.
+    /// Threads, up to 4,096; 0 means one per core.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
     #[command(flatten)]
