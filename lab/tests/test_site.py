@@ -11,8 +11,9 @@ import pytest
 from pagehop_lab.command import main
 from pagehop_lab.site import markdown, pairs, summary
 from pagehop_lab.site.build import build
-from pagehop_lab.site.figures import Figure
-from pagehop_lab.store import StoreError
+from pagehop_lab.site.figures import Figure, figures_of
+from pagehop_lab.store import RunFolder, StoreError
+from pagehop_lab.suites.catalog import suite_of
 from runs import QUICK, fake_engines, plan_of, run
 
 LOAD = QUICK + "repeats = 3\nin_turns = 9\n"
@@ -79,6 +80,38 @@ def test_what_is_lost_is_told_by_intervals_and_what_is_not_reached_is_lost() -> 
     ]
     # Without anything of Pagehop there is nothing to lose.
     assert summary.contests("run", [one for one in figures if not one.is_ours]) == []
+
+
+def contests_of(run: str) -> dict[str, summary.Contest]:
+    """Where Pagehop stands in a kept run, by what is compared."""
+    folder = RunFolder(Path(__file__).parents[1] / "results" / run)
+    results = suite_of(folder.plan).report(folder).results
+    return {one.other.group: one for one in summary.contests(run, figures_of(results))}
+
+
+def test_what_pagehop_costs_a_server_is_compared_as_well_as_its_rates() -> None:
+    found = contests_of("vector-writers-20261126")
+    said = {group: one.said for group, one in found.items()}
+    for step in ("write-one", "copy", "log-rows"):
+        assert said[f"{step}, rows/s"] == said[f"{step}, CPU us a row"] == summary.WON
+        assert said[f"{step}, bytes of log a row"] == summary.LOST
+    # Interval and rows differ with the speed of a server: one repeat says nothing of it.
+    assert said["log-interval, bytes of log a row"] == summary.UNKNOWN
+    assert said["bytes of the index after loading"] == summary.LOST
+    # Searches come by a schedule, whose rate no server decides; their latency is compared.
+    searches = [one.other.unit for group, one in found.items() if group.startswith("search")]
+    assert sorted(searches) == [
+        "ms, p50 of a search", "ms, p99 of a search", "times p50 without writers", "times p99 without writers",
+    ]  # fmt: skip
+    # The run counted the bytes of a database that no step uses.
+    assert "bytes of all data after loading" not in found
+
+
+def test_recall_that_is_missing_and_bytes_given_to_storage_are_compared() -> None:
+    found = contests_of("vector-inserts-20261122")
+    lost = ("qv0, recall that is missing", "l.i1, bytes given to storage for one", "qv0, bytes of the index after it")
+    assert [found[group].said for group in lost] == [summary.LOST] * 3
+    assert found["qv0"].said == found["qv0, p99 of a query"].said == summary.WON
 
 
 def test_two_runs_are_compared_where_they_measured_the_same() -> None:

@@ -34,6 +34,12 @@ class Figure:
     """None for a figure of a build."""
     is_counted: bool = False
     """Whether it is a count without a clock, which every repeat gives alike."""
+    counted_in: tuple[str, ...] = ()
+    """The tests in which it is, if not in all."""
+
+    def counted(self, case: str) -> bool:
+        """Whether it is such a count in a test of servers."""
+        return self.is_counted and (not self.counted_in or case in self.counted_in)
 
 
 def _work(name: str) -> Callable[[Point], float | None]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pagehop_lab.analysis.points import told
 from pagehop_lab.analysis.targets import at_targets
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import Served
+from pagehop_lab.suites.catalog import OF_SERVERS
+from pagehop_lab.suites.compared import Compared
 from pagehop_lab.suites.results import Build, Results
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.suite import AnyResults
@@ -99,13 +102,24 @@ def _kind(engine: str) -> str:
 
 
 def _of_servers(results: ServerResults) -> Iterator[Figure]:
+    suite = OF_SERVERS[results.suite]
     for facts in results.servers:
-        sizes: dict[Hashable, float] = {at: load["data_bytes"] / 1e6 for at, load in enumerate(facts.loads)}
-        if sizes and min(sizes.values()) > 0:
-            group, raw = "bytes of all data after loading", "machine.json"
-            yield Figure(group, facts.name, facts.name, "server", "MB", sizes, raw, more_is_better=False)
+        for one in suite.compared_loads:
+            yield from _of_server(one, one.words, facts.name, dict(enumerate(facts.loads)), "machine.json")
     for case in results.groups:
         for server in results.names:
-            if found := results.of(server, case):
-                repeats: dict[Hashable, float] = {one.repeat: one.qps for one in found}
-                yield Figure(case, server, server, "server", "a second", repeats, found[0].file)
+            found = results.of(server, case)
+            raws = {measured.repeat: measured.raw for measured in found}
+            for one in suite.compared(case) if found else ():
+                group = ", ".join(filter(None, [case, one.words]))
+                yield from _of_server(one, group, server, raws, found[0].file)
+
+
+def _of_server(
+    one: Compared, group: str, server: str, raws: Mapping[int, Mapping[str, Any]], file: str
+) -> Iterator[Figure]:
+    """A figure of a server, if each of its repeats has it."""
+    known = {repeat: one.of(raw) for repeat, raw in raws.items()}
+    repeats: dict[Hashable, float] = {repeat: value for repeat, value in known.items() if value}
+    if repeats and len(repeats) == len(raws):
+        yield Figure(group, server, server, "server", one.unit, repeats, file, one.more_is_better, one.is_counted)

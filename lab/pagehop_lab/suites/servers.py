@@ -22,6 +22,7 @@ from pagehop_lab.plan.tables import PlanError, Table, choose, nearest
 from pagehop_lab.run.servers import Bench, Product, ServersRunner
 from pagehop_lab.store import RunFolder
 from pagehop_lab.suites import of_servers
+from pagehop_lab.suites.compared import DATA, OF_A_TEST, Compared
 from pagehop_lab.suites.gather_servers import gather_servers
 from pagehop_lab.suites.head import head_of_servers
 from pagehop_lab.suites.server_results import ServerResults
@@ -51,6 +52,8 @@ class ServersSuite(ABC):
     statements: ClassVar[int | None] = None
     usual: ClassVar[ServersLoad]
     """The load where a plan does not say."""
+    compared_loads: ClassVar[Sequence[Compared]] = (DATA,)
+    """Figures of what was seen before the tests, by which servers may be compared."""
     figures: ClassVar[Mapping[str, Figure]] = {}
     """What aims may be about; a suite without them has no aims."""
 
@@ -100,6 +103,11 @@ class ServersSuite(ABC):
     @abstractmethod
     def sections(self, results: ServerResults) -> list[Section]:
         """Tables and charts of what was measured."""
+
+    def compared(self, case: str) -> Sequence[Compared]:
+        """Figures of a test by which servers may be compared."""
+        del case
+        return OF_A_TEST
 
     def of_the_run(self, results: ServerResults) -> list[Shown]:
         """What is missing, and what was measured."""
