@@ -63,7 +63,7 @@ class EnginesSuite:
         sections = [Section("What was to be reached", tables=[aimed])] if aimed is not None else []
         sections += self.sections(results)
         of_the_run = [every_suite.coverage(results), every_suite.engines(results)]
-        return Report(head_of(results, self.how), results.about, sections, of_the_run, results)
+        return Report(head_of(results, self.how, sections), results.about, sections, of_the_run, results)
 
     def results(self, folder: RunFolder) -> Results:
         """What was measured."""

@@ -10,6 +10,7 @@ from pagehop_lab.analysis.coverage import Coverage
 from pagehop_lab.analysis.verdicts import OTHERS
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.table import Section
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,8 @@ class Head:
     """How it was measured."""
 
 
-def head_of(results: Results, how: str) -> Head:
-    """The head of a run of engines, which says how its suite measures."""
+def head_of(results: Results, how: str, sections: Sequence[Section]) -> Head:
+    """The head of a run of engines, which says how its suite measures, and what ratios say."""
     machine = results.machine
     repeats, rebuilds = results.load["repeats"], results.load["rebuilds"]
     lead = (
@@ -38,10 +39,11 @@ def head_of(results: Results, how: str) -> Head:
     )
     wrong = sum(not point.valid for point in results.points)
     load = ", ".join(f"{name} = {value}" for name, value in results.load.items())
-    state = state_of(results.coverage, wrong, [point.noted for point in results.points], results.again)
-    return Head(
-        results.name, "engines at equal recall", lead, state, results.sound, (how, f"Load: {load}.", results.made_by)
-    )
+    ratios = Ratios.of(sections)
+    state = state_of(results.coverage, wrong, [point.noted for point in results.points], results.again, ratios)
+    is_sound = results.sound and not ratios.mostly_uncertain
+    about = (how, f"Load: {load}.", results.made_by)
+    return Head(results.name, "engines at equal recall", lead, state, is_sound, about)
 
 
 def counted(number: int, what: str) -> str:
@@ -70,17 +72,49 @@ def made_by(commits: Iterable[str | None]) -> str:
     return f"Measured by the lab at {', '.join(known)}." if known else ""
 
 
-def state_of(found: Coverage, wrong: int, notes: Sequence[Sequence[str]], again: int) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Ratios:
+    """What the tables of a run can say of its ratios."""
+
+    count: int
+    uncertain: int
+    """Those with a `?`, whose repeats disagree by more than they differ from 1."""
+    once: int
+    """Those of one repeat, whose spread is not known."""
+
+    @staticmethod
+    def of(sections: Iterable[Section]) -> Ratios:
+        """The ratios of all tables."""
+        said = [
+            cell.said for section in sections for table in section.tables for row in table.rows for cell in row
+            if cell.said
+        ]  # fmt: skip
+        return Ratios(len(said), said.count("cannot be told"), said.count("one repeat"))
+
+    @property
+    def mostly_uncertain(self) -> bool:
+        """Whether the run tells less than it leaves open, so that a page may not look as if it did."""
+        return 2 * self.uncertain > self.count
+
+
+def state_of(
+    found: Coverage, wrong: int, notes: Sequence[Sequence[str]], again: int, ratios: Ratios
+) -> tuple[str, ...]:
     """How much of a plan was measured, and how much of that is invalid, disturbed or repeated.
 
-    `notes` has the notes of each measurement.
+    `notes` has the notes of each measurement. What ratios cannot say comes before what is valid.
     """
     parts = [f"{found.present_count:,} of {found.configured_count:,} points were measured"]
     if found.failed:
         parts.append(f"{len(found.failed):,} failed")
     if found.missing:
         parts.append(f"{len(found.missing):,} are missing")
-    parts.append(f"{wrong:,} are invalid" if wrong else "all of them valid")
+    if ratios.uncertain:
+        parts.append(f"{ratios.uncertain:,} of {ratios.count:,} ratios cannot be told (?)")
+    if ratios.once:
+        parts.append(f"{ratios.once:,} of {ratios.count:,} ratios are of one repeat")
+    if wrong or not (ratios.uncertain or ratios.once):
+        parts.append(f"{wrong:,} are invalid" if wrong else "all of them valid")
     disturbed = sum(any(note.startswith(OTHERS) for note in noted) for noted in notes)
     if disturbed:
         parts.append(f"{disturbed:,} while other work took a part of the machine")
@@ -89,8 +123,8 @@ def state_of(found: Coverage, wrong: int, notes: Sequence[Sequence[str]], again:
     return tuple(parts)
 
 
-def head_of_servers(results: ServerResults, how: str) -> Head:
-    """The head of a run of servers, which says how its suite measures."""
+def head_of_servers(results: ServerResults, how: str, sections: Sequence[Section]) -> Head:
+    """The head of a run of servers, which says how its suite measures, and what ratios say."""
     load = results.load
     sessions = load.get("sessions")
     clients = counted(load["clients"], "client") if sessions is None else f"{' and '.join(map(str, sessions))} clients"
@@ -98,5 +132,7 @@ def head_of_servers(results: ServerResults, how: str) -> Head:
     lead += f"suite {results.suite}, seed {results.seed}; compared with {results.base}."
     wrong = sum(not one.valid for one in results.measured)
     told = ", ".join(f"{name} = {value}" for name, value in load.items())
-    state = state_of(results.coverage, wrong, [one.noted for one in results.measured], results.again)
-    return Head(results.name, "servers", lead, state, results.sound, (how, f"Load: {told}.", results.made_by))
+    ratios = Ratios.of(sections)
+    state = state_of(results.coverage, wrong, [one.noted for one in results.measured], results.again, ratios)
+    is_sound = results.sound and not ratios.mostly_uncertain
+    return Head(results.name, "servers", lead, state, is_sound, (how, f"Load: {told}.", results.made_by))

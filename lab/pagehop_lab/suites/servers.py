@@ -164,8 +164,9 @@ class ServersSuite(ABC):
         """What a run says."""
         plan = self.read(folder.plan, folder.path.name)
         results = gather_servers(folder, plan, folder.machine["kind"])
-        head = head_of_servers(results, self.how)
-        return Report(head, results.about, self.sections(results), self.of_the_run(results), results)
+        sections = self.sections(results)
+        head = head_of_servers(results, self.how, sections)
+        return Report(head, results.about, sections, self.of_the_run(results), results)
 
     def versions_plan(self, product: str, versions: str, repeats: int) -> str:
         """The text of a plan for versions such as `12..18`."""

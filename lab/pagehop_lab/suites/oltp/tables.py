@@ -61,20 +61,22 @@ def groups(results: ServerResults) -> Table:
             continue
         found = {case: over(results, server, results.base, case) for case in results.groups}
         known = {case: one for case, one in found.items() if one is not None}
-        five = by_group({case: rounded(one) for case, one in known.items() if is_valid(one)}, results.groups)
+        # All of them: those that are surely not 1, or surely 1, are no sample of a group.
+        five = by_group({case: rounded(one) for case, one in known.items()}, results.groups)
         for group in GROUPS:
             of_group = [case for case in known if results.groups[case] == group]
             if not of_group:
                 continue
-            shown = five[group].shown() if group in five else ("-",) * 5
-            valid = sum(is_valid(known[case]) for case in of_group)
+            uncertain = sum(not is_valid(known[case]) for case in of_group)
             rows.append([
-                Cell(server), Cell(group), *(Cell(text, float(text) if text != "-" else None) for text in shown),
-                Cell(f"{valid} of {len(of_group)}", valid, invalid=valid < len(of_group)),
+                Cell(server), Cell(group), *(Cell(text, float(text)) for text in five[group].shown()),
+                Cell(f"{uncertain} of {len(of_group)}", uncertain, invalid=uncertain > 0),
             ])  # fmt: skip
     note = f"QPS over that of {results.base}, rounded to two decimals for each test before it is summed up; stdev is a "
-    note += "sample's. Tests whose repeats disagree by more than they differ are left out: the last column counts them."
-    columns = ("server", "group", "min", "max", "avg", "median", "stdev", "valid tests")
+    note += (
+        "sample's. All tests count. Uncertain: tests whose repeats disagree by more than they differ, with a ? below."
+    )
+    columns = ("server", "group", "min", "max", "avg", "median", "stdev", "uncertain")
     return Table("groups", "Relative QPS by group", columns, rows, note)
 
 
@@ -83,7 +85,7 @@ def relative(results: ServerResults) -> Table:
 
     def one(server: str, case: str) -> Cell:
         file, title = _middle(results, server, case), _spread(results, server, case)
-        return ratio_cell(over(results, server, results.base, case), file, title)
+        return ratio_cell(over(results, server, results.base, case), file, title, is_base=server == results.base)
 
     note = f"QPS over that of {results.base}: round by round where servers were asked in turns, else repeat by repeat. "
     note += f"Below 0.95 and above 1.05 it has a color. {NOTE} It leads to the raw file nearest to the middle."
