@@ -32,7 +32,7 @@ SMOKE = Path(__file__).parent / "plan" / "smoke.toml"
 RUNS = Path("lab-runs")
 SITE = RUNS / "site"
 KEPT = Path(__file__).parents[1] / "results"
-"""Runs that are kept in the repository."""
+"""Runs that are kept in the repository; a lab that is installed alone has none."""
 
 INTERRUPTED = 130
 
@@ -115,11 +115,16 @@ def _parser() -> argparse.ArgumentParser:
         "--truth", type=Path, metavar="SET.hdf5", help="the set of .hdf5 results, to count their recall"
     )
     imported.add_argument("--set", metavar="NAME", help="show them with this set of the run")
+    _takes_engines(imported)
     imported.set_defaults(does=_import)
 
     shown_site = commands.add_parser("site", help="a static site of runs, with filters and what Pagehop loses")
     shown_site.add_argument(
-        "folders", type=Path, metavar="DIR", nargs="*", help="runs, or folders of them; the kept ones"
+        "folders",
+        type=Path,
+        metavar="DIR",
+        nargs="*",
+        help=f"runs, or folders of them; without any the kept ones, or {RUNS}",
     )
     shown_site.add_argument("--into", type=Path, default=SITE, help=f"the folder of the site; {SITE} if not given")
     _takes_engines(shown_site)
@@ -171,8 +176,15 @@ def _measure(
 ) -> int:
     """Measures a plan and reports. Other sets and files with more engines are optional."""
     suite, plan = _planned(path, sets)
-    _carried_out(suite, plan, into or RUNS / _name(plan, sets), engines, retry=retry)
-    return 0
+    return _exit_code(_carried_out(suite, plan, into or RUNS / _name(plan, sets), engines, retry=retry))
+
+
+def _exit_code(results: AnyResults) -> int:
+    """1 if anything failed or is missing, or nothing is valid.
+
+    What is invalid beside valid figures is for the page: a plan may be made to find it.
+    """
+    return 0 if results.is_whole else 1
 
 
 def _name(plan: Any, sets: Sequence[str] | None) -> str:
@@ -209,8 +221,7 @@ def _versions(args: argparse.Namespace) -> int:
         raise PlanError("--repeat: the least is 1")
     suite = catalog.OF_SERVERS[args.suite]
     plan = suite.read(suite.versions_plan(args.product, args.versions, args.repeat), args.product)
-    _carried_out(suite, plan, args.into or RUNS / plan.name, (), retry=args.retry)
-    return 0
+    return _exit_code(_carried_out(suite, plan, args.into or RUNS / plan.name, (), retry=args.retry))
 
 
 def _report(args: argparse.Namespace) -> int:
@@ -238,10 +249,19 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _site(args: argparse.Namespace) -> int:
+    folders = args.folders or [_kept()]
     args.into.parent.mkdir(parents=True, exist_ok=True)
-    count = site.build(args.folders or [KEPT], args.into, lambda line: print(line, file=sys.stderr))
+    count = site.build(folders, args.into, lambda line: print(line, file=sys.stderr))
     print(f"{count} runs; the site is {args.into / 'index.html'}", file=sys.stderr)
     return 0
+
+
+def _kept() -> Path:
+    """The runs of a site that names none: those of the repository, or here where the lab is installed alone."""
+    found = next((folder for folder in (KEPT, RUNS) if folder.is_dir()), None)
+    if found is None:
+        raise StoreError(f"there are no kept runs beside this lab and no {RUNS} here: name the folders of runs")
+    return found
 
 
 def _engines(_: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ import pytest
 
 from devserver import DevServerError
 from fake_servers import CASES, FakeBench, FakeInstance, FakeProduct, dying, plan_of, run
+from pagehop_lab import command
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.measure.processes import client_share
 from pagehop_lab.plan import PlanError
@@ -173,6 +174,16 @@ def test_what_is_wrong_makes_a_figure_invalid(
     tables = json.loads((tmp_path / "run/report/tables.json").read_text())
     (groups,) = [table for table in tables["sections"][0]["tables"] if table["name"] == "groups"]
     assert groups["rows"] == []
+
+
+def test_the_exit_code_says_what_failed_and_not_what_is_invalid(tmp_path: Path, product: FakeProduct) -> None:
+    results, _ = run(plan_of("old", "lost"), tmp_path / "failed", FakeBench(), product)
+    assert command._exit_code(results) == 1
+    wrong = FakeBench(lambda instance, _: {"errors": 3} if instance.name == "new" else None)
+    results, _ = run(plan_of("old", "new"), tmp_path / "some", wrong, product)
+    assert (results.sound, command._exit_code(results)) == (False, 0)
+    results, _ = run(plan_of("old"), tmp_path / "none", FakeBench(lambda *_: {"errors": 3}), product)
+    assert command._exit_code(results) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pagehop_lab import command
 from pagehop_lab.command import main
 from pagehop_lab.site import markdown, pairs, summary
 from pagehop_lab.site.build import build
@@ -37,6 +38,8 @@ def figure(group: str, name: str, *repeats: float, more_is_better: bool = True, 
 
 
 def test_every_link_leads_to_a_file_of_the_site_and_nothing_else_is_loaded(site: Path) -> None:
+    assert (site.parent / "runs/run-20260101-a/.lock").exists()
+    assert not list(site.rglob("*lock"))
     found = 0
     for page in site.rglob("*.html"):
         text = page.read_text()
@@ -136,6 +139,20 @@ def test_a_site_replaces_a_site_and_nothing_else(site: Path, tmp_path: Path) -> 
         build([tmp_path], tmp_path / "site", lambda _: None)
     assert main(["site", str(tmp_path / "missing"), "--into", str(tmp_path / "site")]) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
+
+
+def test_a_lab_that_is_installed_alone_shows_the_runs_that_are_here(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "KEPT", tmp_path / "nowhere")
+    monkeypatch.chdir(tmp_path)
+    assert main(["site"]) == 1
+    assert "name the folders of runs" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "lab-runs").symlink_to(site.parent / "runs")
+    with fake_engines(tmp_path / "data"):
+        assert main(["site", "--into", str(tmp_path / "made")]) == 0
+    assert sorted(path.name for path in (tmp_path / "made/runs").iterdir()) == ["run-20260101-a", "run-20260102-b"]
 
 
 def test_the_kept_runs_make_a_site(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ import numpy.typing as npt
 
 KINDS = ("points", "builds", "engines", "datasets", "ceilings", "picked", "foreign")
 """Of raw files; `foreign` ones were measured elsewhere."""
+LOCK = ".lock"
+"""A file of whichever process works in the folder, with nothing in it."""
 _VERSION = 1
 _UNFINISHED = ".unfinished-"
 _WORDS_MAX = 90
@@ -83,7 +85,7 @@ class RunFolder:
         """
         with _full_disk(path):
             path.mkdir(parents=True, exist_ok=True)
-        with (path / ".lock").open("wb") as lock:
+        with (path / LOCK).open("wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -106,7 +108,7 @@ class RunFolder:
         folder = RunFolder(path)
         # Without a plan it is no folder of a run.
         assert folder.plan is not None
-        with (path / ".lock").open("wb") as lock:
+        with (path / LOCK).open("wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
