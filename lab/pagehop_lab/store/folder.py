@@ -248,8 +248,10 @@ def _same_machine(path: Path, machine: Mapping[str, Any]) -> None:
             _publish(path, json.dumps(machine, indent=1).encode() + b"\n")
         return
     known = json.loads(path.read_text())
-    # Folders from before say less of the machine.
-    differing = [name for name in machine if name in known and known[name] != machine[name]]
+    # Folders from before say less of the machine, and what is not known is no difference.
+    differing = [
+        name for name, now in machine.items() if now is not None and known.get(name) is not None and known[name] != now
+    ]
     if differing:
         told = ", ".join(f"{name} was {known.get(name)} and is {machine[name]}" for name in differing)
         raise StoreError(f"{path.parent} was measured on another machine ({told}): choose another folder with --into")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagehop_lab.analysis.coverage import Coverage
-from pagehop_lab.analysis.verdicts import OTHERS
+from pagehop_lab.analysis.verdicts import OTHERS, THROTTLED
+from pagehop_lab.suites.latest import LAB
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.table import Section
@@ -27,6 +28,14 @@ class Head:
     """Whether all of it can be relied on."""
     about: tuple[str, ...]
     """How it was measured."""
+
+
+# Notes that are counted, by how they begin.
+_COUNTED = {
+    OTHERS: "while other work took a part of the machine",
+    THROTTLED: "while heat slowed the processor",
+    LAB: "by another commit of the lab than the rest",
+}
 
 
 def head_of(results: Results, how: str, sections: Sequence[Section]) -> Head:
@@ -102,22 +111,25 @@ def state_of(
 ) -> tuple[str, ...]:
     """How much of a plan was measured, and how much of that is invalid, disturbed or repeated.
 
-    `notes` has the notes of each measurement. What ratios cannot say comes before what is valid.
+    `notes` has the notes of each measurement. That all is valid is said only if all ratios can be
+    told, too.
     """
     parts = [f"{found.present_count:,} of {found.configured_count:,} points were measured"]
     if found.failed:
         parts.append(f"{len(found.failed):,} failed")
     if found.missing:
         parts.append(f"{len(found.missing):,} are missing")
+    if wrong:
+        parts.append(f"{wrong:,} are invalid")
     if ratios.uncertain:
         parts.append(f"{ratios.uncertain:,} of {ratios.count:,} ratios cannot be told (?)")
     if ratios.once:
         parts.append(f"{ratios.once:,} of {ratios.count:,} ratios are of one repeat")
-    if wrong or not (ratios.uncertain or ratios.once):
-        parts.append(f"{wrong:,} are invalid" if wrong else "all of them valid")
-    disturbed = sum(any(note.startswith(OTHERS) for note in noted) for noted in notes)
-    if disturbed:
-        parts.append(f"{disturbed:,} while other work took a part of the machine")
+    if not (wrong or ratios.uncertain or ratios.once):
+        parts.append("all of them valid")
+    for begins, words in _COUNTED.items():
+        if count := sum(any(note.startswith(begins) for note in noted) for noted in notes):
+            parts.append(f"{count:,} {words}")
     if again:
         parts.append(f"{again:,} more than once, of which the last attempt counts")
     return tuple(parts)
