@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from pagehop_lab import imports, report, site
+from pagehop_lab.analysis.agreement import DISAGREE
 from pagehop_lab.engines import history, outside
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import EngineError
@@ -234,9 +235,10 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    counts = report.compare(args.first, args.second)
-    print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()), file=sys.stderr)
-    return 1 if counts.get("differ") or counts.get("only one reaches it") or not counts else 0
+    found = report.compare(args.first, args.second)
+    print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in found.counts.items()), file=sys.stderr)
+    print(found.held.shown(), file=sys.stderr)
+    return 1 if not found.counts or any(found.counts.get(said) for said in DISAGREE) else 0
 
 
 def _import(args: argparse.Namespace) -> int:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pagehop_lab.analysis.points import told
 from pagehop_lab.analysis.targets import at_targets
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import Served
+from pagehop_lab.suites import compared
 from pagehop_lab.suites.catalog import OF_SERVERS
-from pagehop_lab.suites.compared import Compared
 from pagehop_lab.suites.results import Build, Results
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.suite import AnyResults
@@ -103,23 +102,6 @@ def _kind(engine: str) -> str:
 
 def _of_servers(results: ServerResults) -> Iterator[Figure]:
     suite = OF_SERVERS[results.suite]
-    for facts in results.servers:
-        for one in suite.compared_loads:
-            yield from _of_server(one, one.words, facts.name, dict(enumerate(facts.loads)), "machine.json")
-    for case in results.groups:
-        for server in results.names:
-            found = results.of(server, case)
-            raws = {measured.repeat: measured.raw for measured in found}
-            for one in suite.compared(case) if found else ():
-                group = ", ".join(filter(None, [case, one.words]))
-                yield from _of_server(one, group, server, raws, found[0].file)
-
-
-def _of_server(
-    one: Compared, group: str, server: str, raws: Mapping[int, Mapping[str, Any]], file: str
-) -> Iterator[Figure]:
-    """A figure of a server, if each of its repeats has it."""
-    known = {repeat: one.of(raw) for repeat, raw in raws.items()}
-    repeats: dict[Hashable, float] = {repeat: value for repeat, value in known.items() if value}
-    if repeats and len(repeats) == len(raws):
-        yield Figure(group, server, server, "server", one.unit, repeats, file, one.more_is_better, one.is_counted)
+    for one in compared.figures(results, suite.compared_loads, suite.compared):
+        more, counted = one.of.more_is_better, one.of.is_counted
+        yield Figure(one.group, one.server, one.server, "server", one.of.unit, one.repeats, one.file, more, counted)

@@ -6,9 +6,12 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from pagehop_lab.suites.server_results import ServerResults
 
 Raw = Mapping[str, Any]
 
@@ -57,3 +60,50 @@ LOADED = Compared("a second", raw("load_rows_per_s"), "rows loaded without an in
 
 OF_A_TEST: Sequence[Compared] = (RATE, CPU)
 """Of tests that ask as fast as they can."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A figure of one server, once in each repeat."""
+
+    group: str
+    """The test, and what of it."""
+    server: str
+    of: Compared
+    repeats: Mapping[Hashable, float]
+    file: str
+    """The raw file that stands for all, relative to the run's folder."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What the same figure of another run has, too."""
+        return (self.group, self.server, self.of.unit)
+
+    @property
+    def middle(self) -> float:
+        """The median of the repeats."""
+        return statistics.median(self.repeats.values())
+
+
+def figures(
+    results: ServerResults, loads: Sequence[Compared], of_test: Callable[[str], Sequence[Compared]]
+) -> Iterator[Found]:
+    """Every valid figure of a run by which servers may be compared; `of_test` takes a test's name."""
+    for facts in results.servers:
+        for one in loads:
+            yield from _found(one, one.words, facts.name, dict(enumerate(facts.loads)), "machine.json")
+    for case in results.groups:
+        for server in results.names:
+            measured = results.of(server, case)
+            raws = {found.repeat: found.raw for found in measured}
+            for one in of_test(case) if measured else ():
+                group = ", ".join(filter(None, [case, one.words]))
+                yield from _found(one, group, server, raws, measured[0].file)
+
+
+def _found(one: Compared, group: str, server: str, raws: Mapping[int, Raw], file: str) -> Iterator[Found]:
+    """A figure of a server, if each of its repeats has it."""
+    known = {repeat: one.of(raw) for repeat, raw in raws.items()}
+    repeats: dict[Hashable, float] = {repeat: value for repeat, value in known.items() if value}
+    if repeats and len(repeats) == len(raws):
+        yield Found(group, server, one, repeats, file)
