@@ -49,6 +49,7 @@ def _work(name: str) -> Callable[[Point], float | None]:
 FIGURES: Mapping[str, Figure] = {
     "qps": Figure("QPS", True, lambda point: point.qps),
     "cpu_us": Figure("CPU us", False, lambda point: point.raw.get("engine_cpu_us_per_query")),
+    "client_us": Figure("client CPU us", False, lambda point: point.raw.get("client_cpu_us_per_query")),
     "pages": Figure("pages", False, _work("pages_missed"), is_counted=True),
     "hops": Figure("hops", False, _work("hops"), is_counted=True),
     "reads": Figure("reads of 4 KiB", False, lambda point: point.raw.get("storage_reads_per_query")),
