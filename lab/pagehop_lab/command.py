@@ -155,6 +155,8 @@ def _run(args: argparse.Namespace) -> int:
         return _measure(args.plan, args.into, args.set, args.engine, retry=args.retry)
     suite, plan = _planned(args.plan, args.set)
     print(f"{args.plan}: {suite.amount(plan)}")
+    if absent := suite.absent(plan):
+        raise PlanError(f"{args.plan}: " + "; ".join(absent))
     return 0
 
 

@@ -5,9 +5,10 @@ Each folder has the tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.plan import Plan, grid, read_text
@@ -51,6 +52,11 @@ class EnginesSuite:
         least = points * (load.seconds + load.warmup_s) / 60
         about, bound = ("at most ", "about") if load.around_targets else ("", "at least")
         return f"{about}{points:,} points, {bound} {least:,.0f} minutes of searches; builds come on top"
+
+    def absent(self, plan: Plan) -> Sequence[str]:
+        """Files of sets that are not there."""
+        paths = [path for one in plan.datasets for path in (one.path, one.queries_path) if path is not None]
+        return [f"dataset: there is no file {path}" for path in paths if not Path(path).is_file()]
 
     def run(self, run: Run[Plan]) -> None:
         """Measures everything that is not in the folder yet."""

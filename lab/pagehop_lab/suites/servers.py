@@ -150,6 +150,17 @@ class ServersSuite(ABC):
         least = points * (plan.load.seconds + plan.load.warmup_s) / 60
         return f"{points:,} points, at least {least:,.0f} minutes; {self.needed_bytes(plan) / 1e9:.1f} GB at once"
 
+    def absent(self, plan: ServersPlan) -> Sequence[str]:
+        """Versions that no registry has; those of servers that run already are not known."""
+        found = []
+        for product, version in dict.fromkeys((one.product, one.version) for one in plan.servers if one.url is None):
+            known = [*self.versions(product), *self.usual_versions(product)]
+            if version not in known:
+                meant = nearest(version, known)
+                told = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
+                found.append(f"server.version: there is no {product} {version} available here; {told}")
+        return found
+
     def run(self, run: Run[ServersPlan]) -> None:
         """Measures everything that is not in the folder yet."""
         if run.engines:
