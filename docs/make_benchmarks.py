@@ -169,7 +169,7 @@ def about(name: str) -> list[str]:
 
 
 def measured_at(folder: str) -> str:
-    """The commits at which a folder's raw files were written, or that added them; a + is a change on top."""
+    """The commits at which raw files of a folder were written, or that added them."""
     files = [path for kind in ("builds", "points") for path in (LAB / folder / kind).glob("*.json")]
     commits = {json.loads(path.read_text()).get("commit") for path in files}
     known = sorted(commit.replace("+", ON_TOP) for commit in commits if commit)

@@ -105,19 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     _takes_engines(compared)
     compared.set_defaults(does=_compare)
 
-    imported = commands.add_parser(
-        "import", help="results of ann-benchmarks or VectorDBBench, shown beside ours as foreign"
-    )
-    imported.add_argument("folder", type=Path, metavar="DIR", help="of a run of equal-recall")
-    imported.add_argument(
-        "files", type=Path, metavar="FILE", nargs="+", help=".hdf5 or .plot of the one, .json of the other"
-    )
-    imported.add_argument(
-        "--truth", type=Path, metavar="SET.hdf5", help="the set of .hdf5 results, to count their recall"
-    )
-    imported.add_argument("--set", metavar="NAME", help="show them with this set of the run")
-    _takes_engines(imported)
-    imported.set_defaults(does=_import)
+    _parse_import(commands)
 
     shown_site = commands.add_parser("site", help="a static site of runs, with filters and what Pagehop loses")
     shown_site.add_argument(
@@ -135,6 +123,23 @@ def _parser() -> argparse.ArgumentParser:
     _takes_engines(engines)
     engines.set_defaults(does=_engines)
     return parser
+
+
+def _parse_import(commands: Any) -> None:
+    """The command `import`."""
+    imported = commands.add_parser(
+        "import", help="results of ann-benchmarks or VectorDBBench, shown beside ours as foreign"
+    )
+    imported.add_argument("folder", type=Path, metavar="DIR", help="of a run of equal-recall")
+    imported.add_argument(
+        "files", type=Path, metavar="FILE", nargs="+", help=".hdf5 or .plot of the one, .json of the other"
+    )
+    imported.add_argument(
+        "--truth", type=Path, metavar="SET.hdf5", help="the set of .hdf5 results, to count their recall"
+    )
+    imported.add_argument("--set", metavar="NAME", help="show them with this set of the run")
+    _takes_engines(imported)
+    imported.set_defaults(does=_import)
 
 
 def _takes_engines(command: argparse.ArgumentParser) -> None:
@@ -261,7 +266,7 @@ def _site(args: argparse.Namespace) -> int:
 
 
 def _kept() -> Path:
-    """The runs of a site that names none: those of the repository, or here where the lab is installed alone."""
+    """The runs of a site that names none: of the repository, or those that are here."""
     found = next((folder for folder in (KEPT, RUNS) if folder.is_dir()), None)
     if found is None:
         raise StoreError(f"there are no kept runs beside this lab and no {RUNS} here: name the folders of runs")

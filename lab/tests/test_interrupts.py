@@ -1,4 +1,4 @@
-"""Ctrl-C in every phase of a run: nothing is lost, nothing remains, and the same command goes on."""
+"""Ctrl-C in every phase of a run: nothing is lost, nothing remains, the same command goes on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 class Interrupted:
-    """Ctrl-C at one call of a function, before it has done anything; other calls do what they did."""
+    """Ctrl-C at one call of a function, before it has done anything."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, at: Callable[..., bool]) -> None:
         ours: Callable[..., Any] = getattr(owner, name)
@@ -136,7 +136,7 @@ def test_a_run_of_engines(
         assert stop.came
         assert_nothing_is_half_done(folder)
         kept = raw_files(folder)
-        # An attempt that a busy machine spoiled is made again: a third one may be of an earlier point.
+        # What a busy machine spoiled is measured again: a third attempt may be of the first point.
         found = len(RunFolder(folder).all("points"))
         assert found in ((1, 2) if points == 2 else (points,))
         results, _ = runs.run(text, folder)

@@ -115,7 +115,7 @@ def test_repeats_that_disagree_by_more_than_the_effect_are_not_valid(tmp_path: P
 
 
 def test_the_five_numbers_are_of_all_tests_and_not_of_those_that_happened_to_be_significant(tmp_path: Path) -> None:
-    """All ten tests are 3% slower in 3% noise: few intervals leave out 1, and those are the slowest."""
+    """All ten tests are 3% slower in 3% noise: few intervals leave out 1, of the slowest."""
     cases = tuple(case.name for case in CASES_OF_OLTP if case.group == "point-1")[:10]
     random = np.random.default_rng(7)
 

@@ -227,7 +227,7 @@ def test_the_exit_code_says_what_failed_and_not_what_is_invalid(tmp_path: Path, 
     [
         ({"clock_jump_s": -3600.0}, "the clock was set by -3600.0 s"),
         ({"other_busy_cores": 0.5}, "others were running"),
-        # 1,000 queries of 12 us in a second are a hundredth of a core; who took the rest is not known.
+        # 1,000 queries of 12 us in a second are a hundredth of a core. The rest is unknown.
         ({"other_busy_cores": None, "busy_cores": 0.5}, "others were running: at most 0.49 cores"),
         ({"count": 3}, "few"),
     ],

@@ -78,7 +78,7 @@ def test_fewer_than_one_in_twelve_flat_series_give_an_alarm(versions: int, repea
 def in_weather(
     random: np.random.Generator, versions: int, repeats: int, step: float, *, wander: float = 0.08, rounds: int = ROUNDS
 ) -> list[list[list[float]]]:
-    """Turns on a machine whose speed wanders by 8% (the standard deviation), 2.5% from turn to turn.
+    """Turns on a machine whose speed wanders by 8% (one deviation), 2.5% from turn to turn.
 
     Each repeat has its own drift, and the last version is a step away from the others.
     """

@@ -40,7 +40,7 @@ class Held:
     """Ratios with an interval, which takes two repeats in both runs."""
     held: int
     width: float
-    """Mean of how far an interval goes to either side of its middle, as a share of it; 0 of none."""
+    """How far an interval goes to either side of its middle, as a share of it: the mean."""
 
     @staticmethod
     def of(ratios: Iterable[Interval]) -> Held:

@@ -112,7 +112,7 @@ def _cpu_quota(sys: Path) -> float | None:
 
 
 def _compilers() -> str | None:
-    """What Pagehop, the load generator and servers are compiled with here, where it is installed."""
+    """What Pagehop, the load generator and servers are compiled with, if it is installed."""
     places = os.pathsep.join([os.environ.get("PATH", ""), str(Path.home() / ".cargo/bin")])
     told = []
     for name, words in (("rustc", 2), ("cc", None)):

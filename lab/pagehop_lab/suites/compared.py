@@ -88,7 +88,7 @@ class Found:
 def figures(
     results: ServerResults, loads: Sequence[Compared], of_test: Callable[[str], Sequence[Compared]]
 ) -> Iterator[Found]:
-    """Every valid figure of a run by which servers may be compared; `of_test` takes a test's name."""
+    """Every valid figure by which servers may be compared; `of_test` takes the name of a test."""
     for facts in results.servers:
         for one in loads:
             yield from _found(one, one.words, facts.name, dict(enumerate(facts.loads)), "machine.json")

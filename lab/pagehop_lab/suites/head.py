@@ -102,7 +102,7 @@ class Ratios:
 
     @property
     def mostly_uncertain(self) -> bool:
-        """Whether the run tells less than it leaves open, so that a page may not look as if it did."""
+        """Whether the run leaves more open than it tells, so that its page may not be green."""
         return 2 * self.uncertain > self.count
 
 
