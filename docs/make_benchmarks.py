@@ -310,8 +310,8 @@ def equal(ways: str, kind: str, run: str = ENGINES) -> list[str]:
 
 
 def lead() -> list[str]:
-    """The README's table: Pagehop beside the best of the others, what it loses last."""
-    cells = sorted(contests(), key=lambda row: "loses" in row[-1])
+    """The README's table: Pagehop beside the best of the others, what it loses first."""
+    cells = sorted(contests(), key=lambda row: "loses" not in row[-1])
     return table(["", "Pagehop", "best of the others", "Pagehop better by"], cells).splitlines()
 
 

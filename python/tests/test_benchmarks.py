@@ -33,6 +33,13 @@ def test_changes_on_top_of_a_commit_are_not_hidden() -> None:
     assert f"commit {commit[:-1]}." not in section
 
 
+def test_the_readme_has_what_is_lost_first() -> None:
+    part = (REPOSITORY / "README.md").read_text().partition("<!-- ./dev docs: lead -->")[2].partition("<!-- end -->")[0]
+    lost = [line.endswith("loses |") for line in part.strip().splitlines()[2:]]
+    assert any(lost)
+    assert lost == sorted(lost, reverse=True)
+
+
 def test_a_figure_that_no_result_has_is_found_and_made_again(tmp_path: Path) -> None:
     for name in [*MADE, "docs/make_benchmarks.py"]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
