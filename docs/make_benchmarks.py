@@ -35,17 +35,10 @@ TEXTS_POSTGRES = "texts-postgres-20261126"
 WRITERS = "vector-writers-20261126"
 """The run of many writers in PostgreSQL."""
 
-MEASURED_AT = {
-    ENGINES: "result of commit 1a2060c",
-    "vector-inserts-20261122": "result of commit 7223e75",
-    TEXTS: "commit 7109258",
-    "texts-384-20261123": "commit bf96c36",
-    TEXTS_POSTGRES: "commit ced17b8",
-    "calibration-20261123": "commit f64556e",
-    WRITERS: "commit 95f9687",
-}
-"""The commit that was measured, or that added the result where that is not known."""
+ADDED_AT = {ENGINES: "1a2060c", "vector-inserts-20261122": "7223e75"}
+"""The commits that added results of which it is not known at which commit they were measured."""
 
+ON_TOP = " with changes on top"
 SETS = {"fashion-mnist": "Fashion-MNIST"}
 RENAMED = [
     (r"^hot QPS over .*, ", "queries/s, "),
@@ -162,17 +155,27 @@ def about(name: str) -> list[str]:
         machine, when = json.loads((LAB / name / "machine.json").read_text()), re.search(r"\d{8}", name)
         assert when is not None
         day = f"{when[0][:4]}-{when[0][4:6]}-{when[0][6:]}"
-        source, commit, command = f"lab/results/{name}/", MEASURED_AT[name], ""
+        source, commit, command = f"lab/results/{name}/", measured_at(name), ""
     else:
         content = load(name)
         machine, day = content["machine"], content["started"][:10]
-        commit = f"commit {content['versions']['commit']}".replace("-dirty", " with changes on top")
+        commit = f"commit {content['versions']['commit']}".replace("-dirty", ON_TOP)
         source, command = f"lab/results/bench/{content['path'].name}", f"`{' '.join(content['command'])}`"
     wide = "AVX-512" if "avx512f" in machine["simd"] else "AVX2"
     cores = f"{machine['cores']} core{'s' if machine['cores'] > 1 else ''}"
     cpu = re.sub(r"\(R\)| Processor", "", machine["cpu"])
     where = f"{cpu} with {wide}, {cores}, {machine['memory_gib']} GiB; {day}, {commit}."
     return [f"*{where}*", *([f"{command},"] if command else []), f"[every sample](../{source})"]
+
+
+def measured_at(folder: str) -> str:
+    """The commits at which raw files of a folder were written, or that added them."""
+    files = [path for kind in ("builds", "points") for path in (LAB / folder / kind).glob("*.json")]
+    commits = {json.loads(path.read_text()).get("commit") for path in files}
+    known = sorted(commit.replace("+", ON_TOP) for commit in commits if commit)
+    if not known:
+        return f"result of commit {ADDED_AT[folder]}"
+    return f"commit {', '.join(known)}" + (" and one that is not known" if None in commits else "")
 
 
 def rows(name: str, *prefixes: str) -> list[str]:
@@ -307,8 +310,8 @@ def equal(ways: str, kind: str, run: str = ENGINES) -> list[str]:
 
 
 def lead() -> list[str]:
-    """The README's table: Pagehop beside the best of the others, what it loses last."""
-    cells = sorted(contests(), key=lambda row: "loses" in row[-1])
+    """The README's table: Pagehop beside the best of the others, what it loses first."""
+    cells = sorted(contests(), key=lambda row: "loses" not in row[-1])
     return table(["", "Pagehop", "best of the others", "Pagehop better by"], cells).splitlines()
 
 

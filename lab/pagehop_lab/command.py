@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from pagehop_lab import imports, report, site
+from pagehop_lab.analysis.agreement import DISAGREE
 from pagehop_lab.engines import history, outside
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import EngineError
@@ -32,7 +33,7 @@ SMOKE = Path(__file__).parent / "plan" / "smoke.toml"
 RUNS = Path("lab-runs")
 SITE = RUNS / "site"
 KEPT = Path(__file__).parents[1] / "results"
-"""Runs that are kept in the repository."""
+"""Runs that are kept in the repository; a lab that is installed alone has none."""
 
 INTERRUPTED = 130
 
@@ -104,6 +105,28 @@ def _parser() -> argparse.ArgumentParser:
     _takes_engines(compared)
     compared.set_defaults(does=_compare)
 
+    _parse_import(commands)
+
+    shown_site = commands.add_parser("site", help="a static site of runs, with filters and what Pagehop loses")
+    shown_site.add_argument(
+        "folders",
+        type=Path,
+        metavar="DIR",
+        nargs="*",
+        help=f"runs, or folders of them; without any the kept ones, or {RUNS}",
+    )
+    shown_site.add_argument("--into", type=Path, default=SITE, help=f"the folder of the site; {SITE} if not given")
+    _takes_engines(shown_site)
+    shown_site.set_defaults(does=_site)
+
+    engines = commands.add_parser("engines", help="what can be measured, with which options")
+    _takes_engines(engines)
+    engines.set_defaults(does=_engines)
+    return parser
+
+
+def _parse_import(commands: Any) -> None:
+    """The command `import`."""
     imported = commands.add_parser(
         "import", help="results of ann-benchmarks or VectorDBBench, shown beside ours as foreign"
     )
@@ -115,20 +138,8 @@ def _parser() -> argparse.ArgumentParser:
         "--truth", type=Path, metavar="SET.hdf5", help="the set of .hdf5 results, to count their recall"
     )
     imported.add_argument("--set", metavar="NAME", help="show them with this set of the run")
+    _takes_engines(imported)
     imported.set_defaults(does=_import)
-
-    shown_site = commands.add_parser("site", help="a static site of runs, with filters and what Pagehop loses")
-    shown_site.add_argument(
-        "folders", type=Path, metavar="DIR", nargs="*", help="runs, or folders of them; the kept ones"
-    )
-    shown_site.add_argument("--into", type=Path, default=SITE, help=f"the folder of the site; {SITE} if not given")
-    _takes_engines(shown_site)
-    shown_site.set_defaults(does=_site)
-
-    engines = commands.add_parser("engines", help="what can be measured, with which options")
-    _takes_engines(engines)
-    engines.set_defaults(does=_engines)
-    return parser
 
 
 def _takes_engines(command: argparse.ArgumentParser) -> None:
@@ -149,6 +160,8 @@ def _run(args: argparse.Namespace) -> int:
         return _measure(args.plan, args.into, args.set, args.engine, retry=args.retry)
     suite, plan = _planned(args.plan, args.set)
     print(f"{args.plan}: {suite.amount(plan)}")
+    if absent := suite.absent(plan):
+        raise PlanError(f"{args.plan}: " + "; ".join(absent))
     return 0
 
 
@@ -171,8 +184,15 @@ def _measure(
 ) -> int:
     """Measures a plan and reports. Other sets and files with more engines are optional."""
     suite, plan = _planned(path, sets)
-    _carried_out(suite, plan, into or RUNS / _name(plan, sets), engines, retry=retry)
-    return 0
+    return _exit_code(_carried_out(suite, plan, into or RUNS / _name(plan, sets), engines, retry=retry))
+
+
+def _exit_code(results: AnyResults) -> int:
+    """1 if anything failed or is missing, or nothing is valid.
+
+    What is invalid beside valid figures is for the page: a plan may be made to find it.
+    """
+    return 0 if results.is_whole else 1
 
 
 def _name(plan: Any, sets: Sequence[str] | None) -> str:
@@ -209,8 +229,7 @@ def _versions(args: argparse.Namespace) -> int:
         raise PlanError("--repeat: the least is 1")
     suite = catalog.OF_SERVERS[args.suite]
     plan = suite.read(suite.versions_plan(args.product, args.versions, args.repeat), args.product)
-    _carried_out(suite, plan, args.into or RUNS / plan.name, (), retry=args.retry)
-    return 0
+    return _exit_code(_carried_out(suite, plan, args.into or RUNS / plan.name, (), retry=args.retry))
 
 
 def _report(args: argparse.Namespace) -> int:
@@ -223,9 +242,10 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    counts = report.compare(args.first, args.second)
-    print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()), file=sys.stderr)
-    return 1 if counts.get("differ") or counts.get("only one reaches it") or not counts else 0
+    found = report.compare(args.first, args.second)
+    print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in found.counts.items()), file=sys.stderr)
+    print(found.held.shown(), file=sys.stderr)
+    return 1 if not found.counts or any(found.counts.get(said) for said in DISAGREE) else 0
 
 
 def _import(args: argparse.Namespace) -> int:
@@ -238,10 +258,19 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _site(args: argparse.Namespace) -> int:
+    folders = args.folders or [_kept()]
     args.into.parent.mkdir(parents=True, exist_ok=True)
-    count = site.build(args.folders or [KEPT], args.into, lambda line: print(line, file=sys.stderr))
+    count = site.build(folders, args.into, lambda line: print(line, file=sys.stderr))
     print(f"{count} runs; the site is {args.into / 'index.html'}", file=sys.stderr)
     return 0
+
+
+def _kept() -> Path:
+    """The runs of a site that names none: of the repository, or those that are here."""
+    found = next((folder for folder in (KEPT, RUNS) if folder.is_dir()), None)
+    if found is None:
+        raise StoreError(f"there are no kept runs beside this lab and no {RUNS} here: name the folders of runs")
+    return found
 
 
 def _engines(_: argparse.Namespace) -> int:

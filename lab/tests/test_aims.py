@@ -69,6 +69,25 @@ def test_a_limit_within_the_interval_cannot_be_told() -> None:
     assert verdict(Interval.of([30.0, 30.0]), pages) == "MISSED"
 
 
+def test_the_load_generator_has_a_limit_and_a_verdict() -> None:
+    """A plan of its own says whether the client takes more than 10 us of CPU for a query."""
+    path = Path(__file__).parents[1] / "plans/client.toml"
+    plan = read_text(path.read_text(), "client")
+    assert {aim.engine for aim in plan.aims} == {engine.name for engine in plan.engines}
+    assert {(aim.figure, aim.aim) for aim in plan.aims} == {("client_us", 10.0)}
+
+    def said(cost_us: float) -> str:
+        costs = [cost_us, cost_us * 1.01, cost_us * 0.99]
+        points = [
+            point(10, 0.96, 100, repeat, raw={"client_cpu_us_per_query": one}) for repeat, one in enumerate(costs)
+        ]
+        found = at_recall(points, 0.9, FIGURES["client_us"])
+        assert found is not None
+        return verdict(Interval.of(list(found.figures.values())), plan.aims[0])
+
+    assert [said(cost_us) for cost_us in (9.0, 10.0, 11.0)] == ["aim reached", "aim cannot be told", "aim missed"]
+
+
 def test_identical_engines_are_called_different_in_a_twentieth_of_the_pairs() -> None:
     stream, wrong = random.Random(1), 0
     for _ in range(2000):

@@ -10,6 +10,7 @@ import pytest
 
 from pagehop_lab.analysis import agreement, coverage, sessions, targets, uncertainty, verdicts
 from pagehop_lab.analysis.curve import Bracket, bracket, interpolate, ladder
+from pagehop_lab.analysis.intervals import Interval
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.analysis.recalls import recalls
 from pagehop_lab.analysis.settings import Spread, settings_of
@@ -51,6 +52,33 @@ def test_runs_agree_within_a_tenth_and_differ_where_an_interval_says_so() -> Non
     assert found([1000, 1010], [1000, 1010], recall=0.98) == "only one reaches it"
     (neither,) = agreement.pairs([point("a", 10, 0.9, 1)], [], [0.99])
     assert (neither.verdict, neither.ratio) == ("neither reaches it", None)
+
+
+def test_what_two_runs_hold_is_a_share_and_a_width() -> None:
+    ratios = [Interval(1.0, 0.9, 1.1, 3), Interval(1.2, 1.1, 1.3, 3), Interval(2.0, 0.0, math.inf, 1)]
+    held = agreement.Held.of(ratios)
+    assert (held.count, held.held) == (2, 1), "one repeat has no interval"
+    assert held.width == pytest.approx((math.sqrt(1.1 / 0.9) + math.sqrt(1.3 / 1.1)) / 2 - 1)
+    assert "holds 1 in 1 of 2 figures (50.0%); it goes 9.6% to either side" in held.shown()
+    assert agreement.Held.of([]).shown().startswith("No figure has an interval")
+
+
+def test_two_runs_of_identical_engines_hold_1_in_nineteen_of_twenty_figures() -> None:
+    random = np.random.default_rng(4)
+
+    def run() -> list[Point]:
+        figures = np.exp(0.05 * random.standard_normal((400, 3)))
+        return [
+            point(f"engine {engine}", 10, 0.99, 1000 * float(qps), repeat=repeat)
+            for engine, repeats in enumerate(figures)
+            for repeat, qps in enumerate(repeats)
+        ]
+
+    pairs = agreement.pairs(run(), run(), [0.99])
+    held = agreement.Held.of([pair.interval for pair in pairs if pair.interval is not None])
+    assert held.count == 400
+    assert held.held / held.count >= 0.95
+    assert 0.05 < held.width < 0.2
 
 
 def test_interpolation_stays_between_two_settings_of_one_index() -> None:

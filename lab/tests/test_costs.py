@@ -6,8 +6,11 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from devserver.processes import children
-from pagehop_lab.measure.processes import ServerLook
+from pagehop_lab.measure import processes
+from pagehop_lab.measure.processes import ServerLook, other_cores
 from pagehop_lab.suites.results import Build
 
 # A parent that has a child work for some time, waits for it, and stays. Both work before they
@@ -76,3 +79,14 @@ def test_the_cpu_of_a_servers_build_is_that_of_its_index() -> None:
     library = Build("set", "faiss-hnsw", (), 0, "file", {"build_s": 3.0, "build_cpu_s": 5.9, "phases": phases})
     elsewhere = Build("set", "pgvector", (), 0, "file", {"build_s": 1.0, "phases": [{"phase": "index", "cpu_s": 0.0}]})
     assert (server.cpu_s, library.cpu_s, elsewhere.cpu_s) == (28.5, 5.9, None)
+
+
+def test_other_work_beside_a_disk_is_what_neither_server_nor_client_nor_the_kernel_did() -> None:
+    assert other_cores(busy_s=3.0, own_s=1.0, kernel_s=0.5, elapsed_s=2.0) == 0.75
+    assert other_cores(busy_s=1.0, own_s=1.0, kernel_s=0.5, elapsed_s=2.0) == 0.0
+    assert other_cores(busy_s=3.0, own_s=1.0, kernel_s=None, elapsed_s=2.0) is None
+
+
+def test_a_container_does_not_take_its_second_process_for_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_THEIR_NAME", "no process is called so")
+    assert processes.kernel_threads_s() is None

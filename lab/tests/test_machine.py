@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from fake_servers import CASES, FakeBench, FakeProduct, plan_of, run
+from pagehop_lab.analysis import verdicts
 from pagehop_lab.engines import history
 from pagehop_lab.machine.about import surroundings
+from pagehop_lab.measure.disturbance import Disturbance
+from pagehop_lab.run.progress import Progress
+from pagehop_lab.run.servers import ServersRunner
 from pagehop_lab.store import RunFolder, StoreError
-from runs import MACHINE, server_results
+from pagehop_lab.suites.catalog import OF_SERVERS
+from runs import MACHINE, read_servers, server_results
 
 
 def disk(sys: Path, folder: Path, **files: str) -> None:
@@ -46,7 +54,7 @@ def test_what_the_kernel_does_not_say_is_none(tmp_path: Path) -> None:
 
 def test_this_machine_is_described_and_not_named() -> None:
     found = surroundings(Path("/"))
-    assert set(found) == {"disk", "file_system", "governor", "virtualization", "cpu_quota"}
+    assert set(found) == {"disk", "file_system", "governor", "virtualization", "cpu_quota", "compilers"}
     assert found["file_system"]
     assert os.uname().nodename not in str(found).split()
 
@@ -90,6 +98,68 @@ def test_a_folder_that_says_less_of_its_machine_goes_on_and_another_disk_does_no
         RunFolder.writing(tmp_path / "new", "plan", MACHINE | {"disk": "b"}),
     ):
         pass
+
+
+def test_what_is_not_known_is_no_other_machine(tmp_path: Path) -> None:
+    for compilers in ("cc 1", None, "cc 1"):
+        with RunFolder.writing(tmp_path / "run", "plan", MACHINE | {"compilers": compilers}):
+            pass
+    with (
+        pytest.raises(StoreError, match="compilers was cc 1 and is cc 2"),
+        RunFolder.writing(tmp_path / "run", "plan", MACHINE | {"compilers": "cc 2"}),
+    ):
+        pass
+
+
+def kernel(place: Path, stolen: int, *throttled: int) -> tuple[Path, Path]:
+    """A made-up /proc and /sys of a machine from which some ticks were stolen."""
+    proc, sys = place / "proc", place / "sys"
+    proc.mkdir(parents=True, exist_ok=True)
+    (proc / "stat").write_text(f"cpu  1 2 3 4 5 6 7 {stolen} 0 0\ncpu0 1 2 3 4 5 6 7 {stolen} 0 0\n")
+    for number, count in enumerate(throttled):
+        path = sys / f"devices/system/cpu/cpu{number}/thermal_throttle/core_throttle_count"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{count}\n")
+    return proc, sys
+
+
+def test_what_the_host_and_heat_took_is_counted_between_two_looks(tmp_path: Path) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    before = Disturbance.so_far(*kernel(tmp_path, 5 * ticks, 3, 0))
+    after = replace(Disturbance.so_far(*kernel(tmp_path, 8 * ticks, 4, 1)), at_s=before.at_s + 2)
+    assert after.since(before) == {"stolen_cores": 1.5, "throttled_count": 2}
+    nothing = Disturbance.so_far(*kernel(tmp_path / "virtual", 0))
+    assert after.since(nothing)["throttled_count"] is nothing.throttled_count is None
+
+
+def test_heat_and_a_host_that_takes_cores_are_noted_and_counted_on_the_page(tmp_path: Path) -> None:
+    taken = {"stolen_cores": 0.4, "throttled_count": 3}
+    with patch.object(Disturbance, "since", lambda *_: taken):
+        results, _ = run(plan_of("old"), tmp_path / "run", FakeBench(), FakeProduct())
+    assert results.sound, "a note is no verdict"
+    for one in results.measured:
+        assert one.noted == (
+            "others were running: the host gave 0.40 cores of this machine to others",
+            "throttled: heat slowed the processor 3 times",
+        )
+    page = (tmp_path / "run/report/index.html").read_text()
+    assert f"{len(results.measured)} while heat slowed the processor" in page
+    assert verdicts.stolen({}) is verdicts.throttled({"throttled_count": 0}) is None
+
+
+def test_measurements_of_another_commit_of_the_lab_are_noted(tmp_path: Path) -> None:
+    text = plan_of("old", "new")
+    for commit, cases in (("aaaaaaa", CASES[:1]), ("bbbbbbb", CASES)):
+        plan = read_servers(text, "test")
+        chosen = replace(plan, cases=tuple(case for case in plan.cases if case.name in cases))
+        with RunFolder.writing(tmp_path / "run", plan.text, MACHINE, commit) as into:
+            products = dict.fromkeys(OF_SERVERS["oltp"].products, FakeProduct())
+            ServersRunner(chosen, into, Progress(io.StringIO()), "test", products, FakeBench()).run()
+    results = server_results(tmp_path / "run")
+    noted = {one.case: one.noted for one in results.measured}
+    assert noted[CASES[0]] == ("lab: this was measured at aaaaaaa, and most of this folder at bbbbbbb",)
+    assert {noted[case] for case in CASES[1:]} == {()}
+    assert "2 by another commit of the lab than the rest" in (tmp_path / "run/report/index.html").read_text()
 
 
 class Updated(FakeProduct):

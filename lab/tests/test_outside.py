@@ -102,6 +102,20 @@ def test_an_engine_of_a_file_is_measured_like_any_other(tmp_path: Path, environm
     assert len({record.identity["version"] for record in RunFolder(into).all("points")}) == 2
 
 
+def test_a_run_with_it_takes_results_of_other_benchmarks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, plan, into = engine_file(tmp_path), tmp_path / "plan.toml", tmp_path / "run"
+    plan.write_text(PLAN)
+    foreign = str(Path(__file__).parent / "golden/dbpedia-openai-1000k-angular.plot")
+    with fake_engines(tmp_path):
+        assert main(["run", str(plan), "--into", str(into), "--engine", str(file)]) == 0
+    # Another process does not know the engine before it is told the file.
+    assert "mine" not in CATALOG
+    assert main(["import", str(into), foreign]) != 0
+    assert "mine" in capsys.readouterr().err
+    assert main(["import", str(into), foreign, "--engine", str(file)]) == 0
+    assert "MariaDB (foreign)" in (into / "report/index.html").read_text()
+
+
 def test_it_is_among_the_engines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["engines", "--engine", str(engine_file(tmp_path))]) == 0
     assert "mine              My own" in capsys.readouterr().out
@@ -138,7 +152,7 @@ def test_an_environment_that_is_not_there_is_said(tmp_path: Path) -> None:
     file, plan, into = engine_file(tmp_path, environment="/nowhere/python"), tmp_path / "plan.toml", tmp_path / "run"
     plan.write_text(PLAN)
     with fake_engines(tmp_path):
-        assert main(["run", str(plan), "--into", str(into), "--engine", str(file)]) == 0
+        assert main(["run", str(plan), "--into", str(into), "--engine", str(file)]) == 1, "all of it failed"
     outside.add(file)
     (failed,) = {facts.failed for facts in of_engines(into).engines}
     assert failed is not None

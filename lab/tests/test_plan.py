@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,36 @@ def test_a_wrong_plan_ends_the_command_with_one_line(tmp_path: Path, capsys: pyt
     assert main(["report", str(tmp_path / "nothing")]) == 1
     assert main(["run", "--check", str(SMOKE)]) == 0
     assert "44 points" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('suite = "oltp"\n[[server]]\nproduct = "postgres"\nversion = "18x"\n', "no postgres 18x.*did you mean 18"),
+        ('suite = "inserts"\n[[server]]\nproduct = "mariadb"\nversion = ["11.8", "99"]\n', "no mariadb 99 "),
+        ('suite = "vector-inserts"\n[[server]]\nproduct = "pgvector"\nversion = "12"\n', "no pgvector 12 "),
+        ('[[dataset]]\npath = "nowhere.hdf5"\n[[engine]]\nname = "numpy-scan"\n', "there is no file nowhere.hdf5"),
+        (
+            '[[dataset]]\npath = "PLAN"\nname = "x"\nqueries_path = "asked.npy"\n[[engine]]\nname = "numpy-scan"\n',
+            "there is no file asked.npy",
+        ),
+    ],
+)
+def test_a_check_names_versions_and_files_that_are_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    (tmp_path / "rows.npy").touch()
+    path = tmp_path / "plan.toml"
+    path.write_text(text.replace("PLAN", str(tmp_path / "rows.npy")))
+    assert main(["run", str(path), "--check"]) == 2
+    told = capsys.readouterr()
+    assert re.search(said, told.err)
+    assert "points" in told.out, "how much it is, too"
+
+
+def test_a_check_takes_every_plan_that_comes_with_the_lab(capsys: pytest.CaptureFixture[str]) -> None:
+    for path in sorted(PLANS.glob("*.toml")):
+        assert main(["run", str(path), "--check"]) == 0, capsys.readouterr().err
 
 
 def test_a_password_is_used_and_not_kept() -> None:

@@ -5,6 +5,7 @@ Each failure is found, and the others go on.
 
 from __future__ import annotations
 
+import csv
 import json
 from collections import namedtuple
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from devserver import DevServerError
 from fake_servers import CASES, FakeBench, FakeInstance, FakeProduct, dying, plan_of, run
+from pagehop_lab import command
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.measure.processes import client_share
 from pagehop_lab.plan import PlanError
@@ -175,11 +177,58 @@ def test_what_is_wrong_makes_a_figure_invalid(
     assert groups["rows"] == []
 
 
+def test_runs_of_servers_are_compared_by_every_figure(
+    tmp_path: Path, product: FakeProduct, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, same, slower, other = (tmp_path / name for name in ("one", "same", "slower", "other"))
+    text = plan_of("old", "new", repeats=4)
+    for folder in (one, same):
+        run(text, folder, FakeBench(), product)
+    run(text, slower, FakeBench(lambda instance, _: {"qps": 500.0} if instance.name == "new" else None), product)
+    run(plan_of("old", repeats=4), other, FakeBench(), product)
+    assert command.main(["compare", str(one), str(same)]) == 0
+    told = capsys.readouterr()
+    # Two servers, their bytes, and QPS and CPU of each test.
+    whole = 2 * (1 + 2 * len(CASES))
+    assert f"{whole} agree" in told.err
+    assert f"of {whole} figures" in told.err
+    assert command.main(["compare", str(one), str(slower)]) == 1
+    assert f"{len(CASES)} differ" in capsys.readouterr().err
+    rows = list(csv.DictReader((slower / "report/agreement-with-one.csv").open()))
+    differing = [row for row in rows if row["verdict"] == "differ"]
+    assert {(row["server"], row["unit"]) for row in differing} == {("postgres new", "a second")}
+    assert all(float(row["second / first"]) == pytest.approx(0.5, abs=0.02) for row in differing)
+    # A server that only one of them has.
+    assert command.main(["compare", str(one), str(other)]) == 1
+    assert "only one has it" in capsys.readouterr().out
+
+
+def test_runs_that_have_nothing_in_common_are_refused(
+    tmp_path: Path, product: FakeProduct, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(plan_of("old"), tmp_path / "servers", FakeBench(), product)
+    kept = Path(__file__).parents[1] / "results/inserts-20261122"
+    assert command.main(["compare", str(kept), str(tmp_path / "servers")]) == 1
+    assert "a run of inserts and one of oltp have no figures in common" in capsys.readouterr().err
+
+
+def test_the_exit_code_says_what_failed_and_not_what_is_invalid(tmp_path: Path, product: FakeProduct) -> None:
+    results, _ = run(plan_of("old", "lost"), tmp_path / "failed", FakeBench(), product)
+    assert command._exit_code(results) == 1
+    wrong = FakeBench(lambda instance, _: {"errors": 3} if instance.name == "new" else None)
+    results, _ = run(plan_of("old", "new"), tmp_path / "some", wrong, product)
+    assert (results.sound, command._exit_code(results)) == (False, 0)
+    results, _ = run(plan_of("old"), tmp_path / "none", FakeBench(lambda *_: {"errors": 3}), product)
+    assert command._exit_code(results) == 1
+
+
 @pytest.mark.parametrize(
     ("told", "note"),
     [
         ({"clock_jump_s": -3600.0}, "the clock was set by -3600.0 s"),
         ({"other_busy_cores": 0.5}, "others were running"),
+        # 1,000 queries of 12 us in a second are a hundredth of a core. The rest is unknown.
+        ({"other_busy_cores": None, "busy_cores": 0.5}, "others were running: at most 0.49 cores"),
         ({"count": 3}, "few"),
     ],
 )

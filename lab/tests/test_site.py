@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from pagehop_lab import command
 from pagehop_lab.command import main
 from pagehop_lab.site import markdown, pairs, summary
 from pagehop_lab.site.build import build
-from pagehop_lab.site.figures import Figure
-from pagehop_lab.store import StoreError
+from pagehop_lab.site.figures import Figure, figures_of
+from pagehop_lab.store import RunFolder, StoreError
+from pagehop_lab.suites.catalog import suite_of
 from runs import QUICK, fake_engines, plan_of, run
 
 LOAD = QUICK + "repeats = 3\nin_turns = 9\n"
@@ -36,6 +38,8 @@ def figure(group: str, name: str, *repeats: float, more_is_better: bool = True, 
 
 
 def test_every_link_leads_to_a_file_of_the_site_and_nothing_else_is_loaded(site: Path) -> None:
+    assert (site.parent / "runs/run-20260101-a/.lock").exists()
+    assert not list(site.rglob("*lock"))
     found = 0
     for page in site.rglob("*.html"):
         text = page.read_text()
@@ -81,6 +85,38 @@ def test_what_is_lost_is_told_by_intervals_and_what_is_not_reached_is_lost() -> 
     assert summary.contests("run", [one for one in figures if not one.is_ours]) == []
 
 
+def contests_of(run: str) -> dict[str, summary.Contest]:
+    """Where Pagehop stands in a kept run, by what is compared."""
+    folder = RunFolder(Path(__file__).parents[1] / "results" / run)
+    results = suite_of(folder.plan).report(folder).results
+    return {one.other.group: one for one in summary.contests(run, figures_of(results))}
+
+
+def test_what_pagehop_costs_a_server_is_compared_as_well_as_its_rates() -> None:
+    found = contests_of("vector-writers-20261126")
+    said = {group: one.said for group, one in found.items()}
+    for step in ("write-one", "copy", "log-rows"):
+        assert said[f"{step}, rows/s"] == said[f"{step}, CPU us a row"] == summary.WON
+        assert said[f"{step}, bytes of log a row"] == summary.LOST
+    # Interval and rows differ with the speed of a server: one repeat says nothing of it.
+    assert said["log-interval, bytes of log a row"] == summary.UNKNOWN
+    assert said["bytes of the index after loading"] == summary.LOST
+    # Searches come by a schedule, whose rate no server decides; their latency is compared.
+    searches = [one.other.unit for group, one in found.items() if group.startswith("search")]
+    assert sorted(searches) == [
+        "ms, p50 of a search", "ms, p99 of a search", "times p50 without writers", "times p99 without writers",
+    ]  # fmt: skip
+    # The run counted the bytes of a database that no step uses.
+    assert "bytes of all data after loading" not in found
+
+
+def test_recall_that_is_missing_and_bytes_given_to_storage_are_compared() -> None:
+    found = contests_of("vector-inserts-20261122")
+    lost = ("qv0, recall that is missing", "l.i1, bytes given to storage for one", "qv0, bytes of the index after it")
+    assert [found[group].said for group in lost] == [summary.LOST] * 3
+    assert found["qv0"].said == found["qv0, p99 of a query"].said == summary.WON
+
+
 def test_two_runs_are_compared_where_they_measured_the_same() -> None:
     first = [figure("a", "x", 100, 101, 99), figure("b", "x", 100, 101, 99), figure("c", "x", 1)]
     second = [figure("b", "x", 100, 100, 101), figure("a", "x", 200, 201, 199), figure("d", "x", 1)]
@@ -103,6 +139,20 @@ def test_a_site_replaces_a_site_and_nothing_else(site: Path, tmp_path: Path) -> 
         build([tmp_path], tmp_path / "site", lambda _: None)
     assert main(["site", str(tmp_path / "missing"), "--into", str(tmp_path / "site")]) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
+
+
+def test_a_lab_that_is_installed_alone_shows_the_runs_that_are_here(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "KEPT", tmp_path / "nowhere")
+    monkeypatch.chdir(tmp_path)
+    assert main(["site"]) == 1
+    assert "name the folders of runs" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "lab-runs").symlink_to(site.parent / "runs")
+    with fake_engines(tmp_path / "data"):
+        assert main(["site", "--into", str(tmp_path / "made")]) == 0
+    assert sorted(path.name for path in (tmp_path / "made/runs").iterdir()) == ["run-20260101-a", "run-20260102-b"]
 
 
 def test_the_kept_runs_make_a_site(tmp_path: Path) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from decimal import Decimal
 
 import numpy as np
 import pytest
 
-from pagehop_lab.analysis.changes import can_tell, changes
+from pagehop_lab.analysis.changes import LEVEL, Repeats, changes, changes_of_tests
 from pagehop_lab.analysis.paired import turn_order, without_weather
 from pagehop_lab.analysis.relative import Five, by_group, ratio, tone
+from pagehop_lab.analysis.student import two_sided_p
 from pagehop_lab.suites.oltp.cases import BY_NAME, CASES, GROUPS
 
 NOISE = 0.01
@@ -61,7 +63,7 @@ def test_a_step_of_5_percent_in_1_percent_noise_is_found_where_it_is(repeats: in
     random = np.random.default_rng(100 * repeats + at)
     hits = 0
     for _ in range(20):
-        found = changes(series(random, 7, repeats, at, step))
+        found = changes(Repeats(series(random, 7, repeats, at, step)))
         hits += any(one.at == at and abs(one.ratio / step - 1) < 0.02 for one in found)
     assert hits >= 19
 
@@ -69,22 +71,25 @@ def test_a_step_of_5_percent_in_1_percent_noise_is_found_where_it_is(repeats: in
 @pytest.mark.parametrize(("versions", "repeats"), [(7, 3), (7, 5), (3, 4), (12, 1)])
 def test_fewer_than_one_in_twelve_flat_series_give_an_alarm(versions: int, repeats: int) -> None:
     random = np.random.default_rng(versions * 10 + repeats)
-    alarms = sum(bool(changes(series(random, versions, repeats))) for _ in range(120))
+    alarms = sum(bool(changes(Repeats(series(random, versions, repeats)))) for _ in range(120))
     assert alarms < 120 / 12
 
 
-def in_weather(random: np.random.Generator, versions: int, repeats: int, step: float) -> list[list[list[float]]]:
-    """Turns on a machine whose speed drifts by 8% within seconds.
+def in_weather(
+    random: np.random.Generator, versions: int, repeats: int, step: float, *, wander: float = 0.08, rounds: int = ROUNDS
+) -> list[list[list[float]]]:
+    """Turns on a machine whose speed wanders by 8% (one deviation), 2.5% from turn to turn.
 
     Each repeat has its own drift, and the last version is a step away from the others.
     """
-    turns = versions * ROUNDS
-    figures = np.empty((versions, repeats, ROUNDS))
+    turns = versions * rounds
+    figures = np.empty((versions, repeats, rounds))
+    stays = math.sqrt(1 - (0.025 / wander) ** 2)
     for repeat in range(repeats):
-        weather = 0.08 * random.standard_normal(turns)
+        weather = wander * random.standard_normal(turns)
         for turn in range(1, turns):
             # As much as at its beginning, on average.
-            weather[turn] = 0.95 * weather[turn - 1] + 0.025 * random.standard_normal()
+            weather[turn] = stays * weather[turn - 1] + 0.025 * random.standard_normal()
         luck = 0.005 * random.standard_normal(versions)
         for turn in range(turns):
             at, place = divmod(turn, versions)
@@ -104,14 +109,75 @@ def test_in_turns_a_step_of_5_percent_is_found_in_weather_of_8_and_seldom_where_
     found, unpaired, alarms = 0, 0, 0
     for _ in range(20):
         turns = in_weather(random, versions, repeats, 0.95)
-        steps = changes(without_weather(turns), in_blocks=True)
+        steps = changes(Repeats(without_weather(turns), in_blocks=True))
         found += any(one.at == versions - 1 and abs(one.ratio / 0.95 - 1) < 0.02 for one in steps)
-        unpaired += any(one.at == versions - 1 for one in changes(np.mean(turns, axis=2)))
-        alarms += bool(changes(without_weather(in_weather(random, versions, repeats, 1.0)), in_blocks=True))
+        unpaired += any(one.at == versions - 1 for one in changes(Repeats(np.mean(turns, axis=2).tolist())))
+        alarms += bool(changes(Repeats(without_weather(in_weather(random, versions, repeats, 1.0)), in_blocks=True)))
     assert found >= 18
     assert unpaired <= 8
-    # One in twenty is what is wanted; of 400 flat series of these kinds 2, 5 and 8% gave one.
+    # One in twenty is what is wanted.
     assert alarms <= 4
+
+
+def forty_two(random: np.random.Generator, planted: dict[str, float]) -> dict[str, Repeats]:
+    """The tests of two versions in turns, as a plan of 16 rounds and 16 repeats gives them.
+
+    The machine's speed wanders by 20%. `planted` are the steps of some tests.
+    """
+    return {
+        case.name: Repeats(
+            without_weather(in_weather(random, 2, 16, planted.get(case.name, 1.0), wander=0.2, rounds=16)),
+            in_blocks=True,
+        )
+        for case in CASES
+    }
+
+
+def test_a_step_of_3_percent_in_one_of_42_tests_is_found_with_no_false_one_while_speed_wanders_by_20() -> None:
+    slower = "range-covered-si_range=100"
+    for seed in range(5):
+        found = changes_of_tests(forty_two(np.random.default_rng(seed), {slower: 0.97}), families=2)
+        assert list(found) == [slower], seed
+        (change,) = found[slower]
+        assert change.at == 1
+        assert change.ratio == pytest.approx(0.97, abs=0.012)
+
+
+def test_without_a_step_a_test_by_itself_gives_alarms_and_all_together_give_none() -> None:
+    alone = together = 0
+    for seed in range(5):
+        flat = forty_two(np.random.default_rng(100 + seed), {})
+        alone += sum(bool(changes(one)) for one in flat.values())
+        together += len(changes_of_tests(flat))
+    assert 3 <= alone <= 20, "a twentieth of 210, about"
+    assert together == 0
+
+
+def test_steps_of_many_tests_are_found_by_stepping_down() -> None:
+    """The last of 42 steps must pass the level itself, and not a 42nd of it."""
+    random = np.random.default_rng(3)
+    tests = {str(at): Repeats(series(random, 2, 4, 1, 0.9)) for at in range(41)}
+    weak = next(
+        one
+        for seed in range(1000)
+        if (one := Repeats(series(np.random.default_rng(seed), 2, 4, 1, 0.98)))
+        and (found := changes(one))
+        and LEVEL / 10 < found[0].p < LEVEL
+    )
+    assert "weak" in changes_of_tests({**tests, "weak": weak})
+    flat = {f"flat {at}": Repeats(series(random, 2, 4)) for at in range(20)}
+    assert "weak" not in changes_of_tests({**flat, "weak": weak})
+
+
+@pytest.mark.parametrize(
+    ("t", "freedom", "p"),
+    # Printed tables of Student's t.
+    [(12.706, 1, 0.05), (4.303, 2, 0.05), (5.841, 3, 0.01), (3.365, 5, 0.02), (4.073, 15, 0.001), (2.042, 30, 0.05)],
+)
+def test_students_t_is_that_of_printed_tables(t: float, freedom: int, p: float) -> None:
+    assert two_sided_p(t, freedom) == two_sided_p(-t, freedom) == pytest.approx(p, rel=0.005)
+    assert two_sided_p(0.0, freedom) == pytest.approx(1.0)
+    assert two_sided_p(math.inf, freedom) == 0.0
 
 
 def test_the_weather_is_taken_away_and_ratios_stay() -> None:
@@ -119,23 +185,28 @@ def test_the_weather_is_taken_away_and_ratios_stay() -> None:
     rounds = [[[1000.0 * one for one in weather]], [[900.0 * one for one in weather]]]
     (one,), (other,) = without_weather(rounds)
     assert other / one == pytest.approx(0.9)
-    assert can_tell([5] * 3, in_blocks=True)
-    assert not can_tell([5] * 2, in_blocks=True)
-    assert not can_tell([1] * 9, in_blocks=True)
 
 
 def test_two_steps_are_two() -> None:
     random = np.random.default_rng(9)
     made = series(random, 4, 4, 2, 0.95) + series(random, 4, 4, 4, 1.0)
-    assert [one.at for one in changes(made)] == [2, 4]
+    assert [one.at for one in changes(Repeats(made))] == [2, 4]
 
 
 def test_few_repeats_cannot_tell() -> None:
-    assert not can_tell([3, 3])
-    assert can_tell([5, 5])
-    assert can_tell([3] * 7)
-    assert changes(series(np.random.default_rng(1), 2, 3, 1, 0.5)) == []
-    assert changes([[1.0]]) == []
+    def of(*counts: int, in_blocks: bool = False) -> Repeats:
+        return Repeats([[1.0] * count for count in counts], in_blocks)
+
+    assert of(3, 3).can_tell
+    assert not of(2, 2).can_tell
+    assert of(1, 1, 1, 1, 1).can_tell
+    # A repeat of servers in turns takes a degree of freedom.
+    assert not of(3, 3, in_blocks=True).can_tell
+    assert of(4, 4, in_blocks=True).can_tell
+    assert of(3, 3, 3, in_blocks=True).can_tell
+    assert changes(Repeats(series(np.random.default_rng(1), 2, 2, 1, 0.5))) == []
+    assert changes(Repeats([[1.0]])) == []
+    assert changes(of(4, 4)) == [], "what does not differ at all"
 
 
 def test_colors_begin_beyond_5_percent() -> None:

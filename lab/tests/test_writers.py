@@ -13,6 +13,7 @@ import pytest
 from fake_servers import FakeBench, FakeInstance, FakeProduct, run
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.analysis.intervals import Interval
+from pagehop_lab.engines.pgvector_vector import PgvectorVector
 from pagehop_lab.measure import crew
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.wires import int32s
@@ -23,7 +24,7 @@ from pagehop_lab.suites import server_aims
 from pagehop_lab.suites.vector_writers import VectorWriters, beside, clients, tables
 from pagehop_lab.suites.vector_writers.clients import Place
 from pagehop_lab.suites.vector_writers.plan import FIGURES
-from pagehop_lab.suites.vector_writers.servers import parts_of
+from pagehop_lab.suites.vector_writers.servers import WriterServer, parts_of
 from pagehop_lab.suites.vector_writers.vectors import Vectors, shuffled
 from runs import read_servers
 
@@ -269,6 +270,35 @@ def test_aims_have_verdicts_by_the_repeats(tmp_path: Path) -> None:
     page = (tmp_path / "run/report/index.html").read_text()
     assert "What was to be reached" in page
     assert "Recall after concurrent inserts" in page
+
+
+def test_bytes_of_log_over_an_interval_depend_on_the_speed_so_one_repeat_does_not_tell(tmp_path: Path) -> None:
+    loaded = {"rows": 1000, "rows_different": 9000, "index_s": 1.0, "index_bytes": 100}
+    text = PLAN.replace("log-rows", "log-interval")
+    results, _ = run(text, tmp_path / "run", FakeBench(_measured, loaded), FakeProduct())
+    table = server_aims.table(results, FIGURES, ("recall_gain",))
+    assert table is not None
+    [row] = [row for row in table.rows if row[0].text == "log over halfvec"]
+    assert [row[2].text, row[5].text] == ["one repeat", "floor cannot be told"]
+
+
+def test_the_plan_of_the_requirements_can_tell_each_of_its_aims() -> None:
+    plan = read_servers((PLANS / "vector-writers.toml").read_text(), "x")
+    once = [aim for aim in plan.aims if aim.case in plan.once or aim.over_case in plan.once]
+    assert [aim.what for aim in once if not FIGURES[aim.figure].counted(aim.case)] == []
+
+
+def test_bytes_of_data_are_those_of_the_table_that_steps_begin_with(tmp_path: Path) -> None:
+    class Ours:
+        asked = ""
+
+        def execute(self, statement: str) -> list[tuple[int]]:
+            self.asked = statement
+            return [(7,)]
+
+    ours = Ours()
+    assert WriterServer(ours, {}, PgvectorVector(tmp_path)).data_bytes() == 7
+    assert ours.asked == "SELECT pg_database_size('loaded')"
 
 
 def test_servers_that_only_count_log_have_no_chart_of_rates(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -20,6 +21,23 @@ def run(repository: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def test_generated_parts_are_up_to_date_with_the_kept_results() -> None:
     done = run(REPOSITORY, "--check")
     assert done.returncode == 0, done.stderr
+
+
+def test_changes_on_top_of_a_commit_are_not_hidden() -> None:
+    folder = REPOSITORY / "lab/results/vector-writers-20261126"
+    (commit,) = {json.loads(path.read_text())["commit"] for path in (folder / "points").glob("*.json")}
+    assert commit.endswith("+")
+    page = (REPOSITORY / "docs/benchmarks.md").read_text()
+    section = page.partition("## Many writers in PostgreSQL")[2]
+    assert f"commit {commit[:-1]} with changes on top." in section
+    assert f"commit {commit[:-1]}." not in section
+
+
+def test_the_readme_has_what_is_lost_first() -> None:
+    part = (REPOSITORY / "README.md").read_text().partition("<!-- ./dev docs: lead -->")[2].partition("<!-- end -->")[0]
+    lost = [line.endswith("loses |") for line in part.strip().splitlines()[2:]]
+    assert any(lost)
+    assert lost == sorted(lost, reverse=True)
 
 
 def test_a_figure_that_no_result_has_is_found_and_made_again(tmp_path: Path) -> None:

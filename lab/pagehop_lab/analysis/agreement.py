@@ -1,12 +1,14 @@
-"""Do two runs of one plan say the same? Best QPS of each engine at each target, side by side."""
+"""Do two runs of one plan say the same? Their figures side by side, such as QPS at each target."""
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from pagehop_lab.analysis.intervals import unpaired
+from pagehop_lab.analysis.intervals import Interval, unpaired
 from pagehop_lab.analysis.points import Point, engines_of
 from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.analysis.targets import best_at
@@ -14,7 +16,48 @@ from pagehop_lab.analysis.targets import best_at
 TOLERANCE = 0.1
 """Figures within this of each other agree."""
 
-Verdict = Literal["agree", "differ", "cannot tell", "only one reaches it", "neither reaches it"]
+Verdict = Literal["agree", "differ", "cannot tell", "only one reaches it", "neither reaches it", "only one has it"]
+DISAGREE: tuple[Verdict, ...] = ("differ", "only one reaches it", "only one has it")
+"""Verdicts that two runs of one plan should not have."""
+
+
+def verdict(first: float, second: float, ratio: Interval) -> Verdict:
+    """What two figures and the interval of their ratio say.
+
+    Figures that differ by more than the tolerance, with an interval that holds 1, tell nothing.
+    """
+    low, high = sorted([first, second])
+    if high <= low * (1 + TOLERANCE):
+        return "agree"
+    return "differ" if ratio.is_apart else "cannot tell"
+
+
+@dataclass(frozen=True)
+class Held:
+    """How often the interval of a ratio of two runs holds 1, and how wide such intervals are."""
+
+    count: int
+    """Ratios with an interval, which takes two repeats in both runs."""
+    held: int
+    width: float
+    """How far an interval goes to either side of its middle, as a share of it: the mean."""
+
+    @staticmethod
+    def of(ratios: Iterable[Interval]) -> Held:
+        """Of all ratios; those of one repeat have no interval."""
+        known = [ratio for ratio in ratios if ratio.count > 1]
+        held = sum(ratio.low <= 1 <= ratio.high for ratio in known)
+        widths = [math.sqrt(ratio.high / ratio.low) - 1 for ratio in known]
+        return Held(len(known), held, statistics.fmean(widths) if widths else 0.0)
+
+    def shown(self) -> str:
+        """The share and the width in a sentence."""
+        if not self.count:
+            return "No figure has an interval: that takes two repeats in both runs."
+        return (
+            f"The 95% interval of the ratio holds 1 in {self.held:,} of {self.count:,} figures "
+            f"({self.held / self.count:.1%}); it goes {self.width:.1%} to either side, on average."
+        )
 
 
 @dataclass(frozen=True)
@@ -34,18 +77,20 @@ class Pair:
         return self.second.qps.median / self.first.qps.median
 
     @property
-    def verdict(self) -> Verdict:
-        """Figures that differ by more than the tolerance, with an interval of their ratio that has
-        1 in it, tell nothing.
-        """
+    def interval(self) -> Interval | None:
+        """Where that ratio lies."""
         if self.first is None or self.second is None:
-            return "neither reaches it" if self.first is self.second else "only one reaches it"
-        low, high = sorted([self.first.qps.median, self.second.qps.median])
-        if high <= low * (1 + TOLERANCE):
-            return "agree"
+            return None
         # Repeats of different runs have nothing in common but their number.
         figures, others = ([point.qps for point in setting.points] for setting in (self.second, self.first))
-        return "differ" if unpaired(figures, others).is_apart else "cannot tell"
+        return unpaired(figures, others)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether both say the same."""
+        if self.first is None or self.second is None or self.interval is None:
+            return "neither reaches it" if self.first is self.second else "only one reaches it"
+        return verdict(self.first.qps.median, self.second.qps.median, self.interval)
 
 
 def pairs(first: Iterable[Point], second: Iterable[Point], targets: Iterable[float]) -> list[Pair]:

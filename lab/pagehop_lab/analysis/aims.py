@@ -33,7 +33,13 @@ class Figure:
     of_point: Callable[[Point], float | None] | None = None
     """None for a figure of a build."""
     is_counted: bool = False
-    """Whether it is a count, which is the same in every repeat, and not a time."""
+    """Whether it is a count without a clock, which every repeat gives alike."""
+    counted_in: tuple[str, ...] = ()
+    """The tests in which it is, if not in all."""
+
+    def counted(self, case: str) -> bool:
+        """Whether it is such a count in a test of servers."""
+        return self.is_counted and (not self.counted_in or case in self.counted_in)
 
 
 def _work(name: str) -> Callable[[Point], float | None]:
@@ -43,6 +49,7 @@ def _work(name: str) -> Callable[[Point], float | None]:
 FIGURES: Mapping[str, Figure] = {
     "qps": Figure("QPS", True, lambda point: point.qps),
     "cpu_us": Figure("CPU us", False, lambda point: point.raw.get("engine_cpu_us_per_query")),
+    "client_us": Figure("client CPU us", False, lambda point: point.raw.get("client_cpu_us_per_query")),
     "pages": Figure("pages", False, _work("pages_missed"), is_counted=True),
     "hops": Figure("hops", False, _work("hops"), is_counted=True),
     "reads": Figure("reads of 4 KiB", False, lambda point: point.raw.get("storage_reads_per_query")),

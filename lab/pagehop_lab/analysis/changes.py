@@ -1,32 +1,37 @@
-"""Finds the versions at which throughput changed: E-divisive, over repeats of one measurement.
+"""Finds the versions at which throughput changed, over repeats of many tests.
 
-From Matteson and James, A Nonparametric Approach for Multiple Change Point Analysis of Multivariate
-Data (JASA 2014), with alpha = 1. The two sides of a boundary differ by the energy distance of their
-measurements. A boundary counts if random orders of the same measurements seldom differ as much.
-Then each side is searched in the same way.
+A change can only be where a version begins, so only those boundaries are tried. The two sides of a
+boundary are compared by Student's t over logarithms, so that a change of 5% weighs the same at
+every level. The boundary with the greatest t counts if chance seldom gives as large a one at any
+boundary (Bonferroni). Then each side is searched in the same way.
 
-A change can only be where a version begins, so only those boundaries are tried. Measurements are
-compared by their logarithms, so that a change of 5% weighs the same at every level. If each repeat
-measures every version, in turns, a repeat is a block: what all of its measurements have in common
-is ignored, and random orders stay within each repeat.
+If each repeat measures every version, in turns, a repeat is a block: what all of its measurements
+have in common is taken away, which costs a degree of freedom for each repeat.
+
+Of many tests without a change, one in twenty would be listed at a level of 5%. So the level is that
+of all tests together (Holm, 1979): if nothing changed anywhere, chance lists anything in one run of
+twenty.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from pagehop_lab.analysis.student import two_sided_p
+
 Float64 = npt.NDArray[np.float64]
 
 LEVEL = 0.05
-_SHUFFLES = 199
-# Few repeats have few orders within them, so that p is near to the level.
-_SHUFFLES_IN_BLOCKS = 999
+# With fewer degrees of freedom only steps of many times the noise could be told from chance.
+_FREEDOM_MIN = 3
+# Logarithms that differ by less are equal, but for rounding.
+_EQUAL = 1e-12
 
 
 @dataclass(frozen=True)
@@ -38,23 +43,31 @@ class Change:
     ratio: float
     """The middle after it over the middle before it, each up to the next change."""
     p: float
-    """How often a random order differs as much."""
+    """How often chance gives as large a t in this test."""
 
 
-def changes(
-    series: Sequence[Sequence[float]], seed: int = 1, level: float = LEVEL, *, in_blocks: bool = False
-) -> list[Change]:
-    """The changes in measurements by version, in order. `series[version]` has at least one repeat.
+@dataclass(frozen=True)
+class Repeats:
+    """The measurements of a test: `by_version[version]` has at least one repeat."""
 
-    With `in_blocks` all versions have the same repeats in the same order.
-    """
-    logs = [np.log(np.asarray(repeats, dtype=np.float64)) for repeats in series]
-    random = np.random.default_rng(seed)
+    by_version: Sequence[Sequence[float]]
+    in_blocks: bool = False
+    """Whether all versions have the same repeats in the same order."""
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether there are enough repeats to tell any change from chance."""
+        return _split(_logs(self.by_version), self.in_blocks) is not None
+
+
+def changes(repeats: Repeats, level: float = LEVEL) -> list[Change]:
+    """The changes of one test, in order."""
+    logs = _logs(repeats.by_version)
     found: dict[int, float] = {}
     left = [(0, len(logs))]
     while left:
         start, end = left.pop()
-        split = _split(logs[start:end], random, in_blocks)
+        split = _split(logs[start:end], repeats.in_blocks)
         if split is not None and split[1] <= level:
             at = start + split[0]
             found[at] = split[1]
@@ -67,51 +80,49 @@ def changes(
     ]
 
 
-def can_tell(counts: Sequence[int], level: float = LEVEL, *, in_blocks: bool = False) -> bool:
-    """Whether this number of repeats of each version is enough to tell any change from chance."""
-    if in_blocks:
-        versions = len(counts)
-        orders = [math.comb(versions, at) ** counts[0] / (2 if 2 * at == versions else 1) for at in range(1, versions)]
-        return counts[0] > 1 and max(orders, default=1) * level / 2 >= 1
-    whole, ends = sum(counts), np.cumsum(counts)[:-1]
-    usable = [int(end) for end in ends if 2 <= end <= whole - 2]
-    # A boundary in the middle looks the same from both sides.
-    return any((2 if 2 * end == whole else 1) / math.comb(whole, end) <= level / 2 for end in usable)
+def changes_of_tests(tests: Mapping[str, Repeats], families: int = 1) -> dict[str, list[Change]]:
+    """The changes of many tests, by Holm's step-down over their clearest boundaries.
+
+    `families` is the number of figures for which the same tests are searched. The clearest test
+    must pass the level divided by all of them, the next one that divided by one less. Further
+    changes of a test must pass its level, too.
+    """
+    clearest = {
+        name: split[1] for name, one in tests.items() if (split := _split(_logs(one.by_version), one.in_blocks))
+    }
+    found = {}
+    for place, name in enumerate(sorted(clearest, key=lambda name: clearest[name])):
+        level = LEVEL / families / (len(clearest) - place)
+        if clearest[name] > level:
+            break
+        found[name] = changes(tests[name], level)
+    return {name: found[name] for name in tests if name in found}
 
 
-def _split(logs: Sequence[Float64], random: np.random.Generator, in_blocks: bool) -> tuple[int, float] | None:
+def _logs(by_version: Sequence[Sequence[float]]) -> list[Float64]:
+    return [np.log(np.asarray(repeats, dtype=np.float64)) for repeats in by_version]
+
+
+def _split(logs: Sequence[Float64], in_blocks: bool) -> tuple[int, float] | None:
     """The best boundary and its p; None if there is none with two measurements on either side."""
     if in_blocks:
-        logs = np.asarray(logs) - np.mean(logs, axis=0)
+        logs = list(np.asarray(logs) - np.mean(logs, axis=0))
     whole = np.concatenate(logs)
+    freedom = len(whole) - 2 - (len(logs[0]) - 1 if in_blocks else 0)
     ends = np.cumsum([len(one) for one in logs])[:-1]
-    usable = [(place + 1, int(end)) for place, end in enumerate(ends) if 2 <= end <= len(whole) - 2]
-    if not usable:
+    usable = {place + 1: int(end) for place, end in enumerate(ends) if 2 <= end <= len(whole) - 2}
+    if not usable or freedom < _FREEDOM_MIN:
         return None
-    sizes = np.array([end for _, end in usable])
-    apart = np.abs(whole[:, None] - whole[None, :])
-    energies = _energies(apart, sizes)
-    best = int(np.argmax(energies))
-    beaten, shuffles = 0, _SHUFFLES_IN_BLOCKS if in_blocks else _SHUFFLES
-    for _ in range(shuffles):
-        order = _order(random, len(logs), len(logs[0])) if in_blocks else random.permutation(len(whole))
-        # Rounding must not make a draw a win.
-        beaten += bool(_energies(apart[np.ix_(order, order)], sizes).max() >= energies[best] * (1 - 1e-9))
-    return usable[best][0], (1 + beaten) / (1 + shuffles)
+    apart = {at: abs(_t(whole[:end], whole[end:], freedom)) for at, end in usable.items()}
+    best = max(apart, key=lambda at: apart[at])
+    return best, min(two_sided_p(apart[best], freedom) * len(usable), 1.0)
 
 
-def _order(random: np.random.Generator, versions: int, repeats: int) -> npt.NDArray[np.int64]:
-    """A random order of the versions within each repeat, of measurements that lie by version."""
-    places = np.arange(versions * repeats).reshape(versions, repeats)
-    return random.permuted(places, axis=0).ravel()
-
-
-def _energies(apart: Float64, sizes: npt.NDArray[np.int64]) -> Float64:
-    """The scaled energy distance of the first `size` measurements to the rest, by size."""
-    sums = apart.cumsum(axis=0).cumsum(axis=1)
-    count = len(apart)
-    first, both = sums[sizes - 1, sizes - 1], sums[sizes - 1, count - 1]
-    between, rest = both - first, sums[-1, -1] - 2 * both + first
-    others = count - sizes
-    distance = 2 * between / (sizes * others) - first / (sizes * (sizes - 1)) - rest / (others * (others - 1))
-    return np.asarray(distance * sizes * others / count)
+def _t(before: Float64, after: Float64, freedom: int) -> float:
+    """Student's t of two sides with one spread."""
+    step = float(after.mean() - before.mean())
+    if abs(step) < _EQUAL:
+        return 0.0
+    squares = float(((before - before.mean()) ** 2).sum() + ((after - after.mean()) ** 2).sum())
+    error = math.sqrt(squares / freedom * (1 / len(before) + 1 / len(after)))
+    return step / error if error > 0 else math.copysign(math.inf, step)

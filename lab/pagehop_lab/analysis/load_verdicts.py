@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pagehop_lab.analysis.verdicts import OTHERS, OTHERS_MAX, Verdicts
+from pagehop_lab.analysis.verdicts import OTHERS, OTHERS_MAX, Verdicts, stolen, throttled
 
 # A client that is busy for more of a core's time measures itself, however many cores there are.
 CLIENT_SHARE_MAX = 0.5
@@ -46,8 +46,7 @@ def judge_load(raw: Mapping[str, Any]) -> Verdicts:
         wrong.append(f"rows: {raw['rows_gone_count']} rows were given that were not there")
     if raw.get("times_memory") is not None and raw["times_memory"] < TIMES_MIN:
         noted.append(f"size: compressed, the data are {raw['times_memory']:.1f} times the memory")
-    if raw["other_busy_cores"] is not None and raw["other_busy_cores"] > OTHERS_MAX:
-        noted.append(f"{OTHERS} {raw['other_busy_cores']:.2f} cores were busy with something else")
+    noted += [said for said in (_others(raw), stolen(raw), throttled(raw)) if said]
     if abs(raw["clock_jump_s"]) > CLOCK_JUMP_MAX_S:
         noted.append(
             f"the clock was set by {raw['clock_jump_s']:+.1f} s during the measurement; another one was measured by"
@@ -59,6 +58,18 @@ def judge_load(raw: Mapping[str, Any]) -> Verdicts:
     if raw.get("doubled"):
         noted.append(f"{raw['doubled']:.0%} of the events were executed twice on purpose")
     return Verdicts(tuple(wrong), tuple(noted))
+
+
+def _others(raw: Mapping[str, Any]) -> str | None:
+    """Other work on the machine; where the kernel's for the disk is not known, at most how much."""
+    others, most = raw["other_busy_cores"], ""
+    if others is None and raw.get("busy_cores") is not None:
+        own_us = raw["server_cpu_us_per_query"] + raw["client_cpu_us_per_query"]
+        others, most = raw["busy_cores"] - own_us * raw["count"] / 1e6 / raw["elapsed_s"], "at most "
+    if others is None or others <= OTHERS_MAX:
+        return None
+    disk = ", or with the disk for the kernel" if most else ""
+    return f"{OTHERS} {most}{others:.2f} cores were busy with something else{disk}"
 
 
 def _of_the_client(raw: Mapping[str, Any]) -> list[str]:

@@ -30,6 +30,8 @@ WAITED = f"{OTHERS} the clock went"
 
 Other work that only ran beside it has another note.
 """
+THROTTLED = "throttled:"
+"""How a note on heat begins."""
 # Exact answers that take this share of a plain scan's time look like a scan.
 SCAN_SHARE = 0.5
 # Settings of a scan take as long as each other, but for noise.
@@ -152,6 +154,20 @@ def _others(raw: Raw) -> str | None:
     return f"{OTHERS} {busy:.2f} cores were busy with something else"
 
 
+def stolen(raw: Raw) -> str | None:
+    """Cores that the host of a virtual machine gave to others."""
+    cores = raw.get("stolen_cores")
+    if cores is None or cores <= OTHERS_MAX:
+        return None
+    return f"{OTHERS} the host gave {cores:.2f} cores of this machine to others"
+
+
+def throttled(raw: Raw) -> str | None:
+    """Whether heat slowed the processor."""
+    count = raw.get("throttled_count")
+    return f"{THROTTLED} heat slowed the processor {count} times" if count else None
+
+
 def _changing(raw: Raw) -> str | None:
     changed = raw.get("answers_changed_count")
     return f"{changed} queries were answered differently when asked again" if changed else None
@@ -164,4 +180,6 @@ def _exact(raw: Raw) -> str | None:
 _WRONG: tuple[Callable[[Raw], str | None], ...] = (
     _errors, _rows, _unknown_rows, _plan, _client, _rate, _inserts, _cache, _repeated,
 )  # fmt: skip
-_NOTED: tuple[Callable[[Raw], str | None], ...] = (_waited, _others, _changing, _exact)
+_NOTED: tuple[Callable[[Raw], str | None], ...] = (
+    _waited, _others, stolen, throttled, _changing, _exact,
+)  # fmt: skip

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,7 @@ def surroundings(folder: Path, sys: Path = _SYS) -> dict[str, Any]:
         "governor": _line(sys / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "virtualization": _virtualization(sys),
         "cpu_quota": _cpu_quota(sys),
+        "compilers": _compilers(),
     }
 
 
@@ -106,6 +109,18 @@ def _cpu_quota(sys: Path) -> float | None:
         return int(told[0]) / int(told[1])
     quota, period = (_line(sys / f"fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period"))
     return int(quota) / int(period) if quota and period and int(quota) > 0 else None
+
+
+def _compilers() -> str | None:
+    """What Pagehop, the load generator and servers are compiled with, if it is installed."""
+    places = os.pathsep.join([os.environ.get("PATH", ""), str(Path.home() / ".cargo/bin")])
+    told = []
+    for name, words in (("rustc", 2), ("cc", None)):
+        program = shutil.which(name, path=places)
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False) if program else None
+        if done is not None and done.returncode == 0 and done.stdout:
+            told.append(" ".join(done.stdout.splitlines()[0].split()[:words]))
+    return ", ".join(told) or None
 
 
 def _line(path: Path) -> str | None:

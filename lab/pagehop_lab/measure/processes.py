@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagehop_lab.machine import counters
-from pagehop_lab.measure.usage import ended_cpu_s, family
+from pagehop_lab.measure.usage import ended_cpu_s, family, ticks_s
 
 _PR_SET_PDEATHSIG = 1
+# The parent of the kernel's threads; a container's second process is another.
+_KERNEL_THREADS, _THEIR_NAME = 2, "kthreadd"
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,27 @@ def client_share(cpu_s: float, elapsed_s: float, clients: int) -> float:
     No more run at once than there are cores.
     """
     return cpu_s / elapsed_s / min(clients, os.cpu_count() or 1)
+
+
+def kernel_threads_s() -> float | None:
+    """CPU seconds of the kernel's own threads, which serve disks; None where they are not seen.
+
+    A container has no view of them. They are counted in ticks.
+    """
+    try:
+        name = Path(f"/proc/{_KERNEL_THREADS}/comm").read_text().strip()
+    except OSError:
+        return None
+    return sum(map(ticks_s, family(_KERNEL_THREADS))) if name == _THEIR_NAME else None
+
+
+def other_cores(busy_s: float, own_s: float, kernel_s: float | None, elapsed_s: float) -> float | None:
+    """Cores that were busy with something else, where the disk's work is the kernel's.
+
+    `own_s` is the CPU of server and clients. None if the kernel's is not known: then the disk's
+    work cannot be told from that of others.
+    """
+    return None if kernel_s is None else max((busy_s - own_s - kernel_s) / elapsed_s, 0.0)
 
 
 def machine_busy_s() -> float:

@@ -44,7 +44,7 @@ def of_processes(processes: Sequence[int]) -> Usage:
     """The usage of this process and of others, with all that descends from them."""
     own = of_this_process()
     others = [one for process in processes for one in family(process)]
-    cpu_s = sum(_cpu_s(one) for one in others) + sum(map(ended_cpu_s, processes))
+    cpu_s = sum(map(ticks_s, others)) + sum(map(ended_cpu_s, processes))
     return Usage(
         own.cpu_s + cpu_s, own.switches, own.bytes_read + sum(counters.io_counter("read_bytes", one) for one in others)
     )
@@ -60,7 +60,8 @@ def ended_cpu_s(process: int) -> float:
     return _ticks_s(process, 13, 15)
 
 
-def _cpu_s(process: int) -> float:
+def ticks_s(process: int) -> float:
+    """CPU seconds of a process in ticks; 0 once it is gone."""
     return _ticks_s(process, 11, 13)
 
 

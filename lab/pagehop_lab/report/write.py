@@ -10,7 +10,9 @@ from pagehop_lab.report import files, terminal
 from pagehop_lab.report.page import page
 from pagehop_lab.store import RunFolder, StoreError
 from pagehop_lab.suites import agreement, aims, catalog
+from pagehop_lab.suites.agreement import Agreement
 from pagehop_lab.suites.results import Results
+from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.suite import AnyResults, Report
 
 PAGE = Path("report") / "index.html"
@@ -61,14 +63,14 @@ def together(paths: Sequence[Path]) -> str | None:
     return None if table is None else f"{terminal.text(table)}\n  {table.note}"
 
 
-def compare(first: Path, second: Path) -> dict[str, int]:
+def compare(first: Path, second: Path) -> Agreement:
     """Compares two runs. Prints the result and writes it beside the second run.
 
-    Returns how many figures agree and how many do not.
+    StoreError if one has engines and the other servers, or servers of another suite.
     """
-    one, other = (_of_engines(path) for path in (first, second))
-    table, counts = agreement.agreement(one, other)
-    table = replace(table, name=f"agreement-with-{first.resolve().name}")
+    one, other = (read(path).results for path in (first, second))
+    found = _agreement(one, other)
+    table = replace(found.table, name=f"agreement-with-{first.resolve().name}")
     target = second / PAGE.parent / f"{table.name}.csv"
     try:
         target.parent.mkdir(exist_ok=True)
@@ -78,14 +80,15 @@ def compare(first: Path, second: Path) -> dict[str, int]:
     print(f"{terminal.text(table)}\n  {table.note}")
     for told in agreement.differences(one, other):
         print(f"  not alike: {told}")
-    return counts
+    return found
 
 
-def _of_engines(path: Path) -> Results:
-    results = read(path).results
-    if not isinstance(results, Results):
-        raise StoreError(f"{path} is a run of {results.suite}; runs of engines are compared")
-    return results
+def _agreement(one: AnyResults, other: AnyResults) -> Agreement:
+    if isinstance(one, Results) and isinstance(other, Results):
+        return agreement.agreement(one, other)
+    if isinstance(one, ServerResults) and isinstance(other, ServerResults) and one.suite == other.suite:
+        return agreement.agreement_of_servers(one, other)
+    raise StoreError(f"a run of {one.suite} and one of {other.suite} have no figures in common")
 
 
 def _replace(path: Path, text: str) -> None:

@@ -20,6 +20,7 @@ from pagehop_lab.analysis.recalls import RECALL_NAMES
 from pagehop_lab.analysis.verdicts import WAITED, Verdicts, judge
 from pagehop_lab.engines import outside
 from pagehop_lab.engines.engine import Library, Served
+from pagehop_lab.measure.disturbance import Disturbance
 from pagehop_lab.plan import DatasetSpec, EngineSpec, Plan
 from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything, indexes, points
 from pagehop_lab.plan.model import Options
@@ -266,11 +267,12 @@ class Runner:
                 continue
             try:
                 for _ in range(_ATTEMPTS):
+                    before = Disturbance.so_far()
                     raw = child.ask(
                         "measure", self.plan.load.search_timeout_s, folder=str(child.folder), options=spec.search,
                         ask=self._ask(spec.sessions, spec.asked),
                     )  # fmt: skip
-                    judged = self._keep(spec, dataset, child, raw)
+                    judged = self._keep(spec, dataset, child, raw | Disturbance.so_far().since(before))
                     if not self._is_passing(judged):
                         break
             except EngineFailed as error:

@@ -19,6 +19,7 @@ from devserver import DevServerError
 from devserver.configuration import Configuration
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.analysis.load_verdicts import judge_load
+from pagehop_lab.measure.disturbance import Disturbance
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.plan.servers import CaseSpec, ServerSpec, ServersPlan, everything
 from pagehop_lab.run.progress import Progress
@@ -253,8 +254,11 @@ class ServersRunner:
             # Not measured and not failed: the same command comes to it with another server.
             self.progress.skip(int(is_wanted))
             return
+        before = Disturbance.so_far()
+        measured: dict[str, Any] | MeasureError
         try:
-            measured: dict[str, Any] | MeasureError = self.bench.measure(instance, case, server.slowed)
+            raw = self.bench.measure(instance, case, server.slowed)
+            measured = raw | Disturbance.so_far().since(before)
         except (MeasureError, DevServerError) as error:
             measured = MeasureError(str(error))
         self._keep(spec, measured, instance, is_wanted)
@@ -274,10 +278,14 @@ class ServersRunner:
         asked = {spec.server: held[spec.server] for spec in specs if held[spec.server].running}
         self.progress.skip(sum(is_wanted[spec.server] for spec in specs if spec.server not in asked))
         assert isinstance(self.bench, TurnsBench)
+        before = Disturbance.so_far()
         measured = self.bench.in_turns(asked, case) if asked else {}
+        taken = Disturbance.so_far().since(before)
         for spec in specs:
             if spec.server in asked:
-                self._keep(spec, measured[spec.server], asked[spec.server], is_wanted[spec.server])
+                found = measured[spec.server]
+                found = found if isinstance(found, MeasureError) else found | taken
+                self._keep(spec, found, asked[spec.server], is_wanted[spec.server])
 
     def _keep(
         self, spec: CaseSpec, measured: dict[str, Any] | MeasureError, instance: Instance, is_wanted: bool

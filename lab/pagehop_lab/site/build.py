@@ -14,7 +14,7 @@ from pagehop_lab.report.page import page
 from pagehop_lab.site import pages, pairs
 from pagehop_lab.site.figures import Figure, figures_of
 from pagehop_lab.site.summary import contests
-from pagehop_lab.store import StoreError
+from pagehop_lab.store import LOCK, StoreError
 from pagehop_lab.suites.suite import Report
 
 _MADE_HERE = ".pagehop-lab-site"
@@ -88,7 +88,7 @@ def _is_run(path: Path) -> bool:
 
 def _copied(source: Path, target: Path, say: Callable[[str], None]) -> Shown:
     """A run for the site: its raw files without the answers, and a new report."""
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("report", "*.npz", "lock"))
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("report", "*.npz", LOCK))
     report.write(target, quiet=True)
     made = report.read(target)
     text = page(made.head, made.sections, made.of_the_run, home="../../../index.html")

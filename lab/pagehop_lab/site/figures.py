@@ -10,6 +10,8 @@ from pagehop_lab.analysis.points import told
 from pagehop_lab.analysis.targets import at_targets
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import Served
+from pagehop_lab.suites import compared
+from pagehop_lab.suites.catalog import OF_SERVERS
 from pagehop_lab.suites.results import Build, Results
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.suite import AnyResults
@@ -99,13 +101,7 @@ def _kind(engine: str) -> str:
 
 
 def _of_servers(results: ServerResults) -> Iterator[Figure]:
-    for facts in results.servers:
-        sizes: dict[Hashable, float] = {at: load["data_bytes"] / 1e6 for at, load in enumerate(facts.loads)}
-        if sizes and min(sizes.values()) > 0:
-            group, raw = "bytes of all data after loading", "machine.json"
-            yield Figure(group, facts.name, facts.name, "server", "MB", sizes, raw, more_is_better=False)
-    for case in results.groups:
-        for server in results.names:
-            if found := results.of(server, case):
-                repeats: dict[Hashable, float] = {one.repeat: one.qps for one in found}
-                yield Figure(case, server, server, "server", "a second", repeats, found[0].file)
+    suite = OF_SERVERS[results.suite]
+    for one in compared.figures(results, suite.compared_loads, suite.compared):
+        more, counted = one.of.more_is_better, one.of.is_counted
+        yield Figure(one.group, one.server, one.server, "server", one.of.unit, one.repeats, one.file, more, counted)

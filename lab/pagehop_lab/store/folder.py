@@ -24,6 +24,8 @@ import numpy.typing as npt
 
 KINDS = ("points", "builds", "engines", "datasets", "ceilings", "picked", "foreign")
 """Of raw files; `foreign` ones were measured elsewhere."""
+LOCK = ".lock"
+"""A file of whichever process works in the folder, with nothing in it."""
 _VERSION = 1
 _UNFINISHED = ".unfinished-"
 _WORDS_MAX = 90
@@ -83,7 +85,7 @@ class RunFolder:
         """
         with _full_disk(path):
             path.mkdir(parents=True, exist_ok=True)
-        with (path / ".lock").open("wb") as lock:
+        with (path / LOCK).open("wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -106,7 +108,7 @@ class RunFolder:
         folder = RunFolder(path)
         # Without a plan it is no folder of a run.
         assert folder.plan is not None
-        with (path / ".lock").open("wb") as lock:
+        with (path / LOCK).open("wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -246,8 +248,10 @@ def _same_machine(path: Path, machine: Mapping[str, Any]) -> None:
             _publish(path, json.dumps(machine, indent=1).encode() + b"\n")
         return
     known = json.loads(path.read_text())
-    # Folders from before say less of the machine.
-    differing = [name for name in machine if name in known and known[name] != machine[name]]
+    # Folders from before say less of the machine, and what is not known is no difference.
+    differing = [
+        name for name, now in machine.items() if now is not None and known.get(name) is not None and known[name] != now
+    ]
     if differing:
         told = ", ".join(f"{name} was {known.get(name)} and is {machine[name]}" for name in differing)
         raise StoreError(f"{path.parent} was measured on another machine ({told}): choose another folder with --into")

@@ -5,9 +5,10 @@ Each folder has the tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.plan import Plan, grid, read_text
@@ -52,6 +53,11 @@ class EnginesSuite:
         about, bound = ("at most ", "about") if load.around_targets else ("", "at least")
         return f"{about}{points:,} points, {bound} {least:,.0f} minutes of searches; builds come on top"
 
+    def absent(self, plan: Plan) -> Sequence[str]:
+        """Files of sets that are not there."""
+        paths = [path for one in plan.datasets for path in (one.path, one.queries_path) if path is not None]
+        return [f"dataset: there is no file {path}" for path in paths if not Path(path).is_file()]
+
     def run(self, run: Run[Plan]) -> None:
         """Measures everything that is not in the folder yet."""
         Runner(run.plan, run.folder, run.progress, run.machine, CATALOG, list(run.engines), retry=run.retry).run()
@@ -63,7 +69,7 @@ class EnginesSuite:
         sections = [Section("What was to be reached", tables=[aimed])] if aimed is not None else []
         sections += self.sections(results)
         of_the_run = [every_suite.coverage(results), every_suite.engines(results)]
-        return Report(head_of(results, self.how), results.about, sections, of_the_run, results)
+        return Report(head_of(results, self.how, sections), results.about, sections, of_the_run, results)
 
     def results(self, folder: RunFolder) -> Results:
         """What was measured."""

@@ -16,7 +16,7 @@ from pagehop_lab.plan import Plan
 from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything
 from pagehop_lab.store import Record, RunFolder, cell
 from pagehop_lab.suites.head import made_by
-from pagehop_lab.suites.latest import current, latest, of_another_version
+from pagehop_lab.suites.latest import current, latest, of_another_lab, of_another_version, usual_commit
 from pagehop_lab.suites.results import Build, EngineFacts, Results
 
 
@@ -36,7 +36,10 @@ def gather(folder: RunFolder, plan: Plan, machine: str) -> Results:
     }
     measured = [spec for spec in specs if spec.name in found and not found[spec.name].failed]
     betrayed = _scans(measured, found)
-    points = [_point(spec, found[spec.name], plan, betrayed.get(_key(spec.index)), versions) for spec in measured]
+    usual = usual_commit(found.values())
+    points = [
+        _point(spec, found[spec.name], plan, betrayed.get(_key(spec.index)), versions, usual) for spec in measured
+    ]
     wanted = list(dict.fromkeys(_key(spec.index) for spec in specs))
     indexes = {_key(spec.index): spec.index for spec in specs}
     built = {key: builds.get(_cell(indexes[key], plan, facts, machine) or "") for key in wanted}
@@ -114,11 +117,13 @@ def _scans(specs: Sequence[PointSpec], found: Mapping[str, Record]) -> dict[str,
     return {name: looks_like_scans(raws) for name, raws in grouped.items()}
 
 
-def _point(spec: PointSpec, record: Record, plan: Plan, betrayed: str | None, versions: Mapping[str, str]) -> Point:
+def _point(
+    spec: PointSpec, record: Record, plan: Plan, betrayed: str | None, versions: Mapping[str, str], usual: str | None
+) -> Point:
     raw = record.raw
     judged = judge(raw)
     wrong = (*judged.wrong, betrayed) if betrayed else judged.wrong
-    noted = (*judged.noted, *of_another_version(record, versions, "engine"))
+    noted = (*judged.noted, *of_another_version(record, versions, "engine"), *of_another_lab(record, usual))
     recall = raw["recall"][RECALL_NAMES[plan.recall]] if raw["recall"] else 0.0
     return Point(
         spec.index.dataset.name, spec.index.engine.name, options_of(spec.index.build), options_of(spec.search),

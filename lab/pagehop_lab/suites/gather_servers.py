@@ -9,7 +9,7 @@ from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.plan.servers import CaseSpec, ServersPlan, everything, told
 from pagehop_lab.store import Record, RunFolder, cell
 from pagehop_lab.suites.head import made_by
-from pagehop_lab.suites.latest import current, latest, of_another_version
+from pagehop_lab.suites.latest import current, latest, of_another_lab, of_another_version, usual_commit
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
 
 
@@ -19,8 +19,9 @@ def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> Server
     versions = current(folder, "server")
     records = latest(folder.all("points"), versions, "server")
     found = {spec.name: records[key] for spec in specs if (key := cell(spec.identity(plan, machine, None))) in records}
+    usual = usual_commit(found.values())
     measured = [
-        _measured(spec, found[spec.name], plan.statements, versions)
+        _measured(spec, found[spec.name], plan.statements, versions, usual)
         for spec in specs
         if _is_there(found.get(spec.name))
     ]
@@ -48,9 +49,11 @@ def _options(spec: CaseSpec) -> tuple[tuple[str, str | int], ...]:
     return (("test", spec.case.name), ("repeat", spec.repeat + 1))
 
 
-def _measured(spec: CaseSpec, record: Record, statements: int | None, versions: Mapping[str, str]) -> Measured:
+def _measured(
+    spec: CaseSpec, record: Record, statements: int | None, versions: Mapping[str, str], usual: str | None
+) -> Measured:
     judged = judge_load(record.raw)
-    noted = (*judged.noted, *of_another_version(record, versions, "server"))
+    noted = (*judged.noted, *of_another_version(record, versions, "server"), *of_another_lab(record, usual))
     if statements is not None and record.identity.get("statements") != statements:
         noted = (*noted, "statements: older ones, which are not the published ones in all tests")
     return Measured(

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagehop_lab.analysis.coverage import Coverage
-from pagehop_lab.analysis.verdicts import OTHERS
+from pagehop_lab.analysis.verdicts import OTHERS, THROTTLED
+from pagehop_lab.suites.latest import LAB
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.table import Section
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,16 @@ class Head:
     """How it was measured."""
 
 
-def head_of(results: Results, how: str) -> Head:
-    """The head of a run of engines, which says how its suite measures."""
+# Notes that are counted, by how they begin.
+_COUNTED = {
+    OTHERS: "while other work took a part of the machine",
+    THROTTLED: "while heat slowed the processor",
+    LAB: "by another commit of the lab than the rest",
+}
+
+
+def head_of(results: Results, how: str, sections: Sequence[Section]) -> Head:
+    """The head of a run of engines, which says how its suite measures, and what ratios say."""
     machine = results.machine
     repeats, rebuilds = results.load["repeats"], results.load["rebuilds"]
     lead = (
@@ -38,10 +48,11 @@ def head_of(results: Results, how: str) -> Head:
     )
     wrong = sum(not point.valid for point in results.points)
     load = ", ".join(f"{name} = {value}" for name, value in results.load.items())
-    state = state_of(results.coverage, wrong, [point.noted for point in results.points], results.again)
-    return Head(
-        results.name, "engines at equal recall", lead, state, results.sound, (how, f"Load: {load}.", results.made_by)
-    )
+    ratios = Ratios.of(sections)
+    state = state_of(results.coverage, wrong, [point.noted for point in results.points], results.again, ratios)
+    is_sound = results.sound and not ratios.mostly_uncertain
+    about = (how, f"Load: {load}.", results.made_by)
+    return Head(results.name, "engines at equal recall", lead, state, is_sound, about)
 
 
 def counted(number: int, what: str) -> str:
@@ -70,27 +81,62 @@ def made_by(commits: Iterable[str | None]) -> str:
     return f"Measured by the lab at {', '.join(known)}." if known else ""
 
 
-def state_of(found: Coverage, wrong: int, notes: Sequence[Sequence[str]], again: int) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Ratios:
+    """What the tables of a run can say of its ratios."""
+
+    count: int
+    uncertain: int
+    """Those with a `?`, whose repeats disagree by more than they differ from 1."""
+    once: int
+    """Those of one repeat, whose spread is not known."""
+
+    @staticmethod
+    def of(sections: Iterable[Section]) -> Ratios:
+        """The ratios of all tables."""
+        said = [
+            cell.said for section in sections for table in section.tables for row in table.rows for cell in row
+            if cell.said
+        ]  # fmt: skip
+        return Ratios(len(said), said.count("cannot be told"), said.count("one repeat"))
+
+    @property
+    def mostly_uncertain(self) -> bool:
+        """Whether the run leaves more open than it tells, so that its page may not be green."""
+        return 2 * self.uncertain > self.count
+
+
+def state_of(
+    found: Coverage, wrong: int, notes: Sequence[Sequence[str]], again: int, ratios: Ratios
+) -> tuple[str, ...]:
     """How much of a plan was measured, and how much of that is invalid, disturbed or repeated.
 
-    `notes` has the notes of each measurement.
+    `notes` has the notes of each measurement. That all is valid is said only if all ratios can be
+    told, too.
     """
     parts = [f"{found.present_count:,} of {found.configured_count:,} points were measured"]
     if found.failed:
         parts.append(f"{len(found.failed):,} failed")
     if found.missing:
         parts.append(f"{len(found.missing):,} are missing")
-    parts.append(f"{wrong:,} are invalid" if wrong else "all of them valid")
-    disturbed = sum(any(note.startswith(OTHERS) for note in noted) for noted in notes)
-    if disturbed:
-        parts.append(f"{disturbed:,} while other work took a part of the machine")
+    if wrong:
+        parts.append(f"{wrong:,} are invalid")
+    if ratios.uncertain:
+        parts.append(f"{ratios.uncertain:,} of {ratios.count:,} ratios cannot be told (?)")
+    if ratios.once:
+        parts.append(f"{ratios.once:,} of {ratios.count:,} ratios are of one repeat")
+    if not (wrong or ratios.uncertain or ratios.once):
+        parts.append("all of them valid")
+    for begins, words in _COUNTED.items():
+        if count := sum(any(note.startswith(begins) for note in noted) for noted in notes):
+            parts.append(f"{count:,} {words}")
     if again:
         parts.append(f"{again:,} more than once, of which the last attempt counts")
     return tuple(parts)
 
 
-def head_of_servers(results: ServerResults, how: str) -> Head:
-    """The head of a run of servers, which says how its suite measures."""
+def head_of_servers(results: ServerResults, how: str, sections: Sequence[Section]) -> Head:
+    """The head of a run of servers, which says how its suite measures, and what ratios say."""
     load = results.load
     sessions = load.get("sessions")
     clients = counted(load["clients"], "client") if sessions is None else f"{' and '.join(map(str, sessions))} clients"
@@ -98,5 +144,7 @@ def head_of_servers(results: ServerResults, how: str) -> Head:
     lead += f"suite {results.suite}, seed {results.seed}; compared with {results.base}."
     wrong = sum(not one.valid for one in results.measured)
     told = ", ".join(f"{name} = {value}" for name, value in load.items())
-    state = state_of(results.coverage, wrong, [one.noted for one in results.measured], results.again)
-    return Head(results.name, "servers", lead, state, results.sound, (how, f"Load: {told}.", results.made_by))
+    ratios = Ratios.of(sections)
+    state = state_of(results.coverage, wrong, [one.noted for one in results.measured], results.again, ratios)
+    is_sound = results.sound and not ratios.mostly_uncertain
+    return Head(results.name, "servers", lead, state, is_sound, (how, f"Load: {told}.", results.made_by))

@@ -5,9 +5,13 @@ Records may differ in version or in statements, or be attempts that failed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from pagehop_lab.store import Record, RunFolder
+
+LAB = "lab:"
+"""How a note on another commit of the lab begins."""
 
 
 def current(folder: RunFolder, subject: str) -> dict[str, str]:
@@ -39,6 +43,19 @@ def of_another_version(record: Record, versions: Mapping[str, str], subject: str
         return ()
     name = record.identity[subject]
     return (f"version: this is {record.identity.get('version')}, and {name} is {versions[name]} in this folder now",)
+
+
+def usual_commit(records: Iterable[Record]) -> str | None:
+    """The commit of the lab that made most of the records, where any is known."""
+    known = Counter(record.commit for record in records if record.commit)
+    return known.most_common(1)[0][0] if known else None
+
+
+def of_another_lab(record: Record, usual: str | None) -> tuple[str, ...]:
+    """A note on a record that another commit of the lab made than most records of its folder."""
+    if record.commit is None or record.commit == usual:
+        return ()
+    return (f"{LAB} this was measured at {record.commit}, and most of this folder at {usual}",)
 
 
 def _is_current(record: Record, versions: Mapping[str, str], subject: str) -> bool:

@@ -27,12 +27,17 @@ def rounded(found: Interval) -> Decimal:
     return half_up(Decimal(repr(found.middle)))
 
 
-def ratio_cell(found: Interval | None, file: str = "", title: str = "") -> Cell:
-    """A ratio in a table, in a color where it is surely beyond 5%."""
+def ratio_cell(found: Interval | None, file: str = "", title: str = "", *, is_base: bool = False) -> Cell:
+    """A ratio in a table, in a color where it is surely beyond 5%.
+
+    That of the base to itself says nothing, and does not count among the ratios of a run.
+    """
     if found is None:
         return Cell("-")
     figure = rounded(found)
+    said = "" if is_base else found.said
     told = "; ".join(filter(None, [found.shown(), title]))
     if not is_valid(found):
-        return Cell(f"{figure}?", None, file, told, invalid=True)
-    return Cell(f"{figure}", float(figure), file, told, tone=tone(float(figure)) if found.is_apart else "")
+        return Cell(f"{figure}?", None, file, told, invalid=True, said=said)
+    shown = tone(float(figure)) if found.is_apart else ""
+    return Cell(f"{figure}", float(figure), file, told, tone=shown, said=said)

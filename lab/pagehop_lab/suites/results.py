@@ -85,11 +85,16 @@ class Results:
         return whole and not self.damaged and all(point.valid for point in self.points)
 
     @property
-    def sound_where_installed(self) -> bool:
-        """The same, but for engines that are not installed here."""
+    def is_whole(self) -> bool:
+        """Whether nothing that can be measured here failed or is missing, and anything is valid."""
         absent = all(reason.startswith("not installed") for reason in self.coverage.failed.values())
-        whole = self.coverage.complete and absent and not self.missing_datasets
-        return whole and bool(self.points) and not self.damaged and all(point.valid for point in self.points)
+        whole = self.coverage.complete and absent and not self.missing_datasets and not self.damaged
+        return whole and any(point.valid for point in self.points)
+
+    @property
+    def sound_where_installed(self) -> bool:
+        """Whether all is valid as well."""
+        return self.is_whole and all(point.valid for point in self.points)
 
     @property
     def about(self) -> dict[str, Any]:

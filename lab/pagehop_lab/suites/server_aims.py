@@ -14,7 +14,7 @@ _COLUMNS = ("what", "figure", "95% interval", "floor", "aim", "verdict", "from")
 _NOTE = (
     "Ratios are taken repeat by repeat; the interval is Student's t over the logarithms of the repeats, and over the "
     "repeats themselves where a figure is a difference. A limit within the interval is neither reached nor missed: it "
-    "cannot be told. Bytes are counted without a clock, so one repeat tells."
+    "cannot be told. Bytes that are counted over a number of rows need no clock, so one repeat tells."
 )
 
 
@@ -39,10 +39,11 @@ def _row(results: ServerResults, aim: ServerAim, figure: Figure, is_difference: 
             Cell("not there", told, "", "", True),
             Cell("-"),
         ]
-    found = Interval.of_differences(figures) if is_difference else Interval.of(figures, is_counted=figure.is_counted)
+    is_counted = figure.counted(aim.case) and figure.counted(aim.over_case or aim.case)
+    found = Interval.of_differences(figures) if is_difference else Interval.of(figures, is_counted=is_counted)
     said = verdict_on(found, aim.floor, aim.aim, figure.more_is_better)
     form = "+.4f" if is_difference else ",.2f" if aim.is_ratio or found.middle < 100 else ",.0f"
-    is_known = found.count > 1 or figure.is_counted
+    is_known = found.count > 1 or is_counted
     told = _told(ones, aim.figure, figure.unit) + (
         f" against {_told(others, aim.figure, figure.unit)}" if others else ""
     )

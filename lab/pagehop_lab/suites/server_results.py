@@ -72,10 +72,15 @@ class ServerResults:
     """Cases that were measured in the first repeat only."""
 
     @property
+    def is_whole(self) -> bool:
+        """Whether nothing failed or is missing, and anything is valid."""
+        whole = self.coverage.complete and not self.coverage.failed and not self.damaged
+        return whole and any(one.valid for one in self.measured)
+
+    @property
     def sound(self) -> bool:
         """Whether everything was measured and all of it is valid."""
-        whole = self.coverage.complete and not self.coverage.failed and not self.damaged
-        return whole and all(one.valid for one in self.measured)
+        return self.is_whole and all(one.valid for one in self.measured)
 
     @property
     def about(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from pagehop_lab.plan.tables import PlanError, Table, choose, nearest
 from pagehop_lab.run.servers import Bench, Product, ServersRunner
 from pagehop_lab.store import RunFolder
 from pagehop_lab.suites import of_servers
+from pagehop_lab.suites.compared import DATA, OF_A_TEST, Compared
 from pagehop_lab.suites.gather_servers import gather_servers
 from pagehop_lab.suites.head import head_of_servers
 from pagehop_lab.suites.server_results import ServerResults
@@ -51,6 +52,8 @@ class ServersSuite(ABC):
     statements: ClassVar[int | None] = None
     usual: ClassVar[ServersLoad]
     """The load where a plan does not say."""
+    compared_loads: ClassVar[Sequence[Compared]] = (DATA,)
+    """Figures of what was seen before the tests, by which servers may be compared."""
     figures: ClassVar[Mapping[str, Figure]] = {}
     """What aims may be about; a suite without them has no aims."""
 
@@ -101,6 +104,11 @@ class ServersSuite(ABC):
     def sections(self, results: ServerResults) -> list[Section]:
         """Tables and charts of what was measured."""
 
+    def compared(self, case: str) -> Sequence[Compared]:
+        """Figures of a test by which servers may be compared."""
+        del case
+        return OF_A_TEST
+
     def of_the_run(self, results: ServerResults) -> list[Shown]:
         """What is missing, and what was measured."""
         return [of_servers.missing(results), of_servers.servers(results)]
@@ -142,6 +150,17 @@ class ServersSuite(ABC):
         least = points * (plan.load.seconds + plan.load.warmup_s) / 60
         return f"{points:,} points, at least {least:,.0f} minutes; {self.needed_bytes(plan) / 1e9:.1f} GB at once"
 
+    def absent(self, plan: ServersPlan) -> Sequence[str]:
+        """Versions that no registry has; those of servers that run already are not known."""
+        found = []
+        for product, version in dict.fromkeys((one.product, one.version) for one in plan.servers if one.url is None):
+            known = [*self.versions(product), *self.usual_versions(product)]
+            if version not in known:
+                meant = nearest(version, known)
+                told = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
+                found.append(f"server.version: there is no {product} {version} available here; {told}")
+        return found
+
     def run(self, run: Run[ServersPlan]) -> None:
         """Measures everything that is not in the folder yet."""
         if run.engines:
@@ -156,8 +175,9 @@ class ServersSuite(ABC):
         """What a run says."""
         plan = self.read(folder.plan, folder.path.name)
         results = gather_servers(folder, plan, folder.machine["kind"])
-        head = head_of_servers(results, self.how)
-        return Report(head, results.about, self.sections(results), self.of_the_run(results), results)
+        sections = self.sections(results)
+        head = head_of_servers(results, self.how, sections)
+        return Report(head, results.about, sections, self.of_the_run(results), results)
 
     def versions_plan(self, product: str, versions: str, repeats: int) -> str:
         """The text of a plan for versions such as `12..18`."""

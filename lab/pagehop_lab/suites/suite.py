@@ -70,6 +70,9 @@ class Suite(Protocol[P]):
     def amount(self, plan: P) -> str:
         """How much a plan is, in a sentence."""
 
+    def absent(self, plan: P) -> Sequence[str]:
+        """What a plan names that is not available here, without fetching anything."""
+
     def run(self, run: Run[P]) -> None:
         """Measures everything that is not in the folder yet. RunError if it cannot begin."""
 

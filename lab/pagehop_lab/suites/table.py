@@ -22,6 +22,8 @@ class Cell:
     invalid: bool = False
     tone: str = ""
     """`worse` or `better` than what it is compared with, where that is beyond a limit."""
+    said: str = ""
+    """Of a ratio, what may be said of it; see `analysis/intervals.py`."""
 
     @staticmethod
     def of(value: Value, form: str = "", **more: str | bool) -> Cell:

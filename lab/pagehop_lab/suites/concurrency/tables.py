@@ -91,7 +91,8 @@ def _relative(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], d
     def cell(_: Fixed, sessions: int, setting: Setting) -> Cell:
         if sessions not in base:
             return Cell("-")
-        return ratio_cell(compared(setting.qps_by_run, base[sessions].qps_by_run), setting.middle.file)
+        over = compared(setting.qps_by_run, base[sessions].qps_by_run)
+        return ratio_cell(over, setting.middle.file, is_base=setting is base[sessions])
 
     title = f"QPS relative to {results.title(results.base)}"
     note = f"The first setting of that engine is the base; whether recall is equal is for the plan to see to. {NOTE}"

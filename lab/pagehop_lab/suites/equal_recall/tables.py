@@ -86,12 +86,12 @@ def best(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
             if setting is None:
                 cells.append(Cell("not reached"))
                 continue
-            text, told = f"{setting.qps.median:,.0f}", _told(setting)
+            text, told, said = f"{setting.qps.median:,.0f}", _told(setting), ""
             if other is not None and engine != base:
                 over = compared(setting.qps_by_run, other.qps_by_run)
                 text += f" ({_RATIOS[over.said].format(over.middle)})"
-                told += f"; {over.middle:.2f} times the base, {over.shown()}"
-            cells.append(Cell(text, setting.qps.median, setting.middle.file, told))
+                told, said = f"{told}; {over.middle:.2f} times the base, {over.shown()}", over.said
+            cells.append(Cell(text, setting.qps.median, setting.middle.file, told, said=said))
         rows.append(cells)
     note = f"QPS of the fastest setting with recall@{results.k} at or above the target, and its ratio to "
     note += (

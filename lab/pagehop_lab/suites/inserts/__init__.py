@@ -10,6 +10,7 @@ from pagehop_lab.analysis.case import Case
 from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.plan.servers import ServersPlan
 from pagehop_lab.run.servers import Bench, Product
+from pagehop_lab.suites.compared import CPU, CREATE_INDEX, DATA, LOADED, RATE, WRITTEN, Compared
 from pagehop_lab.suites.inserts import run, sales, tables
 from pagehop_lab.suites.inserts.cases import STEPS
 from pagehop_lab.suites.server_results import ServerResults
@@ -41,9 +42,13 @@ class Inserts(ServersSuite):
     )
     products: ClassVar = ("postgres", "mariadb", "mysql")
     usual: ClassVar[ServersLoad] = InsertsLoad()
+    compared_loads: ClassVar = (LOADED, CREATE_INDEX, DATA)
 
     def cases(self, load: ServersLoad) -> Sequence[Case]:
         return STEPS
+
+    def compared(self, case: str) -> Sequence[Compared]:
+        return (RATE, CPU, WRITTEN) if case.startswith("l.") else (RATE, CPU)
 
     def servers(self, plan: ServersPlan) -> Mapping[str, Product]:
         return sql(sales.TABLE, **CLEANING)

@@ -83,7 +83,7 @@ def _over(figures: list[float], base: list[float]) -> Interval:
 def _over_base(results: ServerResults, server: str, step: str) -> Cell:
     figures = [one.qps for one in results.of(server, step)]
     title = f"{statistics.median(figures):,.1f} a second" if figures else ""
-    return ratio_cell(over(results, server, results.base, step), "", title)
+    return ratio_cell(over(results, server, results.base, step), "", title, is_base=server == results.base)
 
 
 def _load_rates(facts: ServerFacts, name: str, rows: int) -> list[float]:

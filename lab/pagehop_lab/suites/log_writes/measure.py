@@ -21,7 +21,7 @@ from typing import Any
 
 from pagehop_lab.machine import counters
 from pagehop_lab.measure.oltp import MeasureError, reason
-from pagehop_lab.measure.processes import Cost, client_share, cost, machine_busy_s
+from pagehop_lab.measure.processes import Cost, client_share, cost, kernel_threads_s, machine_busy_s, other_cores
 from pagehop_lab.measure.storage import Counters
 from pagehop_lab.measure.tracing import ISSUED, Trace
 from pagehop_lab.measure.usage import family
@@ -86,7 +86,8 @@ def measure(asked: Asked) -> dict[str, Any]:
         after = _look(asked)
         logs = [_log(log, before, after, traces.get(log.name)) for log in asked.logs]
     own = {name: value - before.own.get(name, 0) for name, value in after.own.items()}
-    work = after.work - before.work
+    work, busy_s = after.work - before.work, after.busy_s - before.busy_s
+    kernel_s = None if before.kernel_s is None or after.kernel_s is None else after.kernel_s - before.kernel_s
     return {
         "errors": 0, "count": commits, "elapsed_s": elapsed_s, "qps": qps, "clients": asked.clients,
         "commit_bytes": asked.commit_bytes, "payload_bytes": commits * asked.commit_bytes, "logs": logs,
@@ -100,7 +101,8 @@ def measure(asked: Asked) -> dict[str, Any]:
         "bytes_written_per_query": work.bytes_written / commits, "storage_reads_per_query": None,
         "client_share_of_machine": client_cpu_s / elapsed_s / (os.cpu_count() or 1),
         "client_share_of_core": client_share(client_cpu_s, elapsed_s, asked.clients),
-        "other_busy_cores": None, "busy_cores": (after.busy_s - before.busy_s) / elapsed_s,
+        "other_busy_cores": other_cores(busy_s, work.cpu_s + client_cpu_s, kernel_s, elapsed_s),
+        "busy_cores": busy_s / elapsed_s,
         "clock_jump_s": jump_s, "slowed": 0.0,
     }  # fmt: skip
 
@@ -112,13 +114,14 @@ class _Look:
     syscall_bytes: int
     disks: Mapping[str, Counters | None]
     busy_s: float
+    kernel_s: float | None
 
 
 def _look(asked: Asked) -> _Look:
     members = family(asked.pid)
     return _Look(
         asked.counters(), cost(members), sum(counters.io_counter("wchar", one) for one in members),
-        {log.name: Counters.of(log.folder) for log in asked.logs}, machine_busy_s(),
+        {log.name: Counters.of(log.folder) for log in asked.logs}, machine_busy_s(), kernel_threads_s(),
     )  # fmt: skip
 
 

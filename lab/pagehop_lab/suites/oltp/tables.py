@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pagehop_lab.analysis.changes import LEVEL, can_tell, changes
+from pagehop_lab.analysis.changes import LEVEL, Repeats, changes_of_tests
 from pagehop_lab.analysis.paired import without_weather
 from pagehop_lab.analysis.relative import by_group
 from pagehop_lab.suites import of_servers
@@ -16,6 +16,9 @@ from pagehop_lab.suites.paired_servers import over
 from pagehop_lab.suites.ratios import NOTE, is_valid, ratio_cell, rounded
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
 from pagehop_lab.suites.table import Cell, Section, Table
+
+# QPS and CPU are searched for changes, in a table each.
+_FAMILIES = 2
 
 Medians = Mapping[str, Mapping[str, float]]
 """By server, then by test."""
@@ -61,20 +64,22 @@ def groups(results: ServerResults) -> Table:
             continue
         found = {case: over(results, server, results.base, case) for case in results.groups}
         known = {case: one for case, one in found.items() if one is not None}
-        five = by_group({case: rounded(one) for case, one in known.items() if is_valid(one)}, results.groups)
+        # All of them: those that are surely not 1, or surely 1, are no sample of a group.
+        five = by_group({case: rounded(one) for case, one in known.items()}, results.groups)
         for group in GROUPS:
             of_group = [case for case in known if results.groups[case] == group]
             if not of_group:
                 continue
-            shown = five[group].shown() if group in five else ("-",) * 5
-            valid = sum(is_valid(known[case]) for case in of_group)
+            uncertain = sum(not is_valid(known[case]) for case in of_group)
             rows.append([
-                Cell(server), Cell(group), *(Cell(text, float(text) if text != "-" else None) for text in shown),
-                Cell(f"{valid} of {len(of_group)}", valid, invalid=valid < len(of_group)),
+                Cell(server), Cell(group), *(Cell(text, float(text)) for text in five[group].shown()),
+                Cell(f"{uncertain} of {len(of_group)}", uncertain, invalid=uncertain > 0),
             ])  # fmt: skip
     note = f"QPS over that of {results.base}, rounded to two decimals for each test before it is summed up; stdev is a "
-    note += "sample's. Tests whose repeats disagree by more than they differ are left out: the last column counts them."
-    columns = ("server", "group", "min", "max", "avg", "median", "stdev", "valid tests")
+    note += (
+        "sample's. All tests count. Uncertain: tests whose repeats disagree by more than they differ, with a ? below."
+    )
+    columns = ("server", "group", "min", "max", "avg", "median", "stdev", "uncertain")
     return Table("groups", "Relative QPS by group", columns, rows, note)
 
 
@@ -83,7 +88,7 @@ def relative(results: ServerResults) -> Table:
 
     def one(server: str, case: str) -> Cell:
         file, title = _middle(results, server, case), _spread(results, server, case)
-        return ratio_cell(over(results, server, results.base, case), file, title)
+        return ratio_cell(over(results, server, results.base, case), file, title, is_base=server == results.base)
 
     note = f"QPS over that of {results.base}: round by round where servers were asked in turns, else repeat by repeat. "
     note += f"Below 0.95 and above 1.05 it has a color. {NOTE} It leads to the raw file nearest to the middle."
@@ -127,30 +132,29 @@ def found_changes(results: ServerResults, name: str, table: str, title: str) -> 
         "CPU/query %": "server_cpu_us_per_query",
         "switches/query %": "server_switches_per_query",
     }
-    rows, short, in_turns = [], 0, 0
-    for case in results.groups:
-        names = [server for server in results.names if results.of(server, case)]
-        # What a server that is not ours costs is not known.
-        if len(names) < 2 or any(one.raw[name] is None for server in names for one in results.of(server, case)):
-            continue
-        series, in_blocks = _series(results, names, case, name)
-        in_turns += in_blocks
-        short += not can_tell([len(repeats) for repeats in series], in_blocks=in_blocks)
-        for change in changes(series, in_blocks=in_blocks):
-            before, after = names[change.at - 1], names[change.at]
+    names = {case: [server for server in results.names if results.of(server, case)] for case in results.groups}
+    tests = {case: _repeats(results, names[case], case, name) for case in results.groups if len(names[case]) > 1}
+    # What a server that is not ours costs is not known.
+    known = {case: tested for case, tested in tests.items() if tested is not None}
+    rows = []
+    for case, found in changes_of_tests(known, _FAMILIES).items():
+        for change in found:
+            before, after = names[case][change.at - 1], names[case][change.at]
             rows.append([
                 Cell(case), Cell(before), Cell(after),
                 Cell.of((change.ratio - 1) * 100, "+.1f", file=_middle(results, after, case)),
                 *(Cell.of(_percent(results, before, after, case, each), "+.1f") for each in figures.values()),
-                Cell.of(change.p, ".3f"),
+                Cell.of(change.p, ".1e" if change.p < 0.001 else ".3f"),
             ])  # fmt: skip
+    short = sum(not tested.can_tell for tested in known.values())
+    in_turns = sum(tested.in_blocks for tested in known.values())
     note = (
-        "E-divisive over all repeats in the order of the servers. Change is from all servers before to all from there "
+        "Student's t over all repeats in the order of the servers. Change is from all servers before to all from there "
+        "on, each side up to its next change; the three columns after it compare the two neighbors. p is how often "
+        f"chance gives as large a t in one test. A change is listed if it passes Holm's step-down over {len(known)} "
+        f"tests and both figures: where nothing changed, one run in {1 / LEVEL:.0f} has any line here or in the other "
+        "table."
     )
-    note += (
-        "on, each side up to its next change; the three columns after it compare the two neighbors. p is how often a "
-    )
-    note += f"random order differs as much: at {LEVEL:g}, about one test in {1 / LEVEL:.0f} is here by chance."
     if in_turns:
         note += f" {in_turns} tests were asked in turns: what all servers of a round have in common is taken away."
     if short:
@@ -163,18 +167,20 @@ def found_changes(results: ServerResults, name: str, table: str, title: str) -> 
     return Table(table, title, columns, shown, note)
 
 
-def _series(results: ServerResults, names: Sequence[str], case: str, name: str) -> tuple[list[list[float]], bool]:
-    """A figure of each server in each repeat.
+def _repeats(results: ServerResults, names: Sequence[str], case: str, name: str) -> Repeats | None:
+    """A figure of each server in each repeat; None if it is not known of all.
 
     If servers took turns, the figures are corrected for changes in the machine's speed.
     """
     repeats = [results.of(server, case) for server in names]
+    if any(one.raw[name] is None for ones in repeats for one in ones):
+        return None
     together = [{one.raw.get("together"): one for one in ones} for ones in repeats]
     common = [token for token in together[0] if token and all(token in ones for ones in together)]
     if not common:
-        return [[one.raw[name] for one in ones] for ones in repeats], False
+        return Repeats([[one.raw[name] for one in ones] for ones in repeats])
     rounds = [[[turn[name] for turn in ones[token].raw["rounds"]] for token in common] for ones in together]
-    return without_weather(rounds), True
+    return Repeats(without_weather(rounds), in_blocks=True)
 
 
 def points(results: ServerResults) -> Table:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pagehop_lab.measure.oltp import lines
-from pagehop_lab.measure.processes import Cost, client_share, cost, machine_busy_s
+from pagehop_lab.measure.processes import Cost, client_share, cost, kernel_threads_s, machine_busy_s, other_cores
 from pagehop_lab.measure.storage import Counters
 from pagehop_lab.suites.point_reads.cases import WINDOW_S, settled
 
@@ -50,6 +50,7 @@ class _Look:
     work: Cost
     client: Cost
     busy_s: float
+    kernel_s: float | None
     disk: Counters | None
     own: dict[str, float]
     """What the engine counts itself."""
@@ -129,7 +130,8 @@ def _ticks(process: subprocess.Popen[bytes], who: str, told: _Told, late: float)
 def _look(asked: Asked, members: Sequence[int], client: int) -> _Look:
     own = asked.counters()
     disk = Counters.of(asked.folder)
-    return _Look(time.monotonic(), time.time(), cost(members), cost([client]), machine_busy_s(), disk, own)
+    busy_s, kernel_s = machine_busy_s(), kernel_threads_s()
+    return _Look(time.monotonic(), time.time(), cost(members), cost([client]), busy_s, kernel_s, disk, own)
 
 
 def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | None, clients: int) -> dict[str, Any]:
@@ -140,6 +142,7 @@ def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | N
     # Where the client is in the engine's process, what it takes alone was measured before.
     client_cpu_s = client.cpu_s if client_us is None else client_us * reads / 1e6
     server_cpu_s = work.cpu_s if client_us is None else max(work.cpu_s - client_cpu_s, 0.0)
+    own_s = work.cpu_s + (client.cpu_s if client_us is None else 0.0)
     disk = None
     if first.disk and last.disk:
         requests, sectors = last.disk.reads - first.disk.reads, last.disk.read_sectors - first.disk.read_sectors
@@ -151,6 +154,7 @@ def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | N
             "in_flight": (last.disk.waiting_ms - first.disk.waiting_ms) / 1e3 / elapsed_s,
         }  # fmt: skip
     busy_s = last.busy_s - first.busy_s
+    kernel_s = None if first.kernel_s is None or last.kernel_s is None else last.kernel_s - first.kernel_s
     return {
         "errors": 0, "count": count, "elapsed_s": elapsed_s, "qps": qps,
         "server_cpu_us_per_query": server_cpu_s / reads * 1e6,
@@ -164,8 +168,7 @@ def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | N
         "own_counters": {name: (value - first.own.get(name, 0)) / reads for name, value in last.own.items()},
         "client_share_of_machine": client_cpu_s / elapsed_s / cores,
         "client_share_of_core": client_share(client_cpu_s, elapsed_s, clients),
-        # The kernel's threads serve the disk, and their CPU cannot be separated from other work.
-        "other_busy_cores": None,
+        "other_busy_cores": other_cores(busy_s, own_s, kernel_s, elapsed_s),
         "busy_cores": busy_s / elapsed_s,
         "clock_jump_s": (last.wall_s - first.wall_s) - elapsed_s,
         "slowed": 0.0,

@@ -11,6 +11,19 @@ from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.plan.servers import Options, ServersPlan
 from pagehop_lab.plan.tables import PlanError, Table
 from pagehop_lab.run.servers import Bench, Product
+from pagehop_lab.suites.compared import (
+    CPU,
+    CREATE_INDEX,
+    DATA,
+    INDEX,
+    LOADED,
+    MISSED,
+    RATE,
+    WRITTEN,
+    Compared,
+    raw,
+    raw_in,
+)
 from pagehop_lab.suites.inserts import tables as inserts
 from pagehop_lab.suites.inserts.cases import VECTOR_STEPS
 from pagehop_lab.suites.server_results import ServerResults
@@ -26,6 +39,11 @@ _VERSIONS = {"pgvector": "18", "pagehop-postgres": "18", "mariadb": "11.8"}
 # Copies of a vector: in its table and in its index, and again for dead rows until they are cleaned
 # up.
 _COPIES = 6
+_ASKED = (
+    MISSED,
+    Compared("ms", raw_in("latency_ms", "p99"), "p99 of a query"),
+    Compared("MB", raw("index_bytes", 1e6), "bytes of the index after it"),
+)
 
 
 class VectorInserts(ServersSuite):
@@ -38,6 +56,7 @@ class VectorInserts(ServersSuite):
     )
     products: ClassVar = tuple(_VERSIONS)
     usual: ClassVar[ServersLoad] = VectorLoad()
+    compared_loads: ClassVar = (LOADED, CREATE_INDEX, INDEX, DATA)
 
     def cases(self, load: ServersLoad) -> Sequence[Case]:
         return VECTOR_STEPS
@@ -66,6 +85,9 @@ class VectorInserts(ServersSuite):
         assert isinstance(plan.load, VectorLoad)
         row_bytes = 800 + 4 * _COPIES * int(plan.load.dataset.rpartition("-")[2])
         return self.room(plan, row_bytes, len(plan.cases) * plan.load.seconds)
+
+    def compared(self, case: str) -> Sequence[Compared]:
+        return (RATE, CPU, WRITTEN) if case.startswith("l.") else (RATE, CPU, *_ASKED)
 
     def servers(self, plan: ServersPlan) -> Mapping[str, Product]:
         methods = {name: PostgresVectorProduct(name) for name in ("pgvector", "pagehop-postgres")}

@@ -13,6 +13,7 @@ from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.plan.servers import Options, ServersPlan
 from pagehop_lab.plan.tables import PlanError, Table, choose
 from pagehop_lab.run.servers import Bench, Product
+from pagehop_lab.suites.compared import Compared
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.servers import ServersSuite
 from pagehop_lab.suites.suite import Run
@@ -46,6 +47,7 @@ class VectorWriters(ServersSuite):
     takes_url: ClassVar = False
     usual: ClassVar[ServersLoad] = WritersLoad()
     figures: ClassVar[Mapping[str, Figure]] = FIGURES
+    compared_loads: ClassVar = plans.COMPARED_LOADS
 
     def cases(self, load: ServersLoad) -> Sequence[Case]:
         assert isinstance(load, WritersLoad)
@@ -115,6 +117,9 @@ class VectorWriters(ServersSuite):
 
     def bench(self, plan: ServersPlan) -> Bench:
         return runs.VectorWriters(plan)
+
+    def compared(self, case: str) -> Sequence[Compared]:
+        return plans.compared(case)
 
     def of_the_run(self, results: ServerResults) -> list[Shown]:
         return tables.of_the_run(results)

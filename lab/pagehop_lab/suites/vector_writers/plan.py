@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pagehop_lab.analysis.aims import Figure
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.plan.load import ServersLoad
+from pagehop_lab.suites.compared import CREATE_INDEX, DATA, INDEX, MISSED, Compared, raw
 
 # Steps that are timed need room for what comes in a second, at most.
 ROWS_PER_S_MAX = 8000
+# Of searches: each server has its own load, which is greater the faster it writes.
+_BESIDE = "writers at a share of their own full rate"
 
 
 @dataclass(frozen=True)
@@ -77,10 +81,13 @@ def rows_max(load: WritersLoad, names: Sequence[str]) -> int:
     return max(fixed_rows(load, case) + int(timed.get(case.script, 0) * ROWS_PER_S_MAX) for case in wanted)
 
 
+COUNTED = ("copy", "log-rows", "recall")
+"""Steps of a number of rows. Where time ends a step, bytes of log a row depend on its speed."""
+
 FIGURES: Mapping[str, Figure] = {
     "rows_per_s": Figure("rows/s", True),
     "cpu_us": Figure("CPU us a row", False),
-    "log_bytes": Figure("bytes of log a row", False, is_counted=True),
+    "log_bytes": Figure("bytes of log a row", False, is_counted=True, counted_in=COUNTED),
     "vacuum_share": Figure("of the rows/s without", True),
     "search_p50_ms": Figure("ms, p50 of a search", False),
     "search_p99_ms": Figure("ms, p99 of a search", False),
@@ -90,3 +97,27 @@ FIGURES: Mapping[str, Figure] = {
     "recall_gain": Figure("recall, minus that of one build", True),
 }
 """Names in the raw files."""
+
+
+def compared(case: str) -> Sequence[Compared]:
+    """What servers may be compared by in a step: nothing that a schedule decides."""
+    if case == "search":
+        names = ("search_p50_ms", "search_p99_ms", "p50_over_idle", "p99_over_idle")
+        return [replace(one, words=f"{one.unit}, beside {_BESIDE}") for one in map(_compared, names)]
+    if case == "vacuum":
+        return [_compared(name) for name in ("rows_per_s", "cpu_us", "vacuum_share")]
+    written = [_compared(name, is_counted=case in COUNTED) for name in ("rows_per_s", "cpu_us", "log_bytes")]
+    return [*written, MISSED] if case == "recall" else written
+
+
+def _compared(name: str, *, is_counted: bool = False) -> Compared:
+    figure = FIGURES[name]
+    return Compared(figure.unit, raw(name), figure.unit, figure.more_is_better, figure.is_counted and is_counted)
+
+
+def _data_mb(load: Mapping[str, Any]) -> float | None:
+    """None where it is less than the index, so that of another database."""
+    return None if load["data_bytes"] < load["index_bytes"] else float(load["data_bytes"]) / 1e6
+
+
+COMPARED_LOADS = (CREATE_INDEX, INDEX, Compared(DATA.unit, _data_mb, DATA.words))

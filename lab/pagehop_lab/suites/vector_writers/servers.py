@@ -94,6 +94,10 @@ class WriterServer(Wrapped):
             size = connection.execute(f"SELECT pg_relation_size('{INDEX}')").fetchone()[0]
         return {"load_s": load_s, "index_s": index_s, "index_bytes": int(size), "rows": len(rows)}
 
+    def data_bytes(self) -> int:
+        """Bytes of the table that every step begins with, and of its indexes."""
+        return int(self.ours.execute(f"SELECT pg_database_size('{_LOADED}')")[0][0])
+
     def index(self, connection: Any) -> float:
         """Creates the index, which must not be there; seconds that took."""
         begun = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pagehop_lab.suites import of_servers, server_aims
 from pagehop_lab.suites.inserts.tables import figure, of_dict
@@ -80,7 +81,7 @@ def relative(results: ServerResults) -> Table:
 
 
 def _plain(cell: Cell, wanted: bool) -> Cell:
-    return Cell(cell.text, cell.value, cell.file, cell.title, cell.invalid) if wanted else cell
+    return replace(cell, tone="") if wanted else cell
 
 
 def writes(results: ServerResults) -> Table:

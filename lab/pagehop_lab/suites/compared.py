@@ -1,0 +1,109 @@
+"""What servers may be compared by, in a run and between two: each suite says it of its tests.
+
+Only what a server decides is here. A rate that a schedule sets is the same for all and says
+nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pagehop_lab.suites.server_results import ServerResults
+
+Raw = Mapping[str, Any]
+
+# Of a thousand queries for ten rows, the least recall that is missing is a tenth of this.
+_MISSED_LEAST = 1e-5
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A figure of a test, or of what was seen before the tests."""
+
+    unit: str
+    of: Callable[[Raw], float | None]
+    """None, or nothing above 0, where the raw file has no such figure."""
+    words: str = ""
+    """What it is, behind the name of the test; empty for what the test is about."""
+    more_is_better: bool = False
+    is_counted: bool = False
+    """Whether it is a count without a clock, which every repeat gives alike."""
+
+
+def raw(name: str, scale: float = 1.0) -> Callable[[Raw], float | None]:
+    """A figure of the raw files, divided by `scale`."""
+    return lambda found: None if found.get(name) is None else float(found[name]) / scale
+
+
+def raw_in(name: str, key: str) -> Callable[[Raw], float | None]:
+    """One of several figures of the same."""
+    return lambda found: None if found.get(name) is None else float(found[name][key])
+
+
+def missed(found: Raw) -> float | None:
+    """Recall that is missing: 0.99 is twice as good as 0.98."""
+    return None if found.get("recall") is None else max(1.0 - float(found["recall"]), _MISSED_LEAST)
+
+
+RATE = Compared("a second", raw("qps"), more_is_better=True)
+CPU = Compared("CPU us", raw("server_cpu_us_per_query"), "the server's CPU of one")
+WRITTEN = Compared("bytes", raw("bytes_written_per_query"), "bytes given to storage for one")
+MISSED = Compared("of 1", missed, "recall that is missing")
+
+DATA = Compared("MB", raw("data_bytes", 1e6), "bytes of all data after loading")
+INDEX = Compared("MB", raw("index_bytes", 1e6), "bytes of the index after loading")
+CREATE_INDEX = Compared("s", raw("index_s"), "CREATE INDEX")
+LOADED = Compared("a second", raw("load_rows_per_s"), "rows loaded without an index", more_is_better=True)
+
+OF_A_TEST: Sequence[Compared] = (RATE, CPU)
+"""Of tests that ask as fast as they can."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A figure of one server, once in each repeat."""
+
+    group: str
+    """The test, and what of it."""
+    server: str
+    of: Compared
+    repeats: Mapping[Hashable, float]
+    file: str
+    """The raw file that stands for all, relative to the run's folder."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What the same figure of another run has, too."""
+        return (self.group, self.server, self.of.unit)
+
+    @property
+    def middle(self) -> float:
+        """The median of the repeats."""
+        return statistics.median(self.repeats.values())
+
+
+def figures(
+    results: ServerResults, loads: Sequence[Compared], of_test: Callable[[str], Sequence[Compared]]
+) -> Iterator[Found]:
+    """Every valid figure by which servers may be compared; `of_test` takes the name of a test."""
+    for facts in results.servers:
+        for one in loads:
+            yield from _found(one, one.words, facts.name, dict(enumerate(facts.loads)), "machine.json")
+    for case in results.groups:
+        for server in results.names:
+            measured = results.of(server, case)
+            raws = {found.repeat: found.raw for found in measured}
+            for one in of_test(case) if measured else ():
+                group = ", ".join(filter(None, [case, one.words]))
+                yield from _found(one, group, server, raws, measured[0].file)
+
+
+def _found(one: Compared, group: str, server: str, raws: Mapping[int, Raw], file: str) -> Iterator[Found]:
+    """A figure of a server, if each of its repeats has it."""
+    known = {repeat: one.of(raw) for repeat, raw in raws.items()}
+    repeats: dict[Hashable, float] = {repeat: value for repeat, value in known.items() if value}
+    if repeats and len(repeats) == len(raws):
+        yield Found(group, server, one, repeats, file)

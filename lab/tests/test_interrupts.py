@@ -1,0 +1,163 @@
+"""Ctrl-C in every phase of a run: nothing is lost, nothing remains, the same command goes on."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fake_servers
+import runs
+from devserver.processes import children
+from fake_servers import FakeBench, FakeInstance, FakeProduct
+from pagehop_lab import command, data, report
+from pagehop_lab.report import files
+from pagehop_lab.run.child import Child
+from pagehop_lab.run.servers import ServersRunner
+from pagehop_lab.site import pages
+from pagehop_lab.store import RunFolder
+
+CASES = 4
+"""Tests of a plan of servers."""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for everything temporary, which is empty again after each test."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    before = children(os.getpid())
+    yield place
+    assert list(place.iterdir()) == []
+    assert set(children(os.getpid())) <= set(before), "processes of the run are still there"
+
+
+class Interrupted:
+    """Ctrl-C at one call of a function, before it has done anything."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, at: Callable[..., bool]) -> None:
+        ours: Callable[..., Any] = getattr(owner, name)
+        self.came = False
+
+        def called(*given: Any, **named: Any) -> Any:
+            if not self.came and at(*given, **named):
+                self.came = True
+                raise KeyboardInterrupt
+            return ours(*given, **named)
+
+        monkeypatch.setattr(owner, name, called)
+
+
+def nth(number: int) -> Callable[..., bool]:
+    """Whether it is that call, from 1."""
+    calls = iter(range(1, 10**6))
+    return lambda *_, **__: next(calls) == number
+
+
+def raw_files(folder: Path) -> dict[str, bytes]:
+    """Every raw file of a run."""
+    return {str(path): path.read_bytes() for path in folder.glob("*/*.json") if path.parent.name != "report"}
+
+
+def assert_nothing_is_half_done(folder: Path) -> None:
+    assert not list(folder.rglob(".unfinished*"))
+    assert RunFolder(folder).damaged == []
+    # No process is at work in the folder any more.
+    with RunFolder.adding(folder):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "at", "points"),
+    [
+        (FakeProduct, "version", nth(2), 0),
+        (FakeInstance, "start", nth(2), 0),
+        (FakeBench, "load", nth(2), 0),
+        # The first two are those of loading, the third cleans up after the writes.
+        (FakeInstance, "settle", nth(3), 4),
+        (FakeBench, "measure", nth(6), 5),
+        (ServersRunner, "_keep", nth(3), 2),
+        (files, "as_json", nth(1), 2 * CASES),
+    ],
+    ids=["fetch", "start", "load", "settle", "measure", "keep", "report"],
+)
+def test_a_run_of_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, at: Callable[..., bool], points: int
+) -> None:
+    text, folder, product = fake_servers.plan_of("old", "new"), tmp_path / "run", FakeProduct()
+    stop = Interrupted(monkeypatch, owner, name, at)
+    with pytest.raises(KeyboardInterrupt):
+        fake_servers.run(text, folder, FakeBench(), product)
+    assert stop.came
+    assert all(one.removed for one in product.made), "a server is left"
+    assert_nothing_is_half_done(folder)
+    kept = raw_files(folder)
+    assert sum("/points/" in path for path in kept) == points
+    results, said = fake_servers.run(text, folder, FakeBench(), product)
+    assert results.sound
+    assert len(results.measured) == 2 * CASES
+    assert (f"{points} of them measured before" in said) == (points > 0)
+    assert raw_files(folder).items() >= kept.items(), "a raw file was written again"
+    assert (folder / "report/index.html").is_file()
+
+
+def asks(command: str, number: int = 1) -> Callable[..., bool]:
+    """Whether a process of an engine is asked for something, at that time, from 1."""
+    is_nth = nth(number)
+    return lambda _, asked, *__, **___: asked == command and is_nth()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "at", "points"),
+    [
+        (data, "prepare", nth(1), 0),
+        (Child, "ask", asks("hello"), 0),
+        (Child, "ask", asks("build"), 0),
+        (Child, "ask", asks("ceiling"), 0),
+        (Child, "ask", asks("measure", 3), 2),
+        (Child, "ask", asks("close"), 4),
+        (files, "as_json", nth(1), 4),
+    ],
+    ids=["set", "start", "build", "ceiling", "measure", "close", "report"],
+)
+def test_a_run_of_engines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, at: Callable[..., bool], points: int
+) -> None:
+    text, folder = runs.plan_of("honest", load=runs.QUICK + "repeats = 2\n"), tmp_path / "run"
+    stop = Interrupted(monkeypatch, owner, name, at)
+    with runs.fake_engines(tmp_path / "data"):
+        with pytest.raises(KeyboardInterrupt):
+            runs.run(text, folder)
+        assert stop.came
+        assert_nothing_is_half_done(folder)
+        kept = raw_files(folder)
+        # What a busy machine spoiled is measured again: a third attempt may be of the first point.
+        found = len(RunFolder(folder).all("points"))
+        assert found in ((1, 2) if points == 2 else (points,))
+        results, _ = runs.run(text, folder)
+    assert results.coverage.complete
+    assert not results.coverage.failed
+    assert len(results.points) == 4
+    assert raw_files(folder).items() >= kept.items(), "a raw file was written again"
+
+
+@pytest.mark.parametrize(("owner", "name"), [(report, "write"), (pages, "index")], ids=["copies", "pages"])
+def test_a_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], owner: object, name: str
+) -> None:
+    fake_servers.run(fake_servers.plan_of("old"), tmp_path / "runs/one", FakeBench(), FakeProduct())
+    made = tmp_path / "made"
+    assert command.main(["site", str(tmp_path / "runs"), "--into", str(made)]) == 0
+    before = {path: path.read_bytes() for path in made.rglob("*") if path.is_file()}
+    stop = Interrupted(monkeypatch, owner, name, nth(1))
+    assert command.main(["site", str(tmp_path / "runs"), "--into", str(made)]) == command.INTERRUPTED
+    assert stop.came
+    assert "the same command goes on" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in made.rglob("*") if path.is_file()} == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "runs", "temporary"]
+    assert command.main(["site", str(tmp_path / "runs"), "--into", str(made)]) == 0
