@@ -47,6 +47,11 @@ class Table:
     columns: tuple[str, ...]
     rows: Sequence[Sequence[Cell]]
     note: str = ""
+    is_heat: bool = False
+    """Whether its figures are ratios that are shaded by how far they are from 1.
+
+    More than 1 is better.
+    """
 
     @property
     def numeric(self) -> list[bool]:
@@ -102,9 +107,14 @@ class Chart:
     x_title: str
     y_title: str
     series: Sequence[Series]
-    x_is_recall: bool
-    """Whether the axis has recall, where what is near 1 needs the most room."""
+    x_nears_one: bool
+    """Whether the axis has shares, such as recall, where what is near 1 needs the most room."""
     note: str = ""
+
+
+def with_marks(charts: Iterable[Chart]) -> list[Chart]:
+    """The charts that have anything to draw."""
+    return [chart for chart in charts if any(mark.y > 0 for series in chart.series for mark in series.marks)]
 
 
 @dataclass(frozen=True)

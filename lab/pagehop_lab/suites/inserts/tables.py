@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 from pagehop_lab.analysis.intervals import Interval, compared, unpaired
 from pagehop_lab.suites import of_servers
+from pagehop_lab.suites.latencies import of_measured, percentiles
 from pagehop_lab.suites.paired_servers import over
 from pagehop_lab.suites.ratios import NOTE, ratio_cell
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
-from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, brief, through_medians
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, brief, through_medians, with_marks
 
 Figure = Callable[[Measured], float | None]
 
@@ -26,7 +27,9 @@ def sections(results: ServerResults) -> list[Section]:
         of_servers.invalid(results),
         points(results),
     ]
-    return [Section(f"A window of {results.load['rows']:,} rows", [chart(results)], tables)]
+    return [
+        Section(f"A window of {results.load['rows']:,} rows", with_marks([chart(results), latencies(results)]), tables)
+    ]
 
 
 def of_the_run(results: ServerResults) -> list[Table]:
@@ -51,6 +54,19 @@ def chart(results: ServerResults) -> Chart:
     return Chart("beside", "Queries beside writes", "rows inserted, and deleted, a second", "QPS", series, False, note)
 
 
+def latencies(results: ServerResults) -> Chart:
+    """Latency of queries beside the most writes of the plan."""
+    every = [one for server in results.names for one in _asked(results, server)]
+    most = max((one.raw["write_target"] for one in every), default=0)
+    curves = {
+        f"{server} {step}": of_measured(results.of(server, step), "latency_ms")
+        for server in results.names
+        for step in dict.fromkeys(one.case for one in every if one.raw["write_target"] == most)
+    }
+    title = f"Latency of queries beside {most:,} rows inserted, and deleted, a second"
+    return percentiles("latencies", title, curves)
+
+
 def relative(results: ServerResults) -> Table:
     """Each step's rate over that of the base."""
     rows = []
@@ -63,14 +79,12 @@ def relative(results: ServerResults) -> Table:
     for step in results.groups:
         cells = [_over_base(results, server, step) for server in results.names]
         rows.append([Cell(step), *cells])
-    note = (
-        f"Rows, or queries, a second over those of {results.base}, repeat by repeat; surely below 0.95 or above 1.05 "
-    )
+    note = f"Rows, or queries, a second over those of {results.base}, repeat by repeat; the further from 1, the "
     note += (
-        f"they have a color. {NOTE} A dash is a step that failed: its writes fell under 95% of their rate, or it is "
+        f"stronger the color. {NOTE} A dash is a step that failed: its writes fell under 95% of their rate, or it is "
     )
     note += "invalid otherwise. Steps are not asked in turns, so other work on the machine is in these rates."
-    return Table("relative", "Relative rates", ("step", *results.names), rows, note)
+    return Table("relative", "Relative rates", ("step", *results.names), rows, note, is_heat=True)
 
 
 def _over(figures: list[float], base: list[float]) -> Interval:

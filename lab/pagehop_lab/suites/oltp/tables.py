@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pagehop_lab.analysis.changes import LEVEL, can_tell, changes
@@ -86,8 +87,8 @@ def relative(results: ServerResults) -> Table:
         return ratio_cell(over(results, server, results.base, case), file, title)
 
     note = f"QPS over that of {results.base}: round by round where servers were asked in turns, else repeat by repeat. "
-    note += f"Below 0.95 and above 1.05 it has a color. {NOTE} It leads to the raw file nearest to the middle."
-    return _by_case(results, "relative", "Relative QPS", one, note)
+    note += f"The further from 1, the stronger its color. {NOTE} It leads to the raw file nearest to the middle."
+    return replace(_by_case(results, "relative", "Relative QPS", one, note), is_heat=True)
 
 
 def absolute(results: ServerResults) -> Table:

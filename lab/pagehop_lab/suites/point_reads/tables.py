@@ -8,15 +8,19 @@ from collections.abc import Sequence
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.inserts.tables import Figure, figure
 from pagehop_lab.suites.server_results import Measured, ServerResults
-from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, through_medians
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, through_medians, with_marks
 
 
 def sections(results: ServerResults) -> list[Section]:
     """Reads first, what was loaded after them."""
     load = results.load
     title = f"{load['rows']:,} rows of {load['row_bytes']} bytes, {load['memory_mib']} MiB of memory"
-    charts = [chart(results, group) for group in dict.fromkeys(results.groups.values())]
-    return [Section(title, charts, [reads(results), loads(results), of_servers.invalid(results), points(results)])]
+    charts = [*(chart(results, group) for group in dict.fromkeys(results.groups.values())), *storage_charts(results)]
+    return [
+        Section(
+            title, with_marks(charts), [reads(results), loads(results), of_servers.invalid(results), points(results)]
+        )
+    ]
 
 
 def chart(results: ServerResults, group: str) -> Chart:
@@ -36,6 +40,33 @@ def chart(results: ServerResults, group: str) -> Chart:
     title = f"Reads a second, {group.replace('=', ' ')} KiB"
     note = "Hollow marks are invalid. ahead is how far the kernel reads ahead in files; direct I/O does not care."
     return Chart(f"reads-{group}", title, "clients", "QPS", series, False, note)
+
+
+def storage_charts(results: ServerResults) -> list[Chart]:
+    """Requests and KiB of a query with the most clients, by read-ahead; by clients if it is one."""
+    by_ahead = len(set(results.groups.values())) > 1
+    most = max(results.load["sessions"])
+    x_title = f"KiB that the kernel reads ahead, {most} clients" if by_ahead else "clients"
+    found = []
+    figures = (("requests", "Requests of a query", _disk("reads_per_query")), ("kib", "KiB of a query", _kib_per_query))
+    for name, title, of in figures:
+        series = []
+        for server in results.names:
+            marks = [
+                Mark(
+                    one.raw["read_ahead_kib"] if by_ahead else one.raw["clients"], y, f"{one.case}: {y:,.2f}", one.file,
+                    not one.valid,
+                )
+                for one in results.measured
+                if one.server == server and (one.raw["clients"] == most or not by_ahead)
+                # Without a file system of its own, what the kernel reads ahead is not ours to set.
+                if (y := of(one)) is not None and not (by_ahead and one.raw["read_ahead_kib"] is None)
+            ]  # fmt: skip
+            groups = [[mark for mark in marks if mark.x == x] for x in dict.fromkeys(mark.x for mark in marks)]
+            series.append(Series(server, marks, through_medians(groups)))
+        note = "By the disk's own counters; hollow marks are invalid."
+        found.append(Chart(f"storage-{name}", title, x_title, name.replace("kib", "KiB"), series, False, note))
+    return found
 
 
 def reads(results: ServerResults) -> Table:

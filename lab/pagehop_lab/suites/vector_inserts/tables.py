@@ -6,9 +6,9 @@ import statistics
 
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.inserts import tables as inserts
-from pagehop_lab.suites.inserts.tables import chart, figure, of_dict
+from pagehop_lab.suites.inserts.tables import chart, figure, latencies, of_dict
 from pagehop_lab.suites.server_results import Measured, ServerResults
-from pagehop_lab.suites.table import Cell, Section, Table
+from pagehop_lab.suites.table import Cell, Section, Table, with_marks
 
 
 def sections(results: ServerResults) -> list[Section]:
@@ -23,7 +23,7 @@ def sections(results: ServerResults) -> list[Section]:
         inserts.points(results),
     ]
     title = f"{results.load['dataset']}: a window of {results.load['rows']:,} rows"
-    return [Section(title, [chart(results)], tables)]
+    return [Section(title, with_marks([chart(results), latencies(results)]), tables)]
 
 
 def queries(results: ServerResults) -> Table:
