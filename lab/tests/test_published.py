@@ -19,6 +19,7 @@ from pagehop_lab.analysis.relative import by_group, half_up, ratio
 from pagehop_lab.analysis.settings import settings_of
 from pagehop_lab.published import annbench, sysbench
 from pagehop_lab.published.foreign import FormatError
+from pagehop_lab.site.mistakes import FIGURES
 from pagehop_lab.suites.oltp.cases import BY_NAME
 
 VARIABLE = "PAGEHOP_GOLDEN"
@@ -52,7 +53,8 @@ def golden(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="module")
 def points(golden: Path) -> list[Point]:
-    return annbench.read_plot(golden / "dbpedia-openai-1000k-angular.plot")
+    folder = FIGURES if golden == HERE else golden
+    return annbench.read_plot(folder / "dbpedia-openai-1000k-angular.plot")
 
 
 @pytest.fixture(scope="module")
