@@ -105,16 +105,18 @@ def _parser() -> argparse.ArgumentParser:
     compared.set_defaults(does=_compare)
 
     imported = commands.add_parser(
-        "import", help="results of ann-benchmarks or VectorDBBench, shown beside ours as foreign"
+        "import", help="results of ann-benchmarks, VectorDBBench or sysbench, shown beside ours as foreign"
     )
-    imported.add_argument("folder", type=Path, metavar="DIR", help="of a run of equal-recall")
+    imported.add_argument("folder", type=Path, metavar="DIR", help="of a run of equal-recall or oltp")
     imported.add_argument(
-        "files", type=Path, metavar="FILE", nargs="+", help=".hdf5 or .plot of the one, .json of the other"
+        "files", type=Path, metavar="FILE", nargs="+", help=".hdf5 or .plot, .json, or .csv of the three"
     )
     imported.add_argument(
         "--truth", type=Path, metavar="SET.hdf5", help="the set of .hdf5 results, to count their recall"
     )
     imported.add_argument("--set", metavar="NAME", help="show them with this set of the run")
+    imported.add_argument("--versions", metavar="V,V", help="which versions the columns of a .csv are")
+    imported.add_argument("--server", metavar="NAME", help="of which server a .csv is, where the run has several")
     imported.set_defaults(does=_import)
 
     shown_site = commands.add_parser("site", help="a static site of runs, with filters and what Pagehop loses")
@@ -229,11 +231,16 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
-    if report.read(args.folder).results.suite != "equal-recall":
-        raise StoreError(f"{args.folder} is no run of equal-recall, whose report shows foreign results")
-    new = imports.into(args.folder, args.files, args.truth, args.set)
+    suite = report.read(args.folder).results.suite
+    if suite == "oltp":
+        versions = [one.strip() for one in (args.versions or "").split(",") if one.strip()]
+        new, what = imports.qps_into(args.folder, args.files, versions, args.server), "versions"
+    elif suite == "equal-recall":
+        new, what = imports.into(args.folder, args.files, args.truth, args.set), "points"
+    else:
+        raise StoreError(f"{args.folder} is a run of {suite}; reports of equal-recall and oltp show foreign results")
     report.write(args.folder, quiet=True)
-    print(f"{new} new points; the page is {args.folder / report.PAGE}", file=sys.stderr)
+    print(f"{new} new {what}; the page is {args.folder / report.PAGE}", file=sys.stderr)
     return 0
 
 

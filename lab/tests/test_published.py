@@ -204,6 +204,15 @@ def test_the_five_numbers_of_each_group_are_as_printed(file: str, versions: list
     assert {group: " ".join(five.shown()) for group, five in table.items()} == PRINTED[base]
 
 
+def test_each_ratio_is_as_printed() -> None:
+    figures = sysbench.read_qps(HERE / "postgres-sysbench.csv", POSTGRES_HERE)
+    pairs = [("10.23", "9.0.23"), ("16.2", "9.0.23"), ("16.2", "10.23")]
+    printed = sysbench.read_qps(HERE / "postgres-sysbench-ratios.csv", [" over ".join(pair) for pair in pairs])
+    for one, other in pairs:
+        ratios = {name: f"{ratio(qps, figures[other][name])}" for name, qps in figures[one].items()}
+        assert ratios == {name: f"{cell:.2f}" for name, cell in printed[f"{one} over {other}"].items()}
+
+
 def test_half_is_rounded_up_in_decimals() -> None:
     # As binary fractions 1.005 and 1.115 are a little less, and 1.125 would go to the even 1.12.
     assert [half_up(Decimal(text)) for text in ("1.005", "1.115", "1.125")] == [

@@ -12,6 +12,7 @@ from pagehop_lab.analysis.paired import without_weather
 from pagehop_lab.analysis.relative import by_group
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.of_servers import raw
+from pagehop_lab.suites.oltp import beside
 from pagehop_lab.suites.oltp.cases import GROUPS
 from pagehop_lab.suites.paired_servers import over
 from pagehop_lab.suites.ratios import NOTE, is_valid, ratio_cell, rounded
@@ -28,6 +29,7 @@ def sections(results: ServerResults) -> list[Section]:
         groups(results),
         found_changes(results, "qps", "changes", "Changes of QPS from one server to the next"),
         found_changes(results, "server_cpu_us_per_query", "changes-cpu", "Changes of the server's CPU for a query"),
+        *beside.tables(results),
         relative(results),
         absolute(results),
         costs(results, "server_cpu_us_per_query", "cpu", "Server CPU of a query, microseconds", ",.2f"),
