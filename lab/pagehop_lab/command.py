@@ -87,7 +87,10 @@ def _parser() -> argparse.ArgumentParser:
 
     versions = commands.add_parser("versions", help="versions of a server side by side, from nothing to the report")
     versions.add_argument("product", metavar="SERVER", help=", ".join(catalog.OF_SERVERS["oltp"].products))
-    versions.add_argument("versions", metavar="VERSIONS", help="such as 12..18 or 12,16")
+    versions.add_argument("versions", metavar="VERSIONS", help="such as 12..18, 12,16 or 14.10..14.21")
+    versions.add_argument(
+        "--newest", type=int, default=1, metavar="N", help="point releases of each major version; 1 by default"
+    )
     versions.add_argument(
         "--suite", choices=OF_VERSIONS, default="oltp", help="oltp: 42 microbenchmarks; inserts: Insert Benchmark"
     )
@@ -209,8 +212,10 @@ def _about() -> dict[str, Any]:
 def _versions(args: argparse.Namespace) -> int:
     if args.repeat < 1:
         raise PlanError("--repeat: the least is 1")
+    if args.newest < 1:
+        raise PlanError("--newest: the least is 1")
     suite = catalog.OF_SERVERS[args.suite]
-    plan = suite.read(suite.versions_plan(args.product, args.versions, args.repeat), args.product)
+    plan = suite.read(suite.versions_plan(args.product, args.versions, args.repeat, args.newest), args.product)
     _carried_out(suite, plan, args.into or RUNS / plan.name, (), retry=args.retry)
     return 0
 

@@ -159,15 +159,16 @@ class ServersSuite(ABC):
         head = head_of_servers(results, self.how)
         return Report(head, results.about, self.sections(results), self.of_the_run(results), results)
 
-    def versions_plan(self, product: str, versions: str, repeats: int) -> str:
-        """The text of a plan for versions such as `12..18`."""
+    def versions_plan(self, product: str, versions: str, repeats: int, newest: int = 1) -> str:
+        """The text of a plan for versions such as `12..18`, of each its newest point releases."""
         choose("server", product, self.products)
-        listed = ", ".join(f'"{version}"' for version in expanded(product, versions))
+        listed = ", ".join(f'"{version}"' for version in expanded(product, versions, newest))
         name = f"{product}-{versions.replace('..', '-to-').replace(',', '-')}-{self.name}"
         rounds = "\nrounds = 8" if self.handicaps else ""
         return f"""name = "{name}"
 suite = "{self.name}"
 
+        name += f"-newest-{newest}" if newest > 1 else ""
 [load]
 repeats = {repeats}{rounds}
 
