@@ -114,12 +114,7 @@ class CaseSpec:
             "version": version,
             "configuration": asdict(plan.configuration),
             "case": self.case.name,
-            # Plans had no rounds once: what was measured without them is what it was.
-            "load": {
-                name: value
-                for name, value in asdict(plan.load).items()
-                if name != "repeats" and (name, value) != ("rounds", 1)
-            },
+            "load": plan.load.identity(),
             "machine": machine,
             "seed": plan.seed,
             "repeat": self.repeat,
