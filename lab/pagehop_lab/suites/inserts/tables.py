@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from pagehop_lab.analysis.intervals import Interval, compared, unpaired
+from pagehop_lab.analysis.load_verdicts import WRITE_SHARE_MIN
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.latencies import of_measured, percentiles
 from pagehop_lab.suites.paired_servers import over
@@ -19,7 +20,9 @@ Figure = Callable[[Measured], float | None]
 def sections(results: ServerResults) -> list[Section]:
     """Loading, writing, asking beside writing."""
     tables = [
+        absolute(results),
         relative(results),
+        sustained(results),
         loads(results),
         writes(results),
         queries(results),
@@ -85,6 +88,44 @@ def relative(results: ServerResults) -> Table:
     )
     note += "invalid otherwise. Steps are not asked in turns, so other work on the machine is in these rates."
     return Table("relative", "Relative rates", ("step", *results.names), rows, note, is_heat=True)
+
+
+def absolute(results: ServerResults) -> Table:
+    """Each step's rate, of every server."""
+    rows = []
+    for step, of in (("l.i0", "load_rows_per_s"), ("l.x", "index_rows_per_s")):
+        rates = {facts.name: _load_rates(facts, of, results.load["rows"]) for facts in results.servers}
+        found = [rates[name] for name in results.names]
+        rows.append([Cell(step), *(Cell.of(statistics.median(one) if one else None, ",.0f") for one in found)])
+    for step in results.groups:
+        rows.append([Cell(step), *(_rate(results.of(server, step)) for server in results.names)])  # noqa: PERF401
+    note = "Rows a second of l.i0 to l.i2, queries a second of the others: the middle of the valid repeats."
+    return Table("absolute", "Rates", ("step", *results.names), rows, note)
+
+
+def sustained(results: ServerResults) -> Table:
+    """How much of the rate of writes beside queries was kept."""
+    steps = list(dict.fromkeys(one.case for one in results.measured if one.raw.get("write_target")))
+    rows = [
+        [Cell(step), *(_kept(results, server, step) for server in results.names)]
+        for step in results.groups
+        if step in steps
+    ]
+    note = f"Rows a second over those that were to come; less than {WRITE_SHARE_MIN:.0%} is a step that failed, whose "
+    note += "queries say nothing. Invalid repeats count here, too."
+    return Table("sustained", "Writes beside queries, of what was wanted", ("step", *results.names), rows, note)
+
+
+def _rate(found: Sequence[Measured]) -> Cell:
+    return Cell.of(statistics.median(one.qps for one in found), ",.1f", file=found[0].file) if found else Cell("-")
+
+
+def _kept(results: ServerResults, server: str, step: str) -> Cell:
+    found = [one for one in results.measured if (one.server, one.case) == (server, step)]
+    if not found:
+        return Cell("-")
+    share = statistics.median(one.raw["rows_per_s"] / one.raw["write_target"] for one in found)
+    return Cell.of(share, ".2f", file=found[0].file, invalid=share < WRITE_SHARE_MIN)
 
 
 def _over(figures: list[float], base: list[float]) -> Interval:
@@ -174,7 +215,8 @@ def queries(results: ServerResults) -> Table:
         "clients' share",
     )  # fmt: skip
     note = (
-        "N rows a second are inserted, and as many deleted, 10 in a commit. qrN: the next ten rows of an index, which "
+        f"N rows a second are inserted, and as many deleted, {results.load['commit_rows']} in a commit. qrN: the next "
+        "ten rows of an index, which "
     )
     note += (
         "has all that is wanted. qpN: ten rows by their keys. A step that wrote less than 95% failed and is not here."

@@ -34,6 +34,7 @@ def sections(results: ServerResults) -> list[Section]:
         absolute(results),
         costs(results, "server_cpu_us_per_query", "cpu", "Server CPU of a query, microseconds", ",.2f"),
         costs(results, "server_switches_per_query", "switches", "Context switches of the server for a query", ",.3f"),
+        *([_reads(results)] if results.load.get("memory_mib") else []),
         of_servers.invalid(results),
         points(results),
     ]
@@ -121,6 +122,11 @@ def costs(results: ServerResults, name: str, table: str, title: str, form: str) 
         lambda server, case: Cell.of(figures.get(server, {}).get(case), form),
         "The middle of the repeats.",
     )
+
+
+def _reads(results: ServerResults) -> Table:
+    """What comes from storage where data are larger than memory."""
+    return costs(results, "bytes_read_per_query", "reads", "Bytes read from storage for a query", ",.0f")
 
 
 def found_changes(results: ServerResults, name: str, table: str, title: str) -> Table:
