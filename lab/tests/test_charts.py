@@ -36,7 +36,10 @@ def test_a_ratio_is_shaded_by_how_far_it_is_from_1(ratio: float, shade: str) -> 
 
 
 def test_only_a_table_of_ratios_is_shaded_and_an_unsure_ratio_is_not() -> None:
-    rows = [[Cell("test", "test"), Cell("1.30", 1.3), Cell("0.70?", None, invalid=True), Cell("1.00", 1.0)]]
+    # The last one is far from 1 once.
+    rows = [[
+        Cell("test", "test"), Cell("1.30", 1.3, is_apart=True), Cell("0.70?", None, invalid=True), Cell("0.50", 0.5),
+    ]]  # fmt: skip
     shown = table_html(Table("t", "t", ("test", "a", "b", "c"), rows, is_heat=True), is_open=True)
     assert shown.count("<td") == 4
     assert shown.count('<td class="number up4">1.30</td>') == 1

@@ -1,6 +1,7 @@
 """Shades of a table of ratios: the further a figure is from 1, the stronger its cell is colored.
 
-Both sides have the same steps: 0.5 is as far from 1 as 2 is.
+Both sides have the same steps: 0.5 is as far from 1 as 2 is. Only a ratio whose interval leaves out
+1 has a color, so noise and single repeats have none.
 """
 
 from __future__ import annotations

@@ -101,8 +101,7 @@ def _cell(cell: Cell, is_number: bool, up: str, is_heat: bool) -> str:
     if cell.file:
         text = f'<a href="{up}{escape(cell.file)}">{text}</a>'
     title = f' title="{escape(cell.title)}"' if cell.title else ""
-    # Only what is known for sure is shaded: a ratio with ? has no value.
-    is_shaded = is_heat and is_number and isinstance(cell.value, int | float)
+    is_shaded = is_heat and cell.is_apart and isinstance(cell.value, int | float)
     tone = heat.shade(float(cell.value or 0)) if is_shaded else cell.tone
     return f"<td{_class(is_number, cell.invalid, len(cell.text) > _LONG, tone)}{title}>{text}</td>"
 

@@ -35,4 +35,5 @@ def ratio_cell(found: Interval | None, file: str = "", title: str = "") -> Cell:
     told = "; ".join(filter(None, [found.shown(), title]))
     if not is_valid(found):
         return Cell(f"{figure}?", None, file, told, invalid=True)
-    return Cell(f"{figure}", float(figure), file, told, tone=tone(float(figure)) if found.is_apart else "")
+    shown = tone(float(figure)) if found.is_apart else ""
+    return Cell(f"{figure}", float(figure), file, told, tone=shown, is_apart=found.is_apart)

@@ -22,6 +22,8 @@ class Cell:
     invalid: bool = False
     tone: str = ""
     """`worse` or `better` than what it is compared with, where that is beyond a limit."""
+    is_apart: bool = False
+    """Whether a ratio is surely not 1; only then it is shaded."""
 
     @staticmethod
     def of(value: Value, form: str = "", **more: str | bool) -> Cell:
@@ -48,7 +50,7 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     note: str = ""
     is_heat: bool = False
-    """Whether its figures are ratios that are shaded by how far they are from 1.
+    """Whether its figures are ratios that are shaded by how far they surely are from 1.
 
     More than 1 is better.
     """

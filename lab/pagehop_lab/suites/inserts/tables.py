@@ -82,11 +82,11 @@ def relative(results: ServerResults) -> Table:
     for step in results.groups:
         cells = [_over_base(results, server, step) for server in results.names]
         rows.append([Cell(step), *cells])
-    note = f"Rows, or queries, a second over those of {results.base}, repeat by repeat; the further from 1, the "
-    note += (
-        f"stronger the color. {NOTE} A dash is a step that failed: its writes fell under 95% of their rate, or it is "
+    note = (
+        f"Rows, or queries, a second over those of {results.base}, repeat by repeat. What is surely not 1 has a color, "
+        f"the stronger the further away. {NOTE} A dash is a step that failed: its writes fell under 95% of their rate, "
+        "or it is invalid otherwise. Steps are not asked in turns, so other work on the machine is in these rates."
     )
-    note += "invalid otherwise. Steps are not asked in turns, so other work on the machine is in these rates."
     return Table("relative", "Relative rates", ("step", *results.names), rows, note, is_heat=True)
 
 

@@ -90,7 +90,8 @@ def relative(results: ServerResults) -> Table:
         return ratio_cell(over(results, server, results.base, case), file, title)
 
     note = f"QPS over that of {results.base}: round by round where servers were asked in turns, else repeat by repeat. "
-    note += f"The further from 1, the stronger its color. {NOTE} It leads to the raw file nearest to the middle."
+    note += f"Surely not 1, it has a color, the stronger the further away. {NOTE} "
+    note += "It leads to the raw file nearest to the middle."
     return replace(_by_case(results, "relative", "Relative QPS", one, note), is_heat=True)
 
 
