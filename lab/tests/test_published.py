@@ -141,7 +141,7 @@ def test_the_published_grid_is_a_plan_on_any_set() -> None:
     here = annbench.read_plot(FIGURES / "dbpedia-openai-1000k-angular.plot")
     assert {_point(one) for one in here} <= grid
     moved = read_text(on_sets(text, ["texts-384", "generated-1536=100000"]), "x")
-    assert [one.name for one in moved.datasets] == ["texts-384", "generated-1536-100000"]
+    assert [(one.name, one.rows) for one in moved.datasets] == [("texts-384", None), ("generated-1536", 100_000)]
     assert planned(moved.text) == grid
 
 

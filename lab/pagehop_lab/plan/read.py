@@ -53,7 +53,12 @@ def on_sets(text: str, sets: Sequence[str]) -> str:
         name, _, rows = given.partition("=")
         if rows and not rows.isdigit():
             raise PlanError(f"--set {given}: NAME, or NAME=ROWS for the first rows of a set")
-        lines = ["[[dataset]]", f'name = "{name}{"-" if rows else ""}{rows}"', *kept]
+        # Of a generated set, rows are an option; of others, a part of the name.
+        is_made = rows and name.startswith("generated-")
+        called = (
+            [f'name = "{name}"', f"rows = {rows}"] if is_made else [f'name = "{"-".join(filter(None, (name, rows)))}"']
+        )
+        lines = ["[[dataset]]", *called, *kept]
         named.append("\n".join(lines).rstrip() + "\n\n")
     at = parts.index(own[0])
     others = [part for part in parts[at:] if part not in own]
