@@ -33,6 +33,7 @@ def sections(results: Results) -> list[Section]:
             _each(results, curves, dataset),
             _cost(results, curves, dataset),
             _laws(results, curves, dataset),
+            *([profiles(results, curves, dataset)] if results.load.get("profile_sessions") else []),
             every_suite.indexes(results, dataset),
             every_suite.invalid(results, points, dataset),
             every_suite.all_points(results, points, dataset),
@@ -147,6 +148,37 @@ def _laws(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], datas
     )
     columns = ("engine", "setting", "recall", "QPS of one", "contention", "coherence", "peak at sessions")
     return Table(f"scaling-{dataset}", "Scaling", columns, rows, note)
+
+
+def profiles(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], dataset: str) -> Table:
+    """The functions that the engine's time goes to, side by side for each number of sessions."""
+    wanted = [int(sessions) for sessions in results.load["profile_sessions"]]
+    rows, reasons = [], set[str]()
+    for fixed, curve in curves.items():
+        by_function: dict[tuple[str, str], dict[int, float]] = {}
+        for sessions in wanted:
+            measured = curve[sessions].points if sessions in curve else ()
+            point = next((one for one in measured if "profile" in one.raw), None)
+            if point is None:
+                continue
+            reasons |= {f"{results.title(fixed[0])}: {point.raw['no_profile']}"} if "no_profile" in point.raw else set()
+            for percent, library, function in point.raw["profile"]:
+                by_function.setdefault((library, function), {})[sessions] = percent
+        ordered = sorted(by_function.items(), key=lambda one: -max(one[1].values()))
+        rows += [
+            [
+                *_named(results, fixed, curve),
+                Cell(library),
+                Cell(function),
+                *(Cell.of(of.get(n), ".1f") for n in wanted),
+            ]
+            for (library, function), of in ordered
+        ]
+    note = "Percent of samples of the engine's processes by the CPU's clock, while the queries of a valid measurement "
+    note += "were asked once more; a dash is less than the twelve that took most. Of a library, the client is in it."
+    note += "".join(f" {reason}." for reason in sorted(reasons))
+    columns = ("engine", "setting", "recall", "library", "function", *(f"% at {n}" for n in wanted))
+    return Table(f"profile-{dataset}", "Where the time goes, by sessions", columns, rows, note)
 
 
 def chart(results: Results, settings: Sequence[Setting], dataset: str) -> Chart:
