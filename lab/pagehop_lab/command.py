@@ -107,6 +107,23 @@ def _parser() -> argparse.ArgumentParser:
     _takes_engines(compared)
     compared.set_defaults(does=_compare)
 
+    _import_parser(commands)
+
+    shown_site = commands.add_parser("site", help="a static site of runs, with filters and what Pagehop loses")
+    shown_site.add_argument(
+        "folders", type=Path, metavar="DIR", nargs="*", help="runs, or folders of them; the kept ones"
+    )
+    shown_site.add_argument("--into", type=Path, default=SITE, help=f"the folder of the site; {SITE} if not given")
+    _takes_engines(shown_site)
+    shown_site.set_defaults(does=_site)
+
+    engines = commands.add_parser("engines", help="what can be measured, with which options")
+    _takes_engines(engines)
+    engines.set_defaults(does=_engines)
+    return parser
+
+
+def _import_parser(commands: Any) -> None:
     imported = commands.add_parser(
         "import", help="results of ann-benchmarks, VectorDBBench or sysbench, shown beside ours as foreign"
     )
@@ -121,19 +138,6 @@ def _parser() -> argparse.ArgumentParser:
     imported.add_argument("--versions", metavar="V,V", help="which versions the columns of a .csv are")
     imported.add_argument("--server", metavar="NAME", help="of which server a .csv is, where the run has several")
     imported.set_defaults(does=_import)
-
-    shown_site = commands.add_parser("site", help="a static site of runs, with filters and what Pagehop loses")
-    shown_site.add_argument(
-        "folders", type=Path, metavar="DIR", nargs="*", help="runs, or folders of them; the kept ones"
-    )
-    shown_site.add_argument("--into", type=Path, default=SITE, help=f"the folder of the site; {SITE} if not given")
-    _takes_engines(shown_site)
-    shown_site.set_defaults(does=_site)
-
-    engines = commands.add_parser("engines", help="what can be measured, with which options")
-    _takes_engines(engines)
-    engines.set_defaults(does=_engines)
-    return parser
 
 
 def _takes_engines(command: argparse.ArgumentParser) -> None:

@@ -20,8 +20,8 @@ Figure = Callable[[Measured], float | None]
 def sections(results: ServerResults) -> list[Section]:
     """Loading, writing, asking beside writing."""
     tables = [
-        absolute(results),
         relative(results),
+        absolute(results),
         sustained(results),
         loads(results),
         writes(results),

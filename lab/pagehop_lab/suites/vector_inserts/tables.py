@@ -14,8 +14,8 @@ from pagehop_lab.suites.table import Cell, Section, Table, with_marks
 def sections(results: ServerResults) -> list[Section]:
     """Loading, writing, asking beside writing."""
     tables = [
-        inserts.absolute(results),
         inserts.relative(results),
+        inserts.absolute(results),
         inserts.sustained(results),
         inserts.loads(results),
         inserts.writes(results),
