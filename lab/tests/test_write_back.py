@@ -1,4 +1,4 @@
-"""Pages and their copies beside the logs: counters by their names, the account, tables and plans."""
+"""Pages and their copies beside the logs: counters, the account, tables and plans."""
 
 from __future__ import annotations
 

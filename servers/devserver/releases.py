@@ -59,7 +59,7 @@ class Release:
 
     @property
     def version(self) -> str | None:
-        """The exact version, such as 16.2; None where the registry decides or has its own numbers."""
+        """The exact version, such as 16.2; None where the registry has numbers of its own."""
         if self.registry != "maven":
             return None
         numbers = self.artifact.rpartition(":")[2].split(".")

@@ -52,7 +52,7 @@ def measure(
 
 
 def _profile(engine: Served, question: Question, dataset: Dataset, ask: Ask) -> dict[str, Any]:
-    """Asks once more, and looks where the server's time goes. New connections are looked at, too."""
+    """Asks once more, and looks where the server's time goes, new connections included."""
     pid, length = engine.pid(), ["--seconds", f"{ask.profile_s:g}", "--warmup", "0"]
     return profile.during([] if pid is None else usage.family(pid), lambda: _run(question, dataset, ask, length))
 

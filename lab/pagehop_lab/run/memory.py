@@ -44,7 +44,7 @@ class Memory:
         self._held[server] = limit, data_bytes
 
     def told(self, server: ServerSpec) -> dict[str, Any]:
-        """For the raw measurement: the limit, the most that was held, and how much data there are."""
+        """For the raw measurement: the limit, the most that was held, and the size of the data."""
         if server not in self._held:
             return {}
         limit, data_bytes = self._held[server]

@@ -84,7 +84,7 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
 
 
 def reads(results: Results, settings: Sequence[Setting], dataset: str) -> list[Chart]:
-    """Requests and KiB of a query: by how far a server reads ahead if that differs, else by recall."""
+    """Requests and KiB of a query, by how far a server reads ahead, or else by recall."""
     depths = {float(dict(one.search)[DEPTH]) for one in settings if DEPTH in dict(one.search)}
     by_depth = len(depths) > 1
     x_title = DEPTH if by_depth else f"recall@{results.k}"

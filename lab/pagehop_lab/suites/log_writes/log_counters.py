@@ -28,7 +28,7 @@ _INNODB_OWN = (
     "Binlog_bytes_written", "Binlog_group_commits", "Binlog_commits", "Innodb_pages_written", "Innodb_page_size",
     "Innodb_dblwr_pages_written", "Innodb_dblwr_writes", "Innodb_data_writes", "Innodb_data_fsyncs",
 )  # fmt: skip
-# Pages of tables and indexes that were written, by who wrote them: of 16 and later, and of older ones.
+# Pages of tables and indexes by who wrote them: of 16 and later, and of older ones.
 _POSTGRES_PAGES = """SELECT backend_type, sum(writes) FROM pg_stat_io
 WHERE object = 'relation' GROUP BY backend_type HAVING sum(writes) > 0"""
 _POSTGRES_PAGES_OLD = "SELECT buffers_checkpoint, buffers_clean, buffers_backend FROM pg_stat_bgwriter"
@@ -110,7 +110,7 @@ def _postgres_pages(server: Any, major: int) -> dict[str, float]:
 
 
 def written_back(own: Mapping[str, float]) -> dict[str, Any]:
-    """Of counters that grew: bytes of pages that were written to their files, and by whom.
+    """Of counters that grew: bytes of pages that were written to their files, and by which process.
 
     `doubled` are those that InnoDB wrote to its doublewrite buffer before; `images` are
     PostgreSQL's pages in the log. What a server does not count is None.
