@@ -88,7 +88,10 @@ def _parser() -> argparse.ArgumentParser:
 
     versions = commands.add_parser("versions", help="versions of a server side by side, from nothing to the report")
     versions.add_argument("product", metavar="SERVER", help=", ".join(catalog.OF_SERVERS["oltp"].products))
-    versions.add_argument("versions", metavar="VERSIONS", help="such as 12..18 or 12,16")
+    versions.add_argument("versions", metavar="VERSIONS", help="such as 12..18, 12,16 or 14.10..14.21")
+    versions.add_argument(
+        "--newest", type=int, default=1, metavar="N", help="point releases of each major version; 1 by default"
+    )
     versions.add_argument(
         "--suite", choices=OF_VERSIONS, default="oltp", help="oltp: 42 microbenchmarks; inserts: Insert Benchmark"
     )
@@ -105,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     _takes_engines(compared)
     compared.set_defaults(does=_compare)
 
-    _parse_import(commands)
+    _import_parser(commands)
 
     shown_site = commands.add_parser("site", help="a static site of runs, with filters and what Pagehop loses")
     shown_site.add_argument(
@@ -125,19 +128,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _parse_import(commands: Any) -> None:
-    """The command `import`."""
+def _import_parser(commands: Any) -> None:
     imported = commands.add_parser(
-        "import", help="results of ann-benchmarks or VectorDBBench, shown beside ours as foreign"
+        "import", help="results of ann-benchmarks, VectorDBBench or sysbench, shown beside ours as foreign"
     )
-    imported.add_argument("folder", type=Path, metavar="DIR", help="of a run of equal-recall")
+    imported.add_argument("folder", type=Path, metavar="DIR", help="of a run of equal-recall or oltp")
     imported.add_argument(
-        "files", type=Path, metavar="FILE", nargs="+", help=".hdf5 or .plot of the one, .json of the other"
+        "files", type=Path, metavar="FILE", nargs="+", help=".hdf5 or .plot, .json, or .csv of the three"
     )
     imported.add_argument(
         "--truth", type=Path, metavar="SET.hdf5", help="the set of .hdf5 results, to count their recall"
     )
     imported.add_argument("--set", metavar="NAME", help="show them with this set of the run")
+    imported.add_argument("--versions", metavar="V,V", help="which versions the columns of a .csv are")
+    imported.add_argument("--server", metavar="NAME", help="of which server a .csv is, where the run has several")
     _takes_engines(imported)
     imported.set_defaults(does=_import)
 
@@ -227,8 +231,10 @@ def _about() -> dict[str, Any]:
 def _versions(args: argparse.Namespace) -> int:
     if args.repeat < 1:
         raise PlanError("--repeat: the least is 1")
+    if args.newest < 1:
+        raise PlanError("--newest: the least is 1")
     suite = catalog.OF_SERVERS[args.suite]
-    plan = suite.read(suite.versions_plan(args.product, args.versions, args.repeat), args.product)
+    plan = suite.read(suite.versions_plan(args.product, args.versions, args.repeat, args.newest), args.product)
     return _exit_code(_carried_out(suite, plan, args.into or RUNS / plan.name, (), retry=args.retry))
 
 
@@ -249,11 +255,16 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
-    if report.read(args.folder).results.suite != "equal-recall":
-        raise StoreError(f"{args.folder} is no run of equal-recall, whose report shows foreign results")
-    new = imports.into(args.folder, args.files, args.truth, args.set)
+    suite = report.read(args.folder).results.suite
+    if suite == "oltp":
+        versions = [one.strip() for one in (args.versions or "").split(",") if one.strip()]
+        new, what = imports.qps_into(args.folder, args.files, versions, args.server), "versions"
+    elif suite == "equal-recall":
+        new, what = imports.into(args.folder, args.files, args.truth, args.set), "points"
+    else:
+        raise StoreError(f"{args.folder} is a run of {suite}; reports of equal-recall and oltp show foreign results")
     report.write(args.folder, quiet=True)
-    print(f"{new} new points; the page is {args.folder / report.PAGE}", file=sys.stderr)
+    print(f"{new} new {what}; the page is {args.folder / report.PAGE}", file=sys.stderr)
     return 0
 
 

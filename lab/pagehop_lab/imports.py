@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pagehop_lab import report
 from pagehop_lab.analysis.points import OptionValue
-from pagehop_lab.published.foreign import Foreign
+from pagehop_lab.published import sysbench
+from pagehop_lab.published.foreign import Foreign, FormatError
 from pagehop_lab.published.read import read
 from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.foreign import USUAL_K
+from pagehop_lab.suites.server_results import ServerResults
 
 
 def into(folder: Path, files: Sequence[Path], truth: Path | None, dataset: str | None) -> int:
@@ -27,6 +30,39 @@ def into(folder: Path, files: Sequence[Path], truth: Path | None, dataset: str |
                 run.add("foreign", f"{point.dataset}.{point.engine}", identity, raw)
                 new += 1
     return new
+
+
+def qps_into(folder: Path, files: Sequence[Path], versions: Sequence[str], product: str | None) -> int:
+    """Adds published QPS of the tests of a run of `oltp`, or none if a file cannot be read.
+
+    Returns how many versions are new. `versions` are those of the columns, `product` is of them,
+    where the run has several.
+    """
+    results = report.read(folder).results
+    assert isinstance(results, ServerResults)
+    there = list(dict.fromkeys(facts.name.partition(" ")[0] for facts in results.servers))
+    if product is None and len(there) > 1:
+        raise FormatError(f"{folder} has servers of {' and '.join(there)}: say of which the figures are, by --server")
+    if product is not None and product not in there:
+        raise FormatError(f"{folder} has no {product}, only {', '.join(there)}")
+    found = {file.name: sysbench.read_qps(file, versions) for file in files}
+    new = 0
+    for name, by_version in found.items():
+        if not any(case in results.groups for qps in by_version.values() for case in qps):
+            raise FormatError(f"{name}: the run has none of its tests, such as {_first(by_version)}")
+    with RunFolder.adding(folder) as run:
+        for name, by_version in found.items():
+            for version, qps in by_version.items():
+                of = {"benchmark": sysbench.NAME, "source": name, "product": product or there[0], "version": version}
+                before = run.get("foreign", of)
+                if before is None or before.raw != {"qps": qps}:
+                    run.add("foreign", f"{of['product']}.{version}", of, {"qps": qps})
+                    new += 1
+    return new
+
+
+def _first(by_version: Mapping[str, Mapping[str, float]]) -> str:
+    return next(case for qps in by_version.values() for case in qps)
 
 
 def _identity(point: Foreign, dataset: str) -> dict[str, object]:

@@ -18,10 +18,11 @@ from devserver.releases import FOLDER
 from fake_servers import FakeBench, FakeInstance, FakeProduct, run
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.analysis.load_verdicts import judge_load
+from pagehop_lab.measure import profile
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.wires import BYTES, WHOLE, DeadlockError, MysqlWire, Where
 from pagehop_lab.plan import PlanError
-from pagehop_lab.suites.attributes import bson_documents, profile
+from pagehop_lab.suites.attributes import bson_documents
 from pagehop_lab.suites.attributes import measure as attributes
 from pagehop_lab.suites.attributes.bson_documents import Collection
 from pagehop_lab.suites.attributes.cases import CASES, LONG_NAME, names

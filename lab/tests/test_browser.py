@@ -15,9 +15,12 @@ from typing import Any
 
 import pytest
 
+import made_up
 from pagehop_lab import report
-from pagehop_lab.report.page import chart_html, document
+from pagehop_lab.report.page import chart_html, document, table_html
 from pagehop_lab.site.build import build
+from pagehop_lab.suites.catalog import SUITES
+from pagehop_lab.suites.table import Section
 
 BROWSER = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium: apt-get install chromium")
@@ -49,7 +52,13 @@ for (const figure of document.querySelectorAll("figure")) {
     });
   });
 }
-say({ figures: document.querySelectorAll("figure").length, wrong });
+// A cell says what it is by its color, too.
+const shades = [...document.querySelectorAll("td[class*=up], td[class*=down]")];
+for (const cell of shades) {
+  const color = getComputedStyle(cell).backgroundColor;
+  if (color === "rgba(0, 0, 0, 0)") wrong.push(`'${cell.textContent}' has no shade`);
+}
+say({ shades: shades.length, figures: document.querySelectorAll("figure").length, wrong });
 """
 FILTER = """
 const count = () => rows.filter((row) => !row.hidden).length;
@@ -86,6 +95,38 @@ def test_no_label_of_a_kept_chart_lies_over_another_and_no_chart_is_empty(tmp_pa
     found = said(page, LOOK)
     assert found["wrong"] == []
     assert found["figures"] == len(charts) > 5
+
+
+@pytest.fixture(scope="module")
+def sections(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Section]]:
+    """What the report of a made-up run of every suite says."""
+    return made_up.sections(tmp_path_factory.mktemp("runs"))
+
+
+def test_the_charts_of_every_suite_can_be_read(sections: dict[str, list[Section]], tmp_path: Path) -> None:
+    assert set(sections) == set(SUITES), "each suite has a made-up run"
+    for suite, found in sections.items():
+        charts = [chart for section in found for chart in section.charts]
+        heats = [table for section in found for table in section.tables if table.is_heat]
+        page = tmp_path / f"{suite}.html"
+        body = [chart_html(chart) for chart in charts] + [table_html(table, is_open=True) for table in heats]
+        page.write_text(document(suite, "\n".join(body)))
+        seen = said(page, LOOK)
+        assert seen["wrong"] == [], suite
+        assert seen["figures"] == len(charts), suite
+        assert charts or heats, f"{suite} shows nothing at a glance"
+
+
+def test_a_reader_finds_the_charts_that_he_expects(sections: dict[str, list[Section]]) -> None:
+    there = {suite: {chart.name for section in found for chart in section.charts} for suite, found in sections.items()}
+    assert {"sessions-generated-16", "each-generated-16", "latencies-generated-16"} <= there["concurrency"]
+    assert {"sessions-generated-16", "latencies-generated-16"} <= there["phases"]
+    assert {"recall-generated-16", "latencies-generated-16"} <= there["equal-recall"]
+    assert {"storage-requests", "storage-kib"} <= there["point-reads"]
+    for suite in ("inserts", "vector-inserts", "vector-writers"):
+        assert "latencies" in there[suite]
+    heats = {suite for suite, found in sections.items() for one in found for table in one.tables if table.is_heat}
+    assert heats == {"oltp", "concurrency", "inserts", "vector-inserts"}
 
 
 def test_overlaps_and_empty_charts_are_seen(tmp_path: Path) -> None:

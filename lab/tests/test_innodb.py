@@ -76,6 +76,26 @@ def test_every_version_is_measured_and_settled(instance: innodb.Instance) -> Non
         instance.execute("SELECT missing FROM sbtest1")
 
 
+def test_rows_are_read_by_handler_past_the_parser(instance: innodb.Instance) -> None:
+    def counted(name: str) -> int:
+        return int(instance.execute(f"SHOW GLOBAL STATUS LIKE '{name}'")[0][1])
+
+    before = {name: counted(name) for name in ("Handler_read_key", "Com_ha_read", "Com_select")}
+    raw = measure(sysbench.install(), instance, Ask("point-handler", 1, ROWS, 1, 0.05, 0.2, 1))
+    grown = {name: counted(name) - figure for name, figure in before.items()}
+    assert raw["errors"] == 0
+    assert grown["Com_ha_read"] >= raw["count"] > 10
+    assert grown["Handler_read_key"] >= grown["Com_ha_read"]
+    assert grown["Com_select"] < 10
+
+
+def test_a_setting_counts_from_the_next_start_on(instance: innodb.Instance) -> None:
+    instance.configure({"innodb_buffer_pool_size": "48M"})
+    assert instance.execute("SELECT @@innodb_buffer_pool_size") == [(32 << 20,)]
+    instance.restart()
+    assert instance.execute("SELECT @@innodb_buffer_pool_size") == [(48 << 20,)]
+
+
 def test_a_server_that_is_killed_ends_its_measurement(instance: innodb.Instance) -> None:
     os.kill(instance.pid, signal.SIGKILL)
     with pytest.raises(MeasureError, match="sysbench: "):

@@ -17,8 +17,10 @@ from pagehop_lab.analysis import coverage, sessions, targets
 from pagehop_lab.analysis.points import Options, Point, shown
 from pagehop_lab.analysis.relative import by_group, half_up, ratio
 from pagehop_lab.analysis.settings import settings_of
+from pagehop_lab.plan.read import on_sets, read_text
 from pagehop_lab.published import annbench, sysbench
 from pagehop_lab.published.foreign import FormatError
+from pagehop_lab.site.mistakes import FIGURES
 from pagehop_lab.suites.oltp.cases import BY_NAME
 
 VARIABLE = "PAGEHOP_GOLDEN"
@@ -52,7 +54,8 @@ def golden(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="module")
 def points(golden: Path) -> list[Point]:
-    return annbench.read_plot(golden / "dbpedia-openai-1000k-angular.plot")
+    folder = FIGURES if golden == HERE else golden
+    return annbench.read_plot(folder / "dbpedia-openai-1000k-angular.plot")
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +120,38 @@ def test_the_grid_check_finds_the_two_values_that_the_print_lost(all_points: lis
         "PGVector": {"ef_search": (30, 300)},
         "PGVector_halfvec": {"ef_search": (30, 300)},
     }
+
+
+def planned(text: str) -> set[tuple[object, ...]]:
+    """Every point of a plan: engine, m, ef_construction of pgvector, ef_search."""
+    names = {"pgvector": "PGVector", "pgvector-halfvec": "PGVector_halfvec", "mariadb": "MariaDB"}
+    return {
+        (names[engine.name], build["m"], build.get("ef_construction"), search["ef_search"])
+        for engine in read_text(text, "x").engines
+        for build in engine.build
+        for search in engine.search
+    }
+
+
+def test_the_published_grid_is_a_plan_on_any_set() -> None:
+    text = (HERE.parents[1] / "plans" / "seed-grid.toml").read_text()
+    grid = planned(text)
+    counts = {engine: sum(one[0] == engine for one in grid) for engine in EF_SEARCH}
+    assert counts == {"MariaDB": 9 * 7, "PGVector": 19 * 9, "PGVector_halfvec": 19 * 9}
+    here = annbench.read_plot(FIGURES / "dbpedia-openai-1000k-angular.plot")
+    assert {_point(one) for one in here} <= grid
+    moved = read_text(on_sets(text, ["texts-384", "generated-1536=100000"]), "x")
+    assert [(one.name, one.rows) for one in moved.datasets] == [("texts-384", None), ("generated-1536", 100_000)]
+    assert planned(moved.text) == grid
+
+
+def test_the_plan_has_every_published_point_and_no_other(all_points: list[Point]) -> None:
+    assert {_point(one) for one in all_points} == planned((HERE.parents[1] / "plans" / "seed-grid.toml").read_text())
+
+
+def _point(point: Point) -> tuple[object, ...]:
+    build = dict(point.build)
+    return point.engine, build["m"], build.get("ef_construction"), dict(point.search)["ef_search"]
 
 
 def test_qps_of_each_session_is_as_printed(golden: Path) -> None:
@@ -200,6 +235,15 @@ def test_the_five_numbers_of_each_group_are_as_printed(file: str, versions: list
     ratios = {name: ratio(qps, figures[base][name]) for name, qps in figures["16.2"].items()}
     table = by_group(ratios, group_of)
     assert {group: " ".join(five.shown()) for group, five in table.items()} == PRINTED[base]
+
+
+def test_each_ratio_is_as_printed() -> None:
+    figures = sysbench.read_qps(HERE / "postgres-sysbench.csv", POSTGRES_HERE)
+    pairs = [("10.23", "9.0.23"), ("16.2", "9.0.23"), ("16.2", "10.23")]
+    printed = sysbench.read_qps(HERE / "postgres-sysbench-ratios.csv", [" over ".join(pair) for pair in pairs])
+    for one, other in pairs:
+        ratios = {name: f"{ratio(qps, figures[other][name])}" for name, qps in figures[one].items()}
+        assert ratios == {name: f"{cell:.2f}" for name, cell in printed[f"{one} over {other}"].items()}
 
 
 def test_half_is_rounded_up_in_decimals() -> None:

@@ -206,7 +206,7 @@ def test_text_in_a_table_is_text(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_charts_hold_all_points(marks: list[tuple[float, float]]) -> None:
     series = Series("a", [Mark(x, y, "") for x, y in marks], marks)
-    drawn = chart.svg(Chart("c", "t", "x", "y", [series], x_is_recall=True))
+    drawn = chart.svg(Chart("c", "t", "x", "y", [series], x_nears_one=True))
     if marks == [(0.9, 0.0)]:
         assert drawn == "", "nothing to draw on a logarithmic axis"
         return
@@ -231,7 +231,7 @@ def test_charts_hold_all_points(marks: list[tuple[float, float]]) -> None:
 )
 def test_labels_of_an_axis_do_not_overlap(xs: list[float]) -> None:
     series = Series("a", [Mark(x, 5.0, "") for x in xs], [])
-    drawn = chart.svg(Chart("c", "t", "x", "y", [series], x_is_recall=False))
+    drawn = chart.svg(Chart("c", "t", "x", "y", [series], x_nears_one=False))
     labels = re.findall(r'<text class="tick" x="([\d.]+)"[^>]*text-anchor="middle">([^<]*)<', drawn)
     assert 1 <= len(labels) <= 15
     # A digit of the page's font at this size is at most 7 units wide.

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "run": {"machine", "analysis", "data", "engines", "measure", "plan", "store"},
     "suites": {"analysis", "machine", "data", "engines", "measure", "plan", "run", "store"},
     "report": {"store", "suites"},
-    "site": {"analysis", "engines", "report", "store", "suites"},
+    "site": {"analysis", "engines", "published", "report", "store", "suites"},
 }  # fmt: skip
 # Libraries are loaded by the process that holds an engine, when it is wanted, and by nothing else.
 _LIBRARIES = re.compile(

@@ -16,7 +16,7 @@ POSTGRES = '[[server]]\nproduct = "postgres"\nversion = ["12", "16"]\n'
 
 
 def test_every_major_version_of_postgres_can_be_had() -> None:
-    assert list(releases("postgres")) == ["9.6", *map(str, range(10, 19))]
+    assert [one.name for one in releases("postgres").values() if not one.is_point] == ["9.6", *map(str, range(10, 19))]
     assert all(len(one.sha256) == 64 for one in releases("postgres").values())
     with pytest.raises(
         ServerMissingError, match=r"no postgres 9\.0 available here \(the .* with 9\.6\): there are 9\.6, 10,"
@@ -32,6 +32,38 @@ def test_mariadb_and_mysql_can_be_had_in_some_versions_and_the_others_are_named(
     assert release("mysql", "9").packages == ("sid", ["mysql-server-core"])
     with pytest.raises(ServerMissingError, match=r"no mysql 8\.4 .*only the newest is kept.* 5\.6, 9; .* by its url"):
         release("mysql", "8.4")
+
+
+def test_point_releases_have_names_and_are_in_the_order_of_their_versions() -> None:
+    known = releases("postgres")
+    published = {"12.17", "13.13", "14.10", "14.11", "15.5", "15.6", "16.1", "16.2"}
+    assert published <= {name for name, one in known.items() if one.is_point}
+    numbers = [tuple(map(int, (one.version or "").split("."))) for one in known.values()]
+    assert numbers == sorted(set(numbers))
+    assert (known["14"].version, known["9.6"].version, known["11"].version) == ("14.24", "9.6.24", "11.22")
+    # What is newest has two names.
+    assert release("postgres", "14.24") == known["14"]
+    assert release("postgres", "14.10").artifact.endswith(":14.10.0")
+    with pytest.raises(
+        ServerMissingError, match=r"no postgres 14\.9 .*servers\.lock.* point releases 12\.17, .*14\.10"
+    ):
+        release("postgres", "14.9")
+    with pytest.raises(ServerMissingError, match=r"no postgres 18\.5 available here \(Maven has no build of it\)"):
+        release("postgres", "18.5")
+    with pytest.raises(ServerMissingError, match=r"no mysql 8\.0\.36 .*only the newest is kept"):
+        release("mysql", "8.0.36")
+
+
+def test_a_range_of_point_releases_has_all_between_and_of_major_versions_the_newest() -> None:
+    assert expanded("postgres", "14.20..14.24") == ["14.20", "14.21", "14.23", "14"]
+    assert expanded("postgres", "15.6..16.2") == ["15.6", "15.18", "15", "16.1", "16.2"]
+    assert expanded("postgres", "13..14", 2) == ["13.22", "13", "14.23", "14"]
+    assert expanded("postgres", "14.10,18", 2)[0] == "14.10"
+    assert len(expanded("postgres", "10", 9)) == 1
+    plan = read_servers(OLTP.versions_plan("postgres", "13..14", 3, 2), "any")
+    assert plan.name == "postgres-13-to-14-oltp-newest-2"
+    assert [server.version for server in plan.servers] == ["13.22", "13", "14.23", "14"]
+    assert main(["versions", "postgres", "13..14", "--newest", "0"]) == 2
 
 
 OLTP = OF_SERVERS["oltp"]

@@ -10,7 +10,7 @@ import pytest
 
 from pagehop_lab import command
 from pagehop_lab.command import main
-from pagehop_lab.site import markdown, pairs, summary
+from pagehop_lab.site import markdown, mistakes, pairs, summary
 from pagehop_lab.site.build import build
 from pagehop_lab.site.figures import Figure, figures_of
 from pagehop_lab.store import RunFolder, StoreError
@@ -163,9 +163,36 @@ def test_the_kept_runs_make_a_site(tmp_path: Path) -> None:
         ".pagehop-lab-site",
         "index.html",
         "method.html",
+        "mistakes.html",
         "pairs",
         "runs",
     ]
+
+
+def test_a_published_table_that_lost_settings_is_shown_as_printed_and_as_it_should_be() -> None:
+    padded, skipped = mistakes.MISTAKES
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in mistakes.table(padded).rows}
+    best = "m=12 ef_search=10"
+    assert rows["1.00"] == ["MariaDB", "13,828", "m=32 ef_search=10", "108.5", *_same("13,828", 32, "108.5")]
+    assert rows["0.99"] == ["MariaDB", "17,642", best, "24.5", "18,625", "m=8 ef_search=20", "15.1", "1.06"]
+    assert rows["0.98"] == ["MariaDB", "17,642", best, "24.5", "19,555", "m=8 ef_search=10", "15.1", "1.11"]
+    assert rows["0.95"] == ["MariaDB", "17,642", best, "24.5", "19,863", "m=6 ef_search=10", "11.5", "1.13"]
+    assert [row[1].text for row in mistakes.lost(padded).rows] == [
+        "no point has m = 4, 5, 6, 8", "no point has ef_search = 30",
+    ]  # fmt: skip
+    wrong = {(row[0].text, row[1].text) for row in mistakes.table(skipped).rows if row[-1].value not in (None, 1.0)}
+    assert {target for target, _ in wrong} == {"1.00", "0.97", "0.95"}
+    assert [(row[0].text, row[1].text) for row in mistakes.lost(skipped).rows] == [
+        ("MariaDB", "no point has ef_search = 30"), ("PGVector", "no point has ef_search = 30"),
+        ("PGVector_halfvec", "no point has ef_search = 300, 30"),
+    ]  # fmt: skip
+    page = mistakes.page()
+    assert "<code>m= 8</code>" in page
+    assert "no point has m = 4, 5, 6, 8" in page
+
+
+def _same(qps: str, m: int, index_s: str) -> list[str]:
+    return [qps, f"m={m} ef_search=10", index_s, "1.00"]
 
 
 def test_documents_become_html() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 
 from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.plan import PlanError
+from pagehop_lab.plan.servers import CaseSpec, everything
 from pagehop_lab.suites.log_writes.cases import account, bytes_per_sync, expected, least, per_sync
 from pagehop_lab.suites.log_writes.measure import split
-from pagehop_lab.suites.point_reads.cases import settled
+from pagehop_lab.suites.point_reads.cases import ReadCase, settled
 from runs import needed_bytes, read_servers
 
 PAGE = 4096
@@ -164,6 +166,44 @@ def test_a_plan_of_reads_is_every_combination() -> None:
     ]  # fmt: skip
     # The texts of all rows, and what servers have besides.
     assert 5 * 600_000 * 512 < needed_bytes(plan) < 10 * 2**30
+
+
+def test_a_plan_of_reads_may_have_two_memories_and_asks_who_has_it_by_handler() -> None:
+    more = 'statements = ["select", "handler"]'
+    text = POINTS.format(load=more, more="").replace("memory_mib = 36", "memory_mib = [36, 32]")
+    plan = read_servers(text, "any")
+    names = [case.name for case in plan.cases]
+    assert names[:4] == [
+        "clients=8 ahead=0",
+        "clients=32 ahead=0",
+        "clients=8 ahead=0 handler",
+        "clients=32 ahead=0 handler",
+    ]
+    assert names[-1] == "clients=32 ahead=128 memory=32 handler"
+    assert len(names) == len(set(names)) == 2 * 2 * 2 * 2
+    asked = {server.product: len(plan.cases_of(server, 0)) for server in plan.servers}
+    assert asked == {"mariadb": 16, "lmdb": 8}
+    # What was measured before with one memory is the same measurement.
+    old = read_servers(POINTS.format(load="", more=""), "any")
+    spec = CaseSpec(old.servers[0], old.cases[0], 0)
+    assert spec.identity(plan, "here", "11.8.6") == spec.identity(old, "here", "11.8.6")
+    assert "more_memory_mib" not in str(spec.identity(plan, "here", "11.8.6"))
+    with pytest.raises(PlanError, match="memory_mib has a value twice"):
+        read_servers(text.replace("[36, 32]", "[36, 36]"), "any")
+    with pytest.raises(PlanError, match="no server of this plan has HANDLER, only mariadb and mysql"):
+        read_servers(text[: text.index("[[server]]")] + '[[server]]\nproduct = "lmdb"\n', "any")
+    with pytest.raises(PlanError, match=r"statements.*did you mean handler"):
+        read_servers(text.replace('"handler"', '"handle"'), "any")
+
+
+def test_the_published_grid_of_reads_is_a_plan() -> None:
+    plan = read_servers((Path(__file__).parents[1] / "plans" / "point-reads-published.toml").read_text(), "any")
+    assert {case.read_ahead_kib for case in plan.cases if isinstance(case, ReadCase)} == {0, 4, 8, 16, 32, 64}
+    assert {case.clients for case in plan.cases if isinstance(case, ReadCase)} == {8, 16, 32, 40}
+    for product in ("mariadb", "mysql", "rocksdb", "sqlite"):
+        pages = {dict(server.options)["page_bytes"] for server in plan.servers if server.product == product}
+        assert pages == {4096, 8192, 16384, 32768, 65536}
+    assert len(list(everything(plan))) == 3504
 
 
 def test_a_plan_of_logs_is_every_combination() -> None:

@@ -10,79 +10,17 @@ from typing import Any
 
 import pytest
 
+from devserver import innodb
 from fake_servers import FakeBench, FakeInstance, FakeProduct, run
+from made_up import LOGS, READ_LOADED, READS, read, written
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.run.servers import RunError
 from pagehop_lab.store import RunFolder
-from pagehop_lab.suites.log_writes.cases import LogCase
+from pagehop_lab.suites.point_reads import tables
 from pagehop_lab.suites.point_reads.cases import ReadCase
+from pagehop_lab.suites.point_reads.run import Embedded, with_cache
 from pagehop_lab.suites.server_results import ServerResults
-
-READS = """suite = "point-reads"
-[load]
-rows = 2_200_000
-row_bytes = 512
-sessions = [8, 32]
-read_ahead_kib = [0, 128]
-[[server]]
-product = "mariadb"
-version = ["11.8"]
-options = { page_bytes = [4096, 16384], access = "direct" }
-[[server]]
-product = "rocksdb"
-options = { compression = "zstd" }
-"""
-LOGS = """suite = "log-writes"
-[load]
-commit_bytes = [100, 4000]
-[configuration]
-durability = "commit"
-[[server]]
-product = "postgres"
-version = ["18", "17"]
-[[server]]
-product = "mysql"
-version = "9"
-options = { binlog = true }
-"""
-PAGE = 4096
-
-
-def read(case: Case, **more: Any) -> Mapping[str, Any]:
-    """One read of a page for each query, by a number of clients."""
-    assert isinstance(case, ReadCase)
-    disk = {
-        "reads": 900, "bytes": 900 * PAGE, "reads_per_query": 0.9, "bytes_per_read": float(PAGE), "ms_per_read": 0.1,
-        "busy_share": 0.9, "in_flight": 4.0,
-    }  # fmt: skip
-    return {
-        "settled": True, "settle_s": 6.0, "clients": case.clients, "read_ahead_kib": case.read_ahead_kib,
-        "times_memory": 8.5, "memory": {"mib": 128, "peak_bytes": 96 << 20}, "disk": disk, "busy_cores": 1.5,
-        "own_counters": {"pages": 0.9}, "bytes_read_per_query": 0.9 * PAGE, "storage_reads_per_query": None,
-        "other_busy_cores": None,
-    } | more  # fmt: skip
-
-
-LOADED = {"file_system": "an ext4 of its own", "client_us": None}
-
-
-def written(instance: FakeInstance, case: Case) -> Mapping[str, Any]:
-    """1,000 commits. 18's log reports its writes, 9's binary log does not, 17 shares a disk."""
-    assert isinstance(case, LogCase)
-    grown = 1000 * (case.commit_bytes + 200)
-    log = {
-        "name": "wal", "sector_bytes": 512, "page_bytes": 8192, "logical_bytes": grown, "counted_bytes": grown + 7000,
-        "writes": 1000, "syncs": 500, "device": {"bytes": grown + 57000, "writes": 1010},
-        "requests": {"log_bytes": grown + 7000, "file_system_bytes": 50000, "lost": 0},
-    }  # fmt: skip
-    untold = log | {"name": "binlog", "counted_bytes": None, "writes": None, "syncs": None}
-    logs = {"17": [log | {"device": None, "requests": None}], "18": [log], "9": [log, untold]}[instance.name]
-    return {
-        "clients": case.clients, "commit_bytes": case.commit_bytes, "payload_bytes": 1000 * case.commit_bytes,
-        "logs": logs, "kernel": {"write_syscall_bytes": 1, "write_bytes": 2, "data_bytes": None},
-        "storage_reads_per_query": None, "other_busy_cores": None,
-    }  # fmt: skip
 
 
 @pytest.fixture
@@ -92,7 +30,7 @@ def product() -> FakeProduct:
 
 def reading(on: Callable[[FakeInstance, Case], Mapping[str, Any] | None] | None = None, **more: Any) -> FakeBench:
     """Reads; `on` may do anything before a figure is given."""
-    return FakeBench(lambda instance, case: read(case, **((on and on(instance, case)) or {})), LOADED, **more)
+    return FakeBench(lambda instance, case: read(case, **((on and on(instance, case)) or {})), READ_LOADED, **more)
 
 
 def rows_of(folder: Path, table: str) -> list[list[str]]:
@@ -154,6 +92,53 @@ def test_reads_that_say_nothing_are_in_no_table_but_their_own(
     assert results.sound
     assert len(bench.asked) == 3
     assert len(list((tmp_path / "run/points").glob("*.json"))) == 12 + 3
+
+
+def test_two_memories_and_handler_have_curves_of_their_own_and_the_best_is_shown(
+    tmp_path: Path, product: FakeProduct
+) -> None:
+    def on(_: FakeInstance, case: Case) -> Mapping[str, Any]:
+        assert isinstance(case, ReadCase)
+        # HANDLER is faster, less memory slower, and 128 KiB of read-ahead cost half.
+        times = (
+            (2 if case.statement == "handler" else 1) / (1 + (case.memory_mib == 64)) / (1 + case.read_ahead_kib / 128)
+        )
+        return {"qps": 1000.0 * case.clients * times}
+
+    more = 'memory_mib = [128, 64]\nstatements = ["select", "handler"]\nrows'
+    results, _ = run(READS.replace("rows", more, 1), tmp_path / "run", reading(on), product)
+    assert results.sound
+    charts = {chart.name: chart for chart in tables.sections(results)[0].charts}
+    best = {series.name: series.line for series in charts["best"].series}
+    assert best["mariadb 11.8"] == [(8, 8000.0), (32, 32000.0)]
+    assert best["mariadb 11.8, HANDLER"] == [(8, 16000.0), (32, 64000.0)]
+    assert best["mariadb 11.8, 64 MiB of memory, HANDLER"] == [(8, 8000.0), (32, 32000.0)]
+    assert set(best) == {name for name in best if name.startswith("mariadb 11.8")} | {
+        "rocksdb", "rocksdb, 64 MiB of memory",
+    }  # fmt: skip
+    (title,) = {charts[name].title for name in charts if name == "reads-ahead=0 memory=64 handler"}
+    assert title == "Reads a second, ahead 0 KiB, 64 MiB of memory, HANDLER"
+    assert len(charts["storage-requests"].series) == 2 * 4 + 2
+
+
+@pytest.mark.parametrize("name", ["postgres", "mariadb", "store"])
+def test_a_cache_is_as_large_as_the_memory_lets_it_be(name: str, tmp_path: Path) -> None:
+    class Server:
+        settings: dict[str, str] = {}  # noqa: RUF012
+
+        def configure(self, settings: Mapping[str, str]) -> None:
+            self.settings = dict(settings)
+
+    class InnoDb(Server, innodb.Instance):
+        def __init__(self) -> None: ...
+
+    store = Embedded("lmdb", tmp_path, {"cache_mib": 24})
+    server: Any = {"postgres": Server(), "mariadb": InnoDb(), "store": store}[name]
+    with_cache(server, 12)
+    assert {"postgres": {"shared_buffers": "12MB"}, "mariadb": {"innodb_buffer_pool_size": "12M"}}.get(name) == (
+        None if name == "store" else server.settings
+    )
+    assert name != "store" or server.options == {"cache_mib": 12}
 
 
 def test_a_store_that_ends_loses_one_point_and_a_server_what_was_left(tmp_path: Path, product: FakeProduct) -> None:

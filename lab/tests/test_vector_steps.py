@@ -92,7 +92,7 @@ def test_a_window_of_vectors_moves_and_the_nearest_are_found(tables: Any, datase
     bench = run.VectorInserts(read_servers(PLAN, "test"))
     bench._states[id(tables)] = State(0, state.high - 7)
     bench.__dict__["_dataset"] = dataset
-    with pytest.raises(MeasureError, match=r"client failed in the middle: .*[Dd]uplicate"):
+    with pytest.raises(MeasureError, match=r"client failed (in the middle|at the end): .*[Dd]uplicate"):
         bench.measure(tables, Case("l.i2", "writes", "write", 5, writes=True), 0.0)
     assert (bench._states[id(tables)].low, bench._states[id(tables)].high) == tables.window()
     assert bench.measure(tables, Case("l.i2", "writes", "write", 5, writes=True), 0.0)["count"] > 0

@@ -108,6 +108,10 @@ class Instance:
             raise DevServerError("the server does not run: start() it")
         return self._process.pid
 
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Sets options for the next start, beside what was set before."""
+        self._settings |= settings
+
     def start(self) -> None:
         """Starts the server and waits until it takes connections."""
         if self.running:

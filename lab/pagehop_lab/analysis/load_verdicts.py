@@ -30,7 +30,7 @@ def judge_load(raw: Mapping[str, Any]) -> Verdicts:
         wrong.append(f"errors: {raw['errors']} queries failed")
     wrong += _of_the_client(raw)
     reads_per_s = (raw["storage_reads_per_query"] or 0.0) * raw["qps"]
-    if reads_per_s > HOT_READS_PER_S_MAX:
+    if reads_per_s > HOT_READS_PER_S_MAX and raw.get("memory") is None:
         wrong.append(f"cache: declared hot, but {reads_per_s:,.0f} reads a second came from storage")
     if raw.get("write_target") and raw["rows_per_s"] < WRITE_SHARE_MIN * raw["write_target"]:
         share = raw["rows_per_s"] / raw["write_target"]
@@ -89,4 +89,7 @@ def _of_storage(raw: Mapping[str, Any]) -> list[str]:
     disk = raw.get("disk")
     if disk is not None and disk["reads_per_query"] < COLD_READS_MIN:
         wrong.append(f"cache: declared larger than memory, but only {disk['reads_per_query']:.3f} reads a query")
+    reads = raw["storage_reads_per_query"]
+    if raw.get("expects_reads") and reads is not None and reads < COLD_READS_MIN:
+        wrong.append(f"cache: declared larger than memory, but only {reads:.3f} reads of 4 KiB a query")
     return wrong

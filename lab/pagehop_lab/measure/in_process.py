@@ -25,7 +25,7 @@ from pagehop_lab.data import Dataset
 from pagehop_lab.engines.engine import EngineError, Float32, Ids, Library, Options, Search
 from pagehop_lab.machine import counters
 from pagehop_lab.machine import place as places
-from pagehop_lab.measure import usage
+from pagehop_lab.measure import profile, usage
 from pagehop_lab.measure.answers import Answers, summary
 from pagehop_lab.measure.limit import limited
 from pagehop_lab.measure.load import Ask
@@ -84,6 +84,7 @@ def measure(
         own_s, busy_s = counters.cpu_seconds() - own_s, machine_busy_s() - busy_s
         gc.enable()
         limit_told = limit.told() if limit is not None else None
+        profiled = _profile(searches, rows, others, ask) if ask.profile_s else {}
         ceiling_calls_per_s = ceiling(ask)
     answers = _answers(phase, rows, ask.k)
     errors = [text for one in phase.kept for text in one.errors]
@@ -118,11 +119,17 @@ def measure(
     }
     if limit_told is not None:
         raw["memory_limit"] = limit_told
+    raw |= profiled
     raw |= summary(answers, dataset, ask.k)
     if ask.batch > 1:
         # It is the call's, which none of its queries has alone.
         raw["latency_us"] = None
     return raw, answers
+
+
+def _profile(searches: Sequence[Search], rows: Sequence[Float32], others: Sequence[int], ask: Ask) -> dict[str, Any]:
+    """Asks once more, and looks where the time of this process and of the engine's goes."""
+    return profile.during([os.getpid(), *others], lambda: _phase(searches, rows, None, None, ask.profile_s))
 
 
 def _others(busy_s: float, elapsed_s: float) -> float | None:

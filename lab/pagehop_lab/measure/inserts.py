@@ -40,12 +40,14 @@ def write(server: int | None, rows: Rows, state: State, commit_rows: int, second
     }
 
 
-def query(server: int | None, rows: Rows, state: State, rate: float, seconds: float) -> tuple[dict[str, Any], Moved]:
+def query(
+    server: int | None, rows: Rows, state: State, rate: float, seconds: float, commit_rows: int = BESIDE_ROWS
+) -> tuple[dict[str, Any], Moved]:
     """Queries at full speed beside a fixed rate of inserted and deleted rows.
 
     The clients' results are part of it.
     """
-    moved = carry_out(server, rows, state, Step(seconds, BESIDE_ROWS if rate else 0, rate, asks=True))
+    moved = carry_out(server, rows, state, Step(seconds, commit_rows if rate else 0, rate, asks=True))
     starts, ends = moved.asked[:, 0], moved.asked[:, 1]
     raw = raw_of(moved, len(moved.asked)) | {
         "write_target": rate,
@@ -55,7 +57,7 @@ def query(server: int | None, rows: Rows, state: State, rate: float, seconds: fl
         "latency_ms": percentiles((ends - starts) * 1e3),
         "per_second": {
             "asked": per_second(ends, moved.spent.begun_s, 1),
-            "inserted": per_second(moved.inserted[:, 1], moved.spent.begun_s, BESIDE_ROWS),
+            "inserted": per_second(moved.inserted[:, 1], moved.spent.begun_s, commit_rows),
         },
     }
     return raw, moved

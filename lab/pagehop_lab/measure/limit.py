@@ -23,12 +23,15 @@ _ROOT, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 class MemoryLimit:
     """A control group with so much memory and no swap."""
 
-    def __init__(self, mib: int, root: Path = _ROOT, own: Path = _OWN) -> None:
-        """EngineError where the machine does not let us."""
+    def __init__(self, mib: int, root: Path = _ROOT, own: Path = _OWN, name: str = "") -> None:
+        """EngineError where the machine does not let us.
+
+        `name` tells the limits of one process apart.
+        """
         self.mib = mib
         try:
             self._parent, self._version = _place(root, own)
-            self._group = self._parent / f"{_PREFIX}{os.getpid()}"
+            self._group = self._parent / "-".join(filter(None, [f"{_PREFIX}{os.getpid()}", name]))
             self._group.mkdir(exist_ok=True)
             limit, swap = _LIMITS[self._version]
             (self._group / limit).write_text(str(mib * _MIB))
@@ -80,13 +83,17 @@ def processes(root: Path = _ROOT, own: Path = _OWN) -> list[int]:
     """Processes, alive or not, that have a limit."""
     if not own.exists():
         return []
-    return [int(group.name.removeprefix(_PREFIX)) for group in _parent(root, own).glob(f"{_PREFIX}*")]
+    names = [group.name.removeprefix(_PREFIX) for group in _parent(root, own).glob(f"{_PREFIX}*")]
+    return [int(name.partition("-")[0]) for name in names]
 
 
 def forget(process: int, root: Path = _ROOT, own: Path = _OWN) -> None:
-    """Ends the limit of a process that cannot do it itself."""
+    """Ends the limits of a process that cannot do it itself."""
     with contextlib.suppress(OSError):
-        (_parent(root, own) / f"{_PREFIX}{process}").rmdir()
+        parent = _parent(root, own)
+        for group in [parent / f"{_PREFIX}{process}", *parent.glob(f"{_PREFIX}{process}-*")]:
+            with contextlib.suppress(OSError):
+                group.rmdir()
 
 
 _PREFIX = "pagehop-lab-"

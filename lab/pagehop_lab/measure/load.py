@@ -31,6 +31,8 @@ class Ask:
     """Share of the rows that a filter leaves."""
     insert_rate: float = 0.0
     """Rows a second that are inserted during the measurement."""
+    profile_s: float = 0.0
+    """How long it is asked once more, to see where the engine's time goes; 0 is not at all."""
 
     def count(self, qps: float, queries: int) -> int:
         """Requests of a measurement, by the speed of the warm-up: whole passes if possible."""

@@ -223,6 +223,11 @@ local TESTS = {
     return with_list("SELECT c FROM sbtest1 WHERE id IN (%s)", sysbench.opt.range, hot)
   end,
   ["point-query"] = function() return one(with_numbers("SELECT c FROM sbtest1 WHERE id = ?", 1), random_id) end,
+  -- Past the parser and the optimizer. It cannot be prepared: its text is sent.
+  ["point-handler"] = function()
+    connection:query("HANDLER sbtest1 OPEN")
+    return as_text(function() return string.format("HANDLER sbtest1 READ `PRIMARY` = (%d)", random_id()) end)
+  end,
   ["points-covered-pk"] = points("SELECT id", "id"),
   ["points-covered-si"] = points("SELECT k", "k"),
   ["points-notcovered-pk"] = points("SELECT id, c", "id"),

@@ -17,7 +17,7 @@ from pagehop_lab.data import Dataset
 from pagehop_lab.engines.engine import EngineError, Options, Question, Served
 from pagehop_lab.machine import counters
 from pagehop_lab.machine.place import on_one_core
-from pagehop_lab.measure import loadgen, usage
+from pagehop_lab.measure import loadgen, profile, usage
 from pagehop_lab.measure.answers import Answers, summary
 from pagehop_lab.measure.limit import limited
 from pagehop_lab.measure.load import Ask
@@ -44,10 +44,17 @@ def measure(
         more += ["--rate", f"{ask.rate:g}"] if ask.rate else []
         more += ["--server-pid-cpu", "--blocks"] if question.local else []
         said = _run(question, dataset, ask, more)
+        profiled = _profile(engine, question, dataset, ask) if ask.profile_s else {}
     kept = np.load(file)
     answers = Answers(kept[:, 0], kept[:, 1], kept[:, 2:])
-    raw = _raw(engine, question, said, ask) | stream.told()
+    raw = _raw(engine, question, said, ask) | stream.told() | profiled
     return raw | summary(answers, stream.dataset(), ask.k), answers
+
+
+def _profile(engine: Served, question: Question, dataset: Dataset, ask: Ask) -> dict[str, Any]:
+    """Asks once more, and looks where the server's time goes, new connections included."""
+    pid, length = engine.pid(), ["--seconds", f"{ask.profile_s:g}", "--warmup", "0"]
+    return profile.during([] if pid is None else usage.family(pid), lambda: _run(question, dataset, ask, length))
 
 
 def _measure_in_state(

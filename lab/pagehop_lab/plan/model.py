@@ -140,6 +140,11 @@ class Load:
 
     The last one counts.
     """
+    profile_sessions: tuple[int, ...] = ()
+    """Numbers of sessions with which perf looks where the engine's time goes.
+
+    It looks while the queries are asked once more.
+    """
     one_core: bool = True
     """Whether client and engine share one core, where one session asks alone."""
     build_timeout_s: float = 7200.0

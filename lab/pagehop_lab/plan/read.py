@@ -53,7 +53,12 @@ def on_sets(text: str, sets: Sequence[str]) -> str:
         name, _, rows = given.partition("=")
         if rows and not rows.isdigit():
             raise PlanError(f"--set {given}: NAME, or NAME=ROWS for the first rows of a set")
-        lines = ["[[dataset]]", f'name = "{name}{"-" if rows else ""}{rows}"', *kept]
+        # Of a generated set, rows are an option; of others, a part of the name.
+        is_made = rows and name.startswith("generated-")
+        called = (
+            [f'name = "{name}"', f"rows = {rows}"] if is_made else [f'name = "{"-".join(filter(None, (name, rows)))}"']
+        )
+        lines = ["[[dataset]]", *called, *kept]
         named.append("\n".join(lines).rstrip() + "\n\n")
     at = parts.index(own[0])
     others = [part for part in parts[at:] if part not in own]
@@ -130,6 +135,8 @@ def _say_impossible(suite: str, load: Load, engines: Sequence[EngineSpec]) -> No
         unable = [one.name for one in engines if not CATALOG[one.kind].description.call_threads]
         if unable:
             raise PlanError(f"load.call_threads: {unable[0]} answers a call by one thread; leave one of both out")
+    if load.profile_sessions and suite != "concurrency":
+        raise PlanError(f"load.profile_sessions: the suite {suite} has none, concurrency has")
     if suite == "cold":
         for name in ("matching", "insert_rate"):
             if getattr(load, name) != getattr(_DEFAULTS, name):
@@ -168,11 +175,14 @@ def _load(table: Table) -> Load:
         build_threads=table.take("build_threads", int, _DEFAULTS.build_threads, least=1),
         around_targets=table.take("around_targets", bool, _DEFAULTS.around_targets),
         undisturbed=table.take("undisturbed", bool, _DEFAULTS.undisturbed),
+        profile_sessions=table.take_list("profile_sessions", int, _DEFAULTS.profile_sessions, least=1),
         one_core=_one_core(table, sessions),
         build_timeout_s=table.take("build_timeout_s", float, _DEFAULTS.build_timeout_s, least=1),
         search_timeout_s=table.take("search_timeout_s", float, _DEFAULTS.search_timeout_s, least=1),
     )
     table.refuse_unknown()
+    for count in load.profile_sessions:
+        choose(table.at("profile_sessions"), str(count), [str(one) for one in load.sessions])
     for state in load.caches:
         choose(table.at("caches"), state, CACHES)
     return load

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from devserver.configuration import Configuration
-from devserver.releases import releases
+from devserver.releases import ServerMissingError, between, newest
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.plan.model import OptionValue, without_passwords
@@ -114,12 +114,7 @@ class CaseSpec:
             "version": version,
             "configuration": asdict(plan.configuration),
             "case": self.case.name,
-            # Plans had no rounds once: what was measured without them is what it was.
-            "load": {
-                name: value
-                for name, value in asdict(plan.load).items()
-                if name != "repeats" and (name, value) != ("rounds", 1)
-            },
+            "load": plan.load.identity(),
             "machine": machine,
             "seed": plan.seed,
             "repeat": self.repeat,
@@ -134,23 +129,19 @@ def everything(plan: ServersPlan) -> Iterator[CaseSpec]:
                 yield CaseSpec(server, case, repeat)
 
 
-def expanded(product: str, versions: str) -> list[str]:
-    """Versions from `12..18` or `12,14..16`. Both ends of a range must be available."""
-    known = list(releases(product))
+def expanded(product: str, versions: str, count: int = 1) -> list[str]:
+    """Versions from `12..18` or `12,14.10..14.21`. Both ends of a range must be available.
+
+    Of each major version come its newest `count` point releases.
+    """
     found: list[str] = []
     for part in versions.split(","):
         first, is_range, last = part.strip().partition("..")
-        if not is_range:
-            found.append(first)
-            continue
-        for end in (first, last):
-            if end not in known:
-                raise PlanError(f"{part}: there is no {product} {end} available here: there are {', '.join(known)}")
-        start, end_at = known.index(first), known.index(last)
-        if start > end_at:
-            raise PlanError(f"{part}: {last} is older than {first}")
-        found += known[start : end_at + 1]
-    return list(dict.fromkeys(found))
+        try:
+            found += between(product, first, last) if is_range else [first]
+        except (ServerMissingError, ValueError) as error:
+            raise PlanError(f"{part}: {error}") from None
+    return list(dict.fromkeys(name for one in found for name in newest(product, one, count)))
 
 
 def told(plan: ServersPlan) -> Mapping[str, Any]:

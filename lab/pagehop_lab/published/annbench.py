@@ -8,7 +8,7 @@ some scripts write to align columns. A `.ddl` has build seconds and sizes by M a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pagehop_lab.analysis.points import Options, OptionValue, Point
@@ -25,19 +25,24 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 def read_plot(path: Path, sessions: int = 1) -> list[Point]:
     """The points of a file; `sessions` is in its name, not in it."""
+    return points_of(path.read_text().splitlines(), path.name, sessions)
+
+
+def points_of(lines: Iterable[str], name: str, sessions: int = 1) -> list[Point]:
+    """The points in the lines of a file, whose name begins with that of the set."""
     points = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         found = _POINT.match(line)
         if found is None:
             if not _PROGRESS.match(line):
-                raise FormatError(f"{path.name}, line {number}: {line!r} is neither a point nor progress")
+                raise FormatError(f"{name}, line {number}: {line!r} is neither a point nor progress")
             continue
         options = tuple(_options(found["options"]))
         build: Options = tuple(option for option in options if option[0] not in _SEARCH)
         search: Options = tuple(option for option in options if option[0] in _SEARCH)
-        dataset = path.name.partition(".")[0]
+        dataset = name.partition(".")[0]
         recall, qps = float(found["recall"]), float(found["qps"])
-        points.append(Point(dataset, found["engine"], build, search, recall, qps, sessions, file=path.name))
+        points.append(Point(dataset, found["engine"], build, search, recall, qps, sessions, file=name))
     return points
 
 

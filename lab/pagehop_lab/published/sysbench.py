@@ -1,25 +1,57 @@
-"""Published queries a second by test and version: a name, then a figure for each version."""
+"""Published queries a second by test and version: a name, then a figure for each version.
+
+The archive's files have no heading: the reader says which versions its columns are. A file
+may also begin with a line `test,VERSION,VERSION`. `#` begins a comment.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from pagehop_lab.published.foreign import FormatError
+from pagehop_lab.published.foreign import FormatError, number
+
+NAME = "sysbench"
 
 
-def read_qps(path: Path, versions: Sequence[str]) -> dict[str, dict[str, float]]:
+def read_qps(path: Path, versions: Sequence[str] = ()) -> dict[str, dict[str, float]]:
     """QPS of each test by version.
 
-    The file has as many columns as versions; `#` begins a comment.
+    `versions` are those of the columns if the file does not say. FormatError names the line.
     """
-    found: dict[str, dict[str, float]] = {version: {} for version in versions}
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
-        if line.startswith("#"):
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    found: dict[str, dict[str, float]] = {}
+    for at, line in enumerate(lines, start=1):
+        if line.startswith("#") or not line.strip():
             continue
-        name, *figures = line.split(",")
+        name, *figures = (cell.strip() for cell in line.split(","))
+        if not found:
+            if name == "test":
+                versions = figures
+                found = {version: {} for version in versions}
+                continue
+            found = {version: {} for version in versions}
+        if not versions:
+            raise FormatError(
+                f"{path.name}: it does not say which versions its {len(figures)} columns are: --versions {{V,V,...}}"
+            )
         if len(figures) != len(versions):
-            raise FormatError(f"{path.name}, line {number}: {len(figures)} figures for {len(versions)} versions")
+            raise FormatError(f"{path.name}, line {at}: {len(figures)} figures for {len(versions)} versions")
         for version, figure in zip(versions, figures, strict=True):
-            found[version][name] = float(figure)
+            found[version][name] = _qps(path, at, figure)
+    if not any(found.values()):
+        raise FormatError(f"{path.name}: it has no line with figures")
     return found
+
+
+def _qps(path: Path, at: int, text: str) -> float:
+    try:
+        qps = number(float(text), f"the figure of line {at}", path)
+    except ValueError:
+        raise FormatError(f"{path.name}, line {at}: {text!r} is no figure") from None
+    if qps == 0:
+        raise FormatError(f"{path.name}, line {at}: 0 queries a second")
+    return qps

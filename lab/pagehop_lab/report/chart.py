@@ -68,7 +68,7 @@ def _axes(chart: Chart, marks: Sequence[Mark]) -> _Axes:
 
     shown = [(tick, f"{tick:,.0f}" if tick >= 1 else f"{tick:g}") for tick in y_ticks]
     xs = [mark.x for mark in marks]
-    if chart.x_is_recall:
+    if chart.x_nears_one:
         ticks = _recall_ticks(min(xs), max(xs))
         first, last = _missing(min(*xs, ticks[0])), _missing(max(*xs, ticks[-1]))
         named = [(tick, f"{tick:g}") for tick in ticks]

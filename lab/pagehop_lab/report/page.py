@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from pagehop_lab.report import heat
 from pagehop_lab.report.chart import legend, svg
 from pagehop_lab.report.style import STYLE
 from pagehop_lab.suites.head import Head
@@ -77,7 +78,9 @@ def table_html(table: Table, is_open: bool, up: str = "../") -> str:
         f"<th{_class(is_number)}>{escape(name)}</th>" for name, is_number in zip(table.columns, numeric, strict=True)
     )
     rows = "\n".join(
-        "<tr>" + "".join(_cell(cell, is_number, up) for cell, is_number in zip(row, numeric, strict=False)) + "</tr>"
+        "<tr>"
+        + "".join(_cell(cell, is_number, up, table.is_heat) for cell, is_number in zip(row, numeric, strict=False))
+        + "</tr>"
         for row in table.rows
     )
     opened = " open" if is_open else ""
@@ -85,7 +88,7 @@ def table_html(table: Table, is_open: bool, up: str = "../") -> str:
     return (
         f'<details id="{escape(table.name)}"{opened}><summary>{escape(table.title)}{count}</summary>'
         f"<p class=note>{escape(table.note)}</p>"
-        f"{_scrolled(head, rows) if rows else ''}</details>"
+        f"{heat.key(table)}{_scrolled(head, rows) if rows else ''}</details>"
     )
 
 
@@ -93,12 +96,14 @@ def _scrolled(head: str, rows: str) -> str:
     return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
 
 
-def _cell(cell: Cell, is_number: bool, up: str) -> str:
+def _cell(cell: Cell, is_number: bool, up: str, is_heat: bool) -> str:
     text = escape(cell.text)
     if cell.file:
         text = f'<a href="{up}{escape(cell.file)}">{text}</a>'
     title = f' title="{escape(cell.title)}"' if cell.title else ""
-    return f"<td{_class(is_number, cell.invalid, len(cell.text) > _LONG, cell.tone)}{title}>{text}</td>"
+    is_shaded = is_heat and cell.is_apart and isinstance(cell.value, int | float)
+    tone = heat.shade(float(cell.value or 0)) if is_shaded else cell.tone
+    return f"<td{_class(is_number, cell.invalid, len(cell.text) > _LONG, tone)}{title}>{text}</td>"
 
 
 def _class(is_number: bool, invalid: bool = False, is_long: bool = False, tone: str = "") -> str:

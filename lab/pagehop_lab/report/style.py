@@ -45,6 +45,13 @@ tbody tr:hover { background: var(--row); }
 td.invalid, td.invalid a { color: var(--bad); }
 td.better { color: var(--good); font-weight: 600; }
 td.worse { color: var(--bad); background: var(--bad-back); font-weight: 600; }
+.up1, .up2, .up3, .up4, .up5 { background: color-mix(in srgb, var(--good) var(--deep), transparent); }
+.down1, .down2, .down3, .down4, .down5 { background: color-mix(in srgb, var(--bad) var(--deep), transparent); }
+.up1, .down1 { --deep: 10%; } .up2, .down2 { --deep: 20%; } .up3, .down3 { --deep: 32%; }
+.up4, .down4 { --deep: 46%; } .up5, .down5 { --deep: 60%; }
+td[class*=up] a, td[class*=down] a { color: var(--text); }
+.shades { display: flex; flex-wrap: wrap; gap: .2rem; font-size: .8rem; margin: .35rem 0 .6rem; }
+.shades span { padding: .1rem .5rem; }
 svg text { fill: var(--soft); font-size: 12px; font-family: inherit; }
 svg .title { font-size: 13px; }
 svg .grid { stroke: var(--line); stroke-width: 1; }

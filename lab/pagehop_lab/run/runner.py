@@ -37,6 +37,7 @@ _CLOSE_TIMEOUT_S = 120.0
 # tries. Every attempt is kept, and the last one counts.
 _PASSING = ("cache:", "client:")
 _ATTEMPTS = 3
+_PROFILE_S = 2.0
 
 
 @dataclass
@@ -293,7 +294,8 @@ class Runner:
         return {
             "k": load.k, "sessions": sessions, "rate": load.rate, "seconds": load.seconds,
             "seconds_max": load.seconds_max, "warmup_s": load.warmup_s, "one_core": load.one_core,
-            "cold_queries": self.plan.cold_queries, **asked,
+            "cold_queries": self.plan.cold_queries,
+            "profile_s": _PROFILE_S if sessions in load.profile_sessions else 0.0, **asked,
         }  # fmt: skip
 
     def _keep(self, spec: PointSpec, dataset: data.Dataset, child: Child, raw: dict[str, Any]) -> Verdicts:

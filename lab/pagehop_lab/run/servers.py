@@ -22,6 +22,7 @@ from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.measure.disturbance import Disturbance
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.plan.servers import CaseSpec, ServerSpec, ServersPlan, everything
+from pagehop_lab.run.memory import Memory
 from pagehop_lab.run.progress import Progress
 from pagehop_lab.run.workplace import workplace
 from pagehop_lab.store import RunFolder
@@ -125,7 +126,10 @@ class ServersRunner:
     """Room on disk that the servers of one repeat take together."""
     retry: bool = False
     """Whether what failed or is invalid is tried again."""
+    limits: bool = False
+    """Whether the load's memory is a limit of loaded servers; some benches limit it themselves."""
     _versions: dict[str, str] = field(default_factory=dict)
+    _memory: Memory = field(default_factory=lambda: Memory(0))
 
     def run(self) -> None:
         """Measures everything that is not in the folder yet."""
@@ -188,6 +192,7 @@ class ServersRunner:
         }
         wanted = {server: [spec for spec in theirs if self._wanted(spec)] for server, theirs in specs.items()}
         together = self.plan.load.rounds > 1 and any(wanted.values())
+        self._memory = Memory(self.plan.load.memory_mib if self.limits else 0)
         with ExitStack() as stack:
             held: dict[ServerSpec, Instance] = {}
             for server, left in wanted.items():
@@ -219,6 +224,7 @@ class ServersRunner:
             started = instance
             said = self.bench.load(instance)
             said["data_bytes"] = instance.data_bytes()
+            self._memory.hold(server, instance, said["data_bytes"], stack)
         except (DevServerError, MeasureError) as error:
             reason = self._reason(error, started)
             self.progress.say(f"{words}: {reason}")
@@ -292,12 +298,13 @@ class ServersRunner:
     ) -> None:
         """Keeps what was measured, or why it could not be, if it is wanted."""
         if isinstance(measured, MeasureError):
-            reason = self._reason(measured, instance)
+            reason = self._memory.reason(spec.server, self._reason(measured, instance))
             if is_wanted:
                 self.folder.add("points", spec.name, self._identity(spec), failed=reason)
                 self.progress.point(spec.name, f"failed: {reason}")
         elif is_wanted:
             arrays = measured.pop("arrays", None)
+            measured = measured | self._memory.told(spec.server)
             self.folder.add("points", spec.name, self._identity(spec), measured, arrays=arrays)
             judged = judge_load(measured)
             recall = f"recall {measured['recall']:.4f}  " if "recall" in measured else ""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pagehop_lab import report
 from pagehop_lab.report.page import page
-from pagehop_lab.site import pages, pairs
+from pagehop_lab.site import mistakes, pages, pairs
 from pagehop_lab.site.figures import Figure, figures_of
 from pagehop_lab.site.summary import contests
 from pagehop_lab.store import LOCK, StoreError
@@ -109,3 +109,4 @@ def _write(site: Path, shown: Sequence[Shown]) -> None:
     every = [contest for run in shown for contest in contests(run.name, run.figures)]
     (site / "index.html").write_text(pages.index(entries, every, both))
     (site / "method.html").write_text(pages.method())
+    (site / "mistakes.html").write_text(mistakes.page())

@@ -56,7 +56,8 @@ def index(entries: Sequence[Entry], contests: Sequence[Contest], both: Sequence[
     """The first page: what Pagehop loses, the runs with filters, and two of them to compare."""
     body = [
         "<h1>Runs of Pagehop's lab</h1>",
-        f'<p class=lead>{len(entries)} runs. <a href="method.html">How it is measured</a>.</p>',
+        f'<p class=lead>{len(entries)} runs. <a href="method.html">How it is measured</a>. '
+        '<a href="mistakes.html">Mistakes that coverage finds</a> in published tables.</p>',
         _summary(contests),
         "<section><h2>Two runs side by side</h2>",
         "<p class=filters><select id=first></select> and <select id=second></select> <span id=pair></span></p>",

@@ -10,7 +10,7 @@ from pagehop_lab.plan.servers import CaseSpec, ServersPlan, everything, told
 from pagehop_lab.store import Record, RunFolder, cell
 from pagehop_lab.suites.head import made_by
 from pagehop_lab.suites.latest import current, latest, of_another_lab, of_another_version, usual_commit
-from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
+from pagehop_lab.suites.server_results import Measured, Published, ServerFacts, ServerResults
 
 
 def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> ServerResults:
@@ -36,7 +36,7 @@ def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> Server
         plan.name, plan.suite, plan.seed, plan.base, folder.machine, told(plan),
         {case.name: case.group for case in plan.cases}, servers, measured, covered, folder.damaged,
         made_by(record.commit for record in found.values()), sum(record.attempt > 1 for record in found.values()),
-        plan.aims, plan.once,
+        plan.aims, plan.once, [_published(record) for record in folder.all("foreign")],
     )  # fmt: skip
 
 
@@ -66,6 +66,11 @@ def _measured(
         record.file,
         record.raw,
     )
+
+
+def _published(record: Record) -> Published:
+    of = record.identity
+    return Published(of["product"], of["version"], of["source"], record.raw["qps"], record.file)
 
 
 def _facts(folder: RunFolder, plan: ServersPlan) -> list[ServerFacts]:

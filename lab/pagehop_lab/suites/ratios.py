@@ -40,4 +40,4 @@ def ratio_cell(found: Interval | None, file: str = "", title: str = "", *, is_ba
     if not is_valid(found):
         return Cell(f"{figure}?", None, file, told, invalid=True, said=said)
     shown = tone(float(figure)) if found.is_apart else ""
-    return Cell(f"{figure}", float(figure), file, told, tone=shown, said=said)
+    return Cell(f"{figure}", float(figure), file, told, tone=shown, said=said, is_apart=found.is_apart)

@@ -48,6 +48,19 @@ class ServerFacts:
 
 
 @dataclass(frozen=True)
+class Published:
+    """What another study measured of a version, by test."""
+
+    product: str
+    version: str
+    source: str
+    """The name of the file that it is from."""
+    qps: Mapping[str, float]
+    file: str
+    """The raw file of ours that has it."""
+
+
+@dataclass(frozen=True)
 class ServerResults:
     """Everything that a run measured."""
 
@@ -70,6 +83,8 @@ class ServerResults:
     aims: Sequence[ServerAim] = ()
     once: Sequence[str] = ()
     """Cases that were measured in the first repeat only."""
+    published: Sequence[Published] = ()
+    """What was imported to be shown beside it."""
 
     @property
     def is_whole(self) -> bool:

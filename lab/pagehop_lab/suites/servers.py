@@ -49,6 +49,8 @@ class ServersSuite(ABC):
     """Whether a server may run already."""
     handicaps: ClassVar[bool] = False
     """Whether a server may be slowed, or its events doubled."""
+    limits: ClassVar[bool] = False
+    """Whether the memory of loaded servers may be limited."""
     statements: ClassVar[int | None] = None
     usual: ClassVar[ServersLoad]
     """The load where a plan does not say."""
@@ -132,6 +134,8 @@ class ServersSuite(ABC):
             raise PlanError(
                 "server.doubled: events are doubled where servers are asked in turns: set load.rounds, such as 8"
             )
+        if self.limits and load.memory_mib:
+            _check_memory(load.memory_mib, configuration, servers)
         names = [server.name for server in servers]
         if not servers:
             raise PlanError("there is no [[server]]")
@@ -168,7 +172,7 @@ class ServersSuite(ABC):
         plan = run.plan
         ServersRunner(
             plan, run.folder, run.progress, run.machine, self.servers(plan), self.bench(plan), self.needed_bytes(plan),
-            run.retry,
+            run.retry, self.limits,
         ).run()  # fmt: skip
 
     def report(self, folder: RunFolder) -> Report:
@@ -179,11 +183,12 @@ class ServersSuite(ABC):
         head = head_of_servers(results, self.how, sections)
         return Report(head, results.about, sections, self.of_the_run(results), results)
 
-    def versions_plan(self, product: str, versions: str, repeats: int) -> str:
-        """The text of a plan for versions such as `12..18`."""
+    def versions_plan(self, product: str, versions: str, repeats: int, newest: int = 1) -> str:
+        """The text of a plan for versions such as `12..18`, of each its newest point releases."""
         choose("server", product, self.products)
-        listed = ", ".join(f'"{version}"' for version in expanded(product, versions))
+        listed = ", ".join(f'"{version}"' for version in expanded(product, versions, newest))
         name = f"{product}-{versions.replace('..', '-to-').replace(',', '-')}-{self.name}"
+        name += f"-newest-{newest}" if newest > 1 else ""
         rounds = "\nrounds = 8" if self.handicaps else ""
         return f"""name = "{name}"
 suite = "{self.name}"
@@ -210,6 +215,8 @@ version = [{listed}]
             "rounds": table.take("rounds", int, known.rounds, least=1) if self.handicaps else 1,
             "load_timeout_s": table.take("load_timeout_s", float, known.load_timeout_s, least=1),
         }
+        if self.limits:
+            common["memory_mib"] = table.take("memory_mib", int, known.memory_mib, least=0)
         if not self.handicaps and (common["clients"] != 1 or common["warmup_s"] != known.warmup_s):
             raise PlanError(f"{table.place}: {self.name} has one client of each kind and does not warm up")
         return common
@@ -274,6 +281,16 @@ def _named(names: Sequence[str], known: Sequence[Case]) -> tuple[Case, ...]:
             meant = nearest(name, [case.name for case in known])
             raise PlanError(f"cases: there is no {name!r}" + (f"; did you mean {meant}?" if meant else ""))
     return tuple(case for case in known if not names or case.name in names)
+
+
+def _check_memory(mib: int, configuration: Configuration, servers: Sequence[ServerSpec]) -> None:
+    if configuration.cache_mib >= mib:
+        raise PlanError(
+            f"load.memory_mib = {mib}: a server with configuration.cache_mib = {configuration.cache_mib} needs more"
+        )
+    for server in servers:
+        if server.url is not None:
+            raise PlanError(f"load.memory_mib: {server.name} runs already, and its memory is not the lab's to limit")
 
 
 def _configuration(table: Table) -> Configuration:

@@ -24,6 +24,8 @@ class Cell:
     """`worse` or `better` than what it is compared with, where that is beyond a limit."""
     said: str = ""
     """Of a ratio, what may be said of it; see `analysis/intervals.py`."""
+    is_apart: bool = False
+    """Whether a ratio is surely not 1; only then it is shaded."""
 
     @staticmethod
     def of(value: Value, form: str = "", **more: str | bool) -> Cell:
@@ -49,6 +51,11 @@ class Table:
     columns: tuple[str, ...]
     rows: Sequence[Sequence[Cell]]
     note: str = ""
+    is_heat: bool = False
+    """Whether its figures are ratios that are shaded by how far they surely are from 1.
+
+    More than 1 is better.
+    """
 
     @property
     def numeric(self) -> list[bool]:
@@ -104,9 +111,14 @@ class Chart:
     x_title: str
     y_title: str
     series: Sequence[Series]
-    x_is_recall: bool
-    """Whether the axis has recall, where what is near 1 needs the most room."""
+    x_nears_one: bool
+    """Whether the axis has shares, such as recall, where what is near 1 needs the most room."""
     note: str = ""
+
+
+def with_marks(charts: Iterable[Chart]) -> list[Chart]:
+    """The charts that have anything to draw."""
+    return [chart for chart in charts if any(mark.y > 0 for series in chart.series for mark in series.marks)]
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from devserver import DevServerError
+from pagehop_lab.measure import profile
 from pagehop_lab.measure.clients import Rows
 from pagehop_lab.measure.steps import State, Step, carry_out, per_second, percentiles, raw_of
-from pagehop_lab.suites.attributes import bson_documents, profile, sql_documents
+from pagehop_lab.suites.attributes import bson_documents, sql_documents
 from pagehop_lab.suites.attributes.cases import PROFILED
 
 # What a table, or a collection, of documents is called.
 TABLE = sql_documents.TABLE
 _PROFILE_S = 1.5
-_BY_URL = "where the time of a server goes that runs already is not known"
 
 
 class Server(Protocol):
@@ -92,7 +92,7 @@ def _asked(server: Server, documents: Documents, rows: int, seconds: float) -> d
 
 def _profile(server: Server, documents: Documents, rows: int) -> dict[str, Any]:
     """Asks once more, and looks where the server's time goes."""
-    reason = _BY_URL if server.pid is None else profile.missing()
+    reason = profile.NOT_OURS if server.pid is None else profile.missing()
     if reason is not None:
         return {"profile": [], "no_profile": reason}
     with tempfile.TemporaryDirectory(prefix="pagehop-profile-") as folder:

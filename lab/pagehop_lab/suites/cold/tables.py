@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pagehop_lab.analysis.intervals import Interval, compared
@@ -12,7 +12,7 @@ from pagehop_lab.suites import every_suite
 from pagehop_lab.suites.equal_recall import tables as equal_recall
 from pagehop_lab.suites.ratios import NOTE, ratio_cell
 from pagehop_lab.suites.results import Results
-from pagehop_lab.suites.table import Cell, Section, Table
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, with_marks
 
 # The option by which a server reads ahead; settings that differ only in it are compared.
 DEPTH = "effective_io_concurrency"
@@ -34,7 +34,8 @@ def sections(results: Results) -> list[Section]:
         ]
         state = told(drawn[0].asked) or "caches cold" if drawn else ""
         chart = equal_recall.chart(results, drawn, dataset)
-        found.append(Section(title, [replace(chart, title=f"{chart.title}, {state}")], tables))
+        charts = [replace(chart, title=f"{chart.title}, {state}"), *reads(results, settings_of(points), dataset)]
+        found.append(Section(title, with_marks(charts), tables))
     return found
 
 
@@ -80,6 +81,33 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
     note += "connect; reads are the requests that the disk got during it, from any process, and in flight is how many "
     note += "there were at once while there was any, or of all the time."
     return Table(f"cold-{dataset}", "Searches by the state of caches", columns, rows, note)
+
+
+def reads(results: Results, settings: Sequence[Setting], dataset: str) -> list[Chart]:
+    """Requests and KiB of a query, by how far a server reads ahead, or else by recall."""
+    depths = {float(dict(one.search)[DEPTH]) for one in settings if DEPTH in dict(one.search)}
+    by_depth = len(depths) > 1
+    x_title = DEPTH if by_depth else f"recall@{results.k}"
+    figures: Sequence[tuple[str, str, str, Callable[[Setting], float | None]]] = (
+        ("requests", "Requests that the disk got for a query", "requests", _requests),
+        ("kib", "KiB read for a query", "KiB", lambda one: _figure(one, "bytes_read_per_query", 1 / 1024)),
+    )
+    found = []
+    for name, title, y_title, of in figures:
+        series: dict[str, list[Mark]] = {}
+        for one in settings:
+            y = of(one)
+            if y is None or (by_depth and DEPTH not in dict(one.search)):
+                continue
+            options = shown(tuple(option for option in one.search if option[0] != DEPTH)) if by_depth else ""
+            state = told(one.asked).removeprefix("caches ") or "cold"
+            words = " ".join(filter(None, [results.title(one.engine), shown(one.build), options]))
+            x = float(dict(one.search)[DEPTH]) if by_depth else one.recall.median
+            mark = Mark(x, y, f"{one.label}: {y:,.1f} {y_title}", one.middle.file)
+            series.setdefault(f"{words}, {state}", []).append(mark)
+        drawn = [Series(key, marks, sorted((mark.x, mark.y) for mark in marks)) for key, marks in series.items()]
+        found.append(Chart(f"{name}-{dataset}", title, x_title, y_title, drawn, not by_depth, "Middle of the repeats."))
+    return found
 
 
 def _base(setting: Setting, settings: Sequence[Setting]) -> Setting | None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from pagehop_lab.analysis.intervals import compared
 from pagehop_lab.analysis.points import Options, shown
 from pagehop_lab.analysis.sessions import fit, per_session
 from pagehop_lab.analysis.settings import Setting, Spread, settings_of
 from pagehop_lab.suites import every_suite
+from pagehop_lab.suites.latencies import of_setting, percentiles
 from pagehop_lab.suites.ratios import NOTE, ratio_cell
 from pagehop_lab.suites.results import Results
-from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, with_marks
 
 Fixed = tuple[str, Options, Options]
 """An engine, one index, one setting of its search, and the unusual options of the load."""
@@ -31,11 +33,18 @@ def sections(results: Results) -> list[Section]:
             _each(results, curves, dataset),
             _cost(results, curves, dataset),
             _laws(results, curves, dataset),
+            *([profiles(results, curves, dataset)] if results.load.get("profile_sessions") else []),
             every_suite.indexes(results, dataset),
             every_suite.invalid(results, points, dataset),
             every_suite.all_points(results, points, dataset),
         ]
-        found.append(Section(title, [chart(results, settings_of(points), dataset)], tables))
+        settings = settings_of(points)
+        charts = [
+            chart(results, settings, dataset),
+            chart_each(results, settings, dataset),
+            latencies(results, settings, dataset),
+        ]
+        found.append(Section(title, with_marks(charts), tables))
     return found
 
 
@@ -96,7 +105,7 @@ def _relative(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], d
 
     title = f"QPS relative to {results.title(results.base)}"
     note = f"The first setting of that engine is the base; whether recall is equal is for the plan to see to. {NOTE}"
-    return _by_sessions(results, curves, cell, f"relative-{dataset}", title, note)
+    return replace(_by_sessions(results, curves, cell, f"relative-{dataset}", title, note), is_heat=True)
 
 
 def _each(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], dataset: str) -> Table:
@@ -142,17 +151,73 @@ def _laws(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], datas
     return Table(f"scaling-{dataset}", "Scaling", columns, rows, note)
 
 
+def profiles(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], dataset: str) -> Table:
+    """The functions that the engine's time goes to, side by side for each number of sessions."""
+    wanted = [int(sessions) for sessions in results.load["profile_sessions"]]
+    rows, reasons = [], set[str]()
+    for fixed, curve in curves.items():
+        by_function: dict[tuple[str, str], dict[int, float]] = {}
+        for sessions in wanted:
+            measured = curve[sessions].points if sessions in curve else ()
+            point = next((one for one in measured if "profile" in one.raw), None)
+            if point is None:
+                continue
+            reasons |= {f"{results.title(fixed[0])}: {point.raw['no_profile']}"} if "no_profile" in point.raw else set()
+            for percent, library, function in point.raw["profile"]:
+                by_function.setdefault((library, function), {})[sessions] = percent
+        ordered = sorted(by_function.items(), key=lambda one: -max(one[1].values()))
+        rows += [
+            [
+                *_named(results, fixed, curve),
+                Cell(library),
+                Cell(function),
+                *(Cell.of(of.get(n), ".1f") for n in wanted),
+            ]
+            for (library, function), of in ordered
+        ]
+    note = "Percent of samples of the engine's processes by the CPU's clock, while the queries of a valid measurement "
+    note += "were asked once more; a dash is less than the twelve that took most. Of a library, the client is in it."
+    note += "".join(f" {reason}." for reason in sorted(reasons))
+    columns = ("engine", "setting", "recall", "library", "function", *(f"% at {n}" for n in wanted))
+    return Table(f"profile-{dataset}", "Where the time goes, by sessions", columns, rows, note)
+
+
 def chart(results: Results, settings: Sequence[Setting], dataset: str) -> Chart:
     """QPS by sessions, a line for each index and setting."""
-    curves = _curves(settings)
-    series = []
-    for fixed, curve in curves.items():
-        marks = [
-            Mark(n, one.qps.median, f"{one.label}, {n} sessions: {one.qps.median:,.0f} QPS, recall "
-                 f"{one.recall.median:.4f}", one.middle.file, False, one.qps.low, one.qps.high)
-            for n, one in sorted(curve.items())
-        ]  # fmt: skip
-        words = " ".join(filter(None, [shown(fixed[1]), shown(fixed[2])]))
-        series.append(Series(f"{results.title(fixed[0])} {words}", marks, [(mark.x, mark.y) for mark in marks]))
     note = "Closed loop: each session asks again when it has its answer. Each mark leads to its raw file."
+    series = _curves_of(results, settings, lambda _: 1)
     return Chart(f"sessions-{dataset}", "Sessions and throughput", "sessions", "QPS", series, False, note)
+
+
+def chart_each(results: Results, settings: Sequence[Setting], dataset: str) -> Chart:
+    """QPS of each session, a line for each index and setting."""
+    series = _curves_of(results, settings, lambda sessions: sessions)
+    note = "QPS over the number of sessions: a flat line scales."
+    return Chart(f"each-{dataset}", "What one session gets", "sessions", "QPS of each session", series, False, note)
+
+
+def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Chart:
+    """Latency with the fewest and with the most sessions of each index and setting."""
+    curves = {}
+    for fixed, curve in _curves(settings).items():
+        for sessions in dict.fromkeys((min(curve), max(curve))):
+            words = f"{sessions} sessions" if sessions > 1 else "one session"
+            curves[f"{_words(results, fixed)}, {words}"] = of_setting(curve[sessions])
+    return percentiles(f"latencies-{dataset}", "Latency with the fewest and the most sessions", curves)
+
+
+def _words(results: Results, fixed: Fixed) -> str:
+    return " ".join(filter(None, [results.title(fixed[0]), shown(fixed[1]), shown(fixed[2])]))
+
+
+def _curves_of(results: Results, settings: Sequence[Setting], over: Callable[[int], int]) -> list[Series]:
+    """QPS by sessions, over 1 or over a figure of their number."""
+    series = []
+    for fixed, curve in _curves(settings).items():
+        marks = []
+        for n, one in sorted(curve.items()):
+            low, middle, high = (qps / over(n) for qps in (one.qps.low, one.qps.median, one.qps.high))
+            told = f"{one.label}, {n} sessions: {middle:,.0f} QPS, recall {one.recall.median:.4f}"
+            marks.append(Mark(n, middle, told, one.middle.file, False, low, high))
+        series.append(Series(_words(results, fixed), marks, [(mark.x, mark.y) for mark in marks]))
+    return series

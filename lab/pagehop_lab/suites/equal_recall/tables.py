@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,8 +12,9 @@ from pagehop_lab.analysis.recalls import RECALL_NAMES
 from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.analysis.targets import AtTarget, at_targets, frontier
 from pagehop_lab.suites import every_suite, foreign
+from pagehop_lab.suites.latencies import of_setting, percentiles
 from pagehop_lab.suites.results import Results
-from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, with_marks
 
 
 def sections(results: Results) -> list[Section]:
@@ -42,7 +44,8 @@ def sections(results: Results) -> list[Section]:
                 tables.insert(1, foreign.table(elsewhere, dataset))
             drawn = chart(results, points, name)
             more = foreign.series(elsewhere, sessions, asked, results.k)
-            found.append(Section(", ".join(words), [replace(drawn, series=[*drawn.series, *more])], tables))
+            charts = [replace(drawn, series=[*drawn.series, *more]), latencies(results, targets, name)]
+            found.append(Section(", ".join(words), with_marks(charts), tables))
     others = dict.fromkeys(point.dataset for point in results.foreign if point.dataset not in results.datasets)
     return found + [_foreign_only(results, dataset) for dataset in others]
 
@@ -153,6 +156,20 @@ def interpolated(results: Results, targets: Sequence[AtTarget], name: str) -> Ta
     return Table(f"interpolated-{name}", "QPS at exactly a recall", columns, rows, note)
 
 
+def latencies(results: Results, targets: Sequence[AtTarget], name: str) -> Chart:
+    """Latency of the fastest settings at one target: the highest one that most engines reach."""
+    reached = [found for found in targets if found.best is not None]
+    counts = Counter(found.target for found in reached)
+    target = max(counts, key=lambda one: (counts[one], one), default=0.0)
+    curves = {
+        f"{results.title(found.engine)}, {found.best.label}": of_setting(found.best)
+        for found in reached
+        if found.best is not None and found.target == target
+    }
+    title = f"Latency of the fastest settings with a recall of at least {target:g}"
+    return percentiles(f"latencies-{name}", title, curves)
+
+
 def chart(results: Results, points: Sequence[Point], name: str) -> Chart:
     """Recall and QPS of every setting; a line through those that no other of the engine beats."""
     settings = settings_of(points)
@@ -173,7 +190,7 @@ def chart(results: Results, points: Sequence[Point], name: str) -> Chart:
     note = "Up and to the right is better. Lines go through the settings that no other of the same engine beats; bars "
     note += "show the range of repeats; hollow marks are invalid, or foreign. Each mark leads to its raw file."
     x_title = f"recall@{results.k} {_COUNTED[results.recall_by]}"
-    return Chart(f"recall-{name}", "Recall and throughput", x_title, "QPS", series, x_is_recall=True, note=note)
+    return Chart(f"recall-{name}", "Recall and throughput", x_title, "QPS", series, x_nears_one=True, note=note)
 
 
 _COUNTED = {"threshold": "by distance threshold", "ties": "with ties", "id": "by id"}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.plan.servers import ServersPlan
+from pagehop_lab.plan.tables import Table
 from pagehop_lab.run.servers import Bench, Product
 from pagehop_lab.suites.compared import CPU, CREATE_INDEX, DATA, LOADED, RATE, WRITTEN, Compared
 from pagehop_lab.suites.inserts import run, sales, tables
 from pagehop_lab.suites.inserts.cases import STEPS
+from pagehop_lab.suites.inserts.plan import InsertsLoad, commit_rows
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.servers import ServersSuite
 from pagehop_lab.suites.sql_servers import sql
@@ -21,15 +22,6 @@ from pagehop_lab.suites.table import Table as Shown
 
 CLEANING = {"autovacuum": "on", "autovacuum_naptime": "5s"}
 """Dead rows are cleaned up during the measurement, as on a server in production."""
-
-
-@dataclass(frozen=True)
-class InsertsLoad(ServersLoad):
-    """How long each step of the Insert Benchmark is, and how large its table."""
-
-    rows: int = 200_000
-    seconds: float = 20.0
-    repeats: int = 1
 
 
 class Inserts(ServersSuite):
@@ -41,8 +33,14 @@ class Inserts(ServersSuite):
         "was not used, or an answer was empty."
     )
     products: ClassVar = ("postgres", "mariadb", "mysql")
+    limits: ClassVar = True
     usual: ClassVar[ServersLoad] = InsertsLoad()
     compared_loads: ClassVar = (LOADED, CREATE_INDEX, DATA)
+
+    def load(self, table: Table) -> ServersLoad:
+        found = InsertsLoad(**self.common_load(table), commit_rows=commit_rows(table))
+        table.refuse_unknown()
+        return found
 
     def cases(self, load: ServersLoad) -> Sequence[Case]:
         return STEPS

@@ -81,14 +81,17 @@ def write(tables: Tables, seed: int, state: State, commit_rows: int, seconds: fl
     return inserts.write(tables.pid, Sales(Where.of(tables), seed + 1, "range"), state, commit_rows, seconds)
 
 
-def query(tables: Tables, seed: int, state: State, kind: str, rate: float, seconds: float) -> dict[str, Any]:
+def query(
+    tables: Tables, seed: int, state: State, kind: str, rate: float, seconds: float,
+    commit_rows: int = inserts.BESIDE_ROWS,
+) -> dict[str, Any]:  # fmt: skip
     """Queries that an index covers (`range`, qr), or by key (`point`, qp), while rows change."""
     rows = Sales(Where.of(tables), seed + 2, kind)
     form = "FORMAT=JSON " if rows.where.is_mysql else ""
     plans = {
         name: "\n".join(str(row[0]) for row in tables.execute(f"EXPLAIN {form}{text}")) for name, text in rows.samples()
     }
-    raw, moved = inserts.query(tables.pid, rows, state, rate, seconds)
+    raw, moved = inserts.query(tables.pid, rows, state, rate, seconds, commit_rows)
     given = moved.asked[:, 2]
     return raw | {
         "rows_per_answer": float(given.mean()),

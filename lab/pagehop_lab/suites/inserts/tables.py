@@ -6,11 +6,13 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from pagehop_lab.analysis.intervals import Interval, compared, unpaired
+from pagehop_lab.analysis.load_verdicts import WRITE_SHARE_MIN
 from pagehop_lab.suites import of_servers
+from pagehop_lab.suites.latencies import of_measured, percentiles
 from pagehop_lab.suites.paired_servers import over
 from pagehop_lab.suites.ratios import NOTE, ratio_cell
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
-from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, brief, through_medians
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, brief, through_medians, with_marks
 
 Figure = Callable[[Measured], float | None]
 
@@ -19,6 +21,8 @@ def sections(results: ServerResults) -> list[Section]:
     """Loading, writing, asking beside writing."""
     tables = [
         relative(results),
+        absolute(results),
+        sustained(results),
         loads(results),
         writes(results),
         queries(results),
@@ -26,7 +30,9 @@ def sections(results: ServerResults) -> list[Section]:
         of_servers.invalid(results),
         points(results),
     ]
-    return [Section(f"A window of {results.load['rows']:,} rows", [chart(results)], tables)]
+    return [
+        Section(f"A window of {results.load['rows']:,} rows", with_marks([chart(results), latencies(results)]), tables)
+    ]
 
 
 def of_the_run(results: ServerResults) -> list[Table]:
@@ -51,6 +57,19 @@ def chart(results: ServerResults) -> Chart:
     return Chart("beside", "Queries beside writes", "rows inserted, and deleted, a second", "QPS", series, False, note)
 
 
+def latencies(results: ServerResults) -> Chart:
+    """Latency of queries beside the most writes of the plan."""
+    every = [one for server in results.names for one in _asked(results, server)]
+    most = max((one.raw["write_target"] for one in every), default=0)
+    curves = {
+        f"{server} {step}": of_measured(results.of(server, step), "latency_ms")
+        for server in results.names
+        for step in dict.fromkeys(one.case for one in every if one.raw["write_target"] == most)
+    }
+    title = f"Latency of queries beside {most:,} rows inserted, and deleted, a second"
+    return percentiles("latencies", title, curves)
+
+
 def relative(results: ServerResults) -> Table:
     """Each step's rate over that of the base."""
     rows = []
@@ -64,13 +83,49 @@ def relative(results: ServerResults) -> Table:
         cells = [_over_base(results, server, step) for server in results.names]
         rows.append([Cell(step), *cells])
     note = (
-        f"Rows, or queries, a second over those of {results.base}, repeat by repeat; surely below 0.95 or above 1.05 "
+        f"Rows, or queries, a second over those of {results.base}, repeat by repeat. What is surely not 1 has a color, "
+        f"the stronger the further away. {NOTE} A dash is a step that failed: its writes fell under 95% of their rate, "
+        "or it is invalid otherwise. Steps are not asked in turns, so other work on the machine is in these rates."
     )
-    note += (
-        f"they have a color. {NOTE} A dash is a step that failed: its writes fell under 95% of their rate, or it is "
-    )
-    note += "invalid otherwise. Steps are not asked in turns, so other work on the machine is in these rates."
-    return Table("relative", "Relative rates", ("step", *results.names), rows, note)
+    return Table("relative", "Relative rates", ("step", *results.names), rows, note, is_heat=True)
+
+
+def absolute(results: ServerResults) -> Table:
+    """Each step's rate, of every server."""
+    rows = []
+    for step, of in (("l.i0", "load_rows_per_s"), ("l.x", "index_rows_per_s")):
+        rates = {facts.name: _load_rates(facts, of, results.load["rows"]) for facts in results.servers}
+        found = [rates[name] for name in results.names]
+        rows.append([Cell(step), *(Cell.of(statistics.median(one) if one else None, ",.0f") for one in found)])
+    for step in results.groups:
+        rows.append([Cell(step), *(_rate(results.of(server, step)) for server in results.names)])  # noqa: PERF401
+    note = "Rows a second of l.i0 to l.i2, queries a second of the others: the middle of the valid repeats."
+    return Table("absolute", "Rates", ("step", *results.names), rows, note)
+
+
+def sustained(results: ServerResults) -> Table:
+    """How much of the rate of writes beside queries was kept."""
+    steps = list(dict.fromkeys(one.case for one in results.measured if one.raw.get("write_target")))
+    rows = [
+        [Cell(step), *(_kept(results, server, step) for server in results.names)]
+        for step in results.groups
+        if step in steps
+    ]
+    note = f"Rows a second over those that were to come; less than {WRITE_SHARE_MIN:.0%} is a step that failed, whose "
+    note += "queries say nothing. Invalid repeats count here, too."
+    return Table("sustained", "Writes beside queries, of what was wanted", ("step", *results.names), rows, note)
+
+
+def _rate(found: Sequence[Measured]) -> Cell:
+    return Cell.of(statistics.median(one.qps for one in found), ",.1f", file=found[0].file) if found else Cell("-")
+
+
+def _kept(results: ServerResults, server: str, step: str) -> Cell:
+    found = [one for one in results.measured if (one.server, one.case) == (server, step)]
+    if not found:
+        return Cell("-")
+    share = statistics.median(one.raw["rows_per_s"] / one.raw["write_target"] for one in found)
+    return Cell.of(share, ".2f", file=found[0].file, invalid=share < WRITE_SHARE_MIN)
 
 
 def _over(figures: list[float], base: list[float]) -> Interval:
@@ -160,7 +215,8 @@ def queries(results: ServerResults) -> Table:
         "clients' share",
     )  # fmt: skip
     note = (
-        "N rows a second are inserted, and as many deleted, 10 in a commit. qrN: the next ten rows of an index, which "
+        f"N rows a second are inserted, and as many deleted, {results.load['commit_rows']} in a commit. qrN: the next "
+        "ten rows of an index, which "
     )
     note += (
         "has all that is wanted. qpN: ten rows by their keys. A step that wrote less than 95% failed and is not here."

@@ -42,7 +42,10 @@ class LogWrites(ServersSuite):
             "repeats": table.take("repeats", int, known.repeats, least=1),
             "load_timeout_s": table.take("load_timeout_s", float, known.load_timeout_s, least=1),
         }
-        load = LogLoad(**common, commit_bytes=table.take_list("commit_bytes", int, known.commit_bytes, least=1))
+        load = LogLoad(
+            **common, commit_bytes=table.take_list("commit_bytes", int, known.commit_bytes, least=1),
+            write_back=table.take("write_back", bool, known.write_back),
+        )  # fmt: skip
         table.refuse_unknown()
         return load
 

@@ -76,6 +76,44 @@ class Account:
         return self.unexplained is not None and abs(self.unexplained) <= UNEXPLAINED_MAX
 
 
+@dataclass(frozen=True)
+class WriteBack:
+    """Of a measurement that went on until all changed pages were in their files, bytes by kind."""
+
+    logs: float
+    """Of all logs, as they were written: counted, or by the formula; else by how far they grew."""
+    pages: int
+    doubled: int
+    """Of the same pages, written to the doublewrite buffer before."""
+    written: int
+    """What the kernel says is to go to disks for the server's processes."""
+
+    @property
+    def total(self) -> float:
+        """All that is accounted for."""
+        return self.logs + self.pages + self.doubled
+
+    @property
+    def unexplained(self) -> float | None:
+        """Share of what was written that is none of these; negative if they are more than that."""
+        return 1 - self.total / self.written if self.written else None
+
+
+def write_back(raw: Mapping[str, Any]) -> WriteBack | None:
+    """The bytes of a raw measurement by kind; None if it did not wait for the pages."""
+    pages = raw.get("pages")
+    if pages is None:
+        return None
+    logs = sum(_log_bytes(log) for log in raw["logs"])
+    return WriteBack(logs, pages["bytes"], pages["doubled_bytes"], raw["kernel"]["write_bytes"])
+
+
+def _log_bytes(log: Mapping[str, Any]) -> float:
+    """As the server counts it, or by the formula, or by how far the log grew."""
+    found = account({**log, "device": log["device"] or {"bytes": 0}})
+    return float(log["logical_bytes"]) if found is None or found.log is None else found.log
+
+
 def account(log: Mapping[str, Any]) -> Account | None:
     """The account of a log of a raw measurement; None where its disk is also others'."""
     if log["device"] is None:

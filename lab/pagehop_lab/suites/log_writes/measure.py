@@ -25,6 +25,7 @@ from pagehop_lab.measure.processes import Cost, client_share, cost, kernel_threa
 from pagehop_lab.measure.storage import Counters
 from pagehop_lab.measure.tracing import ISSUED, Trace
 from pagehop_lab.measure.usage import family
+from pagehop_lab.suites.log_writes.log_counters import written_back
 
 SCRIPT = Path(__file__).with_name("commits.lua")
 _SECTOR_BYTES = 512
@@ -67,6 +68,8 @@ class Asked:
     clients: int
     commit_bytes: int
     seconds: float
+    write_back: Callable[[], None] | None = None
+    """Writes all changed pages to their files. They are counted, too; without it, they are not."""
 
 
 def measure(asked: Asked) -> dict[str, Any]:
@@ -82,6 +85,8 @@ def measure(asked: Asked) -> dict[str, Any]:
         commits, qps, client_cpu_s = _run(asked)
         elapsed_s = time.monotonic() - begun
         jump_s = time.time() - wall - elapsed_s
+        if asked.write_back is not None:
+            asked.write_back()
         os.sync()
         after = _look(asked)
         logs = [_log(log, before, after, traces.get(log.name)) for log in asked.logs]
@@ -92,6 +97,7 @@ def measure(asked: Asked) -> dict[str, Any]:
         "errors": 0, "count": commits, "elapsed_s": elapsed_s, "qps": qps, "clients": asked.clients,
         "commit_bytes": asked.commit_bytes, "payload_bytes": commits * asked.commit_bytes, "logs": logs,
         "own_counters": own,
+        **({} if asked.write_back is None else {"pages": written_back(own)}),
         "kernel": {
             "write_syscall_bytes": after.syscall_bytes - before.syscall_bytes, "write_bytes": work.bytes_written,
             "data_bytes": None if asked.data_written is None else own[asked.data_written],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pagehop_lab.plan.choices import Known
 from pagehop_lab.plan.load import ServersLoad
@@ -24,6 +25,10 @@ class LogLoad(ServersLoad):
     """Of the row that a commit inserts."""
     seconds: float = 3.0
     repeats: int = 1
+    write_back: bool = False
+    """Whether counting goes on until all changed pages are in their files."""
+
+    later: ClassVar = ServersLoad.later | {"write_back"}
 
 
 _SECTORS = (512, 4096)

@@ -202,11 +202,20 @@ class LogWrites:
                 log_writes.Asked(
                     command, sysbench.environment(self._tree), server.pid, log_places(instance, own),
                     lambda: log_counters.counters(server), log_counters.of_data(own), case.clients, case.commit_bytes,
-                    seconds,
+                    seconds, (lambda: _write_back(server)) if self._load.write_back else None,
                 )
             )  # fmt: skip
         except DevServerError as error:
             raise MeasureError(str(error)) from None
+
+
+def _write_back(server: Any) -> None:
+    """Writes every changed page to its file."""
+    if isinstance(server, postgres.Instance):
+        # Without VACUUM, which would write pages of its own.
+        server.execute("CHECKPOINT")
+    else:
+        server.settle()
 
 
 def log_places(instance: Logged, own: Mapping[str, float]) -> list[LogPlace]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pagehop_lab.suites import of_servers
-from pagehop_lab.suites.log_writes.cases import Account, account, expected, least, per_sync
+from pagehop_lab.suites.log_writes.cases import Account, account, expected, least, per_sync, write_back
 from pagehop_lab.suites.server_results import Measured, ServerResults
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
 
@@ -15,7 +15,9 @@ Log = Mapping[str, Any]
 
 def sections(results: ServerResults) -> list[Section]:
     """Amplification first, the ledger after it."""
-    tables = [amplification(results), ledger(results), kernel(results), of_servers.invalid(results), points(results)]
+    waited = [pages(results)] if any("pages" in one.raw for one in results.measured) else []
+    found = [amplification(results), ledger(results), *waited, kernel(results)]
+    tables = [*found, of_servers.invalid(results), points(results)]
     return [Section("Logs of commits, each with its own disk", [chart(results)], tables)]
 
 
@@ -113,6 +115,39 @@ def ledger(results: ServerResults) -> Table:
         "disk got it."
     )
     return Table("ledger", "Who wrote how much", columns, rows, note)
+
+
+def pages(results: ServerResults) -> Table:
+    """Pages that came into their files after the commits, beside the logs."""
+    rows = []
+    for one in results.measured:
+        found, count = write_back(one.raw), one.raw["count"]
+        if found is None:
+            continue
+        told = one.raw["pages"]
+        rows.append([
+            Cell(one.server), Cell(one.case),
+            *(Cell.of(part / count, ",.0f") for part in (found.logs, found.pages, found.doubled)),
+            *(Cell.of(part / found.total if found.total else None, ".0%") for part in (found.pages, found.doubled)),
+            Cell.of(found.total / one.raw["payload_bytes"], ",.2f", file=one.file),
+            Cell.of(told["bytes_per_write"] / 1024 if told["bytes_per_write"] else None, ",.1f"),
+            Cell.of(told["images"], ",d"),
+            Cell(", ".join(f"{who} {number:,}" for who, number in told["by"].items()) or "-"),
+            Cell.of(found.written / count, ",.0f"), Cell.of(found.unexplained, "+.1%"),
+        ])  # fmt: skip
+    columns = (
+        "server", "test", "logs", "pages", "doublewrite", "pages of all", "doublewrite of all", "times the row",
+        "KiB/write", "page images", "who wrote pages", "dirtied", "unexplained",
+    )  # fmt: skip
+    note = (
+        "Bytes for each commit, counted until every changed page was in its file. Logs: as the server counts them, or "
+        "by the formula. Pages: those of tables and indexes; doublewrite: InnoDB's copies of them, written before. "
+        "KiB/write: all that InnoDB wrote to data files, over its writes. Page images: whole pages in PostgreSQL's "
+        "log, which protect it from half a page. Dirtied is what /proc says is to go to disks for the server's "
+        "processes, io_uring included; unexplained is the share of it that is none of these, such as files of "
+        "statistics and pages of the kernel of which a part was changed."
+    )
+    return Table("pages", "Pages and their copies, beside the logs", columns, rows, note)
 
 
 def kernel(results: ServerResults) -> Table:

@@ -31,6 +31,7 @@ class Oltp(ServersSuite):
     )
     products: ClassVar = ("postgres", "mariadb", "mysql")
     handicaps: ClassVar = True
+    limits: ClassVar = True
     statements: ClassVar = STATEMENTS
     usual: ClassVar = ServersLoad()
 

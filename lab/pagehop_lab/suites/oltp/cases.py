@@ -57,4 +57,10 @@ CASES: tuple[Case, ...] = (
 )
 """In the order in which they are run, which is the published one."""
 
+READS_ROWS = frozenset({
+    "point-query", "random-points", "points-notcovered-pk", "points-notcovered-si", "range-notcovered-pk",
+    "range-notcovered-si", "read-only", "scan",
+})  # fmt: skip
+"""Scripts that read rows anywhere in the table: of data larger than memory, some from storage."""
+
 BY_NAME = {case.name: case for case in CASES}

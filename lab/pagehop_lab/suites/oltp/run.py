@@ -14,6 +14,7 @@ from pagehop_lab.measure import oltp
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.plan.servers import ServerSpec, ServersPlan
 from pagehop_lab.suites.oltp import turns as oltp_turns
+from pagehop_lab.suites.oltp.cases import READS_ROWS
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Sysbench:
         return {"load_s": load_s, "ceiling": oltp.measure(self._tree, instance, self._ask("ceiling", 1, 0.0))}
 
     def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
-        return oltp.measure(self._tree, instance, self._ask(case.script, case.range, slowed))
+        return oltp.measure(self._tree, instance, self._ask(case.script, case.range, slowed)) | self._expected(case)
 
     def in_turns(self, asked: Mapping[ServerSpec, Any], case: Case) -> dict[ServerSpec, dict[str, Any] | MeasureError]:
         """All servers in rounds of short turns."""
@@ -41,7 +42,16 @@ class Sysbench:
             (instance, replace(self._ask(case.script, case.range, server.slowed), doubled=server.doubled))
             for server, instance in asked.items()
         ]
-        return dict(zip(asked, oltp_turns.in_turns(self._tree, told, self.plan.load.rounds), strict=True))
+        found = oltp_turns.in_turns(self._tree, told, self.plan.load.rounds)
+        expected = self._expected(case)
+        return {
+            server: one if isinstance(one, MeasureError) else one | expected
+            for server, one in zip(asked, found, strict=True)
+        }
+
+    def _expected(self, case: Case) -> dict[str, Any]:
+        """Whether a test of data larger than memory has to read from storage."""
+        return {"expects_reads": case.script in READS_ROWS} if self.plan.load.memory_mib else {}
 
     def _ask(self, script: str, length: int, slowed: float) -> oltp.Ask:
         load = self.plan.load

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pagehop_lab.analysis.changes import LEVEL, Repeats, changes_of_tests
@@ -11,6 +12,7 @@ from pagehop_lab.analysis.paired import without_weather
 from pagehop_lab.analysis.relative import by_group
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.of_servers import raw
+from pagehop_lab.suites.oltp import beside
 from pagehop_lab.suites.oltp.cases import GROUPS
 from pagehop_lab.suites.paired_servers import over
 from pagehop_lab.suites.ratios import NOTE, is_valid, ratio_cell, rounded
@@ -30,10 +32,12 @@ def sections(results: ServerResults) -> list[Section]:
         groups(results),
         found_changes(results, "qps", "changes", "Changes of QPS from one server to the next"),
         found_changes(results, "server_cpu_us_per_query", "changes-cpu", "Changes of the server's CPU for a query"),
+        *beside.tables(results),
         relative(results),
         absolute(results),
         costs(results, "server_cpu_us_per_query", "cpu", "Server CPU of a query, microseconds", ",.2f"),
         costs(results, "server_switches_per_query", "switches", "Context switches of the server for a query", ",.3f"),
+        *([_reads(results)] if results.load.get("memory_mib") else []),
         of_servers.invalid(results),
         points(results),
     ]
@@ -91,8 +95,9 @@ def relative(results: ServerResults) -> Table:
         return ratio_cell(over(results, server, results.base, case), file, title, is_base=server == results.base)
 
     note = f"QPS over that of {results.base}: round by round where servers were asked in turns, else repeat by repeat. "
-    note += f"Below 0.95 and above 1.05 it has a color. {NOTE} It leads to the raw file nearest to the middle."
-    return _by_case(results, "relative", "Relative QPS", one, note)
+    note += f"Surely not 1, it has a color, the stronger the further away. {NOTE} "
+    note += "It leads to the raw file nearest to the middle."
+    return replace(_by_case(results, "relative", "Relative QPS", one, note), is_heat=True)
 
 
 def absolute(results: ServerResults) -> Table:
@@ -123,6 +128,11 @@ def costs(results: ServerResults, name: str, table: str, title: str, form: str) 
         lambda server, case: Cell.of(figures.get(server, {}).get(case), form),
         "The middle of the repeats.",
     )
+
+
+def _reads(results: ServerResults) -> Table:
+    """What comes from storage where data are larger than memory."""
+    return costs(results, "bytes_read_per_query", "reads", "Bytes read from storage for a query", ",.0f")
 
 
 def found_changes(results: ServerResults, name: str, table: str, title: str) -> Table:

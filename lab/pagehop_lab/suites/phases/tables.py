@@ -10,7 +10,7 @@ from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.suites import every_suite
 from pagehop_lab.suites.concurrency import tables as concurrency
 from pagehop_lab.suites.results import Results
-from pagehop_lab.suites.table import Cell, Section, Table
+from pagehop_lab.suites.table import Cell, Section, Table, with_marks
 
 Disk = Mapping[str, Any]
 
@@ -29,7 +29,8 @@ def sections(results: Results) -> list[Section]:
             every_suite.invalid(results, points, dataset),
             every_suite.all_points(results, points, dataset),
         ]
-        found.append(Section(title, [concurrency.chart(results, settings, dataset)], tables))
+        charts = [concurrency.chart(results, settings, dataset), concurrency.latencies(results, settings, dataset)]
+        found.append(Section(title, with_marks(charts), tables))
     return found
 
 

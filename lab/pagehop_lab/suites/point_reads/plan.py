@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pagehop_lab.plan.choices import Known
 from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.plan.model import OptionValue
+from pagehop_lab.suites.point_reads.cases import SELECT
 
 TEXT_BYTES = 64
 EMBEDDED = ("lmdb", "rocksdb", "sqlite", "duckdb")
@@ -20,6 +22,8 @@ _ROW_BYTES = 60
 class PointLoad(ServersLoad):
     """Reads by key."""
 
+    in_cases: ClassVar = ServersLoad.in_cases | {"more_memory_mib", "statements"}
+    later: ClassVar = frozenset({"rounds"})
     rows: int = 2_000_000
     row_bytes: int = 512
     """Of the text of a row, half of which repeats the other."""
@@ -27,6 +31,9 @@ class PointLoad(ServersLoad):
     read_ahead_kib: tuple[int, ...] = (0, 128)
     memory_mib: int = 128
     """All that a server may hold, the kernel's cache of its files included."""
+    more_memory_mib: tuple[int, ...] = ()
+    """Other limits to measure with; a server's own cache is as much smaller or larger."""
+    statements: tuple[str, ...] = (SELECT,)
     seconds: float = 3.0
     repeats: int = 1
     settle_max_s: float = 30.0
@@ -47,6 +54,9 @@ OPTIONS: Mapping[str, Known] = {
         "page_bytes": (262144, 16384, 32768, 65536, 131072), "access": ("buffered",), "compression": ("none", "auto"),
     },
 }  # fmt: skip
+
+
+HAVE_HANDLER = ("mariadb", "mysql")
 
 
 def usual_options(product: str) -> dict[str, OptionValue]:

@@ -44,7 +44,7 @@ class Embedded:
     pid: None = None
 
     def __init__(self, name: str, folder: Path, options: Mapping[str, Any]) -> None:
-        self.name, self.folder, self.options = name, folder, json.dumps(dict(options))
+        self.name, self.folder, self.options = name, folder, dict(options)
 
     def start(self) -> None: ...
 
@@ -57,7 +57,15 @@ class Embedded:
 
     def command(self, what: str, *more: int) -> list[str]:
         """What does something with it."""
-        return [*_python(self.name), str(_PROGRAM), what, self.name, str(self.folder), self.options, *map(str, more)]
+        return [
+            *_python(self.name),
+            str(_PROGRAM),
+            what,
+            self.name,
+            str(self.folder),
+            json.dumps(self.options),
+            *map(str, more),
+        ]
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,16 @@ def _check_limit(load: ServersLoad) -> None:
             pass
     except EngineError as error:
         raise DevServerError(str(error)) from None
+
+
+def with_cache(server: Any, mib: int) -> None:
+    """Gives a server or a store another size of its own cache, from its next start on."""
+    if isinstance(server, Embedded):
+        server.options["cache_mib"] = mib
+    elif isinstance(server, innodb.Instance):
+        server.configure({"innodb_buffer_pool_size": f"{mib}M"})
+    else:
+        server.configure({"shared_buffers": f"{mib}MB"})
 
 
 def within(limit: MemoryLimit, asked: point_reads.Asked) -> dict[str, Any]:
@@ -190,8 +208,11 @@ class PointReads:
         load, server, place = self._load, instance.ours, instance.places[_DATA]
         if place.volume is not None:
             place.volume.read_ahead(case.read_ahead_kib)
+        memory_mib = case.memory_mib or load.memory_mib
+        if load.more_memory_mib:
+            with_cache(server, self.plan.configuration.cache_mib * memory_mib // load.memory_mib)
         try:
-            with limited(load.memory_mib + self._besides_mib(server, case)) as limit:
+            with limited(memory_mib + self._besides_mib(server, case)) as limit:
                 assert limit is not None
                 asked = self._asked(instance, case)
                 if isinstance(server, Embedded):
@@ -207,7 +228,7 @@ class PointReads:
             raise MeasureError(str(error)) from None
         return raw | {
             "read_ahead_kib": case.read_ahead_kib if place.volume is not None else None,
-            "times_memory": instance.data_bytes() / (load.memory_mib << 20),
+            "times_memory": instance.data_bytes() / (memory_mib << 20),
             "clients": case.clients,
         }
 
@@ -218,7 +239,7 @@ class PointReads:
             return point_reads.Asked(
                 command, server.name, {}, folder, load.seconds, load.settle_max_s, family, dict, self._client_us(server)
             )
-        command = script_command(self._tree, server, load.rows, self.plan.seed, "point-query", case.clients)
+        command = script_command(self._tree, server, load.rows, self.plan.seed, case.script, case.clients)
 
         def members(_: int) -> Sequence[int]:
             return family(server.pid)

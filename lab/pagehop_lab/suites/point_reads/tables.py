@@ -7,16 +7,22 @@ from collections.abc import Sequence
 
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.inserts.tables import Figure, figure
+from pagehop_lab.suites.point_reads.cases import variant
 from pagehop_lab.suites.server_results import Measured, ServerResults
-from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, through_medians
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, through_medians, with_marks
 
 
 def sections(results: ServerResults) -> list[Section]:
     """Reads first, what was loaded after them."""
     load = results.load
     title = f"{load['rows']:,} rows of {load['row_bytes']} bytes, {load['memory_mib']} MiB of memory"
-    charts = [chart(results, group) for group in dict.fromkeys(results.groups.values())]
-    return [Section(title, charts, [reads(results), loads(results), of_servers.invalid(results), points(results)])]
+    groups = dict.fromkeys(results.groups.values())
+    charts = [best(results), *(chart(results, group) for group in groups), *storage_charts(results)]
+    return [
+        Section(
+            title, with_marks(charts), [reads(results), loads(results), of_servers.invalid(results), points(results)]
+        )
+    ]
 
 
 def chart(results: ServerResults, group: str) -> Chart:
@@ -31,11 +37,68 @@ def chart(results: ServerResults, group: str) -> Chart:
             for one in results.measured
             if one.server == server and results.groups[one.case] == group
         ]  # fmt: skip
-        by_clients = [[mark for mark in marks if mark.x == x] for x in dict.fromkeys(mark.x for mark in marks)]
-        series.append(Series(server, marks, through_medians(by_clients)))
-    title = f"Reads a second, {group.replace('=', ' ')} KiB"
+        if marks:
+            series.append(Series(server, marks, through_medians(_by_x(marks))))
+    ahead, *more = group.split()
+    title = ", ".join([f"Reads a second, {ahead.replace('=', ' ')} KiB", *map(_variant_told, more)])
     note = "Hollow marks are invalid. ahead is how far the kernel reads ahead in files; direct I/O does not care."
     return Chart(f"reads-{group}", title, "clients", "QPS", series, False, note)
+
+
+def best(results: ServerResults) -> Chart:
+    """The most reads a second of each product and version, whatever its options and read-ahead."""
+    found: dict[str, dict[int, list[tuple[float, str, str, list[float]]]]] = {}
+    for server in results.names:
+        for case in results.groups:
+            repeats = results.of(server, case)
+            if repeats:
+                product = " ".join(word for word in server.split() if "=" not in word)
+                name = ", ".join([product, *map(_variant_told, variant(case).split())])
+                figures = [one.qps for one in repeats]
+                told = f"{server}, {case}: {statistics.median(figures):,.0f} QPS"
+                one = (statistics.median(figures), told, repeats[0].file, figures)
+                found.setdefault(name, {}).setdefault(repeats[0].raw["clients"], []).append(one)
+    series = []
+    for name, by_clients in found.items():
+        marks = []
+        for clients, every in sorted(by_clients.items()):
+            middle, told, file, figures = max(every)
+            marks.append(Mark(clients, middle, told, file, False, min(figures), max(figures)))
+        series.append(Series(name, marks, [(mark.x, mark.y) for mark in marks]))
+    note = "Of each, the fastest page size, access path and read-ahead at that number of clients; a mark says which."
+    return Chart("best", "The best of each server", "clients", "QPS", series, False, note)
+
+
+def _variant_told(word: str) -> str:
+    return f"{word.partition('=')[2]} MiB of memory" if word.startswith("memory=") else word.upper()
+
+
+def storage_charts(results: ServerResults) -> list[Chart]:
+    """Requests and KiB of a query with the most clients, by read-ahead; by clients if it is one."""
+    by_ahead = len({case.split()[1] for case in results.groups}) > 1
+    most = max(results.load["sessions"])
+    x_title = f"KiB that the kernel reads ahead, {most} clients" if by_ahead else "clients"
+    found = []
+    figures = (("requests", "Requests of a query", _disk("reads_per_query")), ("kib", "KiB of a query", _kib_per_query))
+    for name, title, of in figures:
+        series: dict[str, list[Mark]] = {}
+        for one in results.measured:
+            raw, y = one.raw, of(one)
+            # Without a file system of its own, what the kernel reads ahead is not ours to set.
+            if y is None or (by_ahead and (raw["read_ahead_kib"] is None or raw["clients"] != most)):
+                continue
+            x = raw["read_ahead_kib"] if by_ahead else raw["clients"]
+            words = ", ".join([one.server, *map(_variant_told, variant(one.case).split())])
+            mark = Mark(x, y, f"{one.case}: {y:,.2f}", one.file, not one.valid)
+            series.setdefault(words, []).append(mark)
+        drawn = [Series(words, marks, through_medians(_by_x(marks))) for words, marks in series.items()]
+        note = "By the disk's own counters; hollow marks are invalid."
+        found.append(Chart(f"storage-{name}", title, x_title, name.replace("kib", "KiB"), drawn, False, note))
+    return found
+
+
+def _by_x(marks: Sequence[Mark]) -> list[list[Mark]]:
+    return [[mark for mark in marks if mark.x == x] for x in dict.fromkeys(mark.x for mark in marks)]
 
 
 def reads(results: ServerResults) -> Table:

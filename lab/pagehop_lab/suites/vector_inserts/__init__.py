@@ -26,6 +26,7 @@ from pagehop_lab.suites.compared import (
 )
 from pagehop_lab.suites.inserts import tables as inserts
 from pagehop_lab.suites.inserts.cases import VECTOR_STEPS
+from pagehop_lab.suites.inserts.plan import commit_rows
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.servers import ServersSuite
 from pagehop_lab.suites.table import Section
@@ -68,7 +69,10 @@ class VectorInserts(ServersSuite):
             raise PlanError(
                 f"{table.at('dataset')} = {dataset!r}: it should be generated-DIM, of which there is any number"
             )
-        load = VectorLoad(**common, dataset=dataset, queries=table.take("queries", int, known.queries, least=1))
+        load = VectorLoad(
+            **common, dataset=dataset, queries=table.take("queries", int, known.queries, least=1),
+            commit_rows=commit_rows(table),
+        )  # fmt: skip
         table.refuse_unknown()
         return load
 

@@ -63,16 +63,20 @@ def write(tables: Tables, dataset: Dataset, state: State, commit_rows: int, seco
     return raw | {"rows_again_count": _again(state, dataset)}
 
 
-def query(tables: Tables, dataset: Dataset, state: State, rate: float, seconds: float) -> dict[str, Any]:
+def query(
+    tables: Tables, dataset: Dataset, state: State, rate: float, seconds: float,
+    commit_rows: int = inserts.BESIDE_ROWS,
+) -> dict[str, Any]:  # fmt: skip
     """Queries at full speed beside a number of rows inserted and deleted a second (qv)."""
     plan, index_used = tables.plan(dataset.queries[0])
     before = State(state.low, state.high)
-    raw, moved = inserts.query(tables.pid, _rows(tables, dataset), state, rate, seconds)
+    raw, moved = inserts.query(tables.pid, _rows(tables, dataset), state, rate, seconds, commit_rows)
     starts, ends, found = moved.asked[:, 0], moved.asked[:, 1], moved.asked[:, 2:].astype(np.int64)
     chosen = np.linspace(0, len(found) - 1, min(len(found), _JUDGED)).astype(int)
     judged = recall_while_moving(
         found[chosen], starts[chosen], ends[chosen], dataset.queries[chosen % len(dataset.queries)],
-        np.asarray(dataset.base), _moves(moved.inserted, before.high), _moves(moved.deleted, before.low),
+        np.asarray(dataset.base), _moves(moved.inserted, before.high, commit_rows),
+        _moves(moved.deleted, before.low, commit_rows),
     )  # fmt: skip
     return raw | {
         # What the index has become by the rows that came and went.
@@ -98,7 +102,7 @@ def _again(state: State, dataset: Dataset) -> int:
     return max(0, state.high - len(dataset.base))
 
 
-def _moves(batches: Float64, first: int) -> Moves:
+def _moves(batches: Float64, first: int, commit_rows: int) -> Moves:
     """When each row came or went, from when its commit did."""
-    each = np.repeat(batches, inserts.BESIDE_ROWS, axis=0)
+    each = np.repeat(batches, commit_rows, axis=0)
     return Moves(first, each[:, 0], each[:, 1])

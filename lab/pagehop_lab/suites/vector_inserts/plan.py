@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pagehop_lab.suites.inserts import InsertsLoad
+from pagehop_lab.suites.inserts.plan import InsertsLoad
 
 
 @dataclass(frozen=True)

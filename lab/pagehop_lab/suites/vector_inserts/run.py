@@ -37,8 +37,10 @@ class VectorInserts:
 
     def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
         assert not slowed
-        state, seconds = self._states[id(instance)], self.plan.load.seconds
+        load = self.plan.load
+        assert isinstance(load, VectorLoad)
+        state, seconds = self._states[id(instance)], load.seconds
         with looked_at_again(state, instance.window):
             if case.script == "write":
                 return vector_inserts.write(instance, self._dataset, state, case.range, seconds)
-            return vector_inserts.query(instance, self._dataset, state, case.range, seconds)
+            return vector_inserts.query(instance, self._dataset, state, case.range, seconds, load.commit_rows)

@@ -6,15 +6,17 @@ import statistics
 
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.inserts import tables as inserts
-from pagehop_lab.suites.inserts.tables import chart, figure, of_dict
+from pagehop_lab.suites.inserts.tables import chart, figure, latencies, of_dict
 from pagehop_lab.suites.server_results import Measured, ServerResults
-from pagehop_lab.suites.table import Cell, Section, Table
+from pagehop_lab.suites.table import Cell, Section, Table, with_marks
 
 
 def sections(results: ServerResults) -> list[Section]:
     """Loading, writing, asking beside writing."""
     tables = [
         inserts.relative(results),
+        inserts.absolute(results),
+        inserts.sustained(results),
         inserts.loads(results),
         inserts.writes(results),
         queries(results),
@@ -23,7 +25,7 @@ def sections(results: ServerResults) -> list[Section]:
         inserts.points(results),
     ]
     title = f"{results.load['dataset']}: a window of {results.load['rows']:,} rows"
-    return [Section(title, [chart(results)], tables)]
+    return [Section(title, with_marks([chart(results), latencies(results)]), tables)]
 
 
 def queries(results: ServerResults) -> Table:
@@ -52,11 +54,10 @@ def queries(results: ServerResults) -> Table:
         "deadlocks", "index MB", "clients' share",
     )  # fmt: skip
     note = (
-        "qvN: N rows a second are inserted, and as many deleted, 10 in a commit. Recall is that of the same requests: "
-    )
-    note += "of rows that were there from a request's start to its end. A step that wrote less than 95% is invalid. "
-    note += (
-        "The index is as large as it is after the step. Figures are the middle of the valid repeats, which are counted."
+        f"qvN: N rows a second are inserted, and as many deleted, {results.load['commit_rows']} in a commit. Recall is "
+        "that of the same requests: of rows that were there from a request's start to its end. A step that wrote less "
+        "than 95% is invalid. The index is as large as it is after the step. Figures are the middle of the valid "
+        "repeats, which are counted."
     )
     return Table("queries", "Asking beside writes", columns, rows, note)
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from pagehop_lab.suites import of_servers, server_aims
 from pagehop_lab.suites.inserts.tables import figure, of_dict
+from pagehop_lab.suites.latencies import of_measured, percentiles
 from pagehop_lab.suites.paired_servers import over
 from pagehop_lab.suites.ratios import NOTE, ratio_cell
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
-from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, through_medians
+from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, through_medians, with_marks
 from pagehop_lab.suites.vector_writers.plan import FIGURES
 
 _WRITES = ("write-one", "write-many", "copy", "log-rows", "log-interval")
@@ -34,8 +35,7 @@ def sections(results: ServerResults) -> list[Section]:
         points(results),
     ]
     title = f"{results.load['dataset']}: writers of a table of {results.load['rows']:,} rows"
-    drawn = chart(results)
-    charts = [drawn] if drawn.series else []
+    charts = with_marks([chart(results), latencies(results)])
     return [Section(title, charts, [one for one in tables if one.rows or one.name in ("points-writers",)])]
 
 
@@ -61,6 +61,17 @@ def chart(results: ServerResults) -> Chart:
             series.append(Series(server, [mark for group in groups for mark in group], through_medians(groups)))
     note = "Each row committed. Every repeat, lines through their middles; hollow marks are invalid."
     return Chart("writers", "Rows a second by the number of writers", "writers", "rows/s", series, False, note)
+
+
+def latencies(results: ServerResults) -> Chart:
+    """Latency of searches, alone and beside writers."""
+    curves = {
+        f"{server}, {words}": of_measured(results.of(server, "search"), name)
+        for server in results.names
+        for words, name in (("alone", "idle_ms"), ("beside writers", "latency_ms"))
+    }
+    note = f"{results.load['search_rate']:g} searches a second by a schedule; latency counts from when one was due."
+    return percentiles("latencies", "Latency of searches, alone and beside writers", curves, note)
 
 
 def relative(results: ServerResults) -> Table:

@@ -10,12 +10,15 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 _HERTZ = 1999
 _SECONDS_MAX = 60
 _TOP = 12
+NOT_OURS = "where the time of a server goes that runs already is not known"
 
 
 def missing() -> str | None:
@@ -25,6 +28,20 @@ def missing() -> str | None:
     asked = ["perf", "record", "-q", "-e", "cpu-clock", "-o", "/dev/null", "true"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     return None if done.returncode == 0 else f"perf does not run here: {' '.join(done.stderr.split())[:200]}"
+
+
+def during(processes: Sequence[int], work: Callable[[], object]) -> dict[str, Any]:
+    """For the raw measurement: where processes spend their time while something is done.
+
+    `no_profile` says why that is not known.
+    """
+    if (reason := NOT_OURS if not processes else missing()) is not None:
+        return {"profile": [], "no_profile": reason}
+    with tempfile.TemporaryDirectory(prefix="pagehop-profile-") as folder:
+        out = Path(folder) / "perf.data"
+        with profiled(processes, out):
+            work()
+        return {"profile": top(out)}
 
 
 @contextlib.contextmanager

@@ -1,0 +1,58 @@
+"""Servers of a repeat whose memory is limited once they are loaded: their data do not fit.
+
+Memory that a process held before it is limited is not counted. So a server is started again, with
+nothing of its files in the kernel's cache, and limited before anything is asked of it.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from devserver import DevServerError
+from devserver.volume import forget
+from pagehop_lab.engines.engine import EngineError
+from pagehop_lab.measure.limit import MemoryLimit
+from pagehop_lab.measure.usage import family
+from pagehop_lab.plan.servers import ServerSpec
+
+
+@dataclass
+class Memory:
+    """Limits of MiB, the kernel's cache of a server's files included; none of 0 MiB."""
+
+    mib: int
+    _held: dict[ServerSpec, tuple[MemoryLimit, int]] = field(default_factory=dict)
+
+    def hold(self, server: ServerSpec, instance: Any, data_bytes: int, stack: ExitStack) -> None:
+        """Starts a server again within its limit, which ends with the stack.
+
+        DevServerError where memory cannot be limited, or the server does not start.
+        """
+        if not self.mib:
+            return
+        instance.stop()
+        forget(instance.folder)
+        instance.start()
+        try:
+            limit = MemoryLimit(self.mib, name=str(len(self._held)))
+            stack.callback(limit.close)
+            limit.enter(family(instance.pid))
+        except EngineError as error:
+            raise DevServerError(str(error)) from None
+        self._held[server] = limit, data_bytes
+
+    def told(self, server: ServerSpec) -> dict[str, Any]:
+        """For the raw measurement: the limit, the most that was held, and the size of the data."""
+        if server not in self._held:
+            return {}
+        limit, data_bytes = self._held[server]
+        return {"memory": limit.told(), "times_memory": data_bytes / (self.mib << 20)}
+
+    def reason(self, server: ServerSpec, reason: str) -> str:
+        """Why a measurement failed, if the limit may be why."""
+        killed = self._held[server][0].killed() if server in self._held else 0
+        if not killed:
+            return reason
+        return f"{self.mib} MiB of memory did not suffice: the kernel killed {killed} of its processes ({reason})"
