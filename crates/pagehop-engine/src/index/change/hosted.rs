@@ -6,11 +6,11 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use super::Change;
 use super::encode::Encoded;
 use super::explorer::{Explorer, Extent};
 use super::graph_pages::GraphReader;
-use super::insert::INSERT_LIST;
+use super::insert::{self, INSERT_LIST};
+use super::{Change, anchors, pending, post, rows, sweep, training};
 use crate::columns::{ColumnRows, Value};
 use crate::ids::NodeId;
 use crate::index::model::Model;
@@ -140,13 +140,21 @@ impl<W: PagesMut> Change<'_, W> {
         prepare::validate(meta.metric, vector)?;
         let mut columns = ColumnRows::new(self.graph.columns().columns.clone())?;
         columns.push(values)?;
-        if self.trains_at_once(1) && !self.graph.steps().is_shared() {
-            return self.train_with(&[row_id], vector, &columns, &mut AddReport::default(), progress);
+        if training::trains_at_once(&self.graph, 1) && !self.graph.steps().is_shared() {
+            return training::rebuild(
+                &mut self.graph,
+                self.pending.map(),
+                &[row_id],
+                vector,
+                &columns,
+                &mut AddReport::default(),
+                progress,
+            );
         }
         if self.graph.meta().change.making == Making::Joined {
             self.insert_into_shadow(row_id, vector, values, is_known)?;
         }
-        self.note_length(vector)?;
+        training::note_length(&mut self.graph, vector)?;
         let prepared = prepared.filter(|prepared| prepared.model.encodes_as(self.graph.model()));
         let (mut encoded, explorer) = match prepared {
             Some(Prepared { encoded, explorer, .. }) => (encoded, explorer),
@@ -164,10 +172,10 @@ impl<W: PagesMut> Change<'_, W> {
         }
         let resumed = explorer.map(|explorer| self.graph.resume(explorer)).transpose()?;
         if resumed != Some(true) {
-            self.graph.walk_to(&encoded)?;
+            insert::walk_to(&mut self.graph, &encoded)?;
         }
         if !self.join(row_id, &encoded, is_known)? {
-            self.graph.insert_here(row_id, &encoded)?;
+            insert::insert_here(&mut self.graph, row_id, &encoded)?;
         }
         Ok(())
     }
@@ -210,9 +218,9 @@ impl<W: PagesMut> Change<'_, W> {
     /// Gives `row_id` to a node that the walk visited.
     fn join(&mut self, row_id: u64, encoded: &Encoded, is_known: bool) -> Result<bool, Error> {
         let mut tried: Vec<NodeId> = self.graph.near().nearest().take(NEAREST_TRIED).collect();
-        let way = self.graph.way_to_duplicates(row_id, encoded)?;
+        let way = insert::way_to_duplicates(&self.graph, row_id, encoded)?;
         if let Some(last) = way.last() {
-            tried.extend(self.graph.duplicates_below(*last, &encoded.target(NodeId::MAX, 0))?);
+            tried.extend(anchors::duplicates_below(&self.graph, *last, &encoded.target(NodeId::MAX, 0))?);
         }
         tried.extend(way);
         self.join_one(row_id, encoded, is_known, tried)
@@ -248,9 +256,12 @@ impl<W: PagesMut> Change<'_, W> {
             let (mut may, has_room) = self.graph.look(node, look)?;
             if may && encoded.sets.iter().any(|set| !set.is_empty()) {
                 // Different sets may have the same word.
-                may = self.graph.in_section(|graph| graph.sets_of(node, &encoded.values))? == encoded.sets;
+                may = self.graph.in_section(|graph| post::sets_of(graph, node, &encoded.values))? == encoded.sets;
             }
-            if may && is_known && self.graph.in_section(|graph| graph.steps_mut().wait_for(node, row_id))? {
+            if may
+                && is_known
+                && self.graph.in_section(|graph| pending::wait_for(graph.steps_mut(), node, row_id))?
+            {
                 return Ok(true);
             }
             if !may || !has_room {
@@ -292,9 +303,9 @@ impl<W: PagesMut> Change<'_, W> {
         let steps = self.graph.steps_mut();
         let all = steps.meta().graph_pages(steps.page_count());
         for page in (pages.start.max(all.start)..pages.end.min(all.end)).map(PageId) {
-            let rows = steps.host_rows_on(page)?;
+            let rows = rows::host_rows_on(steps, page)?;
             if rows.is_empty() {
-                steps.free_if_lost(page)?;
+                sweep::free_if_lost(steps, page)?;
             }
             for (slot, before) in rows {
                 let node = steps.layout().node_id(page, slot);
@@ -306,7 +317,7 @@ impl<W: PagesMut> Change<'_, W> {
                 let mut after = [0; NODE_ROWS_MAX];
                 after.iter_mut().zip(&left).for_each(|(after, row_id)| *after = *row_id);
                 if after != before {
-                    steps.set_host_rows(node, after)?;
+                    rows::set_host_rows(steps, node, after)?;
                 }
             }
         }

@@ -6,7 +6,7 @@
 //! host has several writers at the same time, the edges, which are nearly all of the work, are
 //! changed beside them.
 
-use super::Change;
+use super::{Change, dead, unlink};
 use crate::page::dead_list::Dead;
 use crate::page::node::FLAGS_DEAD;
 use crate::page::stack::Head;
@@ -68,7 +68,7 @@ impl<W: PagesMut> Change<'_, W> {
             if pages_seen > self.graph.steps().page_count() {
                 return Err(Error::corrupt(page, "the list of dead nodes goes in circles"));
             }
-            let Head { count, next, .. } = self.graph.steps().dead_head(page)?;
+            let Head { count, next, .. } = dead::head(self.graph.steps(), page)?;
             for at in (0..count).rev() {
                 if report.steps() == most {
                     return Ok(report);
@@ -76,7 +76,7 @@ impl<W: PagesMut> Change<'_, W> {
                 if progress(Progress { phase: "vacuum", done: report.freed, total }).is_break() {
                     return Err(Error::Interrupted);
                 }
-                let dead = self.graph.steps().dead_entry(page, at)?;
+                let dead = dead::entry(self.graph.steps(), page, at)?;
                 match dead.unlinked {
                     0 if part != Part::Free => self.unlink(part, dead, oldest, (page, at), &mut report)?,
                     1.. if part != Part::Unlink => self.free(dead, oldest, (page, at), &mut report)?,
@@ -84,7 +84,7 @@ impl<W: PagesMut> Change<'_, W> {
                 }
             }
             if part != Part::Unlink {
-                self.graph.steps_mut().drop_dead_page(page)?;
+                dead::drop_empty_page(self.graph.steps_mut(), page)?;
             }
             page = PageId(next);
         }
@@ -104,7 +104,7 @@ impl<W: PagesMut> Change<'_, W> {
             return Ok(());
         }
         report.freed += 1;
-        self.graph.steps_mut().free_dead(dead.node, page, at)
+        dead::free(self.graph.steps_mut(), dead.node, page, at)
     }
 
     /// Takes a dead node out of the graph.
@@ -123,12 +123,13 @@ impl<W: PagesMut> Change<'_, W> {
             let what = format!("slot {slot} is in the list of dead nodes and has flags {:#x}", header.flags);
             return Err(Error::corrupt(page, what));
         }
-        if self.waits(header.deleted, oldest) || part == Part::Unlink && !self.graph.can_unlink_beside_others(node)
+        if self.waits(header.deleted, oldest)
+            || part == Part::Unlink && !unlink::can_unlink_beside_others(&self.graph, node)
         {
             report.waiting += 1;
             return Ok(());
         }
-        match self.graph.unlink(node, place)? {
+        match unlink::unlink(&mut self.graph, node, place)? {
             Some(repaired) => {
                 report.unlinked += 1;
                 report.repaired += repaired;
