@@ -8,6 +8,7 @@ use crate::Error;
 use crate::ids::NodeId;
 use crate::page::kept_vectors::{KeptShape, Place};
 use crate::page::kind::{self, PageKind};
+use crate::page::node::free_slot;
 use crate::page::{PageId, PagesMut, Reader};
 
 /// Writes the vector of the node that comes next to the first free slot of `page`. Returns the
@@ -42,7 +43,7 @@ fn place_of_free<W: PagesMut>(steps: &Steps<'_, W>, shape: &KeptShape, page: Pag
     let reader = steps.reader();
     let body = reader.finish(page)?;
     kind::expect_kind(page, &body, PageKind::Node)?;
-    let slot = steps.layout().free_slot(&body).ok_or_else(|| Error::corrupt(page, "it has no free slot"))?;
+    let slot = free_slot(&steps.layout(), &body).ok_or_else(|| Error::corrupt(page, "it has no free slot"))?;
     shape.of_slot(page, &body, slot)
 }
 

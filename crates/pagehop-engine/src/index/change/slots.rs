@@ -13,7 +13,7 @@ use crate::ids::NodeId;
 use crate::page::kind::{self, PageKind};
 use crate::page::layout::FreeLink;
 use crate::page::meta::Meta;
-use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeMut};
+use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeMut, free_slot};
 use crate::page::{PageId, PagesMut, Reader};
 
 /// Nearest nodes whose pages are tried for a new node when few slots are free.
@@ -86,7 +86,7 @@ pub(super) fn next_on<W: PagesMut>(
     is_new: bool,
 ) -> Result<Option<NodeId>, Error> {
     let layout = steps.layout();
-    let slot = if is_new { Some(0) } else { layout.free_slot(&steps.reader().finish(page)?) };
+    let slot = if is_new { Some(0) } else { free_slot(&layout, &steps.reader().finish(page)?) };
     Ok(slot.map(|slot| layout.node_id(page, slot)))
 }
 
@@ -114,7 +114,7 @@ pub(super) fn place_on<W: PagesMut>(
                 meta.change.list_free(page, body, layout.nodes_per_page);
             }
         }
-        let slot = match layout.free_slot(body) {
+        let slot = match free_slot(&layout, body) {
             Some(slot) => slot,
             None if shared => return Ok(()),
             None => return Err(Error::corrupt(page, "its free slot is taken")),
@@ -152,7 +152,7 @@ fn page_with_slot<W: PagesMut>(steps: &mut Steps<'_, W>, near: &[NodeId]) -> Res
         let reader = steps.reader();
         for node in near {
             let page = layout.place(*node).0;
-            if layout.free_slot(&reader.finish(page)?).is_some() {
+            if free_slot(&layout, &reader.finish(page)?).is_some() {
                 return Ok(Some(page));
             }
         }
@@ -176,7 +176,7 @@ fn first_free<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<Option<PageId>, E
     let layout = steps.layout();
     while steps.meta().change.free_head != 0 {
         let page = PageId(steps.meta().change.free_head);
-        if layout.free_slot(&steps.reader().finish(page)?).is_some() {
+        if free_slot(&layout, &steps.reader().finish(page)?).is_some() {
             return Ok(Some(page));
         }
         let shared = steps.is_shared();
@@ -185,7 +185,7 @@ fn first_free<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<Option<PageId>, E
             if shared && meta.change.free_head != page.0 {
                 return Ok(());
             }
-            if !link.listed || layout.free_slot(bodies[0]).is_some() {
+            if !link.listed || free_slot(&layout, bodies[0]).is_some() {
                 return Err(Error::corrupt(page, "the list of free slots names it, but it is not marked"));
             }
             meta.change.free_head = link.next;

@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use crate::filter::{Filter, GivenIds};
+use crate::filter::{Filter, GivenIds, Test};
 use crate::graph::{key_distance, key_id};
 use crate::ids::NodeId;
 use crate::index::find::{AHEAD, Looked, find_id, settled};
@@ -76,7 +76,7 @@ impl<P: Pages> Searcher<'_, P> {
     pub fn plan_filter(&mut self, filter: &Filter) -> Result<FilterPlan, Error> {
         let known = self.newest.known();
         let filter = numbered(filter, self.pages, self.newest)?;
-        let test = filter.compile(&known.columns.columns)?;
+        let test = Test::new(&filter, &known.columns.columns)?;
         let mut last = None;
         loop {
             self.state = self.newest.renew(&mut self.reader)?;

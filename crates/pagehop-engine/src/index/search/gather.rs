@@ -10,7 +10,7 @@ use crate::index::search::walls::Walls;
 use crate::index::state::State;
 use crate::page::column_tree::Tree;
 use crate::page::kind::{PageKind, kind};
-use crate::page::leaf_ranges::LeafRange;
+use crate::page::leaf_ranges::{LeafRange, LeafRanges, have_shape};
 use crate::page::postings::{PostingKey, PostingLeaf};
 use crate::page::{PageId, Reader, id_map};
 use crate::quantize::estimate::DEGREE_MAX;
@@ -97,7 +97,7 @@ impl<R: Reader> Gather<'_, R> {
             };
             let Some(tree) = tree_of(self.state, column) else { continue };
             let Self { walls, probe, state, .. } = self;
-            let found = tree.leaf_ranges(self.reader, page_count, (low, high), |level| {
+            let found = LeafRanges::of(&tree, self.reader, page_count, (low, high), |level| {
                 if is_whole(level.len()) {
                     return 0;
                 }
@@ -109,7 +109,7 @@ impl<R: Reader> Gather<'_, R> {
             self.stats.pages_read += found.inner.iter().filter(|(_, children)| *children > 0).count() as u64;
             let part = parts.len();
             leaves.extend(found.leaves.into_iter().map(|leaf| (0.0, part, leaf)));
-            shapes.push((tree, found.inner));
+            shapes.push(found.inner);
             parts.push(Part { column, tree, low, high });
         }
         if !is_whole(leaves.len()) {
@@ -120,8 +120,8 @@ impl<R: Reader> Gather<'_, R> {
             leaves.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
         let Some(gathered) = self.read_in_order(&parts, &leaves, extent, list)? else { return Ok(None) };
-        for (tree, inner) in shapes.iter().filter(|_| is_shared) {
-            if !tree.has_shape(self.reader, inner)? {
+        for inner in shapes.iter().filter(|_| is_shared) {
+            if !have_shape(self.reader, inner)? {
                 return Ok(None);
             }
         }
