@@ -1,5 +1,5 @@
 //! House rules as tests: which room may know which, that no files import each other in circles,
-//! what the engine may not touch, how long things get, and that documents name only files that
+//! what the engine may not touch, where methods are, how long things get, and that documents name only files that
 //! exist.
 //!
 //! The sources are read as text, with comments, strings and tests blanked out where a rule is about
@@ -12,6 +12,7 @@ mod limits;
 mod rooms;
 mod sources;
 mod text;
+mod types;
 
 #[track_caller]
 fn assert_none(wrong: &[String]) {

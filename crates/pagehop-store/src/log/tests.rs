@@ -109,7 +109,7 @@ fn bodies() -> Vec<Vec<u8>> {
 
 fn blocks(log: &Log) -> (End, Vec<Block>) {
     let mut blocks = Vec::new();
-    let end = block::scan(&log, &header(), |block| {
+    let end = block::scan(log, &header(), |block| {
         let Block { lsn, length, page_count, checksum, ref entries } = *block;
         blocks.push(Block { lsn, length, page_count, checksum, entries: entries.clone() });
     });

@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::encode::Encoded;
+use super::encode::EncodedRow;
 use super::graph::Graph;
 use super::steps::Steps;
 use super::{insert, keep, records, rows};
@@ -114,7 +114,7 @@ impl NewRows<'_> {
 fn write_row<W: PagesMut>(graph: &mut Graph<'_, W>, rows: &NewRows<'_>, at: usize) -> Result<Written, Error> {
     let id = rows.ids[at];
     let payload = rows.payloads.and_then(|payloads| payloads[at].as_deref());
-    let mut encoded = Encoded::new(graph.meta(), graph.model(), &rows.vectors[at * rows.dim..][..rows.dim])?;
+    let mut encoded = EncodedRow::new(graph.meta(), graph.model(), &rows.vectors[at * rows.dim..][..rows.dim])?;
     encoded.values = rows.values.row(at).to_vec();
     encoded.sets = rows.values.sets(at).to_vec();
     let old = rows::find_row(graph.steps(), id)?;
@@ -129,7 +129,7 @@ fn write_row<W: PagesMut>(graph: &mut Graph<'_, W>, rows: &NewRows<'_>, at: usiz
     Ok(Written::As { node, old })
 }
 
-fn is_same<W: PagesMut>(graph: &Graph<'_, W>, old: NodeId, encoded: &Encoded) -> Result<bool, Error> {
+fn is_same<W: PagesMut>(graph: &Graph<'_, W>, old: NodeId, encoded: &EncodedRow) -> Result<bool, Error> {
     let is_same = graph.look(old, |node, header| {
         header.step == encoded.own.step
             && node.hi() == encoded.hi

@@ -8,7 +8,7 @@ use crate::page::dead_list::{self, Dead};
 use crate::page::kind::{self, PageKind, expect_kind};
 use crate::page::layout::FreeLink;
 use crate::page::node::NodeMut;
-use crate::page::stack::Head;
+use crate::page::stack::StackHead;
 use crate::page::{PageId, PagesMut, Reader};
 
 /// The first page of the list of dead nodes, with room for another.
@@ -27,7 +27,7 @@ pub(super) fn page_with_room<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<Pa
 }
 
 /// What is in front of the entries of a page of the list.
-pub(super) fn head<W: PagesMut>(steps: &Steps<'_, W>, page: PageId) -> Result<Head, Error> {
+pub(super) fn head<W: PagesMut>(steps: &Steps<'_, W>, page: PageId) -> Result<StackHead, Error> {
     dead_list::head(page, &steps.reader().finish(page)?)
 }
 
@@ -90,7 +90,7 @@ pub(super) fn free<W: PagesMut>(
 /// page.
 pub(super) fn drop_empty_page<W: PagesMut>(steps: &mut Steps<'_, W>, page: PageId) -> Result<(), Error> {
     let slots = steps.layout().nodes_per_page;
-    let Head { count, next, .. } = head(steps, page)?;
+    let StackHead { count, next, .. } = head(steps, page)?;
     if count > 0 || next == 0 || steps.meta().change.dead_head != page.0 {
         return Ok(());
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::edges::{self, EdgeCount, Edges, Revision};
 use super::encode::{Target, unknown_centroid};
-use super::explorer::{Explorer, Extent};
-use super::near::Near;
+use super::explorer::{Explorer, WalkExtent};
+use super::near::NearNodes;
 use super::steps::Steps;
 use crate::Error;
 use crate::ids::NodeId;
@@ -112,7 +112,7 @@ impl<'w, W: PagesMut> Graph<'w, W> {
     }
 
     /// Walks to a point of the inner space.
-    pub(super) fn walk(&mut self, point: &[f32], extent: Extent) -> Result<(), Error> {
+    pub(super) fn walk(&mut self, point: &[f32], extent: WalkExtent) -> Result<(), Error> {
         let Self { steps, model, entries, explorer, .. } = self;
         explorer.walk(steps.meta(), model, entries, &mut steps.reader(), point, extent)
     }
@@ -125,11 +125,11 @@ impl<'w, W: PagesMut> Graph<'w, W> {
     }
 
     /// The live nodes that the walk visited.
-    pub(super) fn near(&self) -> &Near {
+    pub(super) fn near(&self) -> &NearNodes {
         self.explorer.near()
     }
 
-    pub(super) fn near_mut(&mut self) -> &mut Near {
+    pub(super) fn near_mut(&mut self) -> &mut NearNodes {
         self.explorer.near_mut()
     }
 

@@ -6,8 +6,8 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use super::encode::Encoded;
-use super::explorer::{Explorer, Extent};
+use super::encode::EncodedRow;
+use super::explorer::{Explorer, WalkExtent};
 use super::graph_pages::GraphReader;
 use super::insert::{self, INSERT_LIST};
 use super::{Change, anchors, pending, post, rows, sweep, training};
@@ -16,7 +16,7 @@ use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::index::open::Index;
 use crate::index::search::bound::{code_error, is_within};
-use crate::index::search::nearest::Near;
+use crate::index::search::nearest::NearRow;
 use crate::index::search::observer::Observer;
 use crate::index::search::visit::Visited;
 use crate::index::search::walk::Walk;
@@ -34,7 +34,7 @@ const KNOWN_LIST: usize = 8;
 const NEAREST_TRIED: usize = 8;
 
 /// Nodes that a search for a known row visited.
-struct Found {
+struct KnownNodes {
     /// Squared distance up to which a node may hold the row.
     here: f32,
     /// Whether such a node was visited.
@@ -42,10 +42,10 @@ struct Found {
     nodes: Vec<(f32, NodeId)>,
 }
 
-impl Observer for Found {
+impl Observer for KnownNodes {
     fn reject(&mut self, _: f32, _: NodeId) {}
 
-    fn visit_row(&mut self, node: NodeId, _: Near, visited: &Visited) {
+    fn visit_row(&mut self, node: NodeId, _: NearRow, visited: &Visited) {
         self.is_here |= visited.distance <= self.here;
         self.nodes.push((visited.distance, node));
     }
@@ -59,7 +59,7 @@ impl Observer for Found {
 /// changed for it.
 pub struct Prepared {
     model: Arc<Model>,
-    encoded: Encoded,
+    encoded: EncodedRow,
     /// The neighborhood at that time.
     explorer: Option<Explorer>,
 }
@@ -74,7 +74,7 @@ impl<P: Pages> Index<P> {
         if meta.centroids == 0 {
             return None;
         }
-        let mut encoded = Encoded::uncoded(meta, model, vector).ok()?;
+        let mut encoded = EncodedRow::uncoded(meta, model, vector).ok()?;
         let mut explorer = None;
         if !is_known {
             encoded.complete(meta, model);
@@ -85,7 +85,7 @@ impl<P: Pages> Index<P> {
                 entries,
                 &mut reader,
                 &encoded.point,
-                Extent::to_equal(INSERT_LIST, &encoded),
+                WalkExtent::to_equal(INSERT_LIST, &encoded),
             );
             reader.pause();
             explorer = walked.is_ok().then_some(new);
@@ -158,7 +158,7 @@ impl<W: PagesMut> Change<'_, W> {
         let prepared = prepared.filter(|prepared| prepared.model.encodes_as(self.graph.model()));
         let (mut encoded, explorer) = match prepared {
             Some(Prepared { encoded, explorer, .. }) => (encoded, explorer),
-            None => (Encoded::uncoded(self.graph.meta(), self.graph.model(), vector)?, None),
+            None => (EncodedRow::uncoded(self.graph.meta(), self.graph.model(), vector)?, None),
         };
         (encoded.values, encoded.sets) = (columns.row(0).to_vec(), columns.sets(0).to_vec());
         if is_known {
@@ -199,14 +199,14 @@ impl<W: PagesMut> Change<'_, W> {
 
     /// Searches for the node of an older version of a row, like a query: the search ends at a node
     /// that is as near as the row's own node must be. Returns the nearest nodes.
-    fn search_known(&self, encoded: &Encoded) -> Result<Vec<NodeId>, Error> {
+    fn search_known(&self, encoded: &EncodedRow) -> Result<Vec<NodeId>, Error> {
         let state = self.graph.state();
         let mut walk = Walk::default();
         walk.probe.prepare_euclidean(&state.meta, &encoded.exact);
         walk.begin(&state, KNOWN_LIST, 1, false);
         let norms_sq = f64::from(walk.probe.point().norm_sq()) + f64::from(encoded.own.norm_sq);
         let here = 4.0 * code_error(encoded.own.step.into(), encoded.exact.len() as f64).powi(2) + 1e-5 * norms_sq;
-        let mut found = Found { here: here as f32, is_here: false, nodes: Vec::new() };
+        let mut found = KnownNodes { here: here as f32, is_here: false, nodes: Vec::new() };
         let options = SearchOptions { search_list: KNOWN_LIST, slack: f32::INFINITY, beam_width: 1 };
         let mut reader = self.graph.steps().reader();
         walk.run(&state, &mut reader, &options, &mut found, &mut Stats::default())?;
@@ -216,7 +216,7 @@ impl<W: PagesMut> Change<'_, W> {
     }
 
     /// Gives `row_id` to a node that the walk visited.
-    fn join(&mut self, row_id: u64, encoded: &Encoded, is_known: bool) -> Result<bool, Error> {
+    fn join(&mut self, row_id: u64, encoded: &EncodedRow, is_known: bool) -> Result<bool, Error> {
         let mut tried: Vec<NodeId> = self.graph.near().nearest().take(NEAREST_TRIED).collect();
         let way = insert::way_to_duplicates(&self.graph, row_id, encoded)?;
         if let Some(last) = way.last() {
@@ -232,7 +232,7 @@ impl<W: PagesMut> Change<'_, W> {
     fn join_one(
         &mut self,
         row_id: u64,
-        encoded: &Encoded,
+        encoded: &EncodedRow,
         is_known: bool,
         nodes: Vec<NodeId>,
     ) -> Result<bool, Error> {

@@ -25,8 +25,8 @@
 //! of that node's edges outward; only the parent has an edge to it.
 
 use super::anchors::{self, WAY_DOWN_MAX, next_way};
-use super::encode::{self, Encoded, Target};
-use super::explorer::Extent;
+use super::encode::{self, EncodedRow, Target};
+use super::explorer::WalkExtent;
 use super::graph::Graph;
 use super::slots::{self, NewNode, Posted};
 use super::{landmarks, post};
@@ -49,22 +49,22 @@ fn edges_first(degree: usize) -> usize {
 pub(super) fn insert<W: PagesMut>(
     graph: &mut Graph<'_, W>,
     row_id: u64,
-    encoded: &Encoded,
+    encoded: &EncodedRow,
 ) -> Result<NodeId, Error> {
     walk_to(graph, encoded)?;
     insert_here(graph, row_id, encoded)
 }
 
 /// Visits the neighborhood of a row, or comes to a node that is equal to it.
-pub(super) fn walk_to<W: PagesMut>(graph: &mut Graph<'_, W>, encoded: &Encoded) -> Result<(), Error> {
-    graph.walk(&encoded.point, Extent::to_equal(INSERT_LIST, encoded))
+pub(super) fn walk_to<W: PagesMut>(graph: &mut Graph<'_, W>, encoded: &EncodedRow) -> Result<(), Error> {
+    graph.walk(&encoded.point, WalkExtent::to_equal(INSERT_LIST, encoded))
 }
 
 /// [`insert`] of a row whose neighborhood the walk has visited.
 pub(super) fn insert_here<W: PagesMut>(
     graph: &mut Graph<'_, W>,
     row_id: u64,
-    encoded: &Encoded,
+    encoded: &EncodedRow,
 ) -> Result<NodeId, Error> {
     if let Some(parent) = way_to_duplicates(graph, row_id, encoded)?.last() {
         return insert_below(graph, *parent, row_id, encoded);
@@ -81,7 +81,7 @@ fn insert_among<W: PagesMut>(
     graph: &mut Graph<'_, W>,
     targets: &[Target],
     row_id: u64,
-    encoded: &Encoded,
+    encoded: &EncodedRow,
 ) -> Result<NodeId, Error> {
     let near = nodes_tried(graph);
     let new = NewNode { row_id, encoded, targets, is_duplicate: false };
@@ -98,7 +98,7 @@ fn insert_among<W: PagesMut>(
 
 /// Writes a row where the walk found no live node: the first that searches find. Of several
 /// writers that come here one makes its row an entry point, and the others find that.
-fn insert_first<W: PagesMut>(graph: &mut Graph<'_, W>, row_id: u64, encoded: &Encoded) -> Result<NodeId, Error> {
+fn insert_first<W: PagesMut>(graph: &mut Graph<'_, W>, row_id: u64, encoded: &EncodedRow) -> Result<NodeId, Error> {
     let placed = graph.in_section(|graph| {
         if graph.steps().is_shared() {
             graph.reload_entries()?;
@@ -156,7 +156,7 @@ fn place_and_post<W: PagesMut>(
 pub(super) fn way_to_duplicates<W: PagesMut>(
     graph: &Graph<'_, W>,
     row_id: u64,
-    encoded: &Encoded,
+    encoded: &EncodedRow,
 ) -> Result<Vec<NodeId>, Error> {
     let Some(mut at) = graph.near().equal_to(encoded.own, &encoded.hi) else { return Ok(Vec::new()) };
     let target = encoded.target(NodeId::MAX, 0);
@@ -181,7 +181,7 @@ fn insert_below<W: PagesMut>(
     graph: &mut Graph<'_, W>,
     parent: NodeId,
     row_id: u64,
-    encoded: &Encoded,
+    encoded: &EncodedRow,
 ) -> Result<NodeId, Error> {
     let (generation, is_same) = graph.look(parent, |node, header| {
         (header.generation, node.lo() == encoded.lo && header.centroid == encoded.centroid)
@@ -208,7 +208,7 @@ fn insert_below<W: PagesMut>(
 }
 
 /// Edges of a row to at most `most` of the visited nodes, chosen by robust prune.
-fn chosen<W: PagesMut>(graph: &Graph<'_, W>, most: usize, encoded: &Encoded) -> Result<Vec<Target>, Error> {
+fn chosen<W: PagesMut>(graph: &Graph<'_, W>, most: usize, encoded: &EncodedRow) -> Result<Vec<Target>, Error> {
     let near = graph.near();
     let chosen = near.choose(most, encoded.own.norm_sq).into_iter().map(|at| near.nodes[at as usize]);
     chosen.map(|(id, header)| graph.target(id, header.generation)).collect()
@@ -220,7 +220,7 @@ fn nodes_tried<W: PagesMut>(graph: &Graph<'_, W>) -> Vec<NodeId> {
 }
 
 /// Makes a node without neighbors the entry point in place of all that lead to no live node.
-fn enter_at<W: PagesMut>(graph: &mut Graph<'_, W>, target: &Target, encoded: &Encoded) -> Result<(), Error> {
+fn enter_at<W: PagesMut>(graph: &mut Graph<'_, W>, target: &Target, encoded: &EncodedRow) -> Result<(), Error> {
     for centroid in 0..graph.entries().len() {
         let entry = graph.entries()[centroid].node;
         let leads = graph.look(entry, |_, header| header.flags == FLAGS_LIVE && entry != target.node)?;

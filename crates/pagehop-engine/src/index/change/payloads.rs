@@ -11,7 +11,7 @@ use crate::page::kind;
 use crate::page::layout::FreeLink;
 use crate::page::meta::Meta;
 use crate::page::node::{FLAGS_DEAD, FLAGS_UNLINKED, NodeRef};
-use crate::page::payload::{self, PART_BYTES, PayloadPlace, ROOM_LISTED, ROOM_MIN, Record};
+use crate::page::payload::{self, PART_BYTES, PayloadPlace, PayloadRecord, ROOM_LISTED, ROOM_MIN};
 use crate::page::{PageId, PagesMut, Reader};
 
 /// Pages of the list that are tried for a payload before it gets a new page.
@@ -118,7 +118,7 @@ pub(super) fn free<W: PagesMut>(steps: &mut Steps<'_, W>, place: u64) -> Result<
     let (count, mut part) = {
         let reader = steps.reader();
         let body = reader.finish(place.page)?;
-        let Record { length, parts, .. } = payload::read_record(place, &body)?;
+        let PayloadRecord { length, parts, .. } = payload::read_record(place, &body)?;
         (payload::parts_of(length), PageId(parts))
     };
     for _ in 0..count {

@@ -12,7 +12,7 @@
 //! itself, the meta page names the node whose postings are being written. If a crash
 //! interrupts that, the next change writes the rest first.
 
-use super::encode::{self, Encoded, unknown_centroid};
+use super::encode::{self, EncodedRow, unknown_centroid};
 use super::graph::Graph;
 use super::keep;
 use crate::Error;
@@ -99,8 +99,8 @@ fn chained_sets<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId, values: RowValu
 }
 
 /// The postings of a node, in the order in which they are written.
-pub(super) fn postings<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId, encoded: &Encoded) -> Vec<TreePosting> {
-    let Encoded { centroid, factors, ref code, ref values, ref sets, .. } = *encoded;
+pub(super) fn postings<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId, encoded: &EncodedRow) -> Vec<TreePosting> {
+    let EncodedRow { centroid, factors, ref code, ref values, ref sets, .. } = *encoded;
     let posting =
         Posting { node, centroid, factors, values: values.clone(), code: code.clone(), tag: None, next: 0 };
     let mut postings = Vec::new();
@@ -199,10 +199,10 @@ pub(super) fn unpost<W: PagesMut>(graph: &mut Graph<'_, W>, node: NodeId) -> Res
 }
 
 /// What a node holds, as if its row was to be added again.
-pub(super) fn encoded<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId) -> Result<Encoded, Error> {
+pub(super) fn encoded<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId) -> Result<EncodedRow, Error> {
     let (mut encoded, header) = graph.look(node, |found, header| {
         let (hi, lo, values) = (found.hi().to_vec(), found.lo().to_vec(), found.values().0.to_vec());
-        (Encoded { hi, lo, values, ..Encoded::default() }, *header)
+        (EncodedRow { hi, lo, values, ..EncodedRow::default() }, *header)
     })?;
     let target = graph.look(node, |found, _| encode::target(graph.meta(), graph.model(), node, found))?;
     let target = target.ok_or_else(|| unknown_centroid(graph.meta(), node))?;

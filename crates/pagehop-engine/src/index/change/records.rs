@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::encode::Encoded;
+use super::encode::EncodedRow;
 use super::graph::Graph;
 use super::{payloads, rows};
 use crate::Error;
@@ -123,7 +123,7 @@ pub(super) fn keep_of_trained<W: PagesMut>(
 /// changes. What stays of the record is copied: each node has its own.
 pub(super) fn update<W: PagesMut>(
     graph: &mut Graph<'_, W>,
-    encoded: &mut Encoded,
+    encoded: &mut EncodedRow,
     mut keys: Vec<Option<u64>>,
     payload: Option<Option<&[u8]>>,
 ) -> Result<bool, Error> {

@@ -4,7 +4,7 @@
 //! free, and to a new page otherwise. Pages with free slots form a list; a page that was filled
 //! leaves it once it is the first.
 
-use super::encode::{Encoded, Target};
+use super::encode::{EncodedRow, Target};
 use super::keep;
 use super::post::{TreePosting, put_all};
 use super::steps::Steps;
@@ -26,7 +26,7 @@ const ROWS_PER_FREE_SLOT: u64 = 8;
 /// A node to be written.
 pub(super) struct NewNode<'a> {
     pub(super) row_id: u64,
-    pub(super) encoded: &'a Encoded,
+    pub(super) encoded: &'a EncodedRow,
     /// Its neighbors.
     pub(super) targets: &'a [Target],
     /// Whether it is a duplicate of a node that was there first.

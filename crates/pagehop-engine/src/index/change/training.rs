@@ -62,14 +62,14 @@ impl<W: PagesMut> PageSink for NewPages<'_, W> {
 }
 
 /// Rows in memory.
-struct Rows {
+struct RowsInMemory {
     dim: usize,
     ids: Vec<u64>,
     components: Vec<f32>,
     columns: ColumnRows,
 }
 
-impl VectorSource for Rows {
+impl VectorSource for RowsInMemory {
     fn dim(&self) -> usize {
         self.dim
     }
@@ -136,7 +136,7 @@ pub(super) fn rebuild<W: PagesMut>(
     // If an id repeats, its last row is used.
     let last: HashMap<u64, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
     let of_index = ColumnRows::of_index(graph.columns().columns.clone(), graph.meta().has_places());
-    let mut source = Rows { dim, ids: Vec::new(), components: Vec::new(), columns: of_index };
+    let mut source = RowsInMemory { dim, ids: Vec::new(), components: Vec::new(), columns: of_index };
     let (replaced, recoded_error) = read_rows(graph, pending, &mut source, &last)?;
     for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
         if last[id] == i {
@@ -176,7 +176,7 @@ pub(super) fn rebuild<W: PagesMut>(
 fn read_rows<W: PagesMut>(
     graph: &Graph<'_, W>,
     pending: Option<&PendingMap>,
-    rows: &mut Rows,
+    rows: &mut RowsInMemory,
     replacing: &HashMap<u64, usize>,
 ) -> Result<(u64, f32), Error> {
     let steps = graph.steps();

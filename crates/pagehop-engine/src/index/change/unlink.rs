@@ -16,7 +16,7 @@
 
 use super::edges::{EdgeCount, Extras, Gone, Revision};
 use super::encode;
-use super::explorer::Extent;
+use super::explorer::WalkExtent;
 use super::graph::{DECISIONS_MAX, Graph};
 use super::steps::{Seen, can_be_parent};
 use super::{anchors, dead, post, rows};
@@ -45,7 +45,7 @@ pub(super) fn unlink<W: PagesMut>(
 ) -> Result<Option<u64>, Error> {
     let generation = graph.look(node, |_, header| header.generation)?;
     let point = graph.point_of(node)?;
-    graph.walk(&point, Extent { list_max: REPAIR_LIST_MAX, ..Extent::of(REPAIR_LIST) })?;
+    graph.walk(&point, WalkExtent { list_max: REPAIR_LIST_MAX, ..WalkExtent::of(REPAIR_LIST) })?;
     let (replacements, dependents) = (replacements(graph, node)?, anchors::dependents_of(graph, node)?);
     let entry = replace_entries(graph, node)?;
     let (in_neighbors, parent) = in_neighbors(graph, node, generation, &replacements)?;
@@ -130,7 +130,7 @@ fn with_few<W: PagesMut>(graph: &Graph<'_, W>, dependents: &[NodeId]) -> Result<
 /// loses no more edges to dead nodes then, so this happens to it once, whatever it costs.
 fn look_around<W: PagesMut>(graph: &mut Graph<'_, W>, node: NodeId) -> Result<(), Error> {
     let point = graph.point_of(node)?;
-    graph.walk(&point, Extent { everywhere: true, ..Extent::of(REPAIR_LIST) })?;
+    graph.walk(&point, WalkExtent { everywhere: true, ..WalkExtent::of(REPAIR_LIST) })?;
     let visited = graph.near().nearest().filter(|id| *id != node);
     let visited: Vec<NodeId> = visited.take(REPAIR_LIST).collect();
     let revision = Revision { extras: Extras::Some(&visited), anchor: None, gone: Gone::AllDead };

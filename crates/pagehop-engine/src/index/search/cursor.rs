@@ -31,7 +31,7 @@ use crate::index::search::bound::Bound;
 use crate::index::search::cursor_parts::CursorParts;
 use crate::index::search::filter_plan::FilterPlan;
 use crate::index::search::met::{Met, Row};
-use crate::index::search::nearest::Near;
+use crate::index::search::nearest::NearRow;
 use crate::index::search::observer::Observer;
 use crate::index::search::only::Only;
 use crate::index::search::plan::plan;
@@ -437,7 +437,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         }
         for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
             waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
-            met.visit_row(node, Near { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);
+            met.visit_row(node, NearRow { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);
         }
         parts.walk.visited.push(node);
         parts.stats.hops += 1;
@@ -466,7 +466,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     }
 
     fn found(&self, row: &Row) -> Found {
-        let Row { near: Near { distance, row_id, node, .. }, step, norm_sq, .. } = *row;
+        let Row { near: NearRow { distance, row_id, node, .. }, step, norm_sq, .. } = *row;
         let error = self.bound.error(distance, step, norm_sq);
         Found { row_id, distance: self.to_distance.apply(distance), error, node }
     }

@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 
 use super::cursor_parts::CursorParts;
 use super::filtered::{SHORTLIST_MIN, SHORTLIST_PER_ROW, SLACK_OF_POSTINGS, SLACK_OF_SOME};
-use super::gather::{Extent, Gather};
-use super::nearest::Near;
+use super::gather::{Gather, GatherExtent};
+use super::nearest::NearRow;
 use super::observer::Observer;
 use super::tags::Undecided;
 use super::visit::Visited;
@@ -64,7 +64,7 @@ fn gather<P: Pages>(parts: &mut CursorParts<'_, P>, keep: usize) -> Result<(), E
     let keep = keep.max(2 * parts.second.covered);
     let CursorParts { state, reader, walk, stats, .. } = parts;
     let Walk { probe, walls, .. } = walk;
-    let extent = Extent { k: parts.second.covered, width: walls::width(parts.asked.slack), reach_min: 0.0 };
+    let extent = GatherExtent { k: parts.second.covered, width: walls::width(parts.asked.slack), reach_min: 0.0 };
     let gathered = Gather { state, reader, probe, walls, filter, stats }.run(keep, extent, &mut list);
     let gathered = match gathered {
         Ok(gathered) => gathered,
@@ -127,7 +127,7 @@ pub(super) fn visit<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<bool, Er
         };
         for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
             second.waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
-            met.visit_row(node, Near { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);
+            met.visit_row(node, NearRow { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);
         }
     }
     walk.visited.push(node);

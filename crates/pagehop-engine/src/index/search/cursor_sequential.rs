@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::cursor_parts::CursorParts;
 use super::met::{Met, Row};
-use super::nearest::Near;
+use super::nearest::NearRow;
 use super::second_phase::SecondPhase;
 use super::shortlist::Shortlist;
 use super::tags::Undecided;
@@ -58,7 +58,7 @@ fn pass<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<(), Error> {
 fn keep_page<P: Pages>(
     parts: &mut CursorParts<'_, P>,
     page: PageId,
-    farthest: &mut Option<Near>,
+    farthest: &mut Option<NearRow>,
 ) -> Result<(), Error> {
     let CursorParts { state, reader, walk, sequential, stats, .. } = parts;
     let (layout, filter) = (&state.meta.layout, parts.filter.as_ref());
@@ -81,7 +81,7 @@ fn keep_page<P: Pages>(
         let open = needs_tags.and_then(|filter| Undecided::new(&filter.test, header.row_id, node.values()));
         let distance = walk.probe.distance(&node, &header);
         let row = |(at, row_id): (usize, u64)| Row {
-            near: Near { distance, row_id, node: id, is_first: at == 0 },
+            near: NearRow { distance, row_id, node: id, is_first: at == 0 },
             node: id,
             step: header.step,
             norm_sq: header.norm_sq,

@@ -23,7 +23,7 @@ const LEAVES_AHEAD: usize = 16;
 
 /// How much of the runs is read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent {
+pub(crate) struct GatherExtent {
     /// The number of rows that are wanted.
     pub(crate) k: usize,
     /// How far walls may be: see [`Walls::limit`]. Infinite: all leaves are read.
@@ -66,7 +66,12 @@ impl<R: Reader> Gather<'_, R> {
     ///
     /// [`Error::Corrupt`] if pages contradict each other; [`Error::Busy`] if pages are split all
     /// the time; any error of the reader.
-    pub(crate) fn run(&mut self, keep: usize, extent: Extent, list: &mut Shortlist) -> Result<Gathered, Error> {
+    pub(crate) fn run(
+        &mut self,
+        keep: usize,
+        extent: GatherExtent,
+        list: &mut Shortlist,
+    ) -> Result<Gathered, Error> {
         let is_hosted = self.state.meta.row_ids == RowIds::HostOwned;
         for _ in 0..TRIES_MAX {
             list.reset(keep, if extent.width.is_finite() { extent.k } else { 0 });
@@ -79,7 +84,12 @@ impl<R: Reader> Gather<'_, R> {
     }
 
     /// `None` if a page was split at the same time, which is looked for if others may do that.
-    fn pass(&mut self, extent: Extent, list: &mut Shortlist, is_shared: bool) -> Result<Option<Gathered>, Error> {
+    fn pass(
+        &mut self,
+        extent: GatherExtent,
+        list: &mut Shortlist,
+        is_shared: bool,
+    ) -> Result<Option<Gathered>, Error> {
         let filter = self.filter;
         // Other backends add pages, and the meta page learns of them later.
         let page_count = if is_shared { u32::MAX } else { self.state.meta.page_count };
@@ -134,7 +144,7 @@ impl<R: Reader> Gather<'_, R> {
         &mut self,
         parts: &[Part],
         leaves: &[(f32, usize, LeafRange)],
-        extent: Extent,
+        extent: GatherExtent,
         list: &mut Shortlist,
     ) -> Result<Option<Gathered>, Error> {
         let is_whole = extent.width.is_infinite() || leaves.len() < LEAVES_WHOLE;
