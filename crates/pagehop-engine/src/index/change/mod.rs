@@ -15,13 +15,14 @@
 //! |---|---|
 //! | `steps.rs`, `graph_pages.rs` | the pages and the meta page of a transaction |
 //! | `ids.rs`, `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs`, `keep.rs`, `payloads.rs` | done by steps: ids as users give them; free slots; row ids; dead nodes; row ids that wait; unused graphs; kept vectors; payloads |
+//! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | the parts of the graph |
 //! | `graph.rs` | the graph: walk, targets, edges, entry points |
-//! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | its parts |
 //! | `anchors.rs`, `post.rs`, `landmarks.rs`, `insert.rs`, `unlink.rs` | done to the graph |
 //! | `records.rs`, `add.rs`, `training.rs` | records of rows; rows that are added, by one thread or several; the model, trained again |
 //! | `vacuum.rs`, `retrain.rs`, `beside.rs`, `hosted.rs`, `measured.rs`, `take.rs` | the rest of [`Change`] |
 //!
-//! Each file uses those of the lines above it, and of its own line those that it imports.
+//! `encode.rs` is below all others. Else a file uses those of the lines above it, and of its own
+//! line those that it imports.
 
 mod add;
 mod anchors;

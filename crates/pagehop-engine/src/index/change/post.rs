@@ -15,6 +15,7 @@
 use super::encode::{self, EncodedRow, unknown_centroid};
 use super::graph::Graph;
 use super::keep;
+use super::slots::{TreePosting, put_all};
 use crate::Error;
 use crate::columns::tags::{PostingTag, TagSets, posting_keys, says_all};
 use crate::columns::{ColumnKind, RowValues, tag_columns};
@@ -25,17 +26,6 @@ use crate::page::postings::{Posting, PostingKey};
 use crate::page::row_record::read_tags;
 use crate::page::{PageId, PagesMut, STEP_PAGES};
 use crate::quantize::own::OwnCode;
-
-/// A posting, and the tree that it belongs to.
-pub(super) type TreePosting = (Tree, Posting);
-
-/// Writes postings to the `bodies` of their `leaves`.
-pub(super) fn put_all(leaves: &[PageId], bodies: &mut [&mut [u8]], postings: &[TreePosting]) -> Result<(), Error> {
-    for ((leaf, body), (tree, posting)) in leaves.iter().zip(bodies).zip(postings) {
-        tree.shape.put(*leaf, body, posting)?;
-    }
-    Ok(())
-}
 
 fn trees<W: PagesMut>(graph: &Graph<'_, W>) -> Vec<Tree> {
     (0..graph.columns().roots.len()).map(|column| graph.columns().tree(graph.meta(), column)).collect()

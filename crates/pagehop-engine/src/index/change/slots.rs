@@ -6,14 +6,15 @@
 
 use super::encode::{EncodedRow, Target};
 use super::keep;
-use super::post::{TreePosting, put_all};
 use super::steps::Steps;
 use crate::Error;
 use crate::ids::NodeId;
+use crate::page::column_tree::Tree;
 use crate::page::kind::{self, PageKind};
 use crate::page::layout::FreeLink;
 use crate::page::meta::Meta;
 use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeMut, free_slot};
+use crate::page::postings::Posting;
 use crate::page::{PageId, PagesMut, Reader};
 
 /// Nearest nodes whose pages are tried for a new node when few slots are free.
@@ -31,6 +32,17 @@ pub(super) struct NewNode<'a> {
     pub(super) targets: &'a [Target],
     /// Whether it is a duplicate of a node that was there first.
     pub(super) is_duplicate: bool,
+}
+
+/// A posting, and the tree that it belongs to.
+pub(super) type TreePosting = (Tree, Posting);
+
+/// Writes postings to the `bodies` of their `leaves`.
+pub(super) fn put_all(leaves: &[PageId], bodies: &mut [&mut [u8]], postings: &[TreePosting]) -> Result<(), Error> {
+    for ((leaf, body), (tree, posting)) in leaves.iter().zip(bodies).zip(postings) {
+        tree.shape.put(*leaf, body, posting)?;
+    }
+    Ok(())
 }
 
 /// Postings that come with a node in its step.
