@@ -14,7 +14,7 @@ use crate::disk::storage::StorageFile;
 use crate::header::{self, Identity};
 use crate::log::log_file::{FRONT, Header};
 use crate::reader::FileReader;
-use crate::write::{Naming, Turn};
+use crate::writer::{Naming, Turn};
 
 /// Pages that are being read while those before them are copied.
 const AHEAD: usize = 24;
@@ -22,96 +22,94 @@ const AHEAD: usize = 24;
 /// Bytes of pages collected before they are written.
 const PIECE: usize = 1 << 20;
 
-impl Turn<'_> {
-    /// Brings every page with records in the log into the index, and begins the log again at its
-    /// end. From then until the next commit the index needs no log, and says so.
-    pub(crate) fn checkpoint(&mut self) -> Result<(), Error> {
-        if !self.state.dirty.is_empty() {
-            self.check()?;
-            self.write_pages()?;
-            self.restart_log()?;
-            self.writer.checkpoints.fetch_add(1, Ordering::Relaxed);
-        } else if self.state.naming != Naming::Unnamed {
-            // The first commit after a checkpoint came to nothing.
-            self.check()?;
-            self.name_log(0)?;
-        }
-        if self.read.versions.log.is_removed() {
-            self.state.header = None;
-        }
-        Ok(())
+/// Brings every page with records in the log into the index, and begins the log again at its
+/// end. From then until the next commit the index needs no log, and says so.
+pub(crate) fn checkpoint(turn: &mut Turn<'_>) -> Result<(), Error> {
+    if !turn.state.dirty.is_empty() {
+        turn.check()?;
+        write_pages(turn)?;
+        restart_log(turn)?;
+        turn.writer.checkpoints.fetch_add(1, Ordering::Relaxed);
+    } else if turn.state.naming != Naming::Unnamed {
+        // The first commit after a checkpoint came to nothing.
+        turn.check()?;
+        turn.name_log(0)?;
     }
+    if turn.read.versions.log.is_removed() {
+        turn.state.header = None;
+    }
+    Ok(())
+}
 
-    /// Writes every changed page to the index file, durably.
-    fn write_pages(&mut self) -> Result<(), Error> {
-        self.read.versions.log.existing()?.sync().map_err(|error| {
-            // What the disk has of the log is not known any more.
-            self.state.broken = Some("a sync of the log failed".into());
-            self.read.versions.log.refused("sync", error)
-        })?;
-        let mut pages: Vec<u32> = self.state.dirty.keys().copied().collect();
-        pages.sort_unstable();
-        // Page 0 is in every commit. It comes last: an index whose page 0 is the newest needs no
-        // log.
-        pages.rotate_left(1);
-        let last = pages.len() - 1;
-        let mut reader = FileReader::new(self.read);
-        pages.iter().take(AHEAD).for_each(|&page| reader.start(PageId(page), 0..0));
-        let mut images = Vec::with_capacity(PIECE);
-        for (at, &page) in pages.iter().enumerate() {
-            pages.get(at + AHEAD).into_iter().for_each(|&page| reader.start(PageId(page), 0..0));
-            images.extend_from_slice(reader.page(PageId(page))?);
-            seal_last(page, self.read.versions.identity, &mut images);
-            reader.release();
-            if images.len() == PIECE || at + 1 >= last {
-                if at == last {
-                    self.writer.index.sync().map_err(|error| self.refused("sync", error))?;
-                    // Page 0 is sealed without the log's tag.
-                    self.state.naming = Naming::Unknown;
-                }
-                write_in_place(&*self.writer.index, &images).map_err(|error| self.refused("write", error))?;
-                self.writer.page_bytes_written.fetch_add(images.len() as u64, Ordering::Relaxed);
-                images.clear();
+/// Writes every changed page to the index file, durably.
+fn write_pages(turn: &mut Turn<'_>) -> Result<(), Error> {
+    turn.read.versions.log.existing()?.sync().map_err(|error| {
+        // What the disk has of the log is not known any more.
+        turn.state.broken = Some("a sync of the log failed".into());
+        turn.read.versions.log.refused("sync", error)
+    })?;
+    let mut pages: Vec<u32> = turn.state.dirty.keys().copied().collect();
+    pages.sort_unstable();
+    // Page 0 is in every commit. It comes last: an index whose page 0 is the newest needs no
+    // log.
+    pages.rotate_left(1);
+    let last = pages.len() - 1;
+    let mut reader = FileReader::new(turn.read);
+    pages.iter().take(AHEAD).for_each(|&page| reader.start(PageId(page), 0..0));
+    let mut images = Vec::with_capacity(PIECE);
+    for (at, &page) in pages.iter().enumerate() {
+        pages.get(at + AHEAD).into_iter().for_each(|&page| reader.start(PageId(page), 0..0));
+        images.extend_from_slice(reader.page(PageId(page))?);
+        seal_last(page, turn.read.versions.identity, &mut images);
+        reader.release();
+        if images.len() == PIECE || at + 1 >= last {
+            if at == last {
+                turn.writer.index.sync().map_err(|error| refused(turn, "sync", error))?;
+                // Page 0 is sealed without the log's tag.
+                turn.state.naming = Naming::Unknown;
             }
+            write_in_place(&*turn.writer.index, &images).map_err(|error| refused(turn, "write", error))?;
+            turn.writer.page_bytes_written.fetch_add(images.len() as u64, Ordering::Relaxed);
+            images.clear();
         }
-        self.writer.index.sync().map_err(|error| self.refused("sync", error))?;
-        self.state.naming = Naming::Unnamed;
-        Ok(())
     }
+    turn.writer.index.sync().map_err(|error| refused(turn, "sync", error))?;
+    turn.state.naming = Naming::Unnamed;
+    Ok(())
+}
 
-    /// Begins the log again at its end.
-    fn restart_log(&mut self) -> Result<(), Error> {
-        let log = self.read.versions.log.existing()?;
-        let before = self.state.header.as_ref().expect("what is in the log has a header before it");
-        let header = Header {
-            identity: self.read.versions.identity,
-            tag: header::new_log_tag(before.tag),
-            sequence: before.sequence + 1,
-            start: self.state.end,
-            base_pages: self.read.versions.shared.page_count(),
-            base_position: self.read.versions.shared.newest(0),
-        };
-        // If only one of two is known to be on the disk, nothing may follow either.
-        self.state.broken = Some("the log could not be begun again".into());
-        self.read.versions.log.write_header(&*log, &header)?;
-        self.state.broken = None;
-        self.read.versions.shared.set_base(header.start, header.base_pages);
-        self.state.start = header.start;
-        self.state.base_position = header.base_position;
-        self.state.checksum = 0;
-        self.state.dirty.clear();
-        self.state.header = Some(header);
-        let most = FRONT + self.writer.log_bytes;
-        // Only to give space back: it does not matter if that is refused.
-        if log.length().is_ok_and(|length| length > most) && log.set_length(most).is_ok() {
-            self.state.reserved = self.state.reserved.min(most);
-        }
-        Ok(())
+/// Begins the log again at its end.
+fn restart_log(turn: &mut Turn<'_>) -> Result<(), Error> {
+    let log = turn.read.versions.log.existing()?;
+    let before = turn.state.header.as_ref().expect("what is in the log has a header before it");
+    let header = Header {
+        identity: turn.read.versions.identity,
+        tag: header::new_log_tag(before.tag),
+        sequence: before.sequence + 1,
+        start: turn.state.end,
+        base_pages: turn.read.versions.shared.page_count(),
+        base_position: turn.read.versions.shared.newest(0),
+    };
+    // If only one of two is known to be on the disk, nothing may follow either.
+    turn.state.broken = Some("the log could not be begun again".into());
+    turn.read.versions.log.write_header(&*log, &header)?;
+    turn.state.broken = None;
+    turn.read.versions.shared.set_base(header.start, header.base_pages);
+    turn.state.start = header.start;
+    turn.state.base_position = header.base_position;
+    turn.state.checksum = 0;
+    turn.state.dirty.clear();
+    turn.state.header = Some(header);
+    let most = FRONT + turn.writer.log_bytes;
+    // Only to give space back: it does not matter if that is refused.
+    if log.length().is_ok_and(|length| length > most) && log.set_length(most).is_ok() {
+        turn.state.reserved = turn.state.reserved.min(most);
     }
+    Ok(())
+}
 
-    fn refused(&self, operation: &str, error: std::io::Error) -> Error {
-        Error::io(format!("{operation} of {} by a checkpoint", self.read.path().display()), error)
-    }
+fn refused(turn: &Turn<'_>, operation: &str, error: std::io::Error) -> Error {
+    Error::io(format!("{operation} of {} by a checkpoint", turn.read.path().display()), error)
 }
 
 /// Makes the last of `images`, which is `page`, fit for the file.

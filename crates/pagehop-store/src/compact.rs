@@ -13,6 +13,7 @@ use crate::build::new_file::NewIndexFile;
 use crate::index_file::IndexFile;
 use crate::operations::open;
 use crate::options::OpenOptions;
+use crate::process::attach;
 
 /// How an index is compacted.
 #[derive(Clone, Debug)]
@@ -79,12 +80,12 @@ pub fn compact(path: &Path, options: &CompactOptions, progress: OnProgress<'_>) 
     let index = open(path, &OpenOptions { write: true, ..OpenOptions::default() })?;
     let shared = &index.pages().read.versions.shared;
     // It is found out before the work, too.
-    shared.replace_alone(index.pages().path())?.cancel();
+    attach::replace_alone(shared, index.pages().path())?.cancel();
     // So nothing is left to do for the old file when it ends.
     index.pages().checkpoint()?;
     let mut sink = NewIndexFile::create(index.pages().path(), true)?;
     let report = write(&index, &mut sink, options, progress)?;
-    sink.finish_in_place(|| shared.replace_alone(index.pages().path()))?;
+    sink.finish_in_place(|| attach::replace_alone(shared, index.pages().path()))?;
     Ok(report)
 }
 

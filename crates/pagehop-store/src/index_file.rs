@@ -7,15 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pagehop_engine::{Error, PAGE_BYTES, Pages};
 
+use crate::checkpoint::checkpoint;
 use crate::disk::storage::Storage;
 use crate::log::found::Found;
 use crate::log::versions::{News, Versions};
 use crate::open::{Opened, open_file, open_storage, open_unfinished};
 use crate::options::{Io, OpenOptions};
+use crate::process::attach;
 use crate::read_side::ReadSide;
 use crate::reader::FileReader;
 use crate::transaction::Transaction;
-use crate::write::{Turn, Writer};
+use crate::writer::{Turn, Writer};
 
 /// The pages of one index file, behind a cache; shared by any number of threads.
 ///
@@ -118,7 +120,7 @@ impl IndexFile {
     /// full or the system refuses: the log is kept, nothing is lost, and a later checkpoint may
     /// succeed.
     pub fn checkpoint(&self) -> Result<(), Error> {
-        self.turn()?.checkpoint()
+        checkpoint(&mut self.turn()?)
     }
 
     /// Ends the use of the index: a writer's commits are brought into it, and if no other process
@@ -216,7 +218,7 @@ impl Drop for IndexFile {
             let _ = self.checkpoint();
         }
         let Versions { base, log, identity, news, shared } = &mut self.read.versions;
-        shared.detach(|| {
+        attach::detach(shared, || {
             // A log that page 0 names stays; so does one of another index, which is not ours to
             // judge.
             let is_ours = matches!(log.read_header(), Ok(Some(header)) if header.identity == *identity);

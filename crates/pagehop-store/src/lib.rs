@@ -11,9 +11,10 @@
 //! - `options.rs`, `bytes.rs`: how an index is opened; sizes as people write them.
 //! - `index_file.rs`: an open index, with a read side and perhaps a writer. `open.rs` makes it.
 //! - `change.rs`: one of them, in its transaction.
-//! - `transaction.rs`, `checkpoint.rs`, `write.rs`: the writer: a change, the way of the log into
-//!   the index, and how a commit gets into the log and is shown to all. `changes.rs` has the pages
-//!   that a transaction changed, `shared_transaction.rs` those that several threads change.
+//! - `transaction.rs`, `write.rs`, `checkpoint.rs`, `writer.rs`: a change, how its commit gets into
+//!   the log and is shown to all, the way of the log into the index, and what the writer knows.
+//!   `changes.rs` has the pages that a transaction changed, `shared_transaction.rs` those that
+//!   several threads change.
 //! - `check.rs`: the proof of an index that another process may be writing.
 //! - `backup/`: a copy of an index that another process may be writing.
 //! - `compact.rs`: an index written again without dead rows and free space.
@@ -58,6 +59,7 @@ mod shared_transaction;
 mod transaction;
 mod vacuum;
 mod write;
+mod writer;
 
 pub use backup::{BackupReport, backup};
 pub use build::build_index::build;

@@ -20,11 +20,11 @@ use crate::log::log_file::Log;
 use crate::log::recover::{Recovered, recover};
 use crate::log::versions::{News, Versions};
 use crate::options::{Io, OpenOptions};
-use crate::process::attach::Attached;
+use crate::process::attach::{self, Attached};
 use crate::process::locks::IndexLocks;
 use crate::process::shared::Shared;
 use crate::read_side::ReadSide;
-use crate::write::Writer;
+use crate::writer::Writer;
 
 /// An open index.
 pub(crate) struct Opened {
@@ -73,7 +73,7 @@ pub(crate) fn open_file(path: &Path, options: &OpenOptions) -> Result<Opened, Er
         let locks = || index.try_clone().map(IndexLocks::on);
         let attached = match network_of(file).map_err(refused)? {
             Some(_) => Attached::Refused(io::ErrorKind::Unsupported.into()),
-            None => Shared::attach(&location, locks, found.identity, options.write)?,
+            None => attach::attach(&location, locks, found.identity, options.write)?,
         };
         let (shared, first, solitary) = match attached {
             Attached::Joined { shared, first } => (shared, first, false),
@@ -166,7 +166,7 @@ impl Opening {
             Ring::new(pool.frames())
                 .map_err(|error| Error::io(format!("io_uring for {}", path.display()), error))?;
         }
-        shared.let_others_in();
+        attach::let_others_in(&shared);
         let uring = wants_uring && file.os().is_some();
         let news = match &writer {
             Some(_) => News::Own,

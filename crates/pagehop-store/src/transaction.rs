@@ -11,10 +11,12 @@ use pagehop_engine::{
 };
 
 use crate::changes::{Body, Changes, TransactionReader, ZEROS, new_body, too_many_pages, transaction_is_full};
+use crate::checkpoint::checkpoint;
 use crate::process::snapshots;
 use crate::reader::FileReader;
 use crate::shared_transaction::{Member, Overlay};
-use crate::write::Turn;
+use crate::write;
+use crate::writer::Turn;
 
 /// A writer's changes to an index, which become visible and durable together with
 /// [`Transaction::commit`], or not at all. Dropping it undoes it.
@@ -35,7 +37,7 @@ impl<'p> Transaction<'p> {
     pub(crate) fn begin(mut turn: Turn<'p>) -> Result<Self, Error> {
         turn.check()?;
         if turn.is_log_long() {
-            turn.checkpoint()?;
+            checkpoint(&mut turn)?;
         }
         let page_count = turn.read.pool.page_count();
         let (changes, oldest) = (Changes::default(), OnceCell::new());
@@ -72,8 +74,8 @@ impl<'p> Transaction<'p> {
         let commit = self.commit_number();
         let changes = &self.changes;
         let body_of = |page| changes.get(page).unwrap_or(&ZEROS);
-        let entries = self.turn.append(&changed, self.page_count, self.threads, body_of)?;
-        self.turn.publish(&entries, commit, self.page_count, body_of);
+        let entries = write::append(&mut self.turn, &changed, self.page_count, self.threads, body_of)?;
+        write::publish(&mut self.turn, &entries, commit, self.page_count, body_of);
         Ok(())
     }
 
@@ -206,6 +208,7 @@ mod tests {
     use pagehop_engine::{PageSink, Pages};
 
     use super::*;
+    use crate::process::attach;
     use crate::{IndexFile, NewIndexFile, OpenOptions};
 
     fn write_all(transaction: &mut Transaction<'_>, version: u8) {
@@ -229,7 +232,7 @@ mod tests {
         let mut changed: Vec<u32> = changes.places.keys().copied().collect();
         changed.sort_unstable_by_key(|&page| std::cmp::Reverse(page));
         let body_of = |page| changes.get(page).unwrap_or(&ZEROS);
-        let entries = transaction.turn.append(&changed, page_count, 1, body_of).unwrap();
+        let entries = write::append(&mut transaction.turn, &changed, page_count, 1, body_of).unwrap();
         let (commit, shared) = (transaction.turn.state.end, &writer.read.versions.shared);
         shared.begin(commit);
         for (at, entry) in entries.iter().take(shown).enumerate() {
@@ -238,7 +241,7 @@ mod tests {
             }
             shared.set_newest(entry.page, entry.lsn);
         }
-        shared.end_writing();
+        attach::end_writing(shared);
         drop(transaction);
         std::mem::forget(writer);
         commit

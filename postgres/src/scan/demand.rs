@@ -3,7 +3,7 @@
 //! Dead rows that wait for VACUUM are in the way of the rows that are wanted: how many nodes a row
 //! takes is learned scan by scan.
 
-use super::limit::Rows;
+use super::limit::WantedRows;
 use crate::options;
 use crate::pages::open_indexes::NodesPerRow;
 
@@ -15,7 +15,7 @@ const K_MAX: usize = 1000;
 /// How many rows a scan is to return, and what became of them.
 #[derive(Default)]
 pub(super) struct Demand {
-    pub(super) wanted: Option<Rows>,
+    pub(super) wanted: Option<WantedRows>,
     pub(super) returned: usize,
     /// Returned rows that were dead.
     pub(super) dead: usize,

@@ -93,12 +93,12 @@ unsafe extern "C-unwind" fn run(
 /// # Safety
 ///
 /// `scan` is a scan of the statement that runs, about to return its first row.
-pub(crate) unsafe fn rows(scan: pg_sys::IndexScanDesc) -> Option<Rows> {
+pub(crate) unsafe fn rows(scan: pg_sys::IndexScanDesc) -> Option<WantedRows> {
     // SAFETY: `RUNNING` is a statement that runs, or null, and a statement that runs has its plan.
     // The walker passes `search` on to `look`, which is its type.
     unsafe {
         let plan = RUNNING.get().query.as_ref()?.planstate.as_mut()?;
-        let mut search = Search { scan, found: None };
+        let mut search = LimitSearch { scan, found: None };
         if !search.look(plan) {
             pg_sys::planstate_tree_walker(plan, Some(look), (&raw mut search).cast());
         }
@@ -114,26 +114,26 @@ pub(crate) fn runs_to_end() -> bool {
 
 /// Rows that are wanted of a scan.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rows {
+pub(crate) struct WantedRows {
     pub(crate) count: usize,
     /// Whether a condition may leave some of the scan's rows out.
     pub(crate) is_filtered: bool,
 }
 
-struct Search {
+struct LimitSearch {
     scan: pg_sys::IndexScanDesc,
-    found: Option<Rows>,
+    found: Option<WantedRows>,
 }
 
 /// Looks at a node of a plan and at the nodes below it, until the scan is found.
 #[pg_guard]
 unsafe extern "C-unwind" fn look(node: *mut pg_sys::PlanState, search: *mut c_void) -> bool {
-    // SAFETY: PostgreSQL passes nodes of the plan that `rows` began with, and the `Search` that
-    // `rows` gave it.
-    unsafe { (*search.cast::<Search>()).look(node) || pg_sys::planstate_tree_walker(node, Some(look), search) }
+    // SAFETY: PostgreSQL passes nodes of the plan that `rows` began with, and the `LimitSearch`
+    // that `rows` gave it.
+    unsafe { (*search.cast::<LimitSearch>()).look(node) || pg_sys::planstate_tree_walker(node, Some(look), search) }
 }
 
-impl Search {
+impl LimitSearch {
     /// Whether `node` is a LIMIT straight above the scan.
     ///
     /// # Safety
@@ -152,7 +152,7 @@ impl Search {
                 // What an OFFSET skips is not counted: one page after the other is then of one
                 // search.
                 let count = usize::try_from(limit.count).unwrap_or(usize::MAX);
-                self.found = Some(Rows { count, is_filtered: !(*scan).ss.ps.qual.is_null() });
+                self.found = Some(WantedRows { count, is_filtered: !(*scan).ss.ps.qual.is_null() });
             }
             true
         }

@@ -26,80 +26,17 @@ pub(crate) enum Test {
     Or(Vec<Self>),
 }
 
-impl Filter {
-    /// The filter over an index with these columns.
+impl Test {
+    /// A filter over an index with these columns.
     ///
     /// # Errors
     ///
     /// [`Error::Argument`] for an unknown column, a value of another kind, a comparison that the
     /// kind does not have, NaN, and nesting beyond [`FILTER_DEPTH_MAX`].
-    pub(crate) fn compile(&self, columns: &[Column]) -> Result<Test, Error> {
-        self.test(columns, false, FILTER_DEPTH_MAX)
+    pub(crate) fn new(filter: &Filter, columns: &[Column]) -> Result<Self, Error> {
+        compile(filter, columns, false, FILTER_DEPTH_MAX)
     }
 
-    /// `negated` turns comparisons round, which is what NOT does in a logic of three values:
-    /// comparisons with missing values stay neither true nor false.
-    fn test(&self, columns: &[Column], negated: bool, depth: usize) -> Result<Test, Error> {
-        if depth == 0 {
-            return Err(too_deep());
-        }
-        let all = |parts: &[Self]| -> Result<Vec<Test>, Error> {
-            parts.iter().map(|part| part.test(columns, negated, depth - 1)).collect()
-        };
-        let within = |column, ranges: Vec<(u64, u64)>| Test::Within {
-            column,
-            ranges: if negated { outside(&ranges) } else { ranges },
-        };
-        Ok(match self {
-            Self::Compare(name, comparison, value) => {
-                let (column, kind) = find(columns, name)?;
-                if *value == Value::Null {
-                    return Ok(Test::Or(Vec::new()));
-                }
-                within(column, ranges(kind, *comparison, value).map_err(|error| of_column(name, error))?)
-            }
-            Self::In(name, values) => {
-                let (column, kind) = find(columns, name)?;
-                let mut points = Vec::with_capacity(values.len());
-                for value in values {
-                    let equal = ranges(kind, Comparison::Equal, value).map_err(|error| of_column(name, error))?;
-                    points.extend(equal);
-                }
-                points.sort_unstable();
-                points.dedup();
-                // x NOT IN (1, NULL) is never true: it is x <> 1 AND x <> NULL. x NOT IN () always
-                // is.
-                if negated && values.contains(&Value::Null) {
-                    return Ok(Test::Or(Vec::new()));
-                }
-                if negated && values.is_empty() {
-                    return Ok(Test::And(Vec::new()));
-                }
-                within(column, points)
-            }
-            Self::IsNull(name) => {
-                let (column, _) = find(columns, name)?;
-                if negated { Test::Present { column } } else { Test::Missing { column } }
-            }
-            Self::ContainsAny(name, tags) => contains_any(tags_test(columns, name, tags, !negated)?),
-            Self::ContainsAll(name, tags) => contains_all(tags_test(columns, name, tags, !negated)?),
-            Self::Ids(ids) => {
-                let mut ids = ids.clone();
-                ids.sort_unstable();
-                ids.dedup();
-                Test::Ids { ids, is_in: !negated }
-            }
-            Self::TextIds(_) => return Err(Error::argument("text ids of a filter have no numbers yet")),
-            Self::Not(part) => part.test(columns, !negated, depth - 1)?,
-            Self::And(parts) if negated => Test::Or(all(parts)?),
-            Self::Or(parts) if negated => Test::And(all(parts)?),
-            Self::And(parts) => Test::And(all(parts)?),
-            Self::Or(parts) => Test::Or(all(parts)?),
-        })
-    }
-}
-
-impl Test {
     /// Whether a row passes. Where it has several tags and the test is about them, it may pass:
     /// see [`Test::surely_passes`] and [`Test::passes_with`].
     pub(crate) fn passes(&self, id: u64, values: RowValues<'_>) -> bool {
@@ -169,6 +106,67 @@ impl Test {
             _ => false,
         }
     }
+}
+
+/// `negated` turns comparisons round, which is what NOT does in a logic of three values:
+/// comparisons with missing values stay neither true nor false.
+fn compile(filter: &Filter, columns: &[Column], negated: bool, depth: usize) -> Result<Test, Error> {
+    if depth == 0 {
+        return Err(too_deep());
+    }
+    let all = |parts: &[Filter]| -> Result<Vec<Test>, Error> {
+        parts.iter().map(|part| compile(part, columns, negated, depth - 1)).collect()
+    };
+    let within = |column, ranges: Vec<(u64, u64)>| Test::Within {
+        column,
+        ranges: if negated { outside(&ranges) } else { ranges },
+    };
+    Ok(match filter {
+        Filter::Compare(name, comparison, value) => {
+            let (column, kind) = find(columns, name)?;
+            if *value == Value::Null {
+                return Ok(Test::Or(Vec::new()));
+            }
+            within(column, ranges(kind, *comparison, value).map_err(|error| of_column(name, error))?)
+        }
+        Filter::In(name, values) => {
+            let (column, kind) = find(columns, name)?;
+            let mut points = Vec::with_capacity(values.len());
+            for value in values {
+                let equal = ranges(kind, Comparison::Equal, value).map_err(|error| of_column(name, error))?;
+                points.extend(equal);
+            }
+            points.sort_unstable();
+            points.dedup();
+            // x NOT IN (1, NULL) is never true: it is x <> 1 AND x <> NULL. x NOT IN () always
+            // is.
+            if negated && values.contains(&Value::Null) {
+                return Ok(Test::Or(Vec::new()));
+            }
+            if negated && values.is_empty() {
+                return Ok(Test::And(Vec::new()));
+            }
+            within(column, points)
+        }
+        Filter::IsNull(name) => {
+            let (column, _) = find(columns, name)?;
+            if negated { Test::Present { column } } else { Test::Missing { column } }
+        }
+        Filter::ContainsAny(name, tags) => contains_any(tags_test(columns, name, tags, !negated)?),
+        Filter::ContainsAll(name, tags) => contains_all(tags_test(columns, name, tags, !negated)?),
+        Filter::Ids(ids) => {
+            let mut ids = ids.clone();
+            ids.sort_unstable();
+            ids.dedup();
+            Test::Ids { ids, is_in: !negated }
+        }
+        Filter::TextIds(_) => return Err(Error::argument("text ids of a filter have no numbers yet")),
+        Filter::Not(part) => compile(part, columns, !negated, depth - 1)?,
+        Filter::And(parts) if negated => Test::Or(all(parts)?),
+        Filter::Or(parts) if negated => Test::And(all(parts)?),
+        Filter::And(parts) => Test::And(all(parts)?),
+        Filter::Or(parts) => Test::Or(all(parts)?),
+    })
 }
 
 /// What is left of a test when something is known of a row.
@@ -427,7 +425,7 @@ mod tests {
         let mut known = 0;
         for _ in 0..2000 {
             let filter = filter(&mut random, 3);
-            let test = filter.compile(&columns()).expect("a filter over the columns");
+            let test = Test::new(&filter, &columns()).expect("a filter over the columns");
             for _ in 0..20 {
                 let row: Vec<Value> = (0..5).map(|column| value(&mut random, column)).collect();
                 let id = random.below(6);
@@ -484,7 +482,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_compared_is_refused() {
-        let refused = |filter: Filter| filter.compile(&columns()).expect_err("refused").to_string();
+        let refused = |filter: Filter| Test::new(&filter, &columns()).expect_err("refused").to_string();
         let compare = |name: &str, comparison, value| Filter::Compare(name.into(), comparison, value);
         assert!(refused(compare("y", Comparison::Equal, Value::Int(1))).contains("n, x, t"));
         let any = |name: &str, tag: &str| Filter::ContainsAny(name.into(), vec![tag.into()]);

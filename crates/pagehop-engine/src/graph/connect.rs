@@ -2,7 +2,7 @@
 //! and prune again where a row has too many.
 
 use super::prune::{Cover, prune};
-use super::{Graph, keys_of};
+use super::{Adjacency, keys_of};
 use crate::quantize::codes::Codes;
 use crate::{Error, threads};
 
@@ -26,9 +26,9 @@ impl Pruning<'_> {
         scratch: impl Fn() -> S + Sync,
         candidates: impl Fn(&mut S, usize) -> Vec<u64> + Sync,
         mut done: impl FnMut(usize) -> Result<(), Error>,
-    ) -> Result<Graph, Error> {
+    ) -> Result<Adjacency, Error> {
         let rows = self.codes.len();
-        let mut graph = Graph::with_capacity(rows, self.degree);
+        let mut graph = Adjacency::with_capacity(rows, self.degree);
         let batch = BLOCK_ROWS * 8 * self.workers;
         for start in (0..rows).step_by(batch) {
             let end = rows.min(start + batch);
@@ -37,7 +37,7 @@ impl Pruning<'_> {
                 let range = first..end.min(first + BLOCK_ROWS);
                 let mut scratch = scratch();
                 let mut kept = Vec::new();
-                let mut part = Graph::new(range.len(), self.degree);
+                let mut part = Adjacency::new(range.len(), self.degree);
                 for (i, row) in range.enumerate() {
                     let cover = Cover { codes: self.codes, norm_sq: self.codes.hi_norm_sq[row] };
                     prune(&candidates(&mut scratch, row), self.degree, &cover, &mut kept);
@@ -54,9 +54,9 @@ impl Pruning<'_> {
     /// Adds the reverse of every edge, and prunes rows that then have too many.
     pub(crate) fn with_reverse(
         self,
-        forward: &Graph,
+        forward: &Adjacency,
         done: impl FnMut(usize) -> Result<(), Error>,
-    ) -> Result<Graph, Error> {
+    ) -> Result<Adjacency, Error> {
         let (starts, sources) = reverse(forward);
         let both = |ids: &mut Vec<u32>, row: usize| {
             let incoming = &sources[starts[row] as usize..starts[row + 1] as usize];
@@ -72,7 +72,7 @@ impl Pruning<'_> {
 
 /// The in-neighbors of each row: the start of each row's part, and one list of all parts. There may
 /// be more edges than 32 bits can count.
-fn reverse(graph: &Graph) -> (Vec<u64>, Vec<u32>) {
+fn reverse(graph: &Adjacency) -> (Vec<u64>, Vec<u32>) {
     let mut starts = vec![0u64; graph.len() + 1];
     for row in 0..graph.len() {
         for neighbor in graph.neighbors(row) {
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn every_edge_is_found_from_its_other_end() {
         let mut random = Random::new(4, 0);
-        let mut graph = Graph::new(50, 6);
+        let mut graph = Adjacency::new(50, 6);
         for row in 0..50 {
             let mut to: Vec<u32> = (0..row as u64 % 7).map(|_| random.below(50) as u32).collect();
             to.sort_unstable();

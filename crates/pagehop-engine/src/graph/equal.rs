@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::Graph;
+use super::Adjacency;
 use crate::quantize::codes::Codes;
 
 /// Largest number of children of a row in a tree of duplicates.
@@ -70,7 +70,7 @@ fn place_hash(codes: &Codes, row: usize) -> u64 {
 
 /// Links `duplicates`, in their order, into the trees below their representatives. All duplicates
 /// of a row must be among them.
-pub(crate) fn link_duplicates(graph: &mut Graph, firsts: &[u32], duplicates: impl Iterator<Item = u32>) {
+pub(crate) fn link_duplicates(graph: &mut Adjacency, firsts: &[u32], duplicates: impl Iterator<Item = u32>) {
     let mut places: HashMap<u32, Vec<u32>> = HashMap::new();
     for row in duplicates {
         let first = firsts[row as usize];
@@ -105,7 +105,7 @@ mod tests {
         picked.iter().for_each(|at| codes.push(&points[*at]));
         let firsts = firsts(&codes);
         assert!(firsts.iter().zip(&picked).all(|(first, at)| *first as usize == *at), "{firsts:?}");
-        let mut graph = Graph::new(200, degree);
+        let mut graph = Adjacency::new(200, degree);
         (0..9).for_each(|row| graph.set(row, &[(row as u32 + 1) % 9, (row as u32 + 2) % 9]));
         let duplicates = (0..200).filter(|row| firsts[*row as usize] != *row);
         link_duplicates(&mut graph, &firsts, duplicates);

@@ -36,19 +36,19 @@ pub(crate) fn partition(
     workers: usize,
     done: impl FnMut(usize) -> Result<(), Error>,
 ) -> Result<Vec<Vec<u32>>, Error> {
-    let mut partition = Partition { codes, workers, leaves: Vec::new(), done };
+    let mut partition = LeafPartition { codes, workers, leaves: Vec::new(), done };
     partition.split(rows, fanout, seed)?;
     Ok(partition.leaves)
 }
 
-struct Partition<'a, F> {
+struct LeafPartition<'a, F> {
     codes: &'a Codes,
     workers: usize,
     leaves: Vec<Vec<u32>>,
     done: F,
 }
 
-impl<F: FnMut(usize) -> Result<(), Error>> Partition<'_, F> {
+impl<F: FnMut(usize) -> Result<(), Error>> LeafPartition<'_, F> {
     fn split(&mut self, rows: Vec<u32>, fanout: usize, seed: u64) -> Result<(), Error> {
         if rows.len() <= LEAF_ROWS_MAX {
             self.leaves.push(rows);

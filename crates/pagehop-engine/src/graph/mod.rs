@@ -51,13 +51,13 @@ const KEYS_AHEAD: usize = 4;
 
 /// Out-neighbors of every row: at most `degree` each, the most useful first.
 #[derive(Clone, Debug)]
-pub(crate) struct Graph {
+pub(crate) struct Adjacency {
     pub(crate) degree: usize,
     neighbors: Vec<u32>,
     counts: Vec<u8>,
 }
 
-impl Graph {
+impl Adjacency {
     pub(crate) fn new(rows: usize, degree: usize) -> Self {
         Self { degree, neighbors: vec![0; rows * degree], counts: vec![0; rows] }
     }

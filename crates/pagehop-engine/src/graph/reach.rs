@@ -6,13 +6,13 @@
 //! or in place of an edge that is not protected. Then the walk continues from that row. The
 //! protected edges form a forest, which has fewer edges than rows, so there are always slots left.
 
-use super::Graph;
+use super::Adjacency;
 use std::collections::VecDeque;
 
 /// Makes every row reachable from `entries`. Returns the number of rows that were attached.
-pub(crate) fn attach_unreachable(graph: &mut Graph, entries: &[u32]) -> usize {
+pub(crate) fn attach_unreachable(graph: &mut Adjacency, entries: &[u32]) -> usize {
     let rows = graph.len();
-    let mut walk = Walk { seen: vec![false; rows], parent: vec![u32::MAX; rows], queue: VecDeque::new() };
+    let mut walk = ReachWalk { seen: vec![false; rows], parent: vec![u32::MAX; rows], queue: VecDeque::new() };
     for &entry in entries {
         walk.visit(entry, u32::MAX);
     }
@@ -28,14 +28,14 @@ pub(crate) fn attach_unreachable(graph: &mut Graph, entries: &[u32]) -> usize {
     attached
 }
 
-struct Walk {
+struct ReachWalk {
     seen: Vec<bool>,
     /// The row from which the walk first reached this one: that edge is protected.
     parent: Vec<u32>,
     queue: VecDeque<u32>,
 }
 
-impl Walk {
+impl ReachWalk {
     fn visit(&mut self, row: u32, parent: u32) {
         if !std::mem::replace(&mut self.seen[row as usize], true) {
             self.parent[row as usize] = parent;
@@ -43,7 +43,7 @@ impl Walk {
         }
     }
 
-    fn run(&mut self, graph: &Graph) {
+    fn run(&mut self, graph: &Adjacency) {
         while let Some(row) = self.queue.pop_front() {
             for i in 0..graph.neighbors(row as usize).len() {
                 self.visit(graph.neighbors(row as usize)[i], row);
@@ -53,7 +53,7 @@ impl Walk {
 
     /// Adds an edge to `row` from the first reachable row with a slot. It looks outward from
     /// `row`'s own neighbors.
-    fn attach(&mut self, graph: &mut Graph, row: u32, entries: &[u32]) {
+    fn attach(&mut self, graph: &mut Adjacency, row: u32, entries: &[u32]) {
         let mut tried = std::collections::HashSet::new();
         let mut from: VecDeque<u32> = graph.neighbors(row as usize).iter().copied().collect();
         from.extend(entries);
@@ -70,7 +70,7 @@ impl Walk {
         unreachable!("a spanning forest leaves free slots among the reachable rows");
     }
 
-    fn take_slot(&self, graph: &mut Graph, host: u32, row: u32) -> bool {
+    fn take_slot(&self, graph: &mut Adjacency, host: u32, row: u32) -> bool {
         if graph.push(host as usize, row) {
             return true;
         }

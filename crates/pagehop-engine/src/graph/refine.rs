@@ -7,7 +7,7 @@
 
 use super::edge_table::EdgeTable;
 use super::list::CandidateList;
-use super::{Graph, keys_of};
+use super::{Adjacency, keys_of};
 use crate::quantize::centroids::Centroids;
 use crate::quantize::codes::Codes;
 use crate::quantize::edge::{self, BLOCK_EDGES, EdgeHead};
@@ -54,7 +54,7 @@ impl<'a> Walker<'a> {
 
     /// Candidates for the edges of `row`: the nodes that a search for it, from `entries`, kept in a
     /// list of length `list`. Returns sorted keys.
-    pub(crate) fn candidates(&mut self, graph: &Graph, row: usize, entries: &[u32], list: usize) -> Vec<u64> {
+    pub(crate) fn candidates(&mut self, graph: &Adjacency, row: usize, entries: &[u32], list: usize) -> Vec<u64> {
         let mut query = vec![0.0; self.codes.dim];
         self.codes.decode_hi(row, &mut query);
         self.walk(graph, &query, entries, list);
@@ -62,7 +62,7 @@ impl<'a> Walker<'a> {
         keys_of(self.codes, row, &found)
     }
 
-    fn walk(&mut self, graph: &Graph, query: &[f32], entries: &[u32], list: usize) {
+    fn walk(&mut self, graph: &Adjacency, query: &[f32], entries: &[u32], list: usize) {
         self.estimator.prepare(self.table.shape, self.table.query_digits, query, self.codes.filled_sq);
         self.list.reset(list);
         self.scored.clear();
@@ -75,7 +75,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Prefetches for the next two hops: the best other candidate is probably expanded next.
-    fn look_ahead(&self, graph: &Graph) {
+    fn look_ahead(&self, graph: &Adjacency) {
         let mut open = self.list.open();
         if let Some((_, next)) = open.next() {
             let neighbors = graph.neighbors(next as usize).iter();

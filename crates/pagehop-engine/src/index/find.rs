@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::ids::NodeId;
-use crate::index::open::Index;
 use crate::index::state::{Newest, State};
 use crate::page::meta::Meta;
 use crate::page::node::with_node;
@@ -34,23 +33,13 @@ pub(crate) enum Looked<T> {
     Unknown,
 }
 
-impl<P: Pages> Index<P> {
-    /// What `look` finds in the newest state, when no commit became visible at the same time and it
-    /// finds something.
-    pub(crate) fn settled<T>(
-        &self,
-        look: impl FnMut(&State, &mut P::Reader<'_>) -> Result<Option<T>, Error>,
-    ) -> Result<T, Error> {
-        settled(self.pages(), self.newest(), look)
-    }
-
-    /// Refuses ids of another kind than those of this index.
-    pub(crate) fn expect_ids<I: RowId>(&self) -> Result<(), Error> {
-        row_ids::check_kind(self.newest().known().meta.row_ids, I::ROW_IDS)
-    }
+/// Refuses ids of another kind than those of an index.
+pub(crate) fn expect_ids<I: RowId>(newest: &Newest) -> Result<(), Error> {
+    row_ids::check_kind(newest.known().meta.row_ids, I::ROW_IDS)
 }
 
-/// As [`Index::settled`].
+/// What `look` finds in the newest state, when no commit became visible at the same time and it
+/// finds something.
 pub(crate) fn settled<P: Pages, T>(
     pages: &P,
     newest: &Newest,

@@ -22,7 +22,7 @@ pub use build::{build, create};
 pub use change::Change;
 pub use change::beside::{HostRows, TrainingHost};
 pub use change::hosted::Prepared;
-pub use change::retrain::TRAINED_ENOUGH;
+pub use change::training::TRAINED_ENOUGH;
 pub use open::Index;
 pub use payloads::Payloads;
 pub use recall::calibrate::CALIBRATION_QUERIES_MIN;

@@ -1,7 +1,7 @@
 //! Payloads of rows by id, and payloads and text ids of the rows that a search found.
 
 use crate::columns::keeps_no_payloads;
-use crate::index::find::{AHEAD, Looked, find_id, looked_up, place_of, read_text};
+use crate::index::find::{AHEAD, Looked, expect_ids, find_id, looked_up, place_of, read_text, settled};
 use crate::index::open::Index;
 use crate::index::state::State;
 use crate::page::payload::{self, PayloadPlace};
@@ -29,11 +29,11 @@ impl<P: Pages> Index<P> {
     /// [`Error::Argument`] if the index keeps no payloads, or an id is not in it, which the error
     /// names, or is of another kind; those of [`Index::ids`].
     pub fn payloads<I: RowId>(&self, ids: &[I]) -> Result<Payloads, Error> {
-        self.expect_ids::<I>()?;
+        expect_ids::<I>(self.newest())?;
         self.expect_payloads()?;
         let (mut payloads, mut unknown) = (Vec::with_capacity(ids.len()), Vec::new());
         for part in ids.chunks(AHEAD) {
-            let found = self.settled(|state, reader| {
+            let found = settled(self.pages(), self.newest(), |state, reader| {
                 let found = part.iter().map(|id| payload_of_id(state, reader, id));
                 found
                     .collect::<Result<Vec<Looked<Option<Vec<u8>>>>, Error>>()
@@ -73,7 +73,7 @@ impl<P: Pages> Index<P> {
     ///
     /// [`Error::Argument`] if ids are no texts; else as [`Index::payloads_of`].
     pub fn text_ids_of(&self, result: &SearchResult) -> Result<Option<Vec<String>>, Error> {
-        self.expect_ids::<String>()?;
+        expect_ids::<String>(self.newest())?;
         self.read_of(result, |state, reader, hit, place| {
             let page = state.meta.layout.place(hit.node).0;
             read_text(&state.meta, reader, (hit.row_id, page), place)

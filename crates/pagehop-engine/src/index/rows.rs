@@ -1,6 +1,6 @@
 //! Rows by their id: which there are, and their vectors.
 
-use crate::index::find::{AHEAD, Looked, find, find_id, root, text_of};
+use crate::index::find::{AHEAD, Looked, expect_ids, find, find_id, root, settled, text_of};
 use crate::index::open::Index;
 use crate::index::state::State;
 use crate::page::id_map::{self, Leaf};
@@ -19,11 +19,11 @@ impl<P: Pages> Index<P> {
     /// [`Error::Argument`] if the host owns the row ids; [`Error::Corrupt`] if pages contradict
     /// each other; [`Error::Busy`] if the index changes too often; any error of the host.
     pub fn ids(&self, first: u64, count: usize) -> Result<Vec<u64>, Error> {
-        self.expect_ids::<u64>()?;
+        expect_ids::<u64>(self.newest())?;
         let mut ids = Vec::new();
         let mut next = Some(first);
         while let Some(from) = next.filter(|_| ids.len() < count) {
-            let leaf = self.settled(|state, reader| leaf(state, reader, from).map(Some))?;
+            let leaf = settled(self.pages(), self.newest(), |state, reader| leaf(state, reader, from).map(Some))?;
             ids.extend(leaf.ids);
             next = leaf.most.checked_add(1);
         }
@@ -39,11 +39,12 @@ impl<P: Pages> Index<P> {
     ///
     /// [`Error::Argument`] if ids are no texts; else as [`Index::ids`].
     pub fn text_ids(&self, first: u64, count: usize) -> Result<(Vec<String>, Option<u64>), Error> {
-        self.expect_ids::<String>()?;
+        expect_ids::<String>(self.newest())?;
         let mut texts = Vec::new();
         let mut next = Some(first);
         while let Some(from) = next.filter(|_| texts.len() < count) {
-            let (found, most) = self.settled(|state, reader| texts_from(state, reader, from))?;
+            let (found, most) =
+                settled(self.pages(), self.newest(), |state, reader| texts_from(state, reader, from))?;
             texts.extend(found);
             next = most.checked_add(1);
         }
@@ -56,11 +57,13 @@ impl<P: Pages> Index<P> {
     ///
     /// [`Error::Argument`] if the index has ids of another kind; those of [`Index::ids`].
     pub fn contains<I: RowId>(&self, id: I) -> Result<bool, Error> {
-        self.expect_ids::<I>()?;
-        self.settled(|state, reader| match find_id(&state.meta, reader, id.key(), state.snapshot)? {
-            Looked::Row(_) => Ok(Some(true)),
-            Looked::Unknown => Ok(Some(false)),
-            Looked::Changed => Ok(None),
+        expect_ids::<I>(self.newest())?;
+        settled(self.pages(), self.newest(), |state, reader| {
+            match find_id(&state.meta, reader, id.key(), state.snapshot)? {
+                Looked::Row(_) => Ok(Some(true)),
+                Looked::Unknown => Ok(Some(false)),
+                Looked::Changed => Ok(None),
+            }
         })
     }
 
@@ -78,68 +81,63 @@ impl<P: Pages> Index<P> {
     /// [`Error::Argument`] if an id is not in the index, which names it, or is of another kind;
     /// those of [`Index::ids`].
     pub fn vectors<I: RowId>(&self, ids: &[I]) -> Result<Vec<f32>, Error> {
-        self.expect_ids::<I>()?;
+        expect_ids::<I>(self.newest())?;
         let (mut vectors, mut unknown) = (Vec::new(), Vec::new());
         for part in ids.chunks(AHEAD) {
-            let found = self.settled(|state, reader| self.part(state, reader, part))?;
+            let found = settled(self.pages(), self.newest(), |state, reader| part_of(state, reader, part))?;
             vectors.extend(found.vectors);
             unknown.extend(found.unknown);
         }
         if unknown.is_empty() { Ok(vectors) } else { Err(row_ids::unknown(&unknown)) }
     }
+}
 
-    /// The rows of some ids; `None` if one of them is of a commit that is not visible yet.
-    fn part<I: RowId>(
-        &self,
-        state: &State,
-        reader: &mut P::Reader<'_>,
-        ids: &[I],
-    ) -> Result<Option<Part<I>>, Error> {
-        let layout = &state.meta.layout;
-        let mut nodes = Vec::with_capacity(ids.len());
-        for id in ids {
-            let found = find_id(&state.meta, reader, id.key(), state.snapshot)?;
-            if let Looked::Row((_, node)) = found {
-                reader.start(layout.place(node).0, 0..BODY_BYTES);
-            }
-            nodes.push(found);
+/// The rows of some ids; `None` if one of them is of a commit that is not visible yet.
+fn part_of<R: Reader, I: RowId>(state: &State, reader: &mut R, ids: &[I]) -> Result<Option<FoundRows<I>>, Error> {
+    let layout = &state.meta.layout;
+    let mut nodes = Vec::with_capacity(ids.len());
+    for id in ids {
+        let found = find_id(&state.meta, reader, id.key(), state.snapshot)?;
+        if let Looked::Row((_, node)) = found {
+            reader.start(layout.place(node).0, 0..BODY_BYTES);
         }
-        let mut part = Part { vectors: Vec::new(), unknown: Vec::new() };
-        let kept = state.meta.kept();
-        let (mut point, mut bytes) = (Vec::new(), Vec::new());
-        for (id, found) in ids.iter().zip(nodes) {
-            let (number, node) = match found {
-                Looked::Row(found) => found,
-                Looked::Changed => return Ok(None),
-                Looked::Unknown => {
-                    part.unknown.push(id.clone());
-                    continue;
-                }
-            };
-            let is_its_row = with_node(layout, reader, node, |node, header| {
-                node.decode(header, &mut point);
-                header.row_id == number && header.is_visible(state.snapshot)
-            })?;
-            if !is_its_row {
-                return Ok(None);
-            }
-            match kept {
-                Some(shape) => {
-                    reader.release();
-                    shape.read(reader, shape.place_of(layout, reader, node)?, &mut bytes)?;
-                    shape.decode(&bytes, &mut point);
-                    part.vectors.extend_from_slice(&point);
-                }
-                None => part.vectors.extend_from_slice(state.model.space.restore(&mut point)),
-            }
-            reader.release();
-        }
-        Ok(Some(part))
+        nodes.push(found);
     }
+    let mut part = FoundRows { vectors: Vec::new(), unknown: Vec::new() };
+    let kept = state.meta.kept();
+    let (mut point, mut bytes) = (Vec::new(), Vec::new());
+    for (id, found) in ids.iter().zip(nodes) {
+        let (number, node) = match found {
+            Looked::Row(found) => found,
+            Looked::Changed => return Ok(None),
+            Looked::Unknown => {
+                part.unknown.push(id.clone());
+                continue;
+            }
+        };
+        let is_its_row = with_node(layout, reader, node, |node, header| {
+            node.decode(header, &mut point);
+            header.row_id == number && header.is_visible(state.snapshot)
+        })?;
+        if !is_its_row {
+            return Ok(None);
+        }
+        match kept {
+            Some(shape) => {
+                reader.release();
+                shape.read(reader, shape.place_of(layout, reader, node)?, &mut bytes)?;
+                shape.decode(&bytes, &mut point);
+                part.vectors.extend_from_slice(&point);
+            }
+            None => part.vectors.extend_from_slice(state.model.space.restore(&mut point)),
+        }
+        reader.release();
+    }
+    Ok(Some(part))
 }
 
 /// Rows that were found.
-struct Part<I> {
+struct FoundRows<I> {
     vectors: Vec<f32>,
     unknown: Vec<I>,
 }

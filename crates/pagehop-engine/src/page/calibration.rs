@@ -19,104 +19,98 @@ const QUERIES_AT: usize = AUDIT_AT + AUDIT_BYTES;
 #[cfg(test)]
 const QUERIES_BYTES: usize = 4;
 
-impl Calibration {
-    /// Writes it to the meta page; other bytes stay.
-    pub(crate) fn write(&self, body: &mut [u8]) {
-        let mut fields = FieldsMut::at(body, CALIBRATION_AT);
-        fields.u32(self.samples);
-        fields.u32(self.entries.len() as u32);
-        fields.u64(self.rows);
-        fields.u64(self.changes);
-        for entry in &self.entries {
-            fields.u32(entry.k as u32);
-            fields.f32(entry.best);
-            for setting in &entry.settings {
-                let none = Setting { slack: f32::NAN, search_list: 0, interval: 0.0 };
-                let Setting { slack, search_list, interval } = setting.unwrap_or(none);
-                fields.f32(slack);
-                fields.u32(search_list as u32);
-                fields.f32(interval);
-            }
+/// Writes a calibration to the meta page; other bytes stay.
+pub(crate) fn write(calibration: &Calibration, body: &mut [u8]) {
+    let mut fields = FieldsMut::at(body, CALIBRATION_AT);
+    fields.u32(calibration.samples);
+    fields.u32(calibration.entries.len() as u32);
+    fields.u64(calibration.rows);
+    fields.u64(calibration.changes);
+    for entry in &calibration.entries {
+        fields.u32(entry.k as u32);
+        fields.f32(entry.best);
+        for setting in &entry.settings {
+            let none = Setting { slack: f32::NAN, search_list: 0, interval: 0.0 };
+            let Setting { slack, search_list, interval } = setting.unwrap_or(none);
+            fields.f32(slack);
+            fields.u32(search_list as u32);
+            fields.f32(interval);
         }
-        debug_assert!(fields.position() <= CALIBRATION_AT + CALIBRATION_BYTES);
-        FieldsMut::at(body, FAR_AT).f32(if self.far.is_finite() { self.far } else { 0.0 });
-        // The number of queries if they were a user's, 0 if they were rows.
-        FieldsMut::at(body, QUERIES_AT).u32(if self.by_queries { self.samples } else { 0 });
     }
+    debug_assert!(fields.position() <= CALIBRATION_AT + CALIBRATION_BYTES);
+    FieldsMut::at(body, FAR_AT).f32(if calibration.far.is_finite() { calibration.far } else { 0.0 });
+    // The number of queries if they were a user's, 0 if they were rows.
+    FieldsMut::at(body, QUERIES_AT).u32(if calibration.by_queries { calibration.samples } else { 0 });
+}
 
-    /// Reads it from the meta page; `None` if there is none.
-    pub(crate) fn read(body: &[u8]) -> Result<Option<Self>, Error> {
-        let mut fields = Fields::at(body, CALIBRATION_AT);
-        let (samples, entries) = (fields.u32(), fields.u32() as usize);
-        if samples == 0 {
-            return Ok(None);
-        }
-        let (rows, changes) = (fields.u64(), fields.u64());
-        if !(1..=KS.len()).contains(&entries) {
-            return Err(Error::corrupt(PageId(0), format!("it is calibrated for {entries} numbers of neighbors")));
-        }
-        let entries: Vec<_> = (0..entries).map(|_| CalibratedK::read(&mut fields)).collect::<Result<_, _>>()?;
-        if !entries.is_sorted_by(|a, b| a.k < b.k) {
-            return Err(Error::corrupt(PageId(0), "what it is calibrated for is not in order"));
-        }
-        let far = Fields::at(body, FAR_AT).f32();
-        let far = if far > 0.0 { far } else { f32::INFINITY };
-        let by_queries = Fields::at(body, QUERIES_AT).u32() == samples;
-        Ok(Some(Self { rows, changes, samples, by_queries, far, entries }))
+/// Reads the calibration from the meta page; `None` if there is none.
+pub(crate) fn read(body: &[u8]) -> Result<Option<Calibration>, Error> {
+    let mut fields = Fields::at(body, CALIBRATION_AT);
+    let (samples, entries) = (fields.u32(), fields.u32() as usize);
+    if samples == 0 {
+        return Ok(None);
+    }
+    let (rows, changes) = (fields.u64(), fields.u64());
+    if !(1..=KS.len()).contains(&entries) {
+        return Err(Error::corrupt(PageId(0), format!("it is calibrated for {entries} numbers of neighbors")));
+    }
+    let entries: Vec<_> = (0..entries).map(|_| read_k(&mut fields)).collect::<Result<_, _>>()?;
+    if !entries.is_sorted_by(|a, b| a.k < b.k) {
+        return Err(Error::corrupt(PageId(0), "what it is calibrated for is not in order"));
+    }
+    let far = Fields::at(body, FAR_AT).f32();
+    let far = if far > 0.0 { far } else { f32::INFINITY };
+    let by_queries = Fields::at(body, QUERIES_AT).u32() == samples;
+    Ok(Some(Calibration { rows, changes, samples, by_queries, far, entries }))
+}
+
+/// Writes an audit to the meta page; other bytes stay.
+pub(crate) fn write_audit(audit: &Audit, body: &mut [u8]) {
+    let mut fields = FieldsMut::at(body, AUDIT_AT);
+    fields.u32(audit.samples);
+    fields.u32(audit.k as u32);
+    fields.u64(audit.rows);
+    fields.u64(audit.changes);
+    for number in [audit.recall, audit.interval, audit.target.unwrap_or(0.0)] {
+        fields.f32(number);
     }
 }
 
-impl Audit {
-    /// Writes it to the meta page; other bytes stay.
-    pub(crate) fn write(&self, body: &mut [u8]) {
-        let mut fields = FieldsMut::at(body, AUDIT_AT);
-        fields.u32(self.samples);
-        fields.u32(self.k as u32);
-        fields.u64(self.rows);
-        fields.u64(self.changes);
-        for number in [self.recall, self.interval, self.target.unwrap_or(0.0)] {
-            fields.f32(number);
-        }
+/// Reads the audit from the meta page; `None` if there is none.
+pub(crate) fn read_audit(body: &[u8]) -> Result<Option<Audit>, Error> {
+    let mut fields = Fields::at(body, AUDIT_AT);
+    let (samples, k) = (fields.u32(), fields.u32() as usize);
+    if samples == 0 {
+        return Ok(None);
     }
-
-    /// Reads it from the meta page; `None` if there is none.
-    pub(crate) fn read(body: &[u8]) -> Result<Option<Self>, Error> {
-        let mut fields = Fields::at(body, AUDIT_AT);
-        let (samples, k) = (fields.u32(), fields.u32() as usize);
-        if samples == 0 {
-            return Ok(None);
-        }
-        let (rows, changes) = (fields.u64(), fields.u64());
-        let [recall, interval, target] = std::array::from_fn(|_| fields.f32());
-        if [recall, interval, target].iter().any(|share| !(0.0..=1.0).contains(share)) || k == 0 {
-            return Err(Error::corrupt(PageId(0), format!("an audit found a recall of {recall} at {k}")));
-        }
-        let target = (target > 0.0).then_some(target);
-        Ok(Some(Self { k, recall, interval, target, samples, rows, changes }))
+    let (rows, changes) = (fields.u64(), fields.u64());
+    let [recall, interval, target] = std::array::from_fn(|_| fields.f32());
+    if [recall, interval, target].iter().any(|share| !(0.0..=1.0).contains(share)) || k == 0 {
+        return Err(Error::corrupt(PageId(0), format!("an audit found a recall of {recall} at {k}")));
     }
+    let target = (target > 0.0).then_some(target);
+    Ok(Some(Audit { k, recall, interval, target, samples, rows, changes }))
 }
 
-impl CalibratedK {
-    fn read(fields: &mut Fields<'_>) -> Result<Self, Error> {
-        let k = fields.u32() as usize;
-        let best = fields.f32();
-        let mut settings = [None; RECALLS.len()];
-        for setting in &mut settings {
-            let slack = fields.f32();
-            let search_list = fields.u32() as usize;
-            let interval = fields.f32();
-            *setting = (!slack.is_nan()).then_some(Setting { slack, search_list, interval });
-            let fits = |s: Setting| s.slack >= 0.0 && (1..=SEARCH_LIST_MAX).contains(&s.search_list);
-            if !setting.is_none_or(fits) {
-                let what = format!("it is calibrated to a slack of {slack} with a list of {search_list}");
-                return Err(Error::corrupt(PageId(0), what));
-            }
+fn read_k(fields: &mut Fields<'_>) -> Result<CalibratedK, Error> {
+    let k = fields.u32() as usize;
+    let best = fields.f32();
+    let mut settings = [None; RECALLS.len()];
+    for setting in &mut settings {
+        let slack = fields.f32();
+        let search_list = fields.u32() as usize;
+        let interval = fields.f32();
+        *setting = (!slack.is_nan()).then_some(Setting { slack, search_list, interval });
+        let fits = |s: Setting| s.slack >= 0.0 && (1..=SEARCH_LIST_MAX).contains(&s.search_list);
+        if !setting.is_none_or(fits) {
+            let what = format!("it is calibrated to a slack of {slack} with a list of {search_list}");
+            return Err(Error::corrupt(PageId(0), what));
         }
-        if !(1..=SEARCH_LIST_MAX).contains(&k) || !(0.0..=1.0).contains(&best) {
-            return Err(Error::corrupt(PageId(0), format!("it is calibrated for {k} neighbors to {best}")));
-        }
-        Ok(Self { k, best, settings })
     }
+    if !(1..=SEARCH_LIST_MAX).contains(&k) || !(0.0..=1.0).contains(&best) {
+        return Err(Error::corrupt(PageId(0), format!("it is calibrated for {k} neighbors to {best}")));
+    }
+    Ok(CalibratedK { k, best, settings })
 }
 
 #[cfg(test)]
@@ -128,23 +122,23 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let mut body = vec![0; BODY_BYTES];
-        assert_eq!(Calibration::read(&body).expect("none"), None);
-        calibration().write(&mut body);
-        assert_eq!(Calibration::read(&body).expect("one"), Some(calibration()));
-        assert_eq!(Audit::read(&body).expect("none"), None);
+        assert_eq!(read(&body).expect("none"), None);
+        write(&calibration(), &mut body);
+        assert_eq!(read(&body).expect("one"), Some(calibration()));
+        assert_eq!(read_audit(&body).expect("none"), None);
         let audit =
             Audit { k: 10, recall: 0.9, interval: 0.01, target: Some(0.95), samples: 11, rows: 12, changes: 13 };
-        audit.write(&mut body);
-        assert_eq!(Audit::read(&body).expect("one"), Some(audit));
+        write_audit(&audit, &mut body);
+        assert_eq!(read_audit(&body).expect("one"), Some(audit));
         let end = QUERIES_AT + QUERIES_BYTES;
         assert!(body[..CALIBRATION_AT].iter().chain(&body[end..]).all(|b| *b == 0));
         for at in CALIBRATION_AT..end {
             let mut damaged = body.clone();
             damaged[at] = 0xFF;
-            if let Ok(Some(read)) = Calibration::read(&damaged) {
+            if let Ok(Some(read)) = read(&damaged) {
                 let _ = read.plan(10, 0.9);
             }
-            let _ = Audit::read(&damaged);
+            let _ = read_audit(&damaged);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::Reader;
 use super::kind::PageKind;
-use super::stack::{self, Head, Stack, StackEntry};
+use super::stack::{self, Stack, StackEntry, StackHead};
 use crate::Error;
 use crate::ids::{NodeId, PageId};
 
@@ -35,7 +35,7 @@ pub(crate) fn init(body: &mut [u8], next: u32) {
 /// # Errors
 ///
 /// [`Error::Corrupt`] if it is no page of the list.
-pub(crate) fn head(page: PageId, body: &[u8]) -> Result<Head, Error> {
+pub(crate) fn head(page: PageId, body: &[u8]) -> Result<StackHead, Error> {
     STACK.head(page, body)
 }
 

@@ -26,7 +26,7 @@ const FIXED_BYTES: usize = 16;
 
 /// What is in front of a page's landmarks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
+pub(crate) struct LandmarkHead {
     /// Landmarks of the page.
     pub(crate) count: usize,
     /// The next page; 0 on the last.
@@ -71,10 +71,10 @@ pub(crate) fn init(body: &mut [u8], next: u32) {
 /// # Errors
 ///
 /// [`Error::Corrupt`] if it is no page of landmarks.
-pub(crate) fn head(meta: &Meta, page: PageId, body: &[u8]) -> Result<Head, Error> {
+pub(crate) fn head(meta: &Meta, page: PageId, body: &[u8]) -> Result<LandmarkHead, Error> {
     expect_kind(page, body, PageKind::Landmarks)?;
     let mut fields = Fields::at(body, COUNT_AT);
-    let head = Head { count: fields.u16().into(), next: fields.u32() };
+    let head = LandmarkHead { count: fields.u16().into(), next: fields.u32() };
     if head.count > page_landmarks(meta) {
         return Err(Error::corrupt(page, format!("a page has room for fewer landmarks than {}", head.count)));
     }
@@ -87,7 +87,7 @@ pub(crate) fn head(meta: &Meta, page: PageId, body: &[u8]) -> Result<Head, Error
 ///
 /// [`Error::Corrupt`] if it is no page of landmarks.
 pub(crate) fn push(meta: &Meta, page: PageId, body: &mut [u8], new: &Landmark) -> Result<bool, Error> {
-    let Head { count, .. } = head(meta, page, body)?;
+    let LandmarkHead { count, .. } = head(meta, page, body)?;
     if count == page_landmarks(meta) {
         return Ok(false);
     }
@@ -119,7 +119,7 @@ pub(crate) fn scan(
         }
         let (next, landmarks) = {
             let body = reader.finish(page)?;
-            let Head { count, next } = head(meta, page, &body)?;
+            let LandmarkHead { count, next } = head(meta, page, &body)?;
             let landmarks = (0..count).map(|at| landmark(meta, page, &body, at));
             (next, landmarks.collect::<Result<Vec<_>, _>>()?)
         };

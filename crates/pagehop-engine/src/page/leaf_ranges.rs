@@ -24,21 +24,21 @@ pub(crate) struct LeafRanges {
     pub(crate) inner: Vec<(PageId, usize)>,
 }
 
-impl Tree {
+impl LeafRanges {
     /// Every leaf that may have postings from `low` to `high`. Looks at one page of each
     /// level, which `choose` chooses.
     ///
     /// # Errors
     ///
     /// [`Error::Corrupt`] if pages contradict each other; any error of the reader.
-    pub(crate) fn leaf_ranges<R: Reader>(
-        &self,
+    pub(crate) fn of<R: Reader>(
+        tree: &Tree,
         reader: &mut R,
         page_count: u32,
         (low, high): (PostingKey, PostingKey),
         mut choose: impl FnMut(&[LeafRange]) -> usize,
-    ) -> Result<LeafRanges, Error> {
-        let mut level = vec![LeafRange { page: self.root, low, high }];
+    ) -> Result<Self, Error> {
+        let mut level = vec![LeafRange { page: tree.root, low, high }];
         let mut inner = Vec::new();
         for _ in 0..DEPTH_MAX {
             // The pages of a level are of one kind.
@@ -47,9 +47,9 @@ impl Tree {
             reader.release();
             if is_leaf {
                 if inner.is_empty() {
-                    inner.push((self.root, 0));
+                    inner.push((tree.root, 0));
                 }
-                return Ok(LeafRanges { leaves: level, inner });
+                return Ok(Self { leaves: level, inner });
             }
             level.iter().for_each(|range| reader.start(range.page, 0..0));
             let mut below = Vec::new();
@@ -65,25 +65,25 @@ impl Tree {
             }
             level = below;
         }
-        Err(circles(self.root))
+        Err(circles(tree.root))
     }
+}
 
-    /// Whether inner pages have as many children as they had. A split gives a child to an inner
-    /// page, or halves it.
-    pub(crate) fn has_shape(&self, reader: &mut impl Reader, inner: &[(PageId, usize)]) -> Result<bool, Error> {
-        for (page, children) in inner {
-            let is_same = {
-                let body = reader.finish(*page)?;
-                let is_leaf = kind(&body) == Some(PageKind::ColumnLeaf);
-                *children == if is_leaf { 0 } else { Inner::new(*page, &body)?.count() }
-            };
-            reader.release();
-            if !is_same {
-                return Ok(false);
-            }
+/// Whether inner pages have as many children as they had. A split gives a child to an inner
+/// page, or halves it.
+pub(crate) fn have_shape(reader: &mut impl Reader, inner: &[(PageId, usize)]) -> Result<bool, Error> {
+    for (page, children) in inner {
+        let is_same = {
+            let body = reader.finish(*page)?;
+            let is_leaf = kind(&body) == Some(PageKind::ColumnLeaf);
+            *children == if is_leaf { 0 } else { Inner::new(*page, &body)?.count() }
+        };
+        reader.release();
+        if !is_same {
+            return Ok(false);
         }
-        Ok(true)
     }
+    Ok(true)
 }
 
 /// Adds the children of an inner page that may have keys of its range to `below`. Returns how many

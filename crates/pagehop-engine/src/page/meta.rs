@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use crate::calibration::Calibration;
 use crate::columns::row_bytes;
+use crate::page::calibration;
 pub(crate) use crate::page::change_state::{ChangeState, GraphNumbers, Making};
 use crate::page::fields::{Fields, FieldsMut};
 use crate::page::kept_vectors::KeptShape;
 use crate::page::kind;
 use crate::page::layout::{COMMIT_END, NodeLayout};
+use crate::page::row_record::RecordShape;
 use crate::page::{BODY_BYTES, MAGIC, PageId, Reader};
 use crate::quantize::edge::EdgeShape;
 use crate::quantize::estimate::CENTROIDS_MAX;
@@ -158,10 +160,10 @@ impl Meta {
         self.change.write(&mut fields);
         debug_assert!(fields.position() <= META_BYTES);
         if let Some(calibration) = &self.calibration {
-            calibration.write(body);
+            calibration::write(calibration, body);
         }
         if let Some(audit) = &self.audit {
-            audit.write(body);
+            calibration::write_audit(audit, body);
         }
     }
 
@@ -227,8 +229,8 @@ impl Meta {
             page_count,
             norm_sq_max,
             change,
-            calibration: Calibration::read(body)?.map(Arc::new),
-            audit: Audit::read(body)?,
+            calibration: calibration::read(body)?.map(Arc::new),
+            audit: calibration::read_audit(body)?,
         };
         meta.validate()?;
         Ok(meta)
@@ -292,6 +294,22 @@ impl Meta {
             ));
         }
         Ok(())
+    }
+
+    /// Whether a node names the place of a record.
+    pub(crate) fn has_places(&self) -> bool {
+        self.keeps_payloads || self.record_shape() != RecordShape { tags: false, texts: false }
+    }
+
+    /// Whether the tags of a row are a chain of its postings: a host that owns the rows may end
+    /// between any two steps, and a record would be left without its node.
+    pub(crate) fn has_tag_chains(&self) -> bool {
+        self.has_tags && self.row_ids == RowIds::HostOwned
+    }
+
+    /// What records hold.
+    pub(crate) fn record_shape(&self) -> RecordShape {
+        RecordShape { tags: self.has_tags && !self.has_tag_chains(), texts: self.row_ids == RowIds::Text }
     }
 }
 

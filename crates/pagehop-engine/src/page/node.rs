@@ -87,11 +87,9 @@ pub(crate) struct Link {
     pub(crate) anchor: bool,
 }
 
-impl NodeLayout {
-    /// The first empty slot of a page's body.
-    pub(crate) fn free_slot(&self, body: &[u8]) -> Option<usize> {
-        (0..self.nodes_per_page).find(|slot| body[NODES_START + slot * self.stride() + FLAGS_BYTE] == FLAGS_FREE)
-    }
+/// The first empty slot of a page's body.
+pub(crate) fn free_slot(layout: &NodeLayout, body: &[u8]) -> Option<usize> {
+    (0..layout.nodes_per_page).find(|slot| body[NODES_START + slot * layout.stride() + FLAGS_BYTE] == FLAGS_FREE)
 }
 
 /// A node on a page, to read.

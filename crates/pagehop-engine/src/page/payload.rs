@@ -55,7 +55,7 @@ impl PayloadPlace {
 
 /// What a record says of its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record<'a> {
+pub(crate) struct PayloadRecord<'a> {
     pub(crate) length: usize,
     /// First page of its parts; 0 if there are none.
     pub(crate) parts: u32,
@@ -120,7 +120,7 @@ pub(crate) fn entries(page: PageId, body: &[u8]) -> Result<Vec<(usize, usize)>, 
 /// # Errors
 ///
 /// [`Error::Corrupt`] if there is none, or the page holds something else.
-pub(crate) fn read_record(place: PayloadPlace, body: &[u8]) -> Result<Record<'_>, Error> {
+pub(crate) fn read_record(place: PayloadPlace, body: &[u8]) -> Result<PayloadRecord<'_>, Error> {
     let bad = |what: &str| Error::corrupt(place.page, format!("payload {}: {what}", place.number));
     let entries = entries(place.page, body)?;
     let (offset, bytes) = entries.get(usize::from(place.number)).copied().unwrap_or_default();
@@ -134,7 +134,7 @@ pub(crate) fn read_record(place: PayloadPlace, body: &[u8]) -> Result<Record<'_>
     if !is_right || (parts == 0) != (parts_of(length) == 0) {
         return Err(bad("its length contradicts its record"));
     }
-    Ok(Record { length, parts, rest })
+    Ok(PayloadRecord { length, parts, rest })
 }
 
 /// Bytes that another record, with its entry, may have.

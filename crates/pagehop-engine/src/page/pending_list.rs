@@ -9,7 +9,7 @@
 
 use super::Reader;
 use super::kind::PageKind;
-use super::stack::{ENTRIES_MAX, Head, Stack, StackEntry};
+use super::stack::{ENTRIES_MAX, Stack, StackEntry, StackHead};
 use crate::Error;
 use crate::ids::{NodeId, PageId};
 
@@ -53,7 +53,7 @@ pub(crate) fn init(body: &mut [u8], next: u32, depth: usize) {
 /// # Errors
 ///
 /// [`Error::Corrupt`] if it is no page of the list; any error of the reader.
-pub(crate) fn head(reader: &impl Reader, page: PageId) -> Result<Head, Error> {
+pub(crate) fn head(reader: &impl Reader, page: PageId) -> Result<StackHead, Error> {
     let head = STACK.head(page, &reader.finish(page)?)?;
     check_depth(page, head)?;
     Ok(head)
@@ -100,7 +100,7 @@ pub(crate) fn scan(reader: &mut impl Reader, first: u32, each: EachPage<'_>) -> 
     })
 }
 
-fn check_depth(page: PageId, head: Head) -> Result<(), Error> {
+fn check_depth(page: PageId, head: StackHead) -> Result<(), Error> {
     if (1..=PAGES_MAX).contains(&head.depth) {
         return Ok(());
     }

@@ -5,8 +5,6 @@ use super::payload::{self, PayloadPlace};
 use super::{PageId, Reader, text_record};
 use crate::columns::tags::{TagSets, says_all};
 use crate::columns::{COLUMNS_MAX, RowValues, TAGS_MAX, tag_columns, tags};
-use crate::page::meta::Meta;
-use crate::row_ids::RowIds;
 use crate::{Column, ColumnKind, Error};
 
 /// What the records of an index hold besides payloads.
@@ -23,24 +21,6 @@ pub(crate) struct RowRecord<'a> {
     pub(crate) sets: TagSets,
     pub(crate) text: Option<&'a str>,
     pub(crate) payload: Option<&'a [u8]>,
-}
-
-impl Meta {
-    /// Whether a node names the place of a record.
-    pub(crate) fn has_places(&self) -> bool {
-        self.keeps_payloads || self.record_shape() != RecordShape { tags: false, texts: false }
-    }
-
-    /// Whether the tags of a row are a chain of its postings: a host that owns the rows may end
-    /// between any two steps, and a record would be left without its node.
-    pub(crate) fn has_tag_chains(&self) -> bool {
-        self.has_tags && self.row_ids == RowIds::HostOwned
-    }
-
-    /// What records hold.
-    pub(crate) fn record_shape(&self) -> RecordShape {
-        RecordShape { tags: self.has_tags && !self.has_tag_chains(), texts: self.row_ids == RowIds::Text }
-    }
 }
 
 impl RecordShape {

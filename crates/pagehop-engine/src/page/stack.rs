@@ -40,7 +40,7 @@ pub(super) struct StackEntry {
 
 /// What is in front of a page's entries.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
+pub(crate) struct StackHead {
     /// Entries of the page.
     pub(crate) count: usize,
     /// The next page; 0 on the last.
@@ -49,7 +49,7 @@ pub(crate) struct Head {
     pub(crate) depth: usize,
 }
 
-impl Head {
+impl StackHead {
     /// Whether the page takes another entry.
     pub(crate) fn has_room(&self) -> bool {
         self.count < ENTRIES_MAX
@@ -60,23 +60,23 @@ impl Stack {
     /// Makes a body a page of the list without entries.
     pub(super) fn init(self, body: &mut [u8], next: u32, depth: usize) {
         kind::clear(body, self.kind);
-        self.write_head(body, Head { count: 0, next, depth });
+        self.write_head(body, StackHead { count: 0, next, depth });
     }
 
     /// # Errors
     ///
     /// [`Error::Corrupt`] if it is no page of the list.
-    pub(super) fn head(self, page: PageId, body: &[u8]) -> Result<Head, Error> {
+    pub(super) fn head(self, page: PageId, body: &[u8]) -> Result<StackHead, Error> {
         let mut fields = Fields::at(body, COUNT_AT);
         let (count, next, depth) = (usize::from(fields.u16()), fields.u32(), fields.u32() as usize);
         if kind(body) != Some(self.kind) || count > ENTRIES_MAX {
             let what = format!("kind {} with {count} entries is no page of {}", body[0], self.name);
             return Err(Error::corrupt(page, what));
         }
-        Ok(Head { count, next, depth })
+        Ok(StackHead { count, next, depth })
     }
 
-    fn write_head(self, body: &mut [u8], head: Head) {
+    fn write_head(self, body: &mut [u8], head: StackHead) {
         let mut fields = FieldsMut::at(body, COUNT_AT);
         fields.u16(head.count as u16);
         fields.u32(head.next);
@@ -88,7 +88,7 @@ impl Stack {
         let head = self.head(page, body)?;
         if head.has_room() {
             set(body, head.count, new);
-            self.write_head(body, Head { count: head.count + 1, ..head });
+            self.write_head(body, StackHead { count: head.count + 1, ..head });
         }
         Ok(head.has_room())
     }
@@ -107,7 +107,7 @@ impl Stack {
             set(body, count, entry);
             count += 1;
         }
-        self.write_head(body, Head { count, ..head });
+        self.write_head(body, StackHead { count, ..head });
         Ok(())
     }
 
@@ -117,7 +117,7 @@ impl Stack {
         let last = head.count - 1;
         set(body, at, entry(body, last));
         set(body, last, StackEntry::default());
-        self.write_head(body, Head { count: last, ..head });
+        self.write_head(body, StackHead { count: last, ..head });
         Ok(())
     }
 
@@ -132,7 +132,7 @@ impl Stack {
         reader: &mut impl Reader,
         first: u32,
         pages_max: usize,
-        mut each: impl FnMut(PageId, Head, &[StackEntry]) -> Result<bool, Error>,
+        mut each: impl FnMut(PageId, StackHead, &[StackEntry]) -> Result<bool, Error>,
     ) -> Result<(), Error> {
         let mut page = PageId(first);
         for _ in 0..pages_max {

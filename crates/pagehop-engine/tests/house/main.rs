@@ -1,6 +1,6 @@
 //! House rules as tests: which room may know which, that no files import each other in circles,
-//! what the engine may not touch, how long things get, and that documents name only files that
-//! exist.
+//! what the engine may not touch, where methods are, how long things get, and that documents name
+//! only files that exist.
 //!
 //! The sources are read as text, with comments, strings and tests blanked out where a rule is about
 //! code that ships. A rule that must change is changed here, in the open.
@@ -12,6 +12,7 @@ mod limits;
 mod rooms;
 mod sources;
 mod text;
+mod types;
 
 #[track_caller]
 fn assert_none(wrong: &[String]) {

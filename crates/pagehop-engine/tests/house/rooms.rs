@@ -70,7 +70,7 @@ const INDEX_ROOMS: [(&str, &[&str]); 16] = [
     ("index/state", &["index/model", "index/pending"]),
     ("index/open", &["index/state"]),
     ("index/check", &["index/model", "index/state", "index/open", "index/find"]),
-    ("index/find", &["index/state", "index/open"]),
+    ("index/find", &["index/state"]),
     ("index/rows", &["index/find", "index/state", "index/open"]),
     ("index/payloads", &["index/find", "index/state", "index/open"]),
     ("index/build", &[]),

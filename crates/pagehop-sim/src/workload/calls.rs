@@ -21,128 +21,124 @@ const ROWS_MAX: usize = 250;
 /// Memory of the build that compacts.
 const MEMORY_BYTES: u64 = 1 << 30;
 
-impl World {
-    /// Adds, replaces or deletes many rows by one call, which then vacuums if rows enough are dead.
-    pub(super) fn call(&mut self, index: &Index<IndexFile>) -> Result<(), Trouble> {
-        let number = self.next_number;
-        self.next_number += 1;
-        let mut rows = (*self.model.newest().rows).clone();
-        let Self { plan, calls_rng: rng, .. } = self;
-        let known: Vec<u64> = rows.keys().copied().collect();
-        let mut ids: Vec<u64> = (0..1 + rng.below(ROWS_MAX))
-            .map(|_| if known.is_empty() || rng.one_in(8) { id(plan, rng) } else { known[rng.below(known.len())] })
-            .collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let (deletes, stops) = (rng.one_in(3), rng.one_in(8));
-        // A stop after the call's own change is committed ends the vacuum only.
-        let mut progress = |step: Progress| match step.phase {
-            "vacuum" if stops => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
+/// Adds, replaces or deletes many rows by one call, which then vacuums if rows enough are dead.
+pub(super) fn call(world: &mut World, index: &Index<IndexFile>) -> Result<(), Trouble> {
+    let number = world.next_number;
+    world.next_number += 1;
+    let mut rows = (*world.model.newest().rows).clone();
+    let World { plan, calls_rng: rng, .. } = world;
+    let known: Vec<u64> = rows.keys().copied().collect();
+    let mut ids: Vec<u64> = (0..1 + rng.below(ROWS_MAX))
+        .map(|_| if known.is_empty() || rng.one_in(8) { id(plan, rng) } else { known[rng.below(known.len())] })
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let (deletes, stops) = (rng.one_in(3), rng.one_in(8));
+    // A stop after the call's own change is committed ends the vacuum only.
+    let mut progress = |step: Progress| match step.phase {
+        "vacuum" if stops => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let dead = index.info()?.dead_rows;
+    let mark = Some([number, !number]);
+    // One thread: a seed replays the same life.
+    let options = AddOptions { mark, threads: 1 };
+    let done = if deletes {
+        ids.iter().for_each(|id| drop(rows.remove(id)));
+        let deleted = match plan.texts {
+            true => pagehop_store::delete(index, &texts(&ids), mark, &mut progress).map(|report| of_texts(&report)),
+            false => pagehop_store::delete(index, &ids, mark, &mut progress),
         };
-        let dead = index.info()?.dead_rows;
-        let mark = Some([number, !number]);
-        // One thread: a seed replays the same life.
-        let options = AddOptions { mark, threads: 1 };
-        let done = if deletes {
-            ids.iter().for_each(|id| drop(rows.remove(id)));
-            let deleted = match plan.texts {
-                true => {
-                    pagehop_store::delete(index, &texts(&ids), mark, &mut progress).map(|report| of_texts(&report))
-                }
-                false => pagehop_store::delete(index, &ids, mark, &mut progress),
-            };
-            deleted.map(|report| report.deleted)
-        } else {
-            let new = ids.iter().map(|_| Row {
-                vector: plan.cloud.vector(rng),
-                values: columns::values(plan.columns, rng),
-                payload: plan.payload(rng),
-            });
-            let new: Vec<Row> = new.collect();
-            let values = plan.all().of(new.iter())?;
-            let components: Vec<f32> = new.iter().flat_map(|row| row.vector.iter().copied()).collect();
-            rows.extend(ids.iter().copied().zip(new));
-            let values = values.as_ref();
-            let added = match plan.texts {
-                true => {
-                    let ids = texts(&ids);
-                    pagehop_store::add_with_columns(index, &ids, &components, values, options, &mut progress)
-                }
-                false => pagehop_store::add_with_columns(index, &ids, &components, values, options, &mut progress),
-            };
-            added.map(|report| report.replaced)
+        deleted.map(|report| report.deleted)
+    } else {
+        let new = ids.iter().map(|_| Row {
+            vector: plan.cloud.vector(rng),
+            values: columns::values(plan.columns, rng),
+            payload: plan.payload(rng),
+        });
+        let new: Vec<Row> = new.collect();
+        let values = plan.all().of(new.iter())?;
+        let components: Vec<f32> = new.iter().flat_map(|row| row.vector.iter().copied()).collect();
+        rows.extend(ids.iter().copied().zip(new));
+        let values = values.as_ref();
+        let added = match plan.texts {
+            true => {
+                let ids = texts(&ids);
+                pagehop_store::add_with_columns(index, &ids, &components, values, options, &mut progress)
+            }
+            false => pagehop_store::add_with_columns(index, &ids, &components, values, options, &mut progress),
         };
-        let what = if deletes { "delete" } else { "add" };
-        self.note(|| format!("  version {number}: a call to {what} {} rows", ids.len()));
-        let version = Version { number, rows: Arc::new(rows) };
-        match done {
-            Ok(killed) => {
-                self.model.forget_doubts();
-                self.model.committed(version);
-                self.outcome.commits += 1;
-                // The call has succeeded, whatever became of its vacuum.
-                let left = index.info().map_or(u64::MAX, |info| info.dead_rows);
-                self.outcome.vacuumed += (dead + killed).saturating_sub(left);
-                Ok(())
-            }
-            Err(error) => {
-                // Whether its transaction began is unknown here.
-                self.model.doubt(version);
-                Err(error.into())
-            }
+        added.map(|report| report.replaced)
+    };
+    let what = if deletes { "delete" } else { "add" };
+    world.note(|| format!("  version {number}: a call to {what} {} rows", ids.len()));
+    let version = Version { number, rows: Arc::new(rows) };
+    match done {
+        Ok(killed) => {
+            world.model.forget_doubts();
+            world.model.committed(version);
+            world.outcome.commits += 1;
+            // The call has succeeded, whatever became of its vacuum.
+            let left = index.info().map_or(u64::MAX, |info| info.dead_rows);
+            world.outcome.vacuumed += (dead + killed).saturating_sub(left);
+            Ok(())
+        }
+        Err(error) => {
+            // Whether its transaction began is unknown here.
+            world.model.doubt(version);
+            Err(error.into())
         }
     }
+}
 
-    /// One process that writes the index again with its live rows only, in place.
-    pub(super) fn compact(&mut self) -> Checked<()> {
-        self.outcome.operations += 1;
-        let options = self.plan.open_options(true, &mut self.rng);
-        let Some(pages) = self.open(&options)? else { return Ok(()) };
-        self.note(|| "compact".into());
-        match self.calls_rng.below(4) {
-            0 => self.arm_stop(60),
-            1 => self.arm_fault(60),
-            _ => {}
-        }
-        let failed = self.disk.failed();
-        let (opened, compacted) = match Index::open(pages) {
-            Ok(index) => {
-                let compacted = self.compact_in_place(&index);
-                (Some(index), compacted)
-            }
-            Err(error) => (None, Err(error.into())),
-        };
-        match compacted {
-            Ok(()) => self.outcome.compactions += 1,
-            Err(trouble) => self.excuse(&trouble, failed)?,
-        }
-        // First the end of the process: here the old index knows its file by the name, which the
-        // new one has now.
-        self.end_process();
-        drop(opened);
-        Ok(())
+/// One process that writes the index again with its live rows only, in place.
+pub(super) fn compact(world: &mut World) -> Checked<()> {
+    world.outcome.operations += 1;
+    let options = world.plan.open_options(true, &mut world.rng);
+    let Some(pages) = world.open(&options)? else { return Ok(()) };
+    world.note(|| "compact".into());
+    match world.calls_rng.below(4) {
+        0 => world.arm_stop(60),
+        1 => world.arm_fault(60),
+        _ => {}
     }
+    let failed = world.disk.failed();
+    let (opened, compacted) = match Index::open(pages) {
+        Ok(index) => {
+            let compacted = compact_in_place(world, &index);
+            (Some(index), compacted)
+        }
+        Err(error) => (None, Err(error.into())),
+    };
+    match compacted {
+        Ok(()) => world.outcome.compactions += 1,
+        Err(trouble) => world.excuse(&trouble, failed)?,
+    }
+    // First the end of the process: here the old index knows its file by the name, which the
+    // new one has now.
+    world.end_process();
+    drop(opened);
+    Ok(())
+}
 
-    /// Does what `compact` of the store does with the system's files, in the same order: the new
-    /// index is whole and on disk, it takes the name, the name is durable, the old log goes.
-    fn compact_in_place(&mut self, index: &Index<IndexFile>) -> Result<(), Trouble> {
-        index.pages().checkpoint()?;
-        self.model.made_durable();
-        let beside = SimDisk::new(0);
-        let identity = (self.calls_rng.next_u64() | 1).to_le_bytes();
-        let [a, b, c, d, e, f, ..] = identity;
-        let mut sink = StorageSink::create(Arc::new(beside.clone()), [a, b, c, d, e, f])?;
-        index.rebuild(MEMORY_BYTES, 1, &mut sink, &mut |_| ControlFlow::Continue(()))?;
-        sink.finish()?;
-        let new = beside.bytes(Name::Index).unwrap_or_default();
-        self.disk.rename_over(Name::Index, &new).map_err(|error| Error::io("naming of the new index", error))?;
-        let synced = self.disk.sync_directory();
-        if synced.is_ok() {
-            // A log that stays has another identity.
-            let _ = self.disk.remove(Name::Log);
-        }
-        synced.map_err(|error| Error::io("sync of the directory", error))?;
-        Ok(())
+/// Does what `compact` of the store does with the system's files, in the same order: the new
+/// index is whole and on disk, it takes the name, the name is durable, the old log goes.
+fn compact_in_place(world: &mut World, index: &Index<IndexFile>) -> Result<(), Trouble> {
+    index.pages().checkpoint()?;
+    world.model.made_durable();
+    let beside = SimDisk::new(0);
+    let identity = (world.calls_rng.next_u64() | 1).to_le_bytes();
+    let [a, b, c, d, e, f, ..] = identity;
+    let mut sink = StorageSink::create(Arc::new(beside.clone()), [a, b, c, d, e, f])?;
+    index.rebuild(MEMORY_BYTES, 1, &mut sink, &mut |_| ControlFlow::Continue(()))?;
+    sink.finish()?;
+    let new = beside.bytes(Name::Index).unwrap_or_default();
+    world.disk.rename_over(Name::Index, &new).map_err(|error| Error::io("naming of the new index", error))?;
+    let synced = world.disk.sync_directory();
+    if synced.is_ok() {
+        // A log that stays has another identity.
+        let _ = world.disk.remove(Name::Log);
     }
+    synced.map_err(|error| Error::io("sync of the directory", error))?;
+    Ok(())
 }

@@ -76,7 +76,7 @@ pub fn run(seed: u64, options: &RunOptions) -> Result<Outcome, Box<Violation>> {
         Ok(world) => world,
         Err(what) => return Err(Box::new(Violation { seed, operations: 0, what, history: Vec::new() })),
     };
-    let result = catch_unwind(AssertUnwindSafe(|| world.run())).unwrap_or_else(|panic| {
+    let result = catch_unwind(AssertUnwindSafe(|| live(&mut world))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         Err(format!("a panic: {}", text.unwrap_or_default()))
@@ -114,61 +114,59 @@ pub fn compare(
     })
 }
 
-impl World {
-    fn run(&mut self) -> Checked<()> {
-        let most = self.options.operations.unwrap_or(usize::MAX).min(self.plan.operations) as u64;
-        while self.outcome.operations < most {
-            self.life(most)?;
-        }
-        self.disk.heal();
-        self.disk.set_budget(None);
-        self.open_and_verify(true)?;
-        self.open_and_verify(false)?;
-        let Outcome { near_found, near_wanted, .. } = self.outcome;
-        if near_wanted >= 100 && near_found * 10 < near_wanted * 9 {
-            return Err(format!("searches found {near_found} of the {near_wanted} nearest rows"));
-        }
-        Ok(())
+fn live(world: &mut World) -> Checked<()> {
+    let most = world.options.operations.unwrap_or(usize::MAX).min(world.plan.operations) as u64;
+    while world.outcome.operations < most {
+        life(world, most)?;
     }
+    world.disk.heal();
+    world.disk.set_budget(None);
+    world.open_and_verify(true)?;
+    world.open_and_verify(false)?;
+    let Outcome { near_found, near_wanted, .. } = world.outcome;
+    if near_wanted >= 100 && near_found * 10 < near_wanted * 9 {
+        return Err(format!("searches found {near_found} of the {near_wanted} nearest rows"));
+    }
+    Ok(())
+}
 
-    /// One process: from opening the index to the end of the process.
-    fn life(&mut self, most: u64) -> Checked<()> {
-        // A fault may strike while the index is being opened.
-        match self.rng.below(16) {
-            0 => self.arm_stop(30),
-            1 => self.arm_fault(30),
-            _ => {}
-        }
-        if self.rng.one_in(8) {
-            self.outcome.operations += 1;
-            self.open_and_verify(false)?;
-        }
-        if self.plan.compacts && self.calls_rng.one_in(4) {
-            return self.compact();
-        }
-        let options = self.plan.open_options(true, &mut self.rng);
-        let Some(pages) = self.open(&options)? else { return Ok(()) };
-        let (end, pages) = self.session(pages, most)?;
-        self.note(|| format!("{end:?}"));
-        match (end, pages) {
-            (End::Close, Some(pages)) => {
-                let failed = self.disk.failed();
-                let result = pages.close();
-                if let Err(error) = &result {
-                    self.excuse(&Trouble::Error(copy_of(error)), failed)?;
-                } else {
-                    self.model.made_durable();
-                }
-                if self.disk.is_stopped() {
-                    self.end_process();
-                }
-            }
-            (End::Exit, pages) => drop(pages),
-            (_, pages) => {
-                self.end_process();
-                drop(pages);
-            }
-        }
-        Ok(())
+/// One process: from opening the index to the end of the process.
+fn life(world: &mut World, most: u64) -> Checked<()> {
+    // A fault may strike while the index is being opened.
+    match world.rng.below(16) {
+        0 => world.arm_stop(30),
+        1 => world.arm_fault(30),
+        _ => {}
     }
+    if world.rng.one_in(8) {
+        world.outcome.operations += 1;
+        world.open_and_verify(false)?;
+    }
+    if world.plan.compacts && world.calls_rng.one_in(4) {
+        return calls::compact(world);
+    }
+    let options = world.plan.open_options(true, &mut world.rng);
+    let Some(pages) = world.open(&options)? else { return Ok(()) };
+    let (end, pages) = session::run(world, pages, most)?;
+    world.note(|| format!("{end:?}"));
+    match (end, pages) {
+        (End::Close, Some(pages)) => {
+            let failed = world.disk.failed();
+            let result = pages.close();
+            if let Err(error) = &result {
+                world.excuse(&Trouble::Error(copy_of(error)), failed)?;
+            } else {
+                world.model.made_durable();
+            }
+            if world.disk.is_stopped() {
+                world.end_process();
+            }
+        }
+        (End::Exit, pages) => drop(pages),
+        (_, pages) => {
+            world.end_process();
+            drop(pages);
+        }
+    }
+    Ok(())
 }

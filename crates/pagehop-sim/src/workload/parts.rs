@@ -36,100 +36,98 @@ pub(super) enum Ending {
     Interrupt,
 }
 
-impl World {
-    /// The parts of a transaction for `operation`.
-    pub(super) fn parts(&mut self, operation: Operation) -> Vec<Part> {
-        let rows = Arc::clone(&self.model.newest().rows);
-        match operation {
-            Operation::Add => vec![self.addition(&rows)],
-            Operation::Delete => vec![self.deletion(&rows)],
-            Operation::Update => vec![self.update(&rows)],
-            Operation::Vacuum => vec![Part::Vacuum(u64::MAX)],
-            Operation::Clear => vec![Part::Delete(rows.keys().copied().collect())],
-            _ => (0..1 + self.rng.below(3))
-                .map(|_| match self.rng.below(5) {
-                    0 if (self.plan.columns > 0 || self.plan.payloads) && self.values_rng.one_in(2) => {
-                        self.update(&rows)
-                    }
-                    0 | 1 => self.addition(&rows),
-                    2 | 3 => self.deletion(&rows),
-                    _ => Part::Vacuum(1 + self.rng.below(20) as u64),
-                })
-                .collect(),
-        }
+/// The parts of a transaction for `operation`.
+pub(super) fn of(world: &mut World, operation: Operation) -> Vec<Part> {
+    let rows = Arc::clone(&world.model.newest().rows);
+    match operation {
+        Operation::Add => vec![addition(world, &rows)],
+        Operation::Delete => vec![deletion(world, &rows)],
+        Operation::Update => vec![values_update(world, &rows)],
+        Operation::Vacuum => vec![Part::Vacuum(u64::MAX)],
+        Operation::Clear => vec![Part::Delete(rows.keys().copied().collect())],
+        _ => (0..1 + world.rng.below(3))
+            .map(|_| match world.rng.below(5) {
+                0 if (world.plan.columns > 0 || world.plan.payloads) && world.values_rng.one_in(2) => {
+                    values_update(world, &rows)
+                }
+                0 | 1 => addition(world, &rows),
+                2 | 3 => deletion(world, &rows),
+                _ => Part::Vacuum(1 + world.rng.below(20) as u64),
+            })
+            .collect(),
     }
+}
 
-    fn addition(&mut self, rows: &Rows) -> Part {
-        let given = self.some_given();
-        let Self { plan, rng, values_rng, .. } = self;
-        let (mut ids, mut new) = (Vec::new(), Vec::new());
-        for _ in 0..1 + rng.below(plan.batch) {
-            let known = any_key(rows, rng).filter(|_| rng.one_in(4));
-            let id = match known {
-                Some(id) => id,
-                None if !ids.is_empty() && rng.one_in(16) => ids[rng.below(ids.len())],
-                None => id(plan, rng),
-            };
-            let same = rows.get(&id).filter(|_| rng.one_in(3)).cloned();
-            ids.push(id);
-            let drawn = columns::values(plan.columns, values_rng);
-            let of_row = match &same {
-                Some(row) if values_rng.one_in(2) => row.values.clone(),
-                _ => drawn,
-            };
-            // A column that is not given has no value.
-            let value = |at| if given.columns.contains(&at) { of_row[at].clone() } else { Value::Null };
-            let values: Arc<[Value]> = (0..plan.columns).map(value).collect();
-            let payload = match &same {
-                Some(row) if given.payloads && values_rng.one_in(2) => row.payload.clone(),
-                _ if given.payloads => columns::payload(values_rng),
-                _ => None,
-            };
-            let vector = same.map_or_else(|| plan.cloud.vector(rng), |row| row.vector);
-            new.push(Row { vector, values, payload });
-        }
-        Part::Add(ids, new, given)
-    }
-
-    /// Values of some columns, or payloads, for some rows; an id may repeat.
-    fn update(&mut self, rows: &Rows) -> Part {
-        let mut given = self.some_given();
-        let Self { plan, values_rng: rng, .. } = self;
-        if given.columns.is_empty() && plan.columns > 0 {
-            given.columns.push(rng.below(plan.columns));
-        }
-        given.payloads |= plan.columns == 0;
-        let count = 1 + rng.below(plan.batch);
-        let ids: Vec<u64> = (0..count).filter_map(|_| any_key(rows, rng)).collect();
-        let vector: Arc<[f32]> = Arc::new([]);
-        let new = ids.iter().map(|_| {
-            let values = columns::values(plan.columns, rng);
-            Row { vector: vector.clone(), values, payload: plan.payload(rng) }
-        });
-        let new = new.collect();
-        Part::Update(ids, new, given)
-    }
-
-    /// The places of some columns in any order, mostly of all, and mostly payloads.
-    fn some_given(&mut self) -> Given {
-        let Self { plan, values_rng: rng, .. } = self;
-        let mut places: Vec<usize> = (0..plan.columns).collect();
-        if rng.one_in(3) {
-            places.retain(|_| rng.one_in(2));
-        }
-        (1..places.len()).for_each(|end| places.swap(end, rng.below(end + 1)));
-        Given { columns: places, payloads: plan.payloads && !rng.one_in(4) }
-    }
-
-    fn deletion(&mut self, rows: &Rows) -> Part {
-        let Self { plan, rng, .. } = self;
-        let count = 1 + rng.below(plan.batch);
-        let ids = (0..count).map(|_| match any_key(rows, rng).filter(|_| !rng.one_in(5)) {
+fn addition(world: &mut World, rows: &Rows) -> Part {
+    let given = some_given(world);
+    let World { plan, rng, values_rng, .. } = world;
+    let (mut ids, mut new) = (Vec::new(), Vec::new());
+    for _ in 0..1 + rng.below(plan.batch) {
+        let known = any_key(rows, rng).filter(|_| rng.one_in(4));
+        let id = match known {
             Some(id) => id,
+            None if !ids.is_empty() && rng.one_in(16) => ids[rng.below(ids.len())],
             None => id(plan, rng),
-        });
-        Part::Delete(ids.collect())
+        };
+        let same = rows.get(&id).filter(|_| rng.one_in(3)).cloned();
+        ids.push(id);
+        let drawn = columns::values(plan.columns, values_rng);
+        let of_row = match &same {
+            Some(row) if values_rng.one_in(2) => row.values.clone(),
+            _ => drawn,
+        };
+        // A column that is not given has no value.
+        let value = |at| if given.columns.contains(&at) { of_row[at].clone() } else { Value::Null };
+        let values: Arc<[Value]> = (0..plan.columns).map(value).collect();
+        let payload = match &same {
+            Some(row) if given.payloads && values_rng.one_in(2) => row.payload.clone(),
+            _ if given.payloads => columns::payload(values_rng),
+            _ => None,
+        };
+        let vector = same.map_or_else(|| plan.cloud.vector(rng), |row| row.vector);
+        new.push(Row { vector, values, payload });
     }
+    Part::Add(ids, new, given)
+}
+
+/// Values of some columns, or payloads, for some rows; an id may repeat.
+fn values_update(world: &mut World, rows: &Rows) -> Part {
+    let mut given = some_given(world);
+    let World { plan, values_rng: rng, .. } = world;
+    if given.columns.is_empty() && plan.columns > 0 {
+        given.columns.push(rng.below(plan.columns));
+    }
+    given.payloads |= plan.columns == 0;
+    let count = 1 + rng.below(plan.batch);
+    let ids: Vec<u64> = (0..count).filter_map(|_| any_key(rows, rng)).collect();
+    let vector: Arc<[f32]> = Arc::new([]);
+    let new = ids.iter().map(|_| {
+        let values = columns::values(plan.columns, rng);
+        Row { vector: vector.clone(), values, payload: plan.payload(rng) }
+    });
+    let new = new.collect();
+    Part::Update(ids, new, given)
+}
+
+/// The places of some columns in any order, mostly of all, and mostly payloads.
+fn some_given(world: &mut World) -> Given {
+    let World { plan, values_rng: rng, .. } = world;
+    let mut places: Vec<usize> = (0..plan.columns).collect();
+    if rng.one_in(3) {
+        places.retain(|_| rng.one_in(2));
+    }
+    (1..places.len()).for_each(|end| places.swap(end, rng.below(end + 1)));
+    Given { columns: places, payloads: plan.payloads && !rng.one_in(4) }
+}
+
+fn deletion(world: &mut World, rows: &Rows) -> Part {
+    let World { plan, rng, .. } = world;
+    let count = 1 + rng.below(plan.batch);
+    let ids = (0..count).map(|_| match any_key(rows, rng).filter(|_| !rng.one_in(5)) {
+        Some(id) => id,
+        None => id(plan, rng),
+    });
+    Part::Delete(ids.collect())
 }
 
 fn any_key(rows: &Rows, rng: &mut Rng) -> Option<u64> {

@@ -13,7 +13,7 @@ use super::model::{Model, Version};
 use super::outcome::{Checked, Outcome, Trouble};
 use super::plan::{Plan, id};
 use super::verify::{self, Queries};
-use crate::{Lie, Rng, SimDisk};
+use crate::{Call, Fault, Lie, Refusal, Rng, SimDisk};
 
 /// How to run a seed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -224,6 +224,41 @@ impl World {
             self.disk.kill();
             self.outcome.kills += 1;
         }
+    }
+
+    /// Stops the disk within some calls.
+    pub(super) fn arm_stop(&mut self, within: usize) {
+        let calls = self.rng.below(within) as u64;
+        self.note(|| format!("  {calls} more calls"));
+        self.disk.stop_after(calls);
+    }
+
+    /// Makes some call within the next ones fail.
+    pub(super) fn arm_fault(&mut self, within: usize) {
+        let mut calls = match self.rng.below(6) {
+            0 => vec![Call::Read],
+            1 => vec![Call::Write],
+            2 => vec![Call::Sync],
+            3 => vec![Call::Open, Call::Length, Call::SyncDirectory],
+            4 => vec![Call::SetLength, Call::Allocate, Call::Remove, Call::Rename],
+            _ => vec![Call::Write, Call::Sync],
+        };
+        calls.dedup();
+        let syncs = calls == [Call::Sync];
+        let refusal = match self.rng.below(3) {
+            0 if !syncs => Refusal::NoSpace,
+            1 if syncs => Refusal::Forgotten,
+            _ => Refusal::Io,
+        };
+        let fault = Fault { calls, after: self.rng.below(within) as u64, refusal, once: self.rng.one_in(2) };
+        self.note(|| format!("  {fault:?}"));
+        self.disk.fail(fault);
+    }
+
+    /// Ends faults, and gives the disk space.
+    pub(super) fn heal(&mut self) {
+        self.disk.heal();
+        self.disk.set_budget(None);
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) struct PageCopy<'a> {
 }
 
 /// What one copy of all pages shares between its threads.
-struct Turn<'a> {
+struct CopyWork<'a> {
     pages: u32,
     is_wanted: &'a (dyn Fn(u32) -> bool + Sync),
     next: AtomicU32,
@@ -52,7 +52,7 @@ struct Turn<'a> {
 }
 
 /// The memory of one thread.
-struct Lane {
+struct CopyBuffers {
     run: Vec<PageBuffer>,
     /// A page that is brought up to date: a direct read needs its alignment.
     page: Box<PageBuffer>,
@@ -81,15 +81,16 @@ impl<'a> PageCopy<'a> {
         progress: OnProgress<'_>,
     ) -> Result<HashMap<u32, u64>, Error> {
         self.reserve(pages)?;
-        let turn = Turn { pages, is_wanted, next: AtomicU32::new(0), has_failed: AtomicBool::new(false) };
+        let work = CopyWork { pages, is_wanted, next: AtomicU32::new(0), has_failed: AtomicBool::new(false) };
         let others = pages.div_ceil(RUN_PAGES).min(THREADS_MAX).saturating_sub(1);
         std::thread::scope(|scope| {
-            let others: Vec<_> = (0..others).map(|_| scope.spawn(|| self.lane(&turn, &mut go_on))).collect();
-            let mut lanes = vec![self.lane(&turn, progress)];
-            lanes.extend(others.into_iter().map(|lane| lane.join().expect("a thread of a copy does not panic")));
+            let others: Vec<_> = (0..others).map(|_| scope.spawn(|| self.thread(&work, &mut go_on))).collect();
+            let mut found = vec![self.thread(&work, progress)];
+            found
+                .extend(others.into_iter().map(|thread| thread.join().expect("a thread of a copy does not panic")));
             let mut applied = HashMap::new();
-            for lane in lanes {
-                applied.extend(lane?);
+            for found in found {
+                applied.extend(found?);
             }
             Ok(applied)
         })
@@ -105,32 +106,32 @@ impl<'a> PageCopy<'a> {
     }
 
     /// Copies runs until there are none, or a thread failed.
-    fn lane(&self, turn: &Turn<'_>, progress: OnProgress<'_>) -> Result<HashMap<u32, u64>, Error> {
-        let mut lane = Lane {
-            run: (0..RUN_PAGES.min(turn.pages)).map(|_| *PageBuffer::new()).collect(),
+    fn thread(&self, work: &CopyWork<'_>, progress: OnProgress<'_>) -> Result<HashMap<u32, u64>, Error> {
+        let mut buffers = CopyBuffers {
+            run: (0..RUN_PAGES.min(work.pages)).map(|_| *PageBuffer::new()).collect(),
             page: PageBuffer::new(),
             applied: HashMap::new(),
         };
-        let result = self.runs(turn, &mut lane, progress);
+        let result = self.runs(work, &mut buffers, progress);
         if result.is_err() {
-            turn.has_failed.store(true, Ordering::Relaxed);
+            work.has_failed.store(true, Ordering::Relaxed);
         }
-        result.map(|()| lane.applied)
+        result.map(|()| buffers.applied)
     }
 
-    fn runs(&self, turn: &Turn<'_>, lane: &mut Lane, progress: OnProgress<'_>) -> Result<(), Error> {
-        while !turn.has_failed.load(Ordering::Relaxed) {
-            let begin = turn.next.fetch_add(RUN_PAGES, Ordering::Relaxed);
-            if begin >= turn.pages {
+    fn runs(&self, work: &CopyWork<'_>, buffers: &mut CopyBuffers, progress: OnProgress<'_>) -> Result<(), Error> {
+        while !work.has_failed.load(Ordering::Relaxed) {
+            let begin = work.next.fetch_add(RUN_PAGES, Ordering::Relaxed);
+            if begin >= work.pages {
                 break;
             }
-            let end = turn.pages.min(begin.saturating_add(RUN_PAGES));
+            let end = work.pages.min(begin.saturating_add(RUN_PAGES));
             let mut next = begin;
-            while let Some(first) = (next..end).find(|&page| (turn.is_wanted)(page)) {
-                next = (first..end).find(|&page| !(turn.is_wanted)(page)).unwrap_or(end);
-                self.copy_run(lane, first, next)?;
+            while let Some(first) = (next..end).find(|&page| (work.is_wanted)(page)) {
+                next = (first..end).find(|&page| !(work.is_wanted)(page)).unwrap_or(end);
+                self.copy_run(buffers, first, next)?;
             }
-            let done = Progress { phase: "copy", done: end.into(), total: turn.pages.into() };
+            let done = Progress { phase: "copy", done: end.into(), total: work.pages.into() };
             if progress(done) == ControlFlow::Break(()) {
                 return Err(Error::Interrupted);
             }
@@ -139,8 +140,8 @@ impl<'a> PageCopy<'a> {
     }
 
     /// Copies the pages from `first` to before `end`, at most [`RUN_PAGES`].
-    fn copy_run(&self, lane: &mut Lane, first: u32, end: u32) -> Result<(), Error> {
-        let run = &mut lane.run[..(end - first) as usize];
+    fn copy_run(&self, buffers: &mut CopyBuffers, first: u32, end: u32) -> Result<(), Error> {
+        let run = &mut buffers.run[..(end - first) as usize];
         let offset = u64::from(first) * PAGE_BYTES as u64;
         self.read(run, offset);
         for (page, image) in (first..end).zip(run.iter_mut()) {
@@ -148,7 +149,7 @@ impl<'a> PageCopy<'a> {
             if is_whole && header::log_position(&image.0) >= self.versions.shared.newest(page) {
                 continue;
             }
-            let newest = &mut lane.page.0;
+            let newest = &mut buffers.page.0;
             if is_whole {
                 newest.copy_from_slice(&image.0);
                 self.versions.complete(page, newest, Ok(()))?;
@@ -159,7 +160,7 @@ impl<'a> PageCopy<'a> {
             let position = header::log_position(newest);
             header::seal(PageId(page), position, self.versions.identity, newest);
             image.0.copy_from_slice(newest);
-            lane.applied.insert(page, position);
+            buffers.applied.insert(page, position);
         }
         self.write(run, offset).map_err(|error| self.refused(&format!("write of pages from {first} on"), error))
     }

@@ -86,24 +86,22 @@ pub(crate) struct End {
     pub(crate) last: Option<(u64, u32)>,
 }
 
-impl Log {
-    /// Gives every whole block to `each`, oldest first, up to the first that is not.
-    pub(crate) fn scan(&self, header: &Header, mut each: impl FnMut(&Block)) -> Result<End, Error> {
-        let mut end = End { lsn: header.start, checksum: 0, last: None };
-        let Some(file) = self.file()? else { return Ok(end) };
-        let mut buffer = Vec::new();
-        while let Some(block) = read_block(&*file, header.offset(end.lsn), end, &mut buffer)
-            .map_err(|error| self.refused(&format!("read of position {}", end.lsn), error))?
-        {
-            end = End {
-                lsn: block.lsn + block.length,
-                checksum: block.checksum,
-                last: Some((block.lsn, block.page_count)),
-            };
-            each(&block);
-        }
-        Ok(end)
+/// Gives every whole block to `each`, oldest first, up to the first that is not.
+pub(crate) fn scan(log: &Log, header: &Header, mut each: impl FnMut(&Block)) -> Result<End, Error> {
+    let mut end = End { lsn: header.start, checksum: 0, last: None };
+    let Some(file) = log.file()? else { return Ok(end) };
+    let mut buffer = Vec::new();
+    while let Some(block) = read_block(&*file, header.offset(end.lsn), end, &mut buffer)
+        .map_err(|error| log.refused(&format!("read of position {}", end.lsn), error))?
+    {
+        end = End {
+            lsn: block.lsn + block.length,
+            checksum: block.checksum,
+            last: Some((block.lsn, block.page_count)),
+        };
+        each(&block);
     }
+    Ok(end)
 }
 
 /// The block at `offset` of the file that continues the log from `end` on.

@@ -167,39 +167,31 @@ fn checksum(record: &[u8], lsn: u64) -> u32 {
     crc32c(&record[4..], crc32c(&lsn.to_le_bytes(), 0))
 }
 
-impl Log {
-    /// The record of `page` at `lsn` in the log that begins at `start`.
-    pub(crate) fn read_record(
-        &self,
-        file: &dyn StorageFile,
-        page: u32,
-        lsn: u64,
-        start: u64,
-    ) -> Result<Record, Error> {
-        let refused = |error| self.refused(&format!("read of position {lsn}"), error);
-        let damaged = || {
-            let what = format!("its record at position {lsn} of {} is damaged", self.name());
-            Error::corrupt(PageId(page), what)
-        };
-        let at = offset(start, lsn);
-        let mut bytes = vec![0; FIRST_READ];
-        let have = file.read_at(&mut bytes, at).map_err(refused)?;
-        if have < RECORD_BYTES {
-            return Err(damaged());
-        }
-        let header = RecordHeader::from_bytes(&bytes, lsn).ok_or_else(damaged)?;
-        let whole = RECORD_BYTES + header.length;
-        bytes.resize(whole, 0);
-        if have < whole {
-            let more = file.read_at(&mut bytes[have..], at + have as u64).map_err(refused)?;
-            if more < whole - have {
-                return Err(damaged());
-            }
-        }
-        if u32_at(&bytes, 0) != checksum(&bytes, lsn) || header.page != page {
-            return Err(damaged());
-        }
-        bytes.drain(..RECORD_BYTES);
-        Ok(Record { header, payload: bytes })
+/// The record of `page` at `lsn` in the log that begins at `start`.
+pub(crate) fn read(log: &Log, file: &dyn StorageFile, page: u32, lsn: u64, start: u64) -> Result<Record, Error> {
+    let refused = |error| log.refused(&format!("read of position {lsn}"), error);
+    let damaged = || {
+        let what = format!("its record at position {lsn} of {} is damaged", log.name());
+        Error::corrupt(PageId(page), what)
+    };
+    let at = offset(start, lsn);
+    let mut bytes = vec![0; FIRST_READ];
+    let have = file.read_at(&mut bytes, at).map_err(refused)?;
+    if have < RECORD_BYTES {
+        return Err(damaged());
     }
+    let header = RecordHeader::from_bytes(&bytes, lsn).ok_or_else(damaged)?;
+    let whole = RECORD_BYTES + header.length;
+    bytes.resize(whole, 0);
+    if have < whole {
+        let more = file.read_at(&mut bytes[have..], at + have as u64).map_err(refused)?;
+        if more < whole - have {
+            return Err(damaged());
+        }
+    }
+    if u32_at(&bytes, 0) != checksum(&bytes, lsn) || header.page != page {
+        return Err(damaged());
+    }
+    bytes.drain(..RECORD_BYTES);
+    Ok(Record { header, payload: bytes })
 }

@@ -13,7 +13,7 @@
 
 use pagehop_engine::{Error, PAGE_BYTES, PageId};
 
-use crate::log::block::{End, Entry};
+use crate::log::block::{self, End, Entry};
 use crate::log::dirty::{Dirty, note};
 use crate::log::found::Found;
 use crate::log::log_file::{Header, Log};
@@ -70,7 +70,7 @@ fn recover_found(found: &Found, log: &Log, shared: &Shared) -> Result<Recovered,
         (Some(_), None) if found.tag != 0 => Err(log_is_missing(found, log)),
         (Some(_), Some(_)) if found.tag != 0 => Err(log_is_another(found, log)),
         (Some(position), Some(header)) => {
-            let end = log.scan(&header, |_| {})?;
+            let end = block::scan(log, &header, |_| {})?;
             match end.last {
                 Some((commit, _)) if position < commit => Err(index_is_older(found, log)),
                 // A checkpoint brought all of it into the index and was cut short then.
@@ -100,7 +100,7 @@ fn with_log(
     let mut refused = None;
     // Other processes may be reading, and a commit may be among these that none of them has seen.
     shared.begin(u64::MAX);
-    let end = log.scan(&header, |block| {
+    let end = block::scan(log, &header, |block| {
         match shared.cover(block.page_count, true) {
             Ok(()) => {}
             Err(error) => refused = Some(error),

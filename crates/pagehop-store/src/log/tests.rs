@@ -7,9 +7,9 @@ use pagehop_engine::BODY_BYTES;
 use pagehop_kernels::crc32c;
 
 use crate::disk::storage::{Name, Storage, StorageFile};
-use crate::log::block::{Block, BlockWriter, End};
+use crate::log::block::{self, Block, BlockWriter, End};
 use crate::log::log_file::*;
-use crate::log::record::{Kind, Records};
+use crate::log::record::{self, Kind, Records};
 
 /// One file in memory.
 #[derive(Clone, Default)]
@@ -109,7 +109,7 @@ fn bodies() -> Vec<Vec<u8>> {
 
 fn blocks(log: &Log) -> (End, Vec<Block>) {
     let mut blocks = Vec::new();
-    let end = log.scan(&header(), |block| {
+    let end = block::scan(log, &header(), |block| {
         let Block { lsn, length, page_count, checksum, ref entries } = *block;
         blocks.push(Block { lsn, length, page_count, checksum, entries: entries.clone() });
     });
@@ -128,14 +128,14 @@ fn a_page_is_made_again_from_its_records() {
     let mut body = vec![7; BODY_BYTES];
     let mut previous = 0;
     for (version, &lsn) in at.iter().enumerate() {
-        let record = log.read_record(&file, 3, lsn, 8192).unwrap();
+        let record = record::read(&log, &file, 3, lsn, 8192).unwrap();
         assert_eq!(record.header.body_checksum, crc32c(&bodies[version], 0));
         assert_eq!(record.header.previous, if record.header.kind == Kind::Delta { previous } else { 0 });
         record.apply(&mut body).unwrap();
         assert!(body == bodies[version], "version {version}");
         previous = lsn;
-        assert!(log.read_record(&file, 4, lsn, 8192).is_err(), "it is of another page");
-        assert!(log.read_record(&file, 3, lsn + 8, 8200).is_err(), "it is of another place");
+        assert!(record::read(&log, &file, 4, lsn, 8192).is_err(), "it is of another page");
+        assert!(record::read(&log, &file, 3, lsn + 8, 8200).is_err(), "it is of another place");
     }
 }
 
@@ -154,7 +154,7 @@ fn a_scan_stops_at_damage_wherever_it_is() {
             (header().offset(damaged.lsn)..header().offset(damaged.lsn + damaged.length)).contains(&(place as u64))
         );
         for &lsn in &at {
-            let record = log.read_record(&file, 3, lsn, 8192);
+            let record = record::read(&log, &file, 3, lsn, 8192);
             let inside = place as u64 >= header().offset(lsn)
                 && (place as u64) < header().offset(damaged.lsn + damaged.length);
             assert!(record.is_ok() || inside, "a record is whole or refused");
@@ -199,10 +199,10 @@ fn garbage_is_no_log() {
             }
         }
         if let Ok(Some(header)) = log.read_header() {
-            let _ = log.scan(&header, |_| {});
+            let _ = block::scan(&log, &header, |_| {});
         }
         for lsn in at {
-            if let Ok(record) = log.read_record(&file, 3, lsn, 8192) {
+            if let Ok(record) = record::read(&log, &file, 3, lsn, 8192) {
                 let _ = record.apply(&mut vec![0; BODY_BYTES]);
             }
         }

@@ -25,8 +25,9 @@ use crate::disk::base_file::BaseFile;
 use crate::header::{self, Identity};
 use crate::log::found::Found;
 use crate::log::log_file::Log;
-use crate::log::record::{CHAIN_MAX, Kind};
+use crate::log::record::{self, CHAIN_MAX, Kind};
 use crate::log::recover::recover;
+use crate::process::attach;
 use crate::process::shared::Shared;
 
 /// The index file, its log, and the table that says which version of each page is the newest.
@@ -149,7 +150,7 @@ impl Versions {
         let mut records = Vec::new();
         let mut at = newest;
         loop {
-            let record = self.log.read_record(&*file, page, at, start)?;
+            let record = record::read(&self.log, &*file, page, at, start)?;
             let (kind, previous) = (record.header.kind, record.header.previous);
             records.push(record);
             if kind != Kind::Delta || have == Some(previous) {
@@ -219,8 +220,9 @@ impl Versions {
             return;
         }
         // If the log cannot be read, readers of pages report it.
-        let _ =
-            self.shared.without_writer(|| if self.shared.is_between_commits() { self.catch_up() } else { Ok(()) });
+        let _ = attach::without_writer(&self.shared, || {
+            if self.shared.is_between_commits() { self.catch_up() } else { Ok(()) }
+        });
     }
 
     fn without_base(&self, page: u32) -> Error {

@@ -34,7 +34,7 @@ const DYING: Duration = Duration::from_secs(2);
 /// How an attempt to join ended.
 pub(crate) enum Attached {
     /// Joined; `first` if no other process is there, and the words are zeros. No process joins or
-    /// leaves until [`Shared::let_others_in`].
+    /// leaves until [`let_others_in`].
     Joined { shared: Box<Shared>, first: bool },
     /// Another file has the index's name now: it must be opened again.
     Replaced,
@@ -51,203 +51,199 @@ enum Shares {
     NotTheirs,
 }
 
-impl Shared {
-    /// Joins the processes that have the index at `location` open, which is the file of `locks`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Busy`] if `write` and another process is writing, or if other processes have the
-    /// index open and share another `X-shared`; [`Error::Full`] if too many have it open.
-    pub(crate) fn attach(
-        location: &Arc<Location>,
-        locks: impl Fn() -> io::Result<IndexLocks>,
-        identity: Identity,
-        write: bool,
-    ) -> Result<Attached, Error> {
-        let since = Instant::now();
-        loop {
-            let (locks, file) = match locks().and_then(|locks| Ok((open_coming(location, locks.file())?, locks))) {
-                Ok((Some(file), locks)) => (locks, file),
-                Ok((None, _)) => continue,
-                Err(error) => return Ok(Attached::Refused(error)),
-            };
-            if !location.is_named("", locks.file()).unwrap_or(false) {
-                remove_unused(location, &file);
-                return Ok(Attached::Replaced);
-            }
-            match Self::join(location, file, locks, identity, write)? {
-                Ok(Shares::Joined(shared, first)) => {
-                    return Ok(Attached::Joined { shared: Box::new(shared), first });
-                }
-                Ok(Shares::OfAnother) => {}
-                Ok(Shares::NotTheirs) if since.elapsed() < DYING => std::thread::sleep(Duration::from_millis(1)),
-                Ok(Shares::NotTheirs) => return Err(not_theirs(location.path())),
-                Err(error) => return Ok(Attached::Refused(error)),
-            }
-        }
-    }
-
-    fn join(
-        location: &Arc<Location>,
-        file: File,
-        locks: IndexLocks,
-        identity: Identity,
-        write: bool,
-    ) -> Result<io::Result<Shares>, Error> {
-        let path = location.path();
-        let tried = (|| {
-            let index = locks.file().metadata()?;
-            if write && !locks.become_writer()? {
-                return Ok(None);
-            }
-            let first = !mapping::is_locked(&file, LOCK_PROCESS, u64::from(PROCESSES))?;
-            let is_theirs = !first || !locks.others_are_present()?;
-            if is_theirs {
-                locks.become_present()?;
-            }
-            Ok(Some((index, first, is_theirs)))
-        })();
-        let (index, first, is_theirs) = match tried {
-            Ok(Some(found)) => found,
-            Ok(None) => return Err(has_writer(path)),
-            Err(error) => return Ok(Err(error)),
+/// Joins the processes that have the index at `location` open, which is the file of `locks`.
+///
+/// # Errors
+///
+/// [`Error::Busy`] if `write` and another process is writing, or if other processes have the
+/// index open and share another `X-shared`; [`Error::Full`] if too many have it open.
+pub(crate) fn attach(
+    location: &Arc<Location>,
+    locks: impl Fn() -> io::Result<IndexLocks>,
+    identity: Identity,
+    write: bool,
+) -> Result<Attached, Error> {
+    let since = Instant::now();
+    loop {
+        let (locks, file) = match locks().and_then(|locks| Ok((open_coming(location, locks.file())?, locks))) {
+            Ok((Some(file), locks)) => (locks, file),
+            Ok((None, _)) => continue,
+            Err(error) => return Ok(Attached::Refused(error)),
         };
-        if !is_theirs {
-            locks.end_writing();
-            return Ok(Ok(Shares::NotTheirs));
+        if !location.is_named("", locks.file()).unwrap_or(false) {
+            remove_unused(location, &file);
+            return Ok(Attached::Replaced);
         }
-        let attachment = Attachment { file, location: Arc::clone(location), locks };
-        let mut shared = match words(attachment, first) {
-            Ok(shared) => shared,
-            Err(error) => return Ok(Err(error)),
-        };
-        let about = [MAGIC, VERSION, pack(identity), index.ino(), index.dev()];
-        let words = [AT_MAGIC, AT_VERSION, AT_IDENTITY, AT_INODE, AT_DEVICE];
-        for (word, about) in words.into_iter().zip(about) {
-            if first {
-                shared.head.word(word).store(about, Ordering::Relaxed);
-            } else if shared.head.word(word).load(Ordering::Relaxed) != about {
-                if word < AT_IDENTITY {
-                    let what = format!("{}{SHARED} is in use by another version of this program", path.display());
-                    return Err(Error::Format { what });
-                }
-                // Of the file that was here before; those who still read it keep what they have
-                // mapped.
-                return Ok(location.remove(SHARED).map(|()| Shares::OfAnother));
+        match join(location, file, locks, identity, write)? {
+            Ok(Shares::Joined(shared, first)) => {
+                return Ok(Attached::Joined { shared: Box::new(shared), first });
             }
-        }
-        match shared.register() {
-            Ok(true) => Ok(Ok(Shares::Joined(shared, first))),
-            Ok(false) => {
-                let path = path.display();
-                Err(Error::full(format!("{path} is open {PROCESSES} times already; close some of them")))
-            }
-            Err(error) => Ok(Err(error)),
+            Ok(Shares::OfAnother) => {}
+            Ok(Shares::NotTheirs) if since.elapsed() < DYING => std::thread::sleep(Duration::from_millis(1)),
+            Ok(Shares::NotTheirs) => return Err(not_theirs(location.path())),
+            Err(error) => return Ok(Attached::Refused(error)),
         }
     }
+}
 
-    /// Takes a place among the processes.
-    fn register(&mut self) -> io::Result<bool> {
-        let attachment = self.attachment.as_ref().expect("only words of a file are joined");
-        for process in 0..PROCESSES {
-            if mapping::lock(&attachment.file, LOCK_PROCESS + u64::from(process), false)? {
-                self.process = process;
-                // A process that had the place before ended without leaving.
-                snapshots::forget_process(self, process);
-                return Ok(true);
-            }
+fn join(
+    location: &Arc<Location>,
+    file: File,
+    locks: IndexLocks,
+    identity: Identity,
+    write: bool,
+) -> Result<io::Result<Shares>, Error> {
+    let path = location.path();
+    let tried = (|| {
+        let index = locks.file().metadata()?;
+        if write && !locks.become_writer()? {
+            return Ok(None);
         }
-        Ok(false)
-    }
-
-    /// Ends what began with [`Attached::Joined`]: the words are complete.
-    pub(crate) fn let_others_in(&self) {
-        if let Some(Attachment { file, .. }) = &self.attachment {
-            mapping::unlock(file, LOCK_COMING);
+        let first = !mapping::is_locked(&file, LOCK_PROCESS, u64::from(PROCESSES))?;
+        let is_theirs = !first || !locks.others_are_present()?;
+        if is_theirs {
+            locks.become_present()?;
         }
-    }
-
-    /// Does `work` while no process writes, opens or leaves the index. `None` if one does at the
-    /// moment, or if that is not known. Never waits.
-    pub(crate) fn without_writer<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
-        let Attachment { file, locks, .. } = self.attachment.as_ref()?;
-        // The lock is of the process, not of a thread; a child of a fork has it with its parent.
-        let _alone = self.finishing.try_lock().ok()?;
-        if self.is_forked() || !matches!(mapping::lock(file, LOCK_COMING, false), Ok(true)) {
-            return None;
-        }
-        let done = matches!(locks.has_writer(), Ok(false)).then(work);
-        mapping::unlock(file, LOCK_COMING);
-        done
-    }
-
-    /// Keeps other processes from opening the index at `path`, which this one has open, and has
-    /// open alone.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Busy`] if it is open elsewhere; [`Error::Io`] if the system refuses.
-    pub(crate) fn replace_alone(&self, path: &Path) -> Result<Replacing, Error> {
-        let Some(Attachment { file, location, locks }) = &self.attachment else {
-            let what = format!(
-                "{} cannot be replaced: files beside it are not shared with other processes",
-                path.display()
-            );
-            return Err(Error::argument(what));
-        };
-        let held = (|| {
-            let held = Replacing { file: file.try_clone()?, location: Arc::clone(location), is_open: true };
-            mapping::lock(file, LOCK_COMING, true)?;
-            let others = mapping::is_locked(file, LOCK_PROCESS, u64::from(PROCESSES)).and_then(|in_words| {
-                Ok(in_words || locks.others_are_present()? || !location.is_named("", locks.file())?)
-            });
-            Ok::<_, io::Error>((held, others))
-        })();
-        match held {
-            Ok((held, Ok(false))) => Ok(held),
-            Ok((held, Ok(true))) => {
-                held.cancel();
-                Err(is_open_elsewhere(path))
-            }
-            Ok((held, Err(error))) => {
-                held.cancel();
-                Err(Error::io(format!("lock of {}{SHARED}", path.display()), error))
-            }
-            Err(error) => Err(Error::io(format!("lock of {}{SHARED}", path.display()), error)),
-        }
-    }
-
-    /// Frees the writer's lock, as the death of its process does.
-    #[cfg(test)]
-    pub(crate) fn end_writing(&self) {
-        self.attachment.iter().for_each(|attachment| attachment.locks.end_writing());
-    }
-
-    /// Leaves. If no other process is there, the words are removed, and the log if `remove_log`
-    /// finds that it is not needed.
-    pub(crate) fn detach(&mut self, remove_log: impl FnOnce()) {
-        if self.is_forked() {
-            return;
-        }
-        snapshots::forget_process(self, self.process);
-        let Some(Attachment { file, location, locks }) = self.attachment.take() else {
-            remove_log();
-            return;
-        };
-        let gone = mapping::lock(&file, LOCK_COMING, true).and_then(|_| {
-            let alone = !mapping::is_locked(&file, LOCK_PROCESS, u64::from(PROCESSES))?;
-            if alone && location.is_named(SHARED, &file)? {
-                remove_log();
-                // Before the name goes: a process that finds none must find no other either.
-                locks.end_presence();
-                location.remove(SHARED)?;
-            }
-            Ok(())
-        });
-        // What could not be removed is made new by the next process that comes.
-        let _ = gone;
+        Ok(Some((index, first, is_theirs)))
+    })();
+    let (index, first, is_theirs) = match tried {
+        Ok(Some(found)) => found,
+        Ok(None) => return Err(has_writer(path)),
+        Err(error) => return Ok(Err(error)),
+    };
+    if !is_theirs {
         locks.end_writing();
+        return Ok(Ok(Shares::NotTheirs));
     }
+    let attachment = Attachment { file, location: Arc::clone(location), locks };
+    let mut shared = match words(attachment, first) {
+        Ok(shared) => shared,
+        Err(error) => return Ok(Err(error)),
+    };
+    let about = [MAGIC, VERSION, pack(identity), index.ino(), index.dev()];
+    let words = [AT_MAGIC, AT_VERSION, AT_IDENTITY, AT_INODE, AT_DEVICE];
+    for (word, about) in words.into_iter().zip(about) {
+        if first {
+            shared.head.word(word).store(about, Ordering::Relaxed);
+        } else if shared.head.word(word).load(Ordering::Relaxed) != about {
+            if word < AT_IDENTITY {
+                let what = format!("{}{SHARED} is in use by another version of this program", path.display());
+                return Err(Error::Format { what });
+            }
+            // Of the file that was here before; those who still read it keep what they have
+            // mapped.
+            return Ok(location.remove(SHARED).map(|()| Shares::OfAnother));
+        }
+    }
+    match register(&mut shared) {
+        Ok(true) => Ok(Ok(Shares::Joined(shared, first))),
+        Ok(false) => {
+            let path = path.display();
+            Err(Error::full(format!("{path} is open {PROCESSES} times already; close some of them")))
+        }
+        Err(error) => Ok(Err(error)),
+    }
+}
+
+/// Takes a place among the processes.
+fn register(shared: &mut Shared) -> io::Result<bool> {
+    let attachment = shared.attachment.as_ref().expect("only words of a file are joined");
+    for process in 0..PROCESSES {
+        if mapping::lock(&attachment.file, LOCK_PROCESS + u64::from(process), false)? {
+            shared.process = process;
+            // A process that had the place before ended without leaving.
+            snapshots::forget_process(shared, process);
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Ends what began with [`Attached::Joined`]: the words are complete.
+pub(crate) fn let_others_in(shared: &Shared) {
+    if let Some(Attachment { file, .. }) = &shared.attachment {
+        mapping::unlock(file, LOCK_COMING);
+    }
+}
+
+/// Does `work` while no process writes, opens or leaves the index. `None` if one does at the
+/// moment, or if that is not known. Never waits.
+pub(crate) fn without_writer<T>(shared: &Shared, work: impl FnOnce() -> T) -> Option<T> {
+    let Attachment { file, locks, .. } = shared.attachment.as_ref()?;
+    // The lock is of the process, not of a thread; a child of a fork has it with its parent.
+    let _alone = shared.finishing.try_lock().ok()?;
+    if shared.is_forked() || !matches!(mapping::lock(file, LOCK_COMING, false), Ok(true)) {
+        return None;
+    }
+    let done = matches!(locks.has_writer(), Ok(false)).then(work);
+    mapping::unlock(file, LOCK_COMING);
+    done
+}
+
+/// Keeps other processes from opening the index at `path`, which this one has open, and has
+/// open alone.
+///
+/// # Errors
+///
+/// [`Error::Busy`] if it is open elsewhere; [`Error::Io`] if the system refuses.
+pub(crate) fn replace_alone(shared: &Shared, path: &Path) -> Result<Replacing, Error> {
+    let Some(Attachment { file, location, locks }) = &shared.attachment else {
+        let what =
+            format!("{} cannot be replaced: files beside it are not shared with other processes", path.display());
+        return Err(Error::argument(what));
+    };
+    let held = (|| {
+        let held = Replacing { file: file.try_clone()?, location: Arc::clone(location), is_open: true };
+        mapping::lock(file, LOCK_COMING, true)?;
+        let others = mapping::is_locked(file, LOCK_PROCESS, u64::from(PROCESSES)).and_then(|in_words| {
+            Ok(in_words || locks.others_are_present()? || !location.is_named("", locks.file())?)
+        });
+        Ok::<_, io::Error>((held, others))
+    })();
+    match held {
+        Ok((held, Ok(false))) => Ok(held),
+        Ok((held, Ok(true))) => {
+            held.cancel();
+            Err(is_open_elsewhere(path))
+        }
+        Ok((held, Err(error))) => {
+            held.cancel();
+            Err(Error::io(format!("lock of {}{SHARED}", path.display()), error))
+        }
+        Err(error) => Err(Error::io(format!("lock of {}{SHARED}", path.display()), error)),
+    }
+}
+
+/// Frees the writer's lock, as the death of its process does.
+#[cfg(test)]
+pub(crate) fn end_writing(shared: &Shared) {
+    shared.attachment.iter().for_each(|attachment| attachment.locks.end_writing());
+}
+
+/// Leaves. If no other process is there, the words are removed, and the log if `remove_log`
+/// finds that it is not needed.
+pub(crate) fn detach(shared: &mut Shared, remove_log: impl FnOnce()) {
+    if shared.is_forked() {
+        return;
+    }
+    snapshots::forget_process(shared, shared.process);
+    let Some(Attachment { file, location, locks }) = shared.attachment.take() else {
+        remove_log();
+        return;
+    };
+    let gone = mapping::lock(&file, LOCK_COMING, true).and_then(|_| {
+        let alone = !mapping::is_locked(&file, LOCK_PROCESS, u64::from(PROCESSES))?;
+        if alone && location.is_named(SHARED, &file)? {
+            remove_log();
+            // Before the name goes: a process that finds none must find no other either.
+            locks.end_presence();
+            location.remove(SHARED)?;
+        }
+        Ok(())
+    });
+    // What could not be removed is made new by the next process that comes.
+    let _ = gone;
+    locks.end_writing();
 }
 
 /// Maps the words of `attachment`, and makes them new for the `first` process.

@@ -4,7 +4,7 @@
 //! A query is one write and, for an answer that fits the buffer, one read.
 
 use super::password::{self, PLUGIN};
-use super::wire::{self, Field, Greeting, Incoming, Outgoing};
+use super::wire::{self, Field, Greeting, Incoming, MysqlFields, Outgoing};
 use crate::address::Address;
 use crate::client::{Rows, Socket, Trouble};
 use crate::incoming::Fields;

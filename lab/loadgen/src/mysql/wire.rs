@@ -157,12 +157,33 @@ impl Incoming {
     }
 }
 
-impl<'b> Fields<'b> {
-    pub(super) fn u16_le(&mut self) -> Result<u16, String> {
+/// Values of this protocol in the body of a message.
+pub(super) trait MysqlFields<'b> {
+    fn u16_le(&mut self) -> Result<u16, String>;
+
+    fn u32_le(&mut self) -> Result<u32, String>;
+
+    fn u24_le(&mut self) -> Result<usize, String>;
+
+    /// A length-encoded number of one to nine bytes.
+    fn length(&mut self) -> Result<usize, String>;
+
+    /// A length, then a value of that length.
+    fn string(&mut self) -> Result<&'b [u8], String>;
+
+    /// A column of a text row; `None` if it is null.
+    fn text_value(&mut self) -> Result<Option<&'b [u8]>, String>;
+
+    /// The first column of a binary row with `columns` columns; `None` if it is null.
+    fn first_value(&mut self, columns: usize, of: &Field) -> Result<Option<&'b [u8]>, String>;
+}
+
+impl<'b> MysqlFields<'b> for Fields<'b> {
+    fn u16_le(&mut self) -> Result<u16, String> {
         self.array().map(u16::from_le_bytes)
     }
 
-    pub(super) fn u32_le(&mut self) -> Result<u32, String> {
+    fn u32_le(&mut self) -> Result<u32, String> {
         self.array().map(u32::from_le_bytes)
     }
 
@@ -171,8 +192,7 @@ impl<'b> Fields<'b> {
         Ok(u32::from_le_bytes([low, middle, high, 0]) as usize)
     }
 
-    /// A length-encoded number of one to nine bytes.
-    pub(super) fn length(&mut self) -> Result<usize, String> {
+    fn length(&mut self) -> Result<usize, String> {
         match self.u8()? {
             0xfc => self.u16_le().map(usize::from),
             0xfd => self.u24_le(),
@@ -185,14 +205,12 @@ impl<'b> Fields<'b> {
         }
     }
 
-    /// A length, then a value of that length.
-    pub(super) fn string(&mut self) -> Result<&'b [u8], String> {
+    fn string(&mut self) -> Result<&'b [u8], String> {
         let bytes = self.length()?;
         self.bytes(bytes)
     }
 
-    /// A column of a text row; `None` if it is null.
-    pub(super) fn text_value(&mut self) -> Result<Option<&'b [u8]>, String> {
+    fn text_value(&mut self) -> Result<Option<&'b [u8]>, String> {
         if self.rest.first() == Some(&NULL) {
             self.u8()?;
             return Ok(None);
@@ -200,8 +218,7 @@ impl<'b> Fields<'b> {
         self.string().map(Some)
     }
 
-    /// The first column of a binary row with `columns` columns; `None` if it is null.
-    pub(super) fn first_value(&mut self, columns: usize, of: &Field) -> Result<Option<&'b [u8]>, String> {
+    fn first_value(&mut self, columns: usize, of: &Field) -> Result<Option<&'b [u8]>, String> {
         self.u8()?; // zero
         // Two bits are never used.
         let nulls = self.bytes((columns + 2).div_ceil(8))?;

@@ -4,7 +4,7 @@
 //! A query is one write (Bind, Execute, Sync) and, for an answer that fits the buffer, one read.
 
 use super::scram::{self, Scram};
-use super::wire::{self, Incoming, Outgoing};
+use super::wire::{self, Incoming, Outgoing, PostgresFields};
 use crate::address::Address;
 use crate::client::{Rows, Socket, Trouble};
 

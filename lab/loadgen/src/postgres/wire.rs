@@ -181,21 +181,32 @@ impl Incoming {
     }
 }
 
-impl<'b> Fields<'b> {
-    pub(crate) fn i16(&mut self) -> Result<i16, String> {
+/// Values of this protocol in the body of a message.
+pub(crate) trait PostgresFields<'b> {
+    fn i16(&mut self) -> Result<i16, String>;
+
+    fn i32(&mut self) -> Result<i32, String>;
+
+    fn u32(&mut self) -> Result<u32, String>;
+
+    /// A column of a row; `None` if it is null.
+    fn value(&mut self) -> Result<Option<&'b [u8]>, String>;
+}
+
+impl<'b> PostgresFields<'b> for Fields<'b> {
+    fn i16(&mut self) -> Result<i16, String> {
         self.array().map(i16::from_be_bytes)
     }
 
-    pub(crate) fn i32(&mut self) -> Result<i32, String> {
+    fn i32(&mut self) -> Result<i32, String> {
         self.array().map(i32::from_be_bytes)
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, String> {
+    fn u32(&mut self) -> Result<u32, String> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// A column of a row; `None` if it is null.
-    pub(crate) fn value(&mut self) -> Result<Option<&'b [u8]>, String> {
+    fn value(&mut self) -> Result<Option<&'b [u8]>, String> {
         match self.i32()? {
             -1 => Ok(None),
             bytes => self.bytes(usize::try_from(bytes).map_err(|_| "a value of negative length")?).map(Some),

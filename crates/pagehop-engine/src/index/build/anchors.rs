@@ -1,12 +1,16 @@
 //! Anchors: for each row an edge that stays, so that changes cannot make the row unreachable.
 
-use crate::graph::Graph;
+use crate::graph::Adjacency;
 use crate::page::model_pages::Entry;
 
 /// The anchor parent of each row: a row before it in a walk from `entries` that has an edge to it,
 /// the nearest by `distance` of a row, its neighbor, and the slot of that edge. `u32::MAX` for
 /// entry points that no row leads to.
-pub(super) fn anchors(graph: &Graph, entries: &[Entry], distance: impl Fn(usize, usize, usize) -> f32) -> Vec<u32> {
+pub(super) fn anchors(
+    graph: &Adjacency,
+    entries: &[Entry],
+    distance: impl Fn(usize, usize, usize) -> f32,
+) -> Vec<u32> {
     let order = walk_order(graph, entries);
     let mut rank = vec![u32::MAX; graph.len()];
     order.iter().enumerate().for_each(|(at, row)| rank[*row as usize] = at as u32);
@@ -45,7 +49,7 @@ pub(super) fn anchors(graph: &Graph, entries: &[Entry], distance: impl Fn(usize,
     }
 }
 
-fn walk_order(graph: &Graph, entries: &[Entry]) -> Vec<u32> {
+fn walk_order(graph: &Adjacency, entries: &[Entry]) -> Vec<u32> {
     let mut seen = vec![false; graph.len()];
     let mut order = Vec::with_capacity(graph.len());
     let reach = |row: u32, order: &mut Vec<u32>, seen: &mut Vec<bool>| {

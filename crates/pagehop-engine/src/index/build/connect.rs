@@ -6,7 +6,7 @@ use crate::Error;
 use crate::graph::connect::Pruning;
 use crate::graph::leaves::{self, LEAF_CANDIDATES};
 use crate::graph::refine::Walker;
-use crate::graph::{Graph, key, key_id, keys_of};
+use crate::graph::{Adjacency, key, key_id, keys_of};
 use crate::page::model_pages::Entry;
 use crate::quantize::codes::Codes;
 
@@ -23,7 +23,7 @@ const STARTS_MAX: usize = 1024;
 
 /// Builds the graph from leaves, then refines the edges of the first `refined` rows by a search
 /// each.
-pub(super) fn connect(job: &mut Job<'_>, codes: &Codes, rows: &Rows, refined: usize) -> Result<Graph, Error> {
+pub(super) fn connect(job: &mut Job<'_>, codes: &Codes, rows: &Rows, refined: usize) -> Result<Adjacency, Error> {
     let (workers, total) = (job.threads, codes.len());
     let pruning = Pruning { codes, degree: job.layout.degree, workers };
     let seed = job.options.seed;

@@ -1,6 +1,6 @@
 //! Chooses which rows share a page: near rows, so that one page read serves several hops.
 
-use crate::graph::{Graph, key, key_distance, key_id, keys_of};
+use crate::graph::{Adjacency, key, key_distance, key_id, keys_of};
 use crate::quantize::codes::Codes;
 use crate::threads;
 
@@ -41,7 +41,7 @@ impl PageOrder {
 /// Groups grow along the edges of the graph, the shortest edge first, as in Kruskal's algorithm,
 /// until they fill a page. What is left is joined in order. Then the groups are put in the order of
 /// their first rows' neighborhoods, so that a neighborhood is also close together in the file.
-pub(super) fn page_order(graph: &Graph, codes: &Codes, per_page: usize, workers: usize) -> PageOrder {
+pub(super) fn page_order(graph: &Adjacency, codes: &Codes, per_page: usize, workers: usize) -> PageOrder {
     let mut groups = Groups::new(graph.len());
     if per_page > 1 {
         for [a, b] in edges_by_length(graph, codes, workers) {
@@ -76,7 +76,7 @@ pub(super) fn page_order(graph: &Graph, codes: &Codes, per_page: usize, workers:
 }
 
 /// The edges of the graph, each once, the shortest first.
-fn edges_by_length(graph: &Graph, codes: &Codes, workers: usize) -> Vec<[u32; 2]> {
+fn edges_by_length(graph: &Adjacency, codes: &Codes, workers: usize) -> Vec<[u32; 2]> {
     // A long edge never joins a group: when its turn comes, both ends have nearer company.
     const SHORTEST: usize = 8;
     // Rows that a thread takes at once, and rows between two joins of what threads found.
@@ -140,7 +140,7 @@ impl Groups {
     }
 
     /// All groups. Each follows one that a neighbor of it is in, where there is one.
-    fn in_order(&self, graph: &Graph) -> Vec<Vec<u32>> {
+    fn in_order(&self, graph: &Adjacency) -> Vec<Vec<u32>> {
         let mut placed = vec![false; self.group.len()];
         let (mut ordered, mut scan, mut next) = (Vec::new(), 0, None);
         loop {
@@ -171,7 +171,7 @@ mod tests {
             let at = (row / 2) as f32;
             codes.push(&[at, 1.0, at * at, 0.5, 3.0, 0.0, 1.0, 2.0]);
         }
-        let mut graph = Graph::new(400, 4);
+        let mut graph = Adjacency::new(400, 4);
         for row in 0..400u32 {
             let others =
                 [0; 3].map(|_| random.below(400) as u32).map(|other| if other == row { row ^ 1 } else { other });

@@ -27,7 +27,7 @@ pub(super) struct Rows {
 }
 
 /// What is known of rows when each has been encoded.
-pub(super) struct Encoded {
+pub(super) struct EncodedRows {
     pub(super) table: EdgeTable,
     pub(super) centroids: Centroids,
     pub(super) entries: Vec<Entry>,
@@ -40,7 +40,7 @@ pub(super) fn encode(
     survey: &Survey,
     (space, centers): (&Space, &Codes),
     take: &mut dyn FnMut(Codes) -> Result<(), Error>,
-) -> Result<Encoded, Error> {
+) -> Result<EncodedRows, Error> {
     let total = survey.row_ids.len();
     let (dim, shape) = (source.dim(), job.layout.edge);
     let centroids = Centroids::from_codes(centers);
@@ -67,13 +67,13 @@ pub(super) fn encode(
     })?;
     scan.end()?;
     table.query_digits = spread.query_digits();
-    Ok(Encoded { table, centroids, entries: nearest.entries() })
+    Ok(EncodedRows { table, centroids, entries: nearest.entries() })
 }
 
 impl Rows {
     /// Chooses landmarks. `firsts` has for each row the first row that equals it.
-    pub(super) fn new(encoded: Encoded, inner_dim: usize, firsts: Vec<u32>) -> Self {
-        let Encoded { table, centroids, entries } = encoded;
+    pub(super) fn new(encoded: EncodedRows, inner_dim: usize, firsts: Vec<u32>) -> Self {
+        let EncodedRows { table, centroids, entries } = encoded;
         let mut landmarks = vec![Vec::new(); centroids.len()];
         // In few dimensions entry points are enough, and are what searches were measured with.
         let marked = if inner_dim > 64 { firsts.len() } else { 0 };

@@ -7,7 +7,7 @@ use super::rows::Rows;
 use super::survey::Survey;
 use crate::columns::tags::{PostingTag, posting_keys};
 use crate::columns::{ColumnKind, ColumnRows, RowValues};
-use crate::graph::Graph;
+use crate::graph::Adjacency;
 use crate::page::columns_page::Columns;
 use crate::page::kind::{self, PageKind};
 use crate::page::layout::FreeLink;
@@ -25,7 +25,7 @@ use crate::{Error, RowIds, VectorSource};
 /// Rows that have edges and places.
 pub(super) struct Connected {
     pub(super) rows: Rows,
-    pub(super) graph: Graph,
+    pub(super) graph: Adjacency,
     pub(super) order: PageOrder,
     /// The anchor parent of each row.
     pub(super) anchors: Vec<u32>,

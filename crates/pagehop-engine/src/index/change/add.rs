@@ -9,9 +9,10 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::encode::Encoded;
+use super::encode::EncodedRow;
 use super::graph::Graph;
 use super::steps::Steps;
+use super::{insert, keep, records, rows};
 use crate::columns::ColumnRows;
 use crate::ids::NodeId;
 use crate::page::{PagesMut, SharedPages};
@@ -58,8 +59,8 @@ pub(super) fn in_order<W: PagesMut>(
         if at % REPORT_ROWS == 0 && progress(rows.progress(at as u64)).is_break() {
             return Err(Error::Interrupted);
         }
-        let written = graph.write_row(rows, at)?;
-        graph.map_written(rows.ids[at], &written, &mut report)?;
+        let written = write_row(graph, rows, at)?;
+        map_written(graph, rows.ids[at], &written, &mut report)?;
     }
     Ok(report)
 }
@@ -84,7 +85,7 @@ pub(super) fn side_by_side<W: SharedPages>(
                 return Ok(mine);
             }
             look(at as u64)?;
-            mine.push((at, graph.write_row(rows, at)?));
+            mine.push((at, write_row(&mut graph, rows, at)?));
         }
     };
     let mut go_on = |done| progress(rows.progress(done));
@@ -99,7 +100,7 @@ pub(super) fn side_by_side<W: SharedPages>(
     written.sort_unstable_by_key(|(at, _)| *at);
     graph.catch_up()?;
     let mut report = AddReport::default();
-    written.iter().try_for_each(|(at, written)| graph.map_written(rows.ids[*at], written, &mut report))?;
+    written.iter().try_for_each(|(at, written)| map_written(graph, rows.ids[*at], written, &mut report))?;
     Ok(report)
 }
 
@@ -109,45 +110,48 @@ impl NewRows<'_> {
     }
 }
 
-impl<W: PagesMut> Graph<'_, W> {
-    /// Writes the node of a row, unless the index has the row as it is.
-    fn write_row(&mut self, rows: &NewRows<'_>, at: usize) -> Result<Written, Error> {
-        let id = rows.ids[at];
-        let payload = rows.payloads.and_then(|payloads| payloads[at].as_deref());
-        let mut encoded = Encoded::new(self.meta(), self.model(), &rows.vectors[at * rows.dim..][..rows.dim])?;
-        encoded.values = rows.values.row(at).to_vec();
-        encoded.sets = rows.values.sets(at).to_vec();
-        let old = self.steps().find_row(id)?;
-        if let Some(old) = old
-            && self.has_payload(old, &mut encoded.values, payload)?
-            && self.is_same(old, &encoded)?
-        {
-            return Ok(Written::Unchanged);
-        }
-        self.keep_payload(&mut encoded.values, payload)?;
-        let node = self.insert(id, &encoded)?;
-        Ok(Written::As { node, old })
+/// Writes the node of a row, unless the index has the row as it is.
+fn write_row<W: PagesMut>(graph: &mut Graph<'_, W>, rows: &NewRows<'_>, at: usize) -> Result<Written, Error> {
+    let id = rows.ids[at];
+    let payload = rows.payloads.and_then(|payloads| payloads[at].as_deref());
+    let mut encoded = EncodedRow::new(graph.meta(), graph.model(), &rows.vectors[at * rows.dim..][..rows.dim])?;
+    encoded.values = rows.values.row(at).to_vec();
+    encoded.sets = rows.values.sets(at).to_vec();
+    let old = rows::find_row(graph.steps(), id)?;
+    if let Some(old) = old
+        && records::is_kept(graph, old, &mut encoded.values, payload)?
+        && is_same(graph, old, &encoded)?
+    {
+        return Ok(Written::Unchanged);
     }
+    records::keep(graph, &mut encoded.values, payload)?;
+    let node = insert::insert(graph, id, &encoded)?;
+    Ok(Written::As { node, old })
+}
 
-    fn is_same(&self, old: NodeId, encoded: &Encoded) -> Result<bool, Error> {
-        let is_same = self.look(old, |node, header| {
-            header.step == encoded.own.step
-                && node.hi() == encoded.hi
-                && node.lo() == encoded.lo
-                && node.values().0 == encoded.values
-        })?;
-        Ok(is_same && self.steps().kept_vector(old)? == encoded.kept)
-    }
+fn is_same<W: PagesMut>(graph: &Graph<'_, W>, old: NodeId, encoded: &EncodedRow) -> Result<bool, Error> {
+    let is_same = graph.look(old, |node, header| {
+        header.step == encoded.own.step
+            && node.hi() == encoded.hi
+            && node.lo() == encoded.lo
+            && node.values().0 == encoded.values
+    })?;
+    Ok(is_same && keep::kept_vector(graph.steps(), old)? == encoded.kept)
+}
 
-    /// Makes the node of a row the one that the map names.
-    fn map_written(&mut self, id: u64, written: &Written, report: &mut AddReport) -> Result<(), Error> {
-        let Written::As { node, old } = *written else {
-            report.unchanged += 1;
-            return Ok(());
-        };
-        self.steps_mut().map_row(id, Some(node), old)?;
-        report.added += u64::from(old.is_none());
-        report.replaced += u64::from(old.is_some());
-        Ok(())
-    }
+/// Makes the node of a row the one that the map names.
+fn map_written<W: PagesMut>(
+    graph: &mut Graph<'_, W>,
+    id: u64,
+    written: &Written,
+    report: &mut AddReport,
+) -> Result<(), Error> {
+    let Written::As { node, old } = *written else {
+        report.unchanged += 1;
+        return Ok(());
+    };
+    rows::map_row(graph.steps_mut(), id, Some(node), old)?;
+    report.added += u64::from(old.is_none());
+    report.replaced += u64::from(old.is_some());
+    Ok(())
 }

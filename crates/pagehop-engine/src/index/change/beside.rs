@@ -20,10 +20,10 @@
 
 use std::ops::ControlFlow;
 
-use super::Change;
 use super::graph_pages::GraphReader;
-use super::retrain::{begin_graph, has_grown, replace};
 use super::steps::Steps;
+use super::training::{begin_graph, has_grown, replace};
+use super::{Change, rows, sweep};
 use crate::columns::Value;
 use crate::index::build;
 use crate::index::open::Index;
@@ -140,7 +140,7 @@ impl<W: PagesMut> Change<'_, W> {
     pub fn give_up_training(&mut self) -> Result<(), Error> {
         match self.graph.meta().change.making {
             Making::None => Ok(()),
-            _ => self.graph.steps_mut().abandon_graph(),
+            _ => sweep::abandon_graph(self.graph.steps_mut()),
         }
     }
 
@@ -151,7 +151,7 @@ impl<W: PagesMut> Change<'_, W> {
     ///
     /// [`Error::Corrupt`]; any error of the host.
     pub fn sweep(&mut self, most: usize) -> Result<bool, Error> {
-        self.graph.steps_mut().sweep_beside(most)
+        sweep::sweep_beside(self.graph.steps_mut(), most)
     }
 }
 
@@ -170,7 +170,7 @@ impl Shadow {
         let is_made = meta.change.making != Making::None;
         let mut steps = Steps::new(host, meta);
         if is_made {
-            steps.abandon_graph()?;
+            sweep::abandon_graph(&mut steps)?;
         }
         if !has_grown(steps.meta(), 0) || steps.meta().change.numbers.next().is_none() {
             return Ok(None);
@@ -232,7 +232,7 @@ impl Shadow {
             let meta = Meta::read(&mut pages.reader())?;
             let is_own = self.is_own(&meta);
             if is_own {
-                Steps::new(pages, meta).abandon_graph()?;
+                sweep::abandon_graph(&mut Steps::new(pages, meta))?;
             }
             Ok(is_own)
         })
@@ -302,7 +302,7 @@ fn listed<H: TrainingHost>(host: &mut H, root: PageId, progress: OnProgress<'_>)
         let found = host.turn(false, |pages| {
             let end = pages.page_count().min(next + LISTED_PER_TURN);
             let steps = Steps::at(pages, root, state.meta.clone());
-            Ok((next < end).then_some((end, steps.host_rows(state.pending.as_deref(), next..end)?)))
+            Ok((next < end).then_some((end, rows::host_rows(&steps, state.pending.as_deref(), next..end)?)))
         })?;
         let Some((end, rows)) = found else { break };
         if progress(Progress { phase: "list rows", done: u64::from(next), total: u64::from(end) }).is_break() {

@@ -6,7 +6,7 @@
 
 use super::encode::{self, Target, unknown_centroid};
 use super::explorer::Explorer;
-use super::near::{Near, Neighborhood};
+use super::near::{NearNodes, Neighborhood};
 use super::offer::Offers;
 use super::steps::{Seen, Steps, can_be_parent};
 use crate::Error;
@@ -144,7 +144,7 @@ impl Edges {
         &mut self,
         steps: &mut Steps<'_, W>,
         model: &Model,
-        known: &mut Near,
+        known: &mut NearNodes,
         node: NodeId,
         revision: &Revision<'_>,
     ) -> Result<EdgeCount, Error> {

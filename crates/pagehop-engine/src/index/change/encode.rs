@@ -12,7 +12,7 @@ use crate::quantize::point::RoundedPoint;
 
 /// A row's codes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Encoded {
+pub(crate) struct EncodedRow {
     pub(crate) own: OwnCode,
     pub(crate) hi: Vec<i8>,
     pub(crate) lo: Vec<u8>,
@@ -54,7 +54,7 @@ impl Target {
     }
 }
 
-impl Encoded {
+impl EncodedRow {
     /// Encodes the user's vector.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Encoded {
     ///
     /// # Errors
     ///
-    /// As [`Encoded::new`].
+    /// As [`EncodedRow::new`].
     pub(crate) fn uncoded(meta: &Meta, model: &Model, row: &[f32]) -> Result<Self, Error> {
         if row.len() != meta.dim {
             return Err(Error::Dimension { expected: meta.dim, got: row.len() });

@@ -1,7 +1,7 @@
 //! The walk of a change: a search toward a point that records every node it visits.
 
-use super::encode::{self, Encoded, Target};
-use super::near::Near;
+use super::encode::{self, EncodedRow, Target};
+use super::near::NearNodes;
 use crate::Error;
 use crate::graph::key;
 use crate::graph::list::CandidateList;
@@ -31,7 +31,7 @@ const EQUALS_MAX: usize = 2;
 
 /// How far a walk goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent<'e> {
+pub(crate) struct WalkExtent<'e> {
     /// Length of the candidate list.
     pub(crate) list: usize,
     /// Largest length, where nearly all candidates are dead.
@@ -40,17 +40,17 @@ pub(crate) struct Extent<'e> {
     /// not only when they lead to none.
     pub(crate) everywhere: bool,
     /// A row whose equal the walk looks for: it ends at a live node with the same code.
-    pub(crate) sought: Option<&'e Encoded>,
+    pub(crate) sought: Option<&'e EncodedRow>,
 }
 
-impl<'e> Extent<'e> {
+impl<'e> WalkExtent<'e> {
     /// A walk with `list` candidates, or more if it finds few live nodes.
     pub(crate) fn of(list: usize) -> Self {
         Self { list, list_max: LIST_MAX, everywhere: false, sought: None }
     }
 
     /// The same, which ends at a node that is equal to a row.
-    pub(crate) fn to_equal(list: usize, sought: &'e Encoded) -> Self {
+    pub(crate) fn to_equal(list: usize, sought: &'e EncodedRow) -> Self {
         Self { sought: Some(sought), ..Self::of(list) }
     }
 }
@@ -66,7 +66,7 @@ pub(crate) struct Explorer {
     begins_at_landmarks: bool,
     /// Estimated distance of each centroid.
     coarse: Vec<f32>,
-    near: Near,
+    near: NearNodes,
     /// Every slot that was visited, live or not.
     visited: Vec<NodeId>,
     /// The same as a set.
@@ -161,11 +161,11 @@ impl Equals {
 
 impl Explorer {
     /// The live nodes that were visited.
-    pub(super) fn near(&self) -> &Near {
+    pub(super) fn near(&self) -> &NearNodes {
         &self.near
     }
 
-    pub(super) fn near_mut(&mut self) -> &mut Near {
+    pub(super) fn near_mut(&mut self) -> &mut NearNodes {
         &mut self.near
     }
 
@@ -201,7 +201,7 @@ impl Explorer {
         entries: &[Entry],
         reader: &mut R,
         point: &[f32],
-        mut extent: Extent<'_>,
+        mut extent: WalkExtent<'_>,
     ) -> Result<(), Error> {
         self.equals.takes_all = false;
         self.begins_at_landmarks = true;
@@ -238,7 +238,7 @@ impl Explorer {
         entries: &[Entry],
         reader: &mut R,
         point: &[f32],
-        extent: Extent<'_>,
+        extent: WalkExtent<'_>,
     ) -> Result<(), Error> {
         self.near.clear(meta);
         self.visited.clear();
@@ -348,7 +348,7 @@ impl Explorer {
         meta: &Meta,
         model: &Model,
         reader: &mut R,
-        sought: Option<&Encoded>,
+        sought: Option<&EncodedRow>,
     ) -> Result<(), Error> {
         while let Some((_, id)) = self.list.expand() {
             // A slot can be a candidate twice, under two estimates, if one of the edges to it is

@@ -1,16 +1,16 @@
 //! The graph of a transaction: its pages, its model, and the walk and the edges of the node at
 //! hand.
 //!
-//! Insertion (`insert.rs`), anchors (`anchors.rs`) and the removal of dead nodes (`unlink.rs`) are
-//! written with the operations of this file.
+//! Anchors (`anchors.rs`), postings (`post.rs`), insertion (`insert.rs`) and the removal of dead
+//! nodes (`unlink.rs`) are functions over it, written with the operations of this file.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::edges::{self, EdgeCount, Edges, Revision};
 use super::encode::{Target, unknown_centroid};
-use super::explorer::{Explorer, Extent};
-use super::near::Near;
+use super::explorer::{Explorer, WalkExtent};
+use super::near::NearNodes;
 use super::steps::Steps;
 use crate::Error;
 use crate::ids::NodeId;
@@ -63,6 +63,23 @@ impl<'w, W: PagesMut> Graph<'w, W> {
         self.renew_landmarks()
     }
 
+    /// Reads the landmarks again if many were added.
+    pub(super) fn renew_landmarks(&mut self) -> Result<(), Error> {
+        if self.model.lacks_landmarks(self.meta()) {
+            let renewed = self.model.with_new_landmarks(self.steps.meta(), &mut self.steps.reader())?;
+            self.model = renewed.into();
+        }
+        Ok(())
+    }
+
+    /// Does `work` while no other writer is in its section.
+    pub(super) fn in_section<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        self.steps.begin_section()?;
+        let done = work(self);
+        self.steps.end_section();
+        done
+    }
+
     pub(super) fn steps(&self) -> &Steps<'w, W> {
         &self.steps
     }
@@ -77,10 +94,6 @@ impl<'w, W: PagesMut> Graph<'w, W> {
 
     pub(super) fn model(&self) -> &Arc<Model> {
         &self.model
-    }
-
-    pub(super) fn set_model(&mut self, model: Model) {
-        self.model = model.into();
     }
 
     pub(super) fn entries(&self) -> &[Entry] {
@@ -99,7 +112,7 @@ impl<'w, W: PagesMut> Graph<'w, W> {
     }
 
     /// Walks to a point of the inner space.
-    pub(super) fn walk(&mut self, point: &[f32], extent: Extent) -> Result<(), Error> {
+    pub(super) fn walk(&mut self, point: &[f32], extent: WalkExtent) -> Result<(), Error> {
         let Self { steps, model, entries, explorer, .. } = self;
         explorer.walk(steps.meta(), model, entries, &mut steps.reader(), point, extent)
     }
@@ -112,11 +125,11 @@ impl<'w, W: PagesMut> Graph<'w, W> {
     }
 
     /// The live nodes that the walk visited.
-    pub(super) fn near(&self) -> &Near {
+    pub(super) fn near(&self) -> &NearNodes {
         self.explorer.near()
     }
 
-    pub(super) fn near_mut(&mut self) -> &mut Near {
+    pub(super) fn near_mut(&mut self) -> &mut NearNodes {
         self.explorer.near_mut()
     }
 

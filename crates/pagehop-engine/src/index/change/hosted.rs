@@ -6,17 +6,17 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use super::Change;
-use super::encode::Encoded;
-use super::explorer::{Explorer, Extent};
+use super::encode::EncodedRow;
+use super::explorer::{Explorer, WalkExtent};
 use super::graph_pages::GraphReader;
-use super::insert::INSERT_LIST;
+use super::insert::{self, INSERT_LIST};
+use super::{Change, anchors, pending, post, rows, sweep, training};
 use crate::columns::{ColumnRows, Value};
 use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::index::open::Index;
 use crate::index::search::bound::{code_error, is_within};
-use crate::index::search::nearest::Near;
+use crate::index::search::nearest::NearRow;
 use crate::index::search::observer::Observer;
 use crate::index::search::visit::Visited;
 use crate::index::search::walk::Walk;
@@ -34,7 +34,7 @@ const KNOWN_LIST: usize = 8;
 const NEAREST_TRIED: usize = 8;
 
 /// Nodes that a search for a known row visited.
-struct Found {
+struct KnownNodes {
     /// Squared distance up to which a node may hold the row.
     here: f32,
     /// Whether such a node was visited.
@@ -42,10 +42,10 @@ struct Found {
     nodes: Vec<(f32, NodeId)>,
 }
 
-impl Observer for Found {
+impl Observer for KnownNodes {
     fn reject(&mut self, _: f32, _: NodeId) {}
 
-    fn visit_row(&mut self, node: NodeId, _: Near, visited: &Visited) {
+    fn visit_row(&mut self, node: NodeId, _: NearRow, visited: &Visited) {
         self.is_here |= visited.distance <= self.here;
         self.nodes.push((visited.distance, node));
     }
@@ -59,7 +59,7 @@ impl Observer for Found {
 /// changed for it.
 pub struct Prepared {
     model: Arc<Model>,
-    encoded: Encoded,
+    encoded: EncodedRow,
     /// The neighborhood at that time.
     explorer: Option<Explorer>,
 }
@@ -74,7 +74,7 @@ impl<P: Pages> Index<P> {
         if meta.centroids == 0 {
             return None;
         }
-        let mut encoded = Encoded::uncoded(meta, model, vector).ok()?;
+        let mut encoded = EncodedRow::uncoded(meta, model, vector).ok()?;
         let mut explorer = None;
         if !is_known {
             encoded.complete(meta, model);
@@ -85,7 +85,7 @@ impl<P: Pages> Index<P> {
                 entries,
                 &mut reader,
                 &encoded.point,
-                Extent::to_equal(INSERT_LIST, &encoded),
+                WalkExtent::to_equal(INSERT_LIST, &encoded),
             );
             reader.pause();
             explorer = walked.is_ok().then_some(new);
@@ -140,17 +140,25 @@ impl<W: PagesMut> Change<'_, W> {
         prepare::validate(meta.metric, vector)?;
         let mut columns = ColumnRows::new(self.graph.columns().columns.clone())?;
         columns.push(values)?;
-        if self.trains_at_once(1) && !self.graph.steps().is_shared() {
-            return self.train_with(&[row_id], vector, &columns, &mut AddReport::default(), progress);
+        if training::trains_at_once(&self.graph, 1) && !self.graph.steps().is_shared() {
+            return training::rebuild(
+                &mut self.graph,
+                self.pending.map(),
+                &[row_id],
+                vector,
+                &columns,
+                &mut AddReport::default(),
+                progress,
+            );
         }
         if self.graph.meta().change.making == Making::Joined {
             self.insert_into_shadow(row_id, vector, values, is_known)?;
         }
-        self.note_length(vector)?;
+        training::note_length(&mut self.graph, vector)?;
         let prepared = prepared.filter(|prepared| prepared.model.encodes_as(self.graph.model()));
         let (mut encoded, explorer) = match prepared {
             Some(Prepared { encoded, explorer, .. }) => (encoded, explorer),
-            None => (Encoded::uncoded(self.graph.meta(), self.graph.model(), vector)?, None),
+            None => (EncodedRow::uncoded(self.graph.meta(), self.graph.model(), vector)?, None),
         };
         (encoded.values, encoded.sets) = (columns.row(0).to_vec(), columns.sets(0).to_vec());
         if is_known {
@@ -164,10 +172,10 @@ impl<W: PagesMut> Change<'_, W> {
         }
         let resumed = explorer.map(|explorer| self.graph.resume(explorer)).transpose()?;
         if resumed != Some(true) {
-            self.graph.walk_to(&encoded)?;
+            insert::walk_to(&mut self.graph, &encoded)?;
         }
         if !self.join(row_id, &encoded, is_known)? {
-            self.graph.insert_here(row_id, &encoded)?;
+            insert::insert_here(&mut self.graph, row_id, &encoded)?;
         }
         Ok(())
     }
@@ -191,14 +199,14 @@ impl<W: PagesMut> Change<'_, W> {
 
     /// Searches for the node of an older version of a row, like a query: the search ends at a node
     /// that is as near as the row's own node must be. Returns the nearest nodes.
-    fn search_known(&self, encoded: &Encoded) -> Result<Vec<NodeId>, Error> {
+    fn search_known(&self, encoded: &EncodedRow) -> Result<Vec<NodeId>, Error> {
         let state = self.graph.state();
         let mut walk = Walk::default();
         walk.probe.prepare_euclidean(&state.meta, &encoded.exact);
         walk.begin(&state, KNOWN_LIST, 1, false);
         let norms_sq = f64::from(walk.probe.point().norm_sq()) + f64::from(encoded.own.norm_sq);
         let here = 4.0 * code_error(encoded.own.step.into(), encoded.exact.len() as f64).powi(2) + 1e-5 * norms_sq;
-        let mut found = Found { here: here as f32, is_here: false, nodes: Vec::new() };
+        let mut found = KnownNodes { here: here as f32, is_here: false, nodes: Vec::new() };
         let options = SearchOptions { search_list: KNOWN_LIST, slack: f32::INFINITY, beam_width: 1 };
         let mut reader = self.graph.steps().reader();
         walk.run(&state, &mut reader, &options, &mut found, &mut Stats::default())?;
@@ -208,11 +216,11 @@ impl<W: PagesMut> Change<'_, W> {
     }
 
     /// Gives `row_id` to a node that the walk visited.
-    fn join(&mut self, row_id: u64, encoded: &Encoded, is_known: bool) -> Result<bool, Error> {
+    fn join(&mut self, row_id: u64, encoded: &EncodedRow, is_known: bool) -> Result<bool, Error> {
         let mut tried: Vec<NodeId> = self.graph.near().nearest().take(NEAREST_TRIED).collect();
-        let way = self.graph.way_to_duplicates(row_id, encoded)?;
+        let way = insert::way_to_duplicates(&self.graph, row_id, encoded)?;
         if let Some(last) = way.last() {
-            tried.extend(self.graph.duplicates_below(*last, &encoded.target(NodeId::MAX, 0))?);
+            tried.extend(anchors::duplicates_below(&self.graph, *last, &encoded.target(NodeId::MAX, 0))?);
         }
         tried.extend(way);
         self.join_one(row_id, encoded, is_known, tried)
@@ -224,7 +232,7 @@ impl<W: PagesMut> Change<'_, W> {
     fn join_one(
         &mut self,
         row_id: u64,
-        encoded: &Encoded,
+        encoded: &EncodedRow,
         is_known: bool,
         nodes: Vec<NodeId>,
     ) -> Result<bool, Error> {
@@ -248,9 +256,12 @@ impl<W: PagesMut> Change<'_, W> {
             let (mut may, has_room) = self.graph.look(node, look)?;
             if may && encoded.sets.iter().any(|set| !set.is_empty()) {
                 // Different sets may have the same word.
-                may = self.graph.in_section(|graph| graph.sets_of(node, &encoded.values))? == encoded.sets;
+                may = self.graph.in_section(|graph| post::sets_of(graph, node, &encoded.values))? == encoded.sets;
             }
-            if may && is_known && self.graph.in_section(|graph| graph.steps_mut().wait_for(node, row_id))? {
+            if may
+                && is_known
+                && self.graph.in_section(|graph| pending::wait_for(graph.steps_mut(), node, row_id))?
+            {
                 return Ok(true);
             }
             if !may || !has_room {
@@ -292,9 +303,9 @@ impl<W: PagesMut> Change<'_, W> {
         let steps = self.graph.steps_mut();
         let all = steps.meta().graph_pages(steps.page_count());
         for page in (pages.start.max(all.start)..pages.end.min(all.end)).map(PageId) {
-            let rows = steps.host_rows_on(page)?;
+            let rows = rows::host_rows_on(steps, page)?;
             if rows.is_empty() {
-                steps.free_if_lost(page)?;
+                sweep::free_if_lost(steps, page)?;
             }
             for (slot, before) in rows {
                 let node = steps.layout().node_id(page, slot);
@@ -306,7 +317,7 @@ impl<W: PagesMut> Change<'_, W> {
                 let mut after = [0; NODE_ROWS_MAX];
                 after.iter_mut().zip(&left).for_each(|(after, row_id)| *after = *row_id);
                 if after != before {
-                    steps.set_host_rows(node, after)?;
+                    rows::set_host_rows(steps, node, after)?;
                 }
             }
         }

@@ -11,7 +11,6 @@ use super::encode::Target;
 use super::graph::Graph;
 use crate::Error;
 use crate::ids::NodeId;
-use crate::index::model::Model;
 use crate::page::landmark_pages;
 use crate::page::meta::Meta;
 use crate::page::{PageId, PagesMut, Reader};
@@ -30,97 +29,86 @@ enum Made {
     No,
 }
 
-impl<W: PagesMut> Graph<'_, W> {
-    /// Makes a node that was inserted and has its anchor a landmark, if its id is one of those.
-    pub(super) fn make_landmark(&mut self, target: &Target) -> Result<(), Error> {
-        let meta = self.meta();
-        let slots = meta.page_count as usize * meta.layout.nodes_per_page;
-        let every = landmark_every(slots);
-        if meta.change.landmarks_head == 0 || !is_chosen(target.node, every) {
+/// Makes a node that was inserted and has its anchor a landmark, if its id is one of those.
+pub(super) fn make<W: PagesMut>(graph: &mut Graph<'_, W>, target: &Target) -> Result<(), Error> {
+    let meta = graph.meta();
+    let slots = meta.page_count as usize * meta.layout.nodes_per_page;
+    let every = landmark_every(slots);
+    if meta.change.landmarks_head == 0 || !is_chosen(target.node, every) {
+        return Ok(());
+    }
+    let Target { node, generation, centroid, factors, ref code } = *target;
+    let landmark = Landmark { node, generation, centroid, factors, code: code.clone() };
+    let page = PageId(meta.change.landmarks_page);
+    if push(graph, page, &landmark)? == Made::Full {
+        let most = (slots / every).max(PAGES_MIN * landmark_pages::page_landmarks(graph.meta()));
+        match (graph.meta().change.landmarks as usize) < most {
+            true => add_page(graph, page, &landmark)?,
+            false => graph.in_section(|graph| use_again(graph, page, &landmark))?,
+        }
+    }
+    graph.renew_landmarks()
+}
+
+/// Adds a landmark to the page that takes the next.
+fn push<W: PagesMut>(graph: &mut Graph<'_, W>, page: PageId, landmark: &Landmark) -> Result<Made, Error> {
+    let mut made = Made::No;
+    graph.steps_mut().step_meta(&[page], &mut |meta, bodies| {
+        if meta.change.landmarks_page != page.0 {
             return Ok(());
         }
-        let Target { node, generation, centroid, factors, ref code } = *target;
-        let landmark = Landmark { node, generation, centroid, factors, code: code.clone() };
-        let page = PageId(meta.change.landmarks_page);
-        if self.push_landmark(page, &landmark)? == Made::Full {
-            let most = (slots / every).max(PAGES_MIN * landmark_pages::page_landmarks(self.meta()));
-            match (self.meta().change.landmarks as usize) < most {
-                true => self.add_page(page, &landmark)?,
-                false => self.in_section(|graph| graph.use_again(page, &landmark))?,
-            }
-        }
-        self.renew_landmarks()
-    }
-
-    /// Adds a landmark to the page that takes the next.
-    fn push_landmark(&mut self, page: PageId, landmark: &Landmark) -> Result<Made, Error> {
-        let mut made = Made::No;
-        self.steps_mut().step_meta(&[page], &mut |meta, bodies| {
-            if meta.change.landmarks_page != page.0 {
-                return Ok(());
-            }
-            made = match landmark_pages::push(meta, page, bodies[0], landmark)? {
-                true => Made::Yes,
-                false => Made::Full,
-            };
-            if made == Made::Yes {
-                count(meta);
-            }
-            Ok(())
-        })?;
-        Ok(made)
-    }
-
-    /// Adds a page with the landmark to the chain, after the one that is `full`.
-    fn add_page(&mut self, full: PageId, landmark: &Landmark) -> Result<(), Error> {
-        self.in_section(|graph| {
-            if graph.meta().change.landmarks_page != full.0 {
-                // Another writer has added one.
-                return Ok(());
-            }
-            let page = graph.steps_mut().allocate(1)?;
-            graph.steps_mut().step_meta(&[page], &mut |meta, bodies| {
-                landmark_pages::init(bodies[0], meta.change.landmarks_head);
-                landmark_pages::push(meta, page, bodies[0], landmark)?;
-                (meta.change.landmarks_head, meta.change.landmarks_page) = (page.0, page.0);
-                count(meta);
-                Ok(())
-            })
-        })
-    }
-
-    /// Takes the landmarks off the page after the one that is `full`, and adds the landmark there.
-    fn use_again(&mut self, full: PageId, landmark: &Landmark) -> Result<(), Error> {
-        let next = {
-            let reader = self.steps().reader();
-            let body = reader.finish(full)?;
-            landmark_pages::head(self.meta(), full, &body)?.next
+        made = match landmark_pages::push(meta, page, bodies[0], landmark)? {
+            true => Made::Yes,
+            false => Made::Full,
         };
-        let page = PageId(if next == 0 { self.meta().change.landmarks_head } else { next });
-        self.steps_mut().step_meta(&[page], &mut |meta, bodies| {
-            if meta.change.landmarks_page != full.0 {
-                return Ok(());
-            }
-            let head = landmark_pages::head(meta, page, bodies[0])?;
-            let left = meta.change.landmarks.checked_sub(head.count as u32);
-            meta.change.landmarks =
-                left.ok_or_else(|| Error::corrupt(PageId(0), "it counts fewer landmarks than there are"))?;
-            landmark_pages::init(bodies[0], head.next);
+        if made == Made::Yes {
+            count(meta);
+        }
+        Ok(())
+    })?;
+    Ok(made)
+}
+
+/// Adds a page with the landmark to the chain, after the one that is `full`.
+fn add_page<W: PagesMut>(graph: &mut Graph<'_, W>, full: PageId, landmark: &Landmark) -> Result<(), Error> {
+    graph.in_section(|graph| {
+        if graph.meta().change.landmarks_page != full.0 {
+            // Another writer has added one.
+            return Ok(());
+        }
+        let page = graph.steps_mut().allocate(1)?;
+        graph.steps_mut().step_meta(&[page], &mut |meta, bodies| {
+            landmark_pages::init(bodies[0], meta.change.landmarks_head);
             landmark_pages::push(meta, page, bodies[0], landmark)?;
-            meta.change.landmarks_page = page.0;
+            (meta.change.landmarks_head, meta.change.landmarks_page) = (page.0, page.0);
             count(meta);
             Ok(())
         })
-    }
+    })
+}
 
-    /// Reads the landmarks again if many were added.
-    pub(super) fn renew_landmarks(&mut self) -> Result<(), Error> {
-        if self.model().lacks_landmarks(self.meta()) {
-            let renewed: Model = self.model().with_new_landmarks(self.meta(), &mut self.steps().reader())?;
-            self.set_model(renewed);
+/// Takes the landmarks off the page after the one that is `full`, and adds the landmark there.
+fn use_again<W: PagesMut>(graph: &mut Graph<'_, W>, full: PageId, landmark: &Landmark) -> Result<(), Error> {
+    let next = {
+        let reader = graph.steps().reader();
+        let body = reader.finish(full)?;
+        landmark_pages::head(graph.meta(), full, &body)?.next
+    };
+    let page = PageId(if next == 0 { graph.meta().change.landmarks_head } else { next });
+    graph.steps_mut().step_meta(&[page], &mut |meta, bodies| {
+        if meta.change.landmarks_page != full.0 {
+            return Ok(());
         }
+        let head = landmark_pages::head(meta, page, bodies[0])?;
+        let left = meta.change.landmarks.checked_sub(head.count as u32);
+        meta.change.landmarks =
+            left.ok_or_else(|| Error::corrupt(PageId(0), "it counts fewer landmarks than there are"))?;
+        landmark_pages::init(bodies[0], head.next);
+        landmark_pages::push(meta, page, bodies[0], landmark)?;
+        meta.change.landmarks_page = page.0;
+        count(meta);
         Ok(())
-    }
+    })
 }
 
 /// Counts a landmark that was written.

@@ -14,12 +14,15 @@
 //! | file | subject |
 //! |---|---|
 //! | `steps.rs`, `graph_pages.rs` | the pages and the meta page of a transaction |
-//! | `ids.rs`, `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs`, `keep.rs`, `payload.rs` | ids as users give them; free slots; row ids; dead nodes; row ids that wait; unused graphs; kept vectors; payloads |
+//! | `ids.rs`, `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs`, `keep.rs`, `payloads.rs` | done by steps: ids as users give them; free slots; row ids; dead nodes; row ids that wait; unused graphs; kept vectors; payloads |
+//! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | the parts of the graph |
 //! | `graph.rs` | the graph: walk, targets, edges, entry points |
-//! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | its parts |
-//! | `insert.rs`, `anchors.rs`, `unlink.rs` | what is done to it |
-//! | `add.rs` | rows that are added, by one thread or several |
+//! | `anchors.rs`, `post.rs`, `landmarks.rs`, `insert.rs`, `unlink.rs` | done to the graph |
+//! | `records.rs`, `add.rs`, `training.rs` | records of rows; rows that are added, by one thread or several; the model, trained again |
 //! | `vacuum.rs`, `retrain.rs`, `beside.rs`, `hosted.rs`, `measured.rs`, `take.rs` | the rest of [`Change`] |
+//!
+//! `encode.rs` is below all others. Else a file uses those of the lines above it, and of its own
+//! line those that it imports.
 
 mod add;
 mod anchors;
@@ -38,15 +41,17 @@ mod landmarks;
 mod measured;
 mod near;
 mod offer;
-mod payload;
+mod payloads;
 mod pending;
 mod post;
-pub(crate) mod retrain;
+mod records;
+mod retrain;
 mod rows;
 mod slots;
 mod steps;
 mod sweep;
 mod take;
+pub(crate) mod training;
 mod unlink;
 mod vacuum;
 
@@ -105,15 +110,15 @@ impl<'w, W: PagesMut> Change<'w, W> {
         match steps.is_hosted() {
             true => {
                 if is_alone && steps.meta().change.making == Making::Alone {
-                    steps.abandon_graph()?;
+                    sweep::abandon_graph(&mut steps)?;
                 }
-                steps.sweep_beside(SWEPT_AT_ONCE)?;
+                sweep::sweep_beside(&mut steps, SWEPT_AT_ONCE)?;
             }
-            false => steps.sweep_retired()?,
+            false => sweep::sweep_retired(&mut steps)?,
         }
         let mut graph = Graph::new(steps, model, entries, columns);
         if is_alone {
-            graph.post_unfinished()?;
+            post::post_unfinished(&mut graph)?;
         }
         Ok(Self {
             graph,
@@ -132,7 +137,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
     /// several writers insert rows at the same time
     /// ([`PagesMut::is_shared`](crate::page::PagesMut::is_shared)).
     pub fn must_be_alone(&self, rows: usize) -> bool {
-        self.trains_at_once(rows) || self.graph.meta().change.making == Making::Alone
+        training::trains_at_once(&self.graph, rows) || self.graph.meta().change.making == Making::Alone
     }
 
     /// Adds rows; `vectors` has their components, one row after the other. A row whose id is in the
@@ -184,10 +189,10 @@ impl<'w, W: PagesMut> Change<'w, W> {
         progress: OnProgress<'_>,
         write: impl FnOnce(&mut Graph<'w, W>, &NewRows<'_>, OnProgress<'_>) -> Result<AddReport, Error>,
     ) -> Result<AddReport, Error> {
-        self.expect_ids::<I>()?;
+        ids::check_kind::<I>(self.graph.meta())?;
         let payloads = columns.and_then(ColumnRows::payloads);
-        self.check_payloads(ids.len(), payloads)?;
-        let (given, ids) = (ids, &*self.new_numbers(ids)?);
+        records::check_payloads(self.graph.meta(), ids.len(), payloads)?;
+        let (given, ids) = (ids, &*ids::new_numbers(self.graph.steps(), ids)?);
         let dim = self.graph.meta().dim;
         if ids.len() * dim != vectors.len() {
             let what = format!("{} ids and {} numbers are not rows of {dim} dimensions", ids.len(), vectors.len());
@@ -197,15 +202,15 @@ impl<'w, W: PagesMut> Change<'w, W> {
         let vectors = &*rounded(self.graph.meta().vectors, (row_ids, ids), vectors, 0)?;
         self.validate(ids, vectors)?;
         let mut values = self.arranged(columns, ids.len())?;
-        let records = self.records(given, &values, payloads)?;
+        let records = records::of_rows(self.graph.meta(), given, &values, payloads)?;
         let mut report = AddReport::default();
-        if self.trains_at_once(ids.len()) {
-            let replaced = self.keep_payloads(ids, &mut values, records.as_deref())?;
-            self.train_with(ids, vectors, &values, &mut report, progress)?;
+        if training::trains_at_once(&self.graph, ids.len()) {
+            let replaced = records::keep_of_trained(&mut self.graph, ids, &mut values, records.as_deref())?;
+            training::rebuild(&mut self.graph, self.pending.map(), ids, vectors, &values, &mut report, progress)?;
             report.replaced += replaced;
             report.added -= replaced;
         } else {
-            self.note_length(vectors)?;
+            training::note_length(&mut self.graph, vectors)?;
             let rows = NewRows { ids, vectors, dim, values: &values, payloads: records.as_deref() };
             report = write(&mut self.graph, &rows, progress)?;
         }
@@ -221,12 +226,12 @@ impl<'w, W: PagesMut> Change<'w, W> {
     /// [`Error::Argument`] for ids of another kind than those of the index; whatever the host
     /// reports, and [`Error::Corrupt`]. The change must then be dropped.
     pub fn delete<I: RowId>(&mut self, ids: &[I]) -> Result<DeleteReport<I>, Error> {
-        self.expect_ids::<I>()?;
+        ids::check_kind::<I>(self.graph.meta())?;
         let mut report = DeleteReport { deleted: 0, unknown: Vec::new() };
         for id in ids {
-            let found = self.find(id)?;
+            let found = ids::find_row(self.graph.steps(), id)?;
             match found {
-                Some((number, node)) => self.graph.steps_mut().map_row(number, None, Some(node))?,
+                Some((number, node)) => rows::map_row(self.graph.steps_mut(), number, None, Some(node))?,
                 None => report.unknown.push(id.clone()),
             }
             report.deleted += u64::from(found.is_some());
@@ -299,13 +304,13 @@ impl<'w, W: PagesMut> Change<'w, W> {
     /// number of rows, or a column that the index does not have; whatever the host reports. The
     /// change must then be dropped.
     pub fn update_columns<I: RowId>(&mut self, ids: &[I], columns: &ColumnRows) -> Result<u64, Error> {
-        self.expect_ids::<I>()?;
+        ids::check_kind::<I>(self.graph.meta())?;
         if columns.len() != ids.len() {
             let what = format!("there are {} ids, and columns of {} rows", ids.len(), columns.len());
             return Err(Error::argument(what));
         }
-        self.check_payloads(ids.len(), columns.payloads())?;
-        let numbers = self.numbers(ids)?;
+        records::check_payloads(self.graph.meta(), ids.len(), columns.payloads())?;
+        let numbers = ids::numbers(self.graph.steps(), ids)?;
         self.update_rows(numbers, columns)
     }
 
@@ -318,9 +323,9 @@ impl<'w, W: PagesMut> Change<'w, W> {
             of_index.map(|column| given.iter().any(|other| other.name == column.name)).collect();
         let mut changed = 0;
         for (row, id) in numbers.into_iter().enumerate() {
-            let found = self.graph.steps().find_row(id)?;
+            let found = rows::find_row(self.graph.steps(), id)?;
             let old = found.ok_or_else(|| row_ids::unknown(&[id]))?;
-            let mut encoded = self.graph.encoded(old)?;
+            let mut encoded = post::encoded(&self.graph, old)?;
             let (before, after) = (RowValues(&encoded.values), RowValues(values.row(row)));
             let key = |(at, given): (usize, &bool)| if *given { after.key(at) } else { before.key(at) };
             let keys: Vec<Option<u64>> = is_given.iter().enumerate().map(key).collect();
@@ -328,11 +333,11 @@ impl<'w, W: PagesMut> Change<'w, W> {
             for (at, set) in values.sets(row).iter().enumerate().filter(|(at, _)| of_tags[*at].is_some()) {
                 encoded.sets[at].clone_from(set);
             }
-            if !self.updated(&mut encoded, keys, payload)? {
+            if !records::update(&mut self.graph, &mut encoded, keys, payload)? {
                 continue;
             }
-            let node = self.graph.insert(id, &encoded)?;
-            self.graph.steps_mut().map_row(id, Some(node), Some(old))?;
+            let node = insert::insert(&mut self.graph, id, &encoded)?;
+            rows::map_row(self.graph.steps_mut(), id, Some(node), Some(old))?;
             changed += 1;
         }
         self.added += changed;

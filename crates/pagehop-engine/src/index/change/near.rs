@@ -26,7 +26,7 @@ const DUPLICATES_NEAR: usize = 1 + DUPLICATE_CHILDREN;
 
 /// Nodes with the high planes of their own codes, close together in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Near {
+pub(crate) struct NearNodes {
     pub(crate) nodes: Vec<(NodeId, NodeHeader)>,
     places: HashMap<NodeId, usize, BuildHasherDefault<NodeHasher>>,
     codes: Codes,
@@ -34,7 +34,7 @@ pub(crate) struct Near {
     pub(crate) keys: Vec<u64>,
 }
 
-impl Near {
+impl NearNodes {
     pub(crate) fn clear(&mut self, meta: &Meta) {
         self.nodes.clear();
         self.places.clear();
@@ -164,7 +164,7 @@ impl Near {
 #[derive(Debug, Default)]
 pub(crate) struct Neighborhood {
     /// The node itself first, then its neighbors that exist, then others that were added.
-    pub(crate) near: Near,
+    pub(crate) near: NearNodes,
     /// Present edges.
     pub(super) seen: Seen,
 }
@@ -181,7 +181,7 @@ impl Neighborhood {
         meta: &Meta,
         reader: &mut R,
         node: NodeId,
-        known: &mut Near,
+        known: &mut NearNodes,
     ) -> Result<bool, Error> {
         self.near.clear(meta);
         let Self { near, seen } = self;
@@ -233,7 +233,7 @@ impl Neighborhood {
         meta: &Meta,
         reader: &mut R,
         node: NodeId,
-        known: &Near,
+        known: &NearNodes,
     ) -> Result<(), Error> {
         if let Some(at) = known.position(node).filter(|_| !self.near.contains(node)) {
             self.near.push_from(known, at);

@@ -9,7 +9,7 @@
 
 use super::encode::{Target, unknown_centroid};
 use super::explorer::Explorer;
-use super::near::Near;
+use super::near::NearNodes;
 use super::steps::{Seen, Steps};
 use crate::Error;
 use crate::graph::prune::alpha_sq;
@@ -126,7 +126,7 @@ impl Offers {
 /// for most rows that are declined, and needs no estimates. `false` if an edge is known to be
 /// stale.
 fn is_declined_by_visited(
-    near: &Near,
+    near: &NearNodes,
     links: &[Link],
     [at, row]: [usize; 2],
     from_node: f32,

@@ -39,10 +39,10 @@ impl PendingRows {
         is_dead: &mut dyn FnMut(u64) -> bool,
     ) -> Result<u64, Error> {
         let mut removed = 0;
-        for (page, all) in steps.pending_pages()? {
+        for (page, all) in pending_pages(steps)? {
             let left: Vec<Pending> = all.iter().copied().filter(|entry| !is_dead(entry.row_id)).collect();
             removed += (all.len() - left.len()) as u64;
-            steps.leave_pending(page, &all, &left)?;
+            leave_pending(steps, page, &all, &left)?;
         }
         self.free_empty_pages(steps)?;
         Ok(removed)
@@ -55,7 +55,7 @@ impl PendingRows {
         steps: &mut Steps<'_, W>,
         before: Option<PageId>,
     ) -> Result<Option<PageId>, Error> {
-        let pages = steps.pending_pages()?;
+        let pages = pending_pages(steps)?;
         // New pages come before the first only. If `before` is not in the list, the list is a new
         // one, and no node has taken anything from it yet.
         let next = match before {
@@ -73,7 +73,7 @@ impl PendingRows {
             })?;
             left.extend((!is_held).then_some(*entry));
         }
-        steps.leave_pending(*page, all, &left)?;
+        leave_pending(steps, *page, all, &left)?;
         Ok(Some(*page))
     }
 
@@ -99,59 +99,62 @@ impl PendingRows {
     }
 }
 
-impl<W: PagesMut> Steps<'_, W> {
-    /// Adds a row id that waits for `node`; `false` if the list is as long as it may be.
-    pub(super) fn wait_for(&mut self, node: NodeId, row_id: u64) -> Result<bool, Error> {
-        let new = Pending { node, row_id };
-        let first = PageId(self.meta().change.pending_head);
-        let mut depth = 0;
-        if first.0 != 0 {
-            let head = pending_list::head(&self.reader(), first)?;
-            if head.has_room() {
-                let mut has_room = false;
-                self.step(&[first], &mut |bodies| {
-                    has_room = pending_list::push(first, bodies[0], new)?;
-                    Ok(())
-                })?;
-                return Ok(has_room);
-            }
-            depth = head.depth;
+/// Adds a row id that waits for `node`; `false` if the list is as long as it may be.
+pub(super) fn wait_for<W: PagesMut>(steps: &mut Steps<'_, W>, node: NodeId, row_id: u64) -> Result<bool, Error> {
+    let new = Pending { node, row_id };
+    let first = PageId(steps.meta().change.pending_head);
+    let mut depth = 0;
+    if first.0 != 0 {
+        let head = pending_list::head(&steps.reader(), first)?;
+        if head.has_room() {
+            let mut has_room = false;
+            steps.step(&[first], &mut |bodies| {
+                has_room = pending_list::push(first, bodies[0], new)?;
+                Ok(())
+            })?;
+            return Ok(has_room);
         }
-        if depth >= pending_list::pages_max(self.meta().rows) {
-            return Ok(false);
-        }
-        let page = self.allocate(1)?;
-        self.step_meta(&[page], &mut |meta, bodies| {
-            pending_list::init(bodies[0], first.0, depth);
-            pending_list::push(page, bodies[0], new)?;
-            if first.0 == 0 {
-                meta.change.pending_since = meta.change.commit + 1;
-            }
-            meta.change.pending_head = page.0;
-            Ok(())
-        })?;
-        Ok(true)
+        depth = head.depth;
     }
-
-    /// The pages of the list with their entries.
-    fn pending_pages(&self) -> Result<Vec<(PageId, Vec<Pending>)>, Error> {
-        let mut pages = Vec::new();
-        pending_list::scan(&mut self.reader(), self.meta().change.pending_head, &mut |page, all| {
-            pages.push((page, all.to_vec()));
-            Ok(true)
-        })?;
-        Ok(pages)
+    if depth >= pending_list::pages_max(steps.meta().rows) {
+        return Ok(false);
     }
-
-    /// Replaces the entries `all` of a page by those `left` of them.
-    fn leave_pending(&mut self, page: PageId, all: &[Pending], left: &[Pending]) -> Result<(), Error> {
-        if left.len() == all.len() {
-            return Ok(());
-        }
-        self.step_meta(&[page], &mut |meta, bodies| {
-            pending_list::replace(page, bodies[0], left)?;
+    let page = steps.allocate(1)?;
+    steps.step_meta(&[page], &mut |meta, bodies| {
+        pending_list::init(bodies[0], first.0, depth);
+        pending_list::push(page, bodies[0], new)?;
+        if first.0 == 0 {
             meta.change.pending_since = meta.change.commit + 1;
-            Ok(())
-        })
+        }
+        meta.change.pending_head = page.0;
+        Ok(())
+    })?;
+    Ok(true)
+}
+
+/// The pages of the list with their entries.
+fn pending_pages<W: PagesMut>(steps: &Steps<'_, W>) -> Result<Vec<(PageId, Vec<Pending>)>, Error> {
+    let mut pages = Vec::new();
+    pending_list::scan(&mut steps.reader(), steps.meta().change.pending_head, &mut |page, all| {
+        pages.push((page, all.to_vec()));
+        Ok(true)
+    })?;
+    Ok(pages)
+}
+
+/// Replaces the entries `all` of a page by those `left` of them.
+fn leave_pending<W: PagesMut>(
+    steps: &mut Steps<'_, W>,
+    page: PageId,
+    all: &[Pending],
+    left: &[Pending],
+) -> Result<(), Error> {
+    if left.len() == all.len() {
+        return Ok(());
     }
+    steps.step_meta(&[page], &mut |meta, bodies| {
+        pending_list::replace(page, bodies[0], left)?;
+        meta.change.pending_since = meta.change.commit + 1;
+        Ok(())
+    })
 }

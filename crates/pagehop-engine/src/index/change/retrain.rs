@@ -1,89 +1,12 @@
-//! Trains the model of a young index again as it grows.
-//!
-//! A model that was trained on ten rows serves a million badly. So the index is rebuilt each time
-//! the rows have grown eightfold, until the model was trained on enough rows. The new graph gets
-//! new pages. Readers of older snapshots go on with the old graph, whose pages become free when no
-//! reader can use them any more (`sweep.rs`).
-//!
-//! Where the host owns the rows, a row that is inserted waits for that only while the index is
-//! small, or rows that come with it are as many as are there. Otherwise it is left to the host's
-//! vacuum, beside insertions (`beside.rs`).
+//! The operations that train the model of an index again, by themselves or with rows that are added
+//! (`training.rs`).
 
-use std::collections::HashMap;
-
-use super::Change;
-use super::steps::Steps;
+use super::{Change, training};
 use crate::columns::{ColumnRows, Value};
-use crate::index::build;
 use crate::index::open::Index;
-use crate::index::search::bound::restored_error;
-use crate::page::kind;
-use crate::page::meta::{ChangeState, GraphNumbers, Making, Meta};
-use crate::page::node::with_node;
-use crate::page::{PageId, PageSink, Pages, PagesMut, Reader, id_map};
+use crate::page::{Pages, PagesMut};
 use crate::row_ids::{self, RowIds};
-use crate::{AddReport, BuildOptions, EachChunk, Error, OnProgress, VectorSource};
-
-/// An insertion trains an index whose rows the host owns up to this many rows, and this many
-/// components: 256 rows of 768 dimensions, some twenty milliseconds
-/// (`docs/decisions/0027-training-beside-insertions.md`).
-const SMALL_ROWS: u64 = 1024;
-const SMALL_COMPONENTS: u64 = 256 * 768;
-/// Many rows of one statement train an index that has up to this many: others wait for it.
-const LOADED_ROWS: u64 = 4096;
-/// Growth after which the model is trained again.
-const GROWTH: u64 = 8;
-/// The same for an insertion that makes an index too large for others to train it, if its model was
-/// trained on few rows.
-const LAST_GROWTH: u64 = 4;
-const FEW_ROWS: u64 = 64;
-/// A model that was trained on this many rows is kept.
-pub const TRAINED_ENOUGH: u64 = 16_384;
-
-/// Adds pages of a new graph at the end, while no other writer does.
-struct NewPages<'p, W> {
-    pages: &'p mut W,
-    /// The number of the graph.
-    number: u8,
-}
-
-impl<W: PagesMut> PageSink for NewPages<'_, W> {
-    fn write(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
-        let allocated = self.pages.allocate(1)?;
-        if allocated != page {
-            let what = format!("page {} was allocated where page {} was expected", allocated.0, page.0);
-            return Err(Error::corrupt(page, what));
-        }
-        let mut body = body.to_vec();
-        kind::set_graph(&mut body, self.number);
-        self.pages.put(page, &body)
-    }
-}
-
-/// Rows in memory.
-struct Rows {
-    dim: usize,
-    ids: Vec<u64>,
-    components: Vec<f32>,
-    columns: ColumnRows,
-}
-
-impl VectorSource for Rows {
-    fn dim(&self) -> usize {
-        self.dim
-    }
-
-    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
-        for (ids, rows) in self.ids.chunks(4096).zip(self.components.chunks(4096 * self.dim)) {
-            each(ids, rows)?;
-        }
-        Ok(())
-    }
-
-    fn columns(&self) -> Option<&ColumnRows> {
-        Some(&self.columns)
-    }
-}
+use crate::{AddReport, Error, OnProgress};
 
 impl<P: Pages> Index<P> {
     /// Whether the model may be trained again as rows are added. Such an index takes many rows at
@@ -94,8 +17,7 @@ impl<P: Pages> Index<P> {
     /// [`Error::Corrupt`]; any error of the host.
     pub fn is_young(&self) -> Result<bool, Error> {
         let state = self.newest().renew(&mut self.pages().reader())?;
-        let change = &state.meta.change;
-        Ok(change.trained_rows < TRAINED_ENOUGH && state.meta.rows < TRAINED_ENOUGH * GROWTH)
+        Ok(training::is_young(&state.meta))
     }
 
     /// Whether the index has grown so far since its model was trained that it is to be trained
@@ -105,47 +27,11 @@ impl<P: Pages> Index<P> {
     ///
     /// As [`Index::is_young`].
     pub fn wants_training(&self) -> Result<bool, Error> {
-        Ok(has_grown(&self.newest().renew(&mut self.pages().reader())?.meta, 0))
+        Ok(training::has_grown(&self.newest().renew(&mut self.pages().reader())?.meta, 0))
     }
 }
 
 impl<W: PagesMut> Change<'_, W> {
-    /// Whether to rebuild the index at once, with `more` rows in it. As long as pages are left of a
-    /// training that did not end, it is left to others: an insertion whose time is limited would
-    /// begin it again and again.
-    pub(super) fn trains_at_once(&self, more: usize) -> bool {
-        let meta = self.graph.meta();
-        let (rows, more_rows) = (meta.rows, more as u64);
-        let is_hosted = self.graph.steps().is_hosted();
-        let small = SMALL_ROWS.min(SMALL_COMPONENTS / meta.dim as u64);
-        let is_cheap = !is_hosted || rows + more_rows <= small || (more_rows >= rows && rows <= LOADED_ROWS);
-        let is_few = meta.change.trained_rows <= FEW_ROWS;
-        let is_last = is_hosted && is_few && rows < small && rows + more_rows >= small;
-        let is_due = is_cheap && has_grown(meta, more) || is_last && has_grown_by(LAST_GROWTH, meta, more);
-        let GraphNumbers { current, last, .. } = meta.change.numbers;
-        let may_begin = meta.change.making == Making::None && (last == current || meta.centroids == 0);
-        is_due && may_begin && !self.graph.steps().is_shadow() && meta.change.numbers.next().is_some()
-    }
-
-    /// Under the inner product, notes the length of rows that are about to be added if they are
-    /// longer than all before: the norm to which all vectors are filled up is at least that.
-    pub(super) fn note_length(&mut self, vectors: &[f32]) -> Result<(), Error> {
-        let meta = self.graph.meta();
-        let Some(longest_sq) = meta.filled_sq() else { return Ok(()) };
-        let norms_sq = vectors.chunks_exact(meta.dim).map(|row| pagehop_kernels::dot_f32(row, row));
-        // The squares of other kernels may differ in the last bits.
-        let beyond = norms_sq.fold(0.0, f32::max) * 1.000_01;
-        if beyond <= longest_sq {
-            return Ok(());
-        }
-        self.graph.in_section(|graph| {
-            graph.steps_mut().step_meta(&[], &mut |meta, _| {
-                meta.change.norm_sq_beyond = meta.change.norm_sq_beyond.max(beyond);
-                Ok(())
-            })
-        })
-    }
-
     /// Trains the model again, with the rows that the index has, and rebuilds the index.
     ///
     /// # Errors
@@ -153,7 +39,15 @@ impl<W: PagesMut> Change<'_, W> {
     /// [`Error::Interrupted`] if `progress` says so; any error of the host. The change must
     /// then be dropped.
     pub fn train(&mut self, progress: OnProgress<'_>) -> Result<(), Error> {
-        self.train_with(&[], &[], &ColumnRows::default(), &mut AddReport::default(), progress)
+        training::rebuild(
+            &mut self.graph,
+            self.pending.map(),
+            &[],
+            &[],
+            &ColumnRows::default(),
+            &mut AddReport::default(),
+            progress,
+        )
     }
 
     /// Adds rows that the host owns if they train the model: the index is then rebuilt once, with
@@ -189,163 +83,18 @@ impl<W: PagesMut> Change<'_, W> {
         values.chunks_exact(count.max(1)).try_for_each(|row| columns.push(row))?;
         row_ids.iter().try_for_each(|row_id| row_ids::check_hosted(*row_id))?;
         self.validate(row_ids, vectors)?;
-        let trains = self.trains_at_once(row_ids.len());
+        let trains = training::trains_at_once(&self.graph, row_ids.len());
         if trains {
-            self.train_with(row_ids, vectors, &columns, &mut AddReport::default(), progress)?;
+            training::rebuild(
+                &mut self.graph,
+                self.pending.map(),
+                row_ids,
+                vectors,
+                &columns,
+                &mut AddReport::default(),
+                progress,
+            )?;
         }
         Ok(trains)
     }
-
-    /// Rebuilds the index with the given rows in it.
-    pub(super) fn train_with(
-        &mut self,
-        ids: &[u64],
-        vectors: &[f32],
-        columns: &ColumnRows,
-        report: &mut AddReport,
-        progress: OnProgress<'_>,
-    ) -> Result<(), Error> {
-        let dim = self.graph.meta().dim;
-        // If an id repeats, its last row is used.
-        let last: HashMap<u64, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
-        let of_index = ColumnRows::of_index(self.graph.columns().columns.clone(), self.graph.meta().has_places());
-        let mut source = Rows { dim, ids: Vec::new(), components: Vec::new(), columns: of_index };
-        let (replaced, recoded_error) = self.read_rows(&mut source, &last)?;
-        for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(dim)).enumerate() {
-            if last[id] == i {
-                source.ids.push(*id);
-                source.components.extend_from_slice(row);
-                source.columns.push_row(columns.row(i), columns.sets(i).to_vec());
-            }
-        }
-        report.replaced = replaced;
-        report.added = last.len() as u64 - replaced;
-        let steps = self.graph.steps_mut();
-        let is_hosted = steps.is_hosted();
-        let Meta { metric, seed, row_ids, vectors: kept, .. } = *steps.meta();
-        // A host that owns the rows may be a process with one thread.
-        let threads = usize::from(is_hosted);
-        let options = BuildOptions {
-            metric,
-            memory_bytes: u64::MAX,
-            threads,
-            seed,
-            row_ids,
-            vectors: kept,
-            calibrate: false,
-        };
-        let number = if is_hosted { begin_graph(steps, None)? } else { 0 };
-        let (first, pages) = (PageId(steps.page_count()), steps.host_mut());
-        let sink = &mut NewPages { pages, number };
-        let built = build::build_from(&mut source, &options, Some(first), sink, progress)?;
-        let (commit, end) = (steps.commit_number(), steps.page_count());
-        steps.step_meta(&[], &mut |meta, _| {
-            let before = replace(meta, &built);
-            match is_hosted {
-                true => meta.change.show_graph(&before, end, commit),
-                false => (meta.change.retired_end, meta.change.retired_at) = (first.0, commit),
-            }
-            meta.change.recoded_error = recoded_error;
-            Ok(())
-        })?;
-        self.graph.reload()
-    }
-
-    /// Reads every live row that `replacing` does not name into `rows`. Returns how many it names,
-    /// and the largest error of the vectors that were read.
-    fn read_rows(&self, rows: &mut Rows, replacing: &HashMap<u64, usize>) -> Result<(u64, f32), Error> {
-        let steps = self.graph.steps();
-        let mut replaced = 0;
-        let mut nodes = Vec::new();
-        if steps.is_hosted() {
-            nodes = steps.host_rows(self.pending.map(), steps.meta().graph_pages(steps.page_count()))?;
-        }
-        let mut reader = steps.reader();
-        let change = &steps.meta().change;
-        if change.id_root > 0 {
-            id_map::scan(&mut reader, steps.page_count(), PageId(change.id_root), |_, id, node| {
-                match replacing.contains_key(&id) {
-                    true => replaced += 1,
-                    false => nodes.push((id, node)),
-                }
-                Ok(())
-            })?;
-        }
-        // In an order that does not depend on their order in the map.
-        nodes.sort_unstable();
-        let space = &self.graph.model().space;
-        let mean_sq = pagehop_kernels::dot_f32(&space.mean, &space.mean);
-        let (mut point, mut bytes, mut error) = (Vec::new(), Vec::new(), 0.0f32);
-        let kept = steps.meta().kept();
-        for (id, node) in nodes {
-            let values = with_node(&steps.layout(), &reader, node, |found, header| {
-                found.decode(header, &mut point);
-                error = error.max(restored_error(header.step, header.norm_sq, mean_sq, point.len()));
-                found.values().0.to_vec()
-            })?;
-            reader.release();
-            rows.columns.push_row(&values, self.graph.sets_of(node, &values)?);
-            rows.ids.push(id);
-            match kept {
-                Some(shape) => {
-                    shape.read(&reader, shape.place_of(&steps.layout(), &reader, node)?, &mut bytes)?;
-                    reader.release();
-                    shape.decode(&bytes, &mut point);
-                    rows.components.extend_from_slice(&point);
-                }
-                None => rows.components.extend_from_slice(space.restore(&mut point)),
-            }
-        }
-        Ok((replaced, if kept.is_some() { 0.0 } else { change.recoded_error + error }))
-    }
-}
-
-/// Whether a model is to be trained again with `more` rows.
-pub(super) fn has_grown(meta: &Meta, more: usize) -> bool {
-    has_grown_by(GROWTH, meta, more)
-}
-
-fn has_grown_by(growth: u64, meta: &Meta, more: usize) -> bool {
-    let trained = meta.change.trained_rows;
-    if meta.centroids == 0 {
-        return more > 0;
-    }
-    let (rows, equal_rows) = (meta.rows, meta.change.equal_rows);
-    let is_small = rows < TRAINED_ENOUGH * GROWTH;
-    // Duplicates teach a model nothing. Where most rows are duplicates, a few others do not justify
-    // a rebuild.
-    let distinct = (rows + more as u64).saturating_sub(equal_rows);
-    let has_grown = distinct >= trained.saturating_mul(growth) && trained < TRAINED_ENOUGH;
-    has_grown && (is_small || equal_rows < rows / 2)
-}
-
-/// Begins a graph, for which pages are `reserved` if it is made beside others; returns its number.
-pub(super) fn begin_graph<W: PagesMut>(steps: &mut Steps<'_, W>, reserved: Option<[u32; 2]>) -> Result<u8, Error> {
-    let mut number = None;
-    steps.step_meta(&[], &mut |meta, _| {
-        number = meta.change.begin_graph(reserved);
-        Ok(())
-    })?;
-    number.ok_or_else(|| Error::busy("readers keep the pages of too many graphs that were replaced"))
-}
-
-/// Makes `meta` that of the graph that was `built`, and keeps what outlives training. Returns what
-/// it was.
-pub(super) fn replace(meta: &mut Meta, built: &Meta) -> ChangeState {
-    let (before, rows, page_count) = (meta.change.clone(), meta.rows, meta.page_count);
-    // Changes are counted from 0 again. The number of changes since a measurement stays the same.
-    let counted = before.added_rows.wrapping_add(before.deleted_rows);
-    let calibration = meta.calibration.take().map(|known| known.restart_counts(counted));
-    let mut audit = meta.audit;
-    audit.iter_mut().for_each(|known| known.changes = known.changes.wrapping_sub(counted));
-    let (keeps_payloads, has_tags) = (meta.keeps_payloads, meta.has_tags);
-    *meta = Meta { calibration, audit, page_count, keeps_payloads, has_tags, ..built.clone() };
-    if meta.row_ids != RowIds::HostOwned {
-        // `finish` counts the new rows.
-        meta.rows = rows;
-    }
-    meta.change.commit = before.commit;
-    (meta.change.payload_head, meta.change.payload_empty) = (before.payload_head, before.payload_empty);
-    meta.change.mark = before.mark;
-    before
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::dead;
 use super::steps::Steps;
 use crate::Error;
 use crate::ids::NodeId;
@@ -12,135 +13,145 @@ use crate::page::node::{FLAGS_LIVE, NodeMut, NodeRef};
 use crate::page::{PageId, PagesMut, Reader, dead_list, id_map};
 use crate::row_ids::{NODE_ROWS_MAX, RowIds};
 
-impl<W: PagesMut> Steps<'_, W> {
-    /// The node of a row, by the map.
-    pub(super) fn find_row(&self, row_id: u64) -> Result<Option<NodeId>, Error> {
-        match self.meta().change.id_root {
-            0 => Ok(None),
-            root => Ok(id_map::find(&self.reader(), PageId(root), row_id)?.1),
-        }
+/// The node of a row, by the map.
+pub(super) fn find_row<W: PagesMut>(steps: &Steps<'_, W>, row_id: u64) -> Result<Option<NodeId>, Error> {
+    match steps.meta().change.id_root {
+        0 => Ok(None),
+        root => Ok(id_map::find(&steps.reader(), PageId(root), row_id)?.1),
     }
+}
 
-    /// Makes `node` the node of a row in the map, or takes the row out of the map. The node `old`
-    /// that had the row is dead afterwards.
-    pub(super) fn map_row(&mut self, row_id: u64, node: Option<NodeId>, old: Option<NodeId>) -> Result<(), Error> {
-        let leaf = self.leaf_of(row_id, node.is_some())?;
-        let change_leaf = |body: &mut [u8]| {
-            let before = match node {
-                Some(node) => id_map::put(leaf, body, row_id, node)?,
-                None => id_map::remove(leaf, body, row_id)?,
-            };
-            if before == old {
-                return Ok(());
-            }
-            Err(Error::corrupt(leaf, format!("row {row_id} was in node {old:?} and is in {before:?}")))
+/// Makes `node` the node of a row in the map, or takes the row out of the map. The node `old`
+/// that had the row is dead afterwards.
+pub(super) fn map_row<W: PagesMut>(
+    steps: &mut Steps<'_, W>,
+    row_id: u64,
+    node: Option<NodeId>,
+    old: Option<NodeId>,
+) -> Result<(), Error> {
+    let leaf = leaf_of(steps, row_id, node.is_some())?;
+    let change_leaf = |body: &mut [u8]| {
+        let before = match node {
+            Some(node) => id_map::put(leaf, body, row_id, node)?,
+            None => id_map::remove(leaf, body, row_id)?,
         };
-        let Some(old) = old else {
-            return self.step(&[leaf], &mut |bodies| change_leaf(bodies[0]));
-        };
-        let dead_page = self.dead_page()?;
-        let (layout, commit) = (self.layout(), self.commit_number());
-        let (page, slot) = layout.place(old);
-        self.step_meta(&[leaf, page, dead_page], &mut |meta, bodies| {
-            let [leaf_body, node_body, dead_body] = bodies else { unreachable!("the step has three pages") };
-            expect_kind(page, node_body, PageKind::Node)?;
-            change_leaf(leaf_body)?;
-            let mut node = NodeMut::new(&layout, node_body, slot);
-            let header = node.as_ref().header();
-            if header.flags != FLAGS_LIVE || header.row_id != row_id {
-                let what = format!(
-                    "slot {slot} must hold row {row_id}; it has flags {:#x} and row {}",
-                    header.flags, header.row_id
-                );
-                return Err(Error::corrupt(page, what));
-            }
-            // A host without commits numbers them 0, which means "not deleted".
-            node.bury(commit.max(1));
-            dead_list::push(dead_page, dead_body, old)?;
-            meta.change.dead_rows = meta.change.dead_rows.wrapping_add(1);
-            Ok(())
-        })
-    }
+        if before == old {
+            return Ok(());
+        }
+        Err(Error::corrupt(leaf, format!("row {row_id} was in node {old:?} and is in {before:?}")))
+    };
+    let Some(old) = old else {
+        return steps.step(&[leaf], &mut |bodies| change_leaf(bodies[0]));
+    };
+    let dead_page = dead::page_with_room(steps)?;
+    let (layout, commit) = (steps.layout(), steps.commit_number());
+    let (page, slot) = layout.place(old);
+    steps.step_meta(&[leaf, page, dead_page], &mut |meta, bodies| {
+        let [leaf_body, node_body, dead_body] = bodies else { unreachable!("the step has three pages") };
+        expect_kind(page, node_body, PageKind::Node)?;
+        change_leaf(leaf_body)?;
+        let mut node = NodeMut::new(&layout, node_body, slot);
+        let header = node.as_ref().header();
+        if header.flags != FLAGS_LIVE || header.row_id != row_id {
+            let what = format!(
+                "slot {slot} must hold row {row_id}; it has flags {:#x} and row {}",
+                header.flags, header.row_id
+            );
+            return Err(Error::corrupt(page, what));
+        }
+        // A host without commits numbers them 0, which means "not deleted".
+        node.bury(commit.max(1));
+        dead_list::push(dead_page, dead_body, old)?;
+        meta.change.dead_rows = meta.change.dead_rows.wrapping_add(1);
+        Ok(())
+    })
+}
 
-    fn leaf_of(&mut self, row_id: u64, with_room: bool) -> Result<PageId, Error> {
-        let root = PageId(self.meta().change.id_root);
-        match with_room {
-            true => id_map::make_room(self.pages_mut(), root, row_id),
-            false => Ok(id_map::find(&self.reader(), root, row_id)?.0),
-        }
+fn leaf_of<W: PagesMut>(steps: &mut Steps<'_, W>, row_id: u64, with_room: bool) -> Result<PageId, Error> {
+    let root = PageId(steps.meta().change.id_root);
+    match with_room {
+        true => id_map::make_room(steps.pages_mut(), root, row_id),
+        false => Ok(id_map::find(&steps.reader(), root, row_id)?.0),
     }
+}
 
-    /// The node of any row; `None` if there are no rows.
-    pub(super) fn any_row(&self) -> Result<Option<NodeId>, Error> {
-        match self.meta().row_ids {
-            RowIds::HostOwned => self.any_host_row(),
-            _ => {
-                let root = PageId(self.meta().change.id_root);
-                id_map::any(&mut self.reader(), self.page_count(), root)
-            }
+/// The node of any row; `None` if there are no rows.
+pub(super) fn any_row<W: PagesMut>(steps: &Steps<'_, W>) -> Result<Option<NodeId>, Error> {
+    match steps.meta().row_ids {
+        RowIds::HostOwned => any_host_row(steps),
+        _ => {
+            let root = PageId(steps.meta().change.id_root);
+            id_map::any(&mut steps.reader(), steps.page_count(), root)
         }
     }
+}
 
-    fn any_host_row(&self) -> Result<Option<NodeId>, Error> {
-        if self.meta().rows == 0 {
-            return Ok(None);
-        }
-        for page in self.meta().graph_pages(self.page_count()).map(PageId) {
-            if let Some((slot, _)) = self.host_rows_on(page)?.first() {
-                return Ok(Some(self.layout().node_id(page, *slot)));
-            }
-        }
-        Ok(None)
+fn any_host_row<W: PagesMut>(steps: &Steps<'_, W>) -> Result<Option<NodeId>, Error> {
+    if steps.meta().rows == 0 {
+        return Ok(None);
     }
+    for page in steps.meta().graph_pages(steps.page_count()).map(PageId) {
+        if let Some((slot, _)) = host_rows_on(steps, page)?.first() {
+            return Ok(Some(steps.layout().node_id(page, *slot)));
+        }
+    }
+    Ok(None)
+}
 
-    /// The row ids of the live nodes on a page, by slot.
-    pub(super) fn host_rows_on(&self, page: PageId) -> Result<Vec<(usize, [u64; NODE_ROWS_MAX])>, Error> {
-        let layout = &self.layout();
-        let reader = self.reader();
-        let body = reader.finish(page)?;
-        if !self.meta().has_nodes(&body) {
-            return Ok(Vec::new());
-        }
-        let headers = (0..layout.nodes_per_page).map(|slot| (slot, NodeRef::new(layout, &body, slot).header()));
-        let live = headers.filter(|(_, header)| header.flags == FLAGS_LIVE);
-        Ok(live.map(|(slot, header)| (slot, header.host_rows())).collect())
+/// The row ids of the live nodes on a page, by slot.
+pub(super) fn host_rows_on<W: PagesMut>(
+    steps: &Steps<'_, W>,
+    page: PageId,
+) -> Result<Vec<(usize, [u64; NODE_ROWS_MAX])>, Error> {
+    let layout = &steps.layout();
+    let reader = steps.reader();
+    let body = reader.finish(page)?;
+    if !steps.meta().has_nodes(&body) {
+        return Ok(Vec::new());
     }
+    let headers = (0..layout.nodes_per_page).map(|slot| (slot, NodeRef::new(layout, &body, slot).header()));
+    let live = headers.filter(|(_, header)| header.flags == FLAGS_LIVE);
+    Ok(live.map(|(slot, header)| (slot, header.host_rows())).collect())
+}
 
-    /// Every row id on some pages of the graph with its node, in order, also those that wait for
-    /// their node.
-    pub(super) fn host_rows(
-        &self,
-        pending: Option<&PendingMap>,
-        pages: Range<u32>,
-    ) -> Result<Vec<(u64, NodeId)>, Error> {
-        let mut all = Vec::new();
-        for page in pages.map(PageId) {
-            for (slot, row_ids) in self.host_rows_on(page)? {
-                let node = self.layout().node_id(page, slot);
-                let waiting = pending.map_or_else(Vec::new, |pending| pending.of(node, &row_ids));
-                let row_ids = row_ids.into_iter().filter(|row_id| *row_id > 0).chain(waiting);
-                all.extend(row_ids.map(|row_id| (row_id, node)));
-            }
+/// Every row id on some pages of the graph with its node, in order, also those that wait for
+/// their node.
+pub(super) fn host_rows<W: PagesMut>(
+    steps: &Steps<'_, W>,
+    pending: Option<&PendingMap>,
+    pages: Range<u32>,
+) -> Result<Vec<(u64, NodeId)>, Error> {
+    let mut all = Vec::new();
+    for page in pages.map(PageId) {
+        for (slot, row_ids) in host_rows_on(steps, page)? {
+            let node = steps.layout().node_id(page, slot);
+            let waiting = pending.map_or_else(Vec::new, |pending| pending.of(node, &row_ids));
+            let row_ids = row_ids.into_iter().filter(|row_id| *row_id > 0).chain(waiting);
+            all.extend(row_ids.map(|row_id| (row_id, node)));
         }
-        Ok(all)
     }
+    Ok(all)
+}
 
-    /// Replaces the row ids of a node. Without any the node is dead afterwards.
-    pub(super) fn set_host_rows(&mut self, node: NodeId, row_ids: [u64; NODE_ROWS_MAX]) -> Result<(), Error> {
-        if row_ids != [0; NODE_ROWS_MAX] {
-            return self.change_node(node, |node| node.set_host_rows(row_ids));
-        }
-        let layout = self.layout();
-        let (page, slot) = layout.place(node);
-        let dead_page = self.dead_page()?;
-        self.step_meta(&[page, dead_page], &mut |meta: &mut Meta, bodies| {
-            NodeMut::new(&layout, bodies[0], slot).set_host_rows(row_ids);
-            dead_list::push(dead_page, bodies[1], node)?;
-            meta.change.dead_rows = meta.change.dead_rows.wrapping_add(1);
-            meta.change.deleted_rows = meta.change.deleted_rows.wrapping_add(1);
-            let rows = meta.rows.checked_sub(1);
-            meta.rows = rows.ok_or_else(|| Error::corrupt(PageId(0), "it counts no row where there is one"))?;
-            Ok(())
-        })
+/// Replaces the row ids of a node. Without any the node is dead afterwards.
+pub(super) fn set_host_rows<W: PagesMut>(
+    steps: &mut Steps<'_, W>,
+    node: NodeId,
+    row_ids: [u64; NODE_ROWS_MAX],
+) -> Result<(), Error> {
+    if row_ids != [0; NODE_ROWS_MAX] {
+        return steps.change_node(node, |node| node.set_host_rows(row_ids));
     }
+    let layout = steps.layout();
+    let (page, slot) = layout.place(node);
+    let dead_page = dead::page_with_room(steps)?;
+    steps.step_meta(&[page, dead_page], &mut |meta: &mut Meta, bodies| {
+        NodeMut::new(&layout, bodies[0], slot).set_host_rows(row_ids);
+        dead_list::push(dead_page, bodies[1], node)?;
+        meta.change.dead_rows = meta.change.dead_rows.wrapping_add(1);
+        meta.change.deleted_rows = meta.change.deleted_rows.wrapping_add(1);
+        let rows = meta.rows.checked_sub(1);
+        meta.rows = rows.ok_or_else(|| Error::corrupt(PageId(0), "it counts no row where there is one"))?;
+        Ok(())
+    })
 }

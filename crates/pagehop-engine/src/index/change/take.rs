@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::Change;
+use super::{Change, ids, keep};
 use crate::page::PagesMut;
 use crate::{Error, RowId, row_ids};
 
@@ -15,17 +15,17 @@ impl<W: PagesMut> Change<'_, W> {
     /// [`Error::Argument`] if an id is not in the index, which names it; whatever the host reports,
     /// and [`Error::Corrupt`]. The change must then be dropped.
     pub fn take<I: RowId>(&mut self, ids: &[I]) -> Result<Vec<f32>, Error> {
-        self.expect_ids::<I>()?;
+        ids::check_kind::<I>(self.graph.meta())?;
         let (mut vectors, mut unknown, mut point) = (Vec::new(), Vec::new(), Vec::new());
         for id in ids {
-            let Some((_, node)) = self.find(id)? else {
+            let Some((_, node)) = ids::find_row(self.graph.steps(), id)? else {
                 unknown.push(id.clone());
                 continue;
             };
             self.graph.look(node, |node, header| node.decode(header, &mut point))?;
             match self.graph.meta().kept() {
                 Some(shape) => {
-                    shape.decode(&self.graph.steps().kept_vector(node)?, &mut point);
+                    shape.decode(&keep::kept_vector(self.graph.steps(), node)?, &mut point);
                     vectors.extend_from_slice(&point);
                 }
                 None => vectors.extend_from_slice(self.graph.model().space.restore(&mut point)),

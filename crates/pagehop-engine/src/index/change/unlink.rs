@@ -16,9 +16,10 @@
 
 use super::edges::{EdgeCount, Extras, Gone, Revision};
 use super::encode;
-use super::explorer::Extent;
+use super::explorer::WalkExtent;
 use super::graph::{DECISIONS_MAX, Graph};
 use super::steps::{Seen, can_be_parent};
+use super::{anchors, dead, post, rows};
 use crate::Error;
 use crate::ids::NodeId;
 use crate::page::node::{FLAGS_FREE, FLAGS_LIVE, Link, with_node};
@@ -32,205 +33,212 @@ const EDGES_MIN: usize = 4;
 /// Replacements, nearest first, that are offered to each in-neighbor of a dead node.
 const REPLACEMENTS: usize = 12;
 
-impl<W: PagesMut> Graph<'_, W> {
-    /// Chooses the edges of every in-neighbor that is found again, gives the node's dependents
-    /// other anchor parents, and marks it at its `place` in the list of dead nodes. The node keeps
-    /// its own edges, because a search may be about to follow them. Returns the number of
-    /// in-neighbors; `None` if the node stays, because other writers anchored nodes to it all the
-    /// time.
-    pub(super) fn unlink(&mut self, node: NodeId, place: (PageId, usize)) -> Result<Option<u64>, Error> {
-        let generation = self.look(node, |_, header| header.generation)?;
-        let point = self.point_of(node)?;
-        self.walk(&point, Extent { list_max: REPAIR_LIST_MAX, ..Extent::of(REPAIR_LIST) })?;
-        let (replacements, dependents) = (self.replacements(node)?, self.dependents_of(node)?);
-        let entry = self.replace_entries(node)?;
-        let (in_neighbors, parent) = self.in_neighbors(node, generation, &replacements)?;
-        let repaired = in_neighbors.len() as u64;
-        // The anchor parent may itself be below the node that became the entry point.
-        let parent = entry.or(parent);
-        // Before the node loses its own anchor: so an end at any step leaves every node anchored.
-        self.anchor_again(&dependents, parent, node)?;
-        let mut poor = Vec::new();
-        for neighbor in in_neighbors {
-            let edges = self.revise_without(neighbor, node, &replacements)?;
-            poor.extend(self.has_few(edges).then_some(neighbor));
+/// Chooses the edges of every in-neighbor that is found again, gives the node's dependents
+/// other anchor parents, and marks it at its `place` in the list of dead nodes. The node keeps
+/// its own edges, because a search may be about to follow them. Returns the number of
+/// in-neighbors; `None` if the node stays, because other writers anchored nodes to it all the
+/// time.
+pub(super) fn unlink<W: PagesMut>(
+    graph: &mut Graph<'_, W>,
+    node: NodeId,
+    place: (PageId, usize),
+) -> Result<Option<u64>, Error> {
+    let generation = graph.look(node, |_, header| header.generation)?;
+    let point = graph.point_of(node)?;
+    graph.walk(&point, WalkExtent { list_max: REPAIR_LIST_MAX, ..WalkExtent::of(REPAIR_LIST) })?;
+    let (replacements, dependents) = (replacements(graph, node)?, anchors::dependents_of(graph, node)?);
+    let entry = replace_entries(graph, node)?;
+    let (in_neighbors, parent) = in_neighbors(graph, node, generation, &replacements)?;
+    let repaired = in_neighbors.len() as u64;
+    // The anchor parent may itself be below the node that became the entry point.
+    let parent = entry.or(parent);
+    // Before the node loses its own anchor: so an end at any step leaves every node anchored.
+    anchors::anchor_again(graph, &dependents, parent, node)?;
+    let mut poor = Vec::new();
+    for neighbor in in_neighbors {
+        let edges = revise_without(graph, neighbor, node, &replacements)?;
+        poor.extend(has_few(graph, edges).then_some(neighbor));
+    }
+    poor.extend(with_few(graph, &dependents)?);
+    poor.into_iter().try_for_each(|node| look_around(graph, node))?;
+    post::unpost_beside_others(graph, node)?;
+    Ok(leave(graph, node, dependents, parent, place)?.then_some(repaired))
+}
+
+/// Marks a node whose `settled` dependents have other anchor parents. Until then other writers
+/// may anchor new nodes to it, which get others, too. `false` if they do so all the time.
+fn leave<W: PagesMut>(
+    graph: &mut Graph<'_, W>,
+    node: NodeId,
+    mut settled: Vec<NodeId>,
+    parent: Option<NodeId>,
+    place: (PageId, usize),
+) -> Result<bool, Error> {
+    for _ in 0..DECISIONS_MAX {
+        let seen = graph.look(node, Seen::of)?;
+        let mut new = anchors::dependents_of(graph, node)?;
+        new.retain(|dependent| !settled.contains(dependent));
+        anchors::anchor_again(graph, &new, parent, node)?;
+        settled.extend(new);
+        if dead::mark_unlinked(graph.steps_mut(), node, &seen, place)? {
+            return Ok(true);
         }
-        poor.extend(self.with_few(&dependents)?);
-        poor.into_iter().try_for_each(|node| self.look_around(node))?;
-        self.unpost_beside_others(node)?;
-        Ok(self.leave(node, dependents, parent, place)?.then_some(repaired))
     }
+    Ok(false)
+}
 
-    /// Marks a node whose `settled` dependents have other anchor parents. Until then other writers
-    /// may anchor new nodes to it, which get others, too. `false` if they do so all the time.
-    fn leave(
-        &mut self,
-        node: NodeId,
-        mut settled: Vec<NodeId>,
-        parent: Option<NodeId>,
-        place: (PageId, usize),
-    ) -> Result<bool, Error> {
-        for _ in 0..DECISIONS_MAX {
-            let seen = self.look(node, Seen::of)?;
-            let mut new = self.dependents_of(node)?;
-            new.retain(|dependent| !settled.contains(dependent));
-            self.anchor_again(&new, parent, node)?;
-            settled.extend(new);
-            if self.steps_mut().mark_unlinked(node, &seen, place)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+/// Whether a dead node can leave the graph while other writers insert rows: it is no entry
+/// point, and most nodes are live.
+pub(super) fn can_unlink_beside_others<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId) -> bool {
+    graph.meta().change.dead_rows < graph.meta().rows && graph.entries().iter().all(|entry| entry.node != node)
+}
+
+/// Whether a node has too few edges to live nodes.
+fn has_few<W: PagesMut>(graph: &Graph<'_, W>, edges: EdgeCount) -> bool {
+    let room = graph.meta().layout.degree.saturating_sub(edges.dead_anchors);
+    let others = graph.meta().rows.saturating_sub(1);
+    edges.live < EDGES_MIN.min(room).min(others.try_into().unwrap_or(EDGES_MIN))
+}
+
+/// Those of `dependents` with too few edges to live nodes. Where most nodes die, walks miss
+/// many nodes that lose edges.
+fn with_few<W: PagesMut>(graph: &Graph<'_, W>, dependents: &[NodeId]) -> Result<Vec<NodeId>, Error> {
+    let mut poor = Vec::new();
+    if graph.meta().change.dead_rows < graph.meta().rows {
+        return Ok(poor);
     }
-
-    /// Whether a dead node can leave the graph while other writers insert rows: it is no entry
-    /// point, and most nodes are live.
-    pub(super) fn can_unlink_beside_others(&self, node: NodeId) -> bool {
-        self.meta().change.dead_rows < self.meta().rows && self.entries().iter().all(|entry| entry.node != node)
-    }
-
-    /// Whether a node has too few edges to live nodes.
-    fn has_few(&self, edges: EdgeCount) -> bool {
-        let room = self.meta().layout.degree.saturating_sub(edges.dead_anchors);
-        let others = self.meta().rows.saturating_sub(1);
-        edges.live < EDGES_MIN.min(room).min(others.try_into().unwrap_or(EDGES_MIN))
-    }
-
-    /// Those of `dependents` with too few edges to live nodes. Where most nodes die, walks miss
-    /// many nodes that lose edges.
-    fn with_few(&self, dependents: &[NodeId]) -> Result<Vec<NodeId>, Error> {
-        let mut poor = Vec::new();
-        if self.meta().change.dead_rows < self.meta().rows {
-            return Ok(poor);
-        }
-        let layout = self.steps().layout();
-        for node in dependents {
-            let mut reader = self.steps().reader();
-            let links: Vec<Link> = with_node(&layout, &reader, *node, |found, header| {
-                found.links().filter(|_| header.flags == FLAGS_LIVE).collect()
-            })?;
-            let mut edges = EdgeCount::default();
-            for link in &links {
-                let is_live = with_node(&layout, &reader, link.node, |_, header| {
-                    header.flags == FLAGS_LIVE && header.generation == link.generation
-                })?;
-                reader.release();
-                edges.add(is_live, link.anchor);
-            }
-            poor.extend((!links.is_empty() && self.has_few(edges)).then_some(*node));
-        }
-        Ok(poor)
-    }
-
-    /// Walks from a node until enough live nodes are visited, and gives it edges to these alone. It
-    /// loses no more edges to dead nodes then, so this happens to it once, whatever it costs.
-    fn look_around(&mut self, node: NodeId) -> Result<(), Error> {
-        let point = self.point_of(node)?;
-        self.walk(&point, Extent { everywhere: true, ..Extent::of(REPAIR_LIST) })?;
-        let visited = self.near().nearest().filter(|id| *id != node);
-        let visited: Vec<NodeId> = visited.take(REPAIR_LIST).collect();
-        let revision = Revision { extras: Extras::Some(&visited), anchor: None, gone: Gone::AllDead };
-        self.revise(node, &revision)?;
-        Ok(())
-    }
-
-    /// Live neighbors of a dead node, in the order of the walk to it; where there are few, the
-    /// nearest live nodes.
-    fn replacements(&self, node: NodeId) -> Result<Vec<NodeId>, Error> {
-        let (layout, mut reader) = (self.steps().layout(), self.steps().reader());
-        let links: Vec<Link> = with_node(&layout, &reader, node, |found, _| found.links().collect())?;
-        let mut replacements = Vec::with_capacity(links.len());
-        for link in links {
-            let flags = with_node(&layout, &reader, link.node, |_, header| {
-                if header.generation == link.generation { header.flags } else { FLAGS_FREE }
+    let layout = graph.steps().layout();
+    for node in dependents {
+        let mut reader = graph.steps().reader();
+        let links: Vec<Link> = with_node(&layout, &reader, *node, |found, header| {
+            found.links().filter(|_| header.flags == FLAGS_LIVE).collect()
+        })?;
+        let mut edges = EdgeCount::default();
+        for link in &links {
+            let is_live = with_node(&layout, &reader, link.node, |_, header| {
+                header.flags == FLAGS_LIVE && header.generation == link.generation
             })?;
             reader.release();
-            replacements.extend((flags == FLAGS_LIVE).then_some(link.node));
+            edges.add(is_live, link.anchor);
         }
-        let rank = |id: &NodeId| self.near().nearest().position(|near| near == *id).unwrap_or(usize::MAX);
-        replacements.sort_by_cached_key(rank);
-        for id in self.near().nearest().filter(|id| *id != node).take(REPLACEMENTS) {
-            if replacements.len() < REPLACEMENTS && !replacements.contains(&id) {
-                replacements.push(id);
-            }
-        }
-        Ok(replacements)
+        poor.extend((!links.is_empty() && has_few(graph, edges)).then_some(*node));
     }
+    Ok(poor)
+}
 
-    /// Live nodes with an edge to `node`, among those that the walk visited and those that `node`
-    /// leads to; and the anchor parent of `node`, live or dead.
-    fn in_neighbors(
-        &self,
-        node: NodeId,
-        generation: u8,
-        replacements: &[NodeId],
-    ) -> Result<(Vec<NodeId>, Option<NodeId>), Error> {
-        let led_to = self.look(node, |found, _| found.links().collect::<Vec<_>>())?;
-        let visited = self.visited().iter().chain(replacements).copied();
-        let candidates = visited.chain(led_to.iter().map(|link| link.node)).filter(|id| *id != node);
-        let mut candidates: Vec<NodeId> = candidates.collect();
-        candidates.sort_unstable();
-        candidates.dedup();
-        let (layout, mut reader) = (self.steps().layout(), self.steps().reader());
-        let (mut live, mut parent) = (Vec::new(), None);
-        for candidate in candidates {
-            let link = with_node(&layout, &reader, candidate, |other, header| {
-                let link = other.links().find(|l| l.node == node && l.generation == generation);
-                let link = link.filter(|_| header.flags != FLAGS_FREE);
-                // A node that has left the graph keeps its anchors, but no anchor leads to it.
-                link.map(|link| (header.flags == FLAGS_LIVE, link.anchor && can_be_parent(header.flags)))
-            })?;
-            reader.release();
-            if let Some((is_live, is_parent)) = link {
-                live.extend(is_live.then_some(candidate));
-                parent = parent.or(is_parent.then_some(candidate));
-            }
-        }
-        Ok((live, parent))
-    }
+/// Walks from a node until enough live nodes are visited, and gives it edges to these alone. It
+/// loses no more edges to dead nodes then, so this happens to it once, whatever it costs.
+fn look_around<W: PagesMut>(graph: &mut Graph<'_, W>, node: NodeId) -> Result<(), Error> {
+    let point = graph.point_of(node)?;
+    graph.walk(&point, WalkExtent { everywhere: true, ..WalkExtent::of(REPAIR_LIST) })?;
+    let visited = graph.near().nearest().filter(|id| *id != node);
+    let visited: Vec<NodeId> = visited.take(REPAIR_LIST).collect();
+    let revision = Revision { extras: Extras::Some(&visited), anchor: None, gone: Gone::AllDead };
+    graph.revise(node, &revision)?;
+    Ok(())
+}
 
-    /// Replaces a dead node where it is an entry point: by the nearest live node, or by any. If no
-    /// row is left, the slot may be reused all the same: a search skips an entry point without a
-    /// node.
-    fn replace_entries(&mut self, node: NodeId) -> Result<Option<NodeId>, Error> {
-        if self.entries().iter().all(|entry| entry.node != node) {
-            return Ok(None);
-        }
-        let nearest = self.near().nearest().next();
-        let replacement = match nearest {
-            Some(nearest) => Some(nearest),
-            None => self.live_entry()?.map_or_else(|| self.steps().any_row(), |entry| Ok(Some(entry)))?,
-        };
-        let Some(replacement) = replacement else { return Ok(None) };
-        // What is below the dead node is below the new entry point until it has other parents.
-        let target = self.look(node, |found, _| encode::target(self.meta(), self.model(), node, found))?;
-        if let Some(target) = target {
-            self.anchor_or_below(&[replacement], &target)?;
-        }
-        for centroid in 0..self.entries().len() {
-            if self.entries()[centroid].node == node {
-                let point = self.point_of(replacement)?;
-                self.set_entry(centroid, replacement, &point)?;
-            }
-        }
-        Ok(Some(replacement))
+/// Live neighbors of a dead node, in the order of the walk to it; where there are few, the
+/// nearest live nodes.
+fn replacements<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId) -> Result<Vec<NodeId>, Error> {
+    let (layout, mut reader) = (graph.steps().layout(), graph.steps().reader());
+    let links: Vec<Link> = with_node(&layout, &reader, node, |found, _| found.links().collect())?;
+    let mut replacements = Vec::with_capacity(links.len());
+    for link in links {
+        let flags = with_node(&layout, &reader, link.node, |_, header| {
+            if header.generation == link.generation { header.flags } else { FLAGS_FREE }
+        })?;
+        reader.release();
+        replacements.extend((flags == FLAGS_LIVE).then_some(link.node));
     }
+    let rank = |id: &NodeId| graph.near().nearest().position(|near| near == *id).unwrap_or(usize::MAX);
+    replacements.sort_by_cached_key(rank);
+    for id in graph.near().nearest().filter(|id| *id != node).take(REPLACEMENTS) {
+        if replacements.len() < REPLACEMENTS && !replacements.contains(&id) {
+            replacements.push(id);
+        }
+    }
+    Ok(replacements)
+}
 
-    /// An entry point that is live, if there is one.
-    fn live_entry(&self) -> Result<Option<NodeId>, Error> {
-        for entry in self.entries() {
-            if self.look(entry.node, |_, header| header.flags == FLAGS_LIVE)? {
-                return Ok(Some(entry.node));
-            }
+/// Live nodes with an edge to `node`, among those that the walk visited and those that `node`
+/// leads to; and the anchor parent of `node`, live or dead.
+fn in_neighbors<W: PagesMut>(
+    graph: &Graph<'_, W>,
+    node: NodeId,
+    generation: u8,
+    replacements: &[NodeId],
+) -> Result<(Vec<NodeId>, Option<NodeId>), Error> {
+    let led_to = graph.look(node, |found, _| found.links().collect::<Vec<_>>())?;
+    let visited = graph.visited().iter().chain(replacements).copied();
+    let candidates = visited.chain(led_to.iter().map(|link| link.node)).filter(|id| *id != node);
+    let mut candidates: Vec<NodeId> = candidates.collect();
+    candidates.sort_unstable();
+    candidates.dedup();
+    let (layout, mut reader) = (graph.steps().layout(), graph.steps().reader());
+    let (mut live, mut parent) = (Vec::new(), None);
+    for candidate in candidates {
+        let link = with_node(&layout, &reader, candidate, |other, header| {
+            let link = other.links().find(|l| l.node == node && l.generation == generation);
+            let link = link.filter(|_| header.flags != FLAGS_FREE);
+            // A node that has left the graph keeps its anchors, but no anchor leads to it.
+            link.map(|link| (header.flags == FLAGS_LIVE, link.anchor && can_be_parent(header.flags)))
+        })?;
+        reader.release();
+        if let Some((is_live, is_parent)) = link {
+            live.extend(is_live.then_some(candidate));
+            parent = parent.or(is_parent.then_some(candidate));
         }
-        Ok(None)
     }
+    Ok((live, parent))
+}
 
-    /// Chooses the edges of `node` again, with some of `replacements` in place of the edge to
-    /// `gone`.
-    fn revise_without(&mut self, node: NodeId, gone: NodeId, replacements: &[NodeId]) -> Result<EdgeCount, Error> {
-        let extras: Vec<NodeId> =
-            replacements.iter().copied().filter(|other| *other != node).take(REPLACEMENTS).collect();
-        self.revise(node, &Revision { extras: Extras::Some(&extras), anchor: None, gone: Gone::One(gone) })
+/// Replaces a dead node where it is an entry point: by the nearest live node, or by any. If no
+/// row is left, the slot may be reused all the same: a search skips an entry point without a
+/// node.
+fn replace_entries<W: PagesMut>(graph: &mut Graph<'_, W>, node: NodeId) -> Result<Option<NodeId>, Error> {
+    if graph.entries().iter().all(|entry| entry.node != node) {
+        return Ok(None);
     }
+    let nearest = graph.near().nearest().next();
+    let replacement = match nearest {
+        Some(nearest) => Some(nearest),
+        None => live_entry(graph)?.map_or_else(|| rows::any_row(graph.steps()), |entry| Ok(Some(entry)))?,
+    };
+    let Some(replacement) = replacement else { return Ok(None) };
+    // What is below the dead node is below the new entry point until it has other parents.
+    let target = graph.look(node, |found, _| encode::target(graph.meta(), graph.model(), node, found))?;
+    if let Some(target) = target {
+        anchors::anchor_or_below(graph, &[replacement], &target)?;
+    }
+    for centroid in 0..graph.entries().len() {
+        if graph.entries()[centroid].node == node {
+            let point = graph.point_of(replacement)?;
+            graph.set_entry(centroid, replacement, &point)?;
+        }
+    }
+    Ok(Some(replacement))
+}
+
+/// An entry point that is live, if there is one.
+fn live_entry<W: PagesMut>(graph: &Graph<'_, W>) -> Result<Option<NodeId>, Error> {
+    for entry in graph.entries() {
+        if graph.look(entry.node, |_, header| header.flags == FLAGS_LIVE)? {
+            return Ok(Some(entry.node));
+        }
+    }
+    Ok(None)
+}
+
+/// Chooses the edges of `node` again, with some of `replacements` in place of the edge to
+/// `gone`.
+fn revise_without<W: PagesMut>(
+    graph: &mut Graph<'_, W>,
+    node: NodeId,
+    gone: NodeId,
+    replacements: &[NodeId],
+) -> Result<EdgeCount, Error> {
+    let extras: Vec<NodeId> =
+        replacements.iter().copied().filter(|other| *other != node).take(REPLACEMENTS).collect();
+    graph.revise(node, &Revision { extras: Extras::Some(&extras), anchor: None, gone: Gone::One(gone) })
 }

@@ -6,16 +6,16 @@
 //! host has several writers at the same time, the edges, which are nearly all of the work, are
 //! changed beside them.
 
-use super::Change;
+use super::{Change, dead, unlink};
 use crate::page::dead_list::Dead;
 use crate::page::node::FLAGS_DEAD;
-use crate::page::stack::Head;
+use crate::page::stack::StackHead;
 use crate::page::{PageId, PagesMut};
 use crate::{Error, OnProgress, Progress, VacuumReport};
 
 /// What is done with dead nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum VacuumPart {
     /// They leave the graph, where that can be beside other writers.
     Unlink,
     /// Slots of those that left the graph become free.
@@ -34,7 +34,7 @@ impl<W: PagesMut> Change<'_, W> {
     ///
     /// [`Error::Interrupted`] if `progress` says so; [`Error::Corrupt`]; any error of the host.
     pub fn vacuum(&mut self, most: u64, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
-        self.vacuum_part(Part::All, most, progress)
+        self.vacuum_part(VacuumPart::All, most, progress)
     }
 
     /// Takes up to `most` nodes whose rows no reader sees out of the edges that lead to them, while
@@ -45,7 +45,7 @@ impl<W: PagesMut> Change<'_, W> {
     ///
     /// As [`Change::vacuum`].
     pub fn unlink_dead(&mut self, most: u64, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
-        self.vacuum_part(Part::Unlink, most, progress)
+        self.vacuum_part(VacuumPart::Unlink, most, progress)
     }
 
     /// Frees up to `most` slots of nodes that an earlier transaction took out of the graph.
@@ -54,10 +54,15 @@ impl<W: PagesMut> Change<'_, W> {
     ///
     /// As [`Change::vacuum`].
     pub fn free_unlinked(&mut self, most: u64, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
-        self.vacuum_part(Part::Free, most, progress)
+        self.vacuum_part(VacuumPart::Free, most, progress)
     }
 
-    fn vacuum_part(&mut self, part: Part, most: u64, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
+    fn vacuum_part(
+        &mut self,
+        part: VacuumPart,
+        most: u64,
+        progress: OnProgress<'_>,
+    ) -> Result<VacuumReport, Error> {
         let mut report = VacuumReport::default();
         let steps = self.graph.steps();
         let mut page = PageId(steps.meta().change.dead_head);
@@ -68,7 +73,7 @@ impl<W: PagesMut> Change<'_, W> {
             if pages_seen > self.graph.steps().page_count() {
                 return Err(Error::corrupt(page, "the list of dead nodes goes in circles"));
             }
-            let Head { count, next, .. } = self.graph.steps().dead_head(page)?;
+            let StackHead { count, next, .. } = dead::head(self.graph.steps(), page)?;
             for at in (0..count).rev() {
                 if report.steps() == most {
                     return Ok(report);
@@ -76,15 +81,15 @@ impl<W: PagesMut> Change<'_, W> {
                 if progress(Progress { phase: "vacuum", done: report.freed, total }).is_break() {
                     return Err(Error::Interrupted);
                 }
-                let dead = self.graph.steps().dead_entry(page, at)?;
+                let dead = dead::entry(self.graph.steps(), page, at)?;
                 match dead.unlinked {
-                    0 if part != Part::Free => self.unlink(part, dead, oldest, (page, at), &mut report)?,
-                    1.. if part != Part::Unlink => self.free(dead, oldest, (page, at), &mut report)?,
+                    0 if part != VacuumPart::Free => self.unlink(part, dead, oldest, (page, at), &mut report)?,
+                    1.. if part != VacuumPart::Unlink => self.free(dead, oldest, (page, at), &mut report)?,
                     _ => {}
                 }
             }
-            if part != Part::Unlink {
-                self.graph.steps_mut().drop_dead_page(page)?;
+            if part != VacuumPart::Unlink {
+                dead::drop_empty_page(self.graph.steps_mut(), page)?;
             }
             page = PageId(next);
         }
@@ -104,13 +109,13 @@ impl<W: PagesMut> Change<'_, W> {
             return Ok(());
         }
         report.freed += 1;
-        self.graph.steps_mut().free_dead(dead.node, page, at)
+        dead::free(self.graph.steps_mut(), dead.node, page, at)
     }
 
     /// Takes a dead node out of the graph.
     fn unlink(
         &mut self,
-        part: Part,
+        part: VacuumPart,
         dead: Dead,
         oldest: u64,
         place: (PageId, usize),
@@ -123,12 +128,13 @@ impl<W: PagesMut> Change<'_, W> {
             let what = format!("slot {slot} is in the list of dead nodes and has flags {:#x}", header.flags);
             return Err(Error::corrupt(page, what));
         }
-        if self.waits(header.deleted, oldest) || part == Part::Unlink && !self.graph.can_unlink_beside_others(node)
+        if self.waits(header.deleted, oldest)
+            || part == VacuumPart::Unlink && !unlink::can_unlink_beside_others(&self.graph, node)
         {
             report.waiting += 1;
             return Ok(());
         }
-        match self.graph.unlink(node, place)? {
+        match unlink::unlink(&mut self.graph, node, place)? {
             Some(repaired) => {
                 report.unlinked += 1;
                 report.repaired += repaired;

@@ -2,89 +2,84 @@
 
 use std::collections::HashSet;
 
-use super::{Check, close, hash};
+use super::nodes::{Check, close, hash};
 use crate::Error;
 use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, GENERATIONS};
 use crate::page::{PageId, Reader, dead_list, landmark_pages, pending_list};
 use crate::quantize::edge::EdgeFactors;
 use crate::row_ids;
 
-impl Check<'_> {
-    /// Checks that the dead list names every dead node once.
-    pub(super) fn dead(&mut self, reader: &mut impl Reader) -> Result<(), Error> {
-        let mut listed = 0;
-        let slots = &mut self.slots;
-        dead_list::scan(reader, self.report.pages, self.meta.change.dead_head, |page, dead| {
-            let expected = if dead.unlinked > 0 { FLAGS_UNLINKED } else { FLAGS_DEAD };
-            match slots.get_mut(dead.node as usize) {
-                Some(slot) if slot.flags == expected && !slot.listed => {
-                    slot.listed = true;
-                    listed += 1;
-                    Ok(())
-                }
-                _ => Err(Error::corrupt(page, format!("{dead:?} does not belong in the dead list"))),
+/// Checks that the dead list names every dead node once.
+pub(super) fn dead(check: &mut Check<'_>, reader: &mut impl Reader) -> Result<(), Error> {
+    let mut listed = 0;
+    let slots = &mut check.slots;
+    dead_list::scan(reader, check.report.pages, check.meta.change.dead_head, |page, dead| {
+        let expected = if dead.unlinked > 0 { FLAGS_UNLINKED } else { FLAGS_DEAD };
+        match slots.get_mut(dead.node as usize) {
+            Some(slot) if slot.flags == expected && !slot.listed => {
+                slot.listed = true;
+                listed += 1;
+                Ok(())
             }
-        })?;
-        if listed == self.report.dead_nodes && listed == self.meta.change.dead_rows {
-            return Ok(());
+            _ => Err(Error::corrupt(page, format!("{dead:?} does not belong in the dead list"))),
         }
-        let (counted, found) = (self.meta.change.dead_rows, self.report.dead_nodes);
-        let what = format!("{counted} dead nodes in the meta page, {listed} in their list, {found} in the graph");
-        Err(Error::corrupt(PageId(0), what))
+    })?;
+    if listed == check.report.dead_nodes && listed == check.meta.change.dead_rows {
+        return Ok(());
     }
+    let (counted, found) = (check.meta.change.dead_rows, check.report.dead_nodes);
+    let what = format!("{counted} dead nodes in the meta page, {listed} in their list, {found} in the graph");
+    Err(Error::corrupt(PageId(0), what))
+}
 
-    /// Checks that each pending row id waits for one live node.
-    pub(super) fn pending_rows(&self, reader: &mut impl Reader) -> Result<(), Error> {
-        let mut seen = HashSet::new();
-        pending_list::scan(reader, self.meta.change.pending_head, &mut |page, entries| {
-            for entry in entries {
-                let is_row_id = row_ids::check_hosted(entry.row_id).is_ok();
-                if !is_row_id || self.slot(entry.node).flags != FLAGS_LIVE || !seen.insert(entry.row_id) {
-                    return Err(Error::corrupt(
-                        page,
-                        format!("{entry:?} waits for no live node, or is listed twice"),
-                    ));
-                }
+/// Checks that each pending row id waits for one live node.
+pub(super) fn pending_rows(check: &Check<'_>, reader: &mut impl Reader) -> Result<(), Error> {
+    let mut seen = HashSet::new();
+    pending_list::scan(reader, check.meta.change.pending_head, &mut |page, entries| {
+        for entry in entries {
+            let is_row_id = row_ids::check_hosted(entry.row_id).is_ok();
+            if !is_row_id || check.slot(entry.node).flags != FLAGS_LIVE || !seen.insert(entry.row_id) {
+                return Err(Error::corrupt(page, format!("{entry:?} waits for no live node, or is listed twice")));
             }
-            Ok(true)
-        })
-    }
+        }
+        Ok(true)
+    })
+}
 
-    /// Checks that the meta page counts the landmarks of the chain and knows its pages, and each
-    /// landmark whose node is still there. After as many other rows as a slot has generations, a
-    /// landmark may seem to be of the row that is there now: see `Check::contradicts`.
-    pub(super) fn landmarks(&self, reader: &mut impl Reader) -> Result<(), Error> {
-        let change = &self.meta.change;
-        let (mut found, mut has_page) = (0, change.landmarks_page == 0);
-        let (mut gone, mut wrong, mut first) = (0, 0, None);
-        landmark_pages::scan(self.meta, reader, |page, landmarks| {
-            has_page |= page.0 == change.landmarks_page;
-            found += landmarks.len();
-            for landmark in landmarks {
-                let slot = self.slot(landmark.node);
-                let is_gone = !slot.exists || slot.flags == FLAGS_FREE || slot.generation != landmark.generation;
-                let EdgeFactors { add, factor } = landmark.factors;
-                let is_right = landmark.centroid == slot.centroid
-                    && hash(landmark.code.iter().copied()) == slot.code_hash
-                    && close(add, slot.factors.add, slot.factors.add.abs().max(f32::MIN_POSITIVE))
-                    && close(factor, slot.factors.factor, slot.factors.factor);
-                gone += usize::from(is_gone);
-                if !is_gone && !is_right {
-                    let what = format!("the landmark of node {} differs from the node", landmark.node);
-                    wrong += 1;
-                    first.get_or_insert_with(|| Error::corrupt(page, what));
-                }
+/// Checks that the meta page counts the landmarks of the chain and knows its pages, and each
+/// landmark whose node is still there. After as many other rows as a slot has generations, a
+/// landmark may seem to be of the row that is there now: see `Check::contradicts`.
+pub(super) fn landmarks(check: &Check<'_>, reader: &mut impl Reader) -> Result<(), Error> {
+    let change = &check.meta.change;
+    let (mut found, mut has_page) = (0, change.landmarks_page == 0);
+    let (mut gone, mut wrong, mut first) = (0, 0, None);
+    landmark_pages::scan(check.meta, reader, |page, landmarks| {
+        has_page |= page.0 == change.landmarks_page;
+        found += landmarks.len();
+        for landmark in landmarks {
+            let slot = check.slot(landmark.node);
+            let is_gone = !slot.exists || slot.flags == FLAGS_FREE || slot.generation != landmark.generation;
+            let EdgeFactors { add, factor } = landmark.factors;
+            let is_right = landmark.centroid == slot.centroid
+                && hash(landmark.code.iter().copied()) == slot.code_hash
+                && close(add, slot.factors.add, slot.factors.add.abs().max(f32::MIN_POSITIVE))
+                && close(factor, slot.factors.factor, slot.factors.factor);
+            gone += usize::from(is_gone);
+            if !is_gone && !is_right {
+                let what = format!("the landmark of node {} differs from the node", landmark.node);
+                wrong += 1;
+                first.get_or_insert_with(|| Error::corrupt(page, what));
             }
-            Ok(())
-        })?;
-        let may_be_gone = if change.deleted_rows < GENERATIONS { 0 } else { gone };
-        if let Some(error) = first.filter(|_| wrong > may_be_gone) {
-            return Err(error);
         }
-        if has_page && found == change.landmarks as usize {
-            return Ok(());
-        }
-        let what = format!("{} landmarks, page {} next; found {found}", change.landmarks, change.landmarks_page);
-        Err(Error::corrupt(PageId(0), what))
+        Ok(())
+    })?;
+    let may_be_gone = if change.deleted_rows < GENERATIONS { 0 } else { gone };
+    if let Some(error) = first.filter(|_| wrong > may_be_gone) {
+        return Err(error);
     }
+    if has_page && found == change.landmarks as usize {
+        return Ok(());
+    }
+    let what = format!("{} landmarks, page {} next; found {found}", change.landmarks, change.landmarks_page);
+    Err(Error::corrupt(PageId(0), what))
 }

@@ -17,7 +17,7 @@ use crate::{Error, RowIds};
 
 /// What was found of payloads.
 #[derive(Default)]
-struct Payloads {
+struct PayloadCheck {
     /// Records on pages.
     records: HashSet<PayloadPlace>,
     parts: HashSet<PageId>,
@@ -33,7 +33,7 @@ pub(crate) fn check<R: Reader>(state: &State, reader: &mut R) -> Result<(), Erro
     if !state.meta.has_places() {
         return Ok(());
     }
-    let mut found = Payloads::default();
+    let mut found = PayloadCheck::default();
     let pages = (1..state.meta.page_count).map(PageId);
     for page in pages.clone() {
         found.look(reader, page)?;
@@ -98,7 +98,7 @@ fn named<R: Reader>(state: &State, reader: &R, page: PageId) -> Result<Vec<Owned
     Ok(owned.collect())
 }
 
-impl Payloads {
+impl PayloadCheck {
     fn look<R: Reader>(&mut self, reader: &R, page: PageId) -> Result<(), Error> {
         let body = reader.finish(page)?;
         match kind(&body) {

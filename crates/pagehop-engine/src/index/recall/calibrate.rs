@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::calibration::{CALIBRATED_ROWS_MIN, Calibration, KS};
 use crate::index::open::Index;
-use crate::index::recall::effort::{self, Effort};
+use crate::index::recall::effort::{self, EffortMeasurement};
 use crate::index::recall::samples::{self, SAMPLES_MIN};
 use crate::index::search::exact::{self, Bounds, Sample, scan};
 use crate::index::search::walk::EVIDENCE_ROWS;
@@ -88,7 +88,7 @@ impl<P: Pages> Index<P> {
             samples[share.clone()].iter_mut().for_each(|sample| sample.k = ks[ks.len() - 1]);
         }
         scan(&state, self.pages(), &mut samples, Bounds::Likely, threads, progress)?;
-        let effort = Effort { state: &state, pages: self.pages(), threads: threads::available(threads) };
+        let effort = EffortMeasurement { state: &state, pages: self.pages(), threads: threads::available(threads) };
         let mut entries = Vec::new();
         for (at, (share, ks)) in shares.into_iter().zip(&groups).enumerate() {
             let (done, total) = (at * effort::STAGES, groups.len() * effort::STAGES);

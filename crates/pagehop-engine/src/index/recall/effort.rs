@@ -57,7 +57,7 @@ const NEAR_SLACK: f32 = 0.2;
 const LOOK_SEARCHES: usize = 16;
 
 /// The measurement.
-pub(crate) struct Effort<'a, P> {
+pub(crate) struct EffortMeasurement<'a, P> {
     pub(crate) state: &'a State,
     pub(crate) pages: &'a P,
     pub(crate) threads: usize,
@@ -103,7 +103,7 @@ struct Point {
     hops: f32,
 }
 
-impl<P: Pages> Effort<'_, P> {
+impl<P: Pages> EffortMeasurement<'_, P> {
     /// Measures for each of `ks` the settings that reach each recall. All of `ks` use the same
     /// search. `samples` have exact answers; `more` have none.
     pub(crate) fn measure(

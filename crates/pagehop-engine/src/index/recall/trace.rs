@@ -8,7 +8,7 @@
 //! earlier tries them too, so it finds at least what is derived here.
 
 use crate::ids::NodeId;
-use crate::index::search::nearest::Near;
+use crate::index::search::nearest::NearRow;
 use crate::index::search::observer::Observer;
 use crate::index::search::visit::Visited;
 
@@ -79,7 +79,7 @@ impl Observer for Trace {
     fn reject(&mut self, _: f32, _: NodeId) {}
 
     #[inline]
-    fn visit_row(&mut self, _: NodeId, row: Near, _: &Visited) {
+    fn visit_row(&mut self, _: NodeId, row: NearRow, _: &Visited) {
         let is_near = self.goal.is_some_and(|(farthest, _)| row.distance <= farthest);
         if is_near && self.rows.iter().all(|before| before.1 != row.row_id) {
             self.reached += 1;

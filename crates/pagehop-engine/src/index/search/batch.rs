@@ -6,6 +6,7 @@ use crate::index::open::Index;
 use crate::index::search::filter_plan::FilterPlan;
 use crate::index::search::together::{Query, Together};
 use crate::index::search::visit::Probe;
+use crate::index::state::State;
 use crate::page::Pages;
 use crate::progress::OnProgress;
 use crate::{Error, Progress, SearchPlan, SearchResult, threads};
@@ -52,7 +53,8 @@ impl<P: Pages> Index<P> {
         let options = batch.plan.options.as_ref();
         if options.is_none() && batch.filter.is_none() {
             let answers = self.search_exactly(batch.queries, batch.k, batch.threads, progress);
-            let answers = answers.map_err(|error| (self.first_unplaced(batch.queries, dim), error))?;
+            let answers =
+                answers.map_err(|error| (first_unplaced(&self.newest().known(), batch.queries, dim), error))?;
             let mut places = results.iter_mut().zip(answers).enumerate();
             return places.try_for_each(|(at, (place, answer))| write(place, answer).map_err(|error| (at, error)));
         }
@@ -86,11 +88,11 @@ impl<P: Pages> Index<P> {
             None => searched.map(drop).map_err(|error| (0, error)),
         }
     }
+}
 
-    /// The first query that the metric cannot place.
-    fn first_unplaced(&self, queries: &[f32], dim: usize) -> usize {
-        let (state, mut probe) = (self.newest().known(), Probe::default());
-        let mut prepared = queries.chunks_exact(dim).map(|query| probe.prepare(&state.meta, &state.model, query));
-        prepared.position(|placed| placed.is_err()).unwrap_or(0)
-    }
+/// The first query that the metric cannot place.
+fn first_unplaced(state: &State, queries: &[f32], dim: usize) -> usize {
+    let mut probe = Probe::default();
+    let mut prepared = queries.chunks_exact(dim).map(|query| probe.prepare(&state.meta, &state.model, query));
+    prepared.position(|placed| placed.is_err()).unwrap_or(0)
 }

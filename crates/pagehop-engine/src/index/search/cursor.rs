@@ -22,16 +22,16 @@
 //! come after a farther one. This happens more often if fewer rows are searched for at a time.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 use crate::graph::{key, key_id};
 use crate::ids::NodeId;
 use crate::index::find::text_of;
 use crate::index::open::Index;
 use crate::index::search::bound::Bound;
+use crate::index::search::cursor_parts::CursorParts;
 use crate::index::search::filter_plan::FilterPlan;
 use crate::index::search::met::{Met, Row};
-use crate::index::search::nearest::Near;
+use crate::index::search::nearest::NearRow;
 use crate::index::search::observer::Observer;
 use crate::index::search::only::Only;
 use crate::index::search::plan::plan;
@@ -39,7 +39,8 @@ use crate::index::search::second_phase::{SecondPhase, next_k};
 use crate::index::search::sequential::Sequential;
 use crate::index::search::tags::Undecided;
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
-use crate::index::state::{Newest, State};
+use crate::index::search::{cursor_postings, cursor_sequential};
+use crate::index::state::Newest;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::prepare::ToDistance;
@@ -99,32 +100,16 @@ impl Found {
 /// `search_list` rows the list of candidates is bounded; beyond that it is not.
 pub struct Cursor<'i, P: Pages + 'i> {
     newest: &'i Newest,
-    pub(super) pages: &'i P,
-    pub(super) state: Arc<State>,
-    pub(super) reader: P::Reader<'i>,
-    /// As the caller gave them, and as they are for its filter.
-    pub(super) asked: SearchOptions,
-    pub(super) options: SearchOptions,
     to_distance: ToDistance,
     bound: Bound,
-    pub(super) phase: Phase,
-    /// The number of rows that the caller will probably take.
-    pub(super) expected: usize,
-    /// Which rows to find; all if there is none.
-    pub(super) filter: Option<FilterPlan>,
-    pub(super) walk: Walk,
-    pub(super) met: Met,
-    pub(super) second: SecondPhase,
-    pub(super) sequential: Sequential,
-    /// Most bytes of the first phases.
-    pub(super) memory_max: usize,
-    pub(super) stats: Stats,
+    phase: Phase,
+    parts: CursorParts<'i, P>,
     missed_before: u64,
 }
 
 /// The state of a cursor.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Phase {
+enum Phase {
     /// No node was visited yet.
     Begin,
     /// The walk has ended, and this many of its nearest rows were returned.
@@ -158,22 +143,10 @@ impl<'i, P: Pages> Cursor<'i, P> {
         let missed_before = reader.pages_missed();
         Ok(Self {
             newest,
-            pages,
-            state,
-            reader,
-            asked: options.clone(),
-            options: options.clone(),
             to_distance,
             bound,
             phase: Phase::Begin,
-            expected: EVIDENCE_ROWS,
-            filter: None,
-            walk,
-            met: Met::default(),
-            second: SecondPhase::default(),
-            sequential: Sequential::default(),
-            memory_max: usize::MAX,
-            stats: Stats::default(),
+            parts: CursorParts::new(pages, state, reader, walk, options),
             missed_before,
         })
     }
@@ -196,7 +169,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     ///
     /// Those of [`Cursor::rescan`].
     pub fn renew(&mut self) -> Result<(), Error> {
-        self.state = self.newest.renew(&mut self.reader)?;
+        self.parts.state = self.newest.renew(&mut self.parts.reader)?;
         Ok(())
     }
 
@@ -207,7 +180,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     ///
     /// Those of [`Index::options`].
     pub fn plan(&self, k: usize, effort: &Effort) -> Result<SearchPlan, Error> {
-        plan(&self.state.meta, k, effort)
+        plan(&self.parts.state.meta, k, effort)
     }
 
     /// The second half of [`Cursor::rescan`], after [`Cursor::renew`].
@@ -217,41 +190,41 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// Those of [`Cursor::rescan`].
     pub fn restart(&mut self, query: &[f32], options: &SearchOptions) -> Result<(), Error> {
         options.validate(1)?;
-        (self.asked, self.options) = (options.clone(), options.clone());
-        self.filter = None;
-        self.to_distance = self.walk.probe.prepare(&self.state.meta, &self.state.model, query)?;
-        self.bound = Bound::new(&self.state, query, &self.walk.probe, self.to_distance);
-        self.expected = EVIDENCE_ROWS;
+        (self.parts.asked, self.parts.options) = (options.clone(), options.clone());
+        self.parts.filter = None;
+        self.to_distance = self.parts.walk.probe.prepare(&self.parts.state.meta, &self.parts.state.model, query)?;
+        self.bound = Bound::new(&self.parts.state, query, &self.parts.walk.probe, self.to_distance);
+        self.parts.expected = EVIDENCE_ROWS;
         if !self.is_small() {
-            (self.met, self.second) = (Met::default(), SecondPhase::default());
+            (self.parts.met, self.parts.second) = (Met::default(), SecondPhase::default());
         }
-        self.walk.visited.clear();
-        self.met.clear();
-        self.second.clear();
-        (self.phase, self.sequential) = (Phase::Begin, Sequential::default());
-        self.stats = Stats::default();
-        self.missed_before = self.reader.pages_missed();
+        self.parts.walk.visited.clear();
+        self.parts.met.clear();
+        self.parts.second.clear();
+        (self.phase, self.parts.sequential) = (Phase::Begin, Sequential::default());
+        self.parts.stats = Stats::default();
+        self.missed_before = self.parts.reader.pages_missed();
         Ok(())
     }
 
     /// Sets, before the first row, the number of rows that will probably be taken; 10 by default.
     /// The cursor searches for that many at once, and the options should be those for that k.
     pub fn expect(&mut self, rows: usize) {
-        self.expected = rows.clamp(1, SEARCH_LIST_MAX);
+        self.parts.expected = rows.clamp(1, SEARCH_LIST_MAX);
     }
 
     /// Sets the memory that the buffers may take, about, for this search and those that follow.
     /// Where they grow beyond it, all rows that were not returned come from scans of the index, in
     /// order of distance. Each scan finds as many rows as there is room for.
     pub fn limit_memory(&mut self, bytes: usize) {
-        self.memory_max = bytes;
+        self.parts.memory_max = bytes;
     }
 
     /// Makes this a search for rows that pass a filter, before the first row; the plan is one of
     /// this index. A rescan ends it.
     pub fn only(&mut self, filter: FilterPlan) {
-        self.options = filter.walk_options(&self.asked);
-        self.filter = Some(filter);
+        self.parts.options = filter.walk_options(&self.parts.asked);
+        self.parts.filter = Some(filter);
     }
 
     /// The next row, or `None` once every reachable row has come.
@@ -262,7 +235,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// until [`Cursor::rescan`] succeeds.
     pub fn next_hit(&mut self) -> Result<Option<Found>, Error> {
         let found = self.advance()?;
-        self.reader.pause();
+        self.parts.reader.pause();
         Ok(found)
     }
 
@@ -270,34 +243,35 @@ impl<'i, P: Pages> Cursor<'i, P> {
         loop {
             match self.phase {
                 Phase::Begin => self.phase = self.search()?,
-                Phase::First(returned) if returned < self.walk.nearest.found.len() => {
+                Phase::First(returned) if returned < self.parts.walk.nearest.found.len() => {
                     self.phase = Phase::First(returned + 1);
-                    let row = *self.met.take_nearest().expect("more rows were visited than returned");
+                    let row = *self.parts.met.take_nearest().expect("more rows were visited than returned");
                     return Ok(Some(self.found(&row)));
                 }
                 Phase::First(returned) => self.go_on(returned)?,
-                Phase::Second | Phase::Postings if self.memory_bytes() > self.memory_max => {
-                    self.begin_sequential();
+                Phase::Second | Phase::Postings if self.memory_bytes() > self.parts.memory_max => {
+                    cursor_sequential::begin(&mut self.parts);
+                    self.phase = Phase::Sequential;
                 }
                 Phase::Sequential => {
-                    let row = self.next_in_pages()?;
+                    let row = cursor_sequential::next(&mut self.parts)?;
                     return Ok(row.map(|row| self.found(&row)));
                 }
                 Phase::Second => {
-                    if let Some(row) = self.second.take_nearest(&self.options) {
-                        return Ok(Some(self.found(&self.met.rows[row])));
+                    if let Some(row) = self.parts.second.take_nearest(&self.parts.options) {
+                        return Ok(Some(self.found(&self.parts.met.rows[row])));
                     }
-                    match self.second.frontier.pop() {
+                    match self.parts.second.frontier.pop() {
                         Some(Reverse(open)) => self.expand(key_id(open))?,
                         None => return Ok(None),
                     }
                 }
                 Phase::Postings => {
-                    self.cover_more()?;
-                    if let Some(row) = self.second.take_nearest(&self.options) {
-                        return Ok(Some(self.found(&self.met.rows[row])));
+                    cursor_postings::cover_more(&mut self.parts)?;
+                    if let Some(row) = self.parts.second.take_nearest(&self.parts.options) {
+                        return Ok(Some(self.found(&self.parts.met.rows[row])));
                     }
-                    if !self.visit_posting()? {
+                    if !cursor_postings::visit(&mut self.parts)? {
                         return Ok(None);
                     }
                 }
@@ -310,10 +284,10 @@ impl<'i, P: Pages> Cursor<'i, P> {
     pub fn upcoming(&self) -> impl Iterator<Item = Found> {
         let rows = match self.phase {
             Phase::Begin => &[],
-            Phase::First(_) => &self.met.rows[self.met.first..],
-            Phase::Sequential => self.sequential.nearest().map_or(&[][..], std::slice::from_ref),
-            Phase::Second | Phase::Postings => match self.second.nearest() {
-                Some(row) => std::slice::from_ref(&self.met.rows[row]),
+            Phase::First(_) => &self.parts.met.rows[self.parts.met.first..],
+            Phase::Sequential => self.parts.sequential.nearest().map_or(&[][..], std::slice::from_ref),
+            Phase::Second | Phase::Postings => match self.parts.second.nearest() {
+                Some(row) => std::slice::from_ref(&self.parts.met.rows[row]),
                 None => &[],
             },
         };
@@ -334,15 +308,16 @@ impl<'i, P: Pages> Cursor<'i, P> {
     pub fn ahead(&self) -> impl Iterator<Item = u64> + Clone {
         let returned = if let Phase::First(returned) = self.phase { returned } else { usize::MAX };
         // Rows beyond the expected number will probably not be taken.
-        let likely = if returned < self.expected { self.expected - returned } else { usize::MAX };
-        self.walk.nearest.found.iter().skip(returned).take(likely).map(|near| near.row_id)
+        let likely = if returned < self.parts.expected { self.parts.expected - returned } else { usize::MAX };
+        self.parts.walk.nearest.found.iter().skip(returned).take(likely).map(|near| near.row_id)
     }
 
     /// The first phase has returned all that it found: search for more, or start the second phase.
     fn go_on(&mut self, returned: usize) -> Result<(), Error> {
-        let Self { state, reader, walk, met, options, filter, stats, .. } = self;
+        let parts = &mut self.parts;
+        let CursorParts { state, reader, walk, met, options, filter, stats, .. } = parts;
         let (k, is_short) = (walk.nearest.k(), !walk.nearest.is_full() || returned < EVIDENCE_ROWS);
-        let first = self.expected.max(EVIDENCE_ROWS);
+        let first = parts.expected.max(EVIDENCE_ROWS);
         let most = WIDENED_ROWS.max(WIDENED_TIMES * first);
         let most = if options.slack.is_finite() { most } else { most.min(options.search_list) };
         let has_postings = filter.as_ref().is_some_and(|filter| filter.runs.is_some());
@@ -355,9 +330,9 @@ impl<'i, P: Pages> Cursor<'i, P> {
         }
         if has_postings {
             self.phase = Phase::Postings;
-            return self.begin_postings();
+            return cursor_postings::begin(parts);
         }
-        self.second.begin(state, walk, met);
+        parts.second.begin(state, walk, met);
         self.phase = Phase::Second;
         Ok(())
     }
@@ -366,66 +341,67 @@ impl<'i, P: Pages> Cursor<'i, P> {
     pub fn taken(&self) -> usize {
         match self.phase {
             Phase::Begin => 0,
-            Phase::First(_) => self.met.rows.iter().filter(|row| row.is_returned && row.near.is_first).count(),
-            Phase::Second | Phase::Postings | Phase::Sequential => self.second.out,
+            Phase::First(_) => {
+                self.parts.met.rows.iter().filter(|row| row.is_returned && row.near.is_first).count()
+            }
+            Phase::Second | Phase::Postings | Phase::Sequential => self.parts.second.out,
         }
     }
 
     /// The cursor's view of the pages, for counters that the host keeps there.
     pub fn reader(&self) -> &P::Reader<'i> {
-        &self.reader
+        &self.parts.reader
     }
 
     /// The number of reads of pages so far: of nodes visited and of leaves of postings. A page that
     /// is read twice counts twice.
     pub fn page_reads(&self) -> u64 {
-        self.stats.hops + self.stats.pages_read
+        self.parts.stats.hops + self.parts.stats.pages_read
     }
 
     /// The memory of what this search has seen, in bytes, about. Buffers may be larger.
     pub fn memory_bytes(&self) -> usize {
-        self.walk.visited.len() * size_of::<NodeId>()
-            + self.met.memory_bytes()
-            + self.second.memory_bytes()
-            + self.sequential.memory_bytes()
+        self.parts.memory_bytes()
     }
 
     /// The cost of the search so far. Call it once, at the end: it sorts the visited pages to count
     /// them.
     pub fn stats(&self) -> Stats {
-        let mut pages: Vec<PageId> = self.walk.pages(&self.state.meta).collect();
+        let mut pages: Vec<PageId> = self.parts.walk.pages(&self.parts.state.meta).collect();
         pages.sort_unstable();
         pages.dedup();
         Stats {
-            pages_read: self.stats.pages_read + pages.len() as u64,
-            pages_missed: self.reader.pages_missed() - self.missed_before,
-            distances: self.stats.hops,
-            ..self.stats
+            pages_read: self.parts.stats.pages_read + pages.len() as u64,
+            pages_missed: self.parts.reader.pages_missed() - self.missed_before,
+            distances: self.parts.stats.hops,
+            ..self.parts.stats
         }
     }
 
     /// The first phase, which is the search of [`Searcher`](crate::Searcher).
     fn search(&mut self) -> Result<Phase, Error> {
-        let Self { state, walk, met, options, filter, .. } = self;
+        let parts = &mut self.parts;
+        let CursorParts { state, walk, met, options, filter, .. } = parts;
         met.clear();
-        if filter.as_ref().is_some_and(|filter| filter.reads_postings(self.expected)) {
-            self.begin_postings()?;
+        if filter.as_ref().is_some_and(|filter| filter.reads_postings(parts.expected)) {
+            cursor_postings::begin(parts)?;
             return Ok(Phase::Postings);
         }
-        let capacity = list_capacity(self.expected, options, state).min(SEARCH_LIST_MAX);
-        walk.begin(state, capacity, self.expected, state.meta.change.dead_rows == 0 && filter.is_none());
+        let capacity = list_capacity(parts.expected, options, state).min(SEARCH_LIST_MAX);
+        walk.begin(state, capacity, parts.expected, state.meta.change.dead_rows == 0 && filter.is_none());
         if let Some(filter) = filter {
             // More than postings would cost it must not cost.
-            let hops_max = if filter.runs.is_some() { filter.hops_max(self.expected) as usize } else { usize::MAX };
+            let hops_max =
+                if filter.runs.is_some() { filter.hops_max(parts.expected) as usize } else { usize::MAX };
             walk.only = Some(Only::new(filter, hops_max, true));
         }
-        walk.run(state, &mut self.reader, options, met, &mut self.stats)?;
+        walk.run(state, &mut parts.reader, options, met, &mut parts.stats)?;
         met.arrange();
         // If there are too few rows, nodes without a visible row took the places of others. The
         // second phase has no such limit.
-        let enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(self.expected as u64);
+        let enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(parts.expected as u64);
         if filter.as_ref().is_some_and(|filter| filter.runs.is_some()) && (!enough || walk.is_over()) {
-            self.begin_postings()?;
+            cursor_postings::begin(parts)?;
             return Ok(Phase::Postings);
         }
         Ok(Phase::First(if enough { 0 } else { usize::MAX }))
@@ -433,7 +409,9 @@ impl<'i, P: Pages> Cursor<'i, P> {
 
     /// One hop of the second phase.
     fn expand(&mut self, node: NodeId) -> Result<(), Error> {
-        let Self { second: SecondPhase { frontier, seen, waiting, found, .. }, state, met, reader, .. } = self;
+        let parts = &mut self.parts;
+        let CursorParts { second: SecondPhase { frontier, seen, waiting, found, .. }, state, met, reader, .. } =
+            parts;
         let (meta, model) = (&state.meta, &*state.model);
         // The nearest other candidate is probably expanded next: prefetch its bytes while this node
         // is scored.
@@ -441,9 +419,9 @@ impl<'i, P: Pages> Cursor<'i, P> {
             let (page, slot) = meta.layout.place(key_id(*likely));
             reader.start(page, meta.layout.slot_bytes(slot));
         }
-        let filter = self.filter.as_ref();
+        let filter = parts.filter.as_ref();
         let (mut passes, mut undecided) = (true, None);
-        let visited = self.walk.probe.visit(meta, model, reader, node, |scored| {
+        let visited = parts.walk.probe.visit(meta, model, reader, node, |scored| {
             if let Some(filter) = filter {
                 let (row_id, values) = (scored.header.row_id, scored.node.values());
                 passes = filter.test.passes(row_id, values);
@@ -455,18 +433,18 @@ impl<'i, P: Pages> Cursor<'i, P> {
         })?;
         passes &= !found.contains(&node) && state.rows(node, &visited.header).next().is_some();
         if let (true, Some(row), Some(filter)) = (passes, undecided, filter) {
-            passes = row.passes(&filter.test, node, state, reader, &mut self.stats.pages_read)?;
+            passes = row.passes(&filter.test, node, state, reader, &mut parts.stats.pages_read)?;
         }
         for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
             waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
-            met.visit_row(node, Near { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);
+            met.visit_row(node, NearRow { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);
         }
-        self.walk.visited.push(node);
-        self.stats.hops += 1;
-        self.stats.estimates += visited.degree() as u64;
+        parts.walk.visited.push(node);
+        parts.stats.hops += 1;
+        parts.stats.estimates += visited.degree() as u64;
         // Prefetch the next candidates. A heap does not list its best elements without removing
         // them, but its first levels hold most of them.
-        for Reverse(open) in frontier.iter().take(self.options.beam_width) {
+        for Reverse(open) in frontier.iter().take(parts.options.beam_width) {
             reader.start(meta.layout.place(key_id(*open)).0, 0..0);
         }
         reader.release();
@@ -480,15 +458,15 @@ impl<'i, P: Pages> Cursor<'i, P> {
     ///
     /// [`Error::Argument`] if ids are no texts; [`Error::Corrupt`]; any error of the host.
     pub fn text_id(&mut self, found: &Found) -> Result<String, Error> {
-        row_ids::check_kind(self.state.meta.row_ids, RowIds::Text)?;
+        row_ids::check_kind(self.parts.state.meta.row_ids, RowIds::Text)?;
         // The reader of this cursor keeps the row from vacuum.
         let of_row = (found.row_id, found.node);
-        let text = text_of(&self.state.meta, &mut self.reader, of_row, self.state.snapshot)?;
+        let text = text_of(&self.parts.state.meta, &mut self.parts.reader, of_row, self.parts.state.snapshot)?;
         text.ok_or_else(|| Error::argument(format!("row {} was not found by this cursor", found.row_id)))
     }
 
     fn found(&self, row: &Row) -> Found {
-        let Row { near: Near { distance, row_id, node, .. }, step, norm_sq, .. } = *row;
+        let Row { near: NearRow { distance, row_id, node, .. }, step, norm_sq, .. } = *row;
         let error = self.bound.error(distance, step, norm_sq);
         Found { row_id, distance: self.to_distance.apply(distance), error, node }
     }

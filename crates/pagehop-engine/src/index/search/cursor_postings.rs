@@ -7,10 +7,10 @@
 
 use std::cmp::Reverse;
 
-use super::cursor::Cursor;
+use super::cursor_parts::CursorParts;
 use super::filtered::{SHORTLIST_MIN, SHORTLIST_PER_ROW, SLACK_OF_POSTINGS, SLACK_OF_SOME};
-use super::gather::{Extent, Gather};
-use super::nearest::Near;
+use super::gather::{Gather, GatherExtent};
+use super::nearest::NearRow;
 use super::observer::Observer;
 use super::tags::Undecided;
 use super::visit::Visited;
@@ -30,112 +30,108 @@ const REPLACED: &str = "it was trained again during the search; try again";
 /// Candidates whose pages are read ahead.
 const AHEAD: usize = 8;
 
-impl<P: Pages> Cursor<'_, P> {
-    /// Gathers candidates. Rows that were found and not returned wait for their turn; those that
-    /// were returned do not come again.
-    pub(super) fn begin_postings(&mut self) -> Result<(), Error> {
-        self.second.reset(&self.met);
-        self.second.seen.extend(&self.walk.visited);
-        self.second.seen.extend(self.met.rows.iter().map(|row| row.node));
-        let slack = self.asked.slack;
-        let keep = match slack.is_finite() {
-            true => SHORTLIST_MIN.max(SHORTLIST_PER_ROW * self.expected),
-            false => self.expected.max(self.asked.search_list),
-        };
-        if slack.is_infinite() {
-            self.second.visits_min = keep;
-        }
-        self.second.covered = self.second.out + self.expected.max(EVIDENCE_ROWS);
-        self.gather(keep)
+/// Gathers candidates. Rows that were found and not returned wait for their turn; those that
+/// were returned do not come again.
+pub(super) fn begin<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<(), Error> {
+    parts.second.reset(&parts.met);
+    parts.second.seen.extend(&parts.walk.visited);
+    parts.second.seen.extend(parts.met.rows.iter().map(|row| row.node));
+    let slack = parts.asked.slack;
+    let keep = match slack.is_finite() {
+        true => SHORTLIST_MIN.max(SHORTLIST_PER_ROW * parts.expected),
+        false => parts.expected.max(parts.asked.search_list),
+    };
+    if slack.is_infinite() {
+        parts.second.visits_min = keep;
     }
+    parts.second.covered = parts.second.out + parts.expected.max(EVIDENCE_ROWS);
+    gather(parts, keep)
+}
 
-    /// Reads the postings again if more rows were taken than leaves were chosen for.
-    pub(super) fn cover_more(&mut self) -> Result<(), Error> {
-        if self.second.is_partial && self.second.out >= self.second.covered {
-            self.second.covered *= ROWS_GROWTH;
-            self.gather(self.second.kept)?;
-        }
-        Ok(())
+/// Reads the postings again if more rows were taken than leaves were chosen for.
+pub(super) fn cover_more<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<(), Error> {
+    if parts.second.is_partial && parts.second.out >= parts.second.covered {
+        parts.second.covered *= ROWS_GROWTH;
+        gather(parts, parts.second.kept)?;
     }
+    Ok(())
+}
 
-    /// Adds the nearest `keep` candidates, and more, that were not seen to the frontier.
-    fn gather(&mut self, keep: usize) -> Result<(), Error> {
-        let mut list = std::mem::take(&mut self.walk.shortlist);
-        let Some(filter) = &self.filter else { return Ok(()) };
-        let keep = keep.max(2 * self.second.covered);
-        let Self { state, reader, walk, stats, .. } = self;
-        let Walk { probe, walls, .. } = walk;
-        let extent = Extent { k: self.second.covered, width: walls::width(self.asked.slack), reach_min: 0.0 };
-        let gathered = Gather { state, reader, probe, walls, filter, stats }.run(keep, extent, &mut list);
-        let gathered = match gathered {
-            Ok(gathered) => gathered,
-            Err(error) => {
-                // The pages of a graph that was replaced become free while searches may still use
-                // it.
-                let is_replaced = Meta::read(reader)?.change.model_start != state.meta.change.model_start;
-                return Err(if is_replaced { Error::busy(REPLACED) } else { error });
-            }
-        };
-        let mut frontier = std::mem::take(&mut self.second.frontier).into_vec();
-        let is_cut = list.is_cut();
-        let keys = list.sorted();
-        let new = keys.iter().copied().filter(|open| self.second.seen.insert(key_id(*open)));
-        frontier.extend(new.map(Reverse));
-        self.second.is_partial = gathered.reach.is_some();
-        self.options.slack =
-            self.asked.slack * if self.second.is_partial { SLACK_OF_SOME } else { SLACK_OF_POSTINGS };
-        self.second.beyond = keys.last().copied().filter(|_| is_cut || self.second.is_partial);
-        self.second.frontier = frontier.into();
-        self.second.kept = keep;
-        self.walk.shortlist = list;
-        Ok(())
-    }
+/// Adds the nearest `keep` candidates, and more, that were not seen to the frontier.
+fn gather<P: Pages>(parts: &mut CursorParts<'_, P>, keep: usize) -> Result<(), Error> {
+    let mut list = std::mem::take(&mut parts.walk.shortlist);
+    let Some(filter) = &parts.filter else { return Ok(()) };
+    let keep = keep.max(2 * parts.second.covered);
+    let CursorParts { state, reader, walk, stats, .. } = parts;
+    let Walk { probe, walls, .. } = walk;
+    let extent = GatherExtent { k: parts.second.covered, width: walls::width(parts.asked.slack), reach_min: 0.0 };
+    let gathered = Gather { state, reader, probe, walls, filter, stats }.run(keep, extent, &mut list);
+    let gathered = match gathered {
+        Ok(gathered) => gathered,
+        Err(error) => {
+            // The pages of a graph that was replaced become free while searches may still use
+            // it.
+            let is_replaced = Meta::read(reader)?.change.model_start != state.meta.change.model_start;
+            return Err(if is_replaced { Error::busy(REPLACED) } else { error });
+        }
+    };
+    let mut frontier = std::mem::take(&mut parts.second.frontier).into_vec();
+    let is_cut = list.is_cut();
+    let keys = list.sorted();
+    let new = keys.iter().copied().filter(|open| parts.second.seen.insert(key_id(*open)));
+    frontier.extend(new.map(Reverse));
+    parts.second.is_partial = gathered.reach.is_some();
+    parts.options.slack =
+        parts.asked.slack * if parts.second.is_partial { SLACK_OF_SOME } else { SLACK_OF_POSTINGS };
+    parts.second.beyond = keys.last().copied().filter(|_| is_cut || parts.second.is_partial);
+    parts.second.frontier = frontier.into();
+    parts.second.kept = keep;
+    parts.walk.shortlist = list;
+    Ok(())
+}
 
-    /// Visits the nearest candidate; `false` if there is none left.
-    pub(super) fn visit_posting(&mut self) -> Result<bool, Error> {
-        let Some(Reverse(open)) = self.second.frontier.pop() else {
-            if self.second.beyond.is_none() {
-                return Ok(false);
-            }
-            self.second.visits_min = 0;
-            self.second.covered = self.second.covered.saturating_mul(ROWS_GROWTH);
-            self.gather(self.second.kept.saturating_mul(GROWTH))?;
-            return Ok(true);
-        };
-        let layout = self.state.meta.layout;
-        for Reverse(next) in self.second.frontier.iter().take(AHEAD) {
-            let (page, slot) = layout.place(key_id(*next));
-            self.reader.start(page, layout.place_bytes(slot)[1].clone());
+/// Visits the nearest candidate; `false` if there is none left.
+pub(super) fn visit<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<bool, Error> {
+    let Some(Reverse(open)) = parts.second.frontier.pop() else {
+        if parts.second.beyond.is_none() {
+            return Ok(false);
         }
-        let Self { state, reader, walk, met, second, filter, stats, .. } = self;
-        let node = key_id(open);
-        let filter = filter.as_ref();
-        let seen = with_node(&layout, &*reader, node, |found, header| {
-            let (row_id, values) = (header.row_id, found.values());
-            let passes = filter.is_none_or(|filter| filter.test.passes(row_id, values));
-            if !passes || state.rows(node, header).next().is_none() {
-                return None;
-            }
-            let undecided = filter.filter(|filter| filter.needs_tags_in_runs);
-            let undecided = undecided.and_then(|filter| Undecided::new(&filter.test, row_id, values));
-            Some((Visited { header: *header, distance: walk.probe.distance(found, header) }, undecided))
-        })?;
-        reader.release();
-        if let Some((visited, undecided)) = seen {
-            let passes = match (undecided, filter) {
-                (Some(row), Some(filter)) => {
-                    row.passes(&filter.test, node, state, reader, &mut stats.pages_read)?
-                }
-                _ => true,
-            };
-            for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
-                second.waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
-                met.visit_row(node, Near { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);
-            }
-        }
-        walk.visited.push(node);
-        second.visits_min = second.visits_min.saturating_sub(1);
-        self.stats.hops += 1;
-        Ok(true)
+        parts.second.visits_min = 0;
+        parts.second.covered = parts.second.covered.saturating_mul(ROWS_GROWTH);
+        gather(parts, parts.second.kept.saturating_mul(GROWTH))?;
+        return Ok(true);
+    };
+    let layout = parts.state.meta.layout;
+    for Reverse(next) in parts.second.frontier.iter().take(AHEAD) {
+        let (page, slot) = layout.place(key_id(*next));
+        parts.reader.start(page, layout.place_bytes(slot)[1].clone());
     }
+    let CursorParts { state, reader, walk, met, second, filter, stats, .. } = parts;
+    let node = key_id(open);
+    let filter = filter.as_ref();
+    let seen = with_node(&layout, &*reader, node, |found, header| {
+        let (row_id, values) = (header.row_id, found.values());
+        let passes = filter.is_none_or(|filter| filter.test.passes(row_id, values));
+        if !passes || state.rows(node, header).next().is_none() {
+            return None;
+        }
+        let undecided = filter.filter(|filter| filter.needs_tags_in_runs);
+        let undecided = undecided.and_then(|filter| Undecided::new(&filter.test, row_id, values));
+        Some((Visited { header: *header, distance: walk.probe.distance(found, header) }, undecided))
+    })?;
+    reader.release();
+    if let Some((visited, undecided)) = seen {
+        let passes = match (undecided, filter) {
+            (Some(row), Some(filter)) => row.passes(&filter.test, node, state, reader, &mut stats.pages_read)?,
+            _ => true,
+        };
+        for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
+            second.waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
+            met.visit_row(node, NearRow { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);
+        }
+    }
+    walk.visited.push(node);
+    second.visits_min = second.visits_min.saturating_sub(1);
+    parts.stats.hops += 1;
+    Ok(true)
 }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::cursor::{Cursor, Phase};
+use super::cursor_parts::CursorParts;
 use super::met::{Met, Row};
-use super::nearest::Near;
+use super::nearest::NearRow;
 use super::second_phase::SecondPhase;
 use super::shortlist::Shortlist;
 use super::tags::Undecided;
@@ -15,89 +15,91 @@ use crate::page::{PageId, Pages, Reader};
 /// Pages that are asked for before they are needed.
 const PAGES_AHEAD: u32 = 16;
 
-impl<P: Pages> Cursor<'_, P> {
-    /// Gives up what is known of the graph. Rows that were returned do not come again.
-    pub(super) fn begin_sequential(&mut self) {
-        self.sequential.begin(self.memory_max, self.second.returned(&self.met));
-        (self.met, self.phase) = (Met::default(), Phase::Sequential);
-        let out = self.second.out;
-        self.second = SecondPhase::default();
-        self.second.out = out;
-        self.walk.shortlist = Shortlist::default();
-    }
+/// Gives up what is known of the graph. Rows that were returned do not come again.
+pub(super) fn begin<P: Pages>(parts: &mut CursorParts<'_, P>) {
+    parts.sequential.begin(parts.memory_max, parts.second.returned(&parts.met));
+    parts.met = Met::default();
+    let out = parts.second.out;
+    parts.second = SecondPhase::default();
+    parts.second.out = out;
+    parts.walk.shortlist = Shortlist::default();
+}
 
-    /// The next row of the last phase.
-    pub(super) fn next_in_pages(&mut self) -> Result<Option<Row>, Error> {
-        loop {
-            if let Some(row) = self.sequential.rows.pop() {
-                self.second.out += 1;
-                return Ok(Some(row));
-            }
-            if self.sequential.is_last {
-                return Ok(None);
-            }
-            self.pass()?;
+/// The next row of the last phase.
+pub(super) fn next<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<Option<Row>, Error> {
+    loop {
+        if let Some(row) = parts.sequential.rows.pop() {
+            parts.second.out += 1;
+            return Ok(Some(row));
         }
+        if parts.sequential.is_last {
+            return Ok(None);
+        }
+        pass(parts)?;
     }
+}
 
-    /// Reads every page of nodes.
-    fn pass(&mut self) -> Result<(), Error> {
-        let Range { start, end } = self.state.node_pages(self.pages);
-        let mut farthest = None;
-        (start..end.min(start + PAGES_AHEAD)).for_each(|page| self.reader.start(PageId(page), 0..0));
-        for page in start..end {
-            if page + PAGES_AHEAD < end {
-                self.reader.start(PageId(page + PAGES_AHEAD), 0..0);
-            }
-            self.keep_page(PageId(page), &mut farthest)?;
+/// Reads every page of nodes.
+fn pass<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<(), Error> {
+    let Range { start, end } = parts.state.node_pages(parts.pages);
+    let mut farthest = None;
+    (start..end.min(start + PAGES_AHEAD)).for_each(|page| parts.reader.start(PageId(page), 0..0));
+    for page in start..end {
+        if page + PAGES_AHEAD < end {
+            parts.reader.start(PageId(page + PAGES_AHEAD), 0..0);
         }
-        self.sequential.arrange(farthest);
-        Ok(())
+        keep_page(parts, PageId(page), &mut farthest)?;
     }
+    parts.sequential.arrange(farthest);
+    Ok(())
+}
 
-    /// Keeps the rows of one page that pass the filter.
-    fn keep_page(&mut self, page: PageId, farthest: &mut Option<Near>) -> Result<(), Error> {
-        let Self { state, reader, walk, sequential, stats, .. } = self;
-        let (layout, filter) = (&state.meta.layout, self.filter.as_ref());
-        // Tags lie on other pages, which are read once this one is released.
-        let mut undecided = Vec::new();
-        let body = reader.finish(page)?;
-        stats.pages_read += 1;
-        for slot in 0..layout.nodes_per_page * usize::from(state.meta.has_nodes(&body)) {
-            let (node, id) = (NodeRef::new(layout, &body, slot), layout.node_id(page, slot));
-            let header = node.header();
-            let mut rows = state.rows(id, &header).peekable();
-            if rows.peek().is_none() {
-                continue;
-            }
-            let passes = filter.is_none_or(|filter| filter.test.passes(header.row_id, node.values()));
-            if !passes {
-                continue;
-            }
-            let needs_tags = filter.filter(|filter| filter.needs_tags);
-            let open = needs_tags.and_then(|filter| Undecided::new(&filter.test, header.row_id, node.values()));
-            let distance = walk.probe.distance(&node, &header);
-            let row = |(at, row_id): (usize, u64)| Row {
-                near: Near { distance, row_id, node: id, is_first: at == 0 },
-                node: id,
-                step: header.step,
-                norm_sq: header.norm_sq,
-                is_returned: false,
-            };
-            let rows = rows.enumerate().map(row);
-            match open {
-                Some(open) => undecided.push((open, rows.collect::<Vec<_>>())),
-                None => rows.for_each(|row| sequential.keep(row, farthest)),
-            }
+/// Keeps the rows of one page that pass the filter.
+fn keep_page<P: Pages>(
+    parts: &mut CursorParts<'_, P>,
+    page: PageId,
+    farthest: &mut Option<NearRow>,
+) -> Result<(), Error> {
+    let CursorParts { state, reader, walk, sequential, stats, .. } = parts;
+    let (layout, filter) = (&state.meta.layout, parts.filter.as_ref());
+    // Tags lie on other pages, which are read once this one is released.
+    let mut undecided = Vec::new();
+    let body = reader.finish(page)?;
+    stats.pages_read += 1;
+    for slot in 0..layout.nodes_per_page * usize::from(state.meta.has_nodes(&body)) {
+        let (node, id) = (NodeRef::new(layout, &body, slot), layout.node_id(page, slot));
+        let header = node.header();
+        let mut rows = state.rows(id, &header).peekable();
+        if rows.peek().is_none() {
+            continue;
         }
-        drop(body);
-        for (open, rows) in undecided {
-            let filter = self.filter.as_ref().expect("rows are open for a filter alone");
-            if open.passes(&filter.test, rows[0].node, state, reader, &mut stats.pages_read)? {
-                rows.into_iter().for_each(|row| sequential.keep(row, farthest));
-            }
+        let passes = filter.is_none_or(|filter| filter.test.passes(header.row_id, node.values()));
+        if !passes {
+            continue;
         }
-        reader.release();
-        Ok(())
+        let needs_tags = filter.filter(|filter| filter.needs_tags);
+        let open = needs_tags.and_then(|filter| Undecided::new(&filter.test, header.row_id, node.values()));
+        let distance = walk.probe.distance(&node, &header);
+        let row = |(at, row_id): (usize, u64)| Row {
+            near: NearRow { distance, row_id, node: id, is_first: at == 0 },
+            node: id,
+            step: header.step,
+            norm_sq: header.norm_sq,
+            is_returned: false,
+        };
+        let rows = rows.enumerate().map(row);
+        match open {
+            Some(open) => undecided.push((open, rows.collect::<Vec<_>>())),
+            None => rows.for_each(|row| sequential.keep(row, farthest)),
+        }
     }
+    drop(body);
+    for (open, rows) in undecided {
+        let filter = parts.filter.as_ref().expect("rows are open for a filter alone");
+        if open.passes(&filter.test, rows[0].node, state, reader, &mut stats.pages_read)? {
+            rows.into_iter().for_each(|row| sequential.keep(row, farthest));
+        }
+    }
+    reader.release();
+    Ok(())
 }

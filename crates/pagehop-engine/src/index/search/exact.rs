@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use crate::ids::NodeId;
 use crate::index::open::Index;
-use crate::index::search::nearest::Near;
+use crate::index::search::nearest::NearRow;
 use crate::index::search::rerank;
 use crate::index::search::visit::Probe;
 use crate::index::state::State;
@@ -419,38 +419,39 @@ impl<P: Pages> Index<P> {
         let state = self.newest().renew(&mut reader)?;
         let mut results = Vec::new();
         for some in queries.chunks(EXACT_QUERIES * state.meta.dim) {
-            results.extend(self.search_some_exactly(&state, &mut reader, some, k, threads, progress)?);
+            results.extend(search_some_exactly(self.pages(), &state, &mut reader, some, k, threads, progress)?);
         }
         reader.pause();
         Ok(results)
     }
+}
 
-    fn search_some_exactly(
-        &self,
-        state: &State,
-        reader: &mut P::Reader<'_>,
-        queries: &[f32],
-        k: usize,
-        threads: usize,
-        progress: OnProgress<'_>,
-    ) -> Result<Vec<SearchResult>, Error> {
-        let mut samples = given(state.meta.dim, queries, k + rerank::spare(state))?;
-        let (nodes, missed) = scan(state, self.pages(), &mut samples, Bounds::Certain, threads, progress)?;
-        let pages_read = state.node_pages(self.pages()).len() as u64;
-        let pages_missed = missed / (samples.len() as u64).max(1);
-        let stats = Stats { pages_read, pages_missed, distances: nodes, ..Stats::default() };
-        let mut probe = Probe::default();
-        let answer = |sample: Sample| {
-            let to_distance = probe.prepare(&state.meta, &state.model, &sample.query)?;
-            let near = sample.nearest.iter().zip(&sample.nodes);
-            let near: Vec<Near> =
-                near.map(|(&(distance, row_id), &node)| Near { distance, row_id, node, is_first: true }).collect();
-            let mut stats = stats;
-            let mut pages = Vec::new();
-            let hits = rerank::rerank(state, reader, &sample.query, k, &near, to_distance, &mut pages)?;
-            stats.pages_read += rerank::distinct(&mut pages);
-            Ok(SearchResult { hits, stats, snapshot: state.snapshot })
-        };
-        samples.into_iter().map(answer).collect()
-    }
+/// The answers to as many queries as are searched for in one scan.
+fn search_some_exactly<P: Pages>(
+    pages: &P,
+    state: &State,
+    reader: &mut P::Reader<'_>,
+    queries: &[f32],
+    k: usize,
+    threads: usize,
+    progress: OnProgress<'_>,
+) -> Result<Vec<SearchResult>, Error> {
+    let mut samples = given(state.meta.dim, queries, k + rerank::spare(state))?;
+    let (nodes, missed) = scan(state, pages, &mut samples, Bounds::Certain, threads, progress)?;
+    let pages_read = state.node_pages(pages).len() as u64;
+    let pages_missed = missed / (samples.len() as u64).max(1);
+    let stats = Stats { pages_read, pages_missed, distances: nodes, ..Stats::default() };
+    let mut probe = Probe::default();
+    let answer = |sample: Sample| {
+        let to_distance = probe.prepare(&state.meta, &state.model, &sample.query)?;
+        let near = sample.nearest.iter().zip(&sample.nodes);
+        let near: Vec<NearRow> =
+            near.map(|(&(distance, row_id), &node)| NearRow { distance, row_id, node, is_first: true }).collect();
+        let mut stats = stats;
+        let mut read = Vec::new();
+        let hits = rerank::rerank(state, reader, &sample.query, k, &near, to_distance, &mut read)?;
+        stats.pages_read += rerank::distinct(&mut read);
+        Ok(SearchResult { hits, stats, snapshot: state.snapshot })
+    };
+    samples.into_iter().map(answer).collect()
 }

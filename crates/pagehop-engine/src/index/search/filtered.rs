@@ -14,13 +14,13 @@
 
 use std::ops::Range;
 
-use crate::filter::{Filter, GivenIds};
+use crate::filter::{Filter, GivenIds, Test};
 use crate::graph::{key_distance, key_id};
 use crate::ids::NodeId;
 use crate::index::find::{AHEAD, Looked, find_id, settled};
 use crate::index::open::Index;
 use crate::index::search::filter_plan::FilterPlan;
-use crate::index::search::gather::{Extent, Gather, Gathered};
+use crate::index::search::gather::{Gather, GatherExtent, Gathered};
 use crate::index::search::observer::Unobserved;
 use crate::index::search::only::Only;
 use crate::index::search::rerank;
@@ -76,7 +76,7 @@ impl<P: Pages> Searcher<'_, P> {
     pub fn plan_filter(&mut self, filter: &Filter) -> Result<FilterPlan, Error> {
         let known = self.newest.known();
         let filter = numbered(filter, self.pages, self.newest)?;
-        let test = filter.compile(&known.columns.columns)?;
+        let test = Test::new(&filter, &known.columns.columns)?;
         let mut last = None;
         loop {
             self.state = self.newest.renew(&mut self.reader)?;
@@ -310,7 +310,7 @@ impl<R: Reader> Selection<'_, R> {
                 let enough = SHORTLIST_MIN.max(SHORTLIST_PER_ROW * self.k).max(stop.visits);
                 let mut keep = if options.is_some() { enough } else { usize::MAX / 4 };
                 let width = options.map_or(f32::INFINITY, |options| walls::width(options.slack));
-                let mut extent = Extent { k: self.k.max(EVIDENCE_ROWS), width, reach_min: 0.0 };
+                let mut extent = GatherExtent { k: self.k.max(EVIDENCE_ROWS), width, reach_min: 0.0 };
                 while let Some(more) = self.of_runs(keep, extent, stop)? {
                     (keep, extent) = more;
                     self.reset();
@@ -330,7 +330,12 @@ impl<R: Reader> Selection<'_, R> {
 
     /// Visits the nearest `keep` candidates of the runs. Returns how many to look at and in which
     /// leaves if that was not enough.
-    fn of_runs(&mut self, keep: usize, extent: Extent, stop: Stop) -> Result<Option<(usize, Extent)>, Error> {
+    fn of_runs(
+        &mut self,
+        keep: usize,
+        extent: GatherExtent,
+        stop: Stop,
+    ) -> Result<Option<(usize, GatherExtent)>, Error> {
         let mut list = std::mem::take(&mut self.walk.shortlist);
         let Walk { probe, walls, .. } = &mut *self.walk;
         let Self { state, reader, filter, stats, .. } = self;
@@ -341,12 +346,14 @@ impl<R: Reader> Selection<'_, R> {
         let is_cut = list.is_cut();
         self.walk.shortlist = list;
         let farthest = self.walk.nearest.reach(0.0);
-        let everything = Extent { width: f32::INFINITY, ..extent };
+        let everything = GatherExtent { width: f32::INFINITY, ..extent };
         Ok(match reach {
             // Dead rows take places in the list, and so do rows that fail the test of ids.
             _ if !ended && is_cut => Some((keep.saturating_mul(8), everything)),
             Some(_) if farthest.is_infinite() => Some((keep, everything)),
-            Some(reach) if farthest > FARTHER * reach => Some((keep, Extent { reach_min: farthest, ..extent })),
+            Some(reach) if farthest > FARTHER * reach => {
+                Some((keep, GatherExtent { reach_min: farthest, ..extent }))
+            }
             _ => None,
         })
     }

@@ -10,7 +10,7 @@ use crate::index::search::walls::Walls;
 use crate::index::state::State;
 use crate::page::column_tree::Tree;
 use crate::page::kind::{PageKind, kind};
-use crate::page::leaf_ranges::LeafRange;
+use crate::page::leaf_ranges::{LeafRange, LeafRanges, have_shape};
 use crate::page::postings::{PostingKey, PostingLeaf};
 use crate::page::{PageId, Reader, id_map};
 use crate::quantize::estimate::DEGREE_MAX;
@@ -23,7 +23,7 @@ const LEAVES_AHEAD: usize = 16;
 
 /// How much of the runs is read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent {
+pub(crate) struct GatherExtent {
     /// The number of rows that are wanted.
     pub(crate) k: usize,
     /// How far walls may be: see [`Walls::limit`]. Infinite: all leaves are read.
@@ -66,7 +66,12 @@ impl<R: Reader> Gather<'_, R> {
     ///
     /// [`Error::Corrupt`] if pages contradict each other; [`Error::Busy`] if pages are split all
     /// the time; any error of the reader.
-    pub(crate) fn run(&mut self, keep: usize, extent: Extent, list: &mut Shortlist) -> Result<Gathered, Error> {
+    pub(crate) fn run(
+        &mut self,
+        keep: usize,
+        extent: GatherExtent,
+        list: &mut Shortlist,
+    ) -> Result<Gathered, Error> {
         let is_hosted = self.state.meta.row_ids == RowIds::HostOwned;
         for _ in 0..TRIES_MAX {
             list.reset(keep, if extent.width.is_finite() { extent.k } else { 0 });
@@ -79,7 +84,12 @@ impl<R: Reader> Gather<'_, R> {
     }
 
     /// `None` if a page was split at the same time, which is looked for if others may do that.
-    fn pass(&mut self, extent: Extent, list: &mut Shortlist, is_shared: bool) -> Result<Option<Gathered>, Error> {
+    fn pass(
+        &mut self,
+        extent: GatherExtent,
+        list: &mut Shortlist,
+        is_shared: bool,
+    ) -> Result<Option<Gathered>, Error> {
         let filter = self.filter;
         // Other backends add pages, and the meta page learns of them later.
         let page_count = if is_shared { u32::MAX } else { self.state.meta.page_count };
@@ -97,7 +107,7 @@ impl<R: Reader> Gather<'_, R> {
             };
             let Some(tree) = tree_of(self.state, column) else { continue };
             let Self { walls, probe, state, .. } = self;
-            let found = tree.leaf_ranges(self.reader, page_count, (low, high), |level| {
+            let found = LeafRanges::of(&tree, self.reader, page_count, (low, high), |level| {
                 if is_whole(level.len()) {
                     return 0;
                 }
@@ -109,7 +119,7 @@ impl<R: Reader> Gather<'_, R> {
             self.stats.pages_read += found.inner.iter().filter(|(_, children)| *children > 0).count() as u64;
             let part = parts.len();
             leaves.extend(found.leaves.into_iter().map(|leaf| (0.0, part, leaf)));
-            shapes.push((tree, found.inner));
+            shapes.push(found.inner);
             parts.push(Part { column, tree, low, high });
         }
         if !is_whole(leaves.len()) {
@@ -120,8 +130,8 @@ impl<R: Reader> Gather<'_, R> {
             leaves.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
         let Some(gathered) = self.read_in_order(&parts, &leaves, extent, list)? else { return Ok(None) };
-        for (tree, inner) in shapes.iter().filter(|_| is_shared) {
-            if !tree.has_shape(self.reader, inner)? {
+        for inner in shapes.iter().filter(|_| is_shared) {
+            if !have_shape(self.reader, inner)? {
                 return Ok(None);
             }
         }
@@ -134,7 +144,7 @@ impl<R: Reader> Gather<'_, R> {
         &mut self,
         parts: &[Part],
         leaves: &[(f32, usize, LeafRange)],
-        extent: Extent,
+        extent: GatherExtent,
         list: &mut Shortlist,
     ) -> Result<Option<Gathered>, Error> {
         let is_whole = extent.width.is_infinite() || leaves.len() < LEAVES_WHOLE;

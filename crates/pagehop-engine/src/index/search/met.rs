@@ -3,7 +3,7 @@
 
 use crate::graph::{key, key_id};
 use crate::ids::NodeId;
-use crate::index::search::nearest::Near;
+use crate::index::search::nearest::NearRow;
 use crate::index::search::observer::Observer;
 use crate::index::search::visit::{Scored, Visited};
 use crate::quantize::estimate::DEGREE_MAX;
@@ -11,7 +11,7 @@ use crate::quantize::estimate::DEGREE_MAX;
 /// A row that was visited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
-    pub(crate) near: Near,
+    pub(crate) near: NearRow,
     pub(crate) node: NodeId,
     pub(crate) step: f32,
     pub(crate) norm_sq: f32,
@@ -124,7 +124,7 @@ impl Observer for Met {
     }
 
     #[inline]
-    fn visit_row(&mut self, node: NodeId, near: Near, visited: &Visited) {
+    fn visit_row(&mut self, node: NodeId, near: NearRow, visited: &Visited) {
         let (step, norm_sq) = (visited.header.step, visited.header.norm_sq);
         self.rows.push(Row { near, node, step, norm_sq, is_returned: false });
     }
@@ -149,7 +149,7 @@ mod tests {
                         100_000 => random.below(1_000_000) as f32 - 500_000.0,
                         _ => distances[node as usize % distances.len()],
                     };
-                    let near = Near { distance, row_id: u64::from(node) * 2 + version, node, is_first: true };
+                    let near = NearRow { distance, row_id: u64::from(node) * 2 + version, node, is_first: true };
                     let is_returned = random.below(2) == 1;
                     met.rows.push(Row { near, node, step: 0.0, norm_sq: 0.0, is_returned });
                 }

@@ -19,12 +19,12 @@ pub(crate) struct Nearest {
     spare: usize,
     /// The number of nodes with rows in `found`.
     nodes: usize,
-    pub(crate) found: Vec<Near>,
+    pub(crate) found: Vec<NearRow>,
 }
 
 /// A row among the nearest.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Near {
+pub(crate) struct NearRow {
     /// Squared distance in the inner space.
     pub(crate) distance: f32,
     pub(crate) row_id: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Near {
     pub(crate) is_first: bool,
 }
 
-impl Near {
+impl NearRow {
     pub(crate) fn hit(&self, to_distance: ToDistance) -> Hit {
         Hit { row_id: self.row_id, distance: to_distance.apply(self.distance), node: self.node }
     }
@@ -79,15 +79,15 @@ impl Nearest {
 
     /// Adds a row if it is among the nearest. A search may visit a node twice: a stale edge, made
     /// for an earlier row in its slot, gives it another estimate. The row is then kept once.
-    pub(crate) fn keep(&mut self, row: Near) {
-        let nearer = |other: &Near| {
+    pub(crate) fn keep(&mut self, row: NearRow) {
+        let nearer = |other: &NearRow| {
             other.distance < row.distance || other.distance == row.distance && other.row_id < row.row_id
         };
         let at = self.found.partition_point(nearer);
         let is_there =
             self.found.get(at).is_some_and(|other| other.row_id == row.row_id && other.distance == row.distance);
         // Another row of the last node belongs to the result.
-        let is_inside = |last: &Near| !row.is_first && last.distance == row.distance;
+        let is_inside = |last: &NearRow| !row.is_first && last.distance == row.distance;
         let most = self.k + self.spare;
         let is_beyond = at == self.found.len() && self.nodes == most && !self.found.last().is_some_and(is_inside);
         if is_there || is_beyond {
@@ -111,6 +111,6 @@ impl Nearest {
     /// [`Nearest::keep_rows`] of a node whose distance is known.
     pub(crate) fn keep_at(&mut self, state: &State, node: NodeId, header: &NodeHeader, distance: f32) {
         let rows = state.rows(node, header).enumerate();
-        rows.for_each(|(at, row_id)| self.keep(Near { distance, row_id, node, is_first: at == 0 }));
+        rows.for_each(|(at, row_id)| self.keep(NearRow { distance, row_id, node, is_first: at == 0 }));
     }
 }

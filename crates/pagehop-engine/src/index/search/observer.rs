@@ -1,7 +1,7 @@
 //! The observer of a walk: it receives the candidates and rows that the walk's answer leaves out.
 
 use crate::ids::NodeId;
-use crate::index::search::nearest::Near;
+use crate::index::search::nearest::NearRow;
 use crate::index::search::visit::{Scored, Visited};
 
 /// Receives what a walk sees besides its answer.
@@ -22,7 +22,7 @@ pub(crate) trait Observer {
     fn reject_some(&mut self, _scored: &Scored<'_>, _rejected: u64) {}
 
     /// A row was visited, among the nearest or not. The same row may be reported again.
-    fn visit_row(&mut self, node: NodeId, row: Near, visited: &Visited);
+    fn visit_row(&mut self, node: NodeId, row: NearRow, visited: &Visited);
 
     /// Whether rows that are too far for the nearest are to be reported, too.
     #[inline]
@@ -50,5 +50,5 @@ impl Observer for Unobserved {
     fn reject(&mut self, _: f32, _: NodeId) {}
 
     #[inline]
-    fn visit_row(&mut self, _: NodeId, _: Near, _: &Visited) {}
+    fn visit_row(&mut self, _: NodeId, _: NearRow, _: &Visited) {}
 }

@@ -9,7 +9,7 @@ use crate::filter::Test;
 use crate::ids::NodeId;
 use crate::index::node_set::NodeSet;
 use crate::index::search::filter_plan::FilterPlan;
-use crate::index::search::nearest::{Near, Nearest};
+use crate::index::search::nearest::{NearRow, Nearest};
 use crate::index::search::observer::Observer;
 use crate::index::search::tags::Undecided;
 use crate::index::search::visit::{Probe, Visited};
@@ -93,7 +93,7 @@ impl Only {
 
 fn keep(node: NodeId, visited: &Visited, state: &State, nearest: &mut Nearest, observer: &mut impl Observer) {
     for (at, row_id) in state.rows(node, &visited.header).enumerate() {
-        let row = Near { distance: visited.distance, row_id, node, is_first: at == 0 };
+        let row = NearRow { distance: visited.distance, row_id, node, is_first: at == 0 };
         nearest.keep(row);
         observer.visit_row(node, row, visited);
     }

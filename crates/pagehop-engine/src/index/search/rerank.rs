@@ -4,7 +4,7 @@
 //! codes may exchange rows at nearly equal distances. Their vectors decide which of them are the
 //! answer, and in which order.
 
-use crate::index::search::nearest::Near;
+use crate::index::search::nearest::NearRow;
 use crate::index::state::State;
 use crate::page::kept_vectors::{self, KeptShape};
 use crate::page::{PageId, Reader};
@@ -35,7 +35,7 @@ pub(crate) fn rerank<R: Reader>(
     reader: &mut R,
     query: &[f32],
     k: usize,
-    found: &[Near],
+    found: &[NearRow],
     to_distance: ToDistance,
     pages: &mut Vec<PageId>,
 ) -> Result<Vec<Hit>, Error> {
@@ -70,7 +70,7 @@ fn exact<R: Reader>(
     reader: &mut R,
     shape: &KeptShape,
     query: &[f32],
-    found: &[Near],
+    found: &[NearRow],
     pages: &mut Vec<PageId>,
 ) -> Result<Vec<Hit>, Error> {
     let mut places = Vec::with_capacity(found.len());

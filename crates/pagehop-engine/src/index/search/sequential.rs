@@ -9,7 +9,7 @@
 use std::cmp::Ordering;
 
 use crate::index::search::met::Row;
-use crate::index::search::nearest::Near;
+use crate::index::search::nearest::NearRow;
 
 /// Fewest rows that a pass keeps, however little memory there is.
 const ROWS_MIN: usize = 1024;
@@ -22,7 +22,7 @@ pub(super) struct Sequential {
     /// Ids of the rows that were returned before the first pass, ascending.
     returned: Vec<u64>,
     /// The last row of the pass before.
-    after: Option<Near>,
+    after: Option<NearRow>,
     /// Most rows of a pass.
     most: usize,
     /// Whether no row comes after those of this pass.
@@ -49,8 +49,8 @@ impl Sequential {
 
     /// Keeps a row if it may be among the nearest of this pass. `farthest` is the last row that is
     /// kept, once some were left out.
-    pub(super) fn keep(&mut self, row: Row, farthest: &mut Option<Near>) {
-        let is_before = |other: &Option<Near>| other.is_some_and(|other| order(&row.near, &other).is_le());
+    pub(super) fn keep(&mut self, row: Row, farthest: &mut Option<NearRow>) {
+        let is_before = |other: &Option<NearRow>| other.is_some_and(|other| order(&row.near, &other).is_le());
         if is_before(&self.after)
             || farthest.is_some_and(|farthest| order(&row.near, &farthest).is_gt())
             || self.returned.binary_search(&row.near.row_id).is_ok()
@@ -64,14 +64,14 @@ impl Sequential {
     }
 
     /// Leaves the nearest rows, and returns the last of them.
-    fn cut(&mut self) -> Near {
+    fn cut(&mut self) -> NearRow {
         self.rows.select_nth_unstable_by(self.most - 1, |a, b| order(&a.near, &b.near));
         self.rows.truncate(self.most);
         self.rows[self.most - 1].near
     }
 
     /// Puts the rows of a pass in order.
-    pub(super) fn arrange(&mut self, farthest: Option<Near>) {
+    pub(super) fn arrange(&mut self, farthest: Option<NearRow>) {
         self.is_last = farthest.is_none() && self.rows.len() <= self.most;
         if self.rows.len() > self.most {
             self.cut();
@@ -81,6 +81,6 @@ impl Sequential {
     }
 }
 
-fn order(a: &Near, b: &Near) -> Ordering {
+fn order(a: &NearRow, b: &NearRow) -> Ordering {
     a.distance.total_cmp(&b.distance).then(a.row_id.cmp(&b.row_id))
 }

@@ -9,7 +9,7 @@ use crate::columns::RowValues;
 use crate::filter::Test;
 use crate::ids::NodeId;
 use crate::index::search::filter_plan::FilterPlan;
-use crate::index::search::nearest::Near;
+use crate::index::search::nearest::NearRow;
 use crate::index::state::State;
 use crate::page::Reader;
 use crate::page::node::with_node;
@@ -65,7 +65,7 @@ pub(crate) fn spare(filter: &FilterPlan, k: usize) -> usize {
 ///
 /// Those of [`Undecided::passes`].
 pub(crate) fn retain<R: Reader>(
-    found: &mut Vec<Near>,
+    found: &mut Vec<NearRow>,
     most: usize,
     test: &Test,
     state: &State,

@@ -17,7 +17,7 @@ use crate::graph::{key, key_distance, key_id};
 use crate::ids::NodeId;
 use crate::index::search::absent::Absent;
 use crate::index::search::met::Met;
-use crate::index::search::nearest::{Near, Nearest};
+use crate::index::search::nearest::{NearRow, Nearest};
 use crate::index::search::observer::Observer;
 use crate::index::search::only::Only;
 use crate::index::search::shortlist::Shortlist;
@@ -359,7 +359,7 @@ impl Walk {
             passes = is_wanted && is_there && row.passes(&only.test, node, state, reader, &mut stats.pages_read)?;
         }
         for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
-            let row = Near { distance: visited.distance, row_id, node, is_first: at == 0 };
+            let row = NearRow { distance: visited.distance, row_id, node, is_first: at == 0 };
             self.nearest.keep(row);
             observer.visit_row(node, row, &visited);
         }

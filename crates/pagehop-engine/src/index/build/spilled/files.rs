@@ -48,7 +48,7 @@ impl Buffered {
 }
 
 /// A row in a [`RowFile`].
-pub(super) struct Record<'a> {
+pub(super) struct FiledRow<'a> {
     pub(super) row: u32,
     pub(super) own: OwnCode,
     pub(super) hi: &'a [i8],
@@ -68,7 +68,7 @@ impl RowFile {
     }
 
     /// Adds a row.
-    pub(super) fn push(&mut self, record: &Record<'_>) -> Result<(), Error> {
+    pub(super) fn push(&mut self, record: &FiledRow<'_>) -> Result<(), Error> {
         let words = [record.row, record.own.step.to_bits(), record.own.norm_sq.to_bits()];
         self.bytes.push(bytemuck::cast_slice(&words))?;
         self.bytes.push(bytemuck::cast_slice(record.hi))?;
@@ -76,7 +76,7 @@ impl RowFile {
     }
 
     /// Passes all rows to `each`.
-    pub(super) fn scan(&mut self, each: &mut dyn FnMut(&Record<'_>) -> Result<(), Error>) -> Result<(), Error> {
+    pub(super) fn scan(&mut self, each: &mut dyn FnMut(&FiledRow<'_>) -> Result<(), Error>) -> Result<(), Error> {
         self.bytes.flush()?;
         let row_bytes = row_bytes(self.inner_dim);
         let mut some = vec![0; (READ_BYTES / row_bytes).max(1) * row_bytes];
@@ -90,7 +90,7 @@ impl RowFile {
                 let [row, step, norm_sq]: [u32; ROW_WORDS] = bytemuck::pod_read_unaligned(words);
                 let own = OwnCode { step: f32::from_bits(step), norm_sq: f32::from_bits(norm_sq) };
                 let (hi, lo) = planes.split_at(self.inner_dim);
-                each(&Record { row, own, hi: bytemuck::cast_slice(hi), lo })?;
+                each(&FiledRow { row, own, hi: bytemuck::cast_slice(hi), lo })?;
             }
             at += length as u64;
         }

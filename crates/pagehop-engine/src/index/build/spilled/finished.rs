@@ -16,7 +16,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::files::LetterFile;
 use super::route::Partitions;
 use crate::Error;
-use crate::graph::{Graph, key_distance};
+use crate::graph::{Adjacency, key_distance};
 use crate::index::build::job::Job;
 use crate::quantize::codes::Codes;
 
@@ -111,7 +111,7 @@ impl Finished {
     pub(super) fn apply(
         &self,
         partitions: &Partitions,
-        graph: &mut Graph,
+        graph: &mut Adjacency,
         letters: &mut [LetterFile],
     ) -> Result<(), Error> {
         let (mut keys, mut sent) = (Vec::new(), Ok(()));

@@ -3,7 +3,7 @@
 use super::files::Letters;
 use super::partition::Partition;
 use crate::graph::prune::{Cover, prune};
-use crate::graph::{Graph, equal, key, key_distance, key_id};
+use crate::graph::{Adjacency, equal, key, key_distance, key_id};
 use crate::index::build::order::{PageOrder, page_order};
 use crate::threads;
 
@@ -15,7 +15,7 @@ pub(super) const ABSENT: u32 = u32::MAX;
 /// Gives the rows of a partition the best of their own edges and of those that letters offer.
 /// `places` has [`ABSENT`] for every row, and has it again at the end.
 pub(super) fn read_letters(
-    graph: &mut Graph,
+    graph: &mut Adjacency,
     partition: &Partition,
     letters: &Letters,
     places: &mut [u32],
@@ -36,7 +36,7 @@ pub(super) fn read_letters(
 }
 
 /// The edges of one row, chosen from those that it has and those that a letter offers.
-fn merge(graph: &Graph, partition: &Partition, places: &[u32], row: u32, offers: &[u64]) -> Vec<u32> {
+fn merge(graph: &Adjacency, partition: &Partition, places: &[u32], row: u32, offers: &[u64]) -> Vec<u32> {
     let codes = &partition.codes;
     let at = places[row as usize] as usize;
     let mut keys = Vec::with_capacity(2 * graph.degree);
@@ -72,7 +72,7 @@ fn merge(graph: &Graph, partition: &Partition, places: &[u32], row: u32, offers:
 
 /// Links duplicates, and puts the rows of the partition on pages.
 pub(super) fn add_pages(
-    graph: &mut Graph,
+    graph: &mut Adjacency,
     partition: &Partition,
     (firsts, places): (&[u32], &mut [u32]),
     (per_page, workers): (usize, usize),
@@ -83,7 +83,7 @@ pub(super) fn add_pages(
     for (place, row) in own.iter().enumerate() {
         places[*row as usize] = place as u32;
     }
-    let mut within = Graph::with_capacity(own.len(), graph.degree);
+    let mut within = Adjacency::with_capacity(own.len(), graph.degree);
     let mut edges = Vec::new();
     for row in own {
         edges.clear();

@@ -27,15 +27,15 @@ mod route;
 use super::anchors::anchors;
 use super::job::Job;
 use super::order::PageOrder;
-use super::rows::{self, Encoded, Rows};
+use super::rows::{self, EncodedRows, Rows};
 use super::survey::Survey;
 use super::write::{Connected, OwnCodes};
-use crate::graph::{Graph, equal, reach};
+use crate::graph::{Adjacency, equal, reach};
 use crate::page::Scratch;
 use crate::quantize::codes::Codes;
 use crate::quantize::prepare::Space;
 use crate::{Error, Metric, VectorSource};
-use files::{LetterFile, Record, RowFile};
+use files::{FiledRow, LetterFile, RowFile};
 use finished::{Finished, Key};
 use own::SpilledCodes;
 use partition::Partition;
@@ -80,7 +80,7 @@ pub(super) fn connect(
         places.add(&codes);
         key.add(&codes);
         for at in 0..codes.len() {
-            all.push(&Record { row, own: codes.own[at], hi: codes.hi(at), lo: codes.lo(at) })?;
+            all.push(&FiledRow { row, own: codes.own[at], hi: codes.hi(at), lo: codes.lo(at) })?;
             row += 1;
         }
         Ok(())
@@ -117,9 +117,9 @@ impl Spilled<'_> {
 
     /// Connects partition after partition, after those that a killed build has finished. Returns
     /// all edges and the letters to each partition.
-    fn connect(&mut self, job: &mut Job<'_>, encoded: &Encoded) -> Result<(Graph, Vec<LetterFile>), Error> {
+    fn connect(&mut self, job: &mut Job<'_>, encoded: &EncodedRows) -> Result<(Adjacency, Vec<LetterFile>), Error> {
         let (total, count, degree) = (self.firsts.len(), self.partitions.count, job.layout.degree);
-        let mut graph = Graph::new(total, degree);
+        let mut graph = Adjacency::new(total, degree);
         let letters = (0..count).map(|_| LetterFile::new(self.scratch));
         let mut letters = letters.collect::<Result<Vec<_>, _>>()?;
         (job.before, job.total) = (0, total as u64);
@@ -146,7 +146,7 @@ impl Spilled<'_> {
     }
 
     /// Connects partitions, then what connects them.
-    fn finish(mut self, job: &mut Job<'_>, encoded: Encoded) -> Result<(Connected, Box<dyn OwnCodes>), Error> {
+    fn finish(mut self, job: &mut Job<'_>, encoded: EncodedRows) -> Result<(Connected, Box<dyn OwnCodes>), Error> {
         let (mut graph, letters) = self.connect(job, &encoded)?;
         let (total, count) = (self.firsts.len(), self.partitions.count);
         let (mut order, mut pages) = (PageOrder::default(), Vec::with_capacity(count));

@@ -12,7 +12,7 @@ use crate::graph::edge_table::EdgeTable;
 use crate::graph::key;
 use crate::index::build::connect::connect;
 use crate::index::build::job::Job;
-use crate::index::build::rows::{Encoded, NearestRows, Rows};
+use crate::index::build::rows::{EncodedRows, NearestRows, Rows};
 use crate::quantize::centroids::Centroids;
 use crate::quantize::codes::Codes;
 
@@ -74,7 +74,7 @@ impl Partition {
         let table = table.gather(&self.rows);
         let mut nearest = NearestRows::of(centers);
         nearest.add(&self.codes, centers, &table.all_centroids());
-        let encoded = Encoded { table, centroids: centroids.clone(), entries: nearest.entries() };
+        let encoded = EncodedRows { table, centroids: centroids.clone(), entries: nearest.entries() };
         let own = Rows::new(encoded, self.codes.dim, (0..self.rows.len() as u32).collect());
         let found = connect(job, &self.codes, &own, self.own_count)?;
         for (at, row) in self.rows.iter().enumerate() {

@@ -1,0 +1,183 @@
+//! The pages of payloads: how a payload comes on one, and how its place becomes free.
+//!
+//! A payload belongs to one node. It is written before its node, and goes when the slot of the node
+//! becomes free. When the model is trained again, the payloads of live rows stay where they are and
+//! belong to the new nodes; those of dead nodes go with the retired graph.
+
+use super::steps::Steps;
+use crate::Error;
+use crate::ids::NodeId;
+use crate::page::kind;
+use crate::page::layout::FreeLink;
+use crate::page::meta::Meta;
+use crate::page::node::{FLAGS_DEAD, FLAGS_UNLINKED, NodeRef};
+use crate::page::payload::{self, PART_BYTES, PayloadPlace, PayloadRecord, ROOM_LISTED, ROOM_MIN};
+use crate::page::{PageId, PagesMut, Reader};
+
+/// Pages of the list that are tried for a payload before it gets a new page.
+const PAGES_TRIED: usize = 4;
+
+/// Writes a payload, and returns its place as a node names it.
+pub(super) fn keep<W: PagesMut>(steps: &mut Steps<'_, W>, bytes: &[u8]) -> Result<u64, Error> {
+    payload::check_length(bytes)?;
+    let mut parts = 0;
+    for part in bytes.chunks_exact(PART_BYTES).rev() {
+        let page = empty_payload_page(steps)?;
+        steps.step(&[page], &mut |bodies| {
+            payload::write_part(bodies[0], part, parts);
+            Ok(())
+        })?;
+        parts = page.0;
+    }
+    let record = payload::record(bytes, parts);
+    let page = page_with_room(steps, record.len())?;
+    let mut number = None;
+    steps.step_meta(&[page], &mut |meta, bodies| {
+        let body = &mut *bodies[0];
+        number = payload::put(page, body, &record)?;
+        unlist_if_full(meta, page, body)
+    })?;
+    let number = number.ok_or_else(|| Error::corrupt(page, "a payload does not fit the room that it has"))?;
+    Ok(PayloadPlace { page, number }.key())
+}
+
+/// A page without payloads, which is in no list.
+fn empty_payload_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<PageId, Error> {
+    let first = PageId(steps.meta().change.payload_empty);
+    if first.0 == 0 {
+        return steps.allocate(1);
+    }
+    steps.step_meta(&[first], &mut |meta, bodies| {
+        if !payload::entries(first, bodies[0])?.is_empty() {
+            return Err(Error::corrupt(first, "it has payloads, and is in the list of pages without any"));
+        }
+        meta.change.payload_empty = FreeLink::read(bodies[0]).next;
+        FreeLink::default().write(bodies[0]);
+        Ok(())
+    })?;
+    Ok(first)
+}
+
+fn page_with_room<W: PagesMut>(steps: &mut Steps<'_, W>, bytes: usize) -> Result<PageId, Error> {
+    let mut page = PageId(steps.meta().change.payload_head);
+    for _ in 0..PAGES_TRIED {
+        if page.0 == 0 {
+            break;
+        }
+        let next = {
+            let reader = steps.reader();
+            let body = reader.finish(page)?;
+            if payload::room(page, &body)? >= bytes {
+                return Ok(page);
+            }
+            FreeLink::read(&body).next
+        };
+        page = PageId(next);
+    }
+    pass_first_page(steps)?;
+    let page = empty_payload_page(steps)?;
+    steps.step_meta(&[page], &mut |meta, bodies| {
+        payload::init(bodies[0]);
+        list(meta, page, bodies[0]);
+        Ok(())
+    })?;
+    Ok(page)
+}
+
+/// Takes the first page off the list, whose room was too small for a payload: pages behind it
+/// have their turn. It comes back when a payload on it is freed.
+fn pass_first_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<(), Error> {
+    let first = PageId(steps.meta().change.payload_head);
+    if first.0 == 0 {
+        return Ok(());
+    }
+    steps.step_meta(&[first], &mut |meta, bodies| {
+        kind::expect_kind(first, bodies[0], kind::PageKind::Payload)?;
+        meta.change.payload_head = FreeLink::read(bodies[0]).next;
+        FreeLink::default().write(bodies[0]);
+        Ok(())
+    })
+}
+
+/// The payload in a place that a node names.
+pub(super) fn read<W: PagesMut>(steps: &Steps<'_, W>, place: u64) -> Result<Vec<u8>, Error> {
+    payload::read(&mut steps.reader(), PayloadPlace::of_key(place))
+}
+
+/// The place of a node's payload, if it has one.
+pub(super) fn place_of<W: PagesMut>(steps: &Steps<'_, W>, node: NodeId) -> Result<Option<u64>, Error> {
+    if !steps.meta().has_places() {
+        return Ok(None);
+    }
+    steps.look(node, |found, _| found.values().last_key())
+}
+
+/// Frees the place of a payload.
+pub(super) fn free<W: PagesMut>(steps: &mut Steps<'_, W>, place: u64) -> Result<(), Error> {
+    let place = PayloadPlace::of_key(place);
+    let (count, mut part) = {
+        let reader = steps.reader();
+        let body = reader.finish(place.page)?;
+        let PayloadRecord { length, parts, .. } = payload::read_record(place, &body)?;
+        (payload::parts_of(length), PageId(parts))
+    };
+    for _ in 0..count {
+        let mut next = 0;
+        steps.step_meta(&[part], &mut |meta, bodies| {
+            let body = &mut *bodies[0];
+            kind::expect_kind(part, body, kind::PageKind::PayloadPart)?;
+            next = payload::next_part(body);
+            payload::init(body);
+            list_empty(meta, part, body);
+            Ok(())
+        })?;
+        part = PageId(next);
+    }
+    steps.step_meta(&[place.page], &mut |meta, bodies| {
+        let body = &mut *bodies[0];
+        payload::remove(place, body)?;
+        match FreeLink::read(body).listed {
+            true => {}
+            false if payload::entries(place.page, body)?.is_empty() => list_empty(meta, place.page, body),
+            false if payload::room(place.page, body)? >= ROOM_LISTED => list(meta, place.page, body),
+            false => {}
+        }
+        Ok(())
+    })
+}
+
+/// Frees the payloads of the dead nodes on a page of a retired graph. Those of the others
+/// belong to the graph that followed.
+pub(super) fn free_of_dead<W: PagesMut>(steps: &mut Steps<'_, W>, page: PageId) -> Result<(), Error> {
+    if !steps.meta().has_places() {
+        return Ok(());
+    }
+    let layout = steps.layout();
+    let places: Vec<u64> = {
+        let reader = steps.reader();
+        let body = reader.finish(page)?;
+        let nodes = (0..layout.nodes_per_page).map(|slot| NodeRef::new(&layout, &body, slot));
+        let dead = nodes.filter(|node| matches!(node.header().flags, FLAGS_DEAD | FLAGS_UNLINKED));
+        dead.filter_map(|node| node.values().last_key()).collect()
+    };
+    places.into_iter().try_for_each(|place| free(steps, place))
+}
+
+fn list(meta: &mut Meta, page: PageId, body: &mut [u8]) {
+    FreeLink { listed: true, next: meta.change.payload_head }.write(body);
+    meta.change.payload_head = page.0;
+}
+
+fn list_empty(meta: &mut Meta, page: PageId, body: &mut [u8]) {
+    FreeLink { listed: true, next: meta.change.payload_empty }.write(body);
+    meta.change.payload_empty = page.0;
+}
+
+/// Takes the first page of the list off it if it has hardly any room.
+fn unlist_if_full(meta: &mut Meta, page: PageId, body: &mut [u8]) -> Result<(), Error> {
+    if meta.change.payload_head == page.0 && payload::room(page, body)? < ROOM_MIN {
+        meta.change.payload_head = FreeLink::read(body).next;
+        FreeLink::default().write(body);
+    }
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! What the phases of a cursor work on: the rows that it has met, and its buffers.
+
+use std::sync::Arc;
+
+use super::filter_plan::FilterPlan;
+use super::met::Met;
+use super::second_phase::SecondPhase;
+use super::sequential::Sequential;
+use super::walk::{EVIDENCE_ROWS, Walk};
+use crate::ids::NodeId;
+use crate::index::state::State;
+use crate::page::Pages;
+use crate::{SearchOptions, Stats};
+
+/// What the phases of a cursor share.
+pub(super) struct CursorParts<'i, P: Pages + 'i> {
+    pub(super) pages: &'i P,
+    pub(super) state: Arc<State>,
+    pub(super) reader: P::Reader<'i>,
+    /// As the caller gave them, and as they are for its filter.
+    pub(super) asked: SearchOptions,
+    pub(super) options: SearchOptions,
+    /// The number of rows that the caller will probably take.
+    pub(super) expected: usize,
+    /// Which rows to find; all if there is none.
+    pub(super) filter: Option<FilterPlan>,
+    pub(super) walk: Walk,
+    pub(super) met: Met,
+    pub(super) second: SecondPhase,
+    pub(super) sequential: Sequential,
+    /// Most bytes of the first phases.
+    pub(super) memory_max: usize,
+    pub(super) stats: Stats,
+}
+
+impl<'i, P: Pages> CursorParts<'i, P> {
+    /// Of a cursor that has met no row, whose `walk` knows the query.
+    pub(super) fn new(
+        pages: &'i P,
+        state: Arc<State>,
+        reader: P::Reader<'i>,
+        walk: Walk,
+        options: &SearchOptions,
+    ) -> Self {
+        Self {
+            pages,
+            state,
+            reader,
+            asked: options.clone(),
+            options: options.clone(),
+            expected: EVIDENCE_ROWS,
+            filter: None,
+            walk,
+            met: Met::default(),
+            second: SecondPhase::default(),
+            sequential: Sequential::default(),
+            memory_max: usize::MAX,
+            stats: Stats::default(),
+        }
+    }
+
+    /// The memory of what the search has seen, in bytes, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.walk.visited.len() * size_of::<NodeId>()
+            + self.met.memory_bytes()
+            + self.second.memory_bytes()
+            + self.sequential.memory_bytes()
+    }
+}
