@@ -13,6 +13,7 @@
 //! ```
 //!
 //! A cursor with a limit of memory that comes to it reads every page, in order (`sequential.rs`).
+//! One with a limit of reads ends there (`cursor_limits.rs`).
 //!
 //! With a filter, both phases find only rows that pass. Where it is cheaper to read the postings of
 //! all rows that may pass, these take the place of both (`cursor_postings.rs`).
@@ -50,8 +51,6 @@ const WIDENED_ROWS: usize = 40;
 
 /// The first phase continues at least up to this multiple of the expected rows.
 const WIDENED_TIMES: usize = 4;
-/// Most memory of a cursor that is kept for the next search after it has read postings.
-const SMALL_BYTES: usize = 256 << 10;
 
 /// One row that a cursor found.
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +117,9 @@ pub struct Cursor<'i, P: Pages + 'i> {
     pub(super) sequential: Sequential,
     /// Most bytes of the first phases.
     pub(super) memory_max: usize,
+    /// Most reads of pages, and whether the search has ended there.
+    pub(super) reads_max: u64,
+    pub(super) is_cut: bool,
     pub(super) stats: Stats,
     missed_before: u64,
 }
@@ -173,6 +175,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
             second: SecondPhase::default(),
             sequential: Sequential::default(),
             memory_max: usize::MAX,
+            reads_max: u64::MAX,
+            is_cut: false,
             stats: Stats::default(),
             missed_before,
         })
@@ -228,7 +232,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         self.walk.visited.clear();
         self.met.clear();
         self.second.clear();
-        (self.phase, self.sequential) = (Phase::Begin, Sequential::default());
+        (self.phase, self.sequential, self.is_cut) = (Phase::Begin, Sequential::default(), false);
         self.stats = Stats::default();
         self.missed_before = self.reader.pages_missed();
         Ok(())
@@ -238,13 +242,6 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// The cursor searches for that many at once, and the options should be those for that k.
     pub fn expect(&mut self, rows: usize) {
         self.expected = rows.clamp(1, SEARCH_LIST_MAX);
-    }
-
-    /// Sets the memory that the buffers may take, about, for this search and those that follow.
-    /// Where they grow beyond it, all rows that were not returned come from scans of the index, in
-    /// order of distance. Each scan finds as many rows as there is room for.
-    pub fn limit_memory(&mut self, bytes: usize) {
-        self.memory_max = bytes;
     }
 
     /// Makes this a search for rows that pass a filter, before the first row; the plan is one of
@@ -268,6 +265,10 @@ impl<'i, P: Pages> Cursor<'i, P> {
 
     fn advance(&mut self) -> Result<Option<Found>, Error> {
         loop {
+            let is_first = matches!(self.phase, Phase::Begin | Phase::First(_));
+            if !is_first && self.ends_by_reads() {
+                return Ok(None);
+            }
             match self.phase {
                 Phase::Begin => self.phase = self.search()?,
                 Phase::First(returned) if returned < self.walk.nearest.found.len() => {
@@ -293,7 +294,9 @@ impl<'i, P: Pages> Cursor<'i, P> {
                     }
                 }
                 Phase::Postings => {
-                    self.cover_more()?;
+                    if !self.cover_more()? {
+                        continue;
+                    }
                     if let Some(row) = self.second.take_nearest(&self.options) {
                         return Ok(Some(self.found(&self.met.rows[row])));
                     }
@@ -320,16 +323,6 @@ impl<'i, P: Pages> Cursor<'i, P> {
         rows.iter().filter(|row| !row.is_returned).map(|row| self.found(row))
     }
 
-    /// Whether the buffers are as small as those of a search: the second phase has not started, and
-    /// few postings were kept.
-    pub fn is_small(&self) -> bool {
-        match self.phase {
-            Phase::Postings => self.memory_bytes() <= SMALL_BYTES,
-            Phase::Second | Phase::Sequential => false,
-            Phase::Begin | Phase::First(_) => true,
-        }
-    }
-
     /// The row ids that come next, as far as they are known, nearest first.
     pub fn ahead(&self) -> impl Iterator<Item = u64> + Clone {
         let returned = if let Phase::First(returned) = self.phase { returned } else { usize::MAX };
@@ -354,7 +347,6 @@ impl<'i, P: Pages> Cursor<'i, P> {
             }
         }
         if has_postings {
-            self.phase = Phase::Postings;
             return self.begin_postings();
         }
         self.second.begin(state, walk, met);
@@ -374,20 +366,6 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// The cursor's view of the pages, for counters that the host keeps there.
     pub fn reader(&self) -> &P::Reader<'i> {
         &self.reader
-    }
-
-    /// The number of reads of pages so far: of nodes visited and of leaves of postings. A page that
-    /// is read twice counts twice.
-    pub fn page_reads(&self) -> u64 {
-        self.stats.hops + self.stats.pages_read
-    }
-
-    /// The memory of what this search has seen, in bytes, about. Buffers may be larger.
-    pub fn memory_bytes(&self) -> usize {
-        self.walk.visited.len() * size_of::<NodeId>()
-            + self.met.memory_bytes()
-            + self.second.memory_bytes()
-            + self.sequential.memory_bytes()
     }
 
     /// The cost of the search so far. Call it once, at the end: it sorts the visited pages to count
@@ -410,7 +388,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         met.clear();
         if filter.as_ref().is_some_and(|filter| filter.reads_postings(self.expected)) {
             self.begin_postings()?;
-            return Ok(Phase::Postings);
+            return Ok(self.phase);
         }
         let capacity = list_capacity(self.expected, options, state).min(SEARCH_LIST_MAX);
         walk.begin(state, capacity, self.expected, state.meta.change.dead_rows == 0 && filter.is_none());
@@ -426,7 +404,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         let enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(self.expected as u64);
         if filter.as_ref().is_some_and(|filter| filter.runs.is_some()) && (!enough || walk.is_over()) {
             self.begin_postings()?;
-            return Ok(Phase::Postings);
+            return Ok(self.phase);
         }
         Ok(Phase::First(if enough { 0 } else { usize::MAX }))
     }

@@ -7,7 +7,7 @@
 
 use std::cmp::Reverse;
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Phase};
 use super::filtered::{SHORTLIST_MIN, SHORTLIST_PER_ROW, SLACK_OF_POSTINGS, SLACK_OF_SOME};
 use super::gather::{Extent, Gather};
 use super::nearest::Near;
@@ -18,6 +18,7 @@ use super::walk::{EVIDENCE_ROWS, Walk};
 use super::walls;
 use crate::Error;
 use crate::graph::{key, key_id};
+use crate::ids::NodeId;
 use crate::page::meta::Meta;
 use crate::page::node::with_node;
 use crate::page::{Pages, Reader};
@@ -29,11 +30,17 @@ const ROWS_GROWTH: usize = 4;
 const REPLACED: &str = "it was trained again during the search; try again";
 /// Candidates whose pages are read ahead.
 const AHEAD: usize = 8;
+/// Bytes of a candidate that is gathered: its key in the list, then in the frontier, and the node
+/// and a control byte in the set of those that were seen.
+const CANDIDATE_BYTES: usize = 2 * size_of::<u64>() + size_of::<NodeId>() + 1;
+/// Bytes that may be gathered however little memory there is: some 3,000 candidates.
+const GATHERED_BYTES_MIN: usize = 64 << 10;
 
 impl<P: Pages> Cursor<'_, P> {
-    /// Gathers candidates. Rows that were found and not returned wait for their turn; those that
-    /// were returned do not come again.
+    /// Begins the phase, and gathers candidates. Rows that were found and not returned wait for
+    /// their turn; those that were returned do not come again.
     pub(super) fn begin_postings(&mut self) -> Result<(), Error> {
+        self.phase = Phase::Postings;
         self.second.reset(&self.met);
         self.second.seen.extend(&self.walk.visited);
         self.second.seen.extend(self.met.rows.iter().map(|row| row.node));
@@ -49,24 +56,34 @@ impl<P: Pages> Cursor<'_, P> {
         self.gather(keep)
     }
 
-    /// Reads the postings again if more rows were taken than leaves were chosen for.
-    pub(super) fn cover_more(&mut self) -> Result<(), Error> {
+    /// Reads the postings again if more rows were taken than leaves were chosen for; `false` if
+    /// there was no memory for it, and the last phase has begun.
+    pub(super) fn cover_more(&mut self) -> Result<bool, Error> {
         if self.second.is_partial && self.second.out >= self.second.covered {
             self.second.covered *= ROWS_GROWTH;
             self.gather(self.second.kept)?;
         }
-        Ok(())
+        Ok(matches!(self.phase, Phase::Postings))
     }
 
-    /// Adds the nearest `keep` candidates, and more, that were not seen to the frontier.
+    /// Adds the nearest `keep` candidates, and more, that were not seen to the frontier. If they
+    /// may take more memory than there is, the last phase begins instead.
     fn gather(&mut self, keep: usize) -> Result<(), Error> {
-        let mut list = std::mem::take(&mut self.walk.shortlist);
         let Some(filter) = &self.filter else { return Ok(()) };
         let keep = keep.max(2 * self.second.covered);
+        // The list keeps up to twice as many.
+        let room = self.memory_max.saturating_sub(self.memory_bytes()).max(GATHERED_BYTES_MIN);
+        let most = room / (2 * CANDIDATE_BYTES);
+        if filter.candidates(keep) > most {
+            self.begin_sequential();
+            return Ok(());
+        }
+        let mut list = std::mem::take(&mut self.walk.shortlist);
         let Self { state, reader, walk, stats, .. } = self;
         let Walk { probe, walls, .. } = walk;
-        let extent = Extent { k: self.second.covered, width: walls::width(self.asked.slack), reach_min: 0.0 };
-        let gathered = Gather { state, reader, probe, walls, filter, stats }.run(keep, extent, &mut list);
+        let (k, width) = (self.second.covered, walls::width(self.asked.slack));
+        let extent = Extent { k, width, reach_min: 0.0, reads_max: self.reads_max };
+        let gathered = Gather { state, reader, probe, walls, filter, stats }.run(keep.min(most), extent, &mut list);
         let gathered = match gathered {
             Ok(gathered) => gathered,
             Err(error) => {
@@ -76,8 +93,13 @@ impl<P: Pages> Cursor<'_, P> {
                 return Err(if is_replaced { Error::busy(REPLACED) } else { error });
             }
         };
-        let mut frontier = std::mem::take(&mut self.second.frontier).into_vec();
         let is_cut = list.is_cut();
+        if is_cut && keep > most {
+            // There were more than was estimated.
+            self.begin_sequential();
+            return Ok(());
+        }
+        let mut frontier = std::mem::take(&mut self.second.frontier).into_vec();
         let keys = list.sorted();
         let new = keys.iter().copied().filter(|open| self.second.seen.insert(key_id(*open)));
         frontier.extend(new.map(Reverse));
@@ -87,6 +109,7 @@ impl<P: Pages> Cursor<'_, P> {
         self.second.beyond = keys.last().copied().filter(|_| is_cut || self.second.is_partial);
         self.second.frontier = frontier.into();
         self.second.kept = keep;
+        list.clear();
         self.walk.shortlist = list;
         Ok(())
     }

@@ -33,14 +33,14 @@ impl<P: Pages> Cursor<'_, P> {
                 self.second.out += 1;
                 return Ok(Some(row));
             }
-            if self.sequential.is_last {
+            if self.sequential.is_last || self.ends_by_reads() {
                 return Ok(None);
             }
             self.pass()?;
         }
     }
 
-    /// Reads every page of nodes.
+    /// Reads every page of nodes, or ends at the limit of reads.
     fn pass(&mut self) -> Result<(), Error> {
         let Range { start, end } = self.state.node_pages(self.pages);
         let mut farthest = None;
@@ -48,6 +48,11 @@ impl<P: Pages> Cursor<'_, P> {
         for page in start..end {
             if page + PAGES_AHEAD < end {
                 self.reader.start(PageId(page + PAGES_AHEAD), 0..0);
+            }
+            if self.ends_by_reads() {
+                // Rows of the other pages may come before those of the pages that were read.
+                self.sequential.rows.clear();
+                return Ok(());
             }
             self.keep_page(PageId(page), &mut farthest)?;
         }
