@@ -16,8 +16,9 @@
 //! | `pages/` | the engine's page contract on buffers and generic WAL; open indexes |
 //! | `rows/` | vectors, operator classes, and where a build keeps its rows |
 //!
-//! A room imports only rooms below it in this list. `options.rs`, `parameters.rs`,
-//! `errors.rs`, `lists.rs`, `progress.rs`, `signals.rs` and `sql_function.rs` serve them all.
+//! A room imports only rooms below it in this list. `options.rs`, `parameters.rs`, `errors.rs`,
+//! `held_interrupts.rs`, `lists.rs`, `progress.rs`, `signals.rs` and `sql_function.rs` serve them
+//! all.
 
 use std::ffi::CStr;
 
@@ -27,6 +28,7 @@ mod calibrate;
 mod cost;
 mod errors;
 mod handler;
+mod held_interrupts;
 mod insert;
 mod lists;
 mod options;

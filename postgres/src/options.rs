@@ -372,7 +372,7 @@ const MEMORY_TIMES: f64 = 8.0;
 
 /// Bytes that a scan may take before it reads the index in the order of pages: any number, if the
 /// session has it end at a limit.
-pub(crate) fn scan_bytes() -> usize {
+fn scan_bytes() -> usize {
     if SCAN_MEM_MULTIPLIER.get() > 0.0 { usize::MAX } else { (work_mem_bytes() * MEMORY_TIMES) as usize }
 }
 
@@ -389,6 +389,12 @@ pub(crate) fn limits() -> Limits {
 }
 
 impl Limits {
+    /// Makes the cursor keep to the limits while it looks for a row.
+    pub(crate) fn set(&self, cursor: &mut Cursor<'_, RelationPages>) {
+        cursor.limit_memory(scan_bytes());
+        cursor.limit_reads(self.pages.unwrap_or(u64::MAX));
+    }
+
     /// The limit that a scan has come to, looked at between rows.
     #[inline]
     pub(crate) fn reached(&self, cursor: &Cursor<'_, RelationPages>) -> Option<End> {

@@ -7,11 +7,13 @@
 //! (`index/change/beside.rs` in the engine).
 
 use std::ops::ControlFlow;
+use std::rc::Rc;
 
 use pagehop_engine::{Error, HostRows, Scratch, TrainingHost, Value};
 use pgrx::pg_sys;
 
 use crate::errors;
+use crate::held_interrupts::HeldInterrupts;
 use crate::pages::open_indexes;
 use crate::pages::writer::{self, Writer};
 use crate::rows::opclass;
@@ -25,6 +27,8 @@ use crate::temp_files::TempFiles;
 const PROC_ARRAY_LOCK: usize = 4;
 /// Blocks of a table: "to the end".
 const ALL_BLOCKS: u32 = u32::MAX;
+/// Milliseconds that a training waits for the lock of the index to give itself up.
+const GIVE_UP_MS: i32 = 1000;
 
 /// Trains the model of an index again if it has grown that far, and returns whether it did.
 ///
@@ -78,14 +82,17 @@ pub(crate) unsafe fn grown_index(
     }
     let (count, all) = (rows.len(), budget.sample(rows.len()));
     let signals = Signals::leave();
-    let held = HeldInterrupts::hold();
+    let held = Rc::new(HeldInterrupts::hold());
+    host.held = Some(Rc::clone(&held));
     let mut go_on = |_| held.look();
     let trained =
         open.train_beside(&mut rows.source(all, &signals)?, budget.of_engine(count), &mut host, &mut go_on);
-    drop(held);
+    host.held = None;
+    drop(signals);
     if matches!(trained, Err(Error::Interrupted)) {
-        pgrx::check_for_interrupts!();
+        held.end_statement();
     }
+    drop(held);
     let trained = trained?;
     if trained {
         // SAFETY: the caller keeps the index open.
@@ -127,45 +134,6 @@ pub(crate) fn count_own_snapshot() {
     }
 }
 
-/// While it lives, a cancel does not end the statement at once: the engine ends the training first,
-/// so that insertions have no more to do with it.
-struct HeldInterrupts;
-
-impl HeldInterrupts {
-    fn hold() -> Self {
-        // SAFETY: a number of this backend; an error sets it to 0.
-        unsafe { pg_sys::InterruptHoldoffCount += 1 };
-        Self
-    }
-
-    /// Whether to go on. Interrupts that do not end the statement are served.
-    fn look(&self) -> ControlFlow<()> {
-        // SAFETY: flags of this backend, read by value; `hold` has added to the number. No lock is
-        // held between two turns.
-        unsafe {
-            if pg_sys::InterruptPending == 0 {
-                return ControlFlow::Continue(());
-            }
-            if pg_sys::QueryCancelPending != 0 || pg_sys::ProcDiePending != 0 {
-                return ControlFlow::Break(());
-            }
-            pg_sys::InterruptHoldoffCount -= 1;
-            pgrx::check_for_interrupts!();
-            pg_sys::InterruptHoldoffCount += 1;
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-impl Drop for HeldInterrupts {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            // SAFETY: `hold` added it, and no error has set it to 0.
-            unsafe { pg_sys::InterruptHoldoffCount -= 1 };
-        }
-    }
-}
-
 /// The table, for the engine.
 struct Host<'w> {
     index: pg_sys::Relation,
@@ -176,6 +144,8 @@ struct Host<'w> {
     wait: &'w mut dyn FnMut(),
     /// Turns that were alone.
     alone: u32,
+    /// While the engine trains.
+    held: Option<Rc<HeldInterrupts>>,
     ring: pg_sys::BufferAccessStrategy,
 }
 
@@ -190,7 +160,7 @@ impl<'w> Host<'w> {
         // SAFETY: the current memory context, which it is allocated in, lives as long as the vacuum
         // of the index.
         let ring = unsafe { pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKWRITE) };
-        Self { index, heap, info, temp_files, wait, alone: 0, ring }
+        Self { index, heap, info, temp_files, wait, alone: 0, held: None, ring }
     }
 
     /// Reads the rows of `wanted`, in ascending order, that are in some blocks of the table, each
@@ -209,31 +179,77 @@ impl<'w> Host<'w> {
     }
 }
 
-impl TrainingHost for Host<'_> {
-    type Pages<'p> = Writer;
-
-    fn turn<T>(&mut self, is_alone: bool, work: impl FnOnce(&mut Writer) -> Result<T, Error>) -> Result<T, Error> {
+impl Host<'_> {
+    fn turn_when_free<T>(
+        &mut self,
+        is_alone: bool,
+        work: impl FnOnce(&mut Writer) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         // From the second turn alone to the last, insertions do twice the work.
         if self.alone < 2 {
             (self.wait)();
         }
         self.alone += u32::from(is_alone);
         // SAFETY: the caller of `new` keeps the index open, and this backend is not its writer.
-        let mut writer = unsafe {
+        let writer = unsafe {
             match is_alone {
                 true => writer::alone(self.index)?,
                 false => writer::beside_others(self.index)?,
             }
-            .through(self.ring)
         };
-        let done = work(&mut writer);
-        drop(writer);
+        let done = self.work(writer, work);
         if self.alone == 1 {
             // Whole pages would fill the log's buffers, and insertions would wait for room there.
             // SAFETY: no lock is held; the position is the end of a record of this backend.
             unsafe { pg_sys::XLogFlush(pg_sys::XactLastRecEnd) };
         }
         done
+    }
+
+    /// Takes a turn after a cancel, as to give the training up, if it need not wait long:
+    /// insertions can go on with a training that has ended, and the next vacuum gives it up.
+    fn last_turn<T>(
+        &self,
+        held: &HeldInterrupts,
+        is_alone: bool,
+        work: impl FnOnce(&mut Writer) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        // SAFETY: the caller of `new` keeps the index open, and this backend is not its writer.
+        let free = || unsafe {
+            match is_alone {
+                true => writer::alone_if_free(self.index),
+                false => writer::beside_others_if_free(self.index),
+            }
+        };
+        // SAFETY: as above.
+        let later = || unsafe {
+            match is_alone {
+                true => writer::alone(self.index),
+                false => writer::beside_others(self.index),
+            }
+        };
+        let writer = match free()? {
+            Some(writer) => writer,
+            None => held.serve_within(GIVE_UP_MS, later).unwrap_or(Err(Error::Interrupted))?,
+        };
+        self.work(writer, work)
+    }
+
+    fn work<T>(&self, writer: Writer, work: impl FnOnce(&mut Writer) -> Result<T, Error>) -> Result<T, Error> {
+        // SAFETY: the ring lives as long as this.
+        work(&mut unsafe { writer.through(self.ring) })
+    }
+}
+
+impl TrainingHost for Host<'_> {
+    type Pages<'p> = Writer;
+
+    fn turn<T>(&mut self, is_alone: bool, work: impl FnOnce(&mut Writer) -> Result<T, Error>) -> Result<T, Error> {
+        let Some(held) = self.held.clone() else { return self.turn_when_free(is_alone, work) };
+        if held.is_ended() {
+            return self.last_turn(&held, is_alone, work);
+        }
+        held.serve(|| self.turn_when_free(is_alone, work)).unwrap_or(Err(Error::Interrupted))
     }
 
     fn rows(&mut self, row_ids: &[u64]) -> Result<HostRows, Error> {

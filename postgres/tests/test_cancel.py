@@ -229,3 +229,58 @@ def test_no_room_for_temporary_files(new_cluster: Callable[..., Cluster], small_
         assert check(connection)["nodes"] == 3000
         run(connection, "DROP TABLE items")
         run(connection, "DROP TABLESPACE small")
+
+
+HEADER_BYTES = 24
+
+
+def lost_pages(connection: psycopg.Connection, cluster: Cluster) -> int:
+    """Pages of the index that have a header and nothing else: no step has used them."""
+    run(connection, "CHECKPOINT")
+    file = cluster.data / str(value(connection, "SELECT pg_relation_filepath('items_embedding')"))
+    content = file.read_bytes()
+    pages = [content[at : at + 8192] for at in range(0, len(content), 8192)]
+    return sum(any(page[:HEADER_BYTES]) and not any(page[HEADER_BYTES:]) for page in pages)
+
+
+def test_vacuum_frees_pages_of_failed_insertions(new_cluster: Callable[..., Cluster], small_disk: Path) -> None:
+    """Each time the disk has room for one page more. A row takes it, and fails where its postings
+    need another one.
+    """
+    cluster, dim = new_cluster(autovacuum=False, fsync=False), 1000
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        run(connection, f"CREATE TABLESPACE small LOCATION '{small_disk}'")
+        run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({dim}), a int, b int, c int)")
+        index = "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops, a, b, c)"
+        run(connection, f"{index} TABLESPACE small")
+        rows = vectors(1000, seed=1, dim=dim)
+
+        def insert(row: int) -> bool:
+            """Whether there was room for a row."""
+            columns = ", ".join(str(row * by % 1009) for by in (1, 331, 757))
+            try:
+                run(connection, f"INSERT INTO items VALUES ({row}, '{rows[row]}', {columns})")
+            except errors.DiskFull:
+                return False
+            return True
+
+        row, failures = 0, 0
+        size = 3 << 20
+        while (lost := lost_pages(connection, cluster) if failures % 10 == 0 else 0) < 3:
+            assert failures < 200, "no failed insertion left a page"
+            size += 8192
+            subprocess.run(["mount", "-o", f"remount,size={size}", small_disk], check=True)
+            while insert(row):
+                row += 1
+            failures += 1
+        # Vacuum needs a page for its list of the dead.
+        subprocess.run(["mount", "-o", f"remount,size={size + (64 << 10)}", small_disk], check=True)
+        before = ask(connection, "pagehop_check")
+        run(connection, "VACUUM (INDEX_CLEANUP on) items")
+        assert lost_pages(connection, cluster) == 0
+        report = check(connection)
+        assert report["nodes"] == row
+        assert report["free_slots"] >= before["free_slots"] + lost
+        assert report["pages"] <= before["pages"] + 1
+        run(connection, "DROP TABLE items")
+        run(connection, "DROP TABLESPACE small")

@@ -25,6 +25,9 @@ def test_an_index_survives_pg_upgrade(new_cluster: Callable[..., Cluster], serve
         # What the index has of commits: rows that wait for VACUUM, a calibration, an audit.
         run(connection, "DELETE FROM items WHERE id % 7 = 0; SELECT * FROM pagehop_recall('items_embedding')")
         before, info = everything(connection), ask(connection, "pagehop_info")
+        # 17.12 gives columns an option that older releases of 18 refuse, and so do not upgrade to.
+        run(connection, "SET allow_system_table_mods = on")
+        run(connection, "UPDATE pg_attribute SET attoptions = NULL WHERE attoptions::text LIKE '%pg_attver=%'")
     # From version 17 to 18, and from 18 to itself.
     new_server = server if server.major >= 18 else install()
     install_extension(new_server)

@@ -39,11 +39,11 @@ def last_scan(connection: psycopg.Connection) -> dict[str, Any]:
     return row
 
 
-def filled(connection: psycopg.Connection, dim: int = 24) -> None:
+def filled(connection: psycopg.Connection, dim: int = 24, rows: int = ROWS) -> None:
     """A table of some hundred blocks with an index of as many."""
     run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({dim}), note text)")
     run(connection, "ALTER TABLE items ALTER embedding SET STORAGE PLAIN")
-    fill(connection, vectors(ROWS, seed=1, dim=dim))
+    fill(connection, vectors(rows, seed=1, dim=dim))
     run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
 
 
@@ -115,6 +115,32 @@ def test_a_scan_ends_at_its_limit_of_pages(connect: Connect) -> None:
     run(connection, "SET pagehop.max_scan_pages = 0; SET pagehop.scan_order = relaxed_order")
     assert len(by_index(connection, QUERIES[0], ROWS + 1)) == ROWS
     assert last_scan(connection)["ended_by"] == "exhausted"
+
+
+def test_a_limit_of_pages_holds_within_a_pass(connect: Connect) -> None:
+    """A scan whose memory is used up reads every page before it returns the next row."""
+    connection = connect()
+    filled(connection, rows=12_000)
+    run(connection, "SET work_mem = '64kB'; SET pagehop.scan_order = relaxed_order")
+    nearest = f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}'"
+    # Page 0 has no nodes.
+    pages = number(connection, "SELECT pages FROM pagehop_info('items_embedding')") - 1
+    with only_by_index(connection):
+        found = ids(connection, nearest)
+        every = last_scan(connection)
+        assert (len(found), every["ended_by"]) == (12_000, "exhausted")
+        assert every["pages_read"] > 2 * pages
+        # Beside those of passes, the pages of the nodes that were visited count once.
+        reads = every["hops"] + pages * ((every["pages_read"] - 1) // pages)
+        # Half a pass is left out, then the whole last one and half of that before.
+        for left_out in [pages // 2, 3 * pages // 2]:
+            run(connection, f"SET pagehop.max_scan_pages = {reads - left_out}")
+            some = ids(connection, nearest)
+            cost = last_scan(connection)
+            assert cost["ended_by"] == "max_scan_pages"
+            assert every["pages_read"] - cost["pages_read"] == left_out
+            assert some == found[: len(some)]
+            assert 0 < len(some) < 12_000
 
 
 def test_a_scan_ends_at_its_limit_of_memory(connect: Connect) -> None:

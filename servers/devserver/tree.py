@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from devserver import DevServerError
 from devserver.debian import apt_get
+from devserver.errors import DevServerError
 from devserver.folder import made_once
 from devserver.processes import run
 
@@ -37,20 +37,37 @@ def unpacked(folder: Path, suite: str, packages: Sequence[str], architecture: st
     """
     wanted = list(packages)
     recipe = f"{wanted} of {suite}{f' for {architecture}' if architecture else ''}"
-    root = made_once(folder, recipe, lambda into: _unpack(into, suite, wanted, architecture)) / "root"
+    return _tree(made_once(folder, recipe, lambda into: _extract(into, suite, wanted, architecture)))
+
+
+def unpack(folder: Path, suite: str, packages: Sequence[str], alone: Sequence[str] = ()) -> Tree:
+    """As `unpacked`, into a folder that is being made. What the packages of `alone` depend on is
+    left out.
+    """
+    _extract(folder, suite, packages, alone=alone)
+    return _tree(folder)
+
+
+def _tree(folder: Path) -> Tree:
+    root = folder / "root"
     loaders = list(root.glob("usr/lib/*-linux-gnu*/ld-linux-*.so.*"))
     if len(loaders) != 1:
         raise DevServerError(f"{root} has no loader for programs: remove {folder}, it is made again")
     return Tree(root, loaders[0])
 
 
-def _unpack(folder: Path, suite: str, packages: Sequence[str], architecture: str) -> None:
+def _extract(
+    folder: Path, suite: str, packages: Sequence[str], architecture: str = "", alone: Sequence[str] = ()
+) -> None:
     apt = apt_get("deb", suite, folder, architecture)
+    archives = folder / "cache/archives"
     # Nothing counts as installed, so all that they depend on comes along, the C library included.
     wanted = ["install", "--yes", "--download-only", "--no-install-recommends", *packages]
     run([*apt, *wanted], cwd=folder, advice=f"{' and '.join(packages)} should be in Debian {suite}")
+    if alone:
+        run([*apt, "download", *alone], cwd=archives, advice=f"{' and '.join(alone)} should be in Debian {suite}")
     (folder / "root").mkdir()
-    for package in sorted((folder / "cache/archives").glob("*.deb")):
+    for package in sorted(archives.glob("*.deb")):
         run(["dpkg-deb", "--extract", package, folder / "root"])
     for scratch in ["cache", "lists"]:
         shutil.rmtree(folder / scratch)

@@ -1,9 +1,14 @@
-//! A cursor with a limit of memory: every row comes once, in bounded memory.
+//! A cursor with a limit of memory: every row comes once, in bounded memory. One with a limit of
+//! reads ends there, also within a pass over all pages.
 
 mod support;
 
-use pagehop_engine::{Cursor, Filter, Found, Metric, Pages, SearchOptions, Stats};
-use support::{Rows, change, embeddings, index, vacuum};
+use pagehop_engine::{
+    Column, ColumnKind, ColumnRows, Cursor, EachChunk, Error, Filter, Found, Index, Metric, Pages, SearchOptions,
+    Stats, Value, VectorSource, build,
+};
+use pagehop_sim::MemPages;
+use support::{Rows, change, embeddings, hosted, index, vacuum};
 
 const DIM: usize = 24;
 const COUNT: usize = 4000;
@@ -114,4 +119,112 @@ fn a_search_does_not_count_what_the_one_before_has_seen() {
     assert!(most > 10 * fresh.2);
     cursor.rescan(rows.row(1), &OPTIONS).unwrap();
     assert_eq!((cursor.memory_bytes(), cursor.next_hit().unwrap(), cursor.memory_bytes()), fresh);
+}
+
+#[test]
+fn a_search_ends_at_its_limit_of_reads() {
+    let rows = Rows::new(DIM, embeddings(DIM, COUNT, 1));
+    let index = index(&rows, Metric::L2);
+    let pages = u64::from(index.pages().page_count());
+    let mut whole = index.cursor(rows.row(7), &OPTIONS).unwrap();
+    let (every, _) = rest(&mut whole);
+    assert!(!whole.is_cut());
+    // The first is while it walks, the second in the first pass, the third in the second pass.
+    for (memory, limit) in [(usize::MAX, 500), (0, pages / 2), (0, pages + pages / 2)] {
+        let mut cursor = index.cursor(rows.row(7), &OPTIONS).unwrap();
+        cursor.limit_memory(memory);
+        cursor.limit_reads(limit);
+        for _ in 0..2 {
+            let (found, _) = rest(&mut cursor);
+            assert!(cursor.is_cut());
+            assert_eq!(cursor.page_reads(), limit, "it looks before each page");
+            assert_eq!(found[..10], every[..10], "what comes before the limit is as without it");
+            assert!(found.len() < COUNT / 2, "{} rows for {limit} reads", found.len());
+            assert_eq!(cursor.next_hit().unwrap(), None);
+            cursor.rescan(rows.row(7), &OPTIONS).unwrap();
+            assert!(!cursor.is_cut());
+        }
+        cursor.limit_reads(u64::MAX);
+        assert_eq!(rest(&mut cursor).0.len(), COUNT);
+        assert!(!cursor.is_cut());
+    }
+}
+
+/// Rows whose ids say which of two tags they have: every row has one of 40 more tags, so that words
+/// of tags decide little.
+struct Tagged(Rows, ColumnRows);
+
+fn has_tag(id: u64) -> bool {
+    (id / 7).is_multiple_of(3)
+}
+
+impl Tagged {
+    fn new() -> Self {
+        let rows = Rows::new(DIM, embeddings(DIM, COUNT, 1));
+        let mut columns = ColumnRows::new(vec![Column { name: "tags".into(), kind: ColumnKind::Tags }]).unwrap();
+        for id in &rows.ids {
+            let mut tags: Vec<String> = (0..20).map(|at| format!("tag {}", (id / 7 + 3 * at) % 40)).collect();
+            tags.push(if has_tag(*id) { "wanted" } else { "other" }.into());
+            columns.push(&[Value::Tags(tags)]).unwrap();
+        }
+        Self(rows, columns)
+    }
+}
+
+impl VectorSource for Tagged {
+    fn dim(&self) -> usize {
+        DIM
+    }
+
+    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
+        self.0.scan(each)
+    }
+
+    fn columns(&self) -> Option<&ColumnRows> {
+        Some(&self.1)
+    }
+}
+
+#[test]
+fn the_rows_of_a_tag_come_once() {
+    let mut rows = Tagged::new();
+    let mut pages = MemPages::new();
+    build(&mut rows, &support::options(Metric::L2), &mut pages, &mut support::no_progress()).unwrap();
+    let index = Index::open(&pages).unwrap();
+    let (with, without): (Vec<u64>, Vec<u64>) = rows.0.ids.iter().partition(|id| has_tag(**id));
+    let tag = Filter::ContainsAny("tags".into(), vec!["wanted".into()]);
+    for (filter, passing) in [(tag.clone(), with), (Filter::Not(Box::new(tag)), without)] {
+        for limit in [0, LIMIT] {
+            let mut cursor = index.cursor(rows.0.row(3), &OPTIONS).unwrap();
+            cursor.limit_memory(limit);
+            cursor.only(index.plan_filter(&filter).unwrap());
+            assert!(ids(&rest(&mut cursor).0) == sorted(&passing), "{filter:?} {limit}");
+            // In passes the tags of a row are looked at in each pass.
+            let read = cursor.stats().pages_read;
+            assert!(limit > 0 || read > COUNT as u64, "{filter:?}: {read} reads");
+        }
+    }
+}
+
+/// Versions of known rows, which wait in the pending list until a vacuum.
+#[test]
+fn rows_that_wait_for_their_nodes_come_once() {
+    let mut rows = Rows::new(DIM, embeddings(DIM, COUNT, 1));
+    rows.ids = (1..=COUNT as u64).collect();
+    let mut pages = hosted::built(&rows, Metric::L2);
+    let versions: Vec<u64> = (0..200).map(|at| 10_000 + at).collect();
+    for (at, id) in versions.iter().enumerate() {
+        // Every second one is of the same row.
+        hosted::insert(&mut pages, *id, rows.row(if at % 2 == 0 { 5 } else { 17 * at }), true);
+    }
+    let every = [rows.ids.clone(), versions].concat();
+    let index = Index::open(&pages).unwrap();
+    assert_eq!(index.info().unwrap().rows, COUNT as u64, "they are in no node");
+    for limit in [0, LIMIT] {
+        let mut cursor = index.cursor(rows.row(5), &OPTIONS).unwrap();
+        cursor.limit_memory(limit);
+        let (found, most) = rest(&mut cursor);
+        assert!(ids(&found) == sorted(&every), "{limit}: {} rows", found.len());
+        assert!(most < limit + 200_000, "{limit}: {most}");
+    }
 }

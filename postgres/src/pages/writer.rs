@@ -64,7 +64,24 @@ pub(crate) unsafe fn beside_others(relation: pg_sys::Relation) -> Result<Writer,
 ///
 /// As [`beside_others`].
 pub(crate) unsafe fn beside_others_if_free(relation: pg_sys::Relation) -> Result<Option<Writer>, Error> {
-    let lock = pg_sys::ShareLock;
+    // SAFETY: the caller keeps the relation open.
+    unsafe { if_free(relation, pg_sys::ShareLock) }
+}
+
+/// As [`alone`]; `None` if another backend changes the index, or waits for it.
+///
+/// # Safety
+///
+/// As [`alone`].
+pub(crate) unsafe fn alone_if_free(relation: pg_sys::Relation) -> Result<Option<Writer>, Error> {
+    // SAFETY: the caller keeps the relation open.
+    unsafe { if_free(relation, pg_sys::ExclusiveLock) }
+}
+
+/// # Safety
+///
+/// As [`Writer::new`].
+unsafe fn if_free(relation: pg_sys::Relation, lock: u32) -> Result<Option<Writer>, Error> {
     // SAFETY: the caller keeps the relation open.
     let is_free = unsafe { pg_sys::ConditionalLockPage(relation, INDEX_LOCK, lock as i32) };
     // SAFETY: the caller keeps the relation open, and the lock was got.
@@ -101,6 +118,23 @@ pub(crate) unsafe fn while_unchanged<T>(
     work(&writer.index)
 }
 
+/// Waits for a lock of the index. A cancel ends the wait, even where a training holds interrupts
+/// back: the lock may come late or never.
+///
+/// # Safety
+///
+/// `relation` is open, and this backend has no lock of a buffer.
+unsafe fn wait_for(relation: pg_sys::Relation, page: u32, lock: u32) {
+    // SAFETY: a number of this backend. Only a training has added to it: the caller says that no
+    // lock of a buffer has. An error sets it to 0 itself.
+    unsafe {
+        let held = pg_sys::InterruptHoldoffCount;
+        pg_sys::InterruptHoldoffCount = 0;
+        pg_sys::LockPage(relation, page, lock as i32);
+        pg_sys::InterruptHoldoffCount = held;
+    }
+}
+
 /// The right to change an index, alone or beside others.
 pub(crate) struct Writer {
     relation: pg_sys::Relation,
@@ -124,9 +158,9 @@ impl Writer {
     /// `relation` is open, of this access method, and stays open while the writer lives. `lock` is
     /// `ExclusiveLock` or `ShareLock`.
     unsafe fn new(relation: pg_sys::Relation, lock: u32) -> Result<Self, Error> {
-        // SAFETY: the caller keeps the relation open.
+        // SAFETY: the caller keeps the relation open, and waits with no buffer locked.
         unsafe {
-            pg_sys::LockPage(relation, INDEX_LOCK, lock as i32);
+            wait_for(relation, INDEX_LOCK, lock);
             Self::with_lock(relation, lock)
         }
     }
@@ -347,9 +381,9 @@ impl PagesMut for Writer {
 
     fn begin_section(&mut self) -> Result<(), Error> {
         if self.is_shared() {
-            // SAFETY: the relation is open while the writer lives. After an error the end of the
-            // transaction gives the lock back.
-            unsafe { pg_sys::LockPage(self.relation, SECTION_LOCK, pg_sys::ExclusiveLock as i32) };
+            // SAFETY: the relation is open while the writer lives, and no buffer is locked between
+            // two steps. After an error the end of the transaction gives the lock back.
+            unsafe { wait_for(self.relation, SECTION_LOCK, pg_sys::ExclusiveLock) };
             self.blocks.set(self.index.pages().page_count());
         }
         Ok(())

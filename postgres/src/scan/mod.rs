@@ -161,7 +161,7 @@ pub(crate) unsafe extern "C-unwind" fn amrescan(
         // SAFETY: the scan keeps its index and table open, and the search began with that index.
         let begun = unsafe {
             search.end();
-            search.begin(scan, &state.query.vector(scan), &state.conditions)
+            search.begin(scan, &state.query.vector(scan), (&state.conditions, &state.limits))
         };
         if let Err(error) = begun {
             // SAFETY: the scan keeps its index open.
@@ -344,9 +344,10 @@ impl Scan {
                 Some(search) => search,
                 none => {
                     self.stats.searches += 1;
+                    let keeps = (&self.conditions, &self.limits);
                     // SAFETY: the scan keeps its index and table open until `amendscan`, which ends
                     // the search.
-                    none.insert(unsafe { Search::new(scan, &self.query.vector(scan), &self.conditions)? })
+                    none.insert(unsafe { Search::new(scan, &self.query.vector(scan), keeps)? })
                 }
             };
             if let Some(end) = search.reached(&self.limits) {
@@ -356,7 +357,7 @@ impl Scan {
             // SAFETY: the scan keeps its index and table open, and the search began with that
             // index.
             let Some(found) = (unsafe { search.next(scan)? }) else {
-                self.stats.end = End::Exhausted;
+                self.stats.end = search.end_of_rows();
                 return Ok(None);
             };
             let Some(tid) = vector::tid(found.row_id) else {

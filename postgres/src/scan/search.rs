@@ -47,7 +47,7 @@ impl Search {
     pub(super) unsafe fn new(
         scan: pg_sys::IndexScanDesc,
         query: &[f32],
-        conditions: &Conditions,
+        (conditions, limits): (&Conditions, &Limits),
     ) -> Result<Box<Self>, Error> {
         // SAFETY: the caller says that the scan keeps its index open.
         let index = unsafe { open_indexes::open((*scan).indexRelation)? };
@@ -57,7 +57,7 @@ impl Search {
         });
         if let Some(mut search) = idle {
             // SAFETY: the caller says that the scan keeps its index open, which is this search's.
-            unsafe { search.begin(scan, query, conditions)? };
+            unsafe { search.begin(scan, query, (conditions, limits))? };
             return Ok(search);
         }
         // SAFETY: the scan keeps its index open. The cursor is dropped before the index that it
@@ -69,7 +69,7 @@ impl Search {
             let mut cursor = cursor(&index, query, &options)?;
             only(&mut cursor, &index, conditions)?;
             cursor.expect(k);
-            cursor.limit_memory(options::scan_bytes());
+            limits.set(&mut cursor);
             Ok(Box::new(Self { cursor, index, ahead: HeapAhead::default(), ahead_before: 0, demand }))
         }
     }
@@ -84,7 +84,7 @@ impl Search {
         &mut self,
         scan: pg_sys::IndexScanDesc,
         query: &[f32],
-        conditions: &Conditions,
+        (conditions, limits): (&Conditions, &Limits),
     ) -> Result<(), Error> {
         // SAFETY: the caller says that the scan keeps its index open, and that it is this one.
         let (demand, k, options) = unsafe {
@@ -100,7 +100,7 @@ impl Search {
         self.cursor.restart(query, &options)?;
         only(&mut self.cursor, &self.index, conditions)?;
         self.cursor.expect(k);
-        self.cursor.limit_memory(options::scan_bytes());
+        limits.set(&mut self.cursor);
         Ok(())
     }
 
@@ -132,6 +132,11 @@ impl Search {
     #[inline]
     pub(super) fn reached(&self, limits: &Limits) -> Option<End> {
         limits.reached(&self.cursor)
+    }
+
+    /// Why there is no next row.
+    pub(super) fn end_of_rows(&self) -> End {
+        if self.cursor.is_cut() { End::Pages } else { End::Exhausted }
     }
 
     /// What the search has cost so far.

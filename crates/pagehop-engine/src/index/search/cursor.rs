@@ -13,6 +13,7 @@
 //! ```
 //!
 //! A cursor with a limit of memory that comes to it reads every page, in order (`sequential.rs`).
+//! One with a limit of reads ends there.
 //!
 //! With a filter, both phases find only rows that pass. Where it is cheaper to read the postings of
 //! all rows that may pass, these take the place of both (`cursor_postings.rs`).
@@ -29,6 +30,7 @@ use crate::index::find::text_of;
 use crate::index::open::Index;
 use crate::index::search::bound::Bound;
 use crate::index::search::cursor_parts::CursorParts;
+use crate::index::search::cursor_postings::Gathering;
 use crate::index::search::filter_plan::FilterPlan;
 use crate::index::search::met::{Met, Row};
 use crate::index::search::nearest::NearRow;
@@ -51,8 +53,6 @@ const WIDENED_ROWS: usize = 40;
 
 /// The first phase continues at least up to this multiple of the expected rows.
 const WIDENED_TIMES: usize = 4;
-/// Most memory of a cursor that is kept for the next search after it has read postings.
-const SMALL_BYTES: usize = 256 << 10;
 
 /// One row that a cursor found.
 #[derive(Clone, Copy, Debug)]
@@ -201,7 +201,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         self.parts.walk.visited.clear();
         self.parts.met.clear();
         self.parts.second.clear();
-        (self.phase, self.parts.sequential) = (Phase::Begin, Sequential::default());
+        (self.phase, self.parts.sequential, self.parts.is_cut) = (Phase::Begin, Sequential::default(), false);
         self.parts.stats = Stats::default();
         self.missed_before = self.parts.reader.pages_missed();
         Ok(())
@@ -218,6 +218,18 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// order of distance. Each scan finds as many rows as there is room for.
     pub fn limit_memory(&mut self, bytes: usize) {
         self.parts.memory_max = bytes;
+    }
+
+    /// Sets the number of reads of pages, as [`Cursor::page_reads`] counts them, after which this
+    /// search and those that follow end as if no row were left. It is looked at before each node,
+    /// leaf of postings and page, but not within the search for the first rows.
+    pub fn limit_reads(&mut self, reads: u64) {
+        self.parts.reads_max = reads;
+    }
+
+    /// Whether the search has ended at its limit of reads, so that rows may be left.
+    pub fn is_cut(&self) -> bool {
+        self.parts.is_cut
     }
 
     /// Makes this a search for rows that pass a filter, before the first row; the plan is one of
@@ -241,6 +253,9 @@ impl<'i, P: Pages> Cursor<'i, P> {
 
     fn advance(&mut self) -> Result<Option<Found>, Error> {
         loop {
+            if !matches!(self.phase, Phase::Begin | Phase::First(_)) && self.parts.ends_by_reads() {
+                return Ok(None);
+            }
             match self.phase {
                 Phase::Begin => self.phase = self.search()?,
                 Phase::First(returned) if returned < self.parts.walk.nearest.found.len() => {
@@ -250,8 +265,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
                 }
                 Phase::First(returned) => self.go_on(returned)?,
                 Phase::Second | Phase::Postings if self.memory_bytes() > self.parts.memory_max => {
-                    cursor_sequential::begin(&mut self.parts);
-                    self.phase = Phase::Sequential;
+                    self.phase = self.begin_sequential();
                 }
                 Phase::Sequential => {
                     let row = cursor_sequential::next(&mut self.parts)?;
@@ -267,12 +281,17 @@ impl<'i, P: Pages> Cursor<'i, P> {
                     }
                 }
                 Phase::Postings => {
-                    cursor_postings::cover_more(&mut self.parts)?;
+                    if cursor_postings::cover_more(&mut self.parts)? == Gathering::NoRoom {
+                        self.phase = self.begin_sequential();
+                        continue;
+                    }
                     if let Some(row) = self.parts.second.take_nearest(&self.parts.options) {
                         return Ok(Some(self.found(&self.parts.met.rows[row])));
                     }
-                    if !cursor_postings::visit(&mut self.parts)? {
-                        return Ok(None);
+                    match cursor_postings::visit(&mut self.parts)? {
+                        Gathering::More => {}
+                        Gathering::NoRoom => self.phase = self.begin_sequential(),
+                        Gathering::Over => return Ok(None),
                     }
                 }
             }
@@ -298,7 +317,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// few postings were kept.
     pub fn is_small(&self) -> bool {
         match self.phase {
-            Phase::Postings => self.memory_bytes() <= SMALL_BYTES,
+            Phase::Postings => self.parts.is_small(),
             Phase::Second | Phase::Sequential => false,
             Phase::Begin | Phase::First(_) => true,
         }
@@ -329,12 +348,22 @@ impl<'i, P: Pages> Cursor<'i, P> {
             }
         }
         if has_postings {
-            self.phase = Phase::Postings;
-            return cursor_postings::begin(parts);
+            self.phase = self.begin_postings()?;
+            return Ok(());
         }
         parts.second.begin(state, walk, met);
         self.phase = Phase::Second;
         Ok(())
+    }
+
+    fn begin_postings(&mut self) -> Result<Phase, Error> {
+        let gathered = cursor_postings::begin(&mut self.parts)?;
+        Ok(if gathered == Gathering::NoRoom { self.begin_sequential() } else { Phase::Postings })
+    }
+
+    fn begin_sequential(&mut self) -> Phase {
+        cursor_sequential::begin(&mut self.parts);
+        Phase::Sequential
     }
 
     /// The number of nodes whose rows were returned; in the second phase, the number of rows.
@@ -356,7 +385,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// The number of reads of pages so far: of nodes visited and of leaves of postings. A page that
     /// is read twice counts twice.
     pub fn page_reads(&self) -> u64 {
-        self.parts.stats.hops + self.parts.stats.pages_read
+        self.parts.page_reads()
     }
 
     /// The memory of what this search has seen, in bytes, about. Buffers may be larger.
@@ -384,8 +413,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         let CursorParts { state, walk, met, options, filter, .. } = parts;
         met.clear();
         if filter.as_ref().is_some_and(|filter| filter.reads_postings(parts.expected)) {
-            cursor_postings::begin(parts)?;
-            return Ok(Phase::Postings);
+            return self.begin_postings();
         }
         let capacity = list_capacity(parts.expected, options, state).min(SEARCH_LIST_MAX);
         walk.begin(state, capacity, parts.expected, state.meta.change.dead_rows == 0 && filter.is_none());
@@ -401,8 +429,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         // second phase has no such limit.
         let enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(parts.expected as u64);
         if filter.as_ref().is_some_and(|filter| filter.runs.is_some()) && (!enough || walk.is_over()) {
-            cursor_postings::begin(parts)?;
-            return Ok(Phase::Postings);
+            return self.begin_postings();
         }
         Ok(Phase::First(if enough { 0 } else { usize::MAX }))
     }

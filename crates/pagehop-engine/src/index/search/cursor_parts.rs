@@ -12,6 +12,9 @@ use crate::index::state::State;
 use crate::page::Pages;
 use crate::{SearchOptions, Stats};
 
+/// Most memory of a cursor that is kept for the next search after it has read postings.
+const SMALL_BYTES: usize = 256 << 10;
+
 /// What the phases of a cursor share.
 pub(super) struct CursorParts<'i, P: Pages + 'i> {
     pub(super) pages: &'i P,
@@ -30,6 +33,9 @@ pub(super) struct CursorParts<'i, P: Pages + 'i> {
     pub(super) sequential: Sequential,
     /// Most bytes of the first phases.
     pub(super) memory_max: usize,
+    /// Most reads of pages, and whether the search has ended there.
+    pub(super) reads_max: u64,
+    pub(super) is_cut: bool,
     pub(super) stats: Stats,
 }
 
@@ -55,6 +61,8 @@ impl<'i, P: Pages> CursorParts<'i, P> {
             second: SecondPhase::default(),
             sequential: Sequential::default(),
             memory_max: usize::MAX,
+            reads_max: u64::MAX,
+            is_cut: false,
             stats: Stats::default(),
         }
     }
@@ -65,5 +73,22 @@ impl<'i, P: Pages> CursorParts<'i, P> {
             + self.met.memory_bytes()
             + self.second.memory_bytes()
             + self.sequential.memory_bytes()
+            + self.walk.shortlist.memory_bytes()
+    }
+
+    /// Whether the buffers may be kept for the next search.
+    pub(super) fn is_small(&self) -> bool {
+        self.memory_bytes() <= SMALL_BYTES
+    }
+
+    /// The number of reads of pages so far: of nodes visited and of leaves of postings.
+    pub(super) fn page_reads(&self) -> u64 {
+        self.stats.hops + self.stats.pages_read
+    }
+
+    /// Ends the search if it has come to its limit of reads.
+    pub(super) fn ends_by_reads(&mut self) -> bool {
+        self.is_cut |= self.page_reads() >= self.reads_max;
+        self.is_cut
     }
 }

@@ -18,6 +18,7 @@ use super::walk::{EVIDENCE_ROWS, Walk};
 use super::walls;
 use crate::Error;
 use crate::graph::{key, key_id};
+use crate::ids::NodeId;
 use crate::page::meta::Meta;
 use crate::page::node::with_node;
 use crate::page::{Pages, Reader};
@@ -29,10 +30,25 @@ const ROWS_GROWTH: usize = 4;
 const REPLACED: &str = "it was trained again during the search; try again";
 /// Candidates whose pages are read ahead.
 const AHEAD: usize = 8;
+/// Bytes of a candidate that is gathered: its key in the list, then in the frontier, and the node
+/// and a control byte in the set of those that were seen.
+const CANDIDATE_BYTES: usize = 2 * size_of::<u64>() + size_of::<NodeId>() + 1;
+/// Bytes that may be gathered however little memory there is: some 3,000 candidates.
+const GATHERED_BYTES_MIN: usize = 64 << 10;
+
+/// How the phase goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Gathering {
+    More,
+    /// Candidates may take more memory than there is: every page has to be read instead.
+    NoRoom,
+    /// No candidate is left.
+    Over,
+}
 
 /// Gathers candidates. Rows that were found and not returned wait for their turn; those that
 /// were returned do not come again.
-pub(super) fn begin<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<(), Error> {
+pub(super) fn begin<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<Gathering, Error> {
     parts.second.reset(&parts.met);
     parts.second.seen.extend(&parts.walk.visited);
     parts.second.seen.extend(parts.met.rows.iter().map(|row| row.node));
@@ -49,23 +65,30 @@ pub(super) fn begin<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<(), Erro
 }
 
 /// Reads the postings again if more rows were taken than leaves were chosen for.
-pub(super) fn cover_more<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<(), Error> {
+pub(super) fn cover_more<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<Gathering, Error> {
     if parts.second.is_partial && parts.second.out >= parts.second.covered {
         parts.second.covered *= ROWS_GROWTH;
-        gather(parts, parts.second.kept)?;
+        return gather(parts, parts.second.kept);
     }
-    Ok(())
+    Ok(Gathering::More)
 }
 
 /// Adds the nearest `keep` candidates, and more, that were not seen to the frontier.
-fn gather<P: Pages>(parts: &mut CursorParts<'_, P>, keep: usize) -> Result<(), Error> {
-    let mut list = std::mem::take(&mut parts.walk.shortlist);
-    let Some(filter) = &parts.filter else { return Ok(()) };
+fn gather<P: Pages>(parts: &mut CursorParts<'_, P>, keep: usize) -> Result<Gathering, Error> {
+    let Some(filter) = &parts.filter else { return Ok(Gathering::More) };
     let keep = keep.max(2 * parts.second.covered);
+    // The list keeps up to twice as many.
+    let room = parts.memory_max.saturating_sub(parts.memory_bytes()).max(GATHERED_BYTES_MIN);
+    let most = room / (2 * CANDIDATE_BYTES);
+    if filter.candidates(keep) > most {
+        return Ok(Gathering::NoRoom);
+    }
+    let mut list = std::mem::take(&mut parts.walk.shortlist);
+    let (k, width) = (parts.second.covered, walls::width(parts.asked.slack));
+    let extent = GatherExtent { k, width, reach_min: 0.0, reads_max: parts.reads_max };
     let CursorParts { state, reader, walk, stats, .. } = parts;
     let Walk { probe, walls, .. } = walk;
-    let extent = GatherExtent { k: parts.second.covered, width: walls::width(parts.asked.slack), reach_min: 0.0 };
-    let gathered = Gather { state, reader, probe, walls, filter, stats }.run(keep, extent, &mut list);
+    let gathered = Gather { state, reader, probe, walls, filter, stats }.run(keep.min(most), extent, &mut list);
     let gathered = match gathered {
         Ok(gathered) => gathered,
         Err(error) => {
@@ -75,8 +98,12 @@ fn gather<P: Pages>(parts: &mut CursorParts<'_, P>, keep: usize) -> Result<(), E
             return Err(if is_replaced { Error::busy(REPLACED) } else { error });
         }
     };
-    let mut frontier = std::mem::take(&mut parts.second.frontier).into_vec();
     let is_cut = list.is_cut();
+    if is_cut && keep > most {
+        // There were more than was estimated.
+        return Ok(Gathering::NoRoom);
+    }
+    let mut frontier = std::mem::take(&mut parts.second.frontier).into_vec();
     let keys = list.sorted();
     let new = keys.iter().copied().filter(|open| parts.second.seen.insert(key_id(*open)));
     frontier.extend(new.map(Reverse));
@@ -86,20 +113,20 @@ fn gather<P: Pages>(parts: &mut CursorParts<'_, P>, keep: usize) -> Result<(), E
     parts.second.beyond = keys.last().copied().filter(|_| is_cut || parts.second.is_partial);
     parts.second.frontier = frontier.into();
     parts.second.kept = keep;
+    list.clear();
     parts.walk.shortlist = list;
-    Ok(())
+    Ok(Gathering::More)
 }
 
-/// Visits the nearest candidate; `false` if there is none left.
-pub(super) fn visit<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<bool, Error> {
+/// Visits the nearest candidate, or gathers more.
+pub(super) fn visit<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<Gathering, Error> {
     let Some(Reverse(open)) = parts.second.frontier.pop() else {
         if parts.second.beyond.is_none() {
-            return Ok(false);
+            return Ok(Gathering::Over);
         }
         parts.second.visits_min = 0;
         parts.second.covered = parts.second.covered.saturating_mul(ROWS_GROWTH);
-        gather(parts, parts.second.kept.saturating_mul(GROWTH))?;
-        return Ok(true);
+        return gather(parts, parts.second.kept.saturating_mul(GROWTH));
     };
     let layout = parts.state.meta.layout;
     for Reverse(next) in parts.second.frontier.iter().take(AHEAD) {
@@ -133,5 +160,5 @@ pub(super) fn visit<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<bool, Er
     walk.visited.push(node);
     second.visits_min = second.visits_min.saturating_sub(1);
     parts.stats.hops += 1;
-    Ok(true)
+    Ok(Gathering::More)
 }

@@ -32,14 +32,14 @@ pub(super) fn next<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<Option<Ro
             parts.second.out += 1;
             return Ok(Some(row));
         }
-        if parts.sequential.is_last {
+        if parts.sequential.is_last || parts.ends_by_reads() {
             return Ok(None);
         }
         pass(parts)?;
     }
 }
 
-/// Reads every page of nodes.
+/// Reads every page of nodes, or ends at the limit of reads.
 fn pass<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<(), Error> {
     let Range { start, end } = parts.state.node_pages(parts.pages);
     let mut farthest = None;
@@ -47,6 +47,11 @@ fn pass<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<(), Error> {
     for page in start..end {
         if page + PAGES_AHEAD < end {
             parts.reader.start(PageId(page + PAGES_AHEAD), 0..0);
+        }
+        if parts.ends_by_reads() {
+            // Rows of the other pages may come before those of the pages that were read.
+            parts.sequential.rows.clear();
+            return Ok(());
         }
         keep_page(parts, PageId(page), &mut farthest)?;
     }

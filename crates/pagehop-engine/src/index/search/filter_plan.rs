@@ -123,6 +123,11 @@ impl FilterPlan {
         self.runs.iter().flat_map(|runs| runs.iter()).map(count).sum()
     }
 
+    /// The candidates that the runs have, at most `most`: those of leaves by an estimate.
+    pub(crate) fn candidates(&self, most: usize) -> usize {
+        most.min((self.runs_rows as usize).saturating_add(self.ids()))
+    }
+
     /// The options of a walk that finds only rows that pass.
     pub(crate) fn walk_options(&self, options: &SearchOptions) -> SearchOptions {
         let share = (self.share as f32).clamp(1e-6, 1.0);

@@ -30,6 +30,8 @@ pub(crate) struct GatherExtent {
     pub(crate) width: f32,
     /// The least squared distance that the farthest of the rows is taken to have.
     pub(crate) reach_min: f32,
+    /// No leaf is read once the search has read this many nodes and pages.
+    pub(crate) reads_max: u64,
 }
 
 /// What was read of the runs.
@@ -156,6 +158,9 @@ impl<R: Reader> Gather<'_, R> {
                 if *wall > limit {
                     return Ok(Some(Gathered { reach: Some(reach) }));
                 }
+            }
+            if self.stats.hops + self.stats.pages_read >= extent.reads_max {
+                return Ok(Some(Gathered { reach: Some(0.0) }));
             }
             let ahead = if at == 0 { 0..LEAVES_AHEAD } else { LEAVES_AHEAD - 1..LEAVES_AHEAD };
             for (wall, _, next) in ahead.filter_map(|more| leaves.get(at + more)) {

@@ -2,6 +2,9 @@
 
 use std::collections::BinaryHeap;
 
+/// Keys that an empty list has room for, at most, so that it need not grow each time.
+const KEPT_KEYS: usize = 4096;
+
 /// Keeps the `keep` smallest of all keys that are offered, and some more, in linear time: when
 /// twice as many have come, the larger half goes. A key that is offered twice counts twice.
 #[derive(Debug, Default)]
@@ -24,6 +27,19 @@ impl Shortlist {
         self.nearest.clear();
         self.k = k;
         (self.keep, self.bound, self.is_cut) = (keep.max(1), u64::MAX, false);
+    }
+
+    /// Empties the list, and gives a large buffer back.
+    pub(crate) fn clear(&mut self) {
+        self.keys.clear();
+        self.keys.shrink_to(KEPT_KEYS);
+        self.nearest.clear();
+        self.nearest.shrink_to(KEPT_KEYS);
+    }
+
+    /// The memory of the keys, in bytes, about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        (self.keys.len() + self.nearest.len()) * size_of::<u64>()
     }
 
     /// Keys from this one on are refused.
