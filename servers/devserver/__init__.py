@@ -3,6 +3,7 @@ to be measured beside it.
 """
 
 from devserver.cluster import Cluster, Setting, open_clusters
+from devserver.contrib import install_contrib
 from devserver.errors import DevServerError
 from devserver.extension import install_extension
 from devserver.servers import DEFAULT, GIVEN, VERSIONS, Server, install
@@ -16,6 +17,7 @@ __all__ = [
     "Server",
     "Setting",
     "install",
+    "install_contrib",
     "install_extension",
     "open_clusters",
 ]

@@ -30,6 +30,9 @@ _COMPILED = {
     "18-assert": source.Recipe("postgresql-18", "forky", False, ("--with-liburing", "--enable-cassert"), _URING),
 }
 
+SOURCES = {DEFAULT: _COMPILED["18-source"], **_COMPILED}
+"""Which sources are those of a server. The wheel's minor version may be another."""
+
 VERSIONS = sorted([DEFAULT, *_COMPILED])
 """18: binaries from a wheel, got in seconds; 17; 18-source: with io_uring; 18-assert: with
 assertions, and slow.

@@ -38,8 +38,7 @@ def build(recipe: Recipe, prefix: Path) -> None:
     packages.need([*_TOOLS, *recipe.needs])
     work = prefix / "build"
     wanted = [recipe.package, *(["pgvector"] if recipe.with_pgvector else [])]
-    _say(f"fetching {' and '.join(wanted)}: sources of Debian {recipe.suite}")
-    server, *pgvector = _fetch(wanted, recipe.suite, work)
+    server, *pgvector = fetch(wanted, recipe.suite, work)
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     _say(f"compiling {server.name}")
     run([server / "configure", "-q", f"--prefix={prefix}", "--without-icu", *recipe.configure], cwd=server)
@@ -52,8 +51,9 @@ def build(recipe: Recipe, prefix: Path) -> None:
     shutil.rmtree(work)
 
 
-def _fetch(wanted: list[str], suite: str, folder: Path) -> list[Path]:
-    """The unpacked upstream sources of some packages."""
+def fetch(wanted: list[str], suite: str, folder: Path) -> list[Path]:
+    """The upstream sources of some packages, unpacked in `folder`."""
+    _say(f"fetching {' and '.join(wanted)}: sources of Debian {suite}")
     (folder / "apt").mkdir(parents=True)
     apt = apt_get("deb-src", suite, folder / "apt")
     run([*apt, "source", "--download-only", *wanted], cwd=folder, advice=f"they should be in Debian {suite}")
