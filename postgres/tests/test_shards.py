@@ -18,7 +18,7 @@ from devserver import Cluster, Server, Setting, install_contrib
 from tests.items import DIM, QUERIES, assert_ascending, explain, fill, ids, number, run, value, vectors
 
 DOCUMENT = "docs/scale-out.md"
-LATER = "-- Later, on the coordinator"
+LATER = "-- Later, on "
 SHARDS = 4
 ROWS = 6000
 TENANTS = 3
@@ -97,6 +97,12 @@ def psql(cluster: Cluster, database: str, block: Block, code: str) -> None:
     code = code.replace("vector(384)", f"vector({DIM})")
     done = subprocess.run(command, input=code, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{DOCUMENT}:{block.line}: {done.stderr}"
+
+
+def later_block(where: str) -> str:
+    """The block that stands for a time after the rows were loaded."""
+    [found] = [block.code for block in blocks(DOCUMENT) if block.code.startswith(LATER + where)]
+    return found
 
 
 def addressed(shards: Shards, code: str) -> str:
@@ -191,15 +197,25 @@ def test_a_query_of_the_table_is_a_cursor_on_each_shard(
     assert sum(hops for hops, _ in scans(connection)) < ROWS / 5
 
 
+def test_a_shard_says_what_its_rows_take(shards: Shards) -> None:
+    code = later_block("a shard").partition("\n")[2]
+    with shards.connect_to(1) as shard:
+        size, near, cost = [run(shard, one) for one in code.split(";\n") if one]
+    assert 200 < cast(int, size[0][0]) < 8192
+    assert len(near) == 10
+    assert cast(int, cost[0][0]) > 0
+
+
 def test_conditions_are_sent_to_the_shards(connection: psycopg.Connection) -> None:
     ask = plain(QUERIES[0], 10, "tenant_id = 1")
     sent = re.findall(r"WHERE \(\(tenant_id = 1\)\) ORDER BY", explain(connection, ask, "VERBOSE, COSTS off"))
     assert len(sent) == SHARDS
     found = run(connection, ask)
-    assert all(cast(int, row[0]) % TENANTS == 1 for row in found)
-    all_of_them = run(connection, nearest(QUERIES[0], 100))
-    assert len(set(found) & {*[row for row in all_of_them if cast(int, row[0]) % TENANTS == 1][:10]}) >= 9
     assert all(10 <= rows <= 15 for _, rows in scans(connection))
+    assert all(cast(int, row[0]) % TENANTS == 1 for row in found)
+    near = [row for row in run(connection, nearest(QUERIES[0], 100)) if cast(int, row[0]) % TENANTS == 1]
+    assert len(near) > 10
+    assert len(set(found) & set(near[:10])) >= 9
 
 
 def test_the_recall_of_a_session_goes_to_the_shards(shards: Shards) -> None:
@@ -323,7 +339,7 @@ def test_searches_go_to_a_replica_that_is_up(shards: Shards, connection: psycopg
     try:
         replica.start()
         primary.wait_for_replay(replica)
-        [later] = [block.code for block in blocks(DOCUMENT) if block.code.startswith(LATER)]
+        later = later_block("the coordinator")
         hosts, ports = "127.0.0.1,127.0.0.1,127.0.0.1", f"1,{replica.port},{primary.port}"
         changed = later.replace("replica-a,replica-b,primary", hosts).replace("5432,5432,5432", ports)
         assert hosts in changed
