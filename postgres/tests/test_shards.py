@@ -99,6 +99,16 @@ def psql(cluster: Cluster, database: str, block: Block, code: str) -> None:
     assert done.returncode == 0, f"{DOCUMENT}:{block.line}: {done.stderr}"
 
 
+def bring_back(shards: Shards, shard: int) -> None:
+    """Starts a server that was killed, where the coordinator looks for it."""
+    server = shards.servers[shard - 1]
+    port = server.port
+    server.start()
+    if server.port != port:
+        with shards.connect() as connection:
+            run(connection, f"ALTER SERVER shard{shard} OPTIONS (SET port '{server.port}')")
+
+
 def later_block(where: str) -> str:
     """The block that stands for a time after the rows were loaded."""
     [found] = [block.code for block in blocks(DOCUMENT) if block.code.startswith(LATER + where)]
@@ -302,23 +312,21 @@ def test_a_row_does_not_move_to_another_shard(shards: Shards, connection: psycop
 
 def test_a_shard_that_is_down_is_named_and_is_back_later(shards: Shards, connection: psycopg.Connection) -> None:
     rows = run(connection, nearest(QUERIES[0]))
-    down = shards.servers[1]
-    down.kill()
+    shards.servers[1].kill()
     try:
         for ask in [nearest(QUERIES[0]), plain(QUERIES[0]), "SELECT count(*) FROM items"]:
             with pytest.raises(psycopg.OperationalError, match='could not connect to server "shard2"'):
                 run(connection, ask)
         assert len(ids(connection, "SELECT id FROM items_1 LIMIT 5")) == 5
     finally:
-        down.start()
+        bring_back(shards, 2)
     assert run(connection, nearest(QUERIES[0])) == rows
 
 
 def test_a_shard_that_goes_down_in_a_transaction_ends_it(shards: Shards, connection: psycopg.Connection) -> None:
     run(connection, "BEGIN")
     fill(connection, [QUERIES[0]] * 20, first=ROWS)
-    down = shards.servers[2]
-    down.kill()
+    shards.servers[2].kill()
     try:
         # Of a connection that breaks, postgres_fdw names the statement: its table is the shard's.
         with pytest.raises(psycopg.errors.ConnectionFailure, match=r"(?s)closed the connection.*FROM public\.items_3 "):
@@ -327,7 +335,7 @@ def test_a_shard_that_goes_down_in_a_transaction_ends_it(shards: Shards, connect
         with pytest.raises(psycopg.OperationalError, match='could not connect to server "shard3"'):
             run(connection, nearest(QUERIES[0]))
     finally:
-        down.start()
+        bring_back(shards, 3)
     assert number(connection, "SELECT count(*) FROM items") == ROWS
 
 
