@@ -443,6 +443,10 @@ def test_as_many_as_the_limit_says_are_searched_for_together(connect: Connect) -
         "RETURN QUERY SELECT id FROM items ORDER BY embedding <-> asked LIMIT 100; END $$",
     )
     assert hops_of(connection, "SELECT count(*) FROM found('{query}')") == hundred
+    # Of a cursor the first FETCH says it, from ten rows on.
+    cursor = f"BEGIN; DECLARE near CURSOR FOR {nearest}; "
+    assert hops_of(connection, cursor + "FETCH 100 FROM near; COMMIT") == hundred
+    assert hops_of(connection, cursor + "FETCH 1 FROM near; FETCH 9 FROM near; COMMIT") == ten
     # How many rows these take of the scan is not known: it begins with ten.
     run(connection, "SET enable_hashjoin = off; SET enable_mergejoin = off")
     joined = "SELECT items.id FROM items, generate_series(1, 2) ORDER BY embedding <-> '{query}' LIMIT 20"

@@ -30,6 +30,9 @@ _COMPILED = {
 }
 _PACKAGED = {"17": packaged.Recipe(17, "trixie")}
 
+SOURCES = {DEFAULT: _COMPILED["18-source"], **_COMPILED}
+"""Which sources are those of a server. The wheel's minor version may be another."""
+
 VERSIONS = sorted([DEFAULT, *_COMPILED, *_PACKAGED])
 """18: binaries from a wheel, got in seconds; 17: Debian's packages, a minute; 18-source: with
 io_uring; 18-assert: with assertions, and slow.

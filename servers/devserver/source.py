@@ -35,8 +35,7 @@ def build(recipe: Recipe, prefix: Path) -> None:
     """Compiles a server and installs it in `prefix`: two to three minutes on two cores."""
     packages.need([*_TOOLS, *recipe.needs])
     work = prefix / "build"
-    _say(f"fetching {recipe.package}: the sources of Debian {recipe.suite}")
-    server = _fetch(recipe.package, recipe.suite, work)
+    server = fetch(recipe.package, recipe.suite, work)
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     _say(f"compiling {server.name}")
     run([server / "configure", "-q", f"--prefix={prefix}", "--without-icu", *recipe.configure], cwd=server)
@@ -44,8 +43,9 @@ def build(recipe: Recipe, prefix: Path) -> None:
     shutil.rmtree(work)
 
 
-def _fetch(package: str, suite: str, folder: Path) -> Path:
-    """The unpacked upstream sources of a package."""
+def fetch(package: str, suite: str, folder: Path) -> Path:
+    """The upstream sources of a package, unpacked in `folder`."""
+    _say(f"fetching {package}: the sources of Debian {suite}")
     (folder / "apt").mkdir(parents=True)
     apt = apt_get("deb-src", suite, folder / "apt")
     run([*apt, "source", "--download-only", package], cwd=folder, advice=f"it should be in Debian {suite}")

@@ -3,8 +3,9 @@
 //!
 //! A search for k rows takes settings for k. So the plan that runs is searched for the scan and a
 //! LIMIT above it, with nothing in between but nodes that pass rows on. Of the scans below a merge,
-//! as of partitions, each may have to return as many rows as the LIMIT says. Without a LIMIT, or
-//! with another node in between, k is not known.
+//! as of partitions, each may have to return as many rows as the LIMIT says. Without a LIMIT, a
+//! FETCH from a cursor says how many rows it takes, as postgres_fdw does for a table of another
+//! server. Otherwise, or with another node in between, k is not known.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -18,13 +19,17 @@ use pgrx::{is_a, pg_sys};
 #[derive(Clone, Copy)]
 struct Running {
     query: *mut pg_sys::QueryDesc,
-    /// Whether it runs to its end, and not for some rows, as for a FETCH.
-    to_end: bool,
+    /// Rows that it runs for, as for a FETCH; 0 if it runs to its end.
+    rows: u64,
 }
+
+/// Rows that a FETCH counts for at least. A loop of PL/pgSQL, or one over a cursor, takes its rows
+/// one by one.
+const FETCH_AT_LEAST: u64 = 10;
 
 thread_local! {
     /// Of nested statements the innermost.
-    static RUNNING: Cell<Running> = const { Cell::new(Running { query: ptr::null_mut(), to_end: false }) };
+    static RUNNING: Cell<Running> = const { Cell::new(Running { query: ptr::null_mut(), rows: 0 }) };
 }
 
 static mut PREVIOUS: pg_sys::ExecutorRun_hook_type = None;
@@ -56,7 +61,7 @@ unsafe extern "C-unwind" fn run(
     direction: pg_sys::ScanDirection::Type,
     count: pg_sys::uint64,
 ) {
-    let _outer = Outer(RUNNING.replace(Running { query, to_end: count == 0 }));
+    let _outer = Outer(RUNNING.replace(Running { query, rows: count }));
     // SAFETY: PostgreSQL passes a statement that was started; the hook before this one is another
     // extension's.
     unsafe {
@@ -76,7 +81,7 @@ unsafe extern "C-unwind" fn run(
     count: pg_sys::uint64,
     once: bool,
 ) {
-    let _outer = Outer(RUNNING.replace(Running { query, to_end: count == 0 }));
+    let _outer = Outer(RUNNING.replace(Running { query, rows: count }));
     // SAFETY: PostgreSQL passes a statement that was started; the hook before this one is another
     // extension's.
     unsafe {
@@ -97,10 +102,11 @@ pub(crate) unsafe fn rows(scan: pg_sys::IndexScanDesc) -> Option<WantedRows> {
     // SAFETY: `RUNNING` is a statement that runs, or null, and a statement that runs has its plan.
     // The walker passes `search` on to `look`, which is its type.
     unsafe {
-        let plan = RUNNING.get().query.as_ref()?.planstate.as_mut()?;
+        let running = RUNNING.get();
+        let plan = running.query.as_ref()?.planstate.as_mut()?;
         let mut search = LimitSearch { scan, found: None };
-        if !search.look(plan) {
-            pg_sys::planstate_tree_walker(plan, Some(look), (&raw mut search).cast());
+        if !search.look(plan) && !pg_sys::planstate_tree_walker(plan, Some(look), (&raw mut search).cast()) {
+            search.fetched(plan, running.rows);
         }
         search.found
     }
@@ -109,7 +115,7 @@ pub(crate) unsafe fn rows(scan: pg_sys::IndexScanDesc) -> Option<WantedRows> {
 /// Whether the statement that runs goes on until it has all of its rows. A cursor may rest between
 /// two of them for as long as its transaction lasts.
 pub(crate) fn runs_to_end() -> bool {
-    RUNNING.get().to_end
+    RUNNING.get().rows == 0
 }
 
 /// Rows that are wanted of a scan.
@@ -155,6 +161,22 @@ impl LimitSearch {
                 self.found = Some(WantedRows { count, is_filtered: !(*scan).ss.ps.qual.is_null() });
             }
             true
+        }
+    }
+
+    /// What a FETCH of `rows` rows wants of the scan, if it is below nothing but nodes that pass
+    /// its rows on.
+    ///
+    /// # Safety
+    ///
+    /// `plan` is the plan that runs.
+    unsafe fn fetched(&mut self, plan: *mut pg_sys::PlanState, rows: u64) {
+        // SAFETY: the caller says that the plan runs.
+        unsafe {
+            if let Some(scan) = self.passed_on(plan).filter(|_| rows > 0) {
+                let count = usize::try_from(rows.max(FETCH_AT_LEAST)).unwrap_or(usize::MAX);
+                self.found = Some(Rows { count, is_filtered: !(*scan).ss.ps.qual.is_null() });
+            }
         }
     }
 

@@ -1,0 +1,42 @@
+"""Modules that come with PostgreSQL's sources, such as postgres_fdw, for servers that lack them: a
+wheel has the server alone, and so has what is compiled here.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from devserver import packages, source
+from devserver.errors import DevServerError
+from devserver.folder import SERVERS, made_once
+from devserver.processes import run
+from devserver.servers import GIVEN, SOURCES, Server
+
+# What a server was compiled with need not be what the compiler here understands.
+_FLAGS = ["CFLAGS=-O2 -fno-strict-aliasing -fwrapv", "with_llvm=no", "USE_PGXS=1"]
+
+
+def install_contrib(server: Server, module: str) -> None:
+    """Makes `CREATE EXTENSION module` work in `server`: a minute for the first time, over the
+    network.
+    """
+    if (server.extension_folder / f"{module}.control").exists():
+        return
+    if server.name not in SOURCES:
+        raise DevServerError(
+            f"{module} is missing in {server.extension_folder}, which {GIVEN} names: install PostgreSQL's contrib "
+            f"modules there (Debian: apt-get install postgresql-{server.major})"
+        )
+    make = ["make", "-s", *_FLAGS, f"PG_CONFIG={server.pg_config}"]
+
+    def compile_module(folder: Path) -> None:
+        recipe = SOURCES[server.name]
+        packages.need(["build-essential"])
+        sources = source.fetch(recipe.package, recipe.suite, folder / "sources")
+        shutil.copytree(sources / "contrib" / module, folder / module)
+        shutil.rmtree(folder / "sources")
+        run(make, cwd=folder / module)
+
+    made = made_once(SERVERS / f"{server.name}-{module}", f"{module} of {server.version}", compile_module)
+    run([*make, "install"], cwd=made / module)
