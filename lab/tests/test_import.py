@@ -14,6 +14,7 @@ import pytest
 from pagehop_lab.command import main
 from pagehop_lab.published import annresults, read, vectordbbench
 from pagehop_lab.published.foreign import FormatError
+from pagehop_lab.site.mistakes import FIGURES
 from pagehop_lab.store import RunFolder
 from runs import QUICK, fake_engines, of_engines, plan_of, run
 
@@ -139,7 +140,7 @@ def test_a_result_file_of_ann_benchmarks_has_the_recall_that_its_threshold_gives
 
 def test_plots_say_how_many_sessions_asked_in_their_names() -> None:
     assert {one.sessions for one in read.read(GOLDEN / "fashion-mnist-784-euclidean.sessions48.plot")} == {48}
-    assert {one.sessions for one in read.read(GOLDEN / "dbpedia-openai-1000k-angular.plot")} == {1}
+    assert {one.sessions for one in read.read(FIGURES / "dbpedia-openai-1000k-angular.plot")} == {1}
 
 
 def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
 def test_foreign_results_are_shown_beside_ours_and_compared_with_nothing(folder: Path, tmp_path: Path) -> None:
     ours = (folder / "report/tables.json").read_text()
     found = ann_file(tmp_path, np.zeros((60, K)), mean=0.99)
-    plot = str(GOLDEN / "dbpedia-openai-1000k-angular.plot")
+    plot = str(FIGURES / "dbpedia-openai-1000k-angular.plot")
     assert main(["import", str(folder), str(found), str(vdb_file(tmp_path, vdb())), plot]) == 0
     sections = {
         one["title"].partition(":")[0]: one
