@@ -340,7 +340,7 @@ def test_a_shard_that_goes_down_in_a_transaction_ends_it(shards: Shards, connect
 
 
 def test_searches_go_to_a_replica_that_is_up(shards: Shards, connection: psycopg.Connection) -> None:
-    """Nothing listens on the first address, the second one is a standby, the third one the primary."""
+    """Nothing listens at the first address, a standby at the second, the primary at the third."""
     expected = run(connection, nearest(QUERIES[0]))
     primary = shards.servers[0]
     replica = primary.basebackup()
