@@ -1,4 +1,5 @@
-"""PostgreSQL as a release of Debian packages it, unpacked: it runs with that release's own C library, on any Debian.
+"""PostgreSQL as a release of Debian packages it, unpacked. It runs with that release's own C
+library, on any Debian.
 
 No version is named: apt fetches what the release has now, point releases included, and checks it
 against Debian's signature. Nothing is compiled or installed.
