@@ -175,7 +175,7 @@ impl LimitSearch {
         unsafe {
             if let Some(scan) = self.passed_on(plan).filter(|_| rows > 0) {
                 let count = usize::try_from(rows.max(FETCH_AT_LEAST)).unwrap_or(usize::MAX);
-                self.found = Some(Rows { count, is_filtered: !(*scan).ss.ps.qual.is_null() });
+                self.found = Some(WantedRows { count, is_filtered: !(*scan).ss.ps.qual.is_null() });
             }
         }
     }
