@@ -77,6 +77,33 @@ fn unseen_queries_reach_the_requested_recall() {
 }
 
 #[test]
+fn settings_for_recalls_that_short_lists_do_not_reach_are_cheap_too() {
+    // Noise without clusters: with a list of 400 and any slack, recall stays below 0.98.
+    let mut noise = support::Noise(5);
+    let mut vectors = |count| (0..count * DIM).map(|_| noise.gauss()).collect::<Vec<f32>>();
+    let (rows, queries) = (Rows::new(DIM, vectors(8000)), vectors(200));
+    let index = index(&rows, Metric::L2);
+    let calibration = calibrated(&index);
+    let measure = |options: &SearchOptions| index.recall(10, 0, &queries, options, 2, &mut no_progress()).unwrap();
+    let of = |search_list, slack| SearchOptions { search_list, slack, ..SearchOptions::default() };
+    assert!(measure(&of(400, f32::INFINITY)).recall < 0.98);
+    for wanted in [0.98, 0.99] {
+        let options = calibration.plan(10, wanted).options.unwrap();
+        let own = measure(&options);
+        println!("{wanted}: {options:?}, {own:?}");
+        assert!((own.recall - wanted).abs() < 0.01, "{wanted}: {own:?}");
+        // A long list is not expanded to its end: it has a slack that short lists have, too.
+        assert!(options.search_list > 400 && options.slack < 0.56, "{wanted}: {options:?}");
+        let pairs =
+            [500, 700, 1000, 1400].into_iter().flat_map(|list| [0.3, 0.4, 0.5].map(|slack| of(list, slack)));
+        let others: Vec<_> =
+            pairs.map(|options| measure(&options)).filter(|one| one.recall >= own.recall).collect();
+        let fewest = others.iter().map(|one| one.hops).fold(f32::INFINITY, f32::min);
+        assert!(own.hops < 1.1 * fewest, "{wanted}: {own:?}, another setting takes {fewest} hops");
+    }
+}
+
+#[test]
 fn more_neighbors_than_were_calibrated_are_found_with_the_recall_that_is_given() {
     let efforts = [Effort::Default, Effort::Recall(0.9), Effort::Recall(0.95), Effort::Recall(0.99)];
     for (rows, metric, ks) in [(1_200, Metric::L2, &[120][..]), (5_000, Metric::InnerProduct, &[120, 300, 500])] {

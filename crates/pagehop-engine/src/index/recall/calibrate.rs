@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! choose   up to 8,000 vectors of the data as queries
-//! scan     every row, for the exact nearest rows of up to 256 of them
+//! scan     every row, for the exact nearest rows of up to 1,024 of them
 //! search   for all of them, and derive what shorter lists and less slack would have found, and
 //!          in how many hops (effort.rs)
 //! store    for each recall, the list and slack that reach it in nearly the fewest hops
@@ -22,14 +22,16 @@ use crate::{Error, OnProgress, Progress, threads};
 
 /// Fewest queries of a user that can calibrate an index.
 pub const CALIBRATION_QUERIES_MIN: usize = 50;
-/// Largest number of samples with exact answers.
-const SAMPLES_MAX: usize = 256;
+/// Largest number of samples with exact answers, of a small index and of any.
+const SAMPLES_FEW: usize = 256;
+const SAMPLES_MAX: usize = 1024;
 /// Largest number of samples judged by self-agreement, without exact answers.
 const MORE_SAMPLES_MAX: usize = 7744;
 /// At most one such sample per this many rows.
 const ROWS_PER_MORE: u64 = 16;
-/// At most one sample with an exact answer per this many rows.
+/// At most one sample with an exact answer per this many rows, up to [`SAMPLES_FEW`] and beyond.
 const ROWS_PER_SAMPLE: u64 = 4;
+const ROWS_PER_FURTHER: u64 = 64;
 /// For k above this, only `count * NEIGHBORS_FEW / k` samples are used, because each sample gives k
 /// observations.
 const NEIGHBORS_FEW: usize = 25;
@@ -61,7 +63,8 @@ impl<P: Pages> Index<P> {
         let mut reader = self.pages().reader();
         let state = self.newest().renew(&mut reader)?;
         let (rows, change) = (state.meta.rows, &state.meta.change);
-        let some = SAMPLES_MAX.min((rows / ROWS_PER_SAMPLE) as usize);
+        let few = SAMPLES_FEW.min((rows / ROWS_PER_SAMPLE) as usize);
+        let some = few.max(SAMPLES_MAX.min((rows / ROWS_PER_FURTHER) as usize));
         let more = MORE_SAMPLES_MAX.min((rows / ROWS_PER_MORE) as usize);
         let node_pages = state.node_pages(self.pages());
         let mut samples = match queries {

@@ -5,10 +5,10 @@
 //! and slack that reach a recall in nearly the fewest hops, the one with the longest list is
 //! stored.
 //!
-//! If the longest search misses neighbors, it is repeated with a longer list and more slack, only
-//! for the samples that missed some, until nothing is missed. The hops of the other samples are
-//! then unknown. So the shortest list that reaches the recall is stored, or the next longer one if
-//! that reaches it with a finite slack.
+//! If the longest search misses neighbors, it is repeated with a longer list and more slack. That
+//! is only needed for the samples that missed some: the others find no less. A few samples tell the
+//! hops, and are always searched for again. The last stage, which is for what is nearly out of
+//! reach, knows no hops. There the shortest list that reaches the recall is stored.
 //!
 //! Recalls far below 1 vary much between queries: to know 0.9 within 0.005 takes thousands of
 //! queries, whose exact answers would cost more than the build. So most samples are judged by
@@ -30,12 +30,19 @@ use crate::page::{Pages, Reader};
 use crate::{Error, SearchOptions, Stats, threads};
 
 /// The stages: the length of the longest list as a multiple of the default list (or of 2k), and the
-/// slacks that are tried.
-const LADDER: [(usize, &[f32]); STAGES] = [
-    (4, &[0.0, 0.02, 0.035, 0.05, 0.07, 0.1, 0.12, 0.14, 0.17, 0.2, 0.24, 0.28, 0.34, 0.4, 0.56]),
-    (8, &[0.8, 1.2, f32::INFINITY]),
-    (LISTS_MAX, &[f32::INFINITY]),
+/// slacks that are tried. Those of the second begin with those of the first.
+const LADDER: [(usize, &[f32]); STAGES] =
+    [(4, SLACKS.split_at(SLACKS.len() - 3).0), (16, &SLACKS), (LISTS_MAX, &[ANY])];
+/// Small ones matter under the inner product: its distances differ little, where rows are much
+/// shorter than the longest.
+const SLACKS: [f32; 24] = [
+    0.0, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.0275, 0.035, 0.0425, 0.05, 0.07, 0.1, 0.12, 0.14, 0.17, 0.2, 0.24,
+    0.28, 0.34, 0.4, 0.56, 0.8, 1.2, ANY,
 ];
+/// The slack of a search that expands its whole list.
+const ANY: f32 = f32::INFINITY;
+/// Most samples that tell the hops of the second stage.
+const SAMPLES_FOR_HOPS: usize = 128;
 /// Largest number of stages.
 pub(crate) const STAGES: usize = 3;
 /// Ratio between consecutive list lengths that are tried.
@@ -46,10 +53,12 @@ const LIST_MIN: usize = 2;
 /// slack decides when a search ends. Queries that are harder than the samples get more hops from a
 /// slack, and none from a list.
 const HOPS_FOR_SLACK: f32 = 1.0;
-/// Safety margin on the target recall: this share of the allowed miss (1 - recall), at most
-/// `MARGIN_MAX`. Without it, half of the calibrated settings would land slightly below the target.
-const MARGIN: f32 = 0.1;
-const MARGIN_MAX: f32 = 0.001;
+/// Safety margin on the target recall: this share of the half width of its interval, at most
+/// `MARGIN_MAX` of the allowed miss (1 - recall). Without it, half of the calibrated settings would
+/// land below the target. At high recalls a margin costs hops: a tenth of the allowed miss, a tenth
+/// of the hops.
+const MARGIN: f32 = 0.25;
+const MARGIN_MAX: f32 = 0.05;
 /// List and slack of the search that begins at the neighbors of the query's row.
 const NEAR_LIST: usize = 100;
 const NEAR_SLACK: f32 = 0.2;
@@ -68,8 +77,11 @@ struct Sought<'s> {
     sample: &'s Sample,
     /// Whether the exact answer is known.
     is_known: bool,
-    /// Whether a search found all of the exact answer.
+    /// Whether a search found all of the answer, exact or confirmed.
     is_complete: bool,
+    /// For each k, the farthest distance and the number of the nearest rows that the first search
+    /// and the one from the neighbors of the query's row found.
+    confirmed: Vec<(f32, usize)>,
     outcome: Outcome,
 }
 
@@ -81,15 +93,16 @@ struct Outcome {
     with_slack: Vec<usize>,
     /// For each k, the hops after which each true neighbor was found, if these are known.
     true_ones: Vec<Vec<usize>>,
-    /// For each k, the number of the nearest rows that this search and the one from the neighbors
-    /// of the query's row found, and the hops after which this one found each.
-    own: Vec<(usize, Vec<usize>)>,
+    /// The same for the confirmed ones.
+    own: Vec<Vec<usize>>,
 }
 
 /// The lists and slacks that one search compares.
 struct Stage<'a> {
-    /// Whether it searches for all samples and to the end.
+    /// Whether the next stage compares longer lists by their hops, too.
     is_first: bool,
+    /// The first samples, this many, are searched for to the end, and tell the hops.
+    timed: usize,
     ks: &'a [usize],
     lists: Vec<usize>,
     slacks: &'a [f32],
@@ -100,6 +113,8 @@ struct Stage<'a> {
 struct Point {
     slack: f32,
     recall: f32,
+    /// Half the width of the 95% confidence interval of the recall.
+    interval: f32,
     hops: f32,
 }
 
@@ -115,32 +130,37 @@ impl<P: Pages> EffortMeasurement<'_, P> {
     ) -> Result<Vec<CalibratedK>, Error> {
         let fresh = |k: &usize| CalibratedK { k: *k, best: 0.0, settings: [None; RECALLS.len()] };
         let mut entries: Vec<CalibratedK> = ks.iter().map(fresh).collect();
-        let sought =
-            |sample, is_known| Sought { sample, is_known, is_complete: false, outcome: Outcome::default() };
+        let sought = |sample, is_known| Sought {
+            sample,
+            is_known,
+            is_complete: false,
+            confirmed: Vec::new(),
+            outcome: Outcome::default(),
+        };
         let known = samples.iter().map(|sample| sought(sample, true));
         let mut all: Vec<Sought<'_>> = known.chain(more.iter().map(|sample| sought(sample, false))).collect();
-        let mut before = None;
+        let some = (samples.len() / 4).clamp(SAMPLES_MIN, SAMPLES_FOR_HOPS);
+        let timed = [all.len(), some.min(all.len()), 0];
         for (at, (times, slacks)) in LADDER.iter().enumerate() {
             let longest_before = at.checked_sub(1).map(|before| longest(ks, LADDER[before].0));
             let lists = lists(longest_before.unwrap_or(ks[0].max(LIST_MIN)), longest(ks, *times));
-            let stage = Stage { is_first: at == 0, ks, lists, slacks };
+            let stage = Stage { is_first: at == 0, timed: timed[at], ks, lists, slacks };
             self.search(&mut all, &stage, &mut |_| on_stage(at))?;
             for (at, entry) in entries.iter_mut().enumerate() {
-                stage.record(entry, at, &all, before);
+                stage.record(entry, at, &all);
             }
             if entries.iter().all(|entry| entry.settings.iter().all(Option::is_some)) {
                 break;
             }
-            before = slacks.last().copied().filter(|slack| slack.is_finite());
-            // Later stages only measure what is missed, which only samples with exact answers show.
-            // Their searches cost more and their recalls are higher, so fewer samples are enough:
-            // each further stage uses half as many.
-            all.truncate((samples.len() >> at).max(samples.len().min(SAMPLES_MIN)));
+            // Searches of the last stage cost most, and take some of the exact answers.
+            if at > 0 {
+                all.truncate((samples.len() / 2).max(samples.len().min(SAMPLES_MIN)));
+            }
         }
         Ok(entries)
     }
 
-    /// Searches for all samples that are not complete.
+    /// Searches for all samples that are not complete, and for those that tell the hops.
     fn search(
         &self,
         all: &mut [Sought<'_>],
@@ -148,13 +168,18 @@ impl<P: Pages> EffortMeasurement<'_, P> {
         go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let length = all.len().div_ceil(self.threads).max(1);
-        threads::each(all.chunks_mut(length), go_on, |part, look| {
+        threads::each(all.chunks_mut(length).enumerate(), go_on, |(part, some), look| {
             let (mut reader, mut walk, mut trace) = (self.pages.reader(), Walk::default(), Trace::default());
-            for (at, sought) in part.iter_mut().enumerate() {
+            for (at, sought) in some.iter_mut().enumerate() {
                 if at % LOOK_SEARCHES == 0 {
                     look(at as u64)?;
                 }
-                sought.search(self.state, &mut reader, &mut walk, &mut trace, stage)?;
+                let is_timed = part * length + at < stage.timed;
+                if is_timed || !sought.is_complete {
+                    sought.search(self.state, &mut reader, &mut walk, &mut trace, stage, is_timed)?;
+                } else {
+                    sought.outcome.carry(stage);
+                }
             }
             reader.pause();
             Ok(())
@@ -181,6 +206,7 @@ fn lists(shortest: usize, longest: usize) -> Vec<usize> {
 }
 
 impl Sought<'_> {
+    /// Searches for the sample, to the end or until all of the answer is found.
     fn search<R: Reader>(
         &mut self,
         state: &State,
@@ -188,11 +214,8 @@ impl Sought<'_> {
         walk: &mut Walk,
         trace: &mut Trace,
         stage: &Stage<'_>,
+        to_the_end: bool,
     ) -> Result<(), Error> {
-        if self.is_complete {
-            self.outcome = Outcome::default();
-            return Ok(());
-        }
         let most = |slacks: &[f32]| slacks[slacks.len() - 1];
         let options = |list: usize| SearchOptions {
             search_list: list,
@@ -204,36 +227,35 @@ impl Sought<'_> {
         walk.probe.prepare(&state.meta, &state.model, &self.sample.query)?;
         walk.begin(state, capacity(&longest).max(k), k, state.meta.change.dead_rows == 0);
         walk.leave_out(self.sample.node, state, reader)?;
-        // Later stages do not measure hops, so their searches end once they have found all
-        // neighbors.
-        let goal = (!stage.is_first).then(|| (self.sample.threshold(k), self.sample.wanted(k)));
-        trace.begin(goal);
-        walk.run(state, reader, &options(longest), trace, &mut Stats::default())?;
-        let mut near: Vec<(f32, u64)> = distances(walk);
-        if stage.is_first && self.sample.node.is_some() {
-            near.extend(self.near_sample(state, reader, walk, k)?);
-            near.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            near.dedup();
-        }
-        let own = |k: &usize| {
-            let farthest = near.get(k - 1).or(near.last());
-            (near.len().min(*k), farthest.map_or(Vec::new(), |(farthest, _)| trace.steps_to(*farthest, *k)))
+        let goal = if self.is_known {
+            Some((self.sample.threshold(k), self.sample.wanted(k)))
+        } else {
+            self.confirmed.last().copied()
         };
+        trace.begin(goal.filter(|_| !to_the_end));
+        walk.run(state, reader, &options(longest), trace, &mut Stats::default())?;
+        if self.confirmed.is_empty() {
+            self.confirm(state, reader, walk, stage.ks)?;
+        }
         let true_ones = |k: &usize| trace.steps_to(self.sample.threshold(*k), self.sample.wanted(*k));
+        let own = |(k, (farthest, _)): (&usize, &(f32, usize))| trace.steps_to(*farthest, *k);
         self.outcome = Outcome {
             of_list: stage.lists.iter().map(|list| trace.steps_of_list(capacity(list))).collect(),
             with_slack: stage.slacks.iter().map(|slack| trace.steps_with(*slack)).collect(),
             true_ones: if self.is_known { stage.ks.iter().map(true_ones).collect() } else { Vec::new() },
-            own: stage.ks.iter().map(own).collect(),
+            own: stage.ks.iter().zip(&self.confirmed).map(own).collect(),
         };
-        // A sample is complete if the longest list with the largest finite slack found everything:
-        // later stages have more of both.
+        // Later stages have longer lists and more slack than the longest with the largest finite
+        // slack.
         let within = stage.slacks.iter().rposition(|slack| slack.is_finite());
         let within = within.map_or(usize::MAX, |slack| self.outcome.hops(stage.lists.len() - 1, slack));
-        let found_all = |(steps, k): (&Vec<usize>, &usize)| {
-            steps.iter().filter(|step| **step <= within).count() == self.sample.wanted(*k)
+        let is_all =
+            |(steps, wanted): (&Vec<usize>, usize)| steps.iter().filter(|step| **step <= within).count() == wanted;
+        self.is_complete = if self.is_known {
+            self.outcome.true_ones.iter().zip(stage.ks.iter().map(|k| self.sample.wanted(*k))).all(is_all)
+        } else {
+            self.outcome.own.iter().zip(self.confirmed.iter().map(|(_, wanted)| *wanted)).all(is_all)
         };
-        self.is_complete = self.is_known && self.outcome.true_ones.iter().zip(stage.ks).all(found_all);
         Ok(())
     }
 }
@@ -244,19 +266,30 @@ fn distances(walk: &Walk) -> Vec<(f32, u64)> {
 }
 
 impl Sought<'_> {
-    /// What a search finds that begins at the neighbors of the sample's row.
-    fn near_sample<R: Reader>(
-        &self,
+    /// Notes what the search that `walk` has ended found, together with one that begins at the
+    /// neighbors of the sample's row.
+    fn confirm<R: Reader>(
+        &mut self,
         state: &State,
         reader: &mut R,
         walk: &mut Walk,
-        k: usize,
-    ) -> Result<Vec<(f32, u64)>, Error> {
-        let options =
-            SearchOptions { search_list: NEAR_LIST.max(2 * k), slack: NEAR_SLACK, ..SearchOptions::default() };
-        walk.begin(state, list_capacity(k, &options, state), k, state.meta.change.dead_rows == 0);
-        walk.run_from_absent(state, reader, &options, &mut Trace::default(), &mut Stats::default())?;
-        Ok(distances(walk))
+        ks: &[usize],
+    ) -> Result<(), Error> {
+        let k = ks[ks.len() - 1];
+        let mut near = distances(walk);
+        if self.sample.node.is_some() {
+            let options =
+                SearchOptions { search_list: NEAR_LIST.max(2 * k), slack: NEAR_SLACK, ..SearchOptions::default() };
+            walk.begin(state, list_capacity(k, &options, state), k, state.meta.change.dead_rows == 0);
+            walk.run_from_absent(state, reader, &options, &mut Trace::default(), &mut Stats::default())?;
+            near.extend(distances(walk));
+            near.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            near.dedup();
+        }
+        let farthest =
+            |k: usize| near.get(k - 1).or(near.last()).map_or(f32::NEG_INFINITY, |(farthest, _)| *farthest);
+        self.confirmed = ks.iter().map(|k| (farthest(*k), near.len().min(*k))).collect();
+        Ok(())
     }
 }
 
@@ -264,6 +297,18 @@ impl Outcome {
     /// Hops of a search with a list and a slack of the stage, given by their positions.
     fn hops(&self, list: usize, slack: usize) -> usize {
         self.of_list[list].min(self.with_slack[slack])
+    }
+
+    /// The outcome of the next stage, for a sample whose answer was found: its searches end no
+    /// earlier with longer lists and more slack.
+    fn carry(&mut self, stage: &Stage<'_>) {
+        let longest = self.of_list.last().copied().unwrap_or(usize::MAX);
+        self.of_list = vec![usize::MAX; stage.lists.len()];
+        self.of_list[0] = longest;
+        self.with_slack.resize(stage.slacks.len(), usize::MAX);
+        if stage.timed == 0 {
+            self.with_slack.fill(usize::MAX);
+        }
     }
 
     /// Share of `wanted` rows found within `hops`; `steps` has the hops after which each row was
@@ -276,72 +321,83 @@ impl Outcome {
 impl Sought<'_> {
     /// Recall of a search with this list and slack, by the exact answer.
     fn found(&self, k: (usize, usize), list: usize, slack: usize) -> f32 {
-        match self.outcome.true_ones.get(k.0) {
-            Some(steps) => Outcome::share(steps, self.sample.wanted(k.1), self.outcome.hops(list, slack)),
-            // An earlier stage found all of them.
-            None => 1.0,
-        }
+        Outcome::share(&self.outcome.true_ones[k.0], self.sample.wanted(k.1), self.outcome.hops(list, slack))
     }
 
     /// Recall of a search with this list and slack, if the nearest rows of the longest search, and
     /// of the one from the neighbors of the sample's row, are taken as the truth.
     fn confirmed(&self, k: (usize, usize), list: usize, slack: usize) -> f32 {
-        let (wanted, steps) = &self.outcome.own[k.0];
-        if *wanted == 0 { 1.0 } else { Outcome::share(steps, *wanted, self.outcome.hops(list, slack)) }
+        let wanted = self.confirmed[k.0].1;
+        if wanted == 0 {
+            1.0
+        } else {
+            Outcome::share(&self.outcome.own[k.0], wanted, self.outcome.hops(list, slack))
+        }
     }
 }
 
 impl Stage<'_> {
     /// Records the settings for recalls that this stage is the first to reach: for each recall, the
-    /// longest list with nearly the fewest hops, and its slack. `before` is the largest finite
-    /// slack of the previous stage.
-    fn record(&self, entry: &mut CalibratedK, at: usize, all: &[Sought<'_>], before: Option<f32>) {
+    /// longest list with nearly the fewest hops, and its slack; or the shortest list, if hops are
+    /// unknown.
+    fn record(&self, entry: &mut CalibratedK, at: usize, all: &[Sought<'_>]) {
         let k = (at, entry.k);
-        let start = before.map(|slack| Point { slack, recall: entry.best, hops: 0.0 });
         let long = (0..self.lists.len()).filter(|list| self.lists[*list] >= entry.k);
         let curves: Vec<(usize, Vec<Point>)> =
             long.map(|list| (list, self.curve(k, list, all, entry.best))).collect();
         let best =
             curves.iter().flat_map(|(_, points)| points).map(|point| point.recall).fold(entry.best, f32::max);
         entry.best = best.min(1.0);
-        for (setting, wanted) in entry.settings.iter_mut().zip(RECALLS) {
-            let wanted = wanted + (MARGIN * (1.0 - wanted)).min(MARGIN_MAX);
-            if setting.is_some() || entry.best < wanted {
+        for (setting, recall) in entry.settings.iter_mut().zip(RECALLS) {
+            if setting.is_some() {
                 continue;
             }
             let reaching = |(list, points): &(usize, Vec<Point>)| {
-                let at = points.iter().position(|point| point.recall >= wanted)?;
-                let below = at.checked_sub(1).map(|below| points[below]).or(start);
-                Some((*list, at, below.map_or(points[at], |below| between(below, points[at], wanted))))
+                let at = points.iter().position(|point| point.recall >= point.target(recall))?;
+                let below = at.checked_sub(1).map(|below| points[below]);
+                let reached = |below| between(below, points[at], points[at].target(recall));
+                Some((*list, below.map_or(points[at], reached)))
             };
             let mut reaching = curves.iter().filter_map(reaching);
-            let chosen = if self.is_first {
+            let chosen = if self.timed > 0 {
                 let reaching: Vec<_> = reaching.collect();
-                let fewest = reaching.iter().map(|(.., point)| point.hops).fold(f32::INFINITY, f32::min);
-                reaching.into_iter().rfind(|(.., point)| point.hops <= fewest + HOPS_FOR_SLACK)
+                let cheapest = reaching.iter().min_by(|a, b| a.1.hops.total_cmp(&b.1.hops)).copied();
+                // If it is the longest list, a longer one may be cheaper, and the next stage tells.
+                let is_open = |list: usize| self.is_first && list == self.lists.len() - 1;
+                cheapest.filter(|(list, _)| !is_open(*list)).and_then(|(_, cheapest)| {
+                    reaching.into_iter().rfind(|(_, point)| point.hops <= cheapest.hops + HOPS_FOR_SLACK)
+                })
             } else {
-                let (shortest, next) = (reaching.next(), reaching.next());
-                next.filter(|next| next.2.slack.is_finite()).or(shortest)
+                reaching.next()
             };
-            *setting = chosen.map(|(list, at, point)| Setting {
+            *setting = chosen.map(|(list, point)| Setting {
                 slack: point.slack,
                 search_list: self.lists[list],
-                interval: recall_of(all, k, list, at).1,
+                interval: point.interval,
             });
         }
     }
 
     /// The results of a list with each slack. More slack finds no less; where it seems to find
-    /// less, that is noise and is removed.
+    /// less, that is noise and is removed. So does the last stage as the one before, which had
+    /// found `least`.
     fn curve(&self, k: (usize, usize), list: usize, all: &[Sought<'_>], least: f32) -> Vec<Point> {
-        let mut recall = if self.is_first { 0.0 } else { least };
+        let mut recall = if self.timed > 0 { 0.0 } else { least };
+        let timed = &all[..self.timed];
         let point = |(at, slack): (usize, &f32)| {
-            recall = recall_of(all, k, list, at).0.max(recall);
-            let of_list = all.iter().filter(|sought| !sought.outcome.of_list.is_empty());
-            let hops: usize = of_list.map(|sought| sought.outcome.hops(list, at)).sum();
-            Point { slack: *slack, recall, hops: hops as f32 / all.len() as f32 }
+            let (found, interval) = recall_of(all, k, list, at);
+            recall = found.max(recall);
+            let hops: usize = timed.iter().map(|sought| sought.outcome.hops(list, at)).sum();
+            Point { slack: *slack, recall, interval, hops: hops as f32 / timed.len().max(1) as f32 }
         };
         self.slacks.iter().enumerate().map(point).collect()
+    }
+}
+
+impl Point {
+    /// What must be measured for a recall to be reached.
+    fn target(&self, recall: f32) -> f32 {
+        recall + (MARGIN * self.interval).min(MARGIN_MAX * (1.0 - recall))
     }
 }
 
@@ -365,5 +421,5 @@ fn between(below: Point, above: Point, wanted: f32) -> Point {
     let missed = |recall: f32| (1.0 - recall).max(MISSED_MIN).ln();
     let share = (missed(below.recall) - missed(wanted)) / (missed(below.recall) - missed(above.recall));
     let part = |below: f32, above: f32| if above.is_finite() { below + (above - below) * share } else { above };
-    Point { slack: part(below.slack, above.slack), recall: wanted, hops: part(below.hops, above.hops) }
+    Point { slack: part(below.slack, above.slack), recall: wanted, hops: part(below.hops, above.hops), ..above }
 }
