@@ -16,6 +16,7 @@ use support::counted::Counted;
 use support::{Random, Scratch, is_emulated, this_command};
 
 const DIM: usize = 64;
+const CHUNK_COMPONENTS: u64 = 64_000;
 
 #[global_allocator]
 static ALLOCATOR: Counted = Counted::new();
@@ -23,22 +24,25 @@ static ALLOCATOR: Counted = Counted::new();
 /// For this program run again as a child: the path of the index.
 const CHILD: &str = "PAGEHOP_TEST_SPILLED";
 
-/// Rows that are made when they are read.
-struct Rows(u64);
+/// Rows that are made when they are read: their number and their dimensions.
+struct Rows(u64, usize);
 
 impl VectorSource for Rows {
     fn dim(&self) -> usize {
-        DIM
+        self.1
     }
 
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
+        let Self(rows, dim) = *self;
         let mut random = Random(7);
-        for first in (0..self.0).step_by(1000) {
-            let ids: Vec<u64> = (first..self.0.min(first + 1000)).collect();
-            let mut values = Vec::with_capacity(ids.len() * DIM);
+        // Chunks of as many bytes for all dimensions: their memory is not the build's.
+        let chunk = CHUNK_COMPONENTS / dim as u64;
+        for first in (0..rows).step_by(chunk as usize) {
+            let ids: Vec<u64> = (first..rows.min(first + chunk)).collect();
+            let mut values = Vec::with_capacity(ids.len() * dim);
             for _ in &ids {
                 let place: Vec<f32> = (0..6).map(|_| random.below(1000) as f32 / 500.0 - 1.0).collect();
-                values.extend((0..DIM).map(|at| place[at % 6] * place[(at / 6) % 6] + place[(at * 5) % 6]));
+                values.extend((0..dim).map(|at| place[at % 6] * place[(at / 6) % 6] + place[(at * 5) % 6]));
             }
             each(&ids, &values)?;
         }
@@ -49,7 +53,7 @@ impl VectorSource for Rows {
 /// Options with the least memory, which the error names.
 fn small(path: &Path, rows: u64) -> BuildOptions {
     let options = BuildOptions { memory_bytes: 1 << 16, threads: 2, calibrate: false, ..BuildOptions::default() };
-    let refused = pagehop_store::build(path, &mut Rows(rows), &options, false, &mut |_| ControlFlow::Continue(()));
+    let refused = pagehop_store::build(path, &mut Rows(rows, DIM), &options, false, &mut |_| ControlFlow::Continue(()));
     let Err(Error::Memory { needed_bytes, .. }) = refused else { panic!("{refused:?}") };
     let memory_bytes = needed_bytes.next_multiple_of(1 << 20);
     assert!(memory_bytes < build_memory_bytes(rows as usize, DIM, 2), "{rows} rows fit in memory");
@@ -68,11 +72,11 @@ fn temporary_files_are_gone_after_a_build_and_after_an_error() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        let built = pagehop_store::build(&path, &mut Rows(rows), &options, false, &mut go_on);
+        let built = pagehop_store::build(&path, &mut Rows(rows, DIM), &options, false, &mut go_on);
         assert!(matches!(built, Err(Error::Interrupted)), "{stop}: {built:?}");
         assert!(scratch.names().is_empty(), "{stop} leaves {:?}", scratch.names());
     }
-    let built = pagehop_store::build(&path, &mut Rows(rows), &options, false, &mut |_| ControlFlow::Continue(()));
+    let built = pagehop_store::build(&path, &mut Rows(rows, DIM), &options, false, &mut |_| ControlFlow::Continue(()));
     assert_eq!(built.unwrap().rows, rows);
     assert_eq!(scratch.names(), ["items.pagehop"]);
     let index = pagehop_store::open(&path, &OpenOptions::default()).unwrap();
@@ -108,7 +112,7 @@ fn child_is_killed() {
         ControlFlow::Continue(())
     };
     let options = BuildOptions { calibrate: true, ..killed_options() };
-    pagehop_store::build(&path, &mut Rows(KILLED_ROWS), &options, true, &mut go_on).unwrap();
+    pagehop_store::build(&path, &mut Rows(KILLED_ROWS, DIM), &options, true, &mut go_on).unwrap();
     println!("resumed {resumed} end");
 }
 
@@ -173,10 +177,10 @@ fn what_a_killed_build_left_goes_with_any_build_of_the_index() {
         assert_eq!(scratch.names(), ["items.pagehop-build"]);
         // A build that is refused is none.
         let little = BuildOptions { memory_bytes: 1 << 16, ..killed_options() };
-        let refused = pagehop_store::build(&path, &mut Rows(KILLED_ROWS), &little, false, go_on);
+        let refused = pagehop_store::build(&path, &mut Rows(KILLED_ROWS, DIM), &little, false, go_on);
         assert!(matches!(refused, Err(Error::Memory { .. })), "{refused:?}");
         assert_eq!(scratch.names(), ["items.pagehop-build"]);
-        pagehop_store::build(&path, &mut Rows(KILLED_ROWS), &options, false, go_on).unwrap();
+        pagehop_store::build(&path, &mut Rows(KILLED_ROWS, DIM), &options, false, go_on).unwrap();
         assert_eq!(scratch.names(), ["items.pagehop"]);
         std::fs::remove_file(&path).unwrap();
     }
@@ -189,25 +193,33 @@ fn peak_bytes() -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-#[test]
-fn child_builds() {
-    let Ok(path) = std::env::var(CHILD) else {
-        return;
-    };
-    let path = PathBuf::from(path);
-    let options = small(&path, 60_000);
-    let before = (peak_bytes(), ALLOCATOR.begin());
-    pagehop_store::build(&path, &mut Rows(60_000), &options, false, &mut |_| ControlFlow::Continue(())).unwrap();
-    let (peak, allocated) = (peak_bytes() - before.0, ALLOCATOR.most() - before.1);
-    println!("memory {} peak {peak} allocated {allocated}", options.memory_bytes);
-}
+/// For the same child: rows and dimensions.
+const SHAPE: &str = "PAGEHOP_TEST_SHAPE";
 
 #[test]
-fn the_memory_of_a_build_is_kept() {
-    let scratch = Scratch::new("spilled-memory");
+fn child_builds() {
+    let (Ok(path), Ok(shape)) = (std::env::var(CHILD), std::env::var(SHAPE)) else {
+        return;
+    };
+    let (rows, dim) = shape.split_once(' ').unwrap();
+    let (rows, dim): (u64, usize) = (rows.parse().unwrap(), dim.parse().unwrap());
+    let memory_bytes = build_memory_bytes_min(rows as usize, dim, 0, 2).next_multiple_of(1 << 20);
+    assert!(memory_bytes < build_memory_bytes(rows as usize, dim, 2), "{rows} rows fit in memory");
+    let options = BuildOptions { memory_bytes, threads: 2, calibrate: false, ..BuildOptions::default() };
+    let before = (peak_bytes(), ALLOCATOR.begin());
+    let source = &mut Rows(rows, dim);
+    pagehop_store::build(&PathBuf::from(path), source, &options, false, &mut |_| ControlFlow::Continue(())).unwrap();
+    let (peak, allocated) = (peak_bytes() - before.0, ALLOCATOR.most() - before.1);
+    println!("memory {memory_bytes} peak {peak} allocated {allocated}");
+}
+
+/// Builds rows of a shape with the least memory, and asserts that it is kept.
+fn memory_is_kept(rows: u64, dim: usize) {
+    let scratch = Scratch::new(&format!("spilled-memory-{dim}"));
     let output = this_command()
         .args(["--exact", "child_builds", "--nocapture"])
         .env(CHILD, scratch.path("items.pagehop"))
+        .env(SHAPE, format!("{rows} {dim}"))
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -217,10 +229,21 @@ fn the_memory_of_a_build_is_kept() {
         words[at + 1].parse().unwrap()
     };
     let [memory, peak, allocated] = ["memory", "peak", "allocated"].map(figure);
-    println!("{allocated} bytes were allocated and {peak} in memory, of {memory}");
+    println!("{dim} dimensions: {allocated} bytes were allocated and {peak} in memory, of {memory}");
     assert!(allocated < memory, "{allocated} bytes were allocated, {memory} were allowed");
     assert!(allocated > memory / 3, "{allocated} bytes are too few to be true, {memory} were allowed");
     // The kernel counts an emulator's own memory, too: qemu 7.2 loses 300 kB with each thread that
     // ends, and a build starts a thousand.
     assert!(is_emulated() || peak < memory, "{peak} bytes were in memory, {memory} were allowed");
+}
+
+#[test]
+fn the_memory_of_a_build_is_kept() {
+    memory_is_kept(60_000, DIM);
+}
+
+/// There the rows that a model is trained on are most of what a build holds.
+#[test]
+fn the_memory_of_a_build_of_many_dimensions_is_kept() {
+    memory_is_kept(if is_emulated() { 5_000 } else { 12_000 }, 1536);
 }

@@ -1,6 +1,7 @@
 //! The first pass over the rows: what a build must know before it encodes one.
 
 use super::job::Job;
+use super::memory::survey_bytes;
 use crate::graph::equal;
 use crate::quantize::centroids::{self, SAMPLE_ROWS};
 use crate::quantize::codes::Codes;
@@ -8,11 +9,15 @@ use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::prepare::{self, Space};
 use crate::quantize::rotation::Rotation;
 use crate::quantize::tour;
-use crate::{Error, Metric, RowIds, VectorSource, row_ids};
+use crate::{BuildOptions, Error, Metric, RowIds, VectorSource, row_ids};
 
 /// Sampled rows per centroid.
 const SAMPLE_PER_CENTROID: usize = 24;
 const TRAIN_ROUNDS: usize = 6;
+/// Rows that a sample has at least, if there are as many.
+pub(super) const SAMPLE_ROWS_MIN: usize = 1024;
+/// Rows that a sample grows by. Its memory is exact, and a thread's buffers are more than this.
+const GROWTH_ROWS: usize = 256;
 
 /// The results of the first pass.
 #[derive(Default)]
@@ -22,7 +27,8 @@ pub(super) struct Survey {
     pub(super) checksum: u32,
     pub(super) norm_sq_max: f32,
     sums: Vec<f64>,
-    /// Every `stride`-th row, as the user gave it.
+    /// Every `stride`-th row, as the user gave it. How many there are depends on the rows and on
+    /// the memory of the build, which has room for [`SAMPLE_ROWS`] if all rows fit in it.
     sample: Vec<f32>,
     stride: usize,
     /// Memory of the build while kept vectors are written, without that of the vectors.
@@ -32,13 +38,13 @@ pub(super) struct Survey {
 impl Survey {
     /// Scans the source.
     pub(super) fn read(job: &mut Job<'_>, source: &mut dyn VectorSource) -> Result<Self, Error> {
-        let (metric, dim) = (job.options.metric, source.dim());
+        let dim = source.dim();
         let mut survey = Self { sums: vec![0.0; dim], stride: 1, ..Self::default() };
         source.scan(&mut |ids, chunk| {
             assert_eq!(ids.len() * dim, chunk.len(), "a chunk has one row for each id");
             survey.checksum = pagehop_kernels::crc32c(bytemuck::cast_slice(chunk), survey.checksum);
             for (id, row) in ids.iter().zip(chunk.chunks_exact(dim)) {
-                survey.add((metric, job.options.row_ids), *id, row)?;
+                survey.add(job.options, *id, row)?;
             }
             job.step("read", survey.row_ids.len() as u64, 0)
         })?;
@@ -72,7 +78,7 @@ impl Survey {
     pub(super) fn take_sample(&mut self, space: &Space) -> Result<Codes, Error> {
         let sample = std::mem::take(&mut self.sample);
         let mut x = vec![0.0; space.inner_dim()];
-        let mut codes = Codes::new(space.inner_dim());
+        let mut codes = Codes::with_capacity(space.inner_dim(), sample.len() / space.dim);
         for row in sample.chunks_exact(space.dim) {
             space.row(row, &mut x)?;
             codes.push(&x);
@@ -87,8 +93,8 @@ impl Survey {
         (metric == Metric::InnerProduct).then_some(self.norm_sq_max)
     }
 
-    fn add(&mut self, (metric, ids): (Metric, RowIds), id: u64, row: &[f32]) -> Result<(), Error> {
-        let position = self.row_ids.len();
+    fn add(&mut self, options: &BuildOptions, id: u64, row: &[f32]) -> Result<(), Error> {
+        let (metric, ids, position) = (options.metric, options.row_ids, self.row_ids.len());
         let norm_sq = prepare::validate(metric, row).map_err(|e| match e {
             Error::Argument { what } => Error::argument(format!("{}: {what}", row_ids::named(ids, position, id))),
             other => other,
@@ -99,22 +105,33 @@ impl Survey {
             *sum += f64::from(x * scale);
         }
         if position.is_multiple_of(self.stride) {
-            self.sample.extend_from_slice(row);
-            if self.sample.len() == 2 * SAMPLE_ROWS * row.len() {
-                self.thin(row.len());
-            }
+            self.sample_row(row, options.memory_bytes);
         }
         self.row_ids.push(id);
         Ok(())
     }
 
-    /// Keeps every second row of the sample.
-    fn thin(&mut self, dim: usize) {
-        for i in 0..SAMPLE_ROWS {
-            self.sample.copy_within(2 * i * dim..(2 * i + 1) * dim, i * dim);
+    /// Adds a row to the sample. If the sample has no room to grow then, or `memory` has none,
+    /// every second row stays.
+    fn sample_row(&mut self, row: &[f32], memory: u64) {
+        let dim = row.len();
+        let count = self.sample.len() / dim;
+        if count.is_multiple_of(GROWTH_ROWS) {
+            self.sample.reserve_exact(GROWTH_ROWS * dim);
         }
-        self.sample.truncate(SAMPLE_ROWS * dim);
-        self.stride *= 2;
+        self.sample.extend_from_slice(row);
+        let (count, known) = (count + 1, self.row_ids.len() + 1);
+        let is_full = count.is_multiple_of(GROWTH_ROWS)
+            && count >= 2 * SAMPLE_ROWS_MIN
+            && survey_bytes(known, count + GROWTH_ROWS, dim) as u64 > memory;
+        if is_full || count == 2 * SAMPLE_ROWS {
+            for i in 0..count / 2 {
+                self.sample.copy_within(2 * i * dim..(2 * i + 1) * dim, i * dim);
+            }
+            self.sample.truncate(count / 2 * dim);
+            self.sample.shrink_to(count * dim);
+            self.stride *= 2;
+        }
     }
 }
 
