@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use pagehop_engine::{
     BuildOptions, Column, ColumnKind, ColumnRows, EachChunk, Error, Index, Metric, PAGE_BYTES, PageId, Pages,
-    RowIds, SearchOptions, Value, VectorSource, Vectors, build, build_memory_bytes,
+    RowIds, SearchOptions, Value, VectorSource, Vectors, build, build_memory_bytes, build_memory_bytes_min,
 };
 use pagehop_sim::MemPages;
 use support::spilling::Spilling;
@@ -127,11 +127,7 @@ fn a_disk_that_is_full_or_too_small_is_an_error() {
         assert_eq!(sink.usage.files.get(), 0, "{most} bytes: scratch files are left");
     }
     let mut sink = Spilling { free: Some(1 << 20), ..Spilling::default() };
-    let result = build(&mut rows.clone(), &options, &mut sink, &mut no_progress());
-    let Err(Error::Full { what, source: Some(_) }) = result else { panic!("{result:?}") };
-    let (_, needed) = what.split_once(" needs ").unwrap();
-    let needed = needed.split(' ').next().unwrap().parse::<u64>().unwrap() << 20;
-    assert!(what.contains("1 MiB are free") && needed >= written, "{what}");
+    let needed = space_needed(&mut rows.clone(), &options, &mut sink);
     let mut sink = Spilling { free: Some(needed), ..Spilling::default() };
     build(&mut rows.clone(), &options, &mut sink, &mut no_progress()).unwrap();
     // An index that is built in memory takes space, too.
@@ -142,6 +138,93 @@ fn a_disk_that_is_full_or_too_small_is_an_error() {
         assert_eq!(result.is_ok(), is_enough, "{free} pages: {result:?}");
         assert_eq!(sink.usage.written.get(), 0);
     }
+}
+
+/// Bytes of disk space that a build asks for which is refused.
+fn space_needed(source: &mut dyn VectorSource, options: &BuildOptions, sink: &mut Spilling) -> u64 {
+    let result = build(source, options, sink, &mut no_progress());
+    let Err(Error::Full { what, source: Some(_) }) = result else { panic!("{result:?}") };
+    assert!(what.contains(" MiB are free"), "{what}");
+    assert_eq!((sink.usage.written.get(), sink.pages.page_count()), (0, 0), "something was written: {what}");
+    let (_, needed) = what.split_once(" needs ").unwrap();
+    needed.split(' ').next().unwrap().parse::<u64>().unwrap() << 20
+}
+
+/// What is asked for is a little more than files, kept work and pages take at any time.
+#[test]
+fn the_disk_space_that_a_build_asks_for_is_what_it_takes() {
+    let rows = rows();
+    let payloads = (0..count()).map(|row| Some(vec![7; 300 + row % 100])).collect();
+    let columns = ColumnRows::new(vec![Column { name: "topic".into(), kind: ColumnKind::Int }]).unwrap();
+    let mut with_payloads = columns.clone();
+    (0..count()).for_each(|row| with_payloads.push(&[Value::Int(row as i64 % 50)]).unwrap());
+    let sources = [
+        (ColumnRows::default(), Vectors::Codes, RowIds::Mapped),
+        (ColumnRows::default(), Vectors::Float32, RowIds::Mapped),
+        (ColumnRows::default(), Vectors::Codes, RowIds::HostOwned),
+        (with_payloads.with_payloads(payloads), Vectors::Codes, RowIds::Mapped),
+    ];
+    for (columns, vectors, row_ids) in sources {
+        let mut source = WithColumns { rows: rows.clone(), columns, knows_rows: true };
+        let options = BuildOptions { vectors, row_ids, ..options(Metric::L2) };
+        let options = small(&mut source, &options);
+        for keeps in [false, true] {
+            let kept = keeps.then(Default::default);
+            let asked = |free| Spilling { free: Some(free), kept: kept.clone(), ..Spilling::default() };
+            let needed = space_needed(&mut source, &options, &mut asked(1 << 20));
+            let mut sink = asked(needed);
+            build(&mut source, &options, &mut sink, &mut no_progress()).unwrap();
+            let peak = sink.usage.peak.get();
+            println!("{vectors:?}, {row_ids:?}, work kept: {keeps}: {peak} bytes of {needed}");
+            assert!(peak <= needed, "{peak} bytes were taken, {needed} asked for");
+            assert!(peak > needed / 4 * 3, "{peak} bytes were taken, {needed} asked for");
+        }
+    }
+}
+
+/// Pages may be where scratch files are not, and a killed build's work is there already.
+#[test]
+fn space_of_pages_and_of_kept_work_is_counted_once() {
+    let rows = rows();
+    let options = small(&mut rows.clone(), &options(Metric::L2));
+    let plenty = 1 << 40;
+    let elsewhere = |free, pages| Spilling { free: Some(free), free_of_pages: Some(pages), ..Spilling::default() };
+    let [files, pages] = [elsewhere(1 << 20, plenty), elsewhere(plenty, 1 << 20)]
+        .map(|mut sink| space_needed(&mut rows.clone(), &options, &mut sink));
+    build(&mut rows.clone(), &options, &mut elsewhere(files, pages), &mut no_progress()).unwrap();
+    let mut sink = Spilling { kept: Some(Default::default()), ..Spilling::default() };
+    build(&mut rows.clone(), &options, &mut sink, &mut no_progress()).unwrap();
+    let kept = sink.kept.unwrap();
+    let bytes = kept.borrow().1.iter().map(Vec::len).sum::<usize>() as u64;
+    let mut sink = Spilling { free: Some(1 << 20), kept: Some(Default::default()), ..Spilling::default() };
+    let needed = space_needed(&mut rows.clone(), &options, &mut sink);
+    let mut again = Spilling { free: Some(needed - bytes), kept: Some(kept), ..Spilling::default() };
+    build(&mut rows.clone(), &options, &mut again, &mut no_progress()).unwrap();
+}
+
+/// A source that knows its rows is not read for a build that has no room for them.
+#[test]
+fn what_has_no_room_is_refused_before_it_is_read() {
+    struct Unread;
+    impl VectorSource for Unread {
+        fn dim(&self) -> usize {
+            DIM
+        }
+
+        fn row_count(&self) -> Option<u64> {
+            Some(1_000_000)
+        }
+
+        fn scan(&mut self, _: EachChunk<'_>) -> Result<(), Error> {
+            panic!("the rows are read");
+        }
+    }
+    let least = least(&mut Unread, &options(Metric::L2));
+    assert_eq!(least, build_memory_bytes_min(1_000_000, DIM, 0, 2).next_multiple_of(1 << 20));
+    let enough = BuildOptions { memory_bytes: least, ..options(Metric::L2) };
+    let mut sink = Spilling { free: Some(1 << 20), ..Spilling::default() };
+    let needed = space_needed(&mut Unread, &enough, &mut sink);
+    assert!(needed > 500 << 20, "{needed} bytes for a million rows");
 }
 
 #[test]
@@ -208,11 +291,16 @@ fn rows_that_no_center_separates_are_refused_with_the_memory_that_will_do() {
 struct WithColumns {
     rows: Rows,
     columns: ColumnRows,
+    knows_rows: bool,
 }
 
 impl VectorSource for WithColumns {
     fn dim(&self) -> usize {
         self.rows.dim
+    }
+
+    fn row_count(&self) -> Option<u64> {
+        self.knows_rows.then_some(self.rows.ids.len() as u64)
     }
 
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
@@ -230,7 +318,7 @@ fn columns_and_kept_vectors_are_those_of_their_rows() {
     let mut columns = ColumnRows::new(vec![Column { name: "topic".into(), kind: ColumnKind::Int }]).unwrap();
     (0..count()).for_each(|row| columns.push(&[Value::Int(row as i64 % 50)]).unwrap());
     for vectors in [Vectors::Float16, Vectors::Float32] {
-        let mut source = WithColumns { rows: rows.clone(), columns: columns.clone() };
+        let mut source = WithColumns { rows: rows.clone(), columns: columns.clone(), knows_rows: false };
         let options = BuildOptions { vectors, ..options(Metric::L2) };
         let options = small(&mut source, &options);
         let (pages, sink) = spill(&mut source, &options).unwrap();

@@ -88,6 +88,18 @@ impl KeptWork {
         Ok(good)
     }
 
+    /// Bytes of what a killed build left, if no other build has taken it.
+    pub(crate) fn left_bytes(&self) -> u64 {
+        self.left().and_then(|file| Some(file.metadata().ok()?.len())).unwrap_or(0)
+    }
+
+    /// The file of a killed build, with a lock on it.
+    fn left(&self) -> Option<File> {
+        let is_file = fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_file());
+        let file = is_file.then(|| File::open(&self.path)).and_then(Result::ok)?;
+        (begins_as_kept_work(&file) == Some(MAGIC.len()) && is_free(&file)).then_some(file)
+    }
+
     /// See [`Scratch::keep`](pagehop_engine::Scratch::keep).
     pub(crate) fn keep(&self, work: &[u8]) -> Result<(), Error> {
         let mut taken = self.taken.borrow_mut();
@@ -106,12 +118,7 @@ impl KeptWork {
     /// Removes the file of this build, or that of a killed one. The index is complete.
     pub(crate) fn finish(&self) {
         let is_mine = self.taken.borrow_mut().take().is_some();
-        let is_left = || {
-            let file = fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_file());
-            let file = file.then(|| File::open(&self.path)).and_then(Result::ok);
-            file.is_some_and(|file| begins_as_kept_work(&file) == Some(MAGIC.len()) && is_free(&file))
-        };
-        if is_mine || is_left() {
+        if is_mine || self.left().is_some() {
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -14,7 +14,8 @@
 //! write    for each partition: read codes again, write its pages
 //! ```
 //!
-//! Every file is written and read from its beginning to its end.
+//! Every file is written and read from its beginning to its end, and goes when it was read for the
+//! last time.
 
 pub(super) mod files;
 mod finished;
@@ -174,7 +175,7 @@ impl Spilled<'_> {
         // Edges are in the order of their use, which is about that of their lengths.
         let anchors = anchors(&graph, &rows.entries, |_, _, slot| slot as f32);
         let window_rows = plan.partition_bytes() as usize / Codes::row_bytes(inner_dim);
-        let codes = Codes::new(inner_dim);
+        let (files, codes) = (files.into_iter().map(Some).collect(), Codes::new(inner_dim));
         let own = SpilledCodes { files, pages, window_rows, codes, places, rows: Vec::new() };
         Ok((Connected { rows, graph, order, anchors }, Box::new(own)))
     }

@@ -28,7 +28,7 @@ const THREADS_MIN: u64 = 2;
 /// What fits.
 pub(in crate::index::build) struct Plan {
     /// Largest number of rows of a partition, those of its neighbors included.
-    pub(super) capacity: usize,
+    pub(in crate::index::build) capacity: usize,
     /// Memory beside that of a partition and of threads, in bytes.
     pub(in crate::index::build) resident_bytes: u64,
     /// Memory of the smallest sample, which is gone before partitions are made.
