@@ -97,8 +97,11 @@ fn a_build_that_is_stopped_in_any_phase_leaves_no_file() {
         ControlFlow::Continue(())
     };
     build(&mut rows.clone(), &options, &mut Spilling::default(), &mut all).unwrap();
-    for phase in ["read", "train", "encode", "spread", "partition", "connect", "prune", "refine", "merge", "write"]
-    {
+    let expected = [
+        "read", "train", "encode", "spread", "partition", "connect", "prune", "refine", "merge", "reach", "anchor",
+        "write",
+    ];
+    for phase in expected {
         assert!(phases.contains(phase), "no {phase} among {phases:?}");
     }
     for stop in phases {

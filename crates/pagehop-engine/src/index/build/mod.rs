@@ -217,8 +217,9 @@ fn in_memory(
     let duplicates = (0..total as u32).filter(|row| !rows.is_first(*row as usize));
     equal::link_duplicates(&mut graph, &rows.firsts, duplicates);
     let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
-    reach::attach_unreachable(&mut graph, &entries);
+    reach::attach_unreachable(&mut graph, &entries, |done| job.step_rows("reach", done))?;
     let order = page_order(&graph, &codes, layout.nodes_per_page, job.threads);
-    let anchors = anchors(&graph, &rows.entries, |row, neighbor, _| codes.hi_distance(row, neighbor));
+    let distance = |row: usize, neighbor: usize, _: usize| codes.hi_distance(row, neighbor);
+    let anchors = anchors(&graph, &rows.entries, distance, |done| job.step_rows("anchor", done))?;
     Ok((Connected { rows, graph, order, anchors }, Box::new(codes)))
 }

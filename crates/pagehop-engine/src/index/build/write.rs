@@ -116,6 +116,7 @@ pub(super) fn write(
     }
     meta.page_count = page;
     if meta.row_ids != RowIds::HostOwned {
+        job.step("write", order.len() as u64, order.len() as u64)?;
         meta.page_count =
             write_map(&mut meta, survey.row_ids.iter().copied().zip(node_of.iter().copied()), page, sink)?;
     }

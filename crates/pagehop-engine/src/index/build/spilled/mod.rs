@@ -86,8 +86,9 @@ pub(super) fn connect(
         }
         Ok(())
     })?;
+    job.step("spread", 0, total as u64)?;
     let firsts = places.firsts();
-    let partitions = routing.partitions(&firsts, plan.capacity);
+    let partitions = routing.partitions(&firsts, plan.capacity, || job.step("spread", 0, total as u64))?;
     let partitions = partitions.map_err(|together| plan.too_dense(job, total, together))?;
     let files = (0..partitions.count).map(|_| RowFile::new(scratch, inner_dim)).collect::<Result<_, _>>()?;
     let (shape, key) = ((inner_dim, filled_sq), key.finish(&firsts, &partitions));
@@ -171,9 +172,11 @@ impl Spilled<'_> {
         let Self { plan, shape: (inner_dim, _), firsts, files, .. } = self;
         let rows = Rows::new(encoded, inner_dim, firsts);
         let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
-        reach::attach_unreachable(&mut graph, &entries);
+        job.before = 0;
+        reach::attach_unreachable(&mut graph, &entries, |done| job.step_rows("reach", done))?;
         // Edges are in the order of their use, which is about that of their lengths.
-        let anchors = anchors(&graph, &rows.entries, |_, _, slot| slot as f32);
+        let distance = |_: usize, _: usize, slot: usize| slot as f32;
+        let anchors = anchors(&graph, &rows.entries, distance, |done| job.step_rows("anchor", done))?;
         let window_rows = plan.partition_bytes() as usize / Codes::row_bytes(inner_dim);
         let (files, codes) = (files.into_iter().map(Some).collect(), Codes::new(inner_dim));
         let own = SpilledCodes { files, pages, window_rows, codes, places, rows: Vec::new() };
