@@ -143,6 +143,29 @@ fn a_disk_that_is_full_or_too_small_is_an_error() {
     }
 }
 
+/// Pieces that are written at once are read at once, and may lie anywhere on a disk.
+#[test]
+fn rows_are_spread_in_large_pieces() {
+    let rows = rows();
+    let options = small(&mut rows.clone(), &options(Metric::L2));
+    let mut sink = Spilling::default();
+    let usage = sink.usage.clone();
+    let now = || (usage.written.get(), usage.appends.get());
+    let (mut encoded, mut spread) = ((0, 0), (0, 0));
+    build(&mut rows.clone(), &options, &mut sink, &mut |progress| {
+        match progress.phase {
+            "encode" => encoded = now(),
+            "partition" if spread == (0, 0) => spread = now(),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    let (bytes, pieces) = (spread.0 - encoded.0, spread.1 - encoded.1);
+    println!("{bytes} bytes in {pieces} pieces");
+    assert!(bytes > 2 * rows.values.len() as u64 && bytes / pieces > 40 << 10, "{bytes} bytes in {pieces} pieces");
+}
+
 /// Bytes of disk space that a build asks for which is refused.
 fn space_needed(source: &mut dyn VectorSource, options: &BuildOptions, sink: &mut Spilling) -> u64 {
     let result = build(source, options, sink, &mut no_progress());

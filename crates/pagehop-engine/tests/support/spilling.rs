@@ -14,6 +14,8 @@ pub struct Usage {
     /// Bytes that were written and read.
     pub written: Cell<u64>,
     pub read: Cell<u64>,
+    /// Pieces in which bytes were written.
+    pub appends: Cell<u64>,
     /// Bytes of files that exist, of kept work and of pages now, and the most of them at once.
     pub held: Cell<u64>,
     pub peak: Cell<u64>,
@@ -116,6 +118,7 @@ impl ScratchFile for File {
             return Err(Error::io("write of a temporary file", std::io::ErrorKind::StorageFull.into()));
         }
         self.usage.written.set(written);
+        self.usage.appends.set(self.usage.appends.get() + 1);
         self.usage.hold(bytes.len());
         self.bytes.extend_from_slice(bytes);
         Ok(())

@@ -36,7 +36,7 @@ use crate::page::Scratch;
 use crate::quantize::codes::Codes;
 use crate::quantize::prepare::Space;
 use crate::{Error, Metric, VectorSource};
-use files::{LetterFile, Record, RowFile};
+use files::{BUFFER_BYTES, LetterFile, Record, RowFile};
 use finished::{Finished, Key};
 use own::SpilledCodes;
 use partition::Partition;
@@ -73,7 +73,7 @@ pub(super) fn connect(
     let by_angle = space.metric == Metric::InnerProduct;
     let mut routing = Routing::train(job, &sample, total, by_angle);
     drop(sample);
-    let (mut all, mut places) = (RowFile::new(scratch, inner_dim)?, equal::Places::default());
+    let (mut all, mut places) = (RowFile::new(scratch, inner_dim, BUFFER_BYTES)?, equal::Places::default());
     let filled_sq = survey.filled_sq(space.metric);
     let (mut row, workers, mut key) = (0, job.threads, Key::of(job, centers, filled_sq));
     let encoded = rows::encode(job, source, survey, (space, centers), &mut |codes| {
@@ -90,7 +90,8 @@ pub(super) fn connect(
     let firsts = places.firsts();
     let partitions = routing.partitions(&firsts, plan.capacity, || job.step("spread", 0, total as u64))?;
     let partitions = partitions.map_err(|together| plan.too_dense(job, total, together))?;
-    let files = (0..partitions.count).map(|_| RowFile::new(scratch, inner_dim)).collect::<Result<_, _>>()?;
+    let file = |_| RowFile::new(scratch, inner_dim, plan.spread_bytes(partitions.count));
+    let files = (0..partitions.count).map(file).collect::<Result<_, _>>()?;
     let (shape, key) = ((inner_dim, filled_sq), key.finish(&firsts, &partitions));
     let mut spilled = Spilled { plan, scratch, centers, shape, firsts, partitions, files, key };
     spilled.spread(job, all)?;
@@ -110,7 +111,8 @@ impl Spilled<'_> {
                 files[visited].push(record)?;
             }
             if row.is_multiple_of(LOOK_ROWS) { job.step("spread", row as u64, total) } else { Ok(()) }
-        })
+        })?;
+        files.iter_mut().try_for_each(RowFile::flush)
     }
 
     fn load(&mut self, number: usize) -> Result<Partition, Error> {

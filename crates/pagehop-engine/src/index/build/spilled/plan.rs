@@ -20,6 +20,9 @@ const CAPACITY_MIN: usize = 2048;
 /// The same as a share of all rows: it bounds the number of files.
 const CAPACITY_SHARE: usize = 100;
 
+/// Most bytes that a file collects while rows are spread.
+const SPREAD_BYTES_MAX: usize = 4 << 20;
+
 /// Share of the memory of partitions that threads work in, and the number of threads that have
 /// enough in any case. So the partitions, and the index, do not depend on the number of threads.
 const THREADS_SHARE: u64 = 8;
@@ -110,6 +113,12 @@ impl Plan {
     /// Bytes that a partition may take.
     pub(super) fn partition_bytes(&self) -> u64 {
         self.capacity as u64 * self.member_bytes
+    }
+
+    /// Bytes that each of `files` collects while rows are spread over them. No partition is in memory
+    /// then, and pieces of a file that were written at once are read at once.
+    pub(super) fn spread_bytes(&self, files: usize) -> usize {
+        (self.partition_bytes() as usize / (2 * files)).clamp(BUFFER_BYTES, SPREAD_BYTES_MAX)
     }
 
     /// The error for `together` rows that no center separates.
