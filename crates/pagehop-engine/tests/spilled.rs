@@ -306,11 +306,26 @@ fn rows_that_no_center_separates_are_refused_with_the_memory_that_will_do() {
         values[row * DIM + row % DIM] += 0.02 * noise.unit();
     }
     let rows = Rows::new(DIM, values);
+    let little = small(&mut rows.clone(), &options(Metric::L2));
+    let Err(Error::Memory { needed_bytes, .. }) = spill(&mut rows.clone(), &little) else { panic!("they fit") };
+    assert!(needed_bytes > little.memory_bytes);
+    let enough = BuildOptions { memory_bytes: needed_bytes, ..little };
+    let (pages, _) = spill(&mut rows.clone(), &enough).unwrap();
+    let report = Index::open(pages).unwrap().check(&mut no_progress()).unwrap();
+    assert_eq!([report.nodes, report.reachable, report.anchored], [count() as u64; 3]);
+}
+
+#[test]
+fn an_id_that_repeats_is_named_with_its_rows() {
+    let mut rows = rows();
     let options = small(&mut rows.clone(), &options(Metric::L2));
-    match spill(&mut rows.clone(), &options) {
-        Ok((pages, _)) => drop(Index::open(pages).unwrap().check(&mut no_progress()).unwrap()),
-        Err(Error::Memory { needed_bytes, .. }) => assert!(needed_bytes > options.memory_bytes),
-        Err(error) => panic!("{error}"),
+    let last = count() - 1;
+    for (one, other) in [(0, last), (last - 1, last), (0, 1), (rows.chunk_rows - 1, rows.chunk_rows)] {
+        let before = std::mem::replace(&mut rows.ids[other], rows.ids[one]);
+        let result = spill(&mut rows.clone(), &options);
+        let said = format!("id {} is given to more than one row: to rows {one} and {other}", rows.ids[one]);
+        assert!(matches!(&result, Err(Error::Argument { what }) if *what == said), "{said}: {:?}", result.err());
+        rows.ids[other] = before;
     }
 }
 

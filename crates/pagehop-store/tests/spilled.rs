@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pagehop_engine::{
-    BuildOptions, EachChunk, Error, HOST_HEADER_BYTES, PAGE_BYTES, Progress, VectorSource, build_memory_bytes,
-    build_memory_bytes_min,
+    BuildOptions, Column, ColumnKind, ColumnRows, EachChunk, Error, HOST_HEADER_BYTES, PAGE_BYTES, Progress, Value,
+    VectorSource, Vectors, build_memory_bytes, build_memory_bytes_min,
 };
 use pagehop_store::OpenOptions;
 use support::counted::Counted;
@@ -112,15 +112,39 @@ fn child_is_killed() {
         ControlFlow::Continue(())
     };
     let options = BuildOptions { calibrate: true, ..killed_options() };
-    pagehop_store::build(&path, &mut Rows(KILLED_ROWS, DIM), &options, true, &mut go_on).unwrap();
+    pagehop_store::build(&path, &mut killed_rows(), &options, true, &mut go_on).unwrap();
     println!("resumed {resumed} end");
 }
 
 const KILLED_ROWS: u64 = 9_000;
 
 fn killed_options() -> BuildOptions {
-    let memory_bytes = build_memory_bytes_min(KILLED_ROWS as usize, DIM, 0, 2);
-    BuildOptions { memory_bytes, threads: 2, ..BuildOptions::default() }
+    let memory_bytes = build_memory_bytes_min(KILLED_ROWS as usize, DIM, 1, 2);
+    BuildOptions { memory_bytes, threads: 2, vectors: Vectors::Float16, ..BuildOptions::default() }
+}
+
+/// Rows with a column, so that a build has every phase.
+struct Named(Rows, ColumnRows);
+
+impl VectorSource for Named {
+    fn dim(&self) -> usize {
+        self.0.dim()
+    }
+
+    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
+        self.0.scan(each)
+    }
+
+    fn columns(&self) -> Option<&ColumnRows> {
+        Some(&self.1)
+    }
+}
+
+fn killed_rows() -> Named {
+    let column = Column { name: "topic".into(), kind: ColumnKind::Int };
+    let mut columns = ColumnRows::new(vec![column]).unwrap();
+    (0..KILLED_ROWS).for_each(|row| columns.push(&[Value::Int(row as i64 % 50)]).unwrap());
+    Named(Rows(KILLED_ROWS, DIM), columns)
 }
 
 /// Runs a build that is killed in `phase`, or not at all; what it printed, unless it was killed.
@@ -144,12 +168,15 @@ fn a_build_that_is_killed_in_any_phase_goes_on_and_gives_the_same_index() {
     assert!(child_of(&whole, "never").unwrap().contains("resumed 0 end"));
     std::fs::write(&path, "what was there").unwrap();
     let mut resumed = Vec::new();
-    for phase in ["encode", "spread", "connect", "refine", "merge", "write", "search"] {
+    let before = ["read", "train", "encode", "spread"];
+    let within = ["partition", "connect", "prune", "refine"];
+    let after = ["merge", "reach", "anchor", "write", "vectors", "columns", "scan", "search"];
+    for phase in before.into_iter().chain(within).chain(after) {
         assert_eq!(child_of(&path, phase), None, "the build was not killed in {phase}");
         assert_eq!(std::fs::read(&path).unwrap(), b"what was there", "{phase}");
         let names = scratch.names();
         let left: Vec<&str> = names.iter().map(String::as_str).filter(|name| !name.ends_with(".pagehop")).collect();
-        let kept = !["encode", "spread"].contains(&phase);
+        let kept = !before.contains(&phase);
         assert_eq!(left, if kept { &["items.pagehop-build"][..] } else { &[] }, "{phase}");
         let said = child_of(&path, "never").unwrap();
         let (_, rows) = said.split_once("resumed ").unwrap();
@@ -159,10 +186,36 @@ fn a_build_that_is_killed_in_any_phase_goes_on_and_gives_the_same_index() {
         std::fs::write(&path, "what was there").unwrap();
     }
     println!("{resumed:?} of {KILLED_ROWS} rows were connected before");
-    // In "connect" the first partition is not finished, in "refine" it is the second.
-    assert_eq!(resumed[..3], [0; 3]);
-    assert!(resumed[3] > 0 && resumed[3] < KILLED_ROWS);
-    assert_eq!(resumed[4..], [KILLED_ROWS; 3]);
+    // In other phases the first partition is not finished, in "refine" it is the second.
+    assert_eq!(resumed[..7], [0; 7]);
+    assert!(resumed[7] > 0 && resumed[7] < KILLED_ROWS);
+    assert_eq!(resumed[8..], [KILLED_ROWS; 8]);
+}
+
+#[test]
+fn an_index_that_gets_no_name_leaves_what_was_finished() {
+    let scratch = Scratch::new("unnamed");
+    let path = scratch.path("items.pagehop");
+    let options = BuildOptions { calibrate: false, ..killed_options() };
+    let built = pagehop_store::build(&path, &mut killed_rows(), &options, false, &mut |progress| {
+        if progress.phase == "columns" {
+            std::fs::write(&path, "another's").unwrap();
+        }
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(&built, Err(Error::Argument { what }) if what.contains("exists already")), "{built:?}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"another's");
+    assert_eq!(scratch.names(), ["items.pagehop", "items.pagehop-build"]);
+    let mut resumed = 0;
+    let mut go_on = |progress: Progress| {
+        if progress.phase == "resume" {
+            resumed = progress.done;
+        }
+        ControlFlow::Continue(())
+    };
+    pagehop_store::build(&path, &mut killed_rows(), &options, true, &mut go_on).unwrap();
+    assert_eq!(resumed, KILLED_ROWS);
+    assert_eq!(scratch.names(), ["items.pagehop"]);
 }
 
 #[test]
@@ -177,10 +230,10 @@ fn what_a_killed_build_left_goes_with_any_build_of_the_index() {
         assert_eq!(scratch.names(), ["items.pagehop-build"]);
         // A build that is refused is none.
         let little = BuildOptions { memory_bytes: 1 << 16, ..killed_options() };
-        let refused = pagehop_store::build(&path, &mut Rows(KILLED_ROWS, DIM), &little, false, go_on);
+        let refused = pagehop_store::build(&path, &mut killed_rows(), &little, false, go_on);
         assert!(matches!(refused, Err(Error::Memory { .. })), "{refused:?}");
         assert_eq!(scratch.names(), ["items.pagehop-build"]);
-        pagehop_store::build(&path, &mut Rows(KILLED_ROWS, DIM), &options, false, go_on).unwrap();
+        pagehop_store::build(&path, &mut killed_rows(), &options, false, go_on).unwrap();
         assert_eq!(scratch.names(), ["items.pagehop"]);
         std::fs::remove_file(&path).unwrap();
     }

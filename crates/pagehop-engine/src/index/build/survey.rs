@@ -148,10 +148,11 @@ pub(super) fn train(job: &mut Job<'_>, sample: &Codes) -> Result<Codes, Error> {
 fn refuse_repeated_ids(ids: &[u64]) -> Result<(), Error> {
     let mut sorted = ids.to_vec();
     sorted.sort_unstable();
-    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(Error::argument(format!("id {} is given to more than one row", pair[0]))),
-        None => Ok(()),
-    }
+    let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) else { return Ok(()) };
+    let id = pair[0];
+    let mut rows = (0..ids.len()).filter(|row| ids[*row] == id);
+    let [first, next] = [rows.next(), rows.next()].map(|row| row.expect("two rows have it"));
+    Err(Error::argument(format!("id {id} is given to more than one row: to rows {first} and {next}")))
 }
 
 /// A later scan of the source, which must give the rows of the first.
