@@ -39,6 +39,8 @@ PHASES = [
     "pruning edges",
     "refining edges",
     "merging partitions",
+    "attaching unreachable rows",
+    "choosing anchors",
     "writing pages",
     "calibrating: finding true neighbors",
     "calibrating: searching",
@@ -279,11 +281,11 @@ def test_a_disk_without_room_for_temporary_files(new_cluster: Callable[..., Clus
             os.chown(folder, small_disk.stat().st_uid, small_disk.stat().st_gid)
             run(connection, f"CREATE TABLESPACE {name} LOCATION '{folder}'")
         sql = INDEX.format("vector_l2_ops")
-        # In one place the space is known before; in two, when it is full.
-        for rows, spaces, says in [(ROWS, "one", "MiB of disk space"), (ROWS, "one, two", "No space left")]:
+        # The space is known before, in one place and in two on one disk.
+        for spaces in ["one", "one, two"]:
             run(connection, f"SET temp_tablespaces = {spaces}; SET maintenance_work_mem = '{enough}MB'")
-            assert number(connection, "SELECT count(*) FROM items") == rows
-            with pytest.raises(errors.DiskFull, match=says):
+            assert number(connection, "SELECT count(*) FROM items") == ROWS
+            with pytest.raises(errors.DiskFull, match="MiB of disk space"):
                 run(connection, sql)
             assert not list(small_disk.glob("*/*/pgsql_tmp/*"))
         run(connection, "RESET temp_tablespaces")
