@@ -97,7 +97,7 @@ impl Scratch for TempFiles {
 
     fn free_bytes(&self) -> Option<u64> {
         // Each place takes an equal share, and several may be on one file system.
-        let of = |place| {
+        let of = |place: &CString| {
             let shares = self.places.iter().filter(|other| device(other) == device(place)).count() as u64;
             Some(free_bytes(place)? / shares * self.places.len() as u64)
         };
@@ -130,7 +130,8 @@ fn temp_tablespaces() -> Vec<pg_sys::Oid> {
         pg_sys::PrepareTempTablespaces();
         let count = pg_sys::GetTempTablespaces(spaces.as_mut_ptr(), TABLESPACES_MAX as c_int);
         // None is named where the database's own is meant.
-        let named = |space: pg_sys::Oid| if space == pg_sys::InvalidOid { pg_sys::MyDatabaseTableSpace } else { space };
+        let named =
+            |space: pg_sys::Oid| if space == pg_sys::InvalidOid { pg_sys::MyDatabaseTableSpace } else { space };
         spaces[..count.max(1) as usize].iter().map(|space| named(*space)).collect()
     }
 }

@@ -123,6 +123,9 @@ fn damaged_work_is_refused_or_does_no_harm() {
     }
 }
 
+/// A change of rows, and what the error says of it.
+type Change = (fn(&mut Rows), &'static str);
+
 /// Rows that change after some scans.
 struct Changing {
     rows: Rows,
@@ -152,11 +155,12 @@ fn a_source_that_changes_between_scans_is_an_error() {
         rows.ids.pop();
         rows.values.truncate((COUNT - 1) * DIM);
     };
-    let changes: [(fn(&mut Rows), &str); 3] = [(vector, "other vectors"), (id, "other rows"), (fewer, "fewer rows")];
+    let changes: [Change; 3] = [(vector, "other vectors"), (id, "other rows"), (fewer, "fewer rows")];
     for memory_bytes in [small(Metric::L2).memory_bytes, 1 << 30] {
         // Vectors that are kept are read in a third scan.
         for (change, says, vectors, scans) in changes.into_iter().flat_map(|(change, says)| {
-            [(Codes, 0), (Codes, 1), (Codes, 2), (Float16, 2)].map(|(vectors, scans)| (change, says, vectors, scans))
+            [(Codes, 0), (Codes, 1), (Codes, 2), (Float16, 2)]
+                .map(|(vectors, scans)| (change, says, vectors, scans))
         }) {
             let options = BuildOptions { memory_bytes, vectors, ..options(Metric::L2) };
             let is_sound = scans == 0 || vectors == Codes && scans == 2;

@@ -98,7 +98,17 @@ fn a_build_that_is_stopped_in_any_phase_leaves_no_file() {
     };
     build(&mut rows.clone(), &options, &mut Spilling::default(), &mut all).unwrap();
     let expected = [
-        "read", "train", "encode", "spread", "partition", "connect", "prune", "refine", "merge", "reach", "anchor",
+        "read",
+        "train",
+        "encode",
+        "spread",
+        "partition",
+        "connect",
+        "prune",
+        "refine",
+        "merge",
+        "reach",
+        "anchor",
         "write",
     ];
     for phase in expected {
@@ -298,15 +308,23 @@ fn equal_rows_at_any_distance_are_found_and_hang_together() {
 }
 
 #[test]
-fn rows_that_no_center_separates_are_refused_with_the_memory_that_will_do() {
-    // All rows but a few differ in the last bits of one component.
+fn rows_that_differ_in_one_component_are_separated() {
     let mut values = vec![1.0; count() * DIM];
     let mut noise = Noise(9);
     for row in 0..count() {
         values[row * DIM + row % DIM] += 0.02 * noise.unit();
     }
+    let index = Index::open(spilled(&Rows::new(DIM, values), &options(Metric::L2))).unwrap();
+    assert_eq!(index.check(&mut no_progress()).unwrap().reachable, count() as u64);
+}
+
+/// Under the inner product rows are separated by direction, and these have the same.
+#[test]
+fn rows_that_no_center_separates_are_refused_with_the_memory_that_will_do() {
+    let one = embeddings(DIM, 1, 9);
+    let values = (0..count()).flat_map(|row| one.iter().map(move |x| x * (1.0 + row as f32 / 1000.0))).collect();
     let rows = Rows::new(DIM, values);
-    let little = small(&mut rows.clone(), &options(Metric::L2));
+    let little = small(&mut rows.clone(), &options(Metric::InnerProduct));
     let Err(Error::Memory { needed_bytes, .. }) = spill(&mut rows.clone(), &little) else { panic!("they fit") };
     assert!(needed_bytes > little.memory_bytes);
     let enough = BuildOptions { memory_bytes: needed_bytes, ..little };
@@ -321,9 +339,10 @@ fn an_id_that_repeats_is_named_with_its_rows() {
     let options = small(&mut rows.clone(), &options(Metric::L2));
     let last = count() - 1;
     for (one, other) in [(0, last), (last - 1, last), (0, 1), (rows.chunk_rows - 1, rows.chunk_rows)] {
-        let before = std::mem::replace(&mut rows.ids[other], rows.ids[one]);
+        let repeated = rows.ids[one];
+        let before = std::mem::replace(&mut rows.ids[other], repeated);
         let result = spill(&mut rows.clone(), &options);
-        let said = format!("id {} is given to more than one row: to rows {one} and {other}", rows.ids[one]);
+        let said = format!("id {repeated} is given to more than one row: to rows {one} and {other}");
         assert!(matches!(&result, Err(Error::Argument { what }) if *what == said), "{said}: {:?}", result.err());
         rows.ids[other] = before;
     }

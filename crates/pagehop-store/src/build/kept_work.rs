@@ -10,8 +10,8 @@
 //! Each record is synced before the next begins, so only the last can be torn: what does not check
 //! ends the file. The file goes when the build ends by itself, whether it is done, fails or is
 //! stopped. Only if the index was written and the system then refuses to read it or to give it its
-//! name, the file stays, too. Its maker holds a lock on it; another build of the same index keeps nothing. Nor does a
-//! build where something else has that name, which stays as it is.
+//! name, the file stays, too. Its maker holds a lock on it; another build of the same index keeps
+//! nothing. Nor does a build where something else has that name, which stays as it is.
 
 use std::cell::RefCell;
 use std::ffi::OsString;

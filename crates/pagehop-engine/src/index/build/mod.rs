@@ -21,6 +21,7 @@ pub(crate) mod memory;
 mod order;
 mod payloads;
 mod rows;
+mod sample;
 mod spilled;
 mod survey;
 mod write;
@@ -32,9 +33,7 @@ use crate::page::meta::Meta;
 use crate::page::{PageId, PageSink, Scratch};
 use crate::quantize::codes::Codes;
 use crate::quantize::prepare::Space;
-use crate::{
-    BuildOptions, BuildReport, CreateOptions, Error, Keep, OnProgress, RowIds, VectorSource, row_ids,
-};
+use crate::{BuildOptions, BuildReport, CreateOptions, Error, Keep, OnProgress, RowIds, VectorSource, row_ids};
 use anchors::anchors;
 use disk::Demand;
 use job::{Job, check_dim};
@@ -148,10 +147,9 @@ pub(crate) fn build_from(
     }
     let demand = Demand { rows: total, dim, columns: source.columns(), records: 0 };
     let plan = plan(job, &demand, sink.scratch())?;
-    survey.needed_bytes = plan.as_ref().map_or_else(
-        || memory::build_memory_bytes(total, dim, job.threads),
-        |plan| plan.resident_bytes,
-    );
+    survey.needed_bytes = plan
+        .as_ref()
+        .map_or_else(|| memory::build_memory_bytes(total, dim, job.threads), |plan| plan.resident_bytes);
     let space = survey.space(job);
     let sample = survey.take_sample(&space)?;
     let centers = survey::train(job, &sample)?;
@@ -186,8 +184,8 @@ fn refuse_early(
 /// memory or the disk has no room for.
 fn plan(job: &Job<'_>, demand: &Demand<'_>, scratch: Option<&dyn Scratch>) -> Result<Option<Plan>, Error> {
     let Demand { rows, dim, .. } = *demand;
-    let needed = memory::build_memory_bytes(rows, dim, job.threads)
-        + memory::kept_bytes_min(job.options.vectors, rows, dim);
+    let needed =
+        memory::build_memory_bytes(rows, dim, job.threads) + memory::kept_bytes_min(job.options.vectors, rows, dim);
     let fits = needed <= job.options.memory_bytes;
     let Some(scratch) = scratch else {
         return if fits { Ok(None) } else { Err(memory::too_little(rows, needed, job.options.memory_bytes)) };

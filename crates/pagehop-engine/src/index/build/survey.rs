@@ -1,9 +1,9 @@
 //! The first pass over the rows: what a build must know before it encodes one.
 
 use super::job::Job;
-use super::memory::survey_bytes;
+use super::sample::Sample;
 use crate::graph::equal;
-use crate::quantize::centroids::{self, SAMPLE_ROWS};
+use crate::quantize::centroids;
 use crate::quantize::codes::Codes;
 use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::prepare::{self, Space};
@@ -14,10 +14,6 @@ use crate::{BuildOptions, Error, Metric, RowIds, VectorSource, row_ids};
 /// Sampled rows per centroid.
 const SAMPLE_PER_CENTROID: usize = 24;
 const TRAIN_ROUNDS: usize = 6;
-/// Rows that a sample has at least, if there are as many.
-pub(super) const SAMPLE_ROWS_MIN: usize = 1024;
-/// Rows that a sample grows by. Its memory is exact, and a thread's buffers are more than this.
-const GROWTH_ROWS: usize = 256;
 
 /// The results of the first pass.
 #[derive(Default)]
@@ -27,10 +23,7 @@ pub(super) struct Survey {
     pub(super) checksum: u32,
     pub(super) norm_sq_max: f32,
     sums: Vec<f64>,
-    /// Every `stride`-th row, as the user gave it. How many there are depends on the rows and on
-    /// the memory of the build, which has room for [`SAMPLE_ROWS`] if all rows fit in it.
-    sample: Vec<f32>,
-    stride: usize,
+    sample: Sample,
     /// Memory of the build while kept vectors are written, without that of the vectors.
     pub(super) needed_bytes: u64,
 }
@@ -39,7 +32,7 @@ impl Survey {
     /// Scans the source.
     pub(super) fn read(job: &mut Job<'_>, source: &mut dyn VectorSource) -> Result<Self, Error> {
         let dim = source.dim();
-        let mut survey = Self { sums: vec![0.0; dim], stride: 1, ..Self::default() };
+        let mut survey = Self { sums: vec![0.0; dim], ..Self::default() };
         source.scan(&mut |ids, chunk| {
             assert_eq!(ids.len() * dim, chunk.len(), "a chunk has one row for each id");
             survey.checksum = pagehop_kernels::crc32c(bytemuck::cast_slice(chunk), survey.checksum);
@@ -76,13 +69,7 @@ impl Survey {
     /// The codes of the sample, which is dropped. Duplicates count once: if most rows are
     /// duplicates, centroids must still separate the others.
     pub(super) fn take_sample(&mut self, space: &Space) -> Result<Codes, Error> {
-        let sample = std::mem::take(&mut self.sample);
-        let mut x = vec![0.0; space.inner_dim()];
-        let mut codes = Codes::with_capacity(space.inner_dim(), sample.len() / space.dim);
-        for row in sample.chunks_exact(space.dim) {
-            space.row(row, &mut x)?;
-            codes.push(&x);
-        }
+        let mut codes = std::mem::take(&mut self.sample).into_codes(space)?;
         let firsts = equal::firsts(&codes);
         codes.retain(|row| firsts[row] as usize == row);
         Ok(codes)
@@ -104,34 +91,9 @@ impl Survey {
         for (sum, x) in self.sums.iter_mut().zip(row) {
             *sum += f64::from(x * scale);
         }
-        if position.is_multiple_of(self.stride) {
-            self.sample_row(row, options.memory_bytes);
-        }
+        self.sample.offer(position, row, options.memory_bytes);
         self.row_ids.push(id);
         Ok(())
-    }
-
-    /// Adds a row to the sample. If the sample has no room to grow then, or `memory` has none,
-    /// every second row stays.
-    fn sample_row(&mut self, row: &[f32], memory: u64) {
-        let dim = row.len();
-        let count = self.sample.len() / dim;
-        if count.is_multiple_of(GROWTH_ROWS) {
-            self.sample.reserve_exact(GROWTH_ROWS * dim);
-        }
-        self.sample.extend_from_slice(row);
-        let (count, known) = (count + 1, self.row_ids.len() + 1);
-        let is_full = count.is_multiple_of(GROWTH_ROWS)
-            && count >= 2 * SAMPLE_ROWS_MIN
-            && survey_bytes(known, count + GROWTH_ROWS, dim) as u64 > memory;
-        if is_full || count == 2 * SAMPLE_ROWS {
-            for i in 0..count / 2 {
-                self.sample.copy_within(2 * i * dim..(2 * i + 1) * dim, i * dim);
-            }
-            self.sample.truncate(count / 2 * dim);
-            self.sample.shrink_to(count * dim);
-            self.stride *= 2;
-        }
     }
 }
 

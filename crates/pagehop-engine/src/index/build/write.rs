@@ -116,7 +116,6 @@ pub(super) fn write(
     }
     meta.page_count = page;
     if meta.row_ids != RowIds::HostOwned {
-        job.step("write", order.len() as u64, order.len() as u64)?;
         meta.page_count =
             write_map(&mut meta, survey.row_ids.iter().copied().zip(node_of.iter().copied()), page, sink)?;
     }
@@ -187,6 +186,7 @@ fn write_nodes(
             job.step("write", at as u64 + 1, order.len() as u64)?;
         }
     }
+    job.step("write", order.len() as u64, order.len() as u64)?;
     Ok(first.0 + order.len() as u32)
 }
 

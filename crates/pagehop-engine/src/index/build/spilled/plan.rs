@@ -4,10 +4,10 @@ use super::files::BUFFER_BYTES;
 use crate::Error;
 use crate::index::build::job::Job;
 use crate::index::build::memory::{
-    build_memory_bytes, connect_row_bytes, fixed_bytes, kept_bytes_min, survey_bytes, table_row_bytes, thread_bytes,
-    too_little,
+    build_memory_bytes, connect_row_bytes, fixed_bytes, kept_bytes_min, survey_bytes, table_row_bytes,
+    thread_bytes, too_little,
 };
-use crate::index::build::survey::SAMPLE_ROWS_MIN;
+use crate::index::build::sample::SAMPLE_ROWS_MIN;
 use crate::page::layout::NodeLayout;
 use crate::quantize::own::OwnCode;
 use crate::quantize::prepare::inner_dim;
@@ -115,8 +115,8 @@ impl Plan {
         self.capacity as u64 * self.member_bytes
     }
 
-    /// Bytes that each of `files` collects while rows are spread over them. No partition is in memory
-    /// then, and pieces of a file that were written at once are read at once.
+    /// Bytes that each of `files` collects while rows are spread over them. No partition is in
+    /// memory then, and pieces of a file that were written at once are read at once.
     pub(super) fn spread_bytes(&self, files: usize) -> usize {
         (self.partition_bytes() as usize / (2 * files)).clamp(BUFFER_BYTES, SPREAD_BYTES_MAX)
     }
