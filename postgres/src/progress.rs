@@ -11,7 +11,7 @@ pub(crate) const SCAN: i64 = 2;
 
 /// The engine's phases and what users read; their numbers follow that of the scan. Number 1 is
 /// PostgreSQL's own.
-const PHASES: [(&str, &CStr); 14] = [
+const PHASES: [(&str, &CStr); 16] = [
     ("read", c"surveying rows"),
     ("train", c"training centroids"),
     ("encode", c"encoding rows"),
@@ -21,6 +21,8 @@ const PHASES: [(&str, &CStr); 14] = [
     ("prune", c"pruning edges"),
     ("refine", c"refining edges"),
     ("merge", c"merging partitions"),
+    ("reach", c"attaching unreachable rows"),
+    ("anchor", c"choosing anchors"),
     ("write", c"writing pages"),
     ("columns", c"writing filter columns"),
     ("add", c"adding rows one by one"),

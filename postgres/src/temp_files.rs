@@ -11,7 +11,7 @@ use pagehop_engine::{Error, Scratch, ScratchFile};
 use pgrx::pg_sys;
 
 /// Temporary tablespaces that are looked at.
-const TABLESPACES_MAX: usize = 2;
+const TABLESPACES_MAX: usize = 64;
 
 /// A file that is written from its beginning to its end, then read.
 pub(crate) struct TempFile(*mut pg_sys::BufFile);
@@ -71,8 +71,8 @@ impl ScratchFile for TempFile {
 
 /// Makes the scratch files of a build.
 pub(crate) struct TempFiles {
-    /// Where they will lie, if that is one place.
-    place: Option<CString>,
+    /// Where they will lie, in turns.
+    places: Vec<CString>,
     /// Where the index lies.
     index_place: CString,
 }
@@ -85,7 +85,8 @@ impl TempFiles {
     /// `index` is open.
     pub(crate) unsafe fn of(index: pg_sys::Relation) -> Self {
         // SAFETY: the caller keeps the index open.
-        Self { place: temp_tablespace().map(folder), index_place: folder(unsafe { (*index).rd_locator.spcOid }) }
+        let index_place = folder(unsafe { (*index).rd_locator.spcOid });
+        Self { places: temp_tablespaces().into_iter().map(folder).collect(), index_place }
     }
 }
 
@@ -95,31 +96,43 @@ impl Scratch for TempFiles {
     }
 
     fn free_bytes(&self) -> Option<u64> {
-        let mut found = MaybeUninit::<libc::statvfs>::uninit();
-        let place = self.place.as_ref()?.as_ptr();
-        // SAFETY: the path ends with a zero, and the call fills in what it returns 0 for.
-        let found = unsafe { (libc::statvfs(place, found.as_mut_ptr()) == 0).then(|| found.assume_init())? };
-        Some(found.f_bavail.saturating_mul(found.f_frsize))
+        // Each place takes an equal share, and several may be on one file system.
+        let of = |place: &CString| {
+            let shares = self.places.iter().filter(|other| device(other) == device(place)).count() as u64;
+            Some(free_bytes(place)? / shares * self.places.len() as u64)
+        };
+        self.places.iter().map(of).min()?
     }
 
     fn has_pages(&self) -> bool {
-        self.place.as_ref().is_some_and(|place| device(place) == device(&self.index_place))
+        matches!(&self.places[..], [place] if device(place) == device(&self.index_place))
+    }
+
+    fn free_page_bytes(&self) -> Option<u64> {
+        free_bytes(&self.index_place)
     }
 }
 
-/// The tablespace of new temporary files; `None` if there are several.
-fn temp_tablespace() -> Option<pg_sys::Oid> {
+/// Bytes that files in a folder can take, if the system says.
+fn free_bytes(folder: &CString) -> Option<u64> {
+    let mut found = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the path ends with a zero, and the call fills in what it returns 0 for.
+    let found = unsafe { (libc::statvfs(folder.as_ptr(), found.as_mut_ptr()) == 0).then(|| found.assume_init())? };
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// The tablespaces of new temporary files.
+fn temp_tablespaces() -> Vec<pg_sys::Oid> {
     let mut spaces = [pg_sys::InvalidOid; TABLESPACES_MAX];
     // SAFETY: the transaction is there, the array has that much room, and the last is a value of
     // this backend.
     unsafe {
         pg_sys::PrepareTempTablespaces();
-        match pg_sys::GetTempTablespaces(spaces.as_mut_ptr(), TABLESPACES_MAX as c_int) {
-            0 => Some(pg_sys::MyDatabaseTableSpace),
-            1 if spaces[0] == pg_sys::InvalidOid => Some(pg_sys::MyDatabaseTableSpace),
-            1 => Some(spaces[0]),
-            _ => None,
-        }
+        let count = pg_sys::GetTempTablespaces(spaces.as_mut_ptr(), TABLESPACES_MAX as c_int);
+        // None is named where the database's own is meant.
+        let named =
+            |space: pg_sys::Oid| if space == pg_sys::InvalidOid { pg_sys::MyDatabaseTableSpace } else { space };
+        spaces[..count.max(1) as usize].iter().map(|space| named(*space)).collect()
     }
 }
 

@@ -47,6 +47,9 @@ class Checked:
         if self.dim < 1:
             raise ArgumentError(f"vectors have {self.dim} dimensions, they must have at least 1")
         self._source = source
+        known = isinstance(source, ArraySource | Hdf5Source | ParquetSource)
+        # A build that has no room for as many rows is refused before it reads any.
+        self.rows: int | None = source.rows if known else None
 
     def text_ids(self) -> list[str] | None:
         """The ids of all rows, if they are texts: whether the first is."""
@@ -89,7 +92,7 @@ class ArraySource:
             self._ids = as_text_ids(ids) if are_texts(ids) else as_ids(ids)
         if self._ids is not None and len(self._ids) != len(self._vectors):
             raise ArgumentError(f"there are {len(self._ids)} ids for {len(self._vectors)} vectors")
-        self.dim: int = self._vectors.shape[1]
+        self.rows, self.dim = (int(n) for n in self._vectors.shape)
 
     def chunks(self) -> Iterator[Chunk]:
         for start, stop in _ranges(len(self._vectors), self.dim):
@@ -106,7 +109,7 @@ class Hdf5Source:
             shape = self._get(file).shape
         if len(shape) != 2:
             raise ArgumentError(f"dataset '{dataset}' of {self._path} has {len(shape)} dimensions, it must have two")
-        self._rows, self.dim = (int(n) for n in shape)
+        self.rows, self.dim = (int(n) for n in shape)
 
     def _open(self) -> AbstractContextManager[Any]:
         import h5py
@@ -126,7 +129,7 @@ class Hdf5Source:
     def chunks(self) -> Iterator[Chunk]:
         with self._open() as file:
             dataset = self._get(file)
-            for start, stop in _ranges(self._rows, self.dim):
+            for start, stop in _ranges(self.rows, self.dim):
                 yield None, dataset[start:stop]
 
 
@@ -142,6 +145,7 @@ class ParquetSource:
             for name in self._columns():
                 if name not in names:
                     raise ArgumentError(f"{self._path} has no column '{name}'; it has: {', '.join(names)}")
+            self.rows: int = file.metadata.num_rows
             first = next(file.iter_batches(1, columns=[column]), None)
         if first is None or first.num_rows == 0:
             raise ArgumentError(f"{self._path} has no rows")

@@ -40,7 +40,8 @@ pub(crate) fn build(
     let row_ids = if texts.is_some() { RowIds::Text } else { RowIds::Mapped };
     let options = BuildOptions { metric, vectors, memory_bytes, threads, seed, row_ids, calibrate };
     let columns = columns::given(py, columns, payload)?;
-    let mut source = PySource::new(source, dim, texts, columns);
+    let rows = source.getattr(py, "rows")?.extract(py)?;
+    let mut source = PySource::new(source, (rows, dim), texts, columns);
     let mut watch = Watch::new(progress);
     let built = py.detach(|| {
         pagehop_store::build(&path, &mut source, &options, overwrite, &mut |progress| watch.look(progress))

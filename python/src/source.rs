@@ -15,6 +15,7 @@ const CHUNK_COMPONENTS: usize = 2 << 20;
 pub(crate) struct PySource {
     object: Py<PyAny>,
     dim: usize,
+    rows: Option<u64>,
     texts: Option<Vec<String>>,
     columns: Option<ColumnRows>,
     /// The exception that ended a scan, kept while the engine unwinds with [`Error::Interrupted`].
@@ -27,14 +28,15 @@ struct Chunk {
 }
 
 impl PySource {
-    /// With `texts`, these are the ids of all rows, and those of chunks mean nothing.
+    /// Of `rows` rows, if that is known. With `texts`, these are the ids of all rows, and those of
+    /// chunks mean nothing.
     pub(crate) fn new(
         object: Py<PyAny>,
-        dim: usize,
+        (rows, dim): (Option<u64>, usize),
         texts: Option<Vec<String>>,
         columns: Option<ColumnRows>,
     ) -> Self {
-        Self { object, dim, texts, columns, raised: None }
+        Self { object, dim, rows, texts, columns, raised: None }
     }
 
     /// The exception that ended the last scan.
@@ -72,6 +74,10 @@ impl PySource {
 impl VectorSource for PySource {
     fn dim(&self) -> usize {
         self.dim
+    }
+
+    fn row_count(&self) -> Option<u64> {
+        self.rows
     }
 
     fn text_ids(&self) -> Option<&[String]> {

@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 /// The progress of a long operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// The current phase: `read`, `train`, `encode`, `partition`, `connect`, `prune`, `refine`,
-    /// `write`, `check`, `add`, `vacuum`, `scan`, `search`, `copy`, `log`.
+    /// The current phase: `read`, `train`, `encode`, `spread`, `resume`, `partition`, `connect`,
+    /// `prune`, `refine`, `merge`, `reach`, `anchor`, `write`, `vectors`, `columns`, `check`,
+    /// `add`, `vacuum`, `scan`, `search`, `copy`, `log`.
     pub phase: &'static str,
     /// Steps of the phase that are done.
     pub done: u64,

@@ -10,6 +10,11 @@ pub type EachChunk<'a> = &'a mut dyn FnMut(&[u64], &[f32]) -> Result<(), Error>;
 pub trait VectorSource {
     /// Dimensions of each vector.
     fn dim(&self) -> usize;
+    /// How many rows a scan passes, if that is known without one. A build that has no room for them
+    /// is then refused before it reads any.
+    fn row_count(&self) -> Option<u64> {
+        None
+    }
     /// Passes every row to `each`, in chunks of any size; a few thousand rows are good.
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error>;
     /// The ids of all rows in their order, if they are texts

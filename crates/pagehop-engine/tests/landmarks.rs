@@ -4,7 +4,7 @@ mod support;
 
 use pagehop_engine::page::{PageId, Pages};
 use pagehop_engine::{Index, Metric, SearchOptions};
-use pagehop_sim::MemPages;
+use pagehop_sim::{Calls, Faults, FaultyPages, MemPages};
 use support::{Rows, built, change, embeddings, no_progress, options, recall, vacuum};
 
 const DIM: usize = 96;
@@ -73,4 +73,33 @@ fn landmarks_of_rows_that_are_gone_make_room_for_others() {
         changed < 1.4 * built && found > in_build - 0.03,
         "{changed} hops ({found}), {built} ({in_build}) of a build"
     );
+}
+
+/// What opening an index calls, if `in_flight` pages are read ahead at most.
+fn calls_of_open(pages: &MemPages, in_flight: usize) -> Calls {
+    let faults = Faults { in_flight_max: in_flight, ..Faults::default() };
+    let pages = FaultyPages::new(pages.clone(), faults);
+    Index::open(&pages).unwrap();
+    pages.calls()
+}
+
+#[test]
+fn the_pages_of_landmarks_are_read_ahead() {
+    let (count, more) = (16_384, 3_200);
+    let rows = Rows::new(DIM, embeddings(DIM, count + more, 7));
+    let first = Rows::new(DIM, rows.values[..count * DIM].to_vec());
+    let mut pages = built(&first, &options(Metric::L2)).unwrap();
+    let chain = landmarks(&pages).len() as u64;
+    assert_eq!(chain, 3);
+    let calls = calls_of_open(&pages, 16);
+    assert_eq!((calls.starts, calls.unknown), (chain - 1, 0));
+    assert_eq!(calls.finishes, calls_of_open(&pages, 0).finishes);
+    // The page of insertions comes first, then those of the build.
+    change(&mut pages, |change| {
+        change.add(&rows.ids[count..], &rows.values[count * DIM..], &mut no_progress()).unwrap();
+    });
+    assert_eq!(landmarks(&pages).len() as u64, chain + 1);
+    let calls = calls_of_open(&pages, 16);
+    assert_eq!((calls.starts, calls.unknown), (chain - 1, 0));
+    assert_eq!(calls.finishes, calls_of_open(&pages, 0).finishes);
 }

@@ -5,6 +5,7 @@ mod support;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
+use pagehop_engine::Vectors::{Codes, Float16};
 use pagehop_engine::{
     BuildOptions, EachChunk, Error, Metric, PageId, Pages, VectorSource, build, build_memory_bytes_min,
 };
@@ -122,10 +123,14 @@ fn damaged_work_is_refused_or_does_no_harm() {
     }
 }
 
-/// Rows of which one changes after some scans.
+/// A change of rows, and what the error says of it.
+type Change = (fn(&mut Rows), &'static str);
+
+/// Rows that change after some scans.
 struct Changing {
     rows: Rows,
     scans: usize,
+    change: fn(&mut Rows),
 }
 
 impl VectorSource for Changing {
@@ -135,7 +140,7 @@ impl VectorSource for Changing {
 
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
         if self.scans == 0 {
-            self.rows.values[7 * DIM] += 0.25;
+            (self.change)(&mut self.rows);
         }
         self.scans = self.scans.wrapping_sub(1);
         self.rows.scan(each)
@@ -144,13 +149,25 @@ impl VectorSource for Changing {
 
 #[test]
 fn a_source_that_changes_between_scans_is_an_error() {
+    let vector = |rows: &mut Rows| rows.values[7 * DIM] += 0.25;
+    let id = |rows: &mut Rows| rows.ids[COUNT - 1] += 1;
+    let fewer = |rows: &mut Rows| {
+        rows.ids.pop();
+        rows.values.truncate((COUNT - 1) * DIM);
+    };
+    let changes: [Change; 3] = [(vector, "other vectors"), (id, "other rows"), (fewer, "fewer rows")];
     for memory_bytes in [small(Metric::L2).memory_bytes, 1 << 30] {
-        let options = BuildOptions { memory_bytes, ..options(Metric::L2) };
-        for (scans, is_sound) in [(0, true), (1, false), (2, true)] {
-            let mut source = Changing { rows: rows(), scans };
+        // Vectors that are kept are read in a third scan.
+        for (change, says, vectors, scans) in changes.into_iter().flat_map(|(change, says)| {
+            [(Codes, 0), (Codes, 1), (Codes, 2), (Float16, 2)]
+                .map(|(vectors, scans)| (change, says, vectors, scans))
+        }) {
+            let options = BuildOptions { memory_bytes, vectors, ..options(Metric::L2) };
+            let is_sound = scans == 0 || vectors == Codes && scans == 2;
+            let mut source = Changing { rows: rows(), scans, change };
             match build(&mut source, &options, &mut Spilling::default(), &mut no_progress()) {
-                Ok(_) => assert!(is_sound, "scan {scans}"),
-                Err(Error::Argument { what }) => assert!(!is_sound && what.contains("other vectors"), "{what}"),
+                Ok(_) => assert!(is_sound, "{says} in scan {scans}, {vectors:?}"),
+                Err(Error::Argument { what }) => assert!(!is_sound && what.contains(says), "{says}: {what}"),
                 Err(error) => panic!("{error}"),
             }
         }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use pagehop_engine::{
     BuildOptions, Column, ColumnKind, ColumnRows, EachChunk, Error, Index, Metric, PAGE_BYTES, PageId, Pages,
-    RowIds, SearchOptions, Value, VectorSource, Vectors, build, build_memory_bytes,
+    RowIds, SearchOptions, Value, VectorSource, Vectors, build, build_memory_bytes, build_memory_bytes_min,
 };
 use pagehop_sim::MemPages;
 use support::spilling::Spilling;
@@ -97,8 +97,21 @@ fn a_build_that_is_stopped_in_any_phase_leaves_no_file() {
         ControlFlow::Continue(())
     };
     build(&mut rows.clone(), &options, &mut Spilling::default(), &mut all).unwrap();
-    for phase in ["read", "train", "encode", "spread", "partition", "connect", "prune", "refine", "merge", "write"]
-    {
+    let expected = [
+        "read",
+        "train",
+        "encode",
+        "spread",
+        "partition",
+        "connect",
+        "prune",
+        "refine",
+        "merge",
+        "reach",
+        "anchor",
+        "write",
+    ];
+    for phase in expected {
         assert!(phases.contains(phase), "no {phase} among {phases:?}");
     }
     for stop in phases {
@@ -127,11 +140,7 @@ fn a_disk_that_is_full_or_too_small_is_an_error() {
         assert_eq!(sink.usage.files.get(), 0, "{most} bytes: scratch files are left");
     }
     let mut sink = Spilling { free: Some(1 << 20), ..Spilling::default() };
-    let result = build(&mut rows.clone(), &options, &mut sink, &mut no_progress());
-    let Err(Error::Full { what, source: Some(_) }) = result else { panic!("{result:?}") };
-    let (_, needed) = what.split_once(" needs ").unwrap();
-    let needed = needed.split(' ').next().unwrap().parse::<u64>().unwrap() << 20;
-    assert!(what.contains("1 MiB are free") && needed >= written, "{what}");
+    let needed = space_needed(&mut rows.clone(), &options, &mut sink);
     let mut sink = Spilling { free: Some(needed), ..Spilling::default() };
     build(&mut rows.clone(), &options, &mut sink, &mut no_progress()).unwrap();
     // An index that is built in memory takes space, too.
@@ -142,6 +151,116 @@ fn a_disk_that_is_full_or_too_small_is_an_error() {
         assert_eq!(result.is_ok(), is_enough, "{free} pages: {result:?}");
         assert_eq!(sink.usage.written.get(), 0);
     }
+}
+
+/// Pieces that are written at once are read at once, and may lie anywhere on a disk.
+#[test]
+fn rows_are_spread_in_large_pieces() {
+    let rows = rows();
+    let options = small(&mut rows.clone(), &options(Metric::L2));
+    let mut sink = Spilling::default();
+    let usage = sink.usage.clone();
+    let now = || (usage.written.get(), usage.appends.get());
+    let (mut encoded, mut spread) = ((0, 0), (0, 0));
+    build(&mut rows.clone(), &options, &mut sink, &mut |progress| {
+        match progress.phase {
+            "encode" => encoded = now(),
+            "partition" if spread == (0, 0) => spread = now(),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    let (bytes, pieces) = (spread.0 - encoded.0, spread.1 - encoded.1);
+    println!("{bytes} bytes in {pieces} pieces");
+    assert!(bytes > 2 * rows.values.len() as u64 && bytes / pieces > 40 << 10, "{bytes} bytes in {pieces} pieces");
+}
+
+/// Bytes of disk space that a build asks for which is refused.
+fn space_needed(source: &mut dyn VectorSource, options: &BuildOptions, sink: &mut Spilling) -> u64 {
+    let result = build(source, options, sink, &mut no_progress());
+    let Err(Error::Full { what, source: Some(_) }) = result else { panic!("{result:?}") };
+    assert!(what.contains(" MiB are free"), "{what}");
+    assert_eq!((sink.usage.written.get(), sink.pages.page_count()), (0, 0), "something was written: {what}");
+    let (_, needed) = what.split_once(" needs ").unwrap();
+    needed.split(' ').next().unwrap().parse::<u64>().unwrap() << 20
+}
+
+/// What is asked for is a little more than files, kept work and pages take at any time.
+#[test]
+fn the_disk_space_that_a_build_asks_for_is_what_it_takes() {
+    let rows = rows();
+    let payloads = (0..count()).map(|row| Some(vec![7; 300 + row % 100])).collect();
+    let columns = ColumnRows::new(vec![Column { name: "topic".into(), kind: ColumnKind::Int }]).unwrap();
+    let mut with_payloads = columns.clone();
+    (0..count()).for_each(|row| with_payloads.push(&[Value::Int(row as i64 % 50)]).unwrap());
+    let sources = [
+        (ColumnRows::default(), Vectors::Codes, RowIds::Mapped),
+        (ColumnRows::default(), Vectors::Float32, RowIds::Mapped),
+        (ColumnRows::default(), Vectors::Codes, RowIds::HostOwned),
+        (with_payloads.with_payloads(payloads), Vectors::Codes, RowIds::Mapped),
+    ];
+    for (columns, vectors, row_ids) in sources {
+        let mut source = WithColumns { rows: rows.clone(), columns, knows_rows: true };
+        let options = BuildOptions { vectors, row_ids, ..options(Metric::L2) };
+        let options = small(&mut source, &options);
+        for keeps in [false, true] {
+            let kept = keeps.then(Default::default);
+            let asked = |free| Spilling { free: Some(free), kept: kept.clone(), ..Spilling::default() };
+            let needed = space_needed(&mut source, &options, &mut asked(1 << 20));
+            let mut sink = asked(needed);
+            build(&mut source, &options, &mut sink, &mut no_progress()).unwrap();
+            let peak = sink.usage.peak.get();
+            println!("{vectors:?}, {row_ids:?}, work kept: {keeps}: {peak} bytes of {needed}");
+            assert!(peak <= needed, "{peak} bytes were taken, {needed} asked for");
+            assert!(peak > needed / 4 * 3, "{peak} bytes were taken, {needed} asked for");
+        }
+    }
+}
+
+/// Pages may be where scratch files are not, and a killed build's work is there already.
+#[test]
+fn space_of_pages_and_of_kept_work_is_counted_once() {
+    let rows = rows();
+    let options = small(&mut rows.clone(), &options(Metric::L2));
+    let plenty = 1 << 40;
+    let elsewhere = |free, pages| Spilling { free: Some(free), free_of_pages: Some(pages), ..Spilling::default() };
+    let [files, pages] = [elsewhere(1 << 20, plenty), elsewhere(plenty, 1 << 20)]
+        .map(|mut sink| space_needed(&mut rows.clone(), &options, &mut sink));
+    build(&mut rows.clone(), &options, &mut elsewhere(files, pages), &mut no_progress()).unwrap();
+    let mut sink = Spilling { kept: Some(Default::default()), ..Spilling::default() };
+    build(&mut rows.clone(), &options, &mut sink, &mut no_progress()).unwrap();
+    let kept = sink.kept.unwrap();
+    let bytes = kept.borrow().1.iter().map(Vec::len).sum::<usize>() as u64;
+    let mut sink = Spilling { free: Some(1 << 20), kept: Some(Default::default()), ..Spilling::default() };
+    let needed = space_needed(&mut rows.clone(), &options, &mut sink);
+    let mut again = Spilling { free: Some(needed - bytes), kept: Some(kept), ..Spilling::default() };
+    build(&mut rows.clone(), &options, &mut again, &mut no_progress()).unwrap();
+}
+
+/// A source that knows its rows is not read for a build that has no room for them.
+#[test]
+fn what_has_no_room_is_refused_before_it_is_read() {
+    struct Unread;
+    impl VectorSource for Unread {
+        fn dim(&self) -> usize {
+            DIM
+        }
+
+        fn row_count(&self) -> Option<u64> {
+            Some(1_000_000)
+        }
+
+        fn scan(&mut self, _: EachChunk<'_>) -> Result<(), Error> {
+            panic!("the rows are read");
+        }
+    }
+    let least = least(&mut Unread, &options(Metric::L2));
+    assert_eq!(least, build_memory_bytes_min(1_000_000, DIM, 0, 2).next_multiple_of(1 << 20));
+    let enough = BuildOptions { memory_bytes: least, ..options(Metric::L2) };
+    let mut sink = Spilling { free: Some(1 << 20), ..Spilling::default() };
+    let needed = space_needed(&mut Unread, &enough, &mut sink);
+    assert!(needed > 500 << 20, "{needed} bytes for a million rows");
 }
 
 #[test]
@@ -189,30 +308,59 @@ fn equal_rows_at_any_distance_are_found_and_hang_together() {
 }
 
 #[test]
-fn rows_that_no_center_separates_are_refused_with_the_memory_that_will_do() {
-    // All rows but a few differ in the last bits of one component.
+fn rows_that_differ_in_one_component_are_separated() {
     let mut values = vec![1.0; count() * DIM];
     let mut noise = Noise(9);
     for row in 0..count() {
         values[row * DIM + row % DIM] += 0.02 * noise.unit();
     }
+    let index = Index::open(spilled(&Rows::new(DIM, values), &options(Metric::L2))).unwrap();
+    assert_eq!(index.check(&mut no_progress()).unwrap().reachable, count() as u64);
+}
+
+/// Under the inner product rows are separated by direction, and these have the same.
+#[test]
+fn rows_that_no_center_separates_are_refused_with_the_memory_that_will_do() {
+    let one = embeddings(DIM, 1, 9);
+    let values = (0..count()).flat_map(|row| one.iter().map(move |x| x * (1.0 + row as f32 / 1000.0))).collect();
     let rows = Rows::new(DIM, values);
+    let little = small(&mut rows.clone(), &options(Metric::InnerProduct));
+    let Err(Error::Memory { needed_bytes, .. }) = spill(&mut rows.clone(), &little) else { panic!("they fit") };
+    assert!(needed_bytes > little.memory_bytes);
+    let enough = BuildOptions { memory_bytes: needed_bytes, ..little };
+    let (pages, _) = spill(&mut rows.clone(), &enough).unwrap();
+    let report = Index::open(pages).unwrap().check(&mut no_progress()).unwrap();
+    assert_eq!([report.nodes, report.reachable, report.anchored], [count() as u64; 3]);
+}
+
+#[test]
+fn an_id_that_repeats_is_named_with_its_rows() {
+    let mut rows = rows();
     let options = small(&mut rows.clone(), &options(Metric::L2));
-    match spill(&mut rows.clone(), &options) {
-        Ok((pages, _)) => drop(Index::open(pages).unwrap().check(&mut no_progress()).unwrap()),
-        Err(Error::Memory { needed_bytes, .. }) => assert!(needed_bytes > options.memory_bytes),
-        Err(error) => panic!("{error}"),
+    let last = count() - 1;
+    for (one, other) in [(0, last), (last - 1, last), (0, 1), (rows.chunk_rows - 1, rows.chunk_rows)] {
+        let repeated = rows.ids[one];
+        let before = std::mem::replace(&mut rows.ids[other], repeated);
+        let result = spill(&mut rows.clone(), &options);
+        let said = format!("id {repeated} is given to more than one row: to rows {one} and {other}");
+        assert!(matches!(&result, Err(Error::Argument { what }) if *what == said), "{said}: {:?}", result.err());
+        rows.ids[other] = before;
     }
 }
 
 struct WithColumns {
     rows: Rows,
     columns: ColumnRows,
+    knows_rows: bool,
 }
 
 impl VectorSource for WithColumns {
     fn dim(&self) -> usize {
         self.rows.dim
+    }
+
+    fn row_count(&self) -> Option<u64> {
+        self.knows_rows.then_some(self.rows.ids.len() as u64)
     }
 
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
@@ -230,7 +378,7 @@ fn columns_and_kept_vectors_are_those_of_their_rows() {
     let mut columns = ColumnRows::new(vec![Column { name: "topic".into(), kind: ColumnKind::Int }]).unwrap();
     (0..count()).for_each(|row| columns.push(&[Value::Int(row as i64 % 50)]).unwrap());
     for vectors in [Vectors::Float16, Vectors::Float32] {
-        let mut source = WithColumns { rows: rows.clone(), columns: columns.clone() };
+        let mut source = WithColumns { rows: rows.clone(), columns: columns.clone(), knows_rows: false };
         let options = BuildOptions { vectors, ..options(Metric::L2) };
         let options = small(&mut source, &options);
         let (pages, sink) = spill(&mut source, &options).unwrap();

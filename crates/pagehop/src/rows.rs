@@ -40,6 +40,10 @@ impl VectorSource for Rows<'_> {
         self.dim
     }
 
+    fn row_count(&self) -> Option<u64> {
+        Some(self.ids.len() as u64)
+    }
+
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
         let chunks = self.ids.chunks(CHUNK_ROWS).zip(self.vectors.chunks(CHUNK_ROWS * self.dim.max(1)));
         for (ids, vectors) in chunks {

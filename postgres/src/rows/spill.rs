@@ -169,6 +169,10 @@ impl VectorSource for Source<'_> {
         self.spill.dim
     }
 
+    fn row_count(&self) -> Option<u64> {
+        Some(self.sample.len() as u64)
+    }
+
     fn columns(&self) -> Option<&ColumnRows> {
         Some(&self.columns).filter(|columns| !columns.columns().is_empty())
     }

@@ -124,6 +124,10 @@ impl VectorSource for Vectors {
         self.table.layout().width as usize
     }
 
+    fn row_count(&self) -> Option<u64> {
+        Some(self.rows())
+    }
+
     fn text_ids(&self) -> Option<&[String]> {
         self.texts.as_deref()
     }

@@ -7,25 +7,39 @@
 //! protected edges form a forest, which has fewer edges than rows, so there are always slots left.
 
 use super::Adjacency;
+use crate::Error;
 use std::collections::VecDeque;
 
-/// Makes every row reachable from `entries`. Returns the number of rows that were attached.
-pub(crate) fn attach_unreachable(graph: &mut Adjacency, entries: &[u32]) -> usize {
+/// Rows between two looks.
+const LOOK_ROWS: usize = 1 << 16;
+
+/// Makes every row reachable from `entries`. Returns the number of rows that were attached. `look`
+/// gets the number of rows that are known to be reachable, and may end the work.
+///
+/// # Errors
+///
+/// Those of `look`.
+pub(crate) fn attach_unreachable(
+    graph: &mut Adjacency,
+    entries: &[u32],
+    mut look: impl FnMut(usize) -> Result<(), Error>,
+) -> Result<usize, Error> {
     let rows = graph.len();
-    let mut walk = ReachWalk { seen: vec![false; rows], parent: vec![u32::MAX; rows], queue: VecDeque::new() };
+    let mut walk =
+        ReachWalk { seen: vec![false; rows], parent: vec![u32::MAX; rows], queue: VecDeque::new(), left: 0 };
     for &entry in entries {
         walk.visit(entry, u32::MAX);
     }
-    walk.run(graph);
+    walk.run(graph, &mut look)?;
     let mut attached = 0;
     for row in 0..rows as u32 {
         if !walk.seen[row as usize] {
             walk.attach(graph, row, entries);
-            walk.run(graph);
+            walk.run(graph, &mut look)?;
             attached += 1;
         }
     }
-    attached
+    Ok(attached)
 }
 
 struct ReachWalk {
@@ -33,6 +47,8 @@ struct ReachWalk {
     /// The row from which the walk first reached this one: that edge is protected.
     parent: Vec<u32>,
     queue: VecDeque<u32>,
+    /// Rows that have left the queue.
+    left: usize,
 }
 
 impl ReachWalk {
@@ -43,12 +59,17 @@ impl ReachWalk {
         }
     }
 
-    fn run(&mut self, graph: &Adjacency) {
+    fn run(&mut self, graph: &Adjacency, look: &mut impl FnMut(usize) -> Result<(), Error>) -> Result<(), Error> {
         while let Some(row) = self.queue.pop_front() {
+            if self.left.is_multiple_of(LOOK_ROWS) {
+                look(self.left)?;
+            }
+            self.left += 1;
             for i in 0..graph.neighbors(row as usize).len() {
                 self.visit(graph.neighbors(row as usize)[i], row);
             }
         }
+        Ok(())
     }
 
     /// Adds an edge to `row` from the first reachable row with a slot. It looks outward from

@@ -8,7 +8,7 @@ use crate::page::meta::Meta;
 use crate::page::{landmark_pages, model_pages};
 use crate::quantize::centroids::Centroids;
 use crate::quantize::estimate::CoarseCodes;
-use crate::quantize::landmarks::{Landmark, Landmarks};
+use crate::quantize::landmarks::{Gathered, Landmark, Landmarks};
 use crate::quantize::prepare::Space;
 use crate::quantize::rotation::Rotation;
 
@@ -75,11 +75,14 @@ impl Model {
 
 /// Reads all landmarks, except those on pages that `meta` does not know yet.
 fn read_landmarks(meta: &Meta, reader: &mut impl Reader) -> Result<Landmarks, Error> {
-    let mut landmarks: Vec<Landmark> = Vec::with_capacity(meta.change.landmarks as usize);
+    // The count is only a page's word for it.
+    let most = meta.page_count as usize * landmark_pages::page_landmarks(meta);
+    let count = most.min(meta.change.landmarks as usize);
+    let mut lists = Gathered::new(meta.layout.edge, meta.centroids, count);
     landmark_pages::scan(meta, reader, |_, found| {
         let is_known = |landmark: &Landmark| meta.layout.place(landmark.node).0.0 < meta.page_count;
-        landmarks.extend(found.into_iter().filter(is_known));
+        found.into_iter().filter(is_known).for_each(|landmark| lists.add(landmark));
         Ok(())
     })?;
-    Ok(Landmarks::new(meta.layout.edge, &landmarks, meta.centroids))
+    Ok(lists.finish())
 }

@@ -87,6 +87,10 @@ impl<R: Reader> VectorSource for LivingRows<'_, R> {
         self.state.meta.dim
     }
 
+    fn row_count(&self) -> Option<u64> {
+        Some(self.columns.len() as u64)
+    }
+
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
         let (state, reader) = (self.state, &mut self.reader);
         let kept = state.meta.kept();

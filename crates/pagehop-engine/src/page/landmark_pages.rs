@@ -11,6 +11,8 @@
 //! Pages never leave the chain as long as the graph is used, and a landmark is a hint. So readers
 //! need no snapshot of the chain: whatever they find in it was a landmark at some time.
 
+use std::ops::Range;
+
 use super::fields::{Fields, FieldsMut};
 use super::kind::{self, PageKind, expect_kind};
 use super::meta::Meta;
@@ -23,6 +25,8 @@ const COUNT_AT: usize = 2;
 const ENTRIES_AT: usize = 16;
 /// Bytes of a landmark before its code.
 const FIXED_BYTES: usize = 16;
+/// Pages of the chain that are read ahead.
+const AHEAD: u32 = 16;
 
 /// What is in front of a page's landmarks.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +105,9 @@ pub(crate) fn push(meta: &Meta, page: PageId, body: &mut [u8], new: &Landmark) -
     Ok(true)
 }
 
-/// Passes each page of the chain with its landmarks to `each`.
+/// Passes each page of the chain with its landmarks to `each`. Pages that a build wrote follow one
+/// another, so they are read ahead; behind them are as many more as insertions have filled, which
+/// may be of something else and are then read for nothing.
 ///
 /// # Errors
 ///
@@ -113,9 +119,16 @@ pub(crate) fn scan(
     mut each: impl FnMut(PageId, Vec<Landmark>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut page = PageId(meta.change.landmarks_head);
+    let written = pages_of_a_build(meta);
+    let mut started = written.start;
     for _ in 0..meta.page_count {
         if page.0 == 0 {
             return Ok(());
+        }
+        if written.contains(&page.0) {
+            let ahead = started.max(page.0 + 1)..written.end.min((page.0 + 1).saturating_add(AHEAD));
+            ahead.clone().for_each(|next| reader.start(PageId(next), 0..BODY_BYTES));
+            started = started.max(ahead.end);
         }
         let (next, landmarks) = {
             let body = reader.finish(page)?;
@@ -131,6 +144,13 @@ pub(crate) fn scan(
         0 => Ok(()),
         _ => Err(Error::corrupt(page, "the chain of landmarks goes in circles")),
     }
+}
+
+/// Where a build puts as many landmarks as there are now: behind the page of the entry points.
+fn pages_of_a_build(meta: &Meta) -> Range<u32> {
+    let first = meta.change.entries_page.saturating_add(1);
+    let end = first.saturating_add(pages(meta, meta.change.landmarks as usize));
+    first..end.min(meta.page_count)
 }
 
 fn landmark(meta: &Meta, page: PageId, body: &[u8], at: usize) -> Result<Landmark, Error> {

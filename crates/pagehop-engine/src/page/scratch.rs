@@ -24,9 +24,20 @@ pub trait Scratch {
         true
     }
 
+    /// Bytes that pages can take where they do not take from those of files; `None` if the host
+    /// does not know.
+    fn free_page_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether finished work outlives a build that is killed.
     fn keeps_work(&self) -> bool {
         false
+    }
+
+    /// Bytes that a killed build has kept. Work that is kept takes their place.
+    fn kept_bytes(&self) -> u64 {
+        0
     }
 
     /// Passes to `each` the work that a killed build with the same `key` kept, in its order, until

@@ -55,8 +55,8 @@ pub(crate) struct Start {
     pub(crate) generation: u8,
 }
 
-/// All landmarks of an index, those of a centroid one after another. They are laid out like the
-/// edges of nodes, in blocks of up to [`DEGREE_MAX`].
+/// All landmarks of an index, in lists by centroid. They are laid out like the edges of nodes, in
+/// blocks of up to [`DEGREE_MAX`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Landmarks {
     /// For each centroid the first of its blocks, and then the number of all blocks.
@@ -85,27 +85,10 @@ impl Landmarks {
             + size_of_val(&*self.blocks)
     }
 
-    /// Puts landmarks into the lists of `centroids` centroids.
-    pub(crate) fn new(shape: EdgeShape, landmarks: &[Landmark], centroids: usize) -> Self {
-        if landmarks.is_empty() {
-            return Self::default();
-        }
-        let mut lists = vec![Vec::new(); centroids];
-        for landmark in landmarks {
-            lists[usize::from(landmark.centroid)].push(landmark);
-        }
-        let mut all = Self { code_bytes: shape.code_bytes(), len: landmarks.len(), ..Self::default() };
-        for list in lists {
-            all.first_blocks.push(all.blocks.len() as u32);
-            list.chunks(DEGREE_MAX).for_each(|block| all.push(shape, block));
-        }
-        all.first_blocks.push(all.blocks.len() as u32);
-        all
-    }
-
     /// Adds a block.
-    fn push(&mut self, shape: EdgeShape, landmarks: &[&Landmark]) {
+    fn push(&mut self, shape: EdgeShape, landmarks: &[Landmark]) {
         let (start, slots) = (self.heads.len(), landmarks.len().next_multiple_of(BLOCK_EDGES));
+        self.len += landmarks.len();
         self.blocks.push(Block { start: start as u32, len: landmarks.len() as u8 });
         self.generations.extend(landmarks.iter().map(|landmark| landmark.generation));
         self.generations.resize(start + slots, 0);
@@ -199,6 +182,65 @@ impl Landmarks {
     }
 }
 
+/// Landmarks on their way into the lists of their centroids. Beside the lists, less than a block of
+/// each is in memory.
+pub(crate) struct Gathered {
+    shape: EdgeShape,
+    all: Landmarks,
+    /// The centroid of each block.
+    centroids: Vec<u8>,
+    /// For each centroid, those that are in no block yet.
+    waiting: Vec<Vec<Landmark>>,
+}
+
+impl Gathered {
+    /// None yet, of `centroids` centroids; there is room for about `count`.
+    pub(crate) fn new(shape: EdgeShape, centroids: usize, count: usize) -> Self {
+        let all = Landmarks {
+            generations: Vec::with_capacity(count),
+            heads: Vec::with_capacity(count),
+            codes: Vec::with_capacity(count * shape.code_bytes()),
+            code_bytes: shape.code_bytes(),
+            ..Landmarks::default()
+        };
+        Self { shape, all, centroids: Vec::new(), waiting: vec![Vec::new(); centroids] }
+    }
+
+    /// Adds a landmark of a centroid that exists.
+    pub(crate) fn add(&mut self, landmark: Landmark) {
+        let centroid = landmark.centroid;
+        let waiting = &mut self.waiting[usize::from(centroid)];
+        waiting.push(landmark);
+        if waiting.len() == DEGREE_MAX {
+            self.end_block(centroid);
+        }
+    }
+
+    fn end_block(&mut self, centroid: u8) {
+        let waiting = &mut self.waiting[usize::from(centroid)];
+        if !waiting.is_empty() {
+            self.all.push(self.shape, waiting);
+            self.centroids.push(centroid);
+            waiting.clear();
+        }
+    }
+
+    /// The lists. Those of a list are in the order in which they came.
+    pub(crate) fn finish(mut self) -> Landmarks {
+        (0..self.waiting.len()).for_each(|centroid| self.end_block(centroid as u8));
+        let Self { mut all, centroids, waiting, .. } = self;
+        if all.blocks.is_empty() {
+            return all;
+        }
+        let mut order: Vec<usize> = (0..centroids.len()).collect();
+        order.sort_by_key(|block| centroids[*block]);
+        let first = |centroid| order.partition_point(|block| usize::from(centroids[*block]) < centroid) as u32;
+        all.first_blocks = (0..=waiting.len()).map(first).collect();
+        all.blocks = order.iter().map(|block| all.blocks[*block]).collect();
+        all
+    }
+}
+
 /// Inserts a landmark, which is nearer than the last, into the sorted list of the [`NEAREST`]; of
 /// equally near ones the first comes first.
 fn insert(nearest: &mut Vec<Start>, start: Start) {
@@ -243,6 +285,12 @@ mod tests {
         assert_eq!(smallest::<3>(&[]).count(), 0);
     }
 
+    fn lists(shape: EdgeShape, landmarks: &[Landmark]) -> Landmarks {
+        let mut lists = Gathered::new(shape, 3, landmarks.len());
+        landmarks.iter().for_each(|landmark| lists.add(landmark.clone()));
+        lists.finish()
+    }
+
     #[test]
     fn the_nearest_landmarks_are_those_with_the_best_estimates() {
         let (dim, shape) = (64, EdgeShape { dims: 64, bits: 4 });
@@ -259,7 +307,7 @@ mod tests {
             let factors = edge::encode(shape, &point(), &decoded[centroid * dim..][..dim], &mut code);
             landmarks.push(Landmark { node: node as u32, generation: 7, centroid: centroid as u8, factors, code });
         }
-        let lists = Landmarks::new(shape, &landmarks, 3);
+        let lists = lists(shape, &landmarks);
         let (mut estimator, mut nearest) = (Estimator::default(), Vec::new());
         estimator.prepare(shape, 2, &point(), None);
         lists.nearest(&mut estimator, &centroids, &[1.0, 0.0, 2.0], &mut nearest);
@@ -278,7 +326,7 @@ mod tests {
         // Many equal landmarks in the nearest list: the next list is not scored.
         let mut many: Vec<Landmark> = (0..SCORED_ENOUGH).map(|_| landmarks[1].clone()).collect();
         many.push(landmarks[0].clone());
-        let lists = Landmarks::new(shape, &many, 3);
+        let lists = self::lists(shape, &many);
         lists.nearest(&mut estimator, &centroids, &[1.0, 0.0, 2.0], &mut nearest);
         assert!(nearest.iter().all(|start| start.node == 1), "{nearest:?}");
         Landmarks::default().nearest(&mut estimator, &centroids, &[0.0; 3], &mut nearest);

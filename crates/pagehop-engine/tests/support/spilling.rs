@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use pagehop_engine::{EachWork, Error, PageId, PageSink, Scratch, ScratchFile};
+use pagehop_engine::{EachWork, Error, PAGE_BYTES, PageId, PageSink, Scratch, ScratchFile};
 use pagehop_sim::MemPages;
 
 /// What the scratch files of a sink take.
@@ -14,8 +14,20 @@ pub struct Usage {
     /// Bytes that were written and read.
     pub written: Cell<u64>,
     pub read: Cell<u64>,
+    /// Pieces in which bytes were written.
+    pub appends: Cell<u64>,
+    /// Bytes of files that exist, of kept work and of pages now, and the most of them at once.
+    pub held: Cell<u64>,
+    pub peak: Cell<u64>,
     /// Bytes that can be written.
     pub most: Cell<Option<u64>>,
+}
+
+impl Usage {
+    fn hold(&self, bytes: usize) {
+        self.held.set(self.held.get() + bytes as u64);
+        self.peak.set(self.peak.get().max(self.held.get()));
+    }
 }
 
 /// The destination of a build.
@@ -25,6 +37,8 @@ pub struct Spilling {
     pub usage: Rc<Usage>,
     /// What the host says is free.
     pub free: Option<u64>,
+    /// The same where pages are elsewhere.
+    pub free_of_pages: Option<u64>,
     /// Work that is kept, if any is, and the key of the build that keeps it.
     pub kept: Option<RefCell<(u64, Vec<Vec<u8>>)>>,
 }
@@ -38,6 +52,7 @@ struct File {
 
 impl PageSink for Spilling {
     fn write(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
+        self.usage.hold(PAGE_BYTES);
         self.pages.write(page, body)
     }
 
@@ -54,6 +69,18 @@ impl Scratch for Spilling {
 
     fn free_bytes(&self) -> Option<u64> {
         self.free
+    }
+
+    fn has_pages(&self) -> bool {
+        self.free_of_pages.is_none()
+    }
+
+    fn free_page_bytes(&self) -> Option<u64> {
+        self.free_of_pages
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.kept.as_ref().map_or(0, |kept| kept.borrow().1.iter().map(Vec::len).sum::<usize>() as u64)
     }
 
     fn keeps_work(&self) -> bool {
@@ -77,6 +104,7 @@ impl Scratch for Spilling {
 
     fn keep(&self, work: &[u8]) -> Result<(), Error> {
         if let Some(kept) = &self.kept {
+            self.usage.hold(work.len());
             kept.borrow_mut().1.push(work.to_vec());
         }
         Ok(())
@@ -90,6 +118,8 @@ impl ScratchFile for File {
             return Err(Error::io("write of a temporary file", std::io::ErrorKind::StorageFull.into()));
         }
         self.usage.written.set(written);
+        self.usage.appends.set(self.usage.appends.get() + 1);
+        self.usage.hold(bytes.len());
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
@@ -110,5 +140,6 @@ impl ScratchFile for File {
 impl Drop for File {
     fn drop(&mut self) {
         self.usage.files.set(self.usage.files.get() - 1);
+        self.usage.held.set(self.usage.held.get() - self.bytes.len() as u64);
     }
 }

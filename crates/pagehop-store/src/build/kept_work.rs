@@ -9,8 +9,9 @@
 //!
 //! Each record is synced before the next begins, so only the last can be torn: what does not check
 //! ends the file. The file goes when the build ends by itself, whether it is done, fails or is
-//! stopped. Its maker holds a lock on it; another build of the same index keeps nothing. Nor does a
-//! build where something else has that name, which stays as it is.
+//! stopped. Only if the index was written and the system then refuses to read it or to give it its
+//! name, the file stays, too. Its maker holds a lock on it; another build of the same index keeps
+//! nothing. Nor does a build where something else has that name, which stays as it is.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -88,6 +89,18 @@ impl KeptWork {
         Ok(good)
     }
 
+    /// Bytes of what a killed build left, if no other build has taken it.
+    pub(crate) fn left_bytes(&self) -> u64 {
+        self.left().and_then(|file| Some(file.metadata().ok()?.len())).unwrap_or(0)
+    }
+
+    /// The file of a killed build, with a lock on it.
+    fn left(&self) -> Option<File> {
+        let is_file = fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_file());
+        let file = is_file.then(|| File::open(&self.path)).and_then(Result::ok)?;
+        (begins_as_kept_work(&file) == Some(MAGIC.len()) && is_free(&file)).then_some(file)
+    }
+
     /// See [`Scratch::keep`](pagehop_engine::Scratch::keep).
     pub(crate) fn keep(&self, work: &[u8]) -> Result<(), Error> {
         let mut taken = self.taken.borrow_mut();
@@ -103,15 +116,15 @@ impl KeptWork {
         written.map_err(|error| self.refused("write", error))
     }
 
+    /// Leaves the file as a kill does.
+    pub(crate) fn leave(self) {
+        self.taken.borrow_mut().take();
+    }
+
     /// Removes the file of this build, or that of a killed one. The index is complete.
     pub(crate) fn finish(&self) {
         let is_mine = self.taken.borrow_mut().take().is_some();
-        let is_left = || {
-            let file = fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_file());
-            let file = file.then(|| File::open(&self.path)).and_then(Result::ok);
-            file.is_some_and(|file| begins_as_kept_work(&file) == Some(MAGIC.len()) && is_free(&file))
-        };
-        if is_mine || is_left() {
+        if is_mine || self.left().is_some() {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -197,11 +210,6 @@ mod tests {
         found
     }
 
-    /// As if the process was killed.
-    fn kill(kept: KeptWork) {
-        kept.taken.borrow_mut().take();
-    }
-
     #[test]
     fn work_outlives_a_killed_build_and_no_other() {
         let folder = folder("lives");
@@ -215,14 +223,14 @@ mod tests {
         assert!(found(&other, 7, 9).is_empty(), "it is another's");
         other.keep(b"nothing").unwrap();
         drop(other);
-        kill(kept);
+        kept.leave();
         let kept = KeptWork::of(&target);
         assert_eq!(found(&kept, 7, 2), [b"one", b"two"].map(|work| work.to_vec()));
         kept.keep(b"drei").unwrap();
-        kill(kept);
+        kept.leave();
         let kept = KeptWork::of(&target);
         assert_eq!(found(&kept, 7, 9), [&b"one"[..], b"two", b"drei"].map(<[u8]>::to_vec));
-        kill(kept);
+        kept.leave();
         let kept = KeptWork::of(&target);
         assert!(found(&kept, 8, 9).is_empty(), "another build");
         drop(kept);
@@ -266,7 +274,7 @@ mod tests {
             kept.keep(work.as_bytes()).unwrap();
         }
         let path = kept.path.clone();
-        kill(kept);
+        kept.leave();
         let whole = fs::read(&path).unwrap();
         for at in 0..whole.len() {
             for damage in ["torn", "a bit", "longer"] {
@@ -281,7 +289,7 @@ mod tests {
                 let some = found(&kept, 7, 9);
                 assert!([&b"one"[..], b"two", b"three"].iter().zip(&some).all(|(a, b)| a == b));
                 assert_eq!(some.len() == 3, damage == "longer", "{damage} at {at}");
-                kill(kept);
+                kept.leave();
                 let after = fs::read(&path).unwrap();
                 if damage == "a bit" && at < MAGIC.len() {
                     assert_eq!(after.len(), whole.len(), "it is another's by now");

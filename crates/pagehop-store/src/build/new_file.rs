@@ -55,6 +55,11 @@ impl NewIndexFile {
         self
     }
 
+    /// Leaves what a build has finished to the next.
+    pub(crate) fn leave_work(&mut self) {
+        self.whole.leave_work();
+    }
+
     /// Makes the file durable and gives it its name.
     ///
     /// # Errors

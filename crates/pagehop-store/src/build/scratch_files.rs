@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use pagehop_engine::{EachWork, Error, Scratch, ScratchFile};
 
+use crate::build::kept_work::KeptWork;
 use crate::build::whole_file::{WholeFile, open_temporary};
 
 /// One of them. Dropping it removes it.
@@ -67,6 +68,10 @@ impl Scratch for WholeFile {
 
     fn keeps_work(&self) -> bool {
         self.kept.is_some()
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.kept.as_ref().map_or(0, KeptWork::left_bytes)
     }
 
     fn resume(&self, key: u64, each: EachWork<'_>) -> Result<(), Error> {

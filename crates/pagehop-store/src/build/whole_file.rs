@@ -61,18 +61,25 @@ impl WholeFile {
         Ok(Self { file, target, directory, overwrite, temporary, kept: None })
     }
 
-    /// Makes the file durable and gives it its name.
+    /// Makes the file durable and gives it its name. If the system refuses, the finished work of a
+    /// build stays for the next.
     ///
     /// # Errors
     ///
     /// [`Error::Argument`] if something is at the target by now; [`Error::Busy`] if another process
     /// is writing the index there; [`Error::Io`] if the system refuses. What was at the target
     /// before is untouched then.
-    pub(crate) fn finish(self) -> Result<(), Error> {
-        self.sync()?;
+    pub(crate) fn finish(mut self) -> Result<(), Error> {
+        self.sync().inspect_err(|_| self.leave_work())?;
         // The files beside an old index go with it, but not before it.
-        let old = if self.overwrite && self.target.exists() { Replacing::begin(&self.target)? } else { None };
+        let old = if self.overwrite && self.target.exists() { Replacing::begin(&self.target) } else { Ok(None) };
+        let old = old.inspect_err(|_| self.leave_work())?;
         self.replace(old)
+    }
+
+    /// Leaves the finished work of a build to the next.
+    pub(crate) fn leave_work(&mut self) {
+        self.kept.take().into_iter().for_each(KeptWork::leave);
     }
 
     /// [`WholeFile::finish`] over the index that this process has open, once the file is on disk
@@ -94,17 +101,17 @@ impl WholeFile {
 
     /// Gives the file its name, in place of `old`.
     fn replace(mut self, old: Option<Replacing>) -> Result<(), Error> {
-        // Before the name, so that it is never beside the index that it was for.
-        if let Some(kept) = self.kept.take() {
-            kept.finish();
-        }
+        let kept = self.kept.take();
         if let Err(error) = self.give_name() {
             old.into_iter().for_each(Replacing::cancel);
+            kept.into_iter().for_each(KeptWork::leave);
             return Err(match error.kind() {
                 io::ErrorKind::AlreadyExists => exists(&self.target),
                 _ => self.refused("naming", error),
             });
         }
+        // A kill before this leaves it beside the index. The next build of the index removes it.
+        kept.into_iter().for_each(|kept| kept.finish());
         let synced = sync_directory(&self.directory);
         self.remove_old(old, synced)
     }

@@ -1,16 +1,26 @@
 //! Anchors: for each row an edge that stays, so that changes cannot make the row unreachable.
 
+use crate::Error;
 use crate::graph::Adjacency;
 use crate::page::model_pages::Entry;
 
+/// Rows between two looks.
+const LOOK_ROWS: usize = 1 << 16;
+
 /// The anchor parent of each row: a row before it in a walk from `entries` that has an edge to it,
 /// the nearest by `distance` of a row, its neighbor, and the slot of that edge. `u32::MAX` for
-/// entry points that no row leads to.
+/// entry points that no row leads to. `look` gets the number of rows whose edges a round has looked
+/// at, and may end the work.
+///
+/// # Errors
+///
+/// Those of `look`.
 pub(super) fn anchors(
     graph: &Adjacency,
     entries: &[Entry],
     distance: impl Fn(usize, usize, usize) -> f32,
-) -> Vec<u32> {
+    mut look: impl FnMut(usize) -> Result<(), Error>,
+) -> Result<Vec<u32>, Error> {
     let order = walk_order(graph, entries);
     let mut rank = vec![u32::MAX; graph.len()];
     order.iter().enumerate().for_each(|(at, row)| rank[*row as usize] = at as u32);
@@ -22,7 +32,13 @@ pub(super) fn anchors(
     loop {
         let mut found_some = false;
         let mut nearest = vec![(f32::INFINITY, u32::MAX); graph.len()];
-        for row in order.iter().map(|row| *row as usize).filter(|row| given[*row] < most) {
+        for (at, row) in order.iter().map(|row| *row as usize).enumerate() {
+            if at.is_multiple_of(LOOK_ROWS) {
+                look(at)?;
+            }
+            if given[row] >= most {
+                continue;
+            }
             for (slot, neighbor) in graph.neighbors(row).iter().enumerate() {
                 let neighbor = *neighbor as usize;
                 if anchors[neighbor] == u32::MAX && rank[row] < rank[neighbor] {
@@ -41,7 +57,7 @@ pub(super) fn anchors(
             }
         }
         if !found_some && usize::from(most) == graph.degree {
-            return anchors;
+            return Ok(anchors);
         }
         if !found_some {
             most = graph.degree as u8;

@@ -4,39 +4,92 @@ use std::io;
 
 use super::job::Job;
 use super::spilled::files::{letter_bytes, row_bytes};
-use crate::Error;
-use crate::page::{PAGE_BYTES, Scratch};
+use super::spilled::plan::Plan;
+use super::write::column_pages;
+use crate::columns::ColumnRows;
+use crate::page::meta::Meta;
+use crate::page::{PAGE_BYTES, Scratch, landmark_pages, model_pages};
+use crate::quantize::estimate::CENTROIDS_MAX;
+use crate::quantize::landmarks::landmark_every;
+use crate::{Error, RowIds};
+
+/// Bytes of a row in the map from ids to nodes, with what is free on its pages.
+const MAP_ROW_BYTES: usize = 16;
+
+/// What is built: rows, their dimensions and columns, and the bytes of records that are yet to be
+/// written.
+#[derive(Clone, Copy)]
+pub(super) struct Demand<'a> {
+    pub(super) rows: usize,
+    pub(super) dim: usize,
+    pub(super) columns: Option<&'a ColumnRows>,
+    pub(super) records: usize,
+}
 
 /// Refuses to begin what the disk has no room for.
 ///
-/// A build in memory writes the pages of the index. A spilled build needs two or three copies of
-/// all rows at first, then two copies, letters, kept work and pages.
+/// A build in memory writes the pages of the index. A spilled build needs up to three copies of all
+/// rows at first, then two copies, letters and kept work. While it writes pages, the files of
+/// partitions go one by one.
 ///
 /// # Errors
 ///
 /// [`Error::Full`].
 pub(super) fn check(
     job: &Job<'_>,
-    (rows, dim): (usize, usize),
-    puts_aside: bool,
+    demand: &Demand<'_>,
+    plan: Option<&Plan>,
     scratch: &dyn Scratch,
 ) -> Result<(), Error> {
-    let Some(free) = scratch.free_bytes() else { return Ok(()) };
-    let (layout, row) = (&job.layout, row_bytes(job.layout.inner_dim));
-    let node = PAGE_BYTES.div_ceil(layout.nodes_per_page) + dim * job.options.vectors.component_bytes();
-    let page = if scratch.has_pages() { node } else { 0 };
-    let letter = letter_bytes(layout.degree);
-    let kept = if scratch.keeps_work() { letter + 4 * layout.degree + 8 } else { 0 };
-    let aside = 2 * row + row.max(letter + page + kept);
-    let needed = (rows * if puts_aside { aside } else { page }) as u64;
-    if needed <= free {
+    let pages = page_bytes(job, demand);
+    let beside = if scratch.has_pages() { pages } else { 0 };
+    let needed = plan.map_or(beside, |plan| aside_bytes(job, demand.rows, plan, beside, scratch));
+    let free = scratch.free_bytes().map(|free| free.saturating_add(scratch.kept_bytes()));
+    refuse_beyond(free, needed + demand.records * usize::from(scratch.has_pages()), "disk space", (job, demand))?;
+    if scratch.has_pages() {
         return Ok(());
     }
+    refuse_beyond(scratch.free_page_bytes(), pages + demand.records, "disk space for its pages", (job, demand))
+}
+
+/// The most bytes of scratch files, kept work and `pages` at once.
+fn aside_bytes(job: &Job<'_>, rows: usize, plan: &Plan, pages: usize, scratch: &dyn Scratch) -> usize {
+    let (row, letter) = (row_bytes(job.layout.inner_dim), letter_bytes(job.layout.degree));
+    let kept = if scratch.keeps_work() { rows * (letter + 4 * job.layout.degree + 8) } else { 0 };
+    let connected = rows * (2 * row + letter) + kept;
+    let written = pages + plan.capacity.min(rows) * row + kept;
+    (3 * rows * row).max(connected).max(written)
+}
+
+/// Bytes of the pages of the index.
+fn page_bytes(job: &Job<'_>, demand: &Demand<'_>) -> usize {
+    let Demand { rows, dim, .. } = *demand;
+    let (layout, options) = (&job.layout, job.options);
+    let columns = demand.columns.filter(|columns| columns.words() > 0);
+    let words = columns.map_or(0, ColumnRows::words);
+    let mut meta = Meta::empty(options.metric, dim, words, options.seed, options.row_ids);
+    (meta.centroids, meta.has_tags) = (CENTROIDS_MAX, columns.is_some_and(ColumnRows::has_tags));
+    let landmarks = landmark_pages::pages(&meta, rows / landmark_every(rows));
+    let pages = model_pages::model_pages(&meta) + landmarks + column_pages(&meta, columns);
+    let map = if options.row_ids == RowIds::HostOwned { 0 } else { MAP_ROW_BYTES };
+    let row = PAGE_BYTES.div_ceil(layout.nodes_per_page) + dim * options.vectors.component_bytes() + map;
+    pages as usize * PAGE_BYTES + rows * row
+}
+
+/// The error if `needed` bytes are more than are `free`, if that is known.
+fn refuse_beyond(
+    free: Option<u64>,
+    needed: usize,
+    what: &str,
+    (job, demand): (&Job<'_>, &Demand<'_>),
+) -> Result<(), Error> {
+    let Some(free) = free.filter(|free| needed as u64 > *free) else { return Ok(()) };
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     let what = format!(
-        "a build of {rows} rows in {} MiB of memory needs {} MiB of disk space, {} MiB are free",
+        "a build of {} rows in {} MiB of memory needs {} MiB of {what}, {} MiB are free",
+        demand.rows,
         job.options.memory_bytes >> 20,
-        mib(needed),
+        mib(needed as u64),
         free >> 20,
     );
     Err(Error::io(what, io::ErrorKind::StorageFull.into()))

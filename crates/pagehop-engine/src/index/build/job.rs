@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 
 use crate::page::layout::NodeLayout;
-use crate::{BuildOptions, Error, OnProgress, Progress};
+use crate::page::meta::DIM_MAX;
+use crate::quantize::prepare::inner_dim;
+use crate::{BuildOptions, Error, OnProgress, Progress, threads};
 
 /// A build in progress.
 pub(super) struct Job<'a> {
@@ -16,7 +18,18 @@ pub(super) struct Job<'a> {
     pub(super) total: u64,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    /// A build of rows with `words` values each that has not begun.
+    pub(super) fn new(
+        options: &'a BuildOptions,
+        (dim, words): (usize, usize),
+        progress: OnProgress<'a>,
+    ) -> Result<Self, Error> {
+        check_dim(dim)?;
+        let layout = NodeLayout::choose(inner_dim(dim), words);
+        Ok(Self { options, layout, threads: threads::available(options.threads), progress, before: 0, total: 0 })
+    }
+
     /// Reports that `done` rows of a partition passed a phase.
     pub(super) fn step_rows(&mut self, phase: &'static str, done: usize) -> Result<(), Error> {
         let done = (self.before + done as u64).min(self.total);
@@ -30,4 +43,12 @@ impl Job<'_> {
             ControlFlow::Break(()) => Err(Error::Interrupted),
         }
     }
+}
+
+/// Refuses dimensions that no index has.
+pub(super) fn check_dim(dim: usize) -> Result<(), Error> {
+    if (1..=DIM_MAX).contains(&dim) {
+        return Ok(());
+    }
+    Err(Error::argument(format!("vectors have {dim} dimensions, an index takes 1 to {DIM_MAX}")))
 }

@@ -27,6 +27,10 @@ impl VectorSource for Rounded<'_> {
         self.source.dim()
     }
 
+    fn row_count(&self) -> Option<u64> {
+        self.source.row_count()
+    }
+
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
         let (vectors, row_ids, mut first) = (self.vectors, self.row_ids, 0);
         self.source.scan(&mut |ids, components| {

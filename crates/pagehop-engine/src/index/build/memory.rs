@@ -21,6 +21,9 @@ const REST_ROW_BYTES: usize = 2048;
 /// of one row.
 const ORDER_ROW_BYTES: usize = 8 * 16 + 80;
 
+/// Bytes of a row's id in the first pass: in an array that grows, and sorted.
+const ID_BYTES: usize = 24;
+
 /// Most scans of the source for kept vectors.
 const SCANS_MAX: u64 = 8;
 
@@ -38,11 +41,18 @@ pub fn build_memory_bytes(rows: usize, dim: usize, threads: usize) -> u64 {
     let inner = inner_dim(dim);
     // What the columns of a row take is memory of the source.
     let layout = NodeLayout::choose(inner, 0);
-    let sampled = rows.min(2 * SAMPLE_ROWS) * (4 * dim + Codes::row_bytes(inner));
+    let surveyed = survey_bytes(rows, rows.min(2 * SAMPLE_ROWS), dim);
     let row = Codes::row_bytes(inner) + table_row_bytes(&layout) + 12 + connect_row_bytes(&layout);
     // What threads hand over, and what the allocator keeps.
     let connected = rows * row / 16 * 17;
-    (sampled.max(connected) + fixed_bytes(rows, inner) + threads * thread_bytes(rows, inner)) as u64
+    (surveyed.max(connected + fixed_bytes(rows, inner)) + threads * thread_bytes(rows, inner)) as u64
+}
+
+/// Bytes that a build of `rows` rows takes while it has `sampled` of them as they were given, and
+/// their codes.
+pub(super) fn survey_bytes(rows: usize, sampled: usize, dim: usize) -> usize {
+    let inner = inner_dim(dim);
+    sampled * (4 * dim + Codes::row_bytes(inner)) + rows * ID_BYTES + fixed_bytes(rows, inner)
 }
 
 /// Bytes that a build takes beside those of each row.

@@ -21,6 +21,7 @@ pub(crate) mod memory;
 mod order;
 mod payloads;
 mod rows;
+mod sample;
 mod spilled;
 mod survey;
 mod write;
@@ -28,16 +29,14 @@ mod write;
 use crate::columns::{ColumnRows, tag_columns};
 use crate::graph::{equal, reach};
 use crate::page::columns_page::Columns;
-use crate::page::layout::NodeLayout;
-use crate::page::meta::{DIM_MAX, Meta};
+use crate::page::meta::Meta;
 use crate::page::{PageId, PageSink, Scratch};
 use crate::quantize::codes::Codes;
-use crate::quantize::prepare::{Space, inner_dim};
-use crate::{
-    BuildOptions, BuildReport, CreateOptions, Error, Keep, OnProgress, RowIds, VectorSource, row_ids, threads,
-};
+use crate::quantize::prepare::Space;
+use crate::{BuildOptions, BuildReport, CreateOptions, Error, Keep, OnProgress, RowIds, VectorSource, row_ids};
 use anchors::anchors;
-use job::Job;
+use disk::Demand;
+use job::{Job, check_dim};
 use order::page_order;
 use payloads::WithPlaces;
 use rows::Rows;
@@ -69,6 +68,9 @@ pub fn build(
     let payloads = source.columns().is_some_and(|columns| columns.payloads().is_some());
     let has_tags = source.columns().is_some_and(ColumnRows::has_tags) && options.row_ids != RowIds::HostOwned;
     let texts = texts(source, options)?;
+    let words = source.columns().map_or(0, ColumnRows::words);
+    let job = &Job::new(options, (source.dim(), words), &mut *progress)?;
+    refuse_early(job, source, payloads::record_bytes(source.columns(), texts.as_deref()), sink.scratch())?;
     let meta = match payloads || has_tags || texts.is_some() {
         false => build_from(source, options, None, sink, progress)?,
         true => {
@@ -122,13 +124,6 @@ pub(crate) fn write_empty(dim: usize, options: &CreateOptions, sink: &mut dyn Pa
     Ok(meta)
 }
 
-fn check_dim(dim: usize) -> Result<(), Error> {
-    if (1..=DIM_MAX).contains(&dim) {
-        return Ok(());
-    }
-    Err(Error::argument(format!("vectors have {dim} dimensions, an index takes 1 to {DIM_MAX}")))
-}
-
 /// Builds model, nodes and row id map on consecutive pages from `first` or [`PageSink::first`], and
 /// returns the meta page that makes them the index.
 pub(crate) fn build_from(
@@ -139,20 +134,22 @@ pub(crate) fn build_from(
     progress: OnProgress<'_>,
 ) -> Result<Meta, Error> {
     let dim = source.dim();
-    check_dim(dim)?;
     let payloads = source.columns().is_some_and(ColumnRows::has_places);
     keep::check(Keep { vectors: options.vectors, payloads }, options.row_ids)?;
     let source = &mut keep::Rounded { source, vectors: options.vectors, row_ids: options.row_ids };
-    let layout = NodeLayout::choose(inner_dim(dim), source.columns().map_or(0, ColumnRows::words));
-    let job =
-        &mut Job { options, layout, threads: threads::available(options.threads), progress, before: 0, total: 0 };
+    let job = &mut Job::new(options, (dim, source.columns().map_or(0, ColumnRows::words)), progress)?;
+    refuse_early(job, source, 0, sink.scratch())?;
     let mut survey = Survey::read(job, source)?;
     let (total, known) = (survey.row_ids.len(), source.columns());
     if let Some(known) = known.filter(|known| known.words() > 0 && known.len() != total) {
         let what = format!("there are {total} vectors, and columns of {} rows", known.len());
         return Err(Error::argument(what));
     }
-    let plan = plan(job, &mut survey, dim, sink.scratch())?;
+    let demand = Demand { rows: total, dim, columns: source.columns(), records: 0 };
+    let plan = plan(job, &demand, sink.scratch())?;
+    survey.needed_bytes = plan
+        .as_ref()
+        .map_or_else(|| memory::build_memory_bytes(total, dim, job.threads), |plan| plan.resident_bytes);
     let space = survey.space(job);
     let sample = survey.take_sample(&space)?;
     let centers = survey::train(job, &sample)?;
@@ -170,25 +167,31 @@ pub(crate) fn build_from(
     Ok(meta)
 }
 
-/// Finds out whether all rows fit in memory; if not, how a build puts them aside.
-fn plan(
+/// Refuses what there is no room for before anything is read or written, if the source knows how
+/// many rows it has. Records of `records` bytes will be written first.
+fn refuse_early(
     job: &Job<'_>,
-    survey: &mut Survey,
-    dim: usize,
+    source: &dyn VectorSource,
+    records: usize,
     scratch: Option<&dyn Scratch>,
-) -> Result<Option<Plan>, Error> {
-    let rows = survey.row_ids.len();
-    survey.needed_bytes = memory::build_memory_bytes(rows, dim, job.threads);
-    let needed = survey.needed_bytes + memory::kept_bytes_min(job.options.vectors, rows, dim);
+) -> Result<(), Error> {
+    let Some(rows) = source.row_count().filter(|rows| *rows > 0) else { return Ok(()) };
+    let demand = Demand { rows: rows as usize, dim: source.dim(), columns: source.columns(), records };
+    plan(job, &demand, scratch).map(|_| ())
+}
+
+/// Finds out whether all rows fit in memory; if not, how a build puts them aside. Refuses what
+/// memory or the disk has no room for.
+fn plan(job: &Job<'_>, demand: &Demand<'_>, scratch: Option<&dyn Scratch>) -> Result<Option<Plan>, Error> {
+    let Demand { rows, dim, .. } = *demand;
+    let needed =
+        memory::build_memory_bytes(rows, dim, job.threads) + memory::kept_bytes_min(job.options.vectors, rows, dim);
     let fits = needed <= job.options.memory_bytes;
     let Some(scratch) = scratch else {
         return if fits { Ok(None) } else { Err(memory::too_little(rows, needed, job.options.memory_bytes)) };
     };
     let plan = if fits { None } else { Some(Plan::new(job, rows, dim)?) };
-    disk::check(job, (rows, dim), !fits, scratch)?;
-    if let Some(plan) = &plan {
-        survey.needed_bytes = plan.resident_bytes;
-    }
+    disk::check(job, demand, plan.as_ref(), scratch)?;
     Ok(plan)
 }
 
@@ -212,8 +215,9 @@ fn in_memory(
     let duplicates = (0..total as u32).filter(|row| !rows.is_first(*row as usize));
     equal::link_duplicates(&mut graph, &rows.firsts, duplicates);
     let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
-    reach::attach_unreachable(&mut graph, &entries);
+    reach::attach_unreachable(&mut graph, &entries, |done| job.step_rows("reach", done))?;
     let order = page_order(&graph, &codes, layout.nodes_per_page, job.threads);
-    let anchors = anchors(&graph, &rows.entries, |row, neighbor, _| codes.hi_distance(row, neighbor));
+    let distance = |row: usize, neighbor: usize, _: usize| codes.hi_distance(row, neighbor);
+    let anchors = anchors(&graph, &rows.entries, distance, |done| job.step_rows("anchor", done))?;
     Ok((Connected { rows, graph, order, anchors }, Box::new(codes)))
 }

@@ -8,6 +8,9 @@ use crate::page::{PageId, PageSink};
 use crate::text_ids::{self, NewNumbers, Numbered};
 use crate::{EachChunk, Error, VectorSource};
 
+/// Bytes of a record beside what it holds.
+const RECORD_BYTES: usize = 16;
+
 /// A source of rows whose records were written: each row names the place of its own.
 pub(crate) struct WithPlaces<'s> {
     source: &'s mut dyn VectorSource,
@@ -57,6 +60,16 @@ impl<'s> WithPlaces<'s> {
     }
 }
 
+/// About the bytes of the records that are written for rows with these columns and ids.
+pub(super) fn record_bytes(columns: Option<&ColumnRows>, texts: Option<&[String]>) -> usize {
+    let payloads = columns.and_then(ColumnRows::payloads).unwrap_or_default().iter().flatten();
+    let sets = columns.into_iter().flat_map(|columns| (0..columns.len()).flat_map(|row| columns.sets(row)));
+    let texts = texts.unwrap_or_default();
+    payloads.map(|payload| payload.len() + RECORD_BYTES).sum::<usize>()
+        + sets.map(|set| size_of_val(&**set)).sum::<usize>()
+        + texts.iter().map(|text| text.len() + RECORD_BYTES).sum::<usize>()
+}
+
 /// The numbers of rows with these ids.
 fn numbers(texts: &[String], seed: u64) -> Result<Vec<u64>, Error> {
     let mut new = NewNumbers::default();
@@ -74,6 +87,10 @@ fn numbers(texts: &[String], seed: u64) -> Result<Vec<u64>, Error> {
 impl VectorSource for WithPlaces<'_> {
     fn dim(&self) -> usize {
         self.source.dim()
+    }
+
+    fn row_count(&self) -> Option<u64> {
+        self.source.row_count()
     }
 
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {

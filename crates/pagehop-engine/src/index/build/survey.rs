@@ -1,14 +1,15 @@
 //! The first pass over the rows: what a build must know before it encodes one.
 
 use super::job::Job;
+use super::sample::Sample;
 use crate::graph::equal;
-use crate::quantize::centroids::{self, SAMPLE_ROWS};
+use crate::quantize::centroids;
 use crate::quantize::codes::Codes;
 use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::prepare::{self, Space};
 use crate::quantize::rotation::Rotation;
 use crate::quantize::tour;
-use crate::{Error, Metric, RowIds, VectorSource, row_ids};
+use crate::{BuildOptions, Error, Metric, RowIds, VectorSource, row_ids};
 
 /// Sampled rows per centroid.
 const SAMPLE_PER_CENTROID: usize = 24;
@@ -22,9 +23,7 @@ pub(super) struct Survey {
     pub(super) checksum: u32,
     pub(super) norm_sq_max: f32,
     sums: Vec<f64>,
-    /// Every `stride`-th row, as the user gave it.
-    sample: Vec<f32>,
-    stride: usize,
+    sample: Sample,
     /// Memory of the build while kept vectors are written, without that of the vectors.
     pub(super) needed_bytes: u64,
 }
@@ -32,13 +31,13 @@ pub(super) struct Survey {
 impl Survey {
     /// Scans the source.
     pub(super) fn read(job: &mut Job<'_>, source: &mut dyn VectorSource) -> Result<Self, Error> {
-        let (metric, dim) = (job.options.metric, source.dim());
-        let mut survey = Self { sums: vec![0.0; dim], stride: 1, ..Self::default() };
+        let dim = source.dim();
+        let mut survey = Self { sums: vec![0.0; dim], ..Self::default() };
         source.scan(&mut |ids, chunk| {
             assert_eq!(ids.len() * dim, chunk.len(), "a chunk has one row for each id");
             survey.checksum = pagehop_kernels::crc32c(bytemuck::cast_slice(chunk), survey.checksum);
             for (id, row) in ids.iter().zip(chunk.chunks_exact(dim)) {
-                survey.add((metric, job.options.row_ids), *id, row)?;
+                survey.add(job.options, *id, row)?;
             }
             job.step("read", survey.row_ids.len() as u64, 0)
         })?;
@@ -70,13 +69,7 @@ impl Survey {
     /// The codes of the sample, which is dropped. Duplicates count once: if most rows are
     /// duplicates, centroids must still separate the others.
     pub(super) fn take_sample(&mut self, space: &Space) -> Result<Codes, Error> {
-        let sample = std::mem::take(&mut self.sample);
-        let mut x = vec![0.0; space.inner_dim()];
-        let mut codes = Codes::new(space.inner_dim());
-        for row in sample.chunks_exact(space.dim) {
-            space.row(row, &mut x)?;
-            codes.push(&x);
-        }
+        let mut codes = std::mem::take(&mut self.sample).into_codes(space)?;
         let firsts = equal::firsts(&codes);
         codes.retain(|row| firsts[row] as usize == row);
         Ok(codes)
@@ -87,8 +80,8 @@ impl Survey {
         (metric == Metric::InnerProduct).then_some(self.norm_sq_max)
     }
 
-    fn add(&mut self, (metric, ids): (Metric, RowIds), id: u64, row: &[f32]) -> Result<(), Error> {
-        let position = self.row_ids.len();
+    fn add(&mut self, options: &BuildOptions, id: u64, row: &[f32]) -> Result<(), Error> {
+        let (metric, ids, position) = (options.metric, options.row_ids, self.row_ids.len());
         let norm_sq = prepare::validate(metric, row).map_err(|e| match e {
             Error::Argument { what } => Error::argument(format!("{}: {what}", row_ids::named(ids, position, id))),
             other => other,
@@ -98,23 +91,9 @@ impl Survey {
         for (sum, x) in self.sums.iter_mut().zip(row) {
             *sum += f64::from(x * scale);
         }
-        if position.is_multiple_of(self.stride) {
-            self.sample.extend_from_slice(row);
-            if self.sample.len() == 2 * SAMPLE_ROWS * row.len() {
-                self.thin(row.len());
-            }
-        }
+        self.sample.offer(position, row, options.memory_bytes);
         self.row_ids.push(id);
         Ok(())
-    }
-
-    /// Keeps every second row of the sample.
-    fn thin(&mut self, dim: usize) {
-        for i in 0..SAMPLE_ROWS {
-            self.sample.copy_within(2 * i * dim..(2 * i + 1) * dim, i * dim);
-        }
-        self.sample.truncate(SAMPLE_ROWS * dim);
-        self.stride *= 2;
     }
 }
 
@@ -131,10 +110,11 @@ pub(super) fn train(job: &mut Job<'_>, sample: &Codes) -> Result<Codes, Error> {
 fn refuse_repeated_ids(ids: &[u64]) -> Result<(), Error> {
     let mut sorted = ids.to_vec();
     sorted.sort_unstable();
-    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(Error::argument(format!("id {} is given to more than one row", pair[0]))),
-        None => Ok(()),
-    }
+    let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) else { return Ok(()) };
+    let id = pair[0];
+    let mut rows = (0..ids.len()).filter(|row| ids[*row] == id);
+    let [first, next] = [rows.next(), rows.next()].map(|row| row.expect("two rows have it"));
+    Err(Error::argument(format!("id {id} is given to more than one row: to rows {first} and {next}")))
 }
 
 /// A later scan of the source, which must give the rows of the first.

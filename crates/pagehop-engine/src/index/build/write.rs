@@ -186,11 +186,12 @@ fn write_nodes(
             job.step("write", at as u64 + 1, order.len() as u64)?;
         }
     }
+    job.step("write", order.len() as u64, order.len() as u64)?;
     Ok(first.0 + order.len() as u32)
 }
 
 /// Pages of the trees of the columns, with the page that names them.
-fn column_pages(meta: &Meta, columns: Option<&ColumnRows>) -> u32 {
+pub(super) fn column_pages(meta: &Meta, columns: Option<&ColumnRows>) -> u32 {
     let Some(columns) = columns.filter(|columns| !columns.columns().is_empty()) else { return 0 };
     let named = Columns::without_trees(columns.columns());
     let pages = (0..named.roots.len()).map(|column| {

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::page::{Scratch, ScratchFile};
 use crate::quantize::own::{self, OwnCode};
 
-/// Bytes that a file collects before they are written.
+/// Bytes that a file collects before they are written, where many are written at once.
 pub(super) const BUFFER_BYTES: usize = 32 << 10;
 /// Bytes that are read at once, approximately.
 const READ_BYTES: usize = 1 << 20;
@@ -25,22 +25,27 @@ pub(in crate::index::build) fn letter_bytes(keys: usize) -> usize {
 struct Buffered {
     file: Box<dyn ScratchFile>,
     buffer: Vec<u8>,
+    /// Bytes of the buffer that are written at once.
+    most: usize,
     written: u64,
 }
 
 impl Buffered {
-    fn new(scratch: &dyn Scratch) -> Result<Self, Error> {
-        Ok(Self { file: scratch.file()?, buffer: Vec::new(), written: 0 })
+    fn new(scratch: &dyn Scratch, most: usize) -> Result<Self, Error> {
+        Ok(Self { file: scratch.file()?, buffer: Vec::new(), most, written: 0 })
     }
 
     fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
+        if self.buffer.len() >= self.most { self.flush() } else { Ok(()) }
     }
 
     /// Writes what was collected, and gives its memory back.
     fn flush(&mut self) -> Result<(), Error> {
         let buffer = std::mem::take(&mut self.buffer);
+        if buffer.is_empty() {
+            return Ok(());
+        }
         self.file.append(&buffer)?;
         self.written += buffer.len() as u64;
         Ok(())
@@ -62,9 +67,14 @@ pub(super) struct RowFile {
 }
 
 impl RowFile {
-    /// An empty file.
-    pub(super) fn new(scratch: &dyn Scratch, inner_dim: usize) -> Result<Self, Error> {
-        Ok(Self { bytes: Buffered::new(scratch)?, inner_dim })
+    /// An empty file that collects `buffer` bytes, and holds up to twice as many.
+    pub(super) fn new(scratch: &dyn Scratch, inner_dim: usize, buffer: usize) -> Result<Self, Error> {
+        Ok(Self { bytes: Buffered::new(scratch, buffer)?, inner_dim })
+    }
+
+    /// Writes what was collected, and gives its memory back.
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
+        self.bytes.flush()
     }
 
     /// Adds a row.
@@ -106,7 +116,7 @@ pub(super) struct LetterFile {
 impl LetterFile {
     /// An empty file.
     pub(super) fn new(scratch: &dyn Scratch) -> Result<Self, Error> {
-        Ok(Self { bytes: Buffered::new(scratch)? })
+        Ok(Self { bytes: Buffered::new(scratch, BUFFER_BYTES)? })
     }
 
     /// Adds a letter to `row`: [keys](crate::graph::key), the most useful edge first.

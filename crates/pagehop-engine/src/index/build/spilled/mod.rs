@@ -14,7 +14,8 @@
 //! write    for each partition: read codes again, write its pages
 //! ```
 //!
-//! Every file is written and read from its beginning to its end.
+//! Every file is written and read from its beginning to its end, and goes when it was read for the
+//! last time.
 
 pub(super) mod files;
 mod finished;
@@ -35,7 +36,7 @@ use crate::page::Scratch;
 use crate::quantize::codes::Codes;
 use crate::quantize::prepare::Space;
 use crate::{Error, Metric, VectorSource};
-use files::{FiledRow, LetterFile, RowFile};
+use files::{BUFFER_BYTES, FiledRow, LetterFile, RowFile};
 use finished::{Finished, Key};
 use own::SpilledCodes;
 use partition::Partition;
@@ -72,7 +73,7 @@ pub(super) fn connect(
     let by_angle = space.metric == Metric::InnerProduct;
     let mut routing = Routing::train(job, &sample, total, by_angle);
     drop(sample);
-    let (mut all, mut places) = (RowFile::new(scratch, inner_dim)?, equal::Places::default());
+    let (mut all, mut places) = (RowFile::new(scratch, inner_dim, BUFFER_BYTES)?, equal::Places::default());
     let filled_sq = survey.filled_sq(space.metric);
     let (mut row, workers, mut key) = (0, job.threads, Key::of(job, centers, filled_sq));
     let encoded = rows::encode(job, source, survey, (space, centers), &mut |codes| {
@@ -85,10 +86,12 @@ pub(super) fn connect(
         }
         Ok(())
     })?;
+    job.step("spread", 0, total as u64)?;
     let firsts = places.firsts();
-    let partitions = routing.partitions(&firsts, plan.capacity);
+    let partitions = routing.partitions(&firsts, plan.capacity, || job.step("spread", 0, total as u64))?;
     let partitions = partitions.map_err(|together| plan.too_dense(job, total, together))?;
-    let files = (0..partitions.count).map(|_| RowFile::new(scratch, inner_dim)).collect::<Result<_, _>>()?;
+    let file = |_| RowFile::new(scratch, inner_dim, plan.spread_bytes(partitions.count));
+    let files = (0..partitions.count).map(file).collect::<Result<_, _>>()?;
     let (shape, key) = ((inner_dim, filled_sq), key.finish(&firsts, &partitions));
     let mut spilled = Spilled { plan, scratch, centers, shape, firsts, partitions, files, key };
     spilled.spread(job, all)?;
@@ -108,7 +111,8 @@ impl Spilled<'_> {
                 files[visited].push(record)?;
             }
             if row.is_multiple_of(LOOK_ROWS) { job.step("spread", row as u64, total) } else { Ok(()) }
-        })
+        })?;
+        files.iter_mut().try_for_each(RowFile::flush)
     }
 
     fn load(&mut self, number: usize) -> Result<Partition, Error> {
@@ -170,11 +174,13 @@ impl Spilled<'_> {
         let Self { plan, shape: (inner_dim, _), firsts, files, .. } = self;
         let rows = Rows::new(encoded, inner_dim, firsts);
         let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
-        reach::attach_unreachable(&mut graph, &entries);
+        job.before = 0;
+        reach::attach_unreachable(&mut graph, &entries, |done| job.step_rows("reach", done))?;
         // Edges are in the order of their use, which is about that of their lengths.
-        let anchors = anchors(&graph, &rows.entries, |_, _, slot| slot as f32);
+        let distance = |_: usize, _: usize, slot: usize| slot as f32;
+        let anchors = anchors(&graph, &rows.entries, distance, |done| job.step_rows("anchor", done))?;
         let window_rows = plan.partition_bytes() as usize / Codes::row_bytes(inner_dim);
-        let codes = Codes::new(inner_dim);
+        let (files, codes) = (files.into_iter().map(Some).collect(), Codes::new(inner_dim));
         let own = SpilledCodes { files, pages, window_rows, codes, places, rows: Vec::new() };
         Ok((Connected { rows, graph, order, anchors }, Box::new(own)))
     }

@@ -13,9 +13,9 @@ use crate::quantize::own::OwnCode;
 /// Stands for a row whose code will be brought.
 const AWAITED: u32 = ABSENT - 1;
 
-/// Codes in the files of partitions.
+/// Codes in the files of partitions. A file is gone when the next is read.
 pub(super) struct SpilledCodes {
-    pub(super) files: Vec<RowFile>,
+    pub(super) files: Vec<Option<RowFile>>,
     /// Pages of each partition.
     pub(super) pages: Vec<Range<usize>>,
     /// Largest number of rows of a window.
@@ -33,6 +33,7 @@ impl OwnCodes for SpilledCodes {
         self.rows.drain(..).for_each(|row| self.places[row as usize] = ABSENT);
         self.codes.clear();
         let partition = self.pages.iter().position(|pages| pages.contains(&first)).expect("every page is of one");
+        self.files[..partition].fill_with(|| None);
         let (mut end, last) = (first, self.pages[partition].end);
         while end < last && (end == first || self.rows.len() + order.page(end).len() <= self.window_rows) {
             self.rows.extend_from_slice(order.page(end));
@@ -40,7 +41,7 @@ impl OwnCodes for SpilledCodes {
         }
         self.rows.iter().for_each(|row| self.places[*row as usize] = AWAITED);
         let (places, codes) = (&mut self.places, &mut self.codes);
-        self.files[partition].scan(&mut |record| {
+        self.files[partition].as_mut().expect("pages come in order").scan(&mut |record| {
             if places[record.row as usize] == AWAITED {
                 places[record.row as usize] = codes.len() as u32;
                 codes.push_hi(record.own, record.hi);

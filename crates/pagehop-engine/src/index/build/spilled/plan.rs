@@ -4,8 +4,10 @@ use super::files::BUFFER_BYTES;
 use crate::Error;
 use crate::index::build::job::Job;
 use crate::index::build::memory::{
-    build_memory_bytes, connect_row_bytes, fixed_bytes, kept_bytes_min, table_row_bytes, thread_bytes, too_little,
+    build_memory_bytes, connect_row_bytes, fixed_bytes, kept_bytes_min, survey_bytes, table_row_bytes,
+    thread_bytes, too_little,
 };
+use crate::index::build::sample::SAMPLE_ROWS_MIN;
 use crate::page::layout::NodeLayout;
 use crate::quantize::own::OwnCode;
 use crate::quantize::prepare::inner_dim;
@@ -18,6 +20,9 @@ const CAPACITY_MIN: usize = 2048;
 /// The same as a share of all rows: it bounds the number of files.
 const CAPACITY_SHARE: usize = 100;
 
+/// Most bytes that a file collects while rows are spread.
+const SPREAD_BYTES_MAX: usize = 4 << 20;
+
 /// Share of the memory of partitions that threads work in, and the number of threads that have
 /// enough in any case. So the partitions, and the index, do not depend on the number of threads.
 const THREADS_SHARE: u64 = 8;
@@ -26,9 +31,11 @@ const THREADS_MIN: u64 = 2;
 /// What fits.
 pub(in crate::index::build) struct Plan {
     /// Largest number of rows of a partition, those of its neighbors included.
-    pub(super) capacity: usize,
+    pub(in crate::index::build) capacity: usize,
     /// Memory beside that of a partition and of threads, in bytes.
     pub(in crate::index::build) resident_bytes: u64,
+    /// Memory of the smallest sample, which is gone before partitions are made.
+    survey_bytes: u64,
     member_bytes: u64,
     thread_bytes: u64,
 }
@@ -50,7 +57,7 @@ fn capacity_min(rows: usize) -> usize {
 /// filter by. More rows never need less.
 pub fn build_memory_bytes_min(rows: usize, dim: usize, columns: usize, threads: usize) -> u64 {
     let layout = NodeLayout::choose(inner_dim(dim), columns);
-    let spilled = Plan::without_partitions(&layout, rows).least(rows, threads);
+    let spilled = Plan::without_partitions(&layout, rows, dim).least(rows, threads);
     spilled.min(build_memory_bytes(rows, dim, threads))
 }
 
@@ -62,7 +69,7 @@ impl Plan {
     /// [`Error::Memory`] if memory is too small.
     pub(in crate::index::build) fn new(job: &Job<'_>, rows: usize, dim: usize) -> Result<Self, Error> {
         let memory = job.options.memory_bytes;
-        let mut plan = Self::without_partitions(&job.layout, rows);
+        let mut plan = Self::without_partitions(&job.layout, rows, dim);
         // Vectors are written when no partition is in memory.
         let kept = kept_bytes_min(job.options.vectors, rows, dim);
         let least = plan.least(rows, job.threads).max(plan.resident_bytes + kept);
@@ -76,11 +83,12 @@ impl Plan {
     }
 
     /// What `rows` rows take beside partitions, and what each row of a partition takes.
-    fn without_partitions(layout: &NodeLayout, rows: usize) -> Self {
+    fn without_partitions(layout: &NodeLayout, rows: usize, dim: usize) -> Self {
         let buffers = (2 * rows).div_ceil(capacity_min(rows)) * 2 * BUFFER_BYTES;
         let resident = rows * (table_row_bytes(layout) + 4 * layout.degree + 1 + RESIDENT_ROW_BYTES);
         Self {
             capacity: 0,
+            survey_bytes: survey_bytes(rows, rows.min(2 * SAMPLE_ROWS_MIN), dim) as u64,
             resident_bytes: (resident + buffers + fixed_bytes(rows, layout.inner_dim)) as u64,
             member_bytes: member_bytes(layout) as u64,
             thread_bytes: thread_bytes(rows, layout.inner_dim) as u64,
@@ -91,7 +99,8 @@ impl Plan {
     fn least(&self, rows: usize, threads: usize) -> u64 {
         let threads = threads as u64;
         let many = if threads > THREADS_MIN { threads * self.thread_bytes * THREADS_SHARE } else { 0 };
-        self.needed(capacity_min(rows)).max(self.resident_bytes + many)
+        let surveyed = self.survey_bytes + threads.max(THREADS_MIN) * self.thread_bytes;
+        self.needed(capacity_min(rows)).max(self.resident_bytes + many).max(surveyed)
     }
 
     /// Memory for partitions of `capacity` rows, in bytes.
@@ -104,6 +113,12 @@ impl Plan {
     /// Bytes that a partition may take.
     pub(super) fn partition_bytes(&self) -> u64 {
         self.capacity as u64 * self.member_bytes
+    }
+
+    /// Bytes that each of `files` collects while rows are spread over them. No partition is in
+    /// memory then, and pieces of a file that were written at once are read at once.
+    pub(super) fn spread_bytes(&self, files: usize) -> usize {
+        (self.partition_bytes() as usize / (2 * files)).clamp(BUFFER_BYTES, SPREAD_BYTES_MAX)
     }
 
     /// The error for `together` rows that no center separates.

@@ -5,6 +5,7 @@
 //! counted exactly. A row whose next cell is in another partition is a guest there, so that the
 //! rows on both sides of a border meet.
 
+use crate::Error;
 use crate::index::build::job::Job;
 use crate::quantize::centroids::{self, Centroids};
 use crate::quantize::codes::Codes;
@@ -68,8 +69,14 @@ impl Routing {
     }
 
     /// Groups the cells into partitions of at most `capacity` rows that are the first of equal
-    /// ones, guests included. If a single cell has more, the error is their number.
-    pub(super) fn partitions(mut self, firsts: &[u32], capacity: usize) -> Result<Partitions, usize> {
+    /// ones, guests included. If a single cell has more, the inner error is their number. `look` is
+    /// called before all rows are counted again, and may end the work.
+    pub(super) fn partitions(
+        mut self,
+        firsts: &[u32],
+        capacity: usize,
+        mut look: impl FnMut() -> Result<(), Error>,
+    ) -> Result<Result<Partitions, usize>, Error> {
         // Equal rows stay together, also zero vectors, whose codes may differ.
         for (row, first) in firsts.iter().enumerate() {
             self.near[row] = self.near[*first as usize];
@@ -83,16 +90,17 @@ impl Routing {
         let points: Vec<&[f32]> = points.chunks_exact(self.cells.dim).collect();
         let mut groups: Vec<Vec<u16>> = vec![(0..self.cells.len() as u16).collect()];
         loop {
+            look()?;
             let partitions = Partitions::of(&groups, &self.near);
             let sizes = partitions.sizes(&is_first);
             if sizes.iter().all(|size| *size <= capacity) {
-                return Ok(partitions);
+                return Ok(Ok(partitions));
             }
             let mut next = Vec::with_capacity(2 * groups.len());
             for (group, size) in groups.into_iter().zip(sizes) {
                 match (size <= capacity, group.len()) {
                     (true, _) => next.push(group),
-                    (false, 1) => return Err(size),
+                    (false, 1) => return Ok(Err(size)),
                     (false, _) => next.extend(halves(group, &points, &weights)),
                 }
             }
