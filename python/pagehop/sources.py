@@ -47,9 +47,10 @@ class Checked:
         if self.dim < 1:
             raise ArgumentError(f"vectors have {self.dim} dimensions, they must have at least 1")
         self._source = source
-        known = isinstance(source, ArraySource | Hdf5Source | ParquetSource)
         # A build that has no room for as many rows is refused before it reads any.
-        self.rows: int | None = source.rows if known else None
+        self.rows: int | None = None
+        if isinstance(source, ArraySource | Hdf5Source | ParquetSource):
+            self.rows = source.rows
 
     def text_ids(self) -> list[str] | None:
         """The ids of all rows, if they are texts: whether the first is."""
