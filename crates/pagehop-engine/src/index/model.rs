@@ -8,7 +8,7 @@ use crate::page::meta::Meta;
 use crate::page::{landmark_pages, model_pages};
 use crate::quantize::centroids::Centroids;
 use crate::quantize::estimate::CoarseCodes;
-use crate::quantize::landmarks::{Gathered, Landmark, Landmarks};
+use crate::quantize::landmarks::{Landmark, LandmarkLists, Landmarks};
 use crate::quantize::prepare::Space;
 use crate::quantize::rotation::Rotation;
 
@@ -78,7 +78,7 @@ fn read_landmarks(meta: &Meta, reader: &mut impl Reader) -> Result<Landmarks, Er
     // The count is only a page's word for it.
     let most = meta.page_count as usize * landmark_pages::page_landmarks(meta);
     let count = most.min(meta.change.landmarks as usize);
-    let mut lists = Gathered::new(meta.layout.edge, meta.centroids, count);
+    let mut lists = LandmarkLists::new(meta.layout.edge, meta.centroids, count);
     landmark_pages::scan(meta, reader, |_, found| {
         let is_known = |landmark: &Landmark| meta.layout.place(landmark.node).0.0 < meta.page_count;
         found.into_iter().filter(is_known).for_each(|landmark| lists.add(landmark));

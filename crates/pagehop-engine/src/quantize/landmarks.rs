@@ -184,7 +184,7 @@ impl Landmarks {
 
 /// Landmarks on their way into the lists of their centroids. Beside the lists, less than a block of
 /// each is in memory.
-pub(crate) struct Gathered {
+pub(crate) struct LandmarkLists {
     shape: EdgeShape,
     all: Landmarks,
     /// The centroid of each block.
@@ -193,7 +193,7 @@ pub(crate) struct Gathered {
     waiting: Vec<Vec<Landmark>>,
 }
 
-impl Gathered {
+impl LandmarkLists {
     /// None yet, of `centroids` centroids; there is room for about `count`.
     pub(crate) fn new(shape: EdgeShape, centroids: usize, count: usize) -> Self {
         let all = Landmarks {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     fn lists(shape: EdgeShape, landmarks: &[Landmark]) -> Landmarks {
-        let mut lists = Gathered::new(shape, 3, landmarks.len());
+        let mut lists = LandmarkLists::new(shape, 3, landmarks.len());
         landmarks.iter().for_each(|landmark| lists.add(landmark.clone()));
         lists.finish()
     }

@@ -14,7 +14,7 @@ const BLOCK_ROWS: usize = 256;
 
 /// Every `stride`-th row, as the user gave it. How many there are depends on the rows and on the
 /// memory of the build, which has room for [`SAMPLE_ROWS`] if all rows fit in it.
-pub(super) struct Sample {
+pub(super) struct TrainingSample {
     /// Rows in blocks of equal size. One large array would grow beyond its rows, and the allocator
     /// would keep its memory.
     blocks: Vec<Vec<f32>>,
@@ -22,13 +22,13 @@ pub(super) struct Sample {
     stride: usize,
 }
 
-impl Default for Sample {
+impl Default for TrainingSample {
     fn default() -> Self {
         Self { blocks: Vec::new(), count: 0, stride: 1 }
     }
 }
 
-impl Sample {
+impl TrainingSample {
     /// Takes the row at `position`, which follows the row before, if it is one of the sample. If
     /// the sample has no room to grow then, or `memory` has none, every second row stays.
     pub(super) fn offer(&mut self, position: usize, row: &[f32], memory: u64) {
@@ -101,7 +101,7 @@ mod tests {
             (all, u64::MAX, all / 4),
             (all, survey_bytes(all, 5_000, dim) as u64, all / 16),
         ] {
-            let mut sample = Sample::default();
+            let mut sample = TrainingSample::default();
             for position in 0..rows {
                 let row: Vec<f32> = (0..dim).map(|at| (position * (at + 1) % 1000) as f32).collect();
                 sample.offer(position, &row, memory);

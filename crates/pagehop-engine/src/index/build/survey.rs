@@ -1,7 +1,7 @@
 //! The first pass over the rows: what a build must know before it encodes one.
 
 use super::job::Job;
-use super::sample::Sample;
+use super::sample::TrainingSample;
 use crate::graph::equal;
 use crate::quantize::centroids;
 use crate::quantize::codes::Codes;
@@ -23,7 +23,7 @@ pub(super) struct Survey {
     pub(super) checksum: u32,
     pub(super) norm_sq_max: f32,
     sums: Vec<f64>,
-    sample: Sample,
+    sample: TrainingSample,
     /// Memory of the build while kept vectors are written, without that of the vectors.
     pub(super) needed_bytes: u64,
 }
