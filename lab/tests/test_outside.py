@@ -15,6 +15,7 @@ from pagehop_lab.data import DataError, files, sets
 from pagehop_lab.engines import outside
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import EngineError
+from pagehop_lab.site.mistakes import FIGURES
 from pagehop_lab.store import RunFolder
 from runs import QUICK, SMALL, fake_engines, of_engines
 
@@ -105,7 +106,7 @@ def test_an_engine_of_a_file_is_measured_like_any_other(tmp_path: Path, environm
 def test_a_run_with_it_takes_results_of_other_benchmarks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, plan, into = engine_file(tmp_path), tmp_path / "plan.toml", tmp_path / "run"
     plan.write_text(PLAN)
-    foreign = str(Path(__file__).parent / "golden/dbpedia-openai-1000k-angular.plot")
+    foreign = str(FIGURES / "dbpedia-openai-1000k-angular.plot")
     with fake_engines(tmp_path):
         assert main(["run", str(plan), "--into", str(into), "--engine", str(file)]) == 0
     # Another process does not know the engine before it is told the file.

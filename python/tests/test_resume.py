@@ -105,7 +105,7 @@ def files_limited_to(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_files_that_cannot_grow_end_a_build_and_nothing_is_left(path: Path) -> None:
+def test_files_that_cannot_grow_end_a_build(path: Path) -> None:
     built(path)
     size = path.stat().st_size
     path.unlink()
@@ -113,8 +113,10 @@ def test_files_that_cannot_grow_end_a_build_and_nothing_is_left(path: Path) -> N
         with files_limited_to(most), pytest.raises(pagehop.FullError, match="x"):
             built(path)
         assert not path.exists()
-        assert beside(path) == []
-    built(path)
+        # The last page alone is missing there: the work is finished, and the next build takes it.
+        assert beside(path) == (["x-build"] if most == size - 1 else [])
+    _, resumed = built(path)
+    assert (resumed > 0, beside(path)) == (True, [])
 
 
 @pytest.fixture
@@ -134,5 +136,5 @@ def test_too_little_disk_is_refused_before_the_build_begins(small_disk: Path, me
     phases: list[str] = []
     with pytest.raises(pagehop.FullError, match=r"needs \d+ MiB of disk space, \d MiB are free"):
         pagehop.build(small_disk / "x", X, memory=memory, threads=2, progress=lambda phase, *_: phases.append(phase))
-    assert set(phases) == {"read"}
+    assert phases == []
     assert not list(small_disk.iterdir())
