@@ -11,8 +11,9 @@ use crate::build::new_file::NewIndexFile;
 /// A build that fails or is killed leaves what was at `path` before, or nothing. Beside that, a
 /// killed build of more rows than fit in memory leaves what it has finished, as `path` with
 /// `-build`; so does one that wrote the index, if the system then refuses to read it or to give it
-/// its name. The next build of the same rows with the same options goes on after it, and any other
-/// begins again; the file is gone when either ends.
+/// its name. One that is stopped or finds no space leaves nothing. The next build of the same rows
+/// with the same options goes on after it, and any other begins again; the file is gone when either
+/// ends.
 ///
 /// # Errors
 ///
@@ -29,12 +30,7 @@ pub fn build(
     let report = pagehop_engine::build(source, options, &mut sink, progress)?;
     if options.calibrate {
         let calibrated = sink.calibrate(options.threads, options.memory_bytes, progress);
-        if let Err(error) = calibrated {
-            if !matches!(error, Error::Interrupted) {
-                sink.leave_work();
-            }
-            return Err(error);
-        }
+        calibrated.inspect_err(|error| sink.leave_work(error))?;
     }
     sink.finish()?;
     Ok(report)

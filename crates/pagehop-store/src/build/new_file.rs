@@ -55,9 +55,9 @@ impl NewIndexFile {
         self
     }
 
-    /// Leaves what a build has finished to the next.
-    pub(crate) fn leave_work(&mut self) {
-        self.whole.leave_work();
+    /// Leaves what a build has finished to the next, as [`WholeFile::leave_work`].
+    pub(crate) fn leave_work(&mut self, error: &Error) {
+        self.whole.leave_work(error);
     }
 
     /// Makes the file durable and gives it its name.

@@ -70,16 +70,19 @@ impl WholeFile {
     /// is writing the index there; [`Error::Io`] if the system refuses. What was at the target
     /// before is untouched then.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
-        self.sync().inspect_err(|_| self.leave_work())?;
+        self.sync().inspect_err(|error| self.leave_work(error))?;
         // The files beside an old index go with it, but not before it.
         let old = if self.overwrite && self.target.exists() { Replacing::begin(&self.target) } else { Ok(None) };
-        let old = old.inspect_err(|_| self.leave_work())?;
+        let old = old.inspect_err(|error| self.leave_work(error))?;
         self.replace(old)
     }
 
-    /// Leaves the finished work of a build to the next.
-    pub(crate) fn leave_work(&mut self) {
-        self.kept.take().into_iter().for_each(KeptWork::leave);
+    /// Leaves the finished work of a build that ended with `error` to the next; not of one that was
+    /// stopped, nor on a disk without space.
+    pub(crate) fn leave_work(&mut self, error: &Error) {
+        if !matches!(error, Error::Interrupted | Error::Full { .. }) {
+            self.kept.take().into_iter().for_each(KeptWork::leave);
+        }
     }
 
     /// [`WholeFile::finish`] over the index that this process has open, once the file is on disk
@@ -101,17 +104,17 @@ impl WholeFile {
 
     /// Gives the file its name, in place of `old`.
     fn replace(mut self, old: Option<Replacing>) -> Result<(), Error> {
-        let kept = self.kept.take();
         if let Err(error) = self.give_name() {
             old.into_iter().for_each(Replacing::cancel);
-            kept.into_iter().for_each(KeptWork::leave);
-            return Err(match error.kind() {
+            let error = match error.kind() {
                 io::ErrorKind::AlreadyExists => exists(&self.target),
                 _ => self.refused("naming", error),
-            });
+            };
+            self.leave_work(&error);
+            return Err(error);
         }
         // A kill before this leaves it beside the index. The next build of the index removes it.
-        kept.into_iter().for_each(|kept| kept.finish());
+        self.kept.take().into_iter().for_each(|kept| kept.finish());
         let synced = sync_directory(&self.directory);
         self.remove_old(old, synced)
     }
