@@ -99,13 +99,13 @@ impl Scratch for TempFiles {
         // Each place takes an equal share, and several may be on one file system.
         let of = |place: &CString| {
             let shares = self.places.iter().filter(|other| device(other) == device(place)).count() as u64;
-            Some(free_bytes(place)? / shares * self.places.len() as u64)
+            Some((free_bytes(place)? / shares).saturating_mul(self.places.len() as u64))
         };
         self.places.iter().map(of).min()?
     }
 
     fn has_pages(&self) -> bool {
-        matches!(&self.places[..], [place] if device(place) == device(&self.index_place))
+        self.places.iter().all(|place| device(place) == device(&self.index_place))
     }
 
     fn free_page_bytes(&self) -> Option<u64> {

@@ -89,7 +89,8 @@ pub(crate) unsafe fn grown_index(
         open.train_beside(&mut rows.source(all, &signals)?, budget.of_engine(count), &mut host, &mut go_on);
     host.held = None;
     drop(signals);
-    if matches!(trained, Err(Error::Interrupted)) {
+    // A training that another one has overtaken is not an error, and a cancel counts then, too.
+    if held.is_ended() {
         held.end_statement();
     }
     drop(held);

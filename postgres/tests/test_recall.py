@@ -461,6 +461,27 @@ def test_as_many_as_the_limit_says_are_searched_for_together(connect: Connect) -
     assert abs(sum(found) / len(found) - share) < 0.03
 
 
+def test_a_loop_over_many_rows_teaches_nothing_of_dead_rows(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 5000)
+    for row in vectors(1000, seed=5):
+        run(connection, f"DELETE FROM items WHERE id = (SELECT id FROM items ORDER BY embedding <-> '{row}' LIMIT 1)")
+    nearest = "SELECT id FROM items ORDER BY embedding <-> '{query}' LIMIT 10"
+    # The session learns from these how many dead rows there are.
+    hops_of(connection, nearest, vectors(100, seed=78))
+    before = hops_of(connection, nearest)
+    run(
+        connection,
+        "CREATE FUNCTION loops(asked vector) RETURNS int LANGUAGE plpgsql AS $$ "
+        "DECLARE one record; seen int := 0; BEGIN "
+        "FOR one IN SELECT id FROM items ORDER BY embedding <-> asked LOOP "
+        "seen := seen + 1; EXIT WHEN seen = 500; END LOOP; RETURN seen; END $$",
+    )
+    for query in vectors(60, seed=79):
+        assert number(connection, f"SELECT loops('{query}')") == 500
+    assert hops_of(connection, nearest) < 1.1 * before
+
+
 def test_dead_versions_cost_little_recall(connect: Connect) -> None:
     connection = connect()
     built(connection, 5000)

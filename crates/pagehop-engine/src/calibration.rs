@@ -43,7 +43,7 @@ pub struct CalibratedK {
     pub k: usize,
     /// The highest recall that was measured.
     pub best: f32,
-    /// For each of [`RECALLS`]; `None` if `best` is lower.
+    /// For each of [`RECALLS`]; `None` if no setting reached it with its margin.
     pub settings: [Option<Setting>; RECALLS.len()],
 }
 

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 pub struct Progress {
     /// The current phase: `read`, `train`, `encode`, `spread`, `resume`, `partition`, `connect`,
     /// `prune`, `refine`, `merge`, `reach`, `anchor`, `write`, `vectors`, `columns`, `check`,
-    /// `add`, `vacuum`, `scan`, `search`, `copy`, `log`.
+    /// `add`, `vacuum`, `scan`, `search`, `copy`, `log`, `list rows`, `catch up`.
     pub phase: &'static str,
     /// Steps of the phase that are done.
     pub done: u64,

@@ -218,6 +218,22 @@ fn the_disk_space_that_a_build_asks_for_is_what_it_takes() {
     }
 }
 
+/// Kept vectors take whole pages: of 1,024 floats as many as of 2,032.
+#[test]
+fn the_disk_space_asked_for_has_the_whole_pages_of_kept_vectors() {
+    for (dim, vectors) in [(768, Vectors::Float32), (1024, Vectors::Float32), (1024, Vectors::Float16)] {
+        let rows = Rows::new(dim, embeddings(dim, 400, 1));
+        let mut source = WithColumns { rows, columns: ColumnRows::default(), knows_rows: true };
+        let options = BuildOptions { vectors, ..options(Metric::L2) };
+        let asked = |free| Spilling { free: Some(free), ..Spilling::default() };
+        let needed = space_needed(&mut source, &options, &mut asked(1 << 20));
+        let mut sink = asked(needed);
+        build(&mut source, &options, &mut sink, &mut no_progress()).unwrap();
+        let taken = u64::from(sink.pages.page_count()) * PAGE_BYTES as u64;
+        assert!(taken <= needed && taken > needed / 2, "{dim}: {taken} bytes were taken, {needed} asked for");
+    }
+}
+
 /// Pages may be where scratch files are not, and a killed build's work is there already.
 #[test]
 fn space_of_pages_and_of_kept_work_is_counted_once() {

@@ -229,9 +229,6 @@ impl Queue {
             let page = self.in_flight.swap_remove(which);
             self.landed.push(page);
         }
-        if self.rng.one_in(8) {
-            std::thread::yield_now();
-        }
     }
 }
 

@@ -249,8 +249,10 @@ mod tests {
 
     #[test]
     fn a_reader_sees_all_of_a_commit_whose_writer_died_while_it_showed_it() {
+        let folder = std::env::temp_dir().join(format!("pagehop-dead-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
         for shown in 0..11 {
-            let path = std::env::temp_dir().join(format!("pagehop-dead-{shown}-{}", std::process::id()));
+            let path = folder.join(shown.to_string());
             let mut sink = NewIndexFile::create(&path, true).unwrap();
             for page in (1..10).chain([0]) {
                 let mut body = [1; BODY_BYTES];
@@ -272,7 +274,7 @@ mod tests {
             }
             let next = IndexFile::open(&path, &OpenOptions { write: true, ..OpenOptions::default() }).unwrap();
             assert_eq!(next.reader().snapshot(true), reader.snapshot(true), "{shown} shown, commit {commit}");
-            std::fs::remove_file(path).unwrap();
         }
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

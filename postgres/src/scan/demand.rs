@@ -26,8 +26,8 @@ pub(super) struct Demand {
 impl Demand {
     /// The k to search for, when each row takes `nodes_per_row` nodes.
     ///
-    /// With a list or a slack that the user chose it is ten, and so it is where the scan is
-    /// limited: limits are looked at between rows.
+    /// With a list or a slack that the user chose it is ten, and so it is where the user limits
+    /// what a scan may read or keep.
     pub(super) fn k(&self, nodes_per_row: f32) -> usize {
         let follows_wanted = !options::is_effort_set() && !options::is_scan_limited();
         match self.wanted.filter(|_| follows_wanted) {
@@ -37,13 +37,16 @@ impl Demand {
         }
     }
 
-    /// Teaches `nodes_per_row` what this scan took, if it returned all that was wanted: `taken`
+    /// Teaches `nodes_per_row` what this scan took, if it returned just what was wanted: `taken`
     /// nodes.
+    ///
+    /// A scan that went on, as that of a cursor or below an OFFSET, says nothing: its dead rows are
+    /// those of more rows than were wanted.
     pub(super) fn teach(&self, nodes_per_row: &NodesPerRow, taken: usize) {
         let living = self.returned - self.dead;
-        let Some(wanted) = self.wanted.filter(|wanted| !wanted.is_filtered && living >= wanted.count) else {
-            return;
-        };
+        let is_just =
+            |wanted: &WantedRows| !wanted.is_filtered && living >= wanted.count && living - wanted.count <= 1;
+        let Some(wanted) = self.wanted.filter(is_just) else { return };
         // The executor asks for one row more where it is not sure of the order.
         nodes_per_row.learn(wanted.count, taken.saturating_sub(living - wanted.count + self.late));
     }

@@ -73,11 +73,13 @@ impl Model {
     }
 }
 
+/// Most landmarks that memory is taken for at once: those of two million rows.
+const LANDMARKS_RESERVED_MAX: usize = 1 << 16;
+
 /// Reads all landmarks, except those on pages that `meta` does not know yet.
 fn read_landmarks(meta: &Meta, reader: &mut impl Reader) -> Result<Landmarks, Error> {
-    // The count is only a page's word for it.
-    let most = meta.page_count as usize * landmark_pages::page_landmarks(meta);
-    let count = most.min(meta.change.landmarks as usize);
+    // The meta page may be damaged, so memory for what it counts is not taken at once.
+    let count = LANDMARKS_RESERVED_MAX.min(meta.change.landmarks as usize);
     let mut lists = LandmarkLists::new(meta.layout.edge, meta.centroids, count);
     landmark_pages::scan(meta, reader, |_, found| {
         let is_known = |landmark: &Landmark| meta.layout.place(landmark.node).0.0 < meta.page_count;

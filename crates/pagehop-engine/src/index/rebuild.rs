@@ -24,6 +24,8 @@ struct LivingRows<'s, R> {
     pages: Range<u32>,
     reader: R,
     columns: ColumnRows,
+    /// How many there are, once they were surveyed.
+    rows: Option<u64>,
     /// Largest distance of a vector that is read from the vector that the user gave.
     error: f32,
 }
@@ -88,7 +90,7 @@ impl<R: Reader> VectorSource for LivingRows<'_, R> {
     }
 
     fn row_count(&self) -> Option<u64> {
-        Some(self.columns.len() as u64)
+        self.rows
     }
 
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
@@ -180,8 +182,9 @@ impl<P: Pages> Index<P> {
         }
         let columns = ColumnRows::of_index(state.columns.columns.clone(), old.has_places());
         let pages = state.node_pages(self.pages());
-        let mut source = LivingRows { state: &state, pages, reader, columns, error: 0.0 };
+        let mut source = LivingRows { state: &state, pages, reader, columns, rows: None, error: 0.0 };
         let rows = source.survey()?;
+        source.rows = Some(rows);
         let mut meta = if rows == 0 {
             let options = CreateOptions {
                 metric: old.metric,

@@ -30,6 +30,7 @@ pub(crate) fn write(calibration: &Calibration, body: &mut [u8]) {
         fields.u32(entry.k as u32);
         fields.f32(entry.best);
         for setting in &entry.settings {
+            debug_assert!(setting.is_none_or(is_possible), "{setting:?} could not be read");
             let none = Setting { slack: f32::NAN, search_list: 0, interval: 0.0 };
             let Setting { slack, search_list, interval } = setting.unwrap_or(none);
             fields.f32(slack);
@@ -92,6 +93,11 @@ pub(crate) fn read_audit(body: &[u8]) -> Result<Option<Audit>, Error> {
     Ok(Some(Audit { k, recall, interval, target, samples, rows, changes }))
 }
 
+/// Whether a search can have this setting.
+fn is_possible(setting: Setting) -> bool {
+    setting.slack >= 0.0 && (1..=SEARCH_LIST_MAX).contains(&setting.search_list)
+}
+
 fn read_k(fields: &mut Fields<'_>) -> Result<CalibratedK, Error> {
     let k = fields.u32() as usize;
     let best = fields.f32();
@@ -101,8 +107,7 @@ fn read_k(fields: &mut Fields<'_>) -> Result<CalibratedK, Error> {
         let search_list = fields.u32() as usize;
         let interval = fields.f32();
         *setting = (!slack.is_nan()).then_some(Setting { slack, search_list, interval });
-        let fits = |s: Setting| s.slack >= 0.0 && (1..=SEARCH_LIST_MAX).contains(&s.search_list);
-        if !setting.is_none_or(fits) {
+        if !setting.is_none_or(is_possible) {
             let what = format!("it is calibrated to a slack of {slack} with a list of {search_list}");
             return Err(Error::corrupt(PageId(0), what));
         }

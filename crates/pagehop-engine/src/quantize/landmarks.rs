@@ -237,6 +237,9 @@ impl LandmarkLists {
         let first = |centroid| order.partition_point(|block| usize::from(centroids[*block]) < centroid) as u32;
         all.first_blocks = (0..=waiting.len()).map(first).collect();
         all.blocks = order.iter().map(|block| all.blocks[*block]).collect();
+        all.generations.shrink_to_fit();
+        all.heads.shrink_to_fit();
+        all.codes.shrink_to_fit();
         all
     }
 }

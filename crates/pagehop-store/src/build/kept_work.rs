@@ -89,9 +89,10 @@ impl KeptWork {
         Ok(good)
     }
 
-    /// Bytes of what a killed build left, if no other build has taken it.
+    /// Bytes of what a killed build left, or another build that runs. No lock is taken: another
+    /// build that begins now would not go on with what it found locked.
     pub(crate) fn left_bytes(&self) -> u64 {
-        self.left().and_then(|file| Some(file.metadata().ok()?.len())).unwrap_or(0)
+        fs::symlink_metadata(&self.path).map_or(0, |found| if found.is_file() { found.len() } else { 0 })
     }
 
     /// The file of a killed build, with a lock on it.

@@ -7,6 +7,7 @@ use super::spilled::files::{letter_bytes, row_bytes};
 use super::spilled::plan::Plan;
 use super::write::column_pages;
 use crate::columns::ColumnRows;
+use crate::page::kept_vectors::KeptShape;
 use crate::page::meta::Meta;
 use crate::page::{PAGE_BYTES, Scratch, landmark_pages, model_pages};
 use crate::quantize::estimate::CENTROIDS_MAX;
@@ -58,7 +59,7 @@ fn aside_bytes(job: &Job<'_>, rows: usize, plan: &Plan, pages: usize, scratch: &
     let kept = if scratch.keeps_work() { rows * (letter + 4 * job.layout.degree + 8) } else { 0 };
     let connected = rows * (2 * row + letter) + kept;
     let written = pages + plan.capacity.min(rows) * row + kept;
-    (3 * rows * row).max(connected).max(written)
+    (3 * rows * row + scratch.kept_bytes() as usize).max(connected).max(written)
 }
 
 /// Bytes of the pages of the index.
@@ -72,8 +73,10 @@ fn page_bytes(job: &Job<'_>, demand: &Demand<'_>) -> usize {
     let landmarks = landmark_pages::pages(&meta, rows / landmark_every(rows));
     let pages = model_pages::model_pages(&meta) + landmarks + column_pages(&meta, columns);
     let map = if options.row_ids == RowIds::HostOwned { 0 } else { MAP_ROW_BYTES };
-    let row = PAGE_BYTES.div_ceil(layout.nodes_per_page) + dim * options.vectors.component_bytes() + map;
-    pages as usize * PAGE_BYTES + rows * row
+    let slots = rows.next_multiple_of(layout.nodes_per_page) as u64;
+    let kept = KeptShape::new(options.vectors, dim, layout).map_or(0, |shape| shape.pages(slots));
+    let row = PAGE_BYTES.div_ceil(layout.nodes_per_page) + map;
+    (u64::from(pages) + kept) as usize * PAGE_BYTES + rows * row
 }
 
 /// The error if `needed` bytes are more than are `free`, if that is known.

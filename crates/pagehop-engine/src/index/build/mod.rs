@@ -68,10 +68,12 @@ pub fn build(
     let payloads = source.columns().is_some_and(|columns| columns.payloads().is_some());
     let has_tags = source.columns().is_some_and(ColumnRows::has_tags) && options.row_ids != RowIds::HostOwned;
     let texts = texts(source, options)?;
-    let words = source.columns().map_or(0, ColumnRows::words);
+    let has_records = payloads || has_tags || texts.is_some();
+    // A node names the place of its record by a word of its own.
+    let words = source.columns().map_or(0, ColumnRows::words) + usize::from(has_records);
     let job = &Job::new(options, (source.dim(), words), &mut *progress)?;
     refuse_early(job, source, payloads::record_bytes(source.columns(), texts.as_deref()), sink.scratch())?;
-    let meta = match payloads || has_tags || texts.is_some() {
+    let meta = match has_records {
         false => build_from(source, options, None, sink, progress)?,
         true => {
             let (mut source, first, listed) = WithPlaces::write(source, texts, options.seed, PageId(1), sink)?;
@@ -184,6 +186,9 @@ fn refuse_early(
 /// memory or the disk has no room for.
 fn plan(job: &Job<'_>, demand: &Demand<'_>, scratch: Option<&dyn Scratch>) -> Result<Option<Plan>, Error> {
     let Demand { rows, dim, .. } = *demand;
+    if rows > u32::MAX as usize {
+        return Err(Error::full(format!("{rows} rows are more than an index can name, {} at most", u32::MAX)));
+    }
     let needed =
         memory::build_memory_bytes(rows, dim, job.threads) + memory::kept_bytes_min(job.options.vectors, rows, dim);
     let fits = needed <= job.options.memory_bytes;

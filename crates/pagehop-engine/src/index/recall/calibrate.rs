@@ -25,9 +25,9 @@ pub const CALIBRATION_QUERIES_MIN: usize = 50;
 /// Largest number of samples with exact answers, of a small index and of any.
 const SAMPLES_FEW: usize = 256;
 const SAMPLES_MAX: usize = 1024;
-/// Largest number of samples judged by self-agreement, without exact answers.
-const MORE_SAMPLES_MAX: usize = 7744;
-/// At most one such sample per this many rows.
+/// Largest number of all samples. Those without exact answers are judged by self-agreement.
+pub const CALIBRATION_SAMPLES_MAX: usize = 8000;
+/// At most one sample without an exact answer per this many rows.
 const ROWS_PER_MORE: u64 = 16;
 /// At most one sample with an exact answer per this many rows, up to [`SAMPLES_FEW`] and beyond.
 const ROWS_PER_SAMPLE: u64 = 4;
@@ -65,7 +65,7 @@ impl<P: Pages> Index<P> {
         let (rows, change) = (state.meta.rows, &state.meta.change);
         let few = SAMPLES_FEW.min((rows / ROWS_PER_SAMPLE) as usize);
         let some = few.max(SAMPLES_MAX.min((rows / ROWS_PER_FURTHER) as usize));
-        let more = MORE_SAMPLES_MAX.min((rows / ROWS_PER_MORE) as usize);
+        let more = (CALIBRATION_SAMPLES_MAX - some).min((rows / ROWS_PER_MORE) as usize);
         let node_pages = state.node_pages(self.pages());
         let mut samples = match queries {
             [] => samples::choose(&state, node_pages, &mut reader, some + more, EVIDENCE_ROWS, change.commit)?,
