@@ -3,5 +3,6 @@
 mod audit;
 pub(crate) mod calibrate;
 mod effort;
+mod points;
 mod samples;
 mod trace;

@@ -1,0 +1,98 @@
+"""How far a scan searches: for as many rows as the statement wants, and for dead ones on its way."""
+
+from __future__ import annotations
+
+import psycopg
+
+from tests.items import QUERIES, Connect, by_scan, ids, number, only_by_index, recall, run, value, vectors
+from tests.test_recall import built
+
+
+def hops_of(connection: psycopg.Connection, statement: str, queries: list[str] = QUERIES) -> int:
+    """Hops of a statement's scans, for all queries."""
+    total = 0
+    for query in queries:
+        run(connection, statement.format(query=query))
+        total += number(connection, "SELECT hops FROM pagehop_last_scan()")
+    return total
+
+
+def test_as_many_as_the_limit_says_are_searched_for_together(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 5000)
+    run(connection, "SET enable_seqscan = off; SET enable_sort = off; SET pagehop.recall = 0.95")
+    nearest = "SELECT id FROM items ORDER BY embedding <-> '{query}' "
+    ten = hops_of(connection, nearest + "LIMIT 10")
+    hundred = hops_of(connection, nearest + "LIMIT 100")
+    assert hops_of(connection, nearest + "LIMIT 1") < ten < hundred
+    # The same, wherever the LIMIT stands and however its count is known.
+    assert hops_of(connection, nearest + "LIMIT (SELECT 100)") == hundred
+    assert hops_of(connection, f"SELECT max(id) FROM ({nearest} LIMIT 100) AS found") == hundred
+    assert hops_of(connection, f"SELECT (SELECT max(id) FROM ({nearest} LIMIT 100) AS found)") == hundred
+    assert hops_of(connection, f"SELECT id FROM ({nearest} OFFSET 0) AS found LIMIT 100") == hundred
+    run(connection, "PREPARE found (vector, int) AS SELECT id FROM items ORDER BY embedding <-> $1 LIMIT $2")
+    assert hops_of(connection, "EXECUTE found('{query}', 100)") == hundred
+    run(
+        connection,
+        "CREATE FUNCTION found(asked vector) RETURNS SETOF int LANGUAGE plpgsql AS $$ BEGIN "
+        "RETURN QUERY SELECT id FROM items ORDER BY embedding <-> asked LIMIT 100; END $$",
+    )
+    assert hops_of(connection, "SELECT count(*) FROM found('{query}')") == hundred
+    # Of a cursor the first FETCH says it, from ten rows on.
+    cursor = f"BEGIN; DECLARE near CURSOR FOR {nearest}; "
+    assert hops_of(connection, cursor + "FETCH 100 FROM near; COMMIT") == hundred
+    assert hops_of(connection, cursor + "FETCH 1 FROM near; FETCH 9 FROM near; COMMIT") == ten
+    # How many rows these take of the scan is not known: it begins with ten.
+    run(connection, "SET enable_hashjoin = off; SET enable_mergejoin = off")
+    joined = "SELECT items.id FROM items, generate_series(1, 2) ORDER BY embedding <-> '{query}' LIMIT 20"
+    assert hops_of(connection, joined) < hundred
+    share = value(connection, "SELECT recall FROM pagehop_recall('items_embedding', 100, 200)")
+    found = []
+    for query in QUERIES:
+        with only_by_index(connection):
+            rows = set(ids(connection, nearest.format(query=query) + "LIMIT 100"))
+        found.append(len(rows & set(by_scan(connection, query, limit=100))) / 100)
+    assert isinstance(share, float)
+    assert abs(sum(found) / len(found) - share) < 0.03
+
+
+def test_a_loop_over_many_rows_teaches_nothing_of_dead_rows(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 5000)
+    for row in vectors(1000, seed=5):
+        run(connection, f"DELETE FROM items WHERE id = (SELECT id FROM items ORDER BY embedding <-> '{row}' LIMIT 1)")
+    nearest = "SELECT id FROM items ORDER BY embedding <-> '{query}' LIMIT 10"
+    # The session learns from these how many dead rows there are.
+    hops_of(connection, nearest, vectors(100, seed=78))
+    before = hops_of(connection, nearest)
+    run(
+        connection,
+        "CREATE FUNCTION loops(asked vector) RETURNS int LANGUAGE plpgsql AS $$ "
+        "DECLARE one record; seen int := 0; BEGIN "
+        "FOR one IN SELECT id FROM items ORDER BY embedding <-> asked LOOP "
+        "seen := seen + 1; EXIT WHEN seen = 500; END LOOP; RETURN seen; END $$",
+    )
+    for query in vectors(60, seed=79):
+        assert number(connection, f"SELECT loops('{query}')") == 500
+    assert hops_of(connection, nearest) < 1.1 * before
+
+
+def test_dead_versions_cost_little_recall(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 5000)
+    run(connection, "SET pagehop.recall = 0.9")
+    asked = vectors(200, seed=77)
+    before = recall(connection, asked)
+    for first, row in enumerate(vectors(1500, seed=5)):
+        run(connection, f"UPDATE items SET embedding = '{row}' WHERE id = {first * 3}")
+    # A session learns from its scans how many dead rows they meet. One that did not would find 0.04
+    # less, in more hops.
+    recall(connection, vectors(100, seed=78))
+    assert recall(connection, asked) > before - 0.015
+    nearest = "SELECT id FROM items ORDER BY embedding <-> '{query}' LIMIT 10"
+    hops = hops_of(connection, nearest, asked)
+    run(connection, "VACUUM items")
+    assert recall(connection, asked) > before - 0.015
+    # It has learned that they are gone.
+    recall(connection, vectors(100, seed=78))
+    assert hops_of(connection, nearest, asked) < 0.85 * hops
