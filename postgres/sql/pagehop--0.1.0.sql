@@ -190,7 +190,7 @@ CREATE FUNCTION pagehop_info(
         OUT calibrated_nodes int8, OUT changes_since_calibration int8, OUT calibrated_by text,
         OUT default_recall float4,
         OUT audited_recall float4, OUT audited_interval float4, OUT audited_k int4, OUT audited_target float4,
-        OUT changes_since_audit int8, OUT wants_training bool)
+        OUT changes_since_audit int8, OUT wants_training bool, OUT likely_recall float4)
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
     SET search_path = pg_catalog, pg_temp;
 

@@ -1,5 +1,5 @@
-"""What a recall costs beyond the hops that it needs, with and without a condition on a column that
-is not in the index.
+"""What a scan for a recall finds, and what it costs beyond the hops that this needs, with and
+without a condition on a column that is not in the index.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ import pytest
 
 from tests.items import Connect, by_scan, fill, ids, number, only_by_index, run, vectors
 
-ROWS = 6000
+# As many as a calibration for 1,000 rows needs. A scan takes as many where 1 of 100 meets a
+# condition.
+ROWS = 10_000
 QUERIES = vectors(150, seed=77)
 # Settings of which the cheapest is taken for what is needed.
 SLACKS = [0.0, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3]
 LISTS = [10, 14, 20, 40]
 # Most hops of a scan, over those of the cheapest setting that finds at least what was asked for.
 RATIO_MAX = 1.15
+# Most that is found less than was asked for.
+MISSED_MAX = 0.01
 
 
 def measured(connection: psycopg.Connection, where: str, truth: list[set[int]]) -> tuple[float, float]:
@@ -30,8 +34,8 @@ def measured(connection: psycopg.Connection, where: str, truth: list[set[int]]) 
     return found / (10 * len(QUERIES)), hops / len(QUERIES)
 
 
-@pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
-def test_a_recall_costs_few_hops_more_than_it_needs(connect: Connect, share: float) -> None:
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.1, 0.01])
+def test_a_recall_is_found_in_few_hops_more_than_it_needs(connect: Connect, share: float) -> None:
     connection = connect()
     run(connection, "CREATE TABLE items (id int PRIMARY KEY, embedding vector(24), note text)")
     fill(connection, vectors(ROWS, seed=1))
@@ -45,11 +49,13 @@ def test_a_recall_costs_few_hops_more_than_it_needs(connect: Connect, share: flo
             run(connection, f"SET LOCAL pagehop.recall = {recall}")
             asked[recall] = measured(connection, where, truth)
         settings = []
-        for slack, candidates in itertools.product(SLACKS, LISTS):
+        # For some dozens of rows and more only the slack counts.
+        for slack, candidates in itertools.product(SLACKS, LISTS if share > 0.1 else LISTS[-1:]):
             run(connection, f"SET LOCAL pagehop.slack = {slack}; SET LOCAL pagehop.search_list = {candidates}")
             settings.append(measured(connection, where, truth))
     for recall, (found, hops) in asked.items():
         needed = min(other for reached, other in settings if reached >= recall)
         said = f"{recall} asked, {found:.4f} found in {hops:.1f} hops, {needed:.1f} needed"
         print(said)
+        assert found >= recall - MISSED_MAX, said
         assert hops <= RATIO_MAX * needed, said

@@ -162,6 +162,20 @@ def test_an_audit_is_shown_by_info(connect: Connect) -> None:
     assert abs(target - 0.9) < 1e-6
 
 
+def test_info_says_which_recall_is_likely(connect: Connect) -> None:
+    connection = connect()
+    built(connection, 1500)
+    likely = "SELECT likely_recall FROM pagehop_info('items_embedding')"
+    assert value(connection, likely) == pytest.approx(0.98), "it is calibrated"
+    found = value(connection, "SELECT recall FROM pagehop_recall('items_embedding')")
+    assert value(connection, likely) == found
+    run(connection, "SET pagehop.recall = 0.8")
+    run(connection, "SELECT * FROM pagehop_recall('items_embedding')")
+    assert value(connection, likely) == pytest.approx(0.98), "other searches than those of this session"
+    fill(connection, vectors(300, seed=2), first=1500)
+    assert value(connection, likely) is None, "too much has changed"
+
+
 def test_a_small_index_is_searched_to_its_end(connect: Connect) -> None:
     connection = connect()
     built(connection, 900)

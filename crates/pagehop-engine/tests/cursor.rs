@@ -132,6 +132,54 @@ fn every_row_comes_once_for_any_options() {
     }
 }
 
+/// Rows that are returned before more are expected are the nearest of the first search: hardly one
+/// of them is far, so that others would come after it.
+#[test]
+fn more_rows_than_expected_are_found_as_by_a_search_for_them() {
+    let dim = 96;
+    let rows = Rows::new(dim, embeddings(dim, 3000, 1));
+    let index = index(&rows, Metric::L2);
+    let (few, many) = (options(40, 0.05, 4), options(120, 0.05, 4));
+    let mut cursor = index.cursor(rows.row(0), &few).unwrap();
+    let (mut hops, mut common, mut late) = ([0, 0], 0, 0);
+    for query in embeddings(dim, 60, 2).chunks_exact(dim) {
+        let searched = index.search(query, 60, &many).unwrap();
+        cursor.rescan(query, &few).unwrap();
+        let mut found = take(&mut cursor, 5);
+        cursor.expect_more(60, &many).unwrap();
+        cursor.expect_more(50, &few).unwrap();
+        found.extend(take(&mut cursor, 55));
+        late += found.windows(2).filter(|pair| pair[1].distance < pair[0].distance).count();
+        common += searched.hits.iter().filter(|hit| found.iter().any(|found| found.row_id == hit.row_id)).count();
+        hops[0] += searched.stats.hops;
+        hops[1] += cursor.stats().hops;
+    }
+    assert!(common as f64 > 0.98 * 60.0 * 60.0, "{common} of {}", 60 * 60);
+    assert!(hops[1] as f64 <= 1.03 * hops[0] as f64, "{hops:?}");
+    assert!(late <= 10, "{late} of {} rows come after a farther one", 60 * 60);
+}
+
+#[test]
+fn every_row_comes_once_when_more_rows_are_expected() {
+    let dim = 40;
+    let rows = Rows::new(dim, embeddings(dim, 900, 3));
+    let index = index(&rows, Metric::L2);
+    for (search_list, slack) in [(1, 0.0), (12, 0.2), (400, f32::INFINITY)] {
+        let options = options(search_list, slack, 4);
+        for (taken, more) in [(0, 20), (5, 20), (5, 2000), (9, 100), (10, 11), (12, 40), (60, 700), (300, 800)] {
+            let mut cursor = index.cursor(&embeddings(dim, 1, 4), &options).unwrap();
+            let mut found = take(&mut cursor, taken);
+            cursor.expect_more(more, &options).unwrap();
+            found.extend(take(&mut cursor, more / 2));
+            cursor.expect_any(&options).unwrap();
+            found.extend(take(&mut cursor, usize::MAX));
+            let mut ids: Vec<u64> = found.iter().map(|found| found.row_id).collect();
+            ids.sort_unstable();
+            assert_eq!(ids, rows.ids, "{search_list} {slack}: {taken}, {more}");
+        }
+    }
+}
+
 #[test]
 fn each_of_a_few_rows_comes_once() {
     for (count, seed) in (1..40).flat_map(|count| [(count, 1), (count, 2)]) {

@@ -122,14 +122,29 @@ fn passes(filter: &Filter, row: &[Value; 2]) -> bool {
     }
 }
 
-/// The first `most` rows of a cursor with a filter; each must come once.
+/// The first `most` rows of a cursor with a filter, which expects that number; each must come once.
 fn found(pages: &impl Pages, query: &[f32], options: &SearchOptions, filter: &Filter, most: usize) -> Vec<u64> {
+    found_after(pages, query, options, filter, most, &[])
+}
+
+/// The same of a cursor that after some of them expects more: `after` has how many of both.
+fn found_after(
+    pages: &impl Pages,
+    query: &[f32],
+    options: &SearchOptions,
+    filter: &Filter,
+    most: usize,
+    after: &[(usize, usize)],
+) -> Vec<u64> {
     let index = Index::open(pages).unwrap();
     let mut cursor = index.cursor(query, options).unwrap();
     cursor.only(index.plan_filter(filter).unwrap());
-    cursor.expect(most.min(1000));
+    cursor.expect(if after.is_empty() { most.min(1000) } else { 10 });
     let mut found = Vec::new();
     while found.len() < most {
+        if let Some((_, more)) = after.iter().find(|(taken, _)| *taken == found.len()) {
+            cursor.expect_more(*more, options).unwrap();
+        }
         let Some(hit) = cursor.next_hit().unwrap() else { break };
         found.push(hit.row_id);
     }
@@ -147,6 +162,8 @@ fn compare(pages: &MemPages, rows: &BTreeMap<u64, Row>) {
                 rows.iter().filter(|(_, row)| passes(&filter, &row.1)).map(|(id, _)| *id).collect();
             let every: BTreeSet<u64> = found(pages, query, &options, &filter, usize::MAX).into_iter().collect();
             assert_eq!(every, all, "{filter:?}");
+            let grown = found_after(pages, query, &options, &filter, usize::MAX, &[(5, 20), (13, 60), (40, 2000)]);
+            assert_eq!(grown.into_iter().collect::<BTreeSet<_>>(), all, "{filter:?}");
             let mut nearest: Vec<u64> = all.into_iter().collect();
             nearest.sort_by(|a, b| {
                 let far = |id: &u64| distance(Metric::L2, query, &rows[id].0);

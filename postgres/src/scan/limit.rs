@@ -124,6 +124,57 @@ pub(crate) struct WantedRows {
     pub(crate) count: usize,
     /// Whether a condition may leave some of the scan's rows out.
     pub(crate) is_filtered: bool,
+    /// Where it can be seen how many it left out.
+    pub(crate) passage: Option<Passage>,
+}
+
+/// The way of rows from a scan to the LIMIT straight above it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passage {
+    limit: *mut pg_sys::LimitState,
+    scan: *mut pg_sys::IndexScanState,
+}
+
+impl Passage {
+    /// The number of rows that have come to the LIMIT, those that an OFFSET skips included.
+    ///
+    /// # Safety
+    ///
+    /// The plan runs.
+    pub(crate) unsafe fn arrived(&self) -> usize {
+        // SAFETY: the caller says that the plan, which the node belongs to, runs.
+        usize::try_from(unsafe { (*self.limit).position }).unwrap_or(0)
+    }
+
+    /// The number of rows that the executor holds back for their order. It tests the condition
+    /// when it lets them go.
+    ///
+    /// # Safety
+    ///
+    /// The plan runs.
+    pub(crate) unsafe fn held_back(&self) -> usize {
+        // SAFETY: the caller says that the plan, which the node belongs to, runs; the nodes of a
+        // heap are in it until they are taken out.
+        unsafe { (*self.scan).iss_ReorderQueue.as_ref().map_or(0, |queue| nodes(queue.ph_root)) }
+    }
+}
+
+/// The number of nodes of a pairing heap from `first` on: its siblings, and all below them.
+///
+/// # Safety
+///
+/// `first` is of a heap, or null.
+unsafe fn nodes(first: *mut pg_sys::pairingheap_node) -> usize {
+    let (mut count, mut open) = (0, vec![first]);
+    while let Some(node) = open.pop() {
+        // SAFETY: the caller says that the node is of a heap, or null, and so are those that it
+        // leads to.
+        if let Some(node) = unsafe { node.as_ref() } {
+            count += 1;
+            open.extend([node.first_child, node.next_sibling]);
+        }
+    }
+    count
 }
 
 struct LimitSearch {
@@ -152,13 +203,15 @@ impl LimitSearch {
             if node.is_null() || !is_a(node.cast(), NodeTag::T_LimitState) {
                 return false;
             }
-            let Some(scan) = self.passed_on((*node).lefttree) else { return false };
+            let Some((scan, is_direct)) = self.passed_on((*node).lefttree) else { return false };
             let limit = &*node.cast::<pg_sys::LimitState>();
             if !limit.noCount && limit.count > 0 {
                 // What an OFFSET skips is not counted: one page after the other is then of one
                 // search.
                 let count = usize::try_from(limit.count).unwrap_or(usize::MAX);
-                self.found = Some(WantedRows { count, is_filtered: !(*scan).ss.ps.qual.is_null() });
+                let is_filtered = !(*scan).ss.ps.qual.is_null();
+                let passage = is_direct.then_some(Passage { limit: node.cast(), scan });
+                self.found = Some(WantedRows { count, is_filtered, passage });
             }
             true
         }
@@ -173,20 +226,23 @@ impl LimitSearch {
     unsafe fn fetched(&mut self, plan: *mut pg_sys::PlanState, rows: u64) {
         // SAFETY: the caller says that the plan runs.
         unsafe {
-            if let Some(scan) = self.passed_on(plan).filter(|_| rows > 0) {
+            if let Some((scan, _)) = self.passed_on(plan).filter(|_| rows > 0) {
                 let count = usize::try_from(rows.max(FETCH_AT_LEAST)).unwrap_or(usize::MAX);
-                self.found = Some(WantedRows { count, is_filtered: !(*scan).ss.ps.qual.is_null() });
+                let is_filtered = !(*scan).ss.ps.qual.is_null();
+                self.found = Some(WantedRows { count, is_filtered, passage: None });
             }
         }
     }
 
     /// The scan, if it is below `node` and its rows reach `node`, one for one, as long as `node`
-    /// wants rows.
+    /// wants rows; and whether each does before the next one is taken from the scan. A merge has
+    /// rows of other scans, too, and a sort waits for some.
     ///
     /// # Safety
     ///
     /// `node` is of a plan that runs, or null.
-    unsafe fn passed_on(&self, mut node: *mut pg_sys::PlanState) -> Option<*mut pg_sys::IndexScanState> {
+    unsafe fn passed_on(&self, mut node: *mut pg_sys::PlanState) -> Option<(*mut pg_sys::IndexScanState, bool)> {
+        let mut is_direct = true;
         // SAFETY: the caller says that the node is of a plan that runs, or null; a node is of the
         // type that its tag says.
         unsafe {
@@ -194,15 +250,20 @@ impl LimitSearch {
                 node = match (*node.cast::<pg_sys::Node>()).type_ {
                     NodeTag::T_IndexScanState => {
                         let scan = node.cast::<pg_sys::IndexScanState>();
-                        return ((*scan).iss_ScanDesc == self.scan).then_some(scan);
+                        return ((*scan).iss_ScanDesc == self.scan).then_some((scan, is_direct));
                     }
                     NodeTag::T_MergeAppendState => {
                         let merge = &*node.cast::<pg_sys::MergeAppendState>();
                         let count = usize::try_from(merge.ms_nplans).unwrap_or(0);
-                        return (0..count).find_map(|at| self.passed_on(*merge.mergeplans.add(at)));
+                        let (scan, _) = (0..count).find_map(|at| self.passed_on(*merge.mergeplans.add(at)))?;
+                        return Some((scan, false));
                     }
                     // It sorts rows of equal distance.
-                    NodeTag::T_IncrementalSortState | NodeTag::T_LockRowsState => (*node).lefttree,
+                    NodeTag::T_IncrementalSortState => {
+                        is_direct = false;
+                        (*node).lefttree
+                    }
+                    NodeTag::T_LockRowsState => (*node).lefttree,
                     NodeTag::T_ResultState if (*node).qual.is_null() => (*node).lefttree,
                     NodeTag::T_SubqueryScanState if (*node).qual.is_null() => {
                         (*node.cast::<pg_sys::SubqueryScanState>()).subplan

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use pagehop_engine::{Cursor, Effort, Error, Found, Index, SearchOptions, Stats};
 use pgrx::{PgRelation, pg_sys};
 
-use super::demand::Demand;
+use super::demand::{Demand, K_GROWN_MAX, K_UNKNOWN};
 use super::keys::Conditions;
 use super::limit;
 use crate::options::{self, End, Limits};
@@ -64,7 +64,8 @@ impl Search {
         // borrows from.
         unsafe {
             count_scan(scan);
-            let (demand, k) = demand(scan, &index);
+            let demand = demand_of(scan, &index);
+            let k = demand.k;
             let options = options::search(|k, effort| index.options(k, effort), (*scan).indexRelation, k)?;
             let mut cursor = cursor(&index, query, &options)?;
             only(&mut cursor, &index, conditions)?;
@@ -87,19 +88,20 @@ impl Search {
         (conditions, limits): (&Conditions, &Limits),
     ) -> Result<(), Error> {
         // SAFETY: the caller says that the scan keeps its index open, and that it is this one.
-        let (demand, k, options) = unsafe {
+        let (demand, options) = unsafe {
             self.index.pages().attach((*scan).indexRelation);
             count_scan(scan);
             self.cursor.renew()?;
-            let (demand, k) = demand(scan, &self.index);
+            let demand = demand_of(scan, &self.index);
             let plan = |k: usize, effort: &Effort| self.cursor.plan(k, effort);
-            (demand, k, options::search(plan, (*scan).indexRelation, k)?)
+            let options = options::search(plan, (*scan).indexRelation, demand.k)?;
+            (demand, options)
         };
         self.demand = demand;
         self.ahead_before = self.all_pages_ahead();
         self.cursor.restart(query, &options)?;
         only(&mut self.cursor, &self.index, conditions)?;
-        self.cursor.expect(k);
+        self.cursor.expect(self.demand.k);
         limits.set(&mut self.cursor);
         Ok(())
     }
@@ -111,7 +113,19 @@ impl Search {
     /// `scan` keeps its index and table open, and its index is the one that this search began with.
     pub(super) unsafe fn next(&mut self, scan: pg_sys::IndexScanDesc) -> Result<Option<Found>, Error> {
         // SAFETY: the caller says that the scan keeps its index open, and that it is this one.
-        unsafe { self.index.pages().attach((*scan).indexRelation) };
+        unsafe {
+            self.index.pages().attach((*scan).indexRelation);
+            if let Some(k) = self.demand.more() {
+                let plan = |k: usize, effort: &Effort| self.cursor.plan(k, effort);
+                if k > K_GROWN_MAX {
+                    let options = options::search(plan, (*scan).indexRelation, K_UNKNOWN)?;
+                    self.cursor.expect_any(&options)?;
+                } else {
+                    let options = options::search(plan, (*scan).indexRelation, k)?;
+                    self.cursor.expect_more(k, &options)?;
+                }
+            }
+        }
         let Some(found) = self.cursor.next_hit()? else { return Ok(None) };
         let ahead = self.cursor.ahead();
         // SAFETY: the caller says that the scan keeps its index and table open.
@@ -177,16 +191,14 @@ impl Search {
     }
 }
 
-/// How many rows a scan is to return, and the k to search for.
+/// How many rows a scan is to return.
 ///
 /// # Safety
 ///
 /// `scan` is about to return its first row.
-unsafe fn demand(scan: pg_sys::IndexScanDesc, index: &OpenIndex) -> (Demand, usize) {
+unsafe fn demand_of(scan: pg_sys::IndexScanDesc, index: &OpenIndex) -> Demand {
     // SAFETY: the caller passes a scan that is about to return its first row.
-    let demand = Demand { wanted: unsafe { limit::rows(scan) }, ..Demand::default() };
-    let k = demand.k(index.nodes_per_row.get());
-    (demand, k)
+    Demand::new(unsafe { limit::rows(scan) }, index.nodes_per_row.get())
 }
 
 /// Makes the cursor find only rows that meet the conditions.

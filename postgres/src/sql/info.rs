@@ -1,6 +1,6 @@
 //! `pagehop_info`: size and state of an index, from its meta page.
 
-use pagehop_engine::{Audit, Error, Metric, Pages};
+use pagehop_engine::{Audit, Effort, Error, Info, Metric, Pages};
 use pgrx::pg_sys;
 
 use super::datum::{bigint, integer, real, row, text};
@@ -15,7 +15,7 @@ sql_function!(pagehop_info, pg_finfo_pagehop_info, |call| {
 });
 
 /// Columns of `pagehop_info`.
-const COLUMNS: usize = 24;
+const COLUMNS: usize = 25;
 
 /// `pagehop_info(regclass)`.
 ///
@@ -68,7 +68,8 @@ fn describe(target: &Target) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> 
     values[16] = known.map(|known| text(if known.by_queries { "queries" } else { "rows" }));
     // SAFETY: the target keeps the index open.
     let of_index = unsafe { parameters::recall(target.index()) };
-    values[17] = of_index.or(info.default_recall).map(real);
+    let default_recall = of_index.or(info.default_recall);
+    values[17] = default_recall.map(real);
     if let Some((audit, since)) = info.audit.zip(info.audited) {
         let Audit { k, recall, interval, target, .. } = audit;
         values[18] = Some(real(recall));
@@ -78,5 +79,23 @@ fn describe(target: &Target) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> 
         values[22] = Some(bigint(since.changes));
     }
     values[23] = Some(pg_sys::Datum::from(wants_training));
+    if let Some(target) = default_recall.filter(|_| known.is_some()) {
+        // What no search of the calibration reached, searches do not find.
+        let reached = open.options(LIKELY_K, &Effort::Recall(target))?.best.map_or(target, |best| best.min(target));
+        values[24] = likely_recall(&info, target, reached).map(real);
+    }
     Ok(values)
+}
+
+/// The k of [`likely_recall`], as of VACUUM's audits.
+const LIKELY_K: usize = 10;
+
+/// The recall that searches without settings of a session probably have: that of an audit of such
+/// searches, or else what they are calibrated to reach. `None` if too much has changed since.
+fn likely_recall(info: &Info, target: f32, reached: f32) -> Option<f32> {
+    let audit = info.audit.zip(info.audited);
+    let audit =
+        audit.filter(|(audit, since)| (audit.k, audit.target) == (LIKELY_K, Some(target)) && !since.is_outdated());
+    let calibrated = info.calibration.filter(|known| !known.is_outdated()).map(|_| reached);
+    audit.map(|(audit, _)| audit.recall).or(calibrated)
 }

@@ -27,6 +27,7 @@ pub use open::Index;
 pub use payloads::Payloads;
 pub use recall::calibrate::{CALIBRATION_QUERIES_MIN, CALIBRATION_SAMPLES_MAX};
 pub use search::batch::Batch;
-pub use search::cursor::{Cursor, Found};
+pub use search::cursor::Cursor;
 pub use search::filter_plan::FilterPlan;
+pub use search::found::Found;
 pub use search::searcher::Searcher;

@@ -29,9 +29,10 @@ use crate::ids::NodeId;
 use crate::index::find::text_of;
 use crate::index::open::Index;
 use crate::index::search::bound::Bound;
-use crate::index::search::cursor_parts::CursorParts;
+use crate::index::search::cursor_parts::{CursorParts, Phase};
 use crate::index::search::cursor_postings::Gathering;
 use crate::index::search::filter_plan::FilterPlan;
+use crate::index::search::found::Found;
 use crate::index::search::met::{Met, Row};
 use crate::index::search::nearest::NearRow;
 use crate::index::search::observer::Observer;
@@ -46,51 +47,13 @@ use crate::index::state::Newest;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::prepare::ToDistance;
-use crate::{Effort, Error, Metric, RowIds, SearchOptions, SearchPlan, Stats, row_ids};
+use crate::{Effort, Error, RowIds, SearchOptions, SearchPlan, Stats, row_ids};
 
 /// Largest k of the first phase. Every increase of k costs a pass over all rejected candidates.
 const WIDENED_ROWS: usize = 40;
 
 /// The first phase continues at least up to this multiple of the expected rows.
 const WIDENED_TIMES: usize = 4;
-
-/// One row that a cursor found.
-#[derive(Clone, Copy, Debug)]
-pub struct Found {
-    /// The user's id of the row; under [`RowIds::Text`](crate::RowIds::Text) its number, and
-    /// [`Cursor::text_id`] reads the id.
-    pub row_id: u64,
-    /// Distance under the index's metric, as in [`Hit`](crate::Hit).
-    pub distance: f32,
-    /// Bound on the difference between `distance` and the distance of the user's vector; under L2,
-    /// between their square roots. The bound fails with a probability of 5e-18:
-    /// `docs/how-it-works.md`.
-    pub error: f32,
-    node: NodeId,
-}
-
-/// Where a row lies does not count.
-impl PartialEq for Found {
-    fn eq(&self, other: &Self) -> bool {
-        (self.row_id, self.distance, self.error) == (other.row_id, other.distance, other.error)
-    }
-}
-
-impl Found {
-    /// The range of the true distance; under L2 of the distance itself, not its square.
-    ///
-    /// The true distance is that of the vectors as they were given, computed exactly or with 32-bit
-    /// floats in any order.
-    pub fn range(&self, metric: Metric) -> (f32, f32) {
-        match metric {
-            Metric::L2 => {
-                let distance = self.distance.sqrt();
-                ((distance - self.error).max(0.0), distance + self.error)
-            }
-            Metric::InnerProduct | Metric::Cosine => (self.distance - self.error, self.distance + self.error),
-        }
-    }
-}
 
 /// A search in progress. Every row comes at most once; after `None`, every reachable row has come.
 /// A cursor sees the rows that were there when it was opened, and vacuum keeps them as long as it
@@ -105,20 +68,6 @@ pub struct Cursor<'i, P: Pages + 'i> {
     phase: Phase,
     parts: CursorParts<'i, P>,
     missed_before: u64,
-}
-
-/// The state of a cursor.
-#[derive(Clone, Copy, Debug)]
-enum Phase {
-    /// No node was visited yet.
-    Begin,
-    /// The walk has ended, and this many of its nearest rows were returned.
-    First(usize),
-    Second,
-    /// As the second phase, with candidates from postings.
-    Postings,
-    /// Every page is read.
-    Sequential,
 }
 
 impl<P: Pages> Index<P> {
@@ -189,9 +138,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
     ///
     /// Those of [`Cursor::rescan`].
     pub fn restart(&mut self, query: &[f32], options: &SearchOptions) -> Result<(), Error> {
-        options.validate(1)?;
-        (self.parts.asked, self.parts.options) = (options.clone(), options.clone());
         self.parts.filter = None;
+        self.parts.set_options(options)?;
         self.to_distance = self.parts.walk.probe.prepare(&self.parts.state.meta, &self.parts.state.model, query)?;
         self.bound = Bound::new(&self.parts.state, query, &self.parts.walk.probe, self.to_distance);
         self.parts.expected = EVIDENCE_ROWS;
@@ -211,6 +159,48 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// The cursor searches for that many at once, and the options should be those for that k.
     pub fn expect(&mut self, rows: usize) {
         self.parts.expected = rows.clamp(1, SEARCH_LIST_MAX);
+    }
+
+    /// Says, between rows, that probably `rows` will be taken in all, more than were expected, with
+    /// the options for that many. They are searched for at once, before the next row. Where that
+    /// is so already, or no longer possible, it changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cursor::next_hit`].
+    pub fn expect_more(&mut self, rows: usize, options: &SearchOptions) -> Result<(), Error> {
+        let rows = rows.min(SEARCH_LIST_MAX);
+        if !self.is_walk() || rows <= self.parts.walk.nearest.k() {
+            return Ok(());
+        }
+        self.parts.expected = rows;
+        self.parts.set_options(options)?;
+        let CursorParts { state, walk, filter, options, .. } = &mut self.parts;
+        walk.expect(rows, options, state);
+        if let (Some(only), Some(filter)) = (&mut walk.only, filter) {
+            only.hops_max = filter.hops_max(rows);
+        }
+        self.widen(rows)?;
+        self.parts.reader.pause();
+        Ok(())
+    }
+
+    /// Says, between rows, that more rows may be taken than can be searched for at once. From now
+    /// on only the slack of the options counts.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cursor::next_hit`].
+    pub fn expect_any(&mut self, options: &SearchOptions) -> Result<(), Error> {
+        if self.is_walk() {
+            self.parts.set_options(options)?;
+            self.begin_second()?;
+        }
+        Ok(())
+    }
+
+    fn is_walk(&self) -> bool {
+        matches!(self.phase, Phase::First(_)) && self.parts.walk.nearest.is_full()
     }
 
     /// Sets the memory that the buffers may take, about, for this search and those that follow.
@@ -334,25 +324,37 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// The first phase has returned all that it found: search for more, or start the second phase.
     fn go_on(&mut self, returned: usize) -> Result<(), Error> {
         let parts = &mut self.parts;
-        let CursorParts { state, reader, walk, met, options, filter, stats, .. } = parts;
+        let CursorParts { walk, options, .. } = parts;
         let (k, is_short) = (walk.nearest.k(), !walk.nearest.is_full() || returned < EVIDENCE_ROWS);
         let first = parts.expected.max(EVIDENCE_ROWS);
         let most = WIDENED_ROWS.max(WIDENED_TIMES * first);
         let most = if options.slack.is_finite() { most } else { most.min(options.search_list) };
-        let has_postings = filter.as_ref().is_some_and(|filter| filter.runs.is_some());
-        if !is_short && k < most {
-            walk.widen(next_k(k, first), state, reader, options, met, stats)?;
-            met.arrange();
-            if !has_postings || !walk.is_over() {
-                return Ok(());
-            }
+        match !is_short && k < most {
+            true => self.widen(next_k(k, first)),
+            false => self.begin_second(),
         }
-        if has_postings {
+    }
+
+    /// Goes on with the walk for the rows of `k` nodes, or with postings, if that is too expensive.
+    fn widen(&mut self, k: usize) -> Result<(), Error> {
+        let CursorParts { state, reader, walk, met, options, stats, .. } = &mut self.parts;
+        walk.widen(k, state, reader, options, met, stats)?;
+        met.arrange();
+        if walk.is_over() && self.parts.has_postings() {
             self.phase = self.begin_postings()?;
-            return Ok(());
         }
-        parts.second.begin(state, walk, met);
-        self.phase = Phase::Second;
+        Ok(())
+    }
+
+    /// Gives up the bounds of the first phase.
+    fn begin_second(&mut self) -> Result<(), Error> {
+        self.phase = if self.parts.has_postings() {
+            self.begin_postings()?
+        } else {
+            let CursorParts { state, walk, met, second, .. } = &mut self.parts;
+            second.begin(state, walk, met);
+            Phase::Second
+        };
         Ok(())
     }
 
@@ -418,17 +420,15 @@ impl<'i, P: Pages> Cursor<'i, P> {
         let capacity = list_capacity(parts.expected, options, state).min(SEARCH_LIST_MAX);
         walk.begin(state, capacity, parts.expected, state.meta.change.dead_rows == 0 && filter.is_none());
         if let Some(filter) = filter {
-            // More than postings would cost it must not cost.
-            let hops_max =
-                if filter.runs.is_some() { filter.hops_max(parts.expected) as usize } else { usize::MAX };
-            walk.only = Some(Only::new(filter, hops_max, true));
+            walk.only = Some(Only::new(filter, filter.hops_max(parts.expected), true));
         }
         walk.run(state, &mut parts.reader, options, met, &mut parts.stats)?;
         met.arrange();
         // If there are too few rows, nodes without a visible row took the places of others. The
         // second phase has no such limit.
         let enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(parts.expected as u64);
-        if filter.as_ref().is_some_and(|filter| filter.runs.is_some()) && (!enough || walk.is_over()) {
+        let is_over = walk.is_over();
+        if (!enough || is_over) && parts.has_postings() {
             return self.begin_postings();
         }
         Ok(Phase::First(if enough { 0 } else { usize::MAX }))

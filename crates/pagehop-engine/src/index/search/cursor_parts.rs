@@ -10,10 +10,24 @@ use super::walk::{EVIDENCE_ROWS, Walk};
 use crate::ids::NodeId;
 use crate::index::state::State;
 use crate::page::Pages;
-use crate::{SearchOptions, Stats};
+use crate::{Error, SearchOptions, Stats};
 
 /// Most memory of a cursor that is kept for the next search after it has read postings.
 const SMALL_BYTES: usize = 256 << 10;
+
+/// The state of a cursor.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Phase {
+    /// No node was visited yet.
+    Begin,
+    /// The walk has ended, and this many of its nearest rows were returned.
+    First(usize),
+    Second,
+    /// As the second phase, with candidates from postings.
+    Postings,
+    /// Every page is read.
+    Sequential,
+}
 
 /// What the phases of a cursor share.
 pub(super) struct CursorParts<'i, P: Pages + 'i> {
@@ -65,6 +79,19 @@ impl<'i, P: Pages> CursorParts<'i, P> {
             is_cut: false,
             stats: Stats::default(),
         }
+    }
+
+    /// Searches with these options from now on.
+    pub(super) fn set_options(&mut self, options: &SearchOptions) -> Result<(), Error> {
+        options.validate(1)?;
+        self.asked = options.clone();
+        self.options = self.filter.as_ref().map_or_else(|| options.clone(), |filter| filter.walk_options(options));
+        Ok(())
+    }
+
+    /// Whether rows that pass the filter can be read from postings.
+    pub(super) fn has_postings(&self) -> bool {
+        self.filter.as_ref().is_some_and(|filter| filter.runs.is_some())
     }
 
     /// The memory of what the search has seen, in bytes, about.

@@ -111,10 +111,11 @@ impl FilterPlan {
         self.runs_pages + node_pages(k).min(self.runs_rows)
     }
 
-    /// Hops after which a walk gives up for the runs. One that needs somewhat more than was
-    /// expected is nearly at its end.
-    pub(crate) fn hops_max(&self, k: usize) -> f64 {
-        2.0 * self.pages_by_runs(k)
+    /// Hops after which a walk for `k` rows gives up for the runs, if there are any. One that needs
+    /// somewhat more than was expected is nearly at its end.
+    pub(crate) fn hops_max(&self, k: usize) -> usize {
+        // Without runs the estimate is infinite.
+        (2.0 * self.pages_by_runs(k)) as usize
     }
 
     /// The number of ids that are looked up for the runs; one that occurs twice counts twice.

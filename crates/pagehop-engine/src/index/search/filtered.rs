@@ -150,7 +150,7 @@ impl<P: Pages> Searcher<'_, P> {
         walk.begin(&state, capacity, k, false);
         let spare = if looks_at_tags { 0 } else { tags::spare(filter, k) };
         walk.nearest.keep_spare(rerank::spare(&state) + spare);
-        let hops_max = filter.hops_max(k).min(state.meta.rows as f64) as usize;
+        let hops_max = filter.hops_max(k).min(state.meta.rows as usize);
         walk.only = Some(Only::new(filter, hops_max, looks_at_tags));
         walk.run(&state, &mut self.reader, &options, &mut Unobserved, stats)?;
         let gave_up = walk.visited.len() >= hops_max;

@@ -10,6 +10,7 @@ mod cursor_sequential;
 pub(crate) mod exact;
 pub(crate) mod filter_plan;
 pub(crate) mod filtered;
+pub(crate) mod found;
 pub(crate) mod gather;
 pub(crate) mod met;
 pub(crate) mod nearest;

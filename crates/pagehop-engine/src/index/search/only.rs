@@ -23,7 +23,7 @@ pub(crate) struct Only {
     /// Whether the walk takes a look at the tags of a row to know whether it passes.
     needs_tags: bool,
     /// The walk ends after this many hops.
-    hops_max: usize,
+    pub(super) hops_max: usize,
     /// Pages whose rows were looked at.
     pages: NodeSet,
 }

@@ -226,6 +226,12 @@ impl Walk {
         self.only.as_ref().is_some_and(|only| only.is_over(self.visited.len()))
     }
 
+    /// From now on [`Walk::widen`] goes on as if the walk had been started with this `k`.
+    pub(crate) fn expect(&mut self, k: usize, options: &SearchOptions, state: &State) {
+        self.first = k.max(EVIDENCE_ROWS);
+        self.list.grow(list_capacity(k, options, state));
+    }
+
     /// Continues the search for the rows of `k` nodes, more than before. `observer` must have
     /// observed the walk so far. Rejected candidates that may now matter are offered again.
     pub(crate) fn widen<R: Reader>(

@@ -1,0 +1,122 @@
+"""The size of an index after operations that failed: what VACUUM frees serves the next ones."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import psycopg
+from psycopg import errors
+
+from tests.items import Connect, create, everything, fill, number, run, value, vectors
+from tests.test_training import PAGES, TRAINED, grow
+
+# Times that an operation fails: at first it may take pages, and then it must do with those.
+FAILURES = 6
+# Pages that a VACUUM of 1,500 dead rows takes at most for its list of them, each time. They have
+# free slots afterwards.
+PAGES_OF_THE_DEAD = 3
+
+
+def canceled(connection: psycopg.Connection, sql: str, after_ms: int) -> bool:
+    """Whether a statement was canceled after that time."""
+    run(connection, f"SET statement_timeout = {after_ms}")
+    try:
+        run(connection, sql)
+    except errors.QueryCanceled:
+        return True
+    finally:
+        run(connection, "RESET statement_timeout")
+    return False
+
+
+def test_failed_insertions_leave_no_pages_that_vacuum_does_not_free(connect: Connect) -> None:
+    connection = connect()
+    create(connection)
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    fill(connection, vectors(3000, seed=1))
+    run(connection, "CREATE TABLE source (id int, embedding vector)")
+    fill(connection, vectors(1500, seed=2), first=10_000, table="source")
+    add = "INSERT INTO items SELECT id, embedding FROM source"
+
+    def roll_back() -> None:
+        with connection.transaction():
+            run(connection, add)
+            raise psycopg.Rollback
+
+    roll_back()
+    run(connection, "VACUUM items")
+    pages = number(connection, PAGES)
+    for at in range(FAILURES):
+        roll_back()
+        run(connection, "VACUUM items")
+        # The last row is refused: all others are in the index by then.
+        with suppress(errors.UniqueViolation):
+            run(connection, f"{add} UNION ALL SELECT 0, embedding FROM items WHERE id = 0")
+        run(connection, "VACUUM items")
+        canceled(connection, add, 10 * (at + 1))
+        run(connection, "DELETE FROM items WHERE id >= 10000")
+        run(connection, "VACUUM items")
+    # A statement that fails takes 120 pages where there are no free slots.
+    most = pages + 2 * FAILURES * PAGES_OF_THE_DEAD
+    assert number(connection, PAGES) <= most
+    # Rows that stay have room there, too.
+    run(connection, add)
+    assert number(connection, PAGES) <= most
+    assert len(everything(connection)) == 4500
+
+
+def test_canceled_trainings_by_vacuum_use_their_pages_again(connect: Connect) -> None:
+    connection = connect()
+    create(connection)
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    grow(connection, vectors(7000, seed=1))
+    before, sizes = number(connection, PAGES), []
+    # It sleeps while it writes the new graph, so that there is one when it is canceled.
+    run(connection, "SET vacuum_cost_delay = 5; SET vacuum_cost_limit = 100")
+    for at in range(FAILURES):
+        after = 1000
+        while canceled(connection, "VACUUM items", after) and number(connection, PAGES) == before and after < 8000:
+            # On a slow machine it was not as far.
+            after *= 2
+        assert number(connection, TRAINED) < 7000, "it was not canceled"
+        sizes.append(number(connection, PAGES))
+        run(connection, f"DELETE FROM items WHERE id = {at}")
+    assert max(sizes) > 1.3 * before, "it was canceled before it had a new graph"
+    run(connection, "SET vacuum_cost_delay = 0")
+    run(connection, "VACUUM items")
+    assert number(connection, TRAINED) == 7000 - FAILURES
+    # Pages of a graph that was given up serve the next training but one, as another transaction
+    # must be over by then. So there are at most three graphs, however often it is canceled.
+    assert max(*sizes, number(connection, PAGES)) <= 3.3 * before, (before, sizes)
+    # The pages of the old graph serve later rows, once a later transaction is over.
+    run(connection, "DELETE FROM items WHERE id = 6999")
+    run(connection, "VACUUM items")
+    pages = number(connection, PAGES)
+    grow(connection, vectors(3000, seed=4), first=20_000)
+    assert number(connection, PAGES) == pages
+
+
+def test_a_canceled_reindex_leaves_the_index_and_nothing_else(connect: Connect) -> None:
+    connection = connect()
+    create(connection)
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    fill(connection, vectors(6000, seed=1))
+    size = "SELECT pg_database_size(current_database())"
+    path = "SELECT pg_relation_filepath('items_embedding')"
+    run(connection, "VACUUM items")
+    run(connection, "CHECKPOINT")
+    before, file, pages = number(connection, size), value(connection, path), number(connection, PAGES)
+    stopped = 0
+    for at in range(FAILURES):
+        stopped += canceled(connection, "REINDEX INDEX items_embedding", 20 + 40 * at)
+        if not stopped:
+            break
+        if value(connection, path) != file:
+            # On a fast machine it was over.
+            file, pages = value(connection, path), number(connection, PAGES)
+        # A checkpoint removes files that no transaction uses any more.
+        run(connection, "CHECKPOINT")
+        assert number(connection, PAGES) == pages
+        assert number(connection, size) <= before + (1 << 18)
+    assert stopped > 0
+    assert everything(connection) == list(range(6000))
